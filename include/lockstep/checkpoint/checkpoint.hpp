@@ -1,0 +1,71 @@
+#pragma once
+
+#include "lockstep/core/shape.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// A named fp32 tensor in plain layout.
+struct NamedTensor {
+  std::string name;
+  Shape shape;
+  std::vector<float> values;
+  friend bool operator==(const NamedTensor&, const NamedTensor&) = default;
+};
+
+/// `/state`: where a run stands. Written canonically, with a checksum over all of it.
+struct TrainingState {
+  std::int64_t step = 0;      ///< optimizer steps done
+  std::int64_t epoch = 0;     ///< epoch the next step belongs to
+  std::int64_t position = 0;  ///< first position of that epoch not yet taken
+  std::int64_t samples = 0;   ///< samples seen in all
+  std::int64_t seed = 0;
+  std::int64_t world_size = 1;
+  std::int64_t global_batch = 0;
+  double epoch_loss = 0;      ///< partial sums of this epoch
+  double epoch_top1 = 0;
+  double epoch_top5 = 0;
+  double epoch_samples = 0;
+  double best_top1 = -1;      ///< best validation top-1, a fraction; -1: none yet
+  std::int64_t best_step = -1;
+  std::uint32_t data_identity = 0;
+  std::uint32_t model_identity = 0;  ///< Graph::fingerprint()
+  std::string model;
+  std::string optimizer;
+  std::string config;   ///< the whole resolved configuration, as --print-config prints it
+  std::string version;  ///< the program's
+  friend bool operator==(const TrainingState&, const TrainingState&) = default;
+};
+
+/// What a checkpoint file holds. A weights-only file has `model` alone.
+struct Checkpoint {
+  std::vector<NamedTensor> model;  ///< parameters and running statistics, torchvision's names
+  std::vector<float> mean;
+  std::vector<float> std;
+  std::int64_t classes = 0;
+  std::vector<std::string> class_names;
+  std::map<std::string, std::vector<NamedTensor>> optimizer;  ///< by slot
+  std::optional<TrainingState> state;
+  friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
+};
+
+/// Writes to a temporary name in the same directory, flushes, fsyncs, renames, fsyncs the directory.
+/// Error(cannot_write) leaves nothing behind under `path` that was not there. The same checkpoint gives the
+/// same bytes.
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
+
+enum class CheckpointUse {
+  weights,  ///< eval, --init-from: /model is enough
+  resume,   ///< complete, every checksum right
+};
+/// Error(no_input) where absent or unreadable, Error(bad_input) where it does not verify (checksum,
+/// truncated, NaN in a tensor, wrong type); the text names the dataset. Checksums that are there are
+/// always checked.
+[[nodiscard]] Checkpoint read_checkpoint(const std::string& path, CheckpointUse use);
+
+}  // namespace lockstep

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+enum class Augment { none, crop_flip, resized_crop };
+enum class OptimizerKind { sgd, adam, adamw, lars };
+enum class LrSchedule { constant, step, cosine, polynomial };
+enum class Progress { automatic, bar, plain };
+enum class InitHead { keep, fresh };
+
+/// `--save-every 500` or `--save-every 10min`; both zero: at epoch ends alone.
+struct SaveInterval {
+  std::int64_t steps = 0;
+  double seconds = 0;
+  friend bool operator==(const SaveInterval&, const SaveInterval&) = default;
+};
+
+/// Everything `lockstep train` can be told. One member an option, same name with underscores; the
+/// option table (config/options.hpp) holds help, unit and valid range. A member left at "not
+/// given" (empty, 0 where 0 is no valid value) is derived where it is resolved.
+struct Config {
+  // model
+  std::string model = "resnet50";
+  std::int64_t width = 0;  ///< 0: the model's own
+  bool zero_init_residual = false;
+  // data
+  std::string data;
+  std::string val_data;            ///< empty: as data
+  std::int64_t image_size = 0;     ///< 0: the data set's (224 for encoded shards)
+  std::int64_t channels = 0;       ///< 0: the data set's; for --synthetic
+  std::int64_t classes = 0;        ///< 0: the data set's
+  std::vector<double> mean;        ///< empty: the data set's
+  std::vector<double> std;         ///< empty: the data set's
+  Augment augment = Augment::none;
+  std::int64_t crop_padding = 4;   ///< pixels
+  std::int64_t shuffle_block = 1;  ///< samples
+  bool synthetic = false;
+  std::int64_t synthetic_samples = 1024;
+  // training
+  std::int64_t epochs = 90;
+  std::int64_t max_steps = 0;  ///< 0: no limit
+  std::int64_t batch_size = 0;         ///< per rank and micro-step; 0: 32, unless global_batch_size
+  std::int64_t global_batch_size = 0;  ///< 0: batch_size * ranks * accumulate
+  std::int64_t accumulate = 1;
+  bool allow_batch_change = false;
+  // optimizer
+  OptimizerKind optimizer = OptimizerKind::sgd;
+  double lr = 0.1;
+  std::int64_t lr_base_batch = 0;  ///< 0: no linear scaling
+  LrSchedule lr_schedule = LrSchedule::cosine;
+  std::vector<double> milestones;  ///< epochs
+  double lr_gamma = 0.1;           ///< factor at each milestone
+  double lr_power = 2.0;           ///< exponent of the polynomial schedule
+  double warmup_epochs = 0;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 1e-4;
+  bool decay_norm_and_bias = false;
+  double trust_coefficient = 0.001;  ///< LARS
+  double clip_grad_norm = 0;         ///< 0: off
+  double label_smoothing = 0;
+  // communication
+  double bucket_mb = 25;  ///< MiB
+  // run
+  std::int64_t seed = 0;
+  std::string run_dir;  ///< empty: runs/MODEL
+  std::string resume = "auto";  ///< auto, none or a file
+  std::string init_from;
+  InitHead init_head = InitHead::keep;
+  SaveInterval save_every;
+  std::int64_t keep = 3;
+  double eval_every = 1;          ///< epochs; 0: never
+  std::int64_t log_every = 50;    ///< steps
+  bool log_ranks = false;
+  Progress progress = Progress::automatic;
+  // machine
+  std::int64_t threads = 0;         ///< 0: from the affinity mask
+  std::int64_t loader_threads = 1;  ///< 0: read in the training thread
+  friend bool operator==(const Config&, const Config&) = default;
+};
+
+}  // namespace lockstep

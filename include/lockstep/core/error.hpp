@@ -1,0 +1,41 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace lockstep {
+
+/// What a process returns; job scripts resubmit on `internal` and `stopped` alone (docs/exit-status.md).
+enum class ExitStatus : int {
+  ok = 0,
+  usage = 64,         ///< bad usage or configuration, impossible combination
+  bad_input = 65,     ///< input is there but wrong
+  no_input = 66,      ///< input is absent or unreadable
+  diverged = 69,      ///< training diverged; never resubmit
+  internal = 70,      ///< internal error, or a rank was lost
+  cannot_write = 73,  ///< cannot write, or the run directory is held
+  stopped = 75,       ///< stopped on request with a checkpoint written; submit again
+};
+
+/// The one error type. Its text is *problem (why) suggestion*, with the values.
+class Error final : public std::runtime_error {
+ public:
+  Error(ExitStatus status, const std::string& message)
+      : std::runtime_error(message), status_(status) {}
+
+  [[nodiscard]] ExitStatus status() const noexcept { return status_; }
+
+ private:
+  ExitStatus status_;
+};
+
+/// Throws an Error with a formatted message: `fail(ExitStatus::usage, "--lr is {} (...)", lr)`.
+template <typename... Args>
+[[noreturn]] void fail(ExitStatus status, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(status, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace lockstep

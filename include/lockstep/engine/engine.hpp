@@ -1,0 +1,103 @@
+#pragma once
+
+#include "lockstep/engine/arena.hpp"
+#include "lockstep/graph/graph.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace lockstep {
+
+/// How a batch of images lies in memory for this engine.
+enum class ImageLayout { nchw, nhwc };
+struct InputFormat {
+  ImageLayout layout = ImageLayout::nchw;
+};
+
+/// One micro-batch in host memory, in the engine's input format: fp32 images (N, C, H, W in that
+/// layout) and labels (N,). Both aligned to 64 bytes and alive until the call returns.
+struct Batch {
+  const float* images = nullptr;
+  const std::int32_t* labels = nullptr;
+  std::int64_t size = 0;
+};
+
+/// Sums over the samples of a batch.
+struct BatchMetrics {
+  double loss = 0;  ///< sum of the samples' losses
+  std::int64_t top1 = 0;
+  std::int64_t top5 = 0;  ///< hits among the five largest logits (or all, if there are fewer classes)
+  std::int64_t samples = 0;
+};
+
+/// Told, in backward, as the gradient arena fills. Called after every primitive of the list, so that
+/// communication can also move on where no new gradients are there.
+class BackwardObserver {
+ public:
+  virtual ~BackwardObserver() = default;
+  /// Gradients in [0, filled) of the arena are final for this micro-step. Never decreases.
+  virtual void gradients_ready(std::size_t filled) = 0;
+};
+
+/// A network compiled for one batch size and for training or inference: a flat list of bound
+/// primitives. Programs of one engine share its parameters and its activation memory, so one runs at
+/// a time. Nothing is allocated or decided in a call.
+class Program {
+ public:
+  virtual ~Program() = default;
+  [[nodiscard]] virtual std::int64_t batch_size() const noexcept = 0;
+
+  /// Training: batch statistics, loss and metrics of all batch_size() samples.
+  /// Inference: running statistics; `batch.size` may be smaller than batch_size(), the rest of the
+  /// buffer is then ignored in the metrics (it must be finite).
+  virtual BatchMetrics forward(const Batch& batch) = 0;
+
+  /// Training only, after forward: d(loss_scale * sum of losses)/d(parameter) into the gradient
+  /// arena, overwritten, or added where `accumulate`. The trainer passes loss_scale = 1 / B.
+  struct BackwardOptions {
+    float loss_scale = 1.0F;
+    bool accumulate = false;
+  };
+  virtual void backward(const BackwardOptions& options, BackwardObserver& observer) = 0;
+
+  /// Batch statistics of the last training forward, in the order and extents of
+  /// Graph::statistics(): mean and unbiased variance of each batch norm, concatenated.
+  [[nodiscard]] virtual std::span<const float> batch_statistics() const noexcept = 0;
+  /// Logits of the last forward, plain (N, classes).
+  [[nodiscard]] virtual std::span<const float> logits() const noexcept = 0;
+  /// Bytes of activations, their gradients and scratch memory this program uses.
+  [[nodiscard]] virtual std::size_t activation_bytes() const noexcept = 0;
+};
+
+/// Owns a network's parameters, gradients and running statistics on one device, and compiles it.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  [[nodiscard]] virtual std::string description() const = 0;  ///< "oneDNN 2.6.3, avx512_core_bf16, 2 threads"
+  [[nodiscard]] virtual const Graph& graph() const noexcept = 0;
+  [[nodiscard]] virtual InputFormat input_format() const noexcept = 0;
+
+  /// Where each parameter lies in the arenas. Backward fills the gradient arena upward from 0: the
+  /// last layer's parameters come first.
+  [[nodiscard]] virtual const ArenaLayout& layout() const noexcept = 0;
+  /// layout().size() values, in the engine's own layouts, padding zero.
+  [[nodiscard]] virtual std::span<float> parameters() noexcept = 0;
+  /// layout().size() + tail_size values; the tail is the trainer's (see tail_bucket).
+  [[nodiscard]] virtual std::span<float> gradients() noexcept = 0;
+  /// All running statistics, concatenated in the order of Graph::statistics().
+  [[nodiscard]] virtual std::span<float> running_statistics() noexcept = 0;
+
+  /// Between an arena-shaped buffer (parameters, gradients or an optimizer's slot) and torchvision's
+  /// plain layout, for one parameter. Thread-safe, so that a checkpoint can be written meanwhile.
+  virtual void to_plain(std::span<const float> arena, ParameterId id, std::span<float> plain) const = 0;
+  virtual void from_plain(std::span<const float> plain, ParameterId id, std::span<float> arena) const = 0;
+
+  [[nodiscard]] virtual std::unique_ptr<Program> compile_training(std::int64_t batch_size) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Program> compile_inference(std::int64_t batch_size) = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,105 @@
+#pragma once
+
+#include "lockstep/core/shape.hpp"
+#include "lockstep/graph/ops.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// How a parameter starts out.
+enum class Initialization {
+  zeros,
+  ones,
+  kaiming_normal_fan_out,  ///< normal, variance 2 / (out_channels * kernel_h * kernel_w)
+  uniform_fan_in,          ///< uniform in +-1/sqrt(fan_in): torch.nn.Linear's and Conv2d's default
+};
+
+/// What a parameter is; decides weight decay and LARS' scaling (`norm` and `bias` get neither).
+enum class ParameterKind { weight, norm, bias };
+
+/// A trained tensor, in torchvision's name and layout (conv OIHW, linear OI).
+struct Parameter {
+  std::string name;
+  Shape shape;
+  ParameterKind kind;
+  Initialization initialization;
+  std::int64_t fan_in = 0;
+  friend bool operator==(const Parameter&, const Parameter&) = default;
+};
+
+/// A batch-norm layer's running mean or running variance: fp32 (C,).
+struct RunningStatistic {
+  std::string name;  ///< "bn1.running_mean", "bn1.running_var"
+  std::int64_t channels;
+  float initial_value;  ///< 0 for means, 1 for variances
+  friend bool operator==(const RunningStatistic&, const RunningStatistic&) = default;
+};
+
+/// Extents of one input image.
+struct ImageShape {
+  std::int64_t channels = 3;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  friend bool operator==(const ImageShape&, const ImageShape&) = default;
+};
+
+/// One op with its inferred output.
+struct Node {
+  Op op;
+  Shape output;                         ///< without the batch axis: C,H,W or F; scalar for the loss
+  std::vector<ParameterId> parameters;  ///< weight then bias, as the op has them
+  std::vector<StatisticId> statistics;  ///< batch_norm: running mean, running variance
+};
+
+/// A network as a list of ops in the order they compute; each op adds the value whose id is its
+/// index. Node 0 is the image input; the last node is softmax_cross_entropy. Shapes are inferred as
+/// ops are added: a wrong one is an Error(usage) that names the layer and both shapes.
+class Graph final {
+ public:
+  Graph(std::string name, ImageShape image, std::int64_t classes);
+
+  [[nodiscard]] ValueId input() const noexcept { return 0; }
+  ValueId conv2d(ValueId input, const Conv2dOptions& options);
+  ValueId batch_norm(ValueId input, const BatchNormOptions& options);
+  ValueId relu(ValueId input);
+  ValueId add(ValueId left, ValueId right);
+  ValueId max_pool(ValueId input, const MaxPoolOptions& options);
+  ValueId global_avg_pool(ValueId input);
+  ValueId flatten(ValueId input);
+  ValueId linear(ValueId input, const LinearOptions& options);
+  /// Ends the graph: mean over classes of the smoothed cross entropy, summed over samples.
+  ValueId softmax_cross_entropy(ValueId logits, const SoftmaxCrossEntropyOptions& options);
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] ImageShape image() const noexcept { return image_; }
+  [[nodiscard]] std::int64_t classes() const noexcept { return classes_; }
+  [[nodiscard]] std::span<const Node> nodes() const noexcept { return nodes_; }
+  [[nodiscard]] std::span<const Parameter> parameters() const noexcept { return parameters_; }
+  [[nodiscard]] std::span<const RunningStatistic> statistics() const noexcept { return statistics_; }
+  /// Number of trained values, without any engine's padding.
+  [[nodiscard]] std::int64_t parameter_count() const;
+  /// CRC-32C over ops, shapes and names: equal for equal networks.
+  [[nodiscard]] std::uint32_t fingerprint() const;
+
+ private:
+  ValueId append(Node node);
+  ParameterId add_parameter(Parameter parameter);
+  [[nodiscard]] const Shape& shape_of(ValueId value) const;
+
+  std::string name_;
+  ImageShape image_;
+  std::int64_t classes_;
+  std::vector<Node> nodes_;
+  std::vector<Parameter> parameters_;
+  std::vector<RunningStatistic> statistics_;
+};
+
+/// Initial values of a parameter in plain layout: a pure function of (seed, parameter name, shape),
+/// the same on every machine.
+[[nodiscard]] std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed);
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "lockstep/config/config.hpp"
+#include "lockstep/core/aligned_buffer.hpp"
+#include "lockstep/engine/arena.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// What one update needs to know beside the arenas.
+struct UpdateOptions {
+  double lr = 0;
+  std::int64_t step = 1;         ///< 1 for the first update; Adam's bias correction
+  float gradient_scale = 1.0F;   ///< multiplies every gradient first: clipping
+};
+
+/// A fused pass over a range of the arena. Slots are arena-shaped, zero at first and in the padding.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+  /// "momentum_buffer" (sgd, lars), "exp_avg" and "exp_avg_sq" (adam, adamw).
+  [[nodiscard]] virtual std::span<const std::string> slot_names() const noexcept = 0;
+  [[nodiscard]] virtual std::span<float> slot(std::size_t index) noexcept = 0;
+  /// True where update() needs whole tensors' norms, so that ranges may not be updated before all
+  /// gradients are final (lars).
+  [[nodiscard]] virtual bool needs_all_gradients() const noexcept = 0;
+  /// Updates parameters in [begin, end), cut at tensor boundaries.
+  virtual void update(std::size_t begin, std::size_t end, std::span<float> parameters,
+                      std::span<const float> gradients, const UpdateOptions& options) = 0;
+};
+
+/// Weight decay leaves out norm and bias parameters unless config.decay_norm_and_bias.
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config, const ArenaLayout& layout);
+
+/// Sum of squares over the arena in double, in a fixed order whatever the threads.
+[[nodiscard]] double squared_norm(std::span<const float> gradients);
+
+}  // namespace lockstep

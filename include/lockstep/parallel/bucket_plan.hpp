@@ -1,0 +1,24 @@
+#pragma once
+
+#include "lockstep/engine/arena.hpp"
+
+#include <cstddef>
+#include <vector>
+
+namespace lockstep {
+
+/// A range of the gradient arena that is reduced in one call.
+struct Bucket {
+  std::size_t begin;
+  std::size_t end;
+  [[nodiscard]] std::size_t size() const noexcept { return end - begin; }
+  friend bool operator==(const Bucket&, const Bucket&) = default;
+};
+
+/// Cuts [0, layout.size() + tail_size) at tensor boundaries into buckets in the order in which
+/// backward fills them, each of at least `target_bytes` where the tensors allow it; the tail is part
+/// of the last one.
+[[nodiscard]] std::vector<Bucket> plan_buckets(const ArenaLayout& layout, std::size_t tail_size,
+                                               std::size_t target_bytes);
+
+}  // namespace lockstep

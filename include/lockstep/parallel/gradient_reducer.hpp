@@ -1,0 +1,52 @@
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/engine/engine.hpp"
+#include "lockstep/parallel/bucket_plan.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// Reduces the gradient arena bucket by bucket while backward goes on. As observer of backward it
+/// starts a bucket as soon as its last gradient is there, and lets running requests progress
+/// after every primitive. The last bucket, with the tail, is started by finish().
+class GradientReducer final : public BackwardObserver {
+ public:
+  /// `arena` is gradients with the tail; it and `comm` outlive the reducer.
+  GradientReducer(Communicator& comm, std::span<float> arena, std::vector<Bucket> buckets);
+
+  /// Before backward of the last micro-step.
+  void begin() noexcept;
+  void gradients_ready(std::size_t filled) override;
+  /// Starts what is left (the tail must be written now) and calls `reduced(bucket)` for every bucket,
+  /// in order, as its sum is there.
+  void finish(const std::function<void(const Bucket&)>& reduced);
+
+  struct Timing {
+    double exposed_seconds = 0;               ///< time finish() waited
+    std::size_t started_before_finish = 0;    ///< buckets under way while backward still ran
+  };
+  [[nodiscard]] const Timing& timing() const noexcept { return timing_; }
+  [[nodiscard]] std::span<const Bucket> buckets() const noexcept { return buckets_; }
+
+ private:
+  Communicator& comm_;
+  std::span<float> arena_;
+  std::vector<Bucket> buckets_;
+  std::vector<Request> requests_;
+  std::size_t started_ = 0;
+  Timing timing_;
+};
+
+/// An observer for micro-steps whose gradients are not reduced yet.
+class NoReduction final : public BackwardObserver {
+ public:
+  void gradients_ready(std::size_t) override {}
+};
+
+}  // namespace lockstep

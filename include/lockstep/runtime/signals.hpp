@@ -1,0 +1,17 @@
+#pragma once
+
+namespace lockstep {
+
+/// Installs handlers for SIGUSR1, SIGTERM and SIGINT that only set a flag, until destruction. A second
+/// SIGINT restores the default action, so that a third ends the program.
+class SignalFlag final {
+ public:
+  SignalFlag();
+  ~SignalFlag();
+  SignalFlag(const SignalFlag&) = delete;
+  SignalFlag& operator=(const SignalFlag&) = delete;
+  /// The signal that asked to stop, 0 for none. One relaxed load.
+  [[nodiscard]] static int received() noexcept;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,97 @@
+#define BOOST_TEST_MODULE core
+#include <boost/test/unit_test.hpp>
+
+#include "lockstep/core/aligned_buffer.hpp"
+#include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/philox.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/core/unique_handle.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+using namespace lockstep;
+
+BOOST_AUTO_TEST_CASE(crc32c_gives_the_published_check_values) {
+  // RFC 3720 B.4 and the usual "123456789".
+  BOOST_TEST(crc32c(std::string_view("123456789")) == 0xE3069283u);
+  BOOST_TEST(crc32c(std::string(32, '\0')) == 0x8A9136AAu);
+  BOOST_TEST(crc32c(std::string(32, '\xff')) == 0x62A8AB43u);
+}
+
+BOOST_AUTO_TEST_CASE(crc32c_of_parts_is_crc32c_of_the_whole) {
+  const std::string text = "a step is a walk over a vector of bound primitives";
+  for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+    const auto first = crc32c(std::string_view(text).substr(0, cut));
+    BOOST_TEST(crc32c(std::string_view(text).substr(cut), first) == crc32c(text));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(philox_gives_the_published_known_answers) {
+  // Random123's kat_vectors for philox4x32-10.
+  const auto zero = philox4x32({0, 0, 0, 0}, {0, 0});
+  BOOST_TEST(zero[0] == 0x6627e8d5u);
+  BOOST_TEST(zero[3] == 0x9b00dbd8u);
+  const auto ones = philox4x32({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u});
+  BOOST_TEST(ones[0] == 0x408f276du);
+}
+
+BOOST_AUTO_TEST_CASE(normal_numbers_have_mean_zero_and_variance_one) {
+  PhiloxStream stream(7, RandomPurpose::initialization, 1, 2);
+  double sum = 0;
+  double squares = 0;
+  constexpr int n = 100000;
+  for (int i = 0; i < n; ++i) {
+    const double x = stream.next_normal();
+    sum += x;
+    squares += x * x;
+  }
+  // Five standard errors: 5/sqrt(n) and 5*sqrt(2/n).
+  BOOST_TEST(std::abs(sum / n) < 0.016);
+  BOOST_TEST(std::abs(squares / n - 1) < 0.023);
+}
+
+BOOST_AUTO_TEST_CASE(shape_knows_its_elements_and_text) {
+  const Shape shape{3, 5, 7};
+  BOOST_TEST(shape.elements() == 105);
+  BOOST_TEST(to_string(shape.with_batch(2)) == "2x3x5x7");
+  BOOST_TEST(Shape{}.elements() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(error_carries_status_and_text) {
+  try {
+    fail(ExitStatus::usage, "--lr is {} (it must be positive)", -1);
+  } catch (const Error& error) {
+    BOOST_TEST(static_cast<int>(error.status()) == 64);
+    BOOST_TEST(std::string(error.what()) == "--lr is -1 (it must be positive)");
+  }
+}
+
+namespace {
+int destroyed = 0;
+struct CountingTraits {
+  using Handle = int;
+  static Handle null() { return -1; }
+  static void destroy(Handle) noexcept { ++destroyed; }
+};
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(moved_from_handle_is_empty) {
+  {
+    UniqueHandle<CountingTraits> a(3);
+    UniqueHandle<CountingTraits> b(std::move(a));
+    BOOST_TEST(!a);
+    BOOST_TEST(b.get() == 3);
+    a = std::move(b);
+    BOOST_TEST(a.get() == 3);
+  }
+  BOOST_TEST(destroyed == 1);
+}
+
+BOOST_AUTO_TEST_CASE(aligned_buffer_is_zeroed_and_aligned) {
+  AlignedBuffer<float> buffer(1000);
+  BOOST_TEST(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64 == 0);
+  for (const float value : buffer.span()) BOOST_REQUIRE_EQUAL(value, 0.0F);
+}
