@@ -1,0 +1,46 @@
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/data/loader.hpp"
+#include "lockstep/engine/engine.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+namespace lockstep {
+
+/// Means over exactly the samples of a split; top1 and top5 as fractions.
+struct EvaluationResult {
+  std::int64_t samples = 0;
+  double loss = 0;
+  double top1 = 0;
+  double top5 = 0;
+  double seconds = 0;
+};
+
+struct EvaluatorOptions {
+  LoaderOptions loader;  ///< augment, shuffle and batch_capacity are set by the evaluator
+  std::int64_t batch_size = 64;
+  /// Asked every few batches; where it is true on any rank, evaluation is given up on all.
+  std::function<bool()> stop_wanted;
+};
+
+/// Runs a split through the network: every sample exactly once whatever the world size.
+class Evaluator final {
+ public:
+  /// `engine`, `dataset` and `comm` outlive the evaluator.
+  Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm, EvaluatorOptions options);
+
+  /// Collective. nullopt where it was stopped.
+  [[nodiscard]] std::optional<EvaluationResult> run();
+
+ private:
+  const Dataset& dataset_;
+  Communicator& comm_;
+  EvaluatorOptions options_;
+  std::unique_ptr<Program> program_;
+};
+
+}  // namespace lockstep

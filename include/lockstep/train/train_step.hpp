@@ -1,0 +1,88 @@
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/data/loader.hpp"
+#include "lockstep/engine/engine.hpp"
+#include "lockstep/optim/optimizer.hpp"
+#include "lockstep/parallel/gradient_reducer.hpp"
+#include "lockstep/parallel/tail_bucket.hpp"
+#include "lockstep/train/batch_geometry.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace lockstep {
+
+/// Wall time of one step by phase, in seconds. `communication` is what backward did not hide.
+struct PhaseTimes {
+  double data = 0;
+  double forward = 0;
+  double backward = 0;
+  double communication = 0;
+  double optimizer = 0;
+  [[nodiscard]] double total() const noexcept {
+    return data + forward + backward + communication + optimizer;
+  }
+  PhaseTimes& operator+=(const PhaseTimes& other) noexcept;
+};
+
+/// What this rank wants the others to know at the step's boundary.
+struct StepWishes {
+  bool stop = false;
+  bool save = false;
+};
+
+struct StepResult {
+  StepSums sums;  ///< over all ranks
+  double gradient_norm = 0;  ///< before clipping; 0 where it was not needed
+  bool updated = true;  ///< false: a rank's data failed in the middle of the step, nothing changed
+  PhaseTimes times;
+};
+
+struct TrainStepOptions {
+  BatchGeometry geometry;
+  double bucket_bytes = 25.0 * 1024 * 1024;
+  double clip_grad_norm = 0;  ///< 0: off
+};
+
+/// The training step: load, forward, backward with each bucket's reduction started as soon as its
+/// last gradient is there, update each bucket as its reduction ends, metrics.
+///
+/// The next step's data is taken before this step's tail is sent, so that a rank whose data is bad says
+/// so one step ahead and all ranks can leave from a good state.
+class TrainStep final {
+ public:
+  /// All references outlive the object. The first batch is loaded here: collective, throws the lowest
+  /// failing rank's Error on all.
+  TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm, Loader& loader,
+            const TrainStepOptions& options);
+
+  /// Collective. `step` counts from 1.
+  StepResult run(std::int64_t step, double lr, StepWishes wishes);
+
+  /// The fault that StepResult::sums.failed counts, on the rank that has it.
+  [[nodiscard]] const std::optional<Error>& data_error() const noexcept { return data_error_; }
+  [[nodiscard]] std::size_t activation_bytes() const noexcept;
+  [[nodiscard]] const TailBucket& tail() const noexcept { return tail_; }
+  [[nodiscard]] std::size_t buckets() const noexcept { return reducer_.buckets().size(); }
+
+ private:
+  void load_next();
+  [[nodiscard]] Program& program_for(std::int64_t batch_size) noexcept;
+  double clip(std::span<float> gradients, double& norm) const;
+
+  Engine& engine_;
+  Optimizer& optimizer_;
+  Loader& loader_;
+  TrainStepOptions options_;
+  TailBucket tail_;
+  std::span<float> tail_values_;
+  GradientReducer reducer_;
+  std::unique_ptr<Program> program_;
+  std::unique_ptr<Program> smaller_program_;  ///< where this rank's micro-batches differ by one
+  std::optional<LoadedBatch> batch_;
+  std::optional<Error> data_error_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+#include "lockstep/train/evaluator.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/train/batch_geometry.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t batches_between_agreements = 16;
+
+}  // namespace
+
+Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
+                     EvaluatorOptions options)
+    : dataset_(dataset), comm_(comm), options_(std::move(options)) {
+  options_.batch_size = std::min(
+      options_.batch_size, std::max<std::int64_t>(1, slice_of(dataset.info().samples, comm.size(), 0).count));
+  options_.loader.augment = Augment::none;
+  options_.loader.shuffle = false;
+  options_.loader.batch_capacity = options_.batch_size;
+  program_ = engine.compile_inference(options_.batch_size);
+}
+
+std::optional<EvaluationResult> Evaluator::run() {
+  const auto start = std::chrono::steady_clock::now();
+  const std::int64_t samples = dataset_.info().samples;
+  const auto loader = make_loader(
+      dataset_, options_.loader,
+      plan_evaluation_batches(samples, comm_.size(), comm_.rank(), options_.batch_size));
+  // Rank 0 has the largest share, so every rank makes as many rounds as it needs.
+  const std::int64_t share = slice_of(samples, comm_.size(), 0).count;
+  const std::int64_t rounds = (share + options_.batch_size - 1) / options_.batch_size;
+
+  BatchMetrics total;
+  std::optional<Error> error;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    try {
+      if (!error) {
+        if (const auto loaded = loader->next()) {
+          const BatchMetrics metrics = program_->forward(loaded->batch);
+          total.loss += metrics.loss;
+          total.top1 += metrics.top1;
+          total.top5 += metrics.top5;
+          total.samples += metrics.samples;
+        }
+      }
+    } catch (const Error& failure) {
+      error = failure;
+    }
+    if ((round + 1) % batches_between_agreements == 0 || round + 1 == rounds) {
+      std::array<std::int64_t, 2> flags{error.has_value() ? 1 : 0,
+                                        options_.stop_wanted && options_.stop_wanted() ? 1 : 0};
+      comm_.all_reduce(std::span<std::int64_t>(flags), ReduceOp::max);
+      if (flags[0] != 0) {
+        collectively(comm_, [&] {
+          if (error) throw Error(*error);
+        });
+      }
+      if (flags[1] != 0 && round + 1 < rounds) return std::nullopt;
+    }
+  }
+  std::array<double, 4> sums{total.loss, static_cast<double>(total.top1),
+                             static_cast<double>(total.top5), static_cast<double>(total.samples)};
+  comm_.all_reduce(std::span<double>(sums));
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  return EvaluationResult{.samples = static_cast<std::int64_t>(sums[3]),
+                          .loss = sums[0] / sums[3],
+                          .top1 = sums[1] / sums[3],
+                          .top5 = sums[2] / sums[3],
+                          .seconds = seconds.count()};
+}
+
+}  // namespace lockstep

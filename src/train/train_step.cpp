@@ -1,0 +1,149 @@
+#include "lockstep/train/train_step.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace lockstep {
+namespace {
+
+/// Seconds since it was last read.
+class Stopwatch final {
+ public:
+  double lap() noexcept {
+    const auto now = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> elapsed = now - last_;
+    last_ = now;
+    return elapsed.count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+PhaseTimes& PhaseTimes::operator+=(const PhaseTimes& other) noexcept {
+  data += other.data;
+  forward += other.forward;
+  backward += other.backward;
+  communication += other.communication;
+  optimizer += other.optimizer;
+  return *this;
+}
+
+TrainStep::TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm, Loader& loader,
+                     const TrainStepOptions& options)
+    : engine_(engine),
+      optimizer_(optimizer),
+      loader_(loader),
+      options_(options),
+      tail_(engine.graph()),
+      tail_values_(engine.gradients().subspan(engine.layout().size(), tail_.size())),
+      reducer_(comm, engine.gradients(),
+               plan_buckets(engine.layout(), tail_.size(),
+                            static_cast<std::size_t>(options.bucket_bytes))),
+      program_(engine.compile_training(options.geometry.largest_micro_batch())) {
+  if (options_.geometry.smallest_micro_batch() != options_.geometry.largest_micro_batch()) {
+    smaller_program_ = engine.compile_training(options_.geometry.smallest_micro_batch());
+  }
+  collectively(comm, [this] {
+    load_next();
+    if (data_error_) throw Error(*data_error_);
+  });
+}
+
+std::size_t TrainStep::activation_bytes() const noexcept { return program_->activation_bytes(); }
+
+void TrainStep::load_next() {
+  try {
+    batch_ = loader_.next();
+  } catch (const Error& error) {
+    batch_.reset();
+    data_error_ = error;
+  }
+}
+
+Program& TrainStep::program_for(std::int64_t batch_size) noexcept {
+  return batch_size == program_->batch_size() ? *program_ : *smaller_program_;
+}
+
+double TrainStep::clip(std::span<float> gradients, double& norm) const {
+  if (options_.clip_grad_norm <= 0) return 1.0;
+  norm = std::sqrt(squared_norm(gradients));
+  // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a zero norm finite.
+  return std::min(1.0, options_.clip_grad_norm / (norm + 1e-6));
+}
+
+StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
+  const BatchGeometry& geometry = options_.geometry;
+  const float loss_scale = 1.0F / static_cast<float>(geometry.global_batch);
+  const bool update_at_end =
+      options_.clip_grad_norm > 0 || optimizer_.needs_all_gradients() || geometry.accumulate > 1;
+  StepResult result;
+  Stopwatch watch;
+  BatchMetrics metrics;
+  NoReduction no_reduction;
+
+  tail_.clear(tail_values_);
+  reducer_.begin();
+  for (int micro = 0; micro < geometry.accumulate && batch_; ++micro) {
+    const bool last = micro + 1 == geometry.accumulate;
+    const Batch& batch = batch_->batch;
+    Program& program = program_for(batch.size);
+
+    const BatchMetrics micro_metrics = program.forward(batch);
+    metrics.loss += micro_metrics.loss;
+    metrics.top1 += micro_metrics.top1;
+    metrics.top5 += micro_metrics.top5;
+    metrics.samples += micro_metrics.samples;
+    tail_.fold(tail_values_, program.batch_statistics(),
+               static_cast<double>(batch.size) /
+                   static_cast<double>(geometry.micro_samples(micro)));
+    result.times.forward += watch.lap();
+
+    BackwardObserver& observer = last ? static_cast<BackwardObserver&>(reducer_) : no_reduction;
+    program.backward({.loss_scale = loss_scale, .accumulate = micro > 0}, observer);
+    result.times.backward += watch.lap();
+
+    load_next();
+    result.times.data += watch.lap();
+    if (data_error_ && !last) break;
+  }
+  tail_.write_sums(tail_values_, {.loss = metrics.loss / static_cast<double>(geometry.global_batch),
+                                  .top1 = static_cast<double>(metrics.top1),
+                                  .top5 = static_cast<double>(metrics.top5),
+                                  .samples = static_cast<double>(metrics.samples),
+                                  .not_finite = std::isfinite(metrics.loss) ? 0 : 1,
+                                  .stop_wishes = wishes.stop ? 1 : 0,
+                                  .save_wishes = wishes.save ? 1 : 0,
+                                  .failed = data_error_ ? 1 : 0});
+
+  const UpdateOptions update{.lr = lr, .step = step, .gradient_scale = 1.0F};
+  const std::size_t parameters = engine_.layout().size();
+  reducer_.finish([&](const Bucket& bucket) {
+    result.times.communication += watch.lap();
+    if (!update_at_end) {
+      optimizer_.update(bucket.begin, std::min(bucket.end, parameters), engine_.parameters(),
+                        engine_.gradients(), update);
+    }
+    result.times.optimizer += watch.lap();
+  });
+  result.sums = tail_.read_sums(tail_values_);
+
+  // With accumulation the fault may be in the middle of the step: then nothing may change.
+  result.updated = result.sums.samples == static_cast<double>(geometry.global_batch);
+  if (result.updated) {
+    if (update_at_end) {
+      const std::span<float> gradients = engine_.gradients().first(parameters);
+      UpdateOptions clipped = update;
+      clipped.gradient_scale = static_cast<float>(clip(gradients, result.gradient_norm));
+      optimizer_.update(0, parameters, engine_.parameters(), gradients, clipped);
+    }
+    tail_.update_running(tail_values_, geometry.accumulate, engine_.running_statistics());
+  }
+  result.times.optimizer += watch.lap();
+  return result;
+}
+
+}  // namespace lockstep
