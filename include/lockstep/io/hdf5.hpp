@@ -1,0 +1,142 @@
+#pragma once
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/unique_handle.hpp"
+
+#include <hdf5.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// A thin layer over HDF5's C interface. Files are not trusted: shapes, types and lengths are
+/// checked before anything is allocated. Errors name file, object, what was expected and what was
+/// found: bad_input when reading, cannot_write when writing. The library never prints.
+namespace lockstep::h5 {
+
+template <herr_t (*close)(hid_t)>
+struct HandleTraits {
+  using Handle = hid_t;
+  static Handle null() noexcept { return H5I_INVALID_HID; }
+  // A failed close has nobody to tell: writers call close_written(), readers have what they came
+  // for.
+  static void destroy(Handle handle) noexcept {
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+    close(handle);
+  }
+};
+
+using File = UniqueHandle<HandleTraits<&H5Fclose>>;
+using Group = UniqueHandle<HandleTraits<&H5Gclose>>;
+using Dataset = UniqueHandle<HandleTraits<&H5Dclose>>;
+using Dataspace = UniqueHandle<HandleTraits<&H5Sclose>>;
+using Datatype = UniqueHandle<HandleTraits<&H5Tclose>>;
+using Attribute = UniqueHandle<HandleTraits<&H5Aclose>>;
+using PropertyList = UniqueHandle<HandleTraits<&H5Pclose>>;
+
+/// Where a name is looked up or an attribute lives: a view of a file, a group or a dataset.
+class Location final {
+ public:
+  Location(const File& file) noexcept : id_(file.get()) {}           // NOLINT(*-explicit-*)
+  Location(const Group& group) noexcept : id_(group.get()) {}        // NOLINT(*-explicit-*)
+  Location(const Dataset& dataset) noexcept : id_(dataset.get()) {}  // NOLINT(*-explicit-*)
+  [[nodiscard]] hid_t id() const noexcept { return id_; }
+
+ private:
+  hid_t id_;
+};
+
+/// Opens for reading. Error(no_input) where absent or unreadable, Error(bad_input) where it is not
+/// HDF5, is truncated or its metadata do not verify.
+[[nodiscard]] File open_file(const std::string& path);
+/// Creates or replaces. Metadata checksums on (format of 1.10), object times off: the same calls
+/// give the same bytes. Error(cannot_write).
+[[nodiscard]] File create_file(const std::string& path);
+/// Flushes and closes; the place where a full disk shows. Error(cannot_write).
+void close_written(File file);
+
+[[nodiscard]] bool exists(Location location, const std::string& name);
+
+enum class ObjectKind { group, dataset, other };
+/// Error(bad_input) where it is absent or a link leads nowhere.
+[[nodiscard]] ObjectKind kind_of(Location location, const std::string& name);
+/// Names in a group, in the order of their creation where the file keeps it, else sorted.
+[[nodiscard]] std::vector<std::string> children(Location location, const std::string& group,
+                                                std::size_t max_children = 1'000'000);
+[[nodiscard]] Group create_group(Location location, const std::string& name);
+
+enum class TypeClass { integer, floating, other };
+enum class Layout { contiguous, chunked, compact, other };
+
+struct DatasetInfo {
+  std::vector<std::uint64_t> dims;
+  std::uint64_t elements = 0;  ///< their product, known not to overflow
+  TypeClass type = TypeClass::other;
+  std::size_t element_size = 0;  ///< bytes; elements * element_size does not overflow
+  bool is_signed = false;
+  bool little_endian = true;
+  Layout layout = Layout::other;
+  std::vector<std::string> filters;
+  /// Byte in the file where contiguous values begin; absent for other layouts and where nothing was
+  /// ever written.
+  std::optional<std::uint64_t> offset;
+};
+[[nodiscard]] std::string to_string(const DatasetInfo& info);  ///< "10x28x28x1 uint8"
+
+[[nodiscard]] Dataset open_dataset(Location location, const std::string& name);
+/// Error(bad_input) where absent, not a dataset, or its shape overflows.
+[[nodiscard]] DatasetInfo describe(const Dataset& dataset);
+[[nodiscard]] DatasetInfo describe(Location location, const std::string& name);
+
+/// T is one of std::int8_t to std::uint64_t, float, double. The dataset's class must be T's; sizes
+/// and byte order are converted by the library, integers outside T's range are clamped to it.
+template <typename T>
+[[nodiscard]] std::vector<T> read_values(Location location, const std::string& name,
+                                         std::uint64_t max_elements);
+/// Rows [first, first + count) of the outermost axis into `values`, whose size must be exactly
+/// theirs.
+template <typename T>
+void read_rows(const Dataset& dataset, std::uint64_t first, std::uint64_t count,
+               std::span<T> values);
+
+/// A contiguous little-endian dataset to be filled by write_rows(), all of it (no fill values are
+/// written).
+template <typename T>
+[[nodiscard]] Dataset create_dataset(Location location, const std::string& name,
+                                     std::span<const std::uint64_t> dims);
+template <typename T>
+void write_rows(const Dataset& dataset, std::uint64_t first, std::uint64_t count,
+                std::span<const T> values);
+/// Both at once. A dataset of no axes is a scalar.
+template <typename T>
+Dataset write_dataset(Location location, const std::string& name,
+                      std::span<const std::uint64_t> dims, std::span<const T> values);
+
+/// Attributes; absent gives nullopt, a wrong class or shape Error(bad_input). Strings may be of
+/// fixed or variable length, as h5py writes them, and end at their first zero byte.
+inline constexpr std::size_t max_string_bytes = std::size_t{16} << 20;
+inline constexpr std::uint64_t max_attribute_elements = 1'000'000;
+[[nodiscard]] std::optional<std::int64_t> read_int64(Location location, const std::string& name);
+[[nodiscard]] std::optional<std::uint64_t> read_uint64(Location location, const std::string& name);
+[[nodiscard]] std::optional<std::uint32_t> read_uint32(Location location, const std::string& name);
+[[nodiscard]] std::optional<double> read_double(Location location, const std::string& name);
+[[nodiscard]] std::optional<std::string> read_string(Location location, const std::string& name);
+[[nodiscard]] std::optional<std::vector<std::string>> read_strings(Location location,
+                                                                   const std::string& name);
+/// One axis, or a scalar as one value.
+[[nodiscard]] std::optional<std::vector<float>> read_floats(Location location,
+                                                            const std::string& name);
+
+void write_int64(Location location, const std::string& name, std::int64_t value);
+void write_uint64(Location location, const std::string& name, std::uint64_t value);
+void write_uint32(Location location, const std::string& name, std::uint32_t value);
+void write_double(Location location, const std::string& name, double value);
+void write_string(Location location, const std::string& name, std::string_view value);
+void write_strings(Location location, const std::string& name, std::span<const std::string> values);
+void write_floats(Location location, const std::string& name, std::span<const float> values);
+
+}  // namespace lockstep::h5

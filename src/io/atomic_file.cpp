@@ -1,0 +1,118 @@
+#include "lockstep/io/atomic_file.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/unique_handle.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view temporary_mark = ".tmp-";
+
+struct DescriptorTraits {
+  using Handle = int;
+  static Handle null() noexcept { return -1; }
+  static void destroy(Handle handle) noexcept { ::close(handle); }
+};
+using Descriptor = UniqueHandle<DescriptorTraits>;
+
+[[noreturn]] void cannot(const char* what, const std::string& path, int error) {
+  fail(ExitStatus::cannot_write,
+       "cannot {} {} ({}) see that the directory is there, writable and not full", what, path,
+       std::strerror(error));
+}
+
+std::string directory_of(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+std::string temporary_name(const std::string& path) {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  return fmt::format("{}/.{}{}{}-{}", directory_of(path),
+                     std::filesystem::path(path).filename().string(), temporary_mark, ::getpid(),
+                     host.data());
+}
+
+void sync(const std::string& path, int flags) {
+  const Descriptor file(::open(path.c_str(), flags | O_CLOEXEC));
+  if (!file) cannot("open", path, errno);
+  // Some file systems cannot sync a directory (EINVAL); the rename is then as durable as they make
+  // it.
+  if (::fsync(file.get()) != 0 && !((flags & O_DIRECTORY) != 0 && errno == EINVAL)) {
+    cannot("flush", path, errno);
+  }
+}
+
+void write_all(const std::string& path, std::string_view text) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file) cannot("create", path, errno);
+  while (!text.empty()) {
+    const ssize_t written = ::write(file.get(), text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) cannot("write", path, errno);
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+/// Removes a file unless it was published.
+class TemporaryFile final {
+ public:
+  explicit TemporaryFile(std::string path) : path_(std::move(path)) { ::unlink(path_.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  void publish(const std::string& target) {
+    if (::rename(path_.c_str(), target.c_str()) != 0)
+      cannot("rename a temporary to", target, errno);
+    path_.clear();
+    sync(directory_of(target), O_RDONLY | O_DIRECTORY);
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+void write_atomically(const std::string& path,
+                      const std::function<void(const std::string&)>& writer) {
+  TemporaryFile temporary(temporary_name(path));
+  writer(temporary.path());
+  sync(temporary.path(), O_RDONLY);
+  temporary.publish(path);
+}
+
+void write_text_atomically(const std::string& path, std::string_view text) {
+  write_atomically(path, [&](const std::string& temporary) { write_all(temporary, text); });
+}
+
+void replace_symlink_atomically(const std::string& link, const std::string& target) {
+  TemporaryFile temporary(temporary_name(link));
+  if (::symlink(target.c_str(), temporary.path().c_str()) != 0) cannot("create link", link, errno);
+  temporary.publish(link);
+}
+
+void remove_stale_temporaries(const std::string& directory) {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with('.') && name.find(temporary_mark) != std::string::npos) {
+      ::unlink(entry->path().c_str());
+    }
+  }
+}
+
+}  // namespace lockstep

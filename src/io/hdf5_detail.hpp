@@ -1,0 +1,45 @@
+#pragma once
+
+#include "lockstep/io/hdf5.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::h5 {
+
+/// Why the last call failed, in the library's words; empties its stack. Silences it on this thread.
+[[nodiscard]] std::string library_reason();
+/// The library prints errors unless told not to, and each thread has its own setting.
+void silence_library() noexcept;
+
+/// "FILE:/object", as far as the library can tell.
+[[nodiscard]] std::string name_of(hid_t object);
+[[nodiscard]] std::string name_of(Location location, const std::string& name);
+
+[[noreturn]] void cannot_read(const std::string& object);
+[[noreturn]] void cannot_write(const std::string& object);
+
+/// The library's types for T: in memory, and little-endian in files.
+template <typename T>
+[[nodiscard]] hid_t native_type() noexcept;
+template <typename T>
+[[nodiscard]] hid_t file_type() noexcept;
+
+/// Error(bad_input) where the product overflows or there is no shape at all.
+struct Extent {
+  std::vector<std::uint64_t> dims;
+  std::uint64_t elements = 1;
+};
+[[nodiscard]] Extent extent_of(const Dataspace& space, const std::string& object);
+
+struct ElementType {
+  TypeClass type = TypeClass::other;
+  std::size_t size = 0;
+  bool is_signed = false;
+  bool little_endian = true;
+};
+[[nodiscard]] ElementType element_type_of(const Datatype& type);
+[[nodiscard]] std::string to_string(const ElementType& type);
+
+}  // namespace lockstep::h5

@@ -1,0 +1,203 @@
+#include "hdf5_detail.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace lockstep::h5 {
+namespace {
+
+PropertyList property_list(hid_t kind) {
+  return PropertyList(H5Pcreate(kind));
+}
+
+/// The part of a driver's message that a user can act on.
+std::string essence(const std::string& description) {
+  constexpr std::string_view mark = "error message = '";
+  const std::size_t begin = description.find(mark);
+  if (begin == std::string::npos) return description;
+  const std::size_t end = description.find('\'', begin + mark.size());
+  return description.substr(begin + mark.size(), end - begin - mark.size());
+}
+
+PropertyList access_list() {
+  PropertyList list = property_list(H5P_FILE_ACCESS);
+#if H5_VERSION_GE(1, 10, 7)
+  // Many cluster file systems cannot lock; writers publish whole files by rename, so nothing is
+  // lost. The environment's HDF5_USE_FILE_LOCKING still wins.
+  H5Pset_file_locking(list.get(), false, true);
+#endif
+  return list;
+}
+
+}  // namespace
+
+void silence_library() noexcept {
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
+
+std::string library_reason() {
+  std::string innermost;
+  const auto keep_last = [](unsigned, const H5E_error2_t* error, void* text) -> herr_t {
+    if (error->desc != nullptr && *error->desc != '\0')
+      *static_cast<std::string*>(text) = error->desc;
+    return 0;
+  };
+  H5Ewalk2(
+      H5E_DEFAULT, H5E_WALK_UPWARD,
+      [](unsigned n, const H5E_error2_t* e, void* text) -> herr_t {
+        // Upward begins at the innermost call, which knows best.
+        if (n == 0 && e->desc != nullptr) *static_cast<std::string*>(text) = e->desc;
+        return 0;
+      },
+      &innermost);
+  if (innermost.empty()) H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, keep_last, &innermost);
+  H5Eclear2(H5E_DEFAULT);
+  return innermost.empty() ? "the HDF5 library gives no reason" : essence(innermost);
+}
+
+std::string name_of(hid_t object) {
+  std::string file(4096, '\0');
+  std::string name(1024, '\0');
+  const ssize_t file_length = H5Fget_name(object, file.data(), file.size());
+  const ssize_t name_length = H5Iget_name(object, name.data(), name.size());
+  file.resize(file_length > 0 ? std::min<std::size_t>(static_cast<std::size_t>(file_length), 4095)
+                              : 0);
+  name.resize(name_length > 0 ? std::min<std::size_t>(static_cast<std::size_t>(name_length), 1023)
+                              : 0);
+  return name.empty() || name == "/" ? file : file + ":" + name;
+}
+
+std::string name_of(Location location, const std::string& name) {
+  const std::string parent = name_of(location.id());
+  if (name.starts_with('/')) return parent.substr(0, parent.find(":/")) + ":" + name;
+  return parent + (parent.find(":/") == std::string::npos ? ":/" : "/") + name;
+}
+
+void cannot_read(const std::string& object) {
+  fail(ExitStatus::bad_input, "cannot read {} ({}) it may be truncated or damaged", object,
+       library_reason());
+}
+
+void cannot_write(const std::string& object) {
+  fail(ExitStatus::cannot_write, "cannot write {} ({}) see that the disk is not full", object,
+       library_reason());
+}
+
+File open_file(const std::string& path) {
+  silence_library();
+  // A look before the library's: it does not tell "absent" from "damaged", and would wait for a
+  // pipe.
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    fail(ExitStatus::no_input, "cannot open {} ({}) check the path", path, std::strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    fail(ExitStatus::bad_input, "{} is not an HDF5 file ({}) check the path", path,
+         S_ISDIR(status.st_mode) ? "it is a directory" : "not a regular file");
+  }
+  if (const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC); file >= 0) {
+    ::close(file);
+  } else {
+    fail(ExitStatus::no_input, "cannot open {} ({}) check its permissions", path,
+         std::strerror(errno));
+  }
+  File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access_list().get()));
+  if (!file) {
+    fail(ExitStatus::bad_input, "{} is not a whole HDF5 file ({}; {} bytes) copy or write it again",
+         path, library_reason(), status.st_size);
+  }
+  return file;
+}
+
+File create_file(const std::string& path) {
+  silence_library();
+  const PropertyList access = access_list();
+  H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
+  H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
+  const PropertyList creation = property_list(H5P_FILE_CREATE);
+  H5Pset_obj_track_times(creation.get(), false);
+  H5Pset_link_creation_order(creation.get(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
+  File file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
+  if (!file) cannot_write(path);
+  return file;
+}
+
+void close_written(File file) {
+  silence_library();
+  const std::string name = name_of(file.get());
+  if (H5Fflush(file.get(), H5F_SCOPE_GLOBAL) < 0) cannot_write(name);
+  if (H5Fclose(file.release()) < 0) cannot_write(name);
+}
+
+bool exists(Location location, const std::string& name) {
+  silence_library();
+  // The library fails, rather than answers, where a group on the way is missing.
+  for (std::size_t end = name.find('/', 1); end != std::string::npos;
+       end = name.find('/', end + 1)) {
+    const std::string prefix = name.substr(0, end);
+    if (H5Lexists(location.id(), prefix.c_str(), H5P_DEFAULT) <= 0) {
+      H5Eclear2(H5E_DEFAULT);
+      return false;
+    }
+  }
+  const bool found =
+      name == "/" || (H5Lexists(location.id(), name.c_str(), H5P_DEFAULT) > 0 &&
+                      H5Oexists_by_name(location.id(), name.c_str(), H5P_DEFAULT) > 0);
+  H5Eclear2(H5E_DEFAULT);
+  return found;
+}
+
+ObjectKind kind_of(Location location, const std::string& name) {
+  silence_library();
+  H5O_info_t info{};
+  if (H5Oget_info_by_name2(location.id(), name.c_str(), &info, H5O_INFO_BASIC, H5P_DEFAULT) < 0) {
+    cannot_read(name_of(location, name));
+  }
+  if (info.type == H5O_TYPE_GROUP) return ObjectKind::group;
+  return info.type == H5O_TYPE_DATASET ? ObjectKind::dataset : ObjectKind::other;
+}
+
+std::vector<std::string> children(Location location, const std::string& group,
+                                  std::size_t max_children) {
+  silence_library();
+  const Group opened(H5Gopen2(location.id(), group.c_str(), H5P_DEFAULT));
+  if (!opened) cannot_read(name_of(location, group));
+  struct Collected {
+    std::vector<std::string> names;
+    std::size_t limit;
+  } collected{{}, max_children};
+  const auto collect = [](hid_t, const char* name, const H5L_info_t*, void* out) -> herr_t {
+    auto& result = *static_cast<Collected*>(out);
+    if (result.names.size() == result.limit) return 1;
+    result.names.emplace_back(name);
+    return 0;
+  };
+  const PropertyList creation(H5Gget_create_plist(opened.get()));
+  unsigned order = 0;
+  H5Pget_link_creation_order(creation.get(), &order);
+  const H5_index_t index =
+      (order & H5P_CRT_ORDER_TRACKED) != 0 ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
+  const herr_t result = H5Literate(opened.get(), index, H5_ITER_INC, nullptr, collect, &collected);
+  if (result < 0) cannot_read(name_of(location, group));
+  if (result > 0) {
+    fail(ExitStatus::bad_input, "{} holds more than {} objects (that is the limit) check the file",
+         name_of(location, group), max_children);
+  }
+  return std::move(collected.names);
+}
+
+Group create_group(Location location, const std::string& name) {
+  silence_library();
+  const PropertyList creation = property_list(H5P_GROUP_CREATE);
+  H5Pset_obj_track_times(creation.get(), false);
+  H5Pset_link_creation_order(creation.get(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
+  Group group(H5Gcreate2(location.id(), name.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
+  if (!group) cannot_write(name_of(location, name));
+  return group;
+}
+
+}  // namespace lockstep::h5
