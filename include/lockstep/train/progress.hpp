@@ -1,0 +1,79 @@
+#pragma once
+
+#include "lockstep/config/config.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+/// Where training stands; epochs and steps count from 0 and 1.
+struct ProgressState {
+  std::int64_t epoch = 0;
+  std::int64_t epochs = 0;
+  std::int64_t step_of_epoch = 0;
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t step = 0;
+  std::int64_t total_steps = 0;
+  double loss = 0;
+  double lr = 0;
+  double images_per_second = 0;
+  std::optional<double> seconds_left;  ///< nullopt: not known yet
+};
+
+/// "epoch 2/5 [=====>    ] 48% step 123/469 loss 0.4321 lr 0.0812 1234 images/s eta 0:42", in at
+/// most `columns` columns: first the bar shrinks, then the end is cut.
+[[nodiscard]] std::string format_bar(const ProgressState& state, int columns);
+/// The same without the bar.
+[[nodiscard]] std::string format_line(const ProgressState& state);
+/// "0:42", "3:07:00"
+[[nodiscard]] std::string format_duration(double seconds);
+
+struct TerminalFacts {
+  bool is_terminal = false;
+  bool has_launcher = false;  ///< mpirun or srun stands between, and relays lines
+};
+/// Of standard error.
+[[nodiscard]] TerminalFacts terminal_facts();
+[[nodiscard]] bool wants_bar(Progress progress, const TerminalFacts& facts) noexcept;
+
+/// Rank 0's terminal: a live bar, or a line every `log_every` steps. All output goes to a
+/// descriptor that the caller owns (standard error); failures to write are ignored, a closed
+/// terminal must not stop a run.
+class ProgressDisplay final {
+ public:
+  struct Options {
+    bool bar = false;
+    std::int64_t log_every = 50;  ///< steps between plain lines
+    std::chrono::milliseconds redraw = std::chrono::milliseconds(100);
+    int descriptor = 2;
+  };
+  explicit ProgressDisplay(const Options& options);
+  ~ProgressDisplay();  ///< clears the bar
+  ProgressDisplay(const ProgressDisplay&) = delete;
+  ProgressDisplay& operator=(const ProgressDisplay&) = delete;
+
+  /// Shows a step, at most once per `redraw`; fills in seconds_left where it is not given.
+  void update(ProgressState state);
+  /// A line of its own, above the bar.
+  void print(const std::string& line);
+  /// Clears the bar, for output from elsewhere; the next update draws it again.
+  void clear();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void draw();
+  void write(const std::string& text) const;
+
+  Options options_;
+  std::optional<ProgressState> shown_;
+  bool drawn_ = false;
+  Clock::time_point last_draw_{};
+  Clock::time_point last_update_{};
+  std::int64_t last_step_ = -1;
+  double seconds_per_step_ = 0;  ///< smoothed; 0: not known yet
+};
+
+}  // namespace lockstep
