@@ -77,6 +77,27 @@ void check_type(const DatasetInfo& info, const std::string& object) {
   }
 }
 
+/// A few bytes of header can claim any shape; memory is asked for only where the file can hold the
+/// values.
+void check_fits_file(const Dataset& dataset, const DatasetInfo& info, const std::string& object) {
+  const File file(H5Iget_file_id(dataset.get()));
+  hsize_t file_bytes = 0;
+  if (!file || H5Fget_filesize(file.get(), &file_bytes) < 0) cannot_read(object);
+  const std::uint64_t bytes = info.elements * info.element_size;
+  if (info.layout == Layout::contiguous) {
+    if (bytes == 0 ||
+        (info.offset && *info.offset <= file_bytes && bytes <= file_bytes - *info.offset))
+      return;
+  } else {
+    // Deflate, the best compressor among the usual filters, reaches a factor of 1032.
+    constexpr std::uint64_t best_compression = 1032;
+    if (bytes / best_compression <= file_bytes) return;
+  }
+  fail(ExitStatus::bad_input,
+       "{} is {}, which is not in the file ({} bytes) it is truncated or was never filled", object,
+       to_string(info), file_bytes);
+}
+
 }  // namespace
 
 #define LOCKSTEP_H5_TYPE(T, native, file) \
@@ -216,6 +237,7 @@ std::vector<T> read_values(Location location, const std::string& name, std::uint
          "{} is {}, more than {} values (the most expected there) check the file", object,
          to_string(info), max_elements);
   }
+  check_fits_file(dataset, info, object);
   std::vector<T> values(info.elements);
   if (H5Dread(dataset.get(), native_type<T>(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0) {
     cannot_read(object);

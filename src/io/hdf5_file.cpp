@@ -161,11 +161,17 @@ ObjectKind kind_of(Location location, const std::string& name) {
   return info.type == H5O_TYPE_DATASET ? ObjectKind::dataset : ObjectKind::other;
 }
 
+Group open_group(Location location, const std::string& name) {
+  silence_library();
+  Group group(H5Gopen2(location.id(), name.c_str(), H5P_DEFAULT));
+  if (!group) cannot_read(name_of(location, name));
+  return group;
+}
+
 std::vector<std::string> children(Location location, const std::string& group,
                                   std::size_t max_children) {
   silence_library();
-  const Group opened(H5Gopen2(location.id(), group.c_str(), H5P_DEFAULT));
-  if (!opened) cannot_read(name_of(location, group));
+  const Group opened = open_group(location, group);
   struct Collected {
     std::vector<std::string> names;
     std::size_t limit;

@@ -27,12 +27,13 @@ struct TrainingState {
   std::int64_t seed = 0;
   std::int64_t world_size = 1;
   std::int64_t global_batch = 0;
-  double epoch_loss = 0;      ///< partial sums of this epoch
+  double epoch_loss = 0;  ///< partial sums of this epoch
   double epoch_top1 = 0;
   double epoch_top5 = 0;
   double epoch_samples = 0;
-  double best_top1 = -1;      ///< best validation top-1, a fraction; -1: none yet
+  double best_top1 = -1;  ///< best validation top-1, a fraction; -1: none yet
   std::int64_t best_step = -1;
+  std::int64_t last_eval_step = -1;  ///< the last step that was evaluated; -1: none yet
   std::uint32_t data_identity = 0;
   std::uint32_t model_identity = 0;  ///< Graph::fingerprint()
   std::string model;
@@ -54,9 +55,9 @@ struct Checkpoint {
   friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };
 
-/// Writes to a temporary name in the same directory, flushes, fsyncs, renames, fsyncs the directory.
-/// Error(cannot_write) leaves nothing behind under `path` that was not there. The same checkpoint gives the
-/// same bytes.
+/// Writes to a temporary name in the same directory, flushes, fsyncs, renames, fsyncs the
+/// directory. Error(cannot_write) leaves nothing behind under `path` that was not there. The same
+/// checkpoint gives the same bytes.
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 
 enum class CheckpointUse {
@@ -64,8 +65,8 @@ enum class CheckpointUse {
   resume,   ///< complete, every checksum right
 };
 /// Error(no_input) where absent or unreadable, Error(bad_input) where it does not verify (checksum,
-/// truncated, NaN in a tensor, wrong type); the text names the dataset. Checksums that are there are
-/// always checked.
+/// truncated, NaN in a tensor, wrong type); the text names the dataset. Checksums that are there
+/// are always checked.
 [[nodiscard]] Checkpoint read_checkpoint(const std::string& path, CheckpointUse use);
 
 }  // namespace lockstep

@@ -67,6 +67,7 @@ enum class ObjectKind { group, dataset, other };
 /// Names in a group, in the order of their creation where the file keeps it, else sorted.
 [[nodiscard]] std::vector<std::string> children(Location location, const std::string& group,
                                                 std::size_t max_children = 1'000'000);
+[[nodiscard]] Group open_group(Location location, const std::string& name);
 [[nodiscard]] Group create_group(Location location, const std::string& name);
 
 enum class TypeClass { integer, floating, other };

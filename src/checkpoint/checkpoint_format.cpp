@@ -1,0 +1,31 @@
+#include "checkpoint_format.hpp"
+
+#include "lockstep/core/crc32c.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <type_traits>
+
+namespace lockstep::checkpoint_format {
+
+std::uint32_t state_checksum(const TrainingState& state) {
+  std::vector<std::string> lines;
+  visit_fields(state, [&lines](const char* name, const auto& value) {
+    if constexpr (std::is_floating_point_v<std::decay_t<decltype(value)>>) {
+      lines.push_back(fmt::format("{}={:.17g}\n", name, value));
+    } else {
+      lines.push_back(fmt::format("{}={}\n", name, value));
+    }
+  });
+  std::ranges::sort(lines);
+  std::uint32_t checksum_so_far = 0;
+  for (const std::string& line : lines) checksum_so_far = crc32c(line, checksum_so_far);
+  return checksum_so_far;
+}
+
+std::uint32_t values_checksum(std::span<const float> values) noexcept {
+  return crc32c(std::as_bytes(values));
+}
+
+}  // namespace lockstep::checkpoint_format

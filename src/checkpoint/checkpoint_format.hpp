@@ -1,0 +1,45 @@
+#pragma once
+
+#include "lockstep/checkpoint/checkpoint.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace lockstep::checkpoint_format {
+
+inline constexpr const char* format = "lockstep-checkpoint";
+inline constexpr std::int64_t version = 1;
+inline constexpr const char* checksum = "crc32c";
+
+/// Calls `visit(name, field)` for every field of `/state`, by the name of its attribute.
+template <typename State, typename Visitor>
+void visit_fields(State& state, Visitor&& visit) {
+  visit("step", state.step);
+  visit("epoch", state.epoch);
+  visit("position", state.position);
+  visit("samples", state.samples);
+  visit("seed", state.seed);
+  visit("world_size", state.world_size);
+  visit("global_batch", state.global_batch);
+  visit("epoch_loss", state.epoch_loss);
+  visit("epoch_top1", state.epoch_top1);
+  visit("epoch_top5", state.epoch_top5);
+  visit("epoch_samples", state.epoch_samples);
+  visit("best_top1", state.best_top1);
+  visit("best_step", state.best_step);
+  visit("last_eval_step", state.last_eval_step);
+  visit("data_identity", state.data_identity);
+  visit("model_identity", state.model_identity);
+  visit("model", state.model);
+  visit("optimizer", state.optimizer);
+  visit("config", state.config);
+  visit("version", state.version);
+}
+
+/// CRC-32C of the canonical state: lines `name=value`, sorted by name, each with a newline;
+/// integers in decimal, doubles as printf's %.17g, text as it is.
+[[nodiscard]] std::uint32_t state_checksum(const TrainingState& state);
+[[nodiscard]] std::uint32_t values_checksum(std::span<const float> values) noexcept;
+
+}  // namespace lockstep::checkpoint_format

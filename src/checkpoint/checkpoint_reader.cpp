@@ -1,0 +1,174 @@
+#include "checkpoint_format.hpp"
+
+#include "lockstep/checkpoint/checkpoint.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/io/hdf5.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+
+namespace lockstep {
+namespace {
+
+namespace format = checkpoint_format;
+
+constexpr std::uint64_t max_tensor_elements = std::uint64_t{1} << 33;
+
+/// What every read needs to know.
+struct Source {
+  const h5::File& file;
+  const std::string& path;
+  CheckpointUse use;
+};
+
+void check_checksum(const Source& source, std::optional<std::uint32_t> stored, std::uint32_t found,
+                    const std::string& object) {
+  if (!stored && source.use == CheckpointUse::resume) {
+    fail(ExitStatus::bad_input,
+         "{}:{} has no {} attribute (resuming needs a file that verifies) use --init-from",
+         source.path, object, format::checksum);
+  }
+  if (stored && *stored != found) {
+    fail(ExitStatus::bad_input,
+         "{}:{} does not verify (checksum {:08x}, its bytes give {:08x}) the file is damaged, use "
+         "another",
+         source.path, object, *stored, found);
+  }
+}
+
+Shape shape_of(const Source& source, const h5::DatasetInfo& info, const std::string& object) {
+  if (info.dims.size() > Shape::max_rank) {
+    fail(ExitStatus::bad_input, "{}:{} has {} axes (at most {} are expected) it is no parameter",
+         source.path, object, info.dims.size(), Shape::max_rank);
+  }
+  const std::vector<std::int64_t> extents(info.dims.begin(), info.dims.end());
+  return Shape(extents);
+}
+
+NamedTensor read_tensor(const Source& source, const std::string& group, const std::string& name) {
+  const std::string object = group + "/" + name;
+  const h5::Dataset dataset = h5::open_dataset(source.file, object);
+  const h5::DatasetInfo info = h5::describe(dataset);
+  NamedTensor tensor{.name = name, .shape = shape_of(source, info, object), .values = {}};
+  tensor.values = h5::read_values<float>(source.file, object, max_tensor_elements);
+  check_checksum(source, h5::read_uint32(dataset, format::checksum),
+                 format::values_checksum(tensor.values), object);
+  const auto bad =
+      std::ranges::find_if(tensor.values, [](float value) { return !std::isfinite(value); });
+  if (bad != tensor.values.end()) {
+    fail(ExitStatus::bad_input,
+         "{}:{} holds {} at element {} (no training can go on from it) use an older file",
+         source.path, object, *bad, bad - tensor.values.begin());
+  }
+  return tensor;
+}
+
+std::vector<NamedTensor> read_tensors(const Source& source, const std::string& group) {
+  std::vector<NamedTensor> tensors;
+  for (const std::string& name : h5::children(source.file, group)) {
+    // PyTorch's count of batches, an integer that a state dict holds and nothing here needs.
+    if (name.ends_with("num_batches_tracked")) continue;
+    tensors.push_back(read_tensor(source, group, name));
+  }
+  return tensors;
+}
+
+void read_field(h5::Location group, const char* name, std::optional<std::int64_t>& value) {
+  value = h5::read_int64(group, name);
+}
+void read_field(h5::Location group, const char* name, std::optional<std::uint32_t>& value) {
+  value = h5::read_uint32(group, name);
+}
+void read_field(h5::Location group, const char* name, std::optional<double>& value) {
+  value = h5::read_double(group, name);
+}
+void read_field(h5::Location group, const char* name, std::optional<std::string>& value) {
+  value = h5::read_string(group, name);
+}
+
+TrainingState read_state(const Source& source, const h5::Group& group) {
+  TrainingState state;
+  format::visit_fields(state, [&]<typename T>(const char* name, T& field) {
+    std::optional<T> value;
+    read_field(group, name, value);
+    if (!value) {
+      fail(ExitStatus::bad_input,
+           "{}:/state has no attribute {} (it is not complete) use --init-from, or another file",
+           source.path, name);
+    }
+    field = std::move(*value);
+  });
+  check_checksum(source, h5::read_uint32(group, format::checksum), format::state_checksum(state),
+                 "/state");
+  return state;
+}
+
+void check_format(const Source& source) {
+  const std::optional<std::string> found = h5::read_string(source.file, "format");
+  if (found.value_or(source.use == CheckpointUse::weights ? format::format : "nothing") !=
+      format::format) {
+    fail(ExitStatus::bad_input, "{} is not a checkpoint (its format is {}, not {}) check the path",
+         source.path, found.value_or("missing"), format::format);
+  }
+  const std::int64_t version = h5::read_int64(source.file, "version").value_or(format::version);
+  if (version < 1 || version > format::version) {
+    fail(ExitStatus::bad_input,
+         "{} has version {} of the format (this program reads 1 to {}) use a newer program",
+         source.path, version, format::version);
+  }
+  if (!h5::exists(source.file, "/model")) {
+    fail(ExitStatus::bad_input,
+         "{} has no group /model (a checkpoint holds its weights there) check the path",
+         source.path);
+  }
+}
+
+Checkpoint read(const Source& source) {
+  check_format(source);
+  Checkpoint checkpoint;
+  checkpoint.mean = h5::read_floats(source.file, "mean").value_or(std::vector<float>());
+  checkpoint.std = h5::read_floats(source.file, "std").value_or(std::vector<float>());
+  checkpoint.classes = h5::read_int64(source.file, "classes").value_or(0);
+  checkpoint.class_names =
+      h5::read_strings(source.file, "class_names").value_or(std::vector<std::string>());
+  // First the cheap part: most files that cannot be resumed from show it here.
+  if (h5::exists(source.file, "/state")) {
+    checkpoint.state = read_state(source, h5::open_group(source.file, "/state"));
+  } else if (source.use == CheckpointUse::resume) {
+    fail(ExitStatus::bad_input, "{} has no group /state (it holds weights alone) use --init-from",
+         source.path);
+  }
+  checkpoint.model = read_tensors(source, "/model");
+  if (checkpoint.model.empty()) {
+    fail(ExitStatus::bad_input, "{}:/model is empty (it holds no weights) use another file",
+         source.path);
+  }
+  if (source.use == CheckpointUse::resume) {
+    if (!h5::exists(source.file, "/optimizer")) {
+      fail(ExitStatus::bad_input, "{} has no group /optimizer (it is not complete) use --init-from",
+           source.path);
+    }
+  }
+  if (h5::exists(source.file, "/optimizer")) {
+    for (const std::string& slot : h5::children(source.file, "/optimizer")) {
+      checkpoint.optimizer.emplace(slot, read_tensors(source, "/optimizer/" + slot));
+    }
+  }
+  return checkpoint;
+}
+
+}  // namespace
+
+Checkpoint read_checkpoint(const std::string& path, CheckpointUse use) {
+  const h5::File file = h5::open_file(path);
+  try {
+    return read({.file = file, .path = path, .use = use});
+  } catch (const std::bad_alloc&) {
+    fail(ExitStatus::bad_input,
+         "{} asks for more memory than there is (its shapes are too large) it may be damaged",
+         path);
+  }
+}
+
+}  // namespace lockstep
