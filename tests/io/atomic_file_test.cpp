@@ -1,0 +1,99 @@
+#define BOOST_TEST_MODULE atomic_file
+#include <boost/test/unit_test.hpp>
+
+#include "io/temporary_directory.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/io/atomic_file.hpp"
+
+#include <filesystem>
+#include <stdexcept>
+
+using namespace lockstep;
+using test::read_file;
+using test::TemporaryDirectory;
+using test::write_file;
+
+namespace {
+
+std::size_t entries(const std::string& directory) {
+  return static_cast<std::size_t>(
+      std::distance(std::filesystem::directory_iterator(directory), {}));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_file_is_replaced_whole) {
+  const TemporaryDirectory directory;
+  write_file(directory / "config.ini", "old");
+
+  write_text_atomically(directory / "config.ini", "new and longer");
+
+  BOOST_TEST(read_file(directory / "config.ini") == "new and longer");
+  BOOST_TEST(entries(directory.path()) == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(the_old_file_is_there_until_the_writer_is_done) {
+  const TemporaryDirectory directory;
+  write_file(directory / "x", "old");
+
+  write_atomically(directory / "x", [&](const std::string& temporary) {
+    write_file(temporary, "half");
+    BOOST_TEST(read_file(directory / "x") == "old");
+    BOOST_TEST(std::filesystem::path(temporary).parent_path() ==
+               std::filesystem::path(directory.path()));
+    write_file(temporary, "whole");
+  });
+
+  BOOST_TEST(read_file(directory / "x") == "whole");
+}
+
+BOOST_AUTO_TEST_CASE(a_writer_that_throws_leaves_everything_as_it_was) {
+  const TemporaryDirectory directory;
+  write_file(directory / "x", "old");
+
+  BOOST_CHECK_THROW(write_atomically(directory / "x",
+                                     [](const std::string& temporary) {
+                                       write_file(temporary, "half");
+                                       throw std::runtime_error("disk full");
+                                     }),
+                    std::runtime_error);
+
+  BOOST_TEST(read_file(directory / "x") == "old");
+  BOOST_TEST(entries(directory.path()) == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(a_directory_that_is_not_there_is_cannot_write_with_the_reason) {
+  const TemporaryDirectory directory;
+
+  BOOST_CHECK_EXCEPTION(
+      write_text_atomically(directory / "no/x", "text"), Error, [](const Error& error) {
+        return error.status() == ExitStatus::cannot_write &&
+               std::string(error.what()).find("No such file") != std::string::npos;
+      });
+}
+
+BOOST_AUTO_TEST_CASE(a_link_is_replaced) {
+  const TemporaryDirectory directory;
+  write_file(directory / "a", "first");
+  write_file(directory / "b", "second");
+
+  replace_symlink_atomically(directory / "latest", "a");
+  replace_symlink_atomically(directory / "latest", "b");
+
+  BOOST_TEST(read_file(directory / "latest") == "second");
+  BOOST_TEST(std::filesystem::read_symlink(directory / "latest") == "b");
+  BOOST_TEST(entries(directory.path()) == 3u);
+}
+
+BOOST_AUTO_TEST_CASE(stale_temporaries_go_and_all_else_stays) {
+  const TemporaryDirectory directory;
+  write_file(directory / ".step-00000001.h5.tmp-1-elsewhere", "half a checkpoint");
+  write_file(directory / "step-00000001.h5", "whole");
+  write_file(directory / ".hidden", "somebody's");
+
+  remove_stale_temporaries(directory.path());
+  remove_stale_temporaries(directory / "absent");
+
+  BOOST_TEST(!std::filesystem::exists(directory / ".step-00000001.h5.tmp-1-elsewhere"));
+  BOOST_TEST(entries(directory.path()) == 2u);
+}
