@@ -1,0 +1,227 @@
+#include "lockstep/comm/mpi_communicator.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+
+namespace lockstep {
+namespace {
+
+/// Counts per call stay below 2^31 and the pieces stay large.
+constexpr std::size_t largest_piece = std::size_t{1} << 28;
+
+MPI_Datatype datatype(ElementType type) noexcept {
+  switch (type) {
+    case ElementType::f32: return MPI_FLOAT;
+    case ElementType::f64: return MPI_DOUBLE;
+    case ElementType::i32: return MPI_INT32_T;
+    case ElementType::i64: return MPI_INT64_T;
+    case ElementType::u64: return MPI_UINT64_T;
+    case ElementType::u8: return MPI_UINT8_T;
+  }
+  return MPI_BYTE;
+}
+
+std::size_t size_of(ElementType type) noexcept {
+  switch (type) {
+    case ElementType::f32:
+    case ElementType::i32: return 4;
+    case ElementType::f64:
+    case ElementType::i64:
+    case ElementType::u64: return 8;
+    case ElementType::u8: return 1;
+  }
+  return 1;
+}
+
+MPI_Op operation(ReduceOp op) noexcept {
+  switch (op) {
+    case ReduceOp::sum: return MPI_SUM;
+    case ReduceOp::min: return MPI_MIN;
+    case ReduceOp::max: return MPI_MAX;
+  }
+  return MPI_OP_NULL;
+}
+
+std::string processor_name() {
+  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+  int length = 0;
+  MPI_Get_processor_name(name.data(), &length);
+  return {name.data(), static_cast<std::size_t>(length)};
+}
+
+/// Calls `visit(offset, count)` for pieces of [0, count).
+template <typename Visitor>
+void in_pieces(std::size_t count, Visitor&& visit) {
+  for (std::size_t offset = 0; offset < count; offset += largest_piece) {
+    visit(offset, static_cast<int>(std::min(largest_piece, count - offset)));
+  }
+}
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator() {
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
+    host_ = processor_name();
+  }
+  MpiCommunicator(const MpiCommunicator&) = delete;
+  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+  ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return size_; }
+
+  void barrier() override { check(MPI_Barrier(comm_), "MPI_Barrier"); }
+
+  void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    in_pieces(buffer.count, [&](std::size_t offset, int count) {
+      check(MPI_Allreduce(MPI_IN_PLACE, at(buffer, offset), count, datatype(buffer.type),
+                          operation(op), comm_),
+            "MPI_Allreduce");
+    });
+  }
+
+  void broadcast_buffer(MutableBuffer buffer, int root) override {
+    in_pieces(buffer.count, [&](std::size_t offset, int count) {
+      check(MPI_Bcast(at(buffer, offset), count, datatype(buffer.type), root, comm_), "MPI_Bcast");
+    });
+  }
+
+  void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    if (mine.count == 0) return;
+    const Block block(mine.count, mine.type);
+    check(MPI_Allgather(mine.data, 1, block.get(), all.data, 1, block.get(), comm_),
+          "MPI_Allgather");
+  }
+
+  void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
+    if (mine.count == 0) return;
+    const Block block(mine.count, mine.type);
+    check(MPI_Gather(mine.data, 1, block.get(), all.data, 1, block.get(), root, comm_),
+          "MPI_Gather");
+  }
+
+  void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
+    if (mine.count == 0) return;
+    const Block block(mine.count, mine.type);
+    check(MPI_Scatter(all.data, 1, block.get(), mine.data, 1, block.get(), root, comm_),
+          "MPI_Scatter");
+  }
+
+  void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
+    if (mine.count == 0) return;
+    if (mine.count > largest_piece) {
+      fail(ExitStatus::internal, "reduce-scatter of {} values a rank (at most {} are supported)",
+           mine.count, largest_piece);
+    }
+    check(MPI_Reduce_scatter_block(all.data, mine.data, static_cast<int>(mine.count),
+                                   datatype(mine.type), operation(op), comm_),
+          "MPI_Reduce_scatter_block");
+  }
+
+  [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    if (buffer.count == 0) return {};
+    std::size_t slot = 0;
+    while (slot < slots_.size() && slots_[slot].active) ++slot;
+    if (slot == slots_.size()) slots_.emplace_back();
+    Slot& chosen = slots_[slot];
+    chosen.active = true;
+    chosen.pieces.clear();  // keeps its capacity, so a step allocates nothing
+    in_pieces(buffer.count, [&](std::size_t offset, int count) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Iallreduce(MPI_IN_PLACE, at(buffer, offset), count, datatype(buffer.type),
+                           operation(op), comm_, &request),
+            "MPI_Iallreduce");
+      chosen.pieces.push_back(request);
+    });
+    return {.slot = static_cast<int>(slot)};
+  }
+
+  bool test(Request& request) override {
+    if (request.done()) return true;
+    Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+    int done = 0;
+    check(MPI_Testall(static_cast<int>(slot.pieces.size()), slot.pieces.data(), &done,
+                      MPI_STATUSES_IGNORE),
+          "MPI_Testall");
+    if (done == 0) return false;
+    slot.active = false;
+    request.slot = -1;
+    return true;
+  }
+
+  void wait(Request& request) override {
+    if (request.done()) return;
+    Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+    check(MPI_Waitall(static_cast<int>(slot.pieces.size()), slot.pieces.data(),
+                      MPI_STATUSES_IGNORE),
+          "MPI_Waitall");
+    slot.active = false;
+    request.slot = -1;
+  }
+
+ private:
+  struct Slot {
+    bool active = false;
+    std::vector<MPI_Request> pieces;
+  };
+
+  /// `count` values as one datatype, so that counts beyond 2^31 fit a single call.
+  class Block final {
+   public:
+    Block(std::size_t count, ElementType type) {
+      const std::size_t whole = count / largest_piece;
+      MPI_Datatype piece = MPI_DATATYPE_NULL;
+      MPI_Datatype rest = MPI_DATATYPE_NULL;
+      MPI_Type_contiguous(static_cast<int>(largest_piece), datatype(type), &piece);
+      MPI_Type_contiguous(static_cast<int>(count % largest_piece), datatype(type), &rest);
+      const int lengths[] = {static_cast<int>(whole), 1};
+      const MPI_Aint places[] = {0, static_cast<MPI_Aint>(whole * largest_piece * size_of(type))};
+      const MPI_Datatype types[] = {piece, rest};
+      MPI_Type_create_struct(2, lengths, places, types, &type_);
+      MPI_Type_commit(&type_);
+      MPI_Type_free(&piece);
+      MPI_Type_free(&rest);
+    }
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    ~Block() { MPI_Type_free(&type_); }
+    [[nodiscard]] MPI_Datatype get() const noexcept { return type_; }
+
+   private:
+    MPI_Datatype type_ = MPI_DATATYPE_NULL;
+  };
+
+  static void* at(MutableBuffer buffer, std::size_t offset) noexcept {
+    return static_cast<std::byte*>(buffer.data) + offset * size_of(buffer.type);
+  }
+
+  void check(int code, const char* call) const {
+    if (code == MPI_SUCCESS) return;
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int length = 0;
+    MPI_Error_string(code, text.data(), &length);
+    fail(ExitStatus::internal, "{} failed on rank {} ({}): {}", call, rank_, host_, text.data());
+  }
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+  std::string host_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_mpi_communicator() {
+  return std::make_unique<MpiCommunicator>();
+}
+
+}  // namespace lockstep
