@@ -106,10 +106,9 @@ TrainingState read_state(const Source& source, const h5::Group& group) {
 
 void check_format(const Source& source) {
   const std::optional<std::string> found = h5::read_string(source.file, "format");
-  if (found.value_or(source.use == CheckpointUse::weights ? format::format : "nothing") !=
-      format::format) {
+  if (found.value_or(format::format) != format::format) {
     fail(ExitStatus::bad_input, "{} is not a checkpoint (its format is {}, not {}) check the path",
-         source.path, found.value_or("missing"), format::format);
+         source.path, *found, format::format);
   }
   const std::int64_t version = h5::read_int64(source.file, "version").value_or(format::version);
   if (version < 1 || version > format::version) {

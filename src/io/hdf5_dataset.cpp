@@ -283,10 +283,8 @@ void write_rows(const Dataset& dataset, std::uint64_t first, std::uint64_t count
   silence_library();
   const Dataspace rows = select_rows(dataset, first, count, values.size(), ExitStatus::internal);
   if (values.empty()) return;
-  if (H5Dwrite(dataset.get(), native_type<T>(), flat(values.size()).get(), rows.get(), H5P_DEFAULT,
-               values.data()) < 0) {
-    cannot_write(name_of(dataset.get()));
-  }
+  check_written(dataset.get(), H5Dwrite(dataset.get(), native_type<T>(), flat(values.size()).get(),
+                                        rows.get(), H5P_DEFAULT, values.data()) >= 0);
 }
 
 template <typename T>
@@ -299,9 +297,9 @@ Dataset write_dataset(Location location, const std::string& name,
     fail(ExitStatus::internal, "{} has {} values, not {} (caller's shape is wrong) report this",
          name_of(location, name), values.size(), elements);
   }
-  if (!values.empty() &&
-      H5Dwrite(dataset.get(), native_type<T>(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0) {
-    cannot_write(name_of(location, name));
+  if (!values.empty()) {
+    check_written(dataset.get(), H5Dwrite(dataset.get(), native_type<T>(), H5S_ALL, H5S_ALL,
+                                          H5P_DEFAULT, values.data()) >= 0);
   }
   return dataset;
 }

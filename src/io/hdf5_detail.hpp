@@ -19,6 +19,9 @@ void silence_library() noexcept;
 
 [[noreturn]] void cannot_read(const std::string& object);
 [[noreturn]] void cannot_write(const std::string& object);
+[[noreturn]] void cannot_write(const std::string& object, int error);
+/// Error(cannot_write) where the call failed, or any write to that file did.
+void check_written(hid_t object, bool success);
 
 /// The library's types for T: in memory, and little-endian in files.
 template <typename T>

@@ -1,4 +1,5 @@
 #include "hdf5_detail.hpp"
+#include "output_driver.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -87,6 +88,18 @@ void cannot_write(const std::string& object) {
        library_reason());
 }
 
+void cannot_write(const std::string& object, int error) {
+  fail(ExitStatus::cannot_write,
+       "cannot write {} ({}) see that the directory is there, writable and not full", object,
+       std::strerror(error));
+}
+
+void check_written(hid_t object, bool success) {
+  const int error = output_error(object);
+  if (error != 0) cannot_write(name_of(object), error);
+  if (!success) cannot_write(name_of(object));
+}
+
 File open_file(const std::string& path) {
   silence_library();
   // A look before the library's: it does not tell "absent" from "damaged", and would wait for a
@@ -118,10 +131,13 @@ File create_file(const std::string& path) {
   const PropertyList access = access_list();
   H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
   H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
+  use_output_driver(access);
   const PropertyList creation = property_list(H5P_FILE_CREATE);
   H5Pset_obj_track_times(creation.get(), false);
   H5Pset_link_creation_order(creation.get(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
+  errno = 0;
   File file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
+  if (!file && errno != 0) cannot_write(path, errno);
   if (!file) cannot_write(path);
   return file;
 }
@@ -129,8 +145,7 @@ File create_file(const std::string& path) {
 void close_written(File file) {
   silence_library();
   const std::string name = name_of(file.get());
-  if (H5Fflush(file.get(), H5F_SCOPE_GLOBAL) < 0) cannot_write(name);
-  if (H5Fclose(file.release()) < 0) cannot_write(name);
+  if (const int error = close_output(std::move(file)); error != 0) cannot_write(name, error);
 }
 
 bool exists(Location location, const std::string& name) {

@@ -1,0 +1,175 @@
+#define BOOST_TEST_MODULE checkpoint_directory
+#include <boost/test/unit_test.hpp>
+
+#include "checkpoint/example_checkpoint.hpp"
+#include "lockstep/checkpoint/checkpoint_directory.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <stdexcept>
+#include <thread>
+
+using namespace lockstep;
+using namespace lockstep::test;
+using Steps = std::vector<std::int64_t>;
+
+namespace {
+
+Checkpoint at(std::int64_t step, std::int64_t best_step = -1) {
+  Checkpoint checkpoint = example_checkpoint(step);
+  checkpoint.state->best_step = best_step;
+  return checkpoint;
+}
+
+void damage(const std::string& path) {
+  std::string bytes = read_file(path);
+  write_file(path, bytes.substr(0, bytes.size() / 2));
+}
+
+std::string link_target(const std::string& link) {
+  return std::filesystem::read_symlink(link).string();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(an_empty_directory_has_no_newest) {
+  const TemporaryDirectory directory;
+  const CheckpointDirectory checkpoints(directory / "run/checkpoints", 3);
+
+  BOOST_TEST(!checkpoints.newest().has_value());
+  BOOST_TEST(checkpoints.steps().empty());
+  BOOST_TEST(checkpoints.path_of(12345) == (directory / "run/checkpoints/step-00012345.h5"));
+}
+
+BOOST_AUTO_TEST_CASE(the_newest_and_the_best_stay) {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints(directory.path(), 2);
+
+  checkpoints.save(at(100));
+  checkpoints.save(at(200, 200));
+  for (const std::int64_t step : {300, 400, 500}) checkpoints.save(at(step, 200));
+
+  BOOST_TEST(checkpoints.steps() == (Steps{500, 400, 200}), boost::test_tools::per_element());
+  BOOST_TEST(link_target(directory / "latest") == "step-00000500.h5");
+  BOOST_TEST(link_target(directory / "best") == "step-00000200.h5");
+
+  checkpoints.save(at(600, 600));
+
+  BOOST_TEST(checkpoints.steps() == (Steps{600, 500}), boost::test_tools::per_element());
+  BOOST_TEST(link_target(directory / "best") == "step-00000600.h5");
+}
+
+BOOST_AUTO_TEST_CASE(newest_goes_back_past_files_that_do_not_verify) {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints(directory.path(), 5);
+  for (const std::int64_t step : {1, 2, 3}) checkpoints.save(at(step));
+  damage(checkpoints.path_of(3));
+  write_file(checkpoints.path_of(2), "");
+
+  const auto found = checkpoints.newest();
+
+  BOOST_REQUIRE(found.has_value());
+  BOOST_TEST((found->checkpoint == at(1)));
+  BOOST_TEST(found->path == checkpoints.path_of(1));
+  BOOST_REQUIRE(found->rejected.size() == 2u);
+  BOOST_TEST(found->rejected[0].find("step-00000003.h5") != std::string::npos);
+  BOOST_TEST(found->rejected[1].find("step-00000002.h5") != std::string::npos);
+  BOOST_TEST(checkpoints.steps().size() == 3u);
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_later_file_does_not_push_out_a_good_one) {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints(directory.path(), 1);
+  checkpoints.save(at(400));
+  write_file(checkpoints.path_of(500), "damaged");
+
+  checkpoints.save(at(450));
+
+  BOOST_TEST(checkpoints.steps() == (Steps{500, 450}), boost::test_tools::per_element());
+  BOOST_TEST((checkpoints.newest()->checkpoint == at(450)));
+}
+
+BOOST_AUTO_TEST_CASE(no_file_that_verifies_is_bad_input_and_names_them_all) {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints(directory.path(), 5);
+  for (const std::int64_t step : {1, 2}) {
+    checkpoints.save(at(step));
+    damage(checkpoints.path_of(step));
+  }
+
+  BOOST_CHECK_EXCEPTION(static_cast<void>(checkpoints.newest()), Error,
+                        with(ExitStatus::bad_input, {"step-00000001.h5", "step-00000002.h5"}));
+}
+
+BOOST_AUTO_TEST_CASE(only_published_names_count) {
+  const TemporaryDirectory directory;
+  write_file(directory / ".step-00000009.h5.tmp-17-node3", "half a file");
+  write_file(directory / "step-9.h5", "");
+  write_file(directory / "step-0000000x.h5", "");
+  write_file(directory / "notes.txt", "");
+
+  const CheckpointDirectory checkpoints(directory.path(), 5);
+
+  BOOST_TEST(checkpoints.steps().empty());
+  BOOST_TEST(!std::filesystem::exists(directory / ".step-00000009.h5.tmp-17-node3"));
+  BOOST_TEST(std::filesystem::exists(directory / "notes.txt"));
+}
+
+BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_made_is_cannot_write) {
+  const TemporaryDirectory directory;
+  write_file(directory / "file", "");
+
+  BOOST_CHECK_EXCEPTION(CheckpointDirectory(directory / "file/checkpoints", 1), Error,
+                        with(ExitStatus::cannot_write, {"file/checkpoints"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_background_save_is_published_while_the_caller_goes_on) {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints(directory.path(), 2);
+  BackgroundSaver saver(checkpoints);
+  const auto caller = std::this_thread::get_id();
+  ::setenv("LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND", "20000", 1);
+
+  const auto begin = std::chrono::steady_clock::now();
+  saver.start([caller] {
+    BOOST_REQUIRE((std::this_thread::get_id() != caller));
+    return at(7);
+  });
+  const std::chrono::duration<double> held = std::chrono::steady_clock::now() - begin;
+  BOOST_TEST(saver.busy());
+  BOOST_TEST(!saver.poll().has_value());
+  saver.wait();
+  ::unsetenv("LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND");
+
+  BOOST_TEST(!saver.busy());
+  const auto outcome = saver.poll();
+  BOOST_REQUIRE(outcome.has_value());
+  BOOST_TEST(outcome->step == 7);
+  BOOST_TEST(outcome->path == checkpoints.path_of(7));
+  BOOST_TEST(!outcome->error.has_value());
+  BOOST_TEST(outcome->seconds > held.count());
+  BOOST_TEST(!saver.poll().has_value());
+  BOOST_TEST((checkpoints.newest()->checkpoint == at(7)));
+}
+
+BOOST_AUTO_TEST_CASE(a_failed_background_save_is_an_outcome_and_the_next_one_works) {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints(directory / "checkpoints", 2);
+  BackgroundSaver saver(checkpoints);
+  std::filesystem::remove_all(directory / "checkpoints");
+
+  saver.start([] { return at(1); });
+  saver.wait();
+  const auto unwritable = saver.poll();
+  saver.start([]() -> Checkpoint { throw std::runtime_error("no memory"); });
+  saver.wait();
+  const auto thrown = saver.poll();
+  std::filesystem::create_directory(directory / "checkpoints");
+  saver.start([] { return at(2); });
+  saver.wait();
+  const auto good = saver.poll();
+
+  BOOST_TEST(unwritable.value().error.value().find("step-00000001.h5") != std::string::npos);
+  BOOST_TEST(thrown.value().error.value() == "no memory");
+  BOOST_TEST(!good.value().error.has_value());
+}
