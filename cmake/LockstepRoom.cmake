@@ -2,6 +2,8 @@
 # One room of the house: a static library lockstep_NAME that links only the rooms named. The link line enforces the floors.
 add_library(lockstep_options INTERFACE)
 target_compile_features(lockstep_options INTERFACE cxx_std_20)
+# Open MPI's C++ bindings were withdrawn in MPI 3 and do not compile without warnings.
+target_compile_definitions(lockstep_options INTERFACE OMPI_SKIP_MPICXX)
 target_include_directories(lockstep_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 # Flags for our own sources only; nothing of this reaches a user's project.

@@ -1,0 +1,229 @@
+#include "lockstep/graph/graph.hpp"
+
+#include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+namespace lockstep {
+namespace {
+
+/// floor((extent + 2 padding - kernel) / stride) + 1, checked.
+std::int64_t window_output(const std::string& layer, std::int64_t extent, std::int64_t kernel,
+                           std::int64_t stride, std::int64_t padding) {
+  if (kernel < 1 || stride < 1 || padding < 0) {
+    fail(ExitStatus::usage, "{}: kernel {}, stride {}, padding {} (they must be at least 1, 1 and 0)",
+         layer, kernel, stride, padding);
+  }
+  if (kernel > extent + 2 * padding) {
+    fail(ExitStatus::usage,
+         "{}: a kernel of {} is larger than its input of {} with padding {} (nothing is left) use "
+         "larger images",
+         layer, kernel, extent, padding);
+  }
+  return (extent + 2 * padding - kernel) / stride + 1;
+}
+
+void require_image(const std::string& layer, const Shape& shape) {
+  if (shape.rank() != 3) {
+    fail(ExitStatus::usage, "{} takes a C,H,W input, but gets {}", layer, to_string(shape));
+  }
+}
+
+}  // namespace
+
+Graph::Graph(std::string name, ImageShape image, std::int64_t classes)
+    : name_(std::move(name)), image_(image), classes_(classes) {
+  if (image.channels < 1 || image.height < 1 || image.width < 1 || classes < 1) {
+    fail(ExitStatus::usage, "{}: an input of {}x{}x{} and {} classes (all must be at least 1)", name_,
+         image.channels, image.height, image.width, classes);
+  }
+  nodes_.push_back({.op = Input{},
+                    .output = Shape{image.channels, image.height, image.width},
+                    .parameters = {},
+                    .statistics = {}});
+}
+
+const Shape& Graph::shape_of(ValueId value) const {
+  if (value < 0 || static_cast<std::size_t>(value) >= nodes_.size()) {
+    fail(ExitStatus::usage, "{}: value {} is not in the graph of {} ops", name_, value,
+         nodes_.size());
+  }
+  return nodes_[static_cast<std::size_t>(value)].output;
+}
+
+ValueId Graph::append(Node node) {
+  if (std::holds_alternative<SoftmaxCrossEntropy>(nodes_.back().op)) {
+    fail(ExitStatus::usage, "{}: an op after the loss (softmax_cross_entropy ends the graph)", name_);
+  }
+  nodes_.push_back(std::move(node));
+  return static_cast<ValueId>(nodes_.size() - 1);
+}
+
+ParameterId Graph::add_parameter(Parameter parameter) {
+  const auto same = [&](const Parameter& other) { return other.name == parameter.name; };
+  if (std::any_of(parameters_.begin(), parameters_.end(), same)) {
+    fail(ExitStatus::usage, "{}: two parameters are named {} (layer names must differ)", name_,
+         parameter.name);
+  }
+  parameters_.push_back(std::move(parameter));
+  return static_cast<ParameterId>(parameters_.size() - 1);
+}
+
+ValueId Graph::conv2d(ValueId input, const Conv2dOptions& options) {
+  const Shape in = shape_of(input);
+  require_image(options.name, in);
+  const Shape out{options.out_channels,
+                  window_output(options.name, in[1], options.kernel, options.stride, options.padding),
+                  window_output(options.name, in[2], options.kernel, options.stride, options.padding)};
+  Node node{.op = Conv2d{input, options}, .output = out, .parameters = {}, .statistics = {}};
+  node.parameters.push_back(
+      add_parameter({.name = options.name + ".weight",
+                     .shape = {options.out_channels, in[0], options.kernel, options.kernel},
+                     .kind = ParameterKind::weight,
+                     .initialization = Initialization::kaiming_normal_fan_out,
+                     .fan_in = in[0] * options.kernel * options.kernel}));
+  if (options.bias) {
+    node.parameters.push_back(add_parameter({.name = options.name + ".bias",
+                                             .shape = {options.out_channels},
+                                             .kind = ParameterKind::bias,
+                                             .initialization = Initialization::uniform_fan_in,
+                                             .fan_in = in[0] * options.kernel * options.kernel}));
+  }
+  return append(std::move(node));
+}
+
+ValueId Graph::batch_norm(ValueId input, const BatchNormOptions& options) {
+  const Shape in = shape_of(input);
+  require_image(options.name, in);
+  Node node{.op = BatchNorm{input, options}, .output = in, .parameters = {}, .statistics = {}};
+  node.parameters.push_back(add_parameter(
+      {.name = options.name + ".weight",
+       .shape = {in[0]},
+       .kind = ParameterKind::norm,
+       .initialization = options.zero_init_weight ? Initialization::zeros : Initialization::ones}));
+  node.parameters.push_back(add_parameter({.name = options.name + ".bias",
+                                           .shape = {in[0]},
+                                           .kind = ParameterKind::norm,
+                                           .initialization = Initialization::zeros}));
+  for (const auto& [suffix, initial] : {std::pair{".running_mean", 0.0F}, {".running_var", 1.0F}}) {
+    node.statistics.push_back(static_cast<StatisticId>(statistics_.size()));
+    statistics_.push_back(
+        {.name = options.name + suffix, .channels = in[0], .initial_value = initial});
+  }
+  return append(std::move(node));
+}
+
+ValueId Graph::relu(ValueId input) {
+  return append({.op = Relu{input}, .output = shape_of(input), .parameters = {}, .statistics = {}});
+}
+
+ValueId Graph::add(ValueId left, ValueId right) {
+  if (shape_of(left) != shape_of(right)) {
+    fail(ExitStatus::usage, "{}: add of {} and {} (their shapes must be equal)", name_,
+         to_string(shape_of(left)), to_string(shape_of(right)));
+  }
+  return append(
+      {.op = Add{left, right}, .output = shape_of(left), .parameters = {}, .statistics = {}});
+}
+
+ValueId Graph::max_pool(ValueId input, const MaxPoolOptions& options) {
+  const Shape in = shape_of(input);
+  require_image("max_pool", in);
+  if (2 * options.padding > options.kernel) {
+    fail(ExitStatus::usage, "max_pool: padding {} is more than half of the kernel {}",
+         options.padding, options.kernel);
+  }
+  const Shape out{in[0],
+                  window_output("max_pool", in[1], options.kernel, options.stride, options.padding),
+                  window_output("max_pool", in[2], options.kernel, options.stride, options.padding)};
+  return append(
+      {.op = MaxPool{input, options}, .output = out, .parameters = {}, .statistics = {}});
+}
+
+ValueId Graph::global_avg_pool(ValueId input) {
+  const Shape in = shape_of(input);
+  require_image("global_avg_pool", in);
+  return append(
+      {.op = GlobalAvgPool{input}, .output = {in[0], 1, 1}, .parameters = {}, .statistics = {}});
+}
+
+ValueId Graph::flatten(ValueId input) {
+  return append({.op = Flatten{input},
+                 .output = Shape{shape_of(input).elements()},
+                 .parameters = {},
+                 .statistics = {}});
+}
+
+ValueId Graph::linear(ValueId input, const LinearOptions& options) {
+  const Shape in = shape_of(input);
+  if (in.rank() != 1) {
+    fail(ExitStatus::usage, "{} takes a flat input, but gets {} (flatten it first)", options.name,
+         to_string(in));
+  }
+  if (options.out_features < 1) {
+    fail(ExitStatus::usage, "{}: {} output features (at least 1 is needed)", options.name,
+         options.out_features);
+  }
+  Node node{.op = Linear{input, options},
+            .output = Shape{options.out_features},
+            .parameters = {},
+            .statistics = {}};
+  node.parameters.push_back(add_parameter({.name = options.name + ".weight",
+                                           .shape = {options.out_features, in[0]},
+                                           .kind = ParameterKind::weight,
+                                           .initialization = Initialization::uniform_fan_in,
+                                           .fan_in = in[0]}));
+  node.parameters.push_back(add_parameter({.name = options.name + ".bias",
+                                           .shape = {options.out_features},
+                                           .kind = ParameterKind::bias,
+                                           .initialization = Initialization::uniform_fan_in,
+                                           .fan_in = in[0]}));
+  return append(std::move(node));
+}
+
+ValueId Graph::softmax_cross_entropy(ValueId logits, const SoftmaxCrossEntropyOptions& options) {
+  if (shape_of(logits) != Shape{classes_}) {
+    fail(ExitStatus::usage, "{}: the loss gets {} logits for {} classes", name_,
+         to_string(shape_of(logits)), classes_);
+  }
+  return append({.op = SoftmaxCrossEntropy{logits, options},
+                 .output = Shape{},
+                 .parameters = {},
+                 .statistics = {}});
+}
+
+std::int64_t Graph::parameter_count() const {
+  std::int64_t count = 0;
+  for (const Parameter& parameter : parameters_) count += parameter.shape.elements();
+  return count;
+}
+
+std::uint32_t Graph::fingerprint() const {
+  std::string text = name_ + '\n';
+  for (const Node& node : nodes_) {
+    text += std::to_string(node.op.index()) + ' ' + to_string(node.output);
+    std::visit(
+        [&](const auto& op) {
+          using T = std::decay_t<decltype(op)>;
+          if constexpr (requires { op.input; }) text += " <" + std::to_string(op.input);
+          if constexpr (std::is_same_v<T, Add>) {
+            text += " <" + std::to_string(op.left) + " <" + std::to_string(op.right);
+          }
+          if constexpr (std::is_same_v<T, Conv2d> || std::is_same_v<T, MaxPool>) {
+            text += " k" + std::to_string(op.options.kernel) + " s" +
+                    std::to_string(op.options.stride) + " p" + std::to_string(op.options.padding);
+          }
+        },
+        node.op);
+    text += '\n';
+  }
+  for (const Parameter& parameter : parameters_) {
+    text += parameter.name + ' ' + to_string(parameter.shape) + '\n';
+  }
+  return crc32c(text);
+}
+
+}  // namespace lockstep

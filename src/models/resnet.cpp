@@ -1,0 +1,116 @@
+#include "models_detail.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fmt/format.h>
+
+namespace lockstep::models_detail {
+namespace {
+
+/// Below this the stem is 3x3 without pooling, as is usual for CIFAR-sized images.
+constexpr std::int64_t smallest_full_stem = 64;
+
+struct Variant {
+  std::string_view name;
+  bool is_bottleneck;
+  std::array<int, 4> blocks;
+};
+constexpr Variant variants[] = {{"resnet18", false, {2, 2, 2, 2}},
+                                {"resnet34", false, {3, 4, 6, 3}},
+                                {"resnet50", true, {3, 4, 6, 3}},
+                                {"resnet101", true, {3, 4, 23, 3}},
+                                {"resnet152", true, {3, 8, 36, 3}}};
+
+ValueId shortcut(Graph& graph, ValueId input, const BlockOptions& options,
+                 std::int64_t out_channels) {
+  if (options.stride == 1 && options.in_channels == out_channels) return input;
+  const ValueId x = graph.conv2d(input, {.name = options.name + ".downsample.0",
+                                         .out_channels = out_channels,
+                                         .kernel = 1,
+                                         .stride = options.stride});
+  return graph.batch_norm(x, {.name = options.name + ".downsample.1"});
+}
+
+ValueId stem(Graph& graph, std::int64_t width) {
+  const bool full = std::min(graph.image().height, graph.image().width) >= smallest_full_stem;
+  ValueId x = graph.conv2d(graph.input(), full ? Conv2dOptions{.name = "conv1",
+                                                               .out_channels = width,
+                                                               .kernel = 7,
+                                                               .stride = 2,
+                                                               .padding = 3}
+                                               : Conv2dOptions{.name = "conv1",
+                                                               .out_channels = width,
+                                                               .kernel = 3,
+                                                               .stride = 1,
+                                                               .padding = 1});
+  x = graph.relu(graph.batch_norm(x, {.name = "bn1"}));
+  return full ? graph.max_pool(x, {.kernel = 3, .stride = 2, .padding = 1}) : x;
+}
+
+}  // namespace
+
+ValueId basic_block(Graph& graph, ValueId input, const BlockOptions& options) {
+  const std::string& name = options.name;
+  ValueId x = graph.conv2d(input, {.name = name + ".conv1",
+                                   .out_channels = options.width,
+                                   .kernel = 3,
+                                   .stride = options.stride,
+                                   .padding = 1});
+  x = graph.relu(graph.batch_norm(x, {.name = name + ".bn1"}));
+  x = graph.conv2d(
+      x, {.name = name + ".conv2", .out_channels = options.width, .kernel = 3, .padding = 1});
+  x = graph.batch_norm(x,
+                       {.name = name + ".bn2", .zero_init_weight = options.zero_init_residual});
+  return graph.relu(graph.add(x, shortcut(graph, input, options, options.width)));
+}
+
+ValueId bottleneck(Graph& graph, ValueId input, const BlockOptions& options) {
+  const std::string& name = options.name;
+  const std::int64_t out_channels = 4 * options.width;
+  ValueId x =
+      graph.conv2d(input, {.name = name + ".conv1", .out_channels = options.width, .kernel = 1});
+  x = graph.relu(graph.batch_norm(x, {.name = name + ".bn1"}));
+  x = graph.conv2d(x, {.name = name + ".conv2",
+                       .out_channels = options.width,
+                       .kernel = 3,
+                       .stride = options.stride,
+                       .padding = 1});
+  x = graph.relu(graph.batch_norm(x, {.name = name + ".bn2"}));
+  x = graph.conv2d(x, {.name = name + ".conv3", .out_channels = out_channels, .kernel = 1});
+  x = graph.batch_norm(x,
+                       {.name = name + ".bn3", .zero_init_weight = options.zero_init_residual});
+  return graph.relu(graph.add(x, shortcut(graph, input, options, out_channels)));
+}
+
+void classifier(Graph& graph, ValueId input, const ModelOptions& options) {
+  const ValueId x = graph.flatten(graph.global_avg_pool(input));
+  const ValueId logits = graph.linear(x, {.name = "fc", .out_features = options.classes});
+  graph.softmax_cross_entropy(logits, {.label_smoothing = options.label_smoothing});
+}
+
+Graph resnet(std::string_view name, const ModelOptions& options) {
+  const Variant& variant =
+      *std::find_if(std::begin(variants), std::end(variants),
+                    [&](const Variant& candidate) { return candidate.name == name; });
+  const std::int64_t base = options.width == 0 ? 64 : options.width;
+  Graph graph(std::string(name), options.image, options.classes);
+  ValueId x = stem(graph, base);
+  std::int64_t channels = base;
+  for (int stage = 0; stage < 4; ++stage) {
+    const std::int64_t width = base << stage;
+    for (int block = 0; block < variant.blocks[static_cast<std::size_t>(stage)]; ++block) {
+      const BlockOptions block_options{.name = fmt::format("layer{}.{}", stage + 1, block),
+                                       .in_channels = channels,
+                                       .width = width,
+                                       .stride = stage > 0 && block == 0 ? 2 : 1,
+                                       .zero_init_residual = options.zero_init_residual};
+      x = variant.is_bottleneck ? bottleneck(graph, x, block_options)
+                                : basic_block(graph, x, block_options);
+      channels = variant.is_bottleneck ? 4 * width : width;
+    }
+  }
+  classifier(graph, x, options);
+  return graph;
+}
+
+}  // namespace lockstep::models_detail
