@@ -1,0 +1,53 @@
+#include "lowering.hpp"
+
+namespace lockstep::cpu {
+namespace {
+
+/// With the ReLU behind it, if one is fused.
+class AddLowering final : public Lowering {
+ public:
+  AddLowering(const Add& op, const LoweringContext& context)
+      : op_(op), id_(context.id), output_(context.analysis.output_of(context.id)) {}
+
+  void forward(ProgramBuilder& builder) override {
+    const Tensor left = builder.value(op_.left);
+    const Tensor right =
+        builder.in_format(builder.value(op_.right), left.desc(), "right operand of add");
+    Tensor target;
+    if (builder.overwritable(op_.left)) {
+      target = left;
+    } else if (builder.overwritable(op_.right)) {
+      target = right;
+    } else {
+      target = builder.make(left.desc());
+    }
+    builder.emit(std::make_unique<AddStep>(AddStep::Operands{.left = left.memory,
+                                                             .right = right.memory,
+                                                             .target = target.memory,
+                                                             .relu = output_ != id_}),
+                 {left, right, target});
+    builder.set_value(output_, target);
+  }
+
+  void backward(ProgramBuilder& builder) override {
+    if (!builder.needs_gradient(id_)) return;
+    const Tensor gradient =
+        output_ != id_ ? emit_relu_backward(builder, output_) : builder.gradient(id_);
+    // Both operands' gradients are this tensor, so neither may be added to in place.
+    builder.contribute(op_.left, gradient, ProgramBuilder::Ownership::shared, "add");
+    builder.contribute(op_.right, gradient, ProgramBuilder::Ownership::shared, "add");
+  }
+
+ private:
+  Add op_;
+  ValueId id_;
+  ValueId output_;
+};
+
+}  // namespace
+
+std::unique_ptr<Lowering> lower(const Add& op, const LoweringContext& context) {
+  return std::make_unique<AddLowering>(op, context);
+}
+
+}  // namespace lockstep::cpu

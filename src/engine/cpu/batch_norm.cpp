@@ -1,0 +1,103 @@
+#include "lowering.hpp"
+
+namespace lockstep::cpu {
+namespace {
+
+using Forward = dnnl::batch_normalization_forward;
+using Backward = dnnl::batch_normalization_backward;
+using Flags = dnnl::normalization_flags;
+
+/// With the ReLU behind it, if one is fused.
+class BatchNormLowering final : public Lowering {
+ public:
+  BatchNormLowering(const BatchNorm& op, const LoweringContext& context)
+      : op_(op),
+        context_(context),
+        output_(context.analysis.output_of(context.id)),
+        scale_(context.node().parameters[0]),
+        shift_(context.node().parameters[1]) {}
+
+  void forward(ProgramBuilder& builder) override {
+    const std::string& name = op_.options.name;
+    const Tensor source = builder.value(op_.input);
+    const auto pd = checked("the batch norm " + name, [&] {
+      const Forward::desc desc(builder.forward_kind(), source.desc(), eps(),
+                               flags(builder.training()));
+      return Forward::primitive_desc(desc, ProgramBuilder::attributes(), builder.engine());
+    });
+    const Tensor target = builder.overwritable(op_.input) ? source : builder.make(pd.dst_desc());
+    const Desc channels = f32(Dims{source.desc().dims()[1]}, Tag::x);
+    // Written in training, read in inference.
+    mean_ = builder.statistic(context_.node().statistics[0], channels);
+    variance_ = builder.statistic(context_.node().statistics[1], channels);
+    ProgramBuilder::Arguments arguments{{DNNL_ARG_SRC, source},
+                                        {DNNL_ARG_SCALE, builder.parameter(scale_, channels, name)},
+                                        {DNNL_ARG_SHIFT, builder.parameter(shift_, channels, name)},
+                                        {DNNL_ARG_MEAN, mean_},
+                                        {DNNL_ARG_VARIANCE, variance_},
+                                        {DNNL_ARG_DST, target}};
+    if (builder.training() && fused()) {
+      workspace_ = builder.make(pd.workspace_desc());
+      arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_);
+    }
+    builder.emit("batch norm " + name, Forward(pd), pd.scratchpad_desc(), arguments);
+    builder.set_value(output_, target);
+    forward_ = pd;
+  }
+
+  void backward(ProgramBuilder& builder) override {
+    const std::string& name = op_.options.name;
+    const Tensor& source = builder.value(op_.input);
+    const auto pd = checked("the gradient of batch norm " + name, [&] {
+      const Backward::desc desc(dnnl::prop_kind::backward, source.desc(), source.desc(), eps(),
+                                flags(true));
+      return Backward::primitive_desc(desc, ProgramBuilder::attributes(), builder.engine(),
+                                      forward_);
+    });
+    const Tensor gradient =
+        builder.in_format(builder.gradient(output_), source.desc(), "gradient of " + name);
+    const Tensor target = builder.make(pd.diff_src_desc());
+    const Desc channels = f32(Dims{source.desc().dims()[1]}, Tag::x);
+    ProgramBuilder::Arguments arguments{{DNNL_ARG_SRC, source},
+                                        {DNNL_ARG_MEAN, mean_},
+                                        {DNNL_ARG_VARIANCE, variance_},
+                                        {DNNL_ARG_SCALE, builder.parameter(scale_, channels, name)},
+                                        {DNNL_ARG_SHIFT, builder.parameter(shift_, channels, name)},
+                                        {DNNL_ARG_DIFF_DST, gradient},
+                                        {DNNL_ARG_DIFF_SRC, target}};
+    if (fused()) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_);
+    builder.emit_parameter_gradients(
+        "gradient of batch norm " + name, Backward(pd), pd.scratchpad_desc(), arguments,
+        {{.argument = DNNL_ARG_DIFF_SCALE, .parameter = scale_, .desc = channels},
+         {.argument = DNNL_ARG_DIFF_SHIFT, .parameter = shift_, .desc = channels}});
+    builder.contribute(op_.input, target, ProgramBuilder::Ownership::exclusive, name);
+  }
+
+ private:
+  [[nodiscard]] bool fused() const noexcept { return output_ != context_.id; }
+  [[nodiscard]] float eps() const noexcept { return static_cast<float>(op_.options.eps); }
+  [[nodiscard]] Flags flags(bool training) const noexcept {
+    Flags result = Flags::use_scale | Flags::use_shift;
+    if (fused()) result |= Flags::fuse_norm_relu;
+    if (!training) result |= Flags::use_global_stats;
+    return result;
+  }
+
+  BatchNorm op_;
+  LoweringContext context_;
+  ValueId output_;
+  ParameterId scale_;
+  ParameterId shift_;
+  Forward::primitive_desc forward_;
+  Tensor mean_;
+  Tensor variance_;
+  Tensor workspace_;
+};
+
+}  // namespace
+
+std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context) {
+  return std::make_unique<BatchNormLowering>(op, context);
+}
+
+}  // namespace lockstep::cpu

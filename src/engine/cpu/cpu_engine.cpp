@@ -1,0 +1,150 @@
+#include "lockstep/engine/cpu_engine.hpp"
+
+#include "cpu_program.hpp"
+#include "lowering.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace lockstep {
+namespace cpu {
+namespace {
+
+/// Each parameter's format in the arenas.
+std::vector<Desc> parameter_formats(const Graph& graph, const GraphAnalysis& analysis,
+                                    const dnnl::engine& engine) {
+  std::vector<Desc> formats;
+  for (const Parameter& parameter : graph.parameters()) formats.push_back(plain(parameter.shape));
+  for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
+    const Node& node = graph.nodes()[id];
+    const LoweringContext context{
+        .graph = graph, .analysis = analysis, .id = static_cast<ValueId>(id)};
+    std::visit(
+        [&](const auto& op) {
+          using T = std::decay_t<decltype(op)>;
+          if constexpr (std::is_same_v<T, Conv2d> || std::is_same_v<T, Linear>) {
+            Desc& format = formats[static_cast<std::size_t>(node.parameters[0])];
+            const Desc chosen = weight_format(op, context, engine);
+            // A format without blocks (for one, packed) has no place for each element; stay plain.
+            if (chosen.data.format_kind == dnnl_blocked && chosen.data.extra.flags == 0) {
+              format = chosen;
+            }
+          }
+        },
+        node.op);
+  }
+  return formats;
+}
+
+std::string instruction_set() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::sse41:
+      return "sse41";
+    case dnnl::cpu_isa::avx:
+      return "avx";
+    case dnnl::cpu_isa::avx2:
+      return "avx2";
+    case dnnl::cpu_isa::avx2_vnni:
+      return "avx2_vnni";
+    case dnnl::cpu_isa::avx512_core:
+      return "avx512_core";
+    case dnnl::cpu_isa::avx512_core_vnni:
+      return "avx512_core_vnni";
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return "avx512_core_bf16";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "avx512_core_amx";
+    default:
+      return "another instruction set";
+  }
+}
+
+std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptions& options) {
+  const int threads = options.threads > 0 ? options.threads : omp_get_max_threads();
+  omp_set_num_threads(threads);  // formats may depend on it
+  GraphAnalysis analysis = analyse(graph);
+  return checked("making the CPU engine", [&] {
+    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    ParameterStore parameters(graph, {.formats = parameter_formats(graph, analysis, engine),
+                                      .ready = analysis.ready,
+                                      .tail_size = options.tail_size});
+    std::size_t running = 0;
+    for (const RunningStatistic& statistic : graph.statistics()) {
+      running += static_cast<std::size_t>(statistic.channels);
+    }
+    return std::make_shared<EngineState>(
+        EngineState{.graph = graph,
+                    .analysis = std::move(analysis),
+                    .threads = threads,
+                    .engine = engine,
+                    .stream = dnnl::stream(engine),
+                    .parameters = std::move(parameters),
+                    .running_statistics = AlignedBuffer<float>(running),
+                    .pool = {}});
+  });
+}
+
+class CpuEngine final : public Engine {
+ public:
+  CpuEngine(const Graph& graph, const CpuEngineOptions& options)
+      : state_(make_state(graph, options)) {
+    auto running = state_->running_statistics.span().begin();
+    for (const RunningStatistic& statistic : graph.statistics()) {
+      running = std::fill_n(running, statistic.channels, statistic.initial_value);
+    }
+  }
+
+  [[nodiscard]] std::string description() const override {
+    const dnnl_version_t* version = dnnl_version();
+    return fmt::format("oneDNN {}.{}.{}, {}, {} thread{}", version->major, version->minor,
+                       version->patch, instruction_set(), state_->threads,
+                       state_->threads == 1 ? "" : "s");
+  }
+  [[nodiscard]] const Graph& graph() const noexcept override { return state_->graph; }
+  [[nodiscard]] InputFormat input_format() const noexcept override {
+    return {.layout = ImageLayout::nchw};
+  }
+  [[nodiscard]] const ArenaLayout& layout() const noexcept override {
+    return state_->parameters.layout();
+  }
+  [[nodiscard]] std::span<float> parameters() noexcept override {
+    return state_->parameters.parameters();
+  }
+  [[nodiscard]] std::span<float> gradients() noexcept override {
+    return state_->parameters.gradients();
+  }
+  [[nodiscard]] std::span<float> running_statistics() noexcept override {
+    return state_->running_statistics.span();
+  }
+  void to_plain(std::span<const float> arena, ParameterId id,
+                std::span<float> plain) const override {
+    state_->parameters.to_plain(arena, id, plain);
+  }
+  void from_plain(std::span<const float> plain, ParameterId id,
+                  std::span<float> arena) const override {
+    state_->parameters.from_plain(plain, id, arena);
+  }
+  [[nodiscard]] std::unique_ptr<Program> compile_training(std::int64_t batch_size) override {
+    return std::make_unique<CpuProgram>(
+        state_, ProgramBuilder::Options{.batch_size = batch_size, .training = true});
+  }
+  [[nodiscard]] std::unique_ptr<Program> compile_inference(std::int64_t batch_size) override {
+    return std::make_unique<CpuProgram>(
+        state_, ProgramBuilder::Options{.batch_size = batch_size, .training = false});
+  }
+
+ private:
+  std::shared_ptr<EngineState> state_;
+};
+
+}  // namespace
+}  // namespace cpu
+
+std::unique_ptr<Engine> make_cpu_engine(const Graph& graph, const CpuEngineOptions& options) {
+  return std::make_unique<cpu::CpuEngine>(graph, options);
+}
+
+}  // namespace lockstep

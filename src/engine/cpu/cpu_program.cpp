@@ -1,0 +1,126 @@
+#include "cpu_program.hpp"
+
+#include "lowering.hpp"
+
+#include <omp.h>
+
+#include <utility>
+
+namespace lockstep::cpu {
+namespace {
+
+SoftmaxLoss::Options loss_options(const Graph& graph, std::int64_t batch_size) {
+  const auto& loss = std::get<SoftmaxCrossEntropy>(graph.nodes().back().op);
+  return {.batch_size = batch_size,
+          .classes = graph.nodes()[static_cast<std::size_t>(loss.input)].output[0],
+          .label_smoothing = loss.options.label_smoothing};
+}
+
+std::unique_ptr<Lowering> lower_node(const Node& node, const LoweringContext& context) {
+  return std::visit(
+      [&](const auto& op) -> std::unique_ptr<Lowering> {
+        using T = std::decay_t<decltype(op)>;
+        // The program itself brings in the images and ends with the loss.
+        if constexpr (std::is_same_v<T, Input> || std::is_same_v<T, SoftmaxCrossEntropy>) {
+          return nullptr;
+        } else {
+          return lower(op, context);
+        }
+      },
+      node.op);
+}
+
+}  // namespace
+
+CpuProgram::CpuProgram(std::shared_ptr<EngineState> state, const ProgramBuilder::Options& options)
+    : state_(std::move(state)),
+      options_(options),
+      loss_(loss_options(state_->graph, options.batch_size)),
+      statistics_(state_->graph, options.batch_size) {
+  omp_set_num_threads(state_->threads);
+  checked("compiling " + state_->graph.name(), [this] { lower_all(); });
+  pool_key_ = state_->pool.attach(buffers_.plan.total_bytes, [this](std::byte* base) {
+    buffers_.place(base);
+    for (const auto& step : lists_.steps) step->bind();
+  });
+}
+
+CpuProgram::~CpuProgram() {
+  state_->pool.detach(pool_key_);
+}
+
+void CpuProgram::lower_all() {
+  ProgramBuilder builder(*state_, statistics_, options_);
+  const Graph& graph = state_->graph;
+
+  // Always a copy: a batch lives only as long as forward, and backward may need the images.
+  const Tensor source = builder.fixed(plain(builder.batch_shape(graph.input())), nullptr);
+  images_ = source.memory;
+  const Tensor input = builder.make(source.desc());
+  builder.emit_copy("input images", source, input);
+  builder.set_value(graph.input(), input);
+  if (!options_.training) {
+    builder.emit(
+        std::make_unique<LoadStatisticsStep>(statistics_, state_->running_statistics.span()), {});
+  }
+  std::vector<std::unique_ptr<Lowering>> lowerings;
+  for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
+    lowerings.push_back(
+        lower_node(graph.nodes()[id],
+                   {.graph = graph, .analysis = state_->analysis, .id = static_cast<ValueId>(id)}));
+    if (lowerings.back()) lowerings.back()->forward(builder);
+  }
+  const ValueId logits_id = std::get<SoftmaxCrossEntropy>(graph.nodes().back().op).input;
+  const Desc logits_desc = plain(builder.batch_shape(logits_id));
+  const Tensor logits = builder.in_format(builder.value(logits_id), logits_desc, "logits");
+  builder.emit(std::make_unique<LossStep>(loss_, call_, logits.memory), {logits});
+
+  if (options_.training) {
+    builder.emit(std::make_unique<PublishStatisticsStep>(statistics_), {});
+    builder.begin_backward();
+    const Tensor gradient = builder.make(logits_desc);
+    builder.emit(std::make_unique<LossBackwardStep>(loss_, call_, gradient.memory), {gradient});
+    builder.contribute(logits_id, gradient, ProgramBuilder::Ownership::exclusive, "the loss");
+    for (std::size_t id = graph.nodes().size(); id-- > 0;) {
+      if (lowerings[id]) lowerings[id]->backward(builder);
+    }
+  }
+  lists_ = builder.take_lists();
+  buffers_ = builder.take_buffers();
+}
+
+BatchMetrics CpuProgram::forward(const Batch& batch) {
+  const bool size_fits = options_.training ? batch.size == options_.batch_size
+                                           : batch.size >= 1 && batch.size <= options_.batch_size;
+  if (!size_fits) {
+    fail(ExitStatus::internal, "a batch of {} samples cannot run (the program is compiled for {})",
+         batch.size, options_.batch_size);
+  }
+  omp_set_num_threads(state_->threads);  // a setting of the calling thread
+  // The C function, as its status needs no exception; the primitive only reads the images.
+  const dnnl_status_t status =
+      dnnl_memory_set_data_handle(images_.get(), const_cast<float*>(batch.images));
+  if (status != dnnl_success) {
+    fail(ExitStatus::internal, "oneDNN failed to take the input images (status {})",
+         static_cast<int>(status));
+  }
+  call_.labels = batch.labels;
+  call_.samples = batch.size;
+  for (const ListedStep& listed : lists_.forward) listed.step->run();
+  return loss_.metrics();
+}
+
+void CpuProgram::backward(const BackwardOptions& options, BackwardObserver& observer) {
+  if (!options_.training) {
+    fail(ExitStatus::internal, "backward cannot run (the program is compiled for inference)");
+  }
+  omp_set_num_threads(state_->threads);
+  call_.loss_scale = options.loss_scale;
+  const auto& steps = options.accumulate ? lists_.backward_accumulate : lists_.backward_overwrite;
+  for (const ListedStep& listed : steps) {
+    listed.step->run();
+    observer.gradients_ready(listed.filled);
+  }
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "call.hpp"
+#include "engine_state.hpp"
+#include "lockstep/engine/engine.hpp"
+#include "loss.hpp"
+#include "program_builder.hpp"
+#include "statistics.hpp"
+
+#include <memory>
+#include <span>
+
+namespace lockstep::cpu {
+
+class CpuProgram final : public Program {
+ public:
+  CpuProgram(std::shared_ptr<EngineState> state, const ProgramBuilder::Options& options);
+  ~CpuProgram() override;
+  CpuProgram(const CpuProgram&) = delete;
+  CpuProgram& operator=(const CpuProgram&) = delete;
+
+  [[nodiscard]] std::int64_t batch_size() const noexcept override { return options_.batch_size; }
+  BatchMetrics forward(const Batch& batch) override;
+  void backward(const BackwardOptions& options, BackwardObserver& observer) override;
+  [[nodiscard]] std::span<const float> batch_statistics() const noexcept override {
+    return statistics_.concatenated();
+  }
+  [[nodiscard]] std::span<const float> logits() const noexcept override { return loss_.logits(); }
+  [[nodiscard]] std::size_t activation_bytes() const noexcept override {
+    return buffers_.plan.total_bytes;
+  }
+
+ private:
+  void lower_all();
+
+  std::shared_ptr<EngineState> state_;
+  ProgramBuilder::Options options_;
+  Call call_;
+  SoftmaxLoss loss_;
+  StatisticsBlock statistics_;
+  dnnl::memory images_;  // the caller's, anew in each call
+  StepLists lists_;
+  PlacedBuffers buffers_;
+  int pool_key_ = 0;
+};
+
+}  // namespace lockstep::cpu

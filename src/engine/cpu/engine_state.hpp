@@ -1,0 +1,25 @@
+#pragma once
+
+#include "activation_pool.hpp"
+#include "graph_analysis.hpp"
+#include "lockstep/core/aligned_buffer.hpp"
+#include "lockstep/graph/graph.hpp"
+#include "parameter_store.hpp"
+
+#include <dnnl.hpp>
+
+namespace lockstep::cpu {
+
+/// What an engine and its programs share; it lives as long as the last of them.
+struct EngineState {
+  Graph graph;
+  GraphAnalysis analysis;
+  int threads;
+  dnnl::engine engine;
+  dnnl::stream stream;
+  ParameterStore parameters;
+  AlignedBuffer<float> running_statistics;
+  ActivationPool pool;
+};
+
+}  // namespace lockstep::cpu

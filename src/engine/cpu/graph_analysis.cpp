@@ -1,0 +1,113 @@
+#include "graph_analysis.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <type_traits>
+
+namespace lockstep::cpu {
+namespace {
+
+std::size_t at(ValueId value) {
+  return static_cast<std::size_t>(value);
+}
+
+/// Whether backward reads the op's own output, so that nothing may overwrite it.
+bool keeps_output(const Op& op) {
+  return std::holds_alternative<Input>(op) || std::holds_alternative<Relu>(op) ||
+         std::holds_alternative<Flatten>(op);
+}
+
+/// Whether backward reads the op's input.
+bool keeps_input(const Op& op) {
+  return std::holds_alternative<Conv2d>(op) || std::holds_alternative<BatchNorm>(op) ||
+         std::holds_alternative<Linear>(op) || std::holds_alternative<Flatten>(op);
+}
+
+void fuse_relus(const Graph& graph, GraphAnalysis& analysis) {
+  for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
+    const auto* relu = std::get_if<Relu>(&graph.nodes()[id].op);
+    if (relu == nullptr || analysis.consumers[at(relu->input)] != 1) continue;
+    const Op& producer = graph.nodes()[at(relu->input)].op;
+    if (!std::holds_alternative<BatchNorm>(producer) && !std::holds_alternative<Add>(producer)) {
+      continue;
+    }
+    analysis.relu_of[at(relu->input)] = static_cast<ValueId>(id);
+    analysis.fused_away[id] = true;
+  }
+}
+
+}  // namespace
+
+std::vector<ValueId> inputs_of(const Op& op) {
+  return std::visit(
+      [](const auto& typed) -> std::vector<ValueId> {
+        using T = std::decay_t<decltype(typed)>;
+        if constexpr (std::is_same_v<T, Input>) {
+          return {};
+        } else if constexpr (std::is_same_v<T, Add>) {
+          return {typed.left, typed.right};
+        } else {
+          return {typed.input};
+        }
+      },
+      op);
+}
+
+GraphAnalysis analyse(const Graph& graph) {
+  const std::size_t count = graph.nodes().size();
+  GraphAnalysis analysis{.consumers = std::vector<int>(count, 0),
+                         .needs_gradient = std::vector<bool>(count, false),
+                         .relu_of = std::vector<std::optional<ValueId>>(count),
+                         .fused_away = std::vector<bool>(count, false),
+                         .overwritable = std::vector<bool>(count, false),
+                         .overwritable_in_inference = std::vector<bool>(count, false),
+                         .ready = {}};
+  for (std::size_t id = 0; id < count; ++id) {
+    const Node& node = graph.nodes()[id];
+    bool needed = !node.parameters.empty();
+    for (const ValueId input : inputs_of(node.op)) {
+      ++analysis.consumers[at(input)];
+      needed = needed || analysis.needs_gradient[at(input)];
+    }
+    analysis.needs_gradient[id] = needed;
+  }
+  if (count == 0 || !std::holds_alternative<SoftmaxCrossEntropy>(graph.nodes().back().op)) {
+    fail(ExitStatus::usage,
+         "graph '{}' cannot be compiled (it does not end in softmax_cross_entropy); add the loss",
+         graph.name());
+  }
+  for (std::size_t id = 0; id + 1 < count; ++id) {
+    if (analysis.consumers[id] == 0) {
+      fail(ExitStatus::usage,
+           "graph '{}' cannot be compiled (nothing uses the output of node {}); remove the node",
+           graph.name(), id);
+    }
+  }
+  fuse_relus(graph, analysis);
+
+  std::vector<bool> input_kept(count, false);
+  for (std::size_t id = 0; id < count; ++id) {
+    if (!keeps_input(graph.nodes()[id].op)) continue;
+    for (const ValueId input : inputs_of(graph.nodes()[id].op)) input_kept[at(input)] = true;
+  }
+  for (std::size_t id = 0; id < count; ++id) {
+    const Op& op = graph.nodes()[id].op;
+    // A norm that computes its ReLU remembers the mask in a workspace; an add does not.
+    const auto* relu = std::get_if<Relu>(&op);
+    const bool norm_relu = relu != nullptr && analysis.fused_away[id] &&
+                           std::holds_alternative<BatchNorm>(graph.nodes()[at(relu->input)].op);
+    analysis.overwritable[id] =
+        analysis.consumers[id] == 1 && !input_kept[id] && (norm_relu || !keeps_output(op));
+    // Images and what flatten makes may be the same bytes as another value.
+    analysis.overwritable_in_inference[id] = analysis.consumers[id] == 1 &&
+                                             !std::holds_alternative<Input>(op) &&
+                                             !std::holds_alternative<Flatten>(op);
+  }
+  for (std::size_t id = count; id-- > 0;) {
+    const auto& parameters = graph.nodes()[id].parameters;
+    analysis.ready.insert(analysis.ready.end(), parameters.begin(), parameters.end());
+  }
+  return analysis;
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,123 @@
+#include "lowering.hpp"
+
+namespace lockstep::cpu {
+namespace {
+
+using Forward = dnnl::inner_product_forward;
+using BackwardData = dnnl::inner_product_backward_data;
+using BackwardWeights = dnnl::inner_product_backward_weights;
+
+/// Source and target are plain (N, F); only the weight's format is oneDNN's choice.
+class InnerProduct final {
+ public:
+  InnerProduct(const Linear& op, const LoweringContext& context, std::int64_t batch_size)
+      : name_(op.options.name),
+        source_(plain(context.graph.nodes()[static_cast<std::size_t>(op.input)].output.with_batch(
+            batch_size))),
+        target_(plain(context.node().output.with_batch(batch_size))),
+        bias_(f32(Dims{op.options.out_features}, Tag::x)) {
+    const auto parameters = context.graph.parameters();
+    weight_ =
+        f32(parameters[static_cast<std::size_t>(context.node().parameters[0])].shape, Tag::any);
+  }
+
+  [[nodiscard]] const Desc& source() const noexcept { return source_; }
+  [[nodiscard]] const Desc& target() const noexcept { return target_; }
+  [[nodiscard]] Forward::primitive_desc forward(dnnl::prop_kind kind,
+                                                const dnnl::engine& engine) const {
+    return checked("the inner product " + name_, [&] {
+      const Forward::desc desc(kind, source_, weight_, bias_, target_);
+      return Forward::primitive_desc(desc, ProgramBuilder::attributes(), engine);
+    });
+  }
+  [[nodiscard]] BackwardData::primitive_desc backward_data(const Forward::primitive_desc& hint,
+                                                           const dnnl::engine& engine) const {
+    return checked("the data gradient of " + name_, [&] {
+      const BackwardData::desc desc(source_, weight_, target_);
+      return BackwardData::primitive_desc(desc, ProgramBuilder::attributes(), engine, hint);
+    });
+  }
+  [[nodiscard]] BackwardWeights::primitive_desc backward_weights(
+      const Forward::primitive_desc& hint, const dnnl::engine& engine) const {
+    return checked("the weight gradient of " + name_, [&] {
+      const BackwardWeights::desc desc(source_, weight_, bias_, target_);
+      return BackwardWeights::primitive_desc(desc, ProgramBuilder::attributes(), engine, hint);
+    });
+  }
+
+ private:
+  std::string name_;
+  Desc source_;
+  Desc target_;
+  Desc bias_;
+  Desc weight_;
+};
+
+class LinearLowering final : public Lowering {
+ public:
+  LinearLowering(const Linear& op, const LoweringContext& context)
+      : op_(op), context_(context), parameters_(context.node().parameters) {}
+
+  void forward(ProgramBuilder& builder) override {
+    const InnerProduct product(op_, context_, builder.batch_size());
+    forward_ = product.forward(builder.forward_kind(), builder.engine());
+    const std::string& name = op_.options.name;
+    source_ = builder.in_format(builder.value(op_.input), product.source(), "input of " + name);
+    const Tensor weight = builder.parameter(parameters_[0], forward_.weights_desc(), name);
+    const Tensor bias = builder.parameter(parameters_[1], forward_.bias_desc(), name);
+    const Tensor target = builder.make(product.target());
+    builder.emit("inner product " + name, Forward(forward_), forward_.scratchpad_desc(),
+                 {{DNNL_ARG_SRC, source_},
+                  {DNNL_ARG_WEIGHTS, weight},
+                  {DNNL_ARG_BIAS, bias},
+                  {DNNL_ARG_DST, target}});
+    builder.set_value(context_.id, target);
+  }
+
+  void backward(ProgramBuilder& builder) override {
+    const InnerProduct product(op_, context_, builder.batch_size());
+    const std::string& name = op_.options.name;
+    const Tensor gradient =
+        builder.in_format(builder.gradient(context_.id), product.target(), "gradient of " + name);
+    const auto weights_pd = product.backward_weights(forward_, builder.engine());
+    builder.emit_parameter_gradients("weight gradient of inner product " + name,
+                                     BackwardWeights(weights_pd), weights_pd.scratchpad_desc(),
+                                     {{DNNL_ARG_SRC, source_}, {DNNL_ARG_DIFF_DST, gradient}},
+                                     {{.argument = DNNL_ARG_DIFF_WEIGHTS,
+                                       .parameter = parameters_[0],
+                                       .desc = weights_pd.diff_weights_desc()},
+                                      {.argument = DNNL_ARG_DIFF_BIAS,
+                                       .parameter = parameters_[1],
+                                       .desc = weights_pd.diff_bias_desc()}});
+    if (!builder.needs_gradient(op_.input)) return;
+
+    const auto data_pd = product.backward_data(forward_, builder.engine());
+    const Tensor weight = builder.parameter(parameters_[0], data_pd.weights_desc(), name);
+    const Tensor target = builder.make(product.source());
+    builder.emit(
+        "data gradient of inner product " + name, BackwardData(data_pd), data_pd.scratchpad_desc(),
+        {{DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DIFF_SRC, target}});
+    builder.contribute(op_.input, target, ProgramBuilder::Ownership::exclusive, name);
+  }
+
+ private:
+  Linear op_;
+  LoweringContext context_;
+  std::vector<ParameterId> parameters_;
+  Forward::primitive_desc forward_;
+  Tensor source_;
+};
+
+}  // namespace
+
+std::unique_ptr<Lowering> lower(const Linear& op, const LoweringContext& context) {
+  return std::make_unique<LinearLowering>(op, context);
+}
+
+Desc weight_format(const Linear& op, const LoweringContext& context, const dnnl::engine& engine) {
+  const InnerProduct product(op, context, nominal_batch);
+  const auto hint = product.forward(dnnl::prop_kind::forward_training, engine);
+  return product.backward_weights(hint, engine).diff_weights_desc();
+}
+
+}  // namespace lockstep::cpu

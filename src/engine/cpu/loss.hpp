@@ -1,0 +1,73 @@
+#pragma once
+
+#include "call.hpp"
+#include "lockstep/core/aligned_buffer.hpp"
+#include "lockstep/engine/engine.hpp"
+#include "step.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lockstep::cpu {
+
+/// Softmax cross entropy with smoothed targets: a sample's loss is -sum_k t_k log p_k, where
+/// t = (1 - s) one-hot + s / K. Holds what backward needs of the last forward.
+class SoftmaxLoss final {
+ public:
+  struct Options {
+    std::int64_t batch_size;
+    std::int64_t classes;
+    double label_smoothing;
+  };
+  explicit SoftmaxLoss(const Options& options);
+
+  /// Logits (N, K) in, kept for backward; loss and hits of each sample below `samples`.
+  void forward(const float* logits, const std::int32_t* labels, std::int64_t samples);
+  /// d(scale * sum of losses) / d(logits) (N, K) out.
+  void backward(float scale, float* gradient) const;
+
+  /// Sums over the last forward's samples, always in the same order.
+  [[nodiscard]] BatchMetrics metrics() const noexcept;
+  [[nodiscard]] std::span<const float> logits() const noexcept { return logits_.span(); }
+
+ private:
+  void forward_sample(std::int64_t sample);
+
+  Options options_;
+  std::int64_t samples_ = 0;
+  AlignedBuffer<float> logits_;         // (N, K)
+  AlignedBuffer<std::int32_t> labels_;  // (N,)
+  AlignedBuffer<double> log_sums_;      // (N,) log of the sum of exponentials
+  AlignedBuffer<double> losses_;        // (N,)
+  AlignedBuffer<std::int32_t> larger_;  // (N,) logits larger than the label's; K where there is NaN
+};
+
+/// Runs SoftmaxLoss::forward on the values of a memory object.
+class LossStep final : public Step {
+ public:
+  LossStep(SoftmaxLoss& loss, const Call& call, dnnl::memory logits);
+  void run() override;
+  void bind() override;
+
+ private:
+  SoftmaxLoss& loss_;
+  const Call& call_;
+  dnnl::memory logits_memory_;
+  const float* logits_ = nullptr;
+};
+
+class LossBackwardStep final : public Step {
+ public:
+  LossBackwardStep(const SoftmaxLoss& loss, const Call& call, dnnl::memory gradient);
+  void run() override;
+  void bind() override;
+
+ private:
+  const SoftmaxLoss& loss_;
+  const Call& call_;
+  dnnl::memory gradient_memory_;
+  float* gradient_ = nullptr;
+};
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "program_builder.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace lockstep::cpu {
+
+/// One node on its way into a program: what forward learns that backward needs (primitive
+/// descriptors, workspaces) lives here until the program is compiled.
+class Lowering {
+ public:
+  virtual ~Lowering() = default;
+  virtual void forward(ProgramBuilder& builder) = 0;
+  virtual void backward(ProgramBuilder& builder) = 0;
+};
+
+/// What each op's lowering is made from.
+struct LoweringContext {
+  const Graph& graph;
+  const GraphAnalysis& analysis;
+  ValueId id;
+  [[nodiscard]] const Node& node() const { return graph.nodes()[static_cast<std::size_t>(id)]; }
+};
+
+// One overload per op, each in the file of its name; a missing one does not compile.
+[[nodiscard]] std::unique_ptr<Lowering> lower(const Conv2d& op, const LoweringContext& context);
+[[nodiscard]] std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context);
+[[nodiscard]] std::unique_ptr<Lowering> lower(const Relu& op, const LoweringContext& context);
+[[nodiscard]] std::unique_ptr<Lowering> lower(const Add& op, const LoweringContext& context);
+[[nodiscard]] std::unique_ptr<Lowering> lower(const MaxPool& op, const LoweringContext& context);
+[[nodiscard]] std::unique_ptr<Lowering> lower(const GlobalAvgPool& op,
+                                              const LoweringContext& context);
+[[nodiscard]] std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& context);
+[[nodiscard]] std::unique_ptr<Lowering> lower(const Linear& op, const LoweringContext& context);
+
+/// The gradient of a ReLU's input, given its output and its output's gradient; the tensor is read
+/// by nothing else.
+[[nodiscard]] Tensor emit_relu_backward(ProgramBuilder& builder, ValueId relu);
+
+/// The format in which a weight lives in the arenas: the one its gradient is computed in, for a
+/// nominal batch, so that all programs of an engine agree.
+[[nodiscard]] Desc weight_format(const Conv2d& op, const LoweringContext& context,
+                                 const dnnl::engine& engine);
+[[nodiscard]] Desc weight_format(const Linear& op, const LoweringContext& context,
+                                 const dnnl::engine& engine);
+inline constexpr std::int64_t nominal_batch = 32;
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,72 @@
+#include "onednn.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+namespace lockstep::cpu {
+
+Dims dims_of(const Shape& shape) {
+  return {shape.extents().begin(), shape.extents().end()};
+}
+
+Desc f32(const Dims& dims, Tag tag) {
+  return {dims, dnnl::memory::data_type::f32, tag};
+}
+
+Desc f32(const Shape& shape, Tag tag) {
+  return f32(dims_of(shape), tag);
+}
+
+Desc plain(const Shape& shape) {
+  constexpr std::array tags{Tag::a, Tag::ab, Tag::abc, Tag::abcd};
+  assert(shape.rank() >= 1 && shape.rank() <= tags.size());
+  return f32(shape, tags[shape.rank() - 1]);
+}
+
+std::size_t padded_size(const Desc& desc) {
+  return desc.get_size() / sizeof(float);
+}
+
+bool has_padding(const Desc& desc) {
+  return !std::equal(desc.data.dims, desc.data.dims + desc.data.ndims, desc.data.padded_dims);
+}
+
+BlockedOffsets::BlockedOffsets(const Desc& desc) {
+  const dnnl_memory_desc_t& data = desc.data;
+  assert(data.format_kind == dnnl_blocked && data.ndims <= 4);
+  const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
+  terms_.fill({0});
+  for (int axis = 0; axis < data.ndims; ++axis) {
+    std::vector<std::size_t>& terms = terms_[static_cast<std::size_t>(axis)];
+    terms.assign(static_cast<std::size_t>(data.dims[axis]), 0);
+    for (std::size_t i = 0; i < terms.size(); ++i) {
+      std::size_t rest = i;
+      std::size_t stride = 1;  // of the block at hand, from the innermost outward
+      std::size_t offset = axis == 0 ? static_cast<std::size_t>(data.offset0) : 0;
+      for (int block = blocking.inner_nblks - 1; block >= 0; --block) {
+        const auto extent = static_cast<std::size_t>(blocking.inner_blks[block]);
+        if (blocking.inner_idxs[block] == axis) {
+          offset += rest % extent * stride;
+          rest /= extent;
+        }
+        stride *= extent;
+      }
+      terms[i] = offset + rest * static_cast<std::size_t>(blocking.strides[axis]);
+    }
+  }
+}
+
+std::size_t BlockedOffsets::elements() const noexcept {
+  std::size_t product = 1;
+  for (const auto& terms : terms_) product *= terms.size();
+  return product;
+}
+
+bool same_placement(const Desc& a, const Desc& b) {
+  if (a == b) return true;
+  if (a.data.format_kind != dnnl_blocked || b.data.format_kind != dnnl_blocked) return false;
+  return !has_padding(a) && !has_padding(b) && a.dims() == b.dims() &&
+         BlockedOffsets(a) == BlockedOffsets(b);
+}
+
+}  // namespace lockstep::cpu

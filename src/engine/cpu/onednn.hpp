@@ -1,0 +1,71 @@
+#pragma once
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/shape.hpp"
+
+#include <dnnl.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::cpu {
+
+using Desc = dnnl::memory::desc;
+using Dims = dnnl::memory::dims;
+using Tag = dnnl::memory::format_tag;
+
+/// Runs `call`; a dnnl::error becomes Error(internal) that names `what`.
+template <typename Call>
+auto checked(std::string_view what, Call&& call) {
+  try {
+    return call();
+  } catch (const dnnl::error& error) {
+    fail(ExitStatus::internal, "oneDNN failed in {} (status {}: {})", what,
+         static_cast<int>(error.status), error.message);
+  }
+}
+
+[[nodiscard]] Desc f32(const Dims& dims, Tag tag);
+[[nodiscard]] Desc f32(const Shape& shape, Tag tag);
+/// Row-major without gaps: x, nc, or nchw by the number of axes.
+[[nodiscard]] Desc plain(const Shape& shape);
+[[nodiscard]] Dims dims_of(const Shape& shape);
+
+/// Number of floats of a tensor with its padding.
+[[nodiscard]] std::size_t padded_size(const Desc& desc);
+/// Whether the extents are padded, so that there are floats that belong to no element.
+[[nodiscard]] bool has_padding(const Desc& desc);
+
+/// Where each element of a blocked tensor lies. A block splits one axis only, so an element's
+/// offset is a sum of one term per axis.
+class BlockedOffsets final {
+ public:
+  explicit BlockedOffsets(const Desc& desc);
+
+  /// Calls visit(plain index, offset) for each element in row-major order.
+  template <typename Visit>
+  void for_each(Visit&& visit) const {
+    std::size_t plain_index = 0;
+    for (const std::size_t a : terms_[0]) {
+      for (const std::size_t b : terms_[1]) {
+        for (const std::size_t c : terms_[2]) {
+          for (const std::size_t d : terms_[3]) visit(plain_index++, a + b + c + d);
+        }
+      }
+    }
+  }
+  [[nodiscard]] std::size_t elements() const noexcept;
+  friend bool operator==(const BlockedOffsets&, const BlockedOffsets&) = default;
+
+ private:
+  std::array<std::vector<std::size_t>, 4> terms_;
+};
+
+/// Whether all elements lie at the same offsets in both, so that no reorder is needed, even where
+/// the descriptors differ by name (nChw16c and nchw where H = W = 1).
+[[nodiscard]] bool same_placement(const Desc& a, const Desc& b);
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,62 @@
+#include "pooling.hpp"
+
+namespace lockstep::cpu {
+namespace {
+
+using Forward = dnnl::pooling_forward;
+using Backward = dnnl::pooling_backward;
+
+class PoolingLowering final : public Lowering {
+ public:
+  PoolingLowering(PoolingOptions options, ValueId id) : options_(std::move(options)), id_(id) {}
+
+  void forward(ProgramBuilder& builder) override {
+    const Tensor source = builder.value(options_.input);
+    forward_ = checked(options_.name, [&] {
+      const Forward::desc desc(builder.forward_kind(), options_.algorithm, source.desc(),
+                               f32(builder.batch_shape(id_), Tag::any), options_.stride,
+                               options_.kernel, options_.padding, options_.padding);
+      return Forward::primitive_desc(desc, ProgramBuilder::attributes(), builder.engine());
+    });
+    const Tensor target = builder.make(forward_.dst_desc());
+    ProgramBuilder::Arguments arguments{{DNNL_ARG_SRC, source}, {DNNL_ARG_DST, target}};
+    if (forward_.workspace_desc().get_size() != 0) {
+      workspace_ = builder.make(forward_.workspace_desc());
+      arguments.emplace_back(DNNL_ARG_WORKSPACE, *workspace_);
+    }
+    builder.emit(options_.name, Forward(forward_), forward_.scratchpad_desc(), arguments);
+    builder.set_value(id_, target);
+  }
+
+  void backward(ProgramBuilder& builder) override {
+    if (!builder.needs_gradient(options_.input)) return;
+    const std::string name = "gradient of " + options_.name;
+    const Desc source = builder.value(options_.input).desc();
+    const auto pd = checked(name, [&] {
+      const Backward::desc desc(options_.algorithm, source, forward_.dst_desc(), options_.stride,
+                                options_.kernel, options_.padding, options_.padding);
+      return Backward::primitive_desc(desc, ProgramBuilder::attributes(), builder.engine(),
+                                      forward_);
+    });
+    const Tensor gradient = builder.in_format(builder.gradient(id_), pd.diff_dst_desc(), name);
+    const Tensor target = builder.make(pd.diff_src_desc());
+    ProgramBuilder::Arguments arguments{{DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_DIFF_SRC, target}};
+    if (workspace_) arguments.emplace_back(DNNL_ARG_WORKSPACE, *workspace_);
+    builder.emit(name, Backward(pd), pd.scratchpad_desc(), arguments);
+    builder.contribute(options_.input, target, ProgramBuilder::Ownership::exclusive, name);
+  }
+
+ private:
+  PoolingOptions options_;
+  ValueId id_;
+  Forward::primitive_desc forward_;
+  std::optional<Tensor> workspace_;
+};
+
+}  // namespace
+
+std::unique_ptr<Lowering> lower_pooling(PoolingOptions options, const LoweringContext& context) {
+  return std::make_unique<PoolingLowering>(std::move(options), context.id);
+}
+
+}  // namespace lockstep::cpu

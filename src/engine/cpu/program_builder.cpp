@@ -1,0 +1,249 @@
+#include "program_builder.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+namespace lockstep::cpu {
+namespace {
+
+std::size_t at(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+}  // namespace
+
+ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
+                               const Options& options)
+    : state_(state),
+      statistics_(statistics),
+      options_(options),
+      values_(state.graph.nodes().size()),
+      gradients_(state.graph.nodes().size()),
+      ownership_(state.graph.nodes().size()) {}
+
+dnnl::prop_kind ProgramBuilder::forward_kind() const noexcept {
+  return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+}
+
+Shape ProgramBuilder::batch_shape(ValueId value) const {
+  return state_.graph.nodes()[at(value)].output.with_batch(options_.batch_size);
+}
+
+dnnl::primitive_attr ProgramBuilder::attributes() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+Tensor ProgramBuilder::make(const Desc& desc) {
+  const int buffer = static_cast<int>(requests_.size());
+  requests_.push_back({.bytes = desc.get_size(), .first_step = position_, .last_step = position_});
+  Tensor tensor{.memory = dnnl::memory(desc, engine(), DNNL_MEMORY_NONE), .buffer = buffer};
+  placed_.memories.emplace_back(tensor.memory, buffer);
+  return tensor;
+}
+
+Tensor ProgramBuilder::fixed(const Desc& desc, float* data) const {
+  return {.memory = dnnl::memory(desc, engine(), data), .buffer = Tensor::fixed};
+}
+
+Tensor ProgramBuilder::view(const Tensor& tensor, const Desc& desc) {
+  if (tensor.buffer == Tensor::fixed) {
+    return fixed(desc, static_cast<float*>(tensor.memory.get_data_handle()));
+  }
+  Tensor result{.memory = dnnl::memory(desc, engine(), DNNL_MEMORY_NONE), .buffer = tensor.buffer};
+  placed_.memories.emplace_back(result.memory, result.buffer);
+  return result;
+}
+
+Tensor ProgramBuilder::in_format(const Tensor& tensor, const Desc& desc, const std::string& name) {
+  if (tensor.desc() == desc) return tensor;
+  if (same_placement(tensor.desc(), desc)) return view(tensor, desc);
+  const Tensor result = make(desc);
+  emit_copy("reorder of " + name, tensor, result);
+  return result;
+}
+
+Tensor ProgramBuilder::parameter(ParameterId id, const Desc& desc, const std::string& name) {
+  ParameterStore& store = state_.parameters;
+  const Tensor master = fixed(store.format_of(id), store.parameters().data() + store.offset_of(id));
+  return in_format(master, desc, name);
+}
+
+Tensor ProgramBuilder::statistic(StatisticId id, const Desc& channels) const {
+  return fixed(channels, statistics_.of(id));
+}
+
+bool ProgramBuilder::overwritable(ValueId id) const {
+  const GraphAnalysis& analysis = state_.analysis;
+  return (training() ? analysis.overwritable : analysis.overwritable_in_inference)[at(id)];
+}
+
+const Tensor& ProgramBuilder::value(ValueId id) const {
+  assert(values_[at(id)].has_value());
+  return *values_[at(id)];
+}
+
+void ProgramBuilder::set_value(ValueId id, Tensor tensor) {
+  values_[at(id)] = std::move(tensor);
+}
+
+bool ProgramBuilder::needs_gradient(ValueId id) const {
+  return state_.analysis.needs_gradient[at(id)];
+}
+
+const Tensor& ProgramBuilder::gradient(ValueId id) const {
+  assert(gradients_[at(id)].has_value());
+  return *gradients_[at(id)];
+}
+
+bool ProgramBuilder::gradient_is_exclusive(ValueId id) const {
+  return ownership_[at(id)] == Ownership::exclusive;
+}
+
+void ProgramBuilder::contribute(ValueId id, const Tensor& tensor, Ownership ownership,
+                                const std::string& name) {
+  if (!needs_gradient(id)) return;
+  std::optional<Tensor>& sum = gradients_[at(id)];
+  if (!sum) {
+    sum = tensor;
+    ownership_[at(id)] = ownership;
+    return;
+  }
+  const Tensor left = *sum;
+  const Tensor right = in_format(tensor, left.desc(), "gradient by " + name);
+  const bool right_is_copy = right.buffer != tensor.buffer;
+  Tensor target = left;
+  if (right_is_copy || ownership == Ownership::exclusive) {
+    target = right;
+  } else if (ownership_[at(id)] != Ownership::exclusive) {
+    target = make(left.desc());
+  }
+  emit(std::make_unique<AddStep>(
+           AddStep::Operands{.left = left.memory, .right = right.memory, .target = target.memory}),
+       {left, right, target});
+  sum = target;
+  ownership_[at(id)] = Ownership::exclusive;
+}
+
+void ProgramBuilder::touch(const Tensor& tensor) {
+  if (tensor.buffer == Tensor::fixed) return;
+  BufferRequest& request = requests_[at(tensor.buffer)];
+  request.first_step = std::min(request.first_step, position_);
+  request.last_step = std::max(request.last_step, position_);
+}
+
+void ProgramBuilder::list(std::unique_ptr<Step> step, Lists lists) {
+  const ListedStep listed{.step = step.get(), .filled = filled_};
+  if (lists == Lists::forward) lists_.forward.push_back(listed);
+  if (lists == Lists::both || lists == Lists::overwrite) {
+    lists_.backward_overwrite.push_back(listed);
+  }
+  if (lists == Lists::both || lists == Lists::accumulate) {
+    lists_.backward_accumulate.push_back(listed);
+  }
+  lists_.steps.push_back(std::move(step));
+  ++position_;
+}
+
+std::unique_ptr<Step> ProgramBuilder::bound(const std::string& name,
+                                            const dnnl::primitive& primitive,
+                                            const Desc& scratchpad, const Arguments& arguments) {
+  std::vector<PrimitiveStep::Argument> bound_arguments;
+  for (const auto& [index, tensor] : arguments) {
+    touch(tensor);
+    bound_arguments.push_back({.index = index, .memory = tensor.memory});
+  }
+  if (scratchpad.get_size() != 0) {
+    // Alive for this one step, so that the plan lets all scratchpads overlap.
+    const Tensor scratch = make(scratchpad);
+    bound_arguments.push_back({.index = DNNL_ARG_SCRATCHPAD, .memory = scratch.memory});
+  }
+  return std::make_unique<PrimitiveStep>(name, primitive, state_.stream,
+                                         std::move(bound_arguments));
+}
+
+void ProgramBuilder::emit(const std::string& name, const dnnl::primitive& primitive,
+                          const Desc& scratchpad, const Arguments& arguments) {
+  list(bound(name, primitive, scratchpad, arguments), in_backward_ ? Lists::both : Lists::forward);
+}
+
+void ProgramBuilder::emit(std::unique_ptr<Step> step, const std::vector<Tensor>& touched) {
+  for (const Tensor& tensor : touched) touch(tensor);
+  list(std::move(step), in_backward_ ? Lists::both : Lists::forward);
+}
+
+void ProgramBuilder::emit_copy(const std::string& name, const Tensor& from, const Tensor& to) {
+  emit_reorder(name, from, to, in_backward_ ? Lists::both : Lists::forward);
+}
+
+void ProgramBuilder::emit_reorder(const std::string& name, const Tensor& from, const Tensor& to,
+                                  Lists lists) {
+  const auto pd = checked(name, [&] {
+    return dnnl::reorder::primitive_desc(engine(), from.desc(), engine(), to.desc(), attributes());
+  });
+  list(bound(name, dnnl::reorder(pd), pd.scratchpad_desc(),
+             {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}),
+       lists);
+}
+
+Tensor ProgramBuilder::arena_gradient(ParameterId id) const {
+  ParameterStore& store = state_.parameters;
+  return fixed(store.format_of(id), store.gradients().data() + store.offset_of(id));
+}
+
+void ProgramBuilder::add_to_arena(const std::string& name, const Tensor& from, ParameterId id) {
+  const Tensor arena = arena_gradient(id);
+  Tensor addend = from;
+  if (from.desc() != arena.desc()) {
+    addend = make(arena.desc());
+    emit_reorder("reorder of the weight gradient of " + name, from, addend, Lists::accumulate);
+  }
+  touch(addend);
+  list(std::make_unique<AddStep>(
+           AddStep::Operands{.left = arena.memory, .right = addend.memory, .target = arena.memory}),
+       Lists::accumulate);
+}
+
+void ProgramBuilder::emit_parameter_gradients(const std::string& name,
+                                              const dnnl::primitive& primitive,
+                                              const Desc& scratchpad, const Arguments& arguments,
+                                              const std::vector<ParameterOutput>& outputs) {
+  // Two forms of the step, one for each list: into the arena where formats agree, or aside and then
+  // reordered or added.
+  Arguments overwriting = arguments;
+  Arguments accumulating = arguments;
+  std::vector<Tensor> direct;
+  std::vector<Tensor> aside;
+  for (const ParameterOutput& output : outputs) {
+    const Tensor arena = arena_gradient(output.parameter);
+    direct.push_back(arena.desc() == output.desc ? arena : make(output.desc));
+    aside.push_back(make(output.desc));
+    overwriting.emplace_back(output.argument, direct.back());
+    accumulating.emplace_back(output.argument, aside.back());
+  }
+  list(bound(name, primitive, scratchpad, overwriting), Lists::overwrite);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (direct[i].buffer == Tensor::fixed) continue;
+    emit_reorder("reorder of the weight gradient of " + name, direct[i],
+                 arena_gradient(outputs[i].parameter), Lists::overwrite);
+  }
+  list(bound(name, primitive, scratchpad, accumulating), Lists::accumulate);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    add_to_arena(name, aside[i], outputs[i].parameter);
+  }
+  for (const ParameterOutput& output : outputs) {
+    const std::size_t filled = state_.parameters.filled_after(output.parameter);
+    assert(filled > filled_);  // the arena's order is the order in which gradients are ready
+    filled_ = filled;
+  }
+  lists_.backward_overwrite.back().filled = filled_;
+  lists_.backward_accumulate.back().filled = filled_;
+}
+
+PlacedBuffers ProgramBuilder::take_buffers() {
+  placed_.plan = plan_memory(requests_);
+  return std::move(placed_);
+}
+
+}  // namespace lockstep::cpu

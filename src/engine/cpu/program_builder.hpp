@@ -1,0 +1,131 @@
+#pragma once
+
+#include "activation_pool.hpp"
+#include "engine_state.hpp"
+#include "lockstep/engine/memory_plan.hpp"
+#include "statistics.hpp"
+#include "step.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::cpu {
+
+/// A value, gradient or scratch area of a program: a memory object, and the planned buffer it lies
+/// in, or none if its address is fixed (parameters, for one).
+struct Tensor {
+  static constexpr int fixed = -1;
+  dnnl::memory memory;
+  int buffer = fixed;
+  [[nodiscard]] Desc desc() const { return memory.get_desc(); }
+};
+
+/// A step of a list, and how far the gradient arena is final when it has run.
+struct ListedStep {
+  Step* step;
+  std::size_t filled;
+};
+
+/// The lists of a compiled program, and what they own.
+struct StepLists {
+  std::vector<std::unique_ptr<Step>> steps;
+  std::vector<ListedStep> forward;
+  std::vector<ListedStep> backward_overwrite;
+  std::vector<ListedStep> backward_accumulate;
+};
+
+/// Lowers a graph, op by op, to step lists: keeps each value's and gradient's tensor, puts reorders
+/// where formats differ, and notes for each planned buffer the steps that touch it.
+class ProgramBuilder final {
+ public:
+  struct Options {
+    std::int64_t batch_size = 0;
+    bool training = false;
+  };
+  ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const Options& options);
+
+  [[nodiscard]] EngineState& state() noexcept { return state_; }
+  [[nodiscard]] const dnnl::engine& engine() const noexcept { return state_.engine; }
+  [[nodiscard]] bool training() const noexcept { return options_.training; }
+  [[nodiscard]] std::int64_t batch_size() const noexcept { return options_.batch_size; }
+  [[nodiscard]] dnnl::prop_kind forward_kind() const noexcept;
+  [[nodiscard]] Shape batch_shape(ValueId value) const;
+  /// With the scratchpad in the program's own plan.
+  [[nodiscard]] static dnnl::primitive_attr attributes();
+
+  // Tensors.
+  [[nodiscard]] Tensor make(const Desc& desc);
+  [[nodiscard]] Tensor fixed(const Desc& desc, float* data) const;
+  /// The same bytes under another descriptor.
+  [[nodiscard]] Tensor view(const Tensor& tensor, const Desc& desc);
+  /// The tensor in this format: itself, or a copy by a reorder step.
+  [[nodiscard]] Tensor in_format(const Tensor& tensor, const Desc& desc, const std::string& name);
+  [[nodiscard]] Tensor parameter(ParameterId id, const Desc& desc, const std::string& name);
+
+  /// A batch norm's mean or variance, of the program's own block.
+  [[nodiscard]] Tensor statistic(StatisticId id, const Desc& channels) const;
+
+  // Values and their gradients.
+  [[nodiscard]] const Tensor& value(ValueId id) const;
+  void set_value(ValueId id, Tensor tensor);
+  /// Whether the one consumer of a value may compute in its place.
+  [[nodiscard]] bool overwritable(ValueId id) const;
+  [[nodiscard]] bool needs_gradient(ValueId id) const;
+  [[nodiscard]] const Tensor& gradient(ValueId id) const;
+  /// Whether nothing else reads the gradient's tensor, so that it may be overwritten.
+  [[nodiscard]] bool gradient_is_exclusive(ValueId id) const;
+  /// Adds to the gradient of a value. `shared`: others read the tensor too, so it is not added to.
+  enum class Ownership { exclusive, shared };
+  void contribute(ValueId id, const Tensor& tensor, Ownership ownership, const std::string& name);
+
+  // Steps.
+  using Arguments = std::vector<std::pair<int, Tensor>>;
+  void emit(const std::string& name, const dnnl::primitive& primitive, const Desc& scratchpad,
+            const Arguments& arguments);
+  /// Copies between tensors, of whichever formats.
+  void emit_copy(const std::string& name, const Tensor& from, const Tensor& to);
+  /// A step of our own that touches these tensors.
+  void emit(std::unique_ptr<Step> step, const std::vector<Tensor>& touched);
+  /// A primitive that also computes gradients of parameters, into the arena or added to it.
+  struct ParameterOutput {
+    int argument;
+    ParameterId parameter;
+    Desc desc;
+  };
+  void emit_parameter_gradients(const std::string& name, const dnnl::primitive& primitive,
+                                const Desc& scratchpad, const Arguments& arguments,
+                                const std::vector<ParameterOutput>& outputs);
+
+  void begin_backward() { in_backward_ = true; }
+  [[nodiscard]] StepLists take_lists() { return std::move(lists_); }
+  [[nodiscard]] PlacedBuffers take_buffers();
+
+ private:
+  enum class Lists { forward, both, overwrite, accumulate };
+  void list(std::unique_ptr<Step> step, Lists lists);
+  void touch(const Tensor& tensor);
+  [[nodiscard]] std::unique_ptr<Step> bound(const std::string& name,
+                                            const dnnl::primitive& primitive,
+                                            const Desc& scratchpad, const Arguments& arguments);
+  void emit_reorder(const std::string& name, const Tensor& from, const Tensor& to, Lists lists);
+  [[nodiscard]] Tensor arena_gradient(ParameterId id) const;
+  void add_to_arena(const std::string& name, const Tensor& from, ParameterId id);
+
+  EngineState& state_;
+  StatisticsBlock& statistics_;
+  Options options_;
+  StepLists lists_;
+  PlacedBuffers placed_;
+  std::vector<BufferRequest> requests_;
+  std::vector<std::optional<Tensor>> values_;
+  std::vector<std::optional<Tensor>> gradients_;
+  std::vector<std::optional<Ownership>> ownership_;
+  int position_ = 0;
+  bool in_backward_ = false;
+  std::size_t filled_ = 0;
+};
+
+}  // namespace lockstep::cpu

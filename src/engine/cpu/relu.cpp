@@ -1,0 +1,57 @@
+#include "lowering.hpp"
+
+namespace lockstep::cpu {
+namespace {
+
+/// A ReLU that no norm and no add has taken in.
+class ReluLowering final : public Lowering {
+ public:
+  ReluLowering(const Relu& op, const LoweringContext& context) : op_(op), id_(context.id) {}
+
+  void forward(ProgramBuilder& builder) override {
+    const Tensor source = builder.value(op_.input);
+    const Tensor target = builder.overwritable(op_.input) ? source : builder.make(source.desc());
+    builder.emit(std::make_unique<ReluStep>(source.memory, target.memory), {source, target});
+    builder.set_value(id_, target);
+  }
+
+  void backward(ProgramBuilder& builder) override {
+    if (!builder.needs_gradient(op_.input)) return;
+    const Tensor target = emit_relu_backward(builder, id_);
+    builder.contribute(op_.input, target, ProgramBuilder::Ownership::exclusive, "relu");
+  }
+
+ private:
+  Relu op_;
+  ValueId id_;
+};
+
+/// Its input computes it.
+class FusedReluLowering final : public Lowering {
+ public:
+  void forward(ProgramBuilder&) override {}
+  void backward(ProgramBuilder&) override {}
+};
+
+}  // namespace
+
+Tensor emit_relu_backward(ProgramBuilder& builder, ValueId relu) {
+  const Tensor output = builder.value(relu);
+  const Tensor& arrived = builder.gradient(relu);
+  const Tensor gradient = builder.in_format(arrived, output.desc(), "gradient of relu");
+  const bool in_place = builder.gradient_is_exclusive(relu) || gradient.buffer != arrived.buffer;
+  const Tensor target = in_place ? gradient : builder.make(output.desc());
+  builder.emit(std::make_unique<ReluBackwardStep>(ReluBackwardStep::Operands{
+                   .output = output.memory, .gradient = gradient.memory, .target = target.memory}),
+               {output, gradient, target});
+  return target;
+}
+
+std::unique_ptr<Lowering> lower(const Relu& op, const LoweringContext& context) {
+  if (context.analysis.fused_away[static_cast<std::size_t>(context.id)]) {
+    return std::make_unique<FusedReluLowering>();
+  }
+  return std::make_unique<ReluLowering>(op, context);
+}
+
+}  // namespace lockstep::cpu

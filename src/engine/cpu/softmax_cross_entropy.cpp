@@ -1,0 +1,117 @@
+#include "loss.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <utility>
+
+namespace lockstep::cpu {
+namespace {
+
+std::size_t size_of(std::int64_t extent) {
+  return static_cast<std::size_t>(extent);
+}
+
+}  // namespace
+
+SoftmaxLoss::SoftmaxLoss(const Options& options)
+    : options_(options),
+      logits_(size_of(options.batch_size * options.classes)),
+      labels_(size_of(options.batch_size)),
+      log_sums_(size_of(options.batch_size)),
+      losses_(size_of(options.batch_size)),
+      larger_(size_of(options.batch_size)) {}
+
+void SoftmaxLoss::forward(const float* logits, const std::int32_t* labels, std::int64_t samples) {
+  std::copy_n(logits, logits_.size(), logits_.data());
+  std::copy_n(labels, samples, labels_.data());
+  samples_ = samples;
+#pragma omp parallel for schedule(static)
+  for (std::int64_t sample = 0; sample < samples; ++sample) forward_sample(sample);
+}
+
+void SoftmaxLoss::forward_sample(std::int64_t sample) {
+  const std::size_t n = size_of(sample);
+  const std::size_t classes = size_of(options_.classes);
+  const float* row = logits_.data() + n * classes;
+  assert(labels_[n] >= 0 && labels_[n] < options_.classes);
+  const float label_logit = row[size_of(labels_[n])];
+  float largest = row[0];
+  std::int32_t larger = 0;
+  bool is_nan = false;
+  for (std::size_t k = 0; k < classes; ++k) {
+    largest = std::max(largest, row[k]);
+    larger += row[k] > label_logit ? 1 : 0;
+    is_nan = is_nan || std::isnan(row[k]);
+  }
+  double sum = 0;       // of exponentials
+  double mean_gap = 0;  // of the logits below the largest, summed
+  for (std::size_t k = 0; k < classes; ++k) {
+    const double gap = double{row[k]} - double{largest};
+    sum += std::exp(gap);
+    mean_gap += gap;
+  }
+  mean_gap /= static_cast<double>(classes);
+  const double log_sum = std::log(sum);
+  const double smoothing = options_.label_smoothing;
+  log_sums_[n] = log_sum + double{largest};
+  losses_[n] =
+      log_sum - (1 - smoothing) * (double{label_logit} - double{largest}) - smoothing * mean_gap;
+  if (smoothing == 0) losses_[n] = log_sum - (double{label_logit} - double{largest});
+  larger_[n] = is_nan ? std::max<std::int32_t>(static_cast<std::int32_t>(classes), 5) : larger;
+}
+
+void SoftmaxLoss::backward(float scale, float* gradient) const {
+  const std::int64_t classes = options_.classes;
+  const double smoothing = options_.label_smoothing;
+  const double off_target = smoothing / static_cast<double>(classes);
+#pragma omp parallel for schedule(static)
+  for (std::int64_t sample = 0; sample < samples_; ++sample) {
+    const std::size_t n = size_of(sample);
+    const float* row = logits_.data() + sample * classes;
+    float* out = gradient + sample * classes;
+    for (std::int64_t k = 0; k < classes; ++k) {
+      const double target = off_target + (k == labels_[n] ? 1 - smoothing : 0.0);
+      out[k] = static_cast<float>(scale * (std::exp(double{row[k]} - log_sums_[n]) - target));
+    }
+  }
+}
+
+BatchMetrics SoftmaxLoss::metrics() const noexcept {
+  BatchMetrics metrics{.samples = samples_};
+  for (std::int64_t sample = 0; sample < samples_; ++sample) {
+    const std::size_t n = size_of(sample);
+    metrics.loss += losses_[n];
+    metrics.top1 += larger_[n] < 1 ? 1 : 0;
+    metrics.top5 += larger_[n] < 5 ? 1 : 0;
+  }
+  return metrics;
+}
+
+LossStep::LossStep(SoftmaxLoss& loss, const Call& call, dnnl::memory logits)
+    : loss_(loss), call_(call), logits_memory_(std::move(logits)) {
+  bind();
+}
+
+void LossStep::bind() {
+  logits_ = static_cast<const float*>(logits_memory_.get_data_handle());
+}
+
+void LossStep::run() {
+  loss_.forward(logits_, call_.labels, call_.samples);
+}
+
+LossBackwardStep::LossBackwardStep(const SoftmaxLoss& loss, const Call& call, dnnl::memory gradient)
+    : loss_(loss), call_(call), gradient_memory_(std::move(gradient)) {
+  bind();
+}
+
+void LossBackwardStep::bind() {
+  gradient_ = static_cast<float*>(gradient_memory_.get_data_handle());
+}
+
+void LossBackwardStep::run() {
+  loss_.backward(call_.loss_scale, gradient_);
+}
+
+}  // namespace lockstep::cpu
