@@ -1,0 +1,48 @@
+#pragma once
+
+#include "lockstep/engine/arena.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// One tensor of the arena with what an update needs to know of it.
+struct Segment {
+  std::size_t begin;
+  std::size_t end;
+  float weight_decay;
+  bool adapts;  ///< LARS scales its step by the tensor's norms
+};
+
+[[nodiscard]] inline std::vector<Segment> make_segments(const ArenaLayout& layout,
+                                                        double weight_decay,
+                                                        bool decay_norm_and_bias) {
+  std::vector<Segment> segments;
+  for (const ArenaView& view : layout.views) {
+    const bool is_weight = view.kind == ParameterKind::weight;
+    segments.push_back(
+        {.begin = view.offset,
+         .end = view.end(),
+         .weight_decay =
+             is_weight || decay_norm_and_bias ? static_cast<float>(weight_decay) : 0.0F,
+         .adapts = is_weight});
+  }
+  return segments;
+}
+
+/// The segments within [begin, end), which is cut at their boundaries.
+[[nodiscard]] inline std::span<const Segment> segments_in(const std::vector<Segment>& segments,
+                                                          std::size_t begin, std::size_t end) {
+  const auto first = std::lower_bound(segments.begin(), segments.end(), begin,
+                                      [](const Segment& s, std::size_t at) { return s.begin < at; });
+  const auto last = std::lower_bound(first, segments.end(), end,
+                                     [](const Segment& s, std::size_t at) { return s.begin < at; });
+  assert(first == last || (last - 1)->end <= end);
+  return {first, last};
+}
+
+}  // namespace lockstep

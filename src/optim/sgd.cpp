@@ -1,0 +1,57 @@
+#include "optimizers.hpp"
+#include "segments.hpp"
+
+#include <array>
+
+namespace lockstep {
+namespace {
+
+class Sgd final : public Optimizer {
+ public:
+  Sgd(const Config& config, const ArenaLayout& layout)
+      : segments_(make_segments(layout, config.weight_decay, config.decay_norm_and_bias)),
+        velocity_(layout.size()),
+        momentum_(static_cast<float>(config.momentum)),
+        nesterov_(config.nesterov) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "sgd"; }
+  [[nodiscard]] std::span<const std::string> slot_names() const noexcept override { return names_; }
+  [[nodiscard]] std::span<float> slot(std::size_t) noexcept override { return velocity_.span(); }
+  [[nodiscard]] bool needs_all_gradients() const noexcept override { return false; }
+
+  void update(std::size_t begin, std::size_t end, std::span<float> parameters,
+              std::span<const float> gradients, const UpdateOptions& options) override {
+    const auto lr = static_cast<float>(options.lr);
+    const float scale = options.gradient_scale;
+    for (const Segment& segment : segments_in(segments_, begin, end)) {
+      float* const w = parameters.data();
+      const float* const g = gradients.data();
+      float* const v = velocity_.data();
+      const float decay = segment.weight_decay;
+      const float momentum = momentum_;
+      const float ahead = nesterov_ ? momentum : 0.0F;
+      const bool nesterov = nesterov_;
+#pragma omp parallel for simd schedule(static)
+      for (std::size_t i = segment.begin; i < segment.end; ++i) {
+        const float d = scale * g[i] + decay * w[i];
+        v[i] = momentum * v[i] + d;
+        w[i] -= lr * (nesterov ? d + ahead * v[i] : v[i]);
+      }
+    }
+  }
+
+ private:
+  std::vector<Segment> segments_;
+  AlignedBuffer<float> velocity_;
+  std::array<std::string, 1> names_{"momentum_buffer"};
+  float momentum_;
+  bool nesterov_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_sgd(const Config& config, const ArenaLayout& layout) {
+  return std::make_unique<Sgd>(config, layout);
+}
+
+}  // namespace lockstep

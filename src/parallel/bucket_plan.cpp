@@ -1,0 +1,21 @@
+#include "lockstep/parallel/bucket_plan.hpp"
+
+namespace lockstep {
+
+std::vector<Bucket> plan_buckets(const ArenaLayout& layout, std::size_t tail_size,
+                                 std::size_t target_bytes) {
+  std::vector<Bucket> buckets;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i + 1 < layout.views.size(); ++i) {
+    // A bucket takes the gap behind its last tensor, so that buckets touch.
+    const std::size_t end = layout.views[i + 1].offset;
+    if ((end - begin) * sizeof(float) >= target_bytes) {
+      buckets.push_back({.begin = begin, .end = end});
+      begin = end;
+    }
+  }
+  buckets.push_back({.begin = begin, .end = layout.size() + tail_size});
+  return buckets;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+#include "lockstep/parallel/tail_bucket.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <variant>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t sums_size = 8;
+
+}  // namespace
+
+TailBucket::TailBucket(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    const auto* norm = std::get_if<BatchNorm>(&node.op);
+    if (norm == nullptr) continue;
+    for (const StatisticId id : node.statistics) {
+      const auto channels =
+          static_cast<std::size_t>(graph.statistics()[static_cast<std::size_t>(id)].channels);
+      ranges_.push_back({.begin = statistics_,
+                         .end = statistics_ + channels,
+                         .momentum = norm->options.momentum});
+      statistics_ += channels;
+    }
+  }
+}
+
+std::size_t TailBucket::size() const noexcept { return statistics_ + sums_size; }
+
+void TailBucket::clear(std::span<float> tail) const noexcept {
+  std::fill(tail.begin(), tail.begin() + static_cast<std::ptrdiff_t>(size()), 0.0F);
+}
+
+void TailBucket::fold(std::span<float> tail, std::span<const float> statistics,
+                      double weight) const noexcept {
+  assert(statistics.size() == statistics_);
+  for (const Range& range : ranges_) {
+    const auto keep = static_cast<float>(1.0 - range.momentum);
+    const auto take = static_cast<float>(range.momentum * weight);
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      tail[i] = keep * tail[i] + take * statistics[i];
+    }
+  }
+}
+
+void TailBucket::write_sums(std::span<float> tail, const StepSums& sums) const noexcept {
+  const float values[sums_size] = {
+      static_cast<float>(sums.loss),       static_cast<float>(sums.top1),
+      static_cast<float>(sums.top5),       static_cast<float>(sums.samples),
+      static_cast<float>(sums.not_finite), static_cast<float>(sums.stop_wishes),
+      static_cast<float>(sums.save_wishes), static_cast<float>(sums.failed)};
+  std::copy(std::begin(values), std::end(values),
+            tail.begin() + static_cast<std::ptrdiff_t>(statistics_));
+}
+
+StepSums TailBucket::read_sums(std::span<const float> tail) const noexcept {
+  const auto value = [&](std::size_t i) { return tail[statistics_ + i]; };
+  const auto count = [&](std::size_t i) { return static_cast<int>(std::lround(value(i))); };
+  return {.loss = value(0),
+          .top1 = value(1),
+          .top5 = value(2),
+          .samples = value(3),
+          .not_finite = count(4),
+          .stop_wishes = count(5),
+          .save_wishes = count(6),
+          .failed = count(7)};
+}
+
+void TailBucket::update_running(std::span<const float> tail, int micro_steps,
+                                std::span<float> running) const noexcept {
+  assert(running.size() == statistics_);
+  for (const Range& range : ranges_) {
+    const auto keep = static_cast<float>(std::pow(1.0 - range.momentum, micro_steps));
+    for (std::size_t i = range.begin; i < range.end; ++i) running[i] = keep * running[i] + tail[i];
+  }
+}
+
+}  // namespace lockstep
