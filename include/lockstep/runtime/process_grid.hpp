@@ -1,10 +1,6 @@
 #pragma once
 
-#include "lockstep/comm/communicator.hpp"
-
-#include <optional>
 #include <string>
-#include <vector>
 
 namespace lockstep {
 
@@ -20,16 +16,5 @@ struct ProcessGrid {
 };
 /// Collective; a grid of one where MPI has not been started.
 [[nodiscard]] ProcessGrid make_process_grid();
-
-/// Cores for this rank's threads.
-struct ThreadBinding {
-  int threads = 1;               ///< per rank
-  std::vector<int> cores;        ///< the cores this rank's threads are pinned to, one each
-  std::string text;              ///< "2 threads on cores 0-1"
-  std::optional<std::string> warning;  ///< one core is all the rank got on a larger node
-};
-/// Affinity mask's size divided by the number of local ranks whose masks overlap, at least one;
-/// `requested` > 0 overrides. Pins the OpenMP threads of the calling thread. Collective.
-[[nodiscard]] ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm, int requested);
 
 }  // namespace lockstep

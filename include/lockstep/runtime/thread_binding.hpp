@@ -1,0 +1,41 @@
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/runtime/process_grid.hpp"
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Cores for this rank's threads.
+struct ThreadBinding {
+  int threads = 1;
+  std::vector<int> cores;    ///< the cores the OpenMP threads are pinned to, one each; empty: none are
+  std::vector<int> allowed;  ///< all cores this rank may use: for loader and saver threads
+  std::string text;          ///< "2 threads on cores 0-1"
+  std::optional<std::string> warning;  ///< one core is all the rank got on a larger node
+};
+
+/// What each local rank may run on and how many it was told to use.
+struct ThreadRequest {
+  std::vector<std::vector<int>> masks;  ///< by local rank: cores of its affinity mask, ascending
+  int local_rank = 0;
+  int requested = 0;   ///< --threads; 0: the mask's share
+  int node_cores = 1;  ///< cores of the node
+};
+
+/// Pure: the affinity mask's size divided by the number of local ranks whose masks overlap, at least
+/// one; of a shared mask the k-th of those ranks takes the k-th part. Nothing is pinned where there are more
+/// threads than cores.
+[[nodiscard]] ThreadBinding plan_threads(const ThreadRequest& request);
+
+/// plan_threads for this node, then pins the OpenMP threads of the calling thread. Collective.
+[[nodiscard]] ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm, int requested);
+
+/// Lets the calling thread run on these cores; does nothing for none.
+void allow_cores(std::span<const int> cores) noexcept;
+
+}  // namespace lockstep

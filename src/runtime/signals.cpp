@@ -1,0 +1,35 @@
+#include "lockstep/runtime/signals.hpp"
+
+#include <array>
+#include <csignal>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<int, 3> handled{SIGUSR1, SIGTERM, SIGINT};
+
+// A handler has no other place to write to.
+volatile std::sig_atomic_t received_signal = 0;
+
+void remember(int signal) {
+  // A second SIGINT means it: the third ends the program where it stands.
+  if (signal == SIGINT && received_signal == SIGINT) std::signal(SIGINT, SIG_DFL);
+  received_signal = signal;
+}
+
+}  // namespace
+
+SignalFlag::SignalFlag() {
+  struct sigaction action {};
+  action.sa_handler = remember;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (const int signal : handled) sigaction(signal, &action, nullptr);
+}
+
+// The handlers stay: a late signal must not kill the ranks while they part.
+SignalFlag::~SignalFlag() = default;
+
+int SignalFlag::received() noexcept { return received_signal; }
+
+}  // namespace lockstep

@@ -1,0 +1,122 @@
+#include "lockstep/runtime/thread_binding.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <omp.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+
+namespace lockstep {
+namespace {
+
+std::vector<int> affinity_mask() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return {0};
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+bool overlap(const std::vector<int>& a, const std::vector<int>& b) {
+  return std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) != a.end();
+}
+
+/// "0-3,8"
+std::string core_list(const std::vector<int>& cores) {
+  std::string text;
+  for (std::size_t i = 0; i < cores.size();) {
+    std::size_t last = i;
+    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
+    if (!text.empty()) text += ',';
+    text += last == i ? std::to_string(cores[i]) : fmt::format("{}-{}", cores[i], cores[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::vector<int> parse_cores(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<int> cores;
+  for (int core = 0; stream >> core;) cores.push_back(core);
+  return cores;
+}
+
+}  // namespace
+
+ThreadBinding plan_threads(const ThreadRequest& request) {
+  const auto& mine = request.masks[static_cast<std::size_t>(request.local_rank)];
+  std::size_t sharing = 0;
+  std::size_t my_turn = 0;
+  for (std::size_t rank = 0; rank < request.masks.size(); ++rank) {
+    if (!overlap(mine, request.masks[rank])) continue;
+    if (rank < static_cast<std::size_t>(request.local_rank)) ++my_turn;
+    ++sharing;
+  }
+  const std::size_t share = std::max<std::size_t>(1, mine.size() / sharing);
+  ThreadBinding binding;
+  binding.allowed = mine;
+  binding.threads = request.requested > 0 ? request.requested : static_cast<int>(share);
+  const auto wanted = static_cast<std::size_t>(binding.threads);
+  const std::size_t begin = my_turn * share;
+  if (sharing <= mine.size() && wanted <= share && begin + wanted <= mine.size()) {
+    const auto first = mine.begin() + static_cast<std::ptrdiff_t>(begin);
+    binding.cores.assign(first, first + static_cast<std::ptrdiff_t>(wanted));
+  }
+  const char* const plural = binding.threads == 1 ? "" : "s";
+  binding.text =
+      binding.cores.empty()
+          ? fmt::format("{} thread{}, not pinned ({} rank{} share{} cores {})", binding.threads, plural,
+                        sharing, sharing == 1 ? "" : "s", sharing == 1 ? "s" : "", core_list(mine))
+          : fmt::format("{} thread{} on core{} {}", binding.threads, plural, plural,
+                        core_list(binding.cores));
+  const auto all_local = static_cast<int>(request.masks.size());
+  if (mine.size() == 1 && request.requested == 0 && request.node_cores >= 2 * all_local) {
+    binding.warning = fmt::format(
+        "local rank {} may use one core of the node's {} (the launcher bound it to core {}) start with "
+        "mpirun --bind-to none, or srun --cpus-per-task={}",
+        request.local_rank, request.node_cores, mine.front(), request.node_cores / all_local);
+  }
+  return binding;
+}
+
+void allow_cores(std::span<const int> cores) noexcept {
+  if (cores.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(core, &set);
+  // Pinning is for speed alone; a kernel that refuses it is no reason to stop.
+  static_cast<void>(sched_setaffinity(0, sizeof(set), &set));
+}
+
+ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm, int requested) {
+  const std::string mine =
+      fmt::format("{} {} {}", grid.node, grid.local_rank, fmt::join(affinity_mask(), " "));
+  ThreadRequest request{
+      .masks = std::vector<std::vector<int>>(static_cast<std::size_t>(grid.local_size)),
+      .local_rank = grid.local_rank,
+      .requested = requested,
+      .node_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
+  for (const std::string& text : all_gather_text(comm, mine)) {
+    std::vector<int> numbers = parse_cores(text);
+    if (numbers.size() < 3 || numbers[0] != grid.node) continue;
+    request.masks.at(static_cast<std::size_t>(numbers[1])) = {numbers.begin() + 2, numbers.end()};
+  }
+  ThreadBinding binding = plan_threads(request);
+  omp_set_num_threads(binding.threads);
+  if (!binding.cores.empty()) {
+#pragma omp parallel num_threads(binding.threads)
+    {
+      const auto thread = static_cast<std::size_t>(omp_get_thread_num());
+      allow_cores(std::span(&binding.cores[thread], 1));
+    }
+  }
+  return binding;
+}
+
+}  // namespace lockstep
