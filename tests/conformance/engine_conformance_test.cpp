@@ -1,0 +1,262 @@
+#define BOOST_TEST_MODULE engine_conformance
+#include "conformance/harness.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+using namespace lockstep;
+using namespace lockstep::conformance;
+
+namespace {
+
+void check_all(const Graph& graph, std::int64_t batch_size) {
+  for (const Candidate& candidate : candidates()) {
+    check_against_oracle(candidate, graph, batch_size);
+  }
+}
+
+/// Ends a graph as the residual networks do.
+void classify(Graph& graph, ValueId x) {
+  x = graph.flatten(graph.global_avg_pool(x));
+  x = graph.linear(x, {.name = "fc", .out_features = graph.classes()});
+  graph.softmax_cross_entropy(x, {});
+}
+
+struct ConvolutionCase {
+  std::int64_t in_channels;
+  std::int64_t out_channels;
+  std::int64_t kernel;
+  std::int64_t stride;
+  std::int64_t padding;
+  std::int64_t height;
+  std::int64_t width;
+  std::int64_t batch_size;
+  bool bias;
+};
+
+/// The convolution behind a 1x1 one, so that its input gradient counts too.
+Graph convolution_graph(const ConvolutionCase& c) {
+  Graph graph("conv " + std::to_string(c.in_channels) + " to " + std::to_string(c.out_channels) +
+                  " kernel " + std::to_string(c.kernel) + " stride " + std::to_string(c.stride) +
+                  " padding " + std::to_string(c.padding) + " of " + std::to_string(c.height) +
+                  "x" + std::to_string(c.width),
+              {.channels = 2, .height = c.height, .width = c.width}, 3);
+  ValueId x =
+      graph.conv2d(graph.input(), {.name = "before", .out_channels = c.in_channels, .kernel = 1});
+  x = graph.conv2d(x, {.name = "conv",
+                       .out_channels = c.out_channels,
+                       .kernel = c.kernel,
+                       .stride = c.stride,
+                       .padding = c.padding,
+                       .bias = c.bias});
+  classify(graph, x);
+  return graph;
+}
+
+/// conv, norm, relu.
+ValueId unit(Graph& graph, ValueId x, const Conv2dOptions& options) {
+  x = graph.batch_norm(graph.conv2d(x, options), {.name = options.name + ".bn"});
+  return graph.relu(x);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(convolutions_of_all_kernels_strides_and_paddings) {
+  for (const std::int64_t kernel : {1, 3, 5, 7}) {
+    for (const std::int64_t stride : {1, 2}) {
+      for (const std::int64_t padding : {std::int64_t{0}, kernel / 2}) {
+        if (kernel == 1 && padding == 0 && stride == 2) continue;  // below, with other channels
+        check_all(convolution_graph({.in_channels = 16,
+                                     .out_channels = 17,
+                                     .kernel = kernel,
+                                     .stride = stride,
+                                     .padding = padding,
+                                     .height = 9,
+                                     .width = 8,
+                                     .batch_size = 2,
+                                     .bias = stride == 1}),
+                  2);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(convolutions_of_odd_channels) {
+  std::int64_t batch_size = 1;
+  for (const std::int64_t in_channels : {1, 3, 5, 16, 17, 33}) {
+    for (const std::int64_t out_channels : {1, 3, 16, 33}) {
+      const bool odd = (in_channels + out_channels) % 2 == 1;
+      check_all(convolution_graph({.in_channels = in_channels,
+                                   .out_channels = out_channels,
+                                   .kernel = odd ? 1 : 3,
+                                   .stride = batch_size % 2 + 1,
+                                   .padding = odd ? 0 : 1,
+                                   .height = 5,
+                                   .width = 7,
+                                   .batch_size = batch_size,
+                                   .bias = odd}),
+                batch_size);
+      batch_size = batch_size % 5 + 1;
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(first_convolutions_of_images) {
+  for (const std::int64_t channels : {1, 3, 4}) {
+    for (const std::int64_t kernel : {3, 7}) {
+      Graph graph("stem of " + std::to_string(channels) + " channels",
+                  {.channels = channels, .height = 13, .width = 11}, 10);
+      ValueId x = unit(graph, graph.input(),
+                       {.name = "conv1",
+                        .out_channels = 24,
+                        .kernel = kernel,
+                        .stride = 2,
+                        .padding = kernel / 2});
+      classify(graph, graph.max_pool(x, {.kernel = 3, .stride = 2, .padding = 1}));
+      check_all(graph, 3);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(batch_norms_with_and_without_relu) {
+  for (const std::int64_t channels : {1, 5, 16, 17, 33}) {
+    for (const bool relu : {false, true}) {
+      Graph graph("norm of " + std::to_string(channels) + (relu ? " with relu" : ""),
+                  {.channels = 3, .height = 5, .width = 3}, 4);
+      ValueId x =
+          graph.conv2d(graph.input(), {.name = "conv", .out_channels = channels, .kernel = 1});
+      x = graph.batch_norm(x, {.name = "bn", .eps = 1e-3});
+      if (relu) x = graph.relu(x);
+      x = graph.conv2d(x, {.name = "conv2", .out_channels = 6, .kernel = 3});
+      classify(graph, x);
+      check_all(graph, 4);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_norm_of_images) {
+  Graph graph("norm of images", {.channels = 3, .height = 4, .width = 5}, 4);
+  classify(graph, graph.relu(graph.batch_norm(graph.input(), {.name = "bn"})));
+  check_all(graph, 3);
+}
+
+BOOST_AUTO_TEST_CASE(pooling_with_overlaps_and_rests) {
+  for (const std::int64_t kernel : {2, 3}) {
+    for (const std::int64_t stride : {1, 2, 3}) {
+      for (const std::int64_t padding : {0, 1}) {
+        Graph graph("max pool " + std::to_string(kernel) + " stride " + std::to_string(stride) +
+                        " padding " + std::to_string(padding),
+                    {.channels = 2, .height = 8, .width = 7}, 3);
+        ValueId x = graph.conv2d(graph.input(), {.name = "conv", .out_channels = 19, .kernel = 1});
+        x = graph.max_pool(x, {.kernel = kernel, .stride = stride, .padding = padding});
+        x = graph.linear(graph.flatten(x), {.name = "fc", .out_features = 3});
+        graph.softmax_cross_entropy(x, {});
+        check_all(graph, 2);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(flatten_keeps_the_order_of_torch) {
+  Graph graph("flattened convolution", {.channels = 1, .height = 6, .width = 5}, 7);
+  ValueId x =
+      graph.relu(graph.conv2d(graph.input(), {.name = "conv", .out_channels = 18, .kernel = 3}));
+  x = graph.linear(graph.flatten(x), {.name = "fc", .out_features = 7});
+  graph.softmax_cross_entropy(x, {});
+  check_all(graph, 3);
+}
+
+BOOST_AUTO_TEST_CASE(classifiers_of_2_to_1000_classes_with_smoothing) {
+  for (const std::int64_t classes : {2, 4, 5, 6, 33, 1000}) {
+    for (const std::int64_t batch_size : {1, 5}) {
+      Graph graph("mlp of " + std::to_string(classes), {.channels = 1, .height = 3, .width = 5},
+                  classes);
+      ValueId x = graph.linear(graph.flatten(graph.input()), {.name = "fc1", .out_features = 13});
+      x = graph.linear(graph.relu(x), {.name = "fc2", .out_features = classes});
+      graph.softmax_cross_entropy(x, {.label_smoothing = batch_size == 1 ? 0.0 : 0.1});
+      check_all(graph, batch_size);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_basic_block_and_a_projected_one) {
+  Graph graph("residual", {.channels = 3, .height = 9, .width = 7}, 5);
+  ValueId x =
+      unit(graph, graph.input(), {.name = "stem", .out_channels = 17, .kernel = 3, .padding = 1});
+  for (const std::int64_t stride : {1, 2}) {
+    const std::string name = "block" + std::to_string(stride);
+    const std::int64_t channels = 17 * stride;
+    ValueId shortcut = x;
+    x = unit(graph, x,
+             {.name = name + ".conv1",
+              .out_channels = channels,
+              .kernel = 3,
+              .stride = stride,
+              .padding = 1});
+    x = graph.conv2d(
+        x, {.name = name + ".conv2", .out_channels = channels, .kernel = 3, .padding = 1});
+    x = graph.batch_norm(x, {.name = name + ".bn2"});
+    if (stride == 2) {
+      shortcut = graph.conv2d(
+          shortcut, {.name = name + ".down", .out_channels = channels, .kernel = 1, .stride = 2});
+      shortcut = graph.batch_norm(shortcut, {.name = name + ".down.bn"});
+    }
+    x = graph.relu(graph.add(x, shortcut));
+  }
+  classify(graph, x);
+  for (const std::int64_t batch_size : {1, 2, 5}) check_all(graph, batch_size);
+}
+
+BOOST_AUTO_TEST_CASE(a_bottleneck_block) {
+  Graph graph("bottleneck", {.channels = 3, .height = 7, .width = 7}, 5);
+  ValueId x =
+      unit(graph, graph.input(), {.name = "stem", .out_channels = 32, .kernel = 3, .padding = 1});
+  ValueId y = unit(graph, x, {.name = "a", .out_channels = 8, .kernel = 1});
+  y = unit(graph, y, {.name = "b", .out_channels = 8, .kernel = 3, .padding = 1});
+  y = graph.batch_norm(graph.conv2d(y, {.name = "c", .out_channels = 32, .kernel = 1}),
+                       {.name = "bn"});
+  classify(graph, graph.relu(graph.add(x, y)));
+  check_all(graph, 3);
+}
+
+BOOST_AUTO_TEST_CASE(values_with_many_consumers) {
+  Graph graph("many consumers", {.channels = 3, .height = 6, .width = 5}, 5);
+  const ValueId x =
+      graph.conv2d(graph.input(), {.name = "stem", .out_channels = 17, .kernel = 3, .bias = true});
+  const ValueId relu = graph.relu(x);  // x is used again, so not in place
+  const ValueId doubled = graph.add(x, x);
+  const ValueId a = graph.conv2d(x, {.name = "a", .out_channels = 17, .kernel = 1});
+  const ValueId b = graph.batch_norm(x, {.name = "b"});
+  ValueId sum = graph.add(relu, doubled);
+  sum = graph.add(sum, a);
+  sum = graph.add(b, sum);
+  sum = graph.add(sum, graph.relu(b));  // b is used twice, so its relu is not fused
+  const ValueId again = graph.relu(graph.relu(sum));
+  ValueId logits = graph.linear(graph.flatten(again), {.name = "fc", .out_features = 5});
+  logits = graph.add(logits, graph.linear(graph.flatten(graph.global_avg_pool(again)),
+                                          {.name = "fc2", .out_features = 5}));
+  graph.softmax_cross_entropy(logits, {.label_smoothing = 0.2});
+  check_all(graph, 4);
+}
+
+BOOST_AUTO_TEST_CASE(a_shortcut_from_the_images) {
+  Graph graph("shortcut from images", {.channels = 3, .height = 5, .width = 5}, 3);
+  ValueId x = graph.relu(graph.input());
+  x = graph.conv2d(x, {.name = "conv", .out_channels = 3, .kernel = 3, .padding = 1});
+  classify(graph, graph.relu(graph.add(graph.input(), x)));
+  check_all(graph, 2);
+}
+
+BOOST_AUTO_TEST_CASE(sums_of_sums) {
+  Graph graph("sums of sums", {.channels = 2, .height = 4, .width = 4}, 3);
+  const ValueId a = graph.conv2d(graph.input(), {.name = "a", .out_channels = 4, .kernel = 1});
+  const ValueId b = graph.conv2d(graph.input(), {.name = "b", .out_channels = 4, .kernel = 1});
+  const ValueId c = graph.conv2d(b, {.name = "c", .out_channels = 4, .kernel = 1});
+  const ValueId inner = graph.add(a, b);
+  const ValueId outer = graph.add(graph.add(inner, c), b);
+  classify(graph, graph.add(outer, inner));
+  check_all(graph, 2);
+}

@@ -1,0 +1,66 @@
+#pragma once
+
+#include "conformance/oracle.hpp"
+#include "lockstep/core/aligned_buffer.hpp"
+#include "lockstep/engine/engine.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep::conformance {
+
+using EngineFactory = std::function<std::unique_ptr<Engine>(const Graph&)>;
+
+/// An engine that the suite is run against.
+struct Candidate {
+  std::string name;
+  EngineFactory make;
+};
+[[nodiscard]] std::vector<Candidate> candidates();
+
+/// A problem in an engine's input format.
+class EngineBatch final {
+ public:
+  EngineBatch(const Engine& engine, const oracle::Problem& problem);
+  [[nodiscard]] Batch batch() const noexcept;
+  [[nodiscard]] Batch first(std::int64_t samples) const noexcept;
+
+ private:
+  AlignedBuffer<float> images_;
+  AlignedBuffer<std::int32_t> labels_;
+  std::int64_t size_;
+};
+
+/// Takes copies of the gradients when they are told to be final.
+class CopyingObserver final : public BackwardObserver {
+ public:
+  explicit CopyingObserver(Engine& engine) : engine_(engine), copy_(engine.layout().size()) {}
+  void gradients_ready(std::size_t filled) override;
+  [[nodiscard]] std::size_t filled() const noexcept { return filled_; }
+  [[nodiscard]] bool ever_decreased() const noexcept { return decreased_; }
+  [[nodiscard]] const std::vector<float>& copy() const noexcept { return copy_; }
+
+ private:
+  Engine& engine_;
+  std::size_t filled_ = 0;
+  bool decreased_ = false;
+  std::vector<float> copy_;
+};
+
+void load(Engine& engine, const oracle::State& state);
+
+/// For each place of an arena, whether it holds an element and not padding.
+[[nodiscard]] std::vector<bool> element_mask(const Engine& engine);
+/// NaN in every element, zero in the padding.
+void poison_gradients(Engine& engine);
+
+/// Compares everything an engine computes of a graph with the oracle: training forward and
+/// backward, accumulation, inference on a full and a partial batch; checks padding and the observer
+/// on the way.
+void check_against_oracle(const Candidate& candidate, const Graph& graph, std::int64_t batch_size);
+
+}  // namespace lockstep::conformance

@@ -1,0 +1,347 @@
+#include "conformance/oracle.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+namespace lockstep::oracle {
+namespace {
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// The extents of a (N, C, H, W) value.
+struct Extents {
+  std::int64_t n, c, h, w;
+  [[nodiscard]] std::size_t index(std::int64_t i, std::int64_t j, std::int64_t y,
+                                  std::int64_t x) const {
+    return at(((i * c + j) * h + y) * w + x);
+  }
+};
+
+class Runner {
+ public:
+  Runner(const Graph& graph, const State& state, const Problem& problem, Mode mode)
+      : graph_(graph), state_(state), problem_(problem), mode_(mode) {
+    for (const Node& node : graph.nodes()) {
+      const std::size_t size = at(problem.batch_size * node.output.elements());
+      values_.emplace_back(size, 0.0);
+      gradients_.emplace_back(size, 0.0);
+    }
+    for (const Values& parameter : state.parameters) {
+      result_.gradients.emplace_back(parameter.size(), 0.0);
+    }
+    for (const RunningStatistic& statistic : graph.statistics()) {
+      batch_.emplace_back(at(statistic.channels), 0.0);
+    }
+  }
+
+  Result run() {
+    for (id_ = 0; id_ < std::ssize(graph_.nodes()); ++id_) {
+      std::visit([this](const auto& op) { forward(op); }, node().op);
+    }
+    if (mode_ == Mode::inference) return std::move(result_);
+    for (id_ = std::ssize(graph_.nodes()) - 1; id_ >= 0; --id_) {
+      std::visit([this](const auto& op) { backward(op); }, node().op);
+    }
+    publish_statistics();
+    return std::move(result_);
+  }
+
+ private:
+  const Node& node() const { return graph_.nodes()[at(id_)]; }
+  Values& out() { return values_[at(id_)]; }
+  Values& out_gradient() { return gradients_[at(id_)]; }
+  Values& in(ValueId id) { return values_[at(id)]; }
+  Values& in_gradient(ValueId id) { return gradients_[at(id)]; }
+  const Values& parameter(std::size_t i) const {
+    return state_.parameters[at(node().parameters[i])];
+  }
+  Values& parameter_gradient(std::size_t i) { return result_.gradients[at(node().parameters[i])]; }
+  Extents extents(ValueId id) const {
+    const Shape& shape = graph_.nodes()[at(id)].output;
+    if (shape.rank() == 1) return {problem_.batch_size, shape[0], 1, 1};
+    return {problem_.batch_size, shape[0], shape[1], shape[2]};
+  }
+
+  void forward(const Input&) { out() = problem_.images; }
+  void backward(const Input&) {}
+
+  /// Calls visit(output index, input index, weight index) for each product of a convolution.
+  template <typename Visit>
+  void for_each_product(const Conv2d& op, Visit&& visit) const {
+    const Extents from = extents(op.input);
+    const Extents to = extents(static_cast<ValueId>(id_));
+    const std::int64_t k = op.options.kernel;
+    for (std::int64_t n = 0; n < to.n; ++n) {
+      for (std::int64_t o = 0; o < to.c; ++o) {
+        for (std::int64_t y = 0; y < to.h; ++y) {
+          for (std::int64_t x = 0; x < to.w; ++x) {
+            for (std::int64_t c = 0; c < from.c; ++c) {
+              for (std::int64_t r = 0; r < k; ++r) {
+                for (std::int64_t s = 0; s < k; ++s) {
+                  const std::int64_t iy = y * op.options.stride - op.options.padding + r;
+                  const std::int64_t ix = x * op.options.stride - op.options.padding + s;
+                  if (iy < 0 || iy >= from.h || ix < 0 || ix >= from.w) continue;
+                  visit(to.index(n, o, y, x), from.index(n, c, iy, ix),
+                        at(((o * from.c + c) * k + r) * k + s));
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  void forward(const Conv2d& op) {
+    const Values& input = in(op.input);
+    const Values& weight = parameter(0);
+    Values& output = out();
+    for_each_product(op, [&](std::size_t o, std::size_t i, std::size_t w) {
+      output[o] += input[i] * weight[w];
+    });
+    if (op.options.bias) add_bias();
+  }
+  void backward(const Conv2d& op) {
+    const Values& input = in(op.input);
+    const Values& weight = parameter(0);
+    const Values& gradient = out_gradient();
+    Values& input_gradient = in_gradient(op.input);
+    Values& weight_gradient = parameter_gradient(0);
+    for_each_product(op, [&](std::size_t o, std::size_t i, std::size_t w) {
+      input_gradient[i] += gradient[o] * weight[w];
+      weight_gradient[w] += gradient[o] * input[i];
+    });
+    if (op.options.bias) sum_bias_gradient();
+  }
+
+  void add_bias() {
+    const Extents to = extents(static_cast<ValueId>(id_));
+    for (std::size_t i = 0; i < out().size(); ++i) out()[i] += parameter(1)[channel(to, i)];
+  }
+  void sum_bias_gradient() {
+    const Extents to = extents(static_cast<ValueId>(id_));
+    for (std::size_t i = 0; i < out().size(); ++i) {
+      parameter_gradient(1)[channel(to, i)] += out_gradient()[i];
+    }
+  }
+  static std::size_t channel(const Extents& extents, std::size_t i) {
+    return i / at(extents.h * extents.w) % at(extents.c);
+  }
+
+  void forward(const BatchNorm& op) {
+    const Extents to = extents(op.input);
+    Values& mean = batch_[at(node().statistics[0])];
+    Values& variance = batch_[at(node().statistics[1])];
+    const auto count = static_cast<double>(to.n * to.h * to.w);
+    const Values& input = in(op.input);
+    if (mode_ == Mode::training) {
+      for (std::size_t i = 0; i < input.size(); ++i) mean[channel(to, i)] += input[i] / count;
+      for (std::size_t i = 0; i < input.size(); ++i) {
+        variance[channel(to, i)] += std::pow(input[i] - mean[channel(to, i)], 2) / count;
+      }
+    } else {
+      mean = state_.statistics[at(node().statistics[0])];
+      variance = state_.statistics[at(node().statistics[1])];
+    }
+    for (std::size_t i = 0; i < input.size(); ++i) {
+      const std::size_t c = channel(to, i);
+      out()[i] = (input[i] - mean[c]) / std::sqrt(variance[c] + op.options.eps) * parameter(0)[c] +
+                 parameter(1)[c];
+    }
+  }
+  void backward(const BatchNorm& op) {
+    const Extents to = extents(op.input);
+    const Values& mean = batch_[at(node().statistics[0])];
+    const Values& variance = batch_[at(node().statistics[1])];
+    const auto count = static_cast<double>(to.n * to.h * to.w);
+    const Values& input = in(op.input);
+    Values& scale_gradient = parameter_gradient(0);
+    const auto normalized = [&](std::size_t i) {
+      const std::size_t c = channel(to, i);
+      return (input[i] - mean[c]) / std::sqrt(variance[c] + op.options.eps);
+    };
+    for (std::size_t i = 0; i < input.size(); ++i) {
+      scale_gradient[channel(to, i)] += out_gradient()[i] * normalized(i);
+    }
+    sum_bias_gradient();
+    for (std::size_t i = 0; i < input.size(); ++i) {
+      const std::size_t c = channel(to, i);
+      const double centred = out_gradient()[i] - parameter_gradient(1)[c] / count -
+                             normalized(i) * scale_gradient[c] / count;
+      in_gradient(op.input)[i] +=
+          parameter(0)[c] / std::sqrt(variance[c] + op.options.eps) * centred;
+    }
+  }
+
+  void forward(const Relu& op) {
+    for (std::size_t i = 0; i < out().size(); ++i) out()[i] = std::max(in(op.input)[i], 0.0);
+  }
+  void backward(const Relu& op) {
+    for (std::size_t i = 0; i < out().size(); ++i) {
+      if (in(op.input)[i] > 0) in_gradient(op.input)[i] += out_gradient()[i];
+    }
+  }
+
+  void forward(const Add& op) {
+    for (std::size_t i = 0; i < out().size(); ++i) out()[i] = in(op.left)[i] + in(op.right)[i];
+  }
+  void backward(const Add& op) {
+    for (std::size_t i = 0; i < out().size(); ++i) {
+      in_gradient(op.left)[i] += out_gradient()[i];
+      in_gradient(op.right)[i] += out_gradient()[i];
+    }
+  }
+
+  /// The index of the largest input under an output's window, the first of equals.
+  std::size_t largest(const MaxPool& op, std::int64_t n, std::int64_t c, std::int64_t y,
+                      std::int64_t x) {
+    const Extents from = extents(op.input);
+    const Values& input = in(op.input);
+    std::size_t best = 0;
+    double best_value = -std::numeric_limits<double>::infinity();
+    for (std::int64_t r = 0; r < op.options.kernel; ++r) {
+      for (std::int64_t s = 0; s < op.options.kernel; ++s) {
+        const std::int64_t iy = y * op.options.stride - op.options.padding + r;
+        const std::int64_t ix = x * op.options.stride - op.options.padding + s;
+        if (iy < 0 || iy >= from.h || ix < 0 || ix >= from.w) continue;
+        const std::size_t i = from.index(n, c, iy, ix);
+        if (input[i] > best_value) {
+          best = i;
+          best_value = input[i];
+        }
+      }
+    }
+    return best;
+  }
+  template <typename Visit>
+  void for_each_window(const MaxPool& op, Visit&& visit) {
+    const Extents to = extents(static_cast<ValueId>(id_));
+    for (std::int64_t n = 0; n < to.n; ++n) {
+      for (std::int64_t c = 0; c < to.c; ++c) {
+        for (std::int64_t y = 0; y < to.h; ++y) {
+          for (std::int64_t x = 0; x < to.w; ++x) {
+            visit(to.index(n, c, y, x), largest(op, n, c, y, x));
+          }
+        }
+      }
+    }
+  }
+  void forward(const MaxPool& op) {
+    for_each_window(op, [&](std::size_t o, std::size_t i) { out()[o] = in(op.input)[i]; });
+  }
+  void backward(const MaxPool& op) {
+    for_each_window(
+        op, [&](std::size_t o, std::size_t i) { in_gradient(op.input)[i] += out_gradient()[o]; });
+  }
+
+  void forward(const GlobalAvgPool& op) {
+    const std::size_t area = in(op.input).size() / out().size();
+    for (std::size_t i = 0; i < in(op.input).size(); ++i) {
+      out()[i / area] += in(op.input)[i] / static_cast<double>(area);
+    }
+  }
+  void backward(const GlobalAvgPool& op) {
+    const std::size_t area = in(op.input).size() / out().size();
+    for (std::size_t i = 0; i < in(op.input).size(); ++i) {
+      in_gradient(op.input)[i] += out_gradient()[i / area] / static_cast<double>(area);
+    }
+  }
+
+  void forward(const Flatten& op) { out() = in(op.input); }
+  void backward(const Flatten& op) {
+    for (std::size_t i = 0; i < out().size(); ++i) in_gradient(op.input)[i] += out_gradient()[i];
+  }
+
+  template <typename Visit>
+  void for_each_product(const Linear& op, Visit&& visit) const {
+    const std::size_t inputs = at(extents(op.input).c);
+    const std::size_t outputs = at(op.options.out_features);
+    for (std::size_t n = 0; n < at(problem_.batch_size); ++n) {
+      for (std::size_t o = 0; o < outputs; ++o) {
+        for (std::size_t i = 0; i < inputs; ++i) {
+          visit(n * outputs + o, n * inputs + i, o * inputs + i);
+        }
+      }
+    }
+  }
+  void forward(const Linear& op) {
+    for_each_product(op, [&](std::size_t o, std::size_t i, std::size_t w) {
+      out()[o] += in(op.input)[i] * parameter(0)[w];
+    });
+    add_bias();
+  }
+  void backward(const Linear& op) {
+    for_each_product(op, [&](std::size_t o, std::size_t i, std::size_t w) {
+      in_gradient(op.input)[i] += out_gradient()[o] * parameter(0)[w];
+      parameter_gradient(0)[w] += out_gradient()[o] * in(op.input)[i];
+    });
+    sum_bias_gradient();
+  }
+
+  void forward(const SoftmaxCrossEntropy& op) {
+    result_.logits = in(op.input);
+    const std::size_t classes = at(extents(op.input).c);
+    const double smoothing = op.options.label_smoothing;
+    probabilities_ = result_.logits;
+    for (std::size_t n = 0; n < at(problem_.batch_size); ++n) {
+      double* row = probabilities_.data() + n * classes;
+      const double label_logit = row[problem_.labels[n]];
+      const auto larger =
+          std::count_if(row, row + classes, [&](double logit) { return logit > label_logit; });
+      result_.top1 += larger < 1 ? 1 : 0;
+      result_.top5 += larger < 5 ? 1 : 0;
+      double sum = 0;
+      for (std::size_t k = 0; k < classes; ++k) sum += std::exp(row[k]);
+      for (std::size_t k = 0; k < classes; ++k) {
+        result_.loss -= target(n, k, smoothing) * (row[k] - std::log(sum));
+        row[k] = std::exp(row[k]) / sum;
+      }
+    }
+  }
+  void backward(const SoftmaxCrossEntropy& op) {
+    const std::size_t classes = at(extents(op.input).c);
+    for (std::size_t i = 0; i < probabilities_.size(); ++i) {
+      in_gradient(op.input)[i] +=
+          problem_.loss_scale *
+          (probabilities_[i] - target(i / classes, i % classes, op.options.label_smoothing));
+    }
+  }
+  double target(std::size_t n, std::size_t k, double smoothing) const {
+    const double even = smoothing / static_cast<double>(graph_.classes());
+    return static_cast<std::size_t>(problem_.labels[n]) == k ? 1 - smoothing + even : even;
+  }
+
+  void publish_statistics() {
+    for (const Node& norm : graph_.nodes()) {
+      if (norm.statistics.empty()) continue;
+      const auto count = static_cast<double>(problem_.batch_size * norm.output[1] * norm.output[2]);
+      if (count < 2) continue;
+      for (double& variance : batch_[at(norm.statistics[1])]) variance *= count / (count - 1);
+    }
+    for (const Values& values : batch_) {
+      result_.batch_statistics.insert(result_.batch_statistics.end(), values.begin(), values.end());
+    }
+  }
+
+  const Graph& graph_;
+  const State& state_;
+  const Problem& problem_;
+  Mode mode_;
+  std::ptrdiff_t id_ = 0;
+  std::vector<Values> values_;
+  std::vector<Values> gradients_;
+  std::vector<Values> batch_;
+  Values probabilities_;
+  Result result_;
+};
+
+}  // namespace
+
+Result run(const Graph& graph, const State& state, const Problem& problem, Mode mode) {
+  return Runner(graph, state, problem, mode).run();
+}
+
+}  // namespace lockstep::oracle

@@ -1,0 +1,89 @@
+#define BOOST_TEST_MODULE oracle
+#include "conformance/oracle.hpp"
+
+#include "conformance/fixtures.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+
+using namespace lockstep;
+
+namespace {
+
+/// Every op at least once, a value with two consumers, and strides and padding that leave rests.
+Graph graph_of_all_ops() {
+  Graph graph("all-ops", {.channels = 2, .height = 7, .width = 6}, 4);
+  ValueId x = graph.conv2d(
+      graph.input(), {.name = "conv1", .out_channels = 3, .kernel = 3, .padding = 1, .bias = true});
+  x = graph.max_pool(x, {.kernel = 3, .stride = 2, .padding = 1});
+  const ValueId shortcut = x;
+  x = graph.relu(graph.batch_norm(x, {.name = "bn1"}));
+  x = graph.conv2d(x, {.name = "conv2", .out_channels = 3, .kernel = 3, .padding = 1});
+  x = graph.relu(graph.add(x, shortcut));
+  const ValueId pooled = graph.flatten(graph.global_avg_pool(x));
+  x = graph.linear(pooled, {.name = "fc1", .out_features = 4});
+  const ValueId wide = graph.linear(graph.flatten(shortcut), {.name = "fc2", .out_features = 4});
+  x = graph.add(x, wide);
+  graph.softmax_cross_entropy(x, {.label_smoothing = 0.1});
+  return graph;
+}
+
+double loss_of(const Graph& graph, const oracle::State& state, const oracle::Problem& problem) {
+  return problem.loss_scale * oracle::run(graph, state, problem, oracle::Mode::training).loss;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(gradients_are_the_slopes_of_the_loss) {
+  const Graph graph = graph_of_all_ops();
+  const auto problem = oracle::random_problem(graph, 3, 5);
+  oracle::State state = oracle::random_state(graph, 7);
+  const auto result = oracle::run(graph, state, problem, oracle::Mode::training);
+
+  constexpr double step = 1e-6;
+  for (std::size_t id = 0; id < state.parameters.size(); ++id) {
+    for (std::size_t i = 0; i < state.parameters[id].size(); ++i) {
+      double& value = state.parameters[id][i];
+      const double kept = value;
+      value = kept + step;
+      const double above = loss_of(graph, state, problem);
+      value = kept - step;
+      const double below = loss_of(graph, state, problem);
+      value = kept;
+      const double slope = (above - below) / (2 * step);
+      // Central differences: an error of step squared, and of 1e-16 / step by cancellation.
+      BOOST_TEST(std::abs(result.gradients[id][i] - slope) < 1e-7 + 1e-6 * std::abs(slope),
+                 graph.parameters()[id].name << '[' << i << "]: " << result.gradients[id][i]
+                                             << " against " << slope);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(batch_statistics_are_those_of_the_values) {
+  Graph graph("norm", {.channels = 1, .height = 1, .width = 2}, 2);
+  const ValueId x = graph.batch_norm(graph.input(), {.name = "bn"});
+  graph.softmax_cross_entropy(graph.flatten(x), {});
+  const oracle::State state{.parameters = {{1}, {0}}, .statistics = {{0}, {1}}};
+  const oracle::Problem problem{.batch_size = 2, .images = {1, 2, 3, 6}, .labels = {0, 1}};
+
+  const auto result = oracle::run(graph, state, problem, oracle::Mode::training);
+
+  // Mean 3; squared deviations 4 + 1 + 0 + 9, over 3.
+  BOOST_REQUIRE(result.batch_statistics.size() == 2u);
+  BOOST_TEST(result.batch_statistics[0] == 3.0);
+  BOOST_TEST(std::abs(result.batch_statistics[1] - 14.0 / 3.0) < 1e-12);
+  BOOST_TEST(std::abs(result.logits[0] - -2.0 / std::sqrt(3.5 + 1e-5)) < 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(smoothed_loss_is_the_mixture_of_label_and_even_targets) {
+  Graph graph("loss", {.channels = 3, .height = 1, .width = 1}, 3);
+  graph.softmax_cross_entropy(graph.flatten(graph.input()), {.label_smoothing = 0.3});
+  const oracle::Problem problem{.batch_size = 1, .images = {0, 1, 2}, .labels = {2}};
+
+  const auto result = oracle::run(graph, {}, problem, oracle::Mode::inference);
+
+  const double log_sum = std::log(1 + std::exp(1.0) + std::exp(2.0));
+  BOOST_TEST(std::abs(result.loss - (0.7 * (log_sum - 2) + 0.3 * (log_sum - 1))) < 1e-12);
+  BOOST_TEST(result.top1 == 1);
+}
