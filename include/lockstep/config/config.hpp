@@ -29,12 +29,12 @@ struct Config {
   bool zero_init_residual = false;
   // data
   std::string data;
-  std::string val_data;            ///< empty: as data
-  std::int64_t image_size = 0;     ///< 0: the data set's (224 for encoded shards)
-  std::int64_t channels = 0;       ///< 0: the data set's; for --synthetic
-  std::int64_t classes = 0;        ///< 0: the data set's
-  std::vector<double> mean;        ///< empty: the data set's
-  std::vector<double> std;         ///< empty: the data set's
+  std::string val_data;         ///< empty: as data
+  std::int64_t image_size = 0;  ///< 0: the data set's (224 for encoded shards)
+  std::int64_t channels = 0;    ///< 0: the data set's; for --synthetic
+  std::int64_t classes = 0;     ///< 0: the data set's
+  std::vector<double> mean;     ///< empty: the data set's
+  std::vector<double> std;      ///< empty: the data set's
   Augment augment = Augment::none;
   std::int64_t crop_padding = 4;   ///< pixels
   std::int64_t shuffle_block = 1;  ///< samples
@@ -42,7 +42,7 @@ struct Config {
   std::int64_t synthetic_samples = 1024;
   // training
   std::int64_t epochs = 90;
-  std::int64_t max_steps = 0;  ///< 0: no limit
+  std::int64_t max_steps = 0;          ///< 0: no limit
   std::int64_t batch_size = 0;         ///< per rank and micro-step; 0: 32, unless global_batch_size
   std::int64_t global_batch_size = 0;  ///< 0: batch_size * ranks * accumulate
   std::int64_t accumulate = 1;
@@ -70,14 +70,14 @@ struct Config {
   double bucket_mb = 25;  ///< MiB
   // run
   std::int64_t seed = 0;
-  std::string run_dir;  ///< empty: runs/MODEL
+  std::string run_dir;          ///< empty: runs/MODEL
   std::string resume = "auto";  ///< auto, none or a file
   std::string init_from;
   InitHead init_head = InitHead::keep;
   SaveInterval save_every;
   std::int64_t keep = 3;
-  double eval_every = 1;          ///< epochs; 0: never
-  std::int64_t log_every = 50;    ///< steps
+  double eval_every = 1;        ///< epochs; 0: never
+  std::int64_t log_every = 50;  ///< steps
   bool log_ranks = false;
   Progress progress = Progress::automatic;
   // machine

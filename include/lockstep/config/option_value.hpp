@@ -1,0 +1,49 @@
+#pragma once
+
+#include "lockstep/config/config.hpp"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// What an option takes, beside its type.
+struct OptionSpec {
+  std::string name;  ///< with hyphens, without the leading two
+  std::string help;
+  std::string unit;  ///< "epochs", "MiB"; may be empty
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool above_min = false;                 ///< min itself is out
+  std::vector<std::string> choices = {};  ///< an enum's values, in its order; or what a text may be
+};
+
+/// Text to value and back; the text a value prints as parses to the same value. Error(usage) names
+/// the option, the text and what it takes.
+void parse_option(const OptionSpec& spec, const std::string& text, std::string& value);
+void parse_option(const OptionSpec& spec, const std::string& text, std::int64_t& value);
+void parse_option(const OptionSpec& spec, const std::string& text, double& value);
+void parse_option(const OptionSpec& spec, const std::string& text, bool& value);
+void parse_option(const OptionSpec& spec, const std::string& text, std::vector<double>& value);
+void parse_option(const OptionSpec& spec, const std::string& text, SaveInterval& value);
+[[nodiscard]] std::string print_option(const OptionSpec& spec, const std::string& value);
+[[nodiscard]] std::string print_option(const OptionSpec& spec, std::int64_t value);
+[[nodiscard]] std::string print_option(const OptionSpec& spec, double value);
+[[nodiscard]] std::string print_option(const OptionSpec& spec, bool value);
+[[nodiscard]] std::string print_option(const OptionSpec& spec, const std::vector<double>& value);
+[[nodiscard]] std::string print_option(const OptionSpec& spec, const SaveInterval& value);
+/// Place of `text` among spec.choices.
+[[nodiscard]] std::size_t parse_choice(const OptionSpec& spec, const std::string& text);
+
+/// "a number of at least 0", "one of none, crop-flip": what the spec allows, for help and errors.
+[[nodiscard]] std::string allowed_values(const OptionSpec& spec, bool is_integer);
+
+/// The known name nearest to `name`, for "did you mean"; empty where none is near.
+[[nodiscard]] std::string nearest_name(std::string_view name,
+                                       const std::vector<std::string>& known);
+
+}  // namespace lockstep

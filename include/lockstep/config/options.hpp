@@ -1,0 +1,45 @@
+#pragma once
+
+#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_table.hpp"
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// A file's text; Error(no_input) where it cannot be read.
+using FileReader = std::function<std::string(const std::string& path)>;
+[[nodiscard]] std::string read_text_file(const std::string& path);
+
+/// The declaration of every option of `lockstep train`.
+[[nodiscard]] const OptionTable<Config>& train_options();
+
+struct ParsedCommand {
+  Config config;
+  std::set<std::string> given;  ///< option names given on the command line or in the file
+  bool print_config = false;
+};
+
+/// What follows `lockstep train`: command line over --config file over default.
+[[nodiscard]] ParsedCommand parse_train_options(const std::vector<std::string>& args,
+                                                const FileReader& read = read_text_file);
+
+[[nodiscard]] std::string train_help();
+/// A file that --config accepts and that gives the same struct.
+[[nodiscard]] std::string print_config(const Config& config);
+[[nodiscard]] Config parse_config_text(const std::string& text);
+
+struct ConfigDifference {
+  std::string name;
+  std::string left;
+  std::string right;
+};
+[[nodiscard]] std::vector<ConfigDifference> differences(const Config& left, const Config& right);
+
+/// Error(usage) for impossible combinations, with the values.
+void validate(const Config& config);
+
+}  // namespace lockstep

@@ -1,0 +1,165 @@
+#include "lockstep/config/option_value.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+namespace lockstep {
+namespace {
+
+[[noreturn]] void refuse(const OptionSpec& spec, const std::string& text,
+                         const std::string& takes) {
+  fail(ExitStatus::usage, "--{} is '{}' (it takes {}) see --help", spec.name, text, takes);
+}
+
+/// The whole text as a number.
+template <typename T>
+bool parse_number(std::string_view text, T& value) {
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return code == std::errc() && end == text.data() + text.size();
+}
+
+bool in_range(const OptionSpec& spec, double value) {
+  return std::isfinite(value) && (spec.above_min ? value > spec.min : value >= spec.min) &&
+         value <= spec.max;
+}
+
+double parse_double(const OptionSpec& spec, const std::string& text) {
+  double value = 0;
+  if (!parse_number(text, value) || !in_range(spec, value)) {
+    refuse(spec, text, allowed_values(spec, false));
+  }
+  return value;
+}
+
+}  // namespace
+
+std::string allowed_values(const OptionSpec& spec, bool is_integer) {
+  if (!spec.choices.empty()) return fmt::format("one of {}", fmt::join(spec.choices, ", "));
+  const bool low = std::isfinite(spec.min);
+  const bool high = std::isfinite(spec.max);
+  const char* const kind = is_integer ? "a whole number" : "a number";
+  const char* const from = spec.above_min ? "above" : "of at least";
+  if (low && high) {
+    return fmt::format("{} {} {}{} {}", kind, spec.above_min ? "above" : "from", spec.min,
+                       spec.above_min ? " up to" : " to", spec.max);
+  }
+  if (low) return fmt::format("{} {} {}", kind, from, spec.min);
+  if (high) return fmt::format("{} of at most {}", kind, spec.max);
+  return is_integer ? kind : "";
+}
+
+void parse_option(const OptionSpec& spec, const std::string& text, std::string& value) {
+  if (text.find_first_of("#\n\r") != std::string::npos) {
+    refuse(spec, text, "text without '#' and line ends, which a configuration file cannot hold");
+  }
+  if (!spec.choices.empty()) static_cast<void>(parse_choice(spec, text));
+  value = text;
+}
+
+void parse_option(const OptionSpec& spec, const std::string& text, std::int64_t& value) {
+  std::int64_t parsed = 0;
+  if (!parse_number(text, parsed) || !in_range(spec, static_cast<double>(parsed))) {
+    refuse(spec, text, allowed_values(spec, true));
+  }
+  value = parsed;
+}
+
+void parse_option(const OptionSpec& spec, const std::string& text, double& value) {
+  value = parse_double(spec, text);
+}
+
+void parse_option(const OptionSpec& spec, const std::string& text, bool& value) {
+  if (text != "true" && text != "false") refuse(spec, text, "true or false");
+  value = text == "true";
+}
+
+void parse_option(const OptionSpec& spec, const std::string& text, std::vector<double>& value) {
+  std::vector<double> parsed;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    parsed.push_back(parse_double(spec, text.substr(begin, comma - begin)));
+    begin = comma + 1;
+    if (begin == text.size()) refuse(spec, text, "numbers with commas between them");
+  }
+  value = std::move(parsed);
+}
+
+void parse_option(const OptionSpec& spec, const std::string& text, SaveInterval& value) {
+  constexpr std::pair<const char*, double> units[] = {{"min", 60}, {"h", 3600}, {"s", 1}};
+  SaveInterval parsed;
+  for (const auto& [suffix, seconds] : units) {
+    if (!text.ends_with(suffix)) continue;
+    double number = 0;
+    const std::string digits = text.substr(0, text.size() - std::string_view(suffix).size());
+    if (!parse_number(digits, number) || !(number > 0) || !std::isfinite(number)) break;
+    parsed.seconds = number * seconds;
+    value = parsed;
+    return;
+  }
+  if (!parse_number(text, parsed.steps) || parsed.steps < 0) {
+    refuse(spec, text, "steps as 500, or a time as 90s, 10min or 2h");
+  }
+  value = parsed;
+}
+
+std::size_t parse_choice(const OptionSpec& spec, const std::string& text) {
+  const auto found = std::find(spec.choices.begin(), spec.choices.end(), text);
+  if (found == spec.choices.end()) refuse(spec, text, allowed_values(spec, false));
+  return static_cast<std::size_t>(found - spec.choices.begin());
+}
+
+std::string print_option(const OptionSpec&, const std::string& value) {
+  return value;
+}
+std::string print_option(const OptionSpec&, std::int64_t value) {
+  return std::to_string(value);
+}
+std::string print_option(const OptionSpec&, double value) {
+  return fmt::format("{}", value);
+}
+std::string print_option(const OptionSpec&, bool value) {
+  return value ? "true" : "false";
+}
+std::string print_option(const OptionSpec&, const std::vector<double>& value) {
+  return fmt::format("{}", fmt::join(value, ","));
+}
+std::string print_option(const OptionSpec&, const SaveInterval& value) {
+  return value.seconds > 0 ? fmt::format("{}s", value.seconds) : std::to_string(value.steps);
+}
+
+std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
+  // Levenshtein's distance, row by row.
+  const auto distance = [name](const std::string& other) {
+    std::vector<std::size_t> row(other.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 0; i < name.size(); ++i) {
+      std::size_t diagonal = row[0];
+      row[0] = i + 1;
+      for (std::size_t j = 0; j < other.size(); ++j) {
+        const std::size_t replaced = diagonal + (name[i] == other[j] ? 0 : 1);
+        diagonal = row[j + 1];
+        row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+      }
+    }
+    return row.back();
+  };
+  std::string best;
+  std::size_t least = std::max<std::size_t>(2, name.size() / 3) + 1;
+  for (const std::string& candidate : known) {
+    const std::size_t d = distance(candidate);
+    if (d < least) {
+      least = d;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace lockstep
