@@ -18,14 +18,13 @@ class MetricsLog final {
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
 
-  /// One line, by one write(). Values that are not finite become null. Error(cannot_write), after
-  /// which the next line still starts on a line of its own.
-  void write(const nlohmann::ordered_json& object);
+  /// One line, by one write(). Values that are not finite become null. False where the line could
+  /// not be written: it is lost as a whole, and training goes on.
+  bool write(const nlohmann::ordered_json& object);
 
  private:
-  std::string path_;
-  int file_ = -1;
-  bool torn_ = false;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 struct RankIdentity {

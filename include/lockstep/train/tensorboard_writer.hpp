@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -17,14 +18,12 @@ class TensorboardWriter final {
   TensorboardWriter(const TensorboardWriter&) = delete;
   TensorboardWriter& operator=(const TensorboardWriter&) = delete;
 
-  /// Error(cannot_write).
-  void scalar(std::string_view tag, std::int64_t step, double value);
+  /// False where it could not be written: it is lost as a whole, and training goes on.
+  bool scalar(std::string_view tag, std::int64_t step, double value);
 
  private:
-  void append(std::string_view event);
-
-  std::string path_;
-  int file_ = -1;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace lockstep

@@ -1,0 +1,197 @@
+#include "run_lock.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+
+namespace lockstep {
+namespace {
+
+using std::chrono::nanoseconds;
+
+std::string first_line(const char* path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+RunHolder this_process(const std::string& job) {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  return {.job = job,
+          .host = host.data(),
+          .boot = first_line("/proc/sys/kernel/random/boot_id"),
+          .process = ::getpid(),
+          .started = fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))};
+}
+
+nanoseconds modification_time(const struct stat& status) {
+  return std::chrono::seconds(status.st_mtim.tv_sec) + nanoseconds(status.st_mtim.tv_nsec);
+}
+
+/// Where the lock file is torn or not written yet.
+RunHolder unknown_holder() {
+  return {.job = "another job",
+          .host = "an unknown host",
+          .boot = "",
+          .process = 0,
+          .started = "unknown"};
+}
+
+std::string name_of(const RunHolder& holder) {
+  return fmt::format("{} on {}", holder.job, holder.host);
+}
+
+}  // namespace
+
+RunDirectory::Lock::Lock(const RunDirectoryOptions& options)
+    : options_(options), path_(options.path + "/lock"), self_(this_process(options.job)) {
+  file_ = UniqueHandle<DescriptorTraits>(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!file_) {
+    fail(ExitStatus::cannot_write, "cannot open {} ({}) check --run-dir and its permissions", path_,
+         std::strerror(errno));
+  }
+  const Attempt attempt = try_lock();
+  const std::optional<RunHolder> holder = read_holder();
+  const bool same_machine = holder && holder->host == self_.host && holder->boot == self_.boot;
+  if (attempt == Attempt::held_by_another && (same_machine || !holder)) {
+    refuse(holder.value_or(unknown_holder()));
+  }
+  if (attempt == Attempt::unsupported && same_machine && holder->process != self_.process &&
+      ::kill(static_cast<pid_t>(holder->process), 0) != 0 && errno == ESRCH) {
+    taken_over_ = name_of(*holder);
+  } else if (holder && !(same_machine && attempt == Attempt::got_it)) {
+    // One machine's kernel knows its locks for certain; of other machines' only the heartbeat
+    // tells.
+    wait_until_free(*holder);
+  }
+  if (holder) taken_over_ = name_of(*holder);
+  write_holder();
+  heart_ = std::thread([this] { beat(); });
+}
+
+RunDirectory::Lock::~Lock() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  heart_.join();
+  // An empty file is a free one. The file stays: removing it would race with who just opened it.
+  [[maybe_unused]] const int ignored = ::ftruncate(file_.get(), 0);
+}
+
+RunDirectory::Lock::Attempt RunDirectory::Lock::try_lock() {
+  if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) return Attempt::got_it;
+  if (errno == EWOULDBLOCK) return Attempt::held_by_another;
+  return Attempt::unsupported;  // ENOLCK, ENOSYS, EOPNOTSUPP: some network file systems
+}
+
+void RunDirectory::Lock::wait_until_free(const RunHolder& holder) {
+  const nanoseconds first = last_heartbeat();
+  // A dead machine's lock may outlive its heartbeat until the server gives it up.
+  const auto deadline = std::chrono::steady_clock::now() + 2 * options_.stale;
+  const auto pause =
+      std::min<std::chrono::milliseconds>(options_.heartbeat / 5, std::chrono::seconds(1));
+  while (last_heartbeat() == first) {
+    const bool is_stale = file_system_now() - first > options_.stale;
+    if (is_stale && try_lock() != Attempt::held_by_another) return;
+    if (std::chrono::steady_clock::now() > deadline) break;
+    std::this_thread::sleep_for(pause);
+  }
+  if (const auto now = read_holder(); now) refuse(*now);
+  // It has just ended by itself.
+  if (try_lock() == Attempt::held_by_another) refuse(holder);
+}
+
+void RunDirectory::Lock::write_holder() {
+  const std::string text =
+      nlohmann::ordered_json{{"job", self_.job},
+                             {"host", self_.host},
+                             {"boot", self_.boot},
+                             {"process", self_.process},
+                             {"started", self_.started}}
+          .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+      "\n";
+  const bool written =
+      ::ftruncate(file_.get(), 0) == 0 &&
+      ::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  if (!written || ::fsync(file_.get()) != 0) {
+    fail(ExitStatus::cannot_write, "cannot write {} ({}) see that the disk is not full", path_,
+         std::strerror(errno));
+  }
+}
+
+void RunDirectory::Lock::beat() {
+  // Signals are the other threads' business.
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, options_.heartbeat, [this] { return stopping_; })) {
+    ::futimens(file_.get(), nullptr);
+  }
+}
+
+std::optional<RunHolder> RunDirectory::Lock::read_holder() const {
+  std::array<char, 4096> bytes{};
+  const ssize_t size = ::pread(file_.get(), bytes.data(), bytes.size(), 0);
+  if (size <= 0) return std::nullopt;
+  const auto json = nlohmann::json::parse(bytes.data(), bytes.data() + size, nullptr, false);
+  RunHolder holder = unknown_holder();
+  if (!json.is_object()) return holder;  // torn while it was written
+  try {
+    holder.job = json.value("job", holder.job);
+    holder.host = json.value("host", holder.host);
+    holder.boot = json.value("boot", holder.boot);
+    holder.process = json.value("process", holder.process);
+    holder.started = json.value("started", holder.started);
+  } catch (const nlohmann::json::exception&) {
+    // Somebody edited it; what was read until here will do.
+  }
+  return holder;
+}
+
+nanoseconds RunDirectory::Lock::last_heartbeat() const {
+  // By name: asking anew makes network file systems look at the server.
+  struct stat status {};
+  return ::stat(path_.c_str(), &status) == 0 ? modification_time(status) : nanoseconds(0);
+}
+
+nanoseconds RunDirectory::Lock::file_system_now() const {
+  std::string name = options_.path + "/.clock.tmp-XXXXXX";
+  const UniqueHandle<DescriptorTraits> file(::mkostemp(name.data(), O_CLOEXEC));
+  struct stat status {};
+  if (file && ::write(file.get(), "x", 1) == 1 && ::fstat(file.get(), &status) == 0) {
+    ::unlink(name.c_str());
+    return modification_time(status);
+  }
+  if (file) ::unlink(name.c_str());
+  return std::chrono::system_clock::now().time_since_epoch();
+}
+
+void RunDirectory::Lock::refuse(const RunHolder& holder) const {
+  const auto age =
+      std::chrono::duration_cast<std::chrono::seconds>(file_system_now() - last_heartbeat());
+  fail(ExitStatus::cannot_write,
+       "run directory {} is held by {} (process {}, since {}, last sign of life {} s ago) wait for "
+       "it, stop it, or use "
+       "another --run-dir",
+       options_.path, name_of(holder), holder.process, holder.started,
+       std::max<std::int64_t>(0, age.count()));
+}
+
+}  // namespace lockstep
