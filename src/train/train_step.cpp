@@ -108,7 +108,6 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
 
     load_next();
     result.times.data += watch.lap();
-    if (data_error_ && !last) break;
   }
   tail_.write_sums(tail_values_, {.loss = metrics.loss / static_cast<double>(geometry.global_batch),
                                   .top1 = static_cast<double>(metrics.top1),
@@ -129,6 +128,8 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
     }
     result.times.optimizer += watch.lap();
   });
+  result.own_loss = metrics.loss;
+  result.own_samples = static_cast<double>(metrics.samples);
   result.sums = tail_.read_sums(tail_values_);
 
   // With accumulation the fault may be in the middle of the step: then nothing may change.

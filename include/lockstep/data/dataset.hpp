@@ -17,7 +17,9 @@ struct DatasetInfo {
   std::string directory;           ///< "synthetic" for the synthetic one
   std::string split;
   std::int64_t samples = 0;
-  ImageShape image;                ///< height = width = 0 where images are encoded (sizes vary)
+  /// height = width = 0 where images are encoded (sizes vary; channels = 0 where the files say
+  /// nothing: both 1 and 3 can be decoded)
+  ImageShape image;
   bool encoded = false;            ///< /encoded and /offsets instead of /images
   std::int64_t classes = 0;
   std::vector<float> mean;         ///< (C,), of pixels scaled to [0, 1]
@@ -40,12 +42,16 @@ class Dataset {
   virtual ~Dataset() = default;
   [[nodiscard]] virtual const DatasetInfo& info() const noexcept = 0;
   virtual void read(std::int64_t index, RawSample& sample) const = 0;
+  /// Where a sample comes from, for messages: "data/train-00000-of-00001.h5: sample 3".
+  [[nodiscard]] virtual std::string describe(std::int64_t index) const {
+    return info().directory + ": sample " + std::to_string(index);
+  }
 };
 
 /// Opens split `split` ("train", "val") of a directory of shards. Collective: shard i is validated by
 /// rank i mod size, and path, offset, shape, label range are gathered; all ranks return or all throw
 /// the same Error. After that a rank opens only files it reads, with a bounded number of
-/// descriptors. No shard of that split: Error(no_input); `find_split` asks first.
+/// descriptors. No shard of that split: Error(no_input); `has_split` asks first.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::string& directory,
                                                     const std::string& split, Communicator& comm);
 

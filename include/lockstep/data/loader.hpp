@@ -38,6 +38,7 @@ struct LoaderOptions {
   int batches_ahead = 3;
   bool shuffle = true;  ///< false: sample index = position (evaluation)
   std::int64_t shuffle_block = 1;
+  std::vector<int> cores = {};  ///< where the loader's threads may run; empty: as the caller
 };
 
 /// A batch ready for the engine; valid until the next call of next().

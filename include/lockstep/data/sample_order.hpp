@@ -13,6 +13,8 @@ class SampleOrder final {
 
   /// Sample at `position` in [0, samples) of `epoch`.
   [[nodiscard]] std::int64_t at(std::int64_t epoch, std::int64_t position) const noexcept;
+  /// Its inverse: the position in `epoch` at which `sample` comes.
+  [[nodiscard]] std::int64_t position_of(std::int64_t epoch, std::int64_t sample) const noexcept;
   [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }
 
  private:

@@ -17,8 +17,8 @@ struct ArenaView {
   friend bool operator==(const ArenaView&, const ArenaView&) = default;
 };
 
-/// The order and extent of all parameters in the flat arena, ascending by offset; each view begins on
-/// a multiple of 16 values (64 bytes), gaps are zero in every arena and stay so.
+/// The order and extent of all parameters in the flat arena, ascending by offset; each view begins
+/// on a multiple of 16 values (64 bytes), gaps are zero in every arena and stay so.
 struct ArenaLayout {
   std::vector<ArenaView> views;
   [[nodiscard]] std::size_t size() const noexcept {

@@ -12,6 +12,7 @@ struct CpuEngineOptions {
 };
 
 /// The oneDNN engine, fp32. The parameters start as zeros.
-[[nodiscard]] std::unique_ptr<Engine> make_cpu_engine(const Graph& graph, const CpuEngineOptions& options);
+[[nodiscard]] std::unique_ptr<Engine> make_cpu_engine(const Graph& graph,
+                                                      const CpuEngineOptions& options);
 
 }  // namespace lockstep

@@ -29,12 +29,13 @@ struct Batch {
 struct BatchMetrics {
   double loss = 0;  ///< sum of the samples' losses
   std::int64_t top1 = 0;
-  std::int64_t top5 = 0;  ///< hits among the five largest logits (or all, if there are fewer classes)
+  std::int64_t top5 =
+      0;  ///< hits among the five largest logits (or all, if there are fewer classes)
   std::int64_t samples = 0;
 };
 
-/// Told, in backward, as the gradient arena fills. Called after every primitive of the list, so that
-/// communication can also move on where no new gradients are there.
+/// Told, in backward, as the gradient arena fills. Called after every primitive of the list, so
+/// that communication can also move on where no new gradients are there.
 class BackwardObserver {
  public:
   virtual ~BackwardObserver() = default;
@@ -43,8 +44,9 @@ class BackwardObserver {
 };
 
 /// A network compiled for one batch size and for training or inference: a flat list of bound
-/// primitives. Programs of one engine share its parameters and its activation memory, so one runs at
-/// a time. Nothing is allocated or decided in a call.
+/// primitives. Programs of one engine share its parameters and its activation memory, so one runs
+/// at a time, and neither running nor compiling another may come between forward and backward.
+/// Nothing is allocated or decided in a call.
 class Program {
  public:
   virtual ~Program() = default;
@@ -77,7 +79,8 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  [[nodiscard]] virtual std::string description() const = 0;  ///< "oneDNN 2.6.3, avx512_core_bf16, 2 threads"
+  [[nodiscard]] virtual std::string description()
+      const = 0;  ///< "oneDNN 2.6.3, avx512_core_bf16, 2 threads"
   [[nodiscard]] virtual const Graph& graph() const noexcept = 0;
   [[nodiscard]] virtual InputFormat input_format() const noexcept = 0;
 
@@ -91,10 +94,13 @@ class Engine {
   /// All running statistics, concatenated in the order of Graph::statistics().
   [[nodiscard]] virtual std::span<float> running_statistics() noexcept = 0;
 
-  /// Between an arena-shaped buffer (parameters, gradients or an optimizer's slot) and torchvision's
-  /// plain layout, for one parameter. Thread-safe, so that a checkpoint can be written meanwhile.
-  virtual void to_plain(std::span<const float> arena, ParameterId id, std::span<float> plain) const = 0;
-  virtual void from_plain(std::span<const float> plain, ParameterId id, std::span<float> arena) const = 0;
+  /// Between an arena-shaped buffer (parameters, gradients or an optimizer's slot) and
+  /// torchvision's plain layout, for one parameter. Thread-safe, so that a checkpoint can be
+  /// written meanwhile.
+  virtual void to_plain(std::span<const float> arena, ParameterId id,
+                        std::span<float> plain) const = 0;
+  virtual void from_plain(std::span<const float> plain, ParameterId id,
+                          std::span<float> arena) const = 0;
 
   [[nodiscard]] virtual std::unique_ptr<Program> compile_training(std::int64_t batch_size) = 0;
   [[nodiscard]] virtual std::unique_ptr<Program> compile_inference(std::int64_t batch_size) = 0;

@@ -35,6 +35,8 @@ struct StepWishes {
 
 struct StepResult {
   StepSums sums;  ///< over all ranks
+  double own_loss = 0;       ///< this rank's sum over its samples
+  double own_samples = 0;
   double gradient_norm = 0;  ///< before clipping; 0 where it was not needed
   bool updated = true;  ///< false: a rank's data failed in the middle of the step, nothing changed
   PhaseTimes times;

@@ -4,6 +4,7 @@
 
 #include <omp.h>
 
+#include <limits>
 #include <utility>
 
 namespace lockstep::cpu {
@@ -37,6 +38,10 @@ CpuProgram::CpuProgram(std::shared_ptr<EngineState> state, const ProgramBuilder:
       options_(options),
       loss_(loss_options(state_->graph, options.batch_size)),
       statistics_(state_->graph, options.batch_size) {
+  if (options.batch_size < 1) {
+    fail(ExitStatus::usage, "a batch of {} samples cannot be compiled (at least 1 is needed)",
+         options.batch_size);
+  }
   omp_set_num_threads(state_->threads);
   checked("compiling " + state_->graph.name(), [this] { lower_all(); });
   pool_key_ = state_->pool.attach(buffers_.plan.total_bytes, [this](std::byte* base) {
@@ -107,7 +112,9 @@ BatchMetrics CpuProgram::forward(const Batch& batch) {
   call_.labels = batch.labels;
   call_.samples = batch.size;
   for (const ListedStep& listed : lists_.forward) listed.step->run();
-  return loss_.metrics();
+  BatchMetrics metrics = loss_.metrics();
+  if (!statistics_.finite()) metrics.loss = std::numeric_limits<double>::quiet_NaN();
+  return metrics;
 }
 
 void CpuProgram::backward(const BackwardOptions& options, BackwardObserver& observer) {

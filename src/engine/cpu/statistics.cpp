@@ -1,6 +1,7 @@
 #include "statistics.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lockstep::cpu {
 
@@ -28,9 +29,12 @@ StatisticsBlock::StatisticsBlock(const Graph& graph, std::int64_t batch_size) {
 }
 
 void StatisticsBlock::publish() noexcept {
+  finite_ = true;
   for (const Entry& entry : entries_) {
     for (std::size_t c = 0; c < entry.channels; ++c) {
-      concatenated_[entry.offset + c] = aligned_[entry.aligned_offset + c] * entry.correction;
+      const float value = aligned_[entry.aligned_offset + c] * entry.correction;
+      concatenated_[entry.offset + c] = value;
+      finite_ = finite_ && std::isfinite(value);
     }
   }
 }

@@ -26,6 +26,9 @@ class StatisticsBlock final {
   }
   /// From the primitives' statistics to the concatenation.
   void publish() noexcept;
+  /// Whether all that were last published are finite. A ReLU fused into a norm makes zero of NaN,
+  /// so that a loss may look sound above layers that no longer are; the statistics show it.
+  [[nodiscard]] bool finite() const noexcept { return finite_; }
   /// From a concatenation to the primitives' statistics.
   void load(std::span<const float> running) noexcept;
 
@@ -39,6 +42,7 @@ class StatisticsBlock final {
   std::vector<Entry> entries_;
   AlignedBuffer<float> aligned_;
   AlignedBuffer<float> concatenated_;
+  bool finite_ = true;
 };
 
 /// The last step of a training forward.

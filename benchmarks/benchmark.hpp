@@ -1,0 +1,76 @@
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/runtime/process_grid.hpp"
+#include "lockstep/runtime/thread_binding.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::benchmark {
+
+using Json = nlohmann::ordered_json;
+
+/// What `lockstep bench` was told; each page takes what it needs.
+struct BenchOptions {
+  std::string model = "mini-resnet";
+  std::int64_t width = 0;
+  std::int64_t image_size = 32;
+  std::int64_t channels = 3;
+  std::int64_t classes = 10;
+  std::int64_t batch_size = 64;  ///< per rank
+  std::int64_t steps = 20;       ///< measured, after the warm-up
+  std::int64_t warmup = 3;
+  double bucket_mb = 25;
+  std::string data;              ///< loader: a directory of shards
+  std::string directory = ".";   ///< checkpoint: where to write
+  std::int64_t loader_threads = 1;
+  std::int64_t threads = 0;
+  bool json = false;
+  friend bool operator==(const BenchOptions&, const BenchOptions&) = default;
+};
+
+/// Where a benchmark runs.
+struct BenchContext {
+  Communicator& comm;
+  const ProcessGrid& grid;
+  const ThreadBinding& binding;
+};
+
+/// One measured table and the same as JSON; the same on all ranks.
+struct BenchResult {
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;
+  Json json;
+};
+
+[[nodiscard]] BenchResult bench_step(const BenchOptions& options, const BenchContext& context);
+[[nodiscard]] BenchResult bench_allreduce(const BenchOptions& options, const BenchContext& context);
+[[nodiscard]] BenchResult bench_loader(const BenchOptions& options, const BenchContext& context);
+[[nodiscard]] BenchResult bench_checkpoint(const BenchOptions& options, const BenchContext& context);
+
+/// Middle and spread of repeated timings.
+struct Sample {
+  double median = 0;
+  double p10 = 0;
+  double p90 = 0;
+  double largest = 0;
+};
+[[nodiscard]] Sample summarize(std::vector<double> values);
+
+/// Seconds on a steady clock.
+[[nodiscard]] double now();
+
+/// Largest resident set of this process so far, bytes.
+[[nodiscard]] std::int64_t peak_rss_bytes();
+
+/// Machine, date and program: what a figure needs to mean something.
+[[nodiscard]] Json machine_description(const BenchContext& context);
+
+/// Columns aligned, numbers to the right.
+[[nodiscard]] std::string format_table(const BenchResult& result);
+
+}  // namespace lockstep::benchmark

@@ -1,0 +1,79 @@
+// A checkpoint's stall: what a save takes from the training thread (the copy at the step's boundary), and how
+// long the background write takes; rank 0 alone. No step waits for the write.
+#include "benchmark.hpp"
+
+#include "lockstep/checkpoint/checkpoint_directory.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/models/models.hpp"
+#include "lockstep/train/model_state.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+namespace lockstep::benchmark {
+
+BenchResult bench_checkpoint(const BenchOptions& options, const BenchContext& context) {
+  const Graph graph = make_model(
+      options.model,
+      {.image = {.channels = options.channels, .height = options.image_size, .width = options.image_size},
+       .classes = options.classes,
+       .width = options.width,
+       .zero_init_residual = false,
+       .label_smoothing = 0});
+  const auto engine = make_cpu_engine(graph, {.threads = context.binding.threads, .tail_size = 0});
+  initialize_model(*engine, 0);
+  const Config config;
+  const auto optimizer = make_optimizer(config, engine->layout());
+  std::vector<double> copies;
+  std::vector<double> writes;
+  double bytes = 0;
+  collectively(context.comm, [&] {
+    if (context.comm.rank() != 0) return;
+    const std::string path = options.directory + "/lockstep-bench-checkpoints";
+    {
+      CheckpointDirectory directory(path, 1);
+      BackgroundSaver saver(directory);
+      StateSnapshot snapshot(*engine, *optimizer);
+      for (std::int64_t i = 1; i <= options.warmup + options.steps; ++i) {
+        const double begin = now();
+        snapshot.copy_from(*engine, *optimizer);
+        saver.start([&, i] {
+          Checkpoint checkpoint = snapshot.to_checkpoint(*engine);
+          checkpoint.state = TrainingState{};
+          checkpoint.state->step = i;
+          return checkpoint;
+        });
+        const double copied = now() - begin;
+        saver.wait();
+        const double written = now() - begin;
+        const auto outcome = saver.poll();
+        if (outcome && outcome->error) throw Error(ExitStatus::cannot_write, *outcome->error);
+        if (outcome) bytes = static_cast<double>(std::filesystem::file_size(outcome->path));
+        if (i <= options.warmup) continue;
+        copies.push_back(copied);
+        writes.push_back(written);
+      }
+    }
+    std::filesystem::remove_all(path);
+  });
+  BenchResult result;
+  if (context.comm.rank() != 0) return result;
+  const Sample copy = summarize(copies);
+  const Sample write = summarize(writes);
+  result.columns = {"model", "MiB", "stall ms", "p90 ms", "write s", "MB/s"};
+  result.rows.push_back({options.model, fmt::format("{:.1f}", bytes / 0x1p20),
+                         fmt::format("{:.2f}", 1e3 * copy.median), fmt::format("{:.2f}", 1e3 * copy.p90),
+                         fmt::format("{:.3f}", write.median),
+                         fmt::format("{:.0f}", bytes / write.median / 1e6)});
+  result.json = {{"benchmark", "checkpoint"},
+                 {"model", options.model},
+                 {"bytes", bytes},
+                 {"stall_seconds_median", copy.median},
+                 {"stall_seconds_p90", copy.p90},
+                 {"write_seconds_median", write.median}};
+  return result;
+}
+
+}  // namespace lockstep::benchmark

@@ -1,0 +1,92 @@
+// The training step: batch loaded and waiting, forward, backward with overlapped reduction, update.
+// images/s = ranks * batch / median step time, over all ranks' slowest.
+#include "benchmark.hpp"
+
+#include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/models/models.hpp"
+#include "lockstep/train/model_state.hpp"
+#include "lockstep/train/train_step.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep::benchmark {
+
+BenchResult bench_step(const BenchOptions& options, const BenchContext& context) {
+  Communicator& comm = context.comm;
+  const ImageShape image{
+      .channels = options.channels, .height = options.image_size, .width = options.image_size};
+  const BatchGeometry geometry{.samples = std::int64_t{1} << 40,
+                               .global_batch = options.batch_size * comm.size(),
+                               .world_size = comm.size(),
+                               .rank = comm.rank(),
+                               .accumulate = 1};
+  const Graph graph = make_model(options.model, {.image = image,
+                                                 .classes = options.classes,
+                                                 .width = options.width,
+                                                 .zero_init_residual = false,
+                                                 .label_smoothing = 0});
+  const TailBucket tail(graph);
+  const auto engine =
+      make_cpu_engine(graph, {.threads = context.binding.threads, .tail_size = tail.size()});
+  initialize_model(*engine, 0);
+  const Config config;
+  const auto optimizer = make_optimizer(config, engine->layout());
+  const auto data = make_synthetic_dataset(
+      {.samples = geometry.samples, .image = image, .classes = options.classes, .seed = 0});
+  const auto channels = static_cast<std::size_t>(options.channels);
+  const auto loader =
+      make_loader(*data,
+                  {.image = image,
+                   .format = engine->input_format(),
+                   .mean = std::vector<float>(channels, 0.5F),
+                   .std = std::vector<float>(channels, 0.25F),
+                   .batch_capacity = options.batch_size,
+                   .threads = static_cast<int>(options.loader_threads),
+                   .shuffle = false},
+                  plan_training_batches(geometry, {}, options.warmup + options.steps));
+  TrainStep step(*engine, *optimizer, comm, *loader,
+                 {.geometry = geometry, .bucket_bytes = options.bucket_mb * 0x1p20});
+
+  std::vector<double> seconds;
+  PhaseTimes phases;
+  for (std::int64_t i = 1; i <= options.warmup + options.steps; ++i) {
+    const double begin = now();
+    const StepResult result = step.run(i, 0.01, {});
+    const double elapsed = comm.all_reduce_value(now() - begin, ReduceOp::max);
+    if (i <= options.warmup) continue;
+    seconds.push_back(elapsed);
+    phases += result.times;
+  }
+  const Sample sample = summarize(seconds);
+  const std::int64_t rss = comm.all_reduce_value(peak_rss_bytes(), ReduceOp::max);
+  const double rate = static_cast<double>(geometry.global_batch) / sample.median;
+  const double total = phases.total();
+  BenchResult result;
+  result.columns = {"model",       "batch",        "ranks",    "threads", "images/s", "step s",
+                    "p10-p90 s",   "forward %",    "backward %", "comm %", "optimizer %", "peak MiB"};
+  result.rows.push_back({options.model, std::to_string(geometry.global_batch),
+                         std::to_string(comm.size()), std::to_string(context.binding.threads),
+                         fmt::format("{:.1f}", rate), fmt::format("{:.4f}", sample.median),
+                         fmt::format("{:.4f}-{:.4f}", sample.p10, sample.p90),
+                         fmt::format("{:.1f}", 100 * phases.forward / total),
+                         fmt::format("{:.1f}", 100 * phases.backward / total),
+                         fmt::format("{:.1f}", 100 * phases.communication / total),
+                         fmt::format("{:.1f}", 100 * phases.optimizer / total),
+                         fmt::format("{:.0f}", static_cast<double>(rss) / 0x1p20)});
+  result.json = {{"benchmark", "step"},
+                 {"model", options.model},
+                 {"image_size", options.image_size},
+                 {"batch_size", options.batch_size},
+                 {"global_batch", geometry.global_batch},
+                 {"precision", "fp32"},
+                 {"threads", context.binding.threads},
+                 {"engine", engine->description()},
+                 {"images_per_second", rate},
+                 {"step_seconds_median", sample.median},
+                 {"step_seconds_p10", sample.p10},
+                 {"step_seconds_p90", sample.p90},
+                 {"peak_rss_bytes", rss}};
+  return result;
+}
+
+}  // namespace lockstep::benchmark

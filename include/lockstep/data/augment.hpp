@@ -1,0 +1,59 @@
+#pragma once
+
+#include "lockstep/core/philox.hpp"
+#include "lockstep/data/resample.hpp"
+#include "lockstep/engine/engine.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// Where a network's image is cut from a stored one, and whether it is mirrored. The window may
+/// reach beyond the image; what lies outside is raw pixel value 0.
+struct Window {
+  std::int64_t top = 0;
+  std::int64_t left = 0;
+  bool flip = false;
+  friend bool operator==(const Window&, const Window&) = default;
+};
+
+/// torchvision's RandomCrop(size, padding) and RandomHorizontalFlip, drawn in that order: top,
+/// left, flip. image + 2 * padding >= target in both axes.
+[[nodiscard]] Window draw_crop_flip(PhiloxStream& random, const ImageShape& image,
+                                    const ImageShape& target, std::int64_t padding) noexcept;
+
+/// torchvision's RandomResizedCrop: area 0.08 to 1 of the image, aspect ratio 3/4 to 4/3, ten
+/// tries, then the largest centred region whose ratio is in range.
+[[nodiscard]] Region draw_resized_crop(PhiloxStream& random, const ImageShape& image) noexcept;
+
+/// The augmentation's random numbers: a pure function of its arguments, so that a run may stop and
+/// go on anywhere.
+[[nodiscard]] inline PhiloxStream augmentation_stream(std::uint64_t seed, std::int64_t epoch,
+                                                      std::int64_t sample) noexcept {
+  return {seed, RandomPurpose::augmentation, static_cast<std::uint64_t>(sample),
+          static_cast<std::uint32_t>(epoch)};
+}
+
+/// (pixel / 255 - mean) / std by a table of 256 values a channel.
+class Normalizer final {
+ public:
+  /// mean, std: (C,), std > 0.
+  Normalizer(std::span<const float> mean, std::span<const float> std);
+
+  struct Target {
+    ImageShape shape;
+    ImageLayout layout = ImageLayout::nchw;
+  };
+  /// `window` of uint8 (H, W, C) `pixels` of `shape`, as floats of `target` at `out`.
+  void write(std::span<const std::byte> pixels, const ImageShape& shape, const Window& window,
+             const Target& target, float* out) const noexcept;
+
+ private:
+  std::int64_t channels_;
+  std::vector<float> table_;  ///< (C, 256)
+};
+
+}  // namespace lockstep

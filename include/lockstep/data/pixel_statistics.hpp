@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// Mean and standard deviation of pixels, exact: a histogram a channel, so that sums of parts made
+/// anywhere in any order give the same bits.
+class PixelStatistics final {
+ public:
+  explicit PixelStatistics(std::int64_t channels)
+      : channels_(static_cast<std::size_t>(channels)), counts_(channels_ * 256) {}
+
+  /// Adds pixels, channel fastest.
+  void add(std::span<const std::byte> pixels) noexcept {
+    std::uint64_t* counts = counts_.data();
+    for (std::size_t i = 0; i < pixels.size(); i += channels_) {
+      for (std::size_t c = 0; c < channels_; ++c) {
+        ++counts[c * 256 + std::to_integer<std::size_t>(pixels[i + c])];
+      }
+    }
+  }
+  /// (C, 256), to be summed over ranks.
+  [[nodiscard]] std::span<std::uint64_t> counts() noexcept { return counts_; }
+
+  /// (C,), of values scaled to [0, 1]; 0 without pixels.
+  [[nodiscard]] std::vector<float> mean() const;
+  /// (C,), of the population; 1 where all values are equal, so that it can divide.
+  [[nodiscard]] std::vector<float> standard_deviation() const;
+
+ private:
+  struct Moments {
+    long double mean = 0;
+    long double variance = 0;
+  };
+  [[nodiscard]] Moments moments(std::size_t channel) const noexcept;
+
+  std::size_t channels_;
+  std::vector<std::uint64_t> counts_;
+};
+
+}  // namespace lockstep

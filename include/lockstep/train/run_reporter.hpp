@@ -1,0 +1,85 @@
+#pragma once
+
+#include "lockstep/checkpoint/checkpoint_directory.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/runtime/process_grid.hpp"
+#include "lockstep/train/evaluator.hpp"
+#include "lockstep/train/train_step.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+/// One step, over all ranks.
+struct StepReport {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;  ///< the one the step belongs to
+  std::int64_t step_of_epoch = 0;  ///< from 1
+  std::int64_t samples = 0;  ///< seen in all, this step included
+  double loss = 0;
+  double top1 = 0;
+  double top5 = 0;
+  double lr = 0;
+  double gradient_norm = 0;
+  PhaseTimes times;
+  double images_per_second = 0;
+};
+
+/// One epoch, over all ranks, and what this rank spent on it.
+struct EpochReport {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;
+  std::int64_t samples = 0;
+  double loss = 0;
+  double top1 = 0;
+  double top5 = 0;
+  double lr = 0;
+  double own_loss = 0;  ///< this rank's mean
+  double own_samples = 0;
+  double seconds = 0;
+  double images_per_second = 0;
+  PhaseTimes times;
+};
+
+struct RunReporterOptions {
+  std::string run_dir;
+  const ProcessGrid& grid;
+  std::string cores;  ///< as the binding says
+  Progress progress = Progress::automatic;
+  bool log_ranks = false;
+  std::int64_t log_every = 50;
+  std::int64_t epochs = 0;
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t total_steps = 0;
+  std::int64_t resumed_step = -1;  ///< metrics and events after it are cut; -1: a fresh run
+};
+
+/// Everything a run tells: metrics.jsonl, TensorBoard events and terminal on rank 0, a log on every rank.
+class RunReporter final {
+ public:
+  explicit RunReporter(const RunReporterOptions& options);
+  ~RunReporter();
+  RunReporter(const RunReporter&) = delete;
+  RunReporter& operator=(const RunReporter&) = delete;
+
+  /// A line for the user, on rank 0's terminal and in this rank's log.
+  void say(const std::string& line);
+  void warn(const std::string& line);
+  /// A line in this rank's log alone.
+  void note(const std::string& line);
+
+  void started(const TrainingState& state, std::int64_t global_batch);
+  void step(const StepReport& report);
+  void epoch(const EpochReport& report);
+  void evaluation(std::int64_t step, std::int64_t epoch, const EvaluationResult& result);
+  void saved(const BackgroundSaver::Outcome& outcome);
+  void stopped(std::int64_t step, std::int64_t epoch, const std::string& reason);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "lockstep/checkpoint/checkpoint.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/engine/engine.hpp"
+#include "lockstep/optim/optimizer.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+class CheckpointDirectory;
+
+/// Where a run begins: on rank 0 with the file's tensors, elsewhere with the state alone.
+struct RunStart {
+  std::optional<TrainingState> state;  ///< empty: from the beginning
+  std::string path;                    ///< the checkpoint it goes on from
+  std::vector<std::string> rejected;   ///< newer files that did not verify
+  Checkpoint checkpoint;               ///< rank 0's
+};
+
+/// Finds what --resume asks for. Collective, with a barrier on either side of the load: rank 0 reads and broadcasts its
+/// status and the state. Error(usage): --resume none over checkpoints; Error(bad_input): none verifies.
+[[nodiscard]] RunStart find_run_start(const Config& config, CheckpointDirectory* directory,
+                                      Communicator& comm);
+
+/// Rank 0's parameters, running statistics and optimizer slots on every rank, in pieces.
+void broadcast_run_state(Engine& engine, Optimizer& optimizer, Communicator& comm);
+
+/// Where every parameter lies, as text: equal for equal layouts.
+[[nodiscard]] std::string layout_text(const Engine& engine);
+
+/// Error(usage) naming the ranks where `text` differs from rank 0's; collective. `what` says what was
+/// compared, `why` how it comes about.
+void require_agreement(Communicator& comm, const std::string& text, const std::string& what,
+                       const std::string& why);
+
+}  // namespace lockstep

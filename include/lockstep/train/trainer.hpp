@@ -1,0 +1,60 @@
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/models/models.hpp"
+#include "lockstep/runtime/process_grid.hpp"
+#include "lockstep/runtime/thread_binding.hpp"
+#include "lockstep/train/evaluator.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+/// A network for an image shape and a number of classes.
+using ModelFunction = std::function<Graph(const ModelOptions&)>;
+
+/// Where and what to train. References outlive the call.
+struct TrainingJob {
+  Communicator& comm;
+  const ProcessGrid& grid;
+  const ThreadBinding& binding;
+  ModelFunction model;  ///< empty: make_model(config.model)
+};
+
+struct TrainingResult {
+  ExitStatus status = ExitStatus::ok;  ///< ok, or stopped: submit again
+  std::int64_t step = 0;
+  std::string run_dir;
+  std::string checkpoint;  ///< the last one written or found; empty: none
+  std::optional<EvaluationResult> evaluation;  ///< the last one of this call
+};
+
+/// Trains until the configured end or until asked to stop (SIGUSR1, SIGTERM, SIGINT), going on from the
+/// run directory's newest checkpoint. Collective; throws Error on all ranks alike where that can be.
+TrainingResult train(const Config& config, const TrainingJob& job);
+
+struct EvaluationJob {
+  Communicator& comm;
+  const ThreadBinding& binding;
+  ModelFunction model;  ///< empty: make_model of the checkpoint's model
+};
+
+/// What `lockstep eval` does; `model` and the like are needed where the file holds weights alone.
+struct EvaluationRequest {
+  std::string checkpoint;
+  std::string data;
+  std::string split = "val";
+  std::string model;            ///< empty: the checkpoint's
+  std::int64_t width = 0;       ///< with `model`
+  std::int64_t image_size = 0;  ///< 0: the checkpoint's, else the data set's
+  std::int64_t batch_size = 64;
+  std::int64_t loader_threads = 1;
+};
+[[nodiscard]] EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob& job);
+
+}  // namespace lockstep

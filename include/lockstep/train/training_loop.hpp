@@ -1,0 +1,74 @@
+#pragma once
+
+#include "lockstep/checkpoint/checkpoint_directory.hpp"
+#include "lockstep/engine/engine.hpp"
+#include "lockstep/optim/optimizer.hpp"
+#include "lockstep/optim/schedule.hpp"
+#include "lockstep/train/evaluator.hpp"
+#include "lockstep/train/model_state.hpp"
+#include "lockstep/train/run_plan.hpp"
+#include "lockstep/train/run_reporter.hpp"
+#include "lockstep/train/train_step.hpp"
+#include "lockstep/train/trainer.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// What the loop works with; everything outlives it.
+struct TrainingLoopParts {
+  const RunPlan& plan;
+  const BatchGeometry& geometry;
+  Communicator& comm;
+  Engine& engine;
+  Optimizer& optimizer;
+  TrainStep& step;
+  Evaluator* evaluator;             ///< null: no validation split
+  CheckpointDirectory* checkpoints;  ///< rank 0's; null elsewhere
+  RunReporter& reporter;
+  std::vector<std::string> class_names;  ///< for the checkpoints
+};
+
+/// Walks from a state to the configured end, saving, evaluating and reporting at step boundaries.
+class TrainingLoop final {
+ public:
+  TrainingLoop(const TrainingLoopParts& parts, TrainingState state, std::int64_t last_step);
+  TrainingResult run();
+
+ private:
+  [[nodiscard]] bool finished() const noexcept;
+  void advance(const StepResult& result, double lr);
+  void close_epoch(double lr);
+  void check_finite(const StepResult& result);
+  /// False where the wish to stop ended it.
+  bool evaluate_if_due();
+  [[nodiscard]] bool save_due() const noexcept;
+  void start_pending_save();
+  void report_saves();
+  /// Saves the current state and waits for it; all ranks learn whether it worked.
+  void save_and_wait();
+  [[nodiscard]] std::string last_good_checkpoint();
+
+  TrainingLoopParts parts_;
+  TrainingState state_;
+  std::int64_t last_step_;
+  std::int64_t eval_interval_ = 0;  ///< steps; 0: never
+  Schedule schedule_;
+  std::optional<StateSnapshot> snapshot_;  ///< rank 0's
+  std::optional<BackgroundSaver> saver_;   ///< rank 0's
+  bool save_pending_ = false;
+  std::int64_t saved_step_ = -1;  ///< the newest step handed to the saver
+  std::chrono::steady_clock::time_point last_save_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point step_end_ = last_save_;
+  PhaseTimes epoch_times_;
+  double epoch_seconds_ = 0;
+  double own_loss_ = 0;
+  double own_samples_ = 0;
+  TrainingResult result_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+#include "lockstep/checkpoint/training_state_text.hpp"
+
+#include "checkpoint_format.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep {
+
+std::string training_state_text(const TrainingState& state) {
+  nlohmann::ordered_json text;
+  checkpoint_format::visit_fields(state,
+                                  [&](const char* name, const auto& field) { text[name] = field; });
+  return text.dump();
+}
+
+TrainingState parse_training_state(const std::string& text) {
+  try {
+    const auto json = nlohmann::ordered_json::parse(text);
+    TrainingState state;
+    checkpoint_format::visit_fields(
+        state, [&](const char* name, auto& field) { json.at(name).get_to(field); });
+    return state;
+  } catch (const nlohmann::json::exception& error) {
+    fail(ExitStatus::internal, "the training state does not parse ({}) this is a bug",
+         error.what());
+  }
+}
+
+}  // namespace lockstep

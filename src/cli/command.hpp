@@ -1,0 +1,35 @@
+#pragma once
+
+#include "lockstep/core/error.hpp"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep::cli {
+
+/// What follows the subcommand's name, and what MPI wants to see of the command line.
+struct Invocation {
+  int& argc;
+  char**& argv;
+  std::vector<std::string> arguments;
+};
+
+/// A subcommand: its `run` prints help where `--help` is among the arguments, before MPI starts;
+/// what it throws is printed by main.
+struct Command {
+  const char* name;
+  const char* summary;  ///< one line, of `lockstep --help`
+  ExitStatus (*run)(Invocation& invocation);
+};
+
+/// All of them, in the order `lockstep --help` shows.
+[[nodiscard]] std::span<const Command> commands();
+
+ExitStatus run_pack(Invocation& invocation);
+ExitStatus run_inspect(Invocation& invocation);
+
+/// Whether `--help` or `-h` is among them.
+[[nodiscard]] bool wants_help(const std::vector<std::string>& arguments);
+
+}  // namespace lockstep::cli

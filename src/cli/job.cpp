@@ -1,0 +1,120 @@
+#include "lockstep/cli/job.hpp"
+
+#include "lockstep/comm/mpi_communicator.hpp"
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <limits>
+#include <thread>
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// How long a failed rank waits for the others to fail too.
+constexpr auto patience = std::chrono::seconds(5);
+
+/// How the ranks part: on a communicator of its own, so that it cannot meet a collective that other
+/// ranks are still in.
+class Farewell final {
+ public:
+  Farewell() { MPI_Comm_dup(MPI_COMM_WORLD, &comm_); }
+  Farewell(const Farewell&) = delete;
+  Farewell& operator=(const Farewell&) = delete;
+  ~Farewell() {
+    if (complete_) MPI_Comm_free(&comm_);
+  }
+
+  /// The lowest failed rank and its status; ok where none failed. nullopt where not all ranks came
+  /// by the deadline.
+  struct Verdict {
+    int rank = -1;
+    ExitStatus status = ExitStatus::ok;
+  };
+  std::optional<Verdict> agree(int rank, ExitStatus status, Clock::time_point deadline) {
+    constexpr int statuses = 256;
+    constexpr int all_well = std::numeric_limits<int>::max();
+    mine_ = status == ExitStatus::ok ? all_well : rank * statuses + static_cast<int>(status);
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (MPI_Iallreduce(&mine_, &lowest_, 1, MPI_INT, MPI_MIN, comm_, &request) != MPI_SUCCESS) {
+      return std::nullopt;
+    }
+    for (int done = 0; done == 0;) {
+      if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return std::nullopt;
+      if (done != 0) break;
+      if (Clock::now() > deadline) return std::nullopt;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    complete_ = true;
+    if (lowest_ == all_well) return Verdict{};
+    return Verdict{.rank = lowest_ / statuses,
+                   .status = static_cast<ExitStatus>(lowest_ % statuses)};
+  }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int mine_ = 0;
+  int lowest_ = 0;
+  bool complete_ = false;
+};
+
+/// What `body` came to on this rank.
+struct Outcome {
+  ExitStatus status = ExitStatus::ok;
+  std::string message;  ///< empty: it returned
+};
+
+Outcome run_body(Job& job, const std::function<ExitStatus(Job&)>& body) {
+  try {
+    return {.status = body(job), .message = {}};
+  } catch (const Error& error) {
+    return {.status = error.status(), .message = error.what()};
+  } catch (const std::bad_alloc&) {
+    return {.status = ExitStatus::internal,
+            .message =
+                "out of memory (this rank could not get what it needs) use a smaller batch, "
+                "or fewer ranks a node"};
+  } catch (const std::exception& error) {
+    return {.status = ExitStatus::internal, .message = error.what()};
+  }
+}
+
+}  // namespace
+
+Job::Job(int& argc, char**& argv)
+    : environment_(argc, argv), comm_(make_mpi_communicator()), grid_(make_process_grid()) {}
+
+const ThreadBinding& Job::bind(int requested) {
+  if (!binding_) binding_ = bind_threads(grid_, *comm_, requested);
+  return *binding_;
+}
+
+void print_error(const std::string& message) {
+  std::fflush(stdout);
+  fmt::print(stderr, "lockstep: error: {}\n", message);
+}
+
+ExitStatus run_job(int& argc, char**& argv, const std::function<ExitStatus(Job&)>& body) {
+  Job job(argc, argv);
+  Farewell farewell;
+  const Outcome outcome = run_body(job, body);
+  std::fflush(stdout);
+  const bool failed = !outcome.message.empty();
+  const auto deadline = failed ? Clock::now() + patience : Clock::time_point::max();
+  const auto verdict = farewell.agree(job.grid().rank, outcome.status, deadline);
+  if (!verdict) {
+    print_error(fmt::format("rank {} on {}: {}", job.grid().rank, job.grid().host,
+                            failed ? outcome.message : "the other ranks were lost"));
+    abort_job(static_cast<int>(failed ? outcome.status : ExitStatus::internal));
+  }
+  if (verdict->rank == job.grid().rank && failed) print_error(outcome.message);
+  return verdict->status;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+#include "command.hpp"
+#include "lockstep/cli/job.hpp"
+#include "lockstep/config/option_value.hpp"
+#include "lockstep/core/version.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+namespace lockstep::cli {
+namespace {
+
+void print_help() {
+  fmt::print(
+      "lockstep {}: synchronous data-parallel training of residual networks over MPI\n\n"
+      "usage: lockstep COMMAND [options]\n\n",
+      version());
+  for (const Command& command : commands()) {
+    fmt::print("  {:<10}{}\n", command.name, command.summary);
+  }
+  fmt::print(
+      "\n"
+      "  lockstep COMMAND --help   a command's options\n"
+      "  lockstep --version        the version\n\n"
+      "To run on several processes: mpirun -n 4 lockstep train ..., or srun lockstep train ...\n"
+      "Exit status: 0 done; 64 bad usage; 65 bad input; 66 no input; 69 diverged; 70 internal "
+      "error;\n"
+      "73 cannot write; 75 stopped on request, submit the same command again.\n");
+}
+
+ExitStatus dispatch(int& argc, char**& argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty()) {
+    fail(ExitStatus::usage,
+         "no command given (lockstep does nothing by itself) see lockstep --help");
+  }
+  const std::string& name = words.front();
+  if (name == "--help" || name == "-h" || name == "help") {
+    print_help();
+    return ExitStatus::ok;
+  }
+  if (name == "--version") {
+    fmt::print("lockstep {}\n", version());
+    return ExitStatus::ok;
+  }
+  std::vector<std::string> names;
+  for (const Command& command : commands()) {
+    if (name == command.name) {
+      Invocation invocation{
+          .argc = argc, .argv = argv, .arguments = {words.begin() + 1, words.end()}};
+      return command.run(invocation);
+    }
+    names.emplace_back(command.name);
+  }
+  const std::string near = nearest_name(name, names);
+  fail(ExitStatus::usage, "{} is no command ({}) see lockstep --help", name,
+       near.empty() ? "there are " + fmt::format("{}", fmt::join(names, ", "))
+                    : "did you mean " + near + "?");
+}
+
+}  // namespace
+}  // namespace lockstep::cli
+
+int main(int argc, char** argv) {
+  using lockstep::ExitStatus;
+  ExitStatus status = ExitStatus::ok;
+  try {
+    status = lockstep::cli::dispatch(argc, argv);
+  } catch (const lockstep::Error& error) {
+    lockstep::print_error(error.what());
+    status = error.status();
+  } catch (const std::exception& error) {
+    lockstep::print_error(error.what());
+    status = ExitStatus::internal;
+  }
+  // A result that did not reach a full disk or a closed pipe is no result.
+  if (std::fflush(stdout) != 0 && status == ExitStatus::ok) {
+    lockstep::print_error("cannot write to standard output (disk full, or its reader is gone)");
+    status = ExitStatus::cannot_write;
+  }
+  return static_cast<int>(status);
+}

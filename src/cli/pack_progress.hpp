@@ -1,0 +1,28 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace lockstep::cli {
+
+/// Rank 0's share of the packing on standard error: a live bar on a terminal, else a line at every
+/// tenth and at most one a second.
+class PackProgress final {
+ public:
+  PackProgress();
+  ~PackProgress();  ///< clears the bar
+  PackProgress(const PackProgress&) = delete;
+  PackProgress& operator=(const PackProgress&) = delete;
+
+  void update(std::int64_t done, std::int64_t total);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool bar_;
+  bool drawn_ = false;
+  std::int64_t tenth_ = 0;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point last_ = start_;
+};
+
+}  // namespace lockstep::cli

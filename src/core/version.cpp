@@ -1,0 +1,7 @@
+#include "lockstep/core/version.hpp"
+
+namespace lockstep {
+
+std::string version() { return LOCKSTEP_VERSION; }
+
+}  // namespace lockstep

@@ -1,0 +1,105 @@
+#include "lockstep/data/augment.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+
+namespace lockstep {
+
+Window draw_crop_flip(PhiloxStream& random, const ImageShape& image, const ImageShape& target,
+                      std::int64_t padding) noexcept {
+  const auto draw = [&](std::int64_t extent, std::int64_t wanted) {
+    const std::int64_t room = extent + 2 * padding - wanted;
+    assert(room >= 0);
+    return std::int64_t{random.next_below(static_cast<std::uint32_t>(room + 1))} - padding;
+  };
+  Window window;
+  window.top = draw(image.height, target.height);
+  window.left = draw(image.width, target.width);
+  window.flip = random.next_below(2) == 1;
+  return window;
+}
+
+Region draw_resized_crop(PhiloxStream& random, const ImageShape& image) noexcept {
+  constexpr double smallest_ratio = 3.0 / 4.0;
+  constexpr double largest_ratio = 4.0 / 3.0;
+  const auto height = static_cast<double>(image.height);
+  const auto width = static_cast<double>(image.width);
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const double area = height * width * (0.08 + 0.92 * random.next_double());
+    const double span = std::log(largest_ratio) - std::log(smallest_ratio);
+    const double ratio = std::exp(std::log(smallest_ratio) + span * random.next_double());
+    const auto w = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area * ratio)));
+    const auto h = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area / ratio)));
+    if (w < 1 || h < 1 || w > image.width || h > image.height) continue;
+    const auto top = random.next_below(static_cast<std::uint32_t>(image.height - h + 1));
+    const auto left = random.next_below(static_cast<std::uint32_t>(image.width - w + 1));
+    return {.top = top, .left = left, .height = h, .width = w};
+  }
+  std::int64_t h = image.height;
+  std::int64_t w = image.width;
+  if (width / height < smallest_ratio) {
+    h = static_cast<std::int64_t>(std::nearbyint(width / smallest_ratio));
+  } else if (width / height > largest_ratio) {
+    w = static_cast<std::int64_t>(std::nearbyint(height * largest_ratio));
+  }
+  h = std::clamp<std::int64_t>(h, 1, image.height);
+  w = std::clamp<std::int64_t>(w, 1, image.width);
+  return {.top = (image.height - h) / 2, .left = (image.width - w) / 2, .height = h, .width = w};
+}
+
+Normalizer::Normalizer(std::span<const float> mean, std::span<const float> std)
+    : channels_(static_cast<std::int64_t>(mean.size())), table_(mean.size() * 256) {
+  assert(mean.size() == std.size());
+  for (std::size_t c = 0; c < mean.size(); ++c) {
+    for (std::size_t value = 0; value < 256; ++value) {
+      table_[c * 256 + value] = (static_cast<float>(value) / 255.0F - mean[c]) / std[c];
+    }
+  }
+}
+
+void Normalizer::write(std::span<const std::byte> pixels, const ImageShape& shape,
+                       const Window& window, const Target& target, float* out) const noexcept {
+  assert(shape.channels == channels_ && target.shape.channels == channels_);
+  const std::int64_t height = target.shape.height;
+  const std::int64_t width = target.shape.width;
+  const auto* source = reinterpret_cast<const std::uint8_t*>(pixels.data());
+  // Columns [begin, end) of the target lie inside the image; a mirrored row is read backward.
+  const std::int64_t begin = std::clamp<std::int64_t>(
+      window.flip ? window.left + width - shape.width : -window.left, 0, width);
+  const std::int64_t end = std::clamp<std::int64_t>(
+      window.flip ? window.left + width : shape.width - window.left, begin, width);
+  const std::int64_t first = window.flip ? window.left + width - 1 - begin : window.left + begin;
+  const std::int64_t stride = window.flip ? -channels_ : channels_;
+  // Strides of the target: nchw writes planes, nhwc writes pixels.
+  const bool planes = target.layout == ImageLayout::nchw;
+  const std::int64_t channel_step = planes ? height * width : 1;
+  const std::int64_t column_step = planes ? 1 : channels_;
+
+  for (std::int64_t c = 0; c < channels_; ++c) {
+    const float* table = table_.data() + c * 256;
+    for (std::int64_t y = 0; y < height; ++y) {
+      float* row = out + c * channel_step + y * width * column_step;
+      const std::int64_t source_y = window.top + y;
+      const bool inside = source_y >= 0 && source_y < shape.height;
+      const std::int64_t from_x = inside ? begin : width;
+      const std::int64_t to_x = inside ? end : width;
+      for (std::int64_t x = 0; x < from_x; ++x) row[x * column_step] = table[0];
+      if (from_x < to_x) {
+        const std::uint8_t* from = source + (source_y * shape.width + first) * channels_ + c;
+        if (planes) {
+          for (std::int64_t x = from_x; x < to_x; ++x, from += stride) row[x] = table[*from];
+        } else {
+          float* to = row + from_x * channels_;
+          for (std::int64_t x = from_x; x < to_x; ++x, from += stride, to += channels_) {
+            *to = table[*from];
+          }
+        }
+      }
+      for (std::int64_t x = to_x; x < width; ++x) row[x * column_step] = table[0];
+    }
+  }
+}
+
+}  // namespace lockstep

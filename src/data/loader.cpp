@@ -1,0 +1,209 @@
+#include "lockstep/data/loader.hpp"
+
+#include "lockstep/core/aligned_buffer.hpp"
+#include "lockstep/core/error.hpp"
+#include "sample_reader.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+/// One batch of the ring.
+struct Slot {
+  AlignedBuffer<float> images;
+  AlignedBuffer<std::int32_t> labels;
+  std::optional<BatchRequest> request;  ///< nullopt: the plan ended here
+  std::int64_t assigned = 0;            ///< samples given to a thread
+  std::int64_t finished = 0;
+  std::int64_t failed_sample = std::numeric_limits<std::int64_t>::max();
+  std::optional<Error> error;  ///< of failed_sample, the first in the batch's order
+
+  [[nodiscard]] std::int64_t count() const noexcept { return request ? request->count : 0; }
+  void note(std::int64_t sample, Error failure) {
+    if (sample >= failed_sample) return;
+    failed_sample = sample;
+    error.emplace(std::move(failure));
+  }
+};
+
+class RingLoader final : public Loader {
+ public:
+  RingLoader(const Dataset& dataset, LoaderOptions options, BatchPlan plan)
+      : dataset_(dataset),
+        options_(std::move(options)),
+        plan_(std::move(plan)),
+        normalizer_(options_.mean, options_.std),
+        order_(dataset.info().samples, options_.seed, options_.shuffle_block),
+        image_floats_(options_.image.channels * options_.image.height * options_.image.width),
+        slots_(options_.threads == 0 ? 1 : static_cast<std::size_t>(options_.batches_ahead) + 1),
+        own_reader_(dataset_, options_, normalizer_) {
+    for (Slot& slot : slots_) {
+      const auto capacity = static_cast<std::size_t>(options_.batch_capacity);
+      slot.images = AlignedBuffer<float>(capacity * static_cast<std::size_t>(image_floats_));
+      slot.labels = AlignedBuffer<std::int32_t>(capacity);
+    }
+    threads_.reserve(static_cast<std::size_t>(options_.threads));
+    for (int i = 0; i < options_.threads; ++i) {
+      threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    }
+  }
+
+  std::optional<LoadedBatch> next() override {
+    if (failure_) throw *failure_;
+    const std::int64_t n = next_++;
+    Slot& slot = slot_of(n);
+    if (options_.threads == 0) {
+      plan_slot(n);
+      for (std::int64_t i = 0; i < slot.count() && !slot.error; ++i)
+        read_sample(own_reader_, slot, i);
+    } else {
+      std::unique_lock lock(mutex_);
+      released_ = n;
+      work_changed_.notify_all();
+      batch_done_.wait(lock, [&] { return planned_ > n && slot.finished == slot.count(); });
+    }
+    if (slot.error) {
+      failure_ = slot.error;
+      throw *failure_;
+    }
+    if (!slot.request) {
+      --next_;  // ended, however often it is asked
+      return std::nullopt;
+    }
+    return LoadedBatch{.request = *slot.request,
+                       .batch = {.images = slot.images.data(),
+                                 .labels = slot.labels.data(),
+                                 .size = slot.request->count}};
+  }
+
+ private:
+  [[nodiscard]] Slot& slot_of(std::int64_t n) {
+    return slots_[static_cast<std::size_t>(n) % slots_.size()];
+  }
+
+  /// Asks the plan for batch n. Threads hold the mutex.
+  void plan_slot(std::int64_t n) {
+    Slot& slot = slot_of(n);
+    slot.assigned = 0;
+    slot.finished = 0;
+    slot.failed_sample = std::numeric_limits<std::int64_t>::max();
+    slot.error.reset();
+    slot.request.reset();
+    try {
+      slot.request = plan_(n);
+      if (slot.request) check(*slot.request);
+    } catch (const Error& error) {
+      slot.request.reset();
+      slot.note(0, error);
+    } catch (const std::exception& error) {
+      slot.request.reset();
+      slot.note(0, Error(ExitStatus::internal, error.what()));
+    }
+    planned_ = n + 1;
+    ended_ = !slot.request;
+  }
+
+  void check(const BatchRequest& request) const {
+    const std::int64_t samples = dataset_.info().samples;
+    if (request.count >= 0 && request.count <= options_.batch_capacity && request.first >= 0 &&
+        request.first <= samples - request.count) {
+      return;
+    }
+    fail(ExitStatus::internal,
+         "batch of positions [{}, {}) (a loader of {} samples a batch over {} samples)",
+         request.first, request.first + request.count, options_.batch_capacity, samples);
+  }
+
+  /// Sample i of the slot's batch; throws nothing.
+  std::optional<Error> try_read(SampleReader& reader, Slot& slot, std::int64_t i) noexcept {
+    try {
+      const std::int64_t position = slot.request->first + i;
+      const std::int64_t index =
+          options_.shuffle ? order_.at(slot.request->epoch, position) : position;
+      slot.labels[static_cast<std::size_t>(i)] =
+          reader.read(slot.request->epoch, index, slot.images.data() + i * image_floats_);
+      return std::nullopt;
+    } catch (const Error& error) {
+      return error;
+    } catch (const std::exception& error) {
+      return Error(ExitStatus::internal,
+                   fmt::format("a loader could not read a sample ({})", error.what()));
+    }
+  }
+
+  void read_sample(SampleReader& reader, Slot& slot, std::int64_t i) {
+    if (auto error = try_read(reader, slot, i)) slot.note(i, std::move(*error));
+  }
+
+  /// The oldest planned batch that has samples to give, or a new one where a slot is free.
+  [[nodiscard]] Slot* slot_with_work() {
+    for (;;) {
+      for (; assigning_ < planned_; ++assigning_) {
+        Slot& slot = slot_of(assigning_);
+        if (slot.assigned < slot.count()) return &slot;
+      }
+      if (ended_ || planned_ >= released_ + static_cast<std::int64_t>(slots_.size()))
+        return nullptr;
+      plan_slot(planned_);
+      batch_done_.notify_all();  // it may be empty, or the end
+    }
+  }
+
+  void work(const std::stop_token& stop) {
+    SampleReader reader(dataset_, options_, normalizer_);
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      Slot* slot = nullptr;
+      work_changed_.wait(lock, stop, [&] { return (slot = slot_with_work()) != nullptr; });
+      if (stop.stop_requested()) return;
+      const std::int64_t begin = slot->assigned;
+      const std::int64_t piece = std::max<std::int64_t>(1, slot->count() / (4 * options_.threads));
+      const std::int64_t end = std::min(slot->count(), begin + piece);
+      slot->assigned = end;
+      lock.unlock();
+      std::optional<Error> error;
+      std::int64_t i = begin;
+      for (; i < end && !error && !stop.stop_requested(); ++i) error = try_read(reader, *slot, i);
+      lock.lock();
+      if (error) slot->note(i - 1, std::move(*error));
+      slot->finished += end - begin;
+      if (slot->finished == slot->count()) batch_done_.notify_all();
+    }
+  }
+
+  const Dataset& dataset_;
+  const LoaderOptions options_;
+  const BatchPlan plan_;
+  const Normalizer normalizer_;
+  const SampleOrder order_;
+  const std::int64_t image_floats_;
+  std::vector<Slot> slots_;
+  SampleReader own_reader_;       ///< where there are no threads
+  std::int64_t next_ = 0;         ///< batch that next() returns
+  std::optional<Error> failure_;  ///< thrown from now on
+
+  std::mutex mutex_;
+  std::condition_variable_any work_changed_;
+  std::condition_variable batch_done_;
+  std::int64_t planned_ = 0;    ///< batches asked of the plan
+  std::int64_t assigning_ = 0;  ///< first batch that may have samples to give
+  std::int64_t released_ = 0;   ///< batches before it are used up
+  bool ended_ = false;
+  std::vector<std::jthread> threads_;  ///< last: they stop before anything above goes
+};
+
+}  // namespace
+
+std::unique_ptr<Loader> make_loader(const Dataset& dataset, LoaderOptions options, BatchPlan plan) {
+  check_loader_options(dataset.info(), options);
+  return std::make_unique<RingLoader>(dataset, std::move(options), std::move(plan));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,129 @@
+#include "sample_reader.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace lockstep {
+namespace {
+
+/// Evaluation resizes the short side to a little more than it crops, 256 for 224, as torchvision's
+/// reference does.
+constexpr std::int64_t resize_numerator = 256;
+constexpr std::int64_t resize_denominator = 224;
+
+}  // namespace
+
+void check_loader_options(const DatasetInfo& info, const LoaderOptions& options) {
+  const ImageShape& wanted = options.image;
+  const auto channels = static_cast<std::size_t>(wanted.channels);
+  if (options.mean.size() != channels || options.std.size() != channels) {
+    fail(ExitStatus::usage,
+         "{} values of mean and {} of std for {} channels (one each) set --mean and --std, or "
+         "--channels",
+         options.mean.size(), options.std.size(), channels);
+  }
+  for (const float value : options.std) {
+    if (!(value > 0)) {
+      fail(ExitStatus::usage, "a std of {} (pixels are divided by it) give values above 0", value);
+    }
+  }
+  if (options.batch_capacity < 1 || options.batches_ahead < 0 || options.threads < 0) {
+    fail(
+        ExitStatus::usage,
+        "a loader of {} samples a batch, {} batches ahead and {} threads (1, 0 and 0 at least) see "
+        "--batch-size and --loader-threads",
+        options.batch_capacity, options.batches_ahead, options.threads);
+  }
+  if (options.shuffle_block < 1 || options.crop_padding < 0) {
+    fail(ExitStatus::usage,
+         "--shuffle-block {} and --crop-padding {} (1 and 0 at least) raise them",
+         options.shuffle_block, options.crop_padding);
+  }
+  if (info.encoded) {
+    if ((info.image.channels != 0 && info.image.channels != wanted.channels) ||
+        (wanted.channels != 1 && wanted.channels != 3)) {
+      fail(ExitStatus::usage, "{} holds encoded images, --channels is {} (1 or 3{}) change it",
+           info.directory, wanted.channels,
+           info.image.channels == 0 ? std::string()
+                                    : fmt::format("; mean and std are of {}", info.image.channels));
+    }
+    return;
+  }
+  if (info.image.channels != wanted.channels) {
+    fail(ExitStatus::usage, "{} has images of {} channels, the network takes {} set --channels {}",
+         info.directory, info.image.channels, wanted.channels, info.image.channels);
+  }
+  if (options.augment == Augment::resized_crop) return;
+  const std::int64_t padding = options.augment == Augment::crop_flip ? options.crop_padding : 0;
+  if (info.image.height + 2 * padding < wanted.height ||
+      info.image.width + 2 * padding < wanted.width) {
+    fail(ExitStatus::usage,
+         "{} has images of {}x{}, the network takes {}x{} (they are cropped, never enlarged) use "
+         "--image-size {} or smaller",
+         info.directory, info.image.height, info.image.width, wanted.height, wanted.width,
+         std::min(info.image.height, info.image.width));
+  }
+}
+
+ImageShape SampleReader::stored_image(std::int64_t index) {
+  dataset_.read(index, raw_);
+  const DatasetInfo& info = dataset_.info();
+  if (!info.encoded) {
+    pixels_ = raw_.bytes;
+    return info.image;
+  }
+  try {
+    decode_jpeg(raw_.bytes, options_.image.channels, decoded_);
+  } catch (const Error& error) {
+    fail(error.status(), "{}: {}", dataset_.describe(index), error.what());
+  }
+  pixels_ = decoded_.pixels;
+  return decoded_.shape;
+}
+
+void SampleReader::resize(const Region& region, std::int64_t height, std::int64_t width) {
+  resampler_.resize(pixels_, shape_, region, {.height = height, .width = width}, resized_);
+  pixels_ = resized_.pixels;
+  shape_ = resized_.shape;
+}
+
+std::int32_t SampleReader::read(std::int64_t epoch, std::int64_t index, float* image) {
+  shape_ = stored_image(index);
+  const ImageShape& wanted = options_.image;
+  PhiloxStream random = augmentation_stream(options_.seed, epoch, index);
+  Window window;
+  if (options_.augment == Augment::resized_crop) {
+    resize(draw_resized_crop(random, shape_), wanted.height, wanted.width);
+    window.flip = random.next_below(2) == 1;
+  } else {
+    if (dataset_.info().encoded) {
+      // Sizes vary: first the centre at the size the network takes. Very long images are cut before
+      // they are resized, so that memory stays bounded.
+      const std::int64_t longest = std::max(wanted.height, wanted.width);
+      const bool exact = options_.augment == Augment::crop_flip;
+      const std::int64_t short_side =
+          exact ? longest
+                : (longest * resize_numerator + resize_denominator / 2) / resize_denominator;
+      const std::int64_t shortest = std::min(shape_.height, shape_.width);
+      const auto source = [&](std::int64_t target) {
+        return std::clamp<std::int64_t>((target * shortest + short_side / 2) / short_side, 1,
+                                        shortest);
+      };
+      resize(centre_region(shape_, source(wanted.height), source(wanted.width)), wanted.height,
+             wanted.width);
+    }
+    if (options_.augment == Augment::crop_flip) {
+      window = draw_crop_flip(random, shape_, wanted, options_.crop_padding);
+    } else {
+      const Region centre = centre_region(shape_, wanted.height, wanted.width);
+      window = {.top = centre.top, .left = centre.left};
+    }
+  }
+  normalizer_.write(pixels_, shape_, window, {.shape = wanted, .layout = options_.format.layout},
+                    image);
+  return static_cast<std::int32_t>(raw_.label);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "lockstep/data/augment.hpp"
+#include "lockstep/data/loader.hpp"
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// One thread's way from a sample's index to the network's image: read, decode, augment, normalise.
+/// Holds its scratch memory.
+class SampleReader final {
+ public:
+  /// All outlive the reader.
+  SampleReader(const Dataset& dataset, const LoaderOptions& options, const Normalizer& normalizer)
+      : dataset_(dataset), options_(options), normalizer_(normalizer) {}
+
+  /// Writes the image at `image`, in the engine's layout, and returns the label. A pure function of
+  /// (options, epoch, index). Error(bad_input or no_input) names file and sample.
+  [[nodiscard]] std::int32_t read(std::int64_t epoch, std::int64_t index, float* image);
+
+ private:
+  [[nodiscard]] ImageShape stored_image(std::int64_t index);
+  void resize(const Region& region, std::int64_t height, std::int64_t width);
+
+  const Dataset& dataset_;
+  const LoaderOptions& options_;
+  const Normalizer& normalizer_;
+  RawSample raw_;
+  Image decoded_;
+  Image resized_;
+  Resampler resampler_;
+  std::span<const std::byte> pixels_;  ///< of raw_, decoded_ or resized_
+  ImageShape shape_;                   ///< of pixels_
+};
+
+/// Whether the options fit the data set and each other; Error(usage) names both sides.
+void check_loader_options(const DatasetInfo& info, const LoaderOptions& options);
+
+}  // namespace lockstep

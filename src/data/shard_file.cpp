@@ -1,0 +1,285 @@
+#include "lockstep/data/shard_file.hpp"
+
+#include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/decode.hpp"
+#include "shard_header.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+namespace lockstep {
+namespace {
+
+struct DescriptorTraits {
+  using Handle = int;
+  static Handle null() noexcept { return -1; }
+  static void destroy(Handle handle) noexcept { ::close(handle); }
+};
+using Descriptor = UniqueHandle<DescriptorTraits>;
+
+/// Rows read at once while scanning: a few hundred KiB.
+constexpr std::int64_t scan_rows = std::int64_t{1} << 15;
+
+std::string reason() {
+  return std::system_category().message(errno);
+}
+
+Descriptor open_descriptor(const std::string& path) {
+  Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!descriptor) {
+    fail(ExitStatus::no_input, "cannot open {} ({}) see that it is there and readable", path,
+         reason());
+  }
+  return descriptor;
+}
+
+std::uint64_t size_of(const Descriptor& descriptor, const std::string& path) {
+  struct stat status {};
+  if (::fstat(descriptor.get(), &status) != 0) {
+    fail(ExitStatus::no_input, "cannot look at {} ({}) see that it is readable", path, reason());
+  }
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+void read_exactly(const Descriptor& descriptor, std::uint64_t offset, std::span<std::byte> bytes,
+                  const std::string& path) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = ::pread(descriptor.get(), bytes.data() + done, bytes.size() - done,
+                                  static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      fail(ExitStatus::no_input, "cannot read {} at byte {} ({}) see that its file system is well",
+           path, offset + done, reason());
+    }
+    if (count == 0) {
+      fail(ExitStatus::bad_input,
+           "{} ends before byte {} (it was truncated since it was opened) copy it again", path,
+           offset + bytes.size());
+    }
+    done += static_cast<std::size_t>(count);
+  }
+}
+
+/// An integer as it lies in the file. Unsigned values above 2^63 come out negative.
+std::int64_t decode_integer(const std::byte* bytes, const ShardColumn& column) {
+  std::uint64_t value = 0;
+  const std::int32_t size = column.element_size;
+  for (std::int32_t i = 0; i < size; ++i) {
+    const std::byte byte = bytes[column.little_endian ? size - 1 - i : i];
+    value = (value << 8) | std::to_integer<std::uint64_t>(byte);
+  }
+  const int unused = 64 - 8 * size;
+  if (column.is_signed) return static_cast<std::int64_t>(value << unused) >> unused;
+  return static_cast<std::int64_t>(value);
+}
+
+std::uint32_t checksum_of(std::span<const std::byte> image, std::int64_t label) {
+  std::array<std::byte, 8> bytes{};
+  const auto value = static_cast<std::uint64_t>(label);
+  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<std::byte>((value >> (8 * i)) & 0xFFu);
+  return crc32c(bytes, crc32c(image));
+}
+
+}  // namespace
+
+struct ShardFile::Implementation {
+  std::string path;
+  Descriptor descriptor;
+  ShardHeader header;
+  // Only where a column is not contiguous.
+  h5::File file;
+  h5::Dataset images;
+  h5::Dataset labels;
+  h5::Dataset offsets;
+  h5::Dataset checksums;
+
+  void open_library() {
+    if (header.contiguous || header.samples == 0) return;
+    if (!file) file = h5::open_file(path);
+    images = h5::open_dataset(file, header.encoded ? "encoded" : "images");
+    labels = h5::open_dataset(file, "labels");
+    if (header.offsets) offsets = h5::open_dataset(file, "offsets");
+    if (header.checksums) checksums = h5::open_dataset(file, "crc32c");
+  }
+
+  /// Integers of rows [first, first + values.size()).
+  void read_integers(const ShardColumn& column, const h5::Dataset& dataset, std::int64_t first,
+                     std::span<std::int64_t> values) const {
+    if (!column.offset) {
+      h5::read_rows<std::int64_t>(dataset, static_cast<std::uint64_t>(first), values.size(),
+                                  values);
+      return;
+    }
+    // The file's integers, at most as wide, are read into the end of the result and widened from
+    // its beginning: what is overwritten has been read.
+    const auto size = static_cast<std::size_t>(column.element_size);
+    const std::span<std::byte> all = std::as_writable_bytes(values);
+    const std::span<std::byte> raw = all.last(values.size() * size);
+    read_exactly(descriptor,
+                 *column.offset + static_cast<std::uint64_t>(first) * column.element_size, raw,
+                 path);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = decode_integer(raw.data() + i * size, column);
+    }
+  }
+
+  void read_bytes(std::int64_t offset, std::span<std::byte> bytes) const {
+    if (header.images.offset) {
+      read_exactly(descriptor, *header.images.offset + static_cast<std::uint64_t>(offset), bytes,
+                   path);
+      return;
+    }
+    const std::span<std::uint8_t> values(reinterpret_cast<std::uint8_t*>(bytes.data()),
+                                         bytes.size());
+    if (header.encoded) {
+      h5::read_rows<std::uint8_t>(images, static_cast<std::uint64_t>(offset), bytes.size(), values);
+    } else {
+      h5::read_rows<std::uint8_t>(images, static_cast<std::uint64_t>(offset) / bytes.size(), 1,
+                                  values);
+    }
+  }
+
+  void check_label(std::int64_t label, std::int64_t sample) const {
+    const std::int64_t end = header.classes.value_or(std::int64_t{1} << 31);
+    if (label >= 0 && label < end) return;
+    fail(ExitStatus::bad_input,
+         "{}: sample {} has label {} (labels must be in [0, {})) mend /labels or the attribute "
+         "classes",
+         path, sample, label, end);
+  }
+
+  void check_sample_end(std::int64_t begin, std::int64_t end, std::int64_t sample) const {
+    if (begin >= 0 && begin < end && end <= header.encoded_bytes && end - begin <= max_sample_bytes)
+      return;
+    fail(
+        ExitStatus::bad_input,
+        "{}: sample {} takes bytes {} to {} of /encoded (offsets must rise, by at most {}, and end "
+        "by {}) write it again",
+        path, sample, begin, end, max_sample_bytes, header.encoded_bytes);
+  }
+};
+
+ShardFile::ShardFile(const std::string& path) : implementation_(new Implementation) {
+  Implementation& self = *implementation_;
+  self.path = path;
+  self.descriptor = open_descriptor(path);
+  const std::uint64_t bytes = size_of(self.descriptor, path);
+  self.file = h5::open_file(path);
+  self.header = read_shard_header(self.file, path, bytes);
+  self.open_library();
+  if (self.header.contiguous) self.file.reset();
+}
+
+ShardFile::ShardFile(const std::string& path, ShardHeader header)
+    : implementation_(new Implementation) {
+  Implementation& self = *implementation_;
+  self.path = path;
+  self.header = std::move(header);
+  self.descriptor = open_descriptor(path);
+  check_columns(self.header, path, size_of(self.descriptor, path));
+  self.open_library();
+}
+
+ShardFile::~ShardFile() = default;
+
+const ShardHeader& ShardFile::header() const noexcept {
+  return implementation_->header;
+}
+
+ShardContents ShardFile::scan() const {
+  const Implementation& self = *implementation_;
+  const ShardHeader& header = self.header;
+  ShardContents contents;
+  if (header.samples == 0) return contents;
+  std::vector<std::int64_t> values(
+      static_cast<std::size_t>(std::min(header.samples + 1, scan_rows)));
+  // Everything of `column`, piece by piece, into the checksum and to `check`.
+  const auto for_each = [&](const ShardColumn& column, const h5::Dataset& dataset,
+                            std::int64_t rows, const auto& check) {
+    for (std::int64_t first = 0; first < rows; first += scan_rows) {
+      const std::int64_t count = std::min(scan_rows, rows - first);
+      const auto piece = std::span(values).first(static_cast<std::size_t>(count));
+      self.read_integers(column, dataset, first, piece);
+      contents.checksum = crc32c(std::as_bytes(piece), contents.checksum);
+      for (std::int64_t i = 0; i < count; ++i) check(first + i, piece[static_cast<std::size_t>(i)]);
+    }
+  };
+  contents.smallest_label = std::int64_t{1} << 31;
+  for_each(header.labels, self.labels, header.samples,
+           [&](std::int64_t sample, std::int64_t label) {
+             self.check_label(label, sample);
+             contents.smallest_label = std::min(contents.smallest_label, label);
+             contents.largest_label = std::max(contents.largest_label, label);
+           });
+  if (header.offsets) {
+    std::int64_t previous = 0;
+    for_each(*header.offsets, self.offsets, header.samples + 1,
+             [&](std::int64_t row, std::int64_t offset) {
+               if (row > 0) self.check_sample_end(previous, offset, row - 1);
+               previous = offset;
+             });
+  }
+  if (header.checksums) {
+    for_each(*header.checksums, self.checksums, header.samples, [](std::int64_t, std::int64_t) {});
+  }
+  return contents;
+}
+
+void ShardFile::read(std::int64_t index, RawSample& sample) const {
+  const Implementation& self = *implementation_;
+  const ShardHeader& header = self.header;
+  self.read_integers(header.labels, self.labels, index, std::span(&sample.label, 1));
+  if (header.encoded) {
+    std::array<std::int64_t, 2> range{};
+    self.read_integers(*header.offsets, self.offsets, index, range);
+    self.check_sample_end(range[0], range[1], index);
+    sample.bytes.resize(static_cast<std::size_t>(range[1] - range[0]));
+    self.read_bytes(range[0], sample.bytes);
+  } else {
+    const std::int64_t bytes = header.image.height * header.image.width * header.image.channels;
+    sample.bytes.resize(static_cast<std::size_t>(bytes));
+    self.read_bytes(index * bytes, sample.bytes);
+  }
+  if (header.checksums) {
+    std::int64_t expected = 0;
+    self.read_integers(*header.checksums, self.checksums, index, std::span(&expected, 1));
+    const std::uint32_t found = checksum_of(sample.bytes, sample.label);
+    if (found != static_cast<std::uint32_t>(expected)) {
+      fail(ExitStatus::bad_input,
+           "{}: sample {} has checksum {:08x}, not {:08x} (its bytes changed since it was written) "
+           "copy the file again",
+           self.path, index, found, static_cast<std::uint32_t>(expected));
+    }
+  }
+  // After the checksum, which tells more; it also guards against a file changed after validation.
+  self.check_label(sample.label, index);
+}
+
+ShardHeader verify_shard(const std::string& path) {
+  const ShardFile shard(path);
+  static_cast<void>(shard.scan());
+  const ShardHeader& header = shard.header();
+  RawSample sample;
+  Image image;
+  for (std::int64_t i = 0; i < header.samples; ++i) {
+    shard.read(i, sample);
+    if (!header.encoded) continue;
+    try {
+      decode_jpeg(sample.bytes, header.image.channels == 1 ? 1 : 3, image);
+    } catch (const Error& error) {
+      fail(error.status(), "{}: sample {}: {}", path, i, error.what());
+    }
+  }
+  return header;
+}
+
+}  // namespace lockstep

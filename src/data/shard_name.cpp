@@ -1,0 +1,107 @@
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/shard_file.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <system_error>
+
+namespace lockstep {
+namespace {
+
+/// Five digits or more; nullopt for anything else.
+std::optional<std::int64_t> parse_number(std::string_view digits) {
+  if (digits.size() < 5 || digits.size() > 9) return std::nullopt;
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc{} || end != digits.data() + digits.size() || number < 0)
+    return std::nullopt;
+  return number;
+}
+
+std::string shard_file_name(const ShardName& name) {
+  return fmt::format("{}-{:05}-of-{:05}.h5", name.split, name.number, name.count);
+}
+
+}  // namespace
+
+std::optional<ShardName> parse_shard_name(std::string_view file_name) {
+  constexpr std::string_view ending = ".h5";
+  constexpr std::string_view middle = "-of-";
+  if (!file_name.ends_with(ending)) return std::nullopt;
+  file_name.remove_suffix(ending.size());
+  const std::size_t of = file_name.rfind(middle);
+  if (of == std::string_view::npos) return std::nullopt;
+  const auto count = parse_number(file_name.substr(of + middle.size()));
+  const std::string_view left = file_name.substr(0, of);
+  const std::size_t dash = left.rfind('-');
+  if (dash == std::string_view::npos || dash == 0) return std::nullopt;
+  const auto number = parse_number(left.substr(dash + 1));
+  if (!number || !count) return std::nullopt;
+  return ShardName{.split = std::string(left.substr(0, dash)), .number = *number, .count = *count};
+}
+
+std::vector<std::string> list_shards(const std::string& directory, const std::string& split) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::map<std::int64_t, std::string> found;
+  std::optional<std::int64_t> count;
+  auto entry = fs::directory_iterator(directory, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::string file = entry->path().filename().string();
+    const auto name = parse_shard_name(file);
+    if (!name || name->split != split) continue;
+    if (name->number >= name->count) {
+      fail(ExitStatus::bad_input, "{}/{} is number {} of {} (numbers begin at 0) rename it",
+           directory, file, name->number, name->count);
+    }
+    if (count && *count != name->count) {
+      const auto& [first, second] = std::minmax(found.begin()->second, file);
+      fail(ExitStatus::bad_input,
+           "{} holds {} and {} (shards of one split have one count) remove one of the two sets",
+           directory, first, second);
+    }
+    count = name->count;
+    if (!found.emplace(name->number, file).second) {
+      fail(ExitStatus::bad_input, "{} holds {} and {} (the same number twice) remove one of them",
+           directory, found[name->number], file);
+    }
+  }
+  if (error) {
+    fail(ExitStatus::no_input, "cannot read directory {} ({}) give a directory of shards",
+         directory, error.message());
+  }
+  if (found.empty()) {
+    fail(ExitStatus::no_input,
+         "{} holds no shards of split {} (names like {}) make them with lockstep pack", directory,
+         split, shard_file_name({.split = split, .number = 0, .count = 1}));
+  }
+  std::vector<std::string> names;
+  for (const auto& [number, file] : found) {
+    const auto expected = static_cast<std::int64_t>(names.size());
+    if (number != expected) break;
+    names.push_back(file);
+  }
+  const auto present = static_cast<std::int64_t>(names.size());
+  if (present != *count) {
+    fail(ExitStatus::no_input,
+         "{}/{} is missing ({} of {} shards of split {} are there) copy the data set again",
+         directory, shard_file_name({.split = split, .number = present, .count = *count}),
+         found.size(), *count, split);
+  }
+  return names;
+}
+
+bool has_split(const std::string& directory, const std::string& split) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  auto entry = fs::directory_iterator(directory, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const auto name = parse_shard_name(entry->path().filename().string());
+    if (name && name->split == split) return true;
+  }
+  return false;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,86 @@
+#include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/philox.hpp"
+#include "lockstep/data/dataset.hpp"
+
+#include <array>
+
+namespace lockstep {
+namespace {
+
+/// A class's pattern: cells of this many rows and columns, brighter or darker, a channel.
+constexpr std::int64_t pattern_cells = 4;
+/// Of 255: weak beside the noise, so that a network has something to learn and does not learn it
+/// at once.
+constexpr std::uint32_t pattern_strength = 64;
+
+class SyntheticDataset final : public Dataset {
+ public:
+  explicit SyntheticDataset(const SyntheticOptions& options) : options_(options) {
+    const ImageShape& image = options.image;
+    if (options.samples < 1 || options.classes < 1 || image.channels < 1 || image.height < 1 ||
+        image.width < 1) {
+      fail(ExitStatus::usage,
+           "synthetic data of {} samples, {} classes and {}x{}x{} pixels (each must be at least 1) "
+           "see --synthetic-samples, --classes, --image-size and --channels",
+           options.samples, options.classes, image.height, image.width, image.channels);
+    }
+    const auto channels = static_cast<std::size_t>(image.channels);
+    info_ = {.directory = "synthetic",
+             .split = "train",
+             .samples = options.samples,
+             .image = image,
+             .classes = options.classes,
+             .mean = std::vector<float>(channels, 0.5F),
+             .std = std::vector<float>(channels, 0.25F),
+             .identity =
+                 crc32c(fmt::format("synthetic {} {}x{}x{} {} {}", options.samples, image.height,
+                                    image.width, image.channels, options.classes, options.seed))};
+  }
+
+  [[nodiscard]] const DatasetInfo& info() const noexcept override { return info_; }
+
+  void read(std::int64_t index, RawSample& sample) const override {
+    const ImageShape& image = options_.image;
+    // Places (x, 0) hold samples, (x, 1) the classes' patterns.
+    PhiloxStream random(options_.seed, RandomPurpose::synthetic_data,
+                        static_cast<std::uint64_t>(index), 0);
+    sample.label =
+        static_cast<std::int64_t>(random.next_below(static_cast<std::uint32_t>(options_.classes)));
+    const std::uint64_t cells = class_cells(sample.label);
+    sample.bytes.resize(static_cast<std::size_t>(image.height * image.width * image.channels));
+    std::uint32_t noise = 0;
+    std::size_t i = 0;
+    for (std::int64_t y = 0; y < image.height; ++y) {
+      const std::int64_t cell_row = y * pattern_cells / image.height * pattern_cells;
+      for (std::int64_t x = 0; x < image.width; ++x) {
+        const std::int64_t cell = cell_row + x * pattern_cells / image.width;
+        for (std::int64_t c = 0; c < image.channels; ++c, ++i) {
+          noise = i % 4 == 0 ? random.next_u32() : noise >> 8;
+          const std::uint32_t value = (noise & 0xFFu) * (256 - pattern_strength) / 256;
+          // 16 cells in each of up to four channels; more channels share their patterns.
+          const bool bright = ((cells >> (cell + 16 * (c % 4))) & 1u) != 0;
+          sample.bytes[i] = static_cast<std::byte>(value + (bright ? pattern_strength : 0));
+        }
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t class_cells(std::int64_t label) const noexcept {
+    return PhiloxStream(options_.seed, RandomPurpose::synthetic_data,
+                        static_cast<std::uint64_t>(label), 1)
+        .next_u64();
+  }
+
+  SyntheticOptions options_;
+  DatasetInfo info_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> make_synthetic_dataset(const SyntheticOptions& options) {
+  return std::make_unique<SyntheticDataset>(options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+#include "lockstep/config/options.hpp"
+#include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/train/model_state.hpp"
+#include "lockstep/train/run_plan.hpp"
+#include "lockstep/train/run_state.hpp"
+#include "lockstep/train/trainer.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+/// What eval needs to know of a checkpoint, on every rank; the tensors stay on rank 0.
+struct LoadedWeights {
+  Checkpoint checkpoint;  ///< rank 0's; elsewhere its small parts
+  Config config;          ///< the run's, or the default with the request's model
+};
+
+LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm) {
+  LoadedWeights loaded;
+  comm.barrier();
+  collectively(comm, [&] {
+    if (comm.rank() == 0) {
+      loaded.checkpoint = read_checkpoint(request.checkpoint, CheckpointUse::weights);
+      if (!loaded.checkpoint.state && request.model.empty()) {
+        fail(ExitStatus::usage,
+             "{} holds weights alone (nothing says which model they are of) give --model",
+             request.checkpoint);
+      }
+    }
+  });
+  const auto& state = loaded.checkpoint.state;
+  const std::string text = broadcast_text(comm, state ? state->config : std::string());
+  if (!text.empty()) loaded.config = parse_config_text(text);
+  if (!request.model.empty()) {
+    loaded.config.model = request.model;
+    loaded.config.width = request.width;
+  }
+  if (request.image_size != 0) loaded.config.image_size = request.image_size;
+  std::int64_t classes = comm.rank() == 0 ? loaded.checkpoint.classes : 0;
+  comm.broadcast(std::span<std::int64_t>(&classes, 1));
+  if (classes > 0) loaded.config.classes = classes;
+  for (const auto& [values, target] :
+       {std::pair{&loaded.checkpoint.mean, &loaded.config.mean},
+        std::pair{&loaded.checkpoint.std, &loaded.config.std}}) {
+    std::int64_t size = static_cast<std::int64_t>(values->size());
+    comm.broadcast(std::span<std::int64_t>(&size, 1));
+    if (size == 0) continue;
+    values->resize(static_cast<std::size_t>(size));
+    comm.broadcast(std::span<float>(*values));
+    target->assign(values->begin(), values->end());
+  }
+  comm.barrier();
+  return loaded;
+}
+
+}  // namespace
+
+EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob& job) {
+  Communicator& comm = job.comm;
+  LoadedWeights loaded = load_weights(request, comm);
+  const auto data = open_dataset(request.data, request.split, comm);
+
+  // One sample a rank is enough for a batch here; resolve_run checks the rest.
+  Config config = loaded.config;
+  config.global_batch_size = 0;
+  config.batch_size = 1;
+  config.accumulate = 1;
+  config.loader_threads = request.loader_threads;
+  config.data = request.data;
+  const DatasetInfo& info = data->info();
+  const RunPlan plan = resolve_run(config, info, 1);
+  const Graph graph = job.model ? job.model(plan.model) : make_model(config.model, plan.model);
+  const auto engine = make_cpu_engine(graph, {.threads = job.binding.threads, .tail_size = 0});
+  collectively(comm, [&] {
+    if (comm.rank() == 0) load_model(loaded.checkpoint, InitHead::keep, *engine);
+  });
+  loaded.checkpoint = {};
+  require_agreement(comm, layout_text(*engine), "the parameters' layout",
+                    "the processors differ, so the engine chose other layouts");
+  comm.broadcast(engine->parameters());
+  comm.broadcast(engine->running_statistics());
+
+  LoaderOptions loading = loader_options(plan, engine->input_format());
+  loading.cores = job.binding.allowed;
+  Evaluator evaluator(*engine, *data, comm,
+                      {.loader = loading,
+                       .batch_size = request.batch_size,
+                       .stop_wanted = {}});
+  return *evaluator.run();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,158 @@
+#include "lockstep/train/run_plan.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t default_batch_size = 32;
+constexpr std::int64_t default_encoded_image_size = 224;
+
+ImageShape resolve_image(const Config& config, const DatasetInfo& data) {
+  if (!data.encoded && config.channels != 0 && config.channels != data.image.channels) {
+    fail(ExitStatus::usage,
+         "--channels is {}, but images of {} have {} (they are stored as pixels) leave it out",
+         config.channels, data.directory, data.image.channels);
+  }
+  ImageShape image = data.image;
+  if (data.encoded) {
+    image.channels = config.channels != 0 ? config.channels : 3;
+    image.height = image.width = default_encoded_image_size;
+  }
+  if (config.image_size != 0) image.height = image.width = config.image_size;
+  if (!data.encoded && (image.height > data.image.height || image.width > data.image.width)) {
+    fail(ExitStatus::usage,
+         "--image-size {} is larger than the images of {}, {}x{} (stored pixels are cropped, not "
+         "enlarged) pack them larger, or use at most {}",
+         config.image_size, data.directory, data.image.height, data.image.width,
+         std::min(data.image.height, data.image.width));
+  }
+  return image;
+}
+
+std::vector<double> per_channel(const std::vector<double>& given, const std::vector<float>& stored,
+                                std::int64_t channels, const char* option) {
+  std::vector<double> values = given;
+  if (values.empty()) values.assign(stored.begin(), stored.end());
+  if (values.size() == 1) values.assign(static_cast<std::size_t>(channels), values.front());
+  if (values.size() != static_cast<std::size_t>(channels)) {
+    fail(ExitStatus::usage, "--{} has {} values for {} channels ([{}]) give one, or one a channel",
+         option, values.size(), channels, fmt::join(values, ", "));
+  }
+  return values;
+}
+
+std::int64_t batch_of_ranks(const Config& config, int world_size) {
+  const std::int64_t batch = config.batch_size != 0 ? config.batch_size : default_batch_size;
+  return batch * world_size * config.accumulate;
+}
+
+void check_batch(std::int64_t global_batch, const Config& config, const DatasetInfo& data,
+                 int world_size) {
+  const std::int64_t parts = std::int64_t{world_size} * config.accumulate;
+  if (global_batch < parts) {
+    fail(ExitStatus::usage,
+         "global batch {} is smaller than {} ranks x {} micro-steps (every rank needs at least one "
+         "sample) use {} or more, or fewer ranks",
+         global_batch, world_size, config.accumulate, parts);
+  }
+  if (data.samples < global_batch) {
+    fail(ExitStatus::usage,
+         "{} has {} samples in split {}, fewer than one global batch of {} ({} ranks) use a smaller "
+         "--batch-size, or fewer ranks",
+         data.directory, data.samples, data.split, global_batch, world_size);
+  }
+}
+
+template <typename T>
+void check_same(const char* what, const T& now, const T& before) {
+  if (now != before) {
+    fail(ExitStatus::usage,
+         "{} is {}, but the checkpoint was written with {} (a run goes on only as what it was) use "
+         "another --run-dir, or --resume none with it",
+         what, now, before);
+  }
+}
+
+}  // namespace
+
+RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_size) {
+  RunPlan plan;
+  plan.config = config;
+  Config& c = plan.config;
+  if (data.samples == 0) {
+    fail(ExitStatus::bad_input, "{} holds no samples in split {} (nothing to train on) pack it again",
+         data.directory, data.split);
+  }
+  plan.model.image = resolve_image(config, data);
+  c.channels = plan.model.image.channels;
+  if (config.classes != 0 && config.classes < data.classes) {
+    fail(ExitStatus::usage,
+         "--classes is {}, but {} has labels of {} classes (each label needs an output) use {} or "
+         "more, or leave it out",
+         config.classes, data.directory, data.classes, data.classes);
+  }
+  if (config.classes == 0) c.classes = data.classes;
+  plan.model.classes = c.classes;
+  plan.model.width = config.width;
+  plan.model.zero_init_residual = config.zero_init_residual;
+  plan.model.label_smoothing = config.label_smoothing;
+  c.mean = per_channel(config.mean, data.mean, c.channels, "mean");
+  c.std = per_channel(config.std, data.std, c.channels, "std");
+  if (c.val_data.empty()) c.val_data = c.data;
+  if (c.run_dir.empty()) c.run_dir = "runs/" + c.model;
+  plan.global_batch =
+      config.global_batch_size != 0 ? config.global_batch_size : batch_of_ranks(config, world_size);
+  check_batch(plan.global_batch, config, data, world_size);
+  return plan;
+}
+
+std::int64_t resumed_global_batch(const RunPlan& plan, const Config& before,
+                                  const TrainingState& state, int world_size) {
+  const Config& now = plan.config;
+  const bool asked = now.global_batch_size != before.global_batch_size ||
+                     now.batch_size != before.batch_size || now.accumulate != before.accumulate;
+  const std::int64_t wanted = asked || now.global_batch_size != 0 ? plan.global_batch : state.global_batch;
+  if (wanted == state.global_batch) return wanted;
+  if (!now.allow_batch_change) {
+    fail(ExitStatus::usage,
+         "a global batch of {} was asked for, but the checkpoint's is {} ({} ranks now, {} then; "
+         "schedule and sample order go by it) leave the batch options as they were, or add "
+         "--allow-batch-change",
+         wanted, state.global_batch, world_size, state.world_size);
+  }
+  return wanted;
+}
+
+void check_resumable(const RunPlan& plan, const Config& before, const TrainingState& state,
+                     std::uint32_t data_identity, std::uint32_t model_identity) {
+  check_same("--model", plan.config.model, before.model);
+  check_same("--classes", plan.config.classes, before.classes);
+  check_same("--seed", plan.config.seed, before.seed);
+  check_same("--optimizer", static_cast<int>(plan.config.optimizer),
+             static_cast<int>(before.optimizer));
+  check_same("the data set's identity", data_identity, state.data_identity);
+  check_same("the network's identity (layers and shapes)", model_identity, state.model_identity);
+}
+
+LoaderOptions loader_options(const RunPlan& plan, InputFormat format) {
+  const Config& c = plan.config;
+  return {.image = plan.model.image,
+          .format = format,
+          .mean = {c.mean.begin(), c.mean.end()},
+          .std = {c.std.begin(), c.std.end()},
+          .augment = c.augment,
+          .crop_padding = c.crop_padding,
+          .seed = static_cast<std::uint64_t>(c.seed),
+          .batch_capacity = 0,
+          .threads = static_cast<int>(c.loader_threads),
+          .batches_ahead = 3,
+          .shuffle = true,
+          .shuffle_block = c.shuffle_block};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,97 @@
+#include "lockstep/train/run_state.hpp"
+
+#include "lockstep/checkpoint/checkpoint_directory.hpp"
+#include "lockstep/checkpoint/training_state_text.hpp"
+#include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <fmt/ranges.h>
+
+#include <numeric>
+
+namespace lockstep {
+namespace {
+
+RunStart read_run_start(const Config& config, const CheckpointDirectory& directory) {
+  RunStart start;
+  if (config.resume == "none") {
+    const auto steps = directory.steps();
+    if (!steps.empty()) {
+      fail(ExitStatus::usage,
+           "--resume none, but {} is there (a fresh run would mix with it) use another --run-dir, or "
+           "remove the old run",
+           directory.path_of(steps.front()));
+    }
+  } else if (config.resume == "auto") {
+    if (auto found = directory.newest()) {
+      start.state = found->checkpoint.state;
+      start.path = std::move(found->path);
+      start.rejected = std::move(found->rejected);
+      start.checkpoint = std::move(found->checkpoint);
+    }
+  } else {
+    start.path = config.resume;
+    start.checkpoint = read_checkpoint(config.resume, CheckpointUse::resume);
+    start.state = start.checkpoint.state;
+  }
+  // A run that goes on has its weights already.
+  if (!start.state && !config.init_from.empty()) {
+    start.checkpoint = read_checkpoint(config.init_from, CheckpointUse::weights);
+  }
+  return start;
+}
+
+}  // namespace
+
+RunStart find_run_start(const Config& config, CheckpointDirectory* directory, Communicator& comm) {
+  RunStart start;
+  comm.barrier();
+  collectively(comm, [&] {
+    if (directory != nullptr) start = read_run_start(config, *directory);
+  });
+  const std::string text =
+      broadcast_text(comm, start.state ? training_state_text(*start.state) : std::string());
+  if (!text.empty()) start.state = parse_training_state(text);
+  start.path = broadcast_text(comm, start.path);
+  comm.barrier();
+  return start;
+}
+
+void broadcast_run_state(Engine& engine, Optimizer& optimizer, Communicator& comm) {
+  comm.broadcast(engine.parameters());
+  comm.broadcast(engine.running_statistics());
+  for (std::size_t i = 0; i < optimizer.slot_names().size(); ++i) {
+    comm.broadcast(optimizer.slot(i));
+  }
+}
+
+std::string layout_text(const Engine& engine) {
+  // Padding alone can hide another blocking; the values' order shows it.
+  std::uint32_t crc = 0;
+  std::vector<float> probe;
+  std::vector<float> arena(engine.layout().size());
+  for (const ArenaView& view : engine.layout().views) {
+    const Parameter& parameter =
+        engine.graph().parameters()[static_cast<std::size_t>(view.parameter)];
+    probe.resize(static_cast<std::size_t>(parameter.shape.elements()));
+    std::iota(probe.begin(), probe.end(), 1.0F);
+    engine.from_plain(probe, view.parameter, arena);
+  }
+  crc = crc32c(std::as_bytes(std::span<const float>(arena)), crc);
+  return fmt::format("{} values, {:08x}", arena.size(), crc);
+}
+
+void require_agreement(Communicator& comm, const std::string& text, const std::string& what,
+                       const std::string& why) {
+  const std::vector<std::string> all = all_gather_text(comm, text);
+  std::vector<std::size_t> different;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] != all[0]) different.push_back(rank);
+  }
+  if (different.empty()) return;
+  fail(ExitStatus::usage, "{} of rank{} {} is '{}', but rank 0 has '{}' ({}) start all ranks alike",
+       what, different.size() == 1 ? "" : "s", fmt::join(different, ", "), all[different.front()],
+       all[0], why);
+}
+
+}  // namespace lockstep

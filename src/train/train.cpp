@@ -1,0 +1,234 @@
+#include "lockstep/config/options.hpp"
+#include "lockstep/core/version.hpp"
+#include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/runtime/signals.hpp"
+#include "lockstep/train/run_directory.hpp"
+#include "lockstep/train/run_state.hpp"
+#include "lockstep/train/trainer.hpp"
+#include "lockstep/train/training_loop.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace lockstep {
+namespace {
+
+std::unique_ptr<Dataset> open_training_data(const Config& config, Communicator& comm) {
+  if (!config.synthetic) return open_dataset(config.data, "train", comm);
+  const std::int64_t size = config.image_size != 0 ? config.image_size : 224;
+  return make_synthetic_dataset(
+      {.samples = config.synthetic_samples,
+       .image = {.channels = config.channels != 0 ? config.channels : 3, .height = size, .width = size},
+       .classes = config.classes != 0 ? config.classes : 1000,
+       .seed = static_cast<std::uint64_t>(config.seed)});
+}
+
+std::unique_ptr<Dataset> open_validation_data(const RunPlan& plan, Communicator& comm) {
+  const Config& config = plan.config;
+  if (config.synthetic) return nullptr;
+  bool present = false;
+  collectively(comm, [&] { present = comm.rank() != 0 || has_split(config.val_data, "val"); });
+  if (comm.all_reduce_value<std::int32_t>(present ? 1 : 0, ReduceOp::min) == 0) return nullptr;
+  auto dataset = open_dataset(config.val_data, "val", comm);
+  if (dataset->info().classes > config.classes) {
+    fail(ExitStatus::usage,
+         "the validation split of {} has {} classes, but the network has {} (its labels need an output "
+         "each) use --classes {} or more",
+         config.val_data, dataset->info().classes, config.classes, dataset->info().classes);
+  }
+  return dataset;
+}
+
+Graph build_graph(const RunPlan& plan, const TrainingJob& job) {
+  return job.model ? job.model(plan.model) : make_model(plan.config.model, plan.model);
+}
+
+/// Steps until the configured end, counted from the run's beginning.
+std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
+                          const TrainingState& state) {
+  const std::int64_t left_in_epoch =
+      state.epoch >= config.epochs
+          ? 0
+          : (geometry.samples - state.position) / geometry.global_batch +
+                (config.epochs - state.epoch - 1) * geometry.steps_per_epoch();
+  const std::int64_t by_epochs = state.step + left_in_epoch;
+  return config.max_steps == 0 ? by_epochs : std::min(by_epochs, config.max_steps);
+}
+
+void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeometry& geometry,
+                    const Engine& engine, const DatasetInfo& data, const TrainStep& step,
+                    const TrainingJob& job) {
+  reporter.say(fmt::format("{}: {} parameters, input {}x{}x{}, {} classes", engine.graph().name(),
+                           engine.graph().parameter_count(), plan.model.image.channels,
+                           plan.model.image.height, plan.model.image.width, plan.model.classes));
+  reporter.say(fmt::format("data: {} ({} training samples; {} at each epoch's end stay unseen)",
+                           data.directory, data.samples,
+                           data.samples - geometry.epoch_samples()));
+  for (const std::string& note : data.notes) reporter.say("data: " + note);
+  reporter.say(fmt::format("batch: {} = {} ranks x {} micro-steps x {}{}; {} steps an epoch",
+                           geometry.global_batch, geometry.world_size, geometry.accumulate,
+                           geometry.largest_micro_batch(),
+                           geometry.largest_micro_batch() * geometry.world_size *
+                                       geometry.accumulate ==
+                                   geometry.global_batch
+                               ? ""
+                               : " or one less",
+                           geometry.steps_per_epoch()));
+  reporter.say(fmt::format("engine: {}; {}", engine.description(), job.binding.text));
+  reporter.say(fmt::format("memory a rank: {:.0f} MiB activations, {:.0f} MiB parameters and gradients; {} "
+                           "bucket{}",
+                           static_cast<double>(step.activation_bytes()) / 0x1p20,
+                           static_cast<double>(engine.layout().size()) * 8 / 0x1p20, step.buckets(),
+                           step.buckets() == 1 ? "" : "s"));
+  if (job.binding.warning) reporter.warn(*job.binding.warning);
+}
+
+}  // namespace
+
+TrainingResult train(const Config& config, const TrainingJob& job) {
+  validate(config);
+  Communicator& comm = job.comm;
+  const SignalFlag signals;
+  require_agreement(comm, print_config(config), "the configuration",
+                    "ranks were started with different options");
+
+  const auto data = open_training_data(config, comm);
+  RunPlan plan = resolve_run(config, data->info(), comm.size());
+
+  // The run directory, and where the run stands.
+  std::optional<RunDirectory> directory;
+  std::optional<CheckpointDirectory> checkpoints;
+  collectively(comm, [&] {
+    if (comm.rank() != 0) return;
+    directory.emplace(RunDirectoryOptions{.path = plan.config.run_dir, .job = job_name()});
+    checkpoints.emplace(directory->checkpoints(), config.keep);
+  });
+  RunStart start = find_run_start(plan.config, checkpoints ? &*checkpoints : nullptr, comm);
+  std::vector<std::string> changes;
+  const Graph graph = build_graph(plan, job);
+  if (start.state) {
+    const Config before = parse_config_text(start.state->config);
+    check_resumable(plan, before, *start.state, data->info().identity, graph.fingerprint());
+    plan.global_batch = resumed_global_batch(plan, before, *start.state, comm.size());
+    for (const ConfigDifference& change : differences(before, plan.config)) {
+      changes.push_back(fmt::format("--{} was {}, is {} now", change.name, change.left, change.right));
+    }
+  }
+  const BatchGeometry geometry{.samples = data->info().samples,
+                               .global_batch = plan.global_batch,
+                               .world_size = comm.size(),
+                               .rank = comm.rank(),
+                               .accumulate = static_cast<int>(config.accumulate)};
+  if (geometry.global_batch < std::int64_t{geometry.world_size} * geometry.accumulate) {
+    fail(ExitStatus::usage,
+         "the checkpoint's global batch of {} is smaller than {} ranks x {} micro-steps (every rank "
+         "needs a sample) use fewer ranks",
+         geometry.global_batch, geometry.world_size, geometry.accumulate);
+  }
+
+  TrainingState state;
+  if (start.state) state = *start.state;
+  state.world_size = comm.size();
+  state.global_batch = geometry.global_batch;
+  state.seed = config.seed;
+  state.data_identity = data->info().identity;
+  state.model_identity = graph.fingerprint();
+  state.model = graph.name();
+  state.config = print_config(plan.config);
+  state.version = version();
+  const std::int64_t last_step = last_step_of(plan.config, geometry, state);
+
+  collectively(comm, [&] {
+    if (directory) directory->write_config(state.config);
+  });
+  RunReporter reporter({.run_dir = plan.config.run_dir,
+                        .grid = job.grid,
+                        .cores = job.binding.text,
+                        .progress = config.progress,
+                        .log_ranks = config.log_ranks,
+                        .log_every = config.log_every,
+                        .epochs = config.epochs,
+                        .steps_per_epoch = geometry.steps_per_epoch(),
+                        .total_steps = last_step,
+                        .resumed_step = state.step});
+  for (const std::string& rejected : start.rejected) reporter.warn(rejected);
+  if (start.state) {
+    reporter.say(fmt::format("going on from {} (step {}, epoch {}, position {}; written by {} ranks)",
+                             start.path, state.step, state.epoch, state.position,
+                             start.state->world_size));
+    for (const std::string& change : changes) reporter.say(change);
+  }
+  if (state.step >= last_step) {
+    reporter.say(fmt::format("nothing to do: step {} is the configured end (raise --epochs or "
+                             "--max-steps to go on)",
+                             state.step));
+    return {.status = ExitStatus::ok,
+            .step = state.step,
+            .run_dir = plan.config.run_dir,
+            .checkpoint = start.path,
+            .evaluation = std::nullopt};
+  }
+
+  // The network on this rank's cores.
+  const TailBucket tail(graph);
+  const auto engine =
+      make_cpu_engine(graph, {.threads = job.binding.threads, .tail_size = tail.size()});
+  const auto optimizer = make_optimizer(plan.config, engine->layout());
+  state.optimizer = std::string(optimizer->name());
+  require_agreement(comm, layout_text(*engine), "the parameters' layout",
+                    "the processors differ, so the engine chose other layouts");
+  initialize_model(*engine, static_cast<std::uint64_t>(config.seed));
+  collectively(comm, [&] {
+    if (start.checkpoint.model.empty()) return;
+    load_model(start.checkpoint, start.state ? InitHead::keep : config.init_head, *engine);
+    if (start.state) load_optimizer(start.checkpoint, *engine, *optimizer);
+  });
+  start.checkpoint = {};
+  broadcast_run_state(*engine, *optimizer, comm);
+
+  LoaderOptions loading = loader_options(plan, engine->input_format());
+  loading.batch_capacity = geometry.largest_micro_batch();
+  loading.cores = job.binding.allowed;
+  const auto loader = make_loader(
+      *data, loading,
+      plan_training_batches(geometry, {.epoch = state.epoch, .position = state.position},
+                            last_step - state.step));
+  TrainStep step(*engine, *optimizer, comm, *loader,
+                 {.geometry = geometry,
+                  .bucket_bytes = config.bucket_mb * 0x1p20,
+                  .clip_grad_norm = config.clip_grad_norm});
+  const auto validation = open_validation_data(plan, comm);
+  std::optional<Evaluator> evaluator;
+  if (validation) {
+    evaluator.emplace(*engine, *validation, comm,
+                      EvaluatorOptions{.loader = loading,
+                                       .batch_size = geometry.largest_micro_batch(),
+                                       .stop_wanted = [] { return SignalFlag::received() != 0; }});
+  }
+  describe_start(reporter, plan, geometry, *engine, data->info(), step, job);
+  if (!validation) {
+    reporter.say(plan.config.synthetic
+                     ? std::string("no evaluation: synthetic data has no split val")
+                     : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
+  }
+  reporter.started(state, geometry.global_batch);
+
+  TrainingLoop loop({.plan = plan,
+                     .geometry = geometry,
+                     .comm = comm,
+                     .engine = *engine,
+                     .optimizer = *optimizer,
+                     .step = step,
+                     .evaluator = evaluator ? &*evaluator : nullptr,
+                     .checkpoints = checkpoints ? &*checkpoints : nullptr,
+                     .reporter = reporter,
+                     .class_names = data->info().class_names},
+                    state, last_step);
+  TrainingResult result = loop.run();
+  result.run_dir = plan.config.run_dir;
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,224 @@
+#include "lockstep/train/training_loop.hpp"
+
+#include "lockstep/runtime/signals.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep {
+namespace {
+
+std::int64_t evaluation_interval(const RunPlan& plan, const BatchGeometry& geometry) {
+  if (plan.config.eval_every <= 0) return 0;
+  const double steps = plan.config.eval_every * static_cast<double>(geometry.steps_per_epoch());
+  return std::max<std::int64_t>(1, std::llround(steps));
+}
+
+double seconds_between(std::chrono::steady_clock::time_point from,
+                       std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
+
+TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
+                           std::int64_t last_step)
+    : parts_(parts),
+      state_(std::move(state)),
+      last_step_(last_step),
+      eval_interval_(parts.evaluator == nullptr ? 0
+                                                : evaluation_interval(parts.plan, parts.geometry)),
+      schedule_(parts.plan.config, parts.geometry.epoch_samples(), parts.geometry.global_batch),
+      saved_step_(state_.step) {
+  if (parts_.checkpoints != nullptr) {
+    snapshot_.emplace(parts_.engine, parts_.optimizer);
+    saver_.emplace(*parts_.checkpoints);
+  }
+}
+
+bool TrainingLoop::finished() const noexcept { return state_.step >= last_step_; }
+
+TrainingResult TrainingLoop::run() {
+  // Evaluation of a step that the last run could not finish.
+  bool stop = !evaluate_if_due();
+  step_end_ = std::chrono::steady_clock::now();
+  while (!finished() && !stop) {
+    const double lr = schedule_.lr(state_.samples);
+    const StepResult step = parts_.step.run(
+        state_.step + 1, lr,
+        {.stop = SignalFlag::received() != 0, .save = parts_.checkpoints != nullptr && save_due()});
+    check_finite(step);
+    if (step.updated) advance(step, lr);
+
+    if (step.sums.failed > 0) {
+      save_and_wait();
+      collectively(parts_.comm, [this] {
+        if (parts_.step.data_error()) throw Error(*parts_.step.data_error());
+      });
+    }
+    stop = step.sums.stop_wishes > 0 || !evaluate_if_due();
+    save_pending_ = save_pending_ || step.sums.save_wishes > 0 || state_.position == 0;
+    if (!stop && !finished()) start_pending_save();
+    report_saves();
+  }
+  save_and_wait();
+  result_.status = finished() ? ExitStatus::ok : ExitStatus::stopped;
+  result_.step = state_.step;
+  parts_.reporter.stopped(state_.step, state_.epoch, finished() ? "finished" : "stopped on request");
+  return result_;
+}
+
+void TrainingLoop::advance(const StepResult& result, double lr) {
+  const std::int64_t batch = parts_.geometry.global_batch;
+  const std::int64_t epoch = state_.epoch;
+  const std::int64_t step_of_epoch = state_.position / batch + 1;
+  ++state_.step;
+  state_.samples += batch;
+  state_.epoch_loss += result.sums.loss * static_cast<double>(batch);
+  state_.epoch_top1 += result.sums.top1;
+  state_.epoch_top5 += result.sums.top5;
+  state_.epoch_samples += static_cast<double>(batch);
+  const EpochPosition next = next_position(
+      parts_.geometry, {.epoch = state_.epoch, .position = state_.position});
+
+  const auto now = std::chrono::steady_clock::now();
+  const double seconds = seconds_between(step_end_, now);
+  step_end_ = now;
+  epoch_times_ += result.times;
+  epoch_seconds_ += seconds;
+  own_loss_ += result.own_loss;
+  own_samples_ += result.own_samples;
+  parts_.reporter.step({.step = state_.step,
+                        .epoch = epoch,
+                        .step_of_epoch = step_of_epoch,
+                        .samples = state_.samples,
+                        .loss = result.sums.loss,
+                        .top1 = result.sums.top1 / static_cast<double>(batch),
+                        .top5 = result.sums.top5 / static_cast<double>(batch),
+                        .lr = lr,
+                        .gradient_norm = result.gradient_norm,
+                        .times = result.times,
+                        .images_per_second = static_cast<double>(batch) / seconds});
+  if (next.epoch != epoch) close_epoch(lr);
+  state_.epoch = next.epoch;
+  state_.position = next.position;
+}
+
+void TrainingLoop::close_epoch(double lr) {
+  parts_.reporter.epoch({.step = state_.step,
+                         .epoch = state_.epoch,
+                         .samples = state_.samples,
+                         .loss = state_.epoch_loss / state_.epoch_samples,
+                         .top1 = state_.epoch_top1 / state_.epoch_samples,
+                         .top5 = state_.epoch_top5 / state_.epoch_samples,
+                         .lr = lr,
+                         .own_loss = own_loss_ / std::max(own_samples_, 1.0),
+                         .own_samples = own_samples_,
+                         .seconds = epoch_seconds_,
+                         .images_per_second = state_.epoch_samples / std::max(epoch_seconds_, 1e-9),
+                         .times = epoch_times_});
+  state_.epoch_loss = state_.epoch_top1 = state_.epoch_top5 = state_.epoch_samples = 0;
+  epoch_times_ = {};
+  epoch_seconds_ = own_loss_ = own_samples_ = 0;
+}
+
+void TrainingLoop::check_finite(const StepResult& result) {
+  if (result.sums.not_finite == 0) return;
+  const std::string checkpoint = last_good_checkpoint();
+  const std::int64_t step = state_.step + 1;
+  parts_.reporter.stopped(step, state_.epoch, "diverged");
+  collectively(parts_.comm, [&] {
+    if (!std::isfinite(result.own_loss)) {
+      fail(ExitStatus::diverged,
+           "the loss is {} at step {} on rank {} (training diverged; last good checkpoint: {}) lower "
+           "--lr, lengthen --warmup-epochs or set --clip-grad-norm",
+           result.own_loss, step, parts_.comm.rank(), checkpoint.empty() ? "none" : checkpoint);
+    }
+  });
+}
+
+bool TrainingLoop::evaluate_if_due() {
+  if (eval_interval_ == 0 || state_.step == 0 || state_.last_eval_step == state_.step) return true;
+  // The end by --max-steps is a pause: evaluating there would change a later continuation's record.
+  const bool all_epochs_done = state_.epoch >= parts_.plan.config.epochs;
+  if (state_.step % eval_interval_ != 0 && !all_epochs_done) return true;
+  const std::optional<EvaluationResult> evaluation = parts_.evaluator->run();
+  if (!evaluation) return false;
+  state_.last_eval_step = state_.step;
+  if (evaluation->top1 > state_.best_top1) {
+    state_.best_top1 = evaluation->top1;
+    state_.best_step = state_.step;
+    save_pending_ = true;
+  }
+  // An epoch is over where its last step has just been taken.
+  const std::int64_t epoch = state_.position == 0 ? state_.epoch - 1 : state_.epoch;
+  parts_.reporter.evaluation(state_.step, epoch, *evaluation);
+  result_.evaluation = evaluation;
+  step_end_ = std::chrono::steady_clock::now();
+  return true;
+}
+
+bool TrainingLoop::save_due() const noexcept {
+  const SaveInterval& every = parts_.plan.config.save_every;
+  // The wish reaches the boundary of the step that is about to begin.
+  if (every.steps > 0 && (state_.step + 1) % every.steps == 0) return true;
+  return every.seconds > 0 &&
+         seconds_between(last_save_, std::chrono::steady_clock::now()) >= every.seconds;
+}
+
+void TrainingLoop::start_pending_save() {
+  if (!save_pending_ || !saver_ || saver_->busy() || saved_step_ == state_.step) return;
+  save_pending_ = false;
+  saved_step_ = state_.step;
+  last_save_ = std::chrono::steady_clock::now();
+  snapshot_->copy_from(parts_.engine, parts_.optimizer);
+  saver_->start([this, state = state_] {
+    Checkpoint checkpoint = snapshot_->to_checkpoint(parts_.engine);
+    checkpoint.mean.assign(parts_.plan.config.mean.begin(), parts_.plan.config.mean.end());
+    checkpoint.std.assign(parts_.plan.config.std.begin(), parts_.plan.config.std.end());
+    checkpoint.classes = parts_.plan.config.classes;
+    checkpoint.class_names = parts_.class_names;
+    checkpoint.state = state;
+    return checkpoint;
+  });
+}
+
+void TrainingLoop::report_saves() {
+  if (!saver_) return;
+  while (const auto outcome = saver_->poll()) {
+    parts_.reporter.saved(*outcome);
+    if (outcome->error) {
+      save_pending_ = true;  // the next boundary tries again
+      saved_step_ = -1;
+    } else {
+      result_.checkpoint = outcome->path;
+    }
+  }
+}
+
+void TrainingLoop::save_and_wait() {
+  collectively(parts_.comm, [this] {
+    if (!saver_) return;
+    saver_->wait();
+    report_saves();
+    if (saved_step_ == state_.step) return;
+    save_pending_ = true;
+    start_pending_save();
+    saver_->wait();
+    const auto outcome = saver_->poll();
+    if (!outcome) return;
+    parts_.reporter.saved(*outcome);
+    if (outcome->error) throw Error(ExitStatus::cannot_write, *outcome->error);
+    result_.checkpoint = outcome->path;
+  });
+}
+
+std::string TrainingLoop::last_good_checkpoint() {
+  if (saver_) {
+    saver_->wait();
+    report_saves();
+  }
+  return broadcast_text(parts_.comm, result_.checkpoint);
+}
+
+}  // namespace lockstep

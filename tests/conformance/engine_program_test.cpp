@@ -1,0 +1,266 @@
+#define BOOST_TEST_MODULE engine_program
+#include "conformance/fixtures.hpp"
+#include "conformance/harness.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <thread>
+
+using namespace lockstep;
+using namespace lockstep::conformance;
+
+namespace {
+
+/// Two residual blocks, the second with a projection: what mini-resnet is made of.
+Graph small_network() {
+  Graph graph("small", {.channels = 3, .height = 12, .width = 12}, 7);
+  ValueId x =
+      graph.conv2d(graph.input(), {.name = "conv1", .out_channels = 20, .kernel = 3, .padding = 1});
+  x = graph.relu(graph.batch_norm(x, {.name = "bn1"}));
+  ValueId y = graph.conv2d(x, {.name = "conv2", .out_channels = 20, .kernel = 3, .padding = 1});
+  x = graph.relu(graph.add(graph.batch_norm(y, {.name = "bn2"}), x));
+  y = graph.conv2d(x,
+                   {.name = "conv3", .out_channels = 32, .kernel = 3, .stride = 2, .padding = 1});
+  const ValueId down =
+      graph.conv2d(x, {.name = "down", .out_channels = 32, .kernel = 1, .stride = 2});
+  x = graph.relu(
+      graph.add(graph.batch_norm(y, {.name = "bn3"}), graph.batch_norm(down, {.name = "bn4"})));
+  x = graph.max_pool(x, {.kernel = 2, .stride = 2});
+  x = graph.linear(graph.flatten(x), {.name = "fc", .out_features = 7});
+  graph.softmax_cross_entropy(x, {.label_smoothing = 0.1});
+  return graph;
+}
+
+struct StepResult {
+  double loss;
+  std::vector<float> gradients;
+  std::vector<float> statistics;
+  friend bool operator==(const StepResult&, const StepResult&) = default;
+};
+
+StepResult run_step(Engine& engine, Program& program, const Batch& batch) {
+  CopyingObserver observer(engine);
+  const BatchMetrics metrics = program.forward(batch);
+  program.backward({.loss_scale = 0.25F, .accumulate = false}, observer);
+  const auto gradients = engine.gradients().first(engine.layout().size());
+  const auto statistics = program.batch_statistics();
+  return {.loss = metrics.loss,
+          .gradients = {gradients.begin(), gradients.end()},
+          .statistics = {statistics.begin(), statistics.end()}};
+}
+
+template <typename Body>
+void for_each_engine(const Graph& graph, Body&& body) {
+  for (const Candidate& candidate : candidates()) {
+    BOOST_TEST_CONTEXT(candidate.name) {
+      const auto engine = candidate.make(graph);
+      load(*engine, oracle::random_state(graph, 3));
+      body(*engine);
+    }
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_same_step_gives_the_same_bits) {
+  const Graph graph = small_network();
+  const auto problem = oracle::random_problem(graph, 6, 9);
+  for (const Candidate& candidate : candidates()) {
+    const auto run_afresh = [&] {
+      const auto engine = candidate.make(graph);
+      load(*engine, oracle::random_state(graph, 3));
+      const EngineBatch batch(*engine, problem);
+      const auto program = engine->compile_training(6);
+      const StepResult first = run_step(*engine, *program, batch.batch());
+      for (int repeat = 0; repeat < 5; ++repeat) {
+        BOOST_TEST((run_step(*engine, *program, batch.batch()) == first));
+      }
+      return first;
+    };
+
+    BOOST_TEST((run_afresh() == run_afresh()));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(programs_of_one_engine_do_not_disturb_each_other) {
+  const Graph graph = small_network();
+  const auto few = oracle::random_problem(graph, 3, 1);
+  const auto many = oracle::random_problem(graph, 8, 2);
+  for_each_engine(graph, [&](Engine& engine) {
+    const EngineBatch few_batch(engine, few);
+    const EngineBatch many_batch(engine, many);
+    const auto small = engine.compile_training(3);
+    const StepResult alone = run_step(engine, *small, few_batch.batch());
+
+    // The larger ones take over the activations that the smaller one was bound to.
+    const auto large = engine.compile_training(8);
+    const auto inference = engine.compile_inference(5);
+    const StepResult large_first = run_step(engine, *large, many_batch.batch());
+    static_cast<void>(inference->forward(many_batch.first(5)));
+    const StepResult among_others = run_step(engine, *small, few_batch.batch());
+    static_cast<void>(inference->forward(many_batch.first(4)));
+    const StepResult large_again = run_step(engine, *large, many_batch.batch());
+
+    BOOST_TEST((among_others == alone));
+    BOOST_TEST((large_again == large_first));
+    BOOST_TEST(large->activation_bytes() > small->activation_bytes());
+  });
+}
+
+BOOST_AUTO_TEST_CASE(programs_see_changed_parameters_and_statistics) {
+  const Graph graph = small_network();
+  const auto problem = oracle::random_problem(graph, 4, 2);
+  const auto state = oracle::random_state(graph, 77);
+  for_each_engine(graph, [&](Engine& engine) {
+    const EngineBatch batch(engine, problem);
+    const auto inference = engine.compile_inference(4);
+    static_cast<void>(inference->forward(batch.batch()));
+
+    load(engine, state);
+    const BatchMetrics metrics = inference->forward(batch.batch());
+
+    const auto expected = oracle::run(graph, state, problem, oracle::Mode::inference);
+    BOOST_TEST(std::abs(metrics.loss - expected.loss) < 1e-4 * expected.loss);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(backward_does_not_need_the_batch) {
+  const Graph graph = small_network();
+  const auto problem = oracle::random_problem(graph, 4, 2);
+  for_each_engine(graph, [&](Engine& engine) {
+    const auto program = engine.compile_training(4);
+    const EngineBatch kept(engine, problem);
+    const StepResult expected = run_step(engine, *program, kept.batch());
+
+    oracle::Problem nan = problem;
+    std::fill(nan.images.begin(), nan.images.end(), std::numeric_limits<double>::quiet_NaN());
+    auto batch = std::make_unique<EngineBatch>(engine, problem);
+    static_cast<void>(program->forward(batch->batch()));
+    *batch = EngineBatch(engine, nan);
+    CopyingObserver observer(engine);
+    program->backward({.loss_scale = 0.25F, .accumulate = false}, observer);
+
+    BOOST_TEST((observer.copy() == expected.gradients));
+  });
+}
+
+BOOST_AUTO_TEST_CASE(the_tail_belongs_to_the_trainer) {
+  const Graph graph = small_network();
+  const auto problem = oracle::random_problem(graph, 2, 2);
+  for_each_engine(graph, [&](Engine& engine) {
+    const std::span<float> tail = engine.gradients().subspan(engine.layout().size());
+    BOOST_REQUIRE(tail.size() == 7u);
+    std::fill(tail.begin(), tail.end(), 42.0F);
+    const EngineBatch batch(engine, problem);
+    const auto program = engine.compile_training(2);
+
+    static_cast<void>(run_step(engine, *program, batch.batch()));
+
+    BOOST_TEST(std::count(tail.begin(), tail.end(), 42.0F) == 7);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(gradients_come_from_the_last_layer_to_the_first) {
+  const Graph graph = small_network();
+  for_each_engine(graph, [&](Engine& engine) {
+    const auto& views = engine.layout().views;
+    BOOST_REQUIRE(views.size() == graph.parameters().size());
+    BOOST_TEST(graph.parameters()[static_cast<std::size_t>(views.front().parameter)].name ==
+               "fc.weight");
+    BOOST_TEST(graph.parameters()[static_cast<std::size_t>(views.back().parameter)].name ==
+               "conv1.weight");
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      const auto& parameter = graph.parameters()[static_cast<std::size_t>(views[i].parameter)];
+      BOOST_TEST(views[i].offset % 16 == 0u);
+      BOOST_TEST((views[i].kind == parameter.kind));
+      BOOST_TEST(views[i].size >= static_cast<std::size_t>(parameter.shape.elements()));
+      if (i > 0) BOOST_TEST(views[i].offset >= views[i - 1].end());
+    }
+    BOOST_TEST(engine.parameters().size() == engine.layout().size());
+  });
+}
+
+BOOST_AUTO_TEST_CASE(plain_values_return_unchanged_while_the_engine_computes) {
+  const Graph graph = small_network();
+  const auto problem = oracle::random_problem(graph, 4, 2);
+  for_each_engine(graph, [&](Engine& engine) {
+    const EngineBatch batch(engine, problem);
+    const auto program = engine.compile_training(4);
+    std::vector<float> arena(engine.layout().size(), 5.0F);
+    std::size_t wrong = 0;
+    std::thread writer([&] {
+      for (std::size_t id = 0; id < graph.parameters().size(); ++id) {
+        const auto count = static_cast<std::size_t>(graph.parameters()[id].shape.elements());
+        std::vector<float> plain(count);
+        for (std::size_t i = 0; i < count; ++i) plain[i] = static_cast<float>(i + 1);
+        engine.from_plain(plain, static_cast<ParameterId>(id), arena);
+        std::vector<float> back(count);
+        engine.to_plain(arena, static_cast<ParameterId>(id), back);
+        if (back != plain) ++wrong;
+      }
+    });
+    for (int step = 0; step < 3; ++step) run_step(engine, *program, batch.batch());
+    writer.join();
+
+    BOOST_TEST(wrong == 0u);
+    // In each view the elements, and zeros for the rest.
+    for (const ArenaView& view : engine.layout().views) {
+      const auto begin = arena.begin() + static_cast<std::ptrdiff_t>(view.offset);
+      const auto nonzero = std::count_if(begin, begin + static_cast<std::ptrdiff_t>(view.size),
+                                         [](float value) { return value != 0.0F; });
+      BOOST_TEST(nonzero ==
+                 graph.parameters()[static_cast<std::size_t>(view.parameter)].shape.elements());
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(logits_that_are_not_numbers_are_misses) {
+  Graph graph("logits", {.channels = 6, .height = 1, .width = 1}, 6);
+  graph.softmax_cross_entropy(graph.flatten(graph.input()), {});
+  oracle::Problem problem{.batch_size = 3, .images = oracle::Values(18, 0.0), .labels = {2, 2, 2}};
+  problem.images[2] = std::numeric_limits<double>::quiet_NaN();  // the label's
+  problem.images[6] = std::numeric_limits<double>::quiet_NaN();  // another's
+  for_each_engine(graph, [&](Engine& engine) {
+    const EngineBatch batch(engine, problem);
+    const auto program = engine.compile_inference(3);
+
+    const BatchMetrics metrics = program->forward(batch.batch());
+
+    BOOST_TEST(metrics.top1 == 1);  // the third: all are equal, none is larger
+    BOOST_TEST(metrics.top5 == 1);
+    BOOST_TEST(std::isnan(metrics.loss));
+  });
+}
+
+BOOST_AUTO_TEST_CASE(images_that_are_not_numbers_reach_the_loss) {
+  const Graph graph = small_network();
+  auto problem = oracle::random_problem(graph, 2, 2);
+  problem.images[5] = std::numeric_limits<double>::quiet_NaN();
+  for_each_engine(graph, [&](Engine& engine) {
+    const EngineBatch batch(engine, problem);
+    const auto program = engine.compile_training(2);
+
+    BOOST_TEST(!std::isfinite(program->forward(batch.batch()).loss));
+  });
+}
+
+BOOST_AUTO_TEST_CASE(batches_of_the_wrong_size_are_refused) {
+  const Graph graph = small_network();
+  const auto problem = oracle::random_problem(graph, 5, 2);
+  for_each_engine(graph, [&](Engine& engine) {
+    const EngineBatch batch(engine, problem);
+    const auto training = engine.compile_training(4);
+    const auto inference = engine.compile_inference(4);
+    CopyingObserver observer(engine);
+
+    BOOST_CHECK_THROW(training->forward(batch.batch()), Error);
+    BOOST_CHECK_THROW(training->forward(batch.first(3)), Error);
+    BOOST_CHECK_THROW(inference->forward(batch.batch()), Error);
+    BOOST_CHECK_THROW(inference->backward({}, observer), Error);
+    BOOST_CHECK_THROW(static_cast<void>(engine.compile_training(0)), Error);
+  });
+}

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""pytorch_parity.py STEP_DUMP CASE: one model and optimizer, step by step against PyTorch.
+
+Both start from one HDF5 checkpoint that PyTorch's module wrote. Every tensor's relative error against a float64
+PyTorch run may be at most four times that of fp32 PyTorch (plus a floor of a few ulps).
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import h5py
+    import numpy as np
+    import torch
+    import torchvision
+    from torchvision.models.resnet import BasicBlock, conv1x1
+except ImportError as missing:
+    print(f"skipped: {missing} (install python3-torch, python3-torchvision and python3-h5py)")
+    sys.exit(77)
+
+FLOOR = 2e-6  # relative; about 16 ulps of fp32, for tensors that fp32 PyTorch happens to hit exactly
+
+
+class MiniResNet(torch.nn.Module):
+    """The counterpart of `mini-resnet`, from torchvision's own block."""
+
+    def __init__(self, channels, classes, width):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(channels, width, 3, padding=1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(width)
+        self.layer1 = self.stage(width, width, 1)
+        self.layer2 = self.stage(width, 2 * width, 2)
+        self.layer3 = self.stage(2 * width, 4 * width, 2)
+        self.fc = torch.nn.Linear(4 * width, classes)
+
+    @staticmethod
+    def stage(inputs, outputs, stride):
+        downsample = None
+        if stride != 1 or inputs != outputs:
+            downsample = torch.nn.Sequential(conv1x1(inputs, outputs, stride), torch.nn.BatchNorm2d(outputs))
+        return torch.nn.Sequential(BasicBlock(inputs, outputs, stride, downsample), BasicBlock(outputs, outputs))
+
+    def forward(self, x):
+        x = torch.relu(self.bn1(self.conv1(x)))
+        x = self.layer3(self.layer2(self.layer1(x)))
+        return self.fc(x.mean((2, 3)))
+
+
+class SimpleCnn(torch.nn.Module):
+    def __init__(self, channels, classes, size):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(channels, 32, 3, padding=1)
+        self.conv2 = torch.nn.Conv2d(32, 64, 3, padding=1)
+        self.fc1 = torch.nn.Linear(64 * (size // 4) ** 2, 512)
+        self.fc2 = torch.nn.Linear(512, classes)
+
+    def forward(self, x):
+        pool = torch.nn.functional.max_pool2d
+        x = pool(torch.relu(self.conv1(x)), 2)
+        x = pool(torch.relu(self.conv2(x)), 2)
+        return self.fc2(torch.relu(self.fc1(x.flatten(1))))
+
+
+CASES = {
+    # name: (module, lockstep model options, channels, size, classes, batch, steps)
+    "mini-resnet": (lambda: MiniResNet(3, 10, 16), ["--model", "mini-resnet", "--width", "16"], 3, 32, 10, 8, 3),
+    "simple-cnn": (lambda: SimpleCnn(1, 10, 28), ["--model", "simple-cnn"], 1, 28, 10, 8, 3),
+    "resnet18": (lambda: torchvision.models.resnet18(num_classes=100), ["--model", "resnet18"], 3, 224, 100, 4, 3),
+    "resnet50": (lambda: torchvision.models.resnet50(num_classes=100), ["--model", "resnet50"], 3, 224, 100, 4, 3),
+}
+OPTIMIZERS = {
+    "sgd": (["--optimizer", "sgd", "--lr", "0.01", "--momentum", "0.9", "--weight-decay", "0.001"],
+            lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, weight_decay=0.001)),
+    "nesterov": (["--optimizer", "sgd", "--lr", "0.01", "--momentum", "0.9", "--weight-decay", "0.001", "--nesterov"],
+                 lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, weight_decay=0.001, nesterov=True)),
+    "adam": (["--optimizer", "adam", "--lr", "0.001", "--weight-decay", "0.001"],
+             lambda p: torch.optim.Adam(p, lr=0.001, weight_decay=0.001)),
+    "adamw": (["--optimizer", "adamw", "--lr", "0.001", "--weight-decay", "0.01"],
+              lambda p: torch.optim.AdamW(p, lr=0.001, weight_decay=0.01)),
+}
+
+
+def run_torch(module, optimizer, images, labels, steps, smoothing):
+    """What one PyTorch run computes: logits, loss, gradients of the first step; parameters and statistics at the end."""
+    dtype = images.dtype
+    module = module.to(dtype).train()
+    update = optimizer(module.parameters())
+    criterion = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
+    result = {}
+    for step in range(steps):
+        update.zero_grad()
+        logits = module(images)
+        loss = criterion(logits, labels)
+        loss.backward()
+        if step == 0:
+            result["logits"] = logits.detach().double().numpy().ravel()
+            result["loss"] = np.array([loss.item()])
+            for name, p in module.named_parameters():
+                result["gradients/" + name] = p.grad.double().numpy().ravel().copy()
+        update.step()
+    for name, p in module.named_parameters():
+        result["model/" + name] = p.detach().double().numpy().ravel()
+    for name, b in module.named_buffers():
+        if not name.endswith("num_batches_tracked"):
+            result["statistics/" + name] = b.double().numpy().ravel()
+    return result
+
+
+def relative_error(value, exact):
+    return np.linalg.norm(value - exact) / max(np.linalg.norm(exact), 1e-12)
+
+
+def main():
+    step_dump, case, optimizer_name = sys.argv[1:4]
+    make, options, channels, size, classes, batch, steps = CASES[case]
+    optimizer_options, optimizer = OPTIMIZERS[optimizer_name]
+    smoothing = 0.1 if optimizer_name == "adam" else 0.0
+    torch.manual_seed(1)
+    module = make()
+    state = {name: value.clone() for name, value in module.state_dict().items()}
+    images = torch.randn(batch, channels, size, size, dtype=torch.float64)
+    labels = torch.randint(classes, (batch,))
+
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        # The lines of docs/file-formats.md: a PyTorch module as a checkpoint.
+        with h5py.File(folder / "start.h5", "w") as file:
+            for name, value in module.state_dict().items():
+                if not name.endswith("num_batches_tracked"):
+                    file["model/" + name] = value.numpy()
+        with h5py.File(folder / "input.h5", "w") as file:
+            file["images"] = images.float().numpy()
+            file["labels"] = labels.int().numpy()
+        images = images.float().double()
+        subprocess.run([step_dump, folder / "start.h5", folder / "input.h5", folder / "output.h5", str(steps),
+                        *options, "--synthetic", "--classes", str(classes), "--label-smoothing", str(smoothing),
+                        "--decay-norm-and-bias", *optimizer_options], check=True)
+        with h5py.File(folder / "output.h5") as file:
+            ours = {"logits": file["logits"][...].astype("f8").ravel(), "loss": np.array([file.attrs["loss"]])}
+            for group in ("gradients", "model", "statistics"):
+                for name in file[group]:
+                    ours[f"{group}/{name}"] = file[group][name][...].astype("f8").ravel()
+
+    exact = run_torch(module, optimizer, images, labels, steps, smoothing)
+    single = make()
+    single.load_state_dict(state)
+    fp32 = run_torch(single, optimizer, images.float(), labels, steps, smoothing)
+
+    missing = set(exact) - set(ours)
+    assert not missing, f"not written: {sorted(missing)}"
+    worst = []
+    for name, value in exact.items():
+        error = relative_error(ours[name], value)
+        peer = relative_error(fp32[name], value)
+        worst.append((error / (4 * peer + FLOOR), error, peer, name))
+    worst.sort(reverse=True)
+    for ratio, error, peer, name in worst[:3]:
+        print(f"{case} {optimizer_name} {name}: error {error:.2e}, fp32 PyTorch {peer:.2e}, {ratio:.2f} of the bound")
+    assert worst[0][0] <= 1, f"{worst[0][3]} is further from float64 PyTorch than four times fp32 PyTorch"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+// step_dump CHECKPOINT INPUT.h5 OUTPUT.h5 STEPS [train options]
+// Takes STEPS training steps from CHECKPOINT on the batch in INPUT.h5 (/images float32 NCHW, /labels int32) and writes
+// what the first step computed (/logits, /loss, /gradients/NAME) and what is there after the last (/model/NAME).
+#include "lockstep/checkpoint/checkpoint.hpp"
+#include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/config/options.hpp"
+#include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/io/hdf5.hpp"
+#include "lockstep/models/models.hpp"
+#include "lockstep/optim/optimizer.hpp"
+#include "lockstep/parallel/gradient_reducer.hpp"
+#include "lockstep/parallel/tail_bucket.hpp"
+#include "lockstep/train/model_state.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+using namespace lockstep;
+
+namespace {
+
+struct Input {
+  std::vector<float> images;  ///< in the engine's layout
+  std::vector<std::int32_t> labels;
+  ImageShape shape;
+};
+
+Input read_input(const std::string& path) {
+  const h5::File file = h5::open_file(path);
+  Input input;
+  input.images = h5::read_values<float>(file, "images", std::uint64_t{1} << 30);
+  input.labels = h5::read_values<std::int32_t>(file, "labels", 1 << 20);
+  const auto dims = h5::describe(file, "images").dims;
+  input.shape = {.channels = static_cast<std::int64_t>(dims.at(1)),
+                 .height = static_cast<std::int64_t>(dims.at(2)),
+                 .width = static_cast<std::int64_t>(dims.at(3))};
+  return input;
+}
+
+std::vector<float> to_nhwc(const Input& input) {
+  const auto [channels, height, width] = input.shape;
+  std::vector<float> result(input.images.size());
+  const std::int64_t pixels = height * width;
+  for (std::size_t n = 0; n < input.labels.size(); ++n) {
+    const std::int64_t base = static_cast<std::int64_t>(n) * channels * pixels;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      for (std::int64_t p = 0; p < pixels; ++p) {
+        result[static_cast<std::size_t>(base + p * channels + c)] =
+            input.images[static_cast<std::size_t>(base + c * pixels + p)];
+      }
+    }
+  }
+  return result;
+}
+
+void write_tensors(h5::Location parent, const std::string& name, const Engine& engine,
+                   std::span<const float> arena) {
+  const h5::Group group = h5::create_group(parent, name);
+  const auto parameters = engine.graph().parameters();
+  for (std::size_t id = 0; id < parameters.size(); ++id) {
+    std::vector<float> plain(static_cast<std::size_t>(parameters[id].shape.elements()));
+    engine.to_plain(arena, static_cast<ParameterId>(id), plain);
+    const std::uint64_t dims[] = {plain.size()};
+    h5::write_dataset<float>(group, parameters[id].name, dims, plain);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 5) return 64;
+  const std::vector<std::string> options(argv + 5, argv + argc);
+  const Config config = parse_train_options(options).config;
+  const Input input = read_input(argv[2]);
+  const Graph graph = make_model(config.model, {.image = input.shape,
+                                                .classes = config.classes,
+                                                .width = config.width,
+                                                .zero_init_residual = false,
+                                                .label_smoothing = config.label_smoothing});
+  const TailBucket tail(graph);
+  const auto engine = make_cpu_engine(graph, {.threads = 0, .tail_size = tail.size()});
+  load_model(read_checkpoint(argv[1], CheckpointUse::weights), InitHead::keep, *engine);
+  const auto optimizer = make_optimizer(config, engine->layout());
+  const std::size_t batch_size = input.labels.size();
+  const auto program = engine->compile_training(static_cast<std::int64_t>(batch_size));
+  AlignedBuffer<float> images(input.images.size());
+  const std::vector<float> nhwc =
+      engine->input_format().layout == ImageLayout::nhwc ? to_nhwc(input) : input.images;
+  std::copy(nhwc.begin(), nhwc.end(), images.data());
+
+  const h5::File output = h5::create_file(argv[3]);
+  NoReduction observer;
+  for (int step = 1; step <= std::atoi(argv[4]); ++step) {
+    const BatchMetrics metrics = program->forward({.images = images.data(),
+                                                   .labels = input.labels.data(),
+                                                   .size = static_cast<std::int64_t>(batch_size)});
+    const auto tail_values = engine->gradients().subspan(engine->layout().size());
+    tail.clear(tail_values);
+    tail.fold(tail_values, program->batch_statistics(), 1.0);
+    program->backward({.loss_scale = 1.0F / static_cast<float>(batch_size), .accumulate = false},
+                      observer);
+    if (step == 1) {
+      const std::uint64_t dims[] = {batch_size, static_cast<std::uint64_t>(graph.classes())};
+      h5::write_dataset<float>(output, "logits", dims, program->logits());
+      h5::write_double(output, "loss", metrics.loss / static_cast<double>(batch_size));
+      write_tensors(output, "gradients", *engine, engine->gradients());
+    }
+    optimizer->update(0, engine->layout().size(), engine->parameters(), engine->gradients(),
+                      {.lr = config.lr, .step = step, .gradient_scale = 1.0F});
+    tail.update_running(tail_values, 1, engine->running_statistics());
+  }
+  write_tensors(output, "model", *engine, engine->parameters());
+  const h5::Group statistics = h5::create_group(output, "statistics");
+  const float* running = engine->running_statistics().data();
+  for (const RunningStatistic& statistic : graph.statistics()) {
+    const auto count = static_cast<std::size_t>(statistic.channels);
+    const std::uint64_t dims[] = {count};
+    h5::write_dataset<float>(statistics, statistic.name, dims, std::span(running, count));
+    running += count;
+  }
+  return 0;
+}

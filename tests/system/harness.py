@@ -1,0 +1,157 @@
+"""What the system tests share: running the program on some ranks, small data sets, reading runs back."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    import h5py
+    import numpy as np
+except ImportError as missing:
+    print(f"skipped: {missing} (install python3-h5py)")
+    sys.exit(77)
+
+LOCKSTEP = os.environ["LOCKSTEP_PROGRAM"]
+MPIRUN = os.environ["LOCKSTEP_MPIRUN"].split()
+SECONDS = 120  # no command of these tests takes a tenth of it; a hang is a failure
+
+OK, USAGE, BAD_INPUT, NO_INPUT, DIVERGED, INTERNAL, CANNOT_WRITE, STOPPED = 0, 64, 65, 66, 69, 70, 73, 75
+
+
+def command(args, ranks=1):
+    launch = [] if ranks == 1 else [*MPIRUN, "-n", str(ranks)]
+    return [*launch, LOCKSTEP, *map(str, args)]
+
+
+def environment(extra=None):
+    return {**os.environ, "OMP_WAIT_POLICY": "passive", **(extra or {})}
+
+
+def start(args, ranks=1, env=None, **options):
+    """The program in the background, in a process group of its own."""
+    return subprocess.Popen(command(args, ranks), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            env=environment(env), start_new_session=True, **options)
+
+
+def finish(process, seconds=SECONDS):
+    """Its status and output; what is still there after `seconds` is a hang."""
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        raise AssertionError(f"hang: {process.args}\n{output}")
+    return process.returncode, output
+
+
+def run(args, ranks=1, env=None, expect=OK, seconds=SECONDS):
+    status, output = finish(start(args, ranks, env), seconds)
+    assert status == expect, f"status {status}, expected {expect}: {' '.join(map(str, args))}\n{output}"
+    return output
+
+
+def write_shards(directory, samples=96, shards=2, shape=(12, 12, 3), classes=10, split="train", seed=0, **changes):
+    """A small data set by h5py: images whose mean brightness says their class. `changes` replace datasets by name."""
+    directory = pathlib.Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(seed)
+    for i in range(shards):
+        count = samples // shards + (1 if i < samples % shards else 0)
+        labels = random.integers(0, classes, count)
+        images = random.integers(0, 100, (count, *shape)) + (labels * 12)[:, None, None, None]
+        with h5py.File(directory / f"{split}-{i:05}-of-{shards:05}.h5", "w") as file:
+            content = {"images": images.astype("u1"), "labels": labels.astype("i8"), **changes}
+            for name, value in content.items():
+                if value is not None:
+                    file[name] = value
+            file.attrs["classes"] = classes
+    return directory
+
+
+MODEL = ["--model", "mini-resnet", "--width", "8", "--batch-size", "4", "--lr", "0.05", "--threads", "1",
+         "--log-every", "1", "--augment", "crop-flip", "--crop-padding", "2", "--progress", "plain"]
+
+
+def train_args(data, run_dir, *more):
+    return ["train", "--data", data, "--run-dir", run_dir, *MODEL, *more]
+
+
+def latest(run_dir):
+    return pathlib.Path(run_dir) / "checkpoints" / "latest"
+
+
+def tensors(path):
+    """Every dataset of a checkpoint, by name, as bytes."""
+    found = {}
+    with h5py.File(path) as file:
+        file.visititems(lambda name, item: found.__setitem__(name, item[...].tobytes())
+                        if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def state(path):
+    with h5py.File(path) as file:
+        return dict(file["state"].attrs)
+
+
+def events(run_dir, *kinds):
+    lines = (pathlib.Path(run_dir) / "metrics.jsonl").read_text().splitlines()
+    parsed = [json.loads(line) for line in lines]
+    return [event for event in parsed if not kinds or event["event"] in kinds]
+
+
+def without_times(event):
+    return {key: value for key, value in event.items() if key not in ("seconds", "images_per_second", "path", "time")}
+
+
+def assert_same_run(one, other):
+    """Bitwise: model, optimizer, and metrics but for times and rates."""
+    left, right = tensors(latest(one)), tensors(latest(other))
+    assert left.keys() == right.keys()
+    different = [name for name in left if left[name] != right[name]]
+    assert not different, f"different in {one} and {other}: {different[:5]}"
+    kinds = ("step", "epoch", "eval")
+    left = [without_times(e) for e in events(one, *kinds)]
+    right = [without_times(e) for e in events(other, *kinds)]
+    assert left == right, f"metrics differ: {[p for p in zip(left, right) if p[0] != p[1]][:2]} {len(left)} {len(right)}"
+
+
+def wait_for_step(run_dir, step, process, seconds=SECONDS):
+    """Until metrics.jsonl shows `step`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            return
+        try:
+            if any(e.get("step", 0) >= step for e in events(run_dir, "step")):
+                return
+        except (FileNotFoundError, json.JSONDecodeError):
+            pass
+        time.sleep(0.005)
+    raise AssertionError(f"step {step} never came")
+
+
+def main(tests):
+    """Runs the functions given, each in a folder of its own; exits nonzero if any failed."""
+    failed = 0
+    chosen = sys.argv[1:]
+    for test in tests:
+        if chosen and test.__name__ not in chosen:
+            continue
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-test-"))
+        begin = time.monotonic()
+        try:
+            test(folder)
+            print(f"ok      {test.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
+        except Exception as error:  # noqa: BLE001 - every failure is reported, then the next test runs
+            failed += 1
+            print(f"FAILED  {test.__name__}: {type(error).__name__}: {error}", flush=True)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(1 if failed else 0)

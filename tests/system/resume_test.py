@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Stopping and going on: to the bit, at any step, at any world size."""
+
+import signal
+
+from harness import *  # noqa: F403
+
+
+def stopped_at_any_step_and_resumed_equals_not_stopped(folder):
+    data = write_shards(folder / "data")
+    write_shards(folder / "data", samples=20, shards=1, split="val", seed=1)
+    for ranks in (1, 2):
+        whole = folder / f"whole-{ranks}"
+        run(train_args(data, whole, "--epochs", 2), ranks)
+        total = state(latest(whole))["step"]
+        for stop in (1, 5, total // 2, total - 1):
+            pieces = folder / f"pieces-{ranks}-{stop}"
+            run(train_args(data, pieces, "--epochs", 2, "--max-steps", stop), ranks)
+            assert state(latest(pieces))["step"] == stop
+            run(train_args(data, pieces, "--epochs", 2), ranks)
+            assert_same_run(whole, pieces)
+
+
+def same_seed_gives_the_same_bits_and_another_seed_does_not(folder):
+    data = write_shards(folder / "data")
+    for ranks in (1, 3):
+        for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+            run(train_args(data, folder / f"{name}{ranks}", "--max-steps", 6, "--seed", seed), ranks)
+        assert_same_run(folder / f"a{ranks}", folder / f"b{ranks}")
+        assert tensors(latest(folder / f"a{ranks}")) != tensors(latest(folder / f"c{ranks}"))
+
+
+def a_signal_saves_and_the_same_command_goes_on(folder):
+    data = write_shards(folder / "data", samples=640)
+    for sent, ranks in ((signal.SIGUSR1, 1), (signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGUSR1, 2)):
+        whole, pieces = folder / f"whole-{ranks}", folder / f"pieces-{sent}-{ranks}"
+        if not whole.exists():
+            run(train_args(data, whole, "--epochs", 1), ranks)
+        process = start(train_args(data, pieces, "--epochs", 1), ranks)
+        wait_for_step(pieces, 3, process)
+        process.send_signal(sent)
+        status, output = finish(process)
+        assert status == STOPPED, f"{status}\n{output}"
+        stopped = state(latest(pieces))["step"]
+        assert 3 <= stopped < 640 // (4 * ranks), stopped
+        run(train_args(data, pieces, "--epochs", 1), ranks)
+        assert_same_run(whole, pieces)
+
+
+def world_size_may_change_in_the_middle_of_an_epoch(folder):
+    data = write_shards(folder / "data", samples=200)
+    directory = folder / "run"
+    args = train_args(data, directory, "--epochs", 2)
+    run([*args, "--max-steps", 5], ranks=4)
+    assert state(latest(directory))["global_batch"] == 16
+    run([*args, "--max-steps", 9], ranks=3)
+    run(args, ranks=2)
+    end = state(latest(directory))
+    assert end["global_batch"] == 16 and end["step"] == 24 and end["epoch"] == 2, end
+    steps = [e["samples"] for e in events(directory, "step")]
+    assert steps == [16 * (i + 1) for i in range(24)], steps
+
+
+def another_batch_needs_to_be_allowed(folder):
+    data = write_shards(folder / "data")
+    directory = folder / "run"
+    run(train_args(data, directory, "--max-steps", 2))
+    output = run([*train_args(data, directory), "--max-steps", 4, "--accumulate", 2], expect=USAGE)
+    assert "global batch" in output and "--allow-batch-change" in output, output
+    run([*train_args(data, directory), "--max-steps", 4, "--accumulate", 2, "--allow-batch-change"])
+
+
+def other_model_seed_or_optimizer_is_refused_with_both_values(folder):
+    data = write_shards(folder / "data")
+    directory = folder / "run"
+    run(train_args(data, directory, "--max-steps", 2))
+    for ranks in (1, 3):
+        output = run(train_args(data, directory, "--seed", 7), ranks, expect=USAGE)
+        assert "7" in output and "--seed" in output, output
+        run(train_args(data, directory, "--optimizer", "adam"), ranks, expect=USAGE)
+        other = [("mlp" if a == "mini-resnet" else a) for a in train_args(data, directory)]
+        output = run(other, ranks, expect=USAGE)
+        assert "mlp" in output and "mini-resnet" in output, output
+    output = run(train_args(data, directory, "--resume", "none"), expect=USAGE)
+    assert "--resume none" in output, output
+
+
+def a_finished_run_says_so(folder):
+    data = write_shards(folder / "data")
+    run(train_args(data, folder / "run", "--epochs", 1))
+    output = run(train_args(data, folder / "run", "--epochs", 1), ranks=2)
+    assert "nothing to do" in output, output
+
+
+def broken_newest_checkpoints_are_passed_over(folder):
+    data = write_shards(folder / "data")
+    directory = folder / "run"
+    run(train_args(data, directory, "--max-steps", 6, "--save-every", 2))
+    files = sorted((directory / "checkpoints").glob("step-*.h5"))
+    content = bytearray(files[-1].read_bytes())
+    content[len(content) // 2] ^= 1
+    files[-1].write_bytes(content)
+    output = run(train_args(data, directory, "--max-steps", 8))
+    assert files[-1].name in output and f"going on from" in output, output
+    for file in (directory / "checkpoints").glob("step-*.h5"):
+        file.write_bytes(file.read_bytes()[:1000])
+    output = run(train_args(data, directory, "--max-steps", 9), ranks=3, expect=BAD_INPUT)
+    assert "step-" in output, output
+
+
+if __name__ == "__main__":
+    main([stopped_at_any_step_and_resumed_equals_not_stopped, same_seed_gives_the_same_bits_and_another_seed_does_not,
+          a_signal_saves_and_the_same_command_goes_on, world_size_may_change_in_the_middle_of_an_epoch,
+          another_batch_needs_to_be_allowed, other_model_seed_or_optimizer_is_refused_with_both_values,
+          a_finished_run_says_so, broken_newest_checkpoints_are_passed_over])

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Saving: killed at any moment, on a full disk, on a slow one."""
+
+import os
+import random
+import signal
+import statistics
+import subprocess
+import time
+
+from harness import *  # noqa: F403
+
+KILLS = int(os.environ.get("LOCKSTEP_TEST_KILLS", "9"))
+SEED = int(os.environ.get("LOCKSTEP_TEST_SEED", "20261121"))
+SLOW = "LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND"
+
+
+def a_killed_job_loses_at_most_the_steps_since_the_last_save(folder):
+    """Every second kill comes during a save, which is throttled to take about as long as ten steps."""
+    print(f"seed {SEED}, {KILLS} kills")
+    chance = random.Random(SEED)
+    data = write_shards(folder / "data", samples=800)
+    whole, pieces = folder / "whole", folder / "pieces"
+    args = ["--epochs", 1, "--save-every", 7]
+    run(train_args(data, whole, *args), ranks=2)
+    during_save = 0
+    step = 0
+    for kill in range(KILLS):
+        process = start(train_args(data, pieces, *args), ranks=2, env={SLOW: "2000000"})
+        target = step + chance.randint(1, 9)
+        wait_for_step(pieces, target, process)
+        saving = kill % 2 == 0
+        if saving:
+            deadline = time.monotonic() + 20
+            temporary = []
+            while not temporary and process.poll() is None and time.monotonic() < deadline:
+                temporary = [p for p in (pieces / "checkpoints").glob(".*") if not p.is_symlink()]
+                time.sleep(0.001)
+            during_save += bool(temporary)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        deadline = time.monotonic() + 10
+        while subprocess.run(["pgrep", "-f", str(pieces)], capture_output=True).stdout and time.monotonic() < deadline:
+            subprocess.run(["pkill", "-KILL", "-f", str(pieces)])
+            time.sleep(0.01)
+        saved = sorted((pieces / "checkpoints").glob("step-*.h5"))
+        now = int(saved[-1].stem.split("-")[1]) if saved else 0
+        assert now >= step, "a saved step was lost"
+        step = now
+    assert during_save * 3 >= KILLS, f"only {during_save} of {KILLS} kills came during a save"
+    run(train_args(data, pieces, *args), ranks=2)
+    assert_same_run(whole, pieces)
+    assert not [p for p in (pieces / "checkpoints").glob(".*") if not p.is_symlink()], "temporaries were left"
+
+
+def a_full_disk_leaves_the_last_good_checkpoint(folder):
+    mount = folder / "small"
+    mount.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", mount]).returncode:
+        print("skipped: a_full_disk_leaves_the_last_good_checkpoint: cannot mount a small tmpfs here")
+        return
+    try:
+        data = write_shards(folder / "data", samples=400)
+        run(train_args(data, mount / "run", "--max-steps", 3, "--keep", 2))
+        good = latest(mount / "run").read_bytes()
+        filler = mount / "filler"
+        with open(filler, "wb") as file:
+            try:
+                while True:
+                    file.write(b"x" * 4096)
+                    file.flush()
+            except OSError:
+                pass
+        with open(filler, "r+b") as file:  # room for logs, not for a checkpoint
+            file.truncate(filler.stat().st_size - 200_000)
+        for ranks in (1, 2):
+            output = run(train_args(data, mount / "run", "--max-steps", 60, "--save-every", 10),
+                         ranks, expect=CANNOT_WRITE)
+            assert "no checkpoint of step" in output or "lockstep: error" in output, output
+            assert latest(mount / "run").read_bytes() == good
+        filler.unlink()
+        run(train_args(data, mount / "run", "--max-steps", 8))
+    finally:
+        subprocess.run(["umount", mount])
+
+
+def no_step_waits_for_a_save(folder):
+    data = write_shards(folder / "data", samples=4000)
+    args = ["--max-steps", 400, "--save-every", 100, "--width", 32]
+    base = [a for a in train_args(data, folder / "run") if a not in ("--width", "8")]
+    run([*base, *args], env={SLOW: "10000000"})
+    steps = [sum(e["seconds"].values()) for e in events(folder / "run", "step")]
+    saves = events(folder / "run", "checkpoint")
+    assert len(saves) >= 3, saves
+    assert max(s["seconds"]["save"] for s in saves) > 5 * statistics.median(steps), "the saves were not slow"
+    middle = statistics.median(steps[5:])
+    # One step in two hundred may be hit by something else on a shared machine.
+    late = sorted(steps[5:])[-3]
+    assert late < 2 * middle, f"a step took {late:.4f} s, the median is {middle:.4f} s"
+
+
+if __name__ == "__main__":
+    main([a_killed_job_loses_at_most_the_steps_since_the_last_save, a_full_disk_leaves_the_last_good_checkpoint,
+          no_step_waits_for_a_save])

@@ -1,0 +1,262 @@
+#define BOOST_TEST_MODULE train_step
+#define BOOST_TEST_NO_MAIN
+#include <boost/test/unit_test.hpp>
+
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/core/crc32c.hpp"
+#include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/models/models.hpp"
+#include "lockstep/runtime/mpi_environment.hpp"
+#include "lockstep/train/model_state.hpp"
+#include "lockstep/train/train_step.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+using namespace lockstep;
+
+namespace {
+
+Communicator* world = nullptr;
+
+/// One rank's whole training set-up over synthetic images.
+class Rig final {
+ public:
+  struct Options {
+    std::string model = "mini-resnet";
+    std::int64_t global_batch = 64;
+    int accumulate = 1;
+    double bucket_bytes = 25e6;
+    double clip_grad_norm = 0;
+    OptimizerKind optimizer = OptimizerKind::sgd;
+    double lr = 0.05;
+  };
+
+  Rig(Communicator& comm, const Options& options)
+      : geometry_{.samples = 512,
+                  .global_batch = options.global_batch,
+                  .world_size = comm.size(),
+                  .rank = comm.rank(),
+                  .accumulate = options.accumulate},
+        graph_(make_model(options.model, {.image = {.channels = 3, .height = 12, .width = 12},
+                                          .classes = 10,
+                                          .width = 8,
+                                          .zero_init_residual = false,
+                                          .label_smoothing = 0.1})),
+        engine_(make_cpu_engine(graph_, {.threads = 1, .tail_size = TailBucket(graph_).size()})),
+        data_(make_synthetic_dataset({.samples = 512,
+                                      .image = {.channels = 3, .height = 12, .width = 12},
+                                      .classes = 10,
+                                      .seed = 5})),
+        lr_(options.lr) {
+    Config config;
+    config.optimizer = options.optimizer;
+    optimizer_ = make_optimizer(config, engine_->layout());
+    initialize_model(*engine_, 3);
+    loader_ = make_loader(*data_,
+                          {.image = graph_.image(),
+                           .format = engine_->input_format(),
+                           .mean = {0.5F, 0.5F, 0.5F},
+                           .std = {0.25F, 0.25F, 0.25F},
+                           .augment = Augment::crop_flip,
+                           .crop_padding = 2,
+                           .seed = 11,
+                           .batch_capacity = geometry_.largest_micro_batch(),
+                           .threads = 0},
+                          plan_training_batches(geometry_, {}, 1000));
+    step_ = std::make_unique<TrainStep>(
+        *engine_, *optimizer_, comm, *loader_,
+        TrainStepOptions{.geometry = geometry_,
+                         .bucket_bytes = options.bucket_bytes,
+                         .clip_grad_norm = options.clip_grad_norm});
+  }
+
+  StepResult run() { return step_->run(++steps_, lr_, {}); }
+
+  [[nodiscard]] std::vector<float> gradients() const { return plain(engine_->gradients()); }
+  [[nodiscard]] std::vector<float> parameters() const { return plain(engine_->parameters()); }
+  [[nodiscard]] std::vector<float> statistics() const {
+    const auto values = engine_->running_statistics();
+    return {values.begin(), values.end()};
+  }
+  [[nodiscard]] std::uint32_t bits() const {
+    const auto crc = crc32c(std::as_bytes(engine_->parameters()));
+    return crc32c(std::as_bytes(engine_->running_statistics()), crc);
+  }
+  [[nodiscard]] Engine& engine() { return *engine_; }
+  [[nodiscard]] const BatchGeometry& geometry() const { return geometry_; }
+  [[nodiscard]] const Dataset& data() const { return *data_; }
+
+ private:
+  [[nodiscard]] std::vector<float> plain(std::span<const float> arena) const {
+    std::vector<float> all;
+    for (std::size_t id = 0; id < graph_.parameters().size(); ++id) {
+      std::vector<float> values(static_cast<std::size_t>(graph_.parameters()[id].shape.elements()));
+      engine_->to_plain(arena, static_cast<ParameterId>(id), values);
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  }
+
+  BatchGeometry geometry_;
+  Graph graph_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Dataset> data_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Loader> loader_;
+  std::unique_ptr<TrainStep> step_;
+  std::int64_t steps_ = 0;
+  double lr_;
+};
+
+double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  BOOST_REQUIRE_EQUAL(a.size(), b.size());
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+    norm += static_cast<double>(b[i]) * b[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+// fp32 sums of a few hundred terms in another order: some ulps, far below 1e-5.
+constexpr double rounding = 1e-5;
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(all_ranks_hold_the_same_bits_after_every_step) {
+  for (const OptimizerKind optimizer :
+       {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars}) {
+    Rig rig(*world, {.global_batch = 31, .bucket_bytes = 4096, .optimizer = optimizer});
+    for (int step = 0; step < 3; ++step) {
+      rig.run();
+      const std::uint64_t mine = rig.bits();
+      BOOST_TEST(world->all_reduce_value(mine, ReduceOp::min) ==
+                 world->all_reduce_value(mine, ReduceOp::max));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_same_run_twice_gives_the_same_bits) {
+  Rig first(*world, {.global_batch = 29});
+  Rig second(*world, {.global_batch = 29});
+  for (int step = 0; step < 4; ++step) {
+    const double loss = first.run().sums.loss;
+    BOOST_TEST(second.run().sums.loss == loss);
+  }
+  BOOST_TEST(first.bits() == second.bits());
+}
+
+BOOST_AUTO_TEST_CASE(gradients_without_batch_norm_do_not_depend_on_the_ranks) {
+  const auto self = make_self_communicator();
+  Rig alone(*self, {.model = "simple-cnn"});
+  Rig together(*world, {.model = "simple-cnn"});
+
+  const StepResult expected = alone.run();
+  const StepResult result = together.run();
+
+  BOOST_TEST(relative_difference(together.gradients(), alone.gradients()) < rounding);
+  BOOST_TEST(std::abs(result.sums.loss - expected.sums.loss) < 1e-5 * expected.sums.loss);
+  BOOST_TEST(result.sums.top1 == expected.sums.top1);
+  BOOST_TEST(result.sums.samples == 64);
+}
+
+BOOST_AUTO_TEST_CASE(accumulation_equals_one_larger_batch) {
+  const auto self = make_self_communicator();
+  Rig whole(*self, {.model = "simple-cnn", .global_batch = 61});
+  for (const int accumulate : {2, 3}) {
+    Rig pieces(*world, {.model = "simple-cnn", .global_batch = 61, .accumulate = accumulate});
+    Rig fresh(*self, {.model = "simple-cnn", .global_batch = 61});
+    fresh.run();
+    pieces.run();
+    BOOST_TEST(relative_difference(pieces.gradients(), fresh.gradients()) < rounding);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_with_batch_norm_are_the_sum_over_per_rank_statistics) {
+  Rig together(*world, {.global_batch = 37});
+  // Oracle: each rank's slice through one engine, one after the other, added up.
+  Rig oracle(*world, {.global_batch = 37});
+  Engine& engine = oracle.engine();
+  NoReduction observer;
+  const BatchGeometry& geometry = oracle.geometry();
+  std::vector<double> statistics(engine.running_statistics().size(), 0.0);
+  for (int rank = 0; rank < geometry.world_size; ++rank) {
+    BatchGeometry theirs = geometry;
+    theirs.rank = rank;
+    const auto loader = make_loader(oracle.data(),
+                                    {.image = engine.graph().image(),
+                                     .format = engine.input_format(),
+                                     .mean = {0.5F, 0.5F, 0.5F},
+                                     .std = {0.25F, 0.25F, 0.25F},
+                                     .augment = Augment::crop_flip,
+                                     .crop_padding = 2,
+                                     .seed = 11,
+                                     .batch_capacity = theirs.largest_micro_batch(),
+                                     .threads = 0},
+                                    plan_training_batches(theirs, {}, 1));
+    const auto loaded = loader->next();
+    const auto program = engine.compile_training(loaded->batch.size);
+    program->forward(loaded->batch);
+    program->backward({.loss_scale = 1.0F / 37.0F, .accumulate = rank > 0}, observer);
+    const auto batch_statistics = program->batch_statistics();
+    for (std::size_t i = 0; i < statistics.size(); ++i) {
+      statistics[i] += batch_statistics[i] * static_cast<double>(loaded->batch.size) / 37.0;
+    }
+  }
+  std::vector<float> running = oracle.statistics();
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    running[i] = static_cast<float>(0.9 * running[i] + 0.1 * statistics[i]);
+  }
+  const std::vector<float> gradients = oracle.gradients();
+
+  together.run();
+
+  BOOST_TEST(relative_difference(together.gradients(), gradients) < rounding);
+  BOOST_TEST(relative_difference(together.statistics(), running) < rounding);
+}
+
+BOOST_AUTO_TEST_CASE(buckets_of_any_size_give_the_result_of_one) {
+  Rig one(*world, {.global_batch = 30, .bucket_bytes = 1e12});
+  one.run();
+  for (const double bytes : {1.0, 5000.0, 1e5}) {
+    Rig many(*world, {.global_batch = 30, .bucket_bytes = bytes});
+    many.run();
+    // Two summands commute; with more, the library's order may depend on the size.
+    if (world->size() <= 2) BOOST_TEST(many.bits() == one.bits());
+    BOOST_TEST(relative_difference(many.parameters(), one.parameters()) < rounding);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(clipping_scales_the_gradients_to_the_given_norm) {
+  Rig plain(*world, {.model = "simple-cnn", .global_batch = 16, .clip_grad_norm = 1e9});
+  const std::vector<float> start = plain.parameters();
+  const double norm = plain.run().gradient_norm;
+  BOOST_TEST(norm > 0);
+  Rig clipped(*world, {.model = "simple-cnn", .global_batch = 16, .clip_grad_norm = norm / 4});
+  clipped.run();
+  // The first sgd step moves by lr * (g + decay * w); compare the parts along g.
+  std::vector<float> moved_plain = plain.parameters();
+  std::vector<float> moved_clipped = clipped.parameters();
+  double ratio = 0;
+  double weight = 0;
+  for (std::size_t i = 0; i < start.size(); ++i) {
+    const double decay = 0.05 * 1e-4 * start[i];
+    const double a = static_cast<double>(start[i]) - moved_plain[i] - decay;
+    const double b = static_cast<double>(start[i]) - moved_clipped[i] - decay;
+    ratio += a * b;
+    weight += a * a;
+  }
+  BOOST_TEST(std::abs(ratio / weight - 0.25) < 0.001);
+}
+
+int main(int argc, char** argv) {
+  const MpiEnvironment mpi(argc, argv);
+  const auto comm = make_mpi_communicator();
+  world = comm.get();
+  return boost::unit_test::unit_test_main([] { return true; }, argc, argv);
+}
