@@ -60,6 +60,7 @@ class RingLoader final : public Loader {
     const std::int64_t n = next_++;
     Slot& slot = slot_of(n);
     if (options_.threads == 0) {
+      if (ended_) return std::nullopt;
       plan_slot(n);
       for (std::int64_t i = 0; i < slot.count() && !slot.error; ++i)
         read_sample(own_reader_, slot, i);

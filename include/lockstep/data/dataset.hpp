@@ -22,11 +22,11 @@ struct DatasetInfo {
   ImageShape image;
   bool encoded = false;            ///< /encoded and /offsets instead of /images
   std::int64_t classes = 0;
-  std::vector<float> mean;         ///< (C,), of pixels scaled to [0, 1]
-  std::vector<float> std;
-  std::vector<std::string> class_names;  ///< empty: unknown
+  std::vector<float> mean = {};    ///< (C,), of pixels scaled to [0, 1]
+  std::vector<float> std = {};
+  std::vector<std::string> class_names = {};  ///< empty: unknown
   std::uint32_t identity = 0;      ///< CRC-32C over shard names, counts, shapes, labels' and images' checksums
-  std::vector<std::string> notes;  ///< for the user: defaults taken, slower layouts
+  std::vector<std::string> notes = {};  ///< for the user: defaults taken, slower layouts
 };
 
 /// One sample in raw form. `bytes` are H*W*C pixels (uint8, HWC) or a JPEG file.
