@@ -7,12 +7,19 @@ namespace lockstep::cli {
 
 std::span<const Command> commands() {
   static constexpr std::array all{
+      Command{.name = "train",
+              .summary = "train; goes on by itself where it stopped",
+              .run = run_train},
+      Command{.name = "eval", .summary = "loss and accuracy of a checkpoint", .run = run_eval},
       Command{.name = "pack",
               .summary = "make shards of MNIST, CIFAR or image folders",
               .run = run_pack},
       Command{.name = "inspect",
               .summary = "what a shard, data set, checkpoint, run or model holds",
               .run = run_inspect},
+      Command{.name = "bench",
+              .summary = "one measured table: step, allreduce, loader or checkpoint",
+              .run = run_bench},
   };
   return all;
 }

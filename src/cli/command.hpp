@@ -26,7 +26,10 @@ struct Command {
 /// All of them, in the order `lockstep --help` shows.
 [[nodiscard]] std::span<const Command> commands();
 
+ExitStatus run_bench(Invocation& invocation);
+ExitStatus run_eval(Invocation& invocation);
 ExitStatus run_pack(Invocation& invocation);
+ExitStatus run_train(Invocation& invocation);
 ExitStatus run_inspect(Invocation& invocation);
 
 /// Whether `--help` or `-h` is among them.

@@ -2,6 +2,7 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_value.hpp"
 #include "lockstep/core/version.hpp"
+#include "lockstep/train/progress.hpp"
 
 #include <fmt/format.h>
 
@@ -59,6 +60,15 @@ ExitStatus dispatch(int& argc, char**& argv) {
                     : "did you mean " + near + "?");
 }
 
+/// Prints an error from before MPI was started: once, however many processes a launcher started.
+ExitStatus report(int& argc, char**& argv, const Error& error) {
+  if (!terminal_facts().has_launcher) {
+    print_error(error.what());
+    return error.status();
+  }
+  return run_job(argc, argv, [&](Job&) -> ExitStatus { throw Error(error); });
+}
+
 }  // namespace
 }  // namespace lockstep::cli
 
@@ -68,8 +78,7 @@ int main(int argc, char** argv) {
   try {
     status = lockstep::cli::dispatch(argc, argv);
   } catch (const lockstep::Error& error) {
-    lockstep::print_error(error.what());
-    status = error.status();
+    status = lockstep::cli::report(argc, argv, error);
   } catch (const std::exception& error) {
     lockstep::print_error(error.what());
     status = ExitStatus::internal;

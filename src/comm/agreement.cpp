@@ -41,10 +41,13 @@ void collectively(Communicator& comm, const std::function<void()>& work) {
   } catch (const Error& failure) {
     error = failure;
   } catch (const std::bad_alloc&) {
-    error.emplace(ExitStatus::internal,
-                  "out of memory (an allocation failed) use a smaller --batch-size, or more memory");
+    error.emplace(
+        ExitStatus::internal,
+        "out of memory (an allocation failed) use a smaller --batch-size, or more memory");
   } catch (const std::exception& failure) {
     error.emplace(ExitStatus::internal, failure.what());
+  } catch (...) {
+    error.emplace(ExitStatus::internal, "an exception of unknown type was thrown");
   }
   const int failing =
       comm.all_reduce_value<std::int32_t>(error ? comm.rank() : comm.size(), ReduceOp::min);

@@ -11,17 +11,20 @@
 namespace lockstep {
 namespace {
 
-/// Counts per call stay below 2^31 and the pieces stay large.
-constexpr std::size_t largest_piece = std::size_t{1} << 28;
-
 MPI_Datatype datatype(ElementType type) noexcept {
   switch (type) {
-    case ElementType::f32: return MPI_FLOAT;
-    case ElementType::f64: return MPI_DOUBLE;
-    case ElementType::i32: return MPI_INT32_T;
-    case ElementType::i64: return MPI_INT64_T;
-    case ElementType::u64: return MPI_UINT64_T;
-    case ElementType::u8: return MPI_UINT8_T;
+    case ElementType::f32:
+      return MPI_FLOAT;
+    case ElementType::f64:
+      return MPI_DOUBLE;
+    case ElementType::i32:
+      return MPI_INT32_T;
+    case ElementType::i64:
+      return MPI_INT64_T;
+    case ElementType::u64:
+      return MPI_UINT64_T;
+    case ElementType::u8:
+      return MPI_UINT8_T;
   }
   return MPI_BYTE;
 }
@@ -29,20 +32,26 @@ MPI_Datatype datatype(ElementType type) noexcept {
 std::size_t size_of(ElementType type) noexcept {
   switch (type) {
     case ElementType::f32:
-    case ElementType::i32: return 4;
+    case ElementType::i32:
+      return 4;
     case ElementType::f64:
     case ElementType::i64:
-    case ElementType::u64: return 8;
-    case ElementType::u8: return 1;
+    case ElementType::u64:
+      return 8;
+    case ElementType::u8:
+      return 1;
   }
   return 1;
 }
 
 MPI_Op operation(ReduceOp op) noexcept {
   switch (op) {
-    case ReduceOp::sum: return MPI_SUM;
-    case ReduceOp::min: return MPI_MIN;
-    case ReduceOp::max: return MPI_MAX;
+    case ReduceOp::sum:
+      return MPI_SUM;
+    case ReduceOp::min:
+      return MPI_MIN;
+    case ReduceOp::max:
+      return MPI_MAX;
   }
   return MPI_OP_NULL;
 }
@@ -54,22 +63,14 @@ std::string processor_name() {
   return {name.data(), static_cast<std::size_t>(length)};
 }
 
-/// Calls `visit(offset, count)` for pieces of [0, count).
-template <typename Visitor>
-void in_pieces(std::size_t count, Visitor&& visit) {
-  for (std::size_t offset = 0; offset < count; offset += largest_piece) {
-    visit(offset, static_cast<int>(std::min(largest_piece, count - offset)));
-  }
-}
-
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator() {
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
+  explicit MpiCommunicator(MpiCommunicatorOptions options)
+      : largest_piece_(options.largest_piece), host_(processor_name()) {
+    check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
-    host_ = processor_name();
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
@@ -96,30 +97,30 @@ class MpiCommunicator final : public Communicator {
 
   void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
     if (mine.count == 0) return;
-    const Block block(mine.count, mine.type);
+    const Block block(mine.count, mine.type, largest_piece_);
     check(MPI_Allgather(mine.data, 1, block.get(), all.data, 1, block.get(), comm_),
           "MPI_Allgather");
   }
 
   void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
     if (mine.count == 0) return;
-    const Block block(mine.count, mine.type);
+    const Block block(mine.count, mine.type, largest_piece_);
     check(MPI_Gather(mine.data, 1, block.get(), all.data, 1, block.get(), root, comm_),
           "MPI_Gather");
   }
 
   void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
     if (mine.count == 0) return;
-    const Block block(mine.count, mine.type);
+    const Block block(mine.count, mine.type, largest_piece_);
     check(MPI_Scatter(all.data, 1, block.get(), mine.data, 1, block.get(), root, comm_),
           "MPI_Scatter");
   }
 
   void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
     if (mine.count == 0) return;
-    if (mine.count > largest_piece) {
-      fail(ExitStatus::internal, "reduce-scatter of {} values a rank (at most {} are supported)",
-           mine.count, largest_piece);
+    if (mine.count > largest_piece_) {
+      reduce_scatter_in_pieces(all, mine, op);
+      return;
     }
     check(MPI_Reduce_scatter_block(all.data, mine.data, static_cast<int>(mine.count),
                                    datatype(mine.type), operation(op), comm_),
@@ -160,9 +161,9 @@ class MpiCommunicator final : public Communicator {
   void wait(Request& request) override {
     if (request.done()) return;
     Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
-    check(MPI_Waitall(static_cast<int>(slot.pieces.size()), slot.pieces.data(),
-                      MPI_STATUSES_IGNORE),
-          "MPI_Waitall");
+    check(
+        MPI_Waitall(static_cast<int>(slot.pieces.size()), slot.pieces.data(), MPI_STATUSES_IGNORE),
+        "MPI_Waitall");
     slot.active = false;
     request.slot = -1;
   }
@@ -176,7 +177,7 @@ class MpiCommunicator final : public Communicator {
   /// `count` values as one datatype, so that counts beyond 2^31 fit a single call.
   class Block final {
    public:
-    Block(std::size_t count, ElementType type) {
+    Block(std::size_t count, ElementType type, std::size_t largest_piece) {
       const std::size_t whole = count / largest_piece;
       MPI_Datatype piece = MPI_DATATYPE_NULL;
       MPI_Datatype rest = MPI_DATATYPE_NULL;
@@ -199,6 +200,27 @@ class MpiCommunicator final : public Communicator {
     MPI_Datatype type_ = MPI_DATATYPE_NULL;
   };
 
+  /// Calls `visit(offset, count)` for pieces of [0, count).
+  template <typename Visitor>
+  void in_pieces(std::size_t count, Visitor&& visit) const {
+    for (std::size_t offset = 0; offset < count; offset += largest_piece_) {
+      visit(offset, static_cast<int>(std::min(largest_piece_, count - offset)));
+    }
+  }
+
+  /// Reductions take no derived types, so each rank's block goes to it piece by piece.
+  void reduce_scatter_in_pieces(ConstBuffer all, MutableBuffer mine, ReduceOp op) {
+    const auto* const values = static_cast<const std::byte*>(all.data);
+    for (int root = 0; root < size_; ++root) {
+      const std::size_t block = static_cast<std::size_t>(root) * mine.count;
+      in_pieces(mine.count, [&](std::size_t offset, int count) {
+        check(MPI_Reduce(values + (block + offset) * size_of(all.type), at(mine, offset), count,
+                         datatype(mine.type), operation(op), root, comm_),
+              "MPI_Reduce");
+      });
+    }
+  }
+
   static void* at(MutableBuffer buffer, std::size_t offset) noexcept {
     return static_cast<std::byte*>(buffer.data) + offset * size_of(buffer.type);
   }
@@ -211,17 +233,18 @@ class MpiCommunicator final : public Communicator {
     fail(ExitStatus::internal, "{} failed on rank {} ({}): {}", call, rank_, host_, text.data());
   }
 
+  std::size_t largest_piece_;
+  std::string host_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
-  std::string host_;
   std::vector<Slot> slots_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_communicator() {
-  return std::make_unique<MpiCommunicator>();
+std::unique_ptr<Communicator> make_mpi_communicator(MpiCommunicatorOptions options) {
+  return std::make_unique<MpiCommunicator>(options);
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/runtime/thread_binding.hpp"
 #include "sample_reader.hpp"
 
 #include <algorithm>
@@ -51,7 +52,10 @@ class RingLoader final : public Loader {
     }
     threads_.reserve(static_cast<std::size_t>(options_.threads));
     for (int i = 0; i < options_.threads; ++i) {
-      threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+      threads_.emplace_back([this](const std::stop_token& stop) {
+        allow_cores(options_.cores);
+        work(stop);
+      });
     }
   }
 

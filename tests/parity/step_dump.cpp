@@ -22,15 +22,15 @@ using namespace lockstep;
 
 namespace {
 
-struct Input {
+struct InputFile {
   std::vector<float> images;  ///< in the engine's layout
   std::vector<std::int32_t> labels;
   ImageShape shape;
 };
 
-Input read_input(const std::string& path) {
+InputFile read_input(const std::string& path) {
   const h5::File file = h5::open_file(path);
-  Input input;
+  InputFile input;
   input.images = h5::read_values<float>(file, "images", std::uint64_t{1} << 30);
   input.labels = h5::read_values<std::int32_t>(file, "labels", 1 << 20);
   const auto dims = h5::describe(file, "images").dims;
@@ -40,7 +40,7 @@ Input read_input(const std::string& path) {
   return input;
 }
 
-std::vector<float> to_nhwc(const Input& input) {
+std::vector<float> to_nhwc(const InputFile& input) {
   const auto [channels, height, width] = input.shape;
   std::vector<float> result(input.images.size());
   const std::int64_t pixels = height * width;
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   if (argc < 5) return 64;
   const std::vector<std::string> options(argv + 5, argv + argc);
   const Config config = parse_train_options(options).config;
-  const Input input = read_input(argv[2]);
+  const InputFile input = read_input(argv[2]);
   const Graph graph = make_model(config.model, {.image = input.shape,
                                                 .classes = config.classes,
                                                 .width = config.width,

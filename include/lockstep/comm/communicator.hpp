@@ -15,12 +15,18 @@ enum class ElementType { f32, f64, i32, i64, u8, u64 };
 
 template <typename T>
 [[nodiscard]] constexpr ElementType element_type() {
-  if constexpr (std::is_same_v<T, float>) return ElementType::f32;
-  else if constexpr (std::is_same_v<T, double>) return ElementType::f64;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return ElementType::i32;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return ElementType::i64;
-  else if constexpr (std::is_same_v<T, std::uint64_t>) return ElementType::u64;
-  else return ElementType::u8;
+  if constexpr (std::is_same_v<T, float>)
+    return ElementType::f32;
+  else if constexpr (std::is_same_v<T, double>)
+    return ElementType::f64;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return ElementType::i32;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return ElementType::i64;
+  else if constexpr (std::is_same_v<T, std::uint64_t>)
+    return ElementType::u64;
+  else
+    return ElementType::u8;
 }
 
 /// A typed view of memory a collective works on.
@@ -41,8 +47,9 @@ struct Request {
   [[nodiscard]] bool done() const noexcept { return slot < 0; }
 };
 
-/// Collectives over the ranks of a job. Every rank makes the same calls in the same order with equal
-/// counts and types. Counts may exceed 2^31. Failures throw Error(internal) with rank and host.
+/// Collectives over the ranks of a job. Every rank makes the same calls in the same order with
+/// equal counts and types. Counts may exceed 2^31. Failures throw Error(internal) with rank and
+/// host.
 class Communicator {
  public:
   virtual ~Communicator() = default;

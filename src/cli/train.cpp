@@ -1,0 +1,54 @@
+#include "command.hpp"
+#include "lockstep/cli/job.hpp"
+#include "lockstep/config/options.hpp"
+#include "lockstep/train/trainer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace lockstep::cli {
+namespace {
+
+bool wants_printed_config(const std::vector<std::string>& arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
+    return argument == "--print-config" || argument == "--print-config=true";
+  });
+}
+
+/// Rank 0 reads, the others are told.
+std::string read_on_first_rank(Communicator& comm, const std::string& path) {
+  std::string text;
+  collectively(comm, [&] {
+    if (comm.rank() == 0) text = read_text_file(path);
+  });
+  return broadcast_text(comm, text);
+}
+
+}  // namespace
+
+ExitStatus run_train(Invocation& invocation) {
+  if (wants_help(invocation.arguments)) {
+    fmt::print("{}", train_help());
+    return ExitStatus::ok;
+  }
+  if (wants_printed_config(invocation.arguments)) {
+    const ParsedCommand command = parse_train_options(invocation.arguments);
+    if (command.print_config) {
+      fmt::print("{}", print_config(command.config));
+      return ExitStatus::ok;
+    }
+  }
+  return run_job(invocation.argc, invocation.argv, [&](Job& job) {
+    Communicator& comm = job.comm();
+    const Config config = parse_train_options(invocation.arguments, [&](const std::string& path) {
+                            return read_on_first_rank(comm, path);
+                          }).config;
+    const ThreadBinding& binding = job.bind(static_cast<int>(config.threads));
+    return train(config, {.comm = comm, .grid = job.grid(), .binding = binding, .model = {}})
+        .status;
+  });
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,73 @@
+#include "lockstep/graph/summary.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <variant>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array op_names{"input",           "conv2d",  "batch_norm", "relu",
+                              "add",             "max_pool", "global_avg_pool", "flatten",
+                              "linear",          "softmax_cross_entropy"};
+static_assert(op_names.size() == std::variant_size_v<Op>);
+
+std::string layer_name(const Op& op) {
+  return std::visit(
+      [&](const auto& each) -> std::string {
+        if constexpr (requires { each.options.name; }) return each.options.name;
+        return op_names[op.index()];
+      },
+      op);
+}
+
+std::int64_t multiply_adds(const Graph& graph, const Node& node) {
+  const auto weight = [&]() -> const Shape& {
+    return graph.parameters()[static_cast<std::size_t>(node.parameters.front())].shape;
+  };
+  // Each weight is used once per output pixel of its channel.
+  if (std::holds_alternative<Conv2d>(node.op)) {
+    return weight().elements() * node.output[1] * node.output[2];
+  }
+  return std::holds_alternative<Linear>(node.op) ? weight().elements() : 0;
+}
+
+}  // namespace
+
+ModelSummary summarize_model(const Graph& graph) {
+  ModelSummary summary{.name = graph.name(), .rows = {}};
+  for (const Node& node : graph.nodes()) {
+    ModelRow row{.name = layer_name(node.op), .op = op_names[node.op.index()], .output = node.output};
+    for (const ParameterId id : node.parameters) {
+      row.parameters += graph.parameters()[static_cast<std::size_t>(id)].shape.elements();
+    }
+    row.multiply_adds = multiply_adds(graph, node);
+    row.activation_bytes = node.output.elements() * static_cast<std::int64_t>(sizeof(float));
+    summary.parameters += row.parameters;
+    summary.multiply_adds += row.multiply_adds;
+    summary.activation_bytes += row.activation_bytes;
+    summary.rows.push_back(std::move(row));
+  }
+  return summary;
+}
+
+std::string format_summary(const ModelSummary& summary) {
+  std::size_t width = 5;
+  for (const ModelRow& row : summary.rows) width = std::max(width, row.name.size());
+  std::string text = fmt::format("{:<{}}  {:<21}  {:>12}  {:>12}  {:>15}  {:>12}\n", "layer", width,
+                                 "op", "output", "parameters", "multiply-adds", "memory, KiB");
+  const auto kib = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1024; };
+  for (const ModelRow& row : summary.rows) {
+    text += fmt::format("{:<{}}  {:<21}  {:>12}  {:>12}  {:>15}  {:>12.1f}\n", row.name, width, row.op,
+                        to_string(row.output), row.parameters, row.multiply_adds,
+                        kib(row.activation_bytes));
+  }
+  text += fmt::format("{:<{}}  {:<21}  {:>12}  {:>12}  {:>15}  {:>12.1f}\n", "total", width,
+                      summary.name, "per image", summary.parameters, summary.multiply_adds,
+                      kib(summary.activation_bytes));
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+#include "comm/communicator_suite.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace lockstep::test {
+namespace {
+
+constexpr std::array operators{ReduceOp::sum, ReduceOp::min, ReduceOp::max};
+
+/// Small whole numbers, so that sums are exact in every type (u8: at most 4 ranks * 50).
+template <typename T>
+T value_of(int rank, std::size_t i) {
+  return static_cast<T>((i * 31 + static_cast<std::size_t>(rank) * 17 + i / 7) % 51);
+}
+
+template <typename T>
+std::vector<T> values_of(int rank, std::size_t count, std::size_t begin = 0) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = value_of<T>(rank, begin + i);
+  return values;
+}
+
+template <typename T>
+std::vector<T> reduced(int ranks, std::size_t count, ReduceOp op, std::size_t begin = 0) {
+  std::vector<T> result = values_of<T>(0, count, begin);
+  for (int rank = 1; rank < ranks; ++rank) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const T other = value_of<T>(rank, begin + i);
+      T& mine = result[i];
+      if (op == ReduceOp::sum) mine = static_cast<T>(mine + other);
+      if (op == ReduceOp::min) mine = std::min(mine, other);
+      if (op == ReduceOp::max) mine = std::max(mine, other);
+    }
+  }
+  return result;
+}
+
+/// Rank by rank.
+template <typename T>
+std::vector<T> values_of_all(int ranks, std::size_t count) {
+  std::vector<T> all;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto values = values_of<T>(rank, count);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+template <typename T>
+void check_reductions(Communicator& comm, std::size_t count) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  for (const ReduceOp op : operators) {
+    auto values = values_of<T>(comm.rank(), count);
+    comm.all_reduce(std::span(values), op);
+    BOOST_TEST((values == reduced<T>(comm.size(), count, op)));
+
+    auto started = values_of<T>(comm.rank(), count);
+    Request request = comm.start_all_reduce(std::span(started), op);
+    comm.wait(request);
+    BOOST_TEST(request.done());
+    BOOST_TEST((started == reduced<T>(comm.size(), count, op)));
+
+    const auto all = values_of<T>(comm.rank(), count * ranks);
+    std::vector<T> mine(count);
+    comm.reduce_scatter(std::span<const T>(all), std::span(mine), op);
+    BOOST_TEST((mine ==
+                reduced<T>(comm.size(), count, op, count * static_cast<std::size_t>(comm.rank()))));
+  }
+}
+
+template <typename T>
+void check_moves(Communicator& comm, std::size_t count) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const auto mine = values_of<T>(comm.rank(), count);
+  const auto of_all = values_of_all<T>(comm.size(), count);
+  const std::vector<T> untouched(count * ranks, T{99});
+
+  auto all = untouched;
+  comm.all_gather(std::span<const T>(mine), std::span(all));
+  BOOST_TEST((all == of_all));
+
+  for (int root = 0; root < comm.size(); ++root) {
+    const bool here = comm.rank() == root;
+    auto sent = mine;
+    comm.broadcast(std::span(sent), root);
+    BOOST_TEST((sent == values_of<T>(root, count)));
+
+    all = untouched;
+    comm.gather(std::span<const T>(mine), std::span(all), root);
+    BOOST_TEST((all == (here ? of_all : untouched)));
+
+    const auto source = here ? of_all : untouched;
+    std::vector<T> received(count);
+    comm.scatter(std::span<const T>(source), std::span(received), root);
+    BOOST_TEST((received == mine));
+  }
+}
+
+template <typename T>
+void check_type(Communicator& comm, const std::vector<std::size_t>& counts) {
+  for (const std::size_t count : counts) {
+    BOOST_TEST_CONTEXT("count " << count << ", element type "
+                                << static_cast<int>(element_type<T>())) {
+      check_reductions<T>(comm, count);
+      check_moves<T>(comm, count);
+      comm.barrier();
+    }
+  }
+}
+
+}  // namespace
+
+void check_communicator(Communicator& comm, const std::vector<std::size_t>& counts) {
+  check_type<float>(comm, counts);
+  check_type<double>(comm, counts);
+  check_type<std::int32_t>(comm, counts);
+  check_type<std::int64_t>(comm, counts);
+  check_type<std::uint8_t>(comm, counts);
+  check_type<std::uint64_t>(comm, counts);
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,196 @@
+#define BOOST_TEST_MODULE communicator
+#include <boost/test/unit_test.hpp>
+
+#include "comm/allocation_count.hpp"
+#include "comm/communicator_suite.hpp"
+#include "comm/mpi_fixture.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+using namespace lockstep;
+
+BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
+
+namespace {
+
+std::vector<float> irrational(int rank, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = std::sin(static_cast<float>(i + 1)) * std::pow(10.0F, static_cast<float>(rank * 2));
+  }
+  return values;
+}
+
+/// Every rank's bits equal rank 0's.
+bool same_bits_everywhere(Communicator& comm, const std::vector<float>& values) {
+  std::vector<std::uint8_t> mine(values.size() * sizeof(float));
+  std::memcpy(mine.data(), values.data(), mine.size());
+  std::vector<std::uint8_t> first = mine;
+  comm.broadcast(std::span(first), 0);
+  return comm.all_reduce_value<std::int32_t>(first == mine ? 1 : 0, ReduceOp::min) == 1;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_rank_alone_conforms) {
+  const auto comm = make_self_communicator();
+
+  BOOST_TEST(comm->rank() == 0);
+  BOOST_TEST(comm->size() == 1);
+  test::check_communicator(*comm, {0, 1, 3, 1000, 100003});
+}
+
+BOOST_AUTO_TEST_CASE(ranks_over_mpi_conform) {
+  const auto comm = make_mpi_communicator();
+
+  test::check_communicator(*comm, {0, 1, 2, 3, 17, 1000, 100003});
+}
+
+BOOST_AUTO_TEST_CASE(counts_beyond_one_call_go_in_pieces) {
+  const auto comm = make_mpi_communicator({.largest_piece = 7});
+
+  test::check_communicator(*comm, {0, 1, 6, 7, 8, 14, 100});
+}
+
+BOOST_AUTO_TEST_CASE(reductions_give_the_same_bits_on_every_rank) {
+  const auto comm = make_mpi_communicator();
+  for (const std::size_t count : {1UL, 3UL, 1000UL, 100003UL}) {
+    auto values = irrational(comm->rank(), count);
+    auto started = values;
+    std::vector<double> exact(count, 0.0);
+    for (int rank = 0; rank < comm->size(); ++rank) {
+      const auto theirs = irrational(rank, count);
+      for (std::size_t i = 0; i < count; ++i) exact[i] += static_cast<double>(theirs[i]);
+    }
+
+    comm->all_reduce(std::span(values));
+    Request request = comm->start_all_reduce(std::span(started));
+    comm->wait(request);
+
+    BOOST_TEST(same_bits_everywhere(*comm, values));
+    BOOST_TEST(same_bits_everywhere(*comm, started));
+    // Three roundings at most, each half an ulp of the largest partial sum, below 10^(2 ranks).
+    const double tolerance = 4 * std::pow(100.0, comm->size() - 1) * 0x1p-24;
+    bool close = true;
+    for (std::size_t i = 0; i < count; ++i) {
+      close = close && std::abs(static_cast<double>(values[i]) - exact[i]) <= tolerance &&
+              std::abs(static_cast<double>(started[i]) - exact[i]) <= tolerance;
+    }
+    BOOST_TEST(close);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(not_a_number_and_infinity_reach_every_rank) {
+  const auto comm = make_mpi_communicator();
+  const bool last = comm->rank() == comm->size() - 1;
+  std::vector<float> values{last ? std::numeric_limits<float>::quiet_NaN() : 1.0F,
+                            last ? std::numeric_limits<float>::infinity() : 1.0F};
+
+  comm->all_reduce(std::span(values));
+
+  BOOST_TEST(std::isnan(values[0]));
+  BOOST_TEST(std::isinf(values[1]));
+}
+
+BOOST_AUTO_TEST_CASE(several_requests_run_at_once_and_end_in_any_order) {
+  const auto comm = make_mpi_communicator();
+  const auto ranks = static_cast<double>(comm->size());
+  constexpr std::size_t many = 9;
+  std::vector<std::vector<double>> buffers;
+  for (std::size_t i = 0; i < many; ++i) buffers.emplace_back(i * 5003, static_cast<double>(i));
+
+  std::vector<Request> requests;
+  for (auto& buffer : buffers) requests.push_back(comm->start_all_reduce(std::span(buffer)));
+  for (std::size_t i = many; i-- > 1;) {
+    if (i % 2 == 0) comm->wait(requests[i]);
+  }
+  // Looking at one of them moves the others too: none is waited for.
+  while (!comm->test(requests[1])) {
+  }
+  for (std::size_t i = 0; i < many; ++i) {
+    while (!comm->test(requests[i])) {
+    }
+  }
+
+  for (std::size_t i = 0; i < many; ++i) {
+    BOOST_TEST(requests[i].done());
+    BOOST_TEST((buffers[i] == std::vector<double>(i * 5003, static_cast<double>(i) * ranks)));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_request_that_is_done_stays_done) {
+  for (const auto& comm : {make_self_communicator(), make_mpi_communicator()}) {
+    std::vector<float> values(10, 1.0F);
+    Request request = comm->start_all_reduce(std::span(values));
+
+    comm->wait(request);
+    comm->wait(request);
+
+    BOOST_TEST(comm->test(request));
+    BOOST_TEST(values[9] == static_cast<float>(comm->size()));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(steps_after_the_first_allocate_nothing) {
+  const auto comm = make_mpi_communicator({.largest_piece = 300});
+  std::vector<float> values(4000, 1.0F);
+  std::vector<Request> requests(4);
+  const auto step = [&] {
+    for (std::size_t i = 0; i < 4; ++i) {
+      requests[i] = comm->start_all_reduce(std::span(values).subspan(i * 1000, 1000));
+    }
+    for (Request& request : requests) comm->wait(request);
+  };
+  step();
+
+  const long before = test::allocation_count();
+  for (int i = 0; i < 50; ++i) step();
+
+  BOOST_TEST(test::allocation_count() - before == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_failing_call_names_itself_its_reason_rank_and_host) {
+  const auto comm = make_mpi_communicator();
+  std::vector<float> values(3);
+  char host[MPI_MAX_PROCESSOR_NAME] = {};
+  int length = 0;
+  MPI_Get_processor_name(host, &length);
+
+  BOOST_CHECK_EXCEPTION(comm->broadcast(std::span(values), 99), Error, [&](const Error& error) {
+    const std::string text = error.what();
+    return error.status() == ExitStatus::internal && text.find("MPI_Bcast") != std::string::npos &&
+           text.find("MPI_ERR_ROOT") != std::string::npos &&
+           text.find("rank " + std::to_string(comm->rank())) != std::string::npos &&
+           text.find(host) != std::string::npos;
+  });
+
+  BOOST_TEST(comm->all_reduce_value<std::int64_t>(1) == comm->size());
+}
+
+BOOST_AUTO_TEST_CASE(communicators_do_not_hear_each_other) {
+  const auto one = make_mpi_communicator();
+  const auto other = make_mpi_communicator();
+  std::vector<float> a(1000, 1.0F);
+  std::vector<float> b(1000, 2.0F);
+
+  // Started in another order on odd ranks, which one communicator would not allow.
+  std::vector<Request> requests(2);
+  if (one->rank() % 2 == 0) {
+    requests[0] = one->start_all_reduce(std::span(a));
+    requests[1] = other->start_all_reduce(std::span(b));
+  } else {
+    requests[1] = other->start_all_reduce(std::span(b));
+    requests[0] = one->start_all_reduce(std::span(a));
+  }
+  one->wait(requests[0]);
+  other->wait(requests[1]);
+
+  BOOST_TEST(a[999] == static_cast<float>(one->size()));
+  BOOST_TEST(b[999] == 2 * static_cast<float>(one->size()));
+}

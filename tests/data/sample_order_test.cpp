@@ -1,0 +1,170 @@
+#define BOOST_TEST_MODULE sample_order
+#include "lockstep/data/sample_order.hpp"
+
+#include "lockstep/core/philox.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <unordered_set>
+#include <vector>
+
+using lockstep::SampleOrder;
+
+namespace {
+
+constexpr std::int64_t sizes[] = {1,  2,  3,  4,  5,   7,   8,   9,    13,   15,   16,  17,
+                                  31, 63, 64, 65, 127, 128, 129, 1023, 1024, 1025, 997, 65537};
+
+/// How far a chi-square of `degrees` degrees lies from its mean, in standard deviations.
+double deviations(double chi_square, double degrees) {
+  return (chi_square - degrees) / std::sqrt(2 * degrees);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(each_epoch_visits_every_sample_exactly_once) {
+  for (const std::int64_t n : sizes) {
+    for (const std::int64_t epoch : {0, 1, 90}) {
+      const SampleOrder order(n, 42);
+      std::vector<int> visits(static_cast<std::size_t>(n));
+
+      for (std::int64_t p = 0; p < n; ++p) {
+        const std::int64_t sample = order.at(epoch, p);
+        BOOST_REQUIRE(sample >= 0 && sample < n);
+        ++visits[static_cast<std::size_t>(sample)];
+      }
+
+      for (const int count : visits) BOOST_REQUIRE_EQUAL(count, 1);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(blocks_stay_together_whatever_the_last_ones_size) {
+  for (const std::int64_t n : sizes) {
+    for (const std::int64_t block : {1, 2, 3, 5, 16, 100, 100'000}) {
+      const SampleOrder order(n, 7, block);
+      std::vector<int> visits(static_cast<std::size_t>(n));
+
+      for (std::int64_t p = 0; p < n; ++p) {
+        const std::int64_t sample = order.at(3, p);
+        BOOST_REQUIRE(sample >= 0 && sample < n);
+        ++visits[static_cast<std::size_t>(sample)];
+        BOOST_REQUIRE_EQUAL(order.position_of(3, sample), p);
+        const bool block_goes_on = (sample + 1) % block != 0 && sample + 1 < n;
+        if (block_goes_on) BOOST_REQUIRE_EQUAL(order.at(3, p + 1), sample + 1);
+      }
+
+      for (const int count : visits) BOOST_REQUIRE_EQUAL(count, 1);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ten_thousand_million_samples_need_no_table) {
+  for (const std::int64_t n :
+       {std::int64_t{10'000'000'000}, (std::int64_t{1} << 40) + 1, (std::int64_t{1} << 62) - 1}) {
+    const SampleOrder order(n, 1);
+    std::unordered_set<std::int64_t> seen;
+    lockstep::PhiloxStream random(5, lockstep::RandomPurpose::sample_order, 0, 9);
+
+    for (int i = 0; i < 50'000; ++i) {
+      const auto p = static_cast<std::int64_t>(random.next_u64() % static_cast<std::uint64_t>(n));
+      const std::int64_t sample = order.at(2, p);
+      BOOST_REQUIRE(sample >= 0 && sample < n);
+      BOOST_REQUIRE_EQUAL(order.position_of(2, sample), p);
+    }
+    for (std::int64_t p = 0; p < 50'000; ++p) {
+      BOOST_REQUIRE(seen.insert(order.at(2, p)).second);
+    }
+  }
+}
+
+// Each cell (position, sample) must be hit equally often over many epochs and over many seeds. The
+// limit of five deviations is passed by chance once in three million.
+BOOST_AUTO_TEST_CASE(every_sample_is_equally_likely_at_every_position) {
+  for (const std::int64_t n : {2, 3, 5, 8, 10, 17, 33}) {
+    for (const bool by_seed : {false, true}) {
+      constexpr int draws = 20'000;
+      std::vector<double> counts(static_cast<std::size_t>(n * n));
+
+      for (int i = 0; i < draws; ++i) {
+        const SampleOrder order(n, by_seed ? static_cast<std::uint64_t>(i) : 11);
+        for (std::int64_t p = 0; p < n; ++p) {
+          ++counts[static_cast<std::size_t>(p * n + order.at(by_seed ? 0 : i, p))];
+        }
+      }
+
+      const double expected = static_cast<double>(draws) / static_cast<double>(n);
+      double chi_square = 0;
+      for (const double count : counts) {
+        chi_square += (count - expected) * (count - expected) / expected;
+      }
+      // Rows and columns each sum to `draws`.
+      const auto degrees = static_cast<double>((n - 1) * (n - 1));
+      // At one degree of freedom the tail is longer than a normal's.
+      const double limit = n == 2 ? 18 : 5;
+      BOOST_TEST(deviations(chi_square, degrees) < limit,
+                 "n = " << n << " by_seed = " << by_seed << " chi-square " << chi_square);
+    }
+  }
+}
+
+// Neighbours in one epoch must not stay neighbours in the next: the rank correlation of two epochs
+// and of neighbouring positions has standard deviation 1/sqrt(n).
+BOOST_AUTO_TEST_CASE(epochs_seeds_and_neighbours_are_uncorrelated) {
+  constexpr std::int64_t n = 10'007;
+  const auto correlation = [](const auto& first, const auto& second) {
+    constexpr double mean = (n - 1) / 2.0;
+    constexpr double variance = (static_cast<double>(n) * n - 1) / 12.0;
+    double sum = 0;
+    for (std::int64_t p = 0; p < n; ++p) {
+      sum += (static_cast<double>(first(p)) - mean) * (static_cast<double>(second(p)) - mean);
+    }
+    return sum / n / variance;
+  };
+  const SampleOrder order(n, 3);
+  const SampleOrder other_seed(n, 4);
+  const double limit = 5 / std::sqrt(static_cast<double>(n));
+
+  for (std::int64_t epoch = 0; epoch < 20; ++epoch) {
+    const auto now = [&](std::int64_t p) { return order.at(epoch, p); };
+    const auto next = [&](std::int64_t p) { return order.at(epoch + 1, p); };
+    const auto neighbour = [&](std::int64_t p) { return order.at(epoch, (p + 1) % n); };
+    const auto seed = [&](std::int64_t p) { return other_seed.at(epoch, p); };
+    const auto same = [](std::int64_t p) { return p; };
+    BOOST_TEST(std::abs(correlation(now, next)) < limit);
+    BOOST_TEST(std::abs(correlation(now, neighbour)) < limit);
+    BOOST_TEST(std::abs(correlation(now, seed)) < limit);
+    BOOST_TEST(std::abs(correlation(now, same)) < limit);
+  }
+}
+
+// Any prefix of an epoch should hold each class's share; here of samples sorted by class, the worst
+// case.
+BOOST_AUTO_TEST_CASE(a_batch_of_sorted_samples_is_a_fair_mix) {
+  constexpr std::int64_t n = 50'000;
+  constexpr std::int64_t batch = 1000;
+  const SampleOrder order(n, 9);
+  double chi_square = 0;
+
+  for (std::int64_t begin = 0; begin < n; begin += batch) {
+    std::vector<double> classes(10);
+    for (std::int64_t p = begin; p < begin + batch; ++p) {
+      ++classes[static_cast<std::size_t>(order.at(0, p) / (n / 10))];
+    }
+    for (const double count : classes) chi_square += (count - 100) * (count - 100) / 100;
+  }
+
+  // 49 free batches of 9 free classes; without replacement, hence n / (n - 1) of it.
+  BOOST_TEST(std::abs(deviations(chi_square, 49 * 9)) < 5);
+}
+
+// The order is part of the checkpoint's promise: a run resumes only on the same one.
+BOOST_AUTO_TEST_CASE(the_order_is_pinned) {
+  const SampleOrder order(1000, 1234);
+
+  const std::vector<std::int64_t> found{order.at(0, 0), order.at(0, 1), order.at(5, 999)};
+
+  const std::vector<std::int64_t> expected{0, 0, 0};
+  BOOST_TEST(found == expected, boost::test_tools::per_element());
+}
