@@ -2,6 +2,7 @@
 
 #include "lockstep/core/philox.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
@@ -10,6 +11,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t rounds = 8;
+/// Halves of one bit mix too slowly: below 6 bits eight rounds leave a bias of some percent.
+constexpr unsigned least_bits = 6;
 using RoundKeys = std::array<std::uint32_t, rounds>;
 
 RoundKeys round_keys(std::uint64_t seed, std::int64_t epoch) noexcept {
@@ -31,11 +34,12 @@ std::uint64_t mix(std::uint64_t value) noexcept {
 }
 
 /// A Feistel network over the smallest power of two that holds `size` values, and cycle walking for
-/// those at or above `size`: on average less than two walks.
+/// those at or above `size`: on average less than
+/// two walks, but for fewer than 32 values.
 class Bijection final {
  public:
   Bijection(std::uint64_t size, const RoundKeys& keys) noexcept : size_(size), keys_(keys) {
-    const auto bits = static_cast<unsigned>(std::bit_width(size - 1));
+    const unsigned bits = std::max(least_bits, static_cast<unsigned>(std::bit_width(size - 1)));
     low_bits_ = bits / 2;  // the high half has the odd bit
     low_mask_ = (std::uint64_t{1} << low_bits_) - 1;
     high_mask_ = (std::uint64_t{1} << (bits - low_bits_)) - 1;

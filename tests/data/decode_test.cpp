@@ -1,0 +1,106 @@
+#define BOOST_TEST_MODULE decode
+#include "lockstep/data/decode.hpp"
+
+#include "data/shard_fixture.hpp"
+
+#include <png.h>
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+std::span<const std::byte> bytes_of(const std::vector<std::uint8_t>& file) {
+  return std::as_bytes(std::span(file));
+}
+
+std::vector<std::uint8_t> png_of(const std::vector<std::uint8_t>& pixels, std::uint32_t format) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = 3;
+  image.height = 2;
+  image.format = format;
+  png_alloc_size_t size = 0;
+  BOOST_REQUIRE(png_image_write_to_memory(&image, nullptr, &size, 0, pixels.data(), 0, nullptr));
+  std::vector<std::uint8_t> file(size);
+  BOOST_REQUIRE(
+      png_image_write_to_memory(&image, file.data(), &size, 0, pixels.data(), 0, nullptr));
+  return file;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(jpeg_of_each_colour_space_decodes_to_one_and_three_channels) {
+  for (const int stored : {1, 3, 4}) {
+    for (const std::int64_t wanted : {1, 3}) {
+      const auto file = flat_jpeg({.height = 17, .width = 11, .channels = stored}, 120);
+      Image image;
+
+      decode_jpeg(bytes_of(file), wanted, image);
+
+      BOOST_TEST((image.shape == ImageShape{.channels = wanted, .height = 17, .width = 11}));
+      BOOST_REQUIRE_EQUAL(image.pixels.size(), static_cast<std::size_t>(17 * 11 * wanted));
+      // CMYK written with an Adobe marker: inverted ink, 120 * 120 / 255.
+      const int expected = stored == 4 ? 56 : 120;
+      for (const std::byte pixel : image.pixels) {
+        BOOST_REQUIRE_LE(std::abs(std::to_integer<int>(pixel) - expected), 2);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_jpeg_is_bad_input_at_any_length) {
+  const auto file = flat_jpeg({.height = 64, .width = 64, .channels = 3}, 30);
+  Image image;
+
+  for (std::size_t size = 0; size + 2 < file.size(); size += 7) {
+    const Failure failure = failure_of([&] { decode_jpeg(bytes_of(file).first(size), 3, image); });
+    BOOST_TEST(static_cast<int>(failure.status) == 65, size << " of " << file.size());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_jpeg_that_claims_a_huge_size_takes_no_memory) {
+  auto file = flat_jpeg({.height = 8, .width = 8, .channels = 3}, 30);
+  for (std::size_t i = 0; i + 9 < file.size(); ++i) {
+    if (file[i] == 0xFF && file[i + 1] == 0xC0) {  // start of frame: height and width follow
+      file[i + 5] = file[i + 6] = file[i + 7] = file[i + 8] = 0xFF;
+      break;
+    }
+  }
+  Image image;
+
+  const Failure failure = failure_of([&] { decode_jpeg(bytes_of(file), 3, image); });
+
+  BOOST_TEST(static_cast<int>(failure.status) == 65);
+  BOOST_TEST(image.pixels.size() == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(png_is_read_exactly) {
+  const std::vector<std::uint8_t> rgb{1, 2, 3, 40, 50, 60, 7, 8, 9, 255, 0, 9, 8, 7, 6, 5, 4, 3};
+  Image image;
+
+  decode_png(bytes_of(png_of(rgb, PNG_FORMAT_RGB)), 3, image);
+
+  BOOST_TEST((image.shape == ImageShape{.channels = 3, .height = 2, .width = 3}));
+  for (std::size_t i = 0; i < rgb.size(); ++i) {
+    BOOST_TEST(std::to_integer<int>(image.pixels[i]) == rgb[i]);
+  }
+  const std::vector<std::uint8_t> grey{1, 2, 3, 100, 200, 255};
+  decode_png(bytes_of(png_of(grey, PNG_FORMAT_GRAY)), 3, image);
+  for (std::size_t i = 0; i < 18; ++i) {
+    BOOST_TEST(std::to_integer<int>(image.pixels[i]) == grey[i / 3]);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_truncated_png_is_bad_input) {
+  const auto file = png_of(std::vector<std::uint8_t>(18, 5), PNG_FORMAT_RGB);
+  Image image;
+
+  for (const std::size_t size : {std::size_t{0}, std::size_t{8}, file.size() / 2}) {
+    const Failure failure = failure_of([&] { decode_png(bytes_of(file).first(size), 3, image); });
+    BOOST_TEST(static_cast<int>(failure.status) == 65);
+  }
+}
