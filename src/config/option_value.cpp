@@ -59,6 +59,10 @@ void parse_option(const OptionSpec& spec, const std::string& text, std::string& 
   if (text.find_first_of("#\n\r") != std::string::npos) {
     refuse(spec, text, "text without '#' and line ends, which a configuration file cannot hold");
   }
+  constexpr const char* blanks = " \t";
+  if (text.find_last_not_of(blanks) + 1 != text.size() || text.find_first_of(blanks) == 0) {
+    refuse(spec, text, "text without blanks at its ends, which a configuration file cannot hold");
+  }
   if (!spec.choices.empty()) static_cast<void>(parse_choice(spec, text));
   value = text;
 }
@@ -98,13 +102,15 @@ void parse_option(const OptionSpec& spec, const std::string& text, SaveInterval&
     if (!text.ends_with(suffix)) continue;
     double number = 0;
     const std::string digits = text.substr(0, text.size() - std::string_view(suffix).size());
-    if (!parse_number(digits, number) || !(number > 0) || !std::isfinite(number)) break;
+    if (!parse_number(digits, number) || !(number > 0) || !std::isfinite(number * seconds)) {
+      break;
+    }
     parsed.seconds = number * seconds;
     value = parsed;
     return;
   }
   if (!parse_number(text, parsed.steps) || parsed.steps < 0) {
-    refuse(spec, text, "steps as 500, or a time as 90s, 10min or 2h");
+    refuse(spec, text, "steps as 500, or a time above 0 as 90s, 10min or 2h");
   }
   value = parsed;
 }

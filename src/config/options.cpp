@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <iterator>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -17,36 +19,63 @@ const std::string config_option = "config";
 const std::string print_option_name = "print-config";
 
 /// Both of an exclusive pair from one source cannot hold.
-void refuse_both(const OptionTable<Config>& table, const std::vector<GivenOption>& given,
-                 const std::string& where) {
-  const auto find = [&](const std::string& name) {
-    return std::find_if(given.begin(), given.end(),
-                        [&](const GivenOption& option) { return option.name == name; });
-  };
-  for (const auto& [one, other] : table.exclusive_pairs()) {
-    const auto left = find(one);
-    const auto right = find(other);
-    if (left == given.end() || right == given.end()) continue;
-    // The default written out, as --print-config does, asks for nothing.
-    const Config defaults;
-    if (left->value == table.get(defaults, one) || right->value == table.get(defaults, other))
-      continue;
+void refuse_both(const Config& config, const std::string& where) {
+  const OptionTable<Config>& table = train_options();
+  for (const auto& pair : table.exclusive_pairs()) {
+    if (!pair.both(config)) continue;
     fail(ExitStatus::usage,
-         "--{} {} and --{} {} are both given{} (each excludes the other) drop one", one,
-         left->value, other, right->value, where);
+         "--{} {} and --{} {} are both given{} (each excludes the other) drop one", pair.one,
+         table.get(config, pair.one), pair.other, table.get(config, pair.other), where);
+  }
+}
+
+Config parse_file(const std::string& text, const std::string& source,
+                  std::set<std::string>& given) {
+  const OptionTable<Config>& table = train_options();
+  Config config;
+  for (const GivenOption& option : tokenize_config(text, table.names(), source)) {
+    try {
+      table.set(config, option);
+    } catch (const Error& error) {
+      throw Error(error.status(), fmt::format("{}: {}", source, error.what()));
+    }
+    given.insert(option.name);
+  }
+  return config;
+}
+
+void check_normalization(const Config& config) {
+  const std::size_t means = config.mean.size();
+  const std::size_t deviations = config.std.size();
+  if (means > 1 && deviations > 1 && means != deviations) {
+    fail(ExitStatus::usage,
+         "--mean has {} values and --std {} (each is one, or one a channel) give as many", means,
+         deviations);
+  }
+  for (const auto& [name, size] : {std::pair{"mean", means}, std::pair{"std", deviations}}) {
+    if (config.channels != 0 && size > 1 && static_cast<std::int64_t>(size) != config.channels) {
+      fail(ExitStatus::usage,
+           "--{} has {} values for --channels {} (one, or one a channel) give {}", name, size,
+           config.channels, config.channels);
+    }
   }
 }
 
 }  // namespace
 
 std::string read_text_file(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    fail(ExitStatus::no_input, "cannot read {} (it is a directory) name a file in it", path);
+  }
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    if (file && file.peek() == std::ifstream::traits_type::eof()) return {};
+  if (!file) {
     fail(ExitStatus::no_input, "cannot read {} ({}) check the path", path, std::strerror(errno));
   }
-  return text.str();
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (file.bad()) {
+    fail(ExitStatus::no_input, "cannot read {} (reading failed) check the disk", path);
+  }
+  return text;
 }
 
 ParsedCommand parse_train_options(const std::vector<std::string>& args, const FileReader& read) {
@@ -64,24 +93,25 @@ ParsedCommand parse_train_options(const std::vector<std::string>& args, const Fi
     return option.name == config_option || option.name == print_option_name;
   });
   if (!file.empty()) {
-    const auto given = tokenize_config(read(file), table.names(), file);
-    refuse_both(table, given, " in " + file);
-    for (const GivenOption& option : given) {
-      table.set(command.config, option);
-      command.given.insert(option.name);
-    }
+    command.config = parse_file(read(file), file, command.given);
+    refuse_both(command.config, " in " + file);
   }
-  refuse_both(table, line, "");
+  Config from_line;
+  std::set<std::string> on_line;
   for (const GivenOption& option : line) {
-    for (const auto& [one, other] : table.exclusive_pairs()) {
-      if (option.name == one) table.reset(command.config, other);
-      if (option.name == other) table.reset(command.config, one);
-    }
-  }
-  for (const GivenOption& option : line) {
+    table.set(from_line, option);
     table.set(command.config, option);
-    command.given.insert(option.name);
+    on_line.insert(option.name);
   }
+  refuse_both(from_line, "");
+  for (const auto& pair : table.exclusive_pairs()) {
+    if (!pair.both(command.config)) continue;
+    // Neither source holds both, so exactly one of them came from the file; the command line wins.
+    const std::string& from_file = on_line.contains(pair.one) ? pair.other : pair.one;
+    table.reset(command.config, from_file);
+    command.given.erase(from_file);
+  }
+  command.given.merge(on_line);
   return command;
 }
 
@@ -98,12 +128,8 @@ std::string print_config(const Config& config) {
 }
 
 Config parse_config_text(const std::string& text) {
-  Config config;
-  for (const GivenOption& option :
-       tokenize_config(text, train_options().names(), "the stored configuration")) {
-    train_options().set(config, option);
-  }
-  return config;
+  std::set<std::string> given;
+  return parse_file(text, "the stored configuration", given);
 }
 
 std::vector<ConfigDifference> differences(const Config& left, const Config& right) {
@@ -117,12 +143,21 @@ std::vector<ConfigDifference> differences(const Config& left, const Config& righ
 }
 
 void validate(const Config& config) {
+  train_options().check_values(config);
+  refuse_both(config, "");
+  check_normalization(config);
   if (config.data.empty() && !config.synthetic) {
     fail(ExitStatus::usage, "no data (neither --data nor --synthetic is given) give --data DIR");
   }
   if (!config.data.empty() && config.synthetic) {
     fail(ExitStatus::usage,
          "--data {} and --synthetic exclude each other (one is trained on) drop one", config.data);
+  }
+  if (!config.val_data.empty() && config.synthetic) {
+    fail(ExitStatus::usage,
+         "--val-data {} and --synthetic exclude each other (generated images have no validation "
+         "split) drop one",
+         config.val_data);
   }
   if (config.nesterov && (config.momentum == 0 || config.optimizer != OptimizerKind::sgd)) {
     fail(ExitStatus::usage, "--nesterov needs --optimizer sgd with momentum (momentum is {})",

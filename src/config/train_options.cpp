@@ -104,7 +104,7 @@ OptionTable<Config> make_table() {
                                       .unit = "",
                                       .min = 0,
                                       .max = 1});
-  t.exclusive("batch-size", "global-batch-size");
+  t.exclusive({.one = "batch-size", .other = "global-batch-size", .both = {}});
   t.group("Optimizer")
       .add(&Config::optimizer, {.name = "optimizer",
                                 .help = "update rule",
@@ -223,7 +223,12 @@ OptionTable<Config> make_table() {
                                        "launcher between; bar forces it",
                                .unit = "",
                                .choices = {"auto", "bar", "plain"}});
-  t.exclusive("resume", "init-from");
+  // A fresh run starts from weights; that one goes on, or must not, is the same then. A checkpoint
+  // to go on from leaves no place for them.
+  t.exclusive({.one = "resume", .other = "init-from", .both = [](const Config& config) {
+                 return config.resume != "auto" && config.resume != "none" &&
+                        !config.init_from.empty();
+               }});
   t.group("Machine")
       .add(&Config::threads, {.name = "threads",
                               .help = "compute threads per rank; 0: the affinity mask's share",

@@ -33,6 +33,13 @@ RunStart read_run_start(const Config& config, const CheckpointDirectory& directo
     start.path = config.resume;
     start.checkpoint = read_checkpoint(config.resume, CheckpointUse::resume);
     start.state = start.checkpoint.state;
+    const auto steps = directory.steps();
+    if (!steps.empty() && steps.front() > start.state->step) {
+      fail(ExitStatus::usage,
+           "--resume {} is at step {}, but {} is there already (the next start would go on from "
+           "that) use another --run-dir, or leave out --resume",
+           config.resume, start.state->step, directory.path_of(steps.front()));
+    }
   }
   // A run that goes on has its weights already.
   if (!start.state && !config.init_from.empty()) {

@@ -101,7 +101,6 @@ def usage_and_impossible_combinations(folder):
     both(train_args(data, folder / "run", "--precision", "fp8"), USAGE, "--precision")
     both(train_args(data, folder / "run", "--momentum", "much"), USAGE, "--momentum", "much")
     both(train_args(data, folder / "run", "--global-batch-size", 64), USAGE, "--batch-size", "--global-batch-size")
-    both(train_args(data, folder / "run", "--model", "resnet19")[:5], USAGE)
     both(["train", "--data", data, "--run-dir", folder / "run", "--model", "mini-resnt"], USAGE, "mini-resnt", "mini-resnet")
     both(["train", "--data", data, "--run-dir", folder / "run", "--model", "mini-resnet", "--batch-size", 1000], USAGE,
          "96", "1000")

@@ -85,6 +85,16 @@ def other_model_seed_or_optimizer_is_refused_with_both_values(folder):
     assert "--resume none" in output, output
 
 
+def an_older_file_is_not_resumed_beside_newer_ones(folder):
+    data = write_shards(folder / "data")
+    run(train_args(data, folder / "run", "--max-steps", 6, "--save-every", 2))
+    older = folder / "run" / "checkpoints" / "step-00000002.h5"
+    output = run(train_args(data, folder / "run", "--resume", older), ranks=2, expect=USAGE)
+    assert "step-00000006.h5" in output and "--run-dir" in output, output
+    run(train_args(data, folder / "other", "--resume", older, "--max-steps", 6))
+    assert tensors(latest(folder / "run")) == tensors(latest(folder / "other")), "the branch differs from the run it left"
+
+
 def a_finished_run_says_so(folder):
     data = write_shards(folder / "data")
     run(train_args(data, folder / "run", "--epochs", 1))
@@ -112,4 +122,4 @@ if __name__ == "__main__":
     main([stopped_at_any_step_and_resumed_equals_not_stopped, same_seed_gives_the_same_bits_and_another_seed_does_not,
           a_signal_saves_and_the_same_command_goes_on, world_size_may_change_in_the_middle_of_an_epoch,
           another_batch_needs_to_be_allowed, other_model_seed_or_optimizer_is_refused_with_both_values,
-          a_finished_run_says_so, broken_newest_checkpoints_are_passed_over])
+          an_older_file_is_not_resumed_beside_newer_ones, a_finished_run_says_so, broken_newest_checkpoints_are_passed_over])

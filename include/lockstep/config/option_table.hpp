@@ -85,9 +85,21 @@ class OptionTable final {
     return *this;
   }
 
-  /// On the command line either one replaces the other of the file.
-  OptionTable& exclusive(std::string one, std::string other) {
-    exclusive_.emplace_back(std::move(one), std::move(other));
+  /// Two options that exclude each other. `both` tells of a struct whether it holds the two; left
+  /// out, that is both members at other than their defaults. On the command line either one
+  /// replaces the other of the file.
+  struct ExclusivePair {
+    std::string one;
+    std::string other;
+    std::function<bool(const Struct&)> both;
+  };
+  OptionTable& exclusive(ExclusivePair pair) {
+    if (!pair.both) {
+      pair.both = [one = find(pair.one).get, other = find(pair.other).get](const Struct& source) {
+        return one(source) != one(Struct{}) && other(source) != other(Struct{});
+      };
+    }
+    exclusive_.push_back(std::move(pair));
     return *this;
   }
 
@@ -109,8 +121,12 @@ class OptionTable final {
   [[nodiscard]] std::string get(const Struct& source, const std::string& name) const {
     return find(name).get(source);
   }
-  [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& exclusive_pairs() const {
-    return exclusive_;
+  [[nodiscard]] const std::vector<ExclusivePair>& exclusive_pairs() const { return exclusive_; }
+  /// Error(usage) where a member's value is none its option takes; `parse` cannot give such a
+  /// struct, code can.
+  void check_values(const Struct& source) const {
+    Struct copy = source;
+    for (const OptionName& option : names()) set(copy, {option.name, get(source, option.name)});
   }
 
   struct Parsed {
@@ -178,7 +194,7 @@ class OptionTable final {
   }
 
   std::vector<Entry> entries_;
-  std::vector<std::pair<std::string, std::string>> exclusive_;
+  std::vector<ExclusivePair> exclusive_;
 };
 
 }  // namespace lockstep
