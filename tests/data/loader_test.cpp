@@ -1,0 +1,344 @@
+#define BOOST_TEST_MODULE loader
+#include "lockstep/data/loader.hpp"
+
+#include "data/shard_fixture.hpp"
+#include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/data/augment.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+constexpr std::int64_t samples = 53;
+const std::string shard_name = "train-00000-of-00001.h5";
+
+struct Fixture {
+  TemporaryDirectory directory;
+  std::unique_ptr<Dataset> dataset;
+
+  explicit Fixture(const TestShard& shard = {.samples = samples}) {
+    write_shard(directory / shard_name, shard);
+    const auto comm = make_self_communicator();
+    dataset = open_dataset(directory.path(), "train", *comm);
+  }
+};
+
+LoaderOptions options_for(const Dataset& dataset) {
+  return {.image = {.channels = 3, .height = 6, .width = 5},
+          .format = {.layout = ImageLayout::nchw},
+          .mean = dataset.info().mean,
+          .std = dataset.info().std,
+          .augment = Augment::crop_flip,
+          .crop_padding = 2,
+          .seed = 9,
+          .batch_capacity = 8};
+}
+
+/// `epochs` epochs in batches of 8, the last one short.
+BatchPlan plan_of(std::int64_t epochs) {
+  return [epochs](std::int64_t n) -> std::optional<BatchRequest> {
+    constexpr std::int64_t batches = (samples + 7) / 8;
+    if (n >= epochs * batches) return std::nullopt;
+    const std::int64_t first = n % batches * 8;
+    return BatchRequest{
+        .epoch = n / batches, .first = first, .count = std::min<std::int64_t>(8, samples - first)};
+  };
+}
+
+struct Everything {
+  std::vector<float> images;
+  std::vector<std::int32_t> labels;
+  std::vector<BatchRequest> requests;
+  friend bool operator==(const Everything&, const Everything&) = default;
+};
+
+Everything load_all(Loader& loader, std::int64_t image_floats) {
+  Everything all;
+  while (const auto loaded = loader.next()) {
+    const Batch& batch = loaded->batch;
+    BOOST_REQUIRE_EQUAL(batch.size, loaded->request.count);
+    BOOST_REQUIRE_EQUAL(reinterpret_cast<std::uintptr_t>(batch.images) % 64, 0u);
+    all.images.insert(all.images.end(), batch.images, batch.images + batch.size * image_floats);
+    all.labels.insert(all.labels.end(), batch.labels, batch.labels + batch.size);
+    all.requests.push_back(loaded->request);
+  }
+  BOOST_REQUIRE(!loader.next().has_value());
+  return all;
+}
+
+Everything load_all(const Dataset& dataset, const LoaderOptions& options, const BatchPlan& plan) {
+  const ImageShape& image = options.image;
+  return load_all(*make_loader(dataset, options, plan),
+                  image.channels * image.height * image.width);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(batches_do_not_depend_on_threads_or_depth) {
+  const Fixture fixture;
+  LoaderOptions options = options_for(*fixture.dataset);
+  options.threads = 0;
+  const Everything expected = load_all(*fixture.dataset, options, plan_of(3));
+
+  BOOST_TEST(expected.labels.size() == static_cast<std::size_t>(3 * samples));
+  for (const int threads : {1, 2, 5}) {
+    for (const int ahead : {0, 1, 3, 30}) {
+      options.threads = threads;
+      options.batches_ahead = ahead;
+      BOOST_TEST((load_all(*fixture.dataset, options, plan_of(3)) == expected));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_is_the_augmented_samples_of_its_positions) {
+  const Fixture fixture;
+  const LoaderOptions options = options_for(*fixture.dataset);
+  const Everything all = load_all(*fixture.dataset, options, plan_of(2));
+  const SampleOrder order(samples, options.seed);
+  const Normalizer normalizer(options.mean, options.std);
+  RawSample raw;
+  std::vector<float> image(90);
+
+  for (std::int64_t i = 0; i < 2 * samples; ++i) {
+    const std::int64_t epoch = i / samples;
+    const std::int64_t index = order.at(epoch, i % samples);
+    fixture.dataset->read(index, raw);
+    PhiloxStream random = augmentation_stream(options.seed, epoch, index);
+    const Window window = draw_crop_flip(random, options.image, options.image, 2);
+    normalizer.write(raw.bytes, options.image, window,
+                     {.shape = options.image, .layout = ImageLayout::nchw}, image.data());
+    BOOST_REQUIRE_EQUAL(all.labels[static_cast<std::size_t>(i)], label_of(index));
+    BOOST_REQUIRE(std::equal(image.begin(), image.end(), all.images.begin() + i * 90));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(nhwc_holds_the_same_values_as_nchw) {
+  const Fixture fixture;
+  LoaderOptions options = options_for(*fixture.dataset);
+  const Everything planes = load_all(*fixture.dataset, options, plan_of(1));
+  options.format.layout = ImageLayout::nhwc;
+  const Everything pixels = load_all(*fixture.dataset, options, plan_of(1));
+
+  for (std::size_t n = 0; n < samples; ++n) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      for (std::size_t i = 0; i < 30; ++i) {
+        BOOST_REQUIRE_EQUAL(planes.images[n * 90 + c * 30 + i], pixels.images[n * 90 + i * 3 + c]);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_of_any_number_load_each_sample_once_an_epoch) {
+  const Fixture fixture;
+  LoaderOptions options = options_for(*fixture.dataset);
+  options.augment = Augment::none;
+  const Everything serial = load_all(*fixture.dataset, options, plan_of(1));
+  for (const std::int64_t ranks : {2, 3, 4}) {
+    Everything joined;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const Slice slice = slice_of(samples, ranks, rank);
+      options.batch_capacity = slice.count;
+      const Everything part =
+          load_all(*fixture.dataset, options, [&](std::int64_t n) -> std::optional<BatchRequest> {
+            if (n > 0) return std::nullopt;
+            return BatchRequest{.epoch = 0, .first = slice.begin, .count = slice.count};
+          });
+      joined.images.insert(joined.images.end(), part.images.begin(), part.images.end());
+      joined.labels.insert(joined.labels.end(), part.labels.begin(), part.labels.end());
+    }
+    BOOST_TEST((joined.images == serial.images));
+    BOOST_TEST((joined.labels == serial.labels));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(evaluation_keeps_the_order_of_the_files) {
+  const Fixture fixture;
+  LoaderOptions options = options_for(*fixture.dataset);
+  options.augment = Augment::none;
+  options.shuffle = false;
+
+  const Everything all = load_all(*fixture.dataset, options, plan_of(1));
+
+  for (std::int64_t n = 0; n < samples; ++n) {
+    BOOST_TEST(all.labels[static_cast<std::size_t>(n)] == label_of(n));
+    const float expected = (static_cast<float>(pixel_of(n, 0)) / 255.0F - 0.1F) / 0.5F;
+    BOOST_TEST(all.images[static_cast<std::size_t>(n * 90)] == expected);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_plan_is_asked_once_for_each_batch) {
+  const Fixture fixture;
+  for (const int threads : {0, 1, 3}) {
+    LoaderOptions options = options_for(*fixture.dataset);
+    options.threads = threads;
+    std::vector<std::atomic<int>> asked(32);
+    const BatchPlan plan = plan_of(2);
+
+    (void)load_all(*fixture.dataset, options, [&](std::int64_t n) {
+      ++asked[static_cast<std::size_t>(n)];
+      return plan(n);
+    });
+
+    for (std::size_t n = 0; n < asked.size(); ++n) {
+      BOOST_TEST(asked[n] == (n <= 14 ? 1 : 0), "batch " << n << " with " << threads);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(no_more_than_the_ring_is_loaded_ahead) {
+  const Fixture fixture;
+  LoaderOptions options = options_for(*fixture.dataset);
+  options.threads = 2;
+  options.batches_ahead = 2;
+  std::atomic<std::int64_t> furthest = -1;
+  const BatchPlan plan = plan_of(10);
+  const auto loader = make_loader(*fixture.dataset, options, [&](std::int64_t n) {
+    furthest = n;
+    return plan(n);
+  });
+
+  for (std::int64_t n = 0; n < 20; ++n) {
+    (void)loader->next();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    BOOST_TEST(furthest <= n + 2);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_returned_batch_is_not_touched_until_the_next_call) {
+  const Fixture fixture;
+  LoaderOptions options = options_for(*fixture.dataset);
+  options.threads = 3;
+  options.batches_ahead = 1;
+  const auto loader = make_loader(*fixture.dataset, options, plan_of(3));
+
+  while (const auto loaded = loader->next()) {
+    const std::vector<float> before(loaded->batch.images, loaded->batch.images + 90);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    BOOST_TEST(std::equal(before.begin(), before.end(), loaded->batch.images));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_loader_ends_cleanly_at_any_moment) {
+  const Fixture fixture;
+  LoaderOptions options = options_for(*fixture.dataset);
+  for (const int threads : {0, 1, 4}) {
+    for (int taken = 0; taken < 25; ++taken) {
+      options.threads = threads;
+      const auto loader = make_loader(*fixture.dataset, options, plan_of(3));
+      for (int i = 0; i < taken; ++i) (void)loader->next();
+    }
+  }
+  BOOST_TEST(true);
+}
+
+BOOST_AUTO_TEST_CASE(a_fault_comes_with_its_batch_and_stays) {
+  const Fixture fixture;
+  const std::string path = fixture.directory / shard_name;
+  const std::string bytes = read_file(path);
+  // Pixels lie somewhere before the labels: found by their first values.
+  std::string first;
+  for (std::int64_t i = 0; i < 90; ++i) first.push_back(static_cast<char>(pixel_of(20, i)));
+  const std::size_t offset = bytes.find(first);
+  BOOST_REQUIRE(offset != std::string::npos);
+  std::string damaged = bytes;
+  damaged[offset + 3] = static_cast<char>(damaged[offset + 3] ^ 1);
+  write_file(path, damaged);
+  LoaderOptions options = options_for(*fixture.dataset);
+  options.shuffle = false;
+
+  for (const int threads : {0, 1, 4}) {
+    options.threads = threads;
+    const auto loader = make_loader(*fixture.dataset, options, plan_of(1));
+    BOOST_TEST(loader->next().has_value());
+    BOOST_TEST(loader->next().has_value());
+    for (int again = 0; again < 3; ++again) {
+      const Failure failure = failure_of([&] { (void)loader->next(); });
+      BOOST_TEST(static_cast<int>(failure.status) == 65);
+      BOOST_TEST(failure.says(path + ": sample 20 has checksum"), failure.text);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(images_larger_than_the_networks_are_cropped_smaller_ones_refused) {
+  const Fixture fixture;
+  LoaderOptions options = options_for(*fixture.dataset);
+  options.augment = Augment::none;
+  options.image = {.channels = 3, .height = 4, .width = 3};
+  options.shuffle = false;
+  const Everything all = load_all(*fixture.dataset, options, plan_of(1));
+
+  // Row 1, column 1 of 6x5 is the first pixel of the centre 4x3.
+  BOOST_TEST(all.images[0] ==
+             (static_cast<float>(pixel_of(0, (5 + 1) * 3)) / 255.0F - 0.1F) / 0.5F);
+  options.image = {.channels = 3, .height = 7, .width = 5};
+  const Failure failure =
+      failure_of([&] { (void)make_loader(*fixture.dataset, options, plan_of(1)); });
+  BOOST_TEST(static_cast<int>(failure.status) == 64);
+  BOOST_TEST(failure.says("images of 6x5, the network takes 7x5"), failure.text);
+  options.image = {.channels = 1, .height = 6, .width = 5};
+  BOOST_TEST(static_cast<int>(failure_of([&] {
+                                (void)make_loader(*fixture.dataset, options, plan_of(1));
+                              }).status) == 64);
+}
+
+BOOST_AUTO_TEST_CASE(encoded_images_of_any_size_fill_the_networks) {
+  const TemporaryDirectory directory;
+  std::vector<std::vector<std::uint8_t>> files;
+  for (int i = 0; i < 12; ++i) {
+    files.push_back(flat_jpeg({.height = 5 + 9 * i, .width = 90 - 7 * i, .channels = i % 2 ? 3 : 1},
+                              static_cast<std::uint8_t>(20 * i)));
+  }
+  write_encoded_shard(directory / shard_name, files, {});
+  const auto comm = make_self_communicator();
+  const auto dataset = open_dataset(directory.path(), "train", *comm);
+  LoaderOptions options = options_for(*dataset);
+  options.image = {.channels = 3, .height = 16, .width = 16};
+  options.crop_padding = 0;
+  options.batch_capacity = 12;
+  const BatchPlan plan = [](std::int64_t n) -> std::optional<BatchRequest> {
+    if (n > 0) return std::nullopt;
+    return BatchRequest{.epoch = 0, .first = 0, .count = 12};
+  };
+
+  for (const Augment augment : {Augment::none, Augment::crop_flip, Augment::resized_crop}) {
+    options.augment = augment;
+    options.shuffle = false;
+    const Everything all = load_all(*dataset, options, plan);
+    for (std::size_t n = 0; n < 12; ++n) {
+      for (std::size_t i = 0; i < 256; ++i) {
+        const float pixel = all.images[n * 768 + i] * 0.5F + 0.1F;
+        BOOST_REQUIRE_SMALL(pixel * 255 - static_cast<float>(20 * n), 2.5F);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_jpeg_names_file_and_sample) {
+  const TemporaryDirectory directory;
+  auto good = flat_jpeg({.height = 20, .width = 20, .channels = 3}, 9);
+  write_encoded_shard(directory / shard_name,
+                      {good, std::vector<std::uint8_t>(good.begin(), good.begin() + 100)}, {});
+  const auto comm = make_self_communicator();
+  const auto dataset = open_dataset(directory.path(), "train", *comm);
+  LoaderOptions options = options_for(*dataset);
+  options.shuffle = false;
+  const auto loader =
+      make_loader(*dataset, options, [](std::int64_t) -> std::optional<BatchRequest> {
+        return BatchRequest{.epoch = 0, .first = 0, .count = 2};
+      });
+
+  const Failure failure = failure_of([&] { (void)loader->next(); });
+
+  BOOST_TEST(static_cast<int>(failure.status) == 65);
+  BOOST_TEST(failure.says("train-00000-of-00001.h5: sample 1: not a whole JPEG"), failure.text);
+}
