@@ -94,6 +94,13 @@ TokenizedOptions tokenize_command_line(const std::vector<std::string>& args,
       result.positional.push_back(option.value.empty() ? token : option.value.front());
       continue;
     }
+    if (option.original_tokens.size() > 1 && option.original_tokens[1].starts_with("--")) {
+      fail(
+          ExitStatus::usage,
+          "{} has no value (the next word, {}, is an option) give one; a value that begins with -- "
+          "is written {}={}",
+          token, option.original_tokens[1], token, option.original_tokens[1]);
+    }
     if (option.unregistered) {
       refuse_unknown(token.substr(2, token.find('=') - 2), known, "");
     }

@@ -1,0 +1,139 @@
+#define BOOST_TEST_MODULE option_table
+#include <boost/test/unit_test.hpp>
+
+#include "config/refusal.hpp"
+#include "lockstep/config/option_table.hpp"
+
+#include <cmath>
+
+using namespace lockstep;
+using test::contains;
+using test::refusal;
+
+namespace {
+
+/// A small command's options.
+struct Tea {
+  std::string leaf = "green";
+  std::int64_t cups = 2;
+  double minutes = 2.5;
+  bool sugar = false;
+  bool pot = true;
+  friend bool operator==(const Tea&, const Tea&) = default;
+};
+
+OptionTable<Tea> tea_options() {
+  OptionTable<Tea> table;
+  table.group("Tea")
+      .add(&Tea::leaf,
+           {.name = "leaf", .help = "what is steeped", .unit = "", .choices = {"green", "black"}})
+      .add(&Tea::cups, {.name = "cups", .help = "how many", .unit = "", .min = 1, .max = 9})
+      .add(&Tea::minutes, {.name = "minutes", .help = "how long", .unit = "minutes", .min = 0})
+      .add(&Tea::sugar, {.name = "sugar", .help = "with sugar", .unit = ""})
+      .add(&Tea::pot, {.name = "pot", .help = "in a pot", .unit = ""});
+  return table;
+}
+
+OptionTable<Tea>::Parsed parse(const std::vector<std::string>& args) {
+  return tea_options().parse(args);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(nothing_given_is_the_default_struct) {
+  const auto parsed = parse({});
+
+  BOOST_TEST((parsed.value == Tea{}));
+  BOOST_TEST(parsed.given.empty());
+}
+
+BOOST_AUTO_TEST_CASE(values_follow_their_option_or_an_equal_sign) {
+  const auto parsed = parse({"--leaf", "black", "--cups=3", "--minutes", "0.5"});
+
+  BOOST_TEST((parsed.value ==
+              Tea{.leaf = "black", .cups = 3, .minutes = 0.5, .sugar = false, .pot = true}));
+  BOOST_TEST((parsed.given == std::set<std::string>{"cups", "leaf", "minutes"}));
+}
+
+BOOST_AUTO_TEST_CASE(switches_have_four_spellings) {
+  BOOST_TEST(parse({"--sugar"}).value.sugar);
+  BOOST_TEST(parse({"--sugar=true"}).value.sugar);
+  BOOST_TEST(!parse({"--sugar=false"}).value.sugar);
+  BOOST_TEST(!parse({"--no-pot"}).value.pot);
+  BOOST_TEST(!parse({"--pot=false"}).value.pot);
+  BOOST_TEST((parse({"--no-pot"}).given == std::set<std::string>{"pot"}));
+  BOOST_TEST(contains(refusal([] { parse({"--sugar=1"}); }), "true or false"));
+}
+
+BOOST_AUTO_TEST_CASE(a_switch_takes_no_word_after_it) {
+  BOOST_TEST(contains(refusal([] { parse({"--sugar", "true"}); }), "'true' stands alone"));
+
+  const auto parsed = tea_options().parse({"--sugar", "kitchen"}, true);
+
+  BOOST_TEST(parsed.value.sugar);
+  BOOST_TEST((parsed.positional == std::vector<std::string>{"kitchen"}));
+}
+
+BOOST_AUTO_TEST_CASE(unknown_options_are_refused_with_the_nearest) {
+  BOOST_TEST(contains(refusal([] { parse({"--cup", "3"}); }), "did you mean --cups"));
+  BOOST_TEST(contains(refusal([] { parse({"--cup=3"}); }), "--cup "));
+  BOOST_TEST(contains(refusal([] { parse({"--no-cups"}); }), "--no-cups"));
+  BOOST_TEST(contains(refusal([] { parse({"--zeppelin"}); }), "unknown option --zeppelin"));
+}
+
+BOOST_AUTO_TEST_CASE(abbreviations_are_unknown_options) {
+  BOOST_TEST(contains(refusal([] { parse({"--min", "3"}); }), "unknown option --min"));
+  BOOST_TEST(contains(refusal([] { parse({"--sug"}); }), "unknown option --sug"));
+}
+
+BOOST_AUTO_TEST_CASE(a_missing_value_is_refused) {
+  BOOST_TEST(contains(refusal([] { parse({"--cups"}); }), "cups"));
+  BOOST_TEST(contains(refusal([] { parse({"--cups", "--leaf", "black"}); }), "cups"));
+  BOOST_TEST(contains(refusal([] { parse({"--cups", "--sugar"}); }), "--cups has no value"));
+  BOOST_TEST(contains(refusal([] { parse({"--cups="}); }), "cups"));
+}
+
+BOOST_AUTO_TEST_CASE(a_negative_number_is_a_value_not_an_option) {
+  const std::string message = refusal([] { parse({"--cups", "-1"}); });
+
+  BOOST_TEST(contains(message, "--cups is '-1'"));
+  BOOST_TEST(contains(message, "from 1 to 9"));
+}
+
+BOOST_AUTO_TEST_CASE(a_repeated_option_is_refused_with_both_values) {
+  const std::string message = refusal([] { parse({"--cups", "3", "--cups=4"}); });
+
+  BOOST_TEST(contains(message, "--cups"));
+  BOOST_TEST(contains(message, "'3'"));
+  BOOST_TEST(contains(message, "'4'"));
+  BOOST_TEST(contains(refusal([] { parse({"--sugar", "--no-sugar"}); }), "--sugar is given twice"));
+}
+
+BOOST_AUTO_TEST_CASE(words_that_stand_alone_keep_their_order_where_they_are_allowed) {
+  const auto parsed = tea_options().parse({"one", "--cups", "3", "two", "--", "--three"}, true);
+
+  BOOST_TEST((parsed.positional == std::vector<std::string>{"one", "two", "--three"}));
+  BOOST_TEST(parsed.value.cups == 3);
+}
+
+BOOST_AUTO_TEST_CASE(help_shows_each_option_with_its_range_unit_and_default) {
+  const std::string help = tea_options().help();
+
+  for (const char* part :
+       {"Tea:", "--leaf", "green, black", "[green]", "--cups", "from 1 to 9", "[2]", "--minutes",
+        "in minutes", "[2.5]", "--[no-]sugar", "[false]", "[true]"}) {
+    BOOST_TEST_CONTEXT(part) {
+      BOOST_TEST(contains(help, part));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_struct_made_by_code_is_checked_like_a_command_line) {
+  tea_options().check_values({});
+
+  BOOST_TEST(
+      contains(refusal([] { tea_options().check_values({.leaf = "oak"}); }), "--leaf is 'oak'"));
+  BOOST_TEST(contains(refusal([] { tea_options().check_values({.cups = 10}); }), "--cups is '10'"));
+  BOOST_TEST(contains(refusal([] { tea_options().check_values({.minutes = std::nan("")}); }),
+                      "--minutes is 'nan'"));
+}

@@ -1,0 +1,153 @@
+#define BOOST_TEST_MODULE option_value
+#include <boost/test/unit_test.hpp>
+
+#include "config/refusal.hpp"
+#include "lockstep/config/option_value.hpp"
+
+#include <bit>
+#include <cmath>
+#include <random>
+
+using namespace lockstep;
+using test::contains;
+using test::refusal;
+
+namespace {
+
+template <typename T>
+T parsed(const OptionSpec& spec, const std::string& text) {
+  T value{};
+  parse_option(spec, text, value);
+  return value;
+}
+
+template <typename T>
+std::string refused(const OptionSpec& spec, const std::string& text) {
+  return refusal([&] { parsed<T>(spec, text); });
+}
+
+const OptionSpec free_spec{.name = "x", .help = "", .unit = ""};
+const OptionSpec from_one{.name = "epochs", .help = "", .unit = "", .min = 1, .max = 90};
+const OptionSpec above_zero{.name = "eps", .help = "", .unit = "", .min = 0, .above_min = true};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(whole_numbers_are_read_whole) {
+  BOOST_TEST(parsed<std::int64_t>(free_spec, "0") == 0);
+  BOOST_TEST(parsed<std::int64_t>(free_spec, "-7") == -7);
+  BOOST_TEST(parsed<std::int64_t>(free_spec, "9223372036854775807") == INT64_MAX);
+  for (const char* text : {"", " ", "1 ", " 1", "1.0", "1e3", "0x10", "+1", "ten", "1,2", "--1",
+                           "9223372036854775808", "nan"}) {
+    BOOST_TEST_CONTEXT("'" << text << "'")
+    BOOST_TEST(contains(refused<std::int64_t>(free_spec, text), "a whole number"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_value_out_of_range_is_refused_with_option_value_and_range) {
+  BOOST_TEST(parsed<std::int64_t>(from_one, "1") == 1);
+  BOOST_TEST(parsed<std::int64_t>(from_one, "90") == 90);
+  for (const char* text : {"0", "91", "-1"}) {
+    const std::string message = refused<std::int64_t>(from_one, text);
+    BOOST_TEST(contains(message, "--epochs is '" + std::string(text) + "'"));
+    BOOST_TEST(contains(message, "from 1 to 90"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_open_end_of_a_range_is_out) {
+  BOOST_TEST(parsed<double>(above_zero, "1e-300") == 1e-300);
+  BOOST_TEST(contains(refused<double>(above_zero, "0"), "above 0"));
+  BOOST_TEST(contains(refused<double>(above_zero, "-0.0"), "above 0"));
+}
+
+BOOST_AUTO_TEST_CASE(numbers_are_finite_and_have_nothing_after_them) {
+  BOOST_TEST(parsed<double>(free_spec, "0.1") == 0.1);
+  BOOST_TEST(parsed<double>(free_spec, "1e-8") == 1e-8);
+  BOOST_TEST(parsed<double>(free_spec, ".5") == 0.5);
+  for (const char* text :
+       {"", "nan", "-nan", "inf", "-inf", "1e999", "0.1x", "0.1 ", " 0.1", "0,1", "1e", "much"}) {
+    BOOST_TEST_CONTEXT("'" << text << "'")
+    BOOST_TEST(contains(refused<double>(free_spec, text), "--x is '" + std::string(text) + "'"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_printed_number_is_read_back_to_the_bit) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 20000; ++i) {
+    const double value = std::bit_cast<double>(random());
+    if (!std::isnormal(value)) continue;
+    BOOST_TEST_REQUIRE(parsed<double>(free_spec, print_option(free_spec, value)) == value);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(switches_take_true_and_false_alone) {
+  BOOST_TEST(parsed<bool>(free_spec, "true"));
+  BOOST_TEST(!parsed<bool>(free_spec, "false"));
+  for (const char* text : {"", "1", "0", "yes", "True", "on"}) {
+    BOOST_TEST(contains(refused<bool>(free_spec, text), "true or false"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(lists_are_numbers_with_commas_between) {
+  const auto list = [](const std::string& text) {
+    return parsed<std::vector<double>>(above_zero, text);
+  };
+
+  BOOST_TEST((list("") == std::vector<double>{}));
+  BOOST_TEST((list("30") == std::vector<double>{30}));
+  BOOST_TEST((list("30,60,80.5") == std::vector<double>{30, 60, 80.5}));
+  for (const char* text : {",", "1,", ",1", "1,,2", "1;2", "1, 2", "1,0", "1,nan"}) {
+    BOOST_TEST_CONTEXT("'" << text << "'")
+    BOOST_TEST(contains(refused<std::vector<double>>(above_zero, text), "--eps is '"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_save_interval_is_steps_or_a_time) {
+  const auto interval = [](const std::string& text) {
+    return parsed<SaveInterval>(free_spec, text);
+  };
+
+  BOOST_TEST((interval("0") == SaveInterval{}));
+  BOOST_TEST((interval("500") == SaveInterval{.steps = 500, .seconds = 0}));
+  BOOST_TEST((interval("90s") == SaveInterval{.steps = 0, .seconds = 90}));
+  BOOST_TEST((interval("10min") == SaveInterval{.steps = 0, .seconds = 600}));
+  BOOST_TEST((interval("2h") == SaveInterval{.steps = 0, .seconds = 7200}));
+  BOOST_TEST((interval("0.5h") == SaveInterval{.steps = 0, .seconds = 1800}));
+  for (const char* text :
+       {"", "-1", "0s", "-5min", "min", "10m", "10 min", "1.5", "1d", "nanh", "infs", "1e308h"}) {
+    BOOST_TEST_CONTEXT("'" << text << "'")
+    BOOST_TEST(
+        contains(refused<SaveInterval>(free_spec, text), "--x is '" + std::string(text) + "'"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_text_that_a_file_could_not_hold_is_refused) {
+  BOOST_TEST(parsed<std::string>(free_spec, "a path/with = and % and ü") ==
+             "a path/with = and % and ü");
+  BOOST_TEST(parsed<std::string>(free_spec, "") == "");
+  for (const char* text : {"a#b", "#", "a\nb", "a\r", " a", "a ", "\ta", " "}) {
+    BOOST_TEST_CONTEXT("'" << text << "'")
+    BOOST_TEST(contains(refused<std::string>(free_spec, text), "configuration file cannot hold"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_choice_is_one_of_the_named_ones) {
+  const OptionSpec spec{
+      .name = "augment", .help = "", .unit = "", .choices = {"none", "crop-flip", "resized-crop"}};
+
+  BOOST_TEST(parse_choice(spec, "none") == 0U);
+  BOOST_TEST(parse_choice(spec, "resized-crop") == 2U);
+  for (const char* text : {"", "crop", "crop_flip", "None", "none "}) {
+    const std::string message = refusal([&] { static_cast<void>(parse_choice(spec, text)); });
+    BOOST_TEST(contains(message, "none, crop-flip, resized-crop"));
+    BOOST_TEST(contains(message, "--augment is '" + std::string(text) + "'"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_nearest_name_is_found_or_none) {
+  const std::vector<std::string> names{"batch-size", "lr", "lr-schedule", "momentum"};
+
+  BOOST_TEST(nearest_name("bacth-size", names) == "batch-size");
+  BOOST_TEST(nearest_name("lrr", names) == "lr");
+  BOOST_TEST(nearest_name("momentun", names) == "momentum");
+  BOOST_TEST(nearest_name("gradient-accumulation", names) == "");
+}

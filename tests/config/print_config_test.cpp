@@ -1,0 +1,183 @@
+#define BOOST_TEST_MODULE print_config
+#include <boost/test/unit_test.hpp>
+
+#include "lockstep/config/options.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+using namespace lockstep;
+
+namespace {
+
+using Random = std::mt19937_64;
+
+std::int64_t whole(Random& random, std::int64_t least, std::int64_t most) {
+  return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+}
+double real(Random& random, double least, double most) {
+  return std::uniform_real_distribution<double>(least, most)(random);
+}
+bool coin(Random& random) {
+  return whole(random, 0, 1) == 1;
+}
+std::string text(Random& random) {
+  static const std::string letters = "abcXYZ019/._-=%[]'\" :,;$ü";
+  std::string result = "p";
+  for (auto left = whole(random, 0, 12); left > 0; --left) {
+    result += letters[static_cast<std::size_t>(whole(random, 0, std::ssize(letters) - 1))];
+  }
+  result += 'q';  // blanks stay inside
+  return result;
+}
+std::vector<double> list(Random& random, double least, double most) {
+  std::vector<double> values(static_cast<std::size_t>(whole(random, 0, 4)));
+  for (double& value : values) value = real(random, least, most);
+  return values;
+}
+
+/// Every member at random, each in its option's range.
+Config random_config(Random& random) {
+  Config c;
+  c.model = text(random);
+  c.width = whole(random, 0, 65536);
+  c.zero_init_residual = coin(random);
+  c.data = coin(random) ? text(random) : std::string();
+  c.val_data = coin(random) ? text(random) : std::string();
+  c.image_size = whole(random, 0, 16384);
+  c.channels = whole(random, 0, 64);
+  c.classes = whole(random, 0, 1 << 24);
+  c.mean = list(random, -1, 1);
+  c.std = list(random, 1e-9, 1);
+  c.augment = static_cast<Augment>(whole(random, 0, 2));
+  c.crop_padding = whole(random, 0, 4096);
+  c.shuffle_block = whole(random, 1, 1 << 20);
+  c.synthetic = coin(random);
+  c.synthetic_samples = whole(random, 1, 1 << 20);
+  c.epochs = whole(random, 1, 1000000);
+  c.max_steps = whole(random, 0, std::int64_t{1} << 50);
+  (coin(random) ? c.batch_size : c.global_batch_size) = whole(random, 0, 1 << 24);
+  c.accumulate = whole(random, 1, 65536);
+  c.allow_batch_change = coin(random);
+  c.optimizer = static_cast<OptimizerKind>(whole(random, 0, 3));
+  c.lr = real(random, 0, 10);
+  c.lr_base_batch = whole(random, 0, 1 << 20);
+  c.lr_schedule = static_cast<LrSchedule>(whole(random, 0, 3));
+  c.milestones = list(random, 0, 90);
+  c.lr_gamma = real(random, 1e-6, 1);
+  c.lr_power = real(random, 1e-6, 9);
+  c.warmup_epochs = real(random, 0, 9);
+  c.momentum = real(random, 0, 1);
+  c.nesterov = coin(random);
+  c.beta1 = real(random, 0, 0.99);
+  c.beta2 = real(random, 0, 0.99);
+  c.eps = std::pow(10.0, real(random, -200, 0));
+  c.weight_decay = real(random, 0, 1);
+  c.decay_norm_and_bias = coin(random);
+  c.trust_coefficient = real(random, 1e-6, 1);
+  c.clip_grad_norm = real(random, 0, 100);
+  c.label_smoothing = real(random, 0, 1);
+  c.bucket_mb = real(random, 1e-3, 1000);
+  c.seed = whole(random, 0, INT64_MAX);
+  c.run_dir = coin(random) ? text(random) : std::string();
+  c.resume = coin(random) ? "none" : text(random);
+  if (c.resume == "none") c.init_from = text(random);
+  c.init_head = static_cast<InitHead>(whole(random, 0, 1));
+  if (coin(random)) {
+    c.save_every.steps = whole(random, 0, 1 << 30);
+  } else {
+    c.save_every.seconds = real(random, 1e-3, 1e6);
+  }
+  c.keep = whole(random, 1, 1000000);
+  c.eval_every = real(random, 0, 9);
+  c.log_every = whole(random, 1, 1 << 20);
+  c.log_ranks = coin(random);
+  c.progress = static_cast<Progress>(whole(random, 0, 2));
+  c.threads = whole(random, 0, 4096);
+  c.loader_threads = whole(random, 0, 1024);
+  return c;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(any_printed_configuration_is_read_back_as_the_same_struct) {
+  Random random(20);
+  for (int i = 0; i < 300; ++i) {
+    const Config config = random_config(random);
+    const std::string printed = print_config(config);
+
+    const Config stored = parse_config_text(printed);
+    const Config given = parse_train_options({"--config", "c.ini"}, [&](const std::string&) {
+                           return printed;
+                         }).config;
+
+    BOOST_TEST_CONTEXT(printed) {
+      BOOST_TEST_REQUIRE((stored == config));
+      BOOST_TEST_REQUIRE((given == config));
+      BOOST_TEST_REQUIRE(print_config(stored) == printed);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_printed_configuration_holds_every_option_once) {
+  const std::string printed = std::string("\n").append(print_config({}));
+  for (const OptionName& option : train_options().names()) {
+    const std::string line = std::string("\n").append(option.name).append("=");
+    const std::size_t first = printed.find(line);
+    BOOST_TEST_CONTEXT(option.name) {
+      BOOST_TEST(first != std::string::npos);
+      BOOST_TEST(printed.find(line, first + 1) == std::string::npos);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(options_a_stored_text_leaves_out_have_their_defaults) {
+  Config expected;
+  expected.epochs = 2;
+
+  BOOST_TEST((parse_config_text("epochs=2\n") == expected));
+  BOOST_TEST((parse_config_text("") == Config{}));
+}
+
+BOOST_AUTO_TEST_CASE(equal_configurations_have_no_differences) {
+  Random random(3);
+  const Config config = random_config(random);
+
+  BOOST_TEST(differences(config, config).empty());
+}
+
+BOOST_AUTO_TEST_CASE(differences_name_the_options_and_both_values) {
+  Config left;
+  Config right;
+  right.lr = 0.25;
+  right.augment = Augment::crop_flip;
+  left.milestones = {30, 60};
+  right.nesterov = true;
+
+  const auto found = differences(left, right);
+
+  BOOST_TEST_REQUIRE(found.size() == 4U);
+  const auto holds = [&](const char* name, const char* from, const char* to) {
+    return std::any_of(found.begin(), found.end(), [&](const ConfigDifference& d) {
+      return d.name == name && d.left == from && d.right == to;
+    });
+  };
+  BOOST_TEST(holds("lr", "0.1", "0.25"));
+  BOOST_TEST(holds("augment", "none", "crop-flip"));
+  BOOST_TEST(holds("milestones", "30,60", ""));
+  BOOST_TEST(holds("nesterov", "false", "true"));
+}
+
+BOOST_AUTO_TEST_CASE(two_random_configurations_differ_in_what_makes_them_unequal) {
+  Random random(5);
+  for (int i = 0; i < 50; ++i) {
+    const Config left = random_config(random);
+    Config right = random_config(random);
+    // Taking over every difference makes them equal: none is missed.
+    for (const ConfigDifference& difference : differences(left, right)) {
+      train_options().set(right, {difference.name, difference.left});
+    }
+    BOOST_TEST_REQUIRE((left == right));
+  }
+}

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "lockstep/core/error.hpp"
+
+#include <string>
+
+namespace lockstep::test {
+
+/// The text of the Error(usage) that `work` throws; what else happened where it throws none.
+template <typename Work>
+std::string refusal(Work&& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    if (error.status() == ExitStatus::usage) return error.what();
+    return std::string("another status: ") + error.what();
+  }
+  return "nothing was refused";
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,154 @@
+#define BOOST_TEST_MODULE validate
+#include <boost/test/unit_test.hpp>
+
+#include "config/refusal.hpp"
+#include "lockstep/config/options.hpp"
+
+#include <cmath>
+#include <functional>
+
+using namespace lockstep;
+
+namespace {
+
+/// What validate says of a sound configuration with this change.
+std::string refused(const std::function<void(Config&)>& change) {
+  Config config;
+  config.data = "shards";
+  change(config);
+  return test::refusal([&] { validate(config); });
+}
+
+bool sound(const std::function<void(Config&)>& change) {
+  return refused(change) == "nothing was refused";
+}
+
+/// Its text holds each part.
+void check_refused(const std::function<void(Config&)>& change,
+                   const std::vector<std::string>& parts) {
+  const std::string message = refused(change);
+  for (const std::string& part : parts) {
+    BOOST_TEST_CONTEXT("'" << message << "' without '" << part << "'")
+    BOOST_TEST(test::contains(message, part));
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_default_with_data_or_synthetic_is_sound) {
+  BOOST_TEST(sound([](Config&) {}));
+  BOOST_TEST(sound([](Config& c) {
+    c.data = "";
+    c.synthetic = true;
+  }));
+}
+
+BOOST_AUTO_TEST_CASE(data_is_given_once) {
+  check_refused([](Config& c) { c.data = ""; }, {"no data", "--data", "--synthetic"});
+  check_refused([](Config& c) { c.synthetic = true; }, {"--data shards", "--synthetic"});
+  check_refused(
+      [](Config& c) {
+        c.data = "";
+        c.synthetic = true;
+        c.val_data = "more";
+      },
+      {"--val-data more", "--synthetic"});
+}
+
+BOOST_AUTO_TEST_CASE(exclusive_options_are_refused_in_a_struct_made_by_code_too) {
+  check_refused(
+      [](Config& c) {
+        c.batch_size = 4;
+        c.global_batch_size = 8;
+      },
+      {"--batch-size 4", "--global-batch-size 8"});
+  check_refused(
+      [](Config& c) {
+        c.resume = "old.h5";
+        c.init_from = "w.h5";
+      },
+      {"--resume old.h5", "--init-from w.h5"});
+  BOOST_TEST(sound([](Config& c) {
+    c.resume = "none";
+    c.init_from = "w.h5";
+  }));
+}
+
+BOOST_AUTO_TEST_CASE(nesterov_needs_sgd_with_momentum) {
+  check_refused(
+      [](Config& c) {
+        c.nesterov = true;
+        c.momentum = 0;
+      },
+      {"--nesterov", "momentum is 0"});
+  check_refused(
+      [](Config& c) {
+        c.nesterov = true;
+        c.optimizer = OptimizerKind::adam;
+      },
+      {"--nesterov", "--optimizer sgd"});
+  BOOST_TEST(sound([](Config& c) { c.nesterov = true; }));
+}
+
+BOOST_AUTO_TEST_CASE(milestones_and_the_step_schedule_need_each_other) {
+  check_refused([](Config& c) { c.lr_schedule = LrSchedule::step; }, {"--milestones"});
+  check_refused([](Config& c) { c.milestones = {30, 60}; }, {"--milestones 30,60", "step"});
+  check_refused(
+      [](Config& c) {
+        c.lr_schedule = LrSchedule::step;
+        c.milestones = {60, 30};
+      },
+      {"60,30", "ascending"});
+  BOOST_TEST(sound([](Config& c) {
+    c.lr_schedule = LrSchedule::step;
+    c.milestones = {30, 60};
+  }));
+}
+
+BOOST_AUTO_TEST_CASE(means_and_deviations_match_each_other_and_the_channels) {
+  check_refused(
+      [](Config& c) {
+        c.mean = {0.1, 0.2, 0.3};
+        c.std = {0.1, 0.2};
+      },
+      {"--mean has 3", "--std 2"});
+  check_refused(
+      [](Config& c) {
+        c.channels = 3;
+        c.std = {0.1, 0.2};
+      },
+      {"--std has 2", "--channels 3"});
+  check_refused([](Config& c) { c.std = {0.1, 0, 0.1}; }, {"--std", "above 0"});
+  BOOST_TEST(sound([](Config& c) {
+    c.channels = 3;
+    c.mean = {0.1, 0.2, 0.3};
+    c.std = {0.5};
+  }));
+}
+
+BOOST_AUTO_TEST_CASE(values_out_of_their_options_range_are_refused) {
+  check_refused([](Config& c) { c.beta1 = 1; }, {"--beta1 is '1'"});
+  check_refused([](Config& c) { c.beta2 = -0.1; }, {"--beta2 is '-0.1'"});
+  check_refused([](Config& c) { c.lr = std::nan(""); }, {"--lr is 'nan'"});
+  check_refused([](Config& c) { c.epochs = 0; }, {"--epochs is '0'"});
+  check_refused([](Config& c) { c.accumulate = 0; }, {"--accumulate is '0'"});
+  check_refused([](Config& c) { c.label_smoothing = 1.5; }, {"--label-smoothing is '1.5'"});
+}
+
+BOOST_AUTO_TEST_CASE(warm_up_ends_within_the_run) {
+  check_refused(
+      [](Config& c) {
+        c.epochs = 5;
+        c.warmup_epochs = 5.5;
+      },
+      {"--warmup-epochs 5.5", "5 epochs"});
+}
+
+BOOST_AUTO_TEST_CASE(a_new_head_needs_weights_to_start_from) {
+  check_refused([](Config& c) { c.init_head = InitHead::fresh; },
+                {"--init-head new", "--init-from"});
+  BOOST_TEST(sound([](Config& c) {
+    c.init_head = InitHead::fresh;
+    c.init_from = "w.h5";
+  }));
+}
