@@ -2,10 +2,14 @@
 
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
+#include "op_names.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <type_traits>
+#include <utility>
+#include <variant>
 
 namespace lockstep {
 namespace {
@@ -14,8 +18,9 @@ namespace {
 std::int64_t window_output(const std::string& layer, std::int64_t extent, std::int64_t kernel,
                            std::int64_t stride, std::int64_t padding) {
   if (kernel < 1 || stride < 1 || padding < 0) {
-    fail(ExitStatus::usage, "{}: kernel {}, stride {}, padding {} (they must be at least 1, 1 and 0)",
-         layer, kernel, stride, padding);
+    fail(ExitStatus::usage,
+         "{}: kernel {}, stride {}, padding {} (they must be at least 1, 1 and 0)", layer, kernel,
+         stride, padding);
   }
   if (kernel > extent + 2 * padding) {
     fail(ExitStatus::usage,
@@ -37,8 +42,8 @@ void require_image(const std::string& layer, const Shape& shape) {
 Graph::Graph(std::string name, ImageShape image, std::int64_t classes)
     : name_(std::move(name)), image_(image), classes_(classes) {
   if (image.channels < 1 || image.height < 1 || image.width < 1 || classes < 1) {
-    fail(ExitStatus::usage, "{}: an input of {}x{}x{} and {} classes (all must be at least 1)", name_,
-         image.channels, image.height, image.width, classes);
+    fail(ExitStatus::usage, "{}: an input of {}x{}x{} and {} classes (all must be at least 1)",
+         name_, image.channels, image.height, image.width, classes);
   }
   nodes_.push_back({.op = Input{},
                     .output = Shape{image.channels, image.height, image.width},
@@ -46,18 +51,25 @@ Graph::Graph(std::string name, ImageShape image, std::int64_t classes)
                     .statistics = {}});
 }
 
-const Shape& Graph::shape_of(ValueId value) const {
+const Shape& Graph::input_shape(ValueId value) const {
+  // Here and not in append(), so that a refused op leaves no parameters behind.
+  if (std::holds_alternative<SoftmaxCrossEntropy>(nodes_.back().op)) {
+    fail(ExitStatus::usage, "{}: an op after the loss (softmax_cross_entropy ends the graph)",
+         name_);
+  }
   if (value < 0 || static_cast<std::size_t>(value) >= nodes_.size()) {
-    fail(ExitStatus::usage, "{}: value {} is not in the graph of {} ops", name_, value,
+    fail(ExitStatus::usage, "{}: value {} is not in the graph (it has {} ops)", name_, value,
          nodes_.size());
   }
   return nodes_[static_cast<std::size_t>(value)].output;
 }
 
+std::string Graph::describe(ValueId value) const {
+  const Node& node = nodes_[static_cast<std::size_t>(value)];
+  return fmt::format("{} (op {}, {})", layer_name(node.op), value, to_string(node.output));
+}
+
 ValueId Graph::append(Node node) {
-  if (std::holds_alternative<SoftmaxCrossEntropy>(nodes_.back().op)) {
-    fail(ExitStatus::usage, "{}: an op after the loss (softmax_cross_entropy ends the graph)", name_);
-  }
   nodes_.push_back(std::move(node));
   return static_cast<ValueId>(nodes_.size() - 1);
 }
@@ -73,11 +85,16 @@ ParameterId Graph::add_parameter(Parameter parameter) {
 }
 
 ValueId Graph::conv2d(ValueId input, const Conv2dOptions& options) {
-  const Shape in = shape_of(input);
+  const Shape in = input_shape(input);
   require_image(options.name, in);
-  const Shape out{options.out_channels,
-                  window_output(options.name, in[1], options.kernel, options.stride, options.padding),
-                  window_output(options.name, in[2], options.kernel, options.stride, options.padding)};
+  if (options.out_channels < 1) {
+    fail(ExitStatus::usage, "{}: {} output channels (at least 1 is needed)", options.name,
+         options.out_channels);
+  }
+  const Shape out{
+      options.out_channels,
+      window_output(options.name, in[1], options.kernel, options.stride, options.padding),
+      window_output(options.name, in[2], options.kernel, options.stride, options.padding)};
   Node node{.op = Conv2d{input, options}, .output = out, .parameters = {}, .statistics = {}};
   node.parameters.push_back(
       add_parameter({.name = options.name + ".weight",
@@ -96,7 +113,7 @@ ValueId Graph::conv2d(ValueId input, const Conv2dOptions& options) {
 }
 
 ValueId Graph::batch_norm(ValueId input, const BatchNormOptions& options) {
-  const Shape in = shape_of(input);
+  const Shape in = input_shape(input);
   require_image(options.name, in);
   Node node{.op = BatchNorm{input, options}, .output = in, .parameters = {}, .statistics = {}};
   node.parameters.push_back(add_parameter(
@@ -117,48 +134,49 @@ ValueId Graph::batch_norm(ValueId input, const BatchNormOptions& options) {
 }
 
 ValueId Graph::relu(ValueId input) {
-  return append({.op = Relu{input}, .output = shape_of(input), .parameters = {}, .statistics = {}});
+  return append(
+      {.op = Relu{input}, .output = input_shape(input), .parameters = {}, .statistics = {}});
 }
 
 ValueId Graph::add(ValueId left, ValueId right) {
-  if (shape_of(left) != shape_of(right)) {
+  if (input_shape(left) != input_shape(right)) {
     fail(ExitStatus::usage, "{}: add of {} and {} (their shapes must be equal)", name_,
-         to_string(shape_of(left)), to_string(shape_of(right)));
+         describe(left), describe(right));
   }
   return append(
-      {.op = Add{left, right}, .output = shape_of(left), .parameters = {}, .statistics = {}});
+      {.op = Add{left, right}, .output = input_shape(left), .parameters = {}, .statistics = {}});
 }
 
 ValueId Graph::max_pool(ValueId input, const MaxPoolOptions& options) {
-  const Shape in = shape_of(input);
-  require_image("max_pool", in);
+  const Shape in = input_shape(input);
+  const std::string layer = "max_pool of " + describe(input);
+  require_image(layer, in);
   if (2 * options.padding > options.kernel) {
-    fail(ExitStatus::usage, "max_pool: padding {} is more than half of the kernel {}",
+    fail(ExitStatus::usage, "{}: padding {} is more than half of the kernel {}", layer,
          options.padding, options.kernel);
   }
   const Shape out{in[0],
-                  window_output("max_pool", in[1], options.kernel, options.stride, options.padding),
-                  window_output("max_pool", in[2], options.kernel, options.stride, options.padding)};
-  return append(
-      {.op = MaxPool{input, options}, .output = out, .parameters = {}, .statistics = {}});
+                  window_output(layer, in[1], options.kernel, options.stride, options.padding),
+                  window_output(layer, in[2], options.kernel, options.stride, options.padding)};
+  return append({.op = MaxPool{input, options}, .output = out, .parameters = {}, .statistics = {}});
 }
 
 ValueId Graph::global_avg_pool(ValueId input) {
-  const Shape in = shape_of(input);
-  require_image("global_avg_pool", in);
+  const Shape in = input_shape(input);
+  require_image("global_avg_pool of " + describe(input), in);
   return append(
       {.op = GlobalAvgPool{input}, .output = {in[0], 1, 1}, .parameters = {}, .statistics = {}});
 }
 
 ValueId Graph::flatten(ValueId input) {
   return append({.op = Flatten{input},
-                 .output = Shape{shape_of(input).elements()},
+                 .output = Shape{input_shape(input).elements()},
                  .parameters = {},
                  .statistics = {}});
 }
 
 ValueId Graph::linear(ValueId input, const LinearOptions& options) {
-  const Shape in = shape_of(input);
+  const Shape in = input_shape(input);
   if (in.rank() != 1) {
     fail(ExitStatus::usage, "{} takes a flat input, but gets {} (flatten it first)", options.name,
          to_string(in));
@@ -185,9 +203,13 @@ ValueId Graph::linear(ValueId input, const LinearOptions& options) {
 }
 
 ValueId Graph::softmax_cross_entropy(ValueId logits, const SoftmaxCrossEntropyOptions& options) {
-  if (shape_of(logits) != Shape{classes_}) {
-    fail(ExitStatus::usage, "{}: the loss gets {} logits for {} classes", name_,
-         to_string(shape_of(logits)), classes_);
+  if (input_shape(logits) != Shape{classes_}) {
+    fail(ExitStatus::usage, "{}: the loss gets logits {} for {} classes", name_, describe(logits),
+         classes_);
+  }
+  if (!(options.label_smoothing >= 0 && options.label_smoothing < 1)) {
+    fail(ExitStatus::usage, "{}: label smoothing {} (it must be at least 0 and below 1)", name_,
+         options.label_smoothing);
   }
   return append({.op = SoftmaxCrossEntropy{logits, options},
                  .output = Shape{},
@@ -211,6 +233,10 @@ std::uint32_t Graph::fingerprint() const {
           if constexpr (requires { op.input; }) text += " <" + std::to_string(op.input);
           if constexpr (std::is_same_v<T, Add>) {
             text += " <" + std::to_string(op.left) + " <" + std::to_string(op.right);
+          }
+          // What training alone uses (momentum, smoothing, initial weights) may differ.
+          if constexpr (std::is_same_v<T, BatchNorm>) {
+            text += fmt::format(" e{:.17g}", op.options.eps);
           }
           if constexpr (std::is_same_v<T, Conv2d> || std::is_same_v<T, MaxPool>) {
             text += " k" + std::to_string(op.options.kernel) + " s" +

@@ -24,8 +24,10 @@ std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed
       break;
     }
     case Initialization::uniform_fan_in: {
-      const double bound = 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(parameter.fan_in, 1)));
-      for (float& value : values) value = static_cast<float>(bound * (2 * random.next_double() - 1));
+      const double bound =
+          1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(parameter.fan_in, 1)));
+      for (float& value : values)
+        value = static_cast<float>(bound * (2 * random.next_double() - 1));
       break;
     }
   }

@@ -1,27 +1,14 @@
 #include "lockstep/graph/summary.hpp"
 
-#include <fmt/format.h>
+#include "op_names.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
-#include <array>
+#include <nlohmann/json.hpp>
 #include <variant>
 
 namespace lockstep {
 namespace {
-
-constexpr std::array op_names{"input",           "conv2d",  "batch_norm", "relu",
-                              "add",             "max_pool", "global_avg_pool", "flatten",
-                              "linear",          "softmax_cross_entropy"};
-static_assert(op_names.size() == std::variant_size_v<Op>);
-
-std::string layer_name(const Op& op) {
-  return std::visit(
-      [&](const auto& each) -> std::string {
-        if constexpr (requires { each.options.name; }) return each.options.name;
-        return op_names[op.index()];
-      },
-      op);
-}
 
 std::int64_t multiply_adds(const Graph& graph, const Node& node) {
   const auto weight = [&]() -> const Shape& {
@@ -39,7 +26,8 @@ std::int64_t multiply_adds(const Graph& graph, const Node& node) {
 ModelSummary summarize_model(const Graph& graph) {
   ModelSummary summary{.name = graph.name(), .rows = {}};
   for (const Node& node : graph.nodes()) {
-    ModelRow row{.name = layer_name(node.op), .op = op_names[node.op.index()], .output = node.output};
+    ModelRow row{
+        .name = layer_name(node.op), .op = std::string(op_name(node.op)), .output = node.output};
     for (const ParameterId id : node.parameters) {
       row.parameters += graph.parameters()[static_cast<std::size_t>(id)].shape.elements();
     }
@@ -60,14 +48,31 @@ std::string format_summary(const ModelSummary& summary) {
                                  "op", "output", "parameters", "multiply-adds", "memory, KiB");
   const auto kib = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1024; };
   for (const ModelRow& row : summary.rows) {
-    text += fmt::format("{:<{}}  {:<21}  {:>12}  {:>12}  {:>15}  {:>12.1f}\n", row.name, width, row.op,
-                        to_string(row.output), row.parameters, row.multiply_adds,
+    text += fmt::format("{:<{}}  {:<21}  {:>12}  {:>12}  {:>15}  {:>12.1f}\n", row.name, width,
+                        row.op, to_string(row.output), row.parameters, row.multiply_adds,
                         kib(row.activation_bytes));
   }
   text += fmt::format("{:<{}}  {:<21}  {:>12}  {:>12}  {:>15}  {:>12.1f}\n", "total", width,
                       summary.name, "per image", summary.parameters, summary.multiply_adds,
                       kib(summary.activation_bytes));
   return text;
+}
+
+nlohmann::json summary_json(const ModelSummary& summary) {
+  nlohmann::json layers = nlohmann::json::array();
+  for (const ModelRow& row : summary.rows) {
+    layers.push_back({{"name", row.name},
+                      {"op", row.op},
+                      {"output", row.output.extents()},
+                      {"parameters", row.parameters},
+                      {"multiply_adds", row.multiply_adds},
+                      {"activation_bytes", row.activation_bytes}});
+  }
+  return {{"model", summary.name},
+          {"layers", std::move(layers)},
+          {"parameters", summary.parameters},
+          {"multiply_adds", summary.multiply_adds},
+          {"activation_bytes", summary.activation_bytes}};
 }
 
 }  // namespace lockstep

@@ -71,7 +71,9 @@ class Graph final {
   ValueId global_avg_pool(ValueId input);
   ValueId flatten(ValueId input);
   ValueId linear(ValueId input, const LinearOptions& options);
-  /// Ends the graph: mean over classes of the smoothed cross entropy, summed over samples.
+  /// Ends the graph with the sum of the samples' losses. With smoothing e, K classes and log p the
+  /// log-softmax of the logits, the loss of a sample with label y is
+  /// -(1 - e) * log p[y] - e / K * sum over k of log p[k], as torch's label_smoothing.
   ValueId softmax_cross_entropy(ValueId logits, const SoftmaxCrossEntropyOptions& options);
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -79,16 +81,20 @@ class Graph final {
   [[nodiscard]] std::int64_t classes() const noexcept { return classes_; }
   [[nodiscard]] std::span<const Node> nodes() const noexcept { return nodes_; }
   [[nodiscard]] std::span<const Parameter> parameters() const noexcept { return parameters_; }
-  [[nodiscard]] std::span<const RunningStatistic> statistics() const noexcept { return statistics_; }
+  [[nodiscard]] std::span<const RunningStatistic> statistics() const noexcept {
+    return statistics_;
+  }
   /// Number of trained values, without any engine's padding.
   [[nodiscard]] std::int64_t parameter_count() const;
-  /// CRC-32C over ops, shapes and names: equal for equal networks.
+  /// CRC-32C over ops, shapes and names: equal for networks that compute the same from the same
+  /// parameters; label smoothing, momentum and initial values do not count.
   [[nodiscard]] std::uint32_t fingerprint() const;
 
  private:
   ValueId append(Node node);
   ParameterId add_parameter(Parameter parameter);
-  [[nodiscard]] const Shape& shape_of(ValueId value) const;
+  [[nodiscard]] const Shape& input_shape(ValueId value) const;
+  [[nodiscard]] std::string describe(ValueId value) const;
 
   std::string name_;
   ImageShape image_;

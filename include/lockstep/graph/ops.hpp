@@ -72,7 +72,7 @@ struct SoftmaxCrossEntropy {
   SoftmaxCrossEntropyOptions options;
 };
 
-using Op = std::variant<Input, Conv2d, BatchNorm, Relu, Add, MaxPool, GlobalAvgPool, Flatten, Linear,
-                        SoftmaxCrossEntropy>;
+using Op = std::variant<Input, Conv2d, BatchNorm, Relu, Add, MaxPool, GlobalAvgPool, Flatten,
+                        Linear, SoftmaxCrossEntropy>;
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include "lockstep/graph/graph.hpp"
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -30,5 +31,9 @@ struct ModelSummary {
 
 /// An aligned table with a line of totals.
 [[nodiscard]] std::string format_summary(const ModelSummary& summary);
+
+/// `model parameters multiply_adds activation_bytes`, and `layers` with the same of every op, its
+/// `name`, `op` and `output` extents.
+[[nodiscard]] nlohmann::json summary_json(const ModelSummary& summary);
 
 }  // namespace lockstep
