@@ -30,6 +30,8 @@ SignalFlag::SignalFlag() {
 // The handlers stay: a late signal must not kill the ranks while they part.
 SignalFlag::~SignalFlag() = default;
 
-int SignalFlag::received() noexcept { return received_signal; }
+int SignalFlag::received() noexcept {
+  return received_signal;
+}
 
 }  // namespace lockstep

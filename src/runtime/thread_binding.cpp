@@ -12,13 +12,57 @@
 namespace lockstep {
 namespace {
 
+/// CPU_ALLOC's sets, for machines with more than the 1024 cores of a plain cpu_set_t.
+class CoreSet final {
+ public:
+  explicit CoreSet(int cores)
+      : set_(CPU_ALLOC(static_cast<std::size_t>(cores))),
+        bytes_(CPU_ALLOC_SIZE(static_cast<std::size_t>(cores))) {
+    if (set_ != nullptr) CPU_ZERO_S(bytes_, set_);
+  }
+  CoreSet(const CoreSet&) = delete;
+  CoreSet& operator=(const CoreSet&) = delete;
+  ~CoreSet() { CPU_FREE(set_); }
+
+  [[nodiscard]] bool read() noexcept {
+    return set_ != nullptr && sched_getaffinity(0, bytes_, set_) == 0;
+  }
+  void apply() const noexcept {
+    // Pinning is for speed alone; a kernel that refuses it is no reason to stop.
+    if (set_ != nullptr) static_cast<void>(sched_setaffinity(0, bytes_, set_));
+  }
+  void add(int core) noexcept {
+    if (set_ != nullptr) CPU_SET_S(static_cast<std::size_t>(core), bytes_, set_);
+  }
+  [[nodiscard]] bool holds(int core) const noexcept {
+    return CPU_ISSET_S(static_cast<std::size_t>(core), bytes_, set_) != 0;
+  }
+
+ private:
+  cpu_set_t* set_;
+  std::size_t bytes_;
+};
+
+constexpr int most_cores = 65536;
+
+/// The cores this process may use, ascending; empty where the system does not say.
 std::vector<int> affinity_mask() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
   std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return {0};
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  if (omp_get_proc_bind() != omp_proc_bind_false) {
+    // OMP_PROC_BIND has already put this thread on one of its places; all of them are the rank's.
+    for (int place = 0; place < omp_get_num_places(); ++place) {
+      std::vector<int> ids(static_cast<std::size_t>(omp_get_place_num_procs(place)));
+      omp_get_place_proc_ids(place, ids.data());
+      cores.insert(cores.end(), ids.begin(), ids.end());
+    }
+    std::sort(cores.begin(), cores.end());
+    cores.erase(std::unique(cores.begin(), cores.end()), cores.end());
+    return cores;
+  }
+  CoreSet set(most_cores);
+  if (!set.read()) return cores;
+  for (int core = 0; core < most_cores; ++core) {
+    if (set.holds(core)) cores.push_back(core);
   }
   return cores;
 }
@@ -53,32 +97,42 @@ ThreadBinding plan_threads(const ThreadRequest& request) {
   const auto& mine = request.masks[static_cast<std::size_t>(request.local_rank)];
   std::size_t sharing = 0;
   std::size_t my_turn = 0;
+  bool all_alike = true;
   for (std::size_t rank = 0; rank < request.masks.size(); ++rank) {
     if (!overlap(mine, request.masks[rank])) continue;
     if (rank < static_cast<std::size_t>(request.local_rank)) ++my_turn;
     ++sharing;
+    all_alike = all_alike && request.masks[rank] == mine;
+  }
+  ThreadBinding binding;
+  if (mine.empty()) {
+    binding.threads = std::max(1, request.requested);
+    binding.text = fmt::format("{} thread{}, not pinned (the system tells no affinity mask)",
+                               binding.threads, binding.threads == 1 ? "" : "s");
+    return binding;
   }
   const std::size_t share = std::max<std::size_t>(1, mine.size() / sharing);
-  ThreadBinding binding;
   binding.allowed = mine;
   binding.threads = request.requested > 0 ? request.requested : static_cast<int>(share);
   const auto wanted = static_cast<std::size_t>(binding.threads);
   const std::size_t begin = my_turn * share;
-  if (sharing <= mine.size() && wanted <= share && begin + wanted <= mine.size()) {
+  // Masks that overlap in part have no common order of parts; pinned, two ranks could meet.
+  if (all_alike && sharing <= mine.size() && wanted <= share) {
     const auto first = mine.begin() + static_cast<std::ptrdiff_t>(begin);
     binding.cores.assign(first, first + static_cast<std::ptrdiff_t>(wanted));
   }
   const char* const plural = binding.threads == 1 ? "" : "s";
-  binding.text =
-      binding.cores.empty()
-          ? fmt::format("{} thread{}, not pinned ({} rank{} share{} cores {})", binding.threads, plural,
-                        sharing, sharing == 1 ? "" : "s", sharing == 1 ? "s" : "", core_list(mine))
-          : fmt::format("{} thread{} on core{} {}", binding.threads, plural, plural,
-                        core_list(binding.cores));
+  binding.text = binding.cores.empty()
+                     ? fmt::format("{} thread{}, not pinned ({} rank{} share{} cores {})",
+                                   binding.threads, plural, sharing, sharing == 1 ? "" : "s",
+                                   sharing == 1 ? "s" : "", core_list(mine))
+                     : fmt::format("{} thread{} on core{} {}", binding.threads, plural, plural,
+                                   core_list(binding.cores));
   const auto all_local = static_cast<int>(request.masks.size());
   if (mine.size() == 1 && request.requested == 0 && request.node_cores >= 2 * all_local) {
     binding.warning = fmt::format(
-        "local rank {} may use one core of the node's {} (the launcher bound it to core {}) start with "
+        "local rank {} may use one core of the node's {} (the launcher bound it to core {}) start "
+        "with "
         "mpirun --bind-to none, or srun --cpus-per-task={}",
         request.local_rank, request.node_cores, mine.front(), request.node_cores / all_local);
   }
@@ -87,11 +141,9 @@ ThreadBinding plan_threads(const ThreadRequest& request) {
 
 void allow_cores(std::span<const int> cores) noexcept {
   if (cores.empty()) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int core : cores) CPU_SET(core, &set);
-  // Pinning is for speed alone; a kernel that refuses it is no reason to stop.
-  static_cast<void>(sched_setaffinity(0, sizeof(set), &set));
+  CoreSet set(*std::max_element(cores.begin(), cores.end()) + 1);
+  for (const int core : cores) set.add(core);
+  set.apply();
 }
 
 ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm, int requested) {
@@ -104,7 +156,7 @@ ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm, int requ
       .node_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
   for (const std::string& text : all_gather_text(comm, mine)) {
     std::vector<int> numbers = parse_cores(text);
-    if (numbers.size() < 3 || numbers[0] != grid.node) continue;
+    if (numbers.size() < 2 || numbers[0] != grid.node) continue;
     request.masks.at(static_cast<std::size_t>(numbers[1])) = {numbers.begin() + 2, numbers.end()};
   }
   ThreadBinding binding = plan_threads(request);

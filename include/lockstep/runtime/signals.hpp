@@ -2,8 +2,8 @@
 
 namespace lockstep {
 
-/// Installs handlers for SIGUSR1, SIGTERM and SIGINT that only set a flag, to the end of the process. A second
-/// SIGINT restores the default action, so that a third ends the program.
+/// Installs handlers for SIGUSR1, SIGTERM and SIGINT that only set a flag, to the end of the
+/// process. A second SIGINT restores the default action, so that a third ends the program.
 class SignalFlag final {
  public:
   SignalFlag();

@@ -13,7 +13,8 @@ namespace lockstep {
 /// Cores for this rank's threads.
 struct ThreadBinding {
   int threads = 1;
-  std::vector<int> cores;    ///< the cores the OpenMP threads are pinned to, one each; empty: none are
+  std::vector<int>
+      cores;  ///< the cores the OpenMP threads are pinned to, one each; empty: none are
   std::vector<int> allowed;  ///< all cores this rank may use: for loader and saver threads
   std::string text;          ///< "2 threads on cores 0-1"
   std::optional<std::string> warning;  ///< one core is all the rank got on a larger node
@@ -27,13 +28,15 @@ struct ThreadRequest {
   int node_cores = 1;  ///< cores of the node
 };
 
-/// Pure: the affinity mask's size divided by the number of local ranks whose masks overlap, at least
-/// one; of a shared mask the k-th of those ranks takes the k-th part. Nothing is pinned where there are more
-/// threads than cores.
+/// Pure: the affinity mask's size divided by the number of local ranks whose masks overlap, at
+/// least one; of a shared mask the k-th of those ranks takes the k-th part. Nothing is pinned where
+/// there are more threads than cores, or where masks overlap without being equal. An empty mask,
+/// which the system did not tell, gives what was requested, or one thread.
 [[nodiscard]] ThreadBinding plan_threads(const ThreadRequest& request);
 
 /// plan_threads for this node, then pins the OpenMP threads of the calling thread. Collective.
-[[nodiscard]] ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm, int requested);
+[[nodiscard]] ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm,
+                                         int requested);
 
 /// Lets the calling thread run on these cores; does nothing for none.
 void allow_cores(std::span<const int> cores) noexcept;

@@ -1,0 +1,102 @@
+#define BOOST_TEST_MODULE thread_binding
+#include <boost/test/unit_test.hpp>
+
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/runtime/mpi_environment.hpp"
+#include "lockstep/runtime/thread_binding.hpp"
+
+#include <omp.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+
+using namespace lockstep;
+
+namespace {
+
+struct Mpi {
+  Mpi() {
+    auto& suite = boost::unit_test::framework::master_test_suite();
+    environment.emplace(suite.argc, suite.argv);
+  }
+  std::optional<MpiEnvironment> environment;
+};
+
+std::vector<int> my_mask() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof(set), &set);
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+/// The mask of each OpenMP thread of the next parallel region.
+std::vector<std::vector<int>> masks_of_threads() {
+  std::vector<std::vector<int>> masks(static_cast<std::size_t>(omp_get_max_threads()));
+#pragma omp parallel
+  masks[static_cast<std::size_t>(omp_get_thread_num())] = my_mask();
+  return masks;
+}
+
+}  // namespace
+
+BOOST_TEST_GLOBAL_FIXTURE(Mpi);
+
+BOOST_AUTO_TEST_CASE(threads_are_where_the_binding_says) {
+  const std::vector<int> before = my_mask();
+  const auto comm = make_mpi_communicator();
+  const ProcessGrid grid = make_process_grid();
+
+  const ThreadBinding binding = bind_threads(grid, *comm, 0);
+  const auto masks = masks_of_threads();
+
+  BOOST_TEST((binding.allowed == before));
+  BOOST_TEST(omp_get_max_threads() == binding.threads);
+  BOOST_TEST(masks.size() == static_cast<std::size_t>(binding.threads));
+  for (std::size_t thread = 0; thread < masks.size(); ++thread) {
+    const auto expected =
+        binding.cores.empty() ? before : std::vector<int>{binding.cores.at(thread)};
+    BOOST_TEST((masks[thread] == expected));
+  }
+
+  // No core is pinned by two ranks of this node.
+  const auto highest = static_cast<std::size_t>(CPU_SETSIZE);
+  std::vector<std::int32_t> users(highest, 0);
+  for (const int core : binding.cores) ++users[static_cast<std::size_t>(core)];
+  comm->all_reduce(std::span(users));
+  BOOST_TEST(*std::max_element(users.begin(), users.end()) <= grid.nodes);
+
+  // What reads and saves may leave the pinned core.
+  std::vector<int> widened;
+  std::thread([&] {
+    allow_cores(binding.allowed);
+    widened = my_mask();
+  }).join();
+  BOOST_TEST((widened == before));
+  allow_cores(binding.allowed);
+}
+
+BOOST_AUTO_TEST_CASE(a_request_is_obeyed) {
+  const auto comm = make_mpi_communicator();
+
+  const ThreadBinding binding = bind_threads(make_process_grid(), *comm, 3);
+  const auto masks = masks_of_threads();
+  allow_cores(binding.allowed);
+
+  BOOST_TEST(binding.threads == 3);
+  BOOST_TEST(masks.size() == 3U);
+}
+
+BOOST_AUTO_TEST_CASE(no_cores_leave_the_mask_as_it_is) {
+  const auto before = my_mask();
+
+  allow_cores({});
+
+  BOOST_TEST((my_mask() == before));
+}
