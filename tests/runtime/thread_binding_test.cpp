@@ -56,7 +56,9 @@ BOOST_AUTO_TEST_CASE(threads_are_where_the_binding_says) {
   const ThreadBinding binding = bind_threads(grid, *comm, 0);
   const auto masks = masks_of_threads();
 
-  BOOST_TEST((binding.allowed == before));
+  // OMP_PROC_BIND, where it is set, has narrowed this thread's mask before main.
+  BOOST_TEST(
+      std::includes(binding.allowed.begin(), binding.allowed.end(), before.begin(), before.end()));
   BOOST_TEST(omp_get_max_threads() == binding.threads);
   BOOST_TEST(masks.size() == static_cast<std::size_t>(binding.threads));
   for (std::size_t thread = 0; thread < masks.size(); ++thread) {
@@ -78,7 +80,7 @@ BOOST_AUTO_TEST_CASE(threads_are_where_the_binding_says) {
     allow_cores(binding.allowed);
     widened = my_mask();
   }).join();
-  BOOST_TEST((widened == before));
+  BOOST_TEST((widened == binding.allowed));
   allow_cores(binding.allowed);
 }
 
