@@ -3,6 +3,7 @@
 #include "op_names.hpp"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <variant>

@@ -1,0 +1,264 @@
+#define BOOST_TEST_MODULE graph
+#include "lockstep/graph/graph.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+// For Boost's messages.
+static std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  return out << to_string(shape);
+}
+
+}  // namespace lockstep
+
+using namespace lockstep;
+
+namespace {
+
+Graph small_graph() {
+  return {"small", {.channels = 3, .height = 9, .width = 7}, 10};
+}
+
+const Shape& output_of(const Graph& graph, ValueId value) {
+  return graph.nodes()[static_cast<std::size_t>(value)].output;
+}
+
+/// What the call's Error(usage) says; empty where it threw none.
+std::string usage_error(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    BOOST_TEST((error.status() == ExitStatus::usage));
+    return error.what();
+  }
+  return {};
+}
+
+void check_mentions(const std::string& message, const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    BOOST_TEST(message.find(word) != std::string::npos,
+               "\"" << message << "\" does not mention \"" << word << '"');
+  }
+}
+
+Graph one_block(double eps, const std::string& layer) {
+  Graph graph = small_graph();
+  const ValueId conv = graph.conv2d(0, {.name = layer, .out_channels = 4, .padding = 1});
+  const ValueId norm = graph.batch_norm(conv, {.name = "bn", .eps = eps});
+  const ValueId flat = graph.flatten(graph.global_avg_pool(graph.relu(norm)));
+  graph.softmax_cross_entropy(graph.linear(flat, {.name = "fc", .out_features = 10}), {});
+  return graph;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_windows_output_is_rounded_down) {
+  struct Case {
+    std::int64_t kernel, stride, padding;
+    Shape conv, pool;
+  };
+  // floor((h + 2p - k) / s) + 1 of 9 x 7.
+  for (const Case& each : {Case{3, 1, 1, {4, 9, 7}, {3, 9, 7}},
+                           {3, 2, 1, {4, 5, 4}, {3, 5, 4}},
+                           {2, 2, 0, {4, 4, 3}, {3, 4, 3}},
+                           {7, 2, 3, {4, 5, 4}, {3, 5, 4}},
+                           {1, 2, 0, {4, 5, 4}, {3, 5, 4}},
+                           {7, 3, 0, {4, 1, 1}, {3, 1, 1}}}) {
+    Graph graph = small_graph();
+    const ValueId conv = graph.conv2d(0, {.name = "conv",
+                                          .out_channels = 4,
+                                          .kernel = each.kernel,
+                                          .stride = each.stride,
+                                          .padding = each.padding});
+    const ValueId pool =
+        graph.max_pool(0, {.kernel = each.kernel, .stride = each.stride, .padding = each.padding});
+
+    BOOST_TEST(output_of(graph, conv) == each.conv);
+    BOOST_TEST(output_of(graph, pool) == each.pool);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_op_infers_its_output) {
+  Graph graph = small_graph();
+
+  const ValueId conv = graph.conv2d(graph.input(), {.name = "conv", .out_channels = 4});
+  const ValueId norm = graph.batch_norm(conv, {.name = "bn"});
+  const ValueId relu = graph.relu(norm);
+  const ValueId sum = graph.add(relu, norm);
+  const ValueId flat_image = graph.flatten(sum);
+  const ValueId pooled = graph.global_avg_pool(sum);
+  const ValueId flat = graph.flatten(pooled);
+  const ValueId logits = graph.linear(flat, {.name = "fc", .out_features = 10});
+  const ValueId loss = graph.softmax_cross_entropy(logits, {.label_smoothing = 0.1});
+
+  BOOST_TEST(output_of(graph, graph.input()) == Shape({3, 9, 7}));
+  for (const ValueId value : {conv, norm, relu, sum}) {
+    BOOST_TEST(output_of(graph, value) == Shape({4, 7, 5}));
+  }
+  BOOST_TEST(output_of(graph, flat_image) == Shape{140});
+  BOOST_TEST(output_of(graph, pooled) == Shape({4, 1, 1}));
+  BOOST_TEST(output_of(graph, flat) == Shape{4});
+  BOOST_TEST(output_of(graph, logits) == Shape{10});
+  BOOST_TEST(output_of(graph, loss) == Shape{});
+  BOOST_TEST(graph.nodes().size() == 10u);
+}
+
+BOOST_AUTO_TEST_CASE(parameters_have_torchvisions_names_and_layouts) {
+  Graph graph = small_graph();
+  const ValueId conv = graph.conv2d(0, {.name = "conv1", .out_channels = 4, .bias = true});
+  const ValueId norm = graph.batch_norm(conv, {.name = "bn1", .zero_init_weight = true});
+  graph.linear(graph.flatten(norm), {.name = "fc", .out_features = 10});
+
+  const std::vector<Parameter> expected{{.name = "conv1.weight",
+                                         .shape = {4, 3, 3, 3},
+                                         .kind = ParameterKind::weight,
+                                         .initialization = Initialization::kaiming_normal_fan_out,
+                                         .fan_in = 27},
+                                        {.name = "conv1.bias",
+                                         .shape = {4},
+                                         .kind = ParameterKind::bias,
+                                         .initialization = Initialization::uniform_fan_in,
+                                         .fan_in = 27},
+                                        {.name = "bn1.weight",
+                                         .shape = {4},
+                                         .kind = ParameterKind::norm,
+                                         .initialization = Initialization::zeros},
+                                        {.name = "bn1.bias",
+                                         .shape = {4},
+                                         .kind = ParameterKind::norm,
+                                         .initialization = Initialization::zeros},
+                                        {.name = "fc.weight",
+                                         .shape = {10, 140},
+                                         .kind = ParameterKind::weight,
+                                         .initialization = Initialization::uniform_fan_in,
+                                         .fan_in = 140},
+                                        {.name = "fc.bias",
+                                         .shape = {10},
+                                         .kind = ParameterKind::bias,
+                                         .initialization = Initialization::uniform_fan_in,
+                                         .fan_in = 140}};
+  BOOST_TEST((std::vector(graph.parameters().begin(), graph.parameters().end()) == expected));
+  BOOST_TEST(graph.parameter_count() == 4 * 27 + 4 + 8 + 1400 + 10);
+  const std::vector<RunningStatistic> statistics{
+      {.name = "bn1.running_mean", .channels = 4, .initial_value = 0},
+      {.name = "bn1.running_var", .channels = 4, .initial_value = 1}};
+  BOOST_TEST((std::vector(graph.statistics().begin(), graph.statistics().end()) == statistics));
+  BOOST_TEST((graph.nodes()[1].parameters == std::vector<ParameterId>{0, 1}));
+  BOOST_TEST((graph.nodes()[2].parameters == std::vector<ParameterId>{2, 3}));
+  BOOST_TEST((graph.nodes()[2].statistics == std::vector<StatisticId>{0, 1}));
+}
+
+BOOST_AUTO_TEST_CASE(batch_norm_weight_starts_at_one_unless_zero_is_asked_for) {
+  Graph graph = small_graph();
+  graph.batch_norm(0, {.name = "bn"});
+
+  BOOST_TEST((graph.parameters()[0].initialization == Initialization::ones));
+}
+
+BOOST_AUTO_TEST_CASE(wrong_shapes_are_refused_with_layer_and_shapes) {
+  Graph graph = small_graph();
+  const ValueId conv = graph.conv2d(0, {.name = "conv1", .out_channels = 4});
+  const ValueId flat = graph.flatten(conv);
+
+  check_mentions(usage_error([&] { graph.add(0, conv); }), {"conv1", "3x9x7", "4x7x5"});
+  check_mentions(usage_error([&] { graph.linear(conv, {.name = "fc", .out_features = 2}); }),
+                 {"fc", "4x7x5", "flatten"});
+  check_mentions(usage_error([&] { graph.conv2d(flat, {.name = "late", .out_channels = 2}); }),
+                 {"late", "140"});
+  check_mentions(usage_error([&] { graph.batch_norm(flat, {.name = "bn"}); }), {"bn", "140"});
+  check_mentions(usage_error([&] { graph.max_pool(flat, {}); }), {"max_pool", "140"});
+  check_mentions(usage_error([&] { graph.global_avg_pool(flat); }), {"global_avg_pool", "140"});
+  check_mentions(usage_error([&] { graph.softmax_cross_entropy(flat, {}); }),
+                 {"140", "10 classes"});
+}
+
+BOOST_AUTO_TEST_CASE(a_kernel_larger_than_the_padded_input_is_refused) {
+  Graph graph = small_graph();
+  const auto conv = [&](std::int64_t padding) {
+    graph.conv2d(0, {.name = "wide", .out_channels = 1, .kernel = 10, .padding = padding});
+  };
+
+  check_mentions(usage_error([&] { conv(1); }), {"wide", "10", "7", "padding 1"});
+  BOOST_TEST(usage_error([&] { conv(2); }) == "");
+  check_mentions(usage_error([&] { graph.max_pool(0, {.kernel = 8}); }), {"max_pool", "8", "7"});
+}
+
+BOOST_AUTO_TEST_CASE(numbers_no_layer_can_have_are_refused) {
+  Graph graph = small_graph();
+
+  check_mentions(usage_error([&] { graph.conv2d(0, {.name = "c", .out_channels = 0}); }), {"c: 0"});
+  check_mentions(
+      usage_error([&] { graph.conv2d(0, {.name = "c", .out_channels = 1, .stride = 0}); }),
+      {"stride 0"});
+  check_mentions(
+      usage_error([&] { graph.conv2d(0, {.name = "c", .out_channels = 1, .kernel = 0}); }),
+      {"kernel 0"});
+  check_mentions(usage_error([&] { graph.max_pool(0, {.kernel = 2, .padding = 2}); }),
+                 {"padding 2"});
+  check_mentions(usage_error([&] { graph.linear(graph.flatten(0), {.name = "fc"}); }), {"fc: 0"});
+  check_mentions(usage_error([&] { graph.relu(99); }), {"99"});
+  check_mentions(usage_error([&] { graph.relu(-1); }), {"-1"});
+  check_mentions(usage_error([] { Graph("g", {.height = 0, .width = 4}, 10); }), {"3x0x4"});
+  check_mentions(usage_error([] { Graph("g", {.height = 4, .width = 4}, 0); }), {"0 classes"});
+}
+
+BOOST_AUTO_TEST_CASE(label_smoothing_outside_zero_to_one_is_refused) {
+  for (const double smoothing : {-0.1, 1.0, 2.0}) {
+    Graph graph("g", {.channels = 10, .height = 1, .width = 1}, 10);
+    const ValueId flat = graph.flatten(0);
+    check_mentions(
+        usage_error([&] { graph.softmax_cross_entropy(flat, {.label_smoothing = smoothing}); }),
+        {"label smoothing"});
+  }
+}
+
+BOOST_AUTO_TEST_CASE(two_layers_of_one_name_are_refused) {
+  Graph graph = small_graph();
+  const ValueId conv = graph.conv2d(0, {.name = "twin", .out_channels = 4});
+
+  check_mentions(usage_error([&] { graph.conv2d(conv, {.name = "twin", .out_channels = 4}); }),
+                 {"twin.weight"});
+  check_mentions(usage_error([&] { graph.batch_norm(conv, {.name = "twin"}); }), {"twin.weight"});
+}
+
+BOOST_AUTO_TEST_CASE(nothing_follows_the_loss) {
+  Graph graph = one_block(1e-5, "conv");
+  const std::size_t parameters = graph.parameters().size();
+
+  check_mentions(usage_error([&] { graph.softmax_cross_entropy(7, {}); }), {"after the loss"});
+  check_mentions(usage_error([&] { graph.conv2d(0, {.name = "late", .out_channels = 4}); }),
+                 {"after the loss"});
+  BOOST_TEST(graph.parameters().size() == parameters);
+}
+
+BOOST_AUTO_TEST_CASE(fingerprints_tell_networks_apart) {
+  const std::uint32_t print = one_block(1e-5, "conv").fingerprint();
+
+  BOOST_TEST(one_block(1e-5, "conv").fingerprint() == print);
+  BOOST_TEST(one_block(1e-5, "other").fingerprint() != print);
+  BOOST_TEST(one_block(1e-3, "conv").fingerprint() != print);
+}
+
+BOOST_AUTO_TEST_CASE(a_fingerprint_sees_strides_and_connections_that_shapes_hide) {
+  const auto print = [](std::int64_t stride, std::int64_t padding) {
+    Graph graph("g", {.height = 3, .width = 3}, 1);
+    graph.max_pool(0, {.kernel = 3, .stride = stride, .padding = padding});
+    return graph.fingerprint();
+  };
+  const auto add = [](bool twice) {
+    Graph graph("g", {.height = 3, .width = 3}, 1);
+    graph.add(0, twice ? 0 : graph.relu(0));
+    if (twice) graph.relu(0);
+    return graph.fingerprint();
+  };
+
+  BOOST_TEST(print(1, 0) != print(2, 0));
+  BOOST_TEST(add(true) != add(false));
+}
