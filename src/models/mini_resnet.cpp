@@ -9,8 +9,8 @@ Graph mini_resnet(const ModelOptions& options) {
   constexpr int blocks = 2;
   const std::int64_t base = options.width == 0 ? 64 : options.width;
   Graph graph("mini-resnet", options.image, options.classes);
-  ValueId x = graph.conv2d(
-      graph.input(), {.name = "conv1", .out_channels = base, .kernel = 3, .padding = 1});
+  ValueId x = graph.conv2d(graph.input(),
+                           {.name = "conv1", .out_channels = base, .kernel = 3, .padding = 1});
   x = graph.relu(graph.batch_norm(x, {.name = "bn1"}));
   std::int64_t channels = base;
   for (int stage = 0; stage < stages; ++stage) {

@@ -7,26 +7,56 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <vector>
 
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 8> names{"mini-resnet", "resnet18",  "resnet34",   "resnet50",
-                                                "resnet101",   "resnet152", "simple-cnn", "mlp"};
+constexpr std::array<std::string_view, 8> names{"mini-resnet", "resnet18",  "resnet34",
+                                                "resnet50",    "resnet101", "resnet152",
+                                                "simple-cnn",  "mlp"};
+
+/// Letters to change, add or leave out (Levenshtein's distance).
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string_view nearest_name(std::string_view name) {
+  return *std::min_element(names.begin(), names.end(), [&](auto a, auto b) {
+    return edit_distance(a, name) < edit_distance(b, name);
+  });
+}
 
 }  // namespace
 
-std::span<const std::string_view> model_names() { return names; }
+std::span<const std::string_view> model_names() {
+  return names;
+}
 
 Graph make_model(std::string_view name, const ModelOptions& options) {
+  if (options.width < 0) {
+    fail(ExitStatus::usage, "--width is {} (it must be positive, or 0 for the model's own)",
+         options.width);
+  }
   if (name == "mini-resnet") return models_detail::mini_resnet(options);
   if (name == "simple-cnn") return models_detail::simple_cnn(options);
   if (name == "mlp") return models_detail::mlp(options);
   if (std::find(names.begin(), names.end(), name) != names.end()) {
     return models_detail::resnet(name, options);
   }
-  fail(ExitStatus::usage, "--model is '{}' (there is no such model) use one of {}", name,
-       fmt::join(names, ", "));
+  fail(ExitStatus::usage, "--model is '{}' (there is no such model); did you mean {}? There are {}",
+       name, nearest_name(name), fmt::join(names, ", "));
 }
 
 }  // namespace lockstep

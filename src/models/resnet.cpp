@@ -1,8 +1,8 @@
 #include "models_detail.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
 
 namespace lockstep::models_detail {
 namespace {
@@ -33,16 +33,15 @@ ValueId shortcut(Graph& graph, ValueId input, const BlockOptions& options,
 
 ValueId stem(Graph& graph, std::int64_t width) {
   const bool full = std::min(graph.image().height, graph.image().width) >= smallest_full_stem;
-  ValueId x = graph.conv2d(graph.input(), full ? Conv2dOptions{.name = "conv1",
-                                                               .out_channels = width,
-                                                               .kernel = 7,
-                                                               .stride = 2,
-                                                               .padding = 3}
-                                               : Conv2dOptions{.name = "conv1",
-                                                               .out_channels = width,
-                                                               .kernel = 3,
-                                                               .stride = 1,
-                                                               .padding = 1});
+  ValueId x = graph.conv2d(
+      graph.input(),
+      full ? Conv2dOptions{.name = "conv1",
+                           .out_channels = width,
+                           .kernel = 7,
+                           .stride = 2,
+                           .padding = 3}
+           : Conv2dOptions{
+                 .name = "conv1", .out_channels = width, .kernel = 3, .stride = 1, .padding = 1});
   x = graph.relu(graph.batch_norm(x, {.name = "bn1"}));
   return full ? graph.max_pool(x, {.kernel = 3, .stride = 2, .padding = 1}) : x;
 }
@@ -59,8 +58,7 @@ ValueId basic_block(Graph& graph, ValueId input, const BlockOptions& options) {
   x = graph.relu(graph.batch_norm(x, {.name = name + ".bn1"}));
   x = graph.conv2d(
       x, {.name = name + ".conv2", .out_channels = options.width, .kernel = 3, .padding = 1});
-  x = graph.batch_norm(x,
-                       {.name = name + ".bn2", .zero_init_weight = options.zero_init_residual});
+  x = graph.batch_norm(x, {.name = name + ".bn2", .zero_init_weight = options.zero_init_residual});
   return graph.relu(graph.add(x, shortcut(graph, input, options, options.width)));
 }
 
@@ -77,8 +75,7 @@ ValueId bottleneck(Graph& graph, ValueId input, const BlockOptions& options) {
                        .padding = 1});
   x = graph.relu(graph.batch_norm(x, {.name = name + ".bn2"}));
   x = graph.conv2d(x, {.name = name + ".conv3", .out_channels = out_channels, .kernel = 1});
-  x = graph.batch_norm(x,
-                       {.name = name + ".bn3", .zero_init_weight = options.zero_init_residual});
+  x = graph.batch_norm(x, {.name = name + ".bn3", .zero_init_weight = options.zero_init_residual});
   return graph.relu(graph.add(x, shortcut(graph, input, options, out_channels)));
 }
 

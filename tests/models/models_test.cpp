@@ -1,0 +1,209 @@
+#define BOOST_TEST_MODULE models
+#include "lockstep/models/models.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/graph/summary.hpp"
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <functional>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+using namespace lockstep;
+
+namespace {
+
+constexpr ImageShape cifar{.channels = 3, .height = 32, .width = 32};
+
+std::map<std::string, Shape> shapes(const Graph& graph) {
+  std::map<std::string, Shape> result;
+  for (const Parameter& parameter : graph.parameters()) result[parameter.name] = parameter.shape;
+  return result;
+}
+
+std::vector<std::string> names(const Graph& graph) {
+  std::vector<std::string> result;
+  for (const Parameter& parameter : graph.parameters()) result.push_back(parameter.name);
+  return result;
+}
+
+const Node& layer(const Graph& graph, const std::string& name) {
+  const auto found =
+      std::find_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
+        const auto* conv = std::get_if<Conv2d>(&node.op);
+        return conv != nullptr && conv->options.name == name;
+      });
+  BOOST_REQUIRE(found != graph.nodes().end());
+  return *found;
+}
+
+template <typename T>
+auto count_of(const Graph& graph) {
+  return std::count_if(graph.nodes().begin(), graph.nodes().end(),
+                       [](const Node& node) { return std::holds_alternative<T>(node.op); });
+}
+
+std::string usage_error(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    BOOST_TEST((error.status() == ExitStatus::usage));
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(resnets_have_torchvisions_parameter_counts) {
+  const std::map<std::string, std::int64_t> expected{{"resnet18", 11'689'512},
+                                                     {"resnet34", 21'797'672},
+                                                     {"resnet50", 25'557'032},
+                                                     {"resnet101", 44'549'160},
+                                                     {"resnet152", 60'192'808}};
+  for (const auto& [name, count] : expected) {
+    BOOST_TEST(make_model(name, {}).parameter_count() == count, name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(resnet50_at_224_takes_4_09_billion_multiply_adds) {
+  // The figure torchvision publishes for the v1.5 form, where v1 takes 3.86.
+  const auto count = static_cast<double>(summarize_model(make_model("resnet50", {})).multiply_adds);
+
+  BOOST_TEST(count == 4.089e9, boost::test_tools::tolerance(0.01));
+}
+
+BOOST_AUTO_TEST_CASE(a_bottleneck_strides_in_its_3x3) {
+  const Graph graph = make_model("resnet50", {});
+
+  BOOST_TEST((layer(graph, "layer2.0.conv1").output == Shape{128, 56, 56}));
+  BOOST_TEST((layer(graph, "layer2.0.conv2").output == Shape{128, 28, 28}));
+  BOOST_TEST((layer(graph, "layer4.2.conv3").output == Shape{2048, 7, 7}));
+}
+
+BOOST_AUTO_TEST_CASE(every_model_ends_with_a_loss_over_its_classes) {
+  for (const std::string_view name : model_names()) {
+    const Graph graph = make_model(name, {.image = cifar, .classes = 7, .label_smoothing = 0.1});
+
+    BOOST_TEST(graph.name() == name);
+    const auto* loss = std::get_if<SoftmaxCrossEntropy>(&graph.nodes().back().op);
+    BOOST_REQUIRE(loss != nullptr);
+    BOOST_TEST(loss->options.label_smoothing == 0.1);
+    BOOST_TEST((graph.nodes()[graph.nodes().size() - 2].output == Shape{7}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(small_images_keep_their_size_through_the_stem) {
+  const auto at = [](std::int64_t height, std::int64_t width) {
+    return make_model("resnet18", {.image = {.channels = 3, .height = height, .width = width}});
+  };
+
+  BOOST_TEST((shapes(at(63, 100)).at("conv1.weight") == Shape{64, 3, 3, 3}));
+  BOOST_TEST(count_of<MaxPool>(at(63, 100)) == 0);
+  BOOST_TEST((layer(at(32, 32), "layer1.0.conv1").output == Shape{64, 32, 32}));
+  BOOST_TEST((shapes(at(64, 64)).at("conv1.weight") == Shape{64, 3, 7, 7}));
+  BOOST_TEST(count_of<MaxPool>(at(64, 64)) == 1);
+  BOOST_TEST((layer(at(224, 224), "layer1.0.conv1").output == Shape{64, 56, 56}));
+}
+
+BOOST_AUTO_TEST_CASE(mini_resnet_has_three_stages_of_two_basic_blocks) {
+  const Graph graph = make_model("mini-resnet", {.image = cifar, .classes = 10, .width = 16});
+  const auto shape = shapes(graph);
+
+  BOOST_TEST((shape.at("conv1.weight") == Shape{16, 3, 3, 3}));
+  BOOST_TEST((shape.at("layer3.1.conv2.weight") == Shape{64, 64, 3, 3}));
+  BOOST_TEST((shape.at("layer2.0.downsample.0.weight") == Shape{32, 16, 1, 1}));
+  BOOST_TEST((shape.at("fc.weight") == Shape{10, 64}));
+  BOOST_TEST(!shape.contains("layer1.0.downsample.0.weight"));
+  BOOST_TEST(!shape.contains("layer1.2.conv1.weight"));
+  BOOST_TEST(!shape.contains("layer4.0.conv1.weight"));
+  BOOST_TEST((layer(graph, "layer1.1.conv2").output == Shape{16, 32, 32}));
+  BOOST_TEST((layer(graph, "layer2.0.conv1").output == Shape{32, 16, 16}));
+  BOOST_TEST((layer(graph, "layer3.0.conv1").output == Shape{64, 8, 8}));
+}
+
+BOOST_AUTO_TEST_CASE(mini_resnet_starts_64_wide) {
+  const auto shape = shapes(make_model("mini-resnet", {.image = cifar}));
+
+  BOOST_TEST((shape.at("conv1.weight") == Shape{64, 3, 3, 3}));
+  BOOST_TEST((shape.at("layer3.1.conv2.weight") == Shape{256, 256, 3, 3}));
+}
+
+BOOST_AUTO_TEST_CASE(simple_cnn_is_two_convolutions_and_two_linear_layers) {
+  const Graph graph = make_model(
+      "simple-cnn", {.image = {.channels = 1, .height = 28, .width = 28}, .classes = 10});
+  const auto shape = shapes(graph);
+
+  BOOST_TEST((names(graph) == std::vector<std::string>{"conv1.weight", "conv1.bias", "conv2.weight",
+                                                       "conv2.bias", "fc1.weight", "fc1.bias",
+                                                       "fc2.weight", "fc2.bias"}));
+  BOOST_TEST((shape.at("conv1.weight") == Shape{32, 1, 3, 3}));
+  BOOST_TEST((shape.at("conv2.weight") == Shape{64, 32, 3, 3}));
+  BOOST_TEST((shape.at("fc1.weight") == Shape{512, 64 * 7 * 7}));
+  BOOST_TEST((shape.at("fc2.weight") == Shape{10, 512}));
+  BOOST_TEST(count_of<Relu>(graph) == 3);
+}
+
+BOOST_AUTO_TEST_CASE(mlp_has_two_hidden_layers_of_the_width) {
+  const auto own = shapes(make_model("mlp", {.image = cifar, .classes = 10}));
+  const auto narrow = shapes(make_model("mlp", {.image = cifar, .classes = 10, .width = 20}));
+
+  BOOST_TEST((own.at("fc1.weight") == Shape{512, 3072}));
+  BOOST_TEST((own.at("fc2.weight") == Shape{512, 512}));
+  BOOST_TEST((own.at("fc3.weight") == Shape{10, 512}));
+  BOOST_TEST((narrow.at("fc2.weight") == Shape{20, 20}));
+}
+
+BOOST_AUTO_TEST_CASE(zero_init_residual_zeroes_the_last_norm_of_each_block) {
+  const auto zeroed = [](const char* name, bool zero) {
+    std::vector<std::string> result;
+    const Graph graph = make_model(name, {.image = cifar, .zero_init_residual = zero});
+    for (const Parameter& parameter : graph.parameters()) {
+      if (parameter.initialization == Initialization::zeros &&
+          parameter.name.ends_with(".weight")) {
+        result.push_back(parameter.name);
+      }
+    }
+    return result;
+  };
+
+  BOOST_TEST((zeroed("mini-resnet", true) ==
+              std::vector<std::string>{"layer1.0.bn2.weight", "layer1.1.bn2.weight",
+                                       "layer2.0.bn2.weight", "layer2.1.bn2.weight",
+                                       "layer3.0.bn2.weight", "layer3.1.bn2.weight"}));
+  BOOST_TEST(zeroed("resnet50", true).size() == 16u);
+  BOOST_TEST(zeroed("resnet50", true).back() == "layer4.2.bn3.weight");
+  BOOST_TEST(zeroed("resnet50", false).empty());
+}
+
+BOOST_AUTO_TEST_CASE(an_unknown_model_is_answered_with_the_nearest_and_all_names) {
+  for (const auto& [wrong, nearest] : {std::pair{"resnet5O", "resnet50"},
+                                       {"resnet-18", "resnet18"},
+                                       {"cnn", "mlp"},
+                                       {"simplecnn", "simple-cnn"},
+                                       {"miniresnet", "mini-resnet"}}) {
+    const std::string message = usage_error([&] { (void)make_model(wrong, {}); });
+
+    BOOST_TEST(message.find(std::string("did you mean ") + nearest) != std::string::npos, message);
+    BOOST_TEST(message.find(std::string("'") + wrong) != std::string::npos);
+    for (const std::string_view name : model_names()) {
+      BOOST_TEST(message.find(name) != std::string::npos);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(widths_and_images_a_model_cannot_take_are_refused) {
+  const auto message = [](const char* name, const ModelOptions& options) {
+    return usage_error([&] { (void)make_model(name, options); });
+  };
+
+  BOOST_TEST(message("mini-resnet", {.image = cifar, .width = -1}).find("-1") != std::string::npos);
+  BOOST_TEST(message("simple-cnn", {.image = cifar, .width = 8}).find("simple-cnn") !=
+             std::string::npos);
+  BOOST_TEST(message("simple-cnn", {.image = {.channels = 1, .height = 3, .width = 3}})
+                 .find("larger images") != std::string::npos);
+  BOOST_TEST(message("resnet18", {.image = {.channels = 1, .height = 1, .width = 1}}) == "");
+}
