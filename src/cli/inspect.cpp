@@ -1,4 +1,183 @@
 #include "command.hpp"
+#include "inspect_report.hpp"
+#include "lockstep/cli/job.hpp"
+#include "lockstep/config/option_table.hpp"
+#include "lockstep/graph/summary.hpp"
+#include "lockstep/io/hdf5.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
 namespace lockstep::cli {
-ExitStatus run_inspect(Invocation&) { return ExitStatus::ok; }
+namespace {
+
+namespace fs = std::filesystem;
+
+struct InspectArguments {
+  std::string model;
+  std::int64_t width = 0;
+  std::int64_t image_size = 224;
+  std::int64_t channels = 3;
+  std::int64_t classes = 1000;
+  bool verify = false;
+  bool json = false;
+};
+
+OptionTable<InspectArguments> inspect_options() {
+  OptionTable<InspectArguments> table;
+  table.group("paths").add(
+      &InspectArguments::verify,
+      {.name = "verify", .help = "read everything and check every checksum", .unit = ""});
+  table.group("model")
+      .add(&InspectArguments::model,
+           {.name = "model", .help = "a network instead of paths", .unit = ""})
+      .add(&InspectArguments::width,
+           {.name = "width", .help = "its width; 0: its own", .unit = "", .min = 0, .max = 65536})
+      .add(&InspectArguments::image_size,
+           {.name = "image-size", .help = "of its input", .unit = "pixels", .min = 1, .max = 16384})
+      .add(&InspectArguments::channels,
+           {.name = "channels", .help = "of its input", .unit = "", .min = 1, .max = 1024})
+      .add(&InspectArguments::classes,
+           {.name = "classes", .help = "of its output", .unit = "", .min = 1, .max = 1'000'000});
+  table.group("result").add(&InspectArguments::json,
+                            {.name = "json", .help = "print one JSON object", .unit = ""});
+  return table;
 }
+
+void print_help() {
+  fmt::print(
+      "usage: lockstep inspect PATH... [--verify] [--json]\n"
+      "       lockstep inspect --model NAME [options] [--json]\n\n"
+      "Says what a shard, a data set (a directory of shards), a checkpoint, a run directory or a\n"
+      "model holds. Of several paths all are looked at; the status is the first fault's.\n\n"
+      "models: {}\n{}",
+      fmt::join(model_names(), " "), inspect_options().help());
+}
+
+InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
+  const InspectArguments& arguments = parsed.value;
+  if (arguments.model.empty() && parsed.positional.empty()) {
+    fail(ExitStatus::usage,
+         "nothing to inspect (neither a path nor --model) see lockstep inspect --help");
+  }
+  if (!arguments.model.empty() && !parsed.positional.empty()) {
+    fail(ExitStatus::usage, "--model {} and the path {} (one or the other) leave one away",
+         arguments.model, parsed.positional.front());
+  }
+  for (const char* name : {"width", "image-size", "channels", "classes"}) {
+    if (arguments.model.empty() && parsed.given.contains(name)) {
+      fail(ExitStatus::usage, "--{} without --model (it describes a network) leave it away", name);
+    }
+  }
+  if (!arguments.model.empty() && arguments.verify) {
+    fail(ExitStatus::usage, "--verify with --model (a network holds no checksums) leave it away");
+  }
+  return arguments;
+}
+
+Report inspect_file(const std::string& path, Verify verify) {
+  const h5::File file = h5::open_file(path);
+  if (h5::exists(file, "model")) return inspect_checkpoint(path, verify);
+  if (h5::exists(file, "images") || h5::exists(file, "encoded") || h5::exists(file, "labels")) {
+    return inspect_shard(path, verify);
+  }
+  fail(ExitStatus::bad_input,
+       "{} is neither a shard nor a checkpoint (no /images, /encoded, /labels or /model in it; its "
+       "objects: {}) check the path",
+       path, fmt::join(h5::children(file, "/"), ", "));
+}
+
+/// Prints one report, and its faults to standard error.
+void print(const Report& report, const std::string& separator) {
+  fmt::print("{}{}", separator, report.text);
+  for (const std::string& fault : report.faults) print_error(fault);
+}
+
+ExitStatus inspect_paths(const std::vector<std::string>& paths, const InspectArguments& arguments) {
+  ExitStatus status = ExitStatus::ok;
+  nlohmann::ordered_json objects = nlohmann::ordered_json::array();
+  bool first = true;
+  for (const std::string& path : paths) {
+    Report report;
+    keep_fault(report,
+               [&] { report = inspect_path(path, arguments.verify ? Verify::yes : Verify::no); });
+    if (status == ExitStatus::ok) status = report.status;
+    if (!arguments.json) {
+      print(report, first || report.text.empty() ? "" : "\n");
+    } else {
+      if (report.json.is_null()) report.json = {{"path", path}, {"kind", nullptr}};
+      report.json["faults"] = report.faults;
+      for (const std::string& fault : report.faults) print_error(fault);
+      objects.push_back(std::move(report.json));
+    }
+    first = first && report.text.empty();
+  }
+  if (arguments.json) {
+    const nlohmann::ordered_json result =
+        paths.size() == 1 ? objects.front() : nlohmann::ordered_json{{"inspected", objects}};
+    fmt::print("{}\n", result.dump());
+  }
+  return status;
+}
+
+}  // namespace
+
+std::string line(const std::string& name, const std::string& value) {
+  return value.empty() ? std::string() : fmt::format("  {:<17}{}\n", name, value);
+}
+
+std::string join(const std::vector<float>& values) {
+  return fmt::format("{:.4f}", fmt::join(values, " "));
+}
+
+std::string join(const std::vector<std::string>& names) {
+  constexpr std::size_t shown = 10;
+  if (names.size() <= shown) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{}, ... {} (see --json)",
+                     fmt::join(names.begin(), names.begin() + shown, ", "), names.back());
+}
+
+Report inspect_model(const std::string& name, const ModelOptions& options) {
+  const ModelSummary summary = summarize_model(make_model(name, options));
+  return {.json = summary_json(summary), .text = format_summary(summary)};
+}
+
+Report inspect_path(const std::string& path, Verify verify) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) {
+    fail(ExitStatus::no_input, "cannot read {} ({}) check the path", path,
+         error ? error.message() : std::strerror(ENOENT));
+  }
+  if (!fs::is_directory(status)) return inspect_file(path, verify);
+  const fs::path base(path);
+  const bool is_run =
+      fs::exists(base / "metrics.jsonl", error) || fs::exists(base / "checkpoints", error);
+  return is_run ? inspect_run(path, verify) : inspect_data_set(path, verify);
+}
+
+ExitStatus run_inspect(Invocation& invocation) {
+  if (wants_help(invocation.arguments)) {
+    print_help();
+    return ExitStatus::ok;
+  }
+  const auto parsed = inspect_options().parse(invocation.arguments, /*allow_positional=*/true);
+  const InspectArguments arguments = check(parsed);
+  if (arguments.model.empty()) return inspect_paths(parsed.positional, arguments);
+
+  const ModelOptions options{.image = {.channels = arguments.channels,
+                                       .height = arguments.image_size,
+                                       .width = arguments.image_size},
+                             .classes = arguments.classes,
+                             .width = arguments.width};
+  const Report report = inspect_model(arguments.model, options);
+  fmt::print("{}", arguments.json ? report.json.dump() + "\n" : report.text);
+  return ExitStatus::ok;
+}
+
+}  // namespace lockstep::cli

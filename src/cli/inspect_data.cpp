@@ -1,0 +1,138 @@
+#include "inspect_report.hpp"
+#include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/data/dataset.hpp"
+#include "lockstep/data/shard_file.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <set>
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+nlohmann::ordered_json image_json(const ImageShape& image, bool encoded) {
+  if (encoded) return "jpeg";
+  return nlohmann::ordered_json::array({image.height, image.width, image.channels});
+}
+
+std::string image_text(const ImageShape& image, bool encoded) {
+  return encoded ? "JPEG files"
+                 : fmt::format("{}x{}x{}", image.height, image.width, image.channels);
+}
+
+std::string describe_verification(const Report& report, Verify verify) {
+  if (verify == Verify::no) return {};
+  return line("verified", report.faults.empty() ? "yes, every sample" : "NO");
+}
+
+/// Splits that at least one file name of the directory belongs to.
+std::set<std::string> splits_in(const std::string& directory) {
+  std::set<std::string> splits;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const auto name = parse_shard_name(entry->path().filename().string());
+    if (name) splits.insert(name->split);
+  }
+  if (error) {
+    fail(ExitStatus::no_input, "cannot list {} ({}) check its permissions", directory,
+         error.message());
+  }
+  return splits;
+}
+
+/// One split's share of the report.
+void add_split(Report& report, const std::string& directory, const std::string& split,
+               Verify verify) {
+  const std::vector<std::string> shards = list_shards(directory, split);
+  const auto comm = make_self_communicator();
+  const auto data = open_dataset(directory, split, *comm);
+  const DatasetInfo& info = data->info();
+  const std::size_t faults_before = report.faults.size();
+  if (verify == Verify::yes) {
+    for (const std::string& shard : shards) {
+      keep_fault(report, [&] { verify_shard((fs::path(directory) / shard).string()); });
+    }
+  }
+  nlohmann::ordered_json json{{"split", split},
+                              {"samples", info.samples},
+                              {"shards", shards.size()},
+                              {"image", image_json(info.image, info.encoded)},
+                              {"classes", info.classes},
+                              {"class_names", info.class_names},
+                              {"mean", info.mean},
+                              {"std", info.std},
+                              {"identity", fmt::format("{:08x}", info.identity)},
+                              {"notes", info.notes}};
+  if (verify == Verify::yes) json["verified"] = report.faults.size() == faults_before;
+  report.json["splits"].push_back(std::move(json));
+
+  report.text += fmt::format("{}: {} samples in {} shard{}\n", split, info.samples, shards.size(),
+                             shards.size() == 1 ? "" : "s");
+  report.text += line("image", image_text(info.image, info.encoded));
+  report.text += line("classes", std::to_string(info.classes));
+  report.text += line("names", join(info.class_names));
+  report.text += line("mean", join(info.mean));
+  report.text += line("std", join(info.std));
+  report.text += line("identity", fmt::format("{:08x}", info.identity));
+  for (const std::string& note : info.notes) report.text += line("note", note);
+  if (verify == Verify::yes) {
+    report.text +=
+        line("verified", report.faults.size() == faults_before ? "yes, every sample" : "NO");
+  }
+}
+
+}  // namespace
+
+Report inspect_shard(const std::string& path, Verify verify) {
+  Report report;
+  const ShardHeader header = ShardFile(path).header();
+  if (verify == Verify::yes) keep_fault(report, [&] { verify_shard(path); });
+  report.json = {{"path", path},
+                 {"kind", "shard"},
+                 {"samples", header.samples},
+                 {"image", image_json(header.image, header.encoded)},
+                 {"classes", header.classes ? nlohmann::ordered_json(*header.classes)
+                                            : nlohmann::ordered_json(nullptr)},
+                 {"class_names", header.class_names},
+                 {"mean", header.mean},
+                 {"std", header.std},
+                 {"contiguous", header.contiguous},
+                 {"checksums", header.checksums.has_value()}};
+  if (verify == Verify::yes) report.json["verified"] = report.faults.empty();
+  report.text = fmt::format("{}: shard of {} samples\n", path, header.samples);
+  report.text += line("image", image_text(header.image, header.encoded));
+  report.text += line("classes", header.classes ? std::to_string(*header.classes) : "not given");
+  report.text += line("names", join(header.class_names));
+  report.text += line("mean", header.mean.empty() ? "not given" : join(header.mean));
+  report.text += line("std", header.std.empty() ? "not given" : join(header.std));
+  report.text +=
+      line("layout", header.contiguous ? "contiguous" : "chunked or compressed (slower to read)");
+  report.text += line("checksums", header.checksums ? "one a sample" : "none");
+  report.text += describe_verification(report, verify);
+  return report;
+}
+
+Report inspect_data_set(const std::string& directory, Verify verify) {
+  Report report;
+  report.json = {
+      {"path", directory}, {"kind", "data set"}, {"splits", nlohmann::ordered_json::array()}};
+  const auto splits = splits_in(directory);
+  if (splits.empty()) {
+    fail(
+        ExitStatus::no_input,
+        "{} holds no shards and no run (a shard is called train-00000-of-00001.h5, a run directory "
+        "has metrics.jsonl) check the path",
+        directory);
+  }
+  report.text = fmt::format("{}: data set\n", directory);
+  for (const std::string& split : splits) {
+    keep_fault(report, [&] { add_split(report, directory, split, verify); });
+  }
+  return report;
+}
+
+}  // namespace lockstep::cli

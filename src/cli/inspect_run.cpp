@@ -1,0 +1,196 @@
+#include "inspect_report.hpp"
+#include "lockstep/checkpoint/checkpoint.hpp"
+#include "lockstep/config/options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+bool is_statistic(const std::string& name) {
+  return name.ends_with("running_mean") || name.ends_with("running_var");
+}
+
+Json state_json(const TrainingState& state) {
+  return {{"step", state.step},
+          {"epoch", state.epoch},
+          {"position", state.position},
+          {"samples", state.samples},
+          {"seed", state.seed},
+          {"world_size", state.world_size},
+          {"global_batch", state.global_batch},
+          {"best_top1", state.best_top1 < 0 ? Json(nullptr) : Json(state.best_top1)},
+          {"best_step", state.best_step < 0 ? Json(nullptr) : Json(state.best_step)},
+          {"model", state.model},
+          {"optimizer", state.optimizer},
+          {"model_identity", fmt::format("{:08x}", state.model_identity)},
+          {"data_identity", fmt::format("{:08x}", state.data_identity)},
+          {"version", state.version},
+          {"config", state.config}};
+}
+
+std::string state_text(const TrainingState& state) {
+  std::string text = line("model", state.model);
+  text += line("step", fmt::format("{} (epoch {}, position {}, {} samples seen)", state.step,
+                                   state.epoch, state.position, state.samples));
+  text += line("batch", fmt::format("{} on {} rank{}", state.global_batch, state.world_size,
+                                    state.world_size == 1 ? "" : "s"));
+  text += line("optimizer", state.optimizer);
+  text += line("seed", std::to_string(state.seed));
+  if (state.best_top1 >= 0) {
+    text += line("best",
+                 fmt::format("top-1 {:.2f} % at step {}", 100 * state.best_top1, state.best_step));
+  }
+  return text + line("version", state.version);
+}
+
+/// The last event of each kind in metrics.jsonl; a torn last line is left out.
+std::vector<Json> last_events(const std::string& path) {
+  constexpr std::array kinds{"start", "step", "epoch", "eval", "checkpoint", "resume", "stop"};
+  std::vector<Json> last(kinds.size());
+  std::ifstream file(path);
+  std::int64_t number = 0;
+  for (std::string text; std::getline(file, text);) {
+    ++number;
+    Json event = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (event.is_discarded() || !event.is_object()) {
+      if (file.peek() == std::ifstream::traits_type::eof()) break;
+      fail(ExitStatus::bad_input, "{}: line {} is no JSON object (damaged) remove the line", path,
+           number);
+    }
+    const auto kind = std::find(kinds.begin(), kinds.end(), event.value("event", ""));
+    if (kind != kinds.end())
+      last[static_cast<std::size_t>(kind - kinds.begin())] = std::move(event);
+  }
+  std::erase_if(last, [](const Json& event) { return event.is_null(); });
+  return last;
+}
+
+/// "step 40: loss 0.61, top1 0.78"
+std::string event_text(const Json& event) {
+  std::string text;
+  for (const char* name :
+       {"step", "epoch", "samples", "loss", "top1", "top5", "lr", "images_per_second"}) {
+    const auto found = event.find(name);
+    if (found == event.end() || !found->is_number()) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name,
+                        found->is_number_integer() ? fmt::format("{}", found->get<std::int64_t>())
+                                                   : fmt::format("{:.4g}", found->get<double>()));
+  }
+  return text;
+}
+
+std::vector<std::string> checkpoints_in(const fs::path& directory) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (fs::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("step-") && name.ends_with(".h5")) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string link_target(const fs::path& link) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(link, error);
+  return error ? "" : target.string();
+}
+
+}  // namespace
+
+Report inspect_checkpoint(const std::string& path, Verify verify) {
+  // Checksums that are there are always checked; --verify asks for a complete file too.
+  Checkpoint checkpoint = read_checkpoint(path, CheckpointUse::weights);
+  Report report;
+  if (verify == Verify::yes && checkpoint.state) {
+    keep_fault(report, [&] { checkpoint = read_checkpoint(path, CheckpointUse::resume); });
+  }
+  std::int64_t parameters = 0;
+  Json tensors = Json::array();
+  for (const NamedTensor& tensor : checkpoint.model) {
+    if (!is_statistic(tensor.name)) parameters += tensor.shape.elements();
+    const auto extents = tensor.shape.extents();
+    tensors.push_back({{"name", tensor.name},
+                       {"shape", std::vector<std::int64_t>(extents.begin(), extents.end())}});
+  }
+  std::vector<std::string> slots;
+  for (const auto& [slot, values] : checkpoint.optimizer) slots.push_back(slot);
+
+  report.json = {{"path", path},
+                 {"kind", "checkpoint"},
+                 {"parameters", parameters},
+                 {"tensors", std::move(tensors)},
+                 {"classes", checkpoint.classes},
+                 {"class_names", checkpoint.class_names},
+                 {"mean", checkpoint.mean},
+                 {"std", checkpoint.std},
+                 {"optimizer_slots", slots},
+                 {"state", checkpoint.state ? state_json(*checkpoint.state) : Json(nullptr)}};
+  if (verify == Verify::yes) report.json["verified"] = report.faults.empty();
+  report.text = fmt::format("{}: checkpoint, {} parameters in {} tensors\n", path, parameters,
+                            checkpoint.model.size());
+  report.text += checkpoint.state ? state_text(*checkpoint.state)
+                                  : line("state", "none (weights alone: for eval and --init-from)");
+  report.text += line("slots", join(slots));
+  if (checkpoint.classes > 0) report.text += line("classes", std::to_string(checkpoint.classes));
+  report.text += line("names", join(checkpoint.class_names));
+  report.text += line("mean", join(checkpoint.mean));
+  report.text += line("std", join(checkpoint.std));
+  if (verify == Verify::yes) {
+    report.text += line("verified", report.faults.empty() ? "yes, every checksum" : "NO");
+  }
+  return report;
+}
+
+Report inspect_run(const std::string& directory, Verify verify) {
+  Report report;
+  const fs::path base(directory);
+  report.json = {{"path", directory}, {"kind", "run"}};
+  report.text = fmt::format("{}: run\n", directory);
+
+  std::error_code ignored;
+  if (const std::string file = (base / "config.ini").string(); fs::exists(file, ignored)) {
+    keep_fault(report, [&] {
+      const Config config = parse_config_text(read_text_file(file));
+      report.json["model"] = config.model;
+      report.json["data"] = config.data;
+      report.text += line("model", config.model);
+      report.text += line("data", config.data);
+    });
+  }
+  keep_fault(report, [&] {
+    report.json["last"] = Json::object();
+    for (Json& event : last_events((base / "metrics.jsonl").string())) {
+      const std::string kind = event["event"];
+      if (kind != "start") report.text += line("last " + kind, event_text(event));
+      report.json["last"][kind] = std::move(event);
+    }
+  });
+  const std::vector<std::string> names = checkpoints_in(base / "checkpoints");
+  report.json["checkpoints"] = names;
+  report.json["latest"] = link_target(base / "checkpoints" / "latest");
+  report.json["best"] = link_target(base / "checkpoints" / "best");
+  report.text += line("checkpoints", names.empty() ? "none" : join(names));
+  report.text += line("best", link_target(base / "checkpoints" / "best"));
+  if (verify == Verify::yes) {
+    for (const std::string& name : names) {
+      const std::string path = (base / "checkpoints" / name).string();
+      keep_fault(report, [&] { (void)read_checkpoint(path, CheckpointUse::resume); });
+    }
+    report.json["verified"] = report.faults.empty();
+    report.text += line("verified", report.faults.empty() ? "yes, every checkpoint" : "NO");
+  }
+  return report;
+}
+
+}  // namespace lockstep::cli
