@@ -1,8 +1,10 @@
 #include "optimizers.hpp"
 #include "segments.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 namespace lockstep {
 namespace {
@@ -15,7 +17,8 @@ class Adam final : public Optimizer {
         decoupled_(config.optimizer == OptimizerKind::adamw),
         beta1_(config.beta1),
         beta2_(config.beta2),
-        eps_(config.eps) {}
+        // An eps that vanishes in fp32 would make the padding 0 / 0.
+        eps_(std::max(static_cast<float>(config.eps), std::numeric_limits<float>::min())) {}
 
   [[nodiscard]] std::string_view name() const noexcept override {
     return decoupled_ ? "adamw" : "adam";
@@ -36,7 +39,7 @@ class Adam final : public Optimizer {
     const auto beta2 = static_cast<float>(beta2_);
     const auto rest1 = static_cast<float>(1.0 - beta1_);
     const auto rest2 = static_cast<float>(1.0 - beta2_);
-    const auto eps = static_cast<float>(eps_);
+    const float eps = eps_;
     const float scale = options.gradient_scale;
     for (const Segment& segment : segments_in(segments_, begin, end)) {
       float* const w = parameters.data();
@@ -46,7 +49,7 @@ class Adam final : public Optimizer {
       const float coupled = decoupled_ ? 0.0F : segment.weight_decay;
       const auto shrink = static_cast<float>(
           decoupled_ ? 1.0 - options.lr * static_cast<double>(segment.weight_decay) : 1.0);
-#pragma omp parallel for simd schedule(static)
+#pragma omp parallel for simd schedule(static) if (parallel : segment.is_large())
       for (std::size_t i = segment.begin; i < segment.end; ++i) {
         const float d = scale * g[i] + coupled * w[i];
         m[i] = beta1 * m[i] + rest1 * d;
@@ -63,7 +66,7 @@ class Adam final : public Optimizer {
   bool decoupled_;
   double beta1_;
   double beta2_;
-  double eps_;
+  float eps_;
 };
 
 }  // namespace

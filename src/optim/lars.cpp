@@ -31,7 +31,7 @@ class Lars final : public Optimizer {
       const float momentum = momentum_;
       const auto lr =
           static_cast<float>(options.lr * local_rate(segment, parameters, gradients, scale));
-#pragma omp parallel for simd schedule(static)
+#pragma omp parallel for simd schedule(static) if (parallel : segment.is_large())
       for (std::size_t i = segment.begin; i < segment.end; ++i) {
         v[i] = momentum * v[i] + lr * (scale * g[i] + decay * w[i]);
         w[i] -= v[i];
@@ -45,9 +45,8 @@ class Lars final : public Optimizer {
     if (!segment.adapts) return 1.0;
     const std::size_t size = segment.end - segment.begin;
     const double weight = std::sqrt(squared_norm(parameters.subspan(segment.begin, size)));
-    const double gradient =
-        static_cast<double>(scale) *
-        std::sqrt(squared_norm(gradients.subspan(segment.begin, size)));
+    const double gradient = static_cast<double>(scale) *
+                            std::sqrt(squared_norm(gradients.subspan(segment.begin, size)));
     if (weight == 0 || gradient == 0) return 1.0;
     return trust_ * weight / (gradient + static_cast<double>(segment.weight_decay) * weight);
   }

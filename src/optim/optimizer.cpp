@@ -7,10 +7,13 @@ namespace lockstep {
 
 std::unique_ptr<Optimizer> make_optimizer(const Config& config, const ArenaLayout& layout) {
   switch (config.optimizer) {
-    case OptimizerKind::sgd: return make_sgd(config, layout);
+    case OptimizerKind::sgd:
+      return make_sgd(config, layout);
     case OptimizerKind::adam:
-    case OptimizerKind::adamw: return make_adam(config, layout);
-    case OptimizerKind::lars: return make_lars(config, layout);
+    case OptimizerKind::adamw:
+      return make_adam(config, layout);
+    case OptimizerKind::lars:
+      return make_lars(config, layout);
   }
   fail(ExitStatus::internal, "optimizer {} is unknown", static_cast<int>(config.optimizer));
 }

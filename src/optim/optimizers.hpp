@@ -4,17 +4,17 @@
 
 namespace lockstep {
 
-/// v = momentum * v + (g + decay * w); w -= lr * v, or lr * (g + decay * w + momentum * v) with Nesterov.
-/// As torch.optim.SGD without dampening; v starts at zero, which equals its first step.
+/// v = momentum * v + (g + decay * w); w -= lr * v, or lr * (g + decay * w + momentum * v) with
+/// Nesterov. As torch.optim.SGD without dampening; v starts at zero, which equals its first step.
 [[nodiscard]] std::unique_ptr<Optimizer> make_sgd(const Config& config, const ArenaLayout& layout);
 
-/// m, v: running means of g and g^2; w -= lr * m_hat / (sqrt(v_hat) + eps). With `decoupled` (AdamW)
-/// the decay shrinks w by lr * decay instead of joining g. As torch.optim.Adam and AdamW.
+/// m, v: running means of g and g^2; w -= lr * m_hat / (sqrt(v_hat) + eps). With `decoupled`
+/// (AdamW) the decay shrinks w by lr * decay instead of joining g. As torch.optim.Adam and AdamW.
 [[nodiscard]] std::unique_ptr<Optimizer> make_adam(const Config& config, const ArenaLayout& layout);
 
 /// Layer-wise rates for weights: local = trust * |w| / (|g| + decay * |w|), 1 where a norm is zero;
-/// v = momentum * v + lr * local * (g + decay * w); w -= v. Norm and bias parameters take local = 1.
-/// Source: Y. You et al., "Large batch training of convolutional networks", 2017, algorithm 1.
+/// v = momentum * v + lr * local * (g + decay * w); w -= v. Norm and bias parameters take local
+/// = 1. Source: Y. You et al., "Large batch training of convolutional networks", 2017, algorithm 1.
 [[nodiscard]] std::unique_ptr<Optimizer> make_lars(const Config& config, const ArenaLayout& layout);
 
 }  // namespace lockstep

@@ -33,8 +33,8 @@ double Schedule::lr(std::int64_t samples) const noexcept {
     case LrSchedule::constant:
       return base_lr_;
     case LrSchedule::step: {
-      const auto passed =
-          std::count_if(milestones_.begin(), milestones_.end(), [&](double m) { return seen >= m; });
+      const auto passed = std::count_if(milestones_.begin(), milestones_.end(),
+                                        [&](double m) { return seen >= m; });
       return base_lr_ * std::pow(gamma_, static_cast<double>(passed));
     }
     case LrSchedule::cosine:

@@ -10,12 +10,16 @@
 
 namespace lockstep {
 
+/// Below this many values one thread is faster than waking the others.
+inline constexpr std::size_t smallest_parallel_size = 16384;
+
 /// One tensor of the arena with what an update needs to know of it.
 struct Segment {
   std::size_t begin;
   std::size_t end;
   float weight_decay;
   bool adapts;  ///< LARS scales its step by the tensor's norms
+  [[nodiscard]] bool is_large() const noexcept { return end - begin >= smallest_parallel_size; }
 };
 
 [[nodiscard]] inline std::vector<Segment> make_segments(const ArenaLayout& layout,
@@ -27,8 +31,7 @@ struct Segment {
     segments.push_back(
         {.begin = view.offset,
          .end = view.end(),
-         .weight_decay =
-             is_weight || decay_norm_and_bias ? static_cast<float>(weight_decay) : 0.0F,
+         .weight_decay = is_weight || decay_norm_and_bias ? static_cast<float>(weight_decay) : 0.0F,
          .adapts = is_weight});
   }
   return segments;
@@ -37,8 +40,9 @@ struct Segment {
 /// The segments within [begin, end), which is cut at their boundaries.
 [[nodiscard]] inline std::span<const Segment> segments_in(const std::vector<Segment>& segments,
                                                           std::size_t begin, std::size_t end) {
-  const auto first = std::lower_bound(segments.begin(), segments.end(), begin,
-                                      [](const Segment& s, std::size_t at) { return s.begin < at; });
+  const auto first =
+      std::lower_bound(segments.begin(), segments.end(), begin,
+                       [](const Segment& s, std::size_t at) { return s.begin < at; });
   const auto last = std::lower_bound(first, segments.end(), end,
                                      [](const Segment& s, std::size_t at) { return s.begin < at; });
   assert(first == last || (last - 1)->end <= end);

@@ -31,7 +31,7 @@ class Sgd final : public Optimizer {
       const float momentum = momentum_;
       const float ahead = nesterov_ ? momentum : 0.0F;
       const bool nesterov = nesterov_;
-#pragma omp parallel for simd schedule(static)
+#pragma omp parallel for simd schedule(static) if (parallel : segment.is_large())
       for (std::size_t i = segment.begin; i < segment.end; ++i) {
         const float d = scale * g[i] + decay * w[i];
         v[i] = momentum * v[i] + d;

@@ -1,5 +1,7 @@
 #include "lockstep/optim/optimizer.hpp"
 
+#include "segments.hpp"
+
 #include <algorithm>
 #include <array>
 
@@ -25,11 +27,20 @@ double chunk_sum(const float* values, std::size_t count) noexcept {
 }  // namespace
 
 double squared_norm(std::span<const float> gradients) {
-  double sum = 0;
-  for (std::size_t i = 0; i < gradients.size(); i += chunk) {
-    sum += chunk_sum(gradients.data() + i, std::min(chunk, gradients.size() - i));
+  // Chunks are shared out to threads, and their sums added in order.
+  std::array<double, 256> sums;
+  double total = 0;
+  for (std::size_t group = 0; group < gradients.size(); group += sums.size() * chunk) {
+    const float* const values = gradients.data() + group;
+    const std::size_t size = std::min(sums.size() * chunk, gradients.size() - group);
+    const std::size_t chunks = (size + chunk - 1) / chunk;
+#pragma omp parallel for schedule(static) if (size >= smallest_parallel_size)
+    for (std::size_t i = 0; i < chunks; ++i) {
+      sums[i] = chunk_sum(values + i * chunk, std::min(chunk, size - i * chunk));
+    }
+    for (std::size_t i = 0; i < chunks; ++i) total += sums[i];
   }
-  return sum;
+  return total;
 }
 
 }  // namespace lockstep

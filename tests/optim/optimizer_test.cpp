@@ -1,0 +1,333 @@
+#define BOOST_TEST_MODULE optimizer
+#include "lockstep/optim/optimizer.hpp"
+
+#include "lockstep/core/philox.hpp"
+
+#include <omp.h>
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using namespace lockstep;
+
+namespace {
+
+constexpr int steps = 20;
+
+/// Odd sizes with gaps between them; the last is large enough for threads to share it.
+ArenaLayout odd_layout() {
+  return {{{.parameter = 0, .kind = ParameterKind::bias, .offset = 0, .size = 5},
+           {.parameter = 1, .kind = ParameterKind::weight, .offset = 16, .size = 37},
+           {.parameter = 2, .kind = ParameterKind::norm, .offset = 64, .size = 1},
+           {.parameter = 3, .kind = ParameterKind::weight, .offset = 80, .size = 20003}}};
+}
+
+/// Values of each view, zero in the gaps and in the last three values of view 1: padding.
+std::vector<float> random_arena(const ArenaLayout& layout, std::uint32_t which) {
+  PhiloxStream random(11, RandomPurpose::synthetic_data, 0, which);
+  std::vector<float> values(layout.size());
+  for (const ArenaView& view : layout.views) {
+    const std::size_t padding = view.parameter == 1 ? 3 : 0;
+    for (std::size_t i = view.offset; i < view.end() - padding; ++i) {
+      values[i] = static_cast<float>(random.next_normal());
+    }
+  }
+  return values;
+}
+
+struct Case {
+  std::string_view name;
+  OptimizerKind kind = OptimizerKind::sgd;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 0.01;
+  bool decay_norm_and_bias = false;
+  float gradient_scale = 1.0F;
+};
+Config config_of(const Case& each) {
+  Config config;
+  config.optimizer = each.kind;
+  config.momentum = each.momentum;
+  config.nesterov = each.nesterov;
+  config.weight_decay = each.weight_decay;
+  config.decay_norm_and_bias = each.decay_norm_and_bias;
+  config.trust_coefficient = 0.02;
+  return config;
+}
+
+double rate_at(int step) {
+  return 0.02 / step;
+}
+
+/// The same training in scalars and doubles, as the formulas are printed.
+class Reference {
+ public:
+  Reference(const Config& config, const ArenaLayout& layout, const std::vector<float>& start)
+      : config_(config),
+        layout_(layout),
+        w(start.begin(), start.end()),
+        first_(start.size()),
+        second_(start.size()) {}
+
+  void update(const std::vector<float>& gradients, double scale, int step) {
+    for (const ArenaView& view : layout_.views) {
+      const bool is_weight = view.kind == ParameterKind::weight;
+      const double decay = is_weight || config_.decay_norm_and_bias ? config_.weight_decay : 0.0;
+      const double local = is_weight ? trust_ratio(view, gradients, scale, decay) : 1.0;
+      for (std::size_t i = view.offset; i < view.end(); ++i) {
+        one(i, scale * static_cast<double>(gradients[i]), decay, local, step);
+      }
+    }
+  }
+
+ private:
+  double trust_ratio(const ArenaView& view, const std::vector<float>& gradients, double scale,
+                     double decay) const {
+    double ww = 0;
+    double gg = 0;
+    for (std::size_t i = view.offset; i < view.end(); ++i) {
+      ww += w[i] * w[i];
+      gg += scale * scale * static_cast<double>(gradients[i]) * gradients[i];
+    }
+    if (ww == 0 || gg == 0) return 1.0;
+    return config_.trust_coefficient * std::sqrt(ww) / (std::sqrt(gg) + decay * std::sqrt(ww));
+  }
+
+  void one(std::size_t i, double g, double decay, double local, int step) {
+    const double lr = rate_at(step);
+    switch (config_.optimizer) {
+      case OptimizerKind::sgd: {
+        g += decay * w[i];
+        first_[i] = step == 1 ? g : config_.momentum * first_[i] + g;
+        w[i] -= lr * (config_.nesterov ? g + config_.momentum * first_[i] : first_[i]);
+        break;
+      }
+      case OptimizerKind::lars:
+        first_[i] = config_.momentum * first_[i] + lr * local * (g + decay * w[i]);
+        w[i] -= first_[i];
+        break;
+      case OptimizerKind::adam:
+      case OptimizerKind::adamw: {
+        if (config_.optimizer == OptimizerKind::adam)
+          g += decay * w[i];
+        else
+          w[i] -= lr * decay * w[i];
+        first_[i] = config_.beta1 * first_[i] + (1 - config_.beta1) * g;
+        second_[i] = config_.beta2 * second_[i] + (1 - config_.beta2) * g * g;
+        const double m = first_[i] / (1 - std::pow(config_.beta1, step));
+        const double v = second_[i] / (1 - std::pow(config_.beta2, step));
+        w[i] -= lr * m / (std::sqrt(v) + config_.eps);
+        break;
+      }
+    }
+  }
+
+  Config config_;
+  ArenaLayout layout_;
+
+ public:
+  std::vector<double> w;
+
+ private:
+  std::vector<double> first_;
+  std::vector<double> second_;
+};
+
+struct Trained {
+  std::vector<float> parameters;
+  std::vector<std::vector<float>> slots;
+  friend bool operator==(const Trained&, const Trained&) = default;
+};
+
+/// Trains in the given cuts of the arena: update(cuts[i], cuts[i + 1]).
+Trained train(const Case& each, const std::vector<std::size_t>& cuts) {
+  const ArenaLayout layout = odd_layout();
+  const std::unique_ptr<Optimizer> optimizer = make_optimizer(config_of(each), layout);
+  Trained result{.parameters = random_arena(layout, 0), .slots = {}};
+  for (int step = 1; step <= steps; ++step) {
+    std::vector<float> gradients = random_arena(layout, static_cast<std::uint32_t>(step));
+    gradients.resize(layout.size() + 24, 7.0F);  // the tail, which no update reads
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+      optimizer->update(cuts[i], cuts[i + 1], result.parameters, gradients,
+                        {.lr = rate_at(step), .step = step, .gradient_scale = each.gradient_scale});
+    }
+  }
+  for (std::size_t i = 0; i < optimizer->slot_names().size(); ++i) {
+    const std::span<float> slot = optimizer->slot(i);
+    result.slots.emplace_back(slot.begin(), slot.end());
+  }
+  return result;
+}
+
+Trained train_whole(const Case& each) {
+  return train(each, {0, odd_layout().size() + 24});
+}
+
+const std::vector<Case> cases{
+    {.name = "sgd"},
+    {.name = "sgd without momentum", .momentum = 0},
+    {.name = "nesterov", .nesterov = true},
+    {.name = "sgd, clipped", .gradient_scale = 0.25F},
+    {.name = "sgd, all decay", .decay_norm_and_bias = true},
+    {.name = "adam", .kind = OptimizerKind::adam},
+    {.name = "adam, clipped", .kind = OptimizerKind::adam, .gradient_scale = 0.25F},
+    {.name = "adamw", .kind = OptimizerKind::adamw, .weight_decay = 0.5},
+    {.name = "adamw, all decay",
+     .kind = OptimizerKind::adamw,
+     .weight_decay = 0.5,
+     .decay_norm_and_bias = true},
+    {.name = "lars", .kind = OptimizerKind::lars},
+    {.name = "lars, clipped", .kind = OptimizerKind::lars, .gradient_scale = 0.25F},
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(twenty_steps_follow_the_formula_in_double) {
+  for (const Case& each : cases) {
+    BOOST_TEST_CONTEXT(each.name) {
+      const ArenaLayout layout = odd_layout();
+      Reference reference(config_of(each), layout, random_arena(layout, 0));
+      for (int step = 1; step <= steps; ++step) {
+        reference.update(random_arena(layout, static_cast<std::uint32_t>(step)),
+                         static_cast<double>(each.gradient_scale), step);
+      }
+
+      const Trained trained = train_whole(each);
+
+      double worst = 0;
+      for (std::size_t i = 0; i < layout.size(); ++i) {
+        worst =
+            std::max(worst, std::abs(static_cast<double>(trained.parameters[i]) - reference.w[i]));
+      }
+      // Values of about one: an fp32 rounding is 6e-8, and each step has a few.
+      BOOST_TEST(worst < 4e-6);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranges_updated_apart_have_the_bits_of_one_update) {
+  for (const Case& each : cases) {
+    BOOST_TEST_CONTEXT(each.name) {
+      const Trained whole = train_whole(each);
+
+      BOOST_TEST((train(each, {0, 16, 64, 80, odd_layout().size() + 24}) == whole));
+      BOOST_TEST((train(each, {0, 64, odd_layout().size()}) == whole));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(any_number_of_threads_gives_the_same_bits) {
+  for (const Case& each : cases) {
+    BOOST_TEST_CONTEXT(each.name) {
+      omp_set_num_threads(1);
+      const Trained alone = train_whole(each);
+
+      for (const int threads : {2, 3, 7}) {
+        omp_set_num_threads(threads);
+        BOOST_TEST((train_whole(each) == alone), threads << " threads differ from one");
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(padding_and_gaps_stay_zero) {
+  for (const Case& each : cases) {
+    BOOST_TEST_CONTEXT(each.name) {
+      const Trained trained = train_whole(each);
+
+      const ArenaLayout layout = odd_layout();
+      std::vector<bool> is_padding(layout.size(), true);
+      for (const ArenaView& view : layout.views) {
+        const std::size_t padding = view.parameter == 1 ? 3 : 0;
+        std::fill(is_padding.begin() + static_cast<std::ptrdiff_t>(view.offset),
+                  is_padding.begin() + static_cast<std::ptrdiff_t>(view.end() - padding), false);
+      }
+      for (std::size_t i = 0; i < layout.size(); ++i) {
+        if (!is_padding[i]) continue;
+        BOOST_REQUIRE_EQUAL(trained.parameters[i], 0.0F);
+        for (const auto& slot : trained.slots) BOOST_REQUIRE_EQUAL(slot[i], 0.0F);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(only_weights_decay_unless_all_are_asked_to) {
+  for (const Case& each : cases) {
+    BOOST_TEST_CONTEXT(each.name) {
+      const ArenaLayout layout = odd_layout();
+      const std::unique_ptr<Optimizer> optimizer = make_optimizer(config_of(each), layout);
+      const std::vector<float> before = random_arena(layout, 0);
+      std::vector<float> after = before;
+      const std::vector<float> no_gradient(layout.size());
+
+      optimizer->update(0, layout.size(), after, no_gradient, {.lr = 0.1, .step = 1});
+
+      BOOST_TEST(after[16] != before[16]);
+      BOOST_TEST((after[0] != before[0]) == each.decay_norm_and_bias);
+      BOOST_TEST((after[64] != before[64]) == each.decay_norm_and_bias);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_update_leaves_what_is_outside_its_range) {
+  const ArenaLayout layout = odd_layout();
+  const std::unique_ptr<Optimizer> optimizer = make_optimizer(Config{}, layout);
+  const std::vector<float> before = random_arena(layout, 0);
+  std::vector<float> after = before;
+
+  optimizer->update(16, 64, after, random_arena(layout, 1), {.lr = 0.1, .step = 1});
+
+  BOOST_TEST(std::equal(before.begin(), before.begin() + 16, after.begin()));
+  BOOST_TEST(std::equal(before.begin() + 64, before.end(), after.begin() + 64));
+  BOOST_TEST(before[16] != after[16]);
+}
+
+BOOST_AUTO_TEST_CASE(slots_carry_pytorchs_names_and_start_at_zero) {
+  const ArenaLayout layout = odd_layout();
+  struct Expected {
+    OptimizerKind kind;
+    std::string_view name;
+    std::vector<std::string> slots;
+    bool needs_all_gradients;
+  };
+  for (const Expected& each :
+       {Expected{OptimizerKind::sgd, "sgd", {"momentum_buffer"}, false},
+        Expected{OptimizerKind::adam, "adam", {"exp_avg", "exp_avg_sq"}, false},
+        Expected{OptimizerKind::adamw, "adamw", {"exp_avg", "exp_avg_sq"}, false},
+        Expected{OptimizerKind::lars, "lars", {"momentum_buffer"}, true}}) {
+    Config config;
+    config.optimizer = each.kind;
+    const std::unique_ptr<Optimizer> optimizer = make_optimizer(config, layout);
+
+    BOOST_TEST(optimizer->name() == each.name);
+    BOOST_TEST(optimizer->needs_all_gradients() == each.needs_all_gradients);
+    BOOST_TEST(std::vector(optimizer->slot_names().begin(), optimizer->slot_names().end()) ==
+               each.slots);
+    for (std::size_t i = 0; i < each.slots.size(); ++i) {
+      const std::span<float> slot = optimizer->slot(i);
+      BOOST_TEST(slot.size() == layout.size());
+      BOOST_TEST(std::all_of(slot.begin(), slot.end(), [](float value) { return value == 0; }));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(lars_takes_the_plain_rate_where_a_norm_is_zero) {
+  const ArenaLayout layout{
+      {{.parameter = 0, .kind = ParameterKind::weight, .offset = 0, .size = 4}}};
+  Config config;
+  config.optimizer = OptimizerKind::lars;
+  config.weight_decay = 0.5;
+  std::vector<float> zeros(layout.size());
+  std::vector<float> ones(layout.size(), 1.0F);
+  const std::vector<float> gradient(layout.size(), 2.0F);
+  const std::vector<float> no_gradient(layout.size());
+
+  make_optimizer(config, layout)->update(0, 16, zeros, gradient, {.lr = 0.25, .step = 1});
+  make_optimizer(config, layout)->update(0, 16, ones, no_gradient, {.lr = 0.25, .step = 1});
+
+  BOOST_TEST(zeros[0] == -0.5F);
+  BOOST_TEST(ones[0] == 1.0F - 0.25F * 0.5F);
+}

@@ -1,0 +1,106 @@
+#define BOOST_TEST_MODULE schedule
+#include "lockstep/optim/schedule.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+
+using namespace lockstep;
+
+namespace {
+
+constexpr std::int64_t epoch = 1000;
+constexpr std::int64_t batch = 100;
+const auto closely = boost::test_tools::tolerance(1e-12);
+
+Config config_of(LrSchedule kind) {
+  Config config;
+  config.lr_schedule = kind;
+  config.epochs = 10;
+  config.lr = 0.5;
+  return config;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(constant_stays) {
+  const Schedule schedule(config_of(LrSchedule::constant), epoch, batch);
+
+  for (const std::int64_t samples : {0, 100, 5000, 9900, 20000})
+    BOOST_TEST(schedule.lr(samples) == 0.5);
+}
+
+BOOST_AUTO_TEST_CASE(step_multiplies_at_each_milestone) {
+  Config config = config_of(LrSchedule::step);
+  config.milestones = {3, 6.5};
+  config.lr_gamma = 0.1;
+  const Schedule schedule(config, epoch, batch);
+
+  BOOST_TEST(schedule.lr(0) == 0.5, closely);
+  BOOST_TEST(schedule.lr(2999) == 0.5, closely);
+  BOOST_TEST(schedule.lr(3000) == 0.05, closely);
+  BOOST_TEST(schedule.lr(6499) == 0.05, closely);
+  BOOST_TEST(schedule.lr(6500) == 0.005, closely);
+  BOOST_TEST(schedule.lr(9999) == 0.005, closely);
+}
+
+BOOST_AUTO_TEST_CASE(cosine_falls_to_zero_over_all_samples) {
+  const Schedule schedule(config_of(LrSchedule::cosine), epoch, batch);
+
+  BOOST_TEST(schedule.lr(0) == 0.5, closely);
+  BOOST_TEST(schedule.lr(2500) == 0.25 * (1 + std::sqrt(0.5)), closely);
+  BOOST_TEST(schedule.lr(5000) == 0.25, closely);
+  BOOST_TEST(std::abs(schedule.lr(10000)) < 1e-15);
+  BOOST_TEST(std::abs(schedule.lr(12000)) < 1e-15);
+}
+
+BOOST_AUTO_TEST_CASE(polynomial_falls_with_its_power) {
+  Config config = config_of(LrSchedule::polynomial);
+  config.lr_power = 3;
+  const Schedule schedule(config, epoch, batch);
+
+  BOOST_TEST(schedule.lr(0) == 0.5, closely);
+  BOOST_TEST(schedule.lr(5000) == 0.5 * 0.125, closely);
+  BOOST_TEST(schedule.lr(10000) == 0.0);
+}
+
+BOOST_AUTO_TEST_CASE(warm_up_is_linear_and_its_last_update_has_the_base_rate) {
+  for (const LrSchedule kind :
+       {LrSchedule::constant, LrSchedule::step, LrSchedule::cosine, LrSchedule::polynomial}) {
+    Config config = config_of(kind);
+    config.warmup_epochs = 2;
+    const Schedule schedule(config, epoch, batch);
+
+    BOOST_TEST(schedule.lr(0) == 0.5 * 100 / 2000, closely);
+    BOOST_TEST(schedule.lr(900) == 0.25, closely);
+    BOOST_TEST(schedule.lr(1900) == 0.5, closely);
+    BOOST_TEST(schedule.lr(1950) == 0.5, closely);  // capped: 1,950 + 100 exceeds the warm-up
+    BOOST_TEST(schedule.lr(2000) == 0.5, closely);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(decay_covers_what_warm_up_leaves) {
+  Config config = config_of(LrSchedule::cosine);
+  config.warmup_epochs = 2;
+  BOOST_TEST(Schedule(config, epoch, batch).lr(6000) == 0.25, closely);
+
+  config.lr_schedule = LrSchedule::polynomial;
+  config.lr_power = 2;
+  BOOST_TEST(Schedule(config, epoch, batch).lr(6000) == 0.125, closely);
+}
+
+BOOST_AUTO_TEST_CASE(the_base_rate_scales_with_the_global_batch_where_asked) {
+  Config config = config_of(LrSchedule::constant);
+  config.lr_base_batch = 256;
+
+  BOOST_TEST(Schedule(config, epoch, 1024).lr(0) == 2.0, closely);
+  BOOST_TEST(Schedule(config, epoch, 64).lr(0) == 0.125, closely);
+}
+
+BOOST_AUTO_TEST_CASE(a_warm_up_as_long_as_training_never_divides_by_zero) {
+  Config config = config_of(LrSchedule::cosine);
+  config.warmup_epochs = 10;
+  const Schedule schedule(config, epoch, batch);
+
+  BOOST_TEST(schedule.lr(9900) == 0.5, closely);
+  BOOST_TEST(std::isfinite(schedule.lr(10000)));
+}
