@@ -1,0 +1,226 @@
+#define BOOST_TEST_MODULE pack
+#include "lockstep/data/pack.hpp"
+
+#include "comm/mpi_fixture.hpp"
+#include "data/pack_fixture.hpp"
+#include "data/shard_fixture.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/data/dataset.hpp"
+#include "lockstep/data/shard_file.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <map>
+#include <set>
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
+
+namespace {
+
+constexpr std::size_t train_samples = 300;
+constexpr std::size_t val_samples = 50;
+
+/// A directory that rank 0 makes and all ranks see, until all are done with it.
+struct Shared {
+  Shared() : comm(make_mpi_communicator()) {
+    if (comm->rank() == 0) own = std::make_unique<TemporaryDirectory>();
+    path = broadcast_text(*comm, own ? own->path() : "");
+    on_first([&] {
+      std::filesystem::create_directories(path + "/in");
+      write_idx_part(path + "/in", "train", train_samples);
+      write_idx_part(path + "/in", "t10k", val_samples);
+    });
+  }
+  ~Shared() { comm->barrier(); }
+  template <typename Work>
+  void on_first(Work work) {
+    if (comm->rank() == 0) work();
+    comm->barrier();
+  }
+  PackResult pack_idx(const std::string& output, Communicator& with, bool overwrite = false) const {
+    const auto source = open_mnist_source(path + "/in");
+    return pack(
+        *source,
+        {.directory = path + "/" + output, .shards = 4, .overwrite = overwrite, .progress = {}},
+        with);
+  }
+
+  std::unique_ptr<Communicator> comm;
+  std::unique_ptr<TemporaryDirectory> own;
+  std::string path;
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(every_sample_is_packed_once_with_its_label_and_checksum, Shared) {
+  const PackResult result = pack_idx("out", *comm);
+
+  BOOST_TEST(result.train_samples == 300);
+  BOOST_TEST(result.val_samples == 50);
+  BOOST_TEST(result.train_shards == 4);
+  BOOST_TEST(result.val_shards == 1);
+  BOOST_TEST(result.classes == 10);
+  const std::vector<std::string> expected{"train-00000-of-00004.h5", "train-00001-of-00004.h5",
+                                          "train-00002-of-00004.h5", "train-00003-of-00004.h5",
+                                          "val-00000-of-00001.h5"};
+  BOOST_TEST(names_in(path + "/out") == expected, boost::test_tools::per_element());
+  for (const std::string& name : expected) {
+    BOOST_TEST(verify_shard(path + "/out/" + name).checksums.has_value());
+  }
+  const auto data = open_dataset(path + "/out", "train", *comm);
+  std::map<std::string, int> seen;
+  RawSample sample;
+  for (std::int64_t i = 0; i < data->info().samples; ++i) {
+    data->read(i, sample);
+    std::string key(reinterpret_cast<const char*>(sample.bytes.data()), sample.bytes.size());
+    ++seen[key + static_cast<char>(sample.label)];
+  }
+  for (std::size_t s = 0; s < train_samples; ++s) {
+    std::string key;
+    for (std::size_t i = 0; i < 20; ++i) key.push_back(static_cast<char>(idx_pixel(s, i)));
+    --seen[key + static_cast<char>(idx_label(s))];
+  }
+  for (const auto& [key, count] : seen) BOOST_TEST(count == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(bytes_do_not_depend_on_the_number_of_ranks, Shared) {
+  (void)pack_idx("shared", *comm);
+  on_first([&] {
+    const auto alone = make_self_communicator();
+    (void)pack_idx("alone", *alone);
+
+    for (const std::string& name : names_in(path + "/alone")) {
+      BOOST_TEST((read_file(path + "/alone/" + name) == read_file(path + "/shared/" + name)), name);
+    }
+    BOOST_TEST(names_in(path + "/alone").size() == names_in(path + "/shared").size());
+  });
+}
+
+BOOST_FIXTURE_TEST_CASE(mean_and_deviation_are_the_training_pixels, Shared) {
+  const PackResult result = pack_idx("out", *comm);
+
+  double sum = 0;
+  double squares = 0;
+  constexpr double count = train_samples * 20;
+  for (std::size_t s = 0; s < train_samples; ++s) {
+    for (std::size_t i = 0; i < 20; ++i) sum += idx_pixel(s, i) / 255.0;
+  }
+  for (std::size_t s = 0; s < train_samples; ++s) {
+    for (std::size_t i = 0; i < 20; ++i) {
+      squares += std::pow(idx_pixel(s, i) / 255.0 - sum / count, 2);
+    }
+  }
+  // One rounding to float.
+  BOOST_TEST(std::abs(result.mean.at(0) - sum / count) < 1e-7);
+  BOOST_TEST(std::abs(result.std.at(0) - std::sqrt(squares / count)) < 1e-7);
+  const ShardHeader header = ShardFile(path + "/out/val-00000-of-00001.h5").header();
+  BOOST_TEST(header.mean == result.mean, boost::test_tools::per_element());
+  BOOST_TEST(header.std == result.std, boost::test_tools::per_element());
+}
+
+BOOST_FIXTURE_TEST_CASE(consecutive_samples_are_a_fair_mix_of_sorted_classes, Shared) {
+  (void)pack_idx("out", *comm);
+
+  const auto data = open_dataset(path + "/out", "train", *comm);
+  RawSample sample;
+  for (std::int64_t first = 0; first + 30 <= 300; first += 30) {
+    std::set<std::int64_t> labels;
+    for (std::int64_t i = first; i < first + 30; ++i) {
+      data->read(i, sample);
+      labels.insert(sample.label);
+    }
+    // Of 30 fair draws out of ten classes, fewer than 6 seen has a chance below 1e-5.
+    BOOST_TEST(labels.size() >= 6u);
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_packed_data_set_is_replaced_only_when_asked, Shared) {
+  (void)pack_idx("out", *comm);
+  on_first([&] {
+    write_file(path + "/out/train-00007-of-00009.h5", "an older one");
+    write_file(path + "/out/.train-00000-of-00009.h5.tmp-pack", "of a killed pack");
+  });
+
+  const Failure refused = failure_of([&] { (void)pack_idx("out", *comm); });
+  (void)pack_idx("out", *comm, /*overwrite=*/true);
+
+  BOOST_TEST(static_cast<int>(refused.status) == 64);
+  BOOST_TEST(refused.says("--overwrite"));
+  BOOST_TEST(names_in(path + "/out").size() == 5u);
+}
+
+BOOST_FIXTURE_TEST_CASE(more_shards_than_samples_are_refused, Shared) {
+  const auto source = open_mnist_source(path + "/in");
+
+  const Failure failure = failure_of([&] {
+    (void)pack(*source, {.directory = path + "/out", .shards = 301, .progress = {}}, *comm);
+  });
+
+  BOOST_TEST(static_cast<int>(failure.status) == 64);
+  BOOST_TEST(failure.says("use 1 to 300"));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_bad_image_leaves_nothing_behind_on_any_rank, Shared) {
+  on_first([&] {
+    for (int i = 0; i < 12; ++i) {
+      std::filesystem::create_directories(path + "/tree/cat");
+      write_file(path + "/tree/cat/" + std::to_string(i) + ".png", flat_png(8, 8, 10));
+    }
+    write_file(path + "/tree/cat/7.png", flat_png(8, 8, 10).substr(0, 40));
+  });
+  const auto source = open_folder_source({.directory = path + "/tree", .image_size = 8});
+
+  const Failure failure = failure_of([&] {
+    (void)pack(*source, {.directory = path + "/out", .shards = 6, .progress = {}}, *comm);
+  });
+  comm->barrier();
+
+  BOOST_TEST(static_cast<int>(failure.status) == 65);
+  BOOST_TEST(failure.says("cat/7.png"), failure.text);
+  BOOST_TEST(names_in(path + "/out").empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(jpeg_files_are_kept_as_they_are, Shared) {
+  std::map<std::string, std::string> files;
+  for (int i = 0; i < 8; ++i) {
+    const auto jpeg = flat_jpeg({.height = 10 + i, .width = 20, .channels = 3}, 60 + i);
+    files[(i % 2 == 0 ? "cat/" : "dog/") + std::to_string(i) + ".jpg"] = {jpeg.begin(), jpeg.end()};
+  }
+  on_first([&] {
+    std::filesystem::create_directories(path + "/tree/cat");
+    std::filesystem::create_directories(path + "/tree/dog");
+    for (const auto& [name, bytes] : files) write_file(path + "/tree/" + name, bytes);
+  });
+  const auto source = open_folder_source({.directory = path + "/tree", .keep_encoded = true});
+
+  const PackResult result =
+      pack(*source, {.directory = path + "/out", .shards = 3, .progress = {}}, *comm);
+
+  BOOST_TEST(result.mean.size() == 3u);
+  BOOST_TEST(std::abs(result.mean[1] - 63.5 / 255) < 2.0 / 255);  // JPEG is not exact
+  const auto data = open_dataset(path + "/out", "train", *comm);
+  BOOST_TEST(data->info().encoded);
+  BOOST_TEST(data->info().samples == 8);
+  std::multiset<std::string> expected;
+  std::multiset<std::string> found;
+  for (const auto& [name, bytes] : files) expected.insert((name[0] == 'c' ? "0" : "1") + bytes);
+  RawSample sample;
+  for (std::int64_t i = 0; i < 8; ++i) {
+    data->read(i, sample);
+    found.insert(
+        std::to_string(sample.label) +
+        std::string(reinterpret_cast<const char*>(sample.bytes.data()), sample.bytes.size()));
+  }
+  BOOST_TEST((found == expected));
+}
+
+BOOST_AUTO_TEST_CASE(shards_are_as_many_as_keep_them_small) {
+  BOOST_TEST(shards_for(0, 10, 256) == 1);
+  BOOST_TEST(shards_for(std::uint64_t{256} << 20, 1000, 256) == 1);
+  BOOST_TEST(shards_for((std::uint64_t{256} << 20) + 1, 1000, 256) == 2);
+  BOOST_TEST(shards_for(std::uint64_t{1} << 40, 1000, 256) == 1000);
+}
