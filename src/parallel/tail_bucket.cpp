@@ -27,7 +27,9 @@ TailBucket::TailBucket(const Graph& graph) {
   }
 }
 
-std::size_t TailBucket::size() const noexcept { return statistics_ + sums_size; }
+std::size_t TailBucket::size() const noexcept {
+  return statistics_ + sums_size;
+}
 
 void TailBucket::clear(std::span<float> tail) const noexcept {
   std::fill(tail.begin(), tail.begin() + static_cast<std::ptrdiff_t>(size()), 0.0F);
@@ -47,9 +49,9 @@ void TailBucket::fold(std::span<float> tail, std::span<const float> statistics,
 
 void TailBucket::write_sums(std::span<float> tail, const StepSums& sums) const noexcept {
   const float values[sums_size] = {
-      static_cast<float>(sums.loss),       static_cast<float>(sums.top1),
-      static_cast<float>(sums.top5),       static_cast<float>(sums.samples),
-      static_cast<float>(sums.not_finite), static_cast<float>(sums.stop_wishes),
+      static_cast<float>(sums.loss),        static_cast<float>(sums.top1),
+      static_cast<float>(sums.top5),        static_cast<float>(sums.samples),
+      static_cast<float>(sums.not_finite),  static_cast<float>(sums.stop_wishes),
       static_cast<float>(sums.save_wishes), static_cast<float>(sums.failed)};
   std::copy(std::begin(values), std::end(values),
             tail.begin() + static_cast<std::ptrdiff_t>(statistics_));

@@ -17,11 +17,12 @@ namespace lockstep {
 /// What one update needs to know beside the arenas.
 struct UpdateOptions {
   double lr = 0;
-  std::int64_t step = 1;         ///< 1 for the first update; Adam's bias correction
-  float gradient_scale = 1.0F;   ///< multiplies every gradient first: clipping
+  std::int64_t step = 1;        ///< 1 for the first update; Adam's bias correction
+  float gradient_scale = 1.0F;  ///< multiplies every gradient first: clipping
 };
 
-/// A fused pass over a range of the arena. Slots are arena-shaped, zero at first and in the padding.
+/// A fused pass over a range of the arena. Slots are arena-shaped, zero at first and in the
+/// padding.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -38,7 +39,8 @@ class Optimizer {
 };
 
 /// Weight decay leaves out norm and bias parameters unless config.decay_norm_and_bias.
-[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config, const ArenaLayout& layout);
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config,
+                                                        const ArenaLayout& layout);
 
 /// Sum of squares over the arena in double, in a fixed order whatever the threads.
 [[nodiscard]] double squared_norm(std::span<const float> gradients);

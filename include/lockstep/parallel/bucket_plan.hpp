@@ -16,8 +16,8 @@ struct Bucket {
 };
 
 /// Cuts [0, layout.size() + tail_size) at tensor boundaries into buckets in the order in which
-/// backward fills them, each of at least `target_bytes` where the tensors allow it; the tail is part
-/// of the last one.
+/// backward fills them, each of at least `target_bytes` where the tensors allow it; the tail is
+/// part of the last one.
 [[nodiscard]] std::vector<Bucket> plan_buckets(const ArenaLayout& layout, std::size_t tail_size,
                                                std::size_t target_bytes);
 

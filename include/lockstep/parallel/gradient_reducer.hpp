@@ -23,13 +23,13 @@ class GradientReducer final : public BackwardObserver {
   /// Before backward of the last micro-step.
   void begin() noexcept;
   void gradients_ready(std::size_t filled) override;
-  /// Starts what is left (the tail must be written now) and calls `reduced(bucket)` for every bucket,
-  /// in order, as its sum is there.
+  /// Starts what is left (the tail must be written now) and calls `reduced(bucket)` for every
+  /// bucket, in order, as its sum is there.
   void finish(const std::function<void(const Bucket&)>& reduced);
 
   struct Timing {
-    double exposed_seconds = 0;               ///< time finish() waited
-    std::size_t started_before_finish = 0;    ///< buckets under way while backward still ran
+    double exposed_seconds = 0;             ///< time finish() waited
+    std::size_t started_before_finish = 0;  ///< buckets under way while backward still ran
   };
   [[nodiscard]] const Timing& timing() const noexcept { return timing_; }
   [[nodiscard]] std::span<const Bucket> buckets() const noexcept { return buckets_; }

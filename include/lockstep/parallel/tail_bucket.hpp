@@ -15,14 +15,14 @@ struct StepSums {
   double top1 = 0;
   double top5 = 0;
   double samples = 0;
-  int not_finite = 0;      ///< ranks whose loss was NaN or infinite
-  int stop_wishes = 0;     ///< ranks that were asked to stop
-  int save_wishes = 0;     ///< ranks that want a checkpoint
-  int failed = 0;          ///< ranks with an error, for which all leave at the step's boundary
+  int not_finite = 0;   ///< ranks whose loss was NaN or infinite
+  int stop_wishes = 0;  ///< ranks that were asked to stop
+  int save_wishes = 0;  ///< ranks that want a checkpoint
+  int failed = 0;       ///< ranks with an error, for which all leave at the step's boundary
 };
 
-/// Layout of the tail: running statistics first (each layer's batch mean and unbiased variance, weighted
-/// so that the sum over ranks is what the running average takes in), then StepSums.
+/// Layout of the tail: running statistics first (each layer's batch mean and unbiased variance,
+/// weighted so that the sum over ranks is what the running average takes in), then StepSums.
 class TailBucket final {
  public:
   explicit TailBucket(const Graph& graph);
@@ -30,9 +30,9 @@ class TailBucket final {
 
   /// Before a step's first micro-step.
   void clear(std::span<float> tail) const noexcept;
-  /// Folds one micro-step's batch statistics as the running average would: what is there is multiplied
-  /// by (1 - momentum), `statistics` are added times momentum * weight; weight = this rank's
-  /// samples / all ranks' samples of the micro-step.
+  /// Folds one micro-step's batch statistics as the running average would: what is there is
+  /// multiplied by (1 - momentum), `statistics` are added times momentum * weight; weight = this
+  /// rank's samples / all ranks' samples of the micro-step.
   void fold(std::span<float> tail, std::span<const float> statistics, double weight) const noexcept;
   void write_sums(std::span<float> tail, const StepSums& sums) const noexcept;
 

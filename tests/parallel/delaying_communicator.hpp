@@ -1,0 +1,99 @@
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace lockstep::test {
+
+/// Puts a slow serial link before another communicator: an all-reduce ends `delay` after it began
+/// or after the one before it ended, whichever is later. Notes when each was started.
+class DelayingCommunicator final : public Communicator {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `most` requests at a time and starts in all.
+  DelayingCommunicator(Communicator& inner, Clock::duration delay, std::size_t most)
+      : inner_(inner), delay_(delay), flights_(most) {
+    starts_.reserve(most);
+  }
+
+  [[nodiscard]] const std::vector<Clock::time_point>& starts() const noexcept { return starts_; }
+  /// How often test() was called.
+  [[nodiscard]] int tests() const noexcept { return tests_; }
+  /// For another step on the same link.
+  void forget() noexcept {
+    starts_.clear();
+    tests_ = 0;
+  }
+
+  [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
+  [[nodiscard]] int size() const noexcept override { return inner_.size(); }
+  void barrier() override { inner_.barrier(); }
+  void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    inner_.all_reduce_buffer(buffer, op);
+  }
+  void broadcast_buffer(MutableBuffer buffer, int root) override {
+    inner_.broadcast_buffer(buffer, root);
+  }
+  void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    inner_.all_gather_buffer(mine, all);
+  }
+  void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
+    inner_.gather_buffer(mine, all, root);
+  }
+  void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
+    inner_.scatter_buffer(all, mine, root);
+  }
+  void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
+    inner_.reduce_scatter_buffer(all, mine, op);
+  }
+
+  [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    const auto slot =
+        static_cast<std::size_t>(std::find_if(flights_.begin(), flights_.end(),
+                                              [](const Flight& flight) { return !flight.in_use; }) -
+                                 flights_.begin());
+    starts_.push_back(Clock::now());
+    link_free_ = std::max(link_free_, starts_.back()) + delay_;
+    flights_.at(slot) = {
+        .in_use = true, .inner = inner_.start_all_reduce_buffer(buffer, op), .arrival = link_free_};
+    return {.slot = static_cast<int>(slot)};
+  }
+  bool test(Request& request) override {
+    ++tests_;
+    if (request.done()) return true;
+    Flight& flight = flights_[static_cast<std::size_t>(request.slot)];
+    const bool inner_done = flight.inner.done() || inner_.test(flight.inner);
+    if (!inner_done || Clock::now() < flight.arrival) return false;
+    flight.in_use = false;
+    request.slot = -1;
+    return true;
+  }
+  void wait(Request& request) override {
+    if (request.done()) return;
+    Flight& flight = flights_[static_cast<std::size_t>(request.slot)];
+    if (!flight.inner.done()) inner_.wait(flight.inner);
+    std::this_thread::sleep_until(flight.arrival);
+    flight.in_use = false;
+    request.slot = -1;
+  }
+
+ private:
+  struct Flight {
+    bool in_use = false;
+    Request inner;
+    Clock::time_point arrival;
+  };
+  Communicator& inner_;
+  Clock::duration delay_;
+  std::vector<Flight> flights_;
+  std::vector<Clock::time_point> starts_;
+  Clock::time_point link_free_ = Clock::now();
+  int tests_ = 0;
+};
+
+}  // namespace lockstep::test

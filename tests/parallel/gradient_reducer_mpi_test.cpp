@@ -1,0 +1,104 @@
+#define BOOST_TEST_MODULE gradient_reducer_mpi
+#include "comm/mpi_fixture.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/core/philox.hpp"
+#include "lockstep/parallel/gradient_reducer.hpp"
+#include "parallel/delaying_communicator.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <vector>
+
+BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
+
+using namespace lockstep;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::size_t tail = 24;
+
+ArenaLayout odd_layout() {
+  ArenaLayout layout;
+  for (const std::size_t size : {10, 1000, 64, 64, 3000, 17, 1, 5000, 160, 27}) {
+    layout.views.push_back({.parameter = static_cast<ParameterId>(layout.views.size()),
+                            .kind = ParameterKind::weight,
+                            .offset = layout.size(),
+                            .size = size});
+  }
+  return layout;
+}
+
+std::vector<float> random_gradients(std::size_t size, int rank) {
+  PhiloxStream random(21, RandomPurpose::synthetic_data, 0, static_cast<std::uint32_t>(rank));
+  std::vector<float> values(size);
+  for (float& value : values) value = static_cast<float>(random.next_normal());
+  return values;
+}
+
+/// One step: backward writes the gradients view by view, and the tail is written last.
+std::vector<float> reduce(Communicator& comm, std::size_t bucket_bytes) {
+  const ArenaLayout layout = odd_layout();
+  const std::vector<float> mine = random_gradients(layout.size() + tail, comm.rank());
+  std::vector<float> arena(mine.size());
+  GradientReducer reducer(comm, arena, plan_buckets(layout, tail, bucket_bytes));
+  reducer.begin();
+  for (std::size_t i = 0; i < layout.views.size(); ++i) {
+    const std::size_t begin = layout.views[i].offset;
+    const std::size_t end =
+        i + 1 < layout.views.size() ? layout.views[i + 1].offset : layout.size();
+    std::copy(mine.begin() + static_cast<std::ptrdiff_t>(begin),
+              mine.begin() + static_cast<std::ptrdiff_t>(end),
+              arena.begin() + static_cast<std::ptrdiff_t>(begin));
+    reducer.gradients_ready(end);
+  }
+  std::copy(mine.end() - static_cast<std::ptrdiff_t>(tail), mine.end(),
+            arena.end() - static_cast<std::ptrdiff_t>(tail));
+  reducer.finish([](const Bucket&) {});
+  return arena;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_rank_ends_with_the_sum_over_ranks) {
+  const std::unique_ptr<Communicator> comm = make_mpi_communicator();
+  const std::size_t size = odd_layout().size() + tail;
+  std::vector<double> expected(size);
+  for (int rank = 0; rank < comm->size(); ++rank) {
+    const std::vector<float> theirs = random_gradients(size, rank);
+    for (std::size_t i = 0; i < size; ++i) expected[i] += theirs[i];
+  }
+  for (const std::size_t bytes : {0, 2000, 1 << 30}) {
+    const std::vector<float> sum = reduce(*comm, bytes);
+
+    double worst = 0;
+    for (std::size_t i = 0; i < size; ++i) worst = std::max(worst, std::abs(sum[i] - expected[i]));
+    BOOST_TEST(worst < 2e-6);  // four values of about one in fp32
+  }
+}
+
+BOOST_AUTO_TEST_CASE(on_two_ranks_buckets_of_any_size_give_the_bits_of_one) {
+  // With more, where a value lies in its message may decide the order of its sum.
+  const std::unique_ptr<Communicator> comm = make_mpi_communicator();
+  if (comm->size() > 2) return;
+  const std::vector<float> one = reduce(*comm, std::size_t{1} << 30);
+
+  for (const std::size_t bytes : {0, 300, 4000, 20000}) BOOST_TEST((reduce(*comm, bytes) == one));
+}
+
+BOOST_AUTO_TEST_CASE(all_ranks_have_the_same_bits) {
+  const std::unique_ptr<Communicator> comm = make_mpi_communicator();
+  const std::vector<float> mine = reduce(*comm, 2000);
+  std::vector<float> roots = mine;
+
+  comm->broadcast(std::span(roots));
+
+  BOOST_TEST((mine == roots));
+}
+
+BOOST_AUTO_TEST_CASE(a_slow_link_changes_nothing_but_time) {
+  const std::unique_ptr<Communicator> comm = make_mpi_communicator();
+  test::DelayingCommunicator slow(*comm, 2ms, odd_layout().views.size());
+
+  BOOST_TEST((reduce(slow, 2000) == reduce(*comm, 2000)));
+}
