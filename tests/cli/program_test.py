@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""The program from outside: help, errors, packing and inspecting."""
+
+import gzip
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+from cli_harness import check, failures, finish
+
+LOCKSTEP = sys.argv[1]
+FASHION = pathlib.Path("/usr/share/datasets/fashion-mnist")
+
+
+def expect(condition, what):
+    print(("ok      " if condition else "FAILED  ") + what, flush=True)
+    if not condition:
+        failures.append(what)
+
+
+def write_idx(folder, part, count, side):
+    images = bytes((s * 7 + i) % 256 for s in range(count) for i in range(side * side))
+    labels = bytes(s % 10 for s in range(count))
+    with gzip.open(folder / f"{part}-images-idx3-ubyte.gz", "wb", compresslevel=1) as file:
+        file.write(struct.pack(">4I", 0x803, count, side, side) + images)
+    with gzip.open(folder / f"{part}-labels-idx1-ubyte.gz", "wb") as file:
+        file.write(struct.pack(">2I", 0x801, count) + labels)
+
+
+def words():
+    check(LOCKSTEP, ["--version"], 0, prints=["lockstep "])
+    check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "bench", "usage:"])
+    for command in ("train", "eval", "pack", "inspect", "bench"):
+        check(LOCKSTEP, [command, "--help"], 0, prints=["lockstep " + command, "--"])
+    check(LOCKSTEP, [], 64, says=["lockstep --help"])
+    check(LOCKSTEP, ["trian"], 64, says=["did you mean train?"])
+    check(LOCKSTEP, ["wibble"], 64, says=["train, eval, pack"])
+    for ranks in (None, 3):
+        check(LOCKSTEP, ["pack"], 64, ranks, says=["--from is missing"])
+        check(LOCKSTEP, ["pack", "--form", "mnist"], 64, ranks, says=["did you mean --from?"])
+        check(LOCKSTEP, ["pack", "--from", "mnst"], 64, ranks, says=["mnist, cifar, folder"])
+
+
+def packing(folder):
+    source = folder / "in"
+    source.mkdir()
+    write_idx(source, "train", 500, 9)
+    write_idx(source, "t10k", 60, 9)
+    pack = ["pack", "--from", "mnist", "--input", source, "--output"]
+    printed = check(LOCKSTEP, [*pack, folder / "one", "--shards", 5, "--json"], 0)
+    result = json.loads(printed)
+    expect(result["samples"] == 560 and result["shards"] == 6 and result["classes"] == 10, "pack --json")
+    expect(result["bytes"] == sum(f.stat().st_size for f in (folder / "one").iterdir()), "pack --json bytes")
+    check(LOCKSTEP, [*pack, folder / "three", "--shards", 5], 0, ranks=3, prints=["500 samples in 5 shards"])
+    for file in (folder / "one").iterdir():
+        expect(file.read_bytes() == (folder / "three" / file.name).read_bytes(), f"{file.name} on 1 and 3 ranks")
+    check(LOCKSTEP, [*pack, folder / "other", "--shards", 5, "--seed", 1], 0)
+    first = "train-00000-of-00005.h5"
+    expect((folder / "one" / first).read_bytes() != (folder / "other" / first).read_bytes(), "another seed, another order")
+    for ranks in (None, 3):
+        check(LOCKSTEP, [*pack, folder / "one"], 64, ranks, says=["--overwrite"])
+        check(LOCKSTEP, [*pack, "/proc/nowhere"], 73, ranks, says=["/proc/nowhere"])
+        check(LOCKSTEP, ["pack", "--from", "cifar", "--input", source, "--output", folder / "x"], 66, ranks,
+              says=["data_batch_1.bin"])
+    check(LOCKSTEP, [*pack, folder / "x", "--shards", 2, "--shard-mb", 2], 64, says=["--shard-mb"])
+    check(LOCKSTEP, [*pack, folder / "x", "--image-size", 8], 64, says=["--from folder"])
+    torn = source / "train-images-idx3-ubyte.gz"
+    torn.write_bytes(torn.read_bytes()[:-20])
+    for ranks in (None, 3):
+        check(LOCKSTEP, [*pack, folder / "torn"], 65, ranks, says=[torn.name])
+    expect(not (folder / "torn").exists(), "a torn source writes nothing")
+
+
+def inspecting(folder):
+    data = folder / "one"
+    printed = json.loads(check(LOCKSTEP, ["inspect", data, "--verify", "--json"], 0))
+    expect([s["samples"] for s in printed["splits"]] == [500, 60], "inspect counts samples")
+    expect(all(s["verified"] for s in printed["splits"]), "inspect verifies")
+    shard = data / "train-00002-of-00005.h5"
+    check(LOCKSTEP, ["inspect", shard, data], 0, prints=["100 samples", "9x9x1", "data set"])
+    check(LOCKSTEP, ["inspect"], 64, says=["nothing to inspect"])
+    check(LOCKSTEP, ["inspect", data, "--model", "mlp"], 64)
+    check(LOCKSTEP, ["inspect", "--model", "resnet51"], 64, says=["resnet50"])
+    check(LOCKSTEP, ["inspect", "--model", "resnet50"], 0, prints=["25557032"])
+    check(LOCKSTEP, ["inspect", folder / "nowhere"], 66, says=["nowhere"])
+    check(LOCKSTEP, ["inspect", folder], 66, says=["holds no shards"])
+    check(LOCKSTEP, ["inspect", __file__], 65, says=["program_test.py"])
+
+    content = bytearray(shard.read_bytes())
+    content[3000] ^= 1
+    shard.write_bytes(content)
+    check(LOCKSTEP, ["inspect", data, "--verify"], 65, says=[shard.name, "sample"], prints=["NO"])
+    shard.write_bytes(content[:5000])
+    check(LOCKSTEP, ["inspect", shard], 65, says=[shard.name])
+    shard.unlink()
+    check(LOCKSTEP, ["inspect", data], 66, says=[shard.name, "missing"])
+    # A fault beside what is well: all is said, the status is the first fault's.
+    check(LOCKSTEP, ["inspect", folder / "nowhere", folder / "three"], 66, prints=["500 samples"])
+
+
+def memory_is_bounded(folder):
+    """Folder sources stream: 96 MiB of pixels in one shard under an address space that they alone would fill."""
+    from PIL import Image
+    (folder / "tree" / "cat").mkdir(parents=True)
+    Image.new("RGB", (64, 64), (1, 2, 3)).save(folder / "tree" / "cat" / "0.png")
+    for i in range(1, 160):
+        (folder / "tree" / "cat" / f"{i}.png").hardlink_to(folder / "tree" / "cat" / "0.png")
+    def peak(image_size):
+        output = folder / f"out{image_size}"
+        process = subprocess.Popen([LOCKSTEP, "pack", "--from", "folder", "--input", folder / "tree", "--output", output,
+                                   "--image-size", str(image_size), "--shards", "1"], stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = status
+        expect(status == 0, f"a folder at {image_size} pixels")
+        return usage.ru_maxrss / 1024
+    small, large = peak(8), peak(448)
+    print(f"        {small:.0f} MiB at 8 pixels, {large:.0f} MiB at 448 (92 MiB of pixels)")
+    expect(large - small < 40, "memory does not grow with the data")
+
+
+def fashion_mnist(folder):
+    if not FASHION.is_dir():
+        print("skipped fashion-mnist (not installed)")
+        return
+    printed = check(LOCKSTEP, ["pack", "--from", "mnist", "--input", FASHION, "--output", folder / "fashion", "--json"], 0)
+    result = json.loads(printed)
+    expect(result["samples"] == 70000 and abs(result["mean"][0] - 0.2860) < 5e-5 and abs(result["std"][0] - 0.3530) < 5e-5,
+           "Fashion-MNIST's published mean and deviation")
+
+
+with tempfile.TemporaryDirectory(prefix="lockstep-test-") as name:
+    path = pathlib.Path(name)
+    words()
+    packing(path)
+    inspecting(path)
+    fashion_mnist(path)
+    try:
+        memory_is_bounded(path)
+    except ImportError as missing:
+        print(f"skipped memory: {missing}")
+finish()
