@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
     status = ExitStatus::internal;
   }
   // A result that did not reach a full disk or a closed pipe is no result.
-  if (std::fflush(stdout) != 0 && status == ExitStatus::ok) {
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && status == ExitStatus::ok) {
     lockstep::print_error("cannot write to standard output (disk full, or its reader is gone)");
     status = ExitStatus::cannot_write;
   }
