@@ -77,7 +77,7 @@ void print_help() {
       "share the work.\n\n"
       "  mnist   {{train,t10k}}-{{images-idx3,labels-idx1}}-ubyte[.gz]: MNIST, Fashion-MNIST, ...\n"
       "  cifar   the binary version of CIFAR-10 or CIFAR-100 (fine labels)\n"
-      "  folder  CLASS/*.png|*.jpg, or train/CLASS/... and val/CLASS/...\n\n"
+      "  folder  CLASS/*.png|*.jpg, or train/CLASS/... and val/CLASS/...\n"
       "{}\n"
       "example: lockstep pack --from mnist --input /usr/share/datasets/fashion-mnist --output "
       "fashion\n",
@@ -158,7 +158,7 @@ void print_result(const PackResult& result, const PackArguments& arguments, doub
     fmt::print("  val    {:>9} samples in {} shard{}\n", result.val_samples, result.val_shards,
                result.val_shards == 1 ? "" : "s");
   } else {
-    fmt::print("  val    none (the source has no test part)\n");
+    fmt::print("  val         none (the source has no test part)\n");
   }
   fmt::print("  mean   {:.4f}\n  std    {:.4f}\n", fmt::join(result.mean, " "),
              fmt::join(result.std, " "));
