@@ -23,6 +23,9 @@ except ImportError as missing:
 FLOOR = 2e-6  # relative; about 16 ulps of fp32, for tensors that fp32 PyTorch happens to hit exactly
 
 
+# fp32 PyTorch's error is the largest of these runs: one ReLU flip more or less is chance.
+VARIANTS = (0, 1, 2, 3)
+VARIANTS_OF_LARGE = (0, 2)
 MARGIN = 1e-5  # of a layer's standard deviation; fp32 rounding moves values by about 1e-6
 
 
@@ -71,18 +74,20 @@ CASES = {
     # name: (module, lockstep model options, channels, size, classes, batch, steps)
     "mini-resnet": (lambda: MiniResNet(3, 10, 16), ["--model", "mini-resnet", "--width", "16"], 3, 16, 10, 4, 3),
     "simple-cnn": (lambda: SimpleCnn(1, 10, 28), ["--model", "simple-cnn"], 1, 28, 10, 8, 3),
-    "resnet18": (lambda: torchvision.models.resnet18(num_classes=100), ["--model", "resnet18"], 3, 224, 100, 4, 3),
-    "resnet50": (lambda: torchvision.models.resnet50(num_classes=100), ["--model", "resnet50"], 3, 224, 100, 4, 3),
+    "resnet18": (lambda: torchvision.models.resnet18(num_classes=100), ["--model", "resnet18"], 3, 224, 100, 2, 3),
+    "resnet50": (lambda: torchvision.models.resnet50(num_classes=100), ["--model", "resnet50"], 3, 224, 100, 2, 3),
 }
+# Adam divides by sqrt(v) + eps: with its usual 1e-8 a gradient that is zero but for rounding moves a weight as far as
+# any other. 1e-4 keeps the update continuous within rounding, so that the comparison is of the formula.
 OPTIMIZERS = {
     "sgd": (["--optimizer", "sgd", "--lr", "0.01", "--momentum", "0.9", "--weight-decay", "0.001"],
             lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, weight_decay=0.001)),
     "nesterov": (["--optimizer", "sgd", "--lr", "0.01", "--momentum", "0.9", "--weight-decay", "0.001", "--nesterov"],
                  lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, weight_decay=0.001, nesterov=True)),
-    "adam": (["--optimizer", "adam", "--lr", "0.001", "--weight-decay", "0.001"],
-             lambda p: torch.optim.Adam(p, lr=0.001, weight_decay=0.001)),
-    "adamw": (["--optimizer", "adamw", "--lr", "0.001", "--weight-decay", "0.01"],
-              lambda p: torch.optim.AdamW(p, lr=0.001, weight_decay=0.01)),
+    "adam": (["--optimizer", "adam", "--lr", "0.001", "--eps", "1e-4", "--weight-decay", "0.001"],
+             lambda p: torch.optim.Adam(p, lr=0.001, eps=1e-4, weight_decay=0.001)),
+    "adamw": (["--optimizer", "adamw", "--lr", "0.001", "--eps", "1e-4", "--weight-decay", "0.01"],
+              lambda p: torch.optim.AdamW(p, lr=0.001, eps=1e-4, weight_decay=0.01)),
 }
 
 
@@ -137,6 +142,16 @@ def pick_start(make, optimizer, shape, classes, steps, smoothing):
     return module, state, images, labels, exact
 
 
+def vary(images, variant):
+    """The same images as other correct fp32 programs might see them: another memory format, or one ulp away."""
+    if variant == 0:
+        return images
+    if variant == 1:
+        return images.contiguous(memory_format=torch.channels_last)
+    torch.manual_seed(variant)
+    return images * (1 + (torch.randint(0, 3, images.shape) - 1) * 2.0**-23)
+
+
 def relative_error(value, exact):
     return np.linalg.norm(value - exact) / max(np.linalg.norm(exact), 1e-12)
 
@@ -167,16 +182,18 @@ def main():
                 for name in file[group]:
                     ours[f"{group}/{name}"] = file[group][name][...].astype("f8").ravel()
 
-    single = make()
-    single.load_state_dict(state)
-    fp32 = run_torch(single, optimizer, images.float(), labels, steps, smoothing)
+    peers = []
+    for variant in VARIANTS if size <= 32 else VARIANTS_OF_LARGE:
+        single = make()
+        single.load_state_dict(state)
+        peers.append(run_torch(single, optimizer, vary(images.float(), variant), labels, steps, smoothing))
 
     missing = set(exact) - set(ours)
     assert not missing, f"not written: {sorted(missing)}"
     worst = []
     for name, value in exact.items():
         error = relative_error(ours[name], value)
-        peer = relative_error(fp32[name], value)
+        peer = max(relative_error(fp32[name], value) for fp32 in peers)
         worst.append((error / (4 * peer + FLOOR), error, peer, name))
     worst.sort(reverse=True)
     for ratio, error, peer, name in worst[:3]:
