@@ -1,4 +1,3 @@
-#include "lockstep/core/error.hpp"
 #include "models_detail.hpp"
 
 #include <utility>
@@ -6,10 +5,6 @@
 namespace lockstep::models_detail {
 
 Graph simple_cnn(const ModelOptions& options) {
-  if (options.width != 0) {
-    fail(ExitStatus::usage, "--width is {} (simple-cnn has fixed widths) leave it out",
-         options.width);
-  }
   Graph graph("simple-cnn", options.image, options.classes);
   ValueId x = graph.input();
   for (const auto& [name, channels] : {std::pair{"conv1", 32}, {"conv2", 64}}) {

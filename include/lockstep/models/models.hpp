@@ -13,7 +13,7 @@ struct ModelOptions {
   ImageShape image{.channels = 3, .height = 224, .width = 224};
   std::int64_t classes = 1000;
   /// --width: channels of a resnet's stem, which its stages double; hidden width of mlp; 0: the
-  /// model's own. simple-cnn takes no other.
+  /// model's own. simple-cnn has fixed widths and does not look at it.
   std::int64_t width = 0;
   bool zero_init_residual = false;
   double label_smoothing = 0.0;
