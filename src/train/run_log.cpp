@@ -47,7 +47,7 @@ MetricsLog::MetricsLog(const std::string& run_directory, std::int64_t resumed_st
     const std::string kept = resumed_step < 0 ? "" : lines_until(path, resumed_step);
     if (kept.size() != bytes) write_text_atomically(path, kept);
   }
-  impl_ = std::make_unique<Impl>(AppendFile(path, AppendFile::Create::if_absent));
+  impl_.reset(new Impl{AppendFile(path, AppendFile::Create::if_absent)});
   if (!impl_->file.valid()) {
     fail(ExitStatus::cannot_write, "cannot write {} ({}) check --run-dir and its permissions", path,
          std::strerror(errno));

@@ -181,7 +181,7 @@ struct TensorboardWriter::Impl {
 
 TensorboardWriter::TensorboardWriter(const std::string& directory, std::int64_t resumed_step) {
   cut_all(directory, resumed_step);
-  impl_ = std::make_unique<Impl>(create_file(directory));
+  impl_.reset(new Impl{create_file(directory)});
   // A reader takes a file without this first record for one of another kind.
   impl_->file.append(framed(double_field(1, wall_time()) + bytes_field(3, "brain.Event:2")));
 }
