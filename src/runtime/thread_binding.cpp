@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <omp.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -169,6 +170,13 @@ ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm, int requ
     }
   }
   return binding;
+}
+
+void become_background_thread(std::span<const int> cores) noexcept {
+  constexpr int polite = 10;
+  allow_cores(cores);
+  // On Linux a thread has a nice value of its own. Where it cannot be set, the thread still works.
+  static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), polite));
 }
 
 }  // namespace lockstep

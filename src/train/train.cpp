@@ -224,7 +224,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      .evaluator = evaluator ? &*evaluator : nullptr,
                      .checkpoints = checkpoints ? &*checkpoints : nullptr,
                      .reporter = reporter,
-                     .class_names = data->info().class_names},
+                     .class_names = data->info().class_names,
+                     .cores = job.binding.allowed},
                     state, last_step);
   TrainingResult result = loop.run();
   result.run_dir = plan.config.run_dir;

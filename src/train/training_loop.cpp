@@ -1,6 +1,7 @@
 #include "lockstep/train/training_loop.hpp"
 
 #include "lockstep/runtime/signals.hpp"
+#include "lockstep/runtime/thread_binding.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -173,6 +174,7 @@ void TrainingLoop::start_pending_save() {
   last_save_ = std::chrono::steady_clock::now();
   snapshot_->copy_from(parts_.engine, parts_.optimizer);
   saver_->start([this, state = state_] {
+    become_background_thread(parts_.cores);
     Checkpoint checkpoint = snapshot_->to_checkpoint(parts_.engine);
     checkpoint.mean.assign(parts_.plan.config.mean.begin(), parts_.plan.config.mean.end());
     checkpoint.std.assign(parts_.plan.config.std.begin(), parts_.plan.config.std.end());

@@ -103,7 +103,7 @@ def usage_and_impossible_combinations(folder):
     both(train_args(data, folder / "run", "--global-batch-size", 64), USAGE, "--batch-size", "--global-batch-size")
     both(["train", "--data", data, "--run-dir", folder / "run", "--model", "mini-resnt"], USAGE, "mini-resnt", "mini-resnet")
     both(["train", "--data", data, "--run-dir", folder / "run", "--model", "mini-resnet", "--batch-size", 1000], USAGE,
-         "96", "1000")
+         "96 samples", "--batch-size")
     both(["train", "--run-dir", folder / "run"], USAGE, "--data")
     both(["trian"], USAGE, "trian")
     output = run(["train", "--data", data, "--run-dir", folder / "run", "--global-batch-size", 2], 3, expect=USAGE)

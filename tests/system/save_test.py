@@ -64,15 +64,14 @@ def a_full_disk_leaves_the_last_good_checkpoint(folder):
         run(train_args(data, mount / "run", "--max-steps", 3, "--keep", 2))
         good = latest(mount / "run").read_bytes()
         filler = mount / "filler"
-        with open(filler, "wb") as file:
-            try:
-                while True:
-                    file.write(b"x" * 4096)
-                    file.flush()
-            except OSError:
+        file = os.open(filler, os.O_WRONLY | os.O_CREAT)
+        try:
+            while os.write(file, b"x" * 4096):
                 pass
-        with open(filler, "r+b") as file:  # room for logs, not for a checkpoint
-            file.truncate(filler.stat().st_size - 200_000)
+        except OSError:
+            pass
+        os.truncate(filler, filler.stat().st_size - 100_000)  # room for logs, not for a checkpoint
+        os.close(file)
         for ranks in (1, 2):
             output = run(train_args(data, mount / "run", "--max-steps", 60, "--save-every", 10),
                          ranks, expect=CANNOT_WRITE)
@@ -85,17 +84,17 @@ def a_full_disk_leaves_the_last_good_checkpoint(folder):
 
 
 def no_step_waits_for_a_save(folder):
-    data = write_shards(folder / "data", samples=4000)
-    args = ["--max-steps", 400, "--save-every", 100, "--width", 32]
-    base = [a for a in train_args(data, folder / "run") if a not in ("--width", "8")]
-    run([*base, *args], env={SLOW: "10000000"})
+    data = write_shards(folder / "data", samples=4000, shape=(24, 24, 3))
+    args = ["--model", "mini-resnet", "--width", 16, "--batch-size", 32, "--threads", 1, "--lr", "0.05"]
+    run(["train", "--data", data, "--run-dir", folder / "run", *args, "--max-steps", 120, "--save-every", 30,
+         "--log-every", 1], env={SLOW: "10000000"})
     steps = [sum(e["seconds"].values()) for e in events(folder / "run", "step")]
     saves = events(folder / "run", "checkpoint")
     assert len(saves) >= 3, saves
-    assert max(s["seconds"]["save"] for s in saves) > 5 * statistics.median(steps), "the saves were not slow"
     middle = statistics.median(steps[5:])
-    # One step in two hundred may be hit by something else on a shared machine.
-    late = sorted(steps[5:])[-3]
+    assert max(s["seconds"]["save"] for s in saves) > 3 * middle, f"the saves were not slow: {saves}, {middle}"
+    # A step in a hundred may be hit by something else on a shared machine.
+    late = sorted(steps[5:])[-2]
     assert late < 2 * middle, f"a step took {late:.4f} s, the median is {middle:.4f} s"
 
 

@@ -41,4 +41,7 @@ struct ThreadRequest {
 /// Lets the calling thread run on these cores; does nothing for none.
 void allow_cores(std::span<const int> cores) noexcept;
 
+/// For a thread that must not take time from training: allow_cores(), and yields to other threads.
+void become_background_thread(std::span<const int> cores) noexcept;
+
 }  // namespace lockstep

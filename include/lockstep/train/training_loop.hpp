@@ -31,6 +31,7 @@ struct TrainingLoopParts {
   CheckpointDirectory* checkpoints;  ///< rank 0's; null elsewhere
   RunReporter& reporter;
   std::vector<std::string> class_names;  ///< for the checkpoints
+  std::vector<int> cores;                ///< where saving may run
 };
 
 /// Walks from a state to the configured end, saving, evaluating and reporting at step boundaries.
