@@ -11,12 +11,15 @@ std::string training_state_text(const TrainingState& state) {
   nlohmann::ordered_json text;
   checkpoint_format::visit_fields(state,
                                   [&](const char* name, const auto& field) { text[name] = field; });
-  return text.dump();
+  // CBOR, not JSON: paths are any bytes, and sums may be infinite.
+  std::string bytes;
+  nlohmann::ordered_json::to_cbor(text, bytes);
+  return bytes;
 }
 
 TrainingState parse_training_state(const std::string& text) {
   try {
-    const auto json = nlohmann::ordered_json::parse(text);
+    const auto json = nlohmann::ordered_json::from_cbor(text);
     TrainingState state;
     checkpoint_format::visit_fields(
         state, [&](const char* name, auto& field) { json.at(name).get_to(field); });

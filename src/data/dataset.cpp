@@ -56,6 +56,17 @@ ShardReport report_from(const nlohmann::json& json) {
           .class_names_checksum = json.at("class_names").get<std::uint32_t>()};
 }
 
+/// File names are any bytes but "/", which separates them.
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('/', begin), text.size());
+    names.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
+}
+
 std::string shape_text(const ShardHeader& header) {
   return header.encoded ? "encoded images"
                         : fmt::format("images of {}x{}x{} (H, W, C)", header.image.height,
@@ -247,8 +258,7 @@ std::unique_ptr<Dataset> open_dataset(const std::string& directory, const std::s
   collectively(comm, [&] {
     if (comm.rank() == 0) names = list_shards(directory, split);
   });
-  names = nlohmann::json::parse(broadcast_text(comm, nlohmann::json(names).dump()))
-              .get<std::vector<std::string>>();
+  names = split_names(broadcast_text(comm, fmt::format("{}", fmt::join(names, "/"))));
   std::vector<ShardReport> reports = examine_all(directory, names, comm);
   // From here every rank has the same values, so that all throw or none.
   check_agreement(directory, names, reports);

@@ -182,6 +182,20 @@ BOOST_AUTO_TEST_CASE(a_missing_shard_an_empty_directory_and_no_samples_have_thei
   expect(open_failure(*comm, none.path()), "has no samples in split train");
 }
 
+// Names are any bytes; they travel from the rank that lists the directory to all.
+BOOST_AUTO_TEST_CASE(a_split_whose_name_is_not_utf_8_is_read) {
+  const auto comm = make_mpi_communicator();
+  const std::string split = "caf\xe9";
+  const SharedDirectory directory(*comm, [&](const std::string& path) {
+    write_shard(path + "/" + split + "-00000-of-00002.h5", {.samples = 3});
+    write_shard(path + "/" + split + "-00001-of-00002.h5", {.samples = 4, .first = 3});
+  });
+
+  const auto dataset = open_dataset(directory.path(), split, *comm);
+
+  BOOST_TEST(dataset->info().samples == 7);
+}
+
 BOOST_AUTO_TEST_CASE(descriptors_stay_bounded_while_threads_read_everywhere) {
   const auto comm = make_mpi_communicator();
   constexpr std::int64_t shards = 150;

@@ -1,0 +1,53 @@
+#define BOOST_TEST_MODULE training_state_text
+#include "lockstep/checkpoint/training_state_text.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <limits>
+
+using namespace lockstep;
+
+BOOST_AUTO_TEST_CASE(a_state_comes_back_to_the_bit) {
+  TrainingState state;
+  state.step = std::numeric_limits<std::int64_t>::max();
+  state.best_step = -1;
+  state.epoch_loss = 0.1 + 0.2;
+  state.epoch_top1 = -0.0;
+  state.data_identity = 0xFFFFFFFFU;
+  state.config = "model=resnet18\nlr=0.1\n";
+
+  const TrainingState found = parse_training_state(training_state_text(state));
+
+  BOOST_TEST((found == state));
+  BOOST_TEST(std::signbit(found.epoch_top1));
+}
+
+// Paths are any bytes, and the configuration holds them.
+BOOST_AUTO_TEST_CASE(text_that_is_not_utf_8_comes_back) {
+  TrainingState state;
+  state.config = "data=/data/caf\xe9\n";
+  state.model = std::string("\x84\0\xff", 3);
+
+  const TrainingState found = parse_training_state(training_state_text(state));
+
+  BOOST_TEST((found == state));
+}
+
+BOOST_AUTO_TEST_CASE(sums_that_are_not_finite_come_back) {
+  TrainingState state;
+  state.epoch_loss = std::numeric_limits<double>::quiet_NaN();
+  state.best_top1 = -std::numeric_limits<double>::infinity();
+
+  const TrainingState found = parse_training_state(training_state_text(state));
+
+  BOOST_TEST(std::isnan(found.epoch_loss));
+  BOOST_TEST(found.best_top1 == state.best_top1);
+}
+
+BOOST_AUTO_TEST_CASE(other_text_is_an_internal_error) {
+  BOOST_CHECK_EXCEPTION(static_cast<void>(parse_training_state("not a state")), Error,
+                        [](const Error& error) { return error.status() == ExitStatus::internal; });
+}
