@@ -1,5 +1,5 @@
-// The all-reduce of the job's communicator, in place, by size. Bus bandwidth as nccl-tests define it:
-// 2 (n - 1) / n * bytes / time.
+// The all-reduce of the job's communicator, in place, by size. Bus bandwidth as nccl-tests define
+// it: 2 (n - 1) / n * bytes / time.
 #include "benchmark.hpp"
 
 #include "lockstep/core/aligned_buffer.hpp"
@@ -36,11 +36,10 @@ BenchResult bench_allreduce(const BenchOptions& options, const BenchContext& con
     const double ranks = comm.size();
     const double bandwidth =
         2 * (ranks - 1) / ranks * static_cast<double>(bytes) / sample.median / 1e9;
-    result.rows.push_back({std::to_string(bytes), std::to_string(comm.size()),
-                           fmt::format("{:.3f}", 1e3 * sample.median),
-                           fmt::format("{:.3f}", 1e3 * sample.p90),
-                           fmt::format("{:.3f}", 1e3 * other.median),
-                           fmt::format("{:.2f}", bandwidth)});
+    result.rows.push_back(
+        {std::to_string(bytes), std::to_string(comm.size()),
+         fmt::format("{:.3f}", 1e3 * sample.median), fmt::format("{:.3f}", 1e3 * sample.p90),
+         fmt::format("{:.3f}", 1e3 * other.median), fmt::format("{:.2f}", bandwidth)});
     result.json["rows"].push_back({{"bytes", bytes},
                                    {"seconds_median", sample.median},
                                    {"seconds_p90", sample.p90},

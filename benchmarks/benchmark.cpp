@@ -5,10 +5,10 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <sys/resource.h>
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <sys/resource.h>
 #include <thread>
 
 namespace lockstep::benchmark {
@@ -27,7 +27,8 @@ std::string processor_name() {
 Sample summarize(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto at = [&](double fraction) {
-    return values[static_cast<std::size_t>(fraction * static_cast<double>(values.size() - 1) + 0.5)];
+    return values[static_cast<std::size_t>(fraction * static_cast<double>(values.size() - 1) +
+                                           0.5)];
   };
   return {.median = at(0.5), .p10 = at(0.1), .p90 = at(0.9), .largest = values.back()};
 }

@@ -25,8 +25,8 @@ struct BenchOptions {
   std::int64_t steps = 20;       ///< measured, after the warm-up
   std::int64_t warmup = 3;
   double bucket_mb = 25;
-  std::string data;              ///< loader: a directory of shards
-  std::string directory = ".";   ///< checkpoint: where to write
+  std::string data;             ///< loader: a directory of shards
+  std::string directory = ".";  ///< checkpoint: where to write
   std::int64_t loader_threads = 1;
   std::int64_t threads = 0;
   bool json = false;
@@ -50,7 +50,8 @@ struct BenchResult {
 [[nodiscard]] BenchResult bench_step(const BenchOptions& options, const BenchContext& context);
 [[nodiscard]] BenchResult bench_allreduce(const BenchOptions& options, const BenchContext& context);
 [[nodiscard]] BenchResult bench_loader(const BenchOptions& options, const BenchContext& context);
-[[nodiscard]] BenchResult bench_checkpoint(const BenchOptions& options, const BenchContext& context);
+[[nodiscard]] BenchResult bench_checkpoint(const BenchOptions& options,
+                                           const BenchContext& context);
 
 /// Middle and spread of repeated timings.
 struct Sample {

@@ -1,5 +1,5 @@
-// A checkpoint's stall: what a save takes from the training thread (the copy at the step's boundary), and how
-// long the background write takes; rank 0 alone. No step waits for the write.
+// A checkpoint's stall: what a save takes from the training thread (the copy at the step's
+// boundary), and how long the background write takes; rank 0 alone. No step waits for the write.
 #include "benchmark.hpp"
 
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
@@ -15,13 +15,13 @@
 namespace lockstep::benchmark {
 
 BenchResult bench_checkpoint(const BenchOptions& options, const BenchContext& context) {
-  const Graph graph = make_model(
-      options.model,
-      {.image = {.channels = options.channels, .height = options.image_size, .width = options.image_size},
-       .classes = options.classes,
-       .width = options.width,
-       .zero_init_residual = false,
-       .label_smoothing = 0});
+  const Graph graph = make_model(options.model, {.image = {.channels = options.channels,
+                                                           .height = options.image_size,
+                                                           .width = options.image_size},
+                                                 .classes = options.classes,
+                                                 .width = options.width,
+                                                 .zero_init_residual = false,
+                                                 .label_smoothing = 0});
   const auto engine = make_cpu_engine(graph, {.threads = context.binding.threads, .tail_size = 0});
   initialize_model(*engine, 0);
   const Config config;
@@ -64,8 +64,8 @@ BenchResult bench_checkpoint(const BenchOptions& options, const BenchContext& co
   const Sample write = summarize(writes);
   result.columns = {"model", "MiB", "stall ms", "p90 ms", "write s", "MB/s"};
   result.rows.push_back({options.model, fmt::format("{:.1f}", bytes / 0x1p20),
-                         fmt::format("{:.2f}", 1e3 * copy.median), fmt::format("{:.2f}", 1e3 * copy.p90),
-                         fmt::format("{:.3f}", write.median),
+                         fmt::format("{:.2f}", 1e3 * copy.median),
+                         fmt::format("{:.2f}", 1e3 * copy.p90), fmt::format("{:.3f}", write.median),
                          fmt::format("{:.0f}", bytes / write.median / 1e6)});
   result.json = {{"benchmark", "checkpoint"},
                  {"model", options.model},

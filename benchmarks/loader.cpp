@@ -1,5 +1,6 @@
-// The loader against a plain pread of the same bytes: one epoch in shuffled order, crop and flip, into
-// the engine's format; then the shards' files read front to back in 1 MiB pieces by one thread.
+// The loader against a plain pread of the same bytes: one epoch in shuffled order, crop and flip,
+// into the engine's format; then the shards' files read front to back in 1 MiB pieces by one
+// thread.
 #include "benchmark.hpp"
 
 #include "lockstep/core/error.hpp"
@@ -25,7 +26,8 @@ std::pair<std::int64_t, double> plain_read(const std::string& directory) {
     const int file = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
     if (file < 0) continue;
     std::int64_t offset = 0;
-    for (ssize_t n; (n = ::pread(file, piece.data(), piece.size(), offset)) > 0; offset += n) {}
+    for (ssize_t n; (n = ::pread(file, piece.data(), piece.size(), offset)) > 0; offset += n) {
+    }
     total += offset;
     ::close(file);
   }
@@ -52,19 +54,21 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
   std::vector<double> plain_seconds;
   std::int64_t plain_bytes = 0;
   for (std::int64_t round = 0; round < 6; ++round) {
-    const auto loader = make_loader(
-        *data,
-        {.image = image,
-         .format = {},
-         .mean = info.mean,
-         .std = info.std,
-         .augment = info.encoded ? Augment::resized_crop : Augment::crop_flip,
-         .batch_capacity = options.batch_size,
-         .threads = static_cast<int>(options.loader_threads)},
-        plan_training_batches(geometry, {.epoch = round, .position = 0}, geometry.steps_per_epoch()));
+    const auto loader =
+        make_loader(*data,
+                    {.image = image,
+                     .format = {},
+                     .mean = info.mean,
+                     .std = info.std,
+                     .augment = info.encoded ? Augment::resized_crop : Augment::crop_flip,
+                     .batch_capacity = options.batch_size,
+                     .threads = static_cast<int>(options.loader_threads)},
+                    plan_training_batches(geometry, {.epoch = round, .position = 0},
+                                          geometry.steps_per_epoch()));
     comm.barrier();
     const double begin = now();
-    while (loader->next()) {}
+    while (loader->next()) {
+    }
     const double elapsed = comm.all_reduce_value(now() - begin, ReduceOp::max);
     const auto [bytes, plain] = plain_read(options.data);
     if (round == 0) continue;  // the page cache is warm from here on
@@ -83,7 +87,8 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
   const double plain_rate = static_cast<double>(plain_bytes) / plain.median;
   result.rows.push_back({"loader", std::to_string(options.loader_threads),
                          fmt::format("{:.0f}", images / sample.median),
-                         fmt::format("{:.3f}", rate / 1e9), fmt::format("{:.3f}", rate / plain_rate)});
+                         fmt::format("{:.3f}", rate / 1e9),
+                         fmt::format("{:.3f}", rate / plain_rate)});
   result.rows.push_back({"plain pread", "1",
                          fmt::format("{:.0f}", static_cast<double>(info.samples) / plain.median),
                          fmt::format("{:.3f}", plain_rate / 1e9), "1"});

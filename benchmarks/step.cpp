@@ -62,8 +62,8 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   const double rate = static_cast<double>(geometry.global_batch) / sample.median;
   const double total = phases.total();
   BenchResult result;
-  result.columns = {"model",       "batch",        "ranks",    "threads", "images/s", "step s",
-                    "p10-p90 s",   "forward %",    "backward %", "comm %", "optimizer %", "peak MiB"};
+  result.columns = {"model",     "batch",     "ranks",      "threads", "images/s",    "step s",
+                    "p10-p90 s", "forward %", "backward %", "comm %",  "optimizer %", "peak MiB"};
   result.rows.push_back({options.model, std::to_string(geometry.global_batch),
                          std::to_string(comm.size()), std::to_string(context.binding.threads),
                          fmt::format("{:.1f}", rate), fmt::format("{:.4f}", sample.median),

@@ -26,11 +26,13 @@ constexpr Page pages[] = {
 OptionTable<BenchOptions> bench_options() {
   OptionTable<BenchOptions> t;
   t.group("Options");
-  t.add(&BenchOptions::model, {.name = "model", .help = "network of step and checkpoint", .unit = ""})
+  t.add(&BenchOptions::model,
+        {.name = "model", .help = "network of step and checkpoint", .unit = ""})
       .add(&BenchOptions::width, {.name = "width", .help = "as for train", .unit = "", .min = 0})
       .add(&BenchOptions::image_size,
            {.name = "image-size", .help = "height and width", .unit = "pixels", .min = 1})
-      .add(&BenchOptions::channels, {.name = "channels", .help = "image channels", .unit = "", .min = 1})
+      .add(&BenchOptions::channels,
+           {.name = "channels", .help = "image channels", .unit = "", .min = 1})
       .add(&BenchOptions::classes, {.name = "classes", .help = "outputs", .unit = "", .min = 2})
       .add(&BenchOptions::batch_size,
            {.name = "batch-size", .help = "samples per rank", .unit = "", .min = 1})
@@ -38,11 +40,9 @@ OptionTable<BenchOptions> bench_options() {
            {.name = "steps", .help = "measured repetitions", .unit = "", .min = 1})
       .add(&BenchOptions::warmup,
            {.name = "warmup", .help = "repetitions before", .unit = "", .min = 0})
-      .add(&BenchOptions::bucket_mb, {.name = "bucket-mb",
-                                      .help = "as for train",
-                                      .unit = "MiB",
-                                      .min = 0,
-                                      .above_min = true})
+      .add(
+          &BenchOptions::bucket_mb,
+          {.name = "bucket-mb", .help = "as for train", .unit = "MiB", .min = 0, .above_min = true})
       .add(&BenchOptions::data, {.name = "data", .help = "shards for loader", .unit = ""})
       .add(&BenchOptions::directory,
            {.name = "directory", .help = "where checkpoint writes", .unit = ""})
@@ -60,9 +60,10 @@ const Page& find_page(const std::vector<std::string>& positional) {
   for (const Page& page : pages) {
     if (positional.size() == 1 && positional.front() == page.name) return page;
   }
-  fail(ExitStatus::usage,
-       "bench takes one of step, allreduce, loader, checkpoint ({} given) see lockstep bench --help",
-       positional.empty() ? "nothing is" : "'" + positional.front() + "' is");
+  fail(
+      ExitStatus::usage,
+      "bench takes one of step, allreduce, loader, checkpoint ({} given) see lockstep bench --help",
+      positional.empty() ? "nothing is" : "'" + positional.front() + "' is");
 }
 
 }  // namespace

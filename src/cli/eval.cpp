@@ -69,7 +69,8 @@ EvalArguments parse(const std::vector<std::string>& words) {
 ExitStatus run_eval(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
     fmt::print(
-        "lockstep eval --checkpoint FILE --data DIR [options]: loss, top-1 and top-5 over exactly the "
+        "lockstep eval --checkpoint FILE --data DIR [options]: loss, top-1 and top-5 over exactly "
+        "the "
         "split's samples\n{}",
         eval_options().help());
     return ExitStatus::ok;

@@ -2,6 +2,8 @@
 
 namespace lockstep {
 
-std::string version() { return LOCKSTEP_VERSION; }
+std::string version() {
+  return LOCKSTEP_VERSION;
+}
 
 }  // namespace lockstep

@@ -19,7 +19,8 @@ EpochPosition next_position(const BatchGeometry& geometry, EpochPosition at) noe
 BatchPlan plan_training_batches(const BatchGeometry& geometry, EpochPosition start,
                                 std::int64_t steps) {
   // Steps left in the first, perhaps partly taken epoch; later epochs are whole.
-  const std::int64_t first_epoch_steps = (geometry.samples - start.position) / geometry.global_batch;
+  const std::int64_t first_epoch_steps =
+      (geometry.samples - start.position) / geometry.global_batch;
   return [=](std::int64_t n) -> std::optional<BatchRequest> {
     const std::int64_t step = n / geometry.accumulate;
     if (step >= steps) return std::nullopt;

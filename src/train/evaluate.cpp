@@ -40,9 +40,8 @@ LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm)
   std::int64_t classes = comm.rank() == 0 ? loaded.checkpoint.classes : 0;
   comm.broadcast(std::span<std::int64_t>(&classes, 1));
   if (classes > 0) loaded.config.classes = classes;
-  for (const auto& [values, target] :
-       {std::pair{&loaded.checkpoint.mean, &loaded.config.mean},
-        std::pair{&loaded.checkpoint.std, &loaded.config.std}}) {
+  for (const auto& [values, target] : {std::pair{&loaded.checkpoint.mean, &loaded.config.mean},
+                                       std::pair{&loaded.checkpoint.std, &loaded.config.std}}) {
     std::int64_t size = static_cast<std::int64_t>(values->size());
     comm.broadcast(std::span<std::int64_t>(&size, 1));
     if (size == 0) continue;
@@ -84,9 +83,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   LoaderOptions loading = loader_options(plan, engine->input_format());
   loading.cores = job.binding.allowed;
   Evaluator evaluator(*engine, *data, comm,
-                      {.loader = loading,
-                       .batch_size = request.batch_size,
-                       .stop_wanted = {}});
+                      {.loader = loading, .batch_size = request.batch_size, .stop_wanted = {}});
   return *evaluator.run();
 }
 

@@ -17,8 +17,9 @@ constexpr std::int64_t batches_between_agreements = 16;
 Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
                      EvaluatorOptions options)
     : dataset_(dataset), comm_(comm), options_(std::move(options)) {
-  options_.batch_size = std::min(
-      options_.batch_size, std::max<std::int64_t>(1, slice_of(dataset.info().samples, comm.size(), 0).count));
+  options_.batch_size =
+      std::min(options_.batch_size,
+               std::max<std::int64_t>(1, slice_of(dataset.info().samples, comm.size(), 0).count));
   options_.loader.augment = Augment::none;
   options_.loader.shuffle = false;
   options_.loader.batch_capacity = options_.batch_size;

@@ -23,7 +23,8 @@ const NamedTensor& find(const TensorIndex& index, const std::string& name, const
   const auto found = index.find(name);
   if (found == index.end()) {
     fail(ExitStatus::bad_input,
-         "the checkpoint has no {}/{} ({} is expected there; it is another model's) give the --model "
+         "the checkpoint has no {}/{} ({} is expected there; it is another model's) give the "
+         "--model "
          "it was written with",
          where, name, to_string(shape));
   }
@@ -93,8 +94,7 @@ void load_model(const Checkpoint& checkpoint, InitHead head, Engine& engine) {
   }
   auto running = engine.running_statistics().begin();
   for (const RunningStatistic& statistic : graph.statistics()) {
-    const NamedTensor& tensor =
-        find(index, statistic.name, Shape{statistic.channels}, "/model");
+    const NamedTensor& tensor = find(index, statistic.name, Shape{statistic.channels}, "/model");
     running = std::copy(tensor.values.begin(), tensor.values.end(), running);
   }
   const std::size_t expected = graph.parameters().size() + graph.statistics().size();
@@ -105,7 +105,8 @@ void load_model(const Checkpoint& checkpoint, InitHead head, Engine& engine) {
           std::none_of(graph.statistics().begin(), graph.statistics().end(), same_name) &&
           !tensor.name.ends_with("num_batches_tracked")) {
         fail(ExitStatus::bad_input,
-             "the checkpoint's /model/{} ({}) is not in {} (it is another model's) give the --model it "
+             "the checkpoint's /model/{} ({}) is not in {} (it is another model's) give the "
+             "--model it "
              "was written with",
              tensor.name, to_string(tensor.shape), graph.name());
       }

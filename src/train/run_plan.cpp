@@ -61,10 +61,11 @@ void check_batch(std::int64_t global_batch, const Config& config, const DatasetI
          global_batch, world_size, config.accumulate, parts);
   }
   if (data.samples < global_batch) {
-    fail(ExitStatus::usage,
-         "{} has {} samples in split {}, fewer than one global batch of {} ({} ranks) use a smaller "
-         "--batch-size, or fewer ranks",
-         data.directory, data.samples, data.split, global_batch, world_size);
+    fail(
+        ExitStatus::usage,
+        "{} has {} samples in split {}, fewer than one global batch of {} ({} ranks) use a smaller "
+        "--batch-size, or fewer ranks",
+        data.directory, data.samples, data.split, global_batch, world_size);
   }
 }
 
@@ -85,8 +86,9 @@ RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_siz
   plan.config = config;
   Config& c = plan.config;
   if (data.samples == 0) {
-    fail(ExitStatus::bad_input, "{} holds no samples in split {} (nothing to train on) pack it again",
-         data.directory, data.split);
+    fail(ExitStatus::bad_input,
+         "{} holds no samples in split {} (nothing to train on) pack it again", data.directory,
+         data.split);
   }
   plan.model.image = resolve_image(config, data);
   c.channels = plan.model.image.channels;
@@ -116,7 +118,8 @@ std::int64_t resumed_global_batch(const RunPlan& plan, const Config& before,
   const Config& now = plan.config;
   const bool asked = now.global_batch_size != before.global_batch_size ||
                      now.batch_size != before.batch_size || now.accumulate != before.accumulate;
-  const std::int64_t wanted = asked || now.global_batch_size != 0 ? plan.global_batch : state.global_batch;
+  const std::int64_t wanted =
+      asked || now.global_batch_size != 0 ? plan.global_batch : state.global_batch;
   if (wanted == state.global_batch) return wanted;
   if (!now.allow_batch_change) {
     fail(ExitStatus::usage,

@@ -25,7 +25,8 @@ Json seconds_of(const PhaseTimes& times) {
 
 std::string phases_text(const PhaseTimes& times) {
   return fmt::format(
-      "data {:.2f} s, forward {:.2f} s, backward {:.2f} s, communication {:.2f} s, optimizer {:.2f} s",
+      "data {:.2f} s, forward {:.2f} s, backward {:.2f} s, communication {:.2f} s, optimizer "
+      "{:.2f} s",
       times.data, times.forward, times.backward, times.communication, times.optimizer);
 }
 
@@ -46,9 +47,9 @@ struct RunReporter::Impl {
       tensorboard.emplace(options.run_dir, options.resumed_step);
     }
     if (first || options.log_ranks) {
-      display.emplace(ProgressDisplay::Options{
-          .bar = first && wants_bar(options.progress, terminal_facts()),
-          .log_every = options.log_every});
+      display.emplace(
+          ProgressDisplay::Options{.bar = first && wants_bar(options.progress, terminal_facts()),
+                                   .log_every = options.log_every});
     }
   }
 
@@ -78,7 +79,9 @@ void RunReporter::warn(const std::string& line) {
   impl_->print("warning: " + line);
 }
 
-void RunReporter::note(const std::string& line) { impl_->log.info(line); }
+void RunReporter::note(const std::string& line) {
+  impl_->log.info(line);
+}
 
 void RunReporter::started(const TrainingState& state, std::int64_t global_batch) {
   if (!impl_->metrics) return;
@@ -150,12 +153,12 @@ void RunReporter::epoch(const EpochReport& report) {
 
 void RunReporter::evaluation(std::int64_t step, std::int64_t epoch,
                              const EvaluationResult& result) {
-  impl_->log.info(fmt::format("evaluation at step {}: loss {:.6f}, top-1 {:.4f}, top-5 {:.4f}", step,
-                              result.loss, result.top1, result.top5));
+  impl_->log.info(fmt::format("evaluation at step {}: loss {:.6f}, top-1 {:.4f}, top-5 {:.4f}",
+                              step, result.loss, result.top1, result.top5));
   if (!impl_->metrics) return;
-  impl_->print(fmt::format("validation: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} samples, {:.1f} s",
-                           result.loss, 100 * result.top1, 100 * result.top5, result.samples,
-                           result.seconds));
+  impl_->print(fmt::format(
+      "validation: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} samples, {:.1f} s", result.loss,
+      100 * result.top1, 100 * result.top5, result.samples, result.seconds));
   impl_->metrics->write(
       {{"event", "eval"},
        {"step", step},

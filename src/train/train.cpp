@@ -18,11 +18,12 @@ namespace {
 std::unique_ptr<Dataset> open_training_data(const Config& config, Communicator& comm) {
   if (!config.synthetic) return open_dataset(config.data, "train", comm);
   const std::int64_t size = config.image_size != 0 ? config.image_size : 224;
-  return make_synthetic_dataset(
-      {.samples = config.synthetic_samples,
-       .image = {.channels = config.channels != 0 ? config.channels : 3, .height = size, .width = size},
-       .classes = config.classes != 0 ? config.classes : 1000,
-       .seed = static_cast<std::uint64_t>(config.seed)});
+  return make_synthetic_dataset({.samples = config.synthetic_samples,
+                                 .image = {.channels = config.channels != 0 ? config.channels : 3,
+                                           .height = size,
+                                           .width = size},
+                                 .classes = config.classes != 0 ? config.classes : 1000,
+                                 .seed = static_cast<std::uint64_t>(config.seed)});
 }
 
 std::unique_ptr<Dataset> open_validation_data(const RunPlan& plan, Communicator& comm) {
@@ -34,7 +35,8 @@ std::unique_ptr<Dataset> open_validation_data(const RunPlan& plan, Communicator&
   auto dataset = open_dataset(config.val_data, "val", comm);
   if (dataset->info().classes > config.classes) {
     fail(ExitStatus::usage,
-         "the validation split of {} has {} classes, but the network has {} (its labels need an output "
+         "the validation split of {} has {} classes, but the network has {} (its labels need an "
+         "output "
          "each) use --classes {} or more",
          config.val_data, dataset->info().classes, config.classes, dataset->info().classes);
   }
@@ -64,24 +66,23 @@ void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeome
                            engine.graph().parameter_count(), plan.model.image.channels,
                            plan.model.image.height, plan.model.image.width, plan.model.classes));
   reporter.say(fmt::format("data: {} ({} training samples; {} at each epoch's end stay unseen)",
-                           data.directory, data.samples,
-                           data.samples - geometry.epoch_samples()));
+                           data.directory, data.samples, data.samples - geometry.epoch_samples()));
   for (const std::string& note : data.notes) reporter.say("data: " + note);
-  reporter.say(fmt::format("batch: {} = {} ranks x {} micro-steps x {}{}; {} steps an epoch",
-                           geometry.global_batch, geometry.world_size, geometry.accumulate,
-                           geometry.largest_micro_batch(),
-                           geometry.largest_micro_batch() * geometry.world_size *
-                                       geometry.accumulate ==
-                                   geometry.global_batch
-                               ? ""
-                               : " or one less",
-                           geometry.steps_per_epoch()));
+  reporter.say(fmt::format(
+      "batch: {} = {} ranks x {} micro-steps x {}{}; {} steps an epoch", geometry.global_batch,
+      geometry.world_size, geometry.accumulate, geometry.largest_micro_batch(),
+      geometry.largest_micro_batch() * geometry.world_size * geometry.accumulate ==
+              geometry.global_batch
+          ? ""
+          : " or one less",
+      geometry.steps_per_epoch()));
   reporter.say(fmt::format("engine: {}; {}", engine.description(), job.binding.text));
-  reporter.say(fmt::format("memory a rank: {:.0f} MiB activations, {:.0f} MiB parameters and gradients; {} "
-                           "bucket{}",
-                           static_cast<double>(step.activation_bytes()) / 0x1p20,
-                           static_cast<double>(engine.layout().size()) * 8 / 0x1p20, step.buckets(),
-                           step.buckets() == 1 ? "" : "s"));
+  reporter.say(
+      fmt::format("memory a rank: {:.0f} MiB activations, {:.0f} MiB parameters and gradients; {} "
+                  "bucket{}",
+                  static_cast<double>(step.activation_bytes()) / 0x1p20,
+                  static_cast<double>(engine.layout().size()) * 8 / 0x1p20, step.buckets(),
+                  step.buckets() == 1 ? "" : "s"));
   if (job.binding.warning) reporter.warn(*job.binding.warning);
 }
 
@@ -113,7 +114,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
     check_resumable(plan, before, *start.state, data->info().identity, graph.fingerprint());
     plan.global_batch = resumed_global_batch(plan, before, *start.state, comm.size());
     for (const ConfigDifference& change : differences(before, plan.config)) {
-      changes.push_back(fmt::format("--{} was {}, is {} now", change.name, change.left, change.right));
+      changes.push_back(
+          fmt::format("--{} was {}, is {} now", change.name, change.left, change.right));
     }
   }
   const BatchGeometry geometry{.samples = data->info().samples,
@@ -122,10 +124,11 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                .rank = comm.rank(),
                                .accumulate = static_cast<int>(config.accumulate)};
   if (geometry.global_batch < std::int64_t{geometry.world_size} * geometry.accumulate) {
-    fail(ExitStatus::usage,
-         "the checkpoint's global batch of {} is smaller than {} ranks x {} micro-steps (every rank "
-         "needs a sample) use fewer ranks",
-         geometry.global_batch, geometry.world_size, geometry.accumulate);
+    fail(
+        ExitStatus::usage,
+        "the checkpoint's global batch of {} is smaller than {} ranks x {} micro-steps (every rank "
+        "needs a sample) use fewer ranks",
+        geometry.global_batch, geometry.world_size, geometry.accumulate);
   }
 
   TrainingState state;
@@ -155,15 +158,16 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                         .resumed_step = state.step});
   for (const std::string& rejected : start.rejected) reporter.warn(rejected);
   if (start.state) {
-    reporter.say(fmt::format("going on from {} (step {}, epoch {}, position {}; written by {} ranks)",
-                             start.path, state.step, state.epoch, state.position,
-                             start.state->world_size));
+    reporter.say(
+        fmt::format("going on from {} (step {}, epoch {}, position {}; written by {} ranks)",
+                    start.path, state.step, state.epoch, state.position, start.state->world_size));
     for (const std::string& change : changes) reporter.say(change);
   }
   if (state.step >= last_step) {
-    reporter.say(fmt::format("nothing to do: step {} is the configured end (raise --epochs or "
-                             "--max-steps to go on)",
-                             state.step));
+    reporter.say(
+        fmt::format("nothing to do: step {} is the configured end (raise --epochs or "
+                    "--max-steps to go on)",
+                    state.step));
     return {.status = ExitStatus::ok,
             .step = state.step,
             .run_dir = plan.config.run_dir,

@@ -53,7 +53,9 @@ TrainStep::TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm, L
   });
 }
 
-std::size_t TrainStep::activation_bytes() const noexcept { return program_->activation_bytes(); }
+std::size_t TrainStep::activation_bytes() const noexcept {
+  return program_->activation_bytes();
+}
 
 void TrainStep::load_next() {
   try {
@@ -97,9 +99,9 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
     metrics.top1 += micro_metrics.top1;
     metrics.top5 += micro_metrics.top5;
     metrics.samples += micro_metrics.samples;
-    tail_.fold(tail_values_, program.batch_statistics(),
-               static_cast<double>(batch.size) /
-                   static_cast<double>(geometry.micro_samples(micro)));
+    tail_.fold(
+        tail_values_, program.batch_statistics(),
+        static_cast<double>(batch.size) / static_cast<double>(geometry.micro_samples(micro)));
     result.times.forward += watch.lap();
 
     BackwardObserver& observer = last ? static_cast<BackwardObserver&>(reducer_) : no_reduction;

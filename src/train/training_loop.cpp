@@ -37,7 +37,9 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
   }
 }
 
-bool TrainingLoop::finished() const noexcept { return state_.step >= last_step_; }
+bool TrainingLoop::finished() const noexcept {
+  return state_.step >= last_step_;
+}
 
 TrainingResult TrainingLoop::run() {
   // Evaluation of a step that the last run could not finish.
@@ -65,7 +67,8 @@ TrainingResult TrainingLoop::run() {
   save_and_wait();
   result_.status = finished() ? ExitStatus::ok : ExitStatus::stopped;
   result_.step = state_.step;
-  parts_.reporter.stopped(state_.step, state_.epoch, finished() ? "finished" : "stopped on request");
+  parts_.reporter.stopped(state_.step, state_.epoch,
+                          finished() ? "finished" : "stopped on request");
   return result_;
 }
 
@@ -79,8 +82,8 @@ void TrainingLoop::advance(const StepResult& result, double lr) {
   state_.epoch_top1 += result.sums.top1;
   state_.epoch_top5 += result.sums.top5;
   state_.epoch_samples += static_cast<double>(batch);
-  const EpochPosition next = next_position(
-      parts_.geometry, {.epoch = state_.epoch, .position = state_.position});
+  const EpochPosition next =
+      next_position(parts_.geometry, {.epoch = state_.epoch, .position = state_.position});
 
   const auto now = std::chrono::steady_clock::now();
   const double seconds = seconds_between(step_end_, now);
@@ -131,7 +134,8 @@ void TrainingLoop::check_finite(const StepResult& result) {
   collectively(parts_.comm, [&] {
     if (!std::isfinite(result.own_loss)) {
       fail(ExitStatus::diverged,
-           "the loss is {} at step {} on rank {} (training diverged; last good checkpoint: {}) lower "
+           "the loss is {} at step {} on rank {} (training diverged; last good checkpoint: {}) "
+           "lower "
            "--lr, lengthen --warmup-epochs or set --clip-grad-norm",
            result.own_loss, step, parts_.comm.rank(), checkpoint.empty() ? "none" : checkpoint);
     }

@@ -67,11 +67,10 @@ class Rig final {
                            .batch_capacity = geometry_.largest_micro_batch(),
                            .threads = 0},
                           plan_training_batches(geometry_, {}, 1000));
-    step_ = std::make_unique<TrainStep>(
-        *engine_, *optimizer_, comm, *loader_,
-        TrainStepOptions{.geometry = geometry_,
-                         .bucket_bytes = options.bucket_bytes,
-                         .clip_grad_norm = options.clip_grad_norm});
+    step_ = std::make_unique<TrainStep>(*engine_, *optimizer_, comm, *loader_,
+                                        TrainStepOptions{.geometry = geometry_,
+                                                         .bucket_bytes = options.bucket_bytes,
+                                                         .clip_grad_norm = options.clip_grad_norm});
   }
 
   StepResult run() { return step_->run(++steps_, lr_, {}); }

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// `checkpoints/` of a run: step-00012345.h5 files, `latest` and `best` (links, replaced atomically).
-/// Rank 0's alone.
+/// `checkpoints/` of a run: step-00012345.h5 files, `latest` and `best` (links, replaced
+/// atomically). Rank 0's alone.
 class CheckpointDirectory final {
  public:
   /// Creates it; removes temporary files that a killed writer left. Error(cannot_write).
@@ -22,17 +22,18 @@ class CheckpointDirectory final {
   /// Steps of the published files, newest first.
   [[nodiscard]] std::vector<std::int64_t> steps() const;
 
-  /// Writes, publishes `latest` (and `best` where state.best_step == state.step) and drops what retention
-  /// does not keep: the `keep` newest and the best by validation top-1 stay.
+  /// Writes, publishes `latest` (and `best` where state.best_step == state.step) and drops what
+  /// retention does not keep: the `keep` newest and the best by validation top-1 stay.
   void save(const Checkpoint& checkpoint);
 
   struct Found {
     Checkpoint checkpoint;
     std::string path;
-    std::vector<std::string> rejected;  ///< one line a newer file that did not verify; left in place
+    std::vector<std::string>
+        rejected;  ///< one line a newer file that did not verify; left in place
   };
-  /// The newest that verifies; nullopt where there is none at all; Error(bad_input) naming all of them
-  /// where files are there and none verifies.
+  /// The newest that verifies; nullopt where there is none at all; Error(bad_input) naming all of
+  /// them where files are there and none verifies.
   [[nodiscard]] std::optional<Found> newest() const;
 
  private:
@@ -49,8 +50,8 @@ class BackgroundSaver final {
   BackgroundSaver& operator=(const BackgroundSaver&) = delete;
 
   [[nodiscard]] bool busy() const noexcept;
-  /// Returns at once; `make` runs on the thread (it reorders the copied state) and its result is saved.
-  /// The caller sees to it that busy() is false.
+  /// Returns at once; `make` runs on the thread (it reorders the copied state) and its result is
+  /// saved. The caller sees to it that busy() is false.
   void start(std::function<Checkpoint()> make);
   struct Outcome {
     std::int64_t step = 0;

@@ -16,8 +16,8 @@ class AlignedBuffer final {
   AlignedBuffer() = default;
   explicit AlignedBuffer(std::size_t size)
       : data_(size == 0 ? nullptr
-                        : static_cast<T*>(::operator new(size * sizeof(T),
-                                                         std::align_val_t{alignment}))),
+                        : static_cast<T*>(
+                              ::operator new (size * sizeof(T), std::align_val_t{alignment}))),
         size_(size) {
     std::uninitialized_value_construct_n(data_.get(), size_);
   }
@@ -33,7 +33,7 @@ class AlignedBuffer final {
  private:
   struct Delete {
     void operator()(T* pointer) const noexcept {
-      ::operator delete(pointer, std::align_val_t{alignment});
+      ::operator delete (pointer, std::align_val_t{alignment});
     }
   };
   std::unique_ptr<T, Delete> data_;

@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// What a process returns; job scripts resubmit on `internal` and `stopped` alone (docs/exit-status.md).
+/// What a process returns; job scripts resubmit on `internal` and `stopped` alone
+/// (docs/exit-status.md).
 enum class ExitStatus : int {
   ok = 0,
   usage = 64,         ///< bad usage or configuration, impossible combination

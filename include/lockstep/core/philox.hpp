@@ -36,8 +36,7 @@ enum class RandomPurpose : std::uint32_t {
 class PhiloxStream final {
  public:
   PhiloxStream(std::uint64_t seed, RandomPurpose purpose, std::uint64_t a, std::uint32_t b) noexcept
-      : key_{static_cast<std::uint32_t>(seed) ^
-                 (static_cast<std::uint32_t>(purpose) * 0x9E3779B9u),
+      : key_{static_cast<std::uint32_t>(seed) ^ (static_cast<std::uint32_t>(purpose) * 0x9E3779B9u),
              static_cast<std::uint32_t>(seed >> 32)},
         counter_{0, static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(a >> 32), b} {}
 

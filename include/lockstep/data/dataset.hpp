@@ -14,18 +14,19 @@ namespace lockstep {
 
 /// What all ranks agree on about one split of a data set.
 struct DatasetInfo {
-  std::string directory;           ///< "synthetic" for the synthetic one
+  std::string directory;  ///< "synthetic" for the synthetic one
   std::string split;
   std::int64_t samples = 0;
   /// height = width = 0 where images are encoded (sizes vary; channels = 0 where the files say
   /// nothing: both 1 and 3 can be decoded)
   ImageShape image;
-  bool encoded = false;            ///< /encoded and /offsets instead of /images
+  bool encoded = false;  ///< /encoded and /offsets instead of /images
   std::int64_t classes = 0;
-  std::vector<float> mean = {};    ///< (C,), of pixels scaled to [0, 1]
+  std::vector<float> mean = {};  ///< (C,), of pixels scaled to [0, 1]
   std::vector<float> std = {};
   std::vector<std::string> class_names = {};  ///< empty: unknown
-  std::uint32_t identity = 0;      ///< CRC-32C over shard names, counts, shapes, labels' and images' checksums
+  std::uint32_t identity =
+      0;  ///< CRC-32C over shard names, counts, shapes, labels' and images' checksums
   std::vector<std::string> notes = {};  ///< for the user: defaults taken, slower layouts
 };
 
@@ -35,8 +36,8 @@ struct RawSample {
   std::int64_t label = 0;
 };
 
-/// Random access to a split's samples. Reads are thread-safe and check the sample's CRC; a fault is an
-/// Error(bad_input or no_input) that names file and sample.
+/// Random access to a split's samples. Reads are thread-safe and check the sample's CRC; a fault is
+/// an Error(bad_input or no_input) that names file and sample.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -48,9 +49,9 @@ class Dataset {
   }
 };
 
-/// Opens split `split` ("train", "val") of a directory of shards. Collective: shard i is validated by
-/// rank i mod size, and path, offset, shape, label range are gathered; all ranks return or all throw
-/// the same Error. After that a rank opens only files it reads, with a bounded number of
+/// Opens split `split` ("train", "val") of a directory of shards. Collective: shard i is validated
+/// by rank i mod size, and path, offset, shape, label range are gathered; all ranks return or all
+/// throw the same Error. After that a rank opens only files it reads, with a bounded number of
 /// descriptors. No shard of that split: Error(no_input); `has_split` asks first.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::string& directory,
                                                     const std::string& split, Communicator& comm);

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// How one global batch is divided over micro-steps and ranks, and how an epoch is walked: a step takes
-/// positions [p, p + B), micro-step a of rank r the slice a * world + r of them.
+/// How one global batch is divided over micro-steps and ranks, and how an epoch is walked: a step
+/// takes positions [p, p + B), micro-step a of rank r the slice a * world + r of them.
 struct BatchGeometry {
   std::int64_t samples = 0;  ///< N, of the training split
   std::int64_t global_batch = 0;
@@ -21,9 +21,7 @@ struct BatchGeometry {
     return steps_per_epoch() * global_batch;
   }
   /// This rank's part of micro-step `micro`, as positions relative to the step's first.
-  [[nodiscard]] Slice micro_batch(int micro) const noexcept {
-    return micro_batch_of(micro, rank);
-  }
+  [[nodiscard]] Slice micro_batch(int micro) const noexcept { return micro_batch_of(micro, rank); }
   [[nodiscard]] Slice micro_batch_of(int micro, int of_rank) const noexcept {
     return slice_of(global_batch, std::int64_t{world_size} * accumulate,
                     std::int64_t{micro} * world_size + of_rank);

@@ -21,14 +21,14 @@ void load_model(const Checkpoint& checkpoint, InitHead head, Engine& engine);
 /// From a checkpoint's `/optimizer`. Error(bad_input) where a slot or tensor is missing.
 void load_optimizer(const Checkpoint& checkpoint, const Engine& engine, Optimizer& optimizer);
 
-/// A copy of parameters, optimizer slots and running statistics, made at a step's boundary into memory
-/// that was set aside at the start.
+/// A copy of parameters, optimizer slots and running statistics, made at a step's boundary into
+/// memory that was set aside at the start.
 class StateSnapshot final {
  public:
   StateSnapshot(Engine& engine, Optimizer& optimizer);
   void copy_from(Engine& engine, Optimizer& optimizer);
-  /// The copy as a checkpoint's `/model` and `/optimizer`, in plain layouts. Error(diverged) where a
-  /// value is not finite. May run on another thread while training goes on.
+  /// The copy as a checkpoint's `/model` and `/optimizer`, in plain layouts. Error(diverged) where
+  /// a value is not finite. May run on another thread while training goes on.
   [[nodiscard]] Checkpoint to_checkpoint(const Engine& engine) const;
 
  private:

@@ -19,13 +19,14 @@ struct RunPlan {
   std::int64_t global_batch = 0;
 };
 
-/// Pure. Error(usage) for what cannot go together, with the values: fewer classes than the data has,
-/// other channels, images of another size, B below ranks * accumulate, fewer samples than B.
+/// Pure. Error(usage) for what cannot go together, with the values: fewer classes than the data
+/// has, other channels, images of another size, B below ranks * accumulate, fewer samples than B.
 [[nodiscard]] RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_size);
 
 /// The global batch of a run that goes on: the checkpoint's, whatever the number of ranks.
 /// Error(usage) where another one was asked for without --allow-batch-change: --global-batch-size
-/// that differs, or a --batch-size or --accumulate that was changed since and gives another product.
+/// that differs, or a --batch-size or --accumulate that was changed since and gives another
+/// product.
 [[nodiscard]] std::int64_t resumed_global_batch(const RunPlan& plan, const Config& before,
                                                 const TrainingState& state, int world_size);
 

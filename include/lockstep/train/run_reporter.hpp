@@ -15,9 +15,9 @@ namespace lockstep {
 /// One step, over all ranks.
 struct StepReport {
   std::int64_t step = 0;
-  std::int64_t epoch = 0;  ///< the one the step belongs to
+  std::int64_t epoch = 0;          ///< the one the step belongs to
   std::int64_t step_of_epoch = 0;  ///< from 1
-  std::int64_t samples = 0;  ///< seen in all, this step included
+  std::int64_t samples = 0;        ///< seen in all, this step included
   double loss = 0;
   double top1 = 0;
   double top5 = 0;
@@ -56,7 +56,8 @@ struct RunReporterOptions {
   std::int64_t resumed_step = -1;  ///< metrics and events after it are cut; -1: a fresh run
 };
 
-/// Everything a run tells: metrics.jsonl, TensorBoard events and terminal on rank 0, a log on every rank.
+/// Everything a run tells: metrics.jsonl, TensorBoard events and terminal on rank 0, a log on every
+/// rank.
 class RunReporter final {
  public:
   explicit RunReporter(const RunReporterOptions& options);

@@ -22,8 +22,9 @@ struct RunStart {
   Checkpoint checkpoint;               ///< rank 0's
 };
 
-/// Finds what --resume asks for. Collective, with a barrier on either side of the load: rank 0 reads and broadcasts its
-/// status and the state. Error(usage): --resume none over checkpoints; Error(bad_input): none verifies.
+/// Finds what --resume asks for. Collective, with a barrier on either side of the load: rank 0
+/// reads and broadcasts its status and the state. Error(usage): --resume none over checkpoints;
+/// Error(bad_input): none verifies.
 [[nodiscard]] RunStart find_run_start(const Config& config, CheckpointDirectory* directory,
                                       Communicator& comm);
 
@@ -33,8 +34,8 @@ void broadcast_run_state(Engine& engine, Optimizer& optimizer, Communicator& com
 /// Where every parameter lies, as text: equal for equal layouts.
 [[nodiscard]] std::string layout_text(const Engine& engine);
 
-/// Error(usage) naming the ranks where `text` differs from rank 0's; collective. `what` says what was
-/// compared, `why` how it comes about.
+/// Error(usage) naming the ranks where `text` differs from rank 0's; collective. `what` says what
+/// was compared, `why` how it comes about.
 void require_agreement(Communicator& comm, const std::string& text, const std::string& what,
                        const std::string& why);
 

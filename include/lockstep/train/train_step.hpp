@@ -34,8 +34,8 @@ struct StepWishes {
 };
 
 struct StepResult {
-  StepSums sums;  ///< over all ranks
-  double own_loss = 0;       ///< this rank's sum over its samples
+  StepSums sums;        ///< over all ranks
+  double own_loss = 0;  ///< this rank's sum over its samples
   double own_samples = 0;
   double gradient_norm = 0;  ///< before clipping; 0 where it was not needed
   bool updated = true;  ///< false: a rank's data failed in the middle of the step, nothing changed
@@ -51,12 +51,12 @@ struct TrainStepOptions {
 /// The training step: load, forward, backward with each bucket's reduction started as soon as its
 /// last gradient is there, update each bucket as its reduction ends, metrics.
 ///
-/// The next step's data is taken before this step's tail is sent, so that a rank whose data is bad says
-/// so one step ahead and all ranks can leave from a good state.
+/// The next step's data is taken before this step's tail is sent, so that a rank whose data is bad
+/// says so one step ahead and all ranks can leave from a good state.
 class TrainStep final {
  public:
-  /// All references outlive the object. The first batch is loaded here: collective, throws the lowest
-  /// failing rank's Error on all.
+  /// All references outlive the object. The first batch is loaded here: collective, throws the
+  /// lowest failing rank's Error on all.
   TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm, Loader& loader,
             const TrainStepOptions& options);
 

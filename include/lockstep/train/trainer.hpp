@@ -30,12 +30,13 @@ struct TrainingResult {
   ExitStatus status = ExitStatus::ok;  ///< ok, or stopped: submit again
   std::int64_t step = 0;
   std::string run_dir;
-  std::string checkpoint;  ///< the last one written or found; empty: none
+  std::string checkpoint;                      ///< the last one written or found; empty: none
   std::optional<EvaluationResult> evaluation;  ///< the last one of this call
 };
 
-/// Trains until the configured end or until asked to stop (SIGUSR1, SIGTERM, SIGINT), going on from the
-/// run directory's newest checkpoint. Collective; throws Error on all ranks alike where that can be.
+/// Trains until the configured end or until asked to stop (SIGUSR1, SIGTERM, SIGINT), going on from
+/// the run directory's newest checkpoint. Collective; throws Error on all ranks alike where that
+/// can be.
 TrainingResult train(const Config& config, const TrainingJob& job);
 
 struct EvaluationJob {

@@ -27,7 +27,7 @@ struct TrainingLoopParts {
   Engine& engine;
   Optimizer& optimizer;
   TrainStep& step;
-  Evaluator* evaluator;             ///< null: no validation split
+  Evaluator* evaluator;              ///< null: no validation split
   CheckpointDirectory* checkpoints;  ///< rank 0's; null elsewhere
   RunReporter& reporter;
   std::vector<std::string> class_names;  ///< for the checkpoints

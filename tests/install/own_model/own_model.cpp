@@ -1,4 +1,5 @@
-// A residual network of one's own: own_model train DATA RUN_DIR [options] | own_model eval DATA CHECKPOINT
+// A residual network of one's own: own_model train DATA RUN_DIR [options] | own_model eval DATA
+// CHECKPOINT
 #include <lockstep/cli/job.hpp>
 #include <lockstep/config/options.hpp>
 #include <lockstep/train/trainer.hpp>
@@ -19,8 +20,8 @@ ValueId residual_block(Graph& graph, ValueId x, const std::string& name, std::in
 
 Graph own_model(const ModelOptions& options) {
   Graph graph("own-model", options.image, options.classes);
-  ValueId x = graph.conv2d(graph.input(),
-                           {.name = "stem", .out_channels = 16, .stride = 2, .padding = 1});
+  ValueId x =
+      graph.conv2d(graph.input(), {.name = "stem", .out_channels = 16, .stride = 2, .padding = 1});
   x = graph.relu(graph.batch_norm(x, {.name = "stem_bn"}));
   for (const char* name : {"block1", "block2"}) x = residual_block(graph, x, name, 16);
   x = graph.flatten(graph.global_avg_pool(x));
@@ -38,10 +39,8 @@ ExitStatus run(Job& job, const std::vector<std::string>& args) {
   }
   std::vector<std::string> options{"--data", args.at(1), "--run-dir", args.at(2)};
   options.insert(options.end(), args.begin() + 3, args.end());
-  return train(parse_train_options(options).config, {.comm = job.comm(),
-                                                     .grid = job.grid(),
-                                                     .binding = job.bind(0),
-                                                     .model = own_model})
+  return train(parse_train_options(options).config,
+               {.comm = job.comm(), .grid = job.grid(), .binding = job.bind(0), .model = own_model})
       .status;
 }
 
