@@ -11,7 +11,7 @@ using namespace lockstep::test;
 
 namespace {
 
-constexpr const char* python = "/usr/bin/python3";
+constexpr const char* python = LOCKSTEP_PYTHON;
 
 bool run_python(const TemporaryDirectory& directory, const std::string& code) {
   write_file(directory / "script.py", code);

@@ -198,9 +198,9 @@ BOOST_AUTO_TEST_CASE(a_directory_that_is_not_there_is_cannot_write) {
 
 BOOST_AUTO_TEST_CASE(tensorboard_reads_them) {
   const TemporaryDirectory directory;
-  const char* probe = "/usr/bin/python3 -c 'import tensorboard' 2>/dev/null";
+  const char* probe = LOCKSTEP_PYTHON " -c 'import tensorboard' 2>/dev/null";
   if (std::system(probe) != 0) {
-    std::fprintf(stderr, "skipped: /usr/bin/python3 has no tensorboard\n");
+    std::fprintf(stderr, "skipped: " LOCKSTEP_PYTHON " has no tensorboard\n");
     return;
   }
   { TensorboardWriter(directory.path(), -1).scalar("val/top1", 12, 0.75); }
@@ -214,5 +214,5 @@ BOOST_AUTO_TEST_CASE(tensorboard_reads_them) {
   const TemporaryDirectory scripts;
   write_file(scripts / "read.py", code);
 
-  BOOST_TEST(std::system(("/usr/bin/python3 " + scripts / "read.py").c_str()) == 0);
+  BOOST_TEST(std::system((LOCKSTEP_PYTHON " " + scripts / "read.py").c_str()) == 0);
 }
