@@ -109,7 +109,7 @@ void write_file(const std::string& path, const Checkpoint& checkpoint) {
   h5::write_floats(file, "std", checkpoint.std);
   h5::write_strings(file, "class_names", checkpoint.class_names);
   write_tensors(file, "/model", checkpoint.model, throttle);
-  const h5::Group slots = h5::create_group(file, "/optimizer");
+  h5::Group slots = h5::create_group(file, "/optimizer");
   for (const auto& [slot, tensors] : checkpoint.optimizer) {
     write_tensors(file, "/optimizer/" + slot, tensors, throttle);
   }
@@ -120,6 +120,7 @@ void write_file(const std::string& path, const Checkpoint& checkpoint) {
     });
     h5::write_uint32(state, format::checksum, format::state_checksum(*checkpoint.state));
   }
+  slots.reset();  // closing the file closes what is open in it
   h5::close_written(std::move(file));
   // Opening compares the file's length with what its header says.
   static_cast<void>(h5::open_file(path));

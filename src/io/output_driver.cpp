@@ -192,8 +192,6 @@ H5FD_class_t driver_class() {
   return driver;
 }
 
-using Driver = UniqueHandle<HandleTraits<&H5FDunregister>>;
-
 OutputFile* output_of(hid_t object) {
   const File file(H5Iget_file_id(object));
   const PropertyList access(H5Fget_access_plist(file.get()));
@@ -204,11 +202,12 @@ OutputFile* output_of(hid_t object) {
 }  // namespace
 
 void use_output_driver(const PropertyList& access) {
-  // Property lists and files hold the registration; with the last of them it goes.
-  const H5FD_class_t description = driver_class();
-  const Driver driver(H5FDregister(&description));
+  // Registered once and left to the library's own end: while a file closes, 1.10 reads the driver's
+  // class after it gave up its reference, so the last file must not be the last to hold it.
+  static const H5FD_class_t description = driver_class();
+  static const hid_t driver = H5FDregister(&description);
   const DriverInfo info;
-  H5Pset_driver(access.get(), driver.get(), &info);
+  H5Pset_driver(access.get(), driver, &info);
 }
 
 int output_error(hid_t object) {

@@ -47,7 +47,12 @@ def finish(process, seconds=SECONDS):
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
         raise AssertionError(f"hang: {process.args}\n{output}")
+    check_output(output)
     return process.returncode, output
+
+
+def check_output(output):
+    assert "closing library" not in output and "HDF5-DIAG" not in output, f"HDF5 was left half closed:\n{output}"
 
 
 def run(args, ranks=1, env=None, expect=OK, seconds=SECONDS):

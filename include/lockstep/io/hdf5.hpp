@@ -26,7 +26,8 @@ struct HandleTraits {
   // for.
   static void destroy(Handle handle) noexcept {
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-    close(handle);
+    // A thread that ends with errors on its stack keeps the library from closing at exit.
+    if (close(handle) < 0) H5Eclear2(H5E_DEFAULT);
   }
 };
 
