@@ -35,7 +35,7 @@ def main():
     accuracy.plot([e["step"] for e in evals], [100 * e["top1"] for e in evals], "s-", label="validation")
     for e in evals[-1:]:
         accuracy.annotate(f"{100 * e['top1']:.2f} %", (e["step"], 100 * e["top1"]),
-                          textcoords="offset points", xytext=(0, 8), ha="center")
+                          textcoords="offset points", xytext=(-4, -18), ha="right")
     accuracy.set(xlabel="step", ylabel="top-1, %", title="Accuracy")
     for axes in (loss, accuracy):
         axes.grid(alpha=0.3)
