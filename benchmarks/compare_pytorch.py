@@ -25,7 +25,7 @@ PEER = r"""
 import json, resource, statistics, sys, time
 import torch, torchvision
 sys.path.insert(0, sys.argv[1])
-model, size, channels, classes, width, batch, steps, tuned = json.loads(sys.argv[2])
+model, size, channels, classes, width, batch, steps, threads = json.loads(sys.argv[2])
 if model == "mini-resnet":
     sys.argv = [sys.argv[0]]
     from pytorch_parity import MiniResNet
@@ -33,8 +33,8 @@ if model == "mini-resnet":
 else:
     net = getattr(torchvision.models, model)(num_classes=classes)
 images, labels = torch.randn(batch, channels, size, size), torch.randint(classes, (batch,))
-if tuned:
-    torch.set_num_threads(len(__import__("os").sched_getaffinity(0)))
+if threads:  # tuned; counted outside, as a bound process sees its own core alone
+    torch.set_num_threads(threads)
     net, images = net.to(memory_format=torch.channels_last), images.contiguous(memory_format=torch.channels_last)
 sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
 loss = torch.nn.CrossEntropyLoss()
@@ -69,7 +69,7 @@ def pytorch(case, tuned):
         allocator = glob.glob("/usr/lib/*/libtcmalloc*.so.4")
         if allocator:
             env["LD_PRELOAD"] = allocator[0]
-    output = subprocess.run(["/usr/bin/python3", "-c", PEER, parity, json.dumps([*case, tuned])], check=True,
+    output = subprocess.run(["/usr/bin/python3", "-c", PEER, parity, json.dumps([*case, len(os.sched_getaffinity(0)) if tuned else 0])], check=True,
                             capture_output=True, text=True, env=env).stdout
     return json.loads(output.splitlines()[-1])
 
@@ -94,6 +94,7 @@ def main():
         result["machine"] = runs[0][0]["machine"]
         result["engine"] = runs[0][0]["engine"]
         result["pytorch"] = runs[0][1]["version"]
+        result["pytorch_threads"] = {"default": runs[0][1]["threads"], "tuned": runs[0][2]["threads"]}
         result["rows"].append({"model": case[0], "image_size": case[1], "batch": case[5],
                                "lockstep_images_per_second": spread(rate[0]), "pytorch_images_per_second": spread(rate[1]),
                                "tuned_images_per_second": spread(rate[2]), "ratio_to_pytorch": default,
