@@ -83,7 +83,7 @@ def main():
         sys.exit(__doc__)
     program, path = sys.argv[1:3]
     rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 3
-    result = {"benchmark": "step beside PyTorch", "date": datetime.date.today().isoformat(), "precision": "fp32", "rows": []}
+    result = {"benchmark": "step beside PyTorch", "date": datetime.date.today().isoformat(), "precision": "fp32", "rounds": rounds, "rows": []}
     print(f"{'model':<12} {'batch':>5} {'lockstep':>9} {'pytorch':>9} {'tuned':>9}   of pytorch (min-max)   of tuned (min-max)   memory of tuned")
     for case in CASES:
         runs = [(lockstep(program, case), pytorch(case, False), pytorch(case, True)) for _ in range(rounds)]
