@@ -1,5 +1,6 @@
 #include "lockstep/comm/mpi_communicator.hpp"
 
+#include "element_size.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <fmt/format.h>
@@ -27,21 +28,6 @@ MPI_Datatype datatype(ElementType type) noexcept {
       return MPI_UINT8_T;
   }
   return MPI_BYTE;
-}
-
-std::size_t size_of(ElementType type) noexcept {
-  switch (type) {
-    case ElementType::f32:
-    case ElementType::i32:
-      return 4;
-    case ElementType::f64:
-    case ElementType::i64:
-    case ElementType::u64:
-      return 8;
-    case ElementType::u8:
-      return 1;
-  }
-  return 1;
 }
 
 MPI_Op operation(ReduceOp op) noexcept {

@@ -1,25 +1,12 @@
 #include "lockstep/comm/self_communicator.hpp"
 
+#include "element_size.hpp"
+
 #include <cassert>
 #include <cstring>
 
 namespace lockstep {
 namespace {
-
-std::size_t size_of(ElementType type) noexcept {
-  switch (type) {
-    case ElementType::f32:
-    case ElementType::i32:
-      return 4;
-    case ElementType::f64:
-    case ElementType::i64:
-    case ElementType::u64:
-      return 8;
-    case ElementType::u8:
-      return 1;
-  }
-  return 1;
-}
 
 void copy(ConstBuffer from, MutableBuffer to) noexcept {
   assert(from.count == to.count && from.type == to.type);

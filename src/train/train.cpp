@@ -146,16 +146,21 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   collectively(comm, [&] {
     if (directory) directory->write_config(state.config);
   });
-  RunReporter reporter({.run_dir = plan.config.run_dir,
-                        .grid = job.grid,
-                        .cores = job.binding.text,
-                        .progress = config.progress,
-                        .log_ranks = config.log_ranks,
-                        .log_every = config.log_every,
-                        .epochs = config.epochs,
-                        .steps_per_epoch = geometry.steps_per_epoch(),
-                        .total_steps = last_step,
-                        .resumed_step = state.step});
+  // A log that one rank cannot open stops all of them alike.
+  std::optional<RunReporter> opened;
+  collectively(comm, [&] {
+    opened.emplace(RunReporterOptions{.run_dir = plan.config.run_dir,
+                                      .grid = job.grid,
+                                      .cores = job.binding.text,
+                                      .progress = config.progress,
+                                      .log_ranks = config.log_ranks,
+                                      .log_every = config.log_every,
+                                      .epochs = config.epochs,
+                                      .steps_per_epoch = geometry.steps_per_epoch(),
+                                      .total_steps = last_step,
+                                      .resumed_step = state.step});
+  });
+  RunReporter& reporter = *opened;
   for (const std::string& rejected : start.rejected) reporter.warn(rejected);
   if (start.state) {
     reporter.say(
