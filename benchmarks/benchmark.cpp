@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <thread>
 
@@ -27,8 +28,8 @@ std::string processor_name() {
 Sample summarize(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto at = [&](double fraction) {
-    return values[static_cast<std::size_t>(fraction * static_cast<double>(values.size() - 1) +
-                                           0.5)];
+    const long index = std::lround(fraction * static_cast<double>(values.size() - 1));
+    return values[static_cast<std::size_t>(index)];
   };
   return {.median = at(0.5), .p10 = at(0.1), .p90 = at(0.9), .largest = values.back()};
 }

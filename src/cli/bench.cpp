@@ -86,7 +86,7 @@ ExitStatus run_bench(Invocation& invocation) {
     if (!job.is_first()) return ExitStatus::ok;
     if (parsed.value.json) {
       result.json["machine"] = benchmark::machine_description(context);
-      fmt::print("{}\n", result.json.dump());
+      print_json(result.json);
     } else {
       fmt::print("{}", benchmark::format_table(result));
     }

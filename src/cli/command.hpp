@@ -2,6 +2,8 @@
 
 #include "lockstep/core/error.hpp"
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <span>
 #include <string>
 #include <vector>
@@ -34,5 +36,8 @@ ExitStatus run_inspect(Invocation& invocation);
 
 /// Whether `--help` or `-h` is among them.
 [[nodiscard]] bool wants_help(const std::vector<std::string>& arguments);
+
+/// One line to standard output. Paths and names may hold any bytes: what is not UTF-8 is replaced.
+void print_json(const nlohmann::ordered_json& json);
 
 }  // namespace lockstep::cli

@@ -96,7 +96,7 @@ ExitStatus run_eval(Invocation& invocation) {
                                         {"top1", result.top1},
                                         {"top5", result.top5},
                                         {"seconds", result.seconds}};
-      fmt::print("{}\n", json.dump());
+      print_json(json);
     } else {
       fmt::print("{} samples: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %\n", result.samples,
                  result.loss, 100 * result.top1, 100 * result.top5);

@@ -120,7 +120,7 @@ ExitStatus inspect_paths(const std::vector<std::string>& paths, const InspectArg
   if (arguments.json) {
     const nlohmann::ordered_json result =
         paths.size() == 1 ? objects.front() : nlohmann::ordered_json{{"inspected", objects}};
-    fmt::print("{}\n", result.dump());
+    print_json(result);
   }
   return status;
 }
@@ -176,7 +176,11 @@ ExitStatus run_inspect(Invocation& invocation) {
                              .classes = arguments.classes,
                              .width = arguments.width};
   const Report report = inspect_model(arguments.model, options);
-  fmt::print("{}", arguments.json ? report.json.dump() + "\n" : report.text);
+  if (arguments.json) {
+    print_json(report.json);
+  } else {
+    fmt::print("{}", report.text);
+  }
   return ExitStatus::ok;
 }
 

@@ -147,7 +147,7 @@ void print_result(const PackResult& result, const PackArguments& arguments, doub
         {"bytes", result.bytes},
         {"seconds", seconds},
     };
-    fmt::print("{}\n", object.dump());
+    print_json(object);
     return;
   }
   fmt::print("{}: {} classes, {:.1f} MiB, packed in {:.1f} s\n", arguments.output, result.classes,

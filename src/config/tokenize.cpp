@@ -29,6 +29,7 @@ const OptionName* find(const std::vector<OptionName>& known, std::string_view na
 [[noreturn]] void refuse_unknown(const std::string& name, const std::vector<OptionName>& known,
                                  const std::string& where) {
   std::vector<std::string> names;
+  names.reserve(known.size());
   for (const OptionName& option : known) names.push_back(option.name);
   const std::string nearest = nearest_name(name, names);
   fail(ExitStatus::usage, "unknown option --{}{} (there is no such option) {}", name, where,

@@ -10,11 +10,12 @@ OptionTable<Config> make_table() {
                             .help = "network: mini-resnet, resnet18, resnet34, resnet50, "
                                     "resnet101, resnet152, simple-cnn or mlp",
                             .unit = ""})
-      .add(&Config::width, {.name = "width",
-                            .help = "channels of the stem, hidden width of mlp; 0: the model's own",
-                            .unit = "",
-                            .min = 0,
-                            .max = 65536})
+      .add(&Config::width,
+           {.name = "width",
+            .help = "channels of the first convolution, hidden width of mlp; 0: the model's own",
+            .unit = "",
+            .min = 0,
+            .max = 65536})
       .add(&Config::zero_init_residual, {.name = "zero-init-residual",
                                          .help = "each residual block starts as the identity",
                                          .unit = ""});

@@ -29,7 +29,7 @@ struct ShardTask {
 /// A shard that is written and waits for its attributes; removed unless it was published.
 class StagedShard final {
  public:
-  StagedShard(const std::string& directory, std::string name)
+  StagedShard(const std::string& directory, const std::string& name)
       : target_((fs::path(directory) / name).string()),
         path_((fs::path(directory) / ("." + name + ".tmp-pack")).string()) {}
   StagedShard(const StagedShard&) = delete;
@@ -160,6 +160,7 @@ class Stager final {
   std::vector<StagedShard> stage(const std::vector<ShardTask>& tasks) {
     for (const ShardTask& task : tasks) total_ += task.positions.count;
     std::vector<StagedShard> staged;
+    staged.reserve(tasks.size());
     for (const ShardTask& task : tasks) staged.push_back(stage(task));
     return staged;
   }

@@ -32,8 +32,8 @@ void Resampler::set_taps(Taps& taps, std::int64_t source, std::int64_t size) {
   taps.weights.resize(static_cast<std::size_t>(size * taps.longest));
   for (std::int64_t i = 0; i < size; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const auto begin = std::max<std::int64_t>(0, static_cast<std::int64_t>(centre - radius + 0.5));
-    const auto end = std::min(source, static_cast<std::int64_t>(centre + radius + 0.5));
+    const auto begin = std::max<std::int64_t>(0, std::lround(centre - radius));
+    const auto end = std::min(source, std::lround(centre + radius));
     float* weights = taps.weights.data() + i * taps.longest;
     double sum = 0;
     for (std::int64_t j = begin; j < end; ++j) {

@@ -85,19 +85,7 @@ void ShardWriter::close() {
 }
 
 void finish_shard(const std::string& path, const ShardAttributes& attributes) {
-  const h5::PropertyList access(H5Pcreate(H5P_FILE_ACCESS));
-  H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
-  H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
-#if H5_VERSION_GE(1, 10, 7)
-  H5Pset_file_locking(access.get(), false, true);  // as in io: many cluster file systems cannot
-#endif
-  h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDWR, access.get()));
-  if (!file) {
-    fail(ExitStatus::cannot_write,
-         "cannot open {} again to finish it (removed meanwhile, or the file system refuses HDF5's "
-         "lock) see that nobody else packs to this directory",
-         path);
-  }
+  h5::File file = h5::open_for_update(path);
   h5::write_string(file, "format", "lockstep-shard");
   h5::write_int64(file, "version", 1);
   h5::write_int64(file, "classes", attributes.classes);

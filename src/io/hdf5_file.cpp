@@ -34,6 +34,14 @@ PropertyList access_list() {
   return list;
 }
 
+PropertyList output_access_list() {
+  PropertyList list = access_list();
+  H5Pset_libver_bounds(list.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
+  H5Pset_fclose_degree(list.get(), H5F_CLOSE_STRONG);
+  use_output_driver(list);
+  return list;
+}
+
 }  // namespace
 
 void silence_library() noexcept {
@@ -128,15 +136,21 @@ File open_file(const std::string& path) {
 
 File create_file(const std::string& path) {
   silence_library();
-  const PropertyList access = access_list();
-  H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
-  H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
-  use_output_driver(access);
+  const PropertyList access = output_access_list();
   const PropertyList creation = property_list(H5P_FILE_CREATE);
   H5Pset_obj_track_times(creation.get(), false);
   H5Pset_link_creation_order(creation.get(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
   errno = 0;
   File file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
+  if (!file && errno != 0) cannot_write(path, errno);
+  if (!file) cannot_write(path);
+  return file;
+}
+
+File open_for_update(const std::string& path) {
+  silence_library();
+  errno = 0;
+  File file(H5Fopen(path.c_str(), H5F_ACC_RDWR, output_access_list().get()));
   if (!file && errno != 0) cannot_write(path, errno);
   if (!file) cannot_write(path);
   return file;

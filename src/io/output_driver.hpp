@@ -16,7 +16,8 @@ void use_output_driver(const PropertyList& access);
 /// driver's file.
 [[nodiscard]] int output_error(hid_t object);
 
-/// Closes a file that create_file() made; the errno of the first failure of all, 0: none.
+/// Closes a file that create_file() or open_for_update() opened; the errno of the first failure of
+/// all, 0: none.
 [[nodiscard]] int close_output(File file);
 
 }  // namespace lockstep::h5

@@ -49,6 +49,13 @@ Graph make_model(std::string_view name, const ModelOptions& options) {
     fail(ExitStatus::usage, "--width is {} (it must be positive, or 0 for the model's own)",
          options.width);
   }
+  const bool residual = name != "simple-cnn" && name != "mlp";
+  if (options.zero_init_residual && !residual) {
+    fail(ExitStatus::usage,
+         "--zero-init-residual does not go with --model {} (it has no residual blocks); leave it "
+         "out, or take a resnet",
+         name);
+  }
   if (name == "mini-resnet") return models_detail::mini_resnet(options);
   if (name == "simple-cnn") return models_detail::simple_cnn(options);
   if (name == "mlp") return models_detail::mlp(options);

@@ -27,9 +27,6 @@ SignalFlag::SignalFlag() {
   for (const int signal : handled) sigaction(signal, &action, nullptr);
 }
 
-// The handlers stay: a late signal must not kill the ranks while they part.
-SignalFlag::~SignalFlag() = default;
-
 int SignalFlag::received() noexcept {
   return received_signal;
 }

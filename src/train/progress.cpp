@@ -115,7 +115,7 @@ void ProgressDisplay::update(ProgressState state) {
     if (due || last) write(format_line(state) + "\n");
     return;
   }
-  shown_ = std::move(state);
+  shown_ = state;
   if (drawn_ && !last && now - last_draw_ < options_.redraw) return;
   last_draw_ = now;
   draw();

@@ -78,6 +78,11 @@ def packing(folder):
 def inspecting(folder):
     data = folder / "one"
     printed = json.loads(check(LOCKSTEP, ["inspect", data, "--verify", "--json"], 0))
+    # A path may hold any bytes; JSON may not.
+    odd = os.fsencode(folder) + b"/\xff.h5"
+    os.link(next(data.glob("train*.h5")), odd)
+    answer = subprocess.run([LOCKSTEP, b"inspect", odd, b"--json"], capture_output=True, timeout=60)
+    expect(answer.returncode == 0 and json.loads(answer.stdout)["path"].endswith("/\ufffd.h5"), "inspect of an odd path")
     expect([s["samples"] for s in printed["splits"]] == [500, 60], "inspect counts samples")
     expect(all(s["verified"] for s in printed["splits"]), "inspect verifies")
     shard = data / "train-00002-of-00005.h5"

@@ -306,6 +306,23 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_created_says_why) {
                         with(ExitStatus::cannot_write, {"no/such.h5", "No such file"}));
 }
 
+BOOST_AUTO_TEST_CASE(a_file_opened_for_update_keeps_what_it_held) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "a.h5";
+  write_example(path);
+  const std::vector<std::string> before = h5::children(h5::open_file(path), "/");
+
+  h5::File file = h5::open_for_update(path);
+  h5::write_int64(file, "added", 7);
+  h5::close_written(std::move(file));
+
+  const h5::File read = h5::open_file(path);
+  BOOST_TEST((h5::read_int64(read, "added") == 7));
+  BOOST_TEST((h5::children(read, "/") == before));
+  BOOST_CHECK_EXCEPTION(static_cast<void>(h5::open_for_update(directory / "none.h5")), Error,
+                        with(ExitStatus::cannot_write, {"none.h5", "No such file"}));
+}
+
 BOOST_AUTO_TEST_CASE(chunked_and_compressed_data_are_described) {
   const TemporaryDirectory directory;
   const std::string path = directory / "z.h5";

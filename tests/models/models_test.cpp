@@ -144,6 +144,10 @@ BOOST_AUTO_TEST_CASE(simple_cnn_is_two_convolutions_and_two_linear_layers) {
   BOOST_TEST((shape.at("conv2.weight") == Shape{64, 32, 3, 3}));
   BOOST_TEST((shape.at("fc1.weight") == Shape{512, 64 * 7 * 7}));
   BOOST_TEST((shape.at("fc2.weight") == Shape{10, 512}));
+  const auto narrow = shapes(make_model("simple-cnn", {.image = cifar, .width = 8}));
+  BOOST_TEST((narrow.at("conv1.weight") == Shape{8, 3, 3, 3}));
+  BOOST_TEST((narrow.at("conv2.weight") == Shape{16, 8, 3, 3}));
+  BOOST_TEST((narrow.at("fc1.weight") == Shape{128, 16 * 8 * 8}));
   BOOST_TEST(count_of<Relu>(graph) == 3);
 }
 
@@ -204,4 +208,14 @@ BOOST_AUTO_TEST_CASE(widths_and_images_a_model_cannot_take_are_refused) {
   BOOST_TEST(message("simple-cnn", {.image = {.channels = 1, .height = 3, .width = 3}})
                  .find("larger images") != std::string::npos);
   BOOST_TEST(message("resnet18", {.image = {.channels = 1, .height = 1, .width = 1}}) == "");
+}
+
+BOOST_AUTO_TEST_CASE(zero_init_residual_is_refused_without_residual_blocks) {
+  for (const char* name : {"simple-cnn", "mlp"}) {
+    const std::string message =
+        usage_error([&] { (void)make_model(name, {.image = cifar, .zero_init_residual = true}); });
+
+    BOOST_TEST(message.find(std::string("--zero-init-residual does not go with --model ") + name) !=
+               std::string::npos);
+  }
 }

@@ -50,8 +50,8 @@ struct HelpEntry {
 template <typename Struct>
 class OptionTable final {
  public:
-  OptionTable& group(std::string title) {
-    entries_.push_back({.spec = {.name = "", .help = std::move(title), .unit = ""},
+  OptionTable& group(const std::string& title) {
+    entries_.push_back({.spec = {.name = "", .help = title, .unit = ""},
                         .is_switch = false,
                         .is_integer = false,
                         .set = {},

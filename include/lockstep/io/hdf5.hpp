@@ -57,7 +57,10 @@ class Location final {
 /// Creates or replaces. Metadata checksums on (format of 1.10), object times off: the same calls
 /// give the same bytes. Error(cannot_write).
 [[nodiscard]] File create_file(const std::string& path);
-/// Flushes and closes; the place where a full disk shows. Error(cannot_write).
+/// Opens a file that create_file() made, to add to it. Error(cannot_write).
+[[nodiscard]] File open_for_update(const std::string& path);
+/// Flushes and closes what the two above opened; the place where a full disk shows.
+/// Error(cannot_write).
 void close_written(File file);
 
 [[nodiscard]] bool exists(Location location, const std::string& name);

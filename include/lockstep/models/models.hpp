@@ -12,8 +12,8 @@ namespace lockstep {
 struct ModelOptions {
   ImageShape image{.channels = 3, .height = 224, .width = 224};
   std::int64_t classes = 1000;
-  /// --width: channels of a resnet's stem, which its stages double; hidden width of mlp; 0: the
-  /// model's own. simple-cnn has fixed widths and does not look at it.
+  /// --width: channels of a resnet's stem, which its stages double, and of simple-cnn's first
+  /// convolution; hidden width of mlp; 0: the model's own.
   std::int64_t width = 0;
   bool zero_init_residual = false;
   double label_smoothing = 0.0;

@@ -3,11 +3,12 @@
 namespace lockstep {
 
 /// Installs handlers for SIGUSR1, SIGTERM and SIGINT that only set a flag, to the end of the
-/// process. A second SIGINT restores the default action, so that a third ends the program.
+/// process (they stay: a late signal must not kill the ranks while they part). A second SIGINT
+/// restores the default action, so that a third ends the program.
 class SignalFlag final {
  public:
   SignalFlag();
-  ~SignalFlag();
+  ~SignalFlag() = default;
   SignalFlag(const SignalFlag&) = delete;
   SignalFlag& operator=(const SignalFlag&) = delete;
   /// The signal that asked to stop, 0 for none. One relaxed load.

@@ -59,7 +59,7 @@ Tensor ProgramBuilder::view(const Tensor& tensor, const Desc& desc) {
 Tensor ProgramBuilder::in_format(const Tensor& tensor, const Desc& desc, const std::string& name) {
   if (tensor.desc() == desc) return tensor;
   if (same_placement(tensor.desc(), desc)) return view(tensor, desc);
-  const Tensor result = make(desc);
+  Tensor result = make(desc);
   emit_copy("reorder of " + name, tensor, result);
   return result;
 }

@@ -40,7 +40,7 @@ Tensor emit_relu_backward(ProgramBuilder& builder, ValueId relu) {
   const Tensor& arrived = builder.gradient(relu);
   const Tensor gradient = builder.in_format(arrived, output.desc(), "gradient of relu");
   const bool in_place = builder.gradient_is_exclusive(relu) || gradient.buffer != arrived.buffer;
-  const Tensor target = in_place ? gradient : builder.make(output.desc());
+  Tensor target = in_place ? gradient : builder.make(output.desc());
   builder.emit(std::make_unique<ReluBackwardStep>(ReluBackwardStep::Operands{
                    .output = output.memory, .gradient = gradient.memory, .target = target.memory}),
                {output, gradient, target});
