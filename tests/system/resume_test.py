@@ -61,6 +61,61 @@ def world_size_may_change_in_the_middle_of_an_epoch(folder):
     assert steps == [16 * (i + 1) for i in range(24)], steps
 
 
+AUDITED = 200
+
+
+def audited(folder):
+    """A data set whose sample i lights pixel i alone, and arguments with which a step changes a column of the first
+    layer's weights if, and only if, its sample was in the step's batch: what ran can be read from the checkpoints."""
+    pixels = np.zeros((AUDITED, 15 * 15), "u1")
+    pixels[np.arange(AUDITED), np.arange(AUDITED)] = 255
+    data = write_shards(folder / "data", samples=AUDITED, shards=1, shape=(15, 15, 1), images=pixels.reshape(-1, 15, 15, 1))
+    return lambda run_dir, *more: [
+        "train", "--data", data, "--run-dir", run_dir, "--model", "mlp", "--width", 64, "--mean", 0, "--std", 1,
+        "--optimizer", "sgd", "--momentum", 0, "--weight-decay", 0, "--lr-schedule", "constant", "--lr", 0.1, "--threads", 1,
+        "--progress", "plain", "--epochs", 2, *more]
+
+
+def samples_trained_on(run_dir, pieces):
+    """Runs (arguments, ranks, last step) pieces one after the other; the samples of each but the first, as sets."""
+    found, before = [], None
+    for args, ranks, last in pieces:
+        run([*args, "--max-steps", last], ranks)
+        assert state(latest(run_dir))["step"] == last
+        with h5py.File(latest(run_dir)) as file:
+            after = file["model/fc1.weight"][...]
+        if before is not None:
+            found.append(set(np.flatnonzero((after != before).any(axis=0)).tolist()))
+        before = after
+    return found
+
+
+def an_audit_shows_each_sample_once_over_changing_world_sizes(folder):
+    args = audited(folder)
+    # 16 a step; 12 steps an epoch.
+    changing = args(folder / "run", "--batch-size", 4)
+    pieces = [(changing, 4, 1), (changing, 4, 5), (changing, 3, 9), (changing, 2, 12), (changing, 2, 19), (changing, 3, 24)]
+    found = samples_trained_on(folder / "run", pieces)
+    alone = args(folder / "whole", "--batch-size", 16)
+    assert found == samples_trained_on(folder / "whole", [(alone, 1, last) for _, _, last in pieces]), "not one rank's samples"
+
+    assert [len(s) for s in found] == [16 * steps for steps in (4, 4, 3, 7, 5)], [len(s) for s in found]
+    assert len(set.union(*found[:3])) == 16 * 11, "a sample came twice in the first epoch"
+    assert len(set.union(*found[3:])) == 16 * 12, "a sample came twice in the second epoch"
+    assert set.union(*found) <= set(range(AUDITED)), "a pixel that no sample lights"
+
+
+def an_audit_shows_each_sample_once_when_the_batch_changes(folder):
+    args = audited(folder)
+    small = args(folder / "run", "--batch-size", 4)  # 8 a step on 2 ranks: 40 of 200 samples
+    large = args(folder / "run", "--batch-size", 4, "--accumulate", 3, "--allow-batch-change")  # then 6 steps of 24, then 8
+    pieces = [(small, 2, 1), (small, 2, 5), (large, 2, 8), (large, 2, 11), (large, 2, 19)]
+    found = samples_trained_on(folder / "run", pieces)
+
+    assert [len(s) for s in found] == [8 * 4, 24 * 3, 24 * 3, 24 * 8], [len(s) for s in found]
+    assert len(set.union(*found[:3])) == 8 * 4 + 24 * 6, "a sample came twice in the first epoch"
+
+
 def another_batch_needs_to_be_allowed(folder):
     data = write_shards(folder / "data")
     directory = folder / "run"
@@ -121,5 +176,6 @@ def broken_newest_checkpoints_are_passed_over(folder):
 if __name__ == "__main__":
     main([stopped_at_any_step_and_resumed_equals_not_stopped, same_seed_gives_the_same_bits_and_another_seed_does_not,
           a_signal_saves_and_the_same_command_goes_on, world_size_may_change_in_the_middle_of_an_epoch,
+          an_audit_shows_each_sample_once_over_changing_world_sizes, an_audit_shows_each_sample_once_when_the_batch_changes,
           another_batch_needs_to_be_allowed, other_model_seed_or_optimizer_is_refused_with_both_values,
           an_older_file_is_not_resumed_beside_newer_ones, a_finished_run_says_so, broken_newest_checkpoints_are_passed_over])
