@@ -29,8 +29,33 @@ def command(args, ranks=1):
     return [*launch, LOCKSTEP, *map(str, args)]
 
 
+# Where a program that was built with sanitizers leaves what they find; main() looks after each test.
+REPORTS = os.environ.get("LOCKSTEP_SANITIZER_REPORTS")
+
+
 def environment(extra=None):
-    return {**os.environ, "OMP_WAIT_POLICY": "passive", **(extra or {})}
+    sanitizers = {}
+    if REPORTS:
+        # MPI's libraries leak by themselves, so leaks alone must not decide the status.
+        log = f"log_path={REPORTS}/report"
+        sanitizers = {"ASAN_OPTIONS": f"{log}:exitcode=99", "UBSAN_OPTIONS": f"{log}:print_stacktrace=1",
+                      "LSAN_OPTIONS": f"{log}:exitcode=0"}
+    return {**os.environ, "OMP_WAIT_POLICY": "passive", **sanitizers, **(extra or {})}
+
+
+def findings(report):
+    """What a sanitizer's report says of our own code: errors anywhere, and leaks that we asked the memory for."""
+    if "LeakSanitizer" not in report or "ERROR: AddressSanitizer" in report or "runtime error" in report:
+        return [report]
+    leaks = [block for block in report.split("\n\n") if " leak of " in block]
+    return [leak for leak in leaks if " in lockstep::" in leak]
+
+
+def check_reports():
+    for path in sorted(pathlib.Path(REPORTS).glob("report*")):
+        found = findings(path.read_text(errors="replace"))
+        path.unlink()
+        assert not found, found[0][:4000]
 
 
 def start(args, ranks=1, env=None, **options):
@@ -153,6 +178,8 @@ def main(tests):
         begin = time.monotonic()
         try:
             test(folder)
+            if REPORTS:
+                check_reports()
             print(f"ok      {test.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
         except Exception as error:  # noqa: BLE001 - every failure is reported, then the next test runs
             failed += 1

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# sanitized_test.sh BUILD: the system tests again, with the program built by Clang under AddressSanitizer (with leaks) and
+# UndefinedBehaviorSanitizer in BUILD, the fuzzers' build, whose objects it shares. 77 where Clang is absent.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+build=$1
+command -v clang++ >/dev/null || {
+  echo "skipped: clang++ is not there"
+  exit 77
+}
+launcher=$(command -v ccache || true)
+cd "$here/../.."
+cmake --preset fuzz -B "$build" ${launcher:+-DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"} >/dev/null
+cmake --build "$build" --target lockstep_program --parallel "$(nproc)" >"$build/program.log" 2>&1 || {
+  cat "$build/program.log"
+  exit 1
+}
+reports=$(mktemp -d)
+trap 'rm -rf "$reports"' EXIT
+export LOCKSTEP_PROGRAM=$build/lockstep LOCKSTEP_SANITIZER_REPORTS=$reports
+status=0
+for suite in data faults resume save; do
+  "${LOCKSTEP_PYTHON:-python3}" "$here/${suite}_test.py" || status=1
+done
+exit $status
