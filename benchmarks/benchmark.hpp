@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/precision.hpp"
 #include "lockstep/runtime/process_grid.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 
@@ -24,6 +25,7 @@ struct BenchOptions {
   std::int64_t batch_size = 64;  ///< per rank
   std::int64_t steps = 20;       ///< measured, after the warm-up
   std::int64_t warmup = 3;
+  Precision precision = Precision::fp32;
   double bucket_mb = 25;
   std::string data;             ///< loader: a directory of shards
   std::string directory = ".";  ///< checkpoint: where to write

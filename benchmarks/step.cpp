@@ -26,8 +26,9 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                                                  .zero_init_residual = false,
                                                  .label_smoothing = 0});
   const TailBucket tail(graph);
-  const auto engine =
-      make_cpu_engine(graph, {.threads = context.binding.threads, .tail_size = tail.size()});
+  const auto engine = make_cpu_engine(graph, {.threads = context.binding.threads,
+                                              .tail_size = tail.size(),
+                                              .precision = options.precision});
   initialize_model(*engine, 0);
   const Config config;
   const auto optimizer = make_optimizer(config, engine->layout());
@@ -62,11 +63,13 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   const double rate = static_cast<double>(geometry.global_batch) / sample.median;
   const double total = phases.total();
   BenchResult result;
-  result.columns = {"model",     "batch",     "ranks",      "threads", "images/s",    "step s",
-                    "p10-p90 s", "forward %", "backward %", "comm %",  "optimizer %", "peak MiB"};
-  result.rows.push_back({options.model, std::to_string(geometry.global_batch),
-                         std::to_string(comm.size()), std::to_string(context.binding.threads),
-                         fmt::format("{:.1f}", rate), fmt::format("{:.4f}", sample.median),
+  result.columns = {"model",    "precision",   "batch",     "ranks",     "threads",
+                    "images/s", "step s",      "p10-p90 s", "forward %", "backward %",
+                    "comm %",   "optimizer %", "peak MiB"};
+  result.rows.push_back({options.model, std::string(to_string(options.precision)),
+                         std::to_string(geometry.global_batch), std::to_string(comm.size()),
+                         std::to_string(context.binding.threads), fmt::format("{:.1f}", rate),
+                         fmt::format("{:.4f}", sample.median),
                          fmt::format("{:.4f}-{:.4f}", sample.p10, sample.p90),
                          fmt::format("{:.1f}", 100 * phases.forward / total),
                          fmt::format("{:.1f}", 100 * phases.backward / total),
@@ -78,7 +81,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                  {"image_size", options.image_size},
                  {"batch_size", options.batch_size},
                  {"global_batch", geometry.global_batch},
-                 {"precision", "fp32"},
+                 {"precision", to_string(options.precision)},
                  {"threads", context.binding.threads},
                  {"engine", engine->description()},
                  {"images_per_second", rate},

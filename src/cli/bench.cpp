@@ -40,6 +40,10 @@ OptionTable<BenchOptions> bench_options() {
            {.name = "steps", .help = "measured repetitions", .unit = "", .min = 1})
       .add(&BenchOptions::warmup,
            {.name = "warmup", .help = "repetitions before", .unit = "", .min = 0})
+      .add(&BenchOptions::precision, {.name = "precision",
+                                      .help = "of step",
+                                      .unit = "",
+                                      .choices = {"fp32", "tf32", "bf16", "fp16"}})
       .add(
           &BenchOptions::bucket_mb,
           {.name = "bucket-mb", .help = "as for train", .unit = "MiB", .min = 0, .above_min = true})

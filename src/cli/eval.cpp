@@ -11,6 +11,14 @@
 namespace lockstep::cli {
 namespace {
 
+/// As Precision, after "the run's".
+enum class EvalPrecision { run, fp32, tf32, bf16, fp16 };
+
+std::optional<Precision> precision_of(EvalPrecision asked) {
+  if (asked == EvalPrecision::run) return std::nullopt;
+  return static_cast<Precision>(static_cast<int>(asked) - 1);
+}
+
 struct EvalArguments {
   std::string checkpoint;
   std::string data;
@@ -18,6 +26,7 @@ struct EvalArguments {
   std::string model;
   std::int64_t width = 0;
   std::int64_t image_size = 0;
+  EvalPrecision precision = EvalPrecision::run;
   std::int64_t batch_size = 64;
   std::int64_t threads = 0;
   std::int64_t loader_threads = 1;
@@ -41,6 +50,10 @@ OptionTable<EvalArguments> eval_options() {
                                         .min = 0,
                                         .max = 16384});
   table.group("How")
+      .add(&EvalArguments::precision, {.name = "precision",
+                                       .help = "what to compute in; run: as the run did",
+                                       .unit = "",
+                                       .choices = {"run", "fp32", "tf32", "bf16", "fp16"}})
       .add(&EvalArguments::batch_size,
            {.name = "batch-size", .help = "samples per rank", .unit = "", .min = 1, .max = 1 << 24})
       .add(&EvalArguments::threads, {.name = "threads",
@@ -84,6 +97,7 @@ ExitStatus run_eval(Invocation& invocation) {
                   .model = arguments.model,
                   .width = arguments.width,
                   .image_size = arguments.image_size,
+                  .precision = precision_of(arguments.precision),
                   .batch_size = arguments.batch_size,
                   .loader_threads = arguments.loader_threads},
                  {.comm = job.comm(),

@@ -104,7 +104,13 @@ OptionTable<Config> make_table() {
                                       .help = "share of the target spread over all classes",
                                       .unit = "",
                                       .min = 0,
-                                      .max = 1});
+                                      .max = 1})
+      .add(&Config::precision,
+           {.name = "precision",
+            .help = "of activations, their gradients and working weights; parameters, statistics "
+                    "and sums stay fp32; CPUs: fp32 or bf16",
+            .unit = "",
+            .choices = {"fp32", "tf32", "bf16", "fp16"}});
   t.exclusive({.one = "batch-size", .other = "global-batch-size", .both = {}});
   t.group("Optimizer")
       .add(&Config::optimizer, {.name = "optimizer",

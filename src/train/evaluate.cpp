@@ -36,6 +36,7 @@ LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm)
     loaded.config.model = request.model;
     loaded.config.width = request.width;
   }
+  if (request.precision) loaded.config.precision = *request.precision;
   if (request.image_size != 0) loaded.config.image_size = request.image_size;
   std::int64_t classes = comm.rank() == 0 ? loaded.checkpoint.classes : 0;
   comm.broadcast(std::span<std::int64_t>(&classes, 1));
@@ -70,7 +71,8 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   const DatasetInfo& info = data->info();
   const RunPlan plan = resolve_run(config, info, 1);
   const Graph graph = job.model ? job.model(plan.model) : make_model(config.model, plan.model);
-  const auto engine = make_cpu_engine(graph, {.threads = job.binding.threads, .tail_size = 0});
+  const auto engine = make_cpu_engine(
+      graph, {.threads = job.binding.threads, .tail_size = 0, .precision = config.precision});
   collectively(comm, [&] {
     if (comm.rank() == 0) load_model(loaded.checkpoint, InitHead::keep, *engine);
   });

@@ -182,8 +182,9 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
 
   // The network on this rank's cores.
   const TailBucket tail(graph);
-  const auto engine =
-      make_cpu_engine(graph, {.threads = job.binding.threads, .tail_size = tail.size()});
+  const auto engine = make_cpu_engine(
+      graph,
+      {.threads = job.binding.threads, .tail_size = tail.size(), .precision = config.precision});
   const auto optimizer = make_optimizer(plan.config, engine->layout());
   state.optimizer = std::string(optimizer->name());
   require_agreement(comm, layout_text(*engine), "the parameters' layout",

@@ -78,6 +78,7 @@ Config random_config(Random& random) {
   c.trust_coefficient = real(random, 1e-6, 1);
   c.clip_grad_norm = real(random, 0, 100);
   c.label_smoothing = real(random, 0, 1);
+  c.precision = static_cast<Precision>(whole(random, 0, 3));
   c.bucket_mb = real(random, 1e-3, 1000);
   c.seed = whole(random, 0, INT64_MAX);
   c.run_dir = coin(random) ? text(random) : std::string();

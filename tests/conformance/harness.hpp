@@ -2,6 +2,7 @@
 
 #include "conformance/oracle.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
+#include "lockstep/core/precision.hpp"
 #include "lockstep/engine/engine.hpp"
 
 #include <cstdint>
@@ -19,6 +20,7 @@ using EngineFactory = std::function<std::unique_ptr<Engine>(const Graph&)>;
 struct Candidate {
   std::string name;
   EngineFactory make;
+  Precision precision = Precision::fp32;
 };
 [[nodiscard]] std::vector<Candidate> candidates();
 

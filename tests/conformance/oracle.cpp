@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <type_traits>
 
 namespace lockstep::oracle {
@@ -23,8 +24,17 @@ struct Extents {
 
 class Runner {
  public:
-  Runner(const Graph& graph, const State& state, const Problem& problem, Mode mode)
-      : graph_(graph), state_(state), problem_(problem), mode_(mode) {
+  Runner(const Graph& graph, const State& state, const Problem& problem, Mode mode,
+         const Rounding& rounding)
+      : graph_(graph),
+        state_(state),
+        problem_(problem),
+        mode_(mode),
+        rounding_(rounding),
+        weights_(state.parameters) {
+    for (std::size_t id = 0; id < weights_.size(); ++id) {
+      if (graph.parameters()[id].shape.rank() > 1) round(weights_[id]);
+    }
     for (const Node& node : graph.nodes()) {
       const std::size_t size = at(problem.batch_size * node.output.elements());
       values_.emplace_back(size, 0.0);
@@ -41,9 +51,12 @@ class Runner {
   Result run() {
     for (id_ = 0; id_ < std::ssize(graph_.nodes()); ++id_) {
       std::visit([this](const auto& op) { forward(op); }, node().op);
+      const auto& loss = std::get<SoftmaxCrossEntropy>(graph_.nodes().back().op);
+      if (id_ != loss.input) round(out());
     }
     if (mode_ == Mode::inference) return std::move(result_);
     for (id_ = std::ssize(graph_.nodes()) - 1; id_ >= 0; --id_) {
+      round(out_gradient());
       std::visit([this](const auto& op) { backward(op); }, node().op);
     }
     publish_statistics();
@@ -56,9 +69,11 @@ class Runner {
   Values& out_gradient() { return gradients_[at(id_)]; }
   Values& in(ValueId id) { return values_[at(id)]; }
   Values& in_gradient(ValueId id) { return gradients_[at(id)]; }
-  const Values& parameter(std::size_t i) const {
-    return state_.parameters[at(node().parameters[i])];
+  void round(Values& values) const {
+    if (!rounding_) return;
+    for (double& value : values) value = rounding_(value);
   }
+  const Values& parameter(std::size_t i) const { return weights_[at(node().parameters[i])]; }
   Values& parameter_gradient(std::size_t i) { return result_.gradients[at(node().parameters[i])]; }
   Extents extents(ValueId id) const {
     const Shape& shape = graph_.nodes()[at(id)].output;
@@ -330,6 +345,8 @@ class Runner {
   const State& state_;
   const Problem& problem_;
   Mode mode_;
+  const Rounding& rounding_;
+  std::vector<Values> weights_;
   std::ptrdiff_t id_ = 0;
   std::vector<Values> values_;
   std::vector<Values> gradients_;
@@ -340,8 +357,21 @@ class Runner {
 
 }  // namespace
 
-Result run(const Graph& graph, const State& state, const Problem& problem, Mode mode) {
-  return Runner(graph, state, problem, mode).run();
+Result run(const Graph& graph, const State& state, const Problem& problem, Mode mode,
+           const Rounding& rounding) {
+  return Runner(graph, state, problem, mode, rounding).run();
+}
+
+Rounding random_bf16_rounding(std::uint64_t seed) {
+  return [random = std::mt19937_64(seed)](double value) mutable {
+    if (value == 0) return value;
+    int exponent = 0;
+    const double significand = std::ldexp(std::frexp(value, &exponent), 8);
+    const double lower = std::floor(significand);
+    std::uniform_real_distribution<double> uniform;
+    const double rounded = uniform(random) < significand - lower ? lower + 1 : lower;
+    return std::ldexp(rounded, exponent - 8);
+  };
 }
 
 }  // namespace lockstep::oracle

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace lockstep::oracle {
@@ -34,8 +35,17 @@ struct Problem {
   double loss_scale = 1;
 };
 
+/// Where given, applied to every value but the logits, to every value's gradient, and to the
+/// weights (not biases, scales and shifts) that convolutions and linear layers work with.
+using Rounding = std::function<double(double)>;
+
 /// Runs a graph forward and, in training, backward, by the definitions and nothing else: slow loops
 /// with which every engine is compared.
-[[nodiscard]] Result run(const Graph& graph, const State& state, const Problem& problem, Mode mode);
+[[nodiscard]] Result run(const Graph& graph, const State& state, const Problem& problem, Mode mode,
+                         const Rounding& rounding = {});
+
+/// To 8 bits of significand, as bf16 has them, up or down at random so that the mean is kept: its
+/// errors stand for those of any engine, wherever that one rounds.
+[[nodiscard]] Rounding random_bf16_rounding(std::uint64_t seed);
 
 }  // namespace lockstep::oracle

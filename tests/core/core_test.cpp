@@ -2,14 +2,17 @@
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/core/aligned_buffer.hpp"
+#include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/philox.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/core/unique_handle.hpp"
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 using namespace lockstep;
@@ -94,4 +97,23 @@ BOOST_AUTO_TEST_CASE(aligned_buffer_is_zeroed_and_aligned) {
   AlignedBuffer<float> buffer(1000);
   BOOST_TEST(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64 == 0);
   for (const float value : buffer.span()) BOOST_REQUIRE_EQUAL(value, 0.0F);
+}
+
+BOOST_AUTO_TEST_CASE(bfloat16_keeps_its_own_values_and_rounds_others_to_the_nearest) {
+  for (std::uint32_t bits = 0; bits < 0x7F80; ++bits) {  // every finite one, with the next
+    const auto value = std::bit_cast<float>(bits << 16);
+    const auto next = std::bit_cast<float>((bits + 1) << 16);
+    const std::uint32_t even = bits % 2 == 0 ? bits : bits + 1;
+    const auto middle = std::bit_cast<float>((bits << 16) | 0x8000U);
+    const float below = std::nextafter(middle, 0.0F);
+    const float above = std::nextafter(middle, std::numeric_limits<float>::infinity());
+    BOOST_REQUIRE(float{Bfloat16(value)} == value);
+    BOOST_REQUIRE(float{Bfloat16(-value)} == -value);
+    BOOST_REQUIRE(Bfloat16(middle).bits == even);
+    BOOST_REQUIRE(float{Bfloat16(below)} == value);
+    BOOST_REQUIRE(float{Bfloat16(above)} == next);
+  }
+  BOOST_TEST(std::isnan(float{Bfloat16(std::numeric_limits<float>::quiet_NaN())}));
+  BOOST_TEST(std::isnan(float{Bfloat16(std::bit_cast<float>(0xFF800001U))}));
+  BOOST_TEST(std::isinf(float{Bfloat16(std::numeric_limits<float>::max())}));
 }

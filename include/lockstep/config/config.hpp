@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/core/precision.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -66,6 +68,7 @@ struct Config {
   double trust_coefficient = 0.001;  ///< LARS
   double clip_grad_norm = 0;         ///< 0: off
   double label_smoothing = 0;
+  Precision precision = Precision::fp32;
   // communication
   double bucket_mb = 25;  ///< MiB
   // run

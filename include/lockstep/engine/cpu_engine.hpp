@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/precision.hpp"
 #include "lockstep/engine/engine.hpp"
 
 #include <memory>
@@ -9,9 +10,11 @@ namespace lockstep {
 struct CpuEngineOptions {
   int threads = 0;            ///< OpenMP threads; 0: omp_get_max_threads()
   std::size_t tail_size = 0;  ///< values after the gradients
+  Precision precision = Precision::fp32;
 };
 
-/// The oneDNN engine, fp32. The parameters start as zeros.
+/// The oneDNN engine, in fp32 or bf16. The parameters start as zeros. Error(usage) for a precision
+/// that oneDNN does not compute in on this processor.
 [[nodiscard]] std::unique_ptr<Engine> make_cpu_engine(const Graph& graph,
                                                       const CpuEngineOptions& options);
 

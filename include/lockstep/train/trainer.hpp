@@ -50,9 +50,10 @@ struct EvaluationRequest {
   std::string checkpoint;
   std::string data;
   std::string split = "val";
-  std::string model;            ///< empty: the checkpoint's
-  std::int64_t width = 0;       ///< with `model`
-  std::int64_t image_size = 0;  ///< 0: the checkpoint's, else the data set's
+  std::string model;                   ///< empty: the checkpoint's
+  std::int64_t width = 0;              ///< with `model`
+  std::int64_t image_size = 0;         ///< 0: the checkpoint's, else the data set's
+  std::optional<Precision> precision;  ///< nullopt: the run's
   std::int64_t batch_size = 64;
   std::int64_t loader_threads = 1;
 };

@@ -11,17 +11,23 @@ constexpr auto direct = dnnl::algorithm::convolution_direct;
 /// Descriptors that leave all formats to oneDNN.
 class Convolution final {
  public:
-  Convolution(const Conv2d& op, const LoweringContext& context, std::int64_t batch_size)
+  struct Types {
+    DataType activations;
+    std::int64_t batch_size;
+  };
+  Convolution(const Conv2d& op, const LoweringContext& context, const Types& types)
       : name_(op.options.name),
-        source_(f32(
-            context.graph.nodes()[static_cast<std::size_t>(op.input)].output.with_batch(batch_size),
-            Tag::any)),
-        target_(f32(context.node().output.with_batch(batch_size), Tag::any)),
+        source_(
+            any_layout(context.graph.nodes()[static_cast<std::size_t>(op.input)].output.with_batch(
+                           types.batch_size),
+                       types.activations)),
+        target_(any_layout(context.node().output.with_batch(types.batch_size), types.activations)),
         stride_{op.options.stride, op.options.stride},
         padding_{op.options.padding, op.options.padding} {
-    const auto parameters = context.graph.parameters();
-    weight_ =
-        f32(parameters[static_cast<std::size_t>(context.node().parameters[0])].shape, Tag::any);
+    const Shape& weight =
+        context.graph.parameters()[static_cast<std::size_t>(context.node().parameters[0])].shape;
+    weight_ = any_layout(weight, types.activations);
+    weight_gradient_ = any_layout(weight, DataType::f32);
     if (op.options.bias) bias_ = f32(Dims{op.options.out_channels}, Tag::x);
   }
 
@@ -43,8 +49,8 @@ class Convolution final {
   [[nodiscard]] BackwardWeights::primitive_desc backward_weights(
       const Forward::primitive_desc& hint, const dnnl::engine& engine) const {
     return checked("the weight gradient of convolution " + name_, [&] {
-      const BackwardWeights::desc desc(direct, source_, weight_, bias_, target_, stride_, padding_,
-                                       padding_);
+      const BackwardWeights::desc desc(direct, source_, weight_gradient_, bias_, target_, stride_,
+                                       padding_, padding_);
       return BackwardWeights::primitive_desc(desc, ProgramBuilder::attributes(), engine, hint);
     });
   }
@@ -54,6 +60,7 @@ class Convolution final {
   Desc source_;
   Desc target_;
   Desc weight_;
+  Desc weight_gradient_;
   Desc bias_;
   Dims stride_;
   Dims padding_;
@@ -65,7 +72,8 @@ class Conv2dLowering final : public Lowering {
       : op_(op), context_(context), parameters_(context.node().parameters) {}
 
   void forward(ProgramBuilder& builder) override {
-    const Convolution convolution(op_, context_, builder.batch_size());
+    const Convolution convolution(
+        op_, context_, {.activations = builder.activations(), .batch_size = builder.batch_size()});
     forward_ = convolution.forward(builder.forward_kind(), builder.engine());
     const std::string& name = op_.options.name;
     source_ = builder.in_format(builder.value(op_.input), forward_.src_desc(), "input of " + name);
@@ -82,7 +90,8 @@ class Conv2dLowering final : public Lowering {
   }
 
   void backward(ProgramBuilder& builder) override {
-    const Convolution convolution(op_, context_, builder.batch_size());
+    const Convolution convolution(
+        op_, context_, {.activations = builder.activations(), .batch_size = builder.batch_size()});
     emit_weight_gradient(builder, convolution.backward_weights(forward_, builder.engine()));
     if (builder.needs_gradient(op_.input)) {
       emit_data_gradient(builder, convolution.backward_data(forward_, builder.engine()));
@@ -136,8 +145,11 @@ std::unique_ptr<Lowering> lower(const Conv2d& op, const LoweringContext& context
   return std::make_unique<Conv2dLowering>(op, context);
 }
 
-Desc weight_format(const Conv2d& op, const LoweringContext& context, const dnnl::engine& engine) {
-  const Convolution convolution(op, context, nominal_batch);
+Desc weight_format(const Conv2d& op, const LoweringContext& context,
+                   const WeightFormatOptions& options) {
+  const Convolution convolution(op, context,
+                                {.activations = options.activations, .batch_size = nominal_batch});
+  const dnnl::engine& engine = options.engine;
   const auto hint = convolution.forward(dnnl::prop_kind::forward_training, engine);
   return convolution.backward_weights(hint, engine).diff_weights_desc();
 }

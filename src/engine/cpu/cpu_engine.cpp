@@ -15,7 +15,7 @@ namespace {
 
 /// Each parameter's format in the arenas.
 std::vector<Desc> parameter_formats(const Graph& graph, const GraphAnalysis& analysis,
-                                    const dnnl::engine& engine) {
+                                    const WeightFormatOptions& options) {
   std::vector<Desc> formats;
   for (const Parameter& parameter : graph.parameters()) formats.push_back(plain(parameter.shape));
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
@@ -27,7 +27,7 @@ std::vector<Desc> parameter_formats(const Graph& graph, const GraphAnalysis& ana
           using T = std::decay_t<decltype(op)>;
           if constexpr (std::is_same_v<T, Conv2d> || std::is_same_v<T, Linear>) {
             Desc& format = formats[static_cast<std::size_t>(node.parameters[0])];
-            const Desc chosen = weight_format(op, context, engine);
+            const Desc chosen = weight_format(op, context, options);
             // A format without blocks (for one, packed) has no place for each element; stay plain.
             if (chosen.data.format_kind == dnnl_blocked && chosen.data.extra.flags == 0) {
               format = chosen;
@@ -62,15 +62,48 @@ std::string instruction_set() {
   }
 }
 
+std::string library_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
+}
+
+bool has_bf16_instructions() {
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+}
+
+DataType activation_type(Precision precision) {
+  if (precision == Precision::fp32) return DataType::f32;
+  if (precision != Precision::bf16) {
+    fail(ExitStatus::usage,
+         "--precision {} does not go with the CPU engine ({} trains in fp32 or bf16) take one of "
+         "them, or a GPU",
+         to_string(precision), library_version());
+  }
+  // Without the instructions it converts by others, but all it has needs AVX-512.
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  if (!has_bf16_instructions() && isa != dnnl::cpu_isa::avx512_core &&
+      isa != dnnl::cpu_isa::avx512_core_vnni) {
+    fail(ExitStatus::usage,
+         "--precision bf16 cannot run on this processor ({} needs AVX-512 for it, and finds {}) "
+         "take fp32",
+         library_version(), instruction_set());
+  }
+  return DataType::bf16;
+}
+
 std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptions& options) {
+  const DataType activations = activation_type(options.precision);
   const int threads = options.threads > 0 ? options.threads : omp_get_max_threads();
   omp_set_num_threads(threads);  // formats may depend on it
   GraphAnalysis analysis = analyse(graph);
   return checked("making the CPU engine", [&] {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    ParameterStore parameters(graph, {.formats = parameter_formats(graph, analysis, engine),
-                                      .ready = analysis.ready,
-                                      .tail_size = options.tail_size});
+    ParameterStore parameters(
+        graph, {.formats = parameter_formats(graph, analysis,
+                                             {.engine = engine, .activations = activations}),
+                .ready = analysis.ready,
+                .tail_size = options.tail_size});
     std::size_t running = 0;
     for (const RunningStatistic& statistic : graph.statistics()) {
       running += static_cast<std::size_t>(statistic.channels);
@@ -79,6 +112,7 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
         EngineState{.graph = graph,
                     .analysis = std::move(analysis),
                     .threads = threads,
+                    .activations = activations,
                     .engine = engine,
                     .stream = dnnl::stream(engine),
                     .parameters = std::move(parameters),
@@ -98,10 +132,13 @@ class CpuEngine final : public Engine {
   }
 
   [[nodiscard]] std::string description() const override {
-    const dnnl_version_t* version = dnnl_version();
-    return fmt::format("oneDNN {}.{}.{}, {}, {} thread{}", version->major, version->minor,
-                       version->patch, instruction_set(), state_->threads,
-                       state_->threads == 1 ? "" : "s");
+    const bool bf16 = state_->activations == DataType::bf16;
+    const std::string_view precision =
+        !bf16                     ? "fp32"
+        : has_bf16_instructions() ? "bf16"
+                                  : "bf16 by conversion (no instructions for it: slower than fp32)";
+    return fmt::format("{}, {}, {}, {} thread{}", library_version(), instruction_set(), precision,
+                       state_->threads, state_->threads == 1 ? "" : "s");
   }
   [[nodiscard]] const Graph& graph() const noexcept override { return state_->graph; }
   [[nodiscard]] InputFormat input_format() const noexcept override {

@@ -61,7 +61,8 @@ void CpuProgram::lower_all() {
   // Always a copy: a batch lives only as long as forward, and backward may need the images.
   const Tensor source = builder.fixed(plain(builder.batch_shape(graph.input())), nullptr);
   images_ = source.memory;
-  const Tensor input = builder.make(source.desc());
+  const Tensor input =
+      builder.make(plain(builder.batch_shape(graph.input()), builder.activations()));
   builder.emit_copy("input images", source, input);
   builder.set_value(graph.input(), input);
   if (!options_.training) {

@@ -15,6 +15,7 @@ struct EngineState {
   Graph graph;
   GraphAnalysis analysis;
   int threads;
+  DataType activations;  ///< of values, their gradients and the working copies of weights
   dnnl::engine engine;
   dnnl::stream stream;
   ParameterStore parameters;

@@ -9,20 +9,24 @@ class FlattenLowering final : public Lowering {
   FlattenLowering(const Flatten& op, const LoweringContext& context) : op_(op), id_(context.id) {}
 
   void forward(ProgramBuilder& builder) override {
-    const Desc image = plain(builder.batch_shape(op_.input));
+    const Desc image = plain(builder.batch_shape(op_.input), builder.activations());
     const Tensor source = builder.in_format(builder.value(op_.input), image, "input of flatten");
-    builder.set_value(id_, builder.view(source, plain(builder.batch_shape(id_))));
+    builder.set_value(id_,
+                      builder.view(source, plain(builder.batch_shape(id_), builder.activations())));
   }
 
   void backward(ProgramBuilder& builder) override {
     if (!builder.needs_gradient(op_.input)) return;
     const Tensor gradient = builder.in_format(
-        builder.gradient(id_), plain(builder.batch_shape(id_)), "gradient of flatten");
+        builder.gradient(id_), plain(builder.batch_shape(id_), builder.activations()),
+        "gradient of flatten");
     // A gradient that only this one reads stays so under its new name.
     const auto ownership = builder.gradient_is_exclusive(id_) ? ProgramBuilder::Ownership::exclusive
                                                               : ProgramBuilder::Ownership::shared;
-    builder.contribute(op_.input, builder.view(gradient, plain(builder.batch_shape(op_.input))),
-                       ownership, "flatten");
+    builder.contribute(
+        op_.input,
+        builder.view(gradient, plain(builder.batch_shape(op_.input), builder.activations())),
+        ownership, "flatten");
   }
 
  private:

@@ -7,22 +7,33 @@ using Forward = dnnl::inner_product_forward;
 using BackwardData = dnnl::inner_product_backward_data;
 using BackwardWeights = dnnl::inner_product_backward_weights;
 
-/// Source and target are plain (N, F); only the weight's format is oneDNN's choice.
+/// Source and target are plain (N, F); only the weight's format is oneDNN's choice. Logits are fp32
+/// whatever the activations are: the loss takes their differences.
 class InnerProduct final {
  public:
-  InnerProduct(const Linear& op, const LoweringContext& context, std::int64_t batch_size)
+  struct Types {
+    DataType activations;
+    std::int64_t batch_size;
+  };
+  InnerProduct(const Linear& op, const LoweringContext& context, const Types& types)
       : name_(op.options.name),
         source_(plain(context.graph.nodes()[static_cast<std::size_t>(op.input)].output.with_batch(
-            batch_size))),
-        target_(plain(context.node().output.with_batch(batch_size))),
+                          types.batch_size),
+                      types.activations)),
+        target_(plain(context.node().output.with_batch(types.batch_size),
+                      makes_logits(context) ? DataType::f32 : types.activations)),
+        target_gradient_(
+            plain(context.node().output.with_batch(types.batch_size), types.activations)),
         bias_(f32(Dims{op.options.out_features}, Tag::x)) {
-    const auto parameters = context.graph.parameters();
-    weight_ =
-        f32(parameters[static_cast<std::size_t>(context.node().parameters[0])].shape, Tag::any);
+    const Shape& weight =
+        context.graph.parameters()[static_cast<std::size_t>(context.node().parameters[0])].shape;
+    weight_ = any_layout(weight, types.activations);
+    weight_gradient_ = any_layout(weight, DataType::f32);
   }
 
   [[nodiscard]] const Desc& source() const noexcept { return source_; }
   [[nodiscard]] const Desc& target() const noexcept { return target_; }
+  [[nodiscard]] const Desc& target_gradient() const noexcept { return target_gradient_; }
   [[nodiscard]] Forward::primitive_desc forward(dnnl::prop_kind kind,
                                                 const dnnl::engine& engine) const {
     return checked("the inner product " + name_, [&] {
@@ -33,24 +44,31 @@ class InnerProduct final {
   [[nodiscard]] BackwardData::primitive_desc backward_data(const Forward::primitive_desc& hint,
                                                            const dnnl::engine& engine) const {
     return checked("the data gradient of " + name_, [&] {
-      const BackwardData::desc desc(source_, weight_, target_);
+      const BackwardData::desc desc(source_, weight_, target_gradient_);
       return BackwardData::primitive_desc(desc, ProgramBuilder::attributes(), engine, hint);
     });
   }
   [[nodiscard]] BackwardWeights::primitive_desc backward_weights(
       const Forward::primitive_desc& hint, const dnnl::engine& engine) const {
     return checked("the weight gradient of " + name_, [&] {
-      const BackwardWeights::desc desc(source_, weight_, bias_, target_);
+      const BackwardWeights::desc desc(source_, weight_gradient_, bias_, target_gradient_);
       return BackwardWeights::primitive_desc(desc, ProgramBuilder::attributes(), engine, hint);
     });
   }
 
  private:
+  static bool makes_logits(const LoweringContext& context) {
+    const auto& loss = std::get<SoftmaxCrossEntropy>(context.graph.nodes().back().op);
+    return loss.input == context.id;
+  }
+
   std::string name_;
   Desc source_;
   Desc target_;
+  Desc target_gradient_;
   Desc bias_;
   Desc weight_;
+  Desc weight_gradient_;
 };
 
 class LinearLowering final : public Lowering {
@@ -59,7 +77,8 @@ class LinearLowering final : public Lowering {
       : op_(op), context_(context), parameters_(context.node().parameters) {}
 
   void forward(ProgramBuilder& builder) override {
-    const InnerProduct product(op_, context_, builder.batch_size());
+    const InnerProduct product(
+        op_, context_, {.activations = builder.activations(), .batch_size = builder.batch_size()});
     forward_ = product.forward(builder.forward_kind(), builder.engine());
     const std::string& name = op_.options.name;
     source_ = builder.in_format(builder.value(op_.input), product.source(), "input of " + name);
@@ -75,10 +94,11 @@ class LinearLowering final : public Lowering {
   }
 
   void backward(ProgramBuilder& builder) override {
-    const InnerProduct product(op_, context_, builder.batch_size());
+    const InnerProduct product(
+        op_, context_, {.activations = builder.activations(), .batch_size = builder.batch_size()});
     const std::string& name = op_.options.name;
-    const Tensor gradient =
-        builder.in_format(builder.gradient(context_.id), product.target(), "gradient of " + name);
+    const Tensor gradient = builder.in_format(builder.gradient(context_.id),
+                                              product.target_gradient(), "gradient of " + name);
     const auto weights_pd = product.backward_weights(forward_, builder.engine());
     builder.emit_parameter_gradients("weight gradient of inner product " + name,
                                      BackwardWeights(weights_pd), weights_pd.scratchpad_desc(),
@@ -114,8 +134,11 @@ std::unique_ptr<Lowering> lower(const Linear& op, const LoweringContext& context
   return std::make_unique<LinearLowering>(op, context);
 }
 
-Desc weight_format(const Linear& op, const LoweringContext& context, const dnnl::engine& engine) {
-  const InnerProduct product(op, context, nominal_batch);
+Desc weight_format(const Linear& op, const LoweringContext& context,
+                   const WeightFormatOptions& options) {
+  const InnerProduct product(op, context,
+                             {.activations = options.activations, .batch_size = nominal_batch});
+  const dnnl::engine& engine = options.engine;
   const auto hint = product.forward(dnnl::prop_kind::forward_training, engine);
   return product.backward_weights(hint, engine).diff_weights_desc();
 }

@@ -42,10 +42,14 @@ struct LoweringContext {
 
 /// The format in which a weight lives in the arenas: the one its gradient is computed in, for a
 /// nominal batch, so that all programs of an engine agree.
+struct WeightFormatOptions {
+  const dnnl::engine& engine;
+  DataType activations;
+};
 [[nodiscard]] Desc weight_format(const Conv2d& op, const LoweringContext& context,
-                                 const dnnl::engine& engine);
+                                 const WeightFormatOptions& options);
 [[nodiscard]] Desc weight_format(const Linear& op, const LoweringContext& context,
-                                 const dnnl::engine& engine);
+                                 const WeightFormatOptions& options);
 inline constexpr std::int64_t nominal_batch = 32;
 
 }  // namespace lockstep::cpu

@@ -13,18 +13,18 @@ Desc f32(const Dims& dims, Tag tag) {
   return {dims, dnnl::memory::data_type::f32, tag};
 }
 
-Desc f32(const Shape& shape, Tag tag) {
-  return f32(dims_of(shape), tag);
+Desc any_layout(const Shape& shape, DataType type) {
+  return {dims_of(shape), type, Tag::any};
 }
 
-Desc plain(const Shape& shape) {
+Desc plain(const Shape& shape, DataType type) {
   constexpr std::array tags{Tag::a, Tag::ab, Tag::abc, Tag::abcd};
   assert(shape.rank() >= 1 && shape.rank() <= tags.size());
-  return f32(shape, tags[shape.rank() - 1]);
+  return {dims_of(shape), type, tags[shape.rank() - 1]};
 }
 
 std::size_t padded_size(const Desc& desc) {
-  return desc.get_size() / sizeof(float);
+  return desc.get_size() / dnnl::memory::data_type_size(desc.data_type());
 }
 
 bool has_padding(const Desc& desc) {
@@ -65,8 +65,8 @@ std::size_t BlockedOffsets::elements() const noexcept {
 bool same_placement(const Desc& a, const Desc& b) {
   if (a == b) return true;
   if (a.data.format_kind != dnnl_blocked || b.data.format_kind != dnnl_blocked) return false;
-  return !has_padding(a) && !has_padding(b) && a.dims() == b.dims() &&
-         BlockedOffsets(a) == BlockedOffsets(b);
+  return a.data_type() == b.data_type() && !has_padding(a) && !has_padding(b) &&
+         a.dims() == b.dims() && BlockedOffsets(a) == BlockedOffsets(b);
 }
 
 }  // namespace lockstep::cpu

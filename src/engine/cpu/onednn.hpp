@@ -15,6 +15,7 @@ namespace lockstep::cpu {
 
 using Desc = dnnl::memory::desc;
 using Dims = dnnl::memory::dims;
+using DataType = dnnl::memory::data_type;
 using Tag = dnnl::memory::format_tag;
 
 /// Runs `call`; a dnnl::error becomes Error(internal) that names `what`.
@@ -29,14 +30,15 @@ auto checked(std::string_view what, Call&& call) {
 }
 
 [[nodiscard]] Desc f32(const Dims& dims, Tag tag);
-[[nodiscard]] Desc f32(const Shape& shape, Tag tag);
+/// Of `type` with the layout left to oneDNN.
+[[nodiscard]] Desc any_layout(const Shape& shape, DataType type);
 /// Row-major without gaps: x, nc, or nchw by the number of axes.
-[[nodiscard]] Desc plain(const Shape& shape);
+[[nodiscard]] Desc plain(const Shape& shape, DataType type = DataType::f32);
 [[nodiscard]] Dims dims_of(const Shape& shape);
 
-/// Number of floats of a tensor with its padding.
+/// Number of values of a tensor with its padding.
 [[nodiscard]] std::size_t padded_size(const Desc& desc);
-/// Whether the extents are padded, so that there are floats that belong to no element.
+/// Whether the extents are padded, so that there are values that belong to no element.
 [[nodiscard]] bool has_padding(const Desc& desc);
 
 /// Where each element of a blocked tensor lies. A block splits one axis only, so an element's
@@ -64,8 +66,8 @@ class BlockedOffsets final {
   std::array<std::vector<std::size_t>, 4> terms_;
 };
 
-/// Whether all elements lie at the same offsets in both, so that no reorder is needed, even where
-/// the descriptors differ by name (nChw16c and nchw where H = W = 1).
+/// Whether all elements are of one type and lie at the same offsets in both, so that no reorder is
+/// needed, even where the descriptors differ by name (nChw16c and nchw where H = W = 1).
 [[nodiscard]] bool same_placement(const Desc& a, const Desc& b);
 
 }  // namespace lockstep::cpu

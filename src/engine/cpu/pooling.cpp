@@ -14,8 +14,9 @@ class PoolingLowering final : public Lowering {
     const Tensor source = builder.value(options_.input);
     forward_ = checked(options_.name, [&] {
       const Forward::desc desc(builder.forward_kind(), options_.algorithm, source.desc(),
-                               f32(builder.batch_shape(id_), Tag::any), options_.stride,
-                               options_.kernel, options_.padding, options_.padding);
+                               any_layout(builder.batch_shape(id_), builder.activations()),
+                               options_.stride, options_.kernel, options_.padding,
+                               options_.padding);
       return Forward::primitive_desc(desc, ProgramBuilder::attributes(), builder.engine());
     });
     const Tensor target = builder.make(forward_.dst_desc());

@@ -53,6 +53,8 @@ class ProgramBuilder final {
   [[nodiscard]] std::int64_t batch_size() const noexcept { return options_.batch_size; }
   [[nodiscard]] dnnl::prop_kind forward_kind() const noexcept;
   [[nodiscard]] Shape batch_shape(ValueId value) const;
+  /// What values, their gradients and the working copies of weights are computed in.
+  [[nodiscard]] DataType activations() const noexcept { return state_.activations; }
   /// With the scratchpad in the program's own plan.
   [[nodiscard]] static dnnl::primitive_attr attributes();
 

@@ -1,16 +1,22 @@
 #include "step.hpp"
 
+#include "lockstep/core/bfloat16.hpp"
+
 #include <cassert>
 
 namespace lockstep::cpu {
 namespace {
 
-std::ptrdiff_t floats_of(const dnnl::memory& memory) {
+std::ptrdiff_t values_of(const dnnl::memory& memory) {
   return static_cast<std::ptrdiff_t>(padded_size(memory.get_desc()));
 }
 
-float* data_of(const dnnl::memory& memory) {
-  return static_cast<float*>(memory.get_data_handle());
+void* data_of(const dnnl::memory& memory) {
+  return memory.get_data_handle();
+}
+
+bool is_bf16(const dnnl::memory& memory) {
+  return memory.get_desc().data_type() == DataType::bf16;
 }
 
 }  // namespace
@@ -37,8 +43,10 @@ void PrimitiveStep::run() {
 }
 
 AddStep::AddStep(Operands operands)
-    : operands_(std::move(operands)), size_(floats_of(operands_.target)) {
-  assert(floats_of(operands_.left) == size_ && floats_of(operands_.right) == size_);
+    : operands_(std::move(operands)),
+      size_(values_of(operands_.target)),
+      bf16_(is_bf16(operands_.target)) {
+  assert(values_of(operands_.left) == size_ && values_of(operands_.right) == size_);
   bind();
 }
 
@@ -48,26 +56,32 @@ void AddStep::bind() {
   target_ = data_of(operands_.target);
 }
 
-void AddStep::run() {
-  const float* left = left_;
-  const float* right = right_;
-  float* target = target_;
+template <typename T>
+void AddStep::add() const {
+  const T* left = static_cast<const T*>(left_);
+  const T* right = static_cast<const T*>(right_);
+  T* target = static_cast<T*>(target_);
   if (operands_.relu) {
 #pragma omp parallel for simd schedule(static)
     for (std::ptrdiff_t i = 0; i < size_; ++i) {
-      const float sum = left[i] + right[i];
-      target[i] = sum < 0.0F ? 0.0F : sum;  // so written, NaN stays NaN
+      const float sum = float{left[i]} + float{right[i]};
+      target[i] = T(sum < 0.0F ? 0.0F : sum);  // so written, NaN stays NaN
     }
   } else {
 #pragma omp parallel for simd schedule(static)
-    for (std::ptrdiff_t i = 0; i < size_; ++i) target[i] = left[i] + right[i];
+    for (std::ptrdiff_t i = 0; i < size_; ++i) target[i] = T(float{left[i]} + float{right[i]});
   }
+}
+
+void AddStep::run() {
+  bf16_ ? add<Bfloat16>() : add<float>();
 }
 
 ReluStep::ReluStep(dnnl::memory source, dnnl::memory target)
     : source_memory_(std::move(source)),
       target_memory_(std::move(target)),
-      size_(floats_of(target_memory_)) {
+      size_(values_of(target_memory_)),
+      bf16_(is_bf16(target_memory_)) {
   bind();
 }
 
@@ -76,15 +90,24 @@ void ReluStep::bind() {
   target_ = data_of(target_memory_);
 }
 
-void ReluStep::run() {
-  const float* source = source_;
-  float* target = target_;
+template <typename T>
+void ReluStep::relu() const {
+  const T* source = static_cast<const T*>(source_);
+  T* target = static_cast<T*>(target_);
 #pragma omp parallel for simd schedule(static)
-  for (std::ptrdiff_t i = 0; i < size_; ++i) target[i] = source[i] < 0.0F ? 0.0F : source[i];
+  for (std::ptrdiff_t i = 0; i < size_; ++i) {
+    target[i] = float{source[i]} < 0.0F ? T{} : source[i];
+  }
+}
+
+void ReluStep::run() {
+  bf16_ ? relu<Bfloat16>() : relu<float>();
 }
 
 ReluBackwardStep::ReluBackwardStep(Operands operands)
-    : operands_(std::move(operands)), size_(floats_of(operands_.target)) {
+    : operands_(std::move(operands)),
+      size_(values_of(operands_.target)),
+      bf16_(is_bf16(operands_.target)) {
   bind();
 }
 
@@ -94,12 +117,19 @@ void ReluBackwardStep::bind() {
   target_ = data_of(operands_.target);
 }
 
-void ReluBackwardStep::run() {
-  const float* output = output_;
-  const float* gradient = gradient_;
-  float* target = target_;
+template <typename T>
+void ReluBackwardStep::mask() const {
+  const T* output = static_cast<const T*>(output_);
+  const T* gradient = static_cast<const T*>(gradient_);
+  T* target = static_cast<T*>(target_);
 #pragma omp parallel for simd schedule(static)
-  for (std::ptrdiff_t i = 0; i < size_; ++i) target[i] = output[i] > 0.0F ? gradient[i] : 0.0F;
+  for (std::ptrdiff_t i = 0; i < size_; ++i) {
+    target[i] = float{output[i]} > 0.0F ? gradient[i] : T{};
+  }
+}
+
+void ReluBackwardStep::run() {
+  bf16_ ? mask<Bfloat16>() : mask<float>();
 }
 
 }  // namespace lockstep::cpu

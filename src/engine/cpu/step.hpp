@@ -38,6 +38,8 @@ class PrimitiveStep final : public Step {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
+// The element-wise steps' tensors are all of one type, fp32 or bf16, which is computed in fp32.
+
 /// target = left + right, elementwise with padding (which is zero and stays so); may be in place.
 /// With `relu`, negative sums become zero.
 class AddStep final : public Step {
@@ -53,11 +55,15 @@ class AddStep final : public Step {
   void bind() override;
 
  private:
+  template <typename T>
+  void add() const;
+
   Operands operands_;
   std::ptrdiff_t size_;
-  const float* left_ = nullptr;
-  const float* right_ = nullptr;
-  float* target_ = nullptr;
+  bool bf16_;
+  const void* left_ = nullptr;
+  const void* right_ = nullptr;
+  void* target_ = nullptr;
 };
 
 /// target = max(source, 0); may be in place.
@@ -68,11 +74,15 @@ class ReluStep final : public Step {
   void bind() override;
 
  private:
+  template <typename T>
+  void relu() const;
+
   dnnl::memory source_memory_;
   dnnl::memory target_memory_;
   std::ptrdiff_t size_;
-  const float* source_ = nullptr;
-  float* target_ = nullptr;
+  bool bf16_;
+  const void* source_ = nullptr;
+  void* target_ = nullptr;
 };
 
 /// target = gradient where the forward output is positive, else 0; may be in place over gradient.
@@ -88,11 +98,15 @@ class ReluBackwardStep final : public Step {
   void bind() override;
 
  private:
+  template <typename T>
+  void mask() const;
+
   Operands operands_;
   std::ptrdiff_t size_;
-  const float* output_ = nullptr;
-  const float* gradient_ = nullptr;
-  float* target_ = nullptr;
+  bool bf16_;
+  const void* output_ = nullptr;
+  const void* gradient_ = nullptr;
+  void* target_ = nullptr;
 };
 
 }  // namespace lockstep::cpu

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Precisions: bf16 resumes to the bit and learns what fp32 learns; what cannot be had is refused."""
+
+import re
+
+from harness import *  # noqa: F403
+
+FASHION = pathlib.Path("/usr/share/datasets/fashion-mnist")
+
+
+def bf16_resumes_to_the_bit(folder):
+    data = write_shards(folder / "data")
+    for ranks in (1, 2):
+        args = [*train_args(data, folder / f"whole-{ranks}", "--epochs", 2), "--precision", "bf16"]
+        output = run(args, ranks)
+        assert ", bf16" in output, output
+        pieces = folder / f"pieces-{ranks}"
+        args = [*train_args(data, pieces, "--epochs", 2), "--precision", "bf16"]
+        run([*args, "--max-steps", 5], ranks)
+        run(args, ranks)
+        assert_same_run(folder / f"whole-{ranks}", pieces)
+    run(train_args(data, folder / "fp32", "--epochs", 2))
+    assert tensors(latest(folder / "fp32")) != tensors(latest(folder / "whole-1")), "bf16 computed in fp32"
+    with h5py.File(latest(folder / "whole-1")) as file:
+        types = set()
+        file.visititems(lambda _, item: types.add(item.dtype) if isinstance(item, h5py.Dataset) else None)
+    assert "float16" not in map(str, types) and np.dtype("f4") in types, types
+
+
+def a_run_may_go_on_in_another_precision(folder):
+    data = write_shards(folder / "data")
+    run([*train_args(data, folder / "run", "--max-steps", 4), "--precision", "bf16"])
+    output = run([*train_args(data, folder / "run", "--max-steps", 6), "--precision", "fp32"], ranks=2)
+    assert re.search("precision.*bf16.*fp32", output), output
+
+
+def evaluation_computes_as_the_run_did_or_as_asked(folder):
+    data = write_shards(folder / "data")
+    write_shards(folder / "data", samples=40, shards=1, split="val", seed=1)
+    run([*train_args(data, folder / "run", "--max-steps", 6), "--precision", "bf16"])
+    command = ["eval", "--checkpoint", latest(folder / "run"), "--data", data, "--json"]
+    loss = {name: json.loads(run([*command, *more]).splitlines()[-1])["loss"]
+            for name, more in (("run", []), ("bf16", ["--precision", "bf16"]), ("fp32", ["--precision", "fp32"]))}
+    assert loss["run"] == loss["bf16"] != loss["fp32"], loss
+    assert abs(loss["run"] - loss["fp32"]) < 0.02 * loss["fp32"], loss
+
+
+def what_cannot_be_had_is_refused(folder):
+    data = write_shards(folder / "data")
+    for ranks in (1, 3):
+        for precision in ("fp16", "tf32"):
+            output = run([*train_args(data, folder / "run"), "--precision", precision], ranks, expect=USAGE)
+            assert f"--precision {precision} does not go with the CPU engine" in output, output
+            assert output.count("error:") == 1, output
+    output = run([*train_args(data, folder / "run"), "--precision", "bf16"], env={"DNNL_MAX_CPU_ISA": "AVX2"}, expect=USAGE)
+    assert "needs AVX-512" in output and "avx2" in output, output
+    output = run(["bench", "step", "--width", 8, "--precision", "fp16"], expect=USAGE)
+    assert "--precision fp16" in output, output
+
+
+def a_processor_without_the_instructions_says_so(folder):
+    data = write_shards(folder / "data")
+    output = run([*train_args(data, folder / "run", "--max-steps", 2), "--precision", "bf16"],
+                 env={"DNNL_MAX_CPU_ISA": "AVX512_CORE"})
+    assert "bf16 by conversion" in output, output
+
+
+def bf16_learns_what_fp32_learns(folder):
+    if not FASHION.exists():
+        print("skipped: bf16_learns_what_fp32_learns: dataset-fashion-mnist is not installed")
+        return
+    run(["pack", "--from", "mnist", "--input", FASHION, "--output", folder / "data", "--shards", 2])
+    accuracy = {"fp32": [], "bf16": []}
+    for seed in (0, 1):
+        for precision in accuracy:
+            directory = folder / f"{precision}-{seed}"
+            run(["train", "--data", folder / "data", "--run-dir", directory, "--model", "mini-resnet", "--width", 8,
+                 "--batch-size", 64, "--epochs", 1, "--lr", 0.1, "--warmup-epochs", 0.2, "--augment", "crop-flip",
+                 "--crop-padding", 2, "--threads", 1, "--seed", seed, "--precision", precision, "--progress", "plain"], ranks=2)
+            accuracy[precision].append(events(directory, "eval")[-1]["top1"])
+    means = {precision: sum(values) / len(values) for precision, values in accuracy.items()}
+    assert min(means.values()) > 0.75 and abs(means["fp32"] - means["bf16"]) < 0.02, accuracy
+    print(f"top-1 after an epoch: {accuracy}")
+
+
+if __name__ == "__main__":
+    main([bf16_resumes_to_the_bit, a_run_may_go_on_in_another_precision, evaluation_computes_as_the_run_did_or_as_asked,
+          what_cannot_be_had_is_refused, a_processor_without_the_instructions_says_so, bf16_learns_what_fp32_learns])
