@@ -3,6 +3,7 @@
 #include "lockstep/core/bfloat16.hpp"
 
 #include <cassert>
+#include <limits>
 
 namespace lockstep::cpu {
 namespace {
@@ -61,15 +62,11 @@ void AddStep::add() const {
   const T* left = static_cast<const T*>(left_);
   const T* right = static_cast<const T*>(right_);
   T* target = static_cast<T*>(target_);
-  if (operands_.relu) {
+  const float least = operands_.relu ? 0.0F : -std::numeric_limits<float>::infinity();
 #pragma omp parallel for simd schedule(static)
-    for (std::ptrdiff_t i = 0; i < size_; ++i) {
-      const float sum = float{left[i]} + float{right[i]};
-      target[i] = T(sum < 0.0F ? 0.0F : sum);  // so written, NaN stays NaN
-    }
-  } else {
-#pragma omp parallel for simd schedule(static)
-    for (std::ptrdiff_t i = 0; i < size_; ++i) target[i] = T(float{left[i]} + float{right[i]});
+  for (std::ptrdiff_t i = 0; i < size_; ++i) {
+    const float sum = float{left[i]} + float{right[i]};
+    target[i] = T(sum < least ? least : sum);  // so written, NaN stays NaN
   }
 }
 
