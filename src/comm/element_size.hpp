@@ -16,6 +16,9 @@ namespace lockstep {
     case ElementType::i64:
     case ElementType::u64:
       return 8;
+    case ElementType::bf16:
+    case ElementType::f16:
+      return 2;
     case ElementType::u8:
       return 1;
   }

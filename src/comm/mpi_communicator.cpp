@@ -26,21 +26,51 @@ MPI_Datatype datatype(ElementType type) noexcept {
       return MPI_UINT64_T;
     case ElementType::u8:
       return MPI_UINT8_T;
+    case ElementType::bf16:
+    case ElementType::f16:
+      return MPI_UINT16_T;
   }
   return MPI_BYTE;
 }
 
-MPI_Op operation(ReduceOp op) noexcept {
-  switch (op) {
-    case ReduceOp::sum:
-      return MPI_SUM;
-    case ReduceOp::min:
-      return MPI_MIN;
-    case ReduceOp::max:
-      return MPI_MAX;
+/// MPI knows no 16-bit floats: what it does with two of them, each pair in fp32.
+template <typename T, ReduceOp op>
+void reduce_pairs(void* from, void* to, int* count, MPI_Datatype* /*type*/) {
+  const T* left = static_cast<const T*>(from);
+  T* right = static_cast<T*>(to);
+  for (int i = 0; i < *count; ++i) {
+    const float a{left[i]};
+    const float b{right[i]};
+    if constexpr (op == ReduceOp::sum) right[i] = T(a + b);
+    if constexpr (op == ReduceOp::min) right[i] = T(a < b || a != a ? a : b);
+    if constexpr (op == ReduceOp::max) right[i] = T(a > b || a != a ? a : b);
   }
-  return MPI_OP_NULL;
 }
+
+/// The operators of a 16-bit type.
+template <typename T>
+class NarrowOperators final {
+ public:
+  NarrowOperators() {
+    // Commutative: a + b and b + a round alike, so all ranks end with the same bits.
+    MPI_Op_create(reduce_pairs<T, ReduceOp::sum>, 1, &sum_);
+    MPI_Op_create(reduce_pairs<T, ReduceOp::min>, 1, &min_);
+    MPI_Op_create(reduce_pairs<T, ReduceOp::max>, 1, &max_);
+  }
+  NarrowOperators(const NarrowOperators&) = delete;
+  NarrowOperators& operator=(const NarrowOperators&) = delete;
+  ~NarrowOperators() {
+    for (MPI_Op* op : {&sum_, &min_, &max_}) MPI_Op_free(op);
+  }
+  [[nodiscard]] MPI_Op get(ReduceOp op) const noexcept {
+    return op == ReduceOp::sum ? sum_ : op == ReduceOp::min ? min_ : max_;
+  }
+
+ private:
+  MPI_Op sum_ = MPI_OP_NULL;
+  MPI_Op min_ = MPI_OP_NULL;
+  MPI_Op max_ = MPI_OP_NULL;
+};
 
 std::string processor_name() {
   std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
@@ -70,7 +100,7 @@ class MpiCommunicator final : public Communicator {
   void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
     in_pieces(buffer.count, [&](std::size_t offset, int count) {
       check(MPI_Allreduce(MPI_IN_PLACE, at(buffer, offset), count, datatype(buffer.type),
-                          operation(op), comm_),
+                          operation(buffer.type, op), comm_),
             "MPI_Allreduce");
     });
   }
@@ -109,7 +139,7 @@ class MpiCommunicator final : public Communicator {
       return;
     }
     check(MPI_Reduce_scatter_block(all.data, mine.data, static_cast<int>(mine.count),
-                                   datatype(mine.type), operation(op), comm_),
+                                   datatype(mine.type), operation(mine.type, op), comm_),
           "MPI_Reduce_scatter_block");
   }
 
@@ -124,7 +154,7 @@ class MpiCommunicator final : public Communicator {
     in_pieces(buffer.count, [&](std::size_t offset, int count) {
       MPI_Request request = MPI_REQUEST_NULL;
       check(MPI_Iallreduce(MPI_IN_PLACE, at(buffer, offset), count, datatype(buffer.type),
-                           operation(op), comm_, &request),
+                           operation(buffer.type, op), comm_, &request),
             "MPI_Iallreduce");
       chosen.pieces.push_back(request);
     });
@@ -155,6 +185,12 @@ class MpiCommunicator final : public Communicator {
   }
 
  private:
+  [[nodiscard]] MPI_Op operation(ElementType type, ReduceOp op) const noexcept {
+    if (type == ElementType::bf16) return bf16_.get(op);
+    if (type == ElementType::f16) return f16_.get(op);
+    return op == ReduceOp::sum ? MPI_SUM : op == ReduceOp::min ? MPI_MIN : MPI_MAX;
+  }
+
   struct Slot {
     bool active = false;
     std::vector<MPI_Request> pieces;
@@ -201,7 +237,7 @@ class MpiCommunicator final : public Communicator {
       const std::size_t block = static_cast<std::size_t>(root) * mine.count;
       in_pieces(mine.count, [&](std::size_t offset, int count) {
         check(MPI_Reduce(values + (block + offset) * size_of(all.type), at(mine, offset), count,
-                         datatype(mine.type), operation(op), root, comm_),
+                         datatype(mine.type), operation(mine.type, op), root, comm_),
               "MPI_Reduce");
       });
     }
@@ -224,6 +260,8 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
+  NarrowOperators<Bfloat16> bf16_;
+  NarrowOperators<Float16> f16_;
   std::vector<Slot> slots_;
 };
 

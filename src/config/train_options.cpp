@@ -186,7 +186,12 @@ OptionTable<Config> make_table() {
                                 .unit = "MiB",
                                 .min = 0,
                                 .max = 1e6,
-                                .above_min = true});
+                                .above_min = true})
+      .add(&Config::grad_compression,
+           {.name = "grad-compression",
+            .help = "gradients travel in 16 bits, rounded wherever two ranks' sums meet",
+            .unit = "",
+            .choices = {"none", "fp16", "bf16"}});
   t.group("Run")
       .add(&Config::seed, {.name = "seed",
                            .help = "of initial weights, sample order and augmentation",

@@ -3,7 +3,7 @@
 namespace lockstep {
 
 std::vector<Bucket> plan_buckets(const ArenaLayout& layout, std::size_t tail_size,
-                                 std::size_t target_bytes) {
+                                 std::size_t target_bytes, TailPlace place) {
   std::vector<Bucket> buckets;
   std::size_t begin = 0;
   for (std::size_t i = 0; i + 1 < layout.views.size(); ++i) {
@@ -13,6 +13,10 @@ std::vector<Bucket> plan_buckets(const ArenaLayout& layout, std::size_t tail_siz
       buckets.push_back({.begin = begin, .end = end});
       begin = end;
     }
+  }
+  if (place == TailPlace::in_a_bucket_of_its_own && begin < layout.size()) {
+    buckets.push_back({.begin = begin, .end = layout.size()});
+    begin = layout.size();
   }
   buckets.push_back({.begin = begin, .end = layout.size() + tail_size});
   return buckets;

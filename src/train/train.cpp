@@ -43,6 +43,25 @@ std::unique_ptr<Dataset> open_validation_data(const RunPlan& plan, Communicator&
   return dataset;
 }
 
+ElementType wire_type(GradCompression compression) noexcept {
+  switch (compression) {
+    case GradCompression::none:
+      break;
+    case GradCompression::fp16:
+      return ElementType::f16;
+    case GradCompression::bf16:
+      return ElementType::bf16;
+  }
+  return ElementType::f32;
+}
+
+std::string_view wire_note(const Config& config, int world_size) noexcept {
+  if (config.grad_compression == GradCompression::none) return "";
+  if (world_size == 1) return ", which go nowhere from one rank";
+  return config.grad_compression == GradCompression::fp16 ? ", which travel as fp16"
+                                                          : ", which travel as bf16";
+}
+
 Graph build_graph(const RunPlan& plan, const TrainingJob& job) {
   return job.model ? job.model(plan.model) : make_model(plan.config.model, plan.model);
 }
@@ -79,10 +98,10 @@ void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeome
   reporter.say(fmt::format("engine: {}; {}", engine.description(), job.binding.text));
   reporter.say(
       fmt::format("memory a rank: {:.0f} MiB activations, {:.0f} MiB parameters and gradients; {} "
-                  "bucket{}",
+                  "bucket{} of gradients{}",
                   static_cast<double>(step.activation_bytes()) / 0x1p20,
                   static_cast<double>(engine.layout().size()) * 8 / 0x1p20, step.buckets(),
-                  step.buckets() == 1 ? "" : "s"));
+                  step.buckets() == 1 ? "" : "s", wire_note(plan.config, geometry.world_size)));
   if (job.binding.warning) reporter.warn(*job.binding.warning);
 }
 
@@ -208,6 +227,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   TrainStep step(*engine, *optimizer, comm, *loader,
                  {.geometry = geometry,
                   .bucket_bytes = config.bucket_mb * 0x1p20,
+                  .wire = wire_type(config.grad_compression),
                   .clip_grad_norm = config.clip_grad_norm});
   const auto validation = open_validation_data(plan, comm);
   std::optional<Evaluator> evaluator;

@@ -42,7 +42,10 @@ TrainStep::TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm, L
       tail_values_(engine.gradients().subspan(engine.layout().size(), tail_.size())),
       reducer_(comm, engine.gradients(),
                plan_buckets(engine.layout(), tail_.size(),
-                            static_cast<std::size_t>(options.bucket_bytes))),
+                            static_cast<std::size_t>(options.bucket_bytes),
+                            options.wire == ElementType::f32 ? TailPlace::in_the_last_bucket
+                                                             : TailPlace::in_a_bucket_of_its_own),
+               {.type = options.wire, .gradients = engine.layout().size()}),
       program_(engine.compile_training(options.geometry.largest_micro_batch())) {
   if (options_.geometry.smallest_micro_batch() != options_.geometry.largest_micro_batch()) {
     smaller_program_ = engine.compile_training(options_.geometry.smallest_micro_batch());
@@ -124,7 +127,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
   const std::size_t parameters = engine_.layout().size();
   reducer_.finish([&](const Bucket& bucket) {
     result.times.communication += watch.lap();
-    if (!update_at_end) {
+    if (!update_at_end && bucket.begin < parameters) {
       optimizer_.update(bucket.begin, std::min(bucket.end, parameters), engine_.parameters(),
                         engine_.gradients(), update);
     }

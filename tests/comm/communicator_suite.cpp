@@ -5,16 +5,22 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 namespace lockstep::test {
 namespace {
 
 constexpr std::array operators{ReduceOp::sum, ReduceOp::min, ReduceOp::max};
 
-/// Small whole numbers, so that sums are exact in every type (u8: at most 4 ranks * 50).
+/// Small whole numbers, so that sums are exact in every type (u8 and bf16: at most 4 ranks * 50).
 template <typename T>
 T value_of(int rank, std::size_t i) {
-  return static_cast<T>((i * 31 + static_cast<std::size_t>(rank) * 17 + i / 7) % 51);
+  const std::size_t value = (i * 31 + static_cast<std::size_t>(rank) * 17 + i / 7) % 51;
+  if constexpr (std::is_class_v<T>) {
+    return T(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
+  }
 }
 
 template <typename T>
@@ -29,11 +35,12 @@ std::vector<T> reduced(int ranks, std::size_t count, ReduceOp op, std::size_t be
   std::vector<T> result = values_of<T>(0, count, begin);
   for (int rank = 1; rank < ranks; ++rank) {
     for (std::size_t i = 0; i < count; ++i) {
-      const T other = value_of<T>(rank, begin + i);
-      T& mine = result[i];
-      if (op == ReduceOp::sum) mine = static_cast<T>(mine + other);
-      if (op == ReduceOp::min) mine = std::min(mine, other);
-      if (op == ReduceOp::max) mine = std::max(mine, other);
+      using Wide = std::conditional_t<std::is_class_v<T>, float, T>;
+      const Wide other{value_of<T>(rank, begin + i)};
+      const Wide mine{result[i]};
+      if (op == ReduceOp::sum) result[i] = T(static_cast<Wide>(mine + other));
+      if (op == ReduceOp::min) result[i] = T(std::min(mine, other));
+      if (op == ReduceOp::max) result[i] = T(std::max(mine, other));
     }
   }
   return result;
@@ -77,7 +84,7 @@ void check_moves(Communicator& comm, std::size_t count) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   const auto mine = values_of<T>(comm.rank(), count);
   const auto of_all = values_of_all<T>(comm.size(), count);
-  const std::vector<T> untouched(count * ranks, T{99});
+  const std::vector<T> untouched(count * ranks, T(99.0F));
 
   auto all = untouched;
   comm.all_gather(std::span<const T>(mine), std::span(all));
@@ -121,6 +128,8 @@ void check_communicator(Communicator& comm, const std::vector<std::size_t>& coun
   check_type<std::int64_t>(comm, counts);
   check_type<std::uint8_t>(comm, counts);
   check_type<std::uint64_t>(comm, counts);
+  check_type<Bfloat16>(comm, counts);
+  check_type<Float16>(comm, counts);
 }
 
 }  // namespace lockstep::test

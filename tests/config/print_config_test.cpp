@@ -80,6 +80,7 @@ Config random_config(Random& random) {
   c.label_smoothing = real(random, 0, 1);
   c.precision = static_cast<Precision>(whole(random, 0, 3));
   c.bucket_mb = real(random, 1e-3, 1000);
+  c.grad_compression = static_cast<GradCompression>(whole(random, 0, 2));
   c.seed = whole(random, 0, INT64_MAX);
   c.run_dir = coin(random) ? text(random) : std::string();
   c.resume = coin(random) ? "none" : text(random);

@@ -262,8 +262,8 @@ BOOST_AUTO_TEST_CASE(sums_of_sums) {
   check_all(graph, 2);
 }
 
-// The deeper ones have some ReLU's input within a rounding of zero, whose side is a matter of chance;
-// the parity with PyTorch starts them where that is not so.
+// The deeper ones have some ReLU's input within a rounding of zero, whose side is a matter of
+// chance; the parity with PyTorch starts them where that is not so.
 BOOST_AUTO_TEST_CASE(whole_models) {
   for (const char* name : {"mini-resnet", "simple-cnn", "mlp", "resnet18"}) {
     check_all(make_model(name, {.image = {.channels = 3, .height = 16, .width = 16},

@@ -5,6 +5,7 @@
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/float16.hpp"
 #include "lockstep/core/philox.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/core/unique_handle.hpp"
@@ -116,4 +117,34 @@ BOOST_AUTO_TEST_CASE(bfloat16_keeps_its_own_values_and_rounds_others_to_the_near
   BOOST_TEST(std::isnan(float{Bfloat16(std::numeric_limits<float>::quiet_NaN())}));
   BOOST_TEST(std::isnan(float{Bfloat16(std::bit_cast<float>(0xFF800001U))}));
   BOOST_TEST(std::isinf(float{Bfloat16(std::numeric_limits<float>::max())}));
+}
+
+BOOST_AUTO_TEST_CASE(float16_keeps_its_own_values_and_rounds_others_to_the_nearest) {
+  // By the definition, in double: (1 + m/1024) * 2^(e-15), or m * 2^-24.
+  const auto value_of = [](std::uint32_t bits) {
+    const int exponent = static_cast<int>(bits >> 10);
+    const double significand = bits & 0x3FFU;
+    return static_cast<float>(exponent == 0 ? std::ldexp(significand, -24)
+                                            : std::ldexp(1024 + significand, exponent - 25));
+  };
+  for (std::uint32_t bits = 0; bits < 0x7BFF; ++bits) {
+    const float value = value_of(bits);
+    const float next = value_of(bits + 1);
+    const float middle = value + (next - value) / 2;
+    const std::uint32_t even = bits % 2 == 0 ? bits : bits + 1;
+    BOOST_REQUIRE(float{Float16(value)} == value);
+    BOOST_REQUIRE(float{Float16(-value)} == -value);
+    BOOST_REQUIRE(Float16(value).bits == bits);
+    BOOST_REQUIRE(Float16(middle).bits == even);
+    BOOST_REQUIRE(float{Float16(std::nextafter(middle, 0.0F))} == value);
+    BOOST_REQUIRE(float{Float16(std::nextafter(middle, 1e9F))} == next);
+  }
+  BOOST_TEST(float{Float16(65504.0F)} == 65504.0F);
+  BOOST_TEST(float{Float16(std::nextafter(65520.0F, 0.0F))} == 65504.0F);
+  BOOST_TEST(std::isinf(float{Float16(65520.0F)}));
+  BOOST_TEST(std::isinf(float{Float16(-std::numeric_limits<float>::infinity())}));
+  BOOST_TEST(float{Float16(-1e30F)} < 0);
+  BOOST_TEST(float{Float16(std::numeric_limits<float>::denorm_min())} == 0.0F);
+  BOOST_TEST(std::isnan(float{Float16(std::numeric_limits<float>::quiet_NaN())}));
+  BOOST_TEST(std::isnan(float{Float16(std::bit_cast<float>(0xFF800001U))}));
 }

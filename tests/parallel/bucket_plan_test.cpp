@@ -107,3 +107,17 @@ BOOST_AUTO_TEST_CASE(a_network_without_parameters_has_the_tail_alone) {
 
   BOOST_TEST(plan_buckets(ArenaLayout{}, 8, 100) == expected, boost::test_tools::per_element());
 }
+
+BOOST_AUTO_TEST_CASE(a_tail_of_its_own_leaves_the_other_buckets_as_they_were) {
+  const ArenaLayout layout = layout_of({100, 200, 50, 7, 300});
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{600}, std::size_t{1} << 20}) {
+    std::vector<Bucket> expected = plan_buckets(layout, 0, bytes);
+    expected.push_back({.begin = layout.size(), .end = layout.size() + 10});
+
+    BOOST_TEST(plan_buckets(layout, 10, bytes, TailPlace::in_a_bucket_of_its_own) == expected,
+               boost::test_tools::per_element());
+  }
+  const std::vector<Bucket> alone{{.begin = 0, .end = 8}};
+  BOOST_TEST(plan_buckets(ArenaLayout{}, 8, 100, TailPlace::in_a_bucket_of_its_own) == alone,
+             boost::test_tools::per_element());
+}

@@ -22,6 +22,8 @@ class DelayingCommunicator final : public Communicator {
   }
 
   [[nodiscard]] const std::vector<Clock::time_point>& starts() const noexcept { return starts_; }
+  /// Of all reductions started.
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// How often test() was called.
   [[nodiscard]] int tests() const noexcept { return tests_; }
   /// For another step on the same link.
@@ -58,6 +60,8 @@ class DelayingCommunicator final : public Communicator {
                                               [](const Flight& flight) { return !flight.in_use; }) -
                                  flights_.begin());
     starts_.push_back(Clock::now());
+    const bool narrow = buffer.type == ElementType::bf16 || buffer.type == ElementType::f16;
+    bytes_ += buffer.count * (narrow ? 2 : 4);
     link_free_ = std::max(link_free_, starts_.back()) + delay_;
     flights_.at(slot) = {
         .in_use = true, .inner = inner_.start_all_reduce_buffer(buffer, op), .arrival = link_free_};
@@ -94,6 +98,7 @@ class DelayingCommunicator final : public Communicator {
   std::vector<Clock::time_point> starts_;
   Clock::time_point link_free_ = Clock::now();
   int tests_ = 0;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace lockstep::test

@@ -37,11 +37,15 @@ std::vector<float> random_gradients(std::size_t size, int rank) {
 }
 
 /// One step: backward writes the gradients view by view, and the tail is written last.
-std::vector<float> reduce(Communicator& comm, std::size_t bucket_bytes) {
+std::vector<float> reduce(Communicator& comm, std::size_t bucket_bytes,
+                          ElementType wire = ElementType::f32) {
   const ArenaLayout layout = odd_layout();
   const std::vector<float> mine = random_gradients(layout.size() + tail, comm.rank());
   std::vector<float> arena(mine.size());
-  GradientReducer reducer(comm, arena, plan_buckets(layout, tail, bucket_bytes));
+  const TailPlace place =
+      wire == ElementType::f32 ? TailPlace::in_the_last_bucket : TailPlace::in_a_bucket_of_its_own;
+  GradientReducer reducer(comm, arena, plan_buckets(layout, tail, bucket_bytes, place),
+                          {.type = wire, .gradients = layout.size()});
   reducer.begin();
   for (std::size_t i = 0; i < layout.views.size(); ++i) {
     const std::size_t begin = layout.views[i].offset;
@@ -101,4 +105,55 @@ BOOST_AUTO_TEST_CASE(a_slow_link_changes_nothing_but_time) {
   test::DelayingCommunicator slow(*comm, 2ms, odd_layout().views.size());
 
   BOOST_TEST((reduce(slow, 2000) == reduce(*comm, 2000)));
+}
+
+BOOST_AUTO_TEST_CASE(gradients_in_16_bits_are_rounded_once_for_each_meeting) {
+  const std::unique_ptr<Communicator> comm = make_mpi_communicator();
+  const std::size_t gradients = odd_layout().size();
+  std::vector<double> exact(gradients);
+  std::vector<double> magnitudes(gradients);
+  for (int rank = 0; rank < comm->size(); ++rank) {
+    const std::vector<float> theirs = random_gradients(gradients + tail, rank);
+    for (std::size_t i = 0; i < gradients; ++i) {
+      exact[i] += theirs[i];
+      magnitudes[i] += std::abs(theirs[i]);
+    }
+  }
+  for (const auto& [type, unit] :
+       {std::pair{ElementType::bf16, 0x1p-8}, {ElementType::f16, 0x1p-11}}) {
+    const std::vector<float> sum = reduce(*comm, 4000, type);
+    const std::vector<float> wide = reduce(*comm, 4000);
+
+    // Each rank's value, then each sum of two, is within `unit` of itself (or a subnormal's step);
+    // a second power of it in case of ties is far below what fp32 adds.
+    double worst = 0;
+    for (std::size_t i = 0; i < gradients; ++i) {
+      const double allowed = 1.01 * comm->size() * (unit * magnitudes[i] + 0x1p-25);
+      worst = std::max(worst, std::abs(sum[i] - exact[i]) / allowed);
+    }
+    BOOST_TEST(worst <= 1);
+    if (comm->size() > 1) BOOST_TEST(worst > 0.05);  // it did travel in 16 bits
+    // The tail counts samples: it stays as it is.
+    BOOST_TEST(
+        (std::vector(sum.end() - tail, sum.end()) == std::vector(wide.end() - tail, wide.end())));
+    std::vector<float> roots = sum;
+    comm->broadcast(std::span(roots));
+    BOOST_TEST((sum == roots));
+    if (comm->size() == 1) BOOST_TEST((sum == wide));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_in_16_bits_take_half_the_bytes) {
+  const std::unique_ptr<Communicator> comm = make_mpi_communicator();
+  if (comm->size() == 1) return;
+  const std::size_t gradients = odd_layout().size();
+  const auto bytes = [&](ElementType type) {
+    test::DelayingCommunicator counting(*comm, 0ms, 20);
+    reduce(counting, 4000, type);
+    return counting.bytes();
+  };
+
+  BOOST_TEST(bytes(ElementType::f32) == (gradients + tail) * 4);
+  BOOST_TEST(bytes(ElementType::bf16) == gradients * 2 + tail * 4);
+  BOOST_TEST(bytes(ElementType::f16) == gradients * 2 + tail * 4);
 }

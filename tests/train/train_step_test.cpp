@@ -34,6 +34,7 @@ class Rig final {
     OptimizerKind optimizer = OptimizerKind::sgd;
     double lr = 0.05;
     Precision precision = Precision::fp32;
+    ElementType wire = ElementType::f32;
   };
 
   Rig(Communicator& comm, const Options& options)
@@ -73,6 +74,7 @@ class Rig final {
     step_ = std::make_unique<TrainStep>(*engine_, *optimizer_, comm, *loader_,
                                         TrainStepOptions{.geometry = geometry_,
                                                          .bucket_bytes = options.bucket_bytes,
+                                                         .wire = options.wire,
                                                          .clip_grad_norm = options.clip_grad_norm});
   }
 
@@ -133,11 +135,15 @@ constexpr double rounding = 1e-5;
 BOOST_AUTO_TEST_CASE(all_ranks_hold_the_same_bits_after_every_step) {
   for (const OptimizerKind optimizer :
        {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars}) {
-    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    for (const auto& [precision, wire] : {std::pair{Precision::fp32, ElementType::f32},
+                                          {Precision::bf16, ElementType::f32},
+                                          {Precision::fp32, ElementType::bf16},
+                                          {Precision::bf16, ElementType::f16}}) {
       Rig rig(*world, {.global_batch = 31,
                        .bucket_bytes = 4096,
                        .optimizer = optimizer,
-                       .precision = precision});
+                       .precision = precision,
+                       .wire = wire});
       for (int step = 0; step < 3; ++step) {
         rig.run();
         const std::uint64_t mine = rig.bits();
@@ -253,6 +259,23 @@ BOOST_AUTO_TEST_CASE(buckets_of_any_size_give_the_result_of_one) {
     // Two summands commute; with more, the library's order may depend on the size.
     if (world->size() <= 2) BOOST_TEST(many.bits() == one.bits());
     BOOST_TEST(relative_difference(many.parameters(), one.parameters()) < rounding);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_that_travel_in_16_bits_are_those_of_fp32_but_for_its_rounding) {
+  Rig wide(*world, {.model = "simple-cnn"});
+  const StepResult expected = wide.run();
+  for (const auto& [wire, unit] :
+       {std::pair{ElementType::bf16, 0x1p-8}, {ElementType::f16, 0x1p-11}}) {
+    Rig narrow(*world, {.model = "simple-cnn", .bucket_bytes = 50000, .wire = wire});
+    const StepResult result = narrow.run();
+
+    // fp16 has no small numbers: gradients below 2^-14 are rounded more, hence the addend.
+    const double difference = relative_difference(narrow.gradients(), wide.gradients());
+    BOOST_TEST(difference < 3 * world->size() * unit + 1e-4);
+    if (world->size() == 1) BOOST_TEST(difference == 0);
+    BOOST_TEST(result.sums.loss == expected.sums.loss);
+    BOOST_TEST(result.sums.samples == 64);
   }
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "lockstep/core/bfloat16.hpp"
+#include "lockstep/core/float16.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -11,7 +14,8 @@
 namespace lockstep {
 
 enum class ReduceOp { sum, min, max };
-enum class ElementType { f32, f64, i32, i64, u8, u64 };
+/// Sums of 16-bit types are rounded to them wherever two ranks' values meet.
+enum class ElementType { f32, f64, i32, i64, u8, u64, bf16, f16 };
 
 template <typename T>
 [[nodiscard]] constexpr ElementType element_type() {
@@ -25,6 +29,10 @@ template <typename T>
     return ElementType::i64;
   else if constexpr (std::is_same_v<T, std::uint64_t>)
     return ElementType::u64;
+  else if constexpr (std::is_same_v<T, Bfloat16>)
+    return ElementType::bf16;
+  else if constexpr (std::is_same_v<T, Float16>)
+    return ElementType::f16;
   else
     return ElementType::u8;
 }

@@ -20,6 +20,7 @@ struct Bfloat16 {
   explicit operator float() const noexcept {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
+  friend bool operator==(const Bfloat16&, const Bfloat16&) = default;  ///< of bits
 };
 
 }  // namespace lockstep

@@ -15,10 +15,14 @@ struct Bucket {
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
+/// Whether the tail travels with the last gradients or, where these travel in another type, alone.
+enum class TailPlace { in_the_last_bucket, in_a_bucket_of_its_own };
+
 /// Cuts [0, layout.size() + tail_size) at tensor boundaries into buckets in the order in which
 /// backward fills them, each of at least `target_bytes` where the tensors allow it; the tail is
-/// part of the last one.
+/// in the last one.
 [[nodiscard]] std::vector<Bucket> plan_buckets(const ArenaLayout& layout, std::size_t tail_size,
-                                               std::size_t target_bytes);
+                                               std::size_t target_bytes,
+                                               TailPlace place = TailPlace::in_the_last_bucket);
 
 }  // namespace lockstep

@@ -1,11 +1,13 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/parallel/bucket_plan.hpp"
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
@@ -17,8 +19,17 @@ namespace lockstep {
 /// after every primitive. The last bucket, with the tail, is started by finish().
 class GradientReducer final : public BackwardObserver {
  public:
+  /// How values travel: buckets within [0, gradients) as this type, bf16 or f16 for half as many
+  /// bytes, rounded where two ranks' sums meet; all others as they are.
+  struct Wire {
+    ElementType type = ElementType::f32;
+    std::size_t gradients = 0;
+  };
   /// `arena` is gradients with the tail; it and `comm` outlive the reducer.
-  GradientReducer(Communicator& comm, std::span<float> arena, std::vector<Bucket> buckets);
+  GradientReducer(Communicator& comm, std::span<float> arena, std::vector<Bucket> buckets,
+                  Wire wire);
+  GradientReducer(Communicator& comm, std::span<float> arena, std::vector<Bucket> buckets)
+      : GradientReducer(comm, arena, std::move(buckets), Wire{}) {}
 
   /// Before backward of the last micro-step.
   void begin() noexcept;
@@ -35,8 +46,16 @@ class GradientReducer final : public BackwardObserver {
   [[nodiscard]] std::span<const Bucket> buckets() const noexcept { return buckets_; }
 
  private:
+  [[nodiscard]] bool is_narrow(const Bucket& bucket) const noexcept {
+    return wire_.type != ElementType::f32 && bucket.end <= wire_.gradients;
+  }
+  [[nodiscard]] Request start(const Bucket& bucket);
+  void widen(const Bucket& bucket);
+
   Communicator& comm_;
   std::span<float> arena_;
+  Wire wire_;
+  AlignedBuffer<std::uint16_t> narrow_;  ///< what travels of [0, gradients), where that is 16 bits
   std::vector<Bucket> buckets_;
   std::vector<Request> requests_;
   std::size_t started_ = 0;

@@ -45,7 +45,8 @@ struct StepResult {
 struct TrainStepOptions {
   BatchGeometry geometry;
   double bucket_bytes = 25.0 * 1024 * 1024;
-  double clip_grad_norm = 0;  ///< 0: off
+  ElementType wire = ElementType::f32;  ///< of gradients between ranks: f32, bf16 or f16
+  double clip_grad_norm = 0;            ///< 0: off
 };
 
 /// The training step: load, forward, backward with each bucket's reduction started as soon as its
