@@ -181,6 +181,11 @@ OptionTable<Config> make_table() {
                                      .unit = "",
                                      .min = 0});
   t.group("Communication")
+      .add(&Config::batch_norm,
+           {.name = "batch-norm",
+            .help = "statistics of each rank's samples, averaged for evaluation, or of all ranks'",
+            .unit = "",
+            .choices = {"local", "sync"}})
       .add(&Config::bucket_mb, {.name = "bucket-mb",
                                 .help = "gradients reduced in one call while backward goes on",
                                 .unit = "MiB",

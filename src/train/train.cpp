@@ -201,9 +201,13 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
 
   // The network on this rank's cores.
   const TailBucket tail(graph);
-  const auto engine = make_cpu_engine(
-      graph,
-      {.threads = job.binding.threads, .tail_size = tail.size(), .precision = config.precision});
+  const bool synchronised = config.batch_norm == BatchNormScope::sync;
+  SumOverRanks sum_over_ranks;
+  if (synchronised) sum_over_ranks = [&comm](std::span<double> values) { comm.all_reduce(values); };
+  const auto engine = make_cpu_engine(graph, {.threads = job.binding.threads,
+                                              .tail_size = tail.size(),
+                                              .precision = config.precision,
+                                              .sum_over_ranks = sum_over_ranks});
   const auto optimizer = make_optimizer(plan.config, engine->layout());
   state.optimizer = std::string(optimizer->name());
   require_agreement(comm, layout_text(*engine), "the parameters' layout",
@@ -228,7 +232,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                  {.geometry = geometry,
                   .bucket_bytes = config.bucket_mb * 0x1p20,
                   .wire = wire_type(config.grad_compression),
-                  .clip_grad_norm = config.clip_grad_norm});
+                  .clip_grad_norm = config.clip_grad_norm,
+                  .meets_in_programs = synchronised});
   const auto validation = open_validation_data(plan, comm);
   std::optional<Evaluator> evaluator;
   if (validation) {

@@ -50,6 +50,13 @@ TrainStep::TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm, L
   if (options_.geometry.smallest_micro_batch() != options_.geometry.largest_micro_batch()) {
     smaller_program_ = engine.compile_training(options_.geometry.smallest_micro_batch());
   }
+  if (options_.meets_in_programs) {
+    const ImageShape& image = engine.graph().image();
+    const auto largest = static_cast<std::size_t>(options_.geometry.largest_micro_batch());
+    blank_images_ = AlignedBuffer<float>(
+        largest * static_cast<std::size_t>(image.channels * image.height * image.width));
+    blank_labels_ = AlignedBuffer<std::int32_t>(largest);
+  }
   collectively(comm, [this] {
     load_next();
     if (data_error_) throw Error(*data_error_);
@@ -67,6 +74,12 @@ void TrainStep::load_next() {
     batch_.reset();
     data_error_ = error;
   }
+}
+
+Batch TrainStep::blank_batch(int micro) const noexcept {
+  return {.images = blank_images_.data(),
+          .labels = blank_labels_.data(),
+          .size = options_.geometry.micro_batch(micro).count};
 }
 
 Program& TrainStep::program_for(std::int64_t batch_size) noexcept {
@@ -92,16 +105,19 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
 
   tail_.clear(tail_values_);
   reducer_.begin();
-  for (int micro = 0; micro < geometry.accumulate && batch_; ++micro) {
+  for (int micro = 0; micro < geometry.accumulate; ++micro) {
+    if (!batch_ && !options_.meets_in_programs) break;
     const bool last = micro + 1 == geometry.accumulate;
-    const Batch& batch = batch_->batch;
+    const Batch batch = batch_ ? batch_->batch : blank_batch(micro);
     Program& program = program_for(batch.size);
 
     const BatchMetrics micro_metrics = program.forward(batch);
-    metrics.loss += micro_metrics.loss;
-    metrics.top1 += micro_metrics.top1;
-    metrics.top5 += micro_metrics.top5;
-    metrics.samples += micro_metrics.samples;
+    if (batch_) {
+      metrics.loss += micro_metrics.loss;
+      metrics.top1 += micro_metrics.top1;
+      metrics.top5 += micro_metrics.top5;
+      metrics.samples += micro_metrics.samples;
+    }
     tail_.fold(
         tail_values_, program.batch_statistics(),
         static_cast<double>(batch.size) / static_cast<double>(geometry.micro_samples(micro)));

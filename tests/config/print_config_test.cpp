@@ -79,6 +79,7 @@ Config random_config(Random& random) {
   c.clip_grad_norm = real(random, 0, 100);
   c.label_smoothing = real(random, 0, 1);
   c.precision = static_cast<Precision>(whole(random, 0, 3));
+  c.batch_norm = static_cast<BatchNormScope>(whole(random, 0, 1));
   c.bucket_mb = real(random, 1e-3, 1000);
   c.grad_compression = static_cast<GradCompression>(whole(random, 0, 2));
   c.seed = whole(random, 0, INT64_MAX);

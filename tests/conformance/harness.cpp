@@ -212,14 +212,21 @@ void check_inference(Engine& engine, Precision precision, const oracle::State& s
 }  // namespace
 
 std::vector<Candidate> candidates() {
-  const auto cpu = [](Precision precision) {
-    return [precision](const Graph& graph) {
-      return make_cpu_engine(graph, {.threads = 2, .tail_size = 7, .precision = precision});
+  const auto cpu = [](Precision precision, const SumOverRanks& sum_over_ranks = {}) {
+    return [=](const Graph& graph) {
+      return make_cpu_engine(
+          graph,
+          {.threads = 2, .tail_size = 7, .precision = precision, .sum_over_ranks = sum_over_ranks});
     };
   };
+  const SumOverRanks one_rank = [](std::span<double>) {};
   return {
       {.name = "cpu, 2 threads, fp32", .make = cpu(Precision::fp32)},
-      {.name = "cpu, 2 threads, bf16", .make = cpu(Precision::bf16), .precision = Precision::bf16}};
+      {.name = "cpu, 2 threads, bf16", .make = cpu(Precision::bf16), .precision = Precision::bf16},
+      {.name = "cpu, 2 threads, fp32, synchronised", .make = cpu(Precision::fp32, one_rank)},
+      {.name = "cpu, 2 threads, bf16, synchronised",
+       .make = cpu(Precision::bf16, one_rank),
+       .precision = Precision::bf16}};
 }
 
 EngineBatch::EngineBatch(const Engine& engine, const oracle::Problem& problem)

@@ -35,6 +35,7 @@ class Rig final {
     double lr = 0.05;
     Precision precision = Precision::fp32;
     ElementType wire = ElementType::f32;
+    bool synchronised = false;
   };
 
   Rig(Communicator& comm, const Options& options)
@@ -50,7 +51,8 @@ class Rig final {
                                           .label_smoothing = 0.1})),
         engine_(make_cpu_engine(graph_, {.threads = 1,
                                          .tail_size = TailBucket(graph_).size(),
-                                         .precision = options.precision})),
+                                         .precision = options.precision,
+                                         .sum_over_ranks = sum_over(comm, options)})),
         data_(make_synthetic_dataset({.samples = 512,
                                       .image = {.channels = 3, .height = 12, .width = 12},
                                       .classes = 10,
@@ -71,11 +73,13 @@ class Rig final {
                            .batch_capacity = geometry_.largest_micro_batch(),
                            .threads = 0},
                           plan_training_batches(geometry_, {}, 1000));
-    step_ = std::make_unique<TrainStep>(*engine_, *optimizer_, comm, *loader_,
-                                        TrainStepOptions{.geometry = geometry_,
-                                                         .bucket_bytes = options.bucket_bytes,
-                                                         .wire = options.wire,
-                                                         .clip_grad_norm = options.clip_grad_norm});
+    step_ =
+        std::make_unique<TrainStep>(*engine_, *optimizer_, comm, *loader_,
+                                    TrainStepOptions{.geometry = geometry_,
+                                                     .bucket_bytes = options.bucket_bytes,
+                                                     .wire = options.wire,
+                                                     .clip_grad_norm = options.clip_grad_norm,
+                                                     .meets_in_programs = options.synchronised});
   }
 
   StepResult run() { return step_->run(++steps_, lr_, {}); }
@@ -95,6 +99,10 @@ class Rig final {
   [[nodiscard]] const Dataset& data() const { return *data_; }
 
  private:
+  static SumOverRanks sum_over(Communicator& comm, const Options& options) {
+    if (!options.synchronised) return {};
+    return [&comm](std::span<double> values) { comm.all_reduce(values); };
+  }
   [[nodiscard]] std::vector<float> plain(std::span<const float> arena) const {
     std::vector<float> all;
     for (std::size_t id = 0; id < graph_.parameters().size(); ++id) {
@@ -248,6 +256,37 @@ BOOST_AUTO_TEST_CASE(gradients_with_batch_norm_are_the_sum_over_per_rank_statist
 
   BOOST_TEST(relative_difference(together.gradients(), gradients) < rounding);
   BOOST_TEST(relative_difference(together.statistics(), running) < rounding);
+}
+
+BOOST_AUTO_TEST_CASE(synchronised_batch_norm_does_not_depend_on_the_ranks) {
+  const auto self = make_self_communicator();
+  // Accumulation only where micro-batches of any number of ranks hold the same samples.
+  for (const auto& [global_batch, accumulate] :
+       {std::pair<std::int64_t, int>{64, 1}, {37, 1}, {48, 2}}) {
+    // Alone, one norm sees the whole micro-batch by itself: the plain oneDNN one.
+    Rig alone(*self, {.global_batch = global_batch, .accumulate = accumulate});
+    Rig together(*world, {.global_batch = global_batch,
+                          .accumulate = accumulate,
+                          .bucket_bytes = 20000,
+                          .synchronised = true});
+    alone.run();
+    together.run();
+
+    BOOST_TEST(relative_difference(together.gradients(), alone.gradients()) < 10 * rounding);
+    BOOST_TEST(relative_difference(together.statistics(), alone.statistics()) < rounding);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(synchronised_batch_norm_keeps_the_losses_of_one_rank_for_20_steps) {
+  const auto self = make_self_communicator();
+  Rig alone(*self, {.global_batch = 64, .lr = 0.01});
+  Rig together(*world, {.global_batch = 64, .lr = 0.01, .synchronised = true});
+  for (int step = 0; step < 20; ++step) {
+    const double expected = alone.run().sums.loss;
+    const double loss = together.run().sums.loss;
+    // Roundings are magnified from step to step.
+    BOOST_TEST(std::abs(loss - expected) < (step == 0 ? 1e-5 : 2e-3) * expected);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(buckets_of_any_size_give_the_result_of_one) {

@@ -13,6 +13,7 @@ enum class OptimizerKind { sgd, adam, adamw, lars };
 enum class LrSchedule { constant, step, cosine, polynomial };
 enum class Progress { automatic, bar, plain };
 enum class InitHead { keep, fresh };
+enum class BatchNormScope { local, sync };
 enum class GradCompression { none, fp16, bf16 };
 
 /// `--save-every 500` or `--save-every 10min`; both zero: at epoch ends alone.
@@ -71,6 +72,7 @@ struct Config {
   double label_smoothing = 0;
   Precision precision = Precision::fp32;
   // communication
+  BatchNormScope batch_norm = BatchNormScope::local;
   double bucket_mb = 25;  ///< MiB
   GradCompression grad_compression = GradCompression::none;
   // run

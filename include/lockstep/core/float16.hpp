@@ -33,8 +33,8 @@ struct Float16 {
     const std::uint32_t magnitude = bits & 0x7FFFU;
     const std::uint32_t normal = (magnitude << 13) + (112U << 23);
     const std::uint32_t special = (magnitude << 13) + (224U << 23);
-    const auto subnormal =
-        std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24F);
+    const auto subnormal = std::bit_cast<std::uint32_t>(
+        static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24F);
     std::uint32_t result = magnitude < 0x0400U ? subnormal : normal;
     result = magnitude >= 0x7C00U ? special : result;
     return std::bit_cast<float>(sign | result);

@@ -3,14 +3,23 @@
 #include "lockstep/core/precision.hpp"
 #include "lockstep/engine/engine.hpp"
 
+#include <functional>
 #include <memory>
+#include <span>
 
 namespace lockstep {
+
+/// Replaces values by their sums over all ranks, with the same bits on each. All ranks call it in
+/// the same order with equally many values.
+using SumOverRanks = std::function<void(std::span<double>)>;
 
 struct CpuEngineOptions {
   int threads = 0;            ///< OpenMP threads; 0: omp_get_max_threads()
   std::size_t tail_size = 0;  ///< values after the gradients
   Precision precision = Precision::fp32;
+  /// Where given, batch norms take statistics, and their gradients, over all ranks' samples, by one
+  /// call each in forward and backward; all ranks must then run the same programs in step.
+  SumOverRanks sum_over_ranks = {};
 };
 
 /// The oneDNN engine, in fp32 or bf16. The parameters start as zeros. Error(usage) for a precision

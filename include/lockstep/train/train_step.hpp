@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/optimizer.hpp"
@@ -47,6 +48,9 @@ struct TrainStepOptions {
   double bucket_bytes = 25.0 * 1024 * 1024;
   ElementType wire = ElementType::f32;  ///< of gradients between ranks: f32, bf16 or f16
   double clip_grad_norm = 0;            ///< 0: off
+  /// Ranks meet inside the engine's programs (synchronised batch norms), so one whose data failed
+  /// still runs each micro-step, on blank images that count for nothing.
+  bool meets_in_programs = false;
 };
 
 /// The training step: load, forward, backward with each bucket's reduction started as soon as its
@@ -72,6 +76,7 @@ class TrainStep final {
 
  private:
   void load_next();
+  [[nodiscard]] Batch blank_batch(int micro) const noexcept;
   [[nodiscard]] Program& program_for(std::int64_t batch_size) noexcept;
   double clip(std::span<float> gradients, double& norm) const;
 
@@ -85,6 +90,8 @@ class TrainStep final {
   std::unique_ptr<Program> program_;
   std::unique_ptr<Program> smaller_program_;  ///< where this rank's micro-batches differ by one
   std::optional<LoadedBatch> batch_;
+  AlignedBuffer<float> blank_images_;
+  AlignedBuffer<std::int32_t> blank_labels_;
   std::optional<Error> data_error_;
 };
 

@@ -97,6 +97,7 @@ class BatchNormLowering final : public Lowering {
 }  // namespace
 
 std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context) {
+  if (context.synchronised) return lower_synchronised(op, context);
   return std::make_unique<BatchNormLowering>(op, context);
 }
 

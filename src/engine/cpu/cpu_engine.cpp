@@ -96,7 +96,8 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
   const DataType activations = activation_type(options.precision);
   const int threads = options.threads > 0 ? options.threads : omp_get_max_threads();
   omp_set_num_threads(threads);  // formats may depend on it
-  GraphAnalysis analysis = analyse(graph);
+  GraphAnalysis analysis =
+      analyse(graph, options.sum_over_ranks ? NormMask::output : NormMask::workspace);
   return checked("making the CPU engine", [&] {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     ParameterStore parameters(
@@ -113,6 +114,7 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
                     .analysis = std::move(analysis),
                     .threads = threads,
                     .activations = activations,
+                    .sum_over_ranks = options.sum_over_ranks,
                     .engine = engine,
                     .stream = dnnl::stream(engine),
                     .parameters = std::move(parameters),

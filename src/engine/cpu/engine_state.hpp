@@ -3,6 +3,7 @@
 #include "activation_pool.hpp"
 #include "graph_analysis.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
+#include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/graph/graph.hpp"
 #include "parameter_store.hpp"
 
@@ -15,7 +16,8 @@ struct EngineState {
   Graph graph;
   GraphAnalysis analysis;
   int threads;
-  DataType activations;  ///< of values, their gradients and the working copies of weights
+  DataType activations;         ///< of values, their gradients and the working copies of weights
+  SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: over this rank alone
   dnnl::engine engine;
   dnnl::stream stream;
   ParameterStore parameters;

@@ -53,7 +53,7 @@ std::vector<ValueId> inputs_of(const Op& op) {
       op);
 }
 
-GraphAnalysis analyse(const Graph& graph) {
+GraphAnalysis analyse(const Graph& graph, NormMask norm_mask) {
   const std::size_t count = graph.nodes().size();
   GraphAnalysis analysis{.consumers = std::vector<int>(count, 0),
                          .needs_gradient = std::vector<bool>(count, false),
@@ -92,9 +92,10 @@ GraphAnalysis analyse(const Graph& graph) {
   }
   for (std::size_t id = 0; id < count; ++id) {
     const Op& op = graph.nodes()[id].op;
-    // A norm that computes its ReLU remembers the mask in a workspace; an add does not.
+    // A norm that computes its ReLU may remember the mask in a workspace; an add does not.
     const auto* relu = std::get_if<Relu>(&op);
-    const bool norm_relu = relu != nullptr && analysis.fused_away[id] &&
+    const bool norm_relu = norm_mask == NormMask::workspace && relu != nullptr &&
+                           analysis.fused_away[id] &&
                            std::holds_alternative<BatchNorm>(graph.nodes()[at(relu->input)].op);
     analysis.overwritable[id] =
         analysis.consumers[id] == 1 && !input_kept[id] && (norm_relu || !keeps_output(op));

@@ -23,8 +23,12 @@ struct GraphAnalysis {
   }
 };
 
+/// Where backward finds the mask of a ReLU that is fused into a norm: in a workspace of the norm's
+/// own, or in the output, which then nothing may overwrite.
+enum class NormMask { workspace, output };
+
 /// Error(usage) where a value is used by nothing.
-[[nodiscard]] GraphAnalysis analyse(const Graph& graph);
+[[nodiscard]] GraphAnalysis analyse(const Graph& graph, NormMask norm_mask);
 
 /// Values an op reads.
 [[nodiscard]] std::vector<ValueId> inputs_of(const Op& op);

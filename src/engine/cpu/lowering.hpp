@@ -22,6 +22,7 @@ struct LoweringContext {
   const Graph& graph;
   const GraphAnalysis& analysis;
   ValueId id;
+  bool synchronised = false;  ///< batch norms of training go over all ranks
   [[nodiscard]] const Node& node() const { return graph.nodes()[static_cast<std::size_t>(id)]; }
 };
 
@@ -35,6 +36,10 @@ struct LoweringContext {
                                               const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Linear& op, const LoweringContext& context);
+
+/// A batch norm over all ranks' samples.
+[[nodiscard]] std::unique_ptr<Lowering> lower_synchronised(const BatchNorm& op,
+                                                           const LoweringContext& context);
 
 /// The gradient of a ReLU's input, given its output and its output's gradient; the tensor is read
 /// by nothing else.

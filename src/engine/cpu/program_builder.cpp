@@ -232,11 +232,28 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     add_to_arena(name, aside[i], outputs[i].parameter);
   }
-  for (const ParameterOutput& output : outputs) {
-    const std::size_t filled = state_.parameters.filled_after(output.parameter);
-    assert(filled > filled_);  // the arena's order is the order in which gradients are ready
-    filled_ = filled;
+  for (const ParameterOutput& output : outputs) mark_filled(output.parameter);
+}
+
+void ProgramBuilder::emit_parameter_gradients(std::unique_ptr<Step> step,
+                                              const std::vector<Tensor>& touched,
+                                              const std::vector<AsideOutput>& outputs) {
+  emit(std::move(step), touched);
+  for (const AsideOutput& output : outputs) {
+    const Tensor arena = arena_gradient(output.parameter);
+    const Tensor aside = fixed(arena.desc(), const_cast<float*>(output.values));  // only read
+    emit_reorder("gradient of a norm", aside, arena, Lists::overwrite);
+    list(std::make_unique<AddStep>(AddStep::Operands{
+             .left = arena.memory, .right = aside.memory, .target = arena.memory}),
+         Lists::accumulate);
+    mark_filled(output.parameter);
   }
+}
+
+void ProgramBuilder::mark_filled(ParameterId id) {
+  const std::size_t filled = state_.parameters.filled_after(id);
+  assert(filled > filled_);  // the arena's order is the order in which gradients are ready
+  filled_ = filled;
   lists_.backward_overwrite.back().filled = filled_;
   lists_.backward_accumulate.back().filled = filled_;
 }

@@ -48,6 +48,7 @@ class ProgramBuilder final {
   ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const Options& options);
 
   [[nodiscard]] EngineState& state() noexcept { return state_; }
+  [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
   [[nodiscard]] const dnnl::engine& engine() const noexcept { return state_.engine; }
   [[nodiscard]] bool training() const noexcept { return options_.training; }
   [[nodiscard]] std::int64_t batch_size() const noexcept { return options_.batch_size; }
@@ -101,6 +102,14 @@ class ProgramBuilder final {
                                 const Desc& scratchpad, const Arguments& arguments,
                                 const std::vector<ParameterOutput>& outputs);
 
+  /// A step of our own that leaves this rank's gradients of parameters aside, plain and in fp32.
+  struct AsideOutput {
+    ParameterId parameter;
+    const float* values;
+  };
+  void emit_parameter_gradients(std::unique_ptr<Step> step, const std::vector<Tensor>& touched,
+                                const std::vector<AsideOutput>& outputs);
+
   void begin_backward() { in_backward_ = true; }
   [[nodiscard]] StepLists take_lists() { return std::move(lists_); }
   [[nodiscard]] PlacedBuffers take_buffers();
@@ -115,6 +124,8 @@ class ProgramBuilder final {
   void emit_reorder(const std::string& name, const Tensor& from, const Tensor& to, Lists lists);
   [[nodiscard]] Tensor arena_gradient(ParameterId id) const;
   void add_to_arena(const std::string& name, const Tensor& from, ParameterId id);
+  /// The gradients of the steps listed last are final up to this parameter's end.
+  void mark_filled(ParameterId id);
 
   EngineState& state_;
   StatisticsBlock& statistics_;

@@ -19,13 +19,16 @@ StatisticsBlock::StatisticsBlock(const Graph& graph, std::int64_t batch_size) {
   }
   for (const Node& node : graph.nodes()) {
     if (node.statistics.empty()) continue;
-    const std::int64_t elements = batch_size * node.output[1] * node.output[2];
-    if (elements < 2) continue;
-    entries_[static_cast<std::size_t>(node.statistics[1])].correction =
-        static_cast<float>(static_cast<double>(elements) / static_cast<double>(elements - 1));
+    set_elements(node.statistics[1],
+                 static_cast<double>(batch_size * node.output[1] * node.output[2]));
   }
   aligned_ = AlignedBuffer<float>(aligned_offset);
   concatenated_ = AlignedBuffer<float>(offset);
+}
+
+void StatisticsBlock::set_elements(StatisticId variance, double elements) noexcept {
+  entries_[static_cast<std::size_t>(variance)].correction =
+      elements < 2 ? 1.0F : static_cast<float>(elements / (elements - 1));
 }
 
 void StatisticsBlock::publish() noexcept {

@@ -24,6 +24,8 @@ class StatisticsBlock final {
   [[nodiscard]] std::span<const float> concatenated() const noexcept {
     return concatenated_.span();
   }
+  /// How many values a variance was taken over: n / (n - 1) makes it unbiased.
+  void set_elements(StatisticId variance, double elements) noexcept;
   /// From the primitives' statistics to the concatenation.
   void publish() noexcept;
   /// Whether all that were last published are finite. A ReLU fused into a norm makes zero of NaN,

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Synchronised batch norm: the same run on any number of ranks, resumed to the bit, and no rank left waiting."""
+
+from harness import *  # noqa: F403
+
+
+def losses(run_dir):
+    return [event["loss"] for event in events(run_dir, "step")]
+
+
+def with_global_batch(args, size):
+    at = args.index("--batch-size")
+    return [*args[:at], "--global-batch-size", size, *args[at + 2:]]
+
+
+def any_number_of_ranks_trains_the_same(folder):
+    data = write_shards(folder / "data", samples=120)
+    common = ["--max-steps", 8]
+    runs = {}
+    for ranks in (1, 2, 3, 4):
+        args = train_args(data, folder / f"sync-{ranks}", *common, "--batch-norm", "sync")
+        run(with_global_batch(args, 12), ranks)
+        runs[ranks] = losses(folder / f"sync-{ranks}")
+    for ranks in (2, 3, 4):
+        # Roundings grow from step to step; at first there is nothing else.
+        assert abs(runs[1][0] - runs[ranks][0]) < 1e-5 * runs[1][0], runs
+        worst = max(abs(a - b) / a for a, b in zip(runs[1], runs[ranks]))
+        assert worst < 2e-2, (ranks, worst, runs)
+    run(with_global_batch(train_args(data, folder / "local", *common), 12), 4)
+    assert abs(runs[1][0] - losses(folder / "local")[0]) > 1e-3 * runs[1][0], "local statistics are the same"
+
+
+def it_resumes_to_the_bit(folder):
+    data = write_shards(folder / "data")
+    for ranks in (1, 3):
+        more = ["--batch-norm", "sync", "--accumulate", 2]
+        run([*train_args(data, folder / f"whole-{ranks}", "--epochs", 2), *more], ranks)
+        run([*train_args(data, folder / f"pieces-{ranks}", "--epochs", 2, "--max-steps", 3), *more], ranks)
+        run([*train_args(data, folder / f"pieces-{ranks}", "--epochs", 2), *more], ranks)
+        assert_same_run(folder / f"whole-{ranks}", folder / f"pieces-{ranks}")
+
+
+def a_rank_whose_data_fails_leaves_nobody_waiting(folder):
+    for accumulate in (1, 2, 3):
+        broken = write_shards(folder / f"data-{accumulate}", samples=120)
+        with h5py.File(broken / "train-00001-of-00002.h5", "r+") as file:
+            checksums = np.array([crc32c(image.tobytes() + int(label).to_bytes(8, "little"))
+                                  for image, label in zip(file["images"], file["labels"])], "u4")
+            checksums[7] ^= 1
+            file["crc32c"] = checksums
+        output = run([*train_args(broken, folder / f"run-{accumulate}", "--epochs", 2), "--batch-norm", "sync",
+                      "--accumulate", accumulate], ranks=3, expect=BAD_INPUT)
+        assert "train-00001-of-00002.h5" in output and "sample 7" in output, output
+
+
+def crc32c(data):
+    value = 0xFFFFFFFF
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    return value ^ 0xFFFFFFFF
+
+
+if __name__ == "__main__":
+    main([any_number_of_ranks_trains_the_same, it_resumes_to_the_bit, a_rank_whose_data_fails_leaves_nobody_waiting])
