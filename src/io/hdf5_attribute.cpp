@@ -234,7 +234,9 @@ void write_strings(Location location, const std::string& name,
 }
 
 void write_floats(Location location, const std::string& name, std::span<const float> values) {
-  write(location, name, Datatype(H5Tcopy(H5T_IEEE_F32LE)), one_axis(values.size()), values.data());
+  constexpr float none = 0;  // the library wants an address for no values, too
+  write(location, name, Datatype(H5Tcopy(H5T_IEEE_F32LE)), one_axis(values.size()),
+        values.empty() ? &none : values.data());
 }
 
 }  // namespace lockstep::h5

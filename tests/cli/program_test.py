@@ -75,6 +75,21 @@ def packing(folder):
     expect(not (folder / "torn").exists(), "a torn source writes nothing")
 
 
+def benchmarking(folder):
+    small = ["--width", 8, "--image-size", 16, "--batch-size", 4, "--steps", 2, "--warmup", 1]
+    for ranks in (None, 2):
+        result = json.loads(check(LOCKSTEP, ["bench", "step", *small, "--json"], 0, ranks))
+        expect({"images_per_second", "step_seconds_median", "peak_rss_bytes", "precision", "threads", "engine"} <= result.keys(),
+               "bench step --json")
+        rows = json.loads(check(LOCKSTEP, ["bench", "allreduce", "--steps", 2, "--warmup", 1, "--json"], 0, ranks))["rows"]
+        expect(all(row["seconds_median"] > 0 for row in rows), "bench allreduce --json")
+        result = json.loads(check(LOCKSTEP, ["bench", "loader", "--data", folder / "one", "--steps", 2, "--json"], 0, ranks))
+        expect(result["images_per_second"] > 0 and result["plain_bytes_per_second"] > 0, "bench loader --json")
+        result = json.loads(check(LOCKSTEP, ["bench", "checkpoint", *small, "--directory", folder, "--json"], 0, ranks))
+        expect(result["benchmark"] == "checkpoint", "bench checkpoint --json")
+    check(LOCKSTEP, ["bench", "step", *small], 0, prints=["images/s", "mini-resnet"])
+
+
 def inspecting(folder):
     data = folder / "one"
     printed = json.loads(check(LOCKSTEP, ["inspect", data, "--verify", "--json"], 0))
@@ -141,6 +156,7 @@ with tempfile.TemporaryDirectory(prefix="lockstep-test-") as name:
     path = pathlib.Path(name)
     words()
     packing(path)
+    benchmarking(path)
     inspecting(path)
     fashion_mnist(path)
     try:

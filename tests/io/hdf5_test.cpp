@@ -168,6 +168,17 @@ BOOST_AUTO_TEST_CASE(attributes_come_back_as_they_were_written) {
   BOOST_TEST(!h5::read_int64(group, "absent").has_value());
 }
 
+BOOST_AUTO_TEST_CASE(an_attribute_of_no_values_comes_back_as_such) {
+  const TemporaryDirectory directory;
+  h5::File file = h5::create_file(directory / "a.h5");
+  h5::write_floats(file, "mean", {});
+  h5::close_written(std::move(file));
+
+  const auto read = h5::read_floats(h5::open_file(directory / "a.h5"), "mean");
+
+  BOOST_TEST((read.has_value() && read->empty()));
+}
+
 BOOST_AUTO_TEST_CASE(wrong_attribute_types_are_refused_by_name) {
   const TemporaryDirectory directory;
   write_example(directory / "a.h5");
