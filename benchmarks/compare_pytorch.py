@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""compare_pytorch.py LOCKSTEP OUTPUT.json [ROUNDS]: the training step beside PyTorch's, in turn, as a ratio with its spread.
+"""compare_pytorch.py LOCKSTEP OUTPUT.json [ROUNDS] [fp32|bf16]: the training step beside PyTorch's, in turn, as a ratio with
+its spread.
 
-One rank, all cores, fp32, sgd with momentum, generated images. PyTorch twice: as it comes, and tuned (channels_last,
-threads set and bound; where tcmalloc is installed, preloaded). Each round runs every program once; the ratio is taken within
+One rank, all cores, sgd with momentum, generated images; PyTorch's bf16 is its autocast. PyTorch twice: as it comes, and
+tuned (channels_last, threads set and bound; where tcmalloc is installed, preloaded). Each round runs every program once; the ratio is taken within
 a round, so that a machine that slows down for a while slows both.
 """
 
@@ -25,7 +26,7 @@ PEER = r"""
 import json, resource, statistics, sys, time
 import torch, torchvision
 sys.path.insert(0, sys.argv[1])
-model, size, channels, classes, width, batch, steps, threads = json.loads(sys.argv[2])
+model, size, channels, classes, width, batch, steps, threads, precision = json.loads(sys.argv[2])
 if model == "mini-resnet":
     sys.argv = [sys.argv[0]]
     from pytorch_parity import MiniResNet
@@ -42,7 +43,9 @@ seconds = []
 for step in range(steps + 2):
     begin = time.perf_counter()
     sgd.zero_grad(set_to_none=True)
-    loss(net(images), labels).backward()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+        value = loss(net(images), labels)
+    value.backward()
     sgd.step()
     seconds.append(time.perf_counter() - begin)
 print(json.dumps({"images_per_second": batch / statistics.median(seconds[2:]),
@@ -51,16 +54,16 @@ print(json.dumps({"images_per_second": batch / statistics.median(seconds[2:]),
 """
 
 
-def lockstep(program, case):
+def lockstep(program, case, precision):
     model, size, channels, classes, width, batch, steps = case
     output = subprocess.run(
         [program, "bench", "step", "--model", model, "--image-size", str(size), "--channels", str(channels), "--classes",
-         str(classes), "--width", str(width), "--batch-size", str(batch), "--steps", str(steps), "--warmup", "2", "--json"],
+         str(classes), "--width", str(width), "--batch-size", str(batch), "--precision", precision, "--steps", str(steps), "--warmup", "2", "--json"],
         check=True, capture_output=True, text=True).stdout
     return json.loads(output.splitlines()[-1])
 
 
-def pytorch(case, tuned):
+def pytorch(case, precision, tuned):
     parity = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "parity")
     env = dict(os.environ)
     if tuned:
@@ -69,7 +72,8 @@ def pytorch(case, tuned):
         allocator = glob.glob("/usr/lib/*/libtcmalloc*.so.4")
         if allocator:
             env["LD_PRELOAD"] = allocator[0]
-    output = subprocess.run(["/usr/bin/python3", "-c", PEER, parity, json.dumps([*case, len(os.sched_getaffinity(0)) if tuned else 0])], check=True,
+    threads = len(os.sched_getaffinity(0)) if tuned else 0
+    output = subprocess.run(["/usr/bin/python3", "-c", PEER, parity, json.dumps([*case, threads, precision])], check=True,
                             capture_output=True, text=True, env=env).stdout
     return json.loads(output.splitlines()[-1])
 
@@ -83,10 +87,12 @@ def main():
         sys.exit(__doc__)
     program, path = sys.argv[1:3]
     rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 3
-    result = {"benchmark": "step beside PyTorch", "date": datetime.date.today().isoformat(), "precision": "fp32", "rounds": rounds, "rows": []}
+    precision = sys.argv[4] if len(sys.argv) > 4 else "fp32"
+    result = {"benchmark": "step beside PyTorch", "date": datetime.date.today().isoformat(), "precision": precision,
+              "rounds": rounds, "rows": []}
     print(f"{'model':<12} {'batch':>5} {'lockstep':>9} {'pytorch':>9} {'tuned':>9}   of pytorch (min-max)   of tuned (min-max)   memory of tuned")
     for case in CASES:
-        runs = [(lockstep(program, case), pytorch(case, False), pytorch(case, True)) for _ in range(rounds)]
+        runs = [(lockstep(program, case, precision), pytorch(case, precision, False), pytorch(case, precision, True)) for _ in range(rounds)]
         rate = [[run["images_per_second"] for run in column] for column in zip(*runs)]
         default = spread([ours / peer for ours, peer in zip(rate[0], rate[1])])
         tuned = spread([ours / peer for ours, peer in zip(rate[0], rate[2])])

@@ -18,6 +18,12 @@ T* data_of(const dnnl::memory& memory) {
   return static_cast<T*>(memory.get_data_handle());
 }
 
+/// What an element adds to its channel's two sums.
+struct Terms {
+  float first;
+  float second;
+};
+
 /// Two sums of each lane, in fp32 over some rows and in fp64 over all of a unit's.
 class LaneSums final {
  public:
@@ -93,15 +99,33 @@ SynchronisedNorm::SynchronisedNorm(const Desc& desc, const Options& options,
       scale_gradient_(channels_),
       shift_gradient_(channels_) {}
 
-void SynchronisedNorm::clear_parts() {
+template <typename MakeTerms>
+void SynchronisedNorm::sum_over_rows(const MakeTerms& make_terms) {
   std::fill_n(parts_.data(), parts_.size(), 0.0);
-}
-
-void SynchronisedNorm::add_parts() {
+#pragma omp parallel
+  {
+    double* const part =
+        parts_.data() + static_cast<std::size_t>(omp_get_thread_num()) * 2 * channels_;
+#pragma omp for schedule(static)
+    for (std::ptrdiff_t unit = 0; unit < rows_.units(); ++unit) {
+      const auto terms = make_terms(unit);
+      LaneSums sums;
+      rows_.for_each_row(unit, [&](std::ptrdiff_t offset, auto width) {
+        for (int lane = 0; lane < width; ++lane) {
+          const auto l = static_cast<std::size_t>(lane);
+          const Terms both = terms(offset + lane, l);
+          sums.first[l] += both.first;
+          sums.second[l] += both.second;
+        }
+        sums.count_row();
+      });
+      sums.add_to(part, channels_, rows_, unit);
+    }
+  }
+  // In the threads' order.
   for (std::size_t i = 0; i < 2 * channels_; ++i) {
     sums_[i] = 0;
-    for (std::size_t part = i; part < parts_.size(); part += 2 * channels_)
-      sums_[i] += parts_[part];
+    for (std::size_t at = i; at < parts_.size(); at += 2 * channels_) sums_[i] += parts_[at];
   }
 }
 
@@ -113,28 +137,12 @@ void SynchronisedNorm::measure(const T* source) {
       shift_[first + static_cast<std::size_t>(lane)] = float{source[rows_.offset_of(unit) + lane]};
     }
   }
-  clear_parts();
-#pragma omp parallel
-  {
-    double* const part =
-        parts_.data() + static_cast<std::size_t>(omp_get_thread_num()) * 2 * channels_;
-#pragma omp for schedule(static)
-    for (std::ptrdiff_t unit = 0; unit < rows_.units(); ++unit) {
-      const Lanes shift = spread(shift_, rows_, unit);
-      LaneSums sums;
-      rows_.for_each_row(unit, [&](std::ptrdiff_t offset, auto width) {
-        for (int lane = 0; lane < width; ++lane) {
-          const auto l = static_cast<std::size_t>(lane);
-          const float value = float{source[offset + lane]} - shift[l];
-          sums.first[l] += value;
-          sums.second[l] += value * value;
-        }
-        sums.count_row();
-      });
-      sums.add_to(part, channels_, rows_, unit);
-    }
-  }
-  add_parts();
+  sum_over_rows([&](std::ptrdiff_t unit) {
+    return [source, shift = spread(shift_, rows_, unit)](std::ptrdiff_t i, std::size_t lane) {
+      const float value = float{source[i]} - shift[lane];
+      return Terms{.first = value, .second = value * value};
+    };
+  });
 }
 
 void SynchronisedNorm::take_in_statistics() {
@@ -202,29 +210,14 @@ void SynchronisedNorm::forward(const Forward& operands) {
 
 template <typename T>
 void SynchronisedNorm::measure_gradient(const T* source, const T* output, const T* gradient) {
-  clear_parts();
-#pragma omp parallel
-  {
-    double* const part =
-        parts_.data() + static_cast<std::size_t>(omp_get_thread_num()) * 2 * channels_;
-#pragma omp for schedule(static)
-    for (std::ptrdiff_t unit = 0; unit < rows_.units(); ++unit) {
-      const Lanes mean = spread(mean_, rows_, unit);
-      LaneSums sums;
-      rows_.for_each_row(unit, [&](std::ptrdiff_t offset, auto width) {
-        for (int lane = 0; lane < width; ++lane) {
-          const auto l = static_cast<std::size_t>(lane);
-          const bool passes = !options_.relu || float{output[offset + lane]} > 0.0F;
-          const float value = passes ? float{gradient[offset + lane]} : 0.0F;
-          sums.first[l] += value;
-          sums.second[l] += value * (float{source[offset + lane]} - mean[l]);
-        }
-        sums.count_row();
-      });
-      sums.add_to(part, channels_, rows_, unit);
-    }
-  }
-  add_parts();
+  sum_over_rows([&](std::ptrdiff_t unit) {
+    return [=, relu = options_.relu, mean = spread(mean_, rows_, unit)](std::ptrdiff_t i,
+                                                                        std::size_t lane) {
+      const bool passes = !relu || float{output[i]} > 0.0F;
+      const float value = passes ? float{gradient[i]} : 0.0F;
+      return Terms{.first = value, .second = value * (float{source[i]} - mean[lane])};
+    };
+  });
 }
 
 template <typename T>

@@ -58,9 +58,10 @@ class SynchronisedNorm final {
   void measure_gradient(const T* source, const T* output, const T* gradient);
   template <typename T>
   void propagate(const T* source, const T* output, const T* gradient, T* target) const;
-  void clear_parts();
-  /// The threads' parts, in their order, into this rank's sums.
-  void add_parts();
+  /// Two sums a channel over this rank's values into sums_: make_terms(unit) gives what element i
+  /// of lane l adds to them.
+  template <typename MakeTerms>
+  void sum_over_rows(const MakeTerms& make_terms);
   void take_in_statistics();
 
   ChannelRows rows_;
