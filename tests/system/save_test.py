@@ -84,9 +84,10 @@ def a_full_disk_leaves_the_last_good_checkpoint(folder):
 
 
 def no_step_waits_for_a_save(folder):
-    data = write_shards(folder / "data", samples=4000, shape=(24, 24, 3))
-    args = ["--model", "mini-resnet", "--width", 16, "--batch-size", 32, "--threads", 1, "--lr", "0.05"]
-    run(["train", "--data", data, "--run-dir", folder / "run", *args, "--max-steps", 120, "--save-every", 30,
+    # Many parameters and little arithmetic, so that a save is much longer than a step of a sanitized program too.
+    data = write_shards(folder / "data", samples=4000, shape=(12, 12, 3))
+    args = ["--model", "mini-resnet", "--width", 32, "--batch-size", 32, "--threads", 1, "--lr", "0.05"]
+    run(["train", "--data", data, "--run-dir", folder / "run", *args, "--max-steps", 240, "--save-every", 60,
          "--log-every", 1], env={SLOW: "10000000"})
     steps = [sum(e["seconds"].values()) for e in events(folder / "run", "step")]
     saves = events(folder / "run", "checkpoint")
