@@ -1,0 +1,38 @@
+#pragma once
+
+#include "lockstep/core/precision.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::cuda {
+
+/// What values are stored as on the device.
+enum class DataType { f32, bf16, f16 };
+
+[[nodiscard]] constexpr std::size_t size_of(DataType type) noexcept {
+  return type == DataType::f32 ? 4 : 2;
+}
+
+[[nodiscard]] constexpr DataType storage_of(Precision precision) noexcept {
+  switch (precision) {
+    case Precision::fp32:
+    case Precision::tf32:
+      break;
+    case Precision::bf16:
+      return DataType::bf16;
+    case Precision::fp16:
+      return DataType::f16;
+  }
+  return DataType::f32;
+}
+
+/// Channels of a pixel as they are stored: a multiple of 8 in 16 bits and of 4 in 32, so that each
+/// pixel is read 16 bytes at a time. The padding is zero.
+[[nodiscard]] constexpr std::int64_t padded_channels(std::int64_t channels,
+                                                     DataType type) noexcept {
+  const std::int64_t multiple = type == DataType::f32 ? 4 : 8;
+  return (channels + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,126 @@
+#pragma once
+
+#include "data_type.hpp"
+#include "kernels/kernels.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace lockstep::cuda {
+
+/// A convolution over (N, H, W, C) values with square kernels; channels as stored. Weights are
+/// (out_channels, kernel, kernel, in_channels), without gaps.
+struct ConvolutionShape {
+  std::int64_t batch = 0;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t in_channels = 0;
+  std::int64_t out_channels = 0;
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  DataType type = DataType::f32;
+  bool tf32 = false;  ///< fp32 values may be rounded to tf32 on their way into the product
+
+  [[nodiscard]] std::int64_t out_height() const noexcept {
+    return (height + 2 * padding - kernel) / stride + 1;
+  }
+  [[nodiscard]] std::int64_t out_width() const noexcept {
+    return (width + 2 * padding - kernel) / stride + 1;
+  }
+  friend bool operator==(const ConvolutionShape&, const ConvolutionShape&) = default;
+};
+
+/// The passes of a convolution, chosen and bound once. Each queues its work in the device's stream
+/// and returns; accumulation is in fp32. The workspace is of at least workspace_bytes().
+class Convolution {
+ public:
+  virtual ~Convolution() = default;
+  [[nodiscard]] virtual std::size_t workspace_bytes() const noexcept = 0;
+  virtual void forward(const void* x, const void* weights, void* y, void* workspace) = 0;
+  virtual void backward_data(const void* dy, const void* weights, void* dx, void* workspace) = 0;
+  /// What backward_weights writes.
+  [[nodiscard]] virtual DataType weight_gradient_type() const noexcept = 0;
+  virtual void backward_weights(const void* x, const void* dy, void* dw, void* workspace) = 0;
+};
+enum class ConvolutionPasses { forward, forward_and_weights, all };
+
+/// One device and the queue its work goes through. The CUDA device is the one there is; tests put
+/// the host in its place.
+class Device {
+ public:
+  virtual ~Device() = default;
+  /// "NVIDIA H200, 132 SMs, 139 GiB, bus 0000:0a:00.0, CUDA 13.0, cuDNN 9.19"
+  [[nodiscard]] virtual std::string description() const = 0;
+  [[nodiscard]] virtual Stream stream() noexcept = 0;
+
+  /// Zeroed. Error(internal) with what was asked for and what is free.
+  [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
+  virtual void release(void* memory) noexcept = 0;
+  /// Host memory that copies to and from the device are fast from, zeroed.
+  [[nodiscard]] virtual void* allocate_host(std::size_t bytes) = 0;
+  virtual void release_host(void* memory) noexcept = 0;
+
+  // Queued; the host's side must stay as it is until the copy is done.
+  virtual void copy_to_device(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void copy_on_device(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void clear(void* memory, std::size_t bytes) = 0;
+  /// Until all that was queued is done. Error(internal) with the first fault of any of it.
+  virtual void synchronize() = 0;
+
+  /// Error(usage) where no algorithm computes it.
+  [[nodiscard]] virtual std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
+                                                                      ConvolutionPasses passes) = 0;
+};
+
+/// Memory of a device, or of the host for its copies.
+template <typename T>
+class DeviceArray final {
+ public:
+  enum class Place { device, host };
+  DeviceArray() = default;
+  DeviceArray(Device& device, std::size_t count, Place place = Place::device)
+      : device_(&device),
+        place_(place),
+        count_(count),
+        data_(static_cast<T*>(place == Place::device ? device.allocate(count * sizeof(T))
+                                                     : device.allocate_host(count * sizeof(T)))) {}
+  DeviceArray(DeviceArray&& other) noexcept { swap(other); }
+  DeviceArray& operator=(DeviceArray&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+  ~DeviceArray() {
+    if (data_ == nullptr) return;
+    if (place_ == Place::device) {
+      device_->release(data_);
+    } else {
+      device_->release_host(data_);
+    }
+  }
+
+  [[nodiscard]] T* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }
+
+ private:
+  void swap(DeviceArray& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(place_, other.place_);
+    std::swap(count_, other.count_);
+    std::swap(data_, other.data_);
+  }
+
+  Device* device_ = nullptr;
+  Place place_ = Place::device;
+  std::size_t count_ = 0;
+  T* data_ = nullptr;
+};
+
+}  // namespace lockstep::cuda

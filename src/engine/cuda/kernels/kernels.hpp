@@ -1,0 +1,204 @@
+#pragma once
+
+#include "../data_type.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+/// All the engine's own kernels. A function queues its kernels in `stream` and returns; pointers
+/// are to device memory, aligned to 256 bytes unless they point into an arena (64 bytes).
+///
+/// Values are (rows, padded): rows are the pixels of a batch in (N, H, W) order, `padded` the
+/// channels as stored, of which the last padded - channels are zero and must stay so. "T" is the
+/// type named by the DataType argument; arithmetic is in fp32. Results are the same bits in every
+/// run (no atomic additions of floating-point numbers).
+///
+/// The same sources compile for the host, where the queue is ignored and a kernel is a loop, so
+/// that everything but the launch is tested on any machine.
+namespace lockstep::cuda {
+
+using Stream = void*;  ///< a cudaStream_t
+
+// --- Element-wise -------------------------------------------------------------------------------
+
+/// `count` values from one type to another.
+void convert(Stream stream, const void* from, DataType from_type, void* to, DataType to_type,
+             std::size_t count);
+/// to[i] += from[i].
+void add_converted(Stream stream, const void* from, DataType from_type, float* to,
+                   std::size_t count);
+/// out = left + right; out may be one of them.
+void add(Stream stream, DataType type, const void* left, const void* right, void* out,
+         std::size_t count);
+void relu_forward(Stream stream, DataType type, const void* x, void* y, std::size_t count);
+/// dx = y > 0 ? dy : 0; dx may be dy.
+void relu_backward(Stream stream, DataType type, const void* y, const void* dy, void* dx,
+                   std::size_t count);
+
+// --- Input --------------------------------------------------------------------------------------
+
+struct ImageExtent {
+  std::int64_t batch;
+  std::int64_t height;
+  std::int64_t width;
+  std::int64_t channels;
+  std::int64_t padded;
+};
+/// fp32 (N, H, W, C) without padding to T (N, H, W, padded).
+void pack_images(Stream stream, DataType type, const ImageExtent& extent, const float* images,
+                 void* out);
+
+// --- Batch norm ---------------------------------------------------------------------------------
+
+struct Matrix {
+  std::int64_t rows;
+  std::int64_t channels;
+  std::int64_t padded;
+};
+/// Bytes of the `workspace` of reductions over rows.
+[[nodiscard]] std::size_t reduction_workspace(const Matrix& extent);
+
+/// Mean and biased variance of each channel, (padded) each; 0 in the padding. Welford's or shifted
+/// sums, so that a mean much larger than the deviation costs no digits.
+void batch_norm_statistics(Stream stream, DataType type, const Matrix& extent, const void* x,
+                           float* mean, float* variance, void* workspace);
+
+/// What a normalisation is made of; all (padded), fp32. In the padding weight and bias are 0.
+struct Normalization {
+  const float* mean;
+  const float* variance;  ///< biased
+  const float* weight;
+  const float* bias;
+  float eps;
+};
+/// y = relu?((x - mean) / sqrt(variance + eps) * weight + bias [+ residual]). `mask`, where not
+/// null, takes a bit for each value, set where y > 0 (bit i % 8 of byte i / 8).
+struct NormalizeOptions {
+  const void* residual = nullptr;
+  bool relu = false;
+  std::uint8_t* mask = nullptr;
+};
+void batch_norm_apply(Stream stream, DataType type, const Matrix& extent, const void* x,
+                      const Normalization& norm, const NormalizeOptions& options, void* y);
+
+/// With g = mask ? dy where the bit is set, else 0 : dy: the sums over rows of g * (x - mean) /
+/// sqrt(variance + eps) and of g, (padded) each: gradients of weight and bias.
+void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent, const void* x,
+                              const void* dy, const std::uint8_t* mask, const Normalization& norm,
+                              float* weight_gradient, float* bias_gradient, void* workspace);
+/// The gradient of x, given the sums over all `elements` values of a channel. `dz`, where not null,
+/// takes g: the gradient of what was added. dx may be dy; dz may be dy where dx is not.
+void batch_norm_backward_apply(Stream stream, DataType type, const Matrix& extent, const void* x,
+                               const void* dy, const std::uint8_t* mask, const Normalization& norm,
+                               const float* weight_gradient, const float* bias_gradient,
+                               double elements, void* dx, void* dz);
+
+// --- Pooling, flattening, bias ------------------------------------------------------------------
+
+struct PoolExtent {
+  std::int64_t batch;
+  std::int64_t height;
+  std::int64_t width;
+  std::int64_t out_height;
+  std::int64_t out_width;
+  std::int64_t padded;
+  std::int64_t kernel;
+  std::int64_t stride;
+  std::int64_t padding;
+};
+/// `index`, where not null: which of the window's kernel^2 places was taken (the first of the
+/// largest; NaN counts as largest), a byte for each output value.
+void max_pool_forward(Stream stream, DataType type, const PoolExtent& extent, const void* x,
+                      void* y, std::uint8_t* index);
+void max_pool_backward(Stream stream, DataType type, const PoolExtent& extent, const void* dy,
+                       const std::uint8_t* index, void* dx);
+
+/// Means over `area` pixels of each of `batch` images.
+void global_avg_pool_forward(Stream stream, DataType type, std::int64_t batch, std::int64_t area,
+                             std::int64_t padded, const void* x, void* y);
+void global_avg_pool_backward(Stream stream, DataType type, std::int64_t batch, std::int64_t area,
+                              std::int64_t padded, const void* dy, void* dx);
+
+/// (N, H, W, padded) to (N, padded_features), features in the order (C, H, W), the rest 0.
+void flatten_forward(Stream stream, DataType type, const ImageExtent& extent,
+                     std::int64_t padded_features, const void* x, void* y);
+void flatten_backward(Stream stream, DataType type, const ImageExtent& extent,
+                      std::int64_t padded_features, const void* dy, void* dx);
+
+/// y += bias (padded, fp32) in every row.
+void add_bias(Stream stream, DataType type, const Matrix& extent, const float* bias, void* y);
+/// Sums over rows, (padded): the gradient of a bias.
+void sum_rows(Stream stream, DataType type, const Matrix& extent, const void* dy, float* sums,
+              void* workspace);
+
+// --- Loss ---------------------------------------------------------------------------------------
+
+struct LossExtent {
+  std::int64_t batch;
+  std::int64_t classes;
+  std::int64_t padded;
+  double label_smoothing;
+};
+/// As cpu::SoftmaxLoss, for the first `samples` of the batch. Out: fp32 logits (N, classes), and
+/// for each sample the log of the sum of exponentials, the loss, and how many logits are larger
+/// than the label's (classes or 5, whichever is more, where there is NaN).
+struct LossOutputs {
+  float* logits;
+  float* log_sums;
+  float* losses;
+  std::int32_t* larger;
+};
+void softmax_cross_entropy_forward(Stream stream, DataType type, const LossExtent& extent,
+                                   const void* logits, const std::int32_t* labels,
+                                   std::int64_t samples, const LossOutputs& out);
+/// d(scale * sum of losses) / d(logits) as T (N, padded), zero in the padding.
+void softmax_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,
+                                    const LossOutputs& forward, const std::int32_t* labels,
+                                    float scale, void* gradient);
+
+// --- Optimizer ----------------------------------------------------------------------------------
+
+/// Arena ranges begin on multiples of this many values; a block is of one tensor or of padding.
+inline constexpr std::size_t arena_block = 16;
+
+/// What differs from tensor to tensor in an update.
+struct TensorUpdate {
+  float lr;
+  float weight_decay;
+};
+/// The arena's values [begin, end), multiples of arena_block; `tensor_of_block` names, for every
+/// block of the whole arena, the entry of `tensors` it belongs to.
+struct UpdateRange {
+  std::size_t begin;
+  std::size_t end;
+  float* parameters;
+  const float* gradients;
+  const std::uint32_t* tensor_of_block;
+  const TensorUpdate* tensors;
+  float gradient_scale;
+};
+struct SgdUpdate {
+  float momentum;
+  bool nesterov;
+};
+void sgd_update(Stream stream, const UpdateRange& range, const SgdUpdate& options,
+                float* momentum_buffer);
+struct AdamUpdate {
+  float beta1;
+  float beta2;
+  float eps;
+  float correction1;  ///< 1 - beta1^step
+  float correction2;
+  bool decoupled_decay;  ///< adamw
+};
+void adam_update(Stream stream, const UpdateRange& range, const AdamUpdate& options, float* exp_avg,
+                 float* exp_avg_sq);
+
+/// Sums of squares, in fp64, of each tensor's values: what LARS and clipping need. `sums` has an
+/// entry for each of `tensors`.
+void squared_norms(Stream stream, const float* arena, std::size_t blocks,
+                   const std::uint32_t* tensor_of_block, std::size_t tensors, double* sums,
+                   void* workspace);
+[[nodiscard]] std::size_t squared_norms_workspace(std::size_t blocks, std::size_t tensors);
+
+}  // namespace lockstep::cuda
