@@ -44,9 +44,11 @@ class Lars final : public Optimizer {
                                   std::span<const float> gradients, float scale) const {
     if (!segment.adapts) return 1.0;
     const std::size_t size = segment.end - segment.begin;
-    const double weight = std::sqrt(squared_norm(parameters.subspan(segment.begin, size)));
-    const double gradient = static_cast<double>(scale) *
-                            std::sqrt(squared_norm(gradients.subspan(segment.begin, size)));
+    const double weight =
+        std::sqrt(lockstep::squared_norm(parameters.subspan(segment.begin, size)));
+    const double gradient =
+        static_cast<double>(scale) *
+        std::sqrt(lockstep::squared_norm(gradients.subspan(segment.begin, size)));
     if (weight == 0 || gradient == 0) return 1.0;
     return trust_ * weight / (gradient + static_cast<double>(segment.weight_decay) * weight);
   }

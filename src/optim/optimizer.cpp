@@ -5,6 +5,10 @@
 
 namespace lockstep {
 
+double Optimizer::squared_norm(std::span<const float> gradients) {
+  return lockstep::squared_norm(gradients);
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const Config& config, const ArenaLayout& layout) {
   switch (config.optimizer) {
     case OptimizerKind::sgd:

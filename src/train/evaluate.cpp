@@ -79,8 +79,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   loaded.checkpoint = {};
   require_agreement(comm, layout_text(*engine), "the parameters' layout",
                     "the processors differ, so the engine chose other layouts");
-  comm.broadcast(engine->parameters());
-  comm.broadcast(engine->running_statistics());
+  broadcast_model(*engine, comm);
 
   LoaderOptions loading = loader_options(plan, engine->input_format());
   loading.cores = job.binding.allowed;

@@ -42,7 +42,8 @@ std::optional<EvaluationResult> Evaluator::run() {
     try {
       if (!error) {
         if (const auto loaded = loader->next()) {
-          const BatchMetrics metrics = program_->forward(loaded->batch);
+          program_->forward(loaded->batch);
+          const BatchMetrics metrics = program_->metrics();
           total.loss += metrics.loss;
           total.top1 += metrics.top1;
           total.top5 += metrics.top5;

@@ -72,10 +72,12 @@ std::vector<NamedTensor> named_tensors(const Engine& engine, std::span<const flo
 
 void initialize_model(Engine& engine, std::uint64_t seed) {
   const Graph& graph = engine.graph();
+  std::vector<float> arena(engine.layout().size());
   for (std::size_t id = 0; id < graph.parameters().size(); ++id) {
     engine.from_plain(initial_values(graph.parameters()[id], seed), static_cast<ParameterId>(id),
-                      engine.parameters());
+                      arena);
   }
+  engine.write(arena, engine.parameters());
   auto running = engine.running_statistics().begin();
   for (const RunningStatistic& statistic : graph.statistics()) {
     running = std::fill_n(running, statistic.channels, statistic.initial_value);
@@ -86,12 +88,15 @@ void load_model(const Checkpoint& checkpoint, InitHead head, Engine& engine) {
   const Graph& graph = engine.graph();
   const TensorIndex index = index_of(checkpoint.model);
   const std::string kept = head == InitHead::fresh ? head_prefix(graph) : std::string();
+  std::vector<float> arena(engine.layout().size());
+  engine.read(engine.parameters(), arena);
   for (std::size_t id = 0; id < graph.parameters().size(); ++id) {
     const Parameter& parameter = graph.parameters()[id];
     if (!kept.empty() && parameter.name.starts_with(kept)) continue;
     const NamedTensor& tensor = find(index, parameter.name, parameter.shape, "/model");
-    engine.from_plain(tensor.values, static_cast<ParameterId>(id), engine.parameters());
+    engine.from_plain(tensor.values, static_cast<ParameterId>(id), arena);
   }
+  engine.write(arena, engine.parameters());
   auto running = engine.running_statistics().begin();
   for (const RunningStatistic& statistic : graph.statistics()) {
     const NamedTensor& tensor = find(index, statistic.name, Shape{statistic.channels}, "/model");
@@ -114,8 +119,9 @@ void load_model(const Checkpoint& checkpoint, InitHead head, Engine& engine) {
   }
 }
 
-void load_optimizer(const Checkpoint& checkpoint, const Engine& engine, Optimizer& optimizer) {
+void load_optimizer(const Checkpoint& checkpoint, Engine& engine, Optimizer& optimizer) {
   const auto parameters = engine.graph().parameters();
+  std::vector<float> arena(engine.layout().size());
   for (std::size_t slot = 0; slot < optimizer.slot_names().size(); ++slot) {
     const std::string& name = optimizer.slot_names()[slot];
     const auto tensors = checkpoint.optimizer.find(name);
@@ -129,8 +135,9 @@ void load_optimizer(const Checkpoint& checkpoint, const Engine& engine, Optimize
     for (std::size_t id = 0; id < parameters.size(); ++id) {
       const NamedTensor& tensor =
           find(index, parameters[id].name, parameters[id].shape, "/optimizer");
-      engine.from_plain(tensor.values, static_cast<ParameterId>(id), optimizer.slot(slot));
+      engine.from_plain(tensor.values, static_cast<ParameterId>(id), arena);
     }
+    engine.write(arena, optimizer.slot(slot));
   }
 }
 
@@ -142,10 +149,10 @@ StateSnapshot::StateSnapshot(Engine& engine, Optimizer& optimizer)
 }
 
 void StateSnapshot::copy_from(Engine& engine, Optimizer& optimizer) {
-  std::ranges::copy(engine.parameters(), parameters_.data());
+  engine.read(engine.parameters(), parameters_.span());
   std::ranges::copy(engine.running_statistics(), statistics_.begin());
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    std::ranges::copy(optimizer.slot(i), slots_[i].data());
+    engine.read(optimizer.slot(i), slots_[i].span());
   }
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include <numeric>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -49,6 +50,13 @@ RunStart read_run_start(const Config& config, const CheckpointDirectory& directo
   return start;
 }
 
+void broadcast_arena(Engine& engine, std::span<float> arena, Communicator& comm) {
+  std::vector<float> host(arena.size());
+  if (comm.rank() == 0) engine.read(arena, host);
+  comm.broadcast(std::span<float>(host));
+  if (comm.rank() != 0) engine.write(host, arena);
+}
+
 }  // namespace
 
 RunStart find_run_start(const Config& config, CheckpointDirectory* directory, Communicator& comm) {
@@ -65,11 +73,15 @@ RunStart find_run_start(const Config& config, CheckpointDirectory* directory, Co
   return start;
 }
 
-void broadcast_run_state(Engine& engine, Optimizer& optimizer, Communicator& comm) {
-  comm.broadcast(engine.parameters());
+void broadcast_model(Engine& engine, Communicator& comm) {
+  broadcast_arena(engine, engine.parameters(), comm);
   comm.broadcast(engine.running_statistics());
+}
+
+void broadcast_run_state(Engine& engine, Optimizer& optimizer, Communicator& comm) {
+  broadcast_model(engine, comm);
   for (std::size_t i = 0; i < optimizer.slot_names().size(); ++i) {
-    comm.broadcast(optimizer.slot(i));
+    broadcast_arena(engine, optimizer.slot(i), comm);
   }
 }
 

@@ -39,7 +39,7 @@ TrainStep::TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm, L
       loader_(loader),
       options_(options),
       tail_(engine.graph()),
-      tail_values_(engine.gradients().subspan(engine.layout().size(), tail_.size())),
+      tail_values_(tail_.size()),
       reducer_(comm, engine.gradients(),
                plan_buckets(engine.layout(), tail_.size(),
                             static_cast<std::size_t>(options.bucket_bytes),
@@ -86,9 +86,9 @@ Program& TrainStep::program_for(std::int64_t batch_size) noexcept {
   return batch_size == program_->batch_size() ? *program_ : *smaller_program_;
 }
 
-double TrainStep::clip(std::span<float> gradients, double& norm) const {
+double TrainStep::clip(std::span<const float> gradients, double& norm) const {
   if (options_.clip_grad_norm <= 0) return 1.0;
-  norm = std::sqrt(squared_norm(gradients));
+  norm = std::sqrt(optimizer_.squared_norm(gradients));
   // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a zero norm finite.
   return std::min(1.0, options_.clip_grad_norm / (norm + 1e-6));
 }
@@ -103,7 +103,8 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
   BatchMetrics metrics;
   NoReduction no_reduction;
 
-  tail_.clear(tail_values_);
+  const std::span<float> tail = tail_values_.span();
+  tail_.clear(tail);
   reducer_.begin();
   for (int micro = 0; micro < geometry.accumulate; ++micro) {
     if (!batch_ && !options_.meets_in_programs) break;
@@ -111,7 +112,12 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
     const Batch batch = batch_ ? batch_->batch : blank_batch(micro);
     Program& program = program_for(batch.size);
 
-    const BatchMetrics micro_metrics = program.forward(batch);
+    program.forward(batch);
+    result.times.forward += watch.lap();
+
+    BackwardObserver& observer = last ? static_cast<BackwardObserver&>(reducer_) : no_reduction;
+    program.backward({.loss_scale = loss_scale, .accumulate = micro > 0}, observer);
+    const BatchMetrics micro_metrics = program.metrics();
     if (batch_) {
       metrics.loss += micro_metrics.loss;
       metrics.top1 += micro_metrics.top1;
@@ -119,28 +125,26 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
       metrics.samples += micro_metrics.samples;
     }
     tail_.fold(
-        tail_values_, program.batch_statistics(),
+        tail, program.batch_statistics(),
         static_cast<double>(batch.size) / static_cast<double>(geometry.micro_samples(micro)));
-    result.times.forward += watch.lap();
-
-    BackwardObserver& observer = last ? static_cast<BackwardObserver&>(reducer_) : no_reduction;
-    program.backward({.loss_scale = loss_scale, .accumulate = micro > 0}, observer);
     result.times.backward += watch.lap();
 
     load_next();
     result.times.data += watch.lap();
   }
-  tail_.write_sums(tail_values_, {.loss = metrics.loss / static_cast<double>(geometry.global_batch),
-                                  .top1 = static_cast<double>(metrics.top1),
-                                  .top5 = static_cast<double>(metrics.top5),
-                                  .samples = static_cast<double>(metrics.samples),
-                                  .not_finite = std::isfinite(metrics.loss) ? 0 : 1,
-                                  .stop_wishes = wishes.stop ? 1 : 0,
-                                  .save_wishes = wishes.save ? 1 : 0,
-                                  .failed = data_error_ ? 1 : 0});
+  tail_.write_sums(tail, {.loss = metrics.loss / static_cast<double>(geometry.global_batch),
+                          .top1 = static_cast<double>(metrics.top1),
+                          .top5 = static_cast<double>(metrics.top5),
+                          .samples = static_cast<double>(metrics.samples),
+                          .not_finite = std::isfinite(metrics.loss) ? 0 : 1,
+                          .stop_wishes = wishes.stop ? 1 : 0,
+                          .save_wishes = wishes.save ? 1 : 0,
+                          .failed = data_error_ ? 1 : 0});
 
   const UpdateOptions update{.lr = lr, .step = step, .gradient_scale = 1.0F};
   const std::size_t parameters = engine_.layout().size();
+  const std::span<float> sent_tail = engine_.gradients().subspan(parameters, tail.size());
+  engine_.write(tail, sent_tail);
   reducer_.finish([&](const Bucket& bucket) {
     result.times.communication += watch.lap();
     if (!update_at_end && bucket.begin < parameters) {
@@ -149,20 +153,21 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
     }
     result.times.optimizer += watch.lap();
   });
+  engine_.read(sent_tail, tail);
   result.own_loss = metrics.loss;
   result.own_samples = static_cast<double>(metrics.samples);
-  result.sums = tail_.read_sums(tail_values_);
+  result.sums = tail_.read_sums(tail);
 
   // With accumulation the fault may be in the middle of the step: then nothing may change.
   result.updated = result.sums.samples == static_cast<double>(geometry.global_batch);
   if (result.updated) {
     if (update_at_end) {
-      const std::span<float> gradients = engine_.gradients().first(parameters);
+      const std::span<const float> gradients = engine_.gradients().first(parameters);
       UpdateOptions clipped = update;
       clipped.gradient_scale = static_cast<float>(clip(gradients, result.gradient_norm));
       optimizer_.update(0, parameters, engine_.parameters(), gradients, clipped);
     }
-    tail_.update_running(tail_values_, geometry.accumulate, engine_.running_statistics());
+    tail_.update_running(tail, geometry.accumulate, engine_.running_statistics());
   }
   result.times.optimizer += watch.lap();
   return result;

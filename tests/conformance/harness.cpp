@@ -131,9 +131,10 @@ void check_gradients(Engine& engine, const Expectation& expected, double factor)
   for (const auto& gradient : expected.exact().gradients) {
     scale = std::max(scale, largest(gradient));
   }
+  const std::vector<float> arena = gradients_of(engine);
   for (std::size_t id = 0; id < expected.exact().gradients.size(); ++id) {
     std::vector<float> actual(expected.exact().gradients[id].size());
-    engine.to_plain(engine.gradients(), static_cast<ParameterId>(id), actual);
+    engine.to_plain(arena, static_cast<ParameterId>(id), actual);
     expected.check(
         "gradient of " + engine.graph().parameters()[id].name,
         actual, [&](const oracle::Result& result) -> const auto& { return result.gradients[id]; },
@@ -142,9 +143,11 @@ void check_gradients(Engine& engine, const Expectation& expected, double factor)
 }
 
 void check_padding(Engine& engine, const std::vector<bool>& mask) {
+  const std::vector<float> gradients = gradients_of(engine);
+  const std::vector<float> parameters = parameters_of(engine);
   std::size_t dirty = 0;
   for (std::size_t i = 0; i < mask.size(); ++i) {
-    const bool clean = engine.gradients()[i] == 0.0F && engine.parameters()[i] == 0.0F;
+    const bool clean = gradients[i] == 0.0F && parameters[i] == 0.0F;
     if (!mask[i] && !clean) ++dirty;
   }
   BOOST_TEST(dirty == 0u, dirty << " values of padding are not zero");
@@ -160,7 +163,7 @@ void check_training(Engine& engine, Precision precision, const oracle::State& st
                                            .accumulate = false};
   poison_gradients(engine);
 
-  const BatchMetrics metrics = program->forward(batch.batch());
+  const BatchMetrics metrics = run_forward(*program, batch.batch());
   CopyingObserver observer(engine);
   program->backward(overwrite, observer);
 
@@ -173,12 +176,11 @@ void check_training(Engine& engine, Precision precision, const oracle::State& st
   check_padding(engine, mask);
   BOOST_TEST(observer.filled() == engine.layout().size());
   BOOST_TEST(!observer.ever_decreased());
-  const std::span<const float> final = engine.gradients().first(engine.layout().size());
-  BOOST_TEST(std::equal(final.begin(), final.end(), observer.copy().begin()),
+  BOOST_TEST((gradients_of(engine) == observer.copy()),
              "gradients changed after they were told to be final");
 
   // Once more, added: twice the gradients, whatever the activations had been left as.
-  static_cast<void>(program->forward(batch.batch()));
+  program->forward(batch.batch());
   Program::BackwardOptions accumulate = overwrite;
   accumulate.accumulate = true;
   CopyingObserver second(engine);
@@ -194,7 +196,7 @@ void check_inference(Engine& engine, Precision precision, const oracle::State& s
   const EngineBatch batch(engine, problem);
   const auto program = engine.compile_inference(problem.batch_size);
 
-  const BatchMetrics metrics = program->forward(batch.batch());
+  const BatchMetrics metrics = run_forward(*program, batch.batch());
 
   expected.check_metrics(metrics, problem.batch_size);
   expected.check("logits of inference", program->logits(), logits_of,
@@ -206,7 +208,7 @@ void check_inference(Engine& engine, Precision precision, const oracle::State& s
                      static_cast<std::size_t>(part.batch_size));
   part.labels.resize(static_cast<std::size_t>(part.batch_size));
   const Expectation expected_part(precision, engine.graph(), state, part, oracle::Mode::inference);
-  expected_part.check_metrics(program->forward(batch.first(part.batch_size)), part.batch_size);
+  expected_part.check_metrics(run_forward(*program, batch.first(part.batch_size)), part.batch_size);
 }
 
 }  // namespace
@@ -257,23 +259,40 @@ void CopyingObserver::gradients_ready(std::size_t filled) {
     decreased_ = true;
     return;
   }
-  const std::span<const float> gradients = engine_.gradients();
-  std::copy(gradients.begin() + static_cast<std::ptrdiff_t>(filled_),
-            gradients.begin() + static_cast<std::ptrdiff_t>(filled),
-            copy_.begin() + static_cast<std::ptrdiff_t>(filled_));
+  engine_.read(engine_.gradients().subspan(filled_, filled - filled_),
+               std::span(copy_).subspan(filled_, filled - filled_));
   filled_ = filled;
 }
 
 void load(Engine& engine, const oracle::State& state) {
+  std::vector<float> arena(engine.layout().size());
   for (std::size_t id = 0; id < state.parameters.size(); ++id) {
     const std::vector<float> plain(state.parameters[id].begin(), state.parameters[id].end());
-    engine.from_plain(plain, static_cast<ParameterId>(id), engine.parameters());
+    engine.from_plain(plain, static_cast<ParameterId>(id), arena);
   }
+  engine.write(arena, engine.parameters());
   auto running = engine.running_statistics().begin();
   for (const oracle::Values& values : state.statistics) {
     running = std::transform(values.begin(), values.end(), running,
                              [](double value) { return static_cast<float>(value); });
   }
+}
+
+std::vector<float> gradients_of(Engine& engine) {
+  std::vector<float> copy(engine.layout().size());
+  engine.read(engine.gradients().first(copy.size()), copy);
+  return copy;
+}
+
+std::vector<float> parameters_of(Engine& engine) {
+  std::vector<float> copy(engine.layout().size());
+  engine.read(engine.parameters(), copy);
+  return copy;
+}
+
+BatchMetrics run_forward(Program& program, const Batch& batch) {
+  program.forward(batch);
+  return program.metrics();
 }
 
 std::vector<bool> element_mask(const Engine& engine) {
@@ -291,9 +310,11 @@ std::vector<bool> element_mask(const Engine& engine) {
 
 void poison_gradients(Engine& engine) {
   const auto mask = element_mask(engine);
-  for (std::size_t i = 0; i < mask.size(); ++i) {
-    engine.gradients()[i] = mask[i] ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
-  }
+  std::vector<float> arena(mask.size());
+  std::transform(mask.begin(), mask.end(), arena.begin(), [](bool element) {
+    return element ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
+  });
+  engine.write(arena, engine.gradients().first(arena.size()));
 }
 
 void check_against_oracle(const Candidate& candidate, const Graph& graph, std::int64_t batch_size) {

@@ -54,6 +54,10 @@ class CopyingObserver final : public BackwardObserver {
 };
 
 void load(Engine& engine, const oracle::State& state);
+/// Copies of an arena of the engine, without the tail, in host memory.
+[[nodiscard]] std::vector<float> gradients_of(Engine& engine);
+[[nodiscard]] std::vector<float> parameters_of(Engine& engine);
+[[nodiscard]] BatchMetrics run_forward(Program& program, const Batch& batch);
 
 /// For each place of an arena, whether it holds an element and not padding.
 [[nodiscard]] std::vector<bool> element_mask(const Engine& engine);

@@ -95,9 +95,10 @@ int main(int argc, char** argv) {
   const h5::File output = h5::create_file(argv[3]);
   NoReduction observer;
   for (int step = 1; step <= std::atoi(argv[4]); ++step) {
-    const BatchMetrics metrics = program->forward({.images = images.data(),
-                                                   .labels = input.labels.data(),
-                                                   .size = static_cast<std::int64_t>(batch_size)});
+    program->forward({.images = images.data(),
+                      .labels = input.labels.data(),
+                      .size = static_cast<std::int64_t>(batch_size)});
+    const BatchMetrics metrics = program->metrics();
     const auto tail_values = engine->gradients().subspan(engine->layout().size());
     tail.clear(tail_values);
     tail.fold(tail_values, program->batch_statistics(), 1.0);

@@ -54,8 +54,11 @@ class Program {
 
   /// Training: batch statistics, loss and metrics of all batch_size() samples.
   /// Inference: running statistics; `batch.size` may be smaller than batch_size(), the rest of the
-  /// buffer is then ignored in the metrics (it must be finite).
-  virtual BatchMetrics forward(const Batch& batch) = 0;
+  /// buffer is then ignored in the metrics (it must be finite). A device may still be computing
+  /// when it returns; the batch is no longer needed.
+  virtual void forward(const Batch& batch) = 0;
+  /// Of the last forward, once it has ended.
+  [[nodiscard]] virtual BatchMetrics metrics() = 0;
 
   /// Training only, after forward: d(loss_scale * sum of losses)/d(parameter) into the gradient
   /// arena, overwritten, or added where `accumulate`. The trainer passes loss_scale = 1 / B.
@@ -67,14 +70,15 @@ class Program {
 
   /// Batch statistics of the last training forward, in the order and extents of
   /// Graph::statistics(): mean and unbiased variance of each batch norm, concatenated.
-  [[nodiscard]] virtual std::span<const float> batch_statistics() const noexcept = 0;
+  [[nodiscard]] virtual std::span<const float> batch_statistics() = 0;
   /// Logits of the last forward, plain (N, classes).
-  [[nodiscard]] virtual std::span<const float> logits() const noexcept = 0;
+  [[nodiscard]] virtual std::span<const float> logits() = 0;
   /// Bytes of activations, their gradients and scratch memory this program uses.
   [[nodiscard]] virtual std::size_t activation_bytes() const noexcept = 0;
 };
 
 /// Owns a network's parameters, gradients and running statistics on one device, and compiles it.
+/// The arenas lie in that device's memory, which the host reaches by read() and write() only.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -91,11 +95,16 @@ class Engine {
   [[nodiscard]] virtual std::span<float> parameters() noexcept = 0;
   /// layout().size() + tail_size values; the tail is the trainer's (see tail_bucket).
   [[nodiscard]] virtual std::span<float> gradients() noexcept = 0;
-  /// All running statistics, concatenated in the order of Graph::statistics().
+  /// All running statistics, concatenated in the order of Graph::statistics(); in host memory.
   [[nodiscard]] virtual std::span<float> running_statistics() noexcept = 0;
 
-  /// Between an arena-shaped buffer (parameters, gradients or an optimizer's slot) and
-  /// torchvision's plain layout, for one parameter. Thread-safe, so that a checkpoint can be
+  /// Copies between the device's memory and the host's, of equal sizes, after all work that was
+  /// begun before. The host's side may be used again when it returns.
+  virtual void read(std::span<const float> arena, std::span<float> host) = 0;
+  virtual void write(std::span<const float> host, std::span<float> arena) = 0;
+
+  /// Between an arena-shaped buffer in host memory (parameters, gradients or an optimizer's slot)
+  /// and torchvision's plain layout, for one parameter. Thread-safe, so that a checkpoint can be
   /// written meanwhile.
   virtual void to_plain(std::span<const float> arena, ParameterId id,
                         std::span<float> plain) const = 0;

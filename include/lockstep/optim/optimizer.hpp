@@ -22,7 +22,7 @@ struct UpdateOptions {
 };
 
 /// A fused pass over a range of the arena. Slots are arena-shaped, zero at first and in the
-/// padding.
+/// padding. All spans are of the engine's device.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -36,13 +36,15 @@ class Optimizer {
   /// Updates parameters in [begin, end), cut at tensor boundaries.
   virtual void update(std::size_t begin, std::size_t end, std::span<float> parameters,
                       std::span<const float> gradients, const UpdateOptions& options) = 0;
+  /// Sum of squares of the gradients, in double and in a fixed order.
+  [[nodiscard]] virtual double squared_norm(std::span<const float> gradients);
 };
 
 /// Weight decay leaves out norm and bias parameters unless config.decay_norm_and_bias.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config,
                                                         const ArenaLayout& layout);
 
-/// Sum of squares over the arena in double, in a fixed order whatever the threads.
+/// Sum of squares of values in host memory in double, in a fixed order whatever the threads.
 [[nodiscard]] double squared_norm(std::span<const float> gradients);
 
 }  // namespace lockstep

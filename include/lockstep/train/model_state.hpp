@@ -19,7 +19,7 @@ void initialize_model(Engine& engine, std::uint64_t seed);
 /// InitHead::fresh the last linear layer keeps the values it has.
 void load_model(const Checkpoint& checkpoint, InitHead head, Engine& engine);
 /// From a checkpoint's `/optimizer`. Error(bad_input) where a slot or tensor is missing.
-void load_optimizer(const Checkpoint& checkpoint, const Engine& engine, Optimizer& optimizer);
+void load_optimizer(const Checkpoint& checkpoint, Engine& engine, Optimizer& optimizer);
 
 /// A copy of parameters, optimizer slots and running statistics, made at a step's boundary into
 /// memory that was set aside at the start.

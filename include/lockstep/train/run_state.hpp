@@ -28,7 +28,9 @@ struct RunStart {
 [[nodiscard]] RunStart find_run_start(const Config& config, CheckpointDirectory* directory,
                                       Communicator& comm);
 
-/// Rank 0's parameters, running statistics and optimizer slots on every rank, in pieces.
+/// Rank 0's parameters and running statistics on every rank, in pieces.
+void broadcast_model(Engine& engine, Communicator& comm);
+/// And its optimizer slots.
 void broadcast_run_state(Engine& engine, Optimizer& optimizer, Communicator& comm);
 
 /// Where every parameter lies, as text: equal for equal layouts.

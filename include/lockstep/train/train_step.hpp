@@ -78,14 +78,14 @@ class TrainStep final {
   void load_next();
   [[nodiscard]] Batch blank_batch(int micro) const noexcept;
   [[nodiscard]] Program& program_for(std::int64_t batch_size) noexcept;
-  double clip(std::span<float> gradients, double& norm) const;
+  double clip(std::span<const float> gradients, double& norm) const;
 
   Engine& engine_;
   Optimizer& optimizer_;
   Loader& loader_;
   TrainStepOptions options_;
   TailBucket tail_;
-  std::span<float> tail_values_;
+  AlignedBuffer<float> tail_values_;  ///< in host memory; it travels behind the gradients
   GradientReducer reducer_;
   std::unique_ptr<Program> program_;
   std::unique_ptr<Program> smaller_program_;  ///< where this rank's micro-batches differ by one

@@ -158,6 +158,12 @@ class CpuEngine final : public Engine {
   [[nodiscard]] std::span<float> running_statistics() noexcept override {
     return state_->running_statistics.span();
   }
+  void read(std::span<const float> arena, std::span<float> host) override {
+    std::ranges::copy(arena, host.begin());
+  }
+  void write(std::span<const float> host, std::span<float> arena) override {
+    std::ranges::copy(host, arena.begin());
+  }
   void to_plain(std::span<const float> arena, ParameterId id,
                 std::span<float> plain) const override {
     state_->parameters.to_plain(arena, id, plain);

@@ -97,7 +97,7 @@ void CpuProgram::lower_all() {
   buffers_ = builder.take_buffers();
 }
 
-BatchMetrics CpuProgram::forward(const Batch& batch) {
+void CpuProgram::forward(const Batch& batch) {
   const bool size_fits = options_.training ? batch.size == options_.batch_size
                                            : batch.size >= 1 && batch.size <= options_.batch_size;
   if (!size_fits) {
@@ -115,6 +115,9 @@ BatchMetrics CpuProgram::forward(const Batch& batch) {
   call_.labels = batch.labels;
   call_.samples = batch.size;
   for (const ListedStep& listed : lists_.forward) listed.step->run();
+}
+
+BatchMetrics CpuProgram::metrics() {
   BatchMetrics metrics = loss_.metrics();
   if (!statistics_.finite()) metrics.loss = std::numeric_limits<double>::quiet_NaN();
   return metrics;

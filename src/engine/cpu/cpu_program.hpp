@@ -20,12 +20,13 @@ class CpuProgram final : public Program {
   CpuProgram& operator=(const CpuProgram&) = delete;
 
   [[nodiscard]] std::int64_t batch_size() const noexcept override { return options_.batch_size; }
-  BatchMetrics forward(const Batch& batch) override;
+  void forward(const Batch& batch) override;
+  [[nodiscard]] BatchMetrics metrics() override;
   void backward(const BackwardOptions& options, BackwardObserver& observer) override;
-  [[nodiscard]] std::span<const float> batch_statistics() const noexcept override {
+  [[nodiscard]] std::span<const float> batch_statistics() override {
     return statistics_.concatenated();
   }
-  [[nodiscard]] std::span<const float> logits() const noexcept override { return loss_.logits(); }
+  [[nodiscard]] std::span<const float> logits() override { return loss_.logits(); }
   [[nodiscard]] std::size_t activation_bytes() const noexcept override {
     return buffers_.plan.total_bytes;
   }
