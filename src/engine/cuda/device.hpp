@@ -57,10 +57,10 @@ class Device {
   [[nodiscard]] virtual std::string description() const = 0;
   [[nodiscard]] virtual Stream stream() noexcept = 0;
 
-  /// Zeroed. Error(internal) with what was asked for and what is free.
+  /// Error(internal) with what was asked for and what is free.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
-  /// Host memory that copies to and from the device are fast from, zeroed.
+  /// Host memory that copies to and from the device are fast from.
   [[nodiscard]] virtual void* allocate_host(std::size_t bytes) = 0;
   virtual void release_host(void* memory) noexcept = 0;
 

@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-namespace lockstep::cpu {
+namespace lockstep {
 namespace {
 
 std::size_t at(ValueId value) {
@@ -111,4 +111,4 @@ GraphAnalysis analyse(const Graph& graph, NormMask norm_mask) {
   return analysis;
 }
 
-}  // namespace lockstep::cpu
+}  // namespace lockstep

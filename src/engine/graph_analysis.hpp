@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-namespace lockstep::cpu {
+namespace lockstep {
 
 /// What lowering must know of a graph as a whole. Pure.
 struct GraphAnalysis {
@@ -33,4 +33,4 @@ enum class NormMask { workspace, output };
 /// Values an op reads.
 [[nodiscard]] std::vector<ValueId> inputs_of(const Op& op);
 
-}  // namespace lockstep::cpu
+}  // namespace lockstep

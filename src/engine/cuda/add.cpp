@@ -1,0 +1,58 @@
+#include "lowering.hpp"
+
+namespace lockstep::cuda {
+namespace {
+
+/// An addition that no norm has taken in, with the ReLU behind it, if one is fused.
+class AddLowering final : public Lowering {
+ public:
+  AddLowering(const Add& op, const LoweringContext& context)
+      : op_(op), id_(context.id), output_(context.state.analysis.output_of(context.id)) {}
+
+  void forward(ProgramBuilder& builder) override {
+    const Tensor left = builder.value(op_.left);
+    const Tensor right = builder.value(op_.right);
+    Tensor target;
+    if (builder.overwritable(op_.left)) {
+      target = left;
+    } else if (builder.overwritable(op_.right)) {
+      target = right;
+    } else {
+      target = builder.make_like(id_);
+    }
+    const std::size_t values = builder.extent(id_).values();
+    builder.emit("add", {left, right, target},
+                 [left, right, target, values, relu = output_ != id_,
+                  type = builder.type()](const Frame& f) {
+                   add(f.stream(), type, f.at(left), f.at(right), f.at(target), values);
+                   if (relu) relu_forward(f.stream(), type, f.at(target), f.at(target), values);
+                 });
+    builder.set_value(output_, target);
+  }
+
+  void backward(ProgramBuilder& builder) override {
+    if (!builder.needs_gradient(id_)) return;
+    const Tensor gradient =
+        output_ != id_ ? emit_relu_backward(builder, output_) : builder.gradient(id_);
+    // Both operands' gradients are this tensor, so neither may be added to in place.
+    builder.contribute(op_.left, gradient, ProgramBuilder::Ownership::shared);
+    builder.contribute(op_.right, gradient, ProgramBuilder::Ownership::shared);
+  }
+
+ private:
+  Add op_;
+  ValueId id_;
+  ValueId output_;
+};
+
+}  // namespace
+
+std::unique_ptr<Lowering> lower(const Add& op, const LoweringContext& context) {
+  if (const auto norm_id = context.state.fusion.norm_of[static_cast<std::size_t>(context.id)]) {
+    const auto& norm = std::get<BatchNorm>(context.node(*norm_id).op);
+    return lower_norm_and_add(norm, *norm_id, *norm_id == op.left ? op.right : op.left, context);
+  }
+  return std::make_unique<AddLowering>(op, context);
+}
+
+}  // namespace lockstep::cuda

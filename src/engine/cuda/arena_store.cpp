@@ -1,0 +1,80 @@
+#include "arena_store.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+namespace lockstep::cuda {
+
+/// Calls visit(plain index, offset) for each element of (out, in, kernel, kernel).
+template <typename Visit>
+void ArenaStore::Entry::for_each(Visit&& visit) const {
+  std::size_t plain = 0;
+  for (std::int64_t o = 0; o < out; ++o) {
+    for (std::int64_t i = 0; i < in; ++i) {
+      for (std::int64_t k = 0; k < area; ++k) {
+        visit(plain++, static_cast<std::size_t>((o * area + k) * padded_in + i));
+      }
+    }
+  }
+}
+
+ArenaStore::ArenaStore(Device& device, const Graph& graph, const Options& options)
+    : type_(options.type) {
+  for (const Parameter& parameter : graph.parameters()) {
+    const Shape& shape = parameter.shape;
+    Entry entry;
+    std::int64_t padded_out = 1;
+    if (shape.rank() == 1) {
+      entry.in = shape[0];
+    } else {
+      entry.out = shape[0];
+      padded_out = padded_channels(entry.out, type_);
+      entry.in = shape[1];
+      if (shape.rank() == 4) entry.area = shape[2] * shape[3];
+    }
+    entry.padded_in = padded_channels(entry.in, type_);
+    entry.size = static_cast<std::size_t>(padded_out * entry.area * entry.padded_in);
+    entries_.push_back(entry);
+  }
+  assert(options.ready.size() == entries_.size());
+  for (const ParameterId id : options.ready) {
+    Entry& entry = entries_[static_cast<std::size_t>(id)];
+    entry.offset = layout_.size();
+    layout_.views.push_back({.parameter = id,
+                             .kind = graph.parameters()[static_cast<std::size_t>(id)].kind,
+                             .offset = entry.offset,
+                             .size = entry.size});
+    entry.filled = layout_.size();
+  }
+  parameters_ = DeviceArray<float>(device, layout_.size());
+  gradients_ = DeviceArray<float>(device, layout_.size() + options.tail_size);
+  device.clear(parameters_.data(), parameters_.bytes());
+  device.clear(gradients_.data(), gradients_.bytes());
+  if (type_ != DataType::f32) working_ = DeviceArray<std::uint16_t>(device, layout_.size());
+}
+
+const void* ArenaStore::working(ParameterId id) const {
+  if (type_ == DataType::f32) return parameter(id);
+  return working_.data() + offset(id);
+}
+
+void ArenaStore::refresh(Device& device) const {
+  if (type_ == DataType::f32) return;
+  convert(device.stream(), parameters_.data(), DataType::f32, working_.data(), type_,
+          parameters_.size());
+}
+
+void ArenaStore::to_plain(std::span<const float> arena, ParameterId id,
+                          std::span<float> plain) const {
+  const float* view = arena.data() + offset(id);
+  entry(id).for_each([&](std::size_t i, std::size_t at) { plain[i] = view[at]; });
+}
+
+void ArenaStore::from_plain(std::span<const float> plain, ParameterId id,
+                            std::span<float> arena) const {
+  float* view = arena.data() + offset(id);
+  std::fill_n(view, entry(id).size, 0.0F);
+  entry(id).for_each([&](std::size_t i, std::size_t at) { view[at] = plain[i]; });
+}
+
+}  // namespace lockstep::cuda

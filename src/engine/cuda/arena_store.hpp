@@ -1,0 +1,72 @@
+#pragma once
+
+#include "device.hpp"
+#include "lockstep/engine/arena.hpp"
+#include "lockstep/graph/graph.hpp"
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace lockstep::cuda {
+
+/// The parameters and gradients of a network in flat arenas of the device. Weights of convolutions
+/// lie as (out, kernel, kernel, in) and those of linear layers as (out, in), channels padded as
+/// values' are; where values are of 16 bits, a working copy of all parameters beside the fp32 ones.
+class ArenaStore final {
+ public:
+  struct Options {
+    DataType type = DataType::f32;
+    std::vector<ParameterId> ready;  ///< the order in which backward finishes their gradients
+    std::size_t tail_size = 0;
+  };
+  ArenaStore(Device& device, const Graph& graph, const Options& options);
+
+  [[nodiscard]] const ArenaLayout& layout() const noexcept { return layout_; }
+  [[nodiscard]] std::span<float> parameters() const noexcept {
+    return {parameters_.data(), parameters_.size()};
+  }
+  [[nodiscard]] std::span<float> gradients() const noexcept {
+    return {gradients_.data(), gradients_.size()};
+  }
+  [[nodiscard]] float* parameter(ParameterId id) const { return parameters_.data() + offset(id); }
+  [[nodiscard]] float* gradient(ParameterId id) const { return gradients_.data() + offset(id); }
+  /// The parameter in the values' type, as of the last refresh().
+  [[nodiscard]] const void* working(ParameterId id) const;
+  /// Values of the view, padding included.
+  [[nodiscard]] std::size_t size(ParameterId id) const { return entry(id).size; }
+  /// End of the arena's range that is final once this parameter and all before it are.
+  [[nodiscard]] std::size_t filled_after(ParameterId id) const { return entry(id).filled; }
+  /// Queues the making of the working copy.
+  void refresh(Device& device) const;
+
+  // On arenas in host memory, by any thread.
+  void to_plain(std::span<const float> arena, ParameterId id, std::span<float> plain) const;
+  void from_plain(std::span<const float> plain, ParameterId id, std::span<float> arena) const;
+
+ private:
+  struct Entry {
+    std::int64_t out = 1;  ///< extents of an element's place; a vector is (1, 1, in)
+    std::int64_t in = 1;
+    std::int64_t area = 1;  ///< kernel^2
+    std::int64_t padded_in = 1;
+    std::size_t size = 0;
+    std::size_t offset = 0;
+    std::size_t filled = 0;
+    template <typename Visit>
+    void for_each(Visit&& visit) const;
+  };
+  [[nodiscard]] const Entry& entry(ParameterId id) const {
+    return entries_[static_cast<std::size_t>(id)];
+  }
+  [[nodiscard]] std::size_t offset(ParameterId id) const { return entry(id).offset; }
+
+  DataType type_;
+  std::vector<Entry> entries_;
+  ArenaLayout layout_;
+  DeviceArray<float> parameters_;
+  DeviceArray<float> gradients_;
+  DeviceArray<std::uint16_t> working_;
+};
+
+}  // namespace lockstep::cuda

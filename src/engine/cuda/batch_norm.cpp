@@ -1,0 +1,165 @@
+#include "lowering.hpp"
+
+#include <optional>
+
+namespace lockstep::cuda {
+namespace {
+
+/// A batch norm with the addition and the ReLU behind it, where they are fused.
+class NormLowering final : public Lowering {
+ public:
+  struct Options {
+    BatchNorm norm;
+    ValueId norm_id;
+    ValueId output;  ///< the value that is computed
+    std::optional<ValueId> residual;
+    bool relu = false;
+  };
+  NormLowering(Options options, const LoweringContext& context)
+      : options_(std::move(options)), node_(context.node(options_.norm_id)) {}
+
+  void forward(ProgramBuilder& builder) override {
+    extent_ = builder.extent(options_.norm_id).matrix();
+    norm_ = {.mean = builder.statistics().of(node_.statistics[0]),
+             .variance = builder.statistics().of(node_.statistics[1]),
+             .weight = builder.state().arena.parameter(node_.parameters[0]),
+             .bias = builder.state().arena.parameter(node_.parameters[1]),
+             .eps = static_cast<float>(options_.norm.options.eps)};
+    const Tensor x = builder.value(options_.norm.input);
+    if (builder.training()) emit_statistics(builder, x);
+    const Tensor y =
+        builder.overwritable(options_.norm.input) ? x : builder.make_like(options_.norm_id);
+    std::vector<Tensor> touched{x, y};
+    if (options_.residual) touched.push_back(builder.value(*options_.residual));
+    if (options_.relu && builder.training()) {
+      const auto values = static_cast<std::size_t>(extent_.rows * extent_.padded);
+      mask_ = builder.make((values + 7) / 8);
+      touched.push_back(*mask_);
+    }
+    builder.emit("batch norm " + name(), touched,
+                 [x, y, mask = mask_, relu = options_.relu, norm = norm_, extent = extent_,
+                  residual = options_.residual ? std::optional(touched[2]) : std::nullopt,
+                  type = builder.type()](const Frame& f) {
+                   batch_norm_apply(f.stream(), type, extent, f.at(x), norm,
+                                    {.residual = residual ? f.at(*residual) : nullptr,
+                                     .relu = relu,
+                                     .mask = mask ? f.as<std::uint8_t>(*mask) : nullptr},
+                                    f.at(y));
+                 });
+    builder.set_value(options_.output, y);
+  }
+
+  void backward(ProgramBuilder& builder) override {
+    const Tensor x = builder.value(options_.norm.input);
+    const Tensor dy = builder.gradient(options_.output);
+    const Sums sums = emit_parameter_gradients(builder, x, dy);
+
+    const bool has_residual = options_.residual && builder.needs_gradient(*options_.residual);
+    const bool exclusive = builder.gradient_is_exclusive(options_.output);
+    // What was added has the gradient behind the ReLU; without one it is dy itself.
+    std::optional<Tensor> dz;
+    if (has_residual && mask_) dz = exclusive ? dy : builder.make_like(options_.norm_id);
+    const bool in_place = exclusive && !has_residual;
+    const Tensor dx = in_place ? dy : builder.make_like(options_.norm.input);
+    std::vector<Tensor> touched{x, dy, dx, sums.weight, sums.bias};
+    if (mask_) touched.push_back(*mask_);
+    if (dz) touched.push_back(*dz);
+    builder.emit("gradient of batch norm " + name(), touched,
+                 [x, dy, dx, dz, sums, mask = mask_, norm = norm_, extent = extent_,
+                  type = builder.type()](const Frame& f) {
+                   batch_norm_backward_apply(f.stream(), type, extent, f.at(x), f.at(dy),
+                                             mask ? f.as<std::uint8_t>(*mask) : nullptr, norm,
+                                             f.as<float>(sums.weight), f.as<float>(sums.bias),
+                                             static_cast<double>(extent.rows), f.at(dx),
+                                             dz ? f.at(*dz) : nullptr);
+                 });
+    if (has_residual) {
+      builder.contribute(
+          *options_.residual, dz.value_or(dy),
+          dz ? ProgramBuilder::Ownership::exclusive : ProgramBuilder::Ownership::shared);
+    }
+    builder.contribute(options_.norm.input, dx, ProgramBuilder::Ownership::exclusive);
+  }
+
+ private:
+  [[nodiscard]] const std::string& name() const noexcept { return options_.norm.options.name; }
+
+  void emit_statistics(ProgramBuilder& builder, Tensor x) {
+    const Tensor workspace = builder.make(reduction_workspace(extent_));
+    builder.emit("statistics of " + name(), {x, workspace},
+                 [x, workspace, extent = extent_, type = builder.type(),
+                  mean = builder.statistics().of(node_.statistics[0]),
+                  variance = builder.statistics().of(node_.statistics[1])](const Frame& f) {
+                   batch_norm_statistics(f.stream(), type, extent, f.at(x), mean, variance,
+                                         f.at(workspace));
+                 });
+  }
+
+  struct Sums {
+    Tensor weight;
+    Tensor bias;
+  };
+  /// The sums over this batch alone are what the data's gradient needs, so they stay aside when
+  /// gradients accumulate.
+  Sums emit_parameter_gradients(ProgramBuilder& builder, Tensor x, Tensor dy) {
+    const auto padded = static_cast<std::size_t>(extent_.padded);
+    const Tensor workspace = builder.make(reduction_workspace(extent_));
+    const Sums sums{.weight = builder.make(padded * sizeof(float)),
+                    .bias = builder.make(padded * sizeof(float))};
+    std::vector<Tensor> touched{x, dy, workspace, sums.weight, sums.bias};
+    if (mask_) touched.push_back(*mask_);
+    builder.emit(
+        "parameter gradients of batch norm " + name(), touched,
+        [x, dy, workspace, sums, padded, mask = mask_, norm = norm_, extent = extent_,
+         type = builder.type(), weight = builder.state().arena.gradient(node_.parameters[0]),
+         bias = builder.state().arena.gradient(node_.parameters[1])](const Frame& f) {
+          batch_norm_backward_sums(f.stream(), type, extent, f.at(x), f.at(dy),
+                                   mask ? f.as<std::uint8_t>(*mask) : nullptr, norm,
+                                   f.as<float>(sums.weight), f.as<float>(sums.bias),
+                                   f.at(workspace));
+          const auto store = [&](const Tensor& from, float* to) {
+            if (f.accumulate) {
+              add_converted(f.stream(), f.at(from), DataType::f32, to, padded);
+            } else {
+              convert(f.stream(), f.at(from), DataType::f32, to, DataType::f32, padded);
+            }
+          };
+          store(sums.weight, weight);
+          store(sums.bias, bias);
+        },
+        {node_.parameters[0], node_.parameters[1]});
+    return sums;
+  }
+
+  Options options_;
+  const Node& node_;
+  Matrix extent_{};
+  Normalization norm_{};
+  std::optional<Tensor> mask_;
+};
+
+}  // namespace
+
+std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context) {
+  if (context.state.fusion.absorbed[static_cast<std::size_t>(context.id)]) return nullptr;
+  const ValueId output = context.state.analysis.output_of(context.id);
+  return std::make_unique<NormLowering>(NormLowering::Options{.norm = op,
+                                                              .norm_id = context.id,
+                                                              .output = output,
+                                                              .residual = std::nullopt,
+                                                              .relu = output != context.id},
+                                        context);
+}
+
+std::unique_ptr<Lowering> lower_norm_and_add(const BatchNorm& norm, ValueId norm_id,
+                                             ValueId residual, const LoweringContext& context) {
+  const ValueId output = context.state.analysis.output_of(context.id);
+  return std::make_unique<NormLowering>(NormLowering::Options{.norm = norm,
+                                                              .norm_id = norm_id,
+                                                              .output = output,
+                                                              .residual = residual,
+                                                              .relu = output != context.id},
+                                        context);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,139 @@
+#include "lowering.hpp"
+
+#include <string>
+
+namespace lockstep::cuda {
+namespace {
+
+/// A convolution; or a linear layer, which is one of a 1x1 kernel over one pixel.
+class ConvolutionLowering final : public Lowering {
+ public:
+  struct Options {
+    std::string name;
+    ValueId input;
+    std::int64_t kernel = 1;
+    std::int64_t stride = 1;
+    std::int64_t padding = 0;
+    bool bias = false;
+  };
+  ConvolutionLowering(Options options, const LoweringContext& context)
+      : options_(std::move(options)), id_(context.id), parameters_(context.node().parameters) {}
+
+  void forward(ProgramBuilder& builder) override {
+    const Extent in = builder.extent(options_.input);
+    const Extent out = builder.extent(id_);
+    const ConvolutionShape shape{.batch = in.batch,
+                                 .height = in.height,
+                                 .width = in.width,
+                                 .in_channels = in.padded,
+                                 .out_channels = out.padded,
+                                 .kernel = options_.kernel,
+                                 .stride = options_.stride,
+                                 .padding = options_.padding,
+                                 .type = builder.type(),
+                                 .tf32 = builder.state().tf32};
+    ConvolutionPasses passes = ConvolutionPasses::forward;
+    if (builder.training()) {
+      passes = builder.needs_gradient(options_.input) ? ConvolutionPasses::all
+                                                      : ConvolutionPasses::forward_and_weights;
+    }
+    convolution_ = builder.state().device->make_convolution(shape, passes);
+    const Tensor x = builder.value(options_.input);
+    const Tensor y = builder.make_like(id_);
+    const Tensor workspace = builder.make(convolution_->workspace_bytes());
+    builder.emit("convolution " + options_.name, {x, y, workspace},
+                 [x, y, workspace, convolution = convolution_,
+                  weight = builder.state().arena.working(parameters_[0])](const Frame& f) {
+                   convolution->forward(f.at(x), weight, f.at(y), f.at(workspace));
+                 });
+    if (options_.bias) {
+      builder.emit("bias of " + options_.name, {y},
+                   [y, extent = out.matrix(), type = builder.type(),
+                    bias = builder.state().arena.parameter(parameters_[1])](const Frame& f) {
+                     add_bias(f.stream(), type, extent, bias, f.at(y));
+                   });
+    }
+    builder.set_value(id_, y);
+  }
+
+  void backward(ProgramBuilder& builder) override {
+    const Tensor dy = builder.gradient(id_);
+    emit_weight_gradient(builder, dy);
+    if (options_.bias) emit_bias_gradient(builder, dy);
+    if (!builder.needs_gradient(options_.input)) return;
+    const Tensor dx = builder.make_like(options_.input);
+    const Tensor workspace = builder.make(convolution_->workspace_bytes());
+    builder.emit("data gradient of " + options_.name, {dy, dx, workspace},
+                 [dy, dx, workspace, convolution = convolution_,
+                  weight = builder.state().arena.working(parameters_[0])](const Frame& f) {
+                   convolution->backward_data(f.at(dy), weight, f.at(dx), f.at(workspace));
+                 });
+    builder.contribute(options_.input, dx, ProgramBuilder::Ownership::exclusive);
+  }
+
+ private:
+  void emit_weight_gradient(ProgramBuilder& builder, Tensor dy) {
+    const ArenaStore& arena = builder.state().arena;
+    const DataType type = convolution_->weight_gradient_type();
+    const std::size_t size = arena.size(parameters_[0]);
+    const Tensor x = builder.value(options_.input);
+    const Tensor workspace = builder.make(convolution_->workspace_bytes());
+    const Tensor aside = builder.make(size * size_of(type));
+    builder.emit("weight gradient of " + options_.name, {x, dy, workspace, aside},
+                 [x, dy, workspace, aside, type, size, convolution = convolution_,
+                  target = arena.gradient(parameters_[0])](const Frame& f) {
+                   const bool direct = type == DataType::f32 && !f.accumulate;
+                   void* const dw = direct ? target : f.at(aside);
+                   convolution->backward_weights(f.at(x), f.at(dy), dw, f.at(workspace));
+                   if (f.accumulate) {
+                     add_converted(f.stream(), dw, type, target, size);
+                   } else if (!direct) {
+                     convert(f.stream(), dw, type, target, DataType::f32, size);
+                   }
+                 },
+                 {parameters_[0]});
+  }
+
+  void emit_bias_gradient(ProgramBuilder& builder, Tensor dy) {
+    const Matrix extent = builder.extent(id_).matrix();
+    const Tensor workspace = builder.make(reduction_workspace(extent));
+    const Tensor aside = builder.make(static_cast<std::size_t>(extent.padded) * sizeof(float));
+    builder.emit("bias gradient of " + options_.name, {dy, workspace, aside},
+                 [dy, workspace, aside, extent, type = builder.type(),
+                  target = builder.state().arena.gradient(parameters_[1])](const Frame& f) {
+                   float* const sums = f.accumulate ? f.as<float>(aside) : target;
+                   sum_rows(f.stream(), type, extent, f.at(dy), sums, f.at(workspace));
+                   if (f.accumulate) {
+                     add_converted(f.stream(), sums, DataType::f32, target,
+                                   static_cast<std::size_t>(extent.padded));
+                   }
+                 },
+                 {parameters_[1]});
+  }
+
+  Options options_;
+  ValueId id_;
+  std::vector<ParameterId> parameters_;
+  std::shared_ptr<Convolution> convolution_;
+};
+
+}  // namespace
+
+std::unique_ptr<Lowering> lower(const Conv2d& op, const LoweringContext& context) {
+  return std::make_unique<ConvolutionLowering>(
+      ConvolutionLowering::Options{.name = op.options.name,
+                                   .input = op.input,
+                                   .kernel = op.options.kernel,
+                                   .stride = op.options.stride,
+                                   .padding = op.options.padding,
+                                   .bias = op.options.bias},
+      context);
+}
+
+std::unique_ptr<Lowering> lower(const Linear& op, const LoweringContext& context) {
+  return std::make_unique<ConvolutionLowering>(
+      ConvolutionLowering::Options{.name = op.options.name, .input = op.input, .bias = true},
+      context);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,100 @@
+#include "device_engine.hpp"
+
+#include "device_program.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::cuda {
+namespace {
+
+std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Graph& graph,
+                                        const DeviceEngineOptions& options) {
+  const DataType type = storage_of(options.precision);
+  GraphAnalysis analysis = analyse(graph, NormMask::workspace);
+  Fusion fusion = plan_fusion(graph, analysis);
+  ArenaStore arena(*device, graph,
+                   {.type = type, .ready = fusion.ready, .tail_size = options.tail_size});
+  std::size_t running = 0;
+  for (const RunningStatistic& statistic : graph.statistics()) {
+    running += static_cast<std::size_t>(statistic.channels);
+  }
+  return std::make_shared<EngineState>(
+      EngineState{.device = std::move(device),
+                  .graph = graph,
+                  .analysis = std::move(analysis),
+                  .fusion = std::move(fusion),
+                  .type = type,
+                  .tf32 = options.precision == Precision::tf32,
+                  .arena = std::move(arena),
+                  .running_statistics = AlignedBuffer<float>(running),
+                  .activations = {}});
+}
+
+class DeviceEngine final : public Engine {
+ public:
+  DeviceEngine(std::shared_ptr<Device> device, const Graph& graph,
+               const DeviceEngineOptions& options)
+      : state_(make_state(std::move(device), graph, options)), precision_(options.precision) {
+    auto running = state_->running_statistics.span().begin();
+    for (const RunningStatistic& statistic : graph.statistics()) {
+      running = std::fill_n(running, statistic.channels, statistic.initial_value);
+    }
+  }
+
+  [[nodiscard]] std::string description() const override {
+    return fmt::format("{}, {}", state_->device->description(), to_string(precision_));
+  }
+  [[nodiscard]] const Graph& graph() const noexcept override { return state_->graph; }
+  [[nodiscard]] InputFormat input_format() const noexcept override {
+    return {.layout = ImageLayout::nhwc};
+  }
+  [[nodiscard]] const ArenaLayout& layout() const noexcept override {
+    return state_->arena.layout();
+  }
+  [[nodiscard]] std::span<float> parameters() noexcept override {
+    return state_->arena.parameters();
+  }
+  [[nodiscard]] std::span<float> gradients() noexcept override { return state_->arena.gradients(); }
+  [[nodiscard]] std::span<float> running_statistics() noexcept override {
+    return state_->running_statistics.span();
+  }
+  void read(std::span<const float> arena, std::span<float> host) override {
+    state_->device->copy_to_host(host.data(), arena.data(), arena.size_bytes());
+    state_->device->synchronize();
+  }
+  void write(std::span<const float> host, std::span<float> arena) override {
+    state_->device->copy_to_device(arena.data(), host.data(), host.size_bytes());
+    state_->device->synchronize();
+  }
+  void to_plain(std::span<const float> arena, ParameterId id,
+                std::span<float> plain) const override {
+    state_->arena.to_plain(arena, id, plain);
+  }
+  void from_plain(std::span<const float> plain, ParameterId id,
+                  std::span<float> arena) const override {
+    state_->arena.from_plain(plain, id, arena);
+  }
+  [[nodiscard]] std::unique_ptr<Program> compile_training(std::int64_t batch_size) override {
+    return std::make_unique<DeviceProgram>(
+        state_, ProgramBuilder::Options{.batch_size = batch_size, .training = true});
+  }
+  [[nodiscard]] std::unique_ptr<Program> compile_inference(std::int64_t batch_size) override {
+    return std::make_unique<DeviceProgram>(
+        state_, ProgramBuilder::Options{.batch_size = batch_size, .training = false});
+  }
+
+ private:
+  std::shared_ptr<EngineState> state_;
+  Precision precision_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_device_engine(std::shared_ptr<Device> device, const Graph& graph,
+                                           const DeviceEngineOptions& options) {
+  return std::make_unique<DeviceEngine>(std::move(device), graph, options);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "device.hpp"
+#include "lockstep/core/precision.hpp"
+#include "lockstep/engine/engine.hpp"
+
+#include <cstddef>
+#include <memory>
+
+namespace lockstep::cuda {
+
+struct DeviceEngineOptions {
+  std::size_t tail_size = 0;  ///< values after the gradients
+  Precision precision = Precision::fp32;
+};
+
+/// An engine whose programs run in a device's queue. The parameters start as zeros.
+[[nodiscard]] std::unique_ptr<Engine> make_device_engine(std::shared_ptr<Device> device,
+                                                         const Graph& graph,
+                                                         const DeviceEngineOptions& options);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,164 @@
+#include "device_program.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lowering.hpp"
+
+#include <limits>
+
+namespace lockstep::cuda {
+namespace {
+
+LossExtent loss_extent(const EngineState& state, std::int64_t batch_size) {
+  const auto& loss = std::get<SoftmaxCrossEntropy>(state.graph.nodes().back().op);
+  const std::int64_t classes = state.graph.nodes()[static_cast<std::size_t>(loss.input)].output[0];
+  return {.batch = batch_size,
+          .classes = classes,
+          .padded = padded_channels(classes, state.type),
+          .label_smoothing = loss.options.label_smoothing};
+}
+
+std::unique_ptr<Lowering> lower_node(const LoweringContext& context) {
+  return std::visit(
+      [&](const auto& op) -> std::unique_ptr<Lowering> {
+        using T = std::decay_t<decltype(op)>;
+        // The program itself brings in the images and ends with the loss.
+        if constexpr (std::is_same_v<T, Input> || std::is_same_v<T, SoftmaxCrossEntropy>) {
+          return nullptr;
+        } else {
+          return lower(op, context);
+        }
+      },
+      context.node().op);
+}
+
+std::int64_t checked_batch(std::int64_t batch_size) {
+  if (batch_size < 1) {
+    fail(ExitStatus::usage, "a batch of {} samples cannot be compiled (at least 1 is needed)",
+         batch_size);
+  }
+  return batch_size;
+}
+
+}  // namespace
+
+DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state,
+                             const ProgramBuilder::Options& options)
+    : state_(std::move(state)),
+      options_(options),
+      statistics_(*state_->device, state_->graph, state_->type, checked_batch(options.batch_size)),
+      loss_(*state_->device, loss_extent(*state_, options.batch_size)) {
+  lower_all();
+  if (state_->activations.size() < lists_.plan.total_bytes) {
+    state_->device->synchronize();
+    state_->activations = {};  // first free, so that the two never exist at once
+    state_->activations = DeviceArray<std::byte>(*state_->device, lists_.plan.total_bytes);
+  }
+}
+
+void DeviceProgram::lower_all() {
+  ProgramBuilder builder(*state_, statistics_, options_);
+  const Graph& graph = state_->graph;
+  const DataType type = state_->type;
+
+  const ImageExtent image = builder.extent(graph.input()).image();
+  image_bytes_ =
+      static_cast<std::size_t>(image.batch * image.height * image.width * image.channels) *
+      sizeof(float);
+  images_ = builder.make(image_bytes_);
+  const Tensor input = builder.make_like(graph.input());
+  builder.emit("input images", {images_, input},
+               [images = images_, input, image, type](const Frame& f) {
+                 pack_images(f.stream(), type, image, f.as<float>(images), f.at(input));
+               });
+  builder.set_value(graph.input(), input);
+  std::vector<std::unique_ptr<Lowering>> lowerings;
+  for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
+    lowerings.push_back(lower_node({.state = *state_, .id = static_cast<ValueId>(id)}));
+    if (lowerings.back()) lowerings.back()->forward(builder);
+  }
+  const ValueId logits_id = std::get<SoftmaxCrossEntropy>(graph.nodes().back().op).input;
+  const Tensor logits = builder.value(logits_id);
+  builder.emit("loss", {logits}, [this, logits, type](const Frame& f) {
+    softmax_cross_entropy_forward(f.stream(), type, loss_.extent(), f.at(logits), f.labels,
+                                  f.samples, loss_.outputs());
+  });
+  if (options_.training) {
+    builder.begin_backward();
+    const Tensor gradient = builder.make_like(logits_id);
+    builder.emit("gradient of the loss", {gradient}, [this, gradient, type](const Frame& f) {
+      softmax_cross_entropy_backward(f.stream(), type, loss_.extent(), loss_.outputs(), f.labels,
+                                     f.loss_scale, f.at(gradient));
+    });
+    builder.contribute(logits_id, gradient, ProgramBuilder::Ownership::exclusive);
+    for (std::size_t id = graph.nodes().size(); id-- > 0;) {
+      if (lowerings[id]) lowerings[id]->backward(builder);
+    }
+  }
+  lists_ = builder.take();
+}
+
+Frame DeviceProgram::frame(float loss_scale, bool accumulate) {
+  return {.device = *state_->device,
+          .base = state_->activations.data(),
+          .offsets = lists_.plan.offsets,
+          .labels = loss_.labels(),
+          .samples = samples_,
+          .loss_scale = loss_scale,
+          .accumulate = accumulate};
+}
+
+void DeviceProgram::forward(const Batch& batch) {
+  const bool size_fits = options_.training ? batch.size == options_.batch_size
+                                           : batch.size >= 1 && batch.size <= options_.batch_size;
+  if (!size_fits) {
+    fail(ExitStatus::internal, "a batch of {} samples cannot run (the program is compiled for {})",
+         batch.size, options_.batch_size);
+  }
+  if (pending_) wait();  // the host's side of the last call's copies is used again
+  samples_ = batch.size;
+  Device& device = *state_->device;
+  const Frame f = frame(0, false);
+  device.copy_to_device(f.at(images_), batch.images, image_bytes_);
+  loss_.load_labels(device, batch.labels, batch.size);
+  if (!options_.training) statistics_.load(device, state_->running_statistics.span());
+  state_->arena.refresh(device);
+  for (const Step& step : lists_.forward) step.run(f);
+  loss_.fetch(device);
+  if (options_.training) statistics_.fetch(device);
+  pending_ = true;
+}
+
+void DeviceProgram::wait() {
+  state_->device->synchronize();
+  if (options_.training) statistics_.publish();
+  pending_ = false;
+}
+
+BatchMetrics DeviceProgram::metrics() {
+  if (pending_) wait();
+  BatchMetrics metrics = loss_.metrics(samples_);
+  if (!statistics_.finite()) metrics.loss = std::numeric_limits<double>::quiet_NaN();
+  return metrics;
+}
+
+std::span<const float> DeviceProgram::batch_statistics() {
+  if (pending_) wait();
+  return statistics_.concatenated();
+}
+
+std::span<const float> DeviceProgram::logits() {
+  return loss_.logits(*state_->device);
+}
+
+void DeviceProgram::backward(const BackwardOptions& options, BackwardObserver& observer) {
+  if (!options_.training) {
+    fail(ExitStatus::internal, "backward cannot run (the program is compiled for inference)");
+  }
+  const Frame f = frame(options.loss_scale, options.accumulate);
+  for (const Step& step : lists_.backward) {
+    step.run(f);
+    observer.gradients_ready(step.filled);
+  }
+}
+
+}  // namespace lockstep::cuda

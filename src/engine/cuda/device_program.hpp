@@ -1,0 +1,44 @@
+#pragma once
+
+#include "lockstep/engine/engine.hpp"
+#include "loss_block.hpp"
+#include "program_builder.hpp"
+#include "statistics_block.hpp"
+
+#include <memory>
+#include <span>
+
+namespace lockstep::cuda {
+
+class DeviceProgram final : public Program {
+ public:
+  DeviceProgram(std::shared_ptr<EngineState> state, const ProgramBuilder::Options& options);
+
+  [[nodiscard]] std::int64_t batch_size() const noexcept override { return options_.batch_size; }
+  void forward(const Batch& batch) override;
+  [[nodiscard]] BatchMetrics metrics() override;
+  void backward(const BackwardOptions& options, BackwardObserver& observer) override;
+  [[nodiscard]] std::span<const float> batch_statistics() override;
+  [[nodiscard]] std::span<const float> logits() override;
+  [[nodiscard]] std::size_t activation_bytes() const noexcept override {
+    return lists_.plan.total_bytes;
+  }
+
+ private:
+  void lower_all();
+  [[nodiscard]] Frame frame(float loss_scale, bool accumulate);
+  /// Until what the last forward sends to the host is there.
+  void wait();
+
+  std::shared_ptr<EngineState> state_;
+  ProgramBuilder::Options options_;
+  StatisticsBlock statistics_;
+  LossBlock loss_;
+  ProgramBuilder::Lists lists_;
+  Tensor images_;
+  std::size_t image_bytes_ = 0;
+  std::int64_t samples_ = 0;
+  bool pending_ = false;
+};
+
+}  // namespace lockstep::cuda

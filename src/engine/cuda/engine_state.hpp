@@ -1,0 +1,28 @@
+#pragma once
+
+#include "../graph_analysis.hpp"
+#include "arena_store.hpp"
+#include "device.hpp"
+#include "fusion.hpp"
+#include "lockstep/core/aligned_buffer.hpp"
+
+#include <cstddef>
+#include <memory>
+
+namespace lockstep::cuda {
+
+/// What an engine and its programs share; it lives as long as the last of them.
+struct EngineState {
+  std::shared_ptr<Device> device;  ///< first, as what follows lies on it
+  Graph graph;
+  GraphAnalysis analysis;
+  Fusion fusion;
+  DataType type;  ///< of values, their gradients and the working copies of weights
+  bool tf32;
+  ArenaStore arena;
+  AlignedBuffer<float> running_statistics;
+  /// The one allocation that all programs compute in; it grows while one is compiled.
+  DeviceArray<std::byte> activations;
+};
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "device.hpp"
+#include "lockstep/engine/engine.hpp"
+
+#include <cstdint>
+#include <span>
+
+namespace lockstep::cuda {
+
+/// The loss of one program: what its kernels leave on the device, and its way to the host.
+class LossBlock final {
+ public:
+  LossBlock(Device& device, const LossExtent& extent);
+
+  [[nodiscard]] const LossExtent& extent() const noexcept { return extent_; }
+  [[nodiscard]] LossOutputs outputs() const noexcept;
+  [[nodiscard]] const std::int32_t* labels() const noexcept { return labels_.data(); }
+  /// Queues labels (samples,) of a batch.
+  void load_labels(Device& device, const std::int32_t* labels, std::int64_t samples);
+  /// Queues the way of losses and hits to the host.
+  void fetch(Device& device);
+  /// Sums over the first `samples`, always in the same order, once fetched.
+  [[nodiscard]] BatchMetrics metrics(std::int64_t samples) const noexcept;
+  /// Waits. Plain (N, classes).
+  [[nodiscard]] std::span<const float> logits(Device& device);
+
+ private:
+  LossExtent extent_;
+  DeviceArray<float> logits_;
+  DeviceArray<float> log_sums_;
+  DeviceArray<float> losses_;
+  DeviceArray<std::int32_t> larger_;
+  DeviceArray<std::int32_t> labels_;
+  DeviceArray<std::int32_t> host_labels_;
+  DeviceArray<float> host_losses_;
+  DeviceArray<std::int32_t> host_larger_;
+  DeviceArray<float> host_logits_;
+};
+
+}  // namespace lockstep::cuda

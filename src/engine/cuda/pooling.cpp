@@ -1,0 +1,102 @@
+#include "lowering.hpp"
+
+#include <optional>
+
+namespace lockstep::cuda {
+namespace {
+
+class MaxPoolLowering final : public Lowering {
+ public:
+  MaxPoolLowering(const MaxPool& op, const LoweringContext& context) : op_(op), id_(context.id) {}
+
+  void forward(ProgramBuilder& builder) override {
+    const Extent in = builder.extent(op_.input);
+    const Extent out = builder.extent(id_);
+    extent_ = {.batch = in.batch,
+               .height = in.height,
+               .width = in.width,
+               .out_height = out.height,
+               .out_width = out.width,
+               .padded = in.padded,
+               .kernel = op_.options.kernel,
+               .stride = op_.options.stride,
+               .padding = op_.options.padding};
+    const Tensor x = builder.value(op_.input);
+    const Tensor y = builder.make_like(id_);
+    std::vector<Tensor> touched{x, y};
+    if (builder.training()) {
+      index_ = builder.make(out.values());
+      touched.push_back(*index_);
+    }
+    builder.emit("max pool", touched,
+                 [x, y, index = index_, extent = extent_, type = builder.type()](const Frame& f) {
+                   max_pool_forward(f.stream(), type, extent, f.at(x), f.at(y),
+                                    index ? f.as<std::uint8_t>(*index) : nullptr);
+                 });
+    builder.set_value(id_, y);
+  }
+
+  void backward(ProgramBuilder& builder) override {
+    if (!builder.needs_gradient(op_.input)) return;
+    const Tensor dy = builder.gradient(id_);
+    const Tensor dx = builder.make_like(op_.input);
+    builder.emit(
+        "gradient of max pool", {dy, dx, *index_},
+        [dy, dx, index = *index_, extent = extent_, type = builder.type()](const Frame& f) {
+          max_pool_backward(f.stream(), type, extent, f.at(dy), f.as<std::uint8_t>(index),
+                            f.at(dx));
+        });
+    builder.contribute(op_.input, dx, ProgramBuilder::Ownership::exclusive);
+  }
+
+ private:
+  MaxPool op_;
+  ValueId id_;
+  PoolExtent extent_{};
+  std::optional<Tensor> index_;
+};
+
+class GlobalAvgPoolLowering final : public Lowering {
+ public:
+  GlobalAvgPoolLowering(const GlobalAvgPool& op, const LoweringContext& context)
+      : op_(op), id_(context.id) {}
+
+  void forward(ProgramBuilder& builder) override {
+    const Tensor x = builder.value(op_.input);
+    const Tensor y = builder.make_like(id_);
+    builder.emit("global average pool", {x, y},
+                 [x, y, in = builder.extent(op_.input), type = builder.type()](const Frame& f) {
+                   global_avg_pool_forward(f.stream(), type, in.batch, in.height * in.width,
+                                           in.padded, f.at(x), f.at(y));
+                 });
+    builder.set_value(id_, y);
+  }
+
+  void backward(ProgramBuilder& builder) override {
+    if (!builder.needs_gradient(op_.input)) return;
+    const Tensor dy = builder.gradient(id_);
+    const Tensor dx = builder.make_like(op_.input);
+    builder.emit("gradient of global average pool", {dy, dx},
+                 [dy, dx, in = builder.extent(op_.input), type = builder.type()](const Frame& f) {
+                   global_avg_pool_backward(f.stream(), type, in.batch, in.height * in.width,
+                                            in.padded, f.at(dy), f.at(dx));
+                 });
+    builder.contribute(op_.input, dx, ProgramBuilder::Ownership::exclusive);
+  }
+
+ private:
+  GlobalAvgPool op_;
+  ValueId id_;
+};
+
+}  // namespace
+
+std::unique_ptr<Lowering> lower(const MaxPool& op, const LoweringContext& context) {
+  return std::make_unique<MaxPoolLowering>(op, context);
+}
+
+std::unique_ptr<Lowering> lower(const GlobalAvgPool& op, const LoweringContext& context) {
+  return std::make_unique<GlobalAvgPoolLowering>(op, context);
+}
+
+}  // namespace lockstep::cuda

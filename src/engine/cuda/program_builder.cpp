@@ -1,0 +1,116 @@
+#include "program_builder.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+namespace lockstep::cuda {
+namespace {
+
+std::size_t at(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+}  // namespace
+
+ProgramBuilder::ProgramBuilder(EngineState& state, const StatisticsBlock& statistics,
+                               const Options& options)
+    : state_(state),
+      statistics_(statistics),
+      options_(options),
+      values_(state.graph.nodes().size()),
+      gradients_(state.graph.nodes().size()),
+      ownership_(state.graph.nodes().size()) {}
+
+Extent ProgramBuilder::extent(ValueId id) const {
+  const Shape& shape = state_.graph.nodes()[at(id)].output;
+  Extent extent{.batch = options_.batch_size,
+                .channels = shape[0],
+                .padded = padded_channels(shape[0], type())};
+  if (shape.rank() == 3) {
+    extent.height = shape[1];
+    extent.width = shape[2];
+  }
+  return extent;
+}
+
+Tensor ProgramBuilder::make(std::size_t bytes) {
+  const int buffer = static_cast<int>(requests_.size());
+  requests_.push_back({.bytes = bytes, .first_step = position_, .last_step = position_});
+  return {.buffer = buffer};
+}
+
+Tensor ProgramBuilder::make_like(ValueId id) {
+  return make(extent(id).values() * size_of(type()));
+}
+
+Tensor ProgramBuilder::value(ValueId id) const {
+  assert(values_[at(id)].has_value());
+  return *values_[at(id)];
+}
+
+void ProgramBuilder::set_value(ValueId id, Tensor tensor) {
+  values_[at(id)] = tensor;
+}
+
+bool ProgramBuilder::overwritable(ValueId id) const {
+  const GraphAnalysis& analysis = state_.analysis;
+  return (training() ? analysis.overwritable : analysis.overwritable_in_inference)[at(id)];
+}
+
+bool ProgramBuilder::needs_gradient(ValueId id) const {
+  return state_.analysis.needs_gradient[at(id)];
+}
+
+Tensor ProgramBuilder::gradient(ValueId id) const {
+  assert(gradients_[at(id)].has_value());
+  return *gradients_[at(id)];
+}
+
+bool ProgramBuilder::gradient_is_exclusive(ValueId id) const {
+  return ownership_[at(id)] == Ownership::exclusive;
+}
+
+void ProgramBuilder::contribute(ValueId id, Tensor tensor, Ownership ownership) {
+  if (!needs_gradient(id)) return;
+  std::optional<Tensor>& sum = gradients_[at(id)];
+  if (!sum) {
+    sum = tensor;
+    ownership_[at(id)] = ownership;
+    return;
+  }
+  const Tensor left = *sum;
+  Tensor target = left;
+  if (ownership == Ownership::exclusive) {
+    target = tensor;
+  } else if (ownership_[at(id)] != Ownership::exclusive) {
+    target = make_like(id);
+  }
+  const std::size_t values = extent(id).values();
+  emit("sum of gradients", {left, tensor, target},
+       [left, tensor, target, values, type = type()](const Frame& f) {
+         add(f.stream(), type, f.at(left), f.at(tensor), f.at(target), values);
+       });
+  sum = target;
+  ownership_[at(id)] = Ownership::exclusive;
+}
+
+void ProgramBuilder::emit(std::string name, const std::vector<Tensor>& touched,
+                          std::function<void(const Frame&)> run,
+                          const std::vector<ParameterId>& final) {
+  for (const Tensor& tensor : touched) {
+    BufferRequest& request = requests_[at(tensor.buffer)];
+    request.first_step = std::min(request.first_step, position_);
+    request.last_step = std::max(request.last_step, position_);
+  }
+  for (const ParameterId id : final) filled_ = std::max(filled_, state_.arena.filled_after(id));
+  (in_backward_ ? lists_.backward : lists_.forward)
+      .push_back({.name = std::move(name), .run = std::move(run), .filled = filled_});
+  ++position_;
+}
+
+ProgramBuilder::Lists ProgramBuilder::take() {
+  lists_.plan = plan_memory(requests_);
+  return std::move(lists_);
+}
+
+}  // namespace lockstep::cuda
