@@ -1,10 +1,9 @@
+#include "lockstep/optim/update_rules.hpp"
 #include "optimizers.hpp"
 #include "segments.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 namespace lockstep {
 namespace {
@@ -17,8 +16,7 @@ class Adam final : public Optimizer {
         decoupled_(config.optimizer == OptimizerKind::adamw),
         beta1_(config.beta1),
         beta2_(config.beta2),
-        // An eps that vanishes in fp32 would make the padding 0 / 0.
-        eps_(std::max(static_cast<float>(config.eps), std::numeric_limits<float>::min())) {}
+        eps_(config.eps) {}
 
   [[nodiscard]] std::string_view name() const noexcept override {
     return decoupled_ ? "adamw" : "adam";
@@ -33,29 +31,20 @@ class Adam final : public Optimizer {
               std::span<const float> gradients, const UpdateOptions& options) override {
     const auto step = static_cast<double>(options.step);
     const double correction1 = 1.0 - std::pow(beta1_, step);
-    const auto step_size = static_cast<float>(options.lr / correction1);
-    const auto root2 = static_cast<float>(std::sqrt(1.0 - std::pow(beta2_, step)));
-    const auto beta1 = static_cast<float>(beta1_);
-    const auto beta2 = static_cast<float>(beta2_);
-    const auto rest1 = static_cast<float>(1.0 - beta1_);
-    const auto rest2 = static_cast<float>(1.0 - beta2_);
-    const float eps = eps_;
-    const float scale = options.gradient_scale;
+    AdamRule rule = adam_rule({.beta1 = beta1_,
+                               .beta2 = beta2_,
+                               .eps = eps_,
+                               .correction1 = correction1,
+                               .correction2 = 1.0 - std::pow(beta2_, step)},
+                              options.gradient_scale);
     for (const Segment& segment : segments_in(segments_, begin, end)) {
       float* const w = parameters.data();
       const float* const g = gradients.data();
       float* const m = slots_[0].data();
       float* const v = slots_[1].data();
-      const float coupled = decoupled_ ? 0.0F : segment.weight_decay;
-      const auto shrink = static_cast<float>(
-          decoupled_ ? 1.0 - options.lr * static_cast<double>(segment.weight_decay) : 1.0);
-#pragma omp parallel for simd schedule(static) if (parallel : segment.is_large())
-      for (std::size_t i = segment.begin; i < segment.end; ++i) {
-        const float d = scale * g[i] + coupled * w[i];
-        m[i] = beta1 * m[i] + rest1 * d;
-        v[i] = beta2 * v[i] + rest2 * d * d;
-        w[i] = shrink * w[i] - step_size * m[i] / (std::sqrt(v[i]) / root2 + eps);
-      }
+      set_tensor(rule, options.lr, segment.weight_decay, correction1, decoupled_);
+#pragma omp parallel for simd schedule(static) firstprivate(rule) if (parallel : segment.is_large())
+      for (std::size_t i = segment.begin; i < segment.end; ++i) rule(g[i], w[i], m[i], v[i]);
     }
   }
 
@@ -66,7 +55,7 @@ class Adam final : public Optimizer {
   bool decoupled_;
   double beta1_;
   double beta2_;
-  float eps_;
+  double eps_;
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "lockstep/optim/update_rules.hpp"
 #include "optimizers.hpp"
 #include "segments.hpp"
 
@@ -22,20 +23,17 @@ class Lars final : public Optimizer {
 
   void update(std::size_t begin, std::size_t end, std::span<float> parameters,
               std::span<const float> gradients, const UpdateOptions& options) override {
-    const float scale = options.gradient_scale;
     for (const Segment& segment : segments_in(segments_, begin, end)) {
       float* const w = parameters.data();
       const float* const g = gradients.data();
       float* const v = velocity_.data();
-      const float decay = segment.weight_decay;
-      const float momentum = momentum_;
-      const auto lr =
-          static_cast<float>(options.lr * local_rate(segment, parameters, gradients, scale));
+      const double local = local_rate(segment, parameters, gradients, options.gradient_scale);
+      const LarsRule rule{.lr = static_cast<float>(options.lr * local),
+                          .weight_decay = segment.weight_decay,
+                          .momentum = momentum_,
+                          .gradient_scale = options.gradient_scale};
 #pragma omp parallel for simd schedule(static) if (parallel : segment.is_large())
-      for (std::size_t i = segment.begin; i < segment.end; ++i) {
-        v[i] = momentum * v[i] + lr * (scale * g[i] + decay * w[i]);
-        w[i] -= v[i];
-      }
+      for (std::size_t i = segment.begin; i < segment.end; ++i) rule(g[i], w[i], v[i]);
     }
   }
 
@@ -49,8 +47,7 @@ class Lars final : public Optimizer {
     const double gradient =
         static_cast<double>(scale) *
         std::sqrt(lockstep::squared_norm(gradients.subspan(segment.begin, size)));
-    if (weight == 0 || gradient == 0) return 1.0;
-    return trust_ * weight / (gradient + static_cast<double>(segment.weight_decay) * weight);
+    return trust_ratio(trust_, weight, gradient, static_cast<double>(segment.weight_decay));
   }
 
   std::vector<Segment> segments_;

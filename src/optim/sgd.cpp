@@ -1,3 +1,4 @@
+#include "lockstep/optim/update_rules.hpp"
 #include "optimizers.hpp"
 #include "segments.hpp"
 
@@ -21,22 +22,17 @@ class Sgd final : public Optimizer {
 
   void update(std::size_t begin, std::size_t end, std::span<float> parameters,
               std::span<const float> gradients, const UpdateOptions& options) override {
-    const auto lr = static_cast<float>(options.lr);
-    const float scale = options.gradient_scale;
     for (const Segment& segment : segments_in(segments_, begin, end)) {
       float* const w = parameters.data();
       const float* const g = gradients.data();
       float* const v = velocity_.data();
-      const float decay = segment.weight_decay;
-      const float momentum = momentum_;
-      const float ahead = nesterov_ ? momentum : 0.0F;
-      const bool nesterov = nesterov_;
+      const SgdRule rule{.lr = static_cast<float>(options.lr),
+                         .weight_decay = segment.weight_decay,
+                         .momentum = momentum_,
+                         .gradient_scale = options.gradient_scale,
+                         .nesterov = nesterov_};
 #pragma omp parallel for simd schedule(static) if (parallel : segment.is_large())
-      for (std::size_t i = segment.begin; i < segment.end; ++i) {
-        const float d = scale * g[i] + decay * w[i];
-        v[i] = momentum * v[i] + d;
-        w[i] -= lr * (nesterov ? d + ahead * v[i] : v[i]);
-      }
+      for (std::size_t i = segment.begin; i < segment.end; ++i) rule(g[i], w[i], v[i]);
     }
   }
 

@@ -1,0 +1,8 @@
+#pragma once
+
+/// Marks a function that kernels call too.
+#ifdef __CUDACC__
+#define LOCKSTEP_HOST_DEVICE __host__ __device__
+#else
+#define LOCKSTEP_HOST_DEVICE
+#endif
