@@ -21,7 +21,7 @@ using Stream = void*;  ///< a cudaStream_t
 
 // --- Element-wise -------------------------------------------------------------------------------
 
-/// `count` values from one type to another.
+/// `count` values from one type to another; `to` may be `from` where the sizes are equal.
 void convert(Stream stream, const void* from, DataType from_type, void* to, DataType to_type,
              std::size_t count);
 /// to[i] += from[i].
@@ -30,6 +30,7 @@ void add_converted(Stream stream, const void* from, DataType from_type, float* t
 /// out = left + right; out may be one of them.
 void add(Stream stream, DataType type, const void* left, const void* right, void* out,
          std::size_t count);
+/// NaN stays NaN.
 void relu_forward(Stream stream, DataType type, const void* x, void* y, std::size_t count);
 /// dx = y > 0 ? dy : 0; dx may be dy.
 void relu_backward(Stream stream, DataType type, const void* y, const void* dy, void* dx,
@@ -141,7 +142,9 @@ struct LossExtent {
 };
 /// As cpu::SoftmaxLoss, for the first `samples` of the batch. Out: fp32 logits (N, classes), and
 /// for each sample the log of the sum of exponentials, the loss, and how many logits are larger
-/// than the label's (classes or 5, whichever is more, where there is NaN).
+/// than the label's (classes or 5, whichever is more, where there is NaN). The other samples of the
+/// batch count for nothing: they get a loss of 0, as many larger logits as with NaN, and an
+/// infinite log sum, by which the backward pass knows that their gradients are 0.
 struct LossOutputs {
   float* logits;
   float* log_sums;
@@ -163,11 +166,11 @@ inline constexpr std::size_t arena_block = 16;
 
 /// What differs from tensor to tensor in an update.
 struct TensorUpdate {
-  float lr;
+  double lr;
   float weight_decay;
 };
 /// The arena's values [begin, end), multiples of arena_block; `tensor_of_block` names, for every
-/// block of the whole arena, the entry of `tensors` it belongs to.
+/// block of the whole arena, the entry of `tensors` it belongs to; padding belongs to a neighbour.
 struct UpdateRange {
   std::size_t begin;
   std::size_t end;
@@ -183,19 +186,21 @@ struct SgdUpdate {
 };
 void sgd_update(Stream stream, const UpdateRange& range, const SgdUpdate& options,
                 float* momentum_buffer);
+/// A tensor's `lr` contains its trust ratio.
+void lars_update(Stream stream, const UpdateRange& range, float momentum, float* momentum_buffer);
 struct AdamUpdate {
-  float beta1;
-  float beta2;
-  float eps;
-  float correction1;  ///< 1 - beta1^step
-  float correction2;
+  double beta1;
+  double beta2;
+  double eps;
+  double correction1;  ///< 1 - beta1^step
+  double correction2;
   bool decoupled_decay;  ///< adamw
 };
 void adam_update(Stream stream, const UpdateRange& range, const AdamUpdate& options, float* exp_avg,
                  float* exp_avg_sq);
 
 /// Sums of squares, in fp64, of each tensor's values: what LARS and clipping need. `sums` has an
-/// entry for each of `tensors`.
+/// entry for each of `tensors`, whose blocks must lie together; 0 for one without blocks.
 void squared_norms(Stream stream, const float* arena, std::size_t blocks,
                    const std::uint32_t* tensor_of_block, std::size_t tensors, double* sums,
                    void* workspace);

@@ -1,0 +1,136 @@
+#include "kernels.hpp"
+#include "row_reduction.hpp"
+
+namespace lockstep::cuda {
+namespace {
+
+/// Mean of each chunk's values and sum of their squared distances from it, (chunks, width) each,
+/// from sums of the distances from the chunk's first value.
+template <typename T>
+struct ChunkStatistics {
+  using Partial = OctetSums<2>;
+  RowReduction reduction;
+  const T* x;
+  float* partials;
+
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE RawOctet<T> read(const OctetColumn& column,
+                                                      std::int64_t row) const {
+    return read_octet(x + row * reduction.extent.width + column.at, row < column.whole_rows);
+  }
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Octet first_value(const OctetColumn& column,
+                                                       std::int64_t team) const {
+    const std::int64_t row = reduction.chunk_of(team) * reduction.lanes();
+    return row < column.rows ? read(column, row).floats() : filled<octet>(0);
+  }
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int of_team,
+                                                     int lane) const {
+    const OctetColumn column = reduction.column_of(team, of_team);
+    const Octet shift = first_value(column, team);
+    Partial result;
+    result.clear();
+    for_rows<piece_size<T> / 2>(
+        reduction.chunk_of(team) * reduction.lanes() + lane, reduction.stride(), column.rows,
+        [&](std::int64_t row) { return read(column, row); },
+        [&](std::int64_t row, const RawOctet<T>& raw) {
+          const Octet values = raw.floats();
+          for (int i = 0; i < octet; ++i) {
+            const bool is_there = piece_size<T> == octet || i < 4 || row < column.whole_rows;
+            const float distance = is_there ? values[i] - shift[i] : 0.0F;
+            result.sums[0][i] += distance;
+            result.sums[1][i] += distance * distance;
+          }
+        });
+    return result;
+  }
+  LOCKSTEP_HOST_DEVICE void finish(std::int64_t team, int of_team, const Partial& sums) const {
+    const OctetColumn column = reduction.column_of(team, of_team);
+    const Octet shift = first_value(column, team);
+    Octet mean;
+    Octet squares;
+    for (int i = 0; i < octet; ++i) {
+      const auto count = static_cast<float>(
+          reduction.rows_of(reduction.chunk_of(team), column.at + (i < 4 ? 0 : 4)));
+      const float distance = count > 0 ? sums.sums[0][i] / count : 0.0F;
+      mean[i] = shift[i] + distance;
+      squares[i] = sums.sums[1][i] - distance * sums.sums[0][i];
+    }
+    store_partial(reduction, team, column.at, 0, mean, partials);
+    store_partial(reduction, team, column.at, 1, squares, partials);
+  }
+};
+
+/// Mean and variance of all chunks. By T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating
+/// formulae and a pairwise algorithm for computing sample variances", 1979; sums of distances from
+/// the first chunk's mean.
+struct CombineStatistics {
+  struct Partial {
+    double distances;
+    double squares;
+    LOCKSTEP_HOST_DEVICE void merge(const Partial& other) {
+      distances += other.distances;
+      squares += other.squares;
+    }
+  };
+  RowReduction reduction;
+  const float* partials;
+  std::int64_t rows;  ///< of the matrix
+  float* mean;
+  float* variance;
+
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int column,
+                                                     int lane) const {
+    const std::int64_t padded = reduction.extent.padded;
+    const std::int64_t channel = team * channels_a_team + column;
+    Partial result{0, 0};
+    if (channel >= padded) return result;
+    const double first = static_cast<double>(partials[channel]);
+    for (std::int64_t at = channel; at < reduction.extent.width; at += padded) {
+      const std::int64_t rows_here = reduction.extent.rows_with(at);
+      const auto whole_rounds =
+          static_cast<double>(rows_here / reduction.stride() * reduction.lanes());
+      const std::int64_t rest = rows_here % reduction.stride();
+      for_rows<4>(
+          lane, combining_lanes, reduction.chunks,
+          [&](std::int64_t chunk) {
+            const float* const from = partials + chunk * reduction.extent.width + at;
+            return Floats<2>{{from[0], from[reduction.partials()]}};
+          },
+          [&](std::int64_t chunk, const Floats<2>& loaded) {
+            const std::int64_t more = rest - chunk * reduction.lanes();
+            const std::int64_t lanes = reduction.lanes();
+            const double count = whole_rounds + static_cast<double>(more < 0       ? 0
+                                                                    : more < lanes ? more
+                                                                                   : lanes);
+            const double distance = static_cast<double>(loaded[0]) - first;
+            result.distances += count * distance;
+            result.squares += static_cast<double>(loaded[1]) + count * distance * distance;
+          });
+    }
+    return result;
+  }
+  LOCKSTEP_HOST_DEVICE void finish(std::int64_t team, int column, const Partial& sums) const {
+    const std::int64_t channel = team * channels_a_team + column;
+    if (channel >= reduction.extent.padded) return;
+    const auto count = static_cast<double>(rows);
+    const double distance = sums.distances / count;
+    const double squares = sums.squares / count - distance * distance;
+    mean[channel] = static_cast<float>(static_cast<double>(partials[channel]) + distance);
+    variance[channel] = squares < 0 ? 0.0F : static_cast<float>(squares);  // NaN stays
+  }
+};
+
+}  // namespace
+
+void batch_norm_statistics(Stream stream, DataType type, const Matrix& extent, const void* x,
+                           float* mean, float* variance, void* workspace) {
+  const RowReduction reduction = row_reduction(extent);
+  auto* const partials = static_cast<float*>(workspace);
+  with_type(type, [&]<typename T>(T*) {
+    launch_teams(stream, reduction.teams(),
+                 ChunkStatistics<T>{reduction, static_cast<const T*>(x), partials});
+  });
+  launch_teams(stream, combining_teams(reduction),
+               CombineStatistics{reduction, partials, extent.rows, mean, variance});
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,11 @@
+#include "launch.hpp"
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep::cuda {
+
+void fail_launch(const char* name, const char* explanation) {
+  fail(ExitStatus::internal, "a kernel cannot be launched: {} ({})", explanation, name);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,127 @@
+#pragma once
+
+#include "kernels.hpp"
+#include "lockstep/core/host_device.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#endif
+
+/// Two shapes of kernels, each written as a functor that runs on a device and on the host.
+namespace lockstep::cuda {
+
+template <typename T>
+LOCKSTEP_HOST_DEVICE constexpr T ceil_div(T value, T divisor) {
+  return (value + divisor - 1) / divisor;
+}
+
+/// A team of threads computes `columns` results, each from the partial results of
+/// team_size / columns threads ("lanes"). `columns` is a power of two.
+struct Teams {
+  std::int64_t count = 0;
+  int columns = 1;
+};
+inline constexpr int team_size = 256;
+
+/// Throws Error(internal). Apart, because nvcc cannot read fmt's headers.
+[[noreturn]] void fail_launch(const char* name, const char* explanation);
+
+#ifdef __CUDACC__
+
+inline constexpr std::int64_t most_blocks = std::int64_t{1} << 22;
+
+inline void check_launch() {
+  const cudaError_t status = cudaGetLastError();
+  if (status != cudaSuccess) fail_launch(cudaGetErrorName(status), cudaGetErrorString(status));
+}
+
+template <typename Functor>
+__global__ void __launch_bounds__(256) run_items(std::int64_t items, Functor functor) {
+  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t item = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < items;
+       item += stride) {
+    functor(item);
+  }
+}
+
+template <typename Functor>
+__global__ void __launch_bounds__(team_size)
+    run_teams(std::int64_t teams, int columns, Functor functor) {
+  using Partial = typename Functor::Partial;
+  __shared__ Partial partials[team_size];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int column = thread & (columns - 1);
+  const int lane = thread / columns;
+  for (std::int64_t team = blockIdx.x; team < teams; team += gridDim.x) {
+    Partial own = functor.partial(team, column, lane);
+    partials[thread] = own;
+    __syncthreads();
+    for (int half = team_size / 2; half >= columns; half /= 2) {
+      if (thread < half) {
+        own.merge(partials[thread + half]);
+        partials[thread] = own;
+      }
+      __syncthreads();
+    }
+    if (lane == 0) functor.finish(team, column, own);
+    __syncthreads();
+  }
+}
+
+/// functor(item) for each item in [0, items), in any order.
+template <typename Functor>
+void launch(Stream stream, std::int64_t items, const Functor& functor) {
+  if (items == 0) return;
+  const auto blocks =
+      static_cast<unsigned>(std::min(ceil_div(items, std::int64_t{256}), most_blocks));
+  run_items<<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(items, functor);
+  check_launch();
+}
+
+/// For each team and column: merges functor.partial(team, column, lane) of all lanes in a fixed
+/// order, by Partial::merge, and hands the result to functor.finish(team, column, partial).
+template <typename Functor>
+void launch_teams(Stream stream, const Teams& teams, const Functor& functor) {
+  if (teams.count == 0) return;
+  const auto blocks = static_cast<unsigned>(std::min(teams.count, most_blocks));
+  run_teams<<<blocks, team_size, 0, static_cast<cudaStream_t>(stream)>>>(teams.count, teams.columns,
+                                                                         functor);
+  check_launch();
+}
+
+#else
+
+template <typename Functor>
+void launch(Stream, std::int64_t items, const Functor& functor) {
+#pragma omp parallel for schedule(static) if (items >= 1024)
+  for (std::int64_t item = 0; item < items; ++item) functor(item);
+}
+
+template <typename Functor>
+void launch_teams(Stream, const Teams& teams, const Functor& functor) {
+#pragma omp parallel for schedule(static) if (teams.count >= 8)
+  for (std::int64_t team = 0; team < teams.count; ++team) {
+    std::array<typename Functor::Partial, team_size> partials;
+    for (int thread = 0; thread < team_size; ++thread) {
+      partials[static_cast<std::size_t>(thread)] =
+          functor.partial(team, thread % teams.columns, thread / teams.columns);
+    }
+    for (int half = team_size / 2; half >= teams.columns; half /= 2) {
+      for (int thread = 0; thread < half; ++thread) {
+        partials[static_cast<std::size_t>(thread)].merge(
+            partials[static_cast<std::size_t>(thread + half)]);
+      }
+    }
+    for (int column = 0; column < teams.columns; ++column) {
+      functor.finish(team, column, partials[static_cast<std::size_t>(column)]);
+    }
+  }
+}
+
+#endif
+
+}  // namespace lockstep::cuda

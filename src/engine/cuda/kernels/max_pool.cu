@@ -1,0 +1,186 @@
+#include "kernels.hpp"
+#include "launch.hpp"
+#include "vector_io.hpp"
+
+#include <cstring>
+
+namespace lockstep::cuda {
+namespace {
+
+/// One index for each value of a piece.
+template <int count>
+struct alignas(count) Indices {
+  std::uint8_t values[count];
+};
+template <int count>
+LOCKSTEP_HOST_DEVICE Indices<count> read_indices(const std::uint8_t* from) {
+#ifdef __CUDA_ARCH__
+  return *reinterpret_cast<const Indices<count>*>(from);
+#else
+  Indices<count> result;
+  std::memcpy(&result, from, sizeof(result));
+  return result;
+#endif
+}
+template <int count>
+LOCKSTEP_HOST_DEVICE void write_indices(std::uint8_t* to, const Indices<count>& from) {
+#ifdef __CUDA_ARCH__
+  *reinterpret_cast<Indices<count>*>(to) = from;
+#else
+  std::memcpy(to, &from, sizeof(from));
+#endif
+}
+
+/// A pixel of one image of a batch and a piece of its channels.
+struct PiecePlace {
+  std::int64_t image;
+  int row;
+  int column;
+  std::int64_t channel;
+};
+LOCKSTEP_HOST_DEVICE PiecePlace place_of(std::int64_t item, std::int64_t height, std::int64_t width,
+                                         std::int64_t padded, int piece) {
+  const auto number = static_cast<std::uint32_t>(item);
+  const auto pieces = static_cast<std::uint32_t>(padded) / static_cast<std::uint32_t>(piece);
+  const std::uint32_t pixel = number / pieces;
+  const std::uint32_t row = pixel / static_cast<std::uint32_t>(width);
+  const std::uint32_t image = row / static_cast<std::uint32_t>(height);
+  return {.image = image,
+          .row = static_cast<int>(row - image * static_cast<std::uint32_t>(height)),
+          .column = static_cast<int>(pixel - row * static_cast<std::uint32_t>(width)),
+          .channel = std::int64_t{number - pixel * pieces} * piece};
+}
+
+/// The item is a piece of an output pixel. `fixed_kernel` is the kernel where it is not zero.
+template <typename T, int fixed_kernel>
+struct Forward {
+  static constexpr int piece = piece_size<T>;
+  PoolExtent extent;
+  const T* x;
+  T* y;
+  std::uint8_t* index;
+
+  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
+    const PiecePlace place =
+        place_of(item, extent.out_height, extent.out_width, extent.padded, piece);
+    const int kernel = fixed_kernel != 0 ? fixed_kernel : static_cast<int>(extent.kernel);
+    const int top = place.row * static_cast<int>(extent.stride) - static_cast<int>(extent.padding);
+    const int left =
+        place.column * static_cast<int>(extent.stride) - static_cast<int>(extent.padding);
+    const T* const image = x + place.image * extent.height * extent.width * extent.padded;
+    constexpr int depth = fixed_kernel != 0 ? fixed_kernel : 1;  // loads under way
+    Floats<piece> largest = filled<piece>(0);
+    Indices<piece> taken{};
+    bool is_first = true;
+    for (int r = 0; r < kernel; ++r) {
+      for (int s = 0; s < kernel; s += depth) {
+        Piece loaded[depth];
+        for (int i = 0; i < depth; ++i) {
+          const std::int64_t h = clamped(top + r, extent.height);
+          const std::int64_t w = clamped(left + s + i, extent.width);
+          loaded[i] = read_piece(image + (h * extent.width + w) * extent.padded + place.channel);
+        }
+        for (int i = 0; i < depth; ++i) {
+          if (!is_within(top + r, extent.height) || !is_within(left + s + i, extent.width)) {
+            continue;
+          }
+          take(unpack<T>(loaded[i]), r * kernel + s + i, is_first, largest, taken);
+          is_first = false;
+        }
+      }
+    }
+    store<piece>(y + item * piece, largest);
+    if (index != nullptr) write_indices(index + item * piece, taken);
+  }
+  LOCKSTEP_HOST_DEVICE static bool is_within(int at, std::int64_t extent) {
+    return at >= 0 && at < static_cast<int>(extent);
+  }
+  LOCKSTEP_HOST_DEVICE static int clamped(int at, std::int64_t extent) {
+    return at < 0 ? 0 : at < static_cast<int>(extent) ? at : static_cast<int>(extent) - 1;
+  }
+  LOCKSTEP_HOST_DEVICE static void take(const Floats<piece>& values, int place, bool is_first,
+                                        Floats<piece>& largest, Indices<piece>& taken) {
+    for (int i = 0; i < piece; ++i) {
+      const bool is_nan = values[i] != values[i];
+      const bool had_nan = largest[i] != largest[i];
+      if (is_first || values[i] > largest[i] || (is_nan && !had_nan)) {
+        largest[i] = values[i];
+        taken.values[i] = static_cast<std::uint8_t>(place);
+      }
+    }
+  }
+};
+
+/// The item is a piece of an input pixel; it looks at the windows that cover the pixel.
+template <typename T>
+struct Backward {
+  static constexpr int piece = piece_size<T>;
+  PoolExtent extent;
+  const T* dy;
+  const std::uint8_t* index;
+  T* dx;
+
+  /// The first window that covers `at`, and the one after the last.
+  LOCKSTEP_HOST_DEVICE int first_window(int at) const {
+    const int reach = at + static_cast<int>(extent.padding) - static_cast<int>(extent.kernel) + 1;
+    return reach <= 0 ? 0 : ceil_div(reach, static_cast<int>(extent.stride));
+  }
+  LOCKSTEP_HOST_DEVICE int last_window(int at, std::int64_t windows) const {
+    const int last = (at + static_cast<int>(extent.padding)) / static_cast<int>(extent.stride) + 1;
+    return last < windows ? last : static_cast<int>(windows);
+  }
+  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
+    const PiecePlace place = place_of(item, extent.height, extent.width, extent.padded, piece);
+    const int last_row = last_window(place.row, extent.out_height);
+    const int first_column = first_window(place.column);
+    const int last_column = last_window(place.column, extent.out_width);
+    Floats<piece> sums = filled<piece>(0);
+    for (int h = first_window(place.row); h < last_row; ++h) {
+      for (int w = first_column; w < last_column; ++w) {
+        const std::int64_t at =
+            ((place.image * extent.out_height + h) * extent.out_width + w) * extent.padded +
+            place.channel;
+        const int r = place.row + static_cast<int>(extent.padding - h * extent.stride);
+        const int s = place.column + static_cast<int>(extent.padding - w * extent.stride);
+        const int here = r * static_cast<int>(extent.kernel) + s;
+        const Indices<piece> taken = read_indices<piece>(index + at);
+        const Floats<piece> gradients = load<piece>(dy + at);
+        for (int i = 0; i < piece; ++i) {
+          sums[i] += taken.values[i] == here ? gradients[i] : 0.0F;
+        }
+      }
+    }
+    store<piece>(dx + item * piece, sums);
+  }
+};
+
+}  // namespace
+
+void max_pool_forward(Stream stream, DataType type, const PoolExtent& extent, const void* x,
+                      void* y, std::uint8_t* index) {
+  const std::int64_t values = extent.batch * extent.out_height * extent.out_width * extent.padded;
+  with_type(type, [&]<typename T>(T*) {
+    const auto* const from = static_cast<const T*>(x);
+    auto* const to = static_cast<T*>(y);
+    const std::int64_t items = values / piece_size<T>;
+    switch (extent.kernel) {
+      case 2:
+        return launch(stream, items, Forward<T, 2>{extent, from, to, index});
+      case 3:
+        return launch(stream, items, Forward<T, 3>{extent, from, to, index});
+      default:
+        return launch(stream, items, Forward<T, 0>{extent, from, to, index});
+    }
+  });
+}
+
+void max_pool_backward(Stream stream, DataType type, const PoolExtent& extent, const void* dy,
+                       const std::uint8_t* index, void* dx) {
+  const std::int64_t values = extent.batch * extent.height * extent.width * extent.padded;
+  with_type(type, [&]<typename T>(T*) {
+    launch(stream, values / piece_size<T>,
+           Backward<T>{extent, static_cast<const T*>(dy), index, static_cast<T*>(dx)});
+  });
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,131 @@
+#pragma once
+
+#include "launch.hpp"
+#include "vector_io.hpp"
+
+#include <cstdint>
+
+/// Matrices of (rows, padded) values, eight values at a time: a byte of a mask.
+namespace lockstep::cuda {
+
+inline constexpr int octet = 8;
+using Octet = Floats<octet>;
+
+/// A (rows, padded) matrix seen as rows whose width is a multiple of eight: where `padded` is only
+/// one of four (fp32), two rows are taken together, and the last may be half as long.
+struct OctetRows {
+  std::int64_t values = 0;  ///< rows * padded
+  std::int64_t rows = 0;    ///< the last may be short
+  std::int64_t width = 0;
+  std::int64_t padded = 0;
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t columns() const { return width / octet; }
+  /// Rows that have the value `at`.
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t rows_with(std::int64_t at) const {
+    return at < width ? rows - (rows * width - values > width - 1 - at ? 1 : 0) : 0;
+  }
+  /// The channel of a row's value `at`; four from a multiple of four on are in one piece.
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t channel(std::int64_t at) const {
+    return at < padded ? at : at - padded;
+  }
+};
+[[nodiscard]] inline OctetRows octet_rows(const Matrix& extent) {
+  const std::int64_t fold = extent.padded % octet == 0 ? 1 : 2;
+  return {.values = extent.rows * extent.padded,
+          .rows = ceil_div(extent.rows, fold),
+          .width = extent.padded * fold,
+          .padded = extent.padded};
+}
+
+/// Where an octet is, and how much of it: in some of fp32's short rows its second half is missing.
+struct OctetColumn {
+  std::int64_t at = 0;          ///< its first value in a row
+  std::int64_t rows = 0;        ///< that have its first half
+  std::int64_t whole_rows = 0;  ///< that have all of it
+};
+[[nodiscard]] LOCKSTEP_HOST_DEVICE inline OctetColumn octet_column(const OctetRows& extent,
+                                                                   std::int64_t column) {
+  const std::int64_t at = column * octet;
+  return {at, extent.rows_with(at), at < extent.width ? extent.rows_with(at + 4) : 0};
+}
+
+/// Eight values as they are in memory.
+template <typename T>
+struct RawOctet {
+  Piece pieces[octet / piece_size<T>];
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Octet floats() const {
+    Octet result;
+    for (int p = 0; p < octet / piece_size<T>; ++p) {
+      const auto part = unpack<T>(pieces[p]);
+      for (int i = 0; i < piece_size<T>; ++i) result[p * piece_size<T> + i] = part[i];
+    }
+    return result;
+  }
+};
+/// Zero in a half that is not there.
+template <typename T>
+LOCKSTEP_HOST_DEVICE RawOctet<T> read_octet(const T* from, bool whole) {
+  if constexpr (piece_size<T> == octet) {
+    return {{read_piece(from)}};
+  } else {
+    return {{read_piece(from), whole ? read_piece(from + 4) : Piece{}}};
+  }
+}
+template <typename T>
+LOCKSTEP_HOST_DEVICE RawOctet<T> packed(const Octet& values) {
+  RawOctet<T> result;
+  for (int p = 0; p < octet / piece_size<T>; ++p) {
+    Floats<piece_size<T>> part;
+    for (int i = 0; i < piece_size<T>; ++i) part[i] = values[p * piece_size<T> + i];
+    result.pieces[p] = pack<T>(part);
+  }
+  return result;
+}
+template <typename T>
+LOCKSTEP_HOST_DEVICE void write_octet(T* to, const RawOctet<T>& octets, bool whole) {
+  write_piece(to, octets.pieces[0]);
+  if constexpr (piece_size<T> != octet) {
+    if (whole) write_piece(to + 4, octets.pieces[1]);
+  }
+}
+
+/// What belongs to the channels of an octet.
+LOCKSTEP_HOST_DEVICE inline Octet load_channels(const OctetRows& extent, const float* values,
+                                                std::int64_t at) {
+  const Floats<4> low = load<4>(values + extent.channel(at));
+  const Floats<4> high = load<4>(values + extent.channel(at + 4));
+  return {{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]}};
+}
+
+/// use(row, load(row)) for the rows first, first + stride ... below `end`; `depth` of them are
+/// loaded before the first is used, so that their loads are under way together.
+template <int depth, typename Load, typename Use>
+LOCKSTEP_HOST_DEVICE void for_rows(std::int64_t first, std::int64_t stride, std::int64_t end,
+                                   const Load& load, const Use& use) {
+  std::int64_t row = first;
+  for (; row + (depth - 1) * stride < end; row += depth * stride) {
+    decltype(load(row)) loaded[depth];
+    for (int i = 0; i < depth; ++i) loaded[i] = load(row + i * stride);
+    for (int i = 0; i < depth; ++i) use(row + i * stride, loaded[i]);
+  }
+  for (; row < end; row += stride) use(row, load(row));
+}
+
+/// Work on each octet where a thread keeps its column, so that it loads and prepares what belongs
+/// to the channels once: an item is a column and every `chunks`-th row.
+struct ColumnItems {
+  std::int64_t chunks = 0;
+  std::int64_t columns = 0;
+  [[nodiscard]] std::int64_t count() const { return chunks * columns; }
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t chunk(std::int64_t item) const {
+    return static_cast<std::uint32_t>(item) / static_cast<std::uint32_t>(columns);
+  }
+};
+[[nodiscard]] inline ColumnItems column_items(const OctetRows& extent) {
+  // As many items as keep a large device busy, then up to 16 rows for each.
+  constexpr std::int64_t enough = std::int64_t{1} << 18;
+  const std::int64_t rows_each =
+      std::clamp(extent.rows * extent.columns() / enough, std::int64_t{1}, std::int64_t{16});
+  return {.chunks = ceil_div(extent.rows, rows_each), .columns = extent.columns()};
+}
+
+}  // namespace lockstep::cuda

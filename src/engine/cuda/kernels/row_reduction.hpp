@@ -1,0 +1,115 @@
+#pragma once
+
+#include "octet_rows.hpp"
+
+#include <cstddef>
+
+/// Sums over the rows of a matrix in two kernels: teams sum every so many rows of some octets, then
+/// a few threads add up what the teams found for a channel. The order is fixed by the extent alone.
+namespace lockstep::cuda {
+
+/// How rows are shared out. Team `t` has the octets of group t % groups and the rows of chunk
+/// t / groups: lane l of chunk c has the rows c * lanes + l + k * stride().
+struct RowReduction {
+  OctetRows extent;
+  std::int64_t chunks = 0;
+  std::int64_t groups = 0;  ///< of `columns` octets
+  int columns = 0;
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE int lanes() const { return team_size / columns; }
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t stride() const { return chunks * lanes(); }
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t chunk_of(std::int64_t team) const {
+    return team / groups;
+  }
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE OctetColumn column_of(std::int64_t team, int column) const {
+    return octet_column(extent, team % groups * columns + column);
+  }
+  /// How many of a chunk's rows have the value `at`.
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t rows_of(std::int64_t chunk,
+                                                          std::int64_t at) const {
+    const std::int64_t rows = extent.rows_with(at);
+    const std::int64_t rest = rows % stride() - chunk * lanes();
+    return rows / stride() * lanes() + (rest < 0 ? 0 : rest < lanes() ? rest : lanes());
+  }
+  [[nodiscard]] Teams teams() const { return {.count = chunks * groups, .columns = columns}; }
+  /// Values of a partial sum of all chunks: (chunks, width), which is also (., padded).
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t partials() const { return chunks * extent.width; }
+};
+[[nodiscard]] inline RowReduction row_reduction(const Matrix& extent) {
+  constexpr int most_columns = 16;           // 256 bytes of a row in 16 bits
+  constexpr std::int64_t most_teams = 1024;  // two rounds of a large device
+  constexpr std::int64_t rows_a_lane = 4;    // at least
+  RowReduction result{.extent = octet_rows(extent), .chunks = 1, .groups = 1, .columns = 1};
+  while (result.columns < most_columns && result.columns < result.extent.columns()) {
+    result.columns *= 2;
+  }
+  result.groups = ceil_div(result.extent.columns(), std::int64_t{result.columns});
+  result.chunks = std::min(ceil_div(result.extent.rows, result.lanes() * rows_a_lane),
+                           std::max(most_teams / result.groups, std::int64_t{1}));
+  return result;
+}
+
+/// Sums of `kinds` quantities for each of eight channels.
+template <int kinds>
+struct OctetSums {
+  Octet sums[kinds];
+  LOCKSTEP_HOST_DEVICE void clear() {
+    for (int k = 0; k < kinds; ++k) sums[k] = filled<octet>(0);
+  }
+  LOCKSTEP_HOST_DEVICE void merge(const OctetSums& other) {
+    for (int k = 0; k < kinds; ++k) {
+      for (int i = 0; i < octet; ++i) sums[k][i] += other.sums[k][i];
+    }
+  }
+};
+
+/// Writes a team's sums of kind `kind` to `partials` (kinds, chunks, width).
+LOCKSTEP_HOST_DEVICE inline void store_partial(const RowReduction& reduction, std::int64_t team,
+                                               std::int64_t at, int kind, const Octet& sums,
+                                               float* partials) {
+  if (at >= reduction.extent.width) return;
+  store<octet>(partials + kind * reduction.partials() +
+                   reduction.chunk_of(team) * reduction.extent.width + at,
+               sums);
+}
+
+/// The second kernel: a team has `columns` channels, and its lanes share the partial sums.
+inline constexpr int channels_a_team = 8;
+inline constexpr int combining_lanes = team_size / channels_a_team;
+[[nodiscard]] inline Teams combining_teams(const RowReduction& reduction) {
+  return {.count = ceil_div(reduction.extent.padded, std::int64_t{channels_a_team}),
+          .columns = channels_a_team};
+}
+
+/// Adds up partial sums of `kinds` quantities; finish(channel, sums) says what to do with them.
+template <int kinds>
+struct PartialSums {
+  struct Partial {
+    double sums[kinds];
+    LOCKSTEP_HOST_DEVICE void merge(const Partial& other) {
+      for (int k = 0; k < kinds; ++k) sums[k] += other.sums[k];
+    }
+  };
+  const float* partials;
+  std::int64_t rows;  ///< each kind is of (rows, padded)
+  std::int64_t padded;
+
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t channel, int lane) const {
+    Partial result{};
+    if (channel >= padded) return result;
+    for_rows<8 / kinds>(
+        lane, combining_lanes, rows,
+        [&](std::int64_t row) {
+          Floats<kinds> loaded;
+          for (int k = 0; k < kinds; ++k) {
+            loaded[k] = partials[(k * rows + row) * padded + channel];
+          }
+          return loaded;
+        },
+        [&](std::int64_t, const Floats<kinds>& loaded) {
+          for (int k = 0; k < kinds; ++k) result.sums[k] += static_cast<double>(loaded[k]);
+        });
+    return result;
+  }
+};
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,151 @@
+#include "kernels.hpp"
+#include "launch.hpp"
+#include "vector_io.hpp"
+
+#include <bit>
+#include <cmath>
+
+namespace lockstep::cuda {
+namespace {
+
+LOCKSTEP_HOST_DEVICE float infinity() {
+  return std::bit_cast<float>(0x7F800000U);
+}
+
+/// A team for each sample. Copies the logits and finds the largest, which it leaves in `log_sums`.
+template <typename T>
+struct FindLargest {
+  struct Partial {
+    float largest;
+    std::int32_t larger;
+    std::int32_t nans;
+    LOCKSTEP_HOST_DEVICE void merge(const Partial& other) {
+      if (other.largest > largest) largest = other.largest;
+      larger += other.larger;
+      nans += other.nans;
+    }
+  };
+  LossExtent extent;
+  const T* logits;
+  const std::int32_t* labels;
+  std::int64_t samples;
+  LossOutputs out;
+
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t sample, int, int lane) const {
+    const T* const row = logits + sample * extent.padded;
+    float* const copy = out.logits + sample * extent.classes;
+    const float label_logit = sample < samples ? to_float(row[labels[sample]]) : 0.0F;
+    Partial result{-infinity(), 0, 0};
+    for (std::int64_t k = lane; k < extent.classes; k += team_size) {
+      const float logit = to_float(row[k]);
+      copy[k] = logit;
+      if (logit > result.largest) result.largest = logit;
+      result.larger += logit > label_logit ? 1 : 0;
+      result.nans += logit != logit ? 1 : 0;
+    }
+    return result;
+  }
+  LOCKSTEP_HOST_DEVICE void finish(std::int64_t sample, int, const Partial& row) const {
+    const auto none = static_cast<std::int32_t>(extent.classes < 5 ? 5 : extent.classes);
+    out.log_sums[sample] = row.largest;
+    out.larger[sample] = row.nans > 0 || sample >= samples ? none : row.larger;
+  }
+};
+
+/// The sums, given the largest.
+struct SumExponentials {
+  struct Partial {
+    double exponentials;
+    double gaps;  ///< of the logits below the largest
+    LOCKSTEP_HOST_DEVICE void merge(const Partial& other) {
+      exponentials += other.exponentials;
+      gaps += other.gaps;
+    }
+  };
+  LossExtent extent;
+  const std::int32_t* labels;
+  std::int64_t samples;
+  LossOutputs out;
+
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE double gap(std::int64_t sample, std::int64_t k) const {
+    return static_cast<double>(out.logits[sample * extent.classes + k]) -
+           static_cast<double>(out.log_sums[sample]);
+  }
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t sample, int, int lane) const {
+    Partial result{0, 0};
+    for (std::int64_t k = lane; k < extent.classes; k += team_size) {
+      const double distance = gap(sample, k);
+      result.exponentials += std::exp(distance);
+      result.gaps += distance;
+    }
+    return result;
+  }
+  LOCKSTEP_HOST_DEVICE void finish(std::int64_t sample, int, const Partial& row) const {
+    if (sample >= samples) {
+      out.losses[sample] = 0;
+      out.log_sums[sample] = infinity();
+      return;
+    }
+    const double smoothing = extent.label_smoothing;
+    const double log_sum = std::log(row.exponentials);
+    const double label_gap = gap(sample, labels[sample]);
+    double loss = log_sum - label_gap;
+    if (smoothing != 0) {
+      loss = log_sum - (1 - smoothing) * label_gap -
+             smoothing * row.gaps / static_cast<double>(extent.classes);
+    }
+    out.losses[sample] = static_cast<float>(loss);
+    out.log_sums[sample] = static_cast<float>(log_sum + static_cast<double>(out.log_sums[sample]));
+  }
+};
+
+/// The item is a value of the gradient: exponentials in fp64 leave no registers for more.
+template <typename T>
+struct Backward {
+  LossExtent extent;
+  const float* logits;
+  const float* log_sums;
+  const std::int32_t* labels;
+  float scale;
+  T* gradient;
+
+  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
+    const std::int64_t sample = item / extent.padded;
+    const std::int64_t k = item - sample * extent.padded;
+    const float log_sum = log_sums[sample];
+    double value = 0;
+    if (k < extent.classes && log_sum != infinity()) {
+      const auto logit = static_cast<double>(logits[sample * extent.classes + k]);
+      const double target = extent.label_smoothing / static_cast<double>(extent.classes) +
+                            (k == labels[sample] ? 1 - extent.label_smoothing : 0.0);
+      value =
+          static_cast<double>(scale) * (std::exp(logit - static_cast<double>(log_sum)) - target);
+    }
+    gradient[item] = from_float<T>(static_cast<float>(value));
+  }
+};
+
+}  // namespace
+
+void softmax_cross_entropy_forward(Stream stream, DataType type, const LossExtent& extent,
+                                   const void* logits, const std::int32_t* labels,
+                                   std::int64_t samples, const LossOutputs& out) {
+  const Teams teams{.count = extent.batch, .columns = 1};
+  with_type(type, [&]<typename T>(T*) {
+    launch_teams(stream, teams,
+                 FindLargest<T>{extent, static_cast<const T*>(logits), labels, samples, out});
+  });
+  launch_teams(stream, teams, SumExponentials{extent, labels, samples, out});
+}
+
+void softmax_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,
+                                    const LossOutputs& forward, const std::int32_t* labels,
+                                    float scale, void* gradient) {
+  with_type(type, [&]<typename T>(T*) {
+    launch(stream, extent.batch * extent.padded,
+           Backward<T>{extent, forward.logits, forward.log_sums, labels, scale,
+                       static_cast<T*>(gradient)});
+  });
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,96 @@
+#include "kernels.hpp"
+#include "launch.hpp"
+#include "lockstep/optim/update_rules.hpp"
+#include "vector_io.hpp"
+
+namespace lockstep::cuda {
+namespace {
+
+/// The item is a piece of the range, which is of one tensor.
+constexpr int piece = piece_size<float>;
+
+LOCKSTEP_HOST_DEVICE std::size_t place_of(const UpdateRange& range, std::int64_t item) {
+  return range.begin + static_cast<std::size_t>(item) * piece;
+}
+LOCKSTEP_HOST_DEVICE TensorUpdate tensor_at(const UpdateRange& range, std::size_t at) {
+  return range.tensors[range.tensor_of_block[at / arena_block]];
+}
+std::int64_t items_of(const UpdateRange& range) {
+  return static_cast<std::int64_t>(range.end - range.begin) / piece;
+}
+
+template <typename Rule>
+struct MomentumUpdate {
+  UpdateRange range;
+  Rule rule;
+  float* momentum_buffer;
+  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
+    const std::size_t at = place_of(range, item);
+    const TensorUpdate tensor = tensor_at(range, at);
+    Rule rule_here = rule;
+    rule_here.lr = static_cast<float>(tensor.lr);
+    rule_here.weight_decay = tensor.weight_decay;
+    const Floats<piece> g = load<piece>(range.gradients + at);
+    Floats<piece> w = load<piece>(range.parameters + at);
+    Floats<piece> v = load<piece>(momentum_buffer + at);
+    for (int i = 0; i < piece; ++i) rule_here(g[i], w[i], v[i]);
+    store<piece>(range.parameters + at, w);
+    store<piece>(momentum_buffer + at, v);
+  }
+};
+
+struct MomentsUpdate {
+  UpdateRange range;
+  AdamRule rule;
+  double correction1;
+  bool decoupled_decay;
+  float* exp_avg;
+  float* exp_avg_sq;
+  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
+    const std::size_t at = place_of(range, item);
+    const TensorUpdate tensor = tensor_at(range, at);
+    AdamRule rule_here = rule;
+    set_tensor(rule_here, tensor.lr, tensor.weight_decay, correction1, decoupled_decay);
+    const Floats<piece> g = load<piece>(range.gradients + at);
+    Floats<piece> w = load<piece>(range.parameters + at);
+    Floats<piece> m = load<piece>(exp_avg + at);
+    Floats<piece> v = load<piece>(exp_avg_sq + at);
+    for (int i = 0; i < piece; ++i) rule_here(g[i], w[i], m[i], v[i]);
+    store<piece>(range.parameters + at, w);
+    store<piece>(exp_avg + at, m);
+    store<piece>(exp_avg_sq + at, v);
+  }
+};
+
+}  // namespace
+
+void sgd_update(Stream stream, const UpdateRange& range, const SgdUpdate& options,
+                float* momentum_buffer) {
+  const SgdRule rule{.lr = 0,
+                     .weight_decay = 0,
+                     .momentum = options.momentum,
+                     .gradient_scale = range.gradient_scale,
+                     .nesterov = options.nesterov};
+  launch(stream, items_of(range), MomentumUpdate<SgdRule>{range, rule, momentum_buffer});
+}
+
+void lars_update(Stream stream, const UpdateRange& range, float momentum, float* momentum_buffer) {
+  const LarsRule rule{
+      .lr = 0, .weight_decay = 0, .momentum = momentum, .gradient_scale = range.gradient_scale};
+  launch(stream, items_of(range), MomentumUpdate<LarsRule>{range, rule, momentum_buffer});
+}
+
+void adam_update(Stream stream, const UpdateRange& range, const AdamUpdate& options, float* exp_avg,
+                 float* exp_avg_sq) {
+  const AdamRule rule = adam_rule({.beta1 = options.beta1,
+                                   .beta2 = options.beta2,
+                                   .eps = options.eps,
+                                   .correction1 = options.correction1,
+                                   .correction2 = options.correction2},
+                                  range.gradient_scale);
+  launch(stream, items_of(range),
+         MomentsUpdate{range, rule, options.correction1, options.decoupled_decay, exp_avg,
+                       exp_avg_sq});
+}
+
+}  // namespace lockstep::cuda

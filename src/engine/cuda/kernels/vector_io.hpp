@@ -1,0 +1,181 @@
+#pragma once
+
+#include "../data_type.hpp"
+#include "lockstep/core/bfloat16.hpp"
+#include "lockstep/core/float16.hpp"
+#include "lockstep/core/host_device.hpp"
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
+/// Values as kernels read and write them: some at a time, in pieces of 16 bytes.
+namespace lockstep::cuda {
+
+/// Calls `function` with a null pointer to the type that values are stored as.
+template <typename Function>
+void with_type(DataType type, const Function& function) {
+  switch (type) {
+    case DataType::f32:
+      return function(static_cast<float*>(nullptr));
+    case DataType::bf16:
+      return function(static_cast<Bfloat16*>(nullptr));
+    case DataType::f16:
+      return function(static_cast<Float16*>(nullptr));
+  }
+}
+
+template <int count>
+struct Floats {
+  float values[count];
+  LOCKSTEP_HOST_DEVICE float& operator[](int i) { return values[i]; }
+  LOCKSTEP_HOST_DEVICE const float& operator[](int i) const { return values[i]; }
+};
+template <int count>
+LOCKSTEP_HOST_DEVICE Floats<count> filled(float value) {
+  Floats<count> result;
+  for (int i = 0; i < count; ++i) result[i] = value;
+  return result;
+}
+
+/// Sixteen bytes of memory.
+struct alignas(16) Piece {
+  std::uint32_t words[4];
+};
+LOCKSTEP_HOST_DEVICE inline Piece read_piece(const void* from) {
+#ifdef __CUDA_ARCH__
+  const uint4 words = *static_cast<const uint4*>(from);
+  return {{words.x, words.y, words.z, words.w}};
+#else
+  Piece piece;
+  std::memcpy(&piece, from, sizeof(piece));
+  return piece;
+#endif
+}
+LOCKSTEP_HOST_DEVICE inline void write_piece(void* to, const Piece& piece) {
+#ifdef __CUDA_ARCH__
+  *static_cast<uint4*>(to) =
+      make_uint4(piece.words[0], piece.words[1], piece.words[2], piece.words[3]);
+#else
+  std::memcpy(to, &piece, sizeof(piece));
+#endif
+}
+
+/// How many values a piece holds.
+template <typename T>
+inline constexpr int piece_size = 16 / static_cast<int>(sizeof(T));
+
+LOCKSTEP_HOST_DEVICE inline float to_float(float value) {
+  return value;
+}
+LOCKSTEP_HOST_DEVICE inline float to_float(Bfloat16 value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+LOCKSTEP_HOST_DEVICE inline float to_float(Float16 value) {
+#ifdef __CUDA_ARCH__
+  return __half2float(__ushort_as_half(value.bits));
+#else
+  return static_cast<float>(value);
+#endif
+}
+
+template <typename T>
+LOCKSTEP_HOST_DEVICE T from_float(float value) {
+  if constexpr (std::is_same_v<T, float>) {
+    return value;
+  } else {
+#ifdef __CUDA_ARCH__
+    T result;
+    if constexpr (std::is_same_v<T, Bfloat16>) {
+      result.bits = __bfloat16_as_ushort(__float2bfloat16_rn(value));
+    } else {
+      result.bits = __half_as_ushort(__float2half_rn(value));
+    }
+    return result;
+#else
+    return T(value);
+#endif
+  }
+}
+
+template <typename T>
+LOCKSTEP_HOST_DEVICE Floats<piece_size<T>> unpack(const Piece& piece) {
+  Floats<piece_size<T>> result;
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t word = piece.words[i];
+    if constexpr (std::is_same_v<T, float>) {
+      result[i] = std::bit_cast<float>(word);
+    } else if constexpr (std::is_same_v<T, Bfloat16>) {
+      result[2 * i] = std::bit_cast<float>(word << 16);
+      result[2 * i + 1] = std::bit_cast<float>(word & 0xFFFF0000U);
+    } else {
+      Float16 low;
+      Float16 high;
+      low.bits = static_cast<std::uint16_t>(word);
+      high.bits = static_cast<std::uint16_t>(word >> 16);
+      result[2 * i] = to_float(low);
+      result[2 * i + 1] = to_float(high);
+    }
+  }
+  return result;
+}
+
+/// Two values in a word, the first in its lower half.
+template <typename T>
+LOCKSTEP_HOST_DEVICE std::uint32_t pack_pair(float low, float high) {
+#ifdef __CUDA_ARCH__
+  if constexpr (std::is_same_v<T, Bfloat16>) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.x)) |
+           static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.y)) << 16;
+  } else {
+    const __half2 pair = __floats2half2_rn(low, high);
+    return static_cast<std::uint32_t>(__half_as_ushort(pair.x)) |
+           static_cast<std::uint32_t>(__half_as_ushort(pair.y)) << 16;
+  }
+#else
+  return static_cast<std::uint32_t>(T(low).bits) | static_cast<std::uint32_t>(T(high).bits) << 16;
+#endif
+}
+
+template <typename T>
+LOCKSTEP_HOST_DEVICE Piece pack(const Floats<piece_size<T>>& values) {
+  Piece piece;
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (std::is_same_v<T, float>) {
+      piece.words[i] = std::bit_cast<std::uint32_t>(values[i]);
+    } else {
+      piece.words[i] = pack_pair<T>(values[2 * i], values[2 * i + 1]);
+    }
+  }
+  return piece;
+}
+
+/// `from` and `to` are aligned to 16 bytes.
+template <int count, typename T>
+LOCKSTEP_HOST_DEVICE Floats<count> load(const T* from) {
+  static_assert(count % piece_size<T> == 0);
+  Floats<count> result;
+  for (int at = 0; at < count; at += piece_size<T>) {
+    const Floats<piece_size<T>> part = unpack<T>(read_piece(from + at));
+    for (int i = 0; i < piece_size<T>; ++i) result[at + i] = part[i];
+  }
+  return result;
+}
+template <int count, typename T>
+LOCKSTEP_HOST_DEVICE void store(T* to, const Floats<count>& values) {
+  static_assert(count % piece_size<T> == 0);
+  for (int at = 0; at < count; at += piece_size<T>) {
+    Floats<piece_size<T>> part;
+    for (int i = 0; i < piece_size<T>; ++i) part[i] = values[at + i];
+    write_piece(to + at, pack<T>(part));
+  }
+}
+
+}  // namespace lockstep::cuda
