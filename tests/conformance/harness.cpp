@@ -1,6 +1,8 @@
 #include "conformance/harness.hpp"
 
+#include "../../src/engine/cuda/device_engine.hpp"
 #include "conformance/fixtures.hpp"
+#include "engine/host_device.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -52,9 +54,10 @@ class Expectation final {
   Expectation(Precision precision, const Graph& graph, const oracle::State& state,
               const oracle::Problem& problem, oracle::Mode mode)
       : exact_(oracle::run(graph, state, problem, mode)) {
-    for (int i = 0; i < rounded_runs && precision == Precision::bf16; ++i) {
-      rounded_.push_back(oracle::run(graph, state, problem, mode,
-                                     oracle::random_bf16_rounding(static_cast<std::uint64_t>(i))));
+    for (int i = 0; i < rounded_runs && precision != Precision::fp32; ++i) {
+      rounded_.push_back(
+          oracle::run(graph, state, problem, mode,
+                      oracle::random_rounding(precision, static_cast<std::uint64_t>(i))));
     }
   }
 
@@ -221,6 +224,13 @@ std::vector<Candidate> candidates() {
           {.threads = 2, .tail_size = 7, .precision = precision, .sum_over_ranks = sum_over_ranks});
     };
   };
+  // All of the GPU engine but its launches and its convolutions.
+  const auto device = [](Precision precision) {
+    return [=](const Graph& graph) {
+      return cuda::make_device_engine(cuda::make_host_device(), graph,
+                                      {.tail_size = 7, .precision = precision});
+    };
+  };
   const SumOverRanks one_rank = [](std::span<double>) {};
   return {
       {.name = "cpu, 2 threads, fp32", .make = cpu(Precision::fp32)},
@@ -228,7 +238,10 @@ std::vector<Candidate> candidates() {
       {.name = "cpu, 2 threads, fp32, synchronised", .make = cpu(Precision::fp32, one_rank)},
       {.name = "cpu, 2 threads, bf16, synchronised",
        .make = cpu(Precision::bf16, one_rank),
-       .precision = Precision::bf16}};
+       .precision = Precision::bf16},
+      {.name = "device, fp32", .make = device(Precision::fp32)},
+      {.name = "device, bf16", .make = device(Precision::bf16), .precision = Precision::bf16},
+      {.name = "device, fp16", .make = device(Precision::fp16), .precision = Precision::fp16}};
 }
 
 EngineBatch::EngineBatch(const Engine& engine, const oracle::Problem& problem)

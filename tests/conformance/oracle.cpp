@@ -362,15 +362,21 @@ Result run(const Graph& graph, const State& state, const Problem& problem, Mode 
   return Runner(graph, state, problem, mode, rounding).run();
 }
 
-Rounding random_bf16_rounding(std::uint64_t seed) {
-  return [random = std::mt19937_64(seed)](double value) mutable {
+Rounding random_rounding(Precision precision, std::uint64_t seed) {
+  // Bits of significand, and the exponent of the smallest normal number, frexp's way.
+  const bool half = precision == Precision::fp16;
+  const int bits = half ? 11 : 8;
+  const int smallest = half ? -13 : -125;
+  return [=, random = std::mt19937_64(seed)](double value) mutable {
     if (value == 0) return value;
     int exponent = 0;
-    const double significand = std::ldexp(std::frexp(value, &exponent), 8);
+    std::frexp(value, &exponent);
+    exponent = std::max(exponent, smallest);
+    const double significand = std::ldexp(value, bits - exponent);
     const double lower = std::floor(significand);
     std::uniform_real_distribution<double> uniform;
     const double rounded = uniform(random) < significand - lower ? lower + 1 : lower;
-    return std::ldexp(rounded, exponent - 8);
+    return std::ldexp(rounded, exponent - bits);
   };
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/precision.hpp"
 #include "lockstep/graph/graph.hpp"
 
 #include <cstddef>
@@ -44,8 +45,8 @@ using Rounding = std::function<double(double)>;
 [[nodiscard]] Result run(const Graph& graph, const State& state, const Problem& problem, Mode mode,
                          const Rounding& rounding = {});
 
-/// To 8 bits of significand, as bf16 has them, up or down at random so that the mean is kept: its
+/// To the significand of bf16 or fp16, up or down at random so that the mean is kept: its
 /// errors stand for those of any engine, wherever that one rounds.
-[[nodiscard]] Rounding random_bf16_rounding(std::uint64_t seed);
+[[nodiscard]] Rounding random_rounding(Precision precision, std::uint64_t seed);
 
 }  // namespace lockstep::oracle

@@ -101,8 +101,7 @@ class HostConvolution final : public Convolution {
                                     shape_.in_channels);
   }
   [[nodiscard]] std::size_t weight_at(std::int64_t o, std::int64_t tap, std::int64_t i) const {
-    return static_cast<std::size_t>((o * shape_.kernel * shape_.kernel + tap) *
-                                        shape_.in_channels +
+    return static_cast<std::size_t>((o * shape_.kernel * shape_.kernel + tap) * shape_.in_channels +
                                     i);
   }
   /// Calls visit(input pixel's first value, tap) for each tap of an output position that is not

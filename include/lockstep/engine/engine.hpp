@@ -18,7 +18,8 @@ struct InputFormat {
 };
 
 /// One micro-batch in host memory, in the engine's input format: fp32 images (N, C, H, W in that
-/// layout) and labels (N,). Both aligned to 64 bytes and alive until the call returns.
+/// layout) and labels (N,). Both aligned to 64 bytes and alive until the program's metrics() are
+/// there.
 struct Batch {
   const float* images = nullptr;
   const std::int32_t* labels = nullptr;
@@ -55,7 +56,7 @@ class Program {
   /// Training: batch statistics, loss and metrics of all batch_size() samples.
   /// Inference: running statistics; `batch.size` may be smaller than batch_size(), the rest of the
   /// buffer is then ignored in the metrics (it must be finite). A device may still be computing
-  /// when it returns; the batch is no longer needed.
+  /// when it returns.
   virtual void forward(const Batch& batch) = 0;
   /// Of the last forward, once it has ended.
   [[nodiscard]] virtual BatchMetrics metrics() = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "activation_pool.hpp"
 #include "../graph_analysis.hpp"
+#include "activation_pool.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/graph/graph.hpp"
