@@ -1,0 +1,351 @@
+#include "kernel_values.hpp"
+
+#include <limits>
+
+using namespace lockstep::cuda;
+
+namespace {
+
+constexpr float eps = 1e-5F;
+
+struct Statistics {
+  std::vector<float> mean;
+  std::vector<float> variance;
+  friend bool operator==(const Statistics&, const Statistics&) = default;
+};
+Statistics statistics_of(const Values& x, const Matrix& extent) {
+  const auto padded = static_cast<std::size_t>(extent.padded);
+  Statistics result{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
+  std::vector<std::byte> workspace(reduction_workspace(extent), static_cast<std::byte>(0xFF));
+  batch_norm_statistics(no_stream, x.type(), extent, x.data(), result.mean.data(),
+                        result.variance.data(), workspace.data());
+  return result;
+}
+
+/// In double, of two passes.
+struct Moments {
+  double mean = 0;
+  double variance = 0;
+};
+Moments moments_of(const Values& x, const Matrix& extent, std::int64_t channel) {
+  const auto rows = static_cast<double>(extent.rows);
+  Moments result;
+  for (std::int64_t r = 0; r < extent.rows; ++r) result.mean += x[r * extent.padded + channel];
+  result.mean /= rows;
+  for (std::int64_t r = 0; r < extent.rows; ++r) {
+    const double distance = x[r * extent.padded + channel] - result.mean;
+    result.variance += distance * distance;
+  }
+  result.variance /= rows;
+  return result;
+}
+
+/// A normalisation with all it is made of.
+struct Norm {
+  explicit Norm(const Matrix& extent)
+      : mean(random_channels(extent, 31, 0)),
+        variance(random_channels(extent, 32, 2)),
+        weight(random_channels(extent, 33, 1)),
+        bias(random_channels(extent, 34, 0)) {}
+  [[nodiscard]] Normalization view() const {
+    return {.mean = mean.data(),
+            .variance = variance.data(),
+            .weight = weight.data(),
+            .bias = bias.data(),
+            .eps = eps};
+  }
+  [[nodiscard]] double deviation(std::int64_t channel) const {
+    return std::sqrt(static_cast<double>(variance[static_cast<std::size_t>(channel)] + eps));
+  }
+  [[nodiscard]] double normalized(double x, std::int64_t channel) const {
+    return (x - static_cast<double>(mean[static_cast<std::size_t>(channel)])) / deviation(channel);
+  }
+  std::vector<float> mean;
+  std::vector<float> variance;
+  std::vector<float> weight;
+  std::vector<float> bias;
+};
+
+using Mask = std::vector<std::uint8_t>;
+Mask poisoned_mask(const Matrix& extent) {
+  return Mask(static_cast<std::size_t>((extent.rows * extent.padded + 7) / 8), 0xAA);
+}
+Mask random_mask(const Matrix& extent) {
+  Random random(41);
+  Mask mask = poisoned_mask(extent);
+  for (std::uint8_t& byte : mask) byte = static_cast<std::uint8_t>(std::lround(random() * 99));
+  return mask;
+}
+bool bit(const Mask& mask, std::int64_t i) {
+  return (mask[static_cast<std::size_t>(i / 8)] >> (i % 8) & 1) != 0;
+}
+
+/// So large that a thread of the element-wise kernels has several rows, for all types.
+Matrix many_rows(DataType type) {
+  return matrix(131101, 64, type);
+}
+
+void check_apply(DataType type, const Matrix& extent, bool with_residual, bool relu) {
+  const Values x = random_matrix(type, extent, 1);
+  const Values residual = random_matrix(type, extent, 2);
+  const Norm norm(extent);
+  Values y(type, x.size());
+  Mask mask = poisoned_mask(extent);
+
+  batch_norm_apply(
+      no_stream, type, extent, x.data(), norm.view(),
+      {.residual = with_residual ? residual.data() : nullptr, .relu = relu, .mask = mask.data()},
+      y.data());
+
+  const auto expected = [&](std::int64_t i) {
+    const std::int64_t c = i % extent.padded;
+    const auto at = static_cast<std::size_t>(c);
+    double value = norm.normalized(x[i], c) * static_cast<double>(norm.weight[at]) +
+                   static_cast<double>(norm.bias[at]) + (with_residual ? residual[i] : 0.0);
+    return relu && value < 0 ? 0.0 : value;
+  };
+  check_close(reader(y), expected, y.size(), type, 4e-6);
+  bool mask_is_right = true;
+  for (std::int64_t i = 0; i < y.size(); ++i) {
+    mask_is_right = mask_is_right && bit(mask, i) == (y[i] > 0);
+    if (i % extent.padded >= extent.channels && y[i] != 0) {
+      BOOST_ERROR("padding is " << y[i]);
+      return;
+    }
+  }
+  BOOST_TEST(mask_is_right);
+}
+
+struct Gradients {
+  std::vector<float> weight;
+  std::vector<float> bias;
+  friend bool operator==(const Gradients&, const Gradients&) = default;
+};
+Gradients backward_sums(const Values& x, const Values& dy, const Mask* mask, const Norm& norm,
+                        const Matrix& extent) {
+  const auto padded = static_cast<std::size_t>(extent.padded);
+  Gradients result{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
+  std::vector<std::byte> workspace(reduction_workspace(extent), static_cast<std::byte>(0xFF));
+  batch_norm_backward_sums(no_stream, x.type(), extent, x.data(), dy.data(),
+                           mask == nullptr ? nullptr : mask->data(), norm.view(),
+                           result.weight.data(), result.bias.data(), workspace.data());
+  return result;
+}
+
+void check_backward_apply(DataType type, const Matrix& extent, bool masked) {
+  const Values x = random_matrix(type, extent, 1);
+  const Values dy = random_matrix(type, extent, 2);
+  const Norm norm(extent);
+  const std::vector<float> weight_gradient = random_channels(extent, 5, 20);
+  const std::vector<float> bias_gradient = random_channels(extent, 6, -10);
+  const Mask mask = random_mask(extent);
+  const double elements = 50;
+  Values dx(type, x.size());
+  Values dz(type, x.size());
+
+  const auto run = [&](void* to_dx, const void* from_dy, void* to_dz) {
+    batch_norm_backward_apply(no_stream, type, extent, x.data(), from_dy,
+                              masked ? mask.data() : nullptr, norm.view(), weight_gradient.data(),
+                              bias_gradient.data(), elements, to_dx, to_dz);
+  };
+  run(dx.data(), dy.data(), dz.data());
+
+  const auto g = [&](std::int64_t i) { return masked && !bit(mask, i) ? 0.0 : dy[i]; };
+  const auto expected = [&](std::int64_t i) {
+    const std::int64_t c = i % extent.padded;
+    const auto at = static_cast<std::size_t>(c);
+    return static_cast<double>(norm.weight[at]) / norm.deviation(c) *
+           (g(i) - static_cast<double>(bias_gradient[at]) / elements -
+            norm.normalized(x[i], c) * static_cast<double>(weight_gradient[at]) / elements);
+  };
+  check_close(reader(dx), expected, dx.size(), type, 4e-6);
+  check_close(reader(dz), g, dz.size(), type, 0);
+  Values in_place = dy;
+  run(in_place.data(), in_place.data(), nullptr);
+  BOOST_TEST((in_place == dx));
+  Values masked_in_place = dy;
+  Values other(type, x.size());
+  run(other.data(), masked_in_place.data(), masked_in_place.data());
+  BOOST_TEST((other == dx && masked_in_place == dz));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(batch_norm)
+
+BOOST_AUTO_TEST_CASE(statistics_are_those_of_two_passes_in_double) {
+  for (const DataType type : all_types) {
+    for (const Matrix& extent : matrices(type)) {
+      BOOST_TEST_CONTEXT(type << ", " << extent) {
+        const Values x = random_matrix(type, extent, 1);
+
+        const Statistics statistics = statistics_of(x, extent);
+
+        const auto mean = [&](std::int64_t c) { return moments_of(x, extent, c).mean; };
+        const auto variance = [&](std::int64_t c) { return moments_of(x, extent, c).variance; };
+        check_close(reader(statistics.mean), mean, extent.padded, DataType::f32, 1e-6);
+        check_close(reader(statistics.variance), variance, extent.padded, DataType::f32, 2e-6);
+        for (std::int64_t c = extent.channels; c < extent.padded; ++c) {
+          BOOST_TEST(statistics.mean[static_cast<std::size_t>(c)] == 0);
+          BOOST_TEST(statistics.variance[static_cast<std::size_t>(c)] == 0);
+        }
+        BOOST_TEST((statistics_of(x, extent) == statistics));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_mean_of_a_thousand_deviations_costs_the_variance_no_digits) {
+  for (const Matrix& extent : matrices(DataType::f32)) {
+    BOOST_TEST_CONTEXT(extent) {
+      Values x = random_matrix(DataType::f32, extent, 1);
+      for (std::int64_t i = 0; i < x.size(); ++i) {
+        if (i % extent.padded < extent.channels) x.set(i, 1000 + x[i]);
+      }
+
+      const Statistics statistics = statistics_of(x, extent);
+
+      for (std::int64_t c = 0; c < extent.channels; ++c) {
+        const Moments moments = moments_of(x, extent, c);
+        const auto at = static_cast<std::size_t>(c);
+        // The last place of a mean near 1000.
+        BOOST_TEST(std::abs(static_cast<double>(statistics.mean[at]) - moments.mean) < 6.2e-5);
+        BOOST_TEST(std::abs(static_cast<double>(statistics.variance[at]) - moments.variance) <=
+                   1e-5 * moments.variance);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(equal_values_have_no_variance) {
+  const Matrix extent = matrix(1001, 5, DataType::f32);
+  Values x(DataType::f32, extent.rows * extent.padded);
+  for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, i % extent.padded < 5 ? 0.1 : 0.0);
+
+  const Statistics statistics = statistics_of(x, extent);
+
+  BOOST_TEST(statistics.mean[4] == 0.1F);
+  BOOST_TEST(statistics.variance[4] == 0.0F);
+}
+
+BOOST_AUTO_TEST_CASE(nan_is_seen_in_its_channel_alone) {
+  for (const DataType type : all_types) {
+    const Matrix extent = matrix(601, 12, type);
+    Values x = random_matrix(type, extent, 1);
+    x.set(600 * extent.padded + 9, std::numeric_limits<double>::quiet_NaN());
+
+    const Statistics statistics = statistics_of(x, extent);
+
+    for (std::size_t c = 0; c < 12; ++c) {
+      BOOST_TEST(std::isnan(statistics.mean[c]) == (c == 9));
+      BOOST_TEST(std::isnan(statistics.variance[c]) == (c == 9));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(normalisation_follows_the_formula_and_marks_what_is_positive) {
+  for (const DataType type : all_types) {
+    for (const Matrix& extent : matrices(type)) {
+      for (const bool with_residual : {false, true}) {
+        for (const bool relu : {false, true}) {
+          BOOST_TEST_CONTEXT(type << ", " << extent << ", residual " << with_residual << ", ReLU "
+                                  << relu) {
+            check_apply(type, extent, with_residual, relu);
+          }
+        }
+      }
+    }
+    BOOST_TEST_CONTEXT(type << ", many rows") {
+      check_apply(type, many_rows(type), true, true);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sums_of_gradients_are_those_in_double) {
+  for (const DataType type : all_types) {
+    for (const Matrix& extent : matrices(type)) {
+      for (const bool masked : {false, true}) {
+        BOOST_TEST_CONTEXT(type << ", " << extent << ", mask " << masked) {
+          const Values x = random_matrix(type, extent, 1);
+          const Values dy = random_matrix(type, extent, 2);
+          const Norm norm(extent);
+          const Mask mask = random_mask(extent);
+
+          const Gradients sums = backward_sums(x, dy, masked ? &mask : nullptr, norm, extent);
+
+          std::vector<double> weight(static_cast<std::size_t>(extent.padded));
+          std::vector<double> bias(weight.size());
+          for (std::int64_t i = 0; i < x.size(); ++i) {
+            const std::int64_t c = i % extent.padded;
+            if (c >= extent.channels || (masked && !bit(mask, i))) continue;
+            weight[static_cast<std::size_t>(c)] += dy[i] * norm.normalized(x[i], c);
+            bias[static_cast<std::size_t>(c)] += dy[i];
+          }
+          // Of sums of numbers of about one in fp32, by lanes.
+          const double slack = 1e-6 * std::sqrt(static_cast<double>(extent.rows));
+          check_close(reader(sums.weight), reader(weight), extent.padded, DataType::f32, slack);
+          check_close(reader(sums.bias), reader(bias), extent.padded, DataType::f32, slack);
+          const Gradients again = backward_sums(x, dy, masked ? &mask : nullptr, norm, extent);
+          BOOST_TEST((again == sums));
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_gradient_of_x_follows_the_formula_in_place_too) {
+  for (const DataType type : all_types) {
+    for (const Matrix& extent : matrices(type)) {
+      for (const bool masked : {false, true}) {
+        BOOST_TEST_CONTEXT(type << ", " << extent << ", mask " << masked) {
+          check_backward_apply(type, extent, masked);
+        }
+      }
+    }
+    BOOST_TEST_CONTEXT(type << ", many rows") {
+      check_backward_apply(type, many_rows(type), true);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_bias_is_added_to_every_row) {
+  for (const DataType type : all_types) {
+    for (const Matrix& extent : matrices(type)) {
+      BOOST_TEST_CONTEXT(type << ", " << extent) {
+        const Values before = random_matrix(type, extent, 1);
+        const std::vector<float> bias = random_channels(extent, 7, 1);
+        Values y = before;
+
+        add_bias(no_stream, type, extent, bias.data(), y.data());
+
+        const auto expected = [&](std::int64_t i) {
+          return before[i] + static_cast<double>(bias[static_cast<std::size_t>(i % extent.padded)]);
+        };
+        check_close(reader(y), expected, y.size(), type, 1e-6);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(rows_are_summed) {
+  for (const DataType type : all_types) {
+    for (const Matrix& extent : matrices(type)) {
+      BOOST_TEST_CONTEXT(type << ", " << extent) {
+        const Values dy = random_matrix(type, extent, 1);
+        std::vector<float> sums(static_cast<std::size_t>(extent.padded), NAN);
+        std::vector<std::byte> workspace(reduction_workspace(extent), static_cast<std::byte>(0xFF));
+
+        sum_rows(no_stream, type, extent, dy.data(), sums.data(), workspace.data());
+
+        std::vector<double> expected(sums.size());
+        for (std::int64_t i = 0; i < dy.size(); ++i) {
+          expected[static_cast<std::size_t>(i % extent.padded)] += dy[i];
+        }
+        const double slack = 1e-6 * std::sqrt(static_cast<double>(extent.rows));
+        check_close(reader(sums), reader(expected), extent.padded, DataType::f32, slack);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,107 @@
+#include "kernel_values.hpp"
+
+#include <limits>
+
+using namespace lockstep::cuda;
+
+namespace {
+
+const std::vector<std::int64_t> counts{0, 1, 7, 8, 9, 1000, 70003};
+
+Values random_values(DataType type, std::int64_t count, std::uint32_t which) {
+  return random_matrix(type, {.rows = 1, .channels = count, .padded = count}, which);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(element_wise)
+
+BOOST_AUTO_TEST_CASE(conversion_rounds_to_nearest_and_keeps_nan_and_infinity) {
+  for (const DataType from : all_types) {
+    for (const DataType to : all_types) {
+      for (const std::int64_t count : counts) {
+        Values x = random_values(from, count, 1);
+        if (count > 8) {
+          x.set(2, std::numeric_limits<double>::quiet_NaN());
+          x.set(count - 1, -std::numeric_limits<double>::infinity());
+        }
+        Values y(to, count);
+        Values expected(to, count);
+        for (std::int64_t i = 0; i < count; ++i) expected.set(i, x[i]);
+
+        convert(no_stream, x.data(), from, y.data(), to, static_cast<std::size_t>(count));
+
+        check_close(reader(y), reader(expected), count, DataType::f32, 0);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(converted_values_are_added) {
+  for (const DataType type : all_types) {
+    for (const std::int64_t count : counts) {
+      const Values x = random_values(type, count, 1);
+      const Values before = random_values(DataType::f32, count, 2);
+      Values sum = before;
+
+      add_converted(no_stream, x.data(), type, static_cast<float*>(sum.data()),
+                    static_cast<std::size_t>(count));
+
+      check_close(
+          reader(sum), [&](std::int64_t i) { return before[i] + x[i]; }, count, DataType::f32, 0);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sums_may_replace_what_is_added) {
+  for (const DataType type : all_types) {
+    for (const std::int64_t count : counts) {
+      const Values left = random_values(type, count, 1);
+      const Values right = random_values(type, count, 2);
+      Values apart(type, count);
+      Values in_place = right;
+
+      add(no_stream, type, left.data(), right.data(), apart.data(),
+          static_cast<std::size_t>(count));
+      add(no_stream, type, left.data(), in_place.data(), in_place.data(),
+          static_cast<std::size_t>(count));
+
+      check_close(
+          reader(apart), [&](std::int64_t i) { return left[i] + right[i]; }, count, type, 1e-7);
+      BOOST_TEST((apart == in_place));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(relu_passes_what_is_positive_and_nan) {
+  for (const DataType type : all_types) {
+    for (const std::int64_t count : counts) {
+      Values x = random_values(type, count, 1);
+      if (count > 8) x.set(count - 1, std::numeric_limits<double>::quiet_NaN());
+      Values y(type, count);
+
+      relu_forward(no_stream, type, x.data(), y.data(), static_cast<std::size_t>(count));
+
+      check_close(
+          reader(y), [&](std::int64_t i) { return x[i] <= 0 ? 0.0 : x[i]; }, count, type, 0);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_gradient_of_relu_passes_where_the_value_is_positive) {
+  for (const DataType type : all_types) {
+    for (const std::int64_t count : counts) {
+      const Values y = random_values(type, count, 1);
+      const Values dy = random_values(type, count, 2);
+      Values dx = dy;
+
+      relu_backward(no_stream, type, y.data(), dx.data(), dx.data(),
+                    static_cast<std::size_t>(count));
+
+      check_close(
+          reader(dx), [&](std::int64_t i) { return y[i] > 0 ? dy[i] : 0.0; }, count, type, 0);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,216 @@
+#include "kernel_values.hpp"
+#include "lockstep/optim/optimizer.hpp"
+#include "lockstep/optim/update_rules.hpp"
+
+#include <string_view>
+
+using namespace lockstep;
+using namespace lockstep::cuda;
+
+namespace {
+
+constexpr int steps = 5;
+
+/// Tensors of odd sizes, with gaps.
+const ArenaLayout layout{
+    {{.parameter = 0, .kind = ParameterKind::bias, .offset = 0, .size = 5},
+     {.parameter = 1, .kind = ParameterKind::weight, .offset = 16, .size = 37},
+     {.parameter = 2, .kind = ParameterKind::norm, .offset = 64, .size = 1},
+     {.parameter = 3, .kind = ParameterKind::weight, .offset = 80, .size = 50003}}};
+std::vector<float> random_arena(std::uint32_t which) {
+  Random random(which);
+  std::vector<float> values(layout.size());
+  for (const ArenaView& view : layout.views) {
+    for (std::size_t i = view.offset; i < view.end(); ++i) {
+      values[i] = static_cast<float>(random());
+    }
+  }
+  return values;
+}
+/// Gaps belong to the tensor before them.
+std::vector<std::uint32_t> tensor_of_block() {
+  std::vector<std::uint32_t> result;
+  for (std::uint32_t t = 0; t < layout.views.size(); ++t) {
+    const std::size_t end =
+        t + 1 < layout.views.size() ? layout.views[t + 1].offset : layout.size();
+    result.resize(end / arena_block, t);
+  }
+  return result;
+}
+
+struct Case {
+  std::string_view name;
+  OptimizerKind kind = OptimizerKind::sgd;
+  bool nesterov = false;
+  double momentum = 0.9;
+  float gradient_scale = 1.0F;
+};
+Config config_of(const Case& each) {
+  Config config;
+  config.optimizer = each.kind;
+  config.nesterov = each.nesterov;
+  config.momentum = each.momentum;
+  config.weight_decay = 0.01;
+  config.trust_coefficient = 0.02;
+  return config;
+}
+
+/// The same training by kernels.
+class Kernels {
+ public:
+  explicit Kernels(const Case& each) : each_(each), config_(config_of(each)) {}
+
+  void update(std::size_t begin, std::size_t end, std::vector<float>& parameters,
+              const std::vector<float>& gradients, double lr, int step) {
+    std::vector<TensorUpdate> tensors;
+    for (std::size_t t = 0; t < layout.views.size(); ++t) {
+      const bool is_weight = layout.views[t].kind == ParameterKind::weight;
+      const auto decay = static_cast<float>(is_weight ? config_.weight_decay : 0.0);
+      const double local = is_weight && each_.kind == OptimizerKind::lars
+                               ? trust(t, parameters, gradients, decay)
+                               : 1.0;
+      tensors.push_back({.lr = lr * local, .weight_decay = decay});
+    }
+    const UpdateRange range{.begin = begin,
+                            .end = end,
+                            .parameters = parameters.data(),
+                            .gradients = gradients.data(),
+                            .tensor_of_block = blocks_.data(),
+                            .tensors = tensors.data(),
+                            .gradient_scale = each_.gradient_scale};
+    const auto momentum = static_cast<float>(config_.momentum);
+    switch (each_.kind) {
+      case OptimizerKind::sgd:
+        return sgd_update(no_stream, range, {momentum, config_.nesterov}, first.data());
+      case OptimizerKind::lars:
+        return lars_update(no_stream, range, momentum, first.data());
+      case OptimizerKind::adam:
+      case OptimizerKind::adamw:
+        return adam_update(no_stream, range,
+                           {.beta1 = config_.beta1,
+                            .beta2 = config_.beta2,
+                            .eps = config_.eps,
+                            .correction1 = 1 - std::pow(config_.beta1, step),
+                            .correction2 = 1 - std::pow(config_.beta2, step),
+                            .decoupled_decay = each_.kind == OptimizerKind::adamw},
+                           first.data(), second.data());
+    }
+  }
+
+  std::vector<float> first = std::vector<float>(layout.size());
+  std::vector<float> second = first;
+
+ private:
+  /// With the processor's norms, so that its bits can be compared.
+  [[nodiscard]] double trust(std::size_t tensor, const std::vector<float>& parameters,
+                             const std::vector<float>& gradients, float decay) const {
+    const ArenaView& view = layout.views[tensor];
+    const auto norm = [&](const std::vector<float>& values) {
+      return std::sqrt(squared_norm(std::span(values).subspan(view.offset, view.size)));
+    };
+    return trust_ratio(config_.trust_coefficient, norm(parameters),
+                       static_cast<double>(each_.gradient_scale) * norm(gradients),
+                       static_cast<double>(decay));
+  }
+
+  Case each_;
+  Config config_;
+  std::vector<std::uint32_t> blocks_ = tensor_of_block();
+};
+
+const std::vector<Case> cases{
+    {.name = "sgd"},
+    {.name = "sgd without momentum", .momentum = 0},
+    {.name = "nesterov, clipped", .nesterov = true, .gradient_scale = 0.25F},
+    {.name = "adam", .kind = OptimizerKind::adam, .gradient_scale = 0.25F},
+    {.name = "adamw", .kind = OptimizerKind::adamw},
+    {.name = "lars", .kind = OptimizerKind::lars},
+    {.name = "lars, clipped", .kind = OptimizerKind::lars, .gradient_scale = 0.25F},
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(update)
+
+BOOST_AUTO_TEST_CASE(updates_have_the_bits_of_the_processors_optimizers) {
+  for (const Case& each : cases) {
+    BOOST_TEST_CONTEXT(each.name) {
+      const std::unique_ptr<Optimizer> optimizer = make_optimizer(config_of(each), layout);
+      Kernels kernels(each);
+      std::vector<float> expected = random_arena(0);
+      std::vector<float> parameters = expected;
+
+      for (int step = 1; step <= steps; ++step) {
+        const std::vector<float> gradients = random_arena(static_cast<std::uint32_t>(step));
+        const double lr = 0.013 / step;
+        optimizer->update(0, layout.size(), expected, gradients,
+                          {.lr = lr, .step = step, .gradient_scale = each.gradient_scale});
+        kernels.update(0, 64, parameters, gradients, lr, step);
+        kernels.update(64, layout.size(), parameters, gradients, lr, step);
+      }
+
+      BOOST_TEST((parameters == expected));
+      const std::span<float> slot = optimizer->slot(0);
+      BOOST_TEST((kernels.first == std::vector<float>(slot.begin(), slot.end())));
+      if (optimizer->slot_names().size() == 2) {
+        const std::span<float> other = optimizer->slot(1);
+        BOOST_TEST((kernels.second == std::vector<float>(other.begin(), other.end())));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_update_leaves_what_is_outside_its_range) {
+  for (const Case& each : cases) {
+    BOOST_TEST_CONTEXT(each.name) {
+      const std::vector<float> before = random_arena(0);
+      std::vector<float> after = before;
+
+      Kernels(each).update(16, 64, after, random_arena(1), 0.1, 1);
+
+      BOOST_TEST(std::equal(before.begin(), before.begin() + 16, after.begin()));
+      BOOST_TEST(std::equal(before.begin() + 64, before.end(), after.begin() + 64));
+      BOOST_TEST(before[16] != after[16]);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_eps_that_vanishes_leaves_padding_zero) {
+  std::vector<float> zeros(16);
+  std::vector<float> first = zeros;
+  std::vector<float> second = zeros;
+  std::vector<float> parameters = zeros;
+  const std::uint32_t block = 0;
+  const TensorUpdate tensor{.lr = 0.1, .weight_decay = 0};
+  adam_update(no_stream, {0, 16, parameters.data(), zeros.data(), &block, &tensor, 1},
+              {.beta1 = 0.9,
+               .beta2 = 0.999,
+               .eps = 0,
+               .correction1 = 0.1,
+               .correction2 = 0.001,
+               .decoupled_decay = false},
+              first.data(), second.data());
+
+  BOOST_TEST((parameters == zeros));
+}
+
+BOOST_AUTO_TEST_CASE(norms_are_those_of_the_tensors) {
+  const std::vector<std::uint32_t> blocks = tensor_of_block();
+  const std::vector<float> arena = random_arena(3);
+  const std::size_t tensors = layout.views.size() + 1;  // the last has no block
+  std::vector<double> sums(tensors, NAN);
+  std::vector<std::byte> workspace(squared_norms_workspace(blocks.size(), tensors),
+                                   static_cast<std::byte>(0xFF));
+
+  squared_norms(no_stream, arena.data(), blocks.size(), blocks.data(), tensors, sums.data(),
+                workspace.data());
+
+  for (std::size_t t = 0; t + 1 < tensors; ++t) {
+    const ArenaView& view = layout.views[t];
+    const double expected = squared_norm(std::span(arena).subspan(view.offset, view.size));
+    BOOST_TEST(std::abs(sums[t] - expected) <= 1e-14 * expected);
+  }
+  BOOST_TEST(sums.back() == 0);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
