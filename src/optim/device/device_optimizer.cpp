@@ -1,0 +1,231 @@
+#include "device_optimizer.hpp"
+
+#include "../segments.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/optim/update_rules.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr std::size_t round_up(std::size_t value) noexcept {
+  return (value + arena_block - 1) / arena_block * arena_block;
+}
+
+/// What the kernels need to know of the arena's tensors, on the device.
+class TensorTable final {
+ public:
+  TensorTable(Device& device, std::vector<Segment> segments, std::size_t arena_size)
+      : segments_(std::move(segments)),
+        blocks_(arena_size / arena_block),
+        tensor_of_block_(device, blocks_),
+        updates_(device, segments_.size()),
+        host_updates_(device, segments_.size(), DeviceArray<TensorUpdate>::Place::host),
+        norms_(device, segments_.size()),
+        host_norms_(device, segments_.size(), DeviceArray<double>::Place::host),
+        workspace_(device, squared_norms_workspace(blocks_, segments_.size())) {
+    std::vector<std::uint32_t> owner(blocks_, 0);
+    for (std::size_t i = 0; i < segments_.size(); ++i) {
+      std::fill(owner.begin() + static_cast<std::ptrdiff_t>(segments_[i].begin / arena_block),
+                owner.begin() + static_cast<std::ptrdiff_t>(round_up(segments_[i].end) / arena_block),
+                static_cast<std::uint32_t>(i));
+    }
+    device.copy_to_device(tensor_of_block_.data(), owner.data(), tensor_of_block_.bytes());
+    device.synchronize();
+  }
+
+  [[nodiscard]] const std::vector<Segment>& segments() const noexcept { return segments_; }
+
+  /// The update of [begin, end), each cut of the arena rounded up to whole blocks alike.
+  [[nodiscard]] UpdateRange range(std::size_t begin, std::size_t end, std::span<float> parameters,
+                                  std::span<const float> gradients, float scale) const {
+    return {.begin = std::min(round_up(begin), blocks_ * arena_block),
+            .end = std::min(round_up(end), blocks_ * arena_block),
+            .parameters = parameters.data(),
+            .gradients = gradients.data(),
+            .tensor_of_block = tensor_of_block_.data(),
+            .tensors = updates_.data(),
+            .gradient_scale = scale};
+  }
+
+  /// Queues each tensor's rate; `rates` (tensors,). The last call's copy must be done.
+  void set_rates(Device& device, std::span<const double> rates) {
+    for (std::size_t i = 0; i < segments_.size(); ++i) {
+      host_updates_.data()[i] = {.lr = rates[i], .weight_decay = segments_[i].weight_decay};
+    }
+    device.copy_to_device(updates_.data(), host_updates_.data(), updates_.bytes());
+  }
+
+  /// Sum of squares of each tensor; waits.
+  [[nodiscard]] std::vector<double> squared(Device& device, const float* arena) {
+    squared_norms(device.stream(), arena, blocks_, tensor_of_block_.data(), segments_.size(),
+                  norms_.data(), workspace_.data());
+    device.copy_to_host(host_norms_.data(), norms_.data(), norms_.bytes());
+    device.synchronize();
+    return {host_norms_.data(), host_norms_.data() + segments_.size()};
+  }
+
+ private:
+  std::vector<Segment> segments_;
+  std::size_t blocks_;
+  DeviceArray<std::uint32_t> tensor_of_block_;
+  DeviceArray<TensorUpdate> updates_;
+  DeviceArray<TensorUpdate> host_updates_;
+  DeviceArray<double> norms_;
+  DeviceArray<double> host_norms_;
+  DeviceArray<std::byte> workspace_;
+};
+
+class DeviceOptimizer : public Optimizer {
+ public:
+  DeviceOptimizer(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout,
+                  std::vector<std::string> slot_names)
+      : device_(std::move(device)),
+        table_(*device_,
+               make_segments(layout, config.weight_decay, config.decay_norm_and_bias),
+               layout.size()),
+        slot_names_(std::move(slot_names)) {
+    for (std::size_t i = 0; i < slot_names_.size(); ++i) {
+      slots_.emplace_back(*device_, layout.size());
+      device_->clear(slots_.back().data(), slots_.back().bytes());
+    }
+  }
+
+  [[nodiscard]] std::span<const std::string> slot_names() const noexcept override {
+    return slot_names_;
+  }
+  [[nodiscard]] std::span<float> slot(std::size_t index) noexcept override {
+    return {slots_[index].data(), slots_[index].size()};
+  }
+  [[nodiscard]] bool needs_all_gradients() const noexcept override { return false; }
+  [[nodiscard]] double squared_norm(std::span<const float> gradients) override {
+    const std::vector<double> squared = table_.squared(*device_, gradients.data());
+    return std::accumulate(squared.begin(), squared.end(), 0.0);
+  }
+
+ protected:
+  [[nodiscard]] Device& device() noexcept { return *device_; }
+  [[nodiscard]] TensorTable& table() noexcept { return table_; }
+  /// One rate for all tensors; the device is told once a step.
+  void use_rate(const UpdateOptions& options) {
+    if (rate_ == std::pair(options.step, options.lr)) return;
+    const std::vector<double> rates(table_.segments().size(), options.lr);
+    device_->synchronize();
+    table_.set_rates(*device_, rates);
+    rate_ = {options.step, options.lr};
+  }
+
+ private:
+  std::shared_ptr<Device> device_;
+  TensorTable table_;
+  std::vector<std::string> slot_names_;
+  std::vector<DeviceArray<float>> slots_;
+  std::optional<std::pair<std::int64_t, double>> rate_;
+};
+
+class DeviceSgd final : public DeviceOptimizer {
+ public:
+  DeviceSgd(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout)
+      : DeviceOptimizer(std::move(device), config, layout, {"momentum_buffer"}),
+        options_{.momentum = static_cast<float>(config.momentum), .nesterov = config.nesterov} {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "sgd"; }
+  void update(std::size_t begin, std::size_t end, std::span<float> parameters,
+              std::span<const float> gradients, const UpdateOptions& options) override {
+    use_rate(options);
+    sgd_update(device().stream(),
+               table().range(begin, end, parameters, gradients, options.gradient_scale), options_,
+               slot(0).data());
+  }
+
+ private:
+  SgdUpdate options_;
+};
+
+class DeviceAdam final : public DeviceOptimizer {
+ public:
+  DeviceAdam(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout)
+      : DeviceOptimizer(std::move(device), config, layout, {"exp_avg", "exp_avg_sq"}),
+        options_{.beta1 = config.beta1,
+                 .beta2 = config.beta2,
+                 .eps = config.eps,
+                 .correction1 = 1,
+                 .correction2 = 1,
+                 .decoupled_decay = config.optimizer == OptimizerKind::adamw} {}
+
+  [[nodiscard]] std::string_view name() const noexcept override {
+    return options_.decoupled_decay ? "adamw" : "adam";
+  }
+  void update(std::size_t begin, std::size_t end, std::span<float> parameters,
+              std::span<const float> gradients, const UpdateOptions& options) override {
+    use_rate(options);
+    AdamUpdate now = options_;
+    now.correction1 = 1.0 - std::pow(options_.beta1, static_cast<double>(options.step));
+    now.correction2 = 1.0 - std::pow(options_.beta2, static_cast<double>(options.step));
+    adam_update(device().stream(),
+                table().range(begin, end, parameters, gradients, options.gradient_scale), now,
+                slot(0).data(), slot(1).data());
+  }
+
+ private:
+  AdamUpdate options_;
+};
+
+class DeviceLars final : public DeviceOptimizer {
+ public:
+  DeviceLars(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout)
+      : DeviceOptimizer(std::move(device), config, layout, {"momentum_buffer"}),
+        momentum_(static_cast<float>(config.momentum)),
+        trust_(config.trust_coefficient) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "lars"; }
+  [[nodiscard]] bool needs_all_gradients() const noexcept override { return true; }
+  void update(std::size_t begin, std::size_t end, std::span<float> parameters,
+              std::span<const float> gradients, const UpdateOptions& options) override {
+    const std::vector<double> weights = table().squared(device(), parameters.data());
+    const std::vector<double> slopes = table().squared(device(), gradients.data());
+    std::vector<double> rates;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const Segment& segment = table().segments()[i];
+      const double ratio =
+          segment.adapts
+              ? trust_ratio(trust_, std::sqrt(weights[i]),
+                            static_cast<double>(options.gradient_scale) * std::sqrt(slopes[i]),
+                            static_cast<double>(segment.weight_decay))
+              : 1.0;
+      rates.push_back(options.lr * ratio);
+    }
+    table().set_rates(device(), rates);
+    lars_update(device().stream(),
+                table().range(begin, end, parameters, gradients, options.gradient_scale), momentum_,
+                slot(0).data());
+  }
+
+ private:
+  float momentum_;
+  double trust_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_device_optimizer(std::shared_ptr<Device> device,
+                                                 const Config& config, const ArenaLayout& layout) {
+  switch (config.optimizer) {
+    case OptimizerKind::sgd:
+      return std::make_unique<DeviceSgd>(std::move(device), config, layout);
+    case OptimizerKind::adam:
+    case OptimizerKind::adamw:
+      return std::make_unique<DeviceAdam>(std::move(device), config, layout);
+    case OptimizerKind::lars:
+      return std::make_unique<DeviceLars>(std::move(device), config, layout);
+  }
+  fail(ExitStatus::internal, "optimizer {} is unknown", static_cast<int>(config.optimizer));
+}
+
+}  // namespace lockstep::cuda

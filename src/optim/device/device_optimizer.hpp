@@ -1,0 +1,16 @@
+#pragma once
+
+#include "../../engine/cuda/device.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/optim/optimizer.hpp"
+
+#include <memory>
+
+namespace lockstep::cuda {
+
+/// As lockstep::make_optimizer, over arenas of a device; updates are queued.
+[[nodiscard]] std::unique_ptr<Optimizer> make_device_optimizer(std::shared_ptr<Device> device,
+                                                               const Config& config,
+                                                               const ArenaLayout& layout);
+
+}  // namespace lockstep::cuda

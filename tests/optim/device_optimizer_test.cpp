@@ -1,0 +1,139 @@
+#define BOOST_TEST_MODULE device_optimizer
+#include "../../src/optim/device/device_optimizer.hpp"
+
+#include "engine/host_device.hpp"
+#include "lockstep/core/philox.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+using namespace lockstep;
+
+namespace {
+
+/// Odd sizes with gaps between them.
+ArenaLayout odd_layout() {
+  return {{{.parameter = 0, .kind = ParameterKind::bias, .offset = 0, .size = 12},
+           {.parameter = 1, .kind = ParameterKind::weight, .offset = 16, .size = 36},
+           {.parameter = 2, .kind = ParameterKind::norm, .offset = 64, .size = 4},
+           {.parameter = 3, .kind = ParameterKind::weight, .offset = 80, .size = 20004}}};
+}
+
+std::vector<float> random_arena(const ArenaLayout& layout, std::uint32_t which) {
+  PhiloxStream random(13, RandomPurpose::synthetic_data, 0, which);
+  std::vector<float> values(layout.size());
+  for (const ArenaView& view : layout.views) {
+    for (std::size_t i = view.offset; i < view.end(); ++i) {
+      values[i] = static_cast<float>(random.next_normal());
+    }
+  }
+  return values;
+}
+
+struct Case {
+  std::string_view name;
+  OptimizerKind kind;
+  bool nesterov = false;
+  bool decay_norm_and_bias = false;
+  float gradient_scale = 1.0F;
+};
+const std::vector<Case> cases{
+    {.name = "sgd", .kind = OptimizerKind::sgd},
+    {.name = "nesterov", .kind = OptimizerKind::sgd, .nesterov = true},
+    {.name = "sgd, all decay", .kind = OptimizerKind::sgd, .decay_norm_and_bias = true},
+    {.name = "sgd, clipped", .kind = OptimizerKind::sgd, .gradient_scale = 0.25F},
+    {.name = "adam", .kind = OptimizerKind::adam},
+    {.name = "adamw, clipped", .kind = OptimizerKind::adamw, .gradient_scale = 0.25F},
+    {.name = "lars", .kind = OptimizerKind::lars},
+    {.name = "lars, clipped", .kind = OptimizerKind::lars, .gradient_scale = 0.25F},
+};
+
+Config config_of(const Case& each) {
+  Config config;
+  config.optimizer = each.kind;
+  config.nesterov = each.nesterov;
+  config.weight_decay = 0.01;
+  config.decay_norm_and_bias = each.decay_norm_and_bias;
+  config.trust_coefficient = 0.02;
+  return config;
+}
+
+/// An arena of a device.
+class DeviceValues final {
+ public:
+  DeviceValues(cuda::Device& device, std::size_t size) : device_(device), values_(device, size) {}
+  void set(const std::vector<float>& host) {
+    device_.copy_to_device(values_.data(), host.data(), values_.bytes());
+    device_.synchronize();
+  }
+  [[nodiscard]] std::span<float> span() const { return {values_.data(), values_.size()}; }
+
+ private:
+  cuda::Device& device_;
+  cuda::DeviceArray<float> values_;
+};
+
+std::vector<float> host_copy(cuda::Device& device, std::span<const float> values) {
+  std::vector<float> host(values.size());
+  device.copy_to_host(host.data(), values.data(), values.size_bytes());
+  device.synchronize();
+  return host;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_are_those_of_a_processor) {
+  const ArenaLayout layout = odd_layout();
+  for (const Case& each : cases) {
+    BOOST_TEST_CONTEXT(each.name) {
+      const auto device = cuda::make_host_device();
+      const auto expected = make_optimizer(config_of(each), layout);
+      const auto actual = cuda::make_device_optimizer(device, config_of(each), layout);
+      BOOST_TEST(actual->name() == expected->name());
+      BOOST_TEST(actual->needs_all_gradients() == expected->needs_all_gradients());
+      BOOST_TEST(std::vector(actual->slot_names().begin(), actual->slot_names().end()) ==
+                 std::vector(expected->slot_names().begin(), expected->slot_names().end()));
+      std::vector<float> parameters = random_arena(layout, 0);
+      DeviceValues device_parameters(*device, layout.size());
+      DeviceValues device_gradients(*device, layout.size());
+      device_parameters.set(parameters);
+      for (int step = 1; step <= 20; ++step) {
+        const std::vector<float> gradients =
+            random_arena(layout, static_cast<std::uint32_t>(step));
+        const UpdateOptions options{
+            .lr = 0.02 / step, .step = step, .gradient_scale = each.gradient_scale};
+        device_gradients.set(gradients);
+        // LARS needs whole arenas; the others are cut between tensors, as buckets are.
+        const std::size_t cut = expected->needs_all_gradients() ? layout.size() : 52;
+        expected->update(0, layout.size(), parameters, gradients, options);
+        actual->update(0, cut, device_parameters.span(), device_gradients.span(), options);
+        actual->update(cut, layout.size(), device_parameters.span(), device_gradients.span(),
+                       options);
+      }
+      const auto compare = [](const std::vector<float>& left, std::span<const float> right) {
+        for (std::size_t i = 0; i < left.size(); ++i) {
+          BOOST_REQUIRE_SMALL(left[i] - right[i], 1e-6F);
+        }
+      };
+      compare(host_copy(*device, device_parameters.span()), parameters);
+      for (std::size_t i = 0; i < actual->slot_names().size(); ++i) {
+        compare(host_copy(*device, actual->slot(i)), expected->slot(i));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_squared_norm_on_a_device_is_a_processors) {
+  const ArenaLayout layout = odd_layout();
+  const auto device = cuda::make_host_device();
+  const auto optimizer = cuda::make_device_optimizer(device, Config{}, layout);
+  const std::vector<float> values = random_arena(layout, 1);
+  DeviceValues device_values(*device, layout.size());
+  device_values.set(values);
+
+  BOOST_TEST(optimizer->squared_norm(device_values.span()) == squared_norm(values),
+             boost::test_tools::tolerance(1e-12));
+}
