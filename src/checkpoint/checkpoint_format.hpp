@@ -29,6 +29,9 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("best_top1", state.best_top1);
   visit("best_step", state.best_step);
   visit("last_eval_step", state.last_eval_step);
+  visit("loss_scale", state.loss_scale);
+  visit("loss_scale_good_steps", state.loss_scale_good_steps);
+  visit("skipped_steps", state.skipped_steps);
   visit("data_identity", state.data_identity);
   visit("model_identity", state.model_identity);
   visit("model", state.model);

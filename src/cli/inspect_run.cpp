@@ -29,6 +29,8 @@ Json state_json(const TrainingState& state) {
           {"global_batch", state.global_batch},
           {"best_top1", state.best_top1 < 0 ? Json(nullptr) : Json(state.best_top1)},
           {"best_step", state.best_step < 0 ? Json(nullptr) : Json(state.best_step)},
+          {"loss_scale", state.loss_scale == 0 ? Json(nullptr) : Json(state.loss_scale)},
+          {"skipped_steps", state.skipped_steps},
           {"model", state.model},
           {"optimizer", state.optimizer},
           {"model_identity", fmt::format("{:08x}", state.model_identity)},

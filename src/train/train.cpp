@@ -55,6 +55,21 @@ ElementType wire_type(GradCompression compression) noexcept {
   return ElementType::f32;
 }
 
+/// Where the run's loss scaling stands; fp16 alone needs it.
+std::optional<LossScale> loss_scale_of(const Config& config, TrainingState& state) noexcept {
+  if (config.precision != Precision::fp16) {
+    state.loss_scale = 0;
+    state.loss_scale_good_steps = 0;
+    return std::nullopt;
+  }
+  LossScale scale{.skipped_steps = state.skipped_steps};
+  if (state.loss_scale > 0) {
+    scale.scale = state.loss_scale;
+    scale.good_steps = state.loss_scale_good_steps;
+  }
+  return scale;
+}
+
 std::string_view wire_note(const Config& config, int world_size) noexcept {
   if (config.grad_compression == GradCompression::none) return "";
   if (world_size == 1) return ", which go nowhere from one rank";
@@ -233,6 +248,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                   .bucket_bytes = config.bucket_mb * 0x1p20,
                   .wire = wire_type(config.grad_compression),
                   .clip_grad_norm = config.clip_grad_norm,
+                  .loss_scale = loss_scale_of(config, state),
                   .meets_in_programs = synchronised});
   const auto validation = open_validation_data(plan, comm);
   std::optional<Evaluator> evaluator;

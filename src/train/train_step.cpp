@@ -38,6 +38,7 @@ TrainStep::TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm, L
       optimizer_(optimizer),
       loader_(loader),
       options_(options),
+      scaler_(options.loss_scale),
       tail_(engine.graph()),
       tail_values_(tail_.size()),
       reducer_(comm, engine.gradients(),
@@ -86,18 +87,34 @@ Program& TrainStep::program_for(std::int64_t batch_size) noexcept {
   return batch_size == program_->batch_size() ? *program_ : *smaller_program_;
 }
 
-double TrainStep::clip(std::span<const float> gradients, double& norm) const {
-  if (options_.clip_grad_norm <= 0) return 1.0;
-  norm = std::sqrt(optimizer_.squared_norm(gradients));
-  // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a zero norm finite.
-  return std::min(1.0, options_.clip_grad_norm / (norm + 1e-6));
+/// Once all gradients are there: checks them for overflow, clips and updates.
+void TrainStep::update_after_all(double lr, std::int64_t step, StepResult& result) {
+  const std::size_t parameters = engine_.layout().size();
+  const std::span<const float> gradients = engine_.gradients().first(parameters);
+  double scale = 1.0 / scaler_.scale();
+  if (options_.clip_grad_norm > 0 || scaler_.is_dynamic()) {
+    // All ranks hold the same bits, so they decide alike.
+    result.gradient_norm = scale * std::sqrt(optimizer_.squared_norm(gradients));
+  }
+  if (scaler_.is_dynamic()) {
+    result.overflowed = !std::isfinite(result.gradient_norm) || result.sums.not_finite > 0;
+    if (result.overflowed) return;
+  }
+  if (options_.clip_grad_norm > 0) {
+    // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a zero norm finite.
+    scale *= std::min(1.0, options_.clip_grad_norm / (result.gradient_norm + 1e-6));
+  }
+  optimizer_.update(
+      0, parameters, engine_.parameters(), gradients,
+      {.lr = lr, .step = scaler_.updates(step), .gradient_scale = static_cast<float>(scale)});
 }
 
 StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
   const BatchGeometry& geometry = options_.geometry;
-  const float loss_scale = 1.0F / static_cast<float>(geometry.global_batch);
-  const bool update_at_end =
-      options_.clip_grad_norm > 0 || optimizer_.needs_all_gradients() || geometry.accumulate > 1;
+  const auto loss_scale =
+      static_cast<float>(scaler_.scale() / static_cast<double>(geometry.global_batch));
+  const bool update_at_end = options_.clip_grad_norm > 0 || optimizer_.needs_all_gradients() ||
+                             scaler_.is_dynamic() || geometry.accumulate > 1;
   StepResult result;
   Stopwatch watch;
   BatchMetrics metrics;
@@ -141,7 +158,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
                           .save_wishes = wishes.save ? 1 : 0,
                           .failed = data_error_ ? 1 : 0});
 
-  const UpdateOptions update{.lr = lr, .step = step, .gradient_scale = 1.0F};
+  const UpdateOptions update{.lr = lr, .step = step};
   const std::size_t parameters = engine_.layout().size();
   const std::span<float> sent_tail = engine_.gradients().subspan(parameters, tail.size());
   engine_.write(tail, sent_tail);
@@ -161,13 +178,11 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
   // With accumulation the fault may be in the middle of the step: then nothing may change.
   result.updated = result.sums.samples == static_cast<double>(geometry.global_batch);
   if (result.updated) {
-    if (update_at_end) {
-      const std::span<const float> gradients = engine_.gradients().first(parameters);
-      UpdateOptions clipped = update;
-      clipped.gradient_scale = static_cast<float>(clip(gradients, result.gradient_norm));
-      optimizer_.update(0, parameters, engine_.parameters(), gradients, clipped);
+    if (update_at_end) update_after_all(lr, step, result);
+    scaler_.update(!result.overflowed);
+    if (!result.overflowed) {
+      tail_.update_running(tail, geometry.accumulate, engine_.running_statistics());
     }
-    tail_.update_running(tail, geometry.accumulate, engine_.running_statistics());
   }
   result.times.optimizer += watch.lap();
   return result;

@@ -51,6 +51,7 @@ TrainingResult TrainingLoop::run() {
         state_.step + 1, lr,
         {.stop = SignalFlag::received() != 0, .save = parts_.checkpoints != nullptr && save_due()});
     check_finite(step);
+    keep_loss_scale();
     if (step.updated) advance(step, lr);
 
     if (step.sums.failed > 0) {
@@ -78,10 +79,12 @@ void TrainingLoop::advance(const StepResult& result, double lr) {
   const std::int64_t step_of_epoch = state_.position / batch + 1;
   ++state_.step;
   state_.samples += batch;
-  state_.epoch_loss += result.sums.loss * static_cast<double>(batch);
-  state_.epoch_top1 += result.sums.top1;
-  state_.epoch_top5 += result.sums.top5;
-  state_.epoch_samples += static_cast<double>(batch);
+  if (result.sums.not_finite == 0) {
+    state_.epoch_loss += result.sums.loss * static_cast<double>(batch);
+    state_.epoch_top1 += result.sums.top1;
+    state_.epoch_top5 += result.sums.top5;
+    state_.epoch_samples += static_cast<double>(batch);
+  }
   const EpochPosition next =
       next_position(parts_.geometry, {.epoch = state_.epoch, .position = state_.position});
 
@@ -112,9 +115,9 @@ void TrainingLoop::close_epoch(double lr) {
   parts_.reporter.epoch({.step = state_.step,
                          .epoch = state_.epoch,
                          .samples = state_.samples,
-                         .loss = state_.epoch_loss / state_.epoch_samples,
-                         .top1 = state_.epoch_top1 / state_.epoch_samples,
-                         .top5 = state_.epoch_top5 / state_.epoch_samples,
+                         .loss = state_.epoch_loss / std::max(state_.epoch_samples, 1.0),
+                         .top1 = state_.epoch_top1 / std::max(state_.epoch_samples, 1.0),
+                         .top5 = state_.epoch_top5 / std::max(state_.epoch_samples, 1.0),
                          .lr = lr,
                          .own_loss = own_loss_ / std::max(own_samples_, 1.0),
                          .own_samples = own_samples_,
@@ -126,7 +129,28 @@ void TrainingLoop::close_epoch(double lr) {
   epoch_seconds_ = own_loss_ = own_samples_ = 0;
 }
 
+void TrainingLoop::keep_loss_scale() {
+  const auto& scale = parts_.step.loss_scaler().state();
+  if (!scale) return;
+  state_.loss_scale = scale->scale;
+  state_.loss_scale_good_steps = scale->good_steps;
+  state_.skipped_steps = scale->skipped_steps;
+}
+
+void TrainingLoop::check_scale(const StepResult& result) {
+  const double scale = parts_.step.loss_scaler().scale();
+  if (!result.overflowed || scale >= 1) return;
+  const std::string checkpoint = last_good_checkpoint();
+  parts_.reporter.stopped(state_.step + 1, state_.epoch, "diverged");
+  fail(ExitStatus::diverged,
+       "the gradients overflow fp16 at step {} with a loss scale of {} (training diverged; last "
+       "good checkpoint: {}) lower --lr, lengthen --warmup-epochs or take --precision bf16",
+       state_.step + 1, 2 * scale, checkpoint.empty() ? "none" : checkpoint);
+}
+
 void TrainingLoop::check_finite(const StepResult& result) {
+  // With loss scaling such a step is skipped, and tried with a smaller scale.
+  if (parts_.step.loss_scaler().is_dynamic()) return check_scale(result);
   if (result.sums.not_finite == 0) return;
   const std::string checkpoint = last_good_checkpoint();
   const std::int64_t step = state_.step + 1;

@@ -101,8 +101,7 @@ BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_are_those_of_a_processor) {
       DeviceValues device_gradients(*device, layout.size());
       device_parameters.set(parameters);
       for (int step = 1; step <= 20; ++step) {
-        const std::vector<float> gradients =
-            random_arena(layout, static_cast<std::uint32_t>(step));
+        const std::vector<float> gradients = random_arena(layout, static_cast<std::uint32_t>(step));
         const UpdateOptions options{
             .lr = 0.02 / step, .step = step, .gradient_scale = each.gradient_scale};
         device_gradients.set(gradients);

@@ -2,6 +2,9 @@
 #define BOOST_TEST_NO_MAIN
 #include <boost/test/unit_test.hpp>
 
+#include "../../src/engine/cuda/device_engine.hpp"
+#include "../../src/optim/device/device_optimizer.hpp"
+#include "engine/host_device.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/crc32c.hpp"
@@ -36,6 +39,8 @@ class Rig final {
     Precision precision = Precision::fp32;
     ElementType wire = ElementType::f32;
     bool synchronised = false;
+    bool device = false;  ///< the GPU's engine, on the host
+    std::optional<LossScale> loss_scale = std::nullopt;
   };
 
   Rig(Communicator& comm, const Options& options)
@@ -49,10 +54,7 @@ class Rig final {
                                           .width = 8,
                                           .zero_init_residual = false,
                                           .label_smoothing = 0.1})),
-        engine_(make_cpu_engine(graph_, {.threads = 1,
-                                         .tail_size = TailBucket(graph_).size(),
-                                         .precision = options.precision,
-                                         .sum_over_ranks = sum_over(comm, options)})),
+        engine_(make_engine(comm, options)),
         data_(make_synthetic_dataset({.samples = 512,
                                       .image = {.channels = 3, .height = 12, .width = 12},
                                       .classes = 10,
@@ -60,7 +62,8 @@ class Rig final {
         lr_(options.lr) {
     Config config;
     config.optimizer = options.optimizer;
-    optimizer_ = make_optimizer(config, engine_->layout());
+    optimizer_ = options.device ? cuda::make_device_optimizer(device_, config, engine_->layout())
+                                : make_optimizer(config, engine_->layout());
     initialize_model(*engine_, 3);
     loader_ = make_loader(*data_,
                           {.image = graph_.image(),
@@ -79,6 +82,7 @@ class Rig final {
                                                      .bucket_bytes = options.bucket_bytes,
                                                      .wire = options.wire,
                                                      .clip_grad_norm = options.clip_grad_norm,
+                                                     .loss_scale = options.loss_scale,
                                                      .meets_in_programs = options.synchronised});
   }
 
@@ -95,10 +99,23 @@ class Rig final {
     return crc32c(std::as_bytes(engine_->running_statistics()), crc);
   }
   [[nodiscard]] Engine& engine() { return *engine_; }
+  [[nodiscard]] const LossScaler& scaler() const { return step_->loss_scaler(); }
   [[nodiscard]] const BatchGeometry& geometry() const { return geometry_; }
   [[nodiscard]] const Dataset& data() const { return *data_; }
 
  private:
+  [[nodiscard]] std::unique_ptr<Engine> make_engine(Communicator& comm, const Options& options) {
+    const std::size_t tail_size = TailBucket(graph_).size();
+    if (options.device) {
+      device_ = cuda::make_host_device();
+      return cuda::make_device_engine(device_, graph_,
+                                      {.tail_size = tail_size, .precision = options.precision});
+    }
+    return make_cpu_engine(graph_, {.threads = 1,
+                                    .tail_size = tail_size,
+                                    .precision = options.precision,
+                                    .sum_over_ranks = sum_over(comm, options)});
+  }
   static SumOverRanks sum_over(Communicator& comm, const Options& options) {
     if (!options.synchronised) return {};
     return [&comm](std::span<double> values) { comm.all_reduce(values); };
@@ -115,6 +132,7 @@ class Rig final {
 
   BatchGeometry geometry_;
   Graph graph_;
+  std::shared_ptr<cuda::Device> device_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Dataset> data_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -176,6 +194,83 @@ BOOST_AUTO_TEST_CASE(gradients_in_bf16_are_those_of_fp32_but_for_its_rounding) {
     BOOST_TEST(difference < 0.3);
     BOOST_TEST(difference > 1e-4);  // it is another precision
     BOOST_TEST(std::abs(result.sums.loss - expected.sums.loss) < 0.01 * expected.sums.loss);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_devices_engine_trains_as_the_processors) {
+  for (const OptimizerKind optimizer :
+       {OptimizerKind::sgd, OptimizerKind::adamw, OptimizerKind::lars}) {
+    for (const int accumulate : {1, 2}) {
+      // Adam's first steps go by the signs of gradients, which rounding may turn.
+      const double lr = optimizer == OptimizerKind::adamw ? 1e-4 : 0.05;
+      Rig processor(
+          *world, {.global_batch = 30, .accumulate = accumulate, .optimizer = optimizer, .lr = lr});
+      Rig device(*world, {.global_batch = 30,
+                          .accumulate = accumulate,
+                          .bucket_bytes = 4096,
+                          .clip_grad_norm = 1e6,
+                          .optimizer = optimizer,
+                          .lr = lr,
+                          .device = true});
+      for (int step = 0; step < 3; ++step) {
+        const StepResult expected = processor.run();
+        const StepResult result = device.run();
+        BOOST_TEST(result.sums.loss == expected.sums.loss, boost::test_tools::tolerance(1e-3));
+      }
+      BOOST_TEST(relative_difference(device.statistics(), processor.statistics()) < 1e-2);
+      const std::uint64_t mine = device.bits();
+      BOOST_TEST(world->all_reduce_value(mine, ReduceOp::min) ==
+                 world->all_reduce_value(mine, ReduceOp::max));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(scaled_losses_in_fp16_train_as_fp32) {
+  for (const double clip : {0.0, 0.5}) {
+    Rig wide(*world, {.clip_grad_norm = clip, .device = true});
+    Rig half(*world, {.clip_grad_norm = clip,
+                      .precision = Precision::fp16,
+                      .device = true,
+                      .loss_scale = LossScale{.scale = 1024}});
+    const std::vector<float> start = wide.parameters();
+    for (int step = 0; step < 3; ++step) {
+      const double expected = wide.run().sums.loss;
+      const StepResult result = half.run();
+      BOOST_TEST(!result.overflowed);
+      BOOST_TEST(result.sums.loss == expected, boost::test_tools::tolerance(0.01));
+    }
+    std::vector<float> moved = wide.parameters();
+    std::vector<float> moved_half = half.parameters();
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      moved[i] -= start[i];
+      moved_half[i] -= start[i];
+    }
+    BOOST_TEST(relative_difference(moved_half, moved) < 0.2);
+    BOOST_TEST(half.scaler().state()->good_steps == 3);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_step_that_overflows_changes_nothing_but_the_scale) {
+  for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::adam}) {
+    Rig rig(*world, {.optimizer = optimizer,
+                     .precision = Precision::fp16,
+                     .device = true,
+                     .loss_scale = LossScale{.scale = 0x1p30}});
+    const std::vector<float> parameters = rig.parameters();
+    const std::vector<float> statistics = rig.statistics();
+    int skipped = 0;
+    while (rig.run().overflowed) {
+      ++skipped;
+      BOOST_REQUIRE(skipped < 40);
+      BOOST_TEST((rig.parameters() == parameters));
+      BOOST_TEST((rig.statistics() == statistics));
+      BOOST_TEST(rig.scaler().scale() == std::ldexp(0x1p30, -skipped));
+    }
+    BOOST_TEST(skipped > 0);
+    BOOST_TEST((rig.parameters() != parameters));
+    BOOST_TEST((rig.statistics() != statistics));
+    BOOST_TEST(rig.scaler().state()->skipped_steps == skipped);
+    BOOST_TEST(rig.scaler().updates(skipped + 1) == 1);
   }
 }
 

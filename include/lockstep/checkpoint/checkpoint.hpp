@@ -34,6 +34,9 @@ struct TrainingState {
   double best_top1 = -1;  ///< best validation top-1, a fraction; -1: none yet
   std::int64_t best_step = -1;
   std::int64_t last_eval_step = -1;  ///< the last step that was evaluated; -1: none yet
+  double loss_scale = 0;             ///< of the next step; 0: none, as it is not fp16
+  std::int64_t loss_scale_good_steps = 0;
+  std::int64_t skipped_steps = 0;  ///< steps whose scaled gradients overflowed
   std::uint32_t data_identity = 0;
   std::uint32_t model_identity = 0;  ///< Graph::fingerprint()
   std::string model;

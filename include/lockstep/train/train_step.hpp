@@ -4,6 +4,7 @@
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/engine/engine.hpp"
+#include "lockstep/optim/loss_scaler.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/gradient_reducer.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
@@ -39,6 +40,7 @@ struct StepResult {
   double own_loss = 0;  ///< this rank's sum over its samples
   double own_samples = 0;
   double gradient_norm = 0;  ///< before clipping; 0 where it was not needed
+  bool overflowed = false;   ///< scaled gradients were not finite: the step changed nothing
   bool updated = true;  ///< false: a rank's data failed in the middle of the step, nothing changed
   PhaseTimes times;
 };
@@ -46,8 +48,9 @@ struct StepResult {
 struct TrainStepOptions {
   BatchGeometry geometry;
   double bucket_bytes = 25.0 * 1024 * 1024;
-  ElementType wire = ElementType::f32;  ///< of gradients between ranks: f32, bf16 or f16
-  double clip_grad_norm = 0;            ///< 0: off
+  ElementType wire = ElementType::f32;       ///< of gradients between ranks: f32, bf16 or f16
+  double clip_grad_norm = 0;                 ///< 0: off
+  std::optional<LossScale> loss_scale = {};  ///< where it stands; empty: no scaling
   /// Ranks meet inside the engine's programs (synchronised batch norms), so one whose data failed
   /// still runs each micro-step, on blank images that count for nothing.
   bool meets_in_programs = false;
@@ -70,6 +73,7 @@ class TrainStep final {
 
   /// The fault that StepResult::sums.failed counts, on the rank that has it.
   [[nodiscard]] const std::optional<Error>& data_error() const noexcept { return data_error_; }
+  [[nodiscard]] const LossScaler& loss_scaler() const noexcept { return scaler_; }
   [[nodiscard]] std::size_t activation_bytes() const noexcept;
   [[nodiscard]] const TailBucket& tail() const noexcept { return tail_; }
   [[nodiscard]] std::size_t buckets() const noexcept { return reducer_.buckets().size(); }
@@ -78,12 +82,13 @@ class TrainStep final {
   void load_next();
   [[nodiscard]] Batch blank_batch(int micro) const noexcept;
   [[nodiscard]] Program& program_for(std::int64_t batch_size) noexcept;
-  double clip(std::span<const float> gradients, double& norm) const;
+  void update_after_all(double lr, std::int64_t step, StepResult& result);
 
   Engine& engine_;
   Optimizer& optimizer_;
   Loader& loader_;
   TrainStepOptions options_;
+  LossScaler scaler_;
   TailBucket tail_;
   AlignedBuffer<float> tail_values_;  ///< in host memory; it travels behind the gradients
   GradientReducer reducer_;

@@ -45,6 +45,8 @@ class TrainingLoop final {
   void advance(const StepResult& result, double lr);
   void close_epoch(double lr);
   void check_finite(const StepResult& result);
+  void check_scale(const StepResult& result);
+  void keep_loss_scale();
   /// False where the wish to stop ended it.
   bool evaluate_if_due();
   [[nodiscard]] bool save_due() const noexcept;

@@ -32,9 +32,10 @@ class TensorTable final {
         workspace_(device, squared_norms_workspace(blocks_, segments_.size())) {
     std::vector<std::uint32_t> owner(blocks_, 0);
     for (std::size_t i = 0; i < segments_.size(); ++i) {
-      std::fill(owner.begin() + static_cast<std::ptrdiff_t>(segments_[i].begin / arena_block),
-                owner.begin() + static_cast<std::ptrdiff_t>(round_up(segments_[i].end) / arena_block),
-                static_cast<std::uint32_t>(i));
+      std::fill(
+          owner.begin() + static_cast<std::ptrdiff_t>(segments_[i].begin / arena_block),
+          owner.begin() + static_cast<std::ptrdiff_t>(round_up(segments_[i].end) / arena_block),
+          static_cast<std::uint32_t>(i));
     }
     device.copy_to_device(tensor_of_block_.data(), owner.data(), tensor_of_block_.bytes());
     device.synchronize();
@@ -87,8 +88,7 @@ class DeviceOptimizer : public Optimizer {
   DeviceOptimizer(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout,
                   std::vector<std::string> slot_names)
       : device_(std::move(device)),
-        table_(*device_,
-               make_segments(layout, config.weight_decay, config.decay_norm_and_bias),
+        table_(*device_, make_segments(layout, config.weight_decay, config.decay_norm_and_bias),
                layout.size()),
         slot_names_(std::move(slot_names)) {
     for (std::size_t i = 0; i < slot_names_.size(); ++i) {
