@@ -8,12 +8,13 @@ target_include_directories(lockstep_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 # Flags for our own sources only; nothing of this reaches a user's project.
 add_library(lockstep_own_flags INTERFACE)
-target_compile_options(lockstep_own_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor)
+target_compile_options(lockstep_own_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wpedantic -Wshadow> $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
 if(LOCKSTEP_WARNINGS_AS_ERRORS)
-  target_compile_options(lockstep_own_flags INTERFACE -Werror)
+  target_compile_options(lockstep_own_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Werror>)
 endif()
 if(LOCKSTEP_SANITIZE)
-  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${LOCKSTEP_SANITIZE}> $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 set_property(GLOBAL PROPERTY lockstep_rooms "")
