@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+namespace lockstep::cuda {
+
+/// Throws Error(internal) with the call's text and the library's own name and text of what failed.
+void check(cudaError_t status, const char* call);
+void check(cudnnStatus_t status, const char* call);
+
+}  // namespace lockstep::cuda
+
+/// Makes a call of the CUDA runtime or of cuDNN, checked.
+#define LOCKSTEP_CUDA_CHECK(call) ::lockstep::cuda::check((call), #call)

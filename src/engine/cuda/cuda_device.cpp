@@ -1,0 +1,155 @@
+#include "cuda_device.hpp"
+
+#include "choose_device.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr double gib = 1 << 30;
+
+int use_device(const DeviceOptions& options) {
+  int visible = 0;
+  LOCKSTEP_CUDA_CHECK(cudaGetDeviceCount(&visible));
+  const int device = choose_device(options.local_rank, options.local_size, visible);
+  LOCKSTEP_CUDA_CHECK(cudaSetDevice(device));
+  return device;
+}
+
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
+DeviceIdentity identify(int device, const cudaDeviceProp& properties) {
+  std::array<char, 32> bus_id{};
+  LOCKSTEP_CUDA_CHECK(cudaDeviceGetPCIBusId(bus_id.data(), bus_id.size(), device));
+  int numa_node = -1;
+  if (cudaDeviceGetAttribute(&numa_node, cudaDevAttrHostNumaId, device) != cudaSuccess) {
+    (void)cudaGetLastError();
+    numa_node = -1;
+  }
+  return {.uuid = uuid_text(properties.uuid), .bus_id = bus_id.data(), .numa_node = numa_node};
+}
+
+std::string describe(const cudaDeviceProp& properties, const DeviceIdentity& identity) {
+  int runtime = 0;
+  LOCKSTEP_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
+  const auto cudnn = cudnnGetVersion();
+  return fmt::format(
+      "{}, {} SMs, {:.0f} GiB, bus {}{}, CUDA {}.{}, cuDNN {}.{}.{}", properties.name,
+      properties.multiProcessorCount, static_cast<double>(properties.totalGlobalMem) / gib,
+      identity.bus_id,
+      identity.numa_node < 0 ? "" : fmt::format(", NUMA node {}", identity.numa_node),
+      runtime / 1000, runtime % 1000 / 10, cudnn / 10000, cudnn / 100 % 100, cudnn % 100);
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(const DeviceOptions& options) {
+  const int device = use_device(options);
+  cudaDeviceProp properties{};
+  LOCKSTEP_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  if (properties.major < 8) {
+    fail(ExitStatus::usage,
+         "{} has compute capability {}.{} (8.0 is the oldest supported) use a newer GPU, or "
+         "--device cpu",
+         properties.name, properties.major, properties.minor);
+  }
+  identity_ = identify(device, properties);
+  description_ = describe(properties, identity_);
+  cudaStream_t stream = nullptr;
+  LOCKSTEP_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  stream_ = UniqueStream(stream);
+  convolutions_ = std::make_unique<ConvolutionMaker>(stream, options.plans);
+}
+
+void* CudaDevice::allocate(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    std::size_t free = 0;
+    std::size_t total = 0;
+    LOCKSTEP_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    fail(ExitStatus::internal,
+         "cannot allocate {:.2f} GiB on the GPU ({:.2f} of {:.2f} GiB are free) use a smaller "
+         "--batch-size, or see whether another process holds memory",
+         static_cast<double>(bytes) / gib, static_cast<double>(free) / gib,
+         static_cast<double>(total) / gib);
+  }
+  check(status, "cudaMalloc");
+  const cudaError_t cleared = cudaMemsetAsync(memory, 0, bytes, stream_.get());
+  if (cleared != cudaSuccess) {
+    (void)cudaFree(memory);
+    check(cleared, "cudaMemsetAsync");
+  }
+  return memory;
+}
+
+void CudaDevice::release(void* memory) noexcept {
+  (void)cudaFree(memory);
+}
+
+void* CudaDevice::allocate_host(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* memory = nullptr;
+  const cudaError_t status = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    fail(ExitStatus::internal,
+         "cannot allocate {:.2f} GiB of pinned host memory (the host is out of memory, or the "
+         "limit of locked memory is reached) ask for more memory, or start fewer ranks on a host",
+         static_cast<double>(bytes) / gib);
+  }
+  check(status, "cudaHostAlloc");
+  std::memset(memory, 0, bytes);
+  return memory;
+}
+
+void CudaDevice::release_host(void* memory) noexcept {
+  (void)cudaFreeHost(memory);
+}
+
+void CudaDevice::copy_to_device(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  LOCKSTEP_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_.get()));
+}
+
+void CudaDevice::copy_to_host(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  LOCKSTEP_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_.get()));
+}
+
+void CudaDevice::copy_on_device(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  LOCKSTEP_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get()));
+}
+
+void CudaDevice::clear(void* memory, std::size_t bytes) {
+  if (bytes == 0) return;
+  LOCKSTEP_CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, stream_.get()));
+}
+
+void CudaDevice::synchronize() {
+  // The first is of a kernel that could not be started, the second of one that failed.
+  LOCKSTEP_CUDA_CHECK(cudaGetLastError());
+  LOCKSTEP_CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
+}
+
+std::unique_ptr<Convolution> CudaDevice::make_convolution(const ConvolutionShape& shape,
+                                                          ConvolutionPasses passes) {
+  return convolutions_->make(shape, passes);
+}
+
+}  // namespace lockstep::cuda

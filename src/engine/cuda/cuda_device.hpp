@@ -1,0 +1,53 @@
+#pragma once
+
+#include "check.hpp"
+#include "cudnn_convolution.hpp"
+#include "device.hpp"
+#include "device_options.hpp"
+#include "lockstep/core/unique_handle.hpp"
+
+#include <memory>
+#include <string>
+
+namespace lockstep::cuda {
+
+struct StreamTraits {
+  using Handle = cudaStream_t;
+  static Handle null() noexcept { return nullptr; }
+  static void destroy(Handle stream) noexcept { (void)cudaStreamDestroy(stream); }
+};
+using UniqueStream = UniqueHandle<StreamTraits>;
+
+/// One GPU, its memory and a stream of its own. Makes the GPU the current one of the thread that
+/// constructs it, which is the one that may use it.
+class CudaDevice final : public Device {
+ public:
+  /// Error(usage) where no GPU is fit for this rank (see choose_device).
+  explicit CudaDevice(const DeviceOptions& options);
+
+  [[nodiscard]] std::string description() const override { return description_; }
+  [[nodiscard]] const DeviceIdentity& identity() const noexcept { return identity_; }
+  [[nodiscard]] Stream stream() noexcept override { return stream_.get(); }
+
+  [[nodiscard]] void* allocate(std::size_t bytes) override;
+  void release(void* memory) noexcept override;
+  [[nodiscard]] void* allocate_host(std::size_t bytes) override;
+  void release_host(void* memory) noexcept override;
+
+  void copy_to_device(void* to, const void* from, std::size_t bytes) override;
+  void copy_to_host(void* to, const void* from, std::size_t bytes) override;
+  void copy_on_device(void* to, const void* from, std::size_t bytes) override;
+  void clear(void* memory, std::size_t bytes) override;
+  void synchronize() override;
+
+  [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
+                                                              ConvolutionPasses passes) override;
+
+ private:
+  DeviceIdentity identity_;
+  std::string description_;
+  UniqueStream stream_;
+  std::unique_ptr<ConvolutionMaker> convolutions_;
+};
+
+}  // namespace lockstep::cuda

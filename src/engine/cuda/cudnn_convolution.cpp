@@ -1,0 +1,144 @@
+#include "cudnn_convolution.hpp"
+
+#include "check.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <string>
+#include <string_view>
+
+namespace lockstep::cuda {
+namespace {
+
+std::string_view pass_name(ConvolutionPass pass) {
+  switch (pass) {
+    case ConvolutionPass::forward:
+      break;
+    case ConvolutionPass::backward_data:
+      return "data gradient of a ";
+    case ConvolutionPass::backward_weights:
+      return "weight gradient of a ";
+  }
+  return "";
+}
+
+std::string_view precision_name(const ConvolutionShape& shape) {
+  switch (shape.type) {
+    case DataType::f32:
+      break;
+    case DataType::bf16:
+      return "bf16";
+    case DataType::f16:
+      return "fp16";
+  }
+  return shape.tf32 ? "tf32" : "fp32";
+}
+
+[[noreturn]] void fail_unsupported(const PlanRequest& request, const std::string& reason) {
+  const auto& shape = request.shape;
+  fail(ExitStatus::usage,
+       "no algorithm for the {}convolution of ({}, {}, {}, {}) values to {} channels, kernel {}, "
+       "stride {}, padding {}, in {} (cuDNN: {}) use another --precision, batch size or width",
+       pass_name(request.pass), shape.batch, shape.height, shape.width, shape.in_channels,
+       shape.out_channels, shape.kernel, shape.stride, shape.padding, precision_name(shape),
+       reason.empty() ? "no engine offered" : reason);
+}
+
+using SharedPlan = std::shared_ptr<ConvolutionPlan>;
+
+struct PassPlans {
+  SharedPlan forward;
+  SharedPlan backward_data;     ///< null where not asked for
+  SharedPlan backward_weights;  ///< null where not asked for
+  DataType weight_gradient = DataType::f32;
+};
+
+// The library takes no pointers to const; it writes only what a pass puts out.
+void* mutable_pointer(const void* pointer) noexcept {
+  return const_cast<void*>(pointer);
+}
+
+class CudnnConvolution final : public Convolution {
+ public:
+  CudnnConvolution(cudnnHandle_t handle, PassPlans plans)
+      : handle_(handle), plans_(std::move(plans)) {}
+
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept override {
+    std::size_t bytes = 0;
+    for (const auto* plan : {&plans_.forward, &plans_.backward_data, &plans_.backward_weights}) {
+      if (*plan != nullptr) bytes = std::max(bytes, (*plan)->workspace_bytes());
+    }
+    return bytes;
+  }
+  void forward(const void* x, const void* weights, void* y, void* workspace) override {
+    plans_.forward->run(handle_, mutable_pointer(x), mutable_pointer(weights), y, workspace);
+  }
+  void backward_data(const void* dy, const void* weights, void* dx, void* workspace) override {
+    assert(plans_.backward_data != nullptr);
+    plans_.backward_data->run(handle_, dx, mutable_pointer(weights), mutable_pointer(dy),
+                              workspace);
+  }
+  [[nodiscard]] DataType weight_gradient_type() const noexcept override {
+    return plans_.weight_gradient;
+  }
+  void backward_weights(const void* x, const void* dy, void* dw, void* workspace) override {
+    assert(plans_.backward_weights != nullptr);
+    plans_.backward_weights->run(handle_, mutable_pointer(x), dw, mutable_pointer(dy), workspace);
+  }
+
+ private:
+  cudnnHandle_t handle_;
+  PassPlans plans_;
+};
+
+}  // namespace
+
+ConvolutionMaker::ConvolutionMaker(cudaStream_t stream, const PlanOptions& options)
+    : options_(options) {
+  cudnnHandle_t handle = nullptr;
+  LOCKSTEP_CUDA_CHECK(cudnnCreate(&handle));
+  handle_ = UniqueCudnnHandle(handle);
+  LOCKSTEP_CUDA_CHECK(cudnnSetStream(handle, stream));
+}
+
+std::pair<ConvolutionMaker::SharedPlan, std::string> ConvolutionMaker::find(
+    const PlanRequest& request) {
+  const auto known = std::find_if(plans_.begin(), plans_.end(),
+                                  [&](const auto& entry) { return entry.first == request; });
+  if (known != plans_.end()) return {known->second, {}};
+  auto result = make_plan(handle_.get(), request, options_);
+  SharedPlan plan = std::move(result.plan);
+  if (plan != nullptr) plans_.emplace_back(request, plan);
+  return {std::move(plan), std::move(result.reason)};
+}
+
+ConvolutionMaker::SharedPlan ConvolutionMaker::require(const PlanRequest& request) {
+  auto [plan, reason] = find(request);
+  if (plan == nullptr) fail_unsupported(request, reason);
+  return plan;
+}
+
+std::unique_ptr<Convolution> ConvolutionMaker::make(const ConvolutionShape& shape,
+                                                    ConvolutionPasses passes) {
+  PassPlans plans;
+  plans.forward = require({.shape = shape, .pass = ConvolutionPass::forward, .output = shape.type});
+  if (passes != ConvolutionPasses::forward) {
+    // Sums are fp32; where the library cannot write them as they are, they are rounded once.
+    PlanRequest request{
+        .shape = shape, .pass = ConvolutionPass::backward_weights, .output = DataType::f32};
+    plans.backward_weights = find(request).first;
+    if (plans.backward_weights == nullptr) {
+      request.output = shape.type;
+      plans.backward_weights = require(request);
+    }
+    plans.weight_gradient = request.output;
+  }
+  if (passes == ConvolutionPasses::all) {
+    plans.backward_data =
+        require({.shape = shape, .pass = ConvolutionPass::backward_data, .output = shape.type});
+  }
+  return std::make_unique<CudnnConvolution>(handle_.get(), std::move(plans));
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,318 @@
+#include "cudnn_plan.hpp"
+
+#include "check.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/unique_handle.hpp"
+
+// The headers' own JSON, which nothing here needs, is most of what compiling them costs.
+#define CUDNN_FRONTEND_SKIP_JSON_LIB
+#include <cudnn_frontend.h>
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+namespace lockstep::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using fe::graph::Tensor_attributes;
+using Tensor = std::shared_ptr<Tensor_attributes>;
+
+enum TensorId : std::int64_t { x_id = 1, weights_id = 2, y_id = 3 };
+
+fe::DataType_t library_type(DataType type) {
+  switch (type) {
+    case DataType::f32:
+      break;
+    case DataType::bf16:
+      return fe::DataType_t::BFLOAT16;
+    case DataType::f16:
+      return fe::DataType_t::HALF;
+  }
+  return fe::DataType_t::FLOAT;
+}
+
+using Extents = std::array<std::int64_t, 4>;
+/// Extents are named in the library's order (N, C, H, W); memory is in the order (N, H, W, C).
+void set_extents(Tensor_attributes& tensor, std::int64_t id, DataType type,
+                 const Extents& extents) {
+  const auto [n, c, h, w] = extents;
+  tensor.set_uid(id)
+      .set_data_type(library_type(type))
+      .set_dim({n, c, h, w})
+      .set_stride({h * w * c, 1, w * c, c});
+}
+
+struct TensorSet {
+  Extents x;
+  Extents weights;
+  Extents y;
+};
+TensorSet extents_of(const ConvolutionShape& shape) {
+  return {.x = {shape.batch, shape.in_channels, shape.height, shape.width},
+          .weights = {shape.out_channels, shape.in_channels, shape.kernel, shape.kernel},
+          .y = {shape.batch, shape.out_channels, shape.out_height(), shape.out_width()}};
+}
+
+Tensor add_input(fe::graph::Graph& graph, std::int64_t id, DataType type, const Extents& extents) {
+  Tensor_attributes tensor;
+  set_extents(tensor, id, type, extents);
+  return graph.tensor(tensor);
+}
+
+template <typename Attributes>
+Attributes attributes_of(const ConvolutionShape& shape) {
+  Attributes attributes;
+  attributes.set_padding({shape.padding, shape.padding})
+      .set_stride({shape.stride, shape.stride})
+      .set_dilation({1, 1})
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+  return attributes;
+}
+
+std::unique_ptr<fe::graph::Graph> make_graph(const PlanRequest& request) {
+  const auto& shape = request.shape;
+  const TensorSet extents = extents_of(shape);
+  auto graph = std::make_unique<fe::graph::Graph>();
+  graph->set_io_data_type(library_type(shape.type))
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+  const auto input = [&](TensorId id, const Extents& of) {
+    return add_input(*graph, id, shape.type, of);
+  };
+  const auto output = [&](const Tensor& tensor, TensorId id, const Extents& of) {
+    set_extents(*tensor, id, request.output, of);
+    tensor->set_output(true);
+  };
+  switch (request.pass) {
+    case ConvolutionPass::forward: {
+      const auto x = input(x_id, extents.x);
+      const auto weights = input(weights_id, extents.weights);
+      output(graph->conv_fprop(x, weights, attributes_of<fe::graph::Conv_fprop_attributes>(shape)),
+             y_id, extents.y);
+      break;
+    }
+    case ConvolutionPass::backward_data: {
+      const auto dy = input(y_id, extents.y);
+      const auto weights = input(weights_id, extents.weights);
+      output(graph->conv_dgrad(dy, weights, attributes_of<fe::graph::Conv_dgrad_attributes>(shape)),
+             x_id, extents.x);
+      break;
+    }
+    case ConvolutionPass::backward_weights: {
+      const auto dy = input(y_id, extents.y);
+      const auto x = input(x_id, extents.x);
+      output(graph->conv_wgrad(dy, x, attributes_of<fe::graph::Conv_wgrad_attributes>(shape)),
+             weights_id, extents.weights);
+      break;
+    }
+  }
+  return graph;
+}
+
+/// Rules out engines that compute with fewer digits than asked for, or other ones in each run.
+void deselect(fe::graph::Graph& graph, const ConvolutionShape& shape, const PlanOptions& options) {
+  using Note = fe::NumericalNote_t;
+  // Products and sums are in fp32 whatever the values are stored as, and an engine neither rounds
+  // its inputs to fewer bits nor transforms them with a loss of digits.
+  std::vector<Note> notes{Note::DOWN_CONVERT_INPUTS, Note::REDUCED_PRECISION_REDUCTION,
+                          Note::WINOGRAD_TILE_6x6, Note::WINOGRAD_TILE_13x13};
+  // The tensor cores' product of fp32 values is tf32.
+  if (shape.type == DataType::f32 && !shape.tf32) notes.push_back(Note::TENSOR_CORE);
+  if (options.deterministic) notes.push_back(Note::NONDETERMINISTIC);
+  graph.deselect_numeric_notes(notes);
+  graph.deselect_workspace_greater_than(static_cast<std::int64_t>(options.max_workspace_bytes));
+}
+
+/// The graph as lowered and with the candidates the heuristics offer; else the library's reason.
+fe::error_t offer_engines(fe::graph::Graph& graph, cudnnHandle_t handle) {
+  if (auto status = graph.validate(); status.is_bad()) return status;
+  auto status =
+      handle != nullptr ? graph.build_operation_graph(handle) : graph.build_operation_graph();
+  if (status.is_bad()) return status;
+  return graph.create_execution_plans(
+      {fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK});
+}
+
+struct EventTraits {
+  using Handle = cudaEvent_t;
+  static Handle null() noexcept { return nullptr; }
+  static void destroy(Handle event) noexcept { (void)cudaEventDestroy(event); }
+};
+UniqueHandle<EventTraits> make_event() {
+  cudaEvent_t event = nullptr;
+  LOCKSTEP_CUDA_CHECK(cudaEventCreate(&event));
+  return UniqueHandle<EventTraits>(event);
+}
+
+struct MemoryTraits {
+  using Handle = void*;
+  static Handle null() noexcept { return nullptr; }
+  static void destroy(Handle memory) noexcept { (void)cudaFree(memory); }
+};
+using UniqueMemory = UniqueHandle<MemoryTraits>;
+/// Every byte 0x3c: 1.06 in fp16, 0.0115 in bf16 and fp32.
+UniqueMemory make_operand(std::size_t bytes, cudaStream_t stream) {
+  void* memory = nullptr;
+  LOCKSTEP_CUDA_CHECK(cudaMalloc(&memory, std::max<std::size_t>(bytes, 1)));
+  UniqueMemory owner(memory);
+  LOCKSTEP_CUDA_CHECK(cudaMemsetAsync(memory, 0x3c, bytes, stream));
+  return owner;
+}
+
+class Plan final : public ConvolutionPlan {
+ public:
+  explicit Plan(std::unique_ptr<fe::graph::Graph> graph) : graph_(std::move(graph)) {}
+
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return workspace_bytes_; }
+  [[nodiscard]] const std::string& engine() const noexcept override { return engine_; }
+  void run(cudnnHandle_t handle, void* x, void* weights, void* y, void* workspace) override {
+    pointers_[x_id] = x;
+    pointers_[weights_id] = weights;
+    pointers_[y_id] = y;
+    auto status = graph_->execute_plan_at_index(handle, pointers_, workspace, index_);
+    if (status.is_bad()) {
+      fail(ExitStatus::internal, "cuDNN's {} failed ({}) look for earlier errors of this rank",
+           engine_, status.get_message());
+    }
+  }
+
+  /// The candidates that can be built, best first, at most `count`; the reasons of the others are
+  /// appended to `reason`.
+  std::vector<std::int64_t> build(int count, std::string& reason) {
+    std::vector<std::int64_t> built;
+    std::vector<std::string> names;
+    for (std::int64_t i = 0; i < graph_->get_execution_plan_count(); ++i) {
+      if (static_cast<int>(built.size()) == count) break;
+      std::string name;
+      if (graph_->get_plan_name_at_index(i, name).is_bad()) continue;
+      // The modes of the heuristics offer some engines twice.
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      names.push_back(name);
+      auto status = graph_->build_plan_at_index(i);
+      if (status.is_good()) {
+        built.push_back(i);
+      } else {
+        reason = status.get_message();
+      }
+    }
+    return built;
+  }
+
+  void choose(std::int64_t index) {
+    index_ = index;
+    workspace_bytes_ = static_cast<std::size_t>(
+        std::max<std::int64_t>(0, graph_->get_workspace_size_plan_at_index(index)));
+    if (graph_->get_plan_name_at_index(index, engine_).is_bad()) engine_ = "engine";
+  }
+
+ private:
+  std::unique_ptr<fe::graph::Graph> graph_;
+  std::unordered_map<std::int64_t, void*> pointers_;
+  std::int64_t index_ = 0;
+  std::size_t workspace_bytes_ = 0;
+  std::string engine_;
+};
+
+/// The one of `candidates` whose median run is shortest on the device.
+std::int64_t fastest(Plan& plan, const std::vector<std::int64_t>& candidates, cudnnHandle_t handle,
+                     const PlanRequest& request) {
+  cudaStream_t stream = nullptr;
+  LOCKSTEP_CUDA_CHECK(cudnnGetStream(handle, &stream));
+  const auto bytes = [](const Extents& e, DataType type) {
+    return static_cast<std::size_t>(e[0] * e[1] * e[2] * e[3]) * size_of(type);
+  };
+  const TensorSet extents = extents_of(request.shape);
+  // The written one may be wider than the others; four bytes a value are enough for any.
+  const auto x = make_operand(bytes(extents.x, DataType::f32), stream);
+  const auto weights = make_operand(bytes(extents.weights, DataType::f32), stream);
+  const auto y = make_operand(bytes(extents.y, DataType::f32), stream);
+  std::size_t workspace_bytes = 0;
+  for (const auto index : candidates) {
+    plan.choose(index);
+    workspace_bytes = std::max(workspace_bytes, plan.workspace_bytes());
+  }
+  const auto workspace = make_operand(workspace_bytes, stream);
+  const auto start = make_event();
+  const auto stop = make_event();
+
+  constexpr int runs = 5;
+  std::int64_t best = candidates.front();
+  float best_ms = 0;
+  for (const auto index : candidates) {
+    plan.choose(index);
+    std::array<float, runs> times{};
+    plan.run(handle, x.get(), weights.get(), y.get(), workspace.get());
+    for (float& ms : times) {
+      LOCKSTEP_CUDA_CHECK(cudaEventRecord(start.get(), stream));
+      plan.run(handle, x.get(), weights.get(), y.get(), workspace.get());
+      LOCKSTEP_CUDA_CHECK(cudaEventRecord(stop.get(), stream));
+      LOCKSTEP_CUDA_CHECK(cudaEventSynchronize(stop.get()));
+      LOCKSTEP_CUDA_CHECK(cudaEventElapsedTime(&ms, start.get(), stop.get()));
+    }
+    std::nth_element(times.begin(), times.begin() + runs / 2, times.end());
+    if (index == candidates.front() || times[runs / 2] < best_ms) {
+      best = index;
+      best_ms = times[runs / 2];
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+PlanResult make_plan(cudnnHandle_t handle, const PlanRequest& request, const PlanOptions& options) {
+  auto graph = make_graph(request);
+  if (auto status = offer_engines(*graph, handle); status.is_bad()) {
+    return {.plan = nullptr, .reason = status.get_message()};
+  }
+  deselect(*graph, request.shape, options);
+  auto plan = std::make_unique<Plan>(std::move(graph));
+  std::string reason;
+  const auto candidates = plan->build(std::max(1, options.timed_candidates), reason);
+  if (candidates.empty()) return {.plan = nullptr, .reason = std::move(reason)};
+  plan->choose(candidates.size() == 1 ? candidates.front()
+                                      : fastest(*plan, candidates, handle, request));
+  return {.plan = std::move(plan), .reason = {}};
+}
+
+std::vector<EngineSupport> survey_engines(const std::string& device, const PlanRequest& request,
+                                          const PlanOptions& options) {
+  auto properties = std::make_shared<fe::DeviceProperties>();
+  if (auto status = properties->deserialize({device.begin(), device.end()}); status.is_bad()) {
+    fail(ExitStatus::internal, "cuDNN does not take a description of a device ({})",
+         status.get_message());
+  }
+  auto graph = make_graph(request);
+  graph->set_device_properties(properties);
+  if (offer_engines(*graph, nullptr).is_bad()) return {};
+  deselect(*graph, request.shape, options);
+  std::vector<EngineSupport> engines;
+  for (std::int64_t i = 0; i < graph->get_execution_plan_count(); ++i) {
+    EngineSupport support;
+    if (graph->get_plan_name_at_index(i, support.engine).is_bad()) continue;
+    const bool known = std::any_of(engines.begin(), engines.end(), [&](const auto& other) {
+      return other.engine == support.engine;
+    });
+    if (known) continue;
+    std::vector<fe::BehaviorNote_t> notes;
+    if (graph->get_behavior_notes_for_plan_at_index(i, notes).is_good()) {
+      support.compiled_at_run = std::find(notes.begin(), notes.end(),
+                                          fe::BehaviorNote_t::RUNTIME_COMPILATION) != notes.end();
+    }
+    auto status = graph->build_plan_at_index(i);
+    support.finalizes = status.is_good();
+    support.reason = status.get_message();
+    support.allowed = support.reason.find("Deselecting") == std::string::npos &&
+                      support.reason.find("workspace violation") == std::string::npos;
+    if (support.finalizes) {
+      support.workspace_bytes =
+          static_cast<std::size_t>(graph->get_workspace_size_plan_at_index(i));
+    }
+    engines.push_back(std::move(support));
+  }
+  return engines;
+}
+
+}  // namespace lockstep::cuda

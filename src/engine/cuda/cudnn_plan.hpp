@@ -1,0 +1,61 @@
+#pragma once
+
+#include "device.hpp"
+#include "device_options.hpp"
+
+#include <cudnn.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lockstep::cuda {
+
+enum class ConvolutionPass { forward, backward_data, backward_weights };
+
+/// One pass of a convolution as one of cuDNN's engines computes it.
+class ConvolutionPlan {
+ public:
+  virtual ~ConvolutionPlan() = default;
+  [[nodiscard]] virtual std::size_t workspace_bytes() const noexcept = 0;
+  /// cuDNN's name of the engine and its settings.
+  [[nodiscard]] virtual const std::string& engine() const noexcept = 0;
+  /// Queues the pass in the handle's stream: of x (N, H, W, C), weights (K, R, S, C) and y
+  /// (N, P, Q, K), or their gradients, two are read and the pass's own is written.
+  virtual void run(cudnnHandle_t handle, void* x, void* weights, void* y, void* workspace) = 0;
+};
+
+struct PlanRequest {
+  ConvolutionShape shape;
+  ConvolutionPass pass = ConvolutionPass::forward;
+  DataType output = DataType::f32;  ///< of what the pass writes
+
+  friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
+};
+
+/// A plan, or why there is none.
+struct PlanResult {
+  std::unique_ptr<ConvolutionPlan> plan;
+  std::string reason;
+};
+[[nodiscard]] PlanResult make_plan(cudnnHandle_t handle, const PlanRequest& request,
+                                   const PlanOptions& options);
+
+/// What cuDNN would do on a device that is described to it, without one.
+struct EngineSupport {
+  std::string engine;
+  bool allowed = false;          ///< not ruled out by precision, determinism or workspace
+  bool compiled_at_run = false;  ///< needs a driver before it is known to work
+  bool finalizes = false;        ///< a plan was made
+  std::size_t workspace_bytes = 0;
+  std::string reason;  ///< why there is no plan
+};
+/// The engines that cuDNN's heuristics offer, best first. `device` is the library's own JSON
+/// description of a device (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). Empty where no engine is
+/// offered.
+[[nodiscard]] std::vector<EngineSupport> survey_engines(const std::string& device,
+                                                        const PlanRequest& request,
+                                                        const PlanOptions& options);
+
+}  // namespace lockstep::cuda

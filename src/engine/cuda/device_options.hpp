@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace lockstep::cuda {
+
+/// How an algorithm for a convolution is chosen.
+struct PlanOptions {
+  /// Algorithms that need more memory for themselves are not taken.
+  std::size_t max_workspace_bytes = std::size_t{1} << 30;
+  /// Only algorithms that give the same bits in every run.
+  bool deterministic = false;
+  /// That many of the algorithms the library prefers are timed on the device and the fastest is
+  /// taken, which may be another in the next run; below 2 the library's first.
+  int timed_candidates = 0;
+};
+
+struct DeviceOptions {
+  int local_rank = 0;  ///< this rank's place among those of its host
+  int local_size = 1;  ///< ranks on this host
+  PlanOptions plans;
+};
+
+/// What tells one GPU from another.
+struct DeviceIdentity {
+  std::string uuid;    ///< "GPU-" and 32 hexadecimal digits in groups, as nvidia-smi -L prints it
+  std::string bus_id;  ///< "0000:0a:00.0"
+  int numa_node = -1;  ///< the host's memory it is closest to; -1: not known
+};
+
+}  // namespace lockstep::cuda
