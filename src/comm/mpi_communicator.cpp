@@ -2,6 +2,7 @@
 
 #include "element_size.hpp"
 #include "lockstep/core/error.hpp"
+#include "processor_name.hpp"
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -71,13 +72,6 @@ class NarrowOperators final {
   MPI_Op min_ = MPI_OP_NULL;
   MPI_Op max_ = MPI_OP_NULL;
 };
-
-std::string processor_name() {
-  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
-  int length = 0;
-  MPI_Get_processor_name(name.data(), &length);
-  return {name.data(), static_cast<std::size_t>(length)};
-}
 
 class MpiCommunicator final : public Communicator {
  public:

@@ -1,0 +1,97 @@
+#pragma once
+
+#include "lockstep/comm/cuda_api.hpp"
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+/// These equal NCCL's own values; where nccl.h is known, that is asserted.
+enum class NcclResult : int {
+  success = 0,
+  unhandled_cuda_error = 1,
+  system_error = 2,
+  internal_error = 3,
+  invalid_argument = 4,
+  invalid_usage = 5,
+  remote_error = 6,
+  in_progress = 7,
+};
+enum class NcclType : int {
+  u8 = 1,
+  i32 = 2,
+  i64 = 4,
+  u64 = 5,
+  f16 = 6,
+  f32 = 7,
+  f64 = 8,
+  bf16 = 9
+};
+enum class NcclOp : int { sum = 0, max = 2, min = 3 };
+using NcclComm = void*;    ///< a ncclComm_t
+using NcclWindow = void*;  ///< a ncclWindow_t
+using NcclUniqueId = std::array<char, 128>;
+
+/// What is set of a ncclConfig_t.
+struct NcclConfig {
+  bool blocking = false;
+  int max_ctas = 0;  ///< 0: NCCL's choice
+};
+
+/// The calls of NCCL that communication needs, each as NCCL's documentation says of the name with
+/// "nccl" before it. On a communicator that is not blocking, a call may return in_progress: no
+/// other call may follow before comm_get_async_error gives success, and what the call writes may
+/// not be there earlier.
+class NcclApi : public CudaApi {
+ public:
+  [[nodiscard]] virtual NcclResult get_unique_id(NcclUniqueId* id) = 0;
+  [[nodiscard]] virtual NcclResult comm_init_rank_config(NcclComm* comm, int ranks,
+                                                         const NcclUniqueId& id, int rank,
+                                                         const NcclConfig& config) = 0;
+  [[nodiscard]] virtual NcclResult comm_get_async_error(NcclComm comm, NcclResult* state) = 0;
+  [[nodiscard]] virtual NcclResult comm_finalize(NcclComm comm) = 0;
+  virtual NcclResult comm_destroy(NcclComm comm) noexcept = 0;
+  virtual NcclResult comm_abort(NcclComm comm) noexcept = 0;
+
+  /// Memory of the kind that symmetric windows need.
+  [[nodiscard]] virtual NcclResult mem_alloc(void** memory, std::size_t bytes) = 0;
+  virtual NcclResult mem_free(void* memory) noexcept = 0;
+  [[nodiscard]] virtual NcclResult comm_register(NcclComm comm, void* memory, std::size_t bytes,
+                                                 void** handle) = 0;
+  virtual NcclResult comm_deregister(NcclComm comm, void* handle) noexcept = 0;
+  /// With NCCL_WIN_COLL_SYMMETRIC. Collective.
+  [[nodiscard]] virtual NcclResult comm_window_register(NcclComm comm, void* memory,
+                                                        std::size_t bytes, NcclWindow* window) = 0;
+  virtual NcclResult comm_window_deregister(NcclComm comm, NcclWindow window) noexcept = 0;
+
+  [[nodiscard]] virtual NcclResult all_reduce(const void* from, void* to, std::size_t count,
+                                              NcclType type, NcclOp op, NcclComm comm,
+                                              CudaStream stream) = 0;
+  [[nodiscard]] virtual NcclResult reduce_scatter(const void* from, void* to,
+                                                  std::size_t received_count, NcclType type,
+                                                  NcclOp op, NcclComm comm, CudaStream stream) = 0;
+  [[nodiscard]] virtual NcclResult all_gather(const void* from, void* to, std::size_t sent_count,
+                                              NcclType type, NcclComm comm, CudaStream stream) = 0;
+  [[nodiscard]] virtual NcclResult broadcast(const void* from, void* to, std::size_t count,
+                                             NcclType type, int root, NcclComm comm,
+                                             CudaStream stream) = 0;
+  [[nodiscard]] virtual NcclResult send(const void* from, std::size_t count, NcclType type,
+                                        int peer, NcclComm comm, CudaStream stream) = 0;
+  [[nodiscard]] virtual NcclResult recv(void* to, std::size_t count, NcclType type, int peer,
+                                        NcclComm comm, CudaStream stream) = 0;
+  [[nodiscard]] virtual NcclResult group_start() = 0;
+  [[nodiscard]] virtual NcclResult group_end() = 0;
+
+  using CudaApi::error_string;
+  [[nodiscard]] virtual std::string error_string(NcclResult result) const = 0;
+  /// NCCL's own words on the last failure of this process; may be empty.
+  [[nodiscard]] virtual std::string last_error(NcclComm comm) const = 0;
+};
+
+/// The libraries themselves; in lockstep_nccl_api, which a build without CUDA does not have.
+[[nodiscard]] std::unique_ptr<NcclApi> make_nccl_api();
+
+}  // namespace lockstep

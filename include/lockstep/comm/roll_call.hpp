@@ -1,0 +1,53 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace lockstep {
+
+/// Places that every rank of the job is to reach, and that no rank waits at for ever: MPI's own
+/// collectives hang where a rank is missing. Messages are sent and looked for, never waited on.
+/// Make it while all ranks are surely there; MpiEnvironment outlives it.
+class RollCall final {
+ public:
+  /// Collective: the ranks tell each other their hosts.
+  RollCall();
+  RollCall(const RollCall&) = delete;
+  RollCall& operator=(const RollCall&) = delete;
+  ~RollCall();
+
+  [[nodiscard]] int rank() const noexcept;
+  [[nodiscard]] int size() const noexcept;
+  [[nodiscard]] const std::string& host(int rank) const;
+  /// "rank 3 (node7)"
+  [[nodiscard]] std::string name(int rank) const;
+
+  /// How a rank arrives. Of those that did not succeed, one that failed is reported before those
+  /// that waited in vain, for they may have waited for it.
+  enum class Arrival : int { succeeded, waited, failed };
+  struct Outcome {
+    Arrival arrival = Arrival::succeeded;
+    std::string text = {};  ///< the error, where it did not succeed; cut at 500 characters
+  };
+  struct Place {
+    const char* name;                 ///< "the start of NCCL"
+    std::chrono::milliseconds limit;  ///< from this rank's own arrival
+  };
+  static constexpr std::size_t largest_payload = 256;
+
+  /// Ends on every rank that comes, within twice the limit: well, with rank 0's `payload`, where
+  /// all came and all succeeded. Otherwise with one Error(internal), on all alike: it names the
+  /// ranks that did not come within the limit of rank 0's arrival, with their hosts; or it is the
+  /// text of the lowest rank that failed. Where rank 0 does not come, it is the one named. After
+  /// an Error no further call is possible.
+  void meet(const Place& place, const Outcome& mine, std::span<std::byte> payload = {});
+
+ private:
+  class Desk;
+  std::unique_ptr<Desk> desk_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <chrono>
+#include <thread>
+
+namespace lockstep {
+
+/// For loops that look until something is there or a limit is reached: spins first, since most
+/// waits are short, and sleeps later.
+class Patience final {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit Patience(std::chrono::milliseconds limit) : limit_(limit), end_(Clock::now() + limit) {}
+
+  /// Lets others run; false once the limit has passed.
+  [[nodiscard]] bool pause() {
+    if (Clock::now() >= end_) return false;
+    if (++pauses_ < yields) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    return true;
+  }
+  [[nodiscard]] double limit_seconds() const noexcept {
+    return std::chrono::duration<double>(limit_).count();
+  }
+  /// Zero once the limit has passed.
+  [[nodiscard]] std::chrono::milliseconds left() const {
+    using std::chrono::milliseconds;
+    const auto left = std::chrono::duration_cast<milliseconds>(end_ - Clock::now());
+    return left > milliseconds::zero() ? left : milliseconds::zero();
+  }
+
+ private:
+  static constexpr int yields = 2000;
+  std::chrono::milliseconds limit_;
+  Clock::time_point end_;
+  int pauses_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,234 @@
+#include "lockstep/comm/roll_call.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "patience.hpp"
+#include "processor_name.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+/// From each rank to rank 0, and back.
+struct Announcement {
+  int arrival = 0;
+  std::array<char, 508> text{};
+};
+struct Verdict {
+  int well = 0;
+  std::array<char, 1020> text{};
+  std::array<std::byte, RollCall::largest_payload> payload{};
+};
+
+template <std::size_t size>
+void put(const std::string& text, std::array<char, size>& place) {
+  place[text.copy(place.data(), size - 1)] = '\0';
+}
+
+}  // namespace
+
+class RollCall::Desk final {
+ public:
+  Desk() {
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
+    std::array<char, MPI_MAX_PROCESSOR_NAME> mine{};
+    put(processor_name(), mine);
+    std::vector<char> all(mine.size() * static_cast<std::size_t>(size_));
+    const int length = static_cast<int>(mine.size());
+    check(MPI_Allgather(mine.data(), length, MPI_CHAR, all.data(), length, MPI_CHAR, comm_),
+          "MPI_Allgather");
+    for (std::size_t at = 0; at < all.size(); at += mine.size()) hosts_.emplace_back(&all[at]);
+  }
+  Desk(const Desk&) = delete;
+  Desk& operator=(const Desk&) = delete;
+  ~Desk() { MPI_Comm_free(&comm_); }
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] const std::string& host(int rank) const {
+    return hosts_.at(static_cast<std::size_t>(rank));
+  }
+  [[nodiscard]] std::string name(int rank) const {
+    return fmt::format("rank {} ({})", rank, host(rank));
+  }
+
+  [[nodiscard]] Verdict judge(const Place& place, const Announcement& mine,
+                              std::span<const std::byte> payload) {
+    ++meeting_;
+    std::vector<std::optional<Announcement>> came(static_cast<std::size_t>(size_));
+    came[0] = mine;
+    collect(came, place.limit);
+    Verdict verdict;
+    put(fault(came, place), verdict.text);
+    verdict.well = verdict.text[0] == '\0' ? 1 : 0;
+    std::copy(payload.begin(), payload.end(), verdict.payload.begin());
+    tell(came, verdict, place.limit);
+    return verdict;
+  }
+
+  [[nodiscard]] Verdict attend(const Place& place, const Announcement& mine) {
+    ++meeting_;
+    // A synchronous send is done when rank 0 has begun to receive it: rank 0 is there.
+    auto sent = std::make_unique<Announcement>(mine);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Issend(sent.get(), sizeof(Announcement), MPI_BYTE, 0, tag(), comm_, &request),
+          "MPI_Issend");
+    Patience until_it_is_there(place.limit);
+    for (int there = 0;;) {
+      check(MPI_Test(&request, &there, MPI_STATUS_IGNORE), "MPI_Test");
+      if (there != 0) break;
+      if (!until_it_is_there.pause()) {
+        // MPI may still read a message that nobody took.
+        static_cast<void>(sent.release());
+        MPI_Request_free(&request);
+        rank_0_is_lost(place, "did not come to");
+      }
+    }
+    Patience until_it_speaks(2 * place.limit + std::chrono::seconds(1));
+    for (int spoke = 0;;) {
+      check(MPI_Iprobe(0, tag(), comm_, &spoke, MPI_STATUS_IGNORE), "MPI_Iprobe");
+      if (spoke != 0) break;
+      if (!until_it_speaks.pause()) rank_0_is_lost(place, "was lost at");
+    }
+    Verdict verdict;
+    check(MPI_Recv(&verdict, sizeof verdict, MPI_BYTE, 0, tag(), comm_, MPI_STATUS_IGNORE),
+          "MPI_Recv");
+    return verdict;
+  }
+
+ private:
+  /// A late message of another meeting is not heard.
+  [[nodiscard]] int tag() const noexcept { return meeting_ % 32767; }
+
+  void collect(std::vector<std::optional<Announcement>>& came, std::chrono::milliseconds limit) {
+    int missing = size_ - 1;
+    for (Patience patience(limit); missing > 0;) {
+      int here = 0;
+      MPI_Status status{};
+      check(MPI_Iprobe(MPI_ANY_SOURCE, tag(), comm_, &here, &status), "MPI_Iprobe");
+      if (here != 0) {
+        auto& announcement = came[static_cast<std::size_t>(status.MPI_SOURCE)].emplace();
+        check(MPI_Recv(&announcement, sizeof announcement, MPI_BYTE, status.MPI_SOURCE, tag(),
+                       comm_, MPI_STATUS_IGNORE),
+              "MPI_Recv");
+        --missing;
+      } else if (!patience.pause()) {
+        return;
+      }
+    }
+  }
+
+  void tell(const std::vector<std::optional<Announcement>>& came, const Verdict& verdict,
+            std::chrono::milliseconds limit) {
+    auto sent = std::make_unique<Verdict>(verdict);
+    std::vector<MPI_Request> requests;
+    for (int peer = 1; peer < size_; ++peer) {
+      if (!came[static_cast<std::size_t>(peer)]) continue;
+      check(MPI_Isend(sent.get(), sizeof(Verdict), MPI_BYTE, peer, tag(), comm_,
+                      &requests.emplace_back()),
+            "MPI_Isend");
+    }
+    Patience patience(limit);
+    for (int done = 0; done == 0;) {
+      check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done,
+                        MPI_STATUSES_IGNORE),
+            "MPI_Testall");
+      if (done == 0 && !patience.pause()) {
+        // Who came and left before the verdict ends by its own limit.
+        static_cast<void>(sent.release());
+        for (MPI_Request& request : requests) {
+          if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+        }
+        return;
+      }
+    }
+  }
+
+  /// Empty where all is well.
+  [[nodiscard]] std::string fault(const std::vector<std::optional<Announcement>>& came,
+                                  const Place& place) const {
+    constexpr std::size_t most_names = 8;
+    std::vector<std::string> missing;
+    std::size_t missing_count = 0;
+    for (int peer = 0; peer < size_; ++peer) {
+      if (came[static_cast<std::size_t>(peer)]) continue;
+      if (++missing_count <= most_names) missing.push_back(name(peer));
+    }
+    if (missing_count > 0) {
+      const std::string more =
+          missing_count > most_names ? fmt::format(" and {} more", missing_count - most_names) : "";
+      return fmt::format(
+          "{}{} did not come to {} within {} s of {} (the process ended, hangs or is slow) look "
+          "into its log and submit the job again",
+          fmt::join(missing, ", "), more, place.name,
+          std::chrono::duration<double>(place.limit).count(), name(0));
+    }
+    for (const Arrival kind : {Arrival::failed, Arrival::waited}) {
+      for (const auto& announcement : came) {
+        if (announcement->arrival == static_cast<int>(kind)) return announcement->text.data();
+      }
+    }
+    return "";
+  }
+
+  [[noreturn]] void rank_0_is_lost(const Place& place, const char* how) const {
+    fail(ExitStatus::internal,
+         "{} {} {} within {} s of {} (the process ended, hangs or gave up waiting) look into its "
+         "log and submit the job again",
+         name(0), how, place.name, std::chrono::duration<double>(place.limit).count(), name(rank_));
+  }
+
+  void check(int code, const char* call) const {
+    if (code == MPI_SUCCESS) return;
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int length = 0;
+    MPI_Error_string(code, text.data(), &length);
+    fail(ExitStatus::internal, "{} failed on rank {} ({}): {}", call, rank_, processor_name(),
+         text.data());
+  }
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+  int meeting_ = 0;
+  std::vector<std::string> hosts_;
+};
+
+RollCall::RollCall() : desk_(std::make_unique<Desk>()) {}
+RollCall::~RollCall() = default;
+int RollCall::rank() const noexcept {
+  return desk_->rank();
+}
+int RollCall::size() const noexcept {
+  return desk_->size();
+}
+const std::string& RollCall::host(int rank) const {
+  return desk_->host(rank);
+}
+std::string RollCall::name(int rank) const {
+  return desk_->name(rank);
+}
+
+void RollCall::meet(const Place& place, const Outcome& mine, std::span<std::byte> payload) {
+  assert(payload.size() <= largest_payload);
+  Announcement announcement{.arrival = static_cast<int>(mine.arrival)};
+  put(mine.text, announcement.text);
+  const Verdict verdict =
+      rank() == 0 ? desk_->judge(place, announcement, payload) : desk_->attend(place, announcement);
+  if (verdict.well == 0) throw Error(ExitStatus::internal, verdict.text.data());
+  std::copy_n(verdict.payload.begin(), payload.size(), payload.begin());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,98 @@
+#define BOOST_TEST_MODULE roll_call
+#include "lockstep/comm/roll_call.hpp"
+#include "comm/mpi_fixture.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
+
+using namespace lockstep;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::optional<Error> outcome(RollCall& roll_call, const RollCall::Place& place,
+                             const RollCall::Outcome& mine = {}) {
+  try {
+    roll_call.meet(place, mine);
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_payload_of_rank_0_reaches_all_that_meet) {
+  RollCall roll_call;
+  for (int meeting = 0; meeting < 20; ++meeting) {
+    std::array<std::byte, RollCall::largest_payload> payload{};
+    if (roll_call.rank() == 0) payload.fill(std::byte(meeting + 1));
+
+    roll_call.meet({"a test", 20s}, {}, payload);
+
+    BOOST_TEST((payload.front() == std::byte(meeting + 1)));
+    BOOST_TEST((payload.back() == std::byte(meeting + 1)));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_late_rank_is_waited_for) {
+  RollCall roll_call;
+  for (int late = 0; late < roll_call.size(); ++late) {
+    if (roll_call.rank() == late) std::this_thread::sleep_for(300ms);
+
+    BOOST_TEST(!outcome(roll_call, {"a test", 20s}).has_value());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_missing_rank_is_named_with_its_host_by_all_others) {
+  for (int missing = 0;; ++missing) {
+    RollCall roll_call;
+    if (missing == roll_call.size()) break;
+    if (roll_call.rank() == missing) continue;
+    const auto begin = std::chrono::steady_clock::now();
+
+    const auto error = outcome(roll_call, {"the meeting", 400ms});
+
+    BOOST_TEST_REQUIRE(error.has_value());
+    BOOST_TEST((error->status() == ExitStatus::internal));
+    BOOST_TEST(std::string(error->what())
+                   .find(roll_call.name(missing) + " did not come to the meeting within 0.4 s") ==
+               0U);
+    BOOST_TEST((std::chrono::steady_clock::now() - begin < 10s));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_failure_is_reported_before_those_who_waited_for_it) {
+  RollCall roll_call;
+  const int failing = roll_call.size() - 1;
+  const bool here = roll_call.rank() == failing;
+
+  const auto error =
+      outcome(roll_call, {"a test", 20s},
+              {.arrival = here ? RollCall::Arrival::failed : RollCall::Arrival::waited,
+               .text = (here ? "failed on " : "waited on ") + roll_call.name(roll_call.rank())});
+
+  BOOST_TEST_REQUIRE(error.has_value());
+  BOOST_TEST(error->what() == "failed on " + roll_call.name(failing));
+}
+
+BOOST_AUTO_TEST_CASE(of_several_failures_the_lowest_ranks_is_reported_cut_where_it_is_long) {
+  RollCall roll_call;
+  const std::string text =
+      "rank " + std::to_string(roll_call.rank()) + ": " + std::string(5000, '.');
+
+  const auto error =
+      outcome(roll_call, {"a test", 20s}, {.arrival = RollCall::Arrival::failed, .text = text});
+
+  BOOST_TEST_REQUIRE(error.has_value());
+  BOOST_TEST(std::string(error->what()).find("rank 0: ...") == 0U);
+  BOOST_TEST(std::strlen(error->what()) >= 500);
+}
