@@ -1,0 +1,25 @@
+#pragma once
+
+#include "lockstep/comm/cuda_api.hpp"
+#include "lockstep/comm/device_communicator.hpp"
+
+#include <chrono>
+#include <memory>
+
+namespace lockstep {
+
+struct StagedCommunicatorOptions {
+  /// For a copy or a reduction that the host waits for.
+  std::chrono::milliseconds wait_limit = std::chrono::minutes(10);
+};
+
+/// Device memory reduced by `host`, through pinned copies: for several ranks on one device, and
+/// where there is no NCCL. `host` is a communicator for this use alone, since its reductions begin
+/// when their copies are there, later than other calls. `api` and the compute stream outlive it.
+/// Requests move on in test(), wait(), check() and synchronize(); a step with them cannot be
+/// captured in a graph.
+[[nodiscard]] std::unique_ptr<DeviceCommunicator> make_staged_communicator(
+    CudaApi& api, std::unique_ptr<Communicator> host, CudaStream compute,
+    StagedCommunicatorOptions options = {});
+
+}  // namespace lockstep

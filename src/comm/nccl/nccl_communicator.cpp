@@ -1,0 +1,270 @@
+#include "lockstep/comm/nccl_communicator.hpp"
+
+#include "../cuda_calls.hpp"
+#include "../element_size.hpp"
+#include "../patience.hpp"
+#include "../slot_pool.hpp"
+#include "nccl_link.hpp"
+
+#include <cstddef>
+#include <type_traits>
+
+namespace lockstep {
+namespace {
+
+NcclType nccl_type(ElementType type) noexcept {
+  switch (type) {
+    case ElementType::f32:
+      return NcclType::f32;
+    case ElementType::f64:
+      return NcclType::f64;
+    case ElementType::i32:
+      return NcclType::i32;
+    case ElementType::i64:
+      return NcclType::i64;
+    case ElementType::u8:
+      return NcclType::u8;
+    case ElementType::u64:
+      return NcclType::u64;
+    case ElementType::bf16:
+      return NcclType::bf16;
+    case ElementType::f16:
+      return NcclType::f16;
+  }
+  return NcclType::u8;
+}
+NcclOp nccl_op(ReduceOp op) noexcept {
+  return op == ReduceOp::sum ? NcclOp::sum : op == ReduceOp::min ? NcclOp::min : NcclOp::max;
+}
+
+class NcclCommunicator final : public DeviceCommunicator {
+ public:
+  NcclCommunicator(NcclApi& api, RollCall& roll_call, CudaStream compute,
+                   const NcclCommunicatorOptions& options)
+      : api_(api),
+        cuda_(api, roll_call.name(roll_call.rank())),
+        compute_(compute),
+        wait_limit_(options.wait_limit),
+        rank_(roll_call.rank()),
+        size_(roll_call.size()),
+        stream_(cuda_.make_stream()),
+        blocking_(make_events()),
+        token_(api),
+        link_(api, roll_call, options) {
+    cuda_.check(api_.device_allocate(&token_.memory, 1), "cudaMalloc");
+  }
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+  ~NcclCommunicator() override {
+    // Freeing waits for the device, which may be what hangs.
+    if (link_.is_aborted()) token_.memory = nullptr;
+  }
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return size_; }
+
+  void barrier() override { all_reduce_buffer({token_.memory, 1, ElementType::u8}, ReduceOp::max); }
+
+  void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    block_on(buffer.count, "ncclAllReduce", [&] { return all_reduce(buffer, op); });
+  }
+  void broadcast_buffer(MutableBuffer buffer, int root) override {
+    block_on(buffer.count, "ncclBroadcast", [&] {
+      return api_.broadcast(buffer.data, buffer.data, buffer.count, nccl_type(buffer.type), root,
+                            link_.get(), stream_.get());
+    });
+  }
+  void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    block_on(mine.count, "ncclAllGather", [&] {
+      return api_.all_gather(mine.data, all.data, mine.count, nccl_type(mine.type), link_.get(),
+                             stream_.get());
+    });
+  }
+  void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
+    block_on(mine.count, "ncclReduceScatter", [&] {
+      return api_.reduce_scatter(all.data, mine.data, mine.count, nccl_type(mine.type), nccl_op(op),
+                                 link_.get(), stream_.get());
+    });
+  }
+  void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
+    const std::size_t bytes = mine.count * size_of(mine.type);
+    block_on(mine.count, "a gather of ncclSend and ncclRecv", [&] {
+      return grouped([&](auto&& add) {
+        add(api_.send(mine.data, mine.count, nccl_type(mine.type), root, link_.get(),
+                      stream_.get()));
+        for (int peer = 0; rank_ == root && peer < size_; ++peer) {
+          std::byte* const block =
+              static_cast<std::byte*>(all.data) + static_cast<std::size_t>(peer) * bytes;
+          add(api_.recv(block, mine.count, nccl_type(mine.type), peer, link_.get(), stream_.get()));
+        }
+      });
+    });
+  }
+  void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
+    const std::size_t bytes = mine.count * size_of(mine.type);
+    block_on(mine.count, "a scatter of ncclSend and ncclRecv", [&] {
+      return grouped([&](auto&& add) {
+        for (int peer = 0; rank_ == root && peer < size_; ++peer) {
+          const std::byte* const block =
+              static_cast<const std::byte*>(all.data) + static_cast<std::size_t>(peer) * bytes;
+          add(api_.send(block, mine.count, nccl_type(mine.type), peer, link_.get(), stream_.get()));
+        }
+        add(api_.recv(mine.data, mine.count, nccl_type(mine.type), root, link_.get(),
+                      stream_.get()));
+      });
+    });
+  }
+
+  [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    if (buffer.count == 0) return {};
+    return guarded([&]() -> Request {
+      const std::size_t slot = slots_.take(
+          buffer.data, [&] { return make_events(); }, [](const Events&) { return true; });
+      queue(slots_[slot], "ncclAllReduce", [&] { return all_reduce(buffer, op); });
+      return {.slot = static_cast<int>(slot)};
+    });
+  }
+  bool test(Request& request) override {
+    if (request.done()) return true;
+    return guarded([&] {
+      // A captured collective runs later; asking would spoil the capture.
+      if (cuda_.is_capturing(compute_) || !cuda_.is_done(events(request).finished)) {
+        link_.check();
+        return false;
+      }
+      release(request);
+      return true;
+    });
+  }
+  void wait(Request& request) override {
+    if (request.done()) return;
+    guarded([&] {
+      cuda_.order_after(compute_, events(request).finished);
+      release(request);
+    });
+  }
+
+  void check() override {
+    guarded([&] { link_.check(); });
+  }
+  void synchronize() override {
+    guarded([&] {
+      await([&] { return cuda_.is_idle(stream_.get()); }, "the collectives");
+      await([&] { return cuda_.is_idle(compute_); }, "the compute stream");
+      link_.check();
+    });
+  }
+  void register_buffer(void* memory, std::size_t bytes, Registration how) override {
+    guarded([&] { link_.register_buffer(memory, bytes, how); });
+  }
+
+ private:
+  struct Events {
+    EventHandle ready;     ///< the buffer has been computed
+    EventHandle finished;  ///< the collective has been made
+  };
+  /// One byte that barriers reduce.
+  struct Token {
+    explicit Token(NcclApi& its_api) : api(its_api) {}
+    Token(const Token&) = delete;
+    Token& operator=(const Token&) = delete;
+    ~Token() {
+      if (memory != nullptr) api.device_release(memory);
+    }
+    NcclApi& api;
+    void* memory = nullptr;
+  };
+
+  [[nodiscard]] Events make_events() const {
+    return {.ready = cuda_.make_event(), .finished = cuda_.make_event()};
+  }
+  [[nodiscard]] Events& events(const Request& request) noexcept {
+    return slots_[static_cast<std::size_t>(request.slot)];
+  }
+  void release(Request& request) noexcept {
+    slots_.give_back(static_cast<std::size_t>(request.slot));
+    request.slot = -1;
+  }
+  [[nodiscard]] NcclResult all_reduce(MutableBuffer buffer, ReduceOp op) {
+    return api_.all_reduce(buffer.data, buffer.data, buffer.count, nccl_type(buffer.type),
+                           nccl_op(op), link_.get(), stream_.get());
+  }
+
+  /// Whatever fails aborts NCCL, so that no kernel of it waits for a peer for ever.
+  template <typename Work>
+  std::invoke_result_t<Work> guarded(Work&& work) {
+    if (link_.is_aborted()) {
+      fail(ExitStatus::internal,
+           "NCCL was asked for more on {} (it was aborted after an earlier error) end the process",
+           cuda_.who());
+    }
+    try {
+      return work();
+    } catch (...) {
+      link_.abort();
+      throw;
+    }
+  }
+  /// Makes a collective between what the compute stream holds and `events.finished`.
+  template <typename Call>
+  void queue(const Events& events, const char* name, Call&& call) {
+    cuda_.record(events.ready, compute_);
+    cuda_.order_after(stream_.get(), events.ready);
+    link_.settle(call(), name);
+    cuda_.record(events.finished, stream_.get());
+  }
+  template <typename Call>
+  void block_on(std::size_t count, const char* name, Call&& call) {
+    if (count == 0) return;
+    guarded([&] {
+      queue(blocking_, name, call);
+      cuda_.order_after(compute_, blocking_.finished);
+      await([&] { return cuda_.is_done(blocking_.finished); }, name);
+      link_.check();
+    });
+  }
+  /// `fill(add)` makes the calls of a group, and hands each result to `add`.
+  template <typename Fill>
+  [[nodiscard]] NcclResult grouped(Fill&& fill) {
+    NcclResult worst = api_.group_start();
+    fill([&](NcclResult result) {
+      if (worst == NcclResult::success && result != NcclResult::in_progress) worst = result;
+    });
+    const NcclResult result = api_.group_end();
+    return worst == NcclResult::success ? result : worst;
+  }
+  template <typename Condition>
+  void await(Condition&& is_met, const char* what) {
+    for (Patience patience(wait_limit_); !is_met();) {
+      link_.check();
+      if (!patience.pause()) {
+        fail(ExitStatus::internal,
+             "{} did not end on {} within {} s (another rank does not take part, or a device "
+             "hangs) look into the other ranks' logs and submit the job again",
+             what, cuda_.who(), patience.limit_seconds());
+      }
+    }
+  }
+
+  NcclApi& api_;
+  CudaCalls cuda_;
+  CudaStream compute_;
+  std::chrono::milliseconds wait_limit_;
+  int rank_;
+  int size_;
+  StreamHandle stream_;
+  Events blocking_;
+  SlotPool<Events> slots_;
+  Token token_;
+  NcclLink link_;  ///< ends first, while its stream is there
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceCommunicator> make_nccl_communicator(NcclApi& api, RollCall& roll_call,
+                                                           CudaStream compute,
+                                                           NcclCommunicatorOptions options) {
+  return std::make_unique<NcclCommunicator>(api, roll_call, compute, options);
+}
+
+}  // namespace lockstep

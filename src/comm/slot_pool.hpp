@@ -1,0 +1,47 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace lockstep {
+
+/// Slots for requests. A buffer that is reduced again and again gets the slot it had before, so
+/// that later steps make no new ones, in whatever order requests end.
+template <typename Contents>
+class SlotPool final {
+ public:
+  /// The number of a free slot for this buffer. `make()` makes the contents of a new one;
+  /// `fits(contents)` says whether an old one's would do.
+  template <typename Make, typename Fits>
+  [[nodiscard]] std::size_t take(const void* buffer, Make&& make, Fits&& fits) {
+    const auto is_its_own = [&](const Slot& slot) {
+      return !slot.taken && slot.buffer == buffer && fits(slot.contents);
+    };
+    const auto is_free = [&](const Slot& slot) { return !slot.taken && fits(slot.contents); };
+    auto found = std::find_if(slots_.begin(), slots_.end(), is_its_own);
+    // Buffers that never come back must not fill memory.
+    if (found == slots_.end() && slots_.size() >= many)
+      found = std::find_if(slots_.begin(), slots_.end(), is_free);
+    if (found == slots_.end()) {
+      slots_.push_back({.contents = make()});
+      found = slots_.end() - 1;
+    }
+    found->taken = true;
+    found->buffer = buffer;
+    return static_cast<std::size_t>(found - slots_.begin());
+  }
+  void give_back(std::size_t slot) noexcept { slots_[slot].taken = false; }
+  [[nodiscard]] Contents& operator[](std::size_t slot) noexcept { return slots_[slot].contents; }
+
+ private:
+  static constexpr std::size_t many = 1024;
+  struct Slot {
+    bool taken = false;
+    const void* buffer = nullptr;
+    Contents contents;
+  };
+  std::vector<Slot> slots_;
+};
+
+}  // namespace lockstep

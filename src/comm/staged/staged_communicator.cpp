@@ -1,0 +1,193 @@
+#include "lockstep/comm/staged_communicator.hpp"
+
+#include "../cuda_calls.hpp"
+#include "../element_size.hpp"
+#include "../patience.hpp"
+#include "../processor_name.hpp"
+#include "staging_queue.hpp"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+std::size_t bytes_of(const MutableBuffer& buffer) noexcept {
+  return buffer.count * size_of(buffer.type);
+}
+
+class StagedCommunicator final : public DeviceCommunicator {
+ public:
+  StagedCommunicator(CudaApi& api, std::unique_ptr<Communicator> host, CudaStream compute,
+                     const StagedCommunicatorOptions& options)
+      : host_(std::move(host)),
+        cuda_(api, fmt::format("rank {} ({})", host_->rank(), processor_name())),
+        compute_(compute),
+        wait_limit_(options.wait_limit),
+        copied_(cuda_.make_event()),
+        queue_(cuda_, *host_, compute) {}
+
+  [[nodiscard]] int rank() const noexcept override { return host_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return host_->size(); }
+
+  void barrier() override {
+    begin_all_reductions();
+    host_->barrier();
+  }
+  void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    Request request = start_all_reduce_buffer(buffer, op);
+    wait(request);
+    synchronize();
+  }
+  void broadcast_buffer(MutableBuffer buffer, int root) override {
+    if (buffer.count == 0) return;
+    const MutableBuffer staged = stage(first_, buffer.count, buffer.type);
+    if (rank() == root) fetch(staged, buffer.data);
+    begin_all_reductions();
+    host_->broadcast_buffer(staged, root);
+    if (rank() != root) deliver(staged, buffer.data);
+  }
+  void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    if (mine.count == 0) return;
+    const MutableBuffer from = stage(first_, mine.count, mine.type);
+    const MutableBuffer to = stage(second_, all.count, all.type);
+    fetch(from, mine.data);
+    begin_all_reductions();
+    host_->all_gather_buffer({from.data, from.count, from.type}, to);
+    deliver(to, all.data);
+  }
+  void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
+    if (mine.count == 0) return;
+    const bool here = rank() == root;
+    const MutableBuffer from = stage(first_, mine.count, mine.type);
+    const MutableBuffer to = stage(second_, here ? all.count : 0, mine.type);
+    fetch(from, mine.data);
+    begin_all_reductions();
+    host_->gather_buffer({from.data, from.count, from.type}, to, root);
+    if (here) deliver(to, all.data);
+  }
+  void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
+    if (mine.count == 0) return;
+    const bool here = rank() == root;
+    const MutableBuffer from = stage(first_, here ? all.count : 0, mine.type);
+    const MutableBuffer to = stage(second_, mine.count, mine.type);
+    if (here) fetch(from, all.data);
+    begin_all_reductions();
+    host_->scatter_buffer({from.data, from.count, from.type}, to, root);
+    deliver(to, mine.data);
+  }
+  void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
+    if (mine.count == 0) return;
+    const MutableBuffer from = stage(first_, all.count, all.type);
+    const MutableBuffer to = stage(second_, mine.count, mine.type);
+    fetch(from, all.data);
+    begin_all_reductions();
+    host_->reduce_scatter_buffer({from.data, from.count, from.type}, to, op);
+    deliver(to, mine.data);
+  }
+
+  [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    if (buffer.count == 0) return {};
+    if (cuda_.is_capturing(compute_)) {
+      fail(ExitStatus::internal,
+           "a step was to be captured on {} (its reductions go through the host) run it without a "
+           "graph",
+           cuda_.who());
+    }
+    const Request request{.slot = static_cast<int>(queue_.start(buffer, op))};
+    queue_.advance();
+    return request;
+  }
+  bool test(Request& request) override {
+    queue_.advance();
+    if (request.done()) return true;
+    const auto transfer = static_cast<std::size_t>(request.slot);
+    if (!queue_.is_back(transfer)) return false;
+    queue_.release(transfer);
+    request.slot = -1;
+    return true;
+  }
+  void wait(Request& request) override {
+    if (request.done()) return;
+    const auto transfer = static_cast<std::size_t>(request.slot);
+    await([&] { return queue_.is_returning(transfer); }, "an all-reduce through the host");
+    queue_.order_compute_after(transfer);
+    queue_.release(transfer);
+    request.slot = -1;
+  }
+
+  void check() override { queue_.advance(); }
+  void synchronize() override {
+    await([&] { return cuda_.is_idle(compute_); }, "the compute stream");
+  }
+  void register_buffer(void* /*memory*/, std::size_t /*bytes*/, Registration /*how*/) override {}
+
+ private:
+  /// Pinned memory of a blocking collective, which grows to the largest.
+  struct Stage {
+    PinnedMemory memory;
+    std::size_t capacity = 0;
+  };
+
+  [[nodiscard]] MutableBuffer stage(Stage& stage, std::size_t count, ElementType type) {
+    const std::size_t bytes = count * size_of(type);
+    if (stage.capacity < bytes) {
+      stage.memory = cuda_.make_pinned(bytes);
+      stage.capacity = bytes;
+    }
+    return {stage.memory.get(), count, type};
+  }
+  /// In the compute stream itself, whose order is the one that is asked for.
+  void fetch(MutableBuffer to, const void* from) {
+    cuda_.copy_to_host(to.data, from, bytes_of(to), compute_);
+    await_copy();
+  }
+  void deliver(MutableBuffer from, void* to) {
+    cuda_.copy_to_device(to, from.data, bytes_of(from), compute_);
+    await_copy();
+  }
+  void await_copy() {
+    cuda_.record(copied_, compute_);
+    await([&] { return cuda_.is_done(copied_); }, "a copy between host and device");
+  }
+  /// All ranks make the host's collectives in the order of the program: those that were started
+  /// come before the one that blocks.
+  void begin_all_reductions() {
+    await([&] { return queue_.all_are_reducing(); }, "the copies of started all-reduces");
+  }
+  template <typename Condition>
+  void await(Condition&& is_met, const char* what) {
+    for (Patience patience(wait_limit_);;) {
+      queue_.advance();
+      if (is_met()) return;
+      if (!patience.pause()) {
+        fail(ExitStatus::internal,
+             "{} did not end on {} within {} s (another rank does not take part, or a device "
+             "hangs) look into the other ranks' logs and submit the job again",
+             what, cuda_.who(), patience.limit_seconds());
+      }
+    }
+  }
+
+  std::unique_ptr<Communicator> host_;
+  CudaCalls cuda_;
+  CudaStream compute_;
+  std::chrono::milliseconds wait_limit_;
+  EventHandle copied_;
+  Stage first_;
+  Stage second_;
+  StagingQueue queue_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceCommunicator> make_staged_communicator(CudaApi& api,
+                                                             std::unique_ptr<Communicator> host,
+                                                             CudaStream compute,
+                                                             StagedCommunicatorOptions options) {
+  return std::make_unique<StagedCommunicator>(api, std::move(host), compute, options);
+}
+
+}  // namespace lockstep

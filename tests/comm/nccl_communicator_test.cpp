@@ -1,0 +1,175 @@
+#define BOOST_TEST_MODULE nccl_communicator
+#include "lockstep/comm/nccl_communicator.hpp"
+#include "comm/allocation_count.hpp"
+#include "comm/communicator_suite.hpp"
+#include "comm/mpi_fixture.hpp"
+#include "comm/nccl_stand_in.hpp"
+#include "comm/on_device.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+/// A stand-in, a compute stream and a communicator over them.
+struct Fixture {
+  Fixture() {
+    BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
+    comm = make_nccl_communicator(nccl, roll_call, compute);
+  }
+  [[nodiscard]] MutableBuffer on_device(std::vector<float>& values) const {
+    return {device_address(values.data()), values.size(), ElementType::f32};
+  }
+  RollCall roll_call;
+  NcclStandIn nccl;
+  CudaStream compute = nullptr;
+  std::unique_ptr<DeviceCommunicator> comm;
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(ranks_over_nccl_conform, Fixture) {
+  OnDevice host_side(*comm);
+
+  check_communicator(host_side, {0, 1, 3, 1000, 10003});
+}
+
+BOOST_FIXTURE_TEST_CASE(collectives_that_are_queued_at_once_conform_too, Fixture) {
+  nccl.faults.settle_polls = 0;
+  OnDevice host_side(*comm);
+
+  check_communicator(host_side, {17});
+}
+
+BOOST_FIXTURE_TEST_CASE(a_reduction_comes_after_what_was_computed_before_its_start, Fixture) {
+  std::vector<float> gradients(1000, -1.0F);
+  nccl.queues.launch(compute, [&] { gradients.assign(1000, 1.0F); });
+
+  Request request = comm->start_all_reduce_buffer(on_device(gradients), ReduceOp::sum);
+  const bool still_to_be_computed = gradients[0] == -1.0F;
+  comm->wait(request);
+  comm->synchronize();
+
+  BOOST_TEST(still_to_be_computed);
+  BOOST_TEST((gradients == std::vector<float>(1000, static_cast<float>(comm->size()))));
+}
+
+BOOST_FIXTURE_TEST_CASE(what_comes_after_a_wait_is_computed_from_the_sums, Fixture) {
+  std::vector<float> gradients(1000, 1.0F);
+  std::vector<float> seen;
+
+  Request request = comm->start_all_reduce_buffer(on_device(gradients), ReduceOp::sum);
+  comm->wait(request);
+  const int made_when_wait_returned = nccl.counts().collectives;
+  nccl.queues.launch(compute, [&] { seen = gradients; });
+  comm->synchronize();
+
+  BOOST_TEST(made_when_wait_returned == 0);
+  BOOST_TEST(request.done());
+  BOOST_TEST((seen == std::vector<float>(1000, static_cast<float>(comm->size()))));
+}
+
+BOOST_FIXTURE_TEST_CASE(the_compute_stream_runs_on_beside_a_reduction, Fixture) {
+  std::vector<float> gradients(10, 1.0F);
+  int reductions_before = -1;
+  nccl.queues.delays.task = 100;
+
+  Request request = comm->start_all_reduce_buffer(on_device(gradients), ReduceOp::sum);
+  nccl.queues.launch(compute, [&] { reductions_before = nccl.counts().collectives; });
+  while (!comm->test(request)) {
+  }
+
+  BOOST_TEST(reductions_before == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(requests_end_in_any_order_and_slots_are_used_again, Fixture) {
+  std::vector<std::vector<float>> buffers;
+  for (std::size_t i = 0; i < 9; ++i) buffers.emplace_back(1 + i * 503, static_cast<float>(i));
+  for (int step = 0; step < 3; ++step) {
+    std::vector<Request> requests;
+    for (auto& buffer : buffers)
+      requests.push_back(comm->start_all_reduce_buffer(on_device(buffer), ReduceOp::max));
+    for (std::size_t i = 9; i-- > 0;) {
+      if (i % 2 == 0) comm->wait(requests[i]);
+    }
+    for (Request& request : requests) {
+      while (!comm->test(request)) {
+      }
+      comm->wait(request);
+    }
+  }
+  comm->synchronize();
+
+  for (std::size_t i = 0; i < 9; ++i)
+    BOOST_TEST((buffers[i] == std::vector<float>(1 + i * 503, static_cast<float>(i))));
+  BOOST_TEST(nccl.counts().collectives == 27);
+}
+
+BOOST_FIXTURE_TEST_CASE(in_a_capture_nothing_is_asked, Fixture) {
+  std::vector<float> gradients(10, 1.0F);
+
+  nccl.queues.capturing = true;
+  Request request = comm->start_all_reduce_buffer(on_device(gradients), ReduceOp::sum);
+  const bool done = comm->test(request);
+  comm->wait(request);
+  nccl.queues.capturing = false;
+  comm->synchronize();
+
+  BOOST_TEST(!done);
+  BOOST_TEST(gradients[9] == static_cast<float>(comm->size()));
+}
+
+BOOST_FIXTURE_TEST_CASE(steps_after_the_first_allocate_nothing, Fixture) {
+  std::vector<float> values(4000, 1.0F);
+  std::vector<Request> requests(4);
+  const auto step = [&](int tests) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      const std::span<float> bucket = std::span(values).subspan(i * 1000, 1000);
+      requests[i] = comm->start_all_reduce_buffer(
+          {device_address(bucket.data()), bucket.size(), ElementType::f32}, ReduceOp::max);
+      for (int k = 0; k < tests; ++k) comm->test(requests[i]);
+    }
+    for (Request& request : requests) comm->wait(request);
+    comm->synchronize();
+  };
+  // In the first, requests end before the next begin; later they are all under way at once.
+  step(1000);
+  const int made = nccl.queues.live();
+  step(0);
+
+  const long before = allocation_count();
+  for (int i = 0; i < 50; ++i) step(i % 3);
+
+  BOOST_TEST(allocation_count() - before == 0);
+  BOOST_TEST(nccl.queues.live() == made);
+}
+
+BOOST_FIXTURE_TEST_CASE(the_end_finishes_and_gives_everything_back, Fixture) {
+  std::vector<float> arena(100, 1.0F);
+  comm->register_buffer(device_address(arena.data()), 400, DeviceCommunicator::Registration::plain);
+  comm->register_buffer(device_address(arena.data()), 400,
+                        DeviceCommunicator::Registration::symmetric);
+  Request request = comm->start_all_reduce_buffer(on_device(arena), ReduceOp::sum);
+  comm->wait(request);
+  comm->synchronize();
+  const int registered = nccl.counts().registered;
+
+  comm.reset();
+  nccl.stream_destroy(compute);
+
+  BOOST_TEST(registered == 2);
+  BOOST_TEST(nccl.counts().registered == 0);
+  BOOST_TEST(nccl.counts().finalized == 1);
+  BOOST_TEST(nccl.counts().destroyed == 1);
+  BOOST_TEST(nccl.counts().aborted == 0);
+  BOOST_TEST(nccl.counts().allocated == 0);
+  BOOST_TEST(nccl.queues.live() == 0);
+}

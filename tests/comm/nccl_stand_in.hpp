@@ -1,0 +1,130 @@
+#pragma once
+
+#include "comm/stand_in_collective.hpp"
+#include "comm/stand_in_queues.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/nccl_api.hpp"
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+namespace lockstep::test {
+
+/// NCCL and CUDA over host memory and MPI, for one communicator. It is as strict as they are
+/// (addresses must be the device's; no call before the one before has settled; no query in a
+/// capture) and fails where it is told to.
+///
+/// Making and destroying it is collective. What a fault held back is sent at the end, so that MPI
+/// is left in order: the buffers of all collectives outlive it.
+class NcclStandIn final : public NcclApi {
+ public:
+  struct Faults {
+    bool init_hangs = false;
+    bool init_fails = false;
+    int init_polls = 3;    ///< questions before the start is settled
+    int settle_polls = 2;  ///< questions before a collective is queued; 0: at once
+    int error_after = -1;  ///< collectives, then an asynchronous error
+    int hanging = -1;      ///< the number of a collective that is never made
+    bool finalize_hangs = false;
+  };
+  struct Counts {
+    int finalized = 0;
+    int destroyed = 0;
+    int aborted = 0;
+    int collectives = 0;  ///< made
+    int registered = 0;   ///< at this time, plain and symmetric
+    int allocated = 0;    ///< at this time, device and pinned memory
+  };
+
+  NcclStandIn();
+  NcclStandIn(const NcclStandIn&) = delete;
+  NcclStandIn& operator=(const NcclStandIn&) = delete;
+  ~NcclStandIn() override;
+
+  Faults faults;
+  StandInQueues queues;
+  [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
+
+  CudaResult stream_create(CudaStream* stream) override;
+  void stream_destroy(CudaStream stream) noexcept override;
+  CudaResult stream_query(CudaStream stream) override;
+  CudaResult stream_is_capturing(CudaStream stream, bool* capturing) override;
+  CudaResult stream_wait_event(CudaStream stream, CudaEvent event) override;
+  CudaResult event_create(CudaEvent* event) override;
+  void event_destroy(CudaEvent event) noexcept override;
+  CudaResult event_record(CudaEvent event, CudaStream stream) override;
+  CudaResult event_query(CudaEvent event) override;
+  CudaResult device_allocate(void** memory, std::size_t bytes) override;
+  void device_release(void* memory) noexcept override;
+  CudaResult host_allocate(void** memory, std::size_t bytes) override;
+  void host_release(void* memory) noexcept override;
+  CudaResult copy_to_host(void* to, const void* from, std::size_t bytes,
+                          CudaStream stream) override;
+  CudaResult copy_to_device(void* to, const void* from, std::size_t bytes,
+                            CudaStream stream) override;
+  std::string error_string(CudaResult result) const override;
+
+  NcclResult get_unique_id(NcclUniqueId* id) override;
+  NcclResult comm_init_rank_config(NcclComm* comm, int ranks, const NcclUniqueId& id, int rank,
+                                   const NcclConfig& config) override;
+  NcclResult comm_get_async_error(NcclComm comm, NcclResult* state) override;
+  NcclResult comm_finalize(NcclComm comm) override;
+  NcclResult comm_destroy(NcclComm comm) noexcept override;
+  NcclResult comm_abort(NcclComm comm) noexcept override;
+  NcclResult mem_alloc(void** memory, std::size_t bytes) override;
+  NcclResult mem_free(void* memory) noexcept override;
+  NcclResult comm_register(NcclComm comm, void* memory, std::size_t bytes, void** handle) override;
+  NcclResult comm_deregister(NcclComm comm, void* handle) noexcept override;
+  NcclResult comm_window_register(NcclComm comm, void* memory, std::size_t bytes,
+                                  NcclWindow* window) override;
+  NcclResult comm_window_deregister(NcclComm comm, NcclWindow window) noexcept override;
+  NcclResult all_reduce(const void* from, void* to, std::size_t count, NcclType type, NcclOp op,
+                        NcclComm comm, CudaStream stream) override;
+  NcclResult reduce_scatter(const void* from, void* to, std::size_t received_count, NcclType type,
+                            NcclOp op, NcclComm comm, CudaStream stream) override;
+  NcclResult all_gather(const void* from, void* to, std::size_t sent_count, NcclType type,
+                        NcclComm comm, CudaStream stream) override;
+  NcclResult broadcast(const void* from, void* to, std::size_t count, NcclType type, int root,
+                       NcclComm comm, CudaStream stream) override;
+  NcclResult send(const void* from, std::size_t count, NcclType type, int peer, NcclComm comm,
+                  CudaStream stream) override;
+  NcclResult recv(void* to, std::size_t count, NcclType type, int peer, NcclComm comm,
+                  CudaStream stream) override;
+  NcclResult group_start() override;
+  NcclResult group_end() override;
+  std::string error_string(NcclResult result) const override;
+  std::string last_error(NcclComm comm) const override;
+
+ private:
+  enum class State { absent, starting, ready, settling, finalizing };
+
+  [[nodiscard]] NcclResult refuse(NcclComm comm, State expected) const;
+  [[nodiscard]] NcclResult make(const StandInCollective::Work& work, NcclComm comm,
+                                CudaStream stream);
+  [[nodiscard]] NcclResult add_to_group(const StandInCollective::Part& part, NcclComm comm,
+                                        CudaStream stream);
+  [[nodiscard]] StandInCollective& free_collective();
+  [[nodiscard]] NcclResult submit(StandInCollective& collective, CudaStream stream);
+  void post_start();
+
+  std::unique_ptr<Communicator> mpi_;
+  MPI_Comm peers_ = MPI_COMM_NULL;
+  std::deque<StandInCollective> collectives_;
+  Counts counts_;
+  State state_ = State::absent;
+  int polls_left_ = 0;
+  std::int64_t meeting_[2] = {0, 0};
+  bool met_ = false;
+  Request start_;
+  StandInCollective* settling_ = nullptr;
+  CudaStream settling_stream_ = nullptr;
+  StandInCollective* group_ = nullptr;
+  CudaStream group_stream_ = nullptr;
+  int submitted_ = 0;
+};
+
+}  // namespace lockstep::test

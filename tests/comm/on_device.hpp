@@ -1,0 +1,55 @@
+#pragma once
+
+#include "comm/stand_in_queues.hpp"
+#include "lockstep/comm/device_communicator.hpp"
+
+namespace lockstep::test {
+
+/// A device's communicator for tests that know only memory of the host: buffers are given under
+/// their device addresses, and wait() returns when the result is there to be read.
+class OnDevice final : public Communicator {
+ public:
+  explicit OnDevice(DeviceCommunicator& inner) : inner_(inner) {}
+
+  [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
+  [[nodiscard]] int size() const noexcept override { return inner_.size(); }
+  void barrier() override { inner_.barrier(); }
+  void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    inner_.all_reduce_buffer(there(buffer), op);
+  }
+  void broadcast_buffer(MutableBuffer buffer, int root) override {
+    inner_.broadcast_buffer(there(buffer), root);
+  }
+  void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    inner_.all_gather_buffer(there(mine), there(all));
+  }
+  void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
+    inner_.gather_buffer(there(mine), there(all), root);
+  }
+  void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
+    inner_.scatter_buffer(there(all), there(mine), root);
+  }
+  void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
+    inner_.reduce_scatter_buffer(there(all), there(mine), op);
+  }
+  [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    return inner_.start_all_reduce_buffer(there(buffer), op);
+  }
+  bool test(Request& request) override { return inner_.test(request); }
+  void wait(Request& request) override {
+    inner_.wait(request);
+    inner_.synchronize();
+  }
+
+ private:
+  static MutableBuffer there(MutableBuffer buffer) noexcept {
+    return {device_address(buffer.data), buffer.count, buffer.type};
+  }
+  static ConstBuffer there(ConstBuffer buffer) noexcept {
+    return {device_address(buffer.data), buffer.count, buffer.type};
+  }
+
+  DeviceCommunicator& inner_;
+};
+
+}  // namespace lockstep::test

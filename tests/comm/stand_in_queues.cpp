@@ -1,0 +1,112 @@
+#include "comm/stand_in_queues.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace lockstep::test {
+namespace {
+
+// No address of a process of today has this bit.
+constexpr std::uintptr_t device_bit = std::uintptr_t{1} << 62;
+
+}  // namespace
+
+void* device_address(const void* host) noexcept {
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(host) | device_bit);
+}
+void* host_address(const void* device) noexcept {
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(device) & ~device_bit);
+}
+bool is_device_address(const void* address) noexcept {
+  return (reinterpret_cast<std::uintptr_t>(address) & device_bit) != 0;
+}
+
+CudaStream StandInQueues::create_stream() {
+  ++live_;
+  return &streams_.emplace_back();
+}
+void StandInQueues::destroy_stream(CudaStream stream) noexcept {
+  --live_;
+  static_cast<Stream*>(stream)->alive = false;
+}
+bool StandInQueues::is_idle(CudaStream stream) {
+  sweep();
+  const auto& queue = *static_cast<Stream*>(stream);
+  return queue.next == queue.operations.size();
+}
+
+CudaEvent StandInQueues::create_event() {
+  ++live_;
+  return &events_.emplace_back();
+}
+void StandInQueues::destroy_event(CudaEvent event) noexcept {
+  --live_;
+  static_cast<Event*>(event)->alive = false;
+}
+bool StandInQueues::is_done(CudaEvent event) {
+  sweep();
+  const auto& asked = *static_cast<Event*>(event);
+  return asked.completed >= asked.recorded;
+}
+
+void StandInQueues::record(CudaEvent event, CudaStream stream) {
+  auto* const recorded = static_cast<Event*>(event);
+  static_cast<Stream*>(stream)->operations.push_back(
+      {.kind = Operation::Kind::record, .event = recorded, .version = ++recorded->recorded});
+}
+void StandInQueues::wait(CudaStream stream, CudaEvent event) {
+  auto* const awaited = static_cast<Event*>(event);
+  static_cast<Stream*>(stream)->operations.push_back(
+      {.kind = Operation::Kind::wait, .event = awaited, .version = awaited->recorded});
+}
+void StandInQueues::copy(void* to, const void* from, std::size_t bytes, CudaStream stream) {
+  static_cast<Stream*>(stream)->operations.push_back({.kind = Operation::Kind::copy,
+                                                      .delay = delays.copy,
+                                                      .to = to,
+                                                      .from = from,
+                                                      .bytes = bytes});
+}
+void StandInQueues::launch(CudaStream stream, std::function<void()> kernel) {
+  static_cast<Stream*>(stream)->operations.push_back(
+      {.kind = Operation::Kind::kernel, .delay = delays.kernel, .kernel = std::move(kernel)});
+}
+void StandInQueues::queue(CudaStream stream, StandInTask& task) {
+  static_cast<Stream*>(stream)->operations.push_back(
+      {.kind = Operation::Kind::task, .delay = delays.task, .task = &task});
+}
+
+void StandInQueues::sweep() {
+  for (auto stream = streams_.rbegin(); stream != streams_.rend(); ++stream) {
+    auto& [operations, next, alive] = *stream;
+    while (next < operations.size() && run(operations[next])) ++next;
+    if (next == operations.size()) {
+      operations.clear();  // keeps its capacity: allocations are counted
+      next = 0;
+    }
+  }
+}
+
+bool StandInQueues::run(Operation& operation) {
+  if (operation.delay > 0) {
+    --operation.delay;
+    return false;
+  }
+  switch (operation.kind) {
+    case Operation::Kind::record:
+      operation.event->completed = operation.version;
+      return true;
+    case Operation::Kind::wait:
+      return operation.event->completed >= operation.version;
+    case Operation::Kind::copy:
+      std::memcpy(operation.to, operation.from, operation.bytes);
+      return true;
+    case Operation::Kind::kernel:
+      operation.kernel();
+      return true;
+    case Operation::Kind::task:
+      return operation.task->attempt();
+  }
+  return true;
+}
+
+}  // namespace lockstep::test
