@@ -51,6 +51,7 @@ BOOST_FIXTURE_TEST_CASE(collectives_that_are_queued_at_once_conform_too, Fixture
 
 BOOST_FIXTURE_TEST_CASE(a_reduction_comes_after_what_was_computed_before_its_start, Fixture) {
   std::vector<float> gradients(1000, -1.0F);
+  nccl.queues.delays.kernel = 50;
   nccl.queues.launch(compute, [&] { gradients.assign(1000, 1.0F); });
 
   Request request = comm->start_all_reduce_buffer(on_device(gradients), ReduceOp::sum);

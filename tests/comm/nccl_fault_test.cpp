@@ -1,0 +1,214 @@
+#define BOOST_TEST_MODULE nccl_fault
+#include "comm/mpi_fixture.hpp"
+#include "comm/nccl_stand_in.hpp"
+#include "lockstep/comm/nccl_communicator.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
+
+using namespace lockstep;
+using namespace lockstep::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::optional<Error> error_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+bool says(const std::optional<Error>& error, const std::string& text) {
+  return error && error->status() == ExitStatus::internal &&
+         std::string(error->what()).find(text) != std::string::npos;
+}
+
+struct Fixture {
+  Fixture() { BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success)); }
+  void make(std::chrono::milliseconds limit) {
+    comm = make_nccl_communicator(nccl, roll_call, compute,
+                                  {.start_limit = limit, .wait_limit = limit});
+  }
+  [[nodiscard]] Request start() { return comm->start_all_reduce_buffer(buffer, ReduceOp::sum); }
+  [[nodiscard]] bool is_last() const { return roll_call.rank() == roll_call.size() - 1; }
+  [[nodiscard]] std::string me() const { return roll_call.name(roll_call.rank()); }
+  [[nodiscard]] std::string last() const { return roll_call.name(roll_call.size() - 1); }
+
+  std::vector<float> values = std::vector<float>(100, 1.0F);
+  MutableBuffer buffer{device_address(values.data()), 100, ElementType::f32};
+  RollCall roll_call;
+  NcclStandIn nccl;
+  CudaStream compute = nullptr;
+  std::unique_ptr<DeviceCommunicator> comm;
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(a_late_rank_and_a_slow_start_are_waited_for, Fixture) {
+  if (is_last()) std::this_thread::sleep_for(500ms);
+  nccl.faults.init_polls = 3000 * (roll_call.rank() + 1);
+
+  make(20s);
+  comm->all_reduce_buffer(buffer, ReduceOp::sum);
+
+  BOOST_TEST(values[99] == static_cast<float>(roll_call.size()));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_rank_that_never_comes_is_named_by_the_others, Fixture) {
+  if (is_last()) return;
+  const auto begin = Clock::now();
+
+  const auto error = error_of([&] { make(500ms); });
+
+  BOOST_TEST(says(error, last() + " did not come to the start of NCCL within 0.5 s"));
+  BOOST_TEST((Clock::now() - begin < 10s));
+  BOOST_TEST(nccl.queues.live() == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_rank_lost_while_nccl_connects_is_named_by_the_others, Fixture) {
+  const auto begin = Clock::now();
+  std::optional<Error> error;
+  if (is_last() && roll_call.size() > 1) {
+    // It comes, hears the id, and is gone.
+    NcclUniqueId id{};
+    roll_call.meet({"the start of NCCL", 20s}, {}, std::as_writable_bytes(std::span(id)));
+  } else if (roll_call.size() > 1) {
+    error = error_of([&] { make(500ms); });
+
+    BOOST_TEST(says(error, last() + " did not come to the end of NCCL's start"));
+    BOOST_TEST(nccl.counts().aborted == 1);
+  }
+  BOOST_TEST((Clock::now() - begin < 10s));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_start_that_takes_too_long_ends_on_all, Fixture) {
+  nccl.faults.init_hangs = is_last();
+  const auto begin = Clock::now();
+
+  const auto error = error_of([&] { make(500ms); });
+
+  BOOST_TEST(says(error, "NCCL did not connect rank 0 "));
+  BOOST_TEST(says(error, "within 0.5 s"));
+  BOOST_TEST(nccl.counts().aborted == 1);
+  BOOST_TEST((Clock::now() - begin < 10s));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_rank_whose_start_fails_says_why_on_all, Fixture) {
+  nccl.faults.init_fails = is_last();
+
+  const auto error = error_of([&] { make(500ms); });
+
+  BOOST_TEST(says(error, "ncclCommInitRankConfig failed on " + last() +
+                             " (NCCL error 2: the stand-in was told to)"));
+  BOOST_TEST(nccl.counts().aborted == (is_last() ? 0 : 1));
+}
+
+BOOST_FIXTURE_TEST_CASE(an_asynchronous_error_aborts_and_names_rank_and_host, Fixture) {
+  make(20s);
+  nccl.faults.error_after = 3;
+
+  int steps = 0;
+  const auto error = error_of([&] {
+    for (; steps < 10; ++steps) {
+      Request request = start();
+      comm->wait(request);
+      comm->synchronize();
+    }
+  });
+
+  BOOST_TEST(says(error, "failed on " + me() + " (NCCL error 6"));
+  BOOST_TEST(says(error, "another rank was lost"));
+  BOOST_TEST((steps == 2 || steps == 3));
+  BOOST_TEST(nccl.counts().aborted == 1);
+  comm.reset();
+  BOOST_TEST(nccl.counts().aborted == 1);
+  BOOST_TEST(nccl.counts().finalized == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_check_finds_an_error_without_waiting, Fixture) {
+  make(20s);
+  comm->check();
+  nccl.faults.error_after = 0;
+
+  const auto error = error_of([&] { comm->check(); });
+  const auto again = error_of([&] { comm->barrier(); });
+
+  BOOST_TEST(says(error, "failed on " + me()));
+  BOOST_TEST(says(again, "it was aborted after an earlier error"));
+  BOOST_TEST(says(again, me()));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_reduction_that_one_rank_never_makes_ends_on_all, Fixture) {
+  make(500ms);
+  if (is_last()) nccl.faults.hanging = 1;
+  Request first = start();
+  comm->wait(first);
+  comm->synchronize();
+  const auto begin = Clock::now();
+
+  Request second = start();
+  comm->wait(second);
+  const auto error = error_of([&] { comm->synchronize(); });
+
+  BOOST_TEST(says(error, "the collectives did not end on " + me() + " within 0.5 s"));
+  BOOST_TEST((Clock::now() - begin < 10s));
+  BOOST_TEST(nccl.counts().aborted == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_blocking_collective_that_is_never_made_ends_on_all, Fixture) {
+  make(500ms);
+  nccl.faults.hanging = 0;
+
+  const auto error = error_of([&] { comm->all_reduce_buffer(buffer, ReduceOp::sum); });
+
+  BOOST_TEST(says(error, "ncclAllReduce did not end on " + me() + " within 0.5 s"));
+  BOOST_TEST(nccl.counts().aborted == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_collective_that_never_settles_ends, Fixture) {
+  make(500ms);
+  nccl.faults.settle_polls = 1 << 30;
+
+  const auto error = error_of([&] { static_cast<void>(start()); });
+
+  BOOST_TEST(says(error, "ncclAllReduce was not made on " + me() + " within 0.5 s"));
+  BOOST_TEST(nccl.counts().aborted == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(an_exception_that_passes_aborts_and_does_not_wait_for_the_others, Fixture) {
+  try {
+    const auto mine = make_nccl_communicator(nccl, roll_call, compute);
+    throw std::runtime_error("bad sample");
+  } catch (const std::runtime_error&) {
+  }
+
+  BOOST_TEST(nccl.counts().aborted == 1);
+  BOOST_TEST(nccl.counts().finalized == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(an_end_that_the_others_do_not_share_is_aborted, Fixture) {
+  make(500ms);
+  nccl.faults.finalize_hangs = true;
+
+  comm.reset();
+
+  BOOST_TEST(nccl.counts().finalized == 1);
+  BOOST_TEST(nccl.counts().destroyed == 0);
+  BOOST_TEST(nccl.counts().aborted == 1);
+}
