@@ -81,6 +81,8 @@ class MpiCommunicator final : public Communicator {
     check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     MPI_Comm_size(comm_, &size_);
+    // How many requests run at once is a matter of time, and may be more in a later step.
+    for (Slot& slot : slots_) slot.pieces.reserve(1);
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
@@ -256,7 +258,7 @@ class MpiCommunicator final : public Communicator {
   int size_ = 1;
   NarrowOperators<Bfloat16> bf16_;
   NarrowOperators<Float16> f16_;
-  std::vector<Slot> slots_;
+  std::vector<Slot> slots_ = std::vector<Slot>(64);
 };
 
 }  // namespace
