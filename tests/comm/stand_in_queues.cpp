@@ -23,7 +23,8 @@ bool is_device_address(const void* address) noexcept {
 
 CudaStream StandInQueues::create_stream() {
   ++live_;
-  return &streams_.emplace_back();
+  streams_.emplace_back().operations.reserve(1024);  // allocations are counted
+  return &streams_.back();
 }
 void StandInQueues::destroy_stream(CudaStream stream) noexcept {
   --live_;
@@ -80,7 +81,7 @@ void StandInQueues::sweep() {
     auto& [operations, next, alive] = *stream;
     while (next < operations.size() && run(operations[next])) ++next;
     if (next == operations.size()) {
-      operations.clear();  // keeps its capacity: allocations are counted
+      operations.clear();
       next = 0;
     }
   }

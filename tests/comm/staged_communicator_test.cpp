@@ -1,0 +1,216 @@
+#define BOOST_TEST_MODULE staged_communicator
+#include "lockstep/comm/staged_communicator.hpp"
+#include "comm/allocation_count.hpp"
+#include "comm/communicator_suite.hpp"
+#include "comm/mpi_fixture.hpp"
+#include "comm/nccl_stand_in.hpp"
+#include "comm/on_device.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/roll_call.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
+
+using namespace lockstep;
+using namespace lockstep::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Fixture {
+  Fixture() {
+    BOOST_TEST_REQUIRE((cuda.stream_create(&compute) == CudaResult::success));
+    make(20s);
+  }
+  void make(std::chrono::milliseconds limit) {
+    comm = make_staged_communicator(cuda, make_mpi_communicator(), compute, {.wait_limit = limit});
+  }
+  [[nodiscard]] static MutableBuffer on_device(std::span<float> values) {
+    return {device_address(values.data()), values.size(), ElementType::f32};
+  }
+  [[nodiscard]] Request start(std::span<float> values, ReduceOp op = ReduceOp::sum) const {
+    return comm->start_all_reduce_buffer(on_device(values), op);
+  }
+  [[nodiscard]] bool is_last() const { return comm->rank() == comm->size() - 1; }
+  [[nodiscard]] float ranks() const { return static_cast<float>(comm->size()); }
+
+  RollCall roll_call;
+  NcclStandIn cuda;
+  CudaStream compute = nullptr;
+  std::unique_ptr<DeviceCommunicator> comm;
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(ranks_over_the_host_conform, Fixture) {
+  OnDevice host_side(*comm);
+
+  check_communicator(host_side, {0, 1, 3, 1000, 10003});
+}
+
+BOOST_FIXTURE_TEST_CASE(a_reduction_comes_after_what_was_computed_before_its_start, Fixture) {
+  std::vector<float> gradients(1000, -1.0F);
+  cuda.queues.delays.kernel = 50;
+  cuda.queues.launch(compute, [&] { gradients.assign(1000, 1.0F); });
+
+  Request request = start(gradients);
+  const bool still_to_be_computed = gradients[0] == -1.0F;
+  comm->wait(request);
+  comm->synchronize();
+
+  BOOST_TEST(still_to_be_computed);
+  BOOST_TEST((gradients == std::vector<float>(1000, ranks())));
+}
+
+BOOST_FIXTURE_TEST_CASE(what_comes_after_a_wait_is_computed_from_the_sums, Fixture) {
+  std::vector<float> gradients(1000, 1.0F);
+  std::vector<float> seen;
+  cuda.queues.delays.copy = 50;
+
+  Request request = start(gradients);
+  comm->wait(request);
+  cuda.queues.launch(compute, [&] { seen = gradients; });
+  comm->synchronize();
+
+  BOOST_TEST(request.done());
+  BOOST_TEST((seen == std::vector<float>(1000, ranks())));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_result_does_not_wait_for_a_later_bucket_to_be_computed, Fixture) {
+  std::vector<float> first(100, 1.0F);
+  std::vector<float> second(100, 1.0F);
+  bool computed = false;
+
+  Request one = start(first);
+  cuda.queues.delays.kernel = 1 << 30;
+  cuda.queues.launch(compute, [&] { computed = true; });
+  Request other = start(second);
+  while (!comm->test(one)) {
+  }
+
+  BOOST_TEST(first[99] == ranks());
+  BOOST_TEST(!computed);
+  BOOST_TEST(!comm->test(other));
+}
+
+BOOST_FIXTURE_TEST_CASE(reductions_begin_in_the_same_order_on_all_ranks, Fixture) {
+  // Ranks copy and compute at unlike speeds, look at unlike requests, and block in between.
+  cuda.queues.delays.copy = 7 * comm->rank();
+  cuda.queues.delays.kernel = 20 * (comm->size() - comm->rank());
+  std::vector<std::vector<float>> buffers;
+  for (std::size_t i = 0; i < 8; ++i) buffers.emplace_back(1 + i * 503, 1.0F);
+  std::vector<float> sent(77, static_cast<float>(comm->rank() + 5));
+  std::vector<float> max(33, static_cast<float>(comm->rank()));
+  std::vector<Request> requests;
+
+  for (std::size_t i = 0; i < 8; ++i) {
+    cuda.queues.launch(compute, [&buffers, i] { buffers[i].assign(buffers[i].size(), 2.0F); });
+    requests.push_back(start(buffers[i]));
+    for (int k = 0; k < 11 * comm->rank(); ++k) comm->test(requests[i / 2]);
+    if (i == 3) comm->broadcast_buffer(on_device(sent), 0);
+    if (i == 5) comm->all_reduce_buffer(on_device(max), ReduceOp::max);
+    if (i == 6) comm->barrier();
+  }
+  for (std::size_t i = 8; i-- > 0;) comm->wait(requests[i]);
+  comm->synchronize();
+
+  for (const auto& buffer : buffers)
+    BOOST_TEST((buffer == std::vector<float>(buffer.size(), 2 * ranks())));
+  BOOST_TEST((sent == std::vector<float>(77, 5.0F)));
+  BOOST_TEST((max == std::vector<float>(33, ranks() - 1)));
+}
+
+BOOST_FIXTURE_TEST_CASE(steps_after_the_first_allocate_nothing, Fixture) {
+  std::vector<float> values(4000, 1.0F);
+  std::vector<Request> requests(4);
+  const auto step = [&](int tests) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      requests[i] = start(std::span(values).subspan(i * 1000, 1000), ReduceOp::max);
+      for (int k = 0; k < tests; ++k) comm->test(requests[i]);
+    }
+    for (Request& request : requests) comm->wait(request);
+    comm->synchronize();
+    comm->broadcast_buffer(on_device(values), 0);
+  };
+  // In the first, requests may end before the next begins; later they are all under way at once.
+  step(1000);
+  const int made = cuda.queues.live();
+  const int allocated = cuda.counts().allocated;
+  step(0);
+
+  const long before = allocation_count();
+  for (int i = 0; i < 50; ++i) step(i % 3);
+
+  BOOST_TEST(allocation_count() - before == 0);
+  BOOST_TEST(cuda.queues.live() == made);
+  BOOST_TEST(cuda.counts().allocated == allocated);
+}
+
+BOOST_FIXTURE_TEST_CASE(the_end_gives_everything_back, Fixture) {
+  std::vector<float> values(100, 1.0F);
+  comm->all_reduce_buffer(on_device(values), ReduceOp::sum);
+  comm->broadcast_buffer(on_device(values), 0);
+
+  comm.reset();
+  cuda.stream_destroy(compute);
+
+  BOOST_TEST(cuda.counts().allocated == 0);
+  BOOST_TEST(cuda.queues.live() == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_capture_is_refused, Fixture) {
+  std::vector<float> values(100, 1.0F);
+  cuda.queues.capturing = true;
+
+  BOOST_CHECK_EXCEPTION(static_cast<void>(start(values)), Error, [&](const Error& error) {
+    return error.status() == ExitStatus::internal &&
+           std::string(error.what()).find("captured on " + roll_call.name(comm->rank())) !=
+               std::string::npos;
+  });
+}
+
+BOOST_FIXTURE_TEST_CASE(a_rank_that_takes_no_part_ends_the_others, Fixture) {
+  make(500ms);
+  const auto apart = make_mpi_communicator();
+  std::vector<float> values(100, 1.0F);
+  const auto ends_by_its_limit = [&](const std::string& what, auto&& work) {
+    BOOST_CHECK_EXCEPTION(work(), Error, [&](const Error& error) {
+      return error.status() == ExitStatus::internal &&
+             std::string(error.what())
+                     .find(what + " did not end on " + roll_call.name(comm->rank()) +
+                           " within 0.5 s") == 0U;
+    });
+  };
+  if (comm->size() == 1) return;
+
+  Request request;
+  if (!is_last()) {
+    request = start(values);
+    ends_by_its_limit("an all-reduce through the host", [&] { comm->wait(request); });
+  }
+  apart->barrier();
+  // Only so that MPI is left in order.
+  if (is_last()) request = start(values);
+  while (!comm->test(request)) {
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_device_that_hangs_ends_the_wait, Fixture) {
+  make(500ms);
+  cuda.queues.delays.kernel = 1 << 30;
+  cuda.queues.launch(compute, [] {});
+
+  BOOST_CHECK_EXCEPTION(comm->synchronize(), Error, [&](const Error& error) {
+    return std::string(error.what())
+               .find("the compute stream did not end on " + roll_call.name(comm->rank()) +
+                     " within 0.5 s") == 0U;
+  });
+}

@@ -1,0 +1,127 @@
+#define BOOST_TEST_MODULE gradient_reducer_device
+#include "comm/mpi_fixture.hpp"
+#include "comm/nccl_stand_in.hpp"
+#include "comm/on_device.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/nccl_communicator.hpp"
+#include "lockstep/comm/staged_communicator.hpp"
+#include "lockstep/parallel/gradient_reducer.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+constexpr std::size_t tail = 24;
+constexpr std::size_t view = 512;  // without gaps in the arena
+constexpr std::size_t views = 10;
+constexpr std::size_t arena_size = view * views + tail;
+
+ArenaLayout layout() {
+  ArenaLayout result;
+  for (std::size_t i = 0; i < views; ++i) {
+    result.views.push_back({.parameter = static_cast<ParameterId>(i),
+                            .kind = ParameterKind::weight,
+                            .offset = i * view,
+                            .size = view});
+  }
+  return result;
+}
+
+/// Whole numbers, whose sums are exact in any order and in 16 bits.
+float gradient(std::size_t i, int rank) {
+  return static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 13) % 41) - 20.0F;
+}
+std::vector<float> expected_sums(int ranks) {
+  std::vector<float> sums(arena_size);
+  for (std::size_t i = 0; i < arena_size; ++i) {
+    for (int rank = 0; rank < ranks; ++rank) sums[i] += gradient(i, rank);
+  }
+  return sums;
+}
+
+/// The communicators of a device, each over streams of its own.
+struct Fixture {
+  Fixture() {
+    BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
+    nccl.queues.delays = {.kernel = 9, .copy = 5, .task = 3};
+    communicators.push_back(make_nccl_communicator(nccl, roll_call, compute));
+    communicators.push_back(make_staged_communicator(nccl, make_mpi_communicator(), compute));
+  }
+  RollCall roll_call;
+  NcclStandIn nccl;
+  CudaStream compute = nullptr;
+  std::vector<std::unique_ptr<DeviceCommunicator>> communicators;
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(gradients_of_queued_kernels_are_summed_and_used_in_stream_order, Fixture) {
+  for (const auto& comm : communicators) {
+    for (const std::size_t bucket_bytes : {0U, 3000U, 1U << 30U}) {
+      std::vector<float> arena(arena_size, -1000.0F);
+      std::vector<float> parameters(arena_size);
+      const auto write = [&](std::size_t begin, std::size_t end) {
+        nccl.queues.launch(compute, [&arena, begin, end, rank = comm->rank()] {
+          for (std::size_t i = begin; i < end; ++i) arena[i] = gradient(i, rank);
+        });
+      };
+      GradientReducer reducer(
+          *comm, std::span(static_cast<float*>(device_address(arena.data())), arena_size),
+          plan_buckets(layout(), tail, bucket_bytes));
+
+      reducer.begin();
+      for (std::size_t i = 0; i < views; ++i) {
+        write(i * view, (i + 1) * view);
+        reducer.gradients_ready((i + 1) * view);
+      }
+      write(arena_size - tail, arena_size);
+      reducer.finish([&](const Bucket& bucket) {
+        nccl.queues.launch(compute, [&arena, &parameters, bucket] {
+          for (std::size_t i = bucket.begin; i < bucket.end; ++i) parameters[i] -= arena[i];
+        });
+      });
+      comm->synchronize();
+
+      std::vector<float> updated = expected_sums(comm->size());
+      BOOST_TEST((arena == updated));
+      for (float& value : updated) value = -value;
+      BOOST_TEST((parameters == updated));
+    }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(sums_are_those_of_mpi_in_any_type_that_travels, Fixture) {
+  const auto mpi = make_mpi_communicator();
+  const auto reduce = [](Communicator& comm, ElementType wire) {
+    std::vector<float> arena(arena_size);
+    for (std::size_t i = 0; i < arena_size; ++i) arena[i] = gradient(i, comm.rank());
+    GradientReducer reducer(comm, arena,
+                            plan_buckets(layout(), tail, 3000, TailPlace::in_a_bucket_of_its_own),
+                            {.type = wire, .gradients = view * views});
+    reducer.begin();
+    for (std::size_t i = 1; i <= views; ++i) reducer.gradients_ready(i * view);
+    reducer.finish([](const Bucket&) {});
+    return arena;
+  };
+  for (const auto& comm : communicators) {
+    OnDevice host_side(*comm);
+    for (const ElementType wire : {ElementType::f32, ElementType::bf16, ElementType::f16}) {
+      const std::vector<float> sums = reduce(host_side, wire);
+
+      BOOST_TEST((sums == reduce(*mpi, wire)));
+      BOOST_TEST((sums == expected_sums(comm->size())));
+    }
+  }
+}
