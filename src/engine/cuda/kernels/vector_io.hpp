@@ -6,6 +6,7 @@
 #include "lockstep/core/host_device.hpp"
 
 #include <bit>
+#include <cassert>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -53,6 +54,7 @@ LOCKSTEP_HOST_DEVICE inline Piece read_piece(const void* from) {
   const uint4 words = *static_cast<const uint4*>(from);
   return {{words.x, words.y, words.z, words.w}};
 #else
+  assert(reinterpret_cast<std::uintptr_t>(from) % sizeof(Piece) == 0);
   Piece piece;
   std::memcpy(&piece, from, sizeof(piece));
   return piece;
@@ -63,6 +65,7 @@ LOCKSTEP_HOST_DEVICE inline void write_piece(void* to, const Piece& piece) {
   *static_cast<uint4*>(to) =
       make_uint4(piece.words[0], piece.words[1], piece.words[2], piece.words[3]);
 #else
+  assert(reinterpret_cast<std::uintptr_t>(to) % sizeof(Piece) == 0);
   std::memcpy(to, &piece, sizeof(piece));
 #endif
 }
