@@ -89,7 +89,7 @@ struct CombineStatistics {
       const auto whole_rounds =
           static_cast<double>(rows_here / reduction.stride() * reduction.lanes());
       const std::int64_t rest = rows_here % reduction.stride();
-      for_rows<4>(
+      for_rows<8>(
           lane, combining_lanes, reduction.chunks,
           [&](std::int64_t chunk) {
             const float* const from = partials + chunk * reduction.extent.width + at;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
@@ -52,18 +53,23 @@ template <typename Functor>
 __global__ void __launch_bounds__(team_size)
     run_teams(std::int64_t teams, int columns, Functor functor) {
   using Partial = typename Functor::Partial;
-  __shared__ Partial partials[team_size];
+  // A word more than a partial result, so that equal members of neighbours are in different banks.
+  struct Slot {
+    Partial value;
+    std::conditional_t<alignof(Partial) == 4, float, double> gap;
+  };
+  __shared__ Slot slots[team_size];
   const int thread = static_cast<int>(threadIdx.x);
   const int column = thread & (columns - 1);
   const int lane = thread / columns;
   for (std::int64_t team = blockIdx.x; team < teams; team += gridDim.x) {
     Partial own = functor.partial(team, column, lane);
-    partials[thread] = own;
+    slots[thread].value = own;
     __syncthreads();
     for (int half = team_size / 2; half >= columns; half /= 2) {
       if (thread < half) {
-        own.merge(partials[thread + half]);
-        partials[thread] = own;
+        own.merge(slots[thread + half].value);
+        slots[thread].value = own;
       }
       __syncthreads();
     }

@@ -73,7 +73,7 @@ LOCKSTEP_HOST_DEVICE inline void store_partial(const RowReduction& reduction, st
 }
 
 /// The second kernel: a team has `columns` channels, and its lanes share the partial sums.
-inline constexpr int channels_a_team = 8;
+inline constexpr int channels_a_team = 4;
 inline constexpr int combining_lanes = team_size / channels_a_team;
 [[nodiscard]] inline Teams combining_teams(const RowReduction& reduction) {
   return {.count = ceil_div(reduction.extent.padded, std::int64_t{channels_a_team}),
@@ -96,7 +96,7 @@ struct PartialSums {
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t channel, int lane) const {
     Partial result{};
     if (channel >= padded) return result;
-    for_rows<8 / kinds>(
+    for_rows<8>(
         lane, combining_lanes, rows,
         [&](std::int64_t row) {
           Floats<kinds> loaded;

@@ -73,7 +73,7 @@ struct ChunkGradients {
     result.clear();
     if (column.rows == 0) return result;
     const Octet center = load_channels(reduction.extent, mean, column.at);
-    for_rows<piece_size<T> / 2>(
+    for_rows<piece_size<T> / 4>(
         reduction.chunk_of(team) * reduction.lanes() + lane, reduction.stride(), column.rows,
         [&](std::int64_t row) {
           const std::int64_t at = row * reduction.extent.width + column.at;
