@@ -127,7 +127,7 @@ std::unique_ptr<Convolution> ConvolutionMaker::make(const ConvolutionShape& shap
     // Sums are fp32; where the library cannot write them as they are, they are rounded once.
     PlanRequest request{
         .shape = shape, .pass = ConvolutionPass::backward_weights, .output = DataType::f32};
-    plans.backward_weights = find(request).first;
+    if (options_.wide_weight_gradients) plans.backward_weights = find(request).first;
     if (plans.backward_weights == nullptr) {
       request.output = shape.type;
       plans.backward_weights = require(request);

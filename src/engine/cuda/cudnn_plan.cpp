@@ -19,7 +19,7 @@ namespace fe = cudnn_frontend;
 using fe::graph::Tensor_attributes;
 using Tensor = std::shared_ptr<Tensor_attributes>;
 
-enum TensorId : std::int64_t { x_id = 1, weights_id = 2, y_id = 3 };
+enum TensorId : std::int64_t { x_id = 1, weights_id = 2, y_id = 3, sums_id = 4 };
 
 fe::DataType_t library_type(DataType type) {
   switch (type) {
@@ -31,6 +31,14 @@ fe::DataType_t library_type(DataType type) {
       return fe::DataType_t::HALF;
   }
   return fe::DataType_t::FLOAT;
+}
+
+/// The first sentence of the library's messages, which go through all engines line by line.
+std::string shorten(const std::string& message) {
+  std::string line = message.substr(0, message.find('\n'));
+  constexpr std::size_t longest = 200;
+  if (line.size() > longest) line = line.substr(0, longest) + "...";
+  return line;
 }
 
 using Extents = std::array<std::int64_t, 4>;
@@ -103,8 +111,16 @@ std::unique_ptr<fe::graph::Graph> make_graph(const PlanRequest& request) {
     case ConvolutionPass::backward_weights: {
       const auto dy = input(y_id, extents.y);
       const auto x = input(x_id, extents.x);
-      output(graph->conv_wgrad(dy, x, attributes_of<fe::graph::Conv_wgrad_attributes>(shape)),
-             weights_id, extents.weights);
+      auto sums = graph->conv_wgrad(dy, x, attributes_of<fe::graph::Conv_wgrad_attributes>(shape));
+      if (request.output != shape.type) {
+        // Sums wider than their operands come out of the engines that the library compiles at run
+        // time, by way of an operation on them.
+        set_extents(*sums, sums_id, DataType::f32, extents.weights);
+        sums = graph->pointwise(sums, fe::graph::Pointwise_attributes()
+                                          .set_mode(fe::PointwiseMode_t::IDENTITY)
+                                          .set_compute_data_type(fe::DataType_t::FLOAT));
+      }
+      output(sums, weights_id, extents.weights);
       break;
     }
   }
@@ -174,7 +190,7 @@ class Plan final : public ConvolutionPlan {
     auto status = graph_->execute_plan_at_index(handle, pointers_, workspace, index_);
     if (status.is_bad()) {
       fail(ExitStatus::internal, "cuDNN's {} failed ({}) look for earlier errors of this rank",
-           engine_, status.get_message());
+           engine_, shorten(status.get_message()));
     }
   }
 
@@ -193,8 +209,8 @@ class Plan final : public ConvolutionPlan {
       auto status = graph_->build_plan_at_index(i);
       if (status.is_good()) {
         built.push_back(i);
-      } else {
-        reason = status.get_message();
+      } else if (reason.empty() || reason.find("Deselecting") != std::string::npos) {
+        reason = shorten(status.get_message());
       }
     }
     return built;
@@ -265,7 +281,7 @@ std::int64_t fastest(Plan& plan, const std::vector<std::int64_t>& candidates, cu
 PlanResult make_plan(cudnnHandle_t handle, const PlanRequest& request, const PlanOptions& options) {
   auto graph = make_graph(request);
   if (auto status = offer_engines(*graph, handle); status.is_bad()) {
-    return {.plan = nullptr, .reason = status.get_message()};
+    return {.plan = nullptr, .reason = shorten(status.get_message())};
   }
   deselect(*graph, request.shape, options);
   auto plan = std::make_unique<Plan>(std::move(graph));
@@ -277,8 +293,8 @@ PlanResult make_plan(cudnnHandle_t handle, const PlanRequest& request, const Pla
   return {.plan = std::move(plan), .reason = {}};
 }
 
-std::vector<EngineSupport> survey_engines(const std::string& device, const PlanRequest& request,
-                                          const PlanOptions& options) {
+EngineSurvey survey_engines(const std::string& device, const PlanRequest& request,
+                            const PlanOptions& options) {
   auto properties = std::make_shared<fe::DeviceProperties>();
   if (auto status = properties->deserialize({device.begin(), device.end()}); status.is_bad()) {
     fail(ExitStatus::internal, "cuDNN does not take a description of a device ({})",
@@ -286,7 +302,9 @@ std::vector<EngineSupport> survey_engines(const std::string& device, const PlanR
   }
   auto graph = make_graph(request);
   graph->set_device_properties(properties);
-  if (offer_engines(*graph, nullptr).is_bad()) return {};
+  if (auto status = offer_engines(*graph, nullptr); status.is_bad()) {
+    return {.engines = {}, .reason = shorten(status.get_message())};
+  }
   deselect(*graph, request.shape, options);
   std::vector<EngineSupport> engines;
   for (std::int64_t i = 0; i < graph->get_execution_plan_count(); ++i) {
@@ -303,7 +321,7 @@ std::vector<EngineSupport> survey_engines(const std::string& device, const PlanR
     }
     auto status = graph->build_plan_at_index(i);
     support.finalizes = status.is_good();
-    support.reason = status.get_message();
+    support.reason = shorten(status.get_message());
     support.allowed = support.reason.find("Deselecting") == std::string::npos &&
                       support.reason.find("workspace violation") == std::string::npos;
     if (support.finalizes) {
@@ -312,7 +330,7 @@ std::vector<EngineSupport> survey_engines(const std::string& device, const PlanR
     }
     engines.push_back(std::move(support));
   }
-  return engines;
+  return {.engines = std::move(engines), .reason = {}};
 }
 
 }  // namespace lockstep::cuda

@@ -51,11 +51,13 @@ struct EngineSupport {
   std::size_t workspace_bytes = 0;
   std::string reason;  ///< why there is no plan
 };
-/// The engines that cuDNN's heuristics offer, best first. `device` is the library's own JSON
-/// description of a device (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). Empty where no engine is
-/// offered.
-[[nodiscard]] std::vector<EngineSupport> survey_engines(const std::string& device,
-                                                        const PlanRequest& request,
-                                                        const PlanOptions& options);
+struct EngineSurvey {
+  std::vector<EngineSupport> engines;  ///< those that cuDNN's heuristics offer, best first
+  std::string reason;                  ///< why there is none
+};
+/// `device` is the library's own JSON
+/// description of a device (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
+[[nodiscard]] EngineSurvey survey_engines(const std::string& device, const PlanRequest& request,
+                                          const PlanOptions& options);
 
 }  // namespace lockstep::cuda

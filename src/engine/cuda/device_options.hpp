@@ -14,6 +14,9 @@ struct PlanOptions {
   /// That many of the algorithms the library prefers are timed on the device and the fastest is
   /// taken, which may be another in the next run; below 2 the library's first.
   int timed_candidates = 0;
+  /// Weight gradients of 16-bit values in fp32 where the library can write them: one rounding less,
+  /// by engines that may be slower.
+  bool wide_weight_gradients = true;
 };
 
 struct DeviceOptions {

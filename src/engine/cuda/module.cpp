@@ -1,0 +1,67 @@
+#include "cuda_device.hpp"
+#include "module_interface.hpp"
+
+namespace lockstep::cuda {
+namespace {
+
+/// Of the GPUs this process sees, how many are new enough.
+int count_usable(int visible) {
+  int usable = 0;
+  for (int device = 0; device < visible; ++device) {
+    int major = 0;
+    const cudaError_t status =
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (status == cudaSuccess && major >= 8) ++usable;
+  }
+  return usable;
+}
+
+DriverState probe() {
+  using Status = DriverState::Status;
+  DriverState state;
+  (void)cudaRuntimeGetVersion(&state.runtime_version);
+  if (cudaDriverGetVersion(&state.driver_version) != cudaSuccess) state.driver_version = 0;
+  int visible = 0;
+  const cudaError_t status = cudaGetDeviceCount(&visible);
+  if (status == cudaSuccess) {
+    state.devices = count_usable(visible);
+    state.status = state.devices > 0 ? Status::usable : Status::no_device;
+    if (state.devices == 0 && visible > 0) state.detail = "compute capability below 8.0";
+    return state;
+  }
+  state.detail = std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status);
+  (void)cudaGetLastError();
+  if (state.driver_version == 0) {
+    state.status = Status::no_driver;
+  } else if (status == cudaErrorInsufficientDriver) {
+    state.status = Status::old_driver;
+  } else if (status == cudaErrorNoDevice) {
+    state.status = Status::no_device;
+  } else {
+    state.status = Status::failed;
+  }
+  return state;
+}
+
+std::unique_ptr<Device> make_device(const DeviceOptions& options) {
+  return std::make_unique<CudaDevice>(options);
+}
+
+DeviceIdentity identify(const Device& device) {
+  return dynamic_cast<const CudaDevice&>(device).identity();
+}
+
+}  // namespace
+}  // namespace lockstep::cuda
+
+/// All that the module shows.
+extern "C" __attribute__((visibility("default"))) const lockstep::cuda::ModuleTable*
+lockstep_cuda_module() {
+  using namespace lockstep::cuda;
+  static const std::string interface = module_interface();
+  static const ModuleTable table{.interface = interface.c_str(),
+                                 .probe = probe,
+                                 .make_device = make_device,
+                                 .identify = identify};
+  return &table;
+}

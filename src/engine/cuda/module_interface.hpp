@@ -1,0 +1,56 @@
+#pragma once
+
+#include "device.hpp"
+#include "device_options.hpp"
+#include "lockstep/core/version.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+/// What the program and the module lockstep-cuda.so know of each other. The module holds all that
+/// needs CUDA's libraries, so that one program runs on hosts with and without them. Both are built
+/// together: C++ types cross the boundary, and exceptions do.
+namespace lockstep::cuda {
+
+/// Raised with every change of ModuleTable or of a type it names.
+inline constexpr int module_interface_number = 1;
+
+/// "interface 1 of lockstep 0.1.0, compiler 12.2.0"
+[[nodiscard]] inline std::string module_interface() {
+  return fmt::format("interface {} of lockstep {}, compiler {}", module_interface_number, version(),
+                     __VERSION__);
+}
+
+/// What the module finds on this host.
+struct DriverState {
+  enum class Status {
+    usable,
+    no_driver,
+    old_driver,
+    no_device,  ///< or none that is new enough
+    failed,
+  };
+  Status status = Status::usable;
+  int driver_version = 0;   ///< newest CUDA the driver supports, 13000 for 13.0; 0: no driver
+  int runtime_version = 0;  ///< CUDA the module was built with
+  int devices = 0;          ///< GPUs this process sees
+  std::string detail;       ///< the library's own words, where it has some
+};
+
+struct ModuleTable {
+  /// module_interface() of the module. Stays first, for it is read before anything else is trusted.
+  const char* interface;
+  DriverState (*probe)();
+  /// Error(usage) where no GPU is fit for this rank.
+  std::unique_ptr<Device> (*make_device)(const DeviceOptions& options);
+  /// Of a device that make_device made; ranks whose devices have one uuid share a GPU.
+  DeviceIdentity (*identify)(const Device& device);
+};
+
+inline constexpr const char* module_file_name = "lockstep-cuda.so";
+inline constexpr const char* module_entry_point = "lockstep_cuda_module";
+using ModuleEntryPoint = const ModuleTable* (*)();
+
+}  // namespace lockstep::cuda
