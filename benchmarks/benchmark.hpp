@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/precision.hpp"
 #include "lockstep/runtime/process_grid.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
@@ -26,6 +27,8 @@ struct BenchOptions {
   std::int64_t steps = 20;       ///< measured, after the warm-up
   std::int64_t warmup = 3;
   Precision precision = Precision::fp32;
+  DeviceChoice device = DeviceChoice::automatic;
+  CommChoice comm = CommChoice::automatic;
   double bucket_mb = 25;
   std::string data;             ///< loader: a directory of shards
   std::string directory = ".";  ///< checkpoint: where to write

@@ -2,7 +2,7 @@
 // images/s = ranks * batch / median step time, over all ranks' slowest.
 #include "benchmark.hpp"
 
-#include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/compute/compute.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/train/model_state.hpp"
 #include "lockstep/train/train_step.hpp"
@@ -26,27 +26,35 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                                                  .zero_init_residual = false,
                                                  .label_smoothing = 0});
   const TailBucket tail(graph);
-  const auto engine = make_cpu_engine(graph, {.threads = context.binding.threads,
-                                              .tail_size = tail.size(),
-                                              .precision = options.precision});
-  initialize_model(*engine, 0);
+  const auto compute = make_compute(graph,
+                                    {.device = options.device,
+                                     .comm = options.comm,
+                                     .precision = options.precision,
+                                     .threads = context.binding.threads,
+                                     .tail_size = tail.size()},
+                                    context.grid, comm);
+  Engine& engine = compute->engine();
+  initialize_model(engine, 0);
   const Config config;
-  const auto optimizer = make_optimizer(config, engine->layout());
+  const auto optimizer = compute->make_optimizer(config);
   const auto data = make_synthetic_dataset(
       {.samples = geometry.samples, .image = image, .classes = options.classes, .seed = 0});
   const auto channels = static_cast<std::size_t>(options.channels);
   const auto loader =
       make_loader(*data,
                   {.image = image,
-                   .format = engine->input_format(),
+                   .format = engine.input_format(),
                    .mean = std::vector<float>(channels, 0.5F),
                    .std = std::vector<float>(channels, 0.25F),
                    .batch_capacity = options.batch_size,
                    .threads = static_cast<int>(options.loader_threads),
                    .shuffle = false},
                   plan_training_batches(geometry, {}, options.warmup + options.steps));
-  TrainStep step(*engine, *optimizer, comm, *loader,
-                 {.geometry = geometry, .bucket_bytes = options.bucket_mb * 0x1p20});
+  const bool scaled = options.precision == Precision::fp16;
+  TrainStep step(engine, *optimizer, comm, compute->arena_communicator(), *loader,
+                 {.geometry = geometry,
+                  .bucket_bytes = options.bucket_mb * 0x1p20,
+                  .loss_scale = scaled ? std::optional(LossScale{}) : std::nullopt});
 
   std::vector<double> seconds;
   PhaseTimes phases;
@@ -83,7 +91,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                  {"global_batch", geometry.global_batch},
                  {"precision", to_string(options.precision)},
                  {"threads", context.binding.threads},
-                 {"engine", engine->description()},
+                 {"engine", engine.description()},
                  {"images_per_second", rate},
                  {"step_seconds_median", sample.median},
                  {"step_seconds_p10", sample.p10},

@@ -44,6 +44,10 @@ OptionTable<BenchOptions> bench_options() {
                                       .help = "of step",
                                       .unit = "",
                                       .choices = {"fp32", "tf32", "bf16", "fp16"}})
+      .add(&BenchOptions::device,
+           {.name = "device", .help = "of step", .unit = "", .choices = {"auto", "cpu", "cuda"}})
+      .add(&BenchOptions::comm,
+           {.name = "comm", .help = "of step", .unit = "", .choices = {"auto", "mpi", "nccl"}})
       .add(
           &BenchOptions::bucket_mb,
           {.name = "bucket-mb", .help = "as for train", .unit = "MiB", .min = 0, .above_min = true})

@@ -27,6 +27,7 @@ struct EvalArguments {
   std::int64_t width = 0;
   std::int64_t image_size = 0;
   EvalPrecision precision = EvalPrecision::run;
+  DeviceChoice device = DeviceChoice::automatic;
   std::int64_t batch_size = 64;
   std::int64_t threads = 0;
   std::int64_t loader_threads = 1;
@@ -54,6 +55,10 @@ OptionTable<EvalArguments> eval_options() {
                                        .help = "what to compute in; run: as the run did",
                                        .unit = "",
                                        .choices = {"run", "fp32", "tf32", "bf16", "fp16"}})
+      .add(&EvalArguments::device, {.name = "device",
+                                    .help = "what to compute on; auto: a GPU where there is one",
+                                    .unit = "",
+                                    .choices = {"auto", "cpu", "cuda"}})
       .add(&EvalArguments::batch_size,
            {.name = "batch-size", .help = "samples per rank", .unit = "", .min = 1, .max = 1 << 24})
       .add(&EvalArguments::threads, {.name = "threads",
@@ -98,6 +103,7 @@ ExitStatus run_eval(Invocation& invocation) {
                   .width = arguments.width,
                   .image_size = arguments.image_size,
                   .precision = precision_of(arguments.precision),
+                  .device = arguments.device,
                   .batch_size = arguments.batch_size,
                   .loader_threads = arguments.loader_threads},
                  {.comm = job.comm(),

@@ -108,7 +108,7 @@ OptionTable<Config> make_table() {
       .add(&Config::precision,
            {.name = "precision",
             .help = "of activations, their gradients and working weights; parameters, statistics "
-                    "and sums stay fp32; CPUs: fp32 or bf16",
+                    "and sums stay fp32; CPUs: fp32 or bf16; fp16 with dynamic loss scaling",
             .unit = "",
             .choices = {"fp32", "tf32", "bf16", "fp16"}});
   t.exclusive({.one = "batch-size", .other = "global-batch-size", .both = {}});
@@ -181,6 +181,12 @@ OptionTable<Config> make_table() {
                                      .unit = "",
                                      .min = 0});
   t.group("Communication")
+      .add(&Config::comm,
+           {.name = "comm",
+            .help = "what reduces a GPU's gradients: nccl; or mpi, through the host, "
+                    "by which ranks may share a GPU; auto: nccl",
+            .unit = "",
+            .choices = {"auto", "mpi", "nccl"}})
       .add(&Config::batch_norm,
            {.name = "batch-norm",
             .help = "statistics of each rank's samples, averaged for evaluation, or of all ranks'",
@@ -247,6 +253,10 @@ OptionTable<Config> make_table() {
                         !config.init_from.empty();
                }});
   t.group("Machine")
+      .add(&Config::device, {.name = "device",
+                             .help = "what to compute on; auto: GPUs where all ranks have one",
+                             .unit = "",
+                             .choices = {"auto", "cpu", "cuda"}})
       .add(&Config::threads, {.name = "threads",
                               .help = "compute threads per rank; 0: the affinity mask's share",
                               .unit = "",

@@ -1,5 +1,5 @@
+#include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
-#include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/train/model_state.hpp"
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/run_state.hpp"
@@ -71,19 +71,24 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   const DatasetInfo& info = data->info();
   const RunPlan plan = resolve_run(config, info, 1);
   const Graph graph = job.model ? job.model(plan.model) : make_model(config.model, plan.model);
-  const auto engine = make_cpu_engine(
-      graph, {.threads = job.binding.threads, .tail_size = 0, .precision = config.precision});
+  const auto compute = make_compute(graph,
+                                    {.device = request.device,
+                                     .comm = CommChoice::automatic,
+                                     .precision = config.precision,
+                                     .threads = job.binding.threads},
+                                    make_process_grid(), comm);
+  Engine& engine = compute->engine();
   collectively(comm, [&] {
-    if (comm.rank() == 0) load_model(loaded.checkpoint, InitHead::keep, *engine);
+    if (comm.rank() == 0) load_model(loaded.checkpoint, InitHead::keep, engine);
   });
   loaded.checkpoint = {};
-  require_agreement(comm, layout_text(*engine), "the parameters' layout",
+  require_agreement(comm, layout_text(engine), "the parameters' layout",
                     "the processors differ, so the engine chose other layouts");
-  broadcast_model(*engine, comm);
+  broadcast_model(engine, comm);
 
-  LoaderOptions loading = loader_options(plan, engine->input_format());
+  LoaderOptions loading = loader_options(plan, engine.input_format());
   loading.cores = job.binding.allowed;
-  Evaluator evaluator(*engine, *data, comm,
+  Evaluator evaluator(engine, *data, comm,
                       {.loader = loading, .batch_size = request.batch_size, .stop_wanted = {}});
   return *evaluator.run();
 }

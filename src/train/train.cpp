@@ -1,6 +1,6 @@
+#include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/version.hpp"
-#include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/runtime/signals.hpp"
 #include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/run_state.hpp"
@@ -217,33 +217,37 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   // The network on this rank's cores.
   const TailBucket tail(graph);
   const bool synchronised = config.batch_norm == BatchNormScope::sync;
-  SumOverRanks sum_over_ranks;
-  if (synchronised) sum_over_ranks = [&comm](std::span<double> values) { comm.all_reduce(values); };
-  const auto engine = make_cpu_engine(graph, {.threads = job.binding.threads,
-                                              .tail_size = tail.size(),
-                                              .precision = config.precision,
-                                              .sum_over_ranks = sum_over_ranks});
-  const auto optimizer = make_optimizer(plan.config, engine->layout());
+  const auto compute = make_compute(graph,
+                                    {.device = config.device,
+                                     .comm = config.comm,
+                                     .precision = config.precision,
+                                     .threads = job.binding.threads,
+                                     .tail_size = tail.size(),
+                                     .synchronised_norms = synchronised,
+                                     .compression = config.grad_compression},
+                                    job.grid, comm);
+  Engine& engine = compute->engine();
+  const auto optimizer = compute->make_optimizer(plan.config);
   state.optimizer = std::string(optimizer->name());
-  require_agreement(comm, layout_text(*engine), "the parameters' layout",
+  require_agreement(comm, layout_text(engine), "the parameters' layout",
                     "the processors differ, so the engine chose other layouts");
-  initialize_model(*engine, static_cast<std::uint64_t>(config.seed));
+  initialize_model(engine, static_cast<std::uint64_t>(config.seed));
   collectively(comm, [&] {
     if (start.checkpoint.model.empty()) return;
-    load_model(start.checkpoint, start.state ? InitHead::keep : config.init_head, *engine);
-    if (start.state) load_optimizer(start.checkpoint, *engine, *optimizer);
+    load_model(start.checkpoint, start.state ? InitHead::keep : config.init_head, engine);
+    if (start.state) load_optimizer(start.checkpoint, engine, *optimizer);
   });
   start.checkpoint = {};
-  broadcast_run_state(*engine, *optimizer, comm);
+  broadcast_run_state(engine, *optimizer, comm);
 
-  LoaderOptions loading = loader_options(plan, engine->input_format());
+  LoaderOptions loading = loader_options(plan, engine.input_format());
   loading.batch_capacity = geometry.largest_micro_batch();
   loading.cores = job.binding.allowed;
   const auto loader = make_loader(
       *data, loading,
       plan_training_batches(geometry, {.epoch = state.epoch, .position = state.position},
                             last_step - state.step));
-  TrainStep step(*engine, *optimizer, comm, *loader,
+  TrainStep step(engine, *optimizer, comm, compute->arena_communicator(), *loader,
                  {.geometry = geometry,
                   .bucket_bytes = config.bucket_mb * 0x1p20,
                   .wire = wire_type(config.grad_compression),
@@ -253,12 +257,12 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   const auto validation = open_validation_data(plan, comm);
   std::optional<Evaluator> evaluator;
   if (validation) {
-    evaluator.emplace(*engine, *validation, comm,
+    evaluator.emplace(engine, *validation, comm,
                       EvaluatorOptions{.loader = loading,
                                        .batch_size = geometry.largest_micro_batch(),
                                        .stop_wanted = [] { return SignalFlag::received() != 0; }});
   }
-  describe_start(reporter, plan, geometry, *engine, data->info(), step, job);
+  describe_start(reporter, plan, geometry, engine, data->info(), step, job);
   if (!validation) {
     reporter.say(plan.config.synthetic
                      ? std::string("no evaluation: synthetic data has no split val")
@@ -269,7 +273,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   TrainingLoop loop({.plan = plan,
                      .geometry = geometry,
                      .comm = comm,
-                     .engine = *engine,
+                     .engine = engine,
                      .optimizer = *optimizer,
                      .step = step,
                      .evaluator = evaluator ? &*evaluator : nullptr,

@@ -32,16 +32,17 @@ PhaseTimes& PhaseTimes::operator+=(const PhaseTimes& other) noexcept {
   return *this;
 }
 
-TrainStep::TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm, Loader& loader,
-                     const TrainStepOptions& options)
+TrainStep::TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm,
+                     Communicator& arena_comm, Loader& loader, const TrainStepOptions& options)
     : engine_(engine),
       optimizer_(optimizer),
+      arena_comm_(arena_comm),
       loader_(loader),
       options_(options),
       scaler_(options.loss_scale),
       tail_(engine.graph()),
       tail_values_(tail_.size()),
-      reducer_(comm, engine.gradients(),
+      reducer_(arena_comm, engine.gradients(),
                plan_buckets(engine.layout(), tail_.size(),
                             static_cast<std::size_t>(options.bucket_bytes),
                             options.wire == ElementType::f32 ? TailPlace::in_the_last_bucket
@@ -170,6 +171,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
     }
     result.times.optimizer += watch.lap();
   });
+  arena_comm_.synchronize();
   engine_.read(sent_tail, tail);
   result.own_loss = metrics.loss;
   result.own_samples = static_cast<double>(metrics.samples);

@@ -85,6 +85,10 @@ class Communicator {
   virtual bool test(Request& request) = 0;
   virtual void wait(Request& request) = 0;
 
+  /// Until the results of all requests that were waited for are there: with values in a device's
+  /// memory, wait() only sees to their order.
+  virtual void synchronize() {}
+
   template <typename T>
   void all_reduce(std::span<T> values, ReduceOp op = ReduceOp::sum) {
     all_reduce_buffer({values.data(), values.size(), element_type<T>()}, op);

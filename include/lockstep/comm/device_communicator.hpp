@@ -19,7 +19,7 @@ class DeviceCommunicator : public Communicator {
   virtual void check() = 0;
   /// Until all that was queued in the compute stream is done, looking for errors meanwhile; an
   /// Error(internal) once it takes longer than the time-out.
-  virtual void synchronize() = 0;
+  void synchronize() override = 0;
 
   enum class Registration {
     plain,     ///< any device memory

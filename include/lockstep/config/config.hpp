@@ -15,6 +15,8 @@ enum class Progress { automatic, bar, plain };
 enum class InitHead { keep, fresh };
 enum class BatchNormScope { local, sync };
 enum class GradCompression { none, fp16, bf16 };
+enum class DeviceChoice { automatic, cpu, cuda };
+enum class CommChoice { automatic, mpi, nccl };
 
 /// `--save-every 500` or `--save-every 10min`; both zero: at epoch ends alone.
 struct SaveInterval {
@@ -72,6 +74,7 @@ struct Config {
   double label_smoothing = 0;
   Precision precision = Precision::fp32;
   // communication
+  CommChoice comm = CommChoice::automatic;
   BatchNormScope batch_norm = BatchNormScope::local;
   double bucket_mb = 25;  ///< MiB
   GradCompression grad_compression = GradCompression::none;
@@ -88,6 +91,7 @@ struct Config {
   bool log_ranks = false;
   Progress progress = Progress::automatic;
   // machine
+  DeviceChoice device = DeviceChoice::automatic;
   std::int64_t threads = 0;         ///< 0: from the affinity mask
   std::int64_t loader_threads = 1;  ///< 0: read in the training thread
   friend bool operator==(const Config&, const Config&) = default;

@@ -63,10 +63,14 @@ struct TrainStepOptions {
 /// says so one step ahead and all ranks can leave from a good state.
 class TrainStep final {
  public:
-  /// All references outlive the object. The first batch is loaded here: collective, throws the
-  /// lowest failing rank's Error on all.
+  /// All references outlive the object; `arena_comm` reduces the engine's memory, and is `comm`
+  /// where that is the host's. The first batch is loaded here: collective, throws the lowest
+  /// failing rank's Error on all.
+  TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm, Communicator& arena_comm,
+            Loader& loader, const TrainStepOptions& options);
   TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm, Loader& loader,
-            const TrainStepOptions& options);
+            const TrainStepOptions& options)
+      : TrainStep(engine, optimizer, comm, comm, loader, options) {}
 
   /// Collective. `step` counts from 1.
   StepResult run(std::int64_t step, double lr, StepWishes wishes);
@@ -86,6 +90,7 @@ class TrainStep final {
 
   Engine& engine_;
   Optimizer& optimizer_;
+  Communicator& arena_comm_;
   Loader& loader_;
   TrainStepOptions options_;
   LossScaler scaler_;

@@ -54,6 +54,7 @@ struct EvaluationRequest {
   std::int64_t width = 0;              ///< with `model`
   std::int64_t image_size = 0;         ///< 0: the checkpoint's, else the data set's
   std::optional<Precision> precision;  ///< nullopt: the run's
+  DeviceChoice device = DeviceChoice::automatic;
   std::int64_t batch_size = 64;
   std::int64_t loader_threads = 1;
 };

@@ -1,5 +1,8 @@
-#include "cuda_device.hpp"
-#include "module_interface.hpp"
+#include "../../engine/cuda/cuda_device.hpp"
+#include "../../optim/device/device_optimizer.hpp"
+#include "../module_interface.hpp"
+#include "lockstep/comm/nccl_communicator.hpp"
+#include "lockstep/comm/staged_communicator.hpp"
 
 namespace lockstep::cuda {
 namespace {
@@ -51,6 +54,21 @@ DeviceIdentity identify(const Device& device) {
   return dynamic_cast<const CudaDevice&>(device).identity();
 }
 
+/// The libraries' calls, for as long as the process lives: communicators keep references.
+NcclApi& library_calls() {
+  static const std::unique_ptr<NcclApi> api = make_nccl_api();
+  return *api;
+}
+
+std::unique_ptr<DeviceCommunicator> make_nccl(std::shared_ptr<Device> device, RollCall& roll_call) {
+  return make_nccl_communicator(library_calls(), roll_call, device->stream());
+}
+
+std::unique_ptr<DeviceCommunicator> make_staged(std::shared_ptr<Device> device,
+                                                std::unique_ptr<Communicator> host) {
+  return make_staged_communicator(library_calls(), std::move(host), device->stream());
+}
+
 }  // namespace
 }  // namespace lockstep::cuda
 
@@ -62,6 +80,10 @@ lockstep_cuda_module() {
   static const ModuleTable table{.interface = interface.c_str(),
                                  .probe = probe,
                                  .make_device = make_device,
-                                 .identify = identify};
+                                 .identify = identify,
+                                 .make_engine = make_device_engine,
+                                 .make_optimizer = make_device_optimizer,
+                                 .make_nccl = make_nccl,
+                                 .make_staged = make_staged};
   return &table;
 }

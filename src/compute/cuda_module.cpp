@@ -1,7 +1,7 @@
-#include "lockstep/engine/cuda_module.hpp"
+#include "lockstep/compute/cuda_module.hpp"
 
-#include "cuda/module_interface.hpp"
 #include "lockstep/core/error.hpp"
+#include "module_interface.hpp"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,13 @@
 #pragma once
 
-#include "device.hpp"
-#include "device_options.hpp"
+#include "../engine/cuda/device.hpp"
+#include "../engine/cuda/device_engine.hpp"
+#include "../engine/cuda/device_options.hpp"
+#include "lockstep/comm/device_communicator.hpp"
+#include "lockstep/comm/roll_call.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/version.hpp"
+#include "lockstep/optim/optimizer.hpp"
 
 #include <fmt/format.h>
 
@@ -15,7 +20,7 @@
 namespace lockstep::cuda {
 
 /// Raised with every change of ModuleTable or of a type it names.
-inline constexpr int module_interface_number = 1;
+inline constexpr int module_interface_number = 2;
 
 /// "interface 1 of lockstep 0.1.0, compiler 12.2.0"
 [[nodiscard]] inline std::string module_interface() {
@@ -47,6 +52,16 @@ struct ModuleTable {
   std::unique_ptr<Device> (*make_device)(const DeviceOptions& options);
   /// Of a device that make_device made; ranks whose devices have one uuid share a GPU.
   DeviceIdentity (*identify)(const Device& device);
+  std::unique_ptr<Engine> (*make_engine)(std::shared_ptr<Device> device, const Graph& graph,
+                                         const DeviceEngineOptions& options);
+  std::unique_ptr<Optimizer> (*make_optimizer)(std::shared_ptr<Device> device, const Config& config,
+                                               const ArenaLayout& layout);
+  /// Collective. `roll_call` outlives it.
+  std::unique_ptr<DeviceCommunicator> (*make_nccl)(std::shared_ptr<Device> device,
+                                                   RollCall& roll_call);
+  /// Through the host's memory and `host`, a communicator for this use alone.
+  std::unique_ptr<DeviceCommunicator> (*make_staged)(std::shared_ptr<Device> device,
+                                                     std::unique_ptr<Communicator> host);
 };
 
 inline constexpr const char* module_file_name = "lockstep-cuda.so";

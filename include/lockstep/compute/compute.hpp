@@ -1,0 +1,43 @@
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/engine/engine.hpp"
+#include "lockstep/optim/optimizer.hpp"
+#include "lockstep/runtime/process_grid.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+struct ComputeOptions {
+  DeviceChoice device = DeviceChoice::automatic;
+  CommChoice comm = CommChoice::automatic;
+  Precision precision = Precision::fp32;
+  int threads = 0;            ///< of the processor's engine; 0: omp_get_max_threads()
+  std::size_t tail_size = 0;  ///< values after the gradients
+  bool synchronised_norms = false;
+  GradCompression compression = GradCompression::none;
+};
+
+/// What a run computes with: an engine on the processor or on a GPU, what reduces its arenas, and
+/// what updates them. The parts of a GPU come from the GPU module, which is loaded where one is
+/// taken.
+class Compute {
+ public:
+  virtual ~Compute() = default;
+  [[nodiscard]] virtual Engine& engine() noexcept = 0;
+  /// For values in the engine's memory; for the host's, the host's own.
+  [[nodiscard]] virtual Communicator& arena_communicator() noexcept = 0;
+  [[nodiscard]] virtual std::unique_ptr<Optimizer> make_optimizer(const Config& config) = 0;
+};
+
+/// Collective. `host` outlives it. Error(usage) on all ranks where what was asked for cannot be
+/// had, never something else instead.
+[[nodiscard]] std::unique_ptr<Compute> make_compute(const Graph& graph,
+                                                    const ComputeOptions& options,
+                                                    const ProcessGrid& grid, Communicator& host);
+
+}  // namespace lockstep
