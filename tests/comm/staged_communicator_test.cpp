@@ -5,6 +5,7 @@
 #include "comm/mpi_fixture.hpp"
 #include "comm/nccl_stand_in.hpp"
 #include "comm/on_device.hpp"
+#include "comm/recording_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/roll_call.hpp"
 #include "lockstep/core/error.hpp"
@@ -12,6 +13,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -101,31 +103,45 @@ BOOST_FIXTURE_TEST_CASE(a_result_does_not_wait_for_a_later_bucket_to_be_computed
   BOOST_TEST(!comm->test(other));
 }
 
-BOOST_FIXTURE_TEST_CASE(reductions_begin_in_the_same_order_on_all_ranks, Fixture) {
+BOOST_FIXTURE_TEST_CASE(the_host_is_called_in_the_same_order_on_all_ranks, Fixture) {
+  std::vector<std::int64_t> calls;
+  comm = make_staged_communicator(
+      cuda, std::make_unique<RecordingCommunicator>(make_mpi_communicator(), calls), compute);
   // Ranks copy and compute at unlike speeds, look at unlike requests, and block in between.
   cuda.queues.delays.copy = 7 * comm->rank();
   cuda.queues.delays.kernel = 20 * (comm->size() - comm->rank());
+  const auto ranks_there = static_cast<std::size_t>(comm->size());
   std::vector<std::vector<float>> buffers;
   for (std::size_t i = 0; i < 8; ++i) buffers.emplace_back(1 + i * 503, 1.0F);
-  std::vector<float> sent(77, static_cast<float>(comm->rank() + 5));
-  std::vector<float> max(33, static_cast<float>(comm->rank()));
+  std::vector<float> mine(30, static_cast<float>(comm->rank() + 5));
+  std::vector<float> all(30 * ranks_there, 1.0F);
+  const ConstBuffer mine_there{device_address(mine.data()), mine.size(), ElementType::f32};
+  const ConstBuffer all_there{device_address(all.data()), all.size(), ElementType::f32};
   std::vector<Request> requests;
 
   for (std::size_t i = 0; i < 8; ++i) {
     cuda.queues.launch(compute, [&buffers, i] { buffers[i].assign(buffers[i].size(), 2.0F); });
     requests.push_back(start(buffers[i]));
     for (int k = 0; k < 11 * comm->rank(); ++k) comm->test(requests[i / 2]);
-    if (i == 3) comm->broadcast_buffer(on_device(sent), 0);
-    if (i == 5) comm->all_reduce_buffer(on_device(max), ReduceOp::max);
-    if (i == 6) comm->barrier();
+    if (i == 0) comm->barrier();
+    if (i == 1) comm->all_reduce_buffer(on_device(mine), ReduceOp::max);
+    if (i == 2) comm->broadcast_buffer(on_device(mine), 0);
+    if (i == 3) comm->all_gather_buffer(mine_there, on_device(all));
+    if (i == 4) comm->gather_buffer(mine_there, on_device(all), 0);
+    if (i == 5) comm->scatter_buffer(all_there, on_device(mine), 0);
+    if (i == 6) comm->reduce_scatter_buffer(all_there, on_device(mine), ReduceOp::max);
   }
   for (std::size_t i = 8; i-- > 0;) comm->wait(requests[i]);
   comm->synchronize();
 
   for (const auto& buffer : buffers)
     BOOST_TEST((buffer == std::vector<float>(buffer.size(), 2 * ranks())));
-  BOOST_TEST((sent == std::vector<float>(77, 5.0F)));
-  BOOST_TEST((max == std::vector<float>(33, ranks() - 1)));
+  BOOST_TEST((mine == std::vector<float>(30, ranks() + 4)));
+  // Each of the eight reductions began before the next call that blocks.
+  const std::vector<std::int64_t> in_program_order{8, 1,    1, 0,    8, 504,  8, 30,   8, 1007,
+                                                   3, 30,   8, 1510, 4, 30,   8, 2013, 5, 30,
+                                                   8, 2516, 6, 30,   8, 3019, 7, 30,   8, 3522};
+  BOOST_TEST((calls == in_program_order));
 }
 
 BOOST_FIXTURE_TEST_CASE(steps_after_the_first_allocate_nothing, Fixture) {

@@ -1,0 +1,67 @@
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace lockstep::test {
+
+/// Notes the calls that must come in the same order on all ranks. MPI requires that, but Open MPI
+/// does not notice where collectives that block and such that do not change places.
+class RecordingCommunicator final : public Communicator {
+ public:
+  /// `calls` outlives it; each call adds a number of its kind, and its count.
+  RecordingCommunicator(std::unique_ptr<Communicator> inner, std::vector<std::int64_t>& calls)
+      : inner_(std::move(inner)), calls_(calls) {}
+
+  [[nodiscard]] int rank() const noexcept override { return inner_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return inner_->size(); }
+  void barrier() override {
+    note(1, 0);
+    inner_->barrier();
+  }
+  void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    note(2, buffer.count);
+    inner_->all_reduce_buffer(buffer, op);
+  }
+  void broadcast_buffer(MutableBuffer buffer, int root) override {
+    note(3, buffer.count);
+    inner_->broadcast_buffer(buffer, root);
+  }
+  void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    note(4, mine.count);
+    inner_->all_gather_buffer(mine, all);
+  }
+  void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
+    note(5, mine.count);
+    inner_->gather_buffer(mine, all, root);
+  }
+  void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
+    note(6, mine.count);
+    inner_->scatter_buffer(all, mine, root);
+  }
+  void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
+    note(7, mine.count);
+    inner_->reduce_scatter_buffer(all, mine, op);
+  }
+  [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    note(8, buffer.count);
+    return inner_->start_all_reduce_buffer(buffer, op);
+  }
+  bool test(Request& request) override { return inner_->test(request); }
+  void wait(Request& request) override { inner_->wait(request); }
+
+ private:
+  void note(std::int64_t kind, std::size_t count) {
+    calls_.push_back(kind);
+    calls_.push_back(static_cast<std::int64_t>(count));
+  }
+
+  std::unique_ptr<Communicator> inner_;
+  std::vector<std::int64_t>& calls_;
+};
+
+}  // namespace lockstep::test
