@@ -119,6 +119,17 @@ BOOST_FIXTURE_TEST_CASE(a_rank_whose_start_fails_says_why_on_all, Fixture) {
   BOOST_TEST(nccl.counts().aborted == (is_last() ? 0 : 1));
 }
 
+BOOST_FIXTURE_TEST_CASE(a_rank_whose_device_fails_before_the_start_says_why_on_all, Fixture) {
+  nccl.faults.no_memory = is_last();
+  const auto begin = Clock::now();
+
+  const auto error = error_of([&] { make(20s); });
+
+  BOOST_TEST(says(error, "cudaMalloc failed on " + last() + " (CUDA error 2)"));
+  BOOST_TEST((Clock::now() - begin < 10s));
+  BOOST_TEST(nccl.queues.live() == 1);
+}
+
 BOOST_FIXTURE_TEST_CASE(an_asynchronous_error_aborts_and_names_rank_and_host, Fixture) {
   make(20s);
   nccl.faults.error_after = 3;

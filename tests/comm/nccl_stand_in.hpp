@@ -23,6 +23,7 @@ namespace lockstep::test {
 class NcclStandIn final : public NcclApi {
  public:
   struct Faults {
+    bool no_memory = false;  ///< on the device
     bool init_hangs = false;
     bool init_fails = false;
     int init_polls = 3;    ///< questions before the start is settled

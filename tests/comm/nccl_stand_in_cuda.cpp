@@ -7,6 +7,7 @@ namespace lockstep::test {
 namespace {
 
 constexpr CudaResult invalid_value{1};
+constexpr CudaResult memory_allocation{2};
 constexpr CudaResult capture_unsupported{900};
 
 }  // namespace
@@ -46,6 +47,7 @@ CudaResult NcclStandIn::event_query(CudaEvent event) {
   return queues.is_done(event) ? CudaResult::success : CudaResult::not_ready;
 }
 CudaResult NcclStandIn::device_allocate(void** memory, std::size_t bytes) {
+  if (faults.no_memory) return memory_allocation;
   ++counts_.allocated;
   *memory = device_address(std::calloc(bytes, 1));
   return CudaResult::success;

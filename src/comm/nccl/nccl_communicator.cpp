@@ -7,6 +7,7 @@
 #include "nccl_link.hpp"
 
 #include <cstddef>
+#include <memory>
 #include <type_traits>
 
 namespace lockstep {
@@ -47,17 +48,22 @@ class NcclCommunicator final : public DeviceCommunicator {
         wait_limit_(options.wait_limit),
         rank_(roll_call.rank()),
         size_(roll_call.size()),
-        stream_(cuda_.make_stream()),
-        blocking_(make_events()),
-        token_(api),
-        link_(api, roll_call, options) {
-    cuda_.check(api_.device_allocate(&token_.memory, 1), "cudaMalloc");
+        token_(api) {
+    try {
+      stream_ = cuda_.make_stream();
+      blocking_ = make_events();
+      cuda_.check(api_.device_allocate(&token_.memory, 1), "cudaMalloc");
+    } catch (const Error& error) {
+      NcclLink::report(roll_call, options, error);
+      throw;
+    }
+    link_ = std::make_unique<NcclLink>(api, roll_call, options);
   }
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
   ~NcclCommunicator() override {
     // Freeing waits for the device, which may be what hangs.
-    if (link_.is_aborted()) token_.memory = nullptr;
+    if (link_->is_aborted()) token_.memory = nullptr;
   }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
@@ -71,31 +77,32 @@ class NcclCommunicator final : public DeviceCommunicator {
   void broadcast_buffer(MutableBuffer buffer, int root) override {
     block_on(buffer.count, "ncclBroadcast", [&] {
       return api_.broadcast(buffer.data, buffer.data, buffer.count, nccl_type(buffer.type), root,
-                            link_.get(), stream_.get());
+                            link_->get(), stream_.get());
     });
   }
   void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
     block_on(mine.count, "ncclAllGather", [&] {
-      return api_.all_gather(mine.data, all.data, mine.count, nccl_type(mine.type), link_.get(),
+      return api_.all_gather(mine.data, all.data, mine.count, nccl_type(mine.type), link_->get(),
                              stream_.get());
     });
   }
   void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
     block_on(mine.count, "ncclReduceScatter", [&] {
       return api_.reduce_scatter(all.data, mine.data, mine.count, nccl_type(mine.type), nccl_op(op),
-                                 link_.get(), stream_.get());
+                                 link_->get(), stream_.get());
     });
   }
   void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
     const std::size_t bytes = mine.count * size_of(mine.type);
     block_on(mine.count, "a gather of ncclSend and ncclRecv", [&] {
       return grouped([&](auto&& add) {
-        add(api_.send(mine.data, mine.count, nccl_type(mine.type), root, link_.get(),
+        add(api_.send(mine.data, mine.count, nccl_type(mine.type), root, link_->get(),
                       stream_.get()));
         for (int peer = 0; rank_ == root && peer < size_; ++peer) {
           std::byte* const block =
               static_cast<std::byte*>(all.data) + static_cast<std::size_t>(peer) * bytes;
-          add(api_.recv(block, mine.count, nccl_type(mine.type), peer, link_.get(), stream_.get()));
+          add(api_.recv(block, mine.count, nccl_type(mine.type), peer, link_->get(),
+                        stream_.get()));
         }
       });
     });
@@ -107,9 +114,10 @@ class NcclCommunicator final : public DeviceCommunicator {
         for (int peer = 0; rank_ == root && peer < size_; ++peer) {
           const std::byte* const block =
               static_cast<const std::byte*>(all.data) + static_cast<std::size_t>(peer) * bytes;
-          add(api_.send(block, mine.count, nccl_type(mine.type), peer, link_.get(), stream_.get()));
+          add(api_.send(block, mine.count, nccl_type(mine.type), peer, link_->get(),
+                        stream_.get()));
         }
-        add(api_.recv(mine.data, mine.count, nccl_type(mine.type), root, link_.get(),
+        add(api_.recv(mine.data, mine.count, nccl_type(mine.type), root, link_->get(),
                       stream_.get()));
       });
     });
@@ -129,7 +137,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     return guarded([&] {
       // A captured collective runs later; asking would spoil the capture.
       if (cuda_.is_capturing(compute_) || !cuda_.is_done(events(request).finished)) {
-        link_.check();
+        link_->check();
         return false;
       }
       release(request);
@@ -145,17 +153,17 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
   void check() override {
-    guarded([&] { link_.check(); });
+    guarded([&] { link_->check(); });
   }
   void synchronize() override {
     guarded([&] {
       await([&] { return cuda_.is_idle(stream_.get()); }, "the collectives");
       await([&] { return cuda_.is_idle(compute_); }, "the compute stream");
-      link_.check();
+      link_->check();
     });
   }
   void register_buffer(void* memory, std::size_t bytes, Registration how) override {
-    guarded([&] { link_.register_buffer(memory, bytes, how); });
+    guarded([&] { link_->register_buffer(memory, bytes, how); });
   }
 
  private:
@@ -187,13 +195,13 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
   [[nodiscard]] NcclResult all_reduce(MutableBuffer buffer, ReduceOp op) {
     return api_.all_reduce(buffer.data, buffer.data, buffer.count, nccl_type(buffer.type),
-                           nccl_op(op), link_.get(), stream_.get());
+                           nccl_op(op), link_->get(), stream_.get());
   }
 
   /// Whatever fails aborts NCCL, so that no kernel of it waits for a peer for ever.
   template <typename Work>
   std::invoke_result_t<Work> guarded(Work&& work) {
-    if (link_.is_aborted()) {
+    if (link_->is_aborted()) {
       fail(ExitStatus::internal,
            "NCCL was asked for more on {} (it was aborted after an earlier error) end the process",
            cuda_.who());
@@ -201,7 +209,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     try {
       return work();
     } catch (...) {
-      link_.abort();
+      link_->abort();
       throw;
     }
   }
@@ -210,7 +218,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   void queue(const Events& events, const char* name, Call&& call) {
     cuda_.record(events.ready, compute_);
     cuda_.order_after(stream_.get(), events.ready);
-    link_.settle(call(), name);
+    link_->settle(call(), name);
     cuda_.record(events.finished, stream_.get());
   }
   template <typename Call>
@@ -220,7 +228,7 @@ class NcclCommunicator final : public DeviceCommunicator {
       queue(blocking_, name, call);
       cuda_.order_after(compute_, blocking_.finished);
       await([&] { return cuda_.is_done(blocking_.finished); }, name);
-      link_.check();
+      link_->check();
     });
   }
   /// `fill(add)` makes the calls of a group, and hands each result to `add`.
@@ -236,7 +244,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   template <typename Condition>
   void await(Condition&& is_met, const char* what) {
     for (Patience patience(wait_limit_); !is_met();) {
-      link_.check();
+      link_->check();
       if (!patience.pause()) {
         fail(ExitStatus::internal,
              "{} did not end on {} within {} s (another rank does not take part, or a device "
@@ -256,7 +264,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   Events blocking_;
   SlotPool<Events> slots_;
   Token token_;
-  NcclLink link_;  ///< ends first, while its stream is there
+  std::unique_ptr<NcclLink> link_;  ///< ends first, while its stream is there
 };
 
 }  // namespace

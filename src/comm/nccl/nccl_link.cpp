@@ -1,7 +1,5 @@
 #include "nccl_link.hpp"
 
-#include "lockstep/core/error.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +14,8 @@ using namespace std::chrono_literals;
 /// What the destructor gives the other ranks to finish too.
 constexpr std::chrono::milliseconds finalize_limit = 10s;
 
+constexpr const char* start_of_nccl = "the start of NCCL";
+
 }  // namespace
 
 NcclLink::NcclLink(NcclApi& api, RollCall& roll_call, const NcclCommunicatorOptions& options)
@@ -29,6 +29,11 @@ NcclLink::NcclLink(NcclApi& api, RollCall& roll_call, const NcclCommunicatorOpti
     abort();
     throw;
   }
+}
+
+void NcclLink::report(RollCall& roll_call, const NcclCommunicatorOptions& options,
+                      const Error& error) {
+  roll_call.meet({start_of_nccl, options.start_limit}, {RollCall::Arrival::failed, error.what()});
 }
 
 NcclLink::~NcclLink() {
@@ -55,8 +60,7 @@ void NcclLink::start(RollCall& roll_call, const NcclCommunicatorOptions& options
     if (const NcclResult result = api_.get_unique_id(&id); result != NcclResult::success)
       made = {RollCall::Arrival::failed, failure(result, "ncclGetUniqueId")};
   }
-  roll_call.meet({"the start of NCCL", options.start_limit}, made,
-                 std::as_writable_bytes(std::span(id)));
+  roll_call.meet({start_of_nccl, options.start_limit}, made, std::as_writable_bytes(std::span(id)));
 
   Patience patience(options.start_limit);
   const RollCall::Outcome connected = connect(roll_call, id, options.max_ctas, patience);

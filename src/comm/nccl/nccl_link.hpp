@@ -2,6 +2,7 @@
 
 #include "../patience.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
+#include "lockstep/core/error.hpp"
 
 #include <cstddef>
 #include <deque>
@@ -15,6 +16,9 @@ class NcclLink final {
  public:
   /// Collective; see make_nccl_communicator.
   NcclLink(NcclApi& api, RollCall& roll_call, const NcclCommunicatorOptions& options);
+  /// In place of the start, on a rank that cannot go on: tells the others, and throws as they do.
+  static void report(RollCall& roll_call, const NcclCommunicatorOptions& options,
+                     const Error& error);
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
   /// Finishes what is queued and destroys; aborts where that fails, or an exception passes.
