@@ -37,7 +37,7 @@ struct Apply {
     Octet scale = load_channels(extent, norm.weight, column.at);
     const Octet variance = load_channels(extent, norm.variance, column.at);
     for (int i = 0; i < octet; ++i) scale[i] *= inverse_deviation(variance[i], norm.eps);
-    for_rows<depth<T>>(
+    for_rows<adds ? depth<T> / 2 : depth<T>>(
         chunk, items.chunks, column.rows,
         [&](std::int64_t row) {
           const std::int64_t at = row * extent.width + column.at;

@@ -11,7 +11,7 @@
 /// Values are (rows, padded): rows are the pixels of a batch in (N, H, W) order, `padded` the
 /// channels as stored, of which the last padded - channels are zero and must stay so. "T" is the
 /// type named by the DataType argument; arithmetic is in fp32. Results are the same bits in every
-/// run (no atomic additions of floating-point numbers).
+/// run (no atomic additions of floating-point numbers). A tensor has fewer than 2^34 values.
 ///
 /// The same sources compile for the host, where the queue is ignored and a kernel is a loop, so
 /// that everything but the launch is tested on any machine.
