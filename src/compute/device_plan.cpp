@@ -36,8 +36,7 @@ DeviceChoice decide_device(std::span<const RankDevices> ranks) {
 void require_own_devices(std::span<const TakenDevice> ranks) {
   std::map<std::pair<std::string_view, std::string_view>, std::size_t> owners;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const auto [owner, is_new] =
-        owners.try_emplace({ranks[rank].host, ranks[rank].uuid}, rank);
+    const auto [owner, is_new] = owners.try_emplace({ranks[rank].host, ranks[rank].uuid}, rank);
     if (is_new) continue;
     fail(ExitStatus::usage,
          "ranks {} and {} share {} of {} (NCCL needs a GPU for each rank) start one rank a GPU "

@@ -10,9 +10,9 @@ namespace lockstep {
 /// What one rank knows of its GPUs before the ranks agree.
 struct RankDevices {
   std::string host;
-  bool usable = false;         ///< it can compute on a GPU
-  bool allotted = false;       ///< the scheduler gave this job GPUs on this host
-  std::string reason = {};     ///< why it cannot
+  bool usable = false;      ///< it can compute on a GPU
+  bool allotted = false;    ///< the scheduler gave this job GPUs on this host
+  std::string reason = {};  ///< why it cannot
 };
 /// Of `--device auto`, for all ranks alike: a GPU where every rank has one, else the processor.
 /// Error(usage) where some ranks alone have one, or GPUs were allotted and cannot be used.
