@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <unordered_map>
 
 namespace lockstep::cuda {
@@ -177,6 +178,8 @@ UniqueMemory make_operand(std::size_t bytes, cudaStream_t stream) {
   return owner;
 }
 
+constexpr auto no_limit = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
+
 class Plan final : public ConvolutionPlan {
  public:
   explicit Plan(std::unique_ptr<fe::graph::Graph> graph) : graph_(std::move(graph)) {}
@@ -279,18 +282,23 @@ std::int64_t fastest(Plan& plan, const std::vector<std::int64_t>& candidates, cu
 }  // namespace
 
 PlanResult make_plan(cudnnHandle_t handle, const PlanRequest& request, const PlanOptions& options) {
-  auto graph = make_graph(request);
-  if (auto status = offer_engines(*graph, handle); status.is_bad()) {
-    return {.plan = nullptr, .reason = shorten(status.get_message())};
-  }
-  deselect(*graph, request.shape, options);
-  auto plan = std::make_unique<Plan>(std::move(graph));
   std::string reason;
-  const auto candidates = plan->build(std::max(1, options.timed_candidates), reason);
-  if (candidates.empty()) return {.plan = nullptr, .reason = std::move(reason)};
-  plan->choose(candidates.size() == 1 ? candidates.front()
-                                      : fastest(*plan, candidates, handle, request));
-  return {.plan = std::move(plan), .reason = {}};
+  for (const std::size_t limit : {options.max_workspace_bytes, no_limit}) {
+    auto graph = make_graph(request);
+    if (auto status = offer_engines(*graph, handle); status.is_bad()) {
+      return {.plan = nullptr, .reason = shorten(status.get_message())};
+    }
+    PlanOptions limited = options;
+    limited.max_workspace_bytes = limit;
+    deselect(*graph, request.shape, limited);
+    auto plan = std::make_unique<Plan>(std::move(graph));
+    const auto candidates = plan->build(std::max(1, options.timed_candidates), reason);
+    if (candidates.empty()) continue;
+    plan->choose(candidates.size() == 1 ? candidates.front()
+                                        : fastest(*plan, candidates, handle, request));
+    return {.plan = std::move(plan), .reason = {}};
+  }
+  return {.plan = nullptr, .reason = std::move(reason)};
 }
 
 EngineSurvey survey_engines(const std::string& device, const PlanRequest& request,
@@ -319,11 +327,18 @@ EngineSurvey survey_engines(const std::string& device, const PlanRequest& reques
       support.compiled_at_run = std::find(notes.begin(), notes.end(),
                                           fe::BehaviorNote_t::RUNTIME_COMPILATION) != notes.end();
     }
+    // Compiling takes seconds, and ends where a driver would load what was compiled.
+    if (support.compiled_at_run) {
+      support.reason = "compiled at run time";
+      engines.push_back(std::move(support));
+      continue;
+    }
     auto status = graph->build_plan_at_index(i);
     support.finalizes = status.is_good();
-    support.reason = shorten(status.get_message());
-    support.allowed = support.reason.find("Deselecting") == std::string::npos &&
-                      support.reason.find("workspace violation") == std::string::npos;
+    const std::string reason = status.get_message();
+    support.reason = shorten(reason);
+    support.allowed = reason.find("Deselecting") == std::string::npos &&
+                      reason.find("workspace violation") == std::string::npos;
     if (support.finalizes) {
       support.workspace_bytes =
           static_cast<std::size_t>(graph->get_workspace_size_plan_at_index(i));

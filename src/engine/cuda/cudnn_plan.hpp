@@ -45,8 +45,8 @@ struct PlanResult {
 /// What cuDNN would do on a device that is described to it, without one.
 struct EngineSupport {
   std::string engine;
-  bool allowed = false;          ///< not ruled out by precision, determinism or workspace
-  bool compiled_at_run = false;  ///< needs a driver before it is known to work
+  bool allowed = false;          ///< tried and not ruled out by precision, determinism or workspace
+  bool compiled_at_run = false;  ///< needs a driver before it is known to work; not tried
   bool finalizes = false;        ///< a plan was made
   std::size_t workspace_bytes = 0;
   std::string reason;  ///< why there is no plan
@@ -55,8 +55,8 @@ struct EngineSurvey {
   std::vector<EngineSupport> engines;  ///< those that cuDNN's heuristics offer, best first
   std::string reason;                  ///< why there is none
 };
-/// `device` is the library's own JSON
-/// description of a device (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
+/// Engines that are compiled at run time are listed, not tried. `device` is
+/// the library's own JSON description of a device (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
 [[nodiscard]] EngineSurvey survey_engines(const std::string& device, const PlanRequest& request,
                                           const PlanOptions& options);
 

@@ -7,7 +7,7 @@ namespace lockstep::cuda {
 
 /// How an algorithm for a convolution is chosen.
 struct PlanOptions {
-  /// Algorithms that need more memory for themselves are not taken.
+  /// Algorithms that need more memory for themselves are taken only where no other computes it.
   std::size_t max_workspace_bytes = std::size_t{1} << 30;
   /// Only algorithms that give the same bits in every run.
   bool deterministic = false;

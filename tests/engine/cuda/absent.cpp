@@ -1,0 +1,4 @@
+int lockstep_absent_value();
+int lockstep_absent_value() {
+  return 1;
+}

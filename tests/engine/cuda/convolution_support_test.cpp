@@ -1,0 +1,201 @@
+// Prints, for a device that is described to cuDNN and need not be there, which of its engines
+// compute the convolutions of the models, and fails where one has none.
+#define BOOST_TEST_MODULE convolution_support
+#include "engine/cuda/cudnn_plan.hpp"
+#include "lockstep/core/precision.hpp"
+#include "lockstep/graph/graph.hpp"
+#include "lockstep/models/models.hpp"
+
+#include <fmt/format.h>
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+using namespace lockstep;
+using namespace lockstep::cuda;
+
+namespace {
+
+/// An NVIDIA H200, as the library describes devices.
+const std::string hopper = R"({
+  "deviceName": "NVIDIA H200", "cudaDeviceId": 0, "deviceVer": 900, "driverVer": 13000,
+  "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
+  "regsPerBlock": 65536, "multiProcessorCount": 132, "warpSize": 32,
+  "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
+  "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
+  "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "smClockRateKHz": 1980000,
+  "memClockRateKHz": 3201000, "l2CacheSize": 62914560, "isTccDriver": 0, "supportCoopLaunch": 1,
+  "pciDeviceId": 0, "totalGlobalMem": 150109880320})";
+
+/// Every different convolution of a model, fully connected layers among them: those of one pixel.
+std::vector<ConvolutionShape> convolutions_of(const Graph& graph, std::int64_t batch,
+                                              Precision precision) {
+  const DataType type = storage_of(precision);
+  std::vector<ConvolutionShape> shapes;
+  const auto add = [&](ConvolutionShape shape) {
+    shape.batch = batch;
+    shape.type = type;
+    shape.tf32 = precision == Precision::tf32;
+    shape.in_channels = padded_channels(shape.in_channels, type);
+    shape.out_channels = padded_channels(shape.out_channels, type);
+    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+  };
+  for (const Node& node : graph.nodes()) {
+    if (const auto* conv = std::get_if<Conv2d>(&node.op)) {
+      const Shape& in = graph.nodes()[static_cast<std::size_t>(conv->input)].output;
+      add({.height = in[1],
+           .width = in[2],
+           .in_channels = in[0],
+           .out_channels = conv->options.out_channels,
+           .kernel = conv->options.kernel,
+           .stride = conv->options.stride,
+           .padding = conv->options.padding});
+    } else if (const auto* linear = std::get_if<Linear>(&node.op)) {
+      const Shape& in = graph.nodes()[static_cast<std::size_t>(linear->input)].output;
+      add({.height = 1,
+           .width = 1,
+           .in_channels = in[0],
+           .out_channels = linear->options.out_features});
+    }
+  }
+  return shapes;
+}
+
+std::string describe(const ConvolutionShape& shape) {
+  return fmt::format("{}x{}x{}x{} to {}, kernel {}, stride {}", shape.batch, shape.height,
+                     shape.width, shape.in_channels, shape.out_channels, shape.kernel,
+                     shape.stride);
+}
+
+struct PassName {
+  ConvolutionPass pass;
+  bool wide = false;  ///< fp32 results of 16-bit values
+  const char* name;
+};
+constexpr PassName passes[] = {
+    {.pass = ConvolutionPass::forward, .name = "forward"},
+    {.pass = ConvolutionPass::backward_data, .name = "data gradient"},
+    {.pass = ConvolutionPass::backward_weights, .name = "weight gradient"},
+    {.pass = ConvolutionPass::backward_weights, .wide = true, .name = "weight gradient in fp32"},
+};
+
+/// One row of the table.
+struct Row {
+  std::size_t shapes = 0;
+  std::size_t supported = 0;       ///< shapes with an engine whose plan was made
+  std::size_t runtime = 0;         ///< shapes with an engine that is compiled at run time on offer
+  std::size_t fewest = 1000;       ///< engines whose plan was made, of the shape with the fewest
+  std::size_t most_workspace = 0;  ///< of the first choices that were made
+  std::string first;               ///< unsupported shape
+};
+
+void add_to(Row& row, const ConvolutionShape& shape, const EngineSurvey& survey) {
+  const auto& engines = survey.engines;
+  const auto made = static_cast<std::size_t>(std::count_if(
+      engines.begin(), engines.end(), [](const auto& engine) { return engine.finalizes; }));
+  const bool runtime = std::any_of(engines.begin(), engines.end(),
+                                   [](const auto& engine) { return engine.compiled_at_run; });
+  ++row.shapes;
+  row.fewest = std::min(row.fewest, made);
+  if (runtime) ++row.runtime;
+  if (made > 0) {
+    ++row.supported;
+    const auto first = std::find_if(engines.begin(), engines.end(),
+                                    [](const auto& engine) { return engine.finalizes; });
+    row.most_workspace = std::max(row.most_workspace, first->workspace_bytes);
+  } else if (row.first.empty()) {
+    row.first = fmt::format("none for {} ({})", describe(shape), survey.reason);
+  }
+}
+
+void survey_model(const std::string& model, const ModelOptions& options, std::int64_t batch) {
+  const Graph graph = make_model(model, options);
+  for (const Precision precision :
+       {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {
+    const auto shapes = convolutions_of(graph, batch, precision);
+    for (const auto& pass : passes) {
+      const DataType type = storage_of(precision);
+      if (pass.wide && type == DataType::f32) continue;
+      Row row;
+      for (const auto& shape : shapes) {
+        add_to(row, shape,
+               survey_engines(
+                   hopper,
+                   {.shape = shape, .pass = pass.pass, .output = pass.wide ? DataType::f32 : type},
+                   {}));
+      }
+      fmt::print("| {} | {} | {} | {} | {} | {} | {} | {:.0f} | {} |\n", model,
+                 to_string(precision), pass.name, row.shapes, row.supported, row.fewest,
+                 row.runtime, static_cast<double>(row.most_workspace) / (1 << 20), row.first);
+      // The fp32 weight gradients of 16-bit values need an engine that needs a driver.
+      if (!pass.wide) BOOST_TEST(row.supported == row.shapes, model << ": " << row.first);
+    }
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_convolution_of_the_models_has_an_engine) {
+  fmt::print(
+      "cuDNN {} on a described H200; engines that need a driver to finalize are only counted\n"
+      "| model | precision | pass | shapes | with a plan | fewest plans | with a runtime engine | "
+      "most workspace, MiB | note |\n|---|---|---|---|---|---|---|---|---|\n",
+      cudnnGetVersion());
+
+  survey_model("resnet50", {}, 256);
+  survey_model("mini-resnet", {.image = {.channels = 3, .height = 32, .width = 32}, .classes = 10},
+               64);
+}
+
+BOOST_AUTO_TEST_CASE(fp32_is_not_computed_by_tensor_cores) {
+  ConvolutionShape shape{.batch = 256,
+                         .height = 56,
+                         .width = 56,
+                         .in_channels = 64,
+                         .out_channels = 64,
+                         .kernel = 3,
+                         .padding = 1};
+  const PlanRequest fp32{.shape = shape, .pass = ConvolutionPass::forward};
+  shape.tf32 = true;
+  const PlanRequest tf32{.shape = shape, .pass = ConvolutionPass::forward};
+  const auto allowed = [](const EngineSurvey& survey) {
+    return std::count_if(survey.engines.begin(), survey.engines.end(),
+                         [](const auto& engine) { return engine.allowed; });
+  };
+
+  const auto exact = survey_engines(hopper, fp32, {});
+  const auto rounded = survey_engines(hopper, tf32, {});
+
+  BOOST_TEST(exact.engines.size() == rounded.engines.size());
+  BOOST_TEST(allowed(exact) < allowed(rounded));
+  BOOST_REQUIRE(!exact.engines.empty());
+  BOOST_TEST(!exact.engines.front().allowed);
+  BOOST_TEST(rounded.engines.front().allowed);
+}
+
+BOOST_AUTO_TEST_CASE(workspace_limit_and_determinism_rule_engines_out) {
+  const ConvolutionShape shape{.batch = 256,
+                               .height = 56,
+                               .width = 56,
+                               .in_channels = 64,
+                               .out_channels = 64,
+                               .kernel = 3,
+                               .padding = 1};
+  const PlanRequest request{
+      .shape = shape, .pass = ConvolutionPass::backward_weights, .output = DataType::f32};
+  const auto made = [&](const PlanOptions& options) {
+    const auto survey = survey_engines(hopper, request, options);
+    return std::count_if(survey.engines.begin(), survey.engines.end(),
+                         [](const auto& engine) { return engine.finalizes; });
+  };
+
+  const auto all = made({});
+  const auto small = made({.max_workspace_bytes = 0});
+  const auto deterministic = made({.deterministic = true});
+
+  BOOST_TEST(small < all);
+  BOOST_TEST(deterministic < all);
+  BOOST_TEST(deterministic > 0);
+}

@@ -1,0 +1,160 @@
+#define BOOST_TEST_MODULE cuda_module
+#include "lockstep/engine/cuda_module.hpp"
+
+#include "engine/cuda/module_interface.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+using namespace lockstep;
+
+namespace {
+
+/// Where the build put the fake module of that name.
+std::string fake(const std::string& name) {
+  return std::string(FAKE_MODULES) + "/" + name;
+}
+
+void look_in(const std::string& directories) {
+  setenv("LOCKSTEP_MODULE_PATH", directories.c_str(), 1);
+}
+
+/// The message load_cuda_module fails with, which must be probe_cuda's reason too.
+std::string failure() {
+  const auto found = probe_cuda();
+  BOOST_TEST(!found.available);
+  try {
+    (void)load_cuda_module();
+  } catch (const Error& error) {
+    BOOST_TEST(static_cast<int>(error.status()) == static_cast<int>(ExitStatus::usage));
+    BOOST_TEST(found.reason == error.what());
+    return error.what();
+  }
+  BOOST_FAIL("a module was loaded");
+  return {};
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return true;
+  BOOST_TEST_MESSAGE("'" << part << "' is not in: " << text);
+  return false;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(missing_module_names_the_places_looked_in) {
+  look_in("/nowhere:/not/there");
+
+  const auto message = failure();
+
+  BOOST_TEST(contains(message, "(lockstep-cuda.so is not in /nowhere, /not/there)"));
+  BOOST_TEST(contains(message, "--device cpu"));
+}
+
+BOOST_AUTO_TEST_CASE(module_is_looked_for_beside_the_program_and_where_it_is_installed) {
+  unsetenv("LOCKSTEP_MODULE_PATH");
+
+  const auto directories = cuda_module_directories();
+
+  BOOST_REQUIRE(directories.size() == 2U);
+  BOOST_TEST(directories[0].string() ==
+             std::filesystem::read_symlink("/proc/self/exe").parent_path().string());
+  BOOST_TEST(directories[1].filename().string() == "lockstep");
+}
+
+BOOST_AUTO_TEST_CASE(empty_entries_of_the_path_are_left_out) {
+  look_in(":/a::/b:");
+
+  const auto directories = cuda_module_directories();
+
+  BOOST_REQUIRE(directories.size() == 2U);
+  BOOST_TEST(directories[0].string() == "/a");
+  BOOST_TEST(directories[1].string() == "/b");
+}
+
+BOOST_AUTO_TEST_CASE(module_of_another_build_is_refused_with_both_versions) {
+  look_in(fake("other_build"));
+
+  const auto message = failure();
+
+  BOOST_TEST(contains(message, "interface 0 of lockstep 0.0.1"));
+  BOOST_TEST(contains(message, cuda::module_interface()));
+}
+
+BOOST_AUTO_TEST_CASE(missing_library_is_named) {
+  look_in(fake("needs_library"));
+
+  const auto message = failure();
+
+  BOOST_TEST(contains(message, "cannot be loaded"));
+  BOOST_TEST(contains(message, "liblockstep_absent"));
+  BOOST_TEST(contains(message, "LD_LIBRARY_PATH"));
+}
+
+BOOST_AUTO_TEST_CASE(library_without_the_entry_point_is_no_module) {
+  look_in(fake("no_entry"));
+
+  BOOST_TEST(contains(failure(), "is no GPU module of Lockstep"));
+}
+
+BOOST_AUTO_TEST_CASE(absent_driver_is_said) {
+  look_in(fake("no_driver"));
+
+  BOOST_TEST(contains(failure(), "there is no NVIDIA driver on this host"));
+}
+
+BOOST_AUTO_TEST_CASE(old_driver_is_said_with_both_versions) {
+  look_in(fake("old_driver"));
+
+  BOOST_TEST(contains(failure(), "too old (it supports CUDA 12.4; this build needs 13.0)"));
+}
+
+BOOST_AUTO_TEST_CASE(driver_without_devices_is_said_with_what_is_visible) {
+  look_in(fake("no_device"));
+  setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
+
+  const auto message = failure();
+  unsetenv("CUDA_VISIBLE_DEVICES");
+
+  BOOST_TEST(contains(message, "no usable GPU is visible on this host"));
+  BOOST_TEST(contains(message, "CUDA_VISIBLE_DEVICES is \"-1\""));
+}
+
+BOOST_AUTO_TEST_CASE(errors_of_the_module_are_the_programs) {
+  look_in("/nowhere:" + fake("usable"));
+  const auto found = probe_cuda();
+  BOOST_TEST(found.available);
+  BOOST_TEST(found.devices == 2);
+  BOOST_TEST(found.reason.empty());
+  const auto& module = load_cuda_module();
+
+  BOOST_CHECK_EXCEPTION((void)module.make_device({.local_rank = 3, .local_size = 4, .plans = {}}),
+                        Error, [](const Error& error) {
+                          return error.status() == ExitStatus::usage &&
+                                 contains(error.what(), "no GPU for local rank 3");
+                        });
+}
+
+BOOST_AUTO_TEST_CASE(real_module_loads_and_says_what_this_host_has) {
+#ifdef REAL_MODULE
+  look_in(REAL_MODULE);
+
+  const auto found = probe_cuda();
+
+  BOOST_TEST_MESSAGE(
+      (found.available ? "usable GPUs: " + std::to_string(found.devices) : found.reason));
+  if (found.available) {
+    BOOST_TEST(load_cuda_module().make_device({})->description() != "");
+  } else {
+    const auto message = failure();
+    BOOST_TEST((contains(message, "no NVIDIA driver") || contains(message, "too old") ||
+                contains(message, "no usable GPU") || contains(message, "cannot be used")));
+  }
+#else
+  std::fprintf(stderr, "skipped: this build has no GPU module (CUDA was not found)\n");
+#endif
+}
