@@ -28,7 +28,7 @@ fs::path find_module() {
   const auto directories = cuda_module_directories();
   for (const auto& directory : directories) {
     std::error_code ignored;
-    const auto path = directory / cuda::module_file_name;
+    auto path = directory / cuda::module_file_name;
     if (fs::exists(path, ignored)) return path;
   }
   fail(

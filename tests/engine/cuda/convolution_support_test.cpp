@@ -149,6 +149,28 @@ BOOST_AUTO_TEST_CASE(every_convolution_of_the_models_has_an_engine) {
                64);
 }
 
+BOOST_AUTO_TEST_CASE(every_convolution_of_resnet50_has_a_deterministic_engine) {
+  const PlanOptions options{.max_workspace_bytes = std::size_t{1} << 40, .deterministic = true};
+  const Graph graph = make_model("resnet50", {});
+  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
+    for (const auto& shape : convolutions_of(graph, 256, precision)) {
+      for (const auto& pass : passes) {
+        if (pass.wide) continue;
+        Row row;
+        add_to(row, shape,
+               survey_engines(hopper, {.shape = shape, .pass = pass.pass, .output = shape.type},
+                              options));
+        BOOST_TEST(row.supported == 1U, to_string(precision)
+                                            << ", " << pass.name << ", " << row.first);
+        if (row.most_workspace > PlanOptions{}.max_workspace_bytes) {
+          fmt::print("deterministic {} {} of {} takes {} MiB\n", to_string(precision), pass.name,
+                     describe(shape), row.most_workspace >> 20);
+        }
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(fp32_is_not_computed_by_tensor_cores) {
   ConvolutionShape shape{.batch = 256,
                          .height = 56,

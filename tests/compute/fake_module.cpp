@@ -1,6 +1,6 @@
 // A module without CUDA, for tests of what loads it: FAKE_STATUS is what its probe says, and with
 // FAKE_INTERFACE it is of another build.
-#include "engine/cuda/module_interface.hpp"
+#include "compute/module_interface.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace {

@@ -1,7 +1,7 @@
 #define BOOST_TEST_MODULE cuda_module
-#include "lockstep/engine/cuda_module.hpp"
+#include "lockstep/compute/cuda_module.hpp"
 
-#include "engine/cuda/module_interface.hpp"
+#include "compute/module_interface.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <boost/test/unit_test.hpp>
