@@ -39,8 +39,9 @@ BOOST_AUTO_TEST_CASE(a_gpu_is_taken_where_every_rank_has_one_and_a_processor_whe
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_disagree_are_named_with_their_hosts) {
-  const std::string text = refusal(
-      [] { static_cast<void>(decide_device(std::vector{with_device, with_device, without})); });
+  const std::string text = refusal([] {
+    static_cast<void>(decide_device(std::vector{with_device, with_device, without}));
+  });
 
   BOOST_TEST(contains(text, "rank 0 (gpu1)"), text);
   BOOST_TEST(contains(text, "rank 2 (cpu1): there is no driver"), text);
@@ -50,8 +51,9 @@ BOOST_AUTO_TEST_CASE(ranks_that_disagree_are_named_with_their_hosts) {
 BOOST_AUTO_TEST_CASE(gpus_that_were_allotted_are_not_left_idle_in_silence) {
   RankDevices unlucky = without;
   unlucky.allotted = true;
-  const std::string text =
-      refusal([&] { static_cast<void>(decide_device(std::vector{without, unlucky})); });
+  const std::string text = refusal([&] {
+    static_cast<void>(decide_device(std::vector{without, unlucky}));
+  });
 
   BOOST_TEST(contains(text, "rank 1 (cpu1)"), text);
   BOOST_TEST(contains(text, "there is no driver"), text);

@@ -34,6 +34,10 @@ extern "C" __attribute__((visibility("default"))) const ModuleTable* lockstep_cu
   static const ModuleTable table{.interface = interface.c_str(),
                                  .probe = probe,
                                  .make_device = make_device,
-                                 .identify = identify};
+                                 .identify = identify,
+                                 .make_engine = nullptr,
+                                 .make_optimizer = nullptr,
+                                 .make_nccl = nullptr,
+                                 .make_staged = nullptr};
   return &table;
 }

@@ -158,8 +158,8 @@ class HostDevice final : public Device {
 
 }  // namespace
 
-std::shared_ptr<Device> make_host_device() {
-  return std::make_shared<HostDevice>();
+std::unique_ptr<Device> make_host_device() {
+  return std::make_unique<HostDevice>();
 }
 
 }  // namespace lockstep::cuda

@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_are_those_of_a_processor) {
   const ArenaLayout layout = odd_layout();
   for (const Case& each : cases) {
     BOOST_TEST_CONTEXT(each.name) {
-      const auto device = cuda::make_host_device();
+      const std::shared_ptr<cuda::Device> device = cuda::make_host_device();
       const auto expected = make_optimizer(config_of(each), layout);
       const auto actual = cuda::make_device_optimizer(device, config_of(each), layout);
       BOOST_TEST(actual->name() == expected->name());
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_are_those_of_a_processor) {
 
 BOOST_AUTO_TEST_CASE(the_squared_norm_on_a_device_is_a_processors) {
   const ArenaLayout layout = odd_layout();
-  const auto device = cuda::make_host_device();
+  const std::shared_ptr<cuda::Device> device = cuda::make_host_device();
   const auto optimizer = cuda::make_device_optimizer(device, Config{}, layout);
   const std::vector<float> values = random_arena(layout, 1);
   DeviceValues device_values(*device, layout.size());

@@ -1,0 +1,97 @@
+// The GPU module with the host in the device's place: the program's whole way with a GPU, where
+// there is none. HOST_MODULE_SHARED=1 puts all ranks on one device.
+#include "compute/module_interface.hpp"
+#include "engine/host_device.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "optim/device/device_optimizer.hpp"
+
+#include <unistd.h>
+#include <cstdlib>
+#include <utility>
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::cuda;
+
+DriverState probe() {
+  return {.status = DriverState::Status::usable,
+          .driver_version = 13000,
+          .runtime_version = 13000,
+          .devices = 1,
+          .detail = ""};
+}
+
+std::unique_ptr<Device> make_device(const DeviceOptions& /*options*/) {
+  return make_host_device();
+}
+
+DeviceIdentity identify(const Device& /*device*/) {
+  const bool shared = std::getenv("HOST_MODULE_SHARED") != nullptr;
+  return {.uuid = "GPU-" + (shared ? std::string("shared") : std::to_string(getpid())),
+          .bus_id = "0000:00:00.0"};
+}
+
+/// The device's memory is the host's, so the host's communicator reaches it.
+class HostDeviceCommunicator final : public DeviceCommunicator {
+ public:
+  explicit HostDeviceCommunicator(std::unique_ptr<Communicator> host) : host_(std::move(host)) {}
+
+  [[nodiscard]] int rank() const noexcept override { return host_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return host_->size(); }
+  void barrier() override { host_->barrier(); }
+  void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    host_->all_reduce_buffer(buffer, op);
+  }
+  void broadcast_buffer(MutableBuffer buffer, int root) override {
+    host_->broadcast_buffer(buffer, root);
+  }
+  void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    host_->all_gather_buffer(mine, all);
+  }
+  void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
+    host_->gather_buffer(mine, all, root);
+  }
+  void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
+    host_->scatter_buffer(all, mine, root);
+  }
+  void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
+    host_->reduce_scatter_buffer(all, mine, op);
+  }
+  [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    return host_->start_all_reduce_buffer(buffer, op);
+  }
+  bool test(Request& request) override { return host_->test(request); }
+  void wait(Request& request) override { host_->wait(request); }
+  void check() override {}
+  void synchronize() override {}
+  void register_buffer(void* /*memory*/, std::size_t /*bytes*/, Registration /*how*/) override {}
+
+ private:
+  std::unique_ptr<Communicator> host_;
+};
+
+std::unique_ptr<DeviceCommunicator> make_nccl(std::shared_ptr<Device> /*device*/,
+                                              RollCall& /*roll_call*/) {
+  return std::make_unique<HostDeviceCommunicator>(make_mpi_communicator());
+}
+
+std::unique_ptr<DeviceCommunicator> make_staged(std::shared_ptr<Device> /*device*/,
+                                                std::unique_ptr<Communicator> host) {
+  return std::make_unique<HostDeviceCommunicator>(std::move(host));
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const ModuleTable* lockstep_cuda_module() {
+  static const std::string interface = module_interface();
+  static const ModuleTable table{.interface = interface.c_str(),
+                                 .probe = probe,
+                                 .make_device = make_device,
+                                 .identify = identify,
+                                 .make_engine = make_device_engine,
+                                 .make_optimizer = make_device_optimizer,
+                                 .make_nccl = make_nccl,
+                                 .make_staged = make_staged};
+  return &table;
+}

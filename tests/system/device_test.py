@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""The program's way with a GPU, through a module that has the host in the device's place (tests/compute/host_module.cpp)."""
+
+import math
+
+from harness import *  # noqa: F403
+
+MODULE = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+if not MODULE or not pathlib.Path(MODULE).exists():
+    print("skipped: this build has no module with the host in the device's place")
+    sys.exit(77)
+GPU = {"LOCKSTEP_MODULE_PATH": MODULE}
+NONE = {"LOCKSTEP_MODULE_PATH": "/nonexistent"}
+
+
+def losses(run_dir):
+    return [event["loss"] for event in events(run_dir, "step")]
+
+
+def a_gpu_trains_as_a_processor(folder):
+    data = write_shards(folder / "data")
+    args = ["--max-steps", 6]
+    for ranks in (1, 2, 3):
+        on_cpu, on_gpu = folder / f"cpu-{ranks}", folder / f"gpu-{ranks}"
+        run([*train_args(data, on_cpu, *args), "--device", "cpu"], ranks)
+        for comm in ("auto", "nccl", "mpi"):
+            output = run([*train_args(data, on_gpu / comm, *args), "--device", "cuda", "--comm", comm], ranks, env=GPU)
+            assert "the host as a device, fp32" in output, output
+            for expected, actual in zip(losses(on_cpu), losses(on_gpu / comm), strict=True):
+                assert math.isclose(expected, actual, rel_tol=2e-3), (expected, actual)
+
+
+def auto_takes_the_gpu_where_there_is_one(folder):
+    data = write_shards(folder / "data")
+    assert "the host as a device" in run(train_args(data, folder / "with", "--max-steps", 1), env=GPU)
+    assert "oneDNN" in run(train_args(data, folder / "without", "--max-steps", 1), env=NONE)
+    allotted = {**NONE, "SLURM_JOB_GPUS": "0,1"}
+    output = run(train_args(data, folder / "idle", "--max-steps", 1), ranks=2, env=allotted, expect=USAGE)
+    assert "the scheduler gave rank 0" in output and "--device cpu" in output, output
+
+
+def it_resumes_to_the_bit_in_every_precision(folder):
+    data = write_shards(folder / "data")
+    for precision in ("fp32", "tf32", "bf16", "fp16"):
+        for ranks in (1, 2):
+            args = ["--device", "cuda", "--precision", precision]
+            whole, pieces = folder / f"whole-{precision}-{ranks}", folder / f"pieces-{precision}-{ranks}"
+            run([*train_args(data, whole, "--epochs", 2), *args], ranks, env=GPU)
+            run([*train_args(data, pieces, "--epochs", 2), *args, "--max-steps", 5], ranks, env=GPU)
+            run([*train_args(data, pieces, "--epochs", 2), *args], ranks, env=GPU)
+            assert_same_run(whole, pieces)
+            scale = state(latest(whole))["loss_scale"]
+            assert (scale > 0) == (precision == "fp16"), scale
+
+
+def checkpoints_go_from_one_device_to_the_other(folder):
+    data = write_shards(folder / "data")
+    write_shards(folder / "data", samples=40, shards=1, split="val", seed=1)
+    run([*train_args(data, folder / "run", "--max-steps", 4), "--device", "cuda"], ranks=2, env=GPU)
+    found = {}
+    for device in ("cpu", "cuda"):
+        line = run(["eval", "--checkpoint", latest(folder / "run"), "--data", data, "--device", device, "--json"],
+                   env=GPU).splitlines()[-1]
+        found[device] = json.loads(line)["loss"]
+    assert math.isclose(found["cpu"], found["cuda"], rel_tol=1e-4), found
+    for step, device in ((6, "cpu"), (8, "cuda")):
+        run([*train_args(data, folder / "run", "--max-steps", step), "--device", device], env=GPU)
+        assert state(latest(folder / "run"))["step"] == step
+
+
+def a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run(folder):
+    data = write_shards(folder / "data")
+    args = ["--device", "cuda", "--precision", "fp16", "--epochs", 40]
+    run([*train_args(data, folder / "run", *args), "--max-steps", 2], env=GPU)
+    before = state(latest(folder / "run"))
+    # A rate under which weights overflow at once: no scale helps.
+    args = [*train_args(data, folder / "run", *args), "--max-steps", 80]
+    args[args.index("--lr") + 1] = "1e30"
+    output = run(args, env=GPU, expect=DIVERGED)
+    assert "loss scale" in output and "last good checkpoint" in output, output
+    assert state(latest(folder / "run"))["step"] == before["step"]
+
+
+def what_cannot_be_had_is_refused(folder):
+    data = write_shards(folder / "data")
+    cases = [(["--device", "cuda"], NONE, "lockstep-cuda.so is not in /nonexistent"),
+             (["--device", "cpu", "--comm", "nccl"], GPU, "--comm nccl does not go with --device cpu"),
+             (["--device", "cuda", "--batch-norm", "sync"], GPU, "--batch-norm sync does not go with a GPU"),
+             (["--device", "cuda", "--grad-compression", "bf16"], GPU, "--grad-compression does not go with a GPU"),
+             (["--device", "cpu", "--precision", "fp16"], GPU, "--precision fp16 does not go with the CPU engine")]
+    for ranks in (1, 3):
+        for arguments, env, words in cases:
+            output = run([*train_args(data, folder / "run", "--max-steps", 1), *arguments], ranks, env=env, expect=USAGE)
+            assert words in output, output
+    shared = {**GPU, "HOST_MODULE_SHARED": "1"}
+    args = [*train_args(data, folder / "run", "--max-steps", 1), "--device", "cuda"]
+    output = run(args, ranks=3, env=shared, expect=USAGE)
+    assert "ranks 0 and 1 share GPU-shared" in output and "--comm mpi" in output, output
+    run([*args, "--comm", "mpi"], ranks=3, env=shared)
+
+
+if __name__ == "__main__":
+    main([a_gpu_trains_as_a_processor, auto_takes_the_gpu_where_there_is_one, it_resumes_to_the_bit_in_every_precision,
+          checkpoints_go_from_one_device_to_the_other,
+          a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run, what_cannot_be_had_is_refused])
