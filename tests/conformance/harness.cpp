@@ -1,16 +1,20 @@
 #include "conformance/harness.hpp"
 
-#include "../../src/engine/cuda/device_engine.hpp"
+#include "../../src/compute/module_interface.hpp"
 #include "conformance/fixtures.hpp"
 #include "engine/host_device.hpp"
+#include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
+#include <string_view>
 
 namespace lockstep::conformance {
 namespace {
@@ -216,7 +220,36 @@ void check_inference(Engine& engine, Precision precision, const oracle::State& s
 
 }  // namespace
 
+namespace {
+
+/// The GPU's own engine, through the module. Ends the test, as skipped, where there is no GPU.
+std::vector<Candidate> cuda_candidates() {
+  if (const CudaAvailability cuda = probe_cuda(); !cuda.available) {
+    std::printf("skipped: %s\n", cuda.reason.c_str());
+    std::fflush(stdout);
+    std::_Exit(77);
+  }
+  static const std::shared_ptr<cuda::Device> device =
+      load_cuda_module().make_device({.plans = {.deterministic = true}});
+  std::vector<Candidate> result;
+  for (const Precision precision :
+       {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {
+    result.push_back({.name = "cuda, " + std::string(to_string(precision)),
+                      .make =
+                          [=](const Graph& graph) {
+                            return load_cuda_module().make_engine(
+                                device, graph, {.tail_size = 7, .precision = precision});
+                          },
+                      .precision = precision});
+  }
+  return result;
+}
+
+}  // namespace
+
 std::vector<Candidate> candidates() {
+  const char* asked = std::getenv("LOCKSTEP_TEST_ENGINES");
+  if (asked != nullptr && std::string_view(asked) == "cuda") return cuda_candidates();
   const auto cpu = [](Precision precision, const SumOverRanks& sum_over_ranks = {}) {
     return [=](const Graph& graph) {
       return make_cpu_engine(

@@ -364,9 +364,8 @@ Result run(const Graph& graph, const State& state, const Problem& problem, Mode 
 
 Rounding random_rounding(Precision precision, std::uint64_t seed) {
   // Bits of significand, and the exponent of the smallest normal number, frexp's way.
-  const bool half = precision == Precision::fp16;
-  const int bits = half ? 11 : 8;
-  const int smallest = half ? -13 : -125;
+  const int bits = precision == Precision::bf16 ? 8 : 11;
+  const int smallest = precision == Precision::fp16 ? -13 : -125;
   return [=, random = std::mt19937_64(seed)](double value) mutable {
     if (value == 0) return value;
     int exponent = 0;

@@ -45,7 +45,7 @@ using Rounding = std::function<double(double)>;
 [[nodiscard]] Result run(const Graph& graph, const State& state, const Problem& problem, Mode mode,
                          const Rounding& rounding = {});
 
-/// To the significand of bf16 or fp16, up or down at random so that the mean is kept: its
+/// To the significand of tf32, bf16 or fp16, up or down at random so that the mean is kept: its
 /// errors stand for those of any engine, wherever that one rounds.
 [[nodiscard]] Rounding random_rounding(Precision precision, std::uint64_t seed);
 
