@@ -20,7 +20,7 @@
 namespace lockstep::cuda {
 
 /// Raised with every change of ModuleTable or of a type it names.
-inline constexpr int module_interface_number = 2;
+inline constexpr int module_interface_number = 3;
 
 /// "interface 1 of lockstep 0.1.0, compiler 12.2.0"
 [[nodiscard]] inline std::string module_interface() {
@@ -56,11 +56,10 @@ struct ModuleTable {
                                          const DeviceEngineOptions& options);
   std::unique_ptr<Optimizer> (*make_optimizer)(std::shared_ptr<Device> device, const Config& config,
                                                const ArenaLayout& layout);
-  /// Collective. `roll_call` outlives it.
-  std::unique_ptr<DeviceCommunicator> (*make_nccl)(std::shared_ptr<Device> device,
-                                                   RollCall& roll_call);
+  /// Collective. `device` and `roll_call` outlive it.
+  std::unique_ptr<DeviceCommunicator> (*make_nccl)(Device& device, RollCall& roll_call);
   /// Through the host's memory and `host`, a communicator for this use alone.
-  std::unique_ptr<DeviceCommunicator> (*make_staged)(std::shared_ptr<Device> device,
+  std::unique_ptr<DeviceCommunicator> (*make_staged)(Device& device,
                                                      std::unique_ptr<Communicator> host);
 };
 

@@ -75,7 +75,8 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
                                     {.device = request.device,
                                      .comm = CommChoice::automatic,
                                      .precision = config.precision,
-                                     .threads = job.binding.threads},
+                                     .threads = job.binding.threads,
+                                     .reduces = false},
                                     make_process_grid(), comm);
   Engine& engine = compute->engine();
   collectively(comm, [&] {

@@ -71,12 +71,11 @@ class HostDeviceCommunicator final : public DeviceCommunicator {
   std::unique_ptr<Communicator> host_;
 };
 
-std::unique_ptr<DeviceCommunicator> make_nccl(std::shared_ptr<Device> /*device*/,
-                                              RollCall& /*roll_call*/) {
+std::unique_ptr<DeviceCommunicator> make_nccl(Device& /*device*/, RollCall& /*roll_call*/) {
   return std::make_unique<HostDeviceCommunicator>(make_mpi_communicator());
 }
 
-std::unique_ptr<DeviceCommunicator> make_staged(std::shared_ptr<Device> /*device*/,
+std::unique_ptr<DeviceCommunicator> make_staged(Device& /*device*/,
                                                 std::unique_ptr<Communicator> host) {
   return std::make_unique<HostDeviceCommunicator>(std::move(host));
 }

@@ -65,6 +65,8 @@ def checkpoints_go_from_one_device_to_the_other(folder):
                    env=GPU).splitlines()[-1]
         found[device] = json.loads(line)["loss"]
     assert math.isclose(found["cpu"], found["cuda"], rel_tol=1e-4), found
+    shared = {**GPU, "HOST_MODULE_SHARED": "1"}  # evaluation reduces nothing on the GPU, so ranks may share it
+    run(["eval", "--checkpoint", latest(folder / "run"), "--data", data, "--device", "cuda"], ranks=2, env=shared)
     for step, device in ((6, "cpu"), (8, "cuda")):
         run([*train_args(data, folder / "run", "--max-steps", step), "--device", device], env=GPU)
         assert state(latest(folder / "run"))["step"] == step

@@ -18,6 +18,7 @@ struct ComputeOptions {
   Precision precision = Precision::fp32;
   int threads = 0;            ///< of the processor's engine; 0: omp_get_max_threads()
   std::size_t tail_size = 0;  ///< values after the gradients
+  bool reduces = true;        ///< false: nothing of the engine's memory goes to other ranks
   bool synchronised_norms = false;
   GradCompression compression = GradCompression::none;
 };
@@ -29,7 +30,7 @@ class Compute {
  public:
   virtual ~Compute() = default;
   [[nodiscard]] virtual Engine& engine() noexcept = 0;
-  /// For values in the engine's memory; for the host's, the host's own.
+  /// For values in the engine's memory; for the host's, the host's own. With `reduces`.
   [[nodiscard]] virtual Communicator& arena_communicator() noexcept = 0;
   [[nodiscard]] virtual std::unique_ptr<Optimizer> make_optimizer(const Config& config) = 0;
 };

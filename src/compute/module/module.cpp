@@ -60,13 +60,13 @@ NcclApi& library_calls() {
   return *api;
 }
 
-std::unique_ptr<DeviceCommunicator> make_nccl(std::shared_ptr<Device> device, RollCall& roll_call) {
-  return make_nccl_communicator(library_calls(), roll_call, device->stream());
+std::unique_ptr<DeviceCommunicator> make_nccl(Device& device, RollCall& roll_call) {
+  return make_nccl_communicator(library_calls(), roll_call, device.stream());
 }
 
-std::unique_ptr<DeviceCommunicator> make_staged(std::shared_ptr<Device> device,
+std::unique_ptr<DeviceCommunicator> make_staged(Device& device,
                                                 std::unique_ptr<Communicator> host) {
-  return make_staged_communicator(library_calls(), std::move(host), device->stream());
+  return make_staged_communicator(library_calls(), std::move(host), device.stream());
 }
 
 }  // namespace

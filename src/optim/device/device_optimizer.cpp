@@ -8,7 +8,6 @@
 #include <array>
 #include <cmath>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 namespace lockstep::cuda {
@@ -38,6 +37,7 @@ class TensorTable final {
           static_cast<std::uint32_t>(i));
     }
     device.copy_to_device(tensor_of_block_.data(), owner.data(), tensor_of_block_.bytes());
+    set_ratios(device, std::vector<double>(segments_.size(), 1.0));
     device.synchronize();
   }
 
@@ -45,20 +45,23 @@ class TensorTable final {
 
   /// The update of [begin, end), each cut of the arena rounded up to whole blocks alike.
   [[nodiscard]] UpdateRange range(std::size_t begin, std::size_t end, std::span<float> parameters,
-                                  std::span<const float> gradients, float scale) const {
+                                  std::span<const float> gradients,
+                                  const UpdateOptions& options) const {
     return {.begin = std::min(round_up(begin), blocks_ * arena_block),
             .end = std::min(round_up(end), blocks_ * arena_block),
             .parameters = parameters.data(),
             .gradients = gradients.data(),
             .tensor_of_block = tensor_of_block_.data(),
             .tensors = updates_.data(),
-            .gradient_scale = scale};
+            .gradient_scale = options.gradient_scale,
+            .lr = options.lr};
   }
 
-  /// Queues each tensor's rate; `rates` (tensors,). The last call's copy must be done.
-  void set_rates(Device& device, std::span<const double> rates) {
+  /// Queues each tensor's share of the rate; `ratios` (tensors,). The last call's copy must be
+  /// done.
+  void set_ratios(Device& device, std::span<const double> ratios) {
     for (std::size_t i = 0; i < segments_.size(); ++i) {
-      host_updates_.data()[i] = {.lr = rates[i], .weight_decay = segments_[i].weight_decay};
+      host_updates_.data()[i] = {.lr = ratios[i], .weight_decay = segments_[i].weight_decay};
     }
     device.copy_to_device(updates_.data(), host_updates_.data(), updates_.bytes());
   }
@@ -112,21 +115,12 @@ class DeviceOptimizer : public Optimizer {
  protected:
   [[nodiscard]] Device& device() noexcept { return *device_; }
   [[nodiscard]] TensorTable& table() noexcept { return table_; }
-  /// One rate for all tensors; the device is told once a step.
-  void use_rate(const UpdateOptions& options) {
-    if (rate_ == std::pair(options.step, options.lr)) return;
-    const std::vector<double> rates(table_.segments().size(), options.lr);
-    device_->synchronize();
-    table_.set_rates(*device_, rates);
-    rate_ = {options.step, options.lr};
-  }
 
  private:
   std::shared_ptr<Device> device_;
   TensorTable table_;
   std::vector<std::string> slot_names_;
   std::vector<DeviceArray<float>> slots_;
-  std::optional<std::pair<std::int64_t, double>> rate_;
 };
 
 class DeviceSgd final : public DeviceOptimizer {
@@ -138,10 +132,8 @@ class DeviceSgd final : public DeviceOptimizer {
   [[nodiscard]] std::string_view name() const noexcept override { return "sgd"; }
   void update(std::size_t begin, std::size_t end, std::span<float> parameters,
               std::span<const float> gradients, const UpdateOptions& options) override {
-    use_rate(options);
-    sgd_update(device().stream(),
-               table().range(begin, end, parameters, gradients, options.gradient_scale), options_,
-               slot(0).data());
+    sgd_update(device().stream(), table().range(begin, end, parameters, gradients, options),
+               options_, slot(0).data());
   }
 
  private:
@@ -164,12 +156,10 @@ class DeviceAdam final : public DeviceOptimizer {
   }
   void update(std::size_t begin, std::size_t end, std::span<float> parameters,
               std::span<const float> gradients, const UpdateOptions& options) override {
-    use_rate(options);
     AdamUpdate now = options_;
     now.correction1 = 1.0 - std::pow(options_.beta1, static_cast<double>(options.step));
     now.correction2 = 1.0 - std::pow(options_.beta2, static_cast<double>(options.step));
-    adam_update(device().stream(),
-                table().range(begin, end, parameters, gradients, options.gradient_scale), now,
+    adam_update(device().stream(), table().range(begin, end, parameters, gradients, options), now,
                 slot(0).data(), slot(1).data());
   }
 
@@ -190,21 +180,19 @@ class DeviceLars final : public DeviceOptimizer {
               std::span<const float> gradients, const UpdateOptions& options) override {
     const std::vector<double> weights = table().squared(device(), parameters.data());
     const std::vector<double> slopes = table().squared(device(), gradients.data());
-    std::vector<double> rates;
+    std::vector<double> ratios;
     for (std::size_t i = 0; i < weights.size(); ++i) {
       const Segment& segment = table().segments()[i];
-      const double ratio =
-          segment.adapts
-              ? trust_ratio(trust_, std::sqrt(weights[i]),
-                            static_cast<double>(options.gradient_scale) * std::sqrt(slopes[i]),
-                            static_cast<double>(segment.weight_decay))
-              : 1.0;
-      rates.push_back(options.lr * ratio);
+      ratios.push_back(segment.adapts ? trust_ratio(trust_, std::sqrt(weights[i]),
+                                                    static_cast<double>(options.gradient_scale) *
+                                                        std::sqrt(slopes[i]),
+                                                    static_cast<double>(segment.weight_decay))
+                                      : 1.0);
     }
-    table().set_rates(device(), rates);
-    lars_update(device().stream(),
-                table().range(begin, end, parameters, gradients, options.gradient_scale), momentum_,
-                slot(0).data());
+    // The norms' way to the host has waited for the last step's copy.
+    table().set_ratios(device(), ratios);
+    lars_update(device().stream(), table().range(begin, end, parameters, gradients, options),
+                momentum_, slot(0).data());
   }
 
  private:

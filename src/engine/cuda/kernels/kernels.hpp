@@ -166,7 +166,7 @@ inline constexpr std::size_t arena_block = 16;
 
 /// What differs from tensor to tensor in an update.
 struct TensorUpdate {
-  double lr;
+  double lr;  ///< its share of the range's: 1, or a trust ratio
   float weight_decay;
 };
 /// The arena's values [begin, end), multiples of arena_block; `tensor_of_block` names, for every
@@ -179,6 +179,7 @@ struct UpdateRange {
   const std::uint32_t* tensor_of_block;
   const TensorUpdate* tensors;
   float gradient_scale;
+  double lr = 1;
 };
 struct SgdUpdate {
   float momentum;
@@ -186,7 +187,6 @@ struct SgdUpdate {
 };
 void sgd_update(Stream stream, const UpdateRange& range, const SgdUpdate& options,
                 float* momentum_buffer);
-/// A tensor's `lr` contains its trust ratio.
 void lars_update(Stream stream, const UpdateRange& range, float momentum, float* momentum_buffer);
 struct AdamUpdate {
   double beta1;

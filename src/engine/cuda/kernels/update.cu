@@ -28,7 +28,7 @@ struct MomentumUpdate {
     const std::size_t at = place_of(range, item);
     const TensorUpdate tensor = tensor_at(range, at);
     Rule rule_here = rule;
-    rule_here.lr = static_cast<float>(tensor.lr);
+    rule_here.lr = static_cast<float>(range.lr * tensor.lr);
     rule_here.weight_decay = tensor.weight_decay;
     const Floats<piece> g = load<piece>(range.gradients + at);
     Floats<piece> w = load<piece>(range.parameters + at);
@@ -50,7 +50,7 @@ struct MomentsUpdate {
     const std::size_t at = place_of(range, item);
     const TensorUpdate tensor = tensor_at(range, at);
     AdamRule rule_here = rule;
-    set_tensor(rule_here, tensor.lr, tensor.weight_decay, correction1, decoupled_decay);
+    set_tensor(rule_here, range.lr * tensor.lr, tensor.weight_decay, correction1, decoupled_decay);
     const Floats<piece> g = load<piece>(range.gradients + at);
     Floats<piece> w = load<piece>(range.parameters + at);
     Floats<piece> m = load<piece>(exp_avg + at);
