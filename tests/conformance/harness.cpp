@@ -229,8 +229,8 @@ std::vector<Candidate> cuda_candidates() {
     std::fflush(stdout);
     std::_Exit(77);
   }
-  static const std::shared_ptr<cuda::Device> device =
-      load_cuda_module().make_device({.plans = {.deterministic = true}});
+  static const std::shared_ptr<cuda::Device> device = load_cuda_module().make_device(
+      {.plans = {.deterministic = true, .wide_weight_gradients = false}});
   std::vector<Candidate> result;
   for (const Precision precision :
        {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {
