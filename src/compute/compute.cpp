@@ -13,6 +13,12 @@
 namespace lockstep {
 namespace {
 
+/// By the host, for batch norms; empty where they take this rank's samples alone.
+SumOverRanks sum_over_ranks(const ComputeOptions& options, Communicator& host) {
+  if (!options.synchronised_norms) return {};
+  return [&host](std::span<double> values) { host.all_reduce(values); };
+}
+
 class CpuCompute final : public Compute {
  public:
   CpuCompute(const Graph& graph, const ComputeOptions& options, Communicator& host)
@@ -29,11 +35,6 @@ class CpuCompute final : public Compute {
   }
 
  private:
-  static SumOverRanks sum_over_ranks(const ComputeOptions& options, Communicator& host) {
-    if (!options.synchronised_norms) return {};
-    return [&host](std::span<double> values) { host.all_reduce(values); };
-  }
-
   Communicator& host_;
   std::unique_ptr<Engine> engine_;
 };
@@ -54,8 +55,10 @@ class CudaCompute final : public Compute {
     });
     choose_communicator(options, grid);
     collectively(host, [&] {
-      engine_ = module_.make_engine(
-          device_, graph, {.tail_size = options.tail_size, .precision = options.precision});
+      engine_ = module_.make_engine(device_, graph,
+                                    {.tail_size = options.tail_size,
+                                     .precision = options.precision,
+                                     .sum_over_ranks = sum_over_ranks(options, host)});
     });
   }
 
@@ -118,16 +121,6 @@ DeviceChoice agree_on_device(DeviceChoice asked, const ProcessGrid& grid, Commun
 std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& options,
                                       const ProcessGrid& grid, Communicator& host) {
   if (agree_on_device(options.device, grid, host) == DeviceChoice::cuda) {
-    if (options.synchronised_norms) {
-      fail(ExitStatus::usage,
-           "--batch-norm sync does not go with a GPU (its engine takes the statistics of each "
-           "rank's samples alone) take --batch-norm local, or --device cpu");
-    }
-    if (options.compression != GradCompression::none) {
-      fail(ExitStatus::usage,
-           "--grad-compression does not go with a GPU (its gradients travel as fp32) leave it out, "
-           "or use --device cpu");
-    }
     return std::make_unique<CudaCompute>(graph, options, grid, host);
   }
   if (options.comm == CommChoice::nccl) {

@@ -3,24 +3,14 @@
 namespace lockstep {
 namespace {
 
-template <typename T>
-void narrow(std::span<const float> from, std::uint16_t* to) noexcept {
-  for (std::size_t i = 0; i < from.size(); ++i) to[i] = T(from[i]).bits;
-}
-
-template <typename T>
-void widen(const std::uint16_t* from, std::span<float> to) noexcept {
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    T value;
-    value.bits = from[i];
-    to[i] = float{value};
-  }
+Precision precision_of(ElementType type) noexcept {
+  return type == ElementType::f16 ? Precision::fp16 : Precision::bf16;
 }
 
 }  // namespace
 
 GradientReducer::GradientReducer(Communicator& comm, std::span<float> arena,
-                                 std::vector<Bucket> buckets, Wire wire)
+                                 std::vector<Bucket> buckets, Wire wire, Engine* engine)
     : comm_(comm),
       arena_(arena),
       wire_(wire),
@@ -28,31 +18,24 @@ GradientReducer::GradientReducer(Communicator& comm, std::span<float> arena,
       requests_(buckets_.size()) {
   // Nothing travels from a rank alone.
   if (comm.size() == 1) wire_.type = ElementType::f32;
-  if (wire_.type != ElementType::f32) narrow_ = AlignedBuffer<std::uint16_t>(wire_.gradients);
+  if (wire_.type == ElementType::f32) return;
+  const Precision precision = precision_of(wire_.type);
+  narrow_ = engine != nullptr ? engine->make_narrow_buffer(precision, wire_.gradients)
+                              : make_host_narrow_buffer(precision, wire_.gradients);
 }
 
 Request GradientReducer::start(const Bucket& bucket) {
   const std::span<float> values = arena_.subspan(bucket.begin, bucket.size());
   if (!is_narrow(bucket)) return comm_.start_all_reduce(values);
-  std::uint16_t* const travelling = narrow_.data() + bucket.begin;
-  if (wire_.type == ElementType::bf16) {
-    narrow<Bfloat16>(values, travelling);
-  } else {
-    narrow<Float16>(values, travelling);
-  }
+  narrow_->narrow(values, bucket.begin);
   return comm_.start_all_reduce_buffer(
-      {.data = travelling, .count = bucket.size(), .type = wire_.type}, ReduceOp::sum);
+      {.data = narrow_->data(bucket.begin), .count = bucket.size(), .type = wire_.type},
+      ReduceOp::sum);
 }
 
 void GradientReducer::widen(const Bucket& bucket) {
   if (!is_narrow(bucket)) return;
-  const std::span<float> values = arena_.subspan(bucket.begin, bucket.size());
-  const std::uint16_t* const travelled = narrow_.data() + bucket.begin;
-  if (wire_.type == ElementType::bf16) {
-    lockstep::widen<Bfloat16>(travelled, values);
-  } else {
-    lockstep::widen<Float16>(travelled, values);
-  }
+  narrow_->widen(bucket.begin, arena_.subspan(bucket.begin, bucket.size()));
 }
 
 void GradientReducer::begin() noexcept {

@@ -223,8 +223,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                      .precision = config.precision,
                                      .threads = job.binding.threads,
                                      .tail_size = tail.size(),
-                                     .synchronised_norms = synchronised,
-                                     .compression = config.grad_compression},
+                                     .synchronised_norms = synchronised},
                                     job.grid, comm);
   Engine& engine = compute->engine();
   const auto optimizer = compute->make_optimizer(plan.config);

@@ -47,7 +47,7 @@ TrainStep::TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm,
                             static_cast<std::size_t>(options.bucket_bytes),
                             options.wire == ElementType::f32 ? TailPlace::in_the_last_bucket
                                                              : TailPlace::in_a_bucket_of_its_own),
-               {.type = options.wire, .gradients = engine.layout().size()}),
+               {.type = options.wire, .gradients = engine.layout().size()}, &engine),
       program_(engine.compile_training(options.geometry.largest_micro_batch())) {
   if (options_.geometry.smallest_micro_batch() != options_.geometry.largest_micro_batch()) {
     smaller_program_ = engine.compile_training(options_.geometry.smallest_micro_batch());

@@ -258,10 +258,11 @@ std::vector<Candidate> candidates() {
     };
   };
   // All of the GPU engine but its launches and its convolutions.
-  const auto device = [](Precision precision) {
+  const auto device = [](Precision precision, const SumOverRanks& sum_over_ranks = {}) {
     return [=](const Graph& graph) {
-      return cuda::make_device_engine(cuda::make_host_device(), graph,
-                                      {.tail_size = 7, .precision = precision});
+      return cuda::make_device_engine(
+          cuda::make_host_device(), graph,
+          {.tail_size = 7, .precision = precision, .sum_over_ranks = sum_over_ranks});
     };
   };
   const SumOverRanks one_rank = [](std::span<double>) {};
@@ -273,6 +274,7 @@ std::vector<Candidate> candidates() {
        .make = cpu(Precision::bf16, one_rank),
        .precision = Precision::bf16},
       {.name = "device, fp32", .make = device(Precision::fp32)},
+      {.name = "device, fp32, synchronised", .make = device(Precision::fp32, one_rank)},
       {.name = "device, bf16", .make = device(Precision::bf16), .precision = Precision::bf16},
       {.name = "device, fp16", .make = device(Precision::fp16), .precision = Precision::fp16}};
 }

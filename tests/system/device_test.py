@@ -85,12 +85,25 @@ def a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run(f
     assert state(latest(folder / "run"))["step"] == before["step"]
 
 
+def norms_and_narrow_gradients_go_over_ranks(folder):
+    data = write_shards(folder / "data")
+    for name, more in (("sync", ["--batch-norm", "sync"]), ("bf16", ["--grad-compression", "bf16"])):
+        for device in ("cpu", "cuda"):
+            run([*train_args(data, folder / f"{name}-{device}", "--max-steps", 5), *more, "--device", device,
+                 *(["--comm", "mpi"] if device == "cuda" else [])], ranks=2, env=GPU)
+        for expected, actual in zip(losses(folder / f"{name}-cpu"), losses(folder / f"{name}-cuda"), strict=True):
+            assert math.isclose(expected, actual, rel_tol=1e-2), (name, expected, actual)
+    run([*train_args(data, folder / "pieces", "--max-steps", 3), "--batch-norm", "sync", "--device", "cuda", "--comm", "mpi"],
+        ranks=2, env=GPU)
+    run([*train_args(data, folder / "pieces", "--max-steps", 5), "--batch-norm", "sync", "--device", "cuda", "--comm", "mpi"],
+        ranks=2, env=GPU)
+    assert_same_run(folder / "sync-cuda", folder / "pieces")
+
+
 def what_cannot_be_had_is_refused(folder):
     data = write_shards(folder / "data")
     cases = [(["--device", "cuda"], NONE, "lockstep-cuda.so is not in /nonexistent"),
              (["--device", "cpu", "--comm", "nccl"], GPU, "--comm nccl does not go with --device cpu"),
-             (["--device", "cuda", "--batch-norm", "sync"], GPU, "--batch-norm sync does not go with a GPU"),
-             (["--device", "cuda", "--grad-compression", "bf16"], GPU, "--grad-compression does not go with a GPU"),
              (["--device", "cpu", "--precision", "fp16"], GPU, "--precision fp16 does not go with the CPU engine")]
     for ranks in (1, 3):
         for arguments, env, words in cases:
@@ -105,5 +118,5 @@ def what_cannot_be_had_is_refused(folder):
 
 if __name__ == "__main__":
     main([a_gpu_trains_as_a_processor, auto_takes_the_gpu_where_there_is_one, it_resumes_to_the_bit_in_every_precision,
-          checkpoints_go_from_one_device_to_the_other,
+          checkpoints_go_from_one_device_to_the_other, norms_and_narrow_gradients_go_over_ranks,
           a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run, what_cannot_be_had_is_refused])

@@ -20,7 +20,6 @@ struct ComputeOptions {
   std::size_t tail_size = 0;  ///< values after the gradients
   bool reduces = true;        ///< false: nothing of the engine's memory goes to other ranks
   bool synchronised_norms = false;
-  GradCompression compression = GradCompression::none;
 };
 
 /// What a run computes with: an engine on the processor or on a GPU, what reduces its arenas, and

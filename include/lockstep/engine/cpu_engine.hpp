@@ -2,16 +2,11 @@
 
 #include "lockstep/core/precision.hpp"
 #include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/sum_over_ranks.hpp"
 
-#include <functional>
 #include <memory>
-#include <span>
 
 namespace lockstep {
-
-/// Replaces values by their sums over all ranks, with the same bits on each. All ranks call it in
-/// the same order with equally many values.
-using SumOverRanks = std::function<void(std::span<double>)>;
 
 struct CpuEngineOptions {
   int threads = 0;            ///< OpenMP threads; 0: omp_get_max_threads()

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/engine/arena.hpp"
+#include "lockstep/engine/narrow_buffer.hpp"
 #include "lockstep/graph/graph.hpp"
 
 #include <cstddef>
@@ -111,6 +112,10 @@ class Engine {
                         std::span<float> plain) const = 0;
   virtual void from_plain(std::span<const float> plain, ParameterId id,
                           std::span<float> arena) const = 0;
+
+  /// For `count` gradients that travel as bf16 or fp16.
+  [[nodiscard]] virtual std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
+                                                                         std::size_t count) = 0;
 
   [[nodiscard]] virtual std::unique_ptr<Program> compile_training(std::int64_t batch_size) = 0;
   [[nodiscard]] virtual std::unique_ptr<Program> compile_inference(std::int64_t batch_size) = 0;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/parallel/bucket_plan.hpp"
 
@@ -9,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -25,9 +25,10 @@ class GradientReducer final : public BackwardObserver {
     ElementType type = ElementType::f32;
     std::size_t gradients = 0;
   };
-  /// `arena` is gradients with the tail; it and `comm` outlive the reducer.
+  /// `arena` is gradients with the tail, in `engine`'s memory or, without one, in the host's; it
+  /// and `comm` outlive the reducer.
   GradientReducer(Communicator& comm, std::span<float> arena, std::vector<Bucket> buckets,
-                  Wire wire);
+                  Wire wire, Engine* engine = nullptr);
   GradientReducer(Communicator& comm, std::span<float> arena, std::vector<Bucket> buckets)
       : GradientReducer(comm, arena, std::move(buckets), Wire{}) {}
 
@@ -55,7 +56,7 @@ class GradientReducer final : public BackwardObserver {
   Communicator& comm_;
   std::span<float> arena_;
   Wire wire_;
-  AlignedBuffer<std::uint16_t> narrow_;  ///< what travels of [0, gradients), where that is 16 bits
+  std::unique_ptr<NarrowBuffer> narrow_;  ///< what travels, where that is of 16 bits
   std::vector<Bucket> buckets_;
   std::vector<Request> requests_;
   std::size_t started_ = 0;

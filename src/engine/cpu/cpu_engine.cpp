@@ -172,6 +172,10 @@ class CpuEngine final : public Engine {
                   std::span<float> arena) const override {
     state_->parameters.from_plain(plain, id, arena);
   }
+  [[nodiscard]] std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
+                                                                 std::size_t count) override {
+    return make_host_narrow_buffer(type, count);
+  }
   [[nodiscard]] std::unique_ptr<Program> compile_training(std::int64_t batch_size) override {
     return std::make_unique<CpuProgram>(
         state_, ProgramBuilder::Options{.batch_size = batch_size, .training = true});

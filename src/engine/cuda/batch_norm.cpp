@@ -1,5 +1,7 @@
 #include "lowering.hpp"
+#include "rank_sums.hpp"
 
+#include <memory>
 #include <optional>
 
 namespace lockstep::cuda {
@@ -26,6 +28,10 @@ class NormLowering final : public Lowering {
              .bias = builder.state().arena.parameter(node_.parameters[1]),
              .eps = static_cast<float>(options_.norm.options.eps)};
     const Tensor x = builder.value(options_.norm.input);
+    if (builder.training() && builder.state().sum_over_ranks) {
+      ranks_ = std::make_shared<RankSums>(*builder.state().device, builder.state().sum_over_ranks,
+                                          extent_.rows, extent_.padded);
+    }
     if (builder.training()) emit_statistics(builder, x);
     const Tensor y =
         builder.overwritable(options_.norm.input) ? x : builder.make_like(options_.norm_id);
@@ -65,13 +71,17 @@ class NormLowering final : public Lowering {
     if (mask_) touched.push_back(*mask_);
     if (dz) touched.push_back(*dz);
     builder.emit("gradient of batch norm " + name(), touched,
-                 [x, dy, dx, dz, sums, mask = mask_, norm = norm_, extent = extent_,
+                 [x, dy, dx, dz, sums, mask = mask_, norm = norm_, extent = extent_, ranks = ranks_,
                   type = builder.type()](const Frame& f) {
+                   if (ranks) {
+                     ranks->combine_gradients(f.as<float>(sums.weight), f.as<float>(sums.bias));
+                   }
+                   const double elements =
+                       ranks ? ranks->elements() : static_cast<double>(extent.rows);
                    batch_norm_backward_apply(f.stream(), type, extent, f.at(x), f.at(dy),
                                              mask ? f.as<std::uint8_t>(*mask) : nullptr, norm,
                                              f.as<float>(sums.weight), f.as<float>(sums.bias),
-                                             static_cast<double>(extent.rows), f.at(dx),
-                                             dz ? f.at(*dz) : nullptr);
+                                             elements, f.at(dx), dz ? f.at(*dz) : nullptr);
                  });
     if (has_residual) {
       builder.contribute(
@@ -87,11 +97,15 @@ class NormLowering final : public Lowering {
   void emit_statistics(ProgramBuilder& builder, Tensor x) {
     const Tensor workspace = builder.make(reduction_workspace(extent_));
     builder.emit("statistics of " + name(), {x, workspace},
-                 [x, workspace, extent = extent_, type = builder.type(),
+                 [x, workspace, extent = extent_, type = builder.type(), ranks = ranks_,
+                  &block = builder.statistics(), id = node_.statistics[1],
                   mean = builder.statistics().of(node_.statistics[0]),
                   variance = builder.statistics().of(node_.statistics[1])](const Frame& f) {
                    batch_norm_statistics(f.stream(), type, extent, f.at(x), mean, variance,
                                          f.at(workspace));
+                   if (!ranks) return;
+                   ranks->combine_statistics(mean, variance);
+                   block.set_elements(id, ranks->elements());
                  });
   }
 
@@ -136,6 +150,7 @@ class NormLowering final : public Lowering {
   Matrix extent_{};
   Normalization norm_{};
   std::optional<Tensor> mask_;
+  std::shared_ptr<RankSums> ranks_;  // where statistics are taken over all ranks
 };
 
 }  // namespace

@@ -27,10 +27,31 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                   .fusion = std::move(fusion),
                   .type = type,
                   .tf32 = options.precision == Precision::tf32,
+                  .sum_over_ranks = options.sum_over_ranks,
                   .arena = std::move(arena),
                   .running_statistics = AlignedBuffer<float>(running),
                   .activations = {}});
 }
+
+class DeviceNarrowBuffer final : public NarrowBuffer {
+ public:
+  DeviceNarrowBuffer(std::shared_ptr<Device> device, DataType type, std::size_t count)
+      : device_(std::move(device)), type_(type), values_(*device_, count) {}
+  [[nodiscard]] std::uint16_t* data(std::size_t at) noexcept override {
+    return values_.data() + at;
+  }
+  void narrow(std::span<const float> values, std::size_t at) override {
+    convert(device_->stream(), values.data(), DataType::f32, data(at), type_, values.size());
+  }
+  void widen(std::size_t at, std::span<float> values) override {
+    convert(device_->stream(), data(at), type_, values.data(), DataType::f32, values.size());
+  }
+
+ private:
+  std::shared_ptr<Device> device_;
+  DataType type_;
+  DeviceArray<std::uint16_t> values_;
+};
 
 class DeviceEngine final : public Engine {
  public:
@@ -75,6 +96,10 @@ class DeviceEngine final : public Engine {
   void from_plain(std::span<const float> plain, ParameterId id,
                   std::span<float> arena) const override {
     state_->arena.from_plain(plain, id, arena);
+  }
+  [[nodiscard]] std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
+                                                                 std::size_t count) override {
+    return std::make_unique<DeviceNarrowBuffer>(state_->device, storage_of(type), count);
   }
   [[nodiscard]] std::unique_ptr<Program> compile_training(std::int64_t batch_size) override {
     return std::make_unique<DeviceProgram>(

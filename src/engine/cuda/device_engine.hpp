@@ -3,6 +3,7 @@
 #include "device.hpp"
 #include "lockstep/core/precision.hpp"
 #include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/sum_over_ranks.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -12,6 +13,8 @@ namespace lockstep::cuda {
 struct DeviceEngineOptions {
   std::size_t tail_size = 0;  ///< values after the gradients
   Precision precision = Precision::fp32;
+  /// As CpuEngineOptions::sum_over_ranks; the host takes part in each sum.
+  SumOverRanks sum_over_ranks = {};
 };
 
 /// An engine whose programs run in a device's queue. The parameters start as zeros.

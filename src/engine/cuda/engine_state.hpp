@@ -5,6 +5,7 @@
 #include "device.hpp"
 #include "fusion.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
+#include "lockstep/engine/sum_over_ranks.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -19,6 +20,7 @@ struct EngineState {
   Fusion fusion;
   DataType type;  ///< of values, their gradients and the working copies of weights
   bool tf32;
+  SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: over this rank alone
   ArenaStore arena;
   AlignedBuffer<float> running_statistics;
   /// The one allocation that all programs compute in; it grows while one is compiled.

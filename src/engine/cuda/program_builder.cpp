@@ -12,7 +12,7 @@ std::size_t at(int id) {
 
 }  // namespace
 
-ProgramBuilder::ProgramBuilder(EngineState& state, const StatisticsBlock& statistics,
+ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
                                const Options& options)
     : state_(state),
       statistics_(statistics),

@@ -74,10 +74,10 @@ class ProgramBuilder final {
     std::int64_t batch_size = 0;
     bool training = false;
   };
-  ProgramBuilder(EngineState& state, const StatisticsBlock& statistics, const Options& options);
+  ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const Options& options);
 
   [[nodiscard]] EngineState& state() noexcept { return state_; }
-  [[nodiscard]] const StatisticsBlock& statistics() const noexcept { return statistics_; }
+  [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
   [[nodiscard]] bool training() const noexcept { return options_.training; }
   [[nodiscard]] std::int64_t batch_size() const noexcept { return options_.batch_size; }
   [[nodiscard]] DataType type() const noexcept { return state_.type; }
@@ -115,7 +115,7 @@ class ProgramBuilder final {
 
  private:
   EngineState& state_;
-  const StatisticsBlock& statistics_;
+  StatisticsBlock& statistics_;
   Options options_;
   Lists lists_;
   std::vector<BufferRequest> requests_;

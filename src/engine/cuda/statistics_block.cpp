@@ -22,13 +22,17 @@ StatisticsBlock::StatisticsBlock(Device& device, const Graph& graph, DataType ty
   }
   for (const Node& node : graph.nodes()) {
     if (node.statistics.empty()) continue;
-    const auto elements = static_cast<double>(batch_size * node.output[1] * node.output[2]);
-    entries_[static_cast<std::size_t>(node.statistics[1])].correction =
-        elements < 2 ? 1.0F : static_cast<float>(elements / (elements - 1));
+    set_elements(node.statistics[1],
+                 static_cast<double>(batch_size * node.output[1] * node.output[2]));
   }
   device_values_ = DeviceArray<float>(device, padded_offset);
   host_values_ = DeviceArray<float>(device, padded_offset, DeviceArray<float>::Place::host);
   concatenated_ = AlignedBuffer<float>(offset);
+}
+
+void StatisticsBlock::set_elements(StatisticId variance, double elements) noexcept {
+  entries_[static_cast<std::size_t>(variance)].correction =
+      elements < 2 ? 1.0F : static_cast<float>(elements / (elements - 1));
 }
 
 void StatisticsBlock::fetch(Device& device) {

@@ -20,6 +20,8 @@ class StatisticsBlock final {
   [[nodiscard]] float* of(StatisticId id) const {
     return device_values_.data() + entries_[static_cast<std::size_t>(id)].padded_offset;
   }
+  /// How many values a variance is taken over: n / (n - 1) makes it unbiased.
+  void set_elements(StatisticId variance, double elements) noexcept;
   /// In Graph::statistics() order; variances unbiased; as last published.
   [[nodiscard]] std::span<const float> concatenated() const noexcept {
     return concatenated_.span();

@@ -1,0 +1,58 @@
+#include "rank_sums.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace lockstep::cuda {
+
+RankSums::RankSums(Device& device, SumOverRanks sum, std::int64_t rows, std::int64_t padded)
+    : device_(device),
+      sum_(std::move(sum)),
+      padded_(static_cast<std::size_t>(padded)),
+      rows_(static_cast<double>(rows)),
+      elements_(rows_),
+      host_(device, 2 * padded_, DeviceArray<float>::Place::host),
+      sums_(2 * padded_ + 1) {}
+
+void RankSums::fetch(const float* first, const float* second) {
+  device_.copy_to_host(host_.data(), first, padded_ * sizeof(float));
+  device_.copy_to_host(host_.data() + padded_, second, padded_ * sizeof(float));
+  device_.synchronize();
+}
+
+void RankSums::send(float* first, float* second) {
+  device_.copy_to_device(first, host_.data(), padded_ * sizeof(float));
+  device_.copy_to_device(second, host_.data() + padded_, padded_ * sizeof(float));
+}
+
+void RankSums::combine_statistics(float* mean, float* variance) {
+  fetch(mean, variance);
+  double* const means = sums_.data();
+  double* const squares = means + padded_;
+  for (std::size_t c = 0; c < padded_; ++c) {
+    const double m = host_.data()[c];
+    means[c] = rows_ * m;
+    squares[c] = rows_ * (m * m + double{host_.data()[padded_ + c]});
+  }
+  sums_[2 * padded_] = rows_;
+  sum_(sums_);
+  elements_ = sums_[2 * padded_];
+  for (std::size_t c = 0; c < padded_; ++c) {
+    const double m = means[c] / elements_;
+    host_.data()[c] = static_cast<float>(m);
+    host_.data()[padded_ + c] = static_cast<float>(std::max(squares[c] / elements_ - m * m, 0.0));
+  }
+  send(mean, variance);
+}
+
+void RankSums::combine_gradients(float* weight, float* bias) {
+  fetch(weight, bias);
+  std::copy_n(host_.data(), 2 * padded_, sums_.data());
+  sum_(std::span(sums_).first(2 * padded_));
+  std::transform(sums_.begin(), sums_.end() - 1, host_.data(),
+                 [](double sum) { return static_cast<float>(sum); });
+  send(weight, bias);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "device.hpp"
+#include "lockstep/engine/sum_over_ranks.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::cuda {
+
+/// One batch norm's way over all ranks: what its kernels make of this rank's samples becomes what
+/// they would make of all ranks'. The host waits for the device and sums in fp64.
+class RankSums final {
+ public:
+  RankSums(Device& device, SumOverRanks sum, std::int64_t rows, std::int64_t padded);
+
+  /// Mean and biased variance (padded), in place; one sum of 2 C + 1 values.
+  void combine_statistics(float* mean, float* variance);
+  /// Two sums over samples (padded), in place; one sum of 2 C values.
+  void combine_gradients(float* weight, float* bias);
+  /// Values of a channel on all ranks, as of the last statistics.
+  [[nodiscard]] double elements() const noexcept { return elements_; }
+
+ private:
+  void fetch(const float* first, const float* second);
+  void send(float* first, float* second);
+
+  Device& device_;
+  SumOverRanks sum_;
+  std::size_t padded_;
+  double rows_;
+  double elements_;
+  DeviceArray<float> host_;    // (2, padded)
+  std::vector<double> sums_;  // (2 padded + 1)
+};
+
+}  // namespace lockstep::cuda
