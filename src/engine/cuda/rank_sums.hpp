@@ -30,7 +30,7 @@ class RankSums final {
   std::size_t padded_;
   double rows_;
   double elements_;
-  DeviceArray<float> host_;    // (2, padded)
+  DeviceArray<float> host_;   // (2, padded)
   std::vector<double> sums_;  // (2 padded + 1)
 };
 
