@@ -39,12 +39,18 @@ class CpuCompute final : public Compute {
   std::unique_ptr<Engine> engine_;
 };
 
+const cuda::ModuleTable& load_on_all_ranks(Communicator& host) {
+  const cuda::ModuleTable* table = nullptr;
+  collectively(host, [&table] { table = &load_cuda_module(); });
+  return *table;
+}
+
 /// The members are in the order in which they need each other.
 class CudaCompute final : public Compute {
  public:
   CudaCompute(const Graph& graph, const ComputeOptions& options, const ProcessGrid& grid,
               Communicator& host)
-      : module_(load_cuda_module()), host_(host) {
+      : module_(load_on_all_ranks(host)), host_(host) {
     collectively(host, [&] {
       // Algorithms are taken by the library's own order and give the same bits in every run; those
       // that it would compile first, for fp32 weight gradients of 16-bit values, are left out.
@@ -97,21 +103,33 @@ class CudaCompute final : public Compute {
   std::unique_ptr<Engine> engine_;
 };
 
-DeviceChoice agree_on_device(DeviceChoice asked, const ProcessGrid& grid, Communicator& host) {
-  if (asked == DeviceChoice::cuda) {
-    collectively(host, [] { static_cast<void>(load_cuda_module()); });
-  }
-  if (asked != DeviceChoice::automatic) return asked;
+/// What one rank tells the others of its GPUs, as a text.
+std::string device_note(const ProcessGrid& grid) {
   const CudaAvailability mine = probe_cuda();
-  const auto hosts = all_gather_text(host, grid.host);
-  const auto reasons = all_gather_text(host, mine.available ? std::string() : mine.reason);
-  const auto allotted = all_gather_text(host, scheduler_allotted_devices() ? "yes" : "");
+  return fmt::format("{}\n{}\n{}", grid.host, scheduler_allotted_devices() ? "allotted" : "",
+                     mine.available ? "" : mine.reason);
+}
+
+RankDevices read_device_note(std::string_view note) {
+  const auto line = [&note] {
+    const std::size_t end = note.find('\n');
+    const std::string_view first = note.substr(0, end);
+    note.remove_prefix(end + 1);
+    return std::string(first);
+  };
+  RankDevices rank;
+  rank.host = line();
+  rank.allotted = !line().empty();
+  rank.reason = note;
+  rank.usable = rank.reason.empty();
+  return rank;
+}
+
+DeviceChoice agree_on_device(DeviceChoice asked, const ProcessGrid& grid, Communicator& host) {
+  if (asked != DeviceChoice::automatic) return asked;
   std::vector<RankDevices> ranks;
-  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-    ranks.push_back({.host = hosts[rank],
-                     .usable = reasons[rank].empty(),
-                     .allotted = !allotted[rank].empty(),
-                     .reason = reasons[rank]});
+  for (const std::string& note : all_gather_text(host, device_note(grid))) {
+    ranks.push_back(read_device_note(note));
   }
   return decide_device(ranks);
 }
