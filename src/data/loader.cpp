@@ -1,7 +1,7 @@
 #include "lockstep/data/loader.hpp"
 
-#include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/host_memory.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 #include "sample_reader.hpp"
 
@@ -18,8 +18,10 @@ namespace {
 
 /// One batch of the ring.
 struct Slot {
-  AlignedBuffer<float> images;
-  AlignedBuffer<std::int32_t> labels;
+  HostBuffer<float> images;         ///< for engines that take the network's values
+  HostBuffer<std::uint8_t> pixels;  ///< for those that take pixels
+  HostBuffer<PixelCut> cuts;
+  HostBuffer<std::int32_t> labels;
   std::optional<BatchRequest> request;  ///< nullopt: the plan ended here
   std::int64_t assigned = 0;            ///< samples given to a thread
   std::int64_t finished = 0;
@@ -34,6 +36,10 @@ struct Slot {
   }
 };
 
+std::int64_t values_of(const ImageShape& shape) noexcept {
+  return shape.channels * shape.height * shape.width;
+}
+
 class RingLoader final : public Loader {
  public:
   RingLoader(const Dataset& dataset, LoaderOptions options, BatchPlan plan)
@@ -42,14 +48,12 @@ class RingLoader final : public Loader {
         plan_(std::move(plan)),
         normalizer_(options_.mean, options_.std),
         order_(dataset.info().samples, options_.seed, options_.shuffle_block),
-        image_floats_(options_.image.channels * options_.image.height * options_.image.width),
+        takes_pixels_(options_.format.content == ImageContent::pixels),
+        stored_(pixel_shape(dataset.info(), options_.image)),
+        image_size_(values_of(takes_pixels_ ? stored_ : options_.image)),
         slots_(options_.threads == 0 ? 1 : static_cast<std::size_t>(options_.batches_ahead) + 1),
         own_reader_(dataset_, options_, normalizer_) {
-    for (Slot& slot : slots_) {
-      const auto capacity = static_cast<std::size_t>(options_.batch_capacity);
-      slot.images = AlignedBuffer<float>(capacity * static_cast<std::size_t>(image_floats_));
-      slot.labels = AlignedBuffer<std::int32_t>(capacity);
-    }
+    allocate();
     threads_.reserve(static_cast<std::size_t>(options_.threads));
     for (int i = 0; i < options_.threads; ++i) {
       threads_.emplace_back([this](const std::stop_token& stop) {
@@ -82,13 +86,44 @@ class RingLoader final : public Loader {
       --next_;  // ended, however often it is asked
       return std::nullopt;
     }
-    return LoadedBatch{.request = *slot.request,
-                       .batch = {.images = slot.images.data(),
-                                 .labels = slot.labels.data(),
-                                 .size = slot.request->count}};
+    return LoadedBatch{.request = *slot.request, .batch = batch_of(slot)};
   }
 
  private:
+  void allocate() {
+    HostMemory* const memory = options_.format.memory;
+    const auto capacity = static_cast<std::size_t>(options_.batch_capacity);
+    const std::size_t images = capacity * static_cast<std::size_t>(image_size_);
+    for (Slot& slot : slots_) {
+      slot.labels = HostBuffer<std::int32_t>(memory, capacity);
+      if (takes_pixels_) {
+        slot.pixels = HostBuffer<std::uint8_t>(memory, images);
+        slot.cuts = HostBuffer<PixelCut>(memory, capacity);
+      } else {
+        slot.images = HostBuffer<float>(memory, images);
+        // Of a short batch the rest is used too, but must not be anything.
+        std::ranges::fill(slot.images.span(), 0.0F);
+      }
+    }
+    if (!takes_pixels_) return;
+    pixel_values_ = HostBuffer<float>(memory, normalizer_.values().size());
+    std::ranges::copy(normalizer_.values(), pixel_values_.data());
+  }
+
+  [[nodiscard]] Batch batch_of(Slot& slot) {
+    Batch batch{.labels = slot.labels.data(), .size = slot.request->count};
+    if (takes_pixels_) {
+      batch.pixels = {.data = slot.pixels.data(),
+                      .height = static_cast<std::int32_t>(stored_.height),
+                      .width = static_cast<std::int32_t>(stored_.width),
+                      .cuts = slot.cuts.data(),
+                      .values = pixel_values_.data()};
+    } else {
+      batch.images = slot.images.data();
+    }
+    return batch;
+  }
+
   [[nodiscard]] Slot& slot_of(std::int64_t n) {
     return slots_[static_cast<std::size_t>(n) % slots_.size()];
   }
@@ -132,8 +167,13 @@ class RingLoader final : public Loader {
       const std::int64_t position = slot.request->first + i;
       const std::int64_t index =
           options_.shuffle ? order_.at(slot.request->epoch, position) : position;
+      const std::int64_t epoch = slot.request->epoch;
+      const std::int64_t at = i * image_size_;
       slot.labels[static_cast<std::size_t>(i)] =
-          reader.read(slot.request->epoch, index, slot.images.data() + i * image_floats_);
+          takes_pixels_ ? reader.read(epoch, index,
+                                      SampleReader::PixelTarget{.pixels = slot.pixels.data() + at,
+                                                                .cut = slot.cuts.data() + i})
+                        : reader.read(epoch, index, slot.images.data() + at);
       return std::nullopt;
     } catch (const Error& error) {
       return error;
@@ -189,8 +229,11 @@ class RingLoader final : public Loader {
   const BatchPlan plan_;
   const Normalizer normalizer_;
   const SampleOrder order_;
-  const std::int64_t image_floats_;
+  const bool takes_pixels_;
+  const ImageShape stored_;        ///< of the images in a batch of pixels
+  const std::int64_t image_size_;  ///< values or pixels of one image
   std::vector<Slot> slots_;
+  HostBuffer<float> pixel_values_;
   SampleReader own_reader_;       ///< where there are no threads
   std::int64_t next_ = 0;         ///< batch that next() returns
   std::optional<Error> failure_;  ///< thrown from now on

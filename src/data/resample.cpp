@@ -1,5 +1,7 @@
 #include "lockstep/data/resample.hpp"
 
+#include "lockstep/core/resample_taps.hpp"
+
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -24,27 +26,16 @@ ImageShape short_side_shape(const ImageShape& image, std::int64_t short_side) no
 }
 
 void Resampler::set_taps(Taps& taps, std::int64_t source, std::int64_t size) {
-  const double scale = static_cast<double>(source) / static_cast<double>(size);
-  const double radius = std::max(scale, 1.0);
-  taps.longest = 2 * static_cast<std::int64_t>(std::ceil(radius)) + 1;
+  taps.longest = ResampleTaps::most(source, size);
   taps.first.resize(static_cast<std::size_t>(size));
   taps.count.resize(static_cast<std::size_t>(size));
   taps.weights.resize(static_cast<std::size_t>(size * taps.longest));
   for (std::int64_t i = 0; i < size; ++i) {
-    const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const auto begin = std::max<std::int64_t>(0, std::lround(centre - radius));
-    const auto end = std::min(source, std::lround(centre + radius));
+    const ResampleTaps of_pixel(source, size, i);
     float* weights = taps.weights.data() + i * taps.longest;
-    double sum = 0;
-    for (std::int64_t j = begin; j < end; ++j) {
-      const double distance = std::abs(static_cast<double>(j) + 0.5 - centre) / radius;
-      const double weight = std::max(0.0, 1.0 - distance);
-      weights[j - begin] = static_cast<float>(weight);
-      sum += weight;
-    }
-    for (std::int64_t j = begin; j < end; ++j) weights[j - begin] /= static_cast<float>(sum);
-    taps.first[static_cast<std::size_t>(i)] = begin;
-    taps.count[static_cast<std::size_t>(i)] = end - begin;
+    for (std::int64_t tap = 0; tap < of_pixel.count; ++tap) weights[tap] = of_pixel.weight(tap);
+    taps.first[static_cast<std::size_t>(i)] = of_pixel.first;
+    taps.count[static_cast<std::size_t>(i)] = of_pixel.count;
   }
 }
 
@@ -90,8 +81,7 @@ void Resampler::resize(std::span<const std::byte> pixels, const ImageShape& shap
       for (std::int64_t i = 0; i < line; ++i) line_[static_cast<std::size_t>(i)] += weight * row[i];
     }
     for (std::int64_t i = 0; i < line; ++i) {
-      const float value = line_[static_cast<std::size_t>(i)];
-      *out++ = static_cast<std::uint8_t>(std::clamp(value, 0.0F, 255.0F));
+      *out++ = to_pixel(line_[static_cast<std::size_t>(i)]);
     }
   }
 }

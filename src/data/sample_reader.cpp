@@ -3,6 +3,7 @@
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 namespace lockstep {
@@ -12,6 +13,14 @@ namespace {
 /// reference does.
 constexpr std::int64_t resize_numerator = 256;
 constexpr std::int64_t resize_denominator = 224;
+
+PixelCut to_cut(const Region& region, bool flip) noexcept {
+  return {.top = static_cast<std::int32_t>(region.top),
+          .left = static_cast<std::int32_t>(region.left),
+          .height = static_cast<std::int32_t>(region.height),
+          .width = static_cast<std::int32_t>(region.width),
+          .flip = flip ? 1 : 0};
+}
 
 }  // namespace
 
@@ -67,6 +76,10 @@ void check_loader_options(const DatasetInfo& info, const LoaderOptions& options)
   }
 }
 
+ImageShape pixel_shape(const DatasetInfo& info, const ImageShape& network) noexcept {
+  return info.encoded ? network : info.image;
+}
+
 ImageShape SampleReader::stored_image(std::int64_t index) {
   dataset_.read(index, raw_);
   const DatasetInfo& info = dataset_.info();
@@ -89,40 +102,54 @@ void SampleReader::resize(const Region& region, std::int64_t height, std::int64_
   shape_ = resized_.shape;
 }
 
-std::int32_t SampleReader::read(std::int64_t epoch, std::int64_t index, float* image) {
+PixelCut SampleReader::prepare(std::int64_t epoch, std::int64_t index, Resampling resampling) {
   shape_ = stored_image(index);
   const ImageShape& wanted = options_.image;
   PhiloxStream random = augmentation_stream(options_.seed, epoch, index);
-  Window window;
   if (options_.augment == Augment::resized_crop) {
-    resize(draw_resized_crop(random, shape_), wanted.height, wanted.width);
-    window.flip = random.next_below(2) == 1;
-  } else {
-    if (dataset_.info().encoded) {
-      // Sizes vary: first the centre at the size the network takes. Very long images are cut before
-      // they are resized, so that memory stays bounded.
-      const std::int64_t longest = std::max(wanted.height, wanted.width);
-      const bool exact = options_.augment == Augment::crop_flip;
-      const std::int64_t short_side =
-          exact ? longest
-                : (longest * resize_numerator + resize_denominator / 2) / resize_denominator;
-      const std::int64_t shortest = std::min(shape_.height, shape_.width);
-      const auto source = [&](std::int64_t target) {
-        return std::clamp<std::int64_t>((target * shortest + short_side / 2) / short_side, 1,
-                                        shortest);
-      };
-      resize(centre_region(shape_, source(wanted.height), source(wanted.width)), wanted.height,
-             wanted.width);
+    Region region = draw_resized_crop(random, shape_);
+    if (resampling == Resampling::here) {
+      resize(region, wanted.height, wanted.width);
+      region = {.height = wanted.height, .width = wanted.width};
     }
-    if (options_.augment == Augment::crop_flip) {
-      window = draw_crop_flip(random, shape_, wanted, options_.crop_padding);
-    } else {
-      const Region centre = centre_region(shape_, wanted.height, wanted.width);
-      window = {.top = centre.top, .left = centre.left};
-    }
+    return to_cut(region, random.next_below(2) == 1);
   }
-  normalizer_.write(pixels_, shape_, window, {.shape = wanted, .layout = options_.format.layout},
-                    image);
+  if (dataset_.info().encoded) {
+    // Sizes vary: first the centre at the size the network takes. Very long images are cut before
+    // they are resized, so that memory stays bounded.
+    const std::int64_t longest = std::max(wanted.height, wanted.width);
+    const bool exact = options_.augment == Augment::crop_flip;
+    const std::int64_t short_side =
+        exact ? longest
+              : (longest * resize_numerator + resize_denominator / 2) / resize_denominator;
+    const std::int64_t shortest = std::min(shape_.height, shape_.width);
+    const auto source = [&](std::int64_t target) {
+      return std::clamp<std::int64_t>((target * shortest + short_side / 2) / short_side, 1,
+                                      shortest);
+    };
+    resize(centre_region(shape_, source(wanted.height), source(wanted.width)), wanted.height,
+           wanted.width);
+  }
+  if (options_.augment == Augment::crop_flip) {
+    const Window window = draw_crop_flip(random, shape_, wanted, options_.crop_padding);
+    return to_cut(
+        {.top = window.top, .left = window.left, .height = wanted.height, .width = wanted.width},
+        window.flip);
+  }
+  return to_cut(centre_region(shape_, wanted.height, wanted.width), false);
+}
+
+std::int32_t SampleReader::read(std::int64_t epoch, std::int64_t index, float* image) {
+  const PixelCut cut = prepare(epoch, index, Resampling::here);
+  normalizer_.write(pixels_, shape_, {.top = cut.top, .left = cut.left, .flip = cut.flip != 0},
+                    {.shape = options_.image, .layout = options_.format.layout}, image);
+  return static_cast<std::int32_t>(raw_.label);
+}
+
+std::int32_t SampleReader::read(std::int64_t epoch, std::int64_t index, PixelTarget target) {
+  *target.cut =
+      prepare(epoch, index, dataset_.info().encoded ? Resampling::here : Resampling::later);
+  std::memcpy(target.pixels, pixels_.data(), pixels_.size());
   return static_cast<std::int32_t>(raw_.label);
 }
 

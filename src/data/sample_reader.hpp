@@ -19,7 +19,18 @@ class SampleReader final {
   /// (options, epoch, index). Error(bad_input or no_input) names file and sample.
   [[nodiscard]] std::int32_t read(std::int64_t epoch, std::int64_t index, float* image);
 
+  /// As read(), for engines that do the rest themselves: pixels as stored, of pixel_shape(), and
+  /// which of them become the network's image.
+  struct PixelTarget {
+    std::uint8_t* pixels;
+    PixelCut* cut;
+  };
+  [[nodiscard]] std::int32_t read(std::int64_t epoch, std::int64_t index, PixelTarget target);
+
  private:
+  enum class Resampling { here, later };
+  /// Reads a sample and draws its cut; resampled here, or where its pixels are not decoded, later.
+  [[nodiscard]] PixelCut prepare(std::int64_t epoch, std::int64_t index, Resampling resampling);
   [[nodiscard]] ImageShape stored_image(std::int64_t index);
   void resize(const Region& region, std::int64_t height, std::int64_t width);
 
@@ -33,6 +44,10 @@ class SampleReader final {
   std::span<const std::byte> pixels_;  ///< of raw_, decoded_ or resized_
   ImageShape shape_;                   ///< of pixels_
 };
+
+/// Of the images that a batch of pixels holds: as stored, or the network's extents where sizes
+/// vary.
+[[nodiscard]] ImageShape pixel_shape(const DatasetInfo& info, const ImageShape& network) noexcept;
 
 /// Whether the options fit the data set and each other; Error(usage) names both sides.
 void check_loader_options(const DatasetInfo& info, const LoaderOptions& options);

@@ -41,7 +41,7 @@ TrainStep::TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm,
       options_(options),
       scaler_(options.loss_scale),
       tail_(engine.graph()),
-      tail_values_(tail_.size()),
+      tail_values_(engine.input_format().memory, tail_.size()),
       reducer_(arena_comm, engine.gradients(),
                plan_buckets(engine.layout(), tail_.size(),
                             static_cast<std::size_t>(options.bucket_bytes),
@@ -72,6 +72,7 @@ std::size_t TrainStep::activation_bytes() const noexcept {
 void TrainStep::load_next() {
   try {
     batch_ = loader_.next();
+    if (batch_ && batch_->batch.pixels.data != nullptr) engine_.prefetch(batch_->batch);
   } catch (const Error& error) {
     batch_.reset();
     data_error_ = error;
@@ -162,7 +163,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
   const UpdateOptions update{.lr = lr, .step = step};
   const std::size_t parameters = engine_.layout().size();
   const std::span<float> sent_tail = engine_.gradients().subspan(parameters, tail.size());
-  engine_.write(tail, sent_tail);
+  engine_.queue_write(tail, sent_tail);
   reducer_.finish([&](const Bucket& bucket) {
     result.times.communication += watch.lap();
     if (!update_at_end && bucket.begin < parameters) {

@@ -279,7 +279,7 @@ std::vector<Candidate> candidates() {
       {.name = "device, fp16", .make = device(Precision::fp16), .precision = Precision::fp16}};
 }
 
-EngineBatch::EngineBatch(const Engine& engine, const oracle::Problem& problem)
+EngineBatch::EngineBatch(Engine& engine, const oracle::Problem& problem)
     : images_(problem.images.size()), labels_(problem.labels.size()), size_(problem.batch_size) {
   const ImageShape image = engine.graph().image();
   const auto channels = static_cast<std::size_t>(image.channels);

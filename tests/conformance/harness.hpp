@@ -27,7 +27,7 @@ struct Candidate {
 /// A problem in an engine's input format.
 class EngineBatch final {
  public:
-  EngineBatch(const Engine& engine, const oracle::Problem& problem);
+  EngineBatch(Engine& engine, const oracle::Problem& problem);
   [[nodiscard]] Batch batch() const noexcept;
   [[nodiscard]] Batch first(std::int64_t samples) const noexcept;
 

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <new>
 #include <vector>
 
@@ -126,6 +127,12 @@ class HostConvolution final : public Convolution {
   ConvolutionShape shape_;
 };
 
+/// How far the queue of transfers must have come; work is always done.
+struct HostEvent final : Event {
+  std::size_t transfers = 0;
+};
+
+/// Work is done at once, transfers as late as can be: when somebody waits for them.
 class HostDevice final : public Device {
  public:
   [[nodiscard]] std::string description() const override { return "the host as a device"; }
@@ -149,11 +156,39 @@ class HostDevice final : public Device {
     std::memmove(to, from, bytes);
   }
   void clear(void* memory, std::size_t bytes) override { std::memset(memory, 0, bytes); }
+  void transfer_to_device(void* to, const void* from, std::size_t bytes) override {
+    transfers_.push_back({to, from, bytes});
+  }
   void synchronize() override {}
+  [[nodiscard]] std::unique_ptr<Event> make_event() override {
+    return std::make_unique<HostEvent>();
+  }
+  void record(Event& event, Queue queue) override {
+    static_cast<HostEvent&>(event).transfers = queue == Queue::work ? 0 : done_ + transfers_.size();
+  }
+  void queue_wait(Queue queue, const Event& event) override {
+    if (queue == Queue::work) wait(event);
+  }
+  void wait(const Event& event) override {
+    for (; done_ < static_cast<const HostEvent&>(event).transfers; ++done_) {
+      const Transfer& next = transfers_.front();
+      std::memcpy(next.to, next.from, next.bytes);
+      transfers_.pop_front();
+    }
+  }
   [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
                                                               ConvolutionPasses) override {
     return std::make_unique<HostConvolution>(shape);
   }
+
+ private:
+  struct Transfer {
+    void* to;
+    const void* from;
+    std::size_t bytes;
+  };
+  std::deque<Transfer> transfers_;
+  std::size_t done_ = 0;
 };
 
 }  // namespace

@@ -43,6 +43,9 @@ class Normalizer final {
   /// mean, std: (C,), std > 0.
   Normalizer(std::span<const float> mean, std::span<const float> std);
 
+  /// (C, 256): what each pixel value becomes.
+  [[nodiscard]] std::span<const float> values() const noexcept { return table_; }
+
   struct Target {
     ImageShape shape;
     ImageLayout layout = ImageLayout::nchw;

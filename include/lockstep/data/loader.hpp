@@ -48,9 +48,10 @@ struct LoadedBatch {
 };
 
 /// Reads, decodes, augments and normalises ahead of training, into buffers in the engine's input
-/// format. Memory is `batches_ahead` + 1 batches. Batches come in order; their content does not
-/// depend on the threads. A fault in a sample is thrown by the next() that would return its batch,
-/// and each next() after it.
+/// format; for an engine that takes pixels, reads, decodes and draws what is to be done with them.
+/// Memory is `batches_ahead` + 1 batches. Batches come in order; their content does not depend on
+/// the threads. A fault in a sample is thrown by the next() that would return its batch, and each
+/// next() after it.
 class Loader {
  public:
   virtual ~Loader() = default;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/core/host_memory.hpp"
+#include "lockstep/core/pixel_cut.hpp"
 #include "lockstep/engine/arena.hpp"
 #include "lockstep/engine/narrow_buffer.hpp"
 #include "lockstep/graph/graph.hpp"
@@ -12,19 +14,34 @@
 
 namespace lockstep {
 
-/// How a batch of images lies in memory for this engine.
+/// How a batch of images lies in memory for this engine, and whether it takes the network's values
+/// or stored pixels, which it crops, mirrors, resamples and normalises itself.
 enum class ImageLayout { nchw, nhwc };
+enum class ImageContent { values, pixels };
 struct InputFormat {
   ImageLayout layout = ImageLayout::nchw;
+  ImageContent content = ImageContent::values;
+  HostMemory* memory = nullptr;  ///< where pixels and labels should lie; null: anywhere
+};
+
+/// A batch as it is stored, in memory of InputFormat::memory.
+struct PixelImages {
+  const std::uint8_t* data =
+      nullptr;  ///< image i, (height, width, C), begins at i * height * width * C
+  std::int32_t height = 0;
+  std::int32_t width = 0;
+  const PixelCut* cuts = nullptr;  ///< (N,)
+  const float* values = nullptr;   ///< (C, 256): what each pixel value becomes
 };
 
 /// One micro-batch in host memory, in the engine's input format: fp32 images (N, C, H, W in that
-/// layout) and labels (N,). Both aligned to 64 bytes and alive until the program's metrics() are
-/// there.
+/// layout), or pixels in their place where the engine takes them, and labels (N,). Aligned to 64
+/// bytes and alive until the program's metrics() are there.
 struct Batch {
   const float* images = nullptr;
   const std::int32_t* labels = nullptr;
   std::int64_t size = 0;
+  PixelImages pixels = {};
 };
 
 /// Sums over the samples of a batch.
@@ -88,7 +105,11 @@ class Engine {
   [[nodiscard]] virtual std::string description()
       const = 0;  ///< "oneDNN 2.6.3, avx512_core_bf16, 2 threads"
   [[nodiscard]] virtual const Graph& graph() const noexcept = 0;
-  [[nodiscard]] virtual InputFormat input_format() const noexcept = 0;
+  [[nodiscard]] virtual InputFormat input_format() noexcept = 0;
+
+  /// Begins to bring in a batch of pixels that a later forward takes, beside the work under way.
+  /// Two may be on their way.
+  virtual void prefetch(const Batch&) {}
 
   /// Where each parameter lies in the arenas. Backward fills the gradient arena upward from 0: the
   /// last layer's parameters come first.
@@ -104,6 +125,10 @@ class Engine {
   /// begun before. The host's side may be used again when it returns.
   virtual void read(std::span<const float> arena, std::span<float> host) = 0;
   virtual void write(std::span<const float> host, std::span<float> arena) = 0;
+  /// As write, but only queued: the host's side stays as it is until a later read() returns.
+  virtual void queue_write(std::span<const float> host, std::span<float> arena) {
+    write(host, arena);
+  }
 
   /// Between an arena-shaped buffer in host memory (parameters, gradients or an optimizer's slot)
   /// and torchvision's plain layout, for one parameter. Thread-safe, so that a checkpoint can be

@@ -95,7 +95,7 @@ class TrainStep final {
   TrainStepOptions options_;
   LossScaler scaler_;
   TailBucket tail_;
-  AlignedBuffer<float> tail_values_;  ///< in host memory; it travels behind the gradients
+  HostBuffer<float> tail_values_;  ///< in host memory; it travels behind the gradients
   GradientReducer reducer_;
   std::unique_ptr<Program> program_;
   std::unique_ptr<Program> smaller_program_;  ///< where this rank's micro-batches differ by one

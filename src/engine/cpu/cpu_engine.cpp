@@ -143,7 +143,7 @@ class CpuEngine final : public Engine {
                        state_->threads, state_->threads == 1 ? "" : "s");
   }
   [[nodiscard]] const Graph& graph() const noexcept override { return state_->graph; }
-  [[nodiscard]] InputFormat input_format() const noexcept override {
+  [[nodiscard]] InputFormat input_format() noexcept override {
     return {.layout = ImageLayout::nchw};
   }
   [[nodiscard]] const ArenaLayout& layout() const noexcept override {

@@ -6,12 +6,24 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstring>
 
 namespace lockstep::cuda {
 namespace {
 
 constexpr double gib = 1 << 30;
+
+struct CudaEvent final : Event {
+  UniqueEvent handle;
+};
+cudaEvent_t handle_of(const Event& event) {
+  return static_cast<const CudaEvent&>(event).handle.get();
+}
+
+UniqueStream make_stream() {
+  cudaStream_t stream = nullptr;
+  LOCKSTEP_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return UniqueStream(stream);
+}
 
 int use_device(const DeviceOptions& options) {
   int visible = 0;
@@ -67,10 +79,9 @@ CudaDevice::CudaDevice(const DeviceOptions& options) {
   }
   identity_ = identify(device, properties);
   description_ = describe(properties, identity_);
-  cudaStream_t stream = nullptr;
-  LOCKSTEP_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  stream_ = UniqueStream(stream);
-  convolutions_ = std::make_unique<ConvolutionMaker>(stream, options.plans);
+  stream_ = make_stream();
+  transfers_ = make_stream();
+  convolutions_ = std::make_unique<ConvolutionMaker>(stream_.get(), options.plans);
 }
 
 void* CudaDevice::allocate(std::size_t bytes) {
@@ -89,11 +100,6 @@ void* CudaDevice::allocate(std::size_t bytes) {
          static_cast<double>(total) / gib);
   }
   check(status, "cudaMalloc");
-  const cudaError_t cleared = cudaMemsetAsync(memory, 0, bytes, stream_.get());
-  if (cleared != cudaSuccess) {
-    (void)cudaFree(memory);
-    check(cleared, "cudaMemsetAsync");
-  }
   return memory;
 }
 
@@ -113,7 +119,6 @@ void* CudaDevice::allocate_host(std::size_t bytes) {
          static_cast<double>(bytes) / gib);
   }
   check(status, "cudaHostAlloc");
-  std::memset(memory, 0, bytes);
   return memory;
 }
 
@@ -141,10 +146,37 @@ void CudaDevice::clear(void* memory, std::size_t bytes) {
   LOCKSTEP_CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, stream_.get()));
 }
 
+void CudaDevice::transfer_to_device(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  LOCKSTEP_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, transfers_.get()));
+}
+
 void CudaDevice::synchronize() {
   // The first is of a kernel that could not be started, the second of one that failed.
   LOCKSTEP_CUDA_CHECK(cudaGetLastError());
   LOCKSTEP_CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
+}
+
+std::unique_ptr<Event> CudaDevice::make_event() {
+  auto event = std::make_unique<CudaEvent>();
+  cudaEvent_t handle = nullptr;
+  LOCKSTEP_CUDA_CHECK(
+      cudaEventCreateWithFlags(&handle, cudaEventDisableTiming | cudaEventBlockingSync));
+  event->handle = UniqueEvent(handle);
+  return event;
+}
+
+void CudaDevice::record(Event& event, Queue queue) {
+  LOCKSTEP_CUDA_CHECK(cudaEventRecord(handle_of(event), stream_of(queue)));
+}
+
+void CudaDevice::queue_wait(Queue queue, const Event& event) {
+  LOCKSTEP_CUDA_CHECK(cudaStreamWaitEvent(stream_of(queue), handle_of(event), 0));
+}
+
+void CudaDevice::wait(const Event& event) {
+  LOCKSTEP_CUDA_CHECK(cudaGetLastError());
+  LOCKSTEP_CUDA_CHECK(cudaEventSynchronize(handle_of(event)));
 }
 
 std::unique_ptr<Convolution> CudaDevice::make_convolution(const ConvolutionShape& shape,

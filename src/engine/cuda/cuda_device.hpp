@@ -17,9 +17,15 @@ struct StreamTraits {
   static void destroy(Handle stream) noexcept { (void)cudaStreamDestroy(stream); }
 };
 using UniqueStream = UniqueHandle<StreamTraits>;
+struct EventTraits {
+  using Handle = cudaEvent_t;
+  static Handle null() noexcept { return nullptr; }
+  static void destroy(Handle event) noexcept { (void)cudaEventDestroy(event); }
+};
+using UniqueEvent = UniqueHandle<EventTraits>;
 
-/// One GPU, its memory and a stream of its own. Makes the GPU the current one of the thread that
-/// constructs it, which is the one that may use it.
+/// One GPU, its memory and a stream for each queue. Makes the GPU the current one of the thread
+/// that constructs it, which is the one that may use it.
 class CudaDevice final : public Device {
  public:
   /// Error(usage) where no GPU is fit for this rank (see choose_device).
@@ -38,15 +44,26 @@ class CudaDevice final : public Device {
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;
   void copy_on_device(void* to, const void* from, std::size_t bytes) override;
   void clear(void* memory, std::size_t bytes) override;
+  void transfer_to_device(void* to, const void* from, std::size_t bytes) override;
   void synchronize() override;
+
+  [[nodiscard]] std::unique_ptr<Event> make_event() override;
+  void record(Event& event, Queue queue) override;
+  void queue_wait(Queue queue, const Event& event) override;
+  void wait(const Event& event) override;
 
   [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
                                                               ConvolutionPasses passes) override;
 
  private:
+  [[nodiscard]] cudaStream_t stream_of(Queue queue) const noexcept {
+    return queue == Queue::work ? stream_.get() : transfers_.get();
+  }
+
   DeviceIdentity identity_;
   std::string description_;
   UniqueStream stream_;
+  UniqueStream transfers_;
   std::unique_ptr<ConvolutionMaker> convolutions_;
 };
 

@@ -48,10 +48,17 @@ class Convolution {
 };
 enum class ConvolutionPasses { forward, forward_and_weights, all };
 
-/// One device and the queue its work goes through. The CUDA device is the one there is; tests put
-/// the host in its place.
+/// A point in a queue, for others to wait for.
+class Event {
+ public:
+  virtual ~Event() = default;
+};
+
+/// One device with two queues: its work goes through one, and copies that go on beside it through
+/// the other. The CUDA device is the one there is; tests put the host in its place.
 class Device {
  public:
+  enum class Queue { work, transfers };
   virtual ~Device() = default;
   /// "NVIDIA H200, 132 SMs, 139 GiB, bus 0000:0a:00.0, CUDA 13.0, cuDNN 9.19"
   [[nodiscard]] virtual std::string description() const = 0;
@@ -64,13 +71,23 @@ class Device {
   [[nodiscard]] virtual void* allocate_host(std::size_t bytes) = 0;
   virtual void release_host(void* memory) noexcept = 0;
 
-  // Queued; the host's side must stay as it is until the copy is done.
+  // Queued as work; the host's side must stay as it is until the copy is done.
   virtual void copy_to_device(void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy_on_device(void* to, const void* from, std::size_t bytes) = 0;
   virtual void clear(void* memory, std::size_t bytes) = 0;
-  /// Until all that was queued is done. Error(internal) with the first fault of any of it.
+  /// Queued as a transfer.
+  virtual void transfer_to_device(void* to, const void* from, std::size_t bytes) = 0;
+  /// Until all work that was queued is done. Error(internal) with the first fault of any of it.
   virtual void synchronize() = 0;
+
+  [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
+  /// Moves the event behind all that the queue holds.
+  virtual void record(Event& event, Queue queue) = 0;
+  /// What is queued next waits for the event where it stands now; at once where it never stood.
+  virtual void queue_wait(Queue queue, const Event& event) = 0;
+  /// The host waits. Error(internal) as synchronize().
+  virtual void wait(const Event& event) = 0;
 
   /// Error(usage) where no algorithm computes it.
   [[nodiscard]] virtual std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,

@@ -20,6 +20,7 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
   for (const RunningStatistic& statistic : graph.statistics()) {
     running += static_cast<std::size_t>(statistic.channels);
   }
+  InputQueue input(*device, graph.image().channels);
   return std::make_shared<EngineState>(
       EngineState{.device = std::move(device),
                   .graph = graph,
@@ -29,9 +30,20 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                   .tf32 = options.precision == Precision::tf32,
                   .sum_over_ranks = options.sum_over_ranks,
                   .arena = std::move(arena),
+                  .input = std::move(input),
                   .running_statistics = AlignedBuffer<float>(running),
                   .activations = {}});
 }
+
+class PinnedMemory final : public HostMemory {
+ public:
+  explicit PinnedMemory(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  [[nodiscard]] void* allocate(std::size_t bytes) override { return device_->allocate_host(bytes); }
+  void release(void* memory) noexcept override { device_->release_host(memory); }
+
+ private:
+  std::shared_ptr<Device> device_;
+};
 
 class DeviceNarrowBuffer final : public NarrowBuffer {
  public:
@@ -57,7 +69,9 @@ class DeviceEngine final : public Engine {
  public:
   DeviceEngine(std::shared_ptr<Device> device, const Graph& graph,
                const DeviceEngineOptions& options)
-      : state_(make_state(std::move(device), graph, options)), precision_(options.precision) {
+      : state_(make_state(std::move(device), graph, options)),
+        pinned_(state_->device),
+        precision_(options.precision) {
     auto running = state_->running_statistics.span().begin();
     for (const RunningStatistic& statistic : graph.statistics()) {
       running = std::fill_n(running, statistic.channels, statistic.initial_value);
@@ -68,9 +82,10 @@ class DeviceEngine final : public Engine {
     return fmt::format("{}, {}", state_->device->description(), to_string(precision_));
   }
   [[nodiscard]] const Graph& graph() const noexcept override { return state_->graph; }
-  [[nodiscard]] InputFormat input_format() const noexcept override {
-    return {.layout = ImageLayout::nhwc};
+  [[nodiscard]] InputFormat input_format() noexcept override {
+    return {.layout = ImageLayout::nhwc, .content = ImageContent::pixels, .memory = &pinned_};
   }
+  void prefetch(const Batch& batch) override { state_->input.begin(batch); }
   [[nodiscard]] const ArenaLayout& layout() const noexcept override {
     return state_->arena.layout();
   }
@@ -88,6 +103,9 @@ class DeviceEngine final : public Engine {
   void write(std::span<const float> host, std::span<float> arena) override {
     state_->device->copy_to_device(arena.data(), host.data(), host.size_bytes());
     state_->device->synchronize();
+  }
+  void queue_write(std::span<const float> host, std::span<float> arena) override {
+    state_->device->copy_to_device(arena.data(), host.data(), host.size_bytes());
   }
   void to_plain(std::span<const float> arena, ParameterId id,
                 std::span<float> plain) const override {
@@ -112,6 +130,7 @@ class DeviceEngine final : public Engine {
 
  private:
   std::shared_ptr<EngineState> state_;
+  PinnedMemory pinned_;
   Precision precision_;
 };
 

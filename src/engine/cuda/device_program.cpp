@@ -46,7 +46,8 @@ DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state,
     : state_(std::move(state)),
       options_(options),
       statistics_(*state_->device, state_->graph, state_->type, checked_batch(options.batch_size)),
-      loss_(*state_->device, loss_extent(*state_, options.batch_size)) {
+      loss_(*state_->device, loss_extent(*state_, options.batch_size)),
+      fetched_(state_->device->make_event()) {
   lower_all();
   if (state_->activations.size() < lists_.plan.total_bytes) {
     state_->device->synchronize();
@@ -66,10 +67,14 @@ void DeviceProgram::lower_all() {
       sizeof(float);
   images_ = builder.make(image_bytes_);
   const Tensor input = builder.make_like(graph.input());
-  builder.emit("input images", {images_, input},
-               [images = images_, input, image, type](const Frame& f) {
-                 pack_images(f.stream(), type, image, f.as<float>(images), f.at(input));
-               });
+  builder.emit("input images", {images_, input}, [this, input, image, type](const Frame& f) {
+    if (f.stored != nullptr) {
+      cut_images(f.stream(), type, image, *f.stored, f.at(input));
+      state_->input.release();
+    } else {
+      pack_images(f.stream(), type, image, f.as<float>(images_), f.at(input));
+    }
+  });
   builder.set_value(graph.input(), input);
   std::vector<std::unique_ptr<Lowering>> lowerings;
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
@@ -102,6 +107,7 @@ Frame DeviceProgram::frame(float loss_scale, bool accumulate) {
           .base = state_->activations.data(),
           .offsets = lists_.plan.offsets,
           .labels = loss_.labels(),
+          .stored = nullptr,
           .samples = samples_,
           .loss_scale = loss_scale,
           .accumulate = accumulate};
@@ -117,19 +123,31 @@ void DeviceProgram::forward(const Batch& batch) {
   if (pending_) wait();  // the host's side of the last call's copies is used again
   samples_ = batch.size;
   Device& device = *state_->device;
-  const Frame f = frame(0, false);
-  device.copy_to_device(f.at(images_), batch.images, image_bytes_);
-  loss_.load_labels(device, batch.labels, batch.size);
+  Frame f = frame(0, false);
+  take_input(batch, f);
   if (!options_.training) statistics_.load(device, state_->running_statistics.span());
   state_->arena.refresh(device);
   for (const Step& step : lists_.forward) step.run(f);
   loss_.fetch(device);
   if (options_.training) statistics_.fetch(device);
+  device.record(*fetched_, Device::Queue::work);
   pending_ = true;
 }
 
+void DeviceProgram::take_input(const Batch& batch, Frame& frame) {
+  Device& device = *state_->device;
+  if (batch.pixels.data != nullptr) {
+    input_ = state_->input.take(batch);
+    frame.stored = &input_.images;
+    loss_.take_labels(device, input_.labels, batch.size);
+  } else {
+    device.copy_to_device(frame.at(images_), batch.images, image_bytes_);
+    loss_.load_labels(device, batch.labels, batch.size);
+  }
+}
+
 void DeviceProgram::wait() {
-  state_->device->synchronize();
+  state_->device->wait(*fetched_);
   if (options_.training) statistics_.publish();
   pending_ = false;
 }

@@ -26,6 +26,8 @@ class DeviceProgram final : public Program {
 
  private:
   void lower_all();
+  /// Queues what brings the batch's images and labels in.
+  void take_input(const Batch& batch, Frame& frame);
   [[nodiscard]] Frame frame(float loss_scale, bool accumulate);
   /// Until what the last forward sends to the host is there.
   void wait();
@@ -37,6 +39,8 @@ class DeviceProgram final : public Program {
   ProgramBuilder::Lists lists_;
   Tensor images_;
   std::size_t image_bytes_ = 0;
+  DeviceBatch input_ = {};          ///< of the last forward, where it was of pixels
+  std::unique_ptr<Event> fetched_;  ///< what the last forward sends to the host is there
   std::int64_t samples_ = 0;
   bool pending_ = false;
 };

@@ -4,6 +4,7 @@
 #include "arena_store.hpp"
 #include "device.hpp"
 #include "fusion.hpp"
+#include "input_queue.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
 
@@ -22,6 +23,7 @@ struct EngineState {
   bool tf32;
   SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: over this rank alone
   ArenaStore arena;
+  InputQueue input;
   AlignedBuffer<float> running_statistics;
   /// The one allocation that all programs compute in; it grows while one is compiled.
   DeviceArray<std::byte> activations;

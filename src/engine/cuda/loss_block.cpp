@@ -3,6 +3,13 @@
 #include <algorithm>
 
 namespace lockstep::cuda {
+namespace {
+
+std::size_t bytes_of(std::int64_t labels) {
+  return static_cast<std::size_t>(labels) * sizeof(std::int32_t);
+}
+
+}  // namespace
 
 LossBlock::LossBlock(Device& device, const LossExtent& extent) : extent_(extent) {
   using Place = DeviceArray<float>::Place;
@@ -29,8 +36,11 @@ LossOutputs LossBlock::outputs() const noexcept {
 
 void LossBlock::load_labels(Device& device, const std::int32_t* labels, std::int64_t samples) {
   std::copy_n(labels, samples, host_labels_.data());
-  device.copy_to_device(labels_.data(), host_labels_.data(),
-                        static_cast<std::size_t>(samples) * sizeof(std::int32_t));
+  device.copy_to_device(labels_.data(), host_labels_.data(), bytes_of(samples));
+}
+
+void LossBlock::take_labels(Device& device, const std::int32_t* labels, std::int64_t samples) {
+  device.copy_on_device(labels_.data(), labels, bytes_of(samples));
 }
 
 void LossBlock::fetch(Device& device) {

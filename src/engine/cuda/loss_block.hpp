@@ -16,8 +16,9 @@ class LossBlock final {
   [[nodiscard]] const LossExtent& extent() const noexcept { return extent_; }
   [[nodiscard]] LossOutputs outputs() const noexcept;
   [[nodiscard]] const std::int32_t* labels() const noexcept { return labels_.data(); }
-  /// Queues labels (samples,) of a batch.
+  /// Queues labels (samples,) of a batch, from the host's memory or the device's.
   void load_labels(Device& device, const std::int32_t* labels, std::int64_t samples);
+  void take_labels(Device& device, const std::int32_t* labels, std::int64_t samples);
   /// Queues the way of losses and hits to the host.
   void fetch(Device& device);
   /// Sums over the first `samples`, always in the same order, once fetched.

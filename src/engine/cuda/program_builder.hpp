@@ -25,6 +25,7 @@ struct Frame {
   std::byte* base;
   const std::vector<std::size_t>& offsets;
   const std::int32_t* labels;  ///< on the device
+  const StoredImages* stored;  ///< on the device; null: the images are values already
   std::int64_t samples;
   float loss_scale;
   bool accumulate;

@@ -191,12 +191,14 @@ BOOST_AUTO_TEST_CASE(copies_come_back_as_they_went) {
   BOOST_TEST(host.data()[999] == 999.0F);
 }
 
-BOOST_AUTO_TEST_CASE(memory_starts_as_zeros) {
+BOOST_AUTO_TEST_CASE(memory_is_cleared) {
   if (no_device()) return;
   CudaDevice device({});
   DeviceArray<float> memory(device, 4096);
   std::vector<float> host(4096, 1.0F);
+  device.copy_to_device(memory.data(), host.data(), memory.bytes());
 
+  device.clear(memory.data(), memory.bytes());
   device.copy_to_host(host.data(), memory.data(), memory.bytes());
   device.synchronize();
 

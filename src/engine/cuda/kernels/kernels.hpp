@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../data_type.hpp"
+#include "lockstep/core/pixel_cut.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -48,6 +49,20 @@ struct ImageExtent {
 /// fp32 (N, H, W, C) without padding to T (N, H, W, padded).
 void pack_images(Stream stream, DataType type, const ImageExtent& extent, const float* images,
                  void* out);
+
+/// uint8 (N, height, width, C) of any alignment, as data sets store them.
+struct StoredImages {
+  const std::uint8_t* data;
+  std::int64_t height;
+  std::int64_t width;
+  const PixelCut* cuts;  ///< (count,)
+  const float* values;   ///< (C, 256): what each pixel value becomes
+  std::int64_t count;    ///< the images of `extent` after these become zero
+};
+/// Crops, mirrors, resamples and normalises to T (N, H, W, padded); the same values as the
+/// processor's way.
+void cut_images(Stream stream, DataType type, const ImageExtent& extent, const StoredImages& stored,
+                void* out);
 
 // --- Batch norm ---------------------------------------------------------------------------------
 

@@ -20,6 +20,18 @@ LOCKSTEP_HOST_DEVICE constexpr T ceil_div(T value, T divisor) {
   return (value + divisor - 1) / divisor;
 }
 
+/// Quotient and rest of what fits into 32 bits.
+struct Division {
+  std::int64_t quotient;
+  std::int64_t rest;
+};
+LOCKSTEP_HOST_DEVICE inline Division divide(std::int64_t value, std::int64_t by) {
+  const auto short_value = static_cast<std::uint32_t>(value);
+  const auto short_by = static_cast<std::uint32_t>(by);
+  const std::uint32_t quotient = short_value / short_by;
+  return {quotient, short_value - quotient * short_by};
+}
+
 /// A team of threads computes `columns` results, each from the partial results of
 /// team_size / columns threads ("lanes"). `columns` is a power of two.
 struct Teams {

@@ -5,18 +5,6 @@
 namespace lockstep::cuda {
 namespace {
 
-/// Quotient and rest of what fits into 32 bits.
-struct Division {
-  std::int64_t quotient;
-  std::int64_t rest;
-};
-LOCKSTEP_HOST_DEVICE Division divide(std::int64_t value, std::int64_t by) {
-  const auto short_value = static_cast<std::uint32_t>(value);
-  const auto short_by = static_cast<std::uint32_t>(by);
-  const std::uint32_t quotient = short_value / short_by;
-  return {quotient, short_value - quotient * short_by};
-}
-
 /// The item is a piece of an output pixel.
 template <typename T>
 struct PackImages {

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <new>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace lockstep {
+
+/// Gives memory that a device copies fast from and to. Outlives what it gave.
+class HostMemory {
+ public:
+  virtual ~HostMemory() = default;
+  /// Aligned to 64 bytes at least, of any content; Error(internal) where there is none left.
+  [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
+  virtual void release(void* memory) noexcept = 0;
+};
+
+/// A fixed number of values of a trivial type in such memory, or in ordinary memory where there is
+/// no giver; aligned to 64 bytes and not initialised. Moves, never copies.
+template <typename T>
+class HostBuffer final {
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+
+ public:
+  HostBuffer() = default;
+  HostBuffer(HostMemory* memory, std::size_t size) : memory_(memory), size_(size) {
+    if (size == 0) return;
+    data_ = static_cast<T*>(memory != nullptr ? memory->allocate(size * sizeof(T))
+                                              : ::operator new(size * sizeof(T), alignment));
+  }
+  HostBuffer(HostBuffer&& other) noexcept { swap(other); }
+  HostBuffer& operator=(HostBuffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  HostBuffer(const HostBuffer&) = delete;
+  HostBuffer& operator=(const HostBuffer&) = delete;
+  ~HostBuffer() {
+    if (data_ == nullptr) return;
+    if (memory_ != nullptr) {
+      memory_->release(data_);
+    } else {
+      ::operator delete(data_, alignment);
+    }
+  }
+
+  [[nodiscard]] T* data() noexcept { return data_; }
+  [[nodiscard]] const T* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::span<T> span() noexcept { return {data_, size_}; }
+  [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
+
+ private:
+  static constexpr std::align_val_t alignment{64};
+  void swap(HostBuffer& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+
+  HostMemory* memory_ = nullptr;
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace lockstep

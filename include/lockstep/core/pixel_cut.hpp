@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// The part of a stored image that becomes the network's: `height` x `width` pixels, mirrored where
+/// `flip` is not 0. Where the extents are not the network's it is resampled, and lies inside the
+/// stored image; else it may reach beyond, where pixels are 0.
+struct PixelCut {
+  std::int32_t top = 0;
+  std::int32_t left = 0;
+  std::int32_t height = 0;
+  std::int32_t width = 0;
+  std::int32_t flip = 0;
+  friend bool operator==(const PixelCut&, const PixelCut&) = default;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,72 @@
+#include "input_queue.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+
+namespace lockstep::cuda {
+
+InputQueue::InputQueue(Device& device, std::int64_t channels)
+    : device_(device), channels_(static_cast<std::size_t>(channels)) {
+  for (Slot& slot : slots_) {
+    slot.arrived = device.make_event();
+    slot.read = device.make_event();
+  }
+}
+
+void InputQueue::grow(Slot& slot, std::size_t pixels, std::size_t images) {
+  if (slot.pixels.size() >= pixels && slot.labels.size() >= images) return;
+  device_.synchronize();  // nothing may use what goes
+  slot.pixels = {};
+  slot.pixels = DeviceArray<std::uint8_t>(device_, pixels);
+  slot.cuts = DeviceArray<PixelCut>(device_, images);
+  slot.values = DeviceArray<float>(device_, channels_ * 256);
+  slot.labels = DeviceArray<std::int32_t>(device_, images);
+}
+
+InputQueue::Slot* InputQueue::find(const std::uint8_t* from) noexcept {
+  const auto slot = std::find_if(slots_.begin(), slots_.end(),
+                                 [from](const Slot& each) { return each.from == from; });
+  return slot == slots_.end() ? nullptr : &*slot;
+}
+
+void InputQueue::begin(const Batch& batch) {
+  Slot* const slot = find(nullptr);
+  if (slot == nullptr) {
+    fail(ExitStatus::internal, "a batch cannot be brought in ({} are on their way already)",
+         slots_.size());
+  }
+  const PixelImages& images = batch.pixels;
+  const auto count = static_cast<std::size_t>(batch.size);
+  const std::size_t bytes = count * static_cast<std::size_t>(images.height) *
+                            static_cast<std::size_t>(images.width) * channels_;
+  grow(*slot, bytes, count);
+  device_.queue_wait(Device::Queue::transfers, *slot->read);
+  device_.transfer_to_device(slot->pixels.data(), images.data, bytes);
+  device_.transfer_to_device(slot->cuts.data(), images.cuts, count * sizeof(PixelCut));
+  device_.transfer_to_device(slot->values.data(), images.values, slot->values.bytes());
+  device_.transfer_to_device(slot->labels.data(), batch.labels, count * sizeof(std::int32_t));
+  device_.record(*slot->arrived, Device::Queue::transfers);
+  slot->from = images.data;
+}
+
+DeviceBatch InputQueue::take(const Batch& batch) {
+  if (find(batch.pixels.data) == nullptr) begin(batch);
+  Slot& slot = *find(batch.pixels.data);
+  device_.queue_wait(Device::Queue::work, *slot.arrived);
+  slot.from = nullptr;
+  taken_ = &slot;
+  return {.images = {.data = slot.pixels.data(),
+                     .height = batch.pixels.height,
+                     .width = batch.pixels.width,
+                     .cuts = slot.cuts.data(),
+                     .values = slot.values.data(),
+                     .count = batch.size},
+          .labels = slot.labels.data()};
+}
+
+void InputQueue::release() {
+  device_.record(*taken_->read, Device::Queue::work);
+}
+
+}  // namespace lockstep::cuda

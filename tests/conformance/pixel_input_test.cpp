@@ -1,0 +1,193 @@
+#define BOOST_TEST_MODULE pixel_input
+#include "conformance/fixtures.hpp"
+#include "conformance/harness.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/philox.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+
+using namespace lockstep;
+using namespace lockstep::conformance;
+
+namespace {
+
+Graph tiny_network() {
+  Graph graph("tiny", {.channels = 3, .height = 6, .width = 5}, 4);
+  ValueId x =
+      graph.conv2d(graph.input(), {.name = "conv", .out_channels = 8, .kernel = 3, .padding = 1});
+  x = graph.relu(graph.batch_norm(x, {.name = "bn"}));
+  x = graph.linear(graph.flatten(x), {.name = "fc", .out_features = 4});
+  graph.softmax_cross_entropy(x, {});
+  return graph;
+}
+
+/// Stored images of 8x9 and the same batch as the network's values, in an engine's own memory.
+class TwoWays {
+ public:
+  static constexpr std::int64_t height = 8;
+  static constexpr std::int64_t width = 9;
+  TwoWays(Engine& engine, std::int64_t count, std::uint64_t seed)
+      : count_(count),
+        pixels_(engine.input_format().memory, static_cast<std::size_t>(count * height * width * 3)),
+        cuts_(engine.input_format().memory, static_cast<std::size_t>(count)),
+        table_(engine.input_format().memory, 3 * 256),
+        labels_(engine.input_format().memory, static_cast<std::size_t>(count)),
+        images_(static_cast<std::size_t>(count * 6 * 5 * 3)) {
+    PhiloxStream random(seed, RandomPurpose::augmentation, 0, 0);
+    for (std::size_t i = 0; i < table_.size(); ++i) {
+      table_[i] = static_cast<float>(i % 256) / 128.0F - 1.0F + static_cast<float>(i / 256);
+    }
+    for (auto& pixel : pixels_.span()) pixel = static_cast<std::uint8_t>(random.next_below(256));
+    for (std::int64_t n = 0; n < count; ++n) {
+      labels_[static_cast<std::size_t>(n)] = static_cast<std::int32_t>(random.next_below(4));
+      PixelCut& cut = cuts_[static_cast<std::size_t>(n)];
+      cut = {.top = static_cast<std::int32_t>(random.next_below(3)),
+             .left = static_cast<std::int32_t>(random.next_below(5)),
+             .height = 6,
+             .width = 5,
+             .flip = static_cast<std::int32_t>(random.next_below(2))};
+      for (std::int64_t i = 0; i < 6 * 5 * 3; ++i) write_value(n, i / 15, i / 3 % 5, i % 3, cut);
+    }
+  }
+
+  [[nodiscard]] Batch pixels(std::int64_t count) const {
+    return {.labels = labels_.data(),
+            .size = count,
+            .pixels = {.data = pixels_.data(),
+                       .height = height,
+                       .width = width,
+                       .cuts = cuts_.data(),
+                       .values = table_.data()}};
+  }
+  [[nodiscard]] Batch values(std::int64_t count) const {
+    return {.images = images_.data(), .labels = labels_.data(), .size = count};
+  }
+  /// What a loader does once the batch is used up.
+  void overwrite() {
+    std::ranges::fill(pixels_.span(), std::uint8_t{7});
+    std::ranges::fill(labels_.span(), 3);
+  }
+
+ private:
+  void write_value(std::int64_t n, std::int64_t y, std::int64_t x, std::int64_t c,
+                   const PixelCut& cut) {
+    const std::int64_t from_x = cut.left + (cut.flip != 0 ? 4 - x : x);
+    const auto at = static_cast<std::size_t>(((n * height + cut.top + y) * width + from_x) * 3 + c);
+    images_[static_cast<std::size_t>(((n * 6 + y) * 5 + x) * 3 + c)] =
+        table_[static_cast<std::size_t>(c) * 256 + pixels_[at]];
+  }
+
+  std::int64_t count_;
+  HostBuffer<std::uint8_t> pixels_;
+  HostBuffer<PixelCut> cuts_;
+  HostBuffer<float> table_;
+  HostBuffer<std::int32_t> labels_;
+  AlignedBuffer<float> images_;
+};
+
+struct Result {
+  double loss;
+  std::vector<float> logits;
+  std::vector<float> gradients;
+  friend bool operator==(const Result&, const Result&) = default;
+};
+
+Result train_on(Engine& engine, Program& program, const Batch& batch) {
+  CopyingObserver observer(engine);
+  program.forward(batch);
+  program.backward({.loss_scale = 0.25F, .accumulate = false}, observer);
+  const auto logits = program.logits();
+  return {.loss = program.metrics().loss,
+          .logits = {logits.begin(), logits.end()},
+          .gradients = gradients_of(engine)};
+}
+
+template <typename Body>
+void for_each_engine_of_pixels(Body&& body) {
+  const Graph graph = tiny_network();
+  int engines = 0;
+  for (const Candidate& candidate : candidates()) {
+    const auto engine = candidate.make(graph);
+    if (engine->input_format().content != ImageContent::pixels) continue;
+    ++engines;
+    load(*engine, oracle::random_state(graph, 3));
+    BOOST_TEST_CONTEXT(candidate.name) {
+      body(*engine);
+    }
+  }
+  BOOST_TEST(engines > 0);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(pixels_and_values_give_the_same_step) {
+  for_each_engine_of_pixels([](Engine& engine) {
+    const TwoWays batch(engine, 6, 1);
+    const auto program = engine.compile_training(6);
+
+    const Result of_values = train_on(engine, *program, batch.values(6));
+    const Result of_pixels = train_on(engine, *program, batch.pixels(6));
+
+    BOOST_TEST((of_pixels == of_values));
+  });
+}
+
+BOOST_AUTO_TEST_CASE(batches_brought_in_ahead_stay_apart) {
+  for_each_engine_of_pixels([](Engine& engine) {
+    const auto program = engine.compile_training(4);
+    std::vector<Result> expected;
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      expected.push_back(train_on(engine, *program, TwoWays(engine, 4, seed).values(4)));
+    }
+
+    // As training does it: the next is begun once this one's work is queued, and a batch's memory
+    // is used again once its metrics are there.
+    std::vector<TwoWays> batches;
+    for (std::uint64_t seed = 0; seed < 5; ++seed) batches.emplace_back(engine, 4, seed);
+    engine.prefetch(batches[0].pixels(4));
+    for (std::size_t i = 0; i < 5; ++i) {
+      CopyingObserver observer(engine);
+      program->forward(batches[i].pixels(4));
+      program->backward({.loss_scale = 0.25F, .accumulate = false}, observer);
+      const double loss = program->metrics().loss;
+      batches[i].overwrite();
+      if (i + 1 < 5) engine.prefetch(batches[i + 1].pixels(4));
+
+      BOOST_TEST(loss == expected[i].loss);
+      BOOST_TEST((gradients_of(engine) == expected[i].gradients));
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(evaluation_goes_on_while_a_training_batch_is_on_its_way) {
+  for_each_engine_of_pixels([](Engine& engine) {
+    const TwoWays training_batch(engine, 4, 1);
+    const auto training = engine.compile_training(4);
+    const auto inference = engine.compile_inference(6);
+    const TwoWays evaluated(engine, 6, 2);
+    inference->forward(evaluated.values(5));
+    const double expected = inference->metrics().loss;
+    const Result expected_step = train_on(engine, *training, training_batch.values(4));
+
+    engine.prefetch(training_batch.pixels(4));
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      inference->forward(evaluated.pixels(5));
+      BOOST_TEST(inference->metrics().loss == expected);
+    }
+
+    BOOST_TEST((train_on(engine, *training, training_batch.pixels(4)) == expected_step));
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_third_batch_on_its_way_is_refused) {
+  for_each_engine_of_pixels([](Engine& engine) {
+    std::vector<TwoWays> batches;
+    for (std::uint64_t seed = 0; seed < 3; ++seed) batches.emplace_back(engine, 4, seed);
+    engine.prefetch(batches[0].pixels(4));
+    engine.prefetch(batches[1].pixels(4));
+
+    BOOST_CHECK_THROW(engine.prefetch(batches[2].pixels(4)), Error);
+  });
+}

@@ -1,0 +1,180 @@
+#define BOOST_TEST_MODULE pixel_loader
+#include "cuda/kernels/kernels.hpp"
+#include "data/shard_fixture.hpp"
+#include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/data/loader.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdlib>
+#include <map>
+#include <vector>
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+constexpr std::int64_t samples = 29;
+constexpr std::int64_t batch_size = 8;
+const ImageShape network{.channels = 3, .height = 5, .width = 4};
+
+LoaderOptions options_for(const Dataset& dataset, Augment augment) {
+  return {.image = network,
+          .format = {.layout = ImageLayout::nhwc},
+          .mean = dataset.info().mean,
+          .std = dataset.info().std,
+          .augment = augment,
+          .crop_padding = 2,
+          .seed = 5,
+          .batch_capacity = batch_size};
+}
+
+/// Two epochs; their last batches are short.
+BatchPlan plan_for(std::int64_t count) {
+  return [count](std::int64_t n) -> std::optional<BatchRequest> {
+    const std::int64_t batches = (count + batch_size - 1) / batch_size;
+    if (n >= 2 * batches) return std::nullopt;
+    const std::int64_t first = n % batches * batch_size;
+    return BatchRequest{
+        .epoch = n / batches, .first = first, .count = std::min(batch_size, count - first)};
+  };
+}
+
+struct alignas(16) PaddedPixel {
+  float values[4];
+};
+
+/// What the network is given, (N, H, W, C) of all batches, and the labels.
+struct Everything {
+  std::vector<float> values;
+  std::vector<std::int32_t> labels;
+};
+
+void append(const Batch& batch, Everything& all) {
+  const std::int64_t size = network.channels * network.height * network.width;
+  const std::size_t before = all.values.size();
+  all.values.resize(before + static_cast<std::size_t>(batch.size * size));
+  all.labels.insert(all.labels.end(), batch.labels, batch.labels + batch.size);
+  if (batch.images != nullptr) {
+    std::copy_n(batch.images, batch.size * size, all.values.data() + before);
+    return;
+  }
+  // As an engine does it, in values padded to four channels.
+  const cuda::ImageExtent extent{.batch = batch.size,
+                                 .height = network.height,
+                                 .width = network.width,
+                                 .channels = network.channels,
+                                 .padded = 4};
+  std::vector<PaddedPixel> padded(
+      static_cast<std::size_t>(batch.size * network.height * network.width));
+  cuda::cut_images(nullptr, cuda::DataType::f32, extent,
+                   {.data = batch.pixels.data,
+                    .height = batch.pixels.height,
+                    .width = batch.pixels.width,
+                    .cuts = batch.pixels.cuts,
+                    .values = batch.pixels.values,
+                    .count = batch.size},
+                   padded.data());
+  float* out = all.values.data() + before;
+  for (const PaddedPixel& pixel : padded) out = std::copy_n(pixel.values, 3, out);
+}
+
+Everything load_all(const Dataset& dataset, const LoaderOptions& options) {
+  Everything all;
+  const auto loader = make_loader(dataset, options, plan_for(dataset.info().samples));
+  while (const auto loaded = loader->next()) append(loaded->batch, all);
+  return all;
+}
+
+void check_pixels_become_the_values(const Dataset& dataset) {
+  for (const Augment augment : {Augment::none, Augment::crop_flip, Augment::resized_crop}) {
+    for (const int threads : {0, 3}) {
+      LoaderOptions options = options_for(dataset, augment);
+      options.threads = threads;
+      const Everything values = load_all(dataset, options);
+      options.format.content = ImageContent::pixels;
+      const Everything pixels = load_all(dataset, options);
+
+      BOOST_TEST(values.labels.size() == static_cast<std::size_t>(2 * dataset.info().samples));
+      BOOST_TEST((pixels.labels == values.labels));
+      BOOST_TEST((pixels.values == values.values));
+    }
+  }
+}
+
+/// Counts what it gives; fails where something comes back that it did not give.
+class CountingMemory final : public HostMemory {
+ public:
+  void* allocate(std::size_t bytes) override {
+    void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    given_[memory] = bytes;
+    total_ += bytes;
+    return memory;
+  }
+  void release(void* memory) noexcept override {
+    BOOST_TEST(given_.erase(memory) == 1u);
+    std::free(memory);
+  }
+  [[nodiscard]] bool owns(const void* memory) const {
+    return given_.contains(const_cast<void*>(memory));
+  }
+  [[nodiscard]] std::size_t total() const { return total_; }
+  [[nodiscard]] bool all_back() const { return given_.empty(); }
+
+ private:
+  std::map<void*, std::size_t> given_;
+  std::size_t total_ = 0;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(stored_pixels_become_the_values_of_the_other_way) {
+  const TemporaryDirectory directory;
+  write_shard(directory / "train-00000-of-00001.h5", {.samples = samples});
+  const auto comm = make_self_communicator();
+
+  check_pixels_become_the_values(*open_dataset(directory.path(), "train", *comm));
+}
+
+BOOST_AUTO_TEST_CASE(decoded_pixels_become_the_values_of_the_other_way) {
+  const TemporaryDirectory directory;
+  std::vector<std::vector<std::uint8_t>> files;
+  for (int i = 0; i < 12; ++i) {
+    files.push_back(flat_jpeg({.height = 5 + 9 * i, .width = 90 - 7 * i, .channels = i % 2 ? 3 : 1},
+                              static_cast<std::uint8_t>(20 * i)));
+  }
+  write_encoded_shard(directory / "train-00000-of-00001.h5", files, {});
+  const auto comm = make_self_communicator();
+
+  check_pixels_become_the_values(*open_dataset(directory.path(), "train", *comm));
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_of_pixels_lies_in_the_engines_memory_and_is_small) {
+  const TemporaryDirectory directory;
+  write_shard(directory / "train-00000-of-00001.h5", {.samples = samples});
+  const auto comm = make_self_communicator();
+  const auto dataset = open_dataset(directory.path(), "train", *comm);
+  CountingMemory memory;
+  LoaderOptions options = options_for(*dataset, Augment::crop_flip);
+  options.format.content = ImageContent::pixels;
+  options.format.memory = &memory;
+  options.batches_ahead = 3;
+
+  auto loader = make_loader(*dataset, options, plan_for(samples));
+  const auto loaded = loader->next();
+
+  BOOST_REQUIRE(loaded.has_value());
+  BOOST_TEST(loaded->batch.images == nullptr);
+  BOOST_TEST(memory.owns(loaded->batch.labels));
+  BOOST_TEST(memory.owns(loaded->batch.pixels.data));
+  BOOST_TEST(memory.owns(loaded->batch.pixels.cuts));
+  BOOST_TEST(memory.owns(loaded->batch.pixels.values));
+  const ImageShape& stored = dataset->info().image;
+  const std::size_t bytes =
+      static_cast<std::size_t>(stored.channels * stored.height * stored.width);
+  BOOST_TEST(memory.total() ==
+             4 * batch_size * (bytes + sizeof(PixelCut) + sizeof(std::int32_t)) + 3 * 256 * 4);
+  loader.reset();
+  BOOST_TEST(memory.all_back());
+}

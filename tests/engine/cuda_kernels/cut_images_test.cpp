@@ -1,0 +1,151 @@
+#include "kernel_values.hpp"
+#include "lockstep/data/augment.hpp"
+#include "lockstep/data/resample.hpp"
+
+using namespace lockstep;
+using namespace lockstep::cuda;
+
+namespace {
+
+struct Images {
+  ImageShape stored;
+  std::vector<std::uint8_t> pixels;
+  std::vector<PixelCut> cuts;
+  std::vector<float> mean;
+  std::vector<float> std;
+};
+
+Images random_images(const ImageShape& stored, std::int64_t count, std::uint64_t seed) {
+  PhiloxStream random(seed, RandomPurpose::augmentation, 0, 0);
+  Images images;
+  images.stored = stored;
+  images.pixels.resize(
+      static_cast<std::size_t>(count * stored.channels * stored.height * stored.width));
+  for (auto& pixel : images.pixels) pixel = static_cast<std::uint8_t>(random.next_below(256));
+  for (std::int64_t c = 0; c < stored.channels; ++c) {
+    images.mean.push_back(0.1F + 0.07F * static_cast<float>(c));
+    images.std.push_back(0.5F - 0.01F * static_cast<float>(c));
+  }
+  return images;
+}
+
+std::span<const std::byte> pixels_of(const Images& images, std::size_t image) {
+  const auto bytes =
+      static_cast<std::size_t>(images.stored.channels * images.stored.height * images.stored.width);
+  return std::as_bytes(std::span(images.pixels)).subspan(image * bytes, bytes);
+}
+
+/// What the processor's loader writes for the cuts, (N, H, W, C).
+std::vector<float> by_processor(const Images& images, const ImageShape& network) {
+  const Normalizer normalizer(images.mean, images.std);
+  Resampler resampler;
+  Image resized;
+  std::vector<float> values;
+  const auto size = static_cast<std::size_t>(network.channels * network.height * network.width);
+  for (std::size_t n = 0; n < images.cuts.size(); ++n) {
+    const PixelCut& cut = images.cuts[n];
+    std::span<const std::byte> pixels = pixels_of(images, n);
+    ImageShape shape = images.stored;
+    Window window{.top = cut.top, .left = cut.left, .flip = cut.flip != 0};
+    if (cut.height != network.height || cut.width != network.width) {
+      resampler.resize(pixels, shape,
+                       {.top = cut.top, .left = cut.left, .height = cut.height, .width = cut.width},
+                       {.height = network.height, .width = network.width}, resized);
+      pixels = resized.pixels;
+      shape = resized.shape;
+      window.top = window.left = 0;
+    }
+    values.resize(values.size() + size);
+    normalizer.write(pixels, shape, window, {.shape = network, .layout = ImageLayout::nhwc},
+                     values.data() + n * size);
+  }
+  return values;
+}
+
+/// Every value is the processor's, rounded to the type; padding and images after the last cut are
+/// 0.
+void check_as_by_processor(const Images& images, const ImageShape& network, DataType type) {
+  const auto count = static_cast<std::int64_t>(images.cuts.size());
+  const ImageExtent extent{.batch = count + 2,
+                           .height = network.height,
+                           .width = network.width,
+                           .channels = network.channels,
+                           .padded = padded_channels(network.channels, type)};
+  const std::vector<float> expected = by_processor(images, network);
+  const Normalizer normalizer(images.mean, images.std);
+  Values out(type, extent.batch * extent.height * extent.width * extent.padded);
+
+  cut_images(no_stream, type, extent,
+             {.data = images.pixels.data(),
+              .height = images.stored.height,
+              .width = images.stored.width,
+              .cuts = images.cuts.data(),
+              .values = normalizer.values().data(),
+              .count = count},
+             out.data());
+
+  Values one(type, 1);
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < out.size(); ++i) {
+    const std::int64_t pixel = i / extent.padded;
+    const std::int64_t c = i % extent.padded;
+    const bool blank = c >= extent.channels || pixel >= count * extent.height * extent.width;
+    one.set(0, blank ? 0.0
+                     : static_cast<double>(
+                           expected[static_cast<std::size_t>(pixel * extent.channels + c)]));
+    if (!(out[i] == one[0])) ++wrong;
+  }
+  BOOST_TEST(wrong == 0);
+}
+
+void check_all_types(const Images& images, const ImageShape& network) {
+  for (const DataType type : all_types) {
+    BOOST_TEST_CONTEXT(type << ", " << images.stored.channels << " channels of "
+                            << images.stored.height << "x" << images.stored.width << " to "
+                            << network.height << "x" << network.width) {
+      check_as_by_processor(images, network, type);
+    }
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(cutting)
+
+BOOST_AUTO_TEST_CASE(crops_and_mirrors_are_the_processors) {
+  for (const std::int64_t channels : {1, 3, 10}) {
+    const ImageShape network{.channels = channels, .height = 9, .width = 7};
+    Images images = random_images({.channels = channels, .height = 11, .width = 8}, 8, 1);
+    for (const auto& [top, left] : std::vector<std::pair<int, int>>{
+             {0, 0}, {2, 1}, {-3, -2}, {5, 4}, {-20, 0}, {0, 30}, {1, -7}, {-9, 1}}) {
+      images.cuts.push_back({.top = top,
+                             .left = left,
+                             .height = 9,
+                             .width = 7,
+                             .flip = static_cast<std::int32_t>(images.cuts.size() % 2)});
+    }
+    check_all_types(images, network);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(resampled_parts_are_the_processors_to_the_bit) {
+  for (const std::int64_t channels : {1, 3, 5}) {
+    const ImageShape network{.channels = channels, .height = 24, .width = 20};
+    const ImageShape stored{.channels = channels, .height = 61, .width = 83};
+    Images images = random_images(stored, 40, 2);
+    PhiloxStream random(3, RandomPurpose::augmentation, 0, 0);
+    for (int n = 0; n < 40; ++n) {
+      const Region region = draw_resized_crop(random, stored);
+      images.cuts.push_back({.top = static_cast<std::int32_t>(region.top),
+                             .left = static_cast<std::int32_t>(region.left),
+                             .height = static_cast<std::int32_t>(region.height),
+                             .width = static_cast<std::int32_t>(region.width),
+                             .flip = n % 2});
+    }
+    images.cuts[0] = {.top = 60, .left = 82, .height = 1, .width = 1, .flip = 1};
+    images.cuts[1] = {.top = 0, .left = 0, .height = 61, .width = 83, .flip = 0};
+    check_all_types(images, network);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
