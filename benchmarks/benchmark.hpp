@@ -29,6 +29,9 @@ struct BenchOptions {
   Precision precision = Precision::fp32;
   DeviceChoice device = DeviceChoice::automatic;
   CommChoice comm = CommChoice::automatic;
+  bool deterministic = true;
+  bool cuda_graph = true;
+  std::string input = "loader";  ///< step: one batch again and again, or all of them by the loader
   double bucket_mb = 25;
   std::string data;             ///< loader: a directory of shards
   std::string directory = ".";  ///< checkpoint: where to write

@@ -10,6 +10,19 @@
 #include <fmt/format.h>
 
 namespace lockstep::benchmark {
+namespace {
+
+/// Gives a loader's first batch again and again, so that nothing is read or generated beside steps.
+class RepeatingLoader final : public Loader {
+ public:
+  explicit RepeatingLoader(Loader& loader) : batch_(loader.next()) {}
+  [[nodiscard]] std::optional<LoadedBatch> next() override { return batch_; }
+
+ private:
+  std::optional<LoadedBatch> batch_;
+};
+
+}  // namespace
 
 BenchResult bench_step(const BenchOptions& options, const BenchContext& context) {
   Communicator& comm = context.comm;
@@ -31,7 +44,9 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                                      .comm = options.comm,
                                      .precision = options.precision,
                                      .threads = context.binding.threads,
-                                     .tail_size = tail.size()},
+                                     .tail_size = tail.size(),
+                                     .deterministic = options.deterministic,
+                                     .cuda_graph = options.cuda_graph},
                                     context.grid, comm);
   Engine& engine = compute->engine();
   initialize_model(engine, 0);
@@ -40,7 +55,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   const auto data = make_synthetic_dataset(
       {.samples = geometry.samples, .image = image, .classes = options.classes, .seed = 0});
   const auto channels = static_cast<std::size_t>(options.channels);
-  const auto loader =
+  const auto generated =
       make_loader(*data,
                   {.image = image,
                    .format = engine.input_format(),
@@ -50,8 +65,11 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                    .threads = static_cast<int>(options.loader_threads),
                    .shuffle = false},
                   plan_training_batches(geometry, {}, options.warmup + options.steps));
+  std::optional<RepeatingLoader> repeated;
+  if (options.input == "batch") repeated.emplace(*generated);
+  Loader& loader = repeated ? static_cast<Loader&>(*repeated) : *generated;
   const bool scaled = options.precision == Precision::fp16;
-  TrainStep step(engine, *optimizer, comm, compute->arena_communicator(), *loader,
+  TrainStep step(engine, *optimizer, comm, compute->arena_communicator(), loader,
                  {.geometry = geometry,
                   .bucket_bytes = options.bucket_mb * 0x1p20,
                   .loss_scale = scaled ? std::optional(LossScale{}) : std::nullopt});
@@ -90,13 +108,17 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                  {"batch_size", options.batch_size},
                  {"global_batch", geometry.global_batch},
                  {"precision", to_string(options.precision)},
+                 {"input", options.input},
+                 {"deterministic", options.deterministic},
+                 {"cuda_graph", options.cuda_graph},
                  {"threads", context.binding.threads},
                  {"engine", engine.description()},
                  {"images_per_second", rate},
                  {"step_seconds_median", sample.median},
                  {"step_seconds_p10", sample.p10},
                  {"step_seconds_p90", sample.p90},
-                 {"peak_rss_bytes", rss}};
+                 {"peak_rss_bytes", rss},
+                 {"peak_device_bytes", engine.peak_device_bytes()}};
   return result;
 }
 

@@ -48,6 +48,14 @@ OptionTable<BenchOptions> bench_options() {
            {.name = "device", .help = "of step", .unit = "", .choices = {"auto", "cpu", "cuda"}})
       .add(&BenchOptions::comm,
            {.name = "comm", .help = "of step", .unit = "", .choices = {"auto", "mpi", "nccl"}})
+      .add(&BenchOptions::deterministic,
+           {.name = "deterministic", .help = "as for train", .unit = ""})
+      .add(&BenchOptions::cuda_graph, {.name = "cuda-graph", .help = "as for train", .unit = ""})
+      .add(&BenchOptions::input,
+           {.name = "input",
+            .help = "of step: one batch, generated before, again and again; or each by the loader",
+            .unit = "",
+            .choices = {"batch", "loader"}})
       .add(
           &BenchOptions::bucket_mb,
           {.name = "bucket-mb", .help = "as for train", .unit = "MiB", .min = 0, .above_min = true})

@@ -52,19 +52,22 @@ class CudaCompute final : public Compute {
               Communicator& host)
       : module_(load_on_all_ranks(host)), host_(host) {
     collectively(host, [&] {
-      // Algorithms are taken by the library's own order and give the same bits in every run; those
-      // that it would compile first, for fp32 weight gradients of 16-bit values, are left out.
-      device_ =
-          module_.make_device({.local_rank = grid.local_rank,
-                               .local_size = grid.local_size,
-                               .plans = {.deterministic = true, .wide_weight_gradients = false}});
+      // Algorithms that give the same bits in every run are taken by the library's own order, as
+      // timing could choose others each time. Those that it would compile first, for fp32 weight
+      // gradients of 16-bit values, are left out.
+      device_ = module_.make_device({.local_rank = grid.local_rank,
+                                     .local_size = grid.local_size,
+                                     .plans = {.deterministic = options.deterministic,
+                                               .timed_candidates = options.deterministic ? 0 : 8,
+                                               .wide_weight_gradients = false}});
     });
     choose_communicator(options, grid);
     collectively(host, [&] {
       engine_ = module_.make_engine(device_, graph,
                                     {.tail_size = options.tail_size,
                                      .precision = options.precision,
-                                     .sum_over_ranks = sum_over_ranks(options, host)});
+                                     .sum_over_ranks = sum_over_ranks(options, host),
+                                     .records = options.cuda_graph});
     });
   }
 

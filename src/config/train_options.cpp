@@ -257,6 +257,16 @@ OptionTable<Config> make_table() {
                              .help = "what to compute on; auto: GPUs where all ranks have one",
                              .unit = "",
                              .choices = {"auto", "cpu", "cuda"}})
+      .add(&Config::deterministic,
+           {.name = "deterministic",
+            .help = "a GPU's algorithms give the same bits in every run; --no-deterministic times "
+                    "others too and takes the fastest",
+            .unit = ""})
+      .add(&Config::cuda_graph,
+           {.name = "cuda-graph",
+            .help = "a GPU's work of a step is recorded once and replayed; --no-cuda-graph queues "
+                    "it piece by piece, to the same numbers",
+            .unit = ""})
       .add(&Config::threads, {.name = "threads",
                               .help = "compute threads per rank; 0: the affinity mask's share",
                               .unit = "",

@@ -16,6 +16,7 @@ GradientReducer::GradientReducer(Communicator& comm, std::span<float> arena,
       wire_(wire),
       buckets_(std::move(buckets)),
       requests_(buckets_.size()) {
+  for (std::size_t i = 0; i + 1 < buckets_.size(); ++i) boundaries_.push_back(buckets_[i].end);
   // Nothing travels from a rank alone.
   if (comm.size() == 1) wire_.type = ElementType::f32;
   if (wire_.type == ElementType::f32) return;

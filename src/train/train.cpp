@@ -223,7 +223,9 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                      .precision = config.precision,
                                      .threads = job.binding.threads,
                                      .tail_size = tail.size(),
-                                     .synchronised_norms = synchronised},
+                                     .synchronised_norms = synchronised,
+                                     .deterministic = config.deterministic,
+                                     .cuda_graph = config.cuda_graph},
                                     job.grid, comm);
   Engine& engine = compute->engine();
   const auto optimizer = compute->make_optimizer(plan.config);

@@ -88,6 +88,8 @@ def benchmarking(folder):
         result = json.loads(check(LOCKSTEP, ["bench", "checkpoint", *small, "--directory", folder, "--json"], 0, ranks))
         expect(result["benchmark"] == "checkpoint", "bench checkpoint --json")
     check(LOCKSTEP, ["bench", "step", *small], 0, prints=["images/s", "mini-resnet"])
+    result = json.loads(check(LOCKSTEP, ["bench", "step", *small, "--input", "batch", "--json"], 0))
+    expect(result["input"] == "batch" and result["images_per_second"] > 0, "bench step --input batch --json")
 
 
 def inspecting(folder):

@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
 }
 
 BOOST_AUTO_TEST_CASE(options_of_parts_that_do_not_exist_are_unknown) {
-  for (const char* name : {"--shard", "--deterministic", "--profile-steps"}) {
+  for (const char* name : {"--shard", "--profile-steps"}) {
     BOOST_TEST(contains(refusal([&] {
                           parse({name, "auto"});
                         }),

@@ -132,6 +132,15 @@ struct HostEvent final : Event {
   std::size_t transfers = 0;
 };
 
+class HostReplay final : public Replay {
+ public:
+  explicit HostReplay(std::function<void()> work) : work_(std::move(work)) {}
+  void queue() override { work_(); }
+
+ private:
+  std::function<void()> work_;
+};
+
 /// Work is done at once, transfers as late as can be: when somebody waits for them.
 class HostDevice final : public Device {
  public:
@@ -143,9 +152,10 @@ class HostDevice final : public Device {
     std::memset(memory, 0xFF, bytes);
     return memory;
   }
-  void release(void* memory) noexcept override { std::free(memory); }
+  void release(void* memory, std::size_t) noexcept override { std::free(memory); }
+  [[nodiscard]] std::size_t peak_bytes() const noexcept override { return 0; }
   [[nodiscard]] void* allocate_host(std::size_t bytes) override { return allocate(bytes); }
-  void release_host(void* memory) noexcept override { release(memory); }
+  void release_host(void* memory) noexcept override { std::free(memory); }
   void copy_to_device(void* to, const void* from, std::size_t bytes) override {
     std::memcpy(to, from, bytes);
   }
@@ -163,7 +173,10 @@ class HostDevice final : public Device {
   [[nodiscard]] std::unique_ptr<Event> make_event() override {
     return std::make_unique<HostEvent>();
   }
-  void record(Event& event, Queue queue) override {
+  [[nodiscard]] std::unique_ptr<Replay> record(std::function<void()> work) override {
+    return std::make_unique<HostReplay>(std::move(work));
+  }
+  void mark(Event& event, Queue queue) override {
     static_cast<HostEvent&>(event).transfers = queue == Queue::work ? 0 : done_ + transfers_.size();
   }
   void queue_wait(Queue queue, const Event& event) override {

@@ -55,6 +55,18 @@ def it_resumes_to_the_bit_in_every_precision(folder):
             assert (scale > 0) == (precision == "fp16"), scale
 
 
+def recorded_steps_give_the_numbers_of_single_ones(folder):
+    data = write_shards(folder / "data")
+    for precision, more in (("bf16", ["--accumulate", 3]), ("fp16", [])):
+        outputs, runs = [], []
+        for choice in ("cuda-graph", "no-cuda-graph"):
+            runs.append(folder / f"{choice}-{precision}")
+            outputs.append(run([*train_args(data, runs[-1], "--max-steps", 6), *more, f"--{choice}", "--device", "cuda", "--precision", precision,
+                                "--comm", "mpi"], ranks=2, env=GPU))
+        assert ", CUDA graphs" in outputs[0] and "no CUDA graphs" in outputs[1], outputs
+        assert_same_run(*runs)
+
+
 def checkpoints_go_from_one_device_to_the_other(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=40, shards=1, split="val", seed=1)
@@ -118,5 +130,5 @@ def what_cannot_be_had_is_refused(folder):
 
 if __name__ == "__main__":
     main([a_gpu_trains_as_a_processor, auto_takes_the_gpu_where_there_is_one, it_resumes_to_the_bit_in_every_precision,
-          checkpoints_go_from_one_device_to_the_other, norms_and_narrow_gradients_go_over_ranks,
+          recorded_steps_give_the_numbers_of_single_ones, checkpoints_go_from_one_device_to_the_other, norms_and_narrow_gradients_go_over_ranks,
           a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run, what_cannot_be_had_is_refused])

@@ -20,6 +20,8 @@ struct ComputeOptions {
   std::size_t tail_size = 0;  ///< values after the gradients
   bool reduces = true;        ///< false: nothing of the engine's memory goes to other ranks
   bool synchronised_norms = false;
+  bool deterministic = true;  ///< a GPU's algorithms give the same bits in every run
+  bool cuda_graph = true;     ///< a GPU's work of a step is recorded once and replayed
 };
 
 /// What a run computes with: an engine on the processor or on a GPU, what reduces its arenas, and

@@ -92,6 +92,8 @@ struct Config {
   Progress progress = Progress::automatic;
   // machine
   DeviceChoice device = DeviceChoice::automatic;
+  bool deterministic = true;        ///< a GPU's algorithms
+  bool cuda_graph = true;           ///< a GPU's work is recorded and replayed
   std::int64_t threads = 0;         ///< 0: from the affinity mask
   std::int64_t loader_threads = 1;  ///< 0: read in the training thread
   friend bool operator==(const Config&, const Config&) = default;

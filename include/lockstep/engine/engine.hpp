@@ -53,13 +53,16 @@ struct BatchMetrics {
   std::int64_t samples = 0;
 };
 
-/// Told, in backward, as the gradient arena fills. Called after every primitive of the list, so
-/// that communication can also move on where no new gradients are there.
+/// Told, in backward, as the gradient arena fills; where primitives run one by one after each of
+/// them, so that communication can also move on where no new gradients are there.
 class BackwardObserver {
  public:
   virtual ~BackwardObserver() = default;
   /// Gradients in [0, filled) of the arena are final for this micro-step. Never decreases.
   virtual void gradients_ready(std::size_t filled) = 0;
+  /// Where it needs to be told as soon as that much is filled, ascending; in between an engine may
+  /// leave it out.
+  [[nodiscard]] virtual std::span<const std::size_t> boundaries() const noexcept { return {}; }
 };
 
 /// A network compiled for one batch size and for training or inference: a flat list of bound
@@ -137,6 +140,9 @@ class Engine {
                         std::span<float> plain) const = 0;
   virtual void from_plain(std::span<const float> plain, ParameterId id,
                           std::span<float> arena) const = 0;
+
+  /// The most memory of a device of its own that was ever in use; 0 where it is the host's.
+  [[nodiscard]] virtual std::size_t peak_device_bytes() const noexcept { return 0; }
 
   /// For `count` gradients that travel as bf16 or fp16.
   [[nodiscard]] virtual std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,

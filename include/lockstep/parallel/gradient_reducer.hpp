@@ -35,6 +35,10 @@ class GradientReducer final : public BackwardObserver {
   /// Before backward of the last micro-step.
   void begin() noexcept;
   void gradients_ready(std::size_t filled) override;
+  /// The ends of all buckets but the last.
+  [[nodiscard]] std::span<const std::size_t> boundaries() const noexcept override {
+    return boundaries_;
+  }
   /// Starts what is left (the tail must be written now) and calls `reduced(bucket)` for every
   /// bucket, in order, as its sum is there.
   void finish(const std::function<void(const Bucket&)>& reduced);
@@ -58,6 +62,7 @@ class GradientReducer final : public BackwardObserver {
   Wire wire_;
   std::unique_ptr<NarrowBuffer> narrow_;  ///< what travels, where that is of 16 bits
   std::vector<Bucket> buckets_;
+  std::vector<std::size_t> boundaries_;
   std::vector<Request> requests_;
   std::size_t started_ = 0;
   Timing timing_;

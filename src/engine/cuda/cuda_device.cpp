@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
 namespace lockstep::cuda {
 namespace {
@@ -18,6 +20,17 @@ struct CudaEvent final : Event {
 cudaEvent_t handle_of(const Event& event) {
   return static_cast<const CudaEvent&>(event).handle.get();
 }
+
+class CudaReplay final : public Replay {
+ public:
+  CudaReplay(UniqueHandle<GraphExecTraits> graph, cudaStream_t stream)
+      : graph_(std::move(graph)), stream_(stream) {}
+  void queue() override { LOCKSTEP_CUDA_CHECK(cudaGraphLaunch(graph_.get(), stream_)); }
+
+ private:
+  UniqueHandle<GraphExecTraits> graph_;
+  cudaStream_t stream_;
+};
 
 UniqueStream make_stream() {
   cudaStream_t stream = nullptr;
@@ -100,11 +113,14 @@ void* CudaDevice::allocate(std::size_t bytes) {
          static_cast<double>(total) / gib);
   }
   check(status, "cudaMalloc");
+  bytes_ += bytes;
+  peak_bytes_ = std::max(peak_bytes_, bytes_);
   return memory;
 }
 
-void CudaDevice::release(void* memory) noexcept {
+void CudaDevice::release(void* memory, std::size_t bytes) noexcept {
   (void)cudaFree(memory);
+  bytes_ -= bytes;
 }
 
 void* CudaDevice::allocate_host(std::size_t bytes) {
@@ -157,6 +173,24 @@ void CudaDevice::synchronize() {
   LOCKSTEP_CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
 }
 
+std::unique_ptr<Replay> CudaDevice::record(std::function<void()> work) {
+  // This thread's calls alone: loader threads go on reading and pinning.
+  LOCKSTEP_CUDA_CHECK(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
+  cudaGraph_t captured = nullptr;
+  try {
+    work();
+  } catch (...) {
+    (void)cudaStreamEndCapture(stream_.get(), &captured);
+    (void)cudaGraphDestroy(captured);
+    throw;
+  }
+  LOCKSTEP_CUDA_CHECK(cudaStreamEndCapture(stream_.get(), &captured));
+  const UniqueHandle<GraphTraits> graph(captured);
+  cudaGraphExec_t executable = nullptr;
+  LOCKSTEP_CUDA_CHECK(cudaGraphInstantiate(&executable, graph.get(), 0));
+  return std::make_unique<CudaReplay>(UniqueHandle<GraphExecTraits>(executable), stream_.get());
+}
+
 std::unique_ptr<Event> CudaDevice::make_event() {
   auto event = std::make_unique<CudaEvent>();
   cudaEvent_t handle = nullptr;
@@ -166,7 +200,7 @@ std::unique_ptr<Event> CudaDevice::make_event() {
   return event;
 }
 
-void CudaDevice::record(Event& event, Queue queue) {
+void CudaDevice::mark(Event& event, Queue queue) {
   LOCKSTEP_CUDA_CHECK(cudaEventRecord(handle_of(event), stream_of(queue)));
 }
 

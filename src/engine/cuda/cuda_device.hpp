@@ -23,6 +23,16 @@ struct EventTraits {
   static void destroy(Handle event) noexcept { (void)cudaEventDestroy(event); }
 };
 using UniqueEvent = UniqueHandle<EventTraits>;
+struct GraphTraits {
+  using Handle = cudaGraph_t;
+  static Handle null() noexcept { return nullptr; }
+  static void destroy(Handle graph) noexcept { (void)cudaGraphDestroy(graph); }
+};
+struct GraphExecTraits {
+  using Handle = cudaGraphExec_t;
+  static Handle null() noexcept { return nullptr; }
+  static void destroy(Handle graph) noexcept { (void)cudaGraphExecDestroy(graph); }
+};
 
 /// One GPU, its memory and a stream for each queue. Makes the GPU the current one of the thread
 /// that constructs it, which is the one that may use it.
@@ -36,7 +46,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] Stream stream() noexcept override { return stream_.get(); }
 
   [[nodiscard]] void* allocate(std::size_t bytes) override;
-  void release(void* memory) noexcept override;
+  void release(void* memory, std::size_t bytes) noexcept override;
+  [[nodiscard]] std::size_t peak_bytes() const noexcept override { return peak_bytes_; }
   [[nodiscard]] void* allocate_host(std::size_t bytes) override;
   void release_host(void* memory) noexcept override;
 
@@ -47,8 +58,9 @@ class CudaDevice final : public Device {
   void transfer_to_device(void* to, const void* from, std::size_t bytes) override;
   void synchronize() override;
 
+  [[nodiscard]] std::unique_ptr<Replay> record(std::function<void()> work) override;
   [[nodiscard]] std::unique_ptr<Event> make_event() override;
-  void record(Event& event, Queue queue) override;
+  void mark(Event& event, Queue queue) override;
   void queue_wait(Queue queue, const Event& event) override;
   void wait(const Event& event) override;
 
@@ -61,6 +73,8 @@ class CudaDevice final : public Device {
   }
 
   DeviceIdentity identity_;
+  std::size_t bytes_ = 0;
+  std::size_t peak_bytes_ = 0;
   std::string description_;
   UniqueStream stream_;
   UniqueStream transfers_;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -54,6 +55,13 @@ class Event {
   virtual ~Event() = default;
 };
 
+/// Work that was recorded, to be queued again in one call.
+class Replay {
+ public:
+  virtual ~Replay() = default;
+  virtual void queue() = 0;
+};
+
 /// One device with two queues: its work goes through one, and copies that go on beside it through
 /// the other. The CUDA device is the one there is; tests put the host in its place.
 class Device {
@@ -66,7 +74,9 @@ class Device {
 
   /// Error(internal) with what was asked for and what is free.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
-  virtual void release(void* memory) noexcept = 0;
+  virtual void release(void* memory, std::size_t bytes) noexcept = 0;
+  /// The most that was ever allocated at a time.
+  [[nodiscard]] virtual std::size_t peak_bytes() const noexcept = 0;
   /// Host memory that copies to and from the device are fast from.
   [[nodiscard]] virtual void* allocate_host(std::size_t bytes) = 0;
   virtual void release_host(void* memory) noexcept = 0;
@@ -81,9 +91,13 @@ class Device {
   /// Until all work that was queued is done. Error(internal) with the first fault of any of it.
   virtual void synchronize() = 0;
 
+  /// What `work` queues, with its arguments as they are now, but not yet queued. It must not wait,
+  /// allocate or do anything else whose effect is not queued, and may be called now or later.
+  [[nodiscard]] virtual std::unique_ptr<Replay> record(std::function<void()> work) = 0;
+
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
   /// Moves the event behind all that the queue holds.
-  virtual void record(Event& event, Queue queue) = 0;
+  virtual void mark(Event& event, Queue queue) = 0;
   /// What is queued next waits for the event where it stands now; at once where it never stood.
   virtual void queue_wait(Queue queue, const Event& event) = 0;
   /// The host waits. Error(internal) as synchronize().
@@ -116,7 +130,7 @@ class DeviceArray final {
   ~DeviceArray() {
     if (data_ == nullptr) return;
     if (place_ == Place::device) {
-      device_->release(data_);
+      device_->release(data_, bytes());
     } else {
       device_->release_host(data_);
     }

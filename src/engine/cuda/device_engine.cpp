@@ -29,6 +29,7 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                   .type = type,
                   .tf32 = options.precision == Precision::tf32,
                   .sum_over_ranks = options.sum_over_ranks,
+                  .records = options.records && !options.sum_over_ranks,
                   .arena = std::move(arena),
                   .input = std::move(input),
                   .running_statistics = AlignedBuffer<float>(running),
@@ -79,11 +80,15 @@ class DeviceEngine final : public Engine {
   }
 
   [[nodiscard]] std::string description() const override {
-    return fmt::format("{}, {}", state_->device->description(), to_string(precision_));
+    return fmt::format("{}, {}, {}", state_->device->description(), to_string(precision_),
+                       state_->records ? "CUDA graphs" : "no CUDA graphs");
   }
   [[nodiscard]] const Graph& graph() const noexcept override { return state_->graph; }
   [[nodiscard]] InputFormat input_format() noexcept override {
     return {.layout = ImageLayout::nhwc, .content = ImageContent::pixels, .memory = &pinned_};
+  }
+  [[nodiscard]] std::size_t peak_device_bytes() const noexcept override {
+    return state_->device->peak_bytes();
   }
   void prefetch(const Batch& batch) override { state_->input.begin(batch); }
   [[nodiscard]] const ArenaLayout& layout() const noexcept override {

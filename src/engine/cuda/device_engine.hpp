@@ -15,6 +15,9 @@ struct DeviceEngineOptions {
   Precision precision = Precision::fp32;
   /// As CpuEngineOptions::sum_over_ranks; the host takes part in each sum.
   SumOverRanks sum_over_ranks = {};
+  /// Steps are recorded once and replayed (CUDA graphs). With sum_over_ranks they never are, since
+  /// the host takes part.
+  bool records = true;
 };
 
 /// An engine whose programs run in a device's queue. The parameters start as zeros.

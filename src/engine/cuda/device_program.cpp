@@ -76,6 +76,8 @@ void DeviceProgram::lower_all() {
     }
   });
   builder.set_value(graph.input(), input);
+  builder.emit("weights in the type of values", {},
+               [this](const Frame& f) { state_->arena.refresh(f.device); });
   std::vector<std::unique_ptr<Lowering>> lowerings;
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
     lowerings.push_back(lower_node({.state = *state_, .id = static_cast<ValueId>(id)}));
@@ -86,6 +88,8 @@ void DeviceProgram::lower_all() {
   builder.emit("loss", {logits}, [this, logits, type](const Frame& f) {
     softmax_cross_entropy_forward(f.stream(), type, loss_.extent(), f.at(logits), f.labels,
                                   f.samples, loss_.outputs());
+    loss_.fetch(f.device);
+    if (options_.training) statistics_.fetch(f.device);
   });
   if (options_.training) {
     builder.begin_backward();
@@ -100,6 +104,9 @@ void DeviceProgram::lower_all() {
     }
   }
   lists_ = builder.take();
+  Device& device = *state_->device;
+  forward_.emplace(device, std::span(lists_.forward).subspan(1), state_->records);
+  backward_.emplace(device, lists_.backward, state_->records);
 }
 
 Frame DeviceProgram::frame(float loss_scale, bool accumulate) {
@@ -126,11 +133,10 @@ void DeviceProgram::forward(const Batch& batch) {
   Frame f = frame(0, false);
   take_input(batch, f);
   if (!options_.training) statistics_.load(device, state_->running_statistics.span());
-  state_->arena.refresh(device);
-  for (const Step& step : lists_.forward) step.run(f);
-  loss_.fetch(device);
-  if (options_.training) statistics_.fetch(device);
-  device.record(*fetched_, Device::Queue::work);
+  lists_.forward.front().run(f);
+  f.stored = nullptr;
+  forward_->run(f, nullptr);
+  device.mark(*fetched_, Device::Queue::work);
   pending_ = true;
 }
 
@@ -172,11 +178,7 @@ void DeviceProgram::backward(const BackwardOptions& options, BackwardObserver& o
   if (!options_.training) {
     fail(ExitStatus::internal, "backward cannot run (the program is compiled for inference)");
   }
-  const Frame f = frame(options.loss_scale, options.accumulate);
-  for (const Step& step : lists_.backward) {
-    step.run(f);
-    observer.gradients_ready(step.filled);
-  }
+  backward_->run(frame(options.loss_scale, options.accumulate), &observer);
 }
 
 }  // namespace lockstep::cuda

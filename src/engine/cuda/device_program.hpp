@@ -3,9 +3,11 @@
 #include "lockstep/engine/engine.hpp"
 #include "loss_block.hpp"
 #include "program_builder.hpp"
+#include "recorded_steps.hpp"
 #include "statistics_block.hpp"
 
 #include <memory>
+#include <optional>
 #include <span>
 
 namespace lockstep::cuda {
@@ -39,6 +41,8 @@ class DeviceProgram final : public Program {
   ProgramBuilder::Lists lists_;
   Tensor images_;
   std::size_t image_bytes_ = 0;
+  std::optional<RecordedSteps> forward_;  ///< of lists_.forward, all but the input's step
+  std::optional<RecordedSteps> backward_;
   DeviceBatch input_ = {};          ///< of the last forward, where it was of pixels
   std::unique_ptr<Event> fetched_;  ///< what the last forward sends to the host is there
   std::int64_t samples_ = 0;

@@ -22,6 +22,7 @@ struct EngineState {
   DataType type;  ///< of values, their gradients and the working copies of weights
   bool tf32;
   SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: over this rank alone
+  bool records;                 ///< programs record their steps and replay them
   ArenaStore arena;
   InputQueue input;
   AlignedBuffer<float> running_statistics;

@@ -46,7 +46,7 @@ void InputQueue::begin(const Batch& batch) {
   device_.transfer_to_device(slot->cuts.data(), images.cuts, count * sizeof(PixelCut));
   device_.transfer_to_device(slot->values.data(), images.values, slot->values.bytes());
   device_.transfer_to_device(slot->labels.data(), batch.labels, count * sizeof(std::int32_t));
-  device_.record(*slot->arrived, Device::Queue::transfers);
+  device_.mark(*slot->arrived, Device::Queue::transfers);
   slot->from = images.data;
 }
 
@@ -66,7 +66,7 @@ DeviceBatch InputQueue::take(const Batch& batch) {
 }
 
 void InputQueue::release() {
-  device_.record(*taken_->read, Device::Queue::work);
+  device_.mark(*taken_->read, Device::Queue::work);
 }
 
 }  // namespace lockstep::cuda

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""compare_pytorch_gpu.py LOCKSTEP OUTPUT.json [--cases resnet50:256:bf16,...] [--rounds 2] [--budget SECONDS]: the training step on
+one GPU beside PyTorch's, in turn, as a ratio with its spread.
+
+Input stays on the GPU for PyTorch; Lockstep gets one batch again and again through its transfer queue, and (input "loader") each
+batch by its loader. PyTorch is channels_last with autocast: as it is ("eager", cudnn.benchmark), by torch.compile ("compiled"), and with CUDA graphs
+("graphs", torch.compile's reduce-overhead). Each round runs every program once, each in a process of its own; ratios are taken within a round. What
+fails or is left out for want of time is listed; status 1 where nothing could be compared. A case is MODEL:BATCH:PRECISION.
+"""
+
+import argparse
+import datetime
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+CASES = ("resnet50:256:bf16,resnet50:256:fp16,mini-resnet:512:bf16,resnet18:256:bf16,resnet50:64:bf16,resnet50:512:bf16,"
+         "mini-resnet:64:bf16,resnet50:256:tf32")
+VARIANTS = ("eager", "compiled", "graphs")
+SHAPES = {"resnet50": (224, 1000), "resnet18": (224, 1000), "mini-resnet": (32, 10)}
+STEPS, WARMUP = 30, 5
+# Images/s that memory traffic alone would allow ResNet-50 on an H200 (4.3 TB/s) in 16 bits, with norm, addition and ReLU in one pass: a prediction.
+PREDICTED_CEILING = {"resnet50": 10469}
+
+
+def build(model, classes):
+    """The same networks as Lockstep's, in PyTorch alone."""
+    import torch
+    from torch import nn
+
+    def norm_conv(inputs, outputs, kernel, stride=1):
+        return [nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(outputs)]
+
+    class Block(nn.Module):
+        def __init__(self, inputs, width, stride, expansion):
+            super().__init__()
+            outputs = width * expansion
+            layers = ([*norm_conv(inputs, width, 3, stride), nn.ReLU(), *norm_conv(width, width, 3)] if expansion == 1 else
+                      [*norm_conv(inputs, width, 1), nn.ReLU(), *norm_conv(width, width, 3, stride), nn.ReLU(),
+                       *norm_conv(width, outputs, 1)])
+            self.body = nn.Sequential(*layers)
+            plain = stride == 1 and inputs == outputs
+            self.skip = nn.Identity() if plain else nn.Sequential(*norm_conv(inputs, outputs, 1, stride))
+            self.relu = nn.ReLU()
+
+        def forward(self, x):
+            return self.relu(self.body(x) + self.skip(x))
+
+    depths, expansion = {"resnet50": ((3, 4, 6, 3), 4), "resnet18": ((2, 2, 2, 2), 1), "mini-resnet": ((2, 2, 2), 1)}[model]
+    stem = ([*norm_conv(3, 64, 3), nn.ReLU()] if model == "mini-resnet" else
+            [*norm_conv(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)])
+    blocks, inputs = [], 64
+    for stage, depth in enumerate(depths):
+        for index in range(depth):
+            width = 64 << stage
+            blocks.append(Block(inputs, width, 2 if stage > 0 and index == 0 else 1, expansion))
+            inputs = width * expansion
+    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+
+
+def peer(model, batch, precision, variant):
+    """One measurement in this process, printed as JSON."""
+    import torch
+    size, classes = SHAPES[model]
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    net = build(model, classes).cuda().to(memory_format=torch.channels_last)
+    forward = {"eager": net, "compiled": torch.compile(net), "graphs": torch.compile(net, mode="reduce-overhead")}[variant]
+    images = torch.randn(batch, 3, size, size, device="cuda").contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(classes, (batch,), device="cuda")
+    sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, foreach=True)
+    loss = torch.nn.CrossEntropyLoss()
+    scaler = torch.amp.GradScaler("cuda", enabled=precision == "fp16")
+    kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
+
+    def step():
+        sgd.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=kind, enabled=kind is not None):
+            value = loss(forward(images), labels)
+        scaler.scale(value).backward()
+        scaler.step(sgd)
+        scaler.update()
+
+    for _ in range(WARMUP + 5):
+        step()
+    seconds = []
+    for _ in range(3):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(STEPS // 3):
+            step()
+        torch.cuda.synchronize()
+        seconds.append((time.perf_counter() - begin) / (STEPS // 3))
+    print(json.dumps({"images_per_second": batch / statistics.median(seconds), "peak_bytes": torch.cuda.max_memory_allocated(),
+                      "version": torch.__version__, "device": torch.cuda.get_device_name(),
+                      "cudnn": torch.backends.cudnn.version()}))
+
+
+def lockstep(program, model, batch, precision, input_kind):
+    size, classes = SHAPES[model]
+    output = subprocess.run(
+        [program, "bench", "step", "--device", "cuda", "--model", model, "--image-size", str(size), "--classes", str(classes),
+         "--batch-size", str(batch), "--precision", precision, "--steps", str(STEPS), "--warmup", str(WARMUP), "--input", input_kind,
+         "--loader-threads", "8", "--json"], capture_output=True, text=True, timeout=200)
+    if output.returncode != 0:
+        raise RuntimeError(output.stderr[-600:])
+    return json.loads(output.stdout.splitlines()[-1])
+
+
+def pytorch(model, batch, precision, variant):
+    output = subprocess.run([sys.executable, __file__, "--peer", model, str(batch), precision, variant], capture_output=True, text=True,
+                            timeout=200)
+    if output.returncode != 0:
+        raise RuntimeError(output.stderr[-600:])
+    return json.loads(output.stdout.splitlines()[-1])
+
+
+def attempt(what, run):
+    """The result, or what went wrong, printed and kept."""
+    try:
+        return run()
+    except (RuntimeError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
+        print(f"{what}: {error}", file=sys.stderr, flush=True)
+        return {"error": str(error)}
+
+
+def spread(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)} if values else None
+
+
+def compare(program, case, rounds):
+    model, batch, precision = case.split(":")
+    runs = [{"lockstep": attempt(f"{case} lockstep", lambda: lockstep(program, model, int(batch), precision, "batch")),
+             "loader": attempt(f"{case} lockstep, loader", lambda: lockstep(program, model, int(batch), precision, "loader")),
+             **{variant: attempt(f"{case} {variant}", lambda variant=variant: pytorch(model, int(batch), precision, variant))
+                for variant in VARIANTS}} for _ in range(rounds)]
+
+    def rates(name):
+        return [run[name]["images_per_second"] for run in runs if "error" not in run[name]]
+
+    best = max((v for v in VARIANTS if rates(v)), key=lambda v: statistics.median(rates(v)), default=None)
+    whole = [run for run in runs if best and "error" not in run["lockstep"] and "error" not in run[best]]
+    row = {"model": model, "batch": int(batch), "precision": precision,
+           "images_per_second": {name: spread(rates(name)) for name in ("lockstep", "loader", *VARIANTS)}, "best_of_pytorch": best,
+           "ratio_to_best": spread([run["lockstep"]["images_per_second"] / run[best]["images_per_second"] for run in whole]),
+           "peak_memory_ratio_to_best": spread([run["lockstep"]["peak_device_bytes"] / run[best]["peak_bytes"] for run in whole]),
+           "errors": sorted({f"{name}: {run[name]['error']}" for run in runs for name in run if "error" in run[name]})}
+    if model in PREDICTED_CEILING and precision in ("bf16", "fp16") and rates("lockstep"):
+        row["fraction_of_predicted_ceiling"] = statistics.median(rates("lockstep")) / PREDICTED_CEILING[model]
+    about = {"lockstep": next((r["lockstep"]["engine"] for r in runs if "engine" in r["lockstep"]), None),
+             "pytorch": next((r[v]["version"] for r in runs for v in VARIANTS if "version" in r[v]), None)}
+    return row, about
+
+
+def describe(row):
+    def number(name):
+        value = row["images_per_second"][name]
+        return f"{value['median']:>9.0f}" if value else f"{'-':>9}"
+
+    ratio = row["ratio_to_best"]
+    return (f"{row['model']:<12} {row['batch']:>5} {row['precision']:<5}" + "".join(map(number, ("lockstep", "loader", *VARIANTS))) +
+            (f"   {ratio['median']:.2f} ({ratio['min']:.2f}-{ratio['max']:.2f})   {row['peak_memory_ratio_to_best']['median']:.2f}" if ratio else "   -"))
+
+
+def main():
+    if sys.argv[1:2] == ["--peer"]:
+        peer(sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5])
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lockstep")
+    parser.add_argument("output")
+    parser.add_argument("--cases", default=CASES)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--budget", type=float, default=540, help="seconds; no case begins after it")
+    asked = parser.parse_args()
+    result = {"benchmark": "step on a GPU beside PyTorch", "date": datetime.date.today().isoformat(), "rounds": asked.rounds,
+              "rows": [], "left_out": []}
+    begin = time.monotonic()
+    print(f"{'model':<12} {'batch':>5} {'':<5}" + "".join(f"{name:>9}" for name in ("lockstep", "loader", *VARIANTS)) +
+          "   of the best (min-max)   memory")
+    longest = 0.0
+    for case in asked.cases.split(","):
+        spent = time.monotonic() - begin
+        if spent + longest > asked.budget:
+            result["left_out"].append(case)
+            continue
+        row, about = compare(asked.lockstep, case, asked.rounds)
+        longest = max(longest, time.monotonic() - begin - spent)
+        result["rows"].append(row)
+        result.update({key: value for key, value in about.items() if value})
+        print(describe(row), flush=True)
+        with open(asked.output, "w") as file:  # after each case, so that nothing measured is lost
+            json.dump(result, file, indent=1)
+            file.write("\n")
+    if result["left_out"]:
+        print("left out for want of time: " + ", ".join(result["left_out"]))
+    return 0 if any(row["ratio_to_best"] for row in result["rows"]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

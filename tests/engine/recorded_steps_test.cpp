@@ -1,0 +1,129 @@
+#define BOOST_TEST_MODULE recorded_steps
+#include "../../src/engine/cuda/recorded_steps.hpp"
+
+#include "engine/host_device.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <vector>
+
+using namespace lockstep;
+using namespace lockstep::cuda;
+
+namespace {
+
+/// What a step saw when its work was done.
+struct Seen {
+  int step;
+  float loss_scale;
+  bool accumulate;
+  friend bool operator==(const Seen&, const Seen&) = default;
+};
+
+class NotingObserver final : public BackwardObserver {
+ public:
+  explicit NotingObserver(std::vector<std::size_t> boundaries)
+      : boundaries_(std::move(boundaries)) {}
+  void gradients_ready(std::size_t filled) override { told.push_back(filled); }
+  [[nodiscard]] std::span<const std::size_t> boundaries() const noexcept override {
+    return boundaries_;
+  }
+  std::vector<std::size_t> told;
+
+ private:
+  std::vector<std::size_t> boundaries_;
+};
+
+/// Five steps, of which some fill the arena.
+struct Fixture {
+  std::unique_ptr<Device> device = make_host_device();
+  std::vector<Seen> seen;
+  std::vector<Step> steps;
+  std::vector<std::size_t> offsets;
+
+  Fixture() {
+    const std::size_t filled[] = {0, 10, 10, 30, 40};
+    for (int i = 0; i < 5; ++i) {
+      steps.push_back({.name = "step",
+                       .run =
+                           [this, i](const Frame& f) {
+                             seen.push_back({i, f.loss_scale, f.accumulate});
+                           },
+                       .filled = filled[i]});
+    }
+  }
+  Frame frame(float loss_scale, bool accumulate) {
+    return {.device = *device,
+            .base = nullptr,
+            .offsets = offsets,
+            .labels = nullptr,
+            .stored = nullptr,
+            .samples = 4,
+            .loss_scale = loss_scale,
+            .accumulate = accumulate};
+  }
+  /// Runs once and gives what the steps saw.
+  std::vector<Seen> run(RecordedSteps& recorded, float loss_scale, bool accumulate,
+                        BackwardObserver* observer = nullptr) {
+    seen.clear();
+    recorded.run(frame(loss_scale, accumulate), observer);
+    return seen;
+  }
+};
+
+std::vector<Seen> all_with(float loss_scale, bool accumulate) {
+  std::vector<Seen> result;
+  for (int i = 0; i < 5; ++i) result.push_back({i, loss_scale, accumulate});
+  return result;
+}
+
+using Told = std::vector<std::size_t>;
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_step_runs_once_a_call_with_the_calls_arguments) {
+  Fixture fixture;
+  RecordedSteps recorded(*fixture.device, fixture.steps, true);
+
+  // More sets of arguments than are kept, each of them again and again.
+  for (int round = 0; round < 4; ++round) {
+    for (const float scale : {1.0F, 0.5F, 0.25F, 0.125F, 2.0F}) {
+      for (const bool accumulate : {false, true}) {
+        for (int repeat = 0; repeat < 3; ++repeat) {
+          BOOST_TEST((fixture.run(recorded, scale, accumulate) == all_with(scale, accumulate)));
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_observer_is_told_where_its_boundaries_are_reached) {
+  Fixture fixture;
+  RecordedSteps recorded(*fixture.device, fixture.steps, true);
+  const auto told_by = [&](std::vector<std::size_t> boundaries) {
+    NotingObserver observer(std::move(boundaries));
+    (void)fixture.run(recorded, 1, false, &observer);
+    return observer.told;
+  };
+
+  BOOST_TEST((told_by({10, 30}) == Told{0, 10, 10, 30, 40}));  // one by one at first
+  BOOST_TEST((told_by({10, 30}) == Told{10, 30, 40}));
+  BOOST_TEST((told_by({5, 8, 29}) == Told{0, 10, 10, 30, 40}));
+  BOOST_TEST((told_by({5, 8, 29}) == Told{10, 30, 40}));
+  BOOST_TEST((told_by({40}) == Told{0, 10, 10, 30, 40}));
+  BOOST_TEST((told_by({40}) == Told{40}));
+  BOOST_TEST((told_by({}) == Told{0, 10, 10, 30, 40}));
+  BOOST_TEST((told_by({}) == Told{40}));
+  BOOST_TEST((told_by({10, 30}) == Told{10, 30, 40}));  // still there
+}
+
+BOOST_AUTO_TEST_CASE(without_recording_each_step_is_told) {
+  Fixture fixture;
+  RecordedSteps recorded(*fixture.device, fixture.steps, false);
+
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    NotingObserver observer({40});
+    BOOST_TEST((fixture.run(recorded, 1, true, &observer) == all_with(1, true)));
+    BOOST_TEST((observer.told == Told{0, 10, 10, 30, 40}));
+  }
+}
