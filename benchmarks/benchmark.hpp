@@ -56,6 +56,7 @@ struct BenchResult {
 };
 
 [[nodiscard]] BenchResult bench_step(const BenchOptions& options, const BenchContext& context);
+[[nodiscard]] BenchResult bench_ops(const BenchOptions& options, const BenchContext& context);
 [[nodiscard]] BenchResult bench_allreduce(const BenchOptions& options, const BenchContext& context);
 [[nodiscard]] BenchResult bench_loader(const BenchOptions& options, const BenchContext& context);
 [[nodiscard]] BenchResult bench_checkpoint(const BenchOptions& options,

@@ -19,6 +19,7 @@ struct Page {
 };
 constexpr Page pages[] = {
     {"step", "the training step on generated images", benchmark::bench_step},
+    {"ops", "where a step's time goes: each of its parts timed by itself", benchmark::bench_ops},
     {"allreduce", "the all-reduce by size", benchmark::bench_allreduce},
     {"loader", "the loader against a plain pread of the same bytes", benchmark::bench_loader},
     {"checkpoint", "a save's stall and its write", benchmark::bench_checkpoint}};
@@ -76,10 +77,10 @@ const Page& find_page(const std::vector<std::string>& positional) {
   for (const Page& page : pages) {
     if (positional.size() == 1 && positional.front() == page.name) return page;
   }
-  fail(
-      ExitStatus::usage,
-      "bench takes one of step, allreduce, loader, checkpoint ({} given) see lockstep bench --help",
-      positional.empty() ? "nothing is" : "'" + positional.front() + "' is");
+  fail(ExitStatus::usage,
+       "bench takes one of step, ops, allreduce, loader, checkpoint ({} given) see lockstep bench "
+       "--help",
+       positional.empty() ? "nothing is" : "'" + positional.front() + "' is");
 }
 
 }  // namespace

@@ -88,6 +88,10 @@ def benchmarking(folder):
         result = json.loads(check(LOCKSTEP, ["bench", "checkpoint", *small, "--directory", folder, "--json"], 0, ranks))
         expect(result["benchmark"] == "checkpoint", "bench checkpoint --json")
     check(LOCKSTEP, ["bench", "step", *small], 0, prints=["images/s", "mini-resnet"])
+    result = json.loads(check(LOCKSTEP, ["bench", "ops", *small, "--json"], 0))
+    kinds = {kind["kind"]: kind for kind in result["kinds"]}
+    expect(kinds["convolution"]["steps"] == 15 and kinds["convolution"]["seconds"] > 0, "bench ops counts convolutions")
+    expect(abs(sum(kind["seconds"] for kind in result["kinds"]) - result["seconds"]) < 1e-9, "bench ops: kinds are the whole")
     result = json.loads(check(LOCKSTEP, ["bench", "step", *small, "--input", "batch", "--json"], 0))
     expect(result["input"] == "batch" and result["images_per_second"] > 0, "bench step --input batch --json")
 

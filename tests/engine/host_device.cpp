@@ -3,6 +3,7 @@
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/float16.hpp"
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -175,6 +176,11 @@ class HostDevice final : public Device {
   }
   [[nodiscard]] std::unique_ptr<Replay> record(std::function<void()> work) override {
     return std::make_unique<HostReplay>(std::move(work));
+  }
+  [[nodiscard]] double time(const std::function<void()>& work) override {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
   void mark(Event& event, Queue queue) override {
     static_cast<HostEvent&>(event).transfers = queue == Queue::work ? 0 : done_ + transfers_.size();

@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -65,6 +66,12 @@ class BackwardObserver {
   [[nodiscard]] virtual std::span<const std::size_t> boundaries() const noexcept { return {}; }
 };
 
+/// What one step of a program's list took.
+struct StepTime {
+  std::string name;  ///< "weight gradient of layer1.0.conv2"
+  double seconds = 0;
+};
+
 /// A network compiled for one batch size and for training or inference: a flat list of bound
 /// primitives. Programs of one engine share its parameters and its activation memory, so one runs
 /// at a time, and neither running nor compiling another may come between forward and backward.
@@ -95,6 +102,9 @@ class Program {
   [[nodiscard]] virtual std::span<const float> batch_statistics() = 0;
   /// Logits of the last forward, plain (N, classes).
   [[nodiscard]] virtual std::span<const float> logits() = 0;
+  /// Training only: one forward and backward with each step timed by itself, in their order. Waits
+  /// after each, so that the whole takes longer than it would.
+  [[nodiscard]] virtual std::vector<StepTime> time_steps(const Batch& batch) = 0;
   /// Bytes of activations, their gradients and scratch memory this program uses.
   [[nodiscard]] virtual std::size_t activation_bytes() const noexcept = 0;
 };

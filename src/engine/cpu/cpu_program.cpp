@@ -3,6 +3,7 @@
 #include "lowering.hpp"
 
 #include <omp.h>
+#include <chrono>
 
 #include <limits>
 #include <utility>
@@ -97,7 +98,7 @@ void CpuProgram::lower_all() {
   buffers_ = builder.take_buffers();
 }
 
-void CpuProgram::forward(const Batch& batch) {
+void CpuProgram::take(const Batch& batch) {
   const bool size_fits = options_.training ? batch.size == options_.batch_size
                                            : batch.size >= 1 && batch.size <= options_.batch_size;
   if (!size_fits) {
@@ -114,7 +115,26 @@ void CpuProgram::forward(const Batch& batch) {
   }
   call_.labels = batch.labels;
   call_.samples = batch.size;
+}
+
+void CpuProgram::forward(const Batch& batch) {
+  take(batch);
   for (const ListedStep& listed : lists_.forward) listed.step->run();
+}
+
+std::vector<StepTime> CpuProgram::time_steps(const Batch& batch) {
+  take(batch);
+  call_.loss_scale = 1;
+  std::vector<StepTime> times;
+  for (const auto* list : {&lists_.forward, &lists_.backward_overwrite}) {
+    for (const ListedStep& listed : *list) {
+      const auto begin = std::chrono::steady_clock::now();
+      listed.step->run();
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+      times.push_back({.name = std::string(listed.step->name()), .seconds = seconds.count()});
+    }
+  }
+  return times;
 }
 
 BatchMetrics CpuProgram::metrics() {

@@ -23,6 +23,7 @@ class CpuProgram final : public Program {
   void forward(const Batch& batch) override;
   [[nodiscard]] BatchMetrics metrics() override;
   void backward(const BackwardOptions& options, BackwardObserver& observer) override;
+  [[nodiscard]] std::vector<StepTime> time_steps(const Batch& batch) override;
   [[nodiscard]] std::span<const float> batch_statistics() override {
     return statistics_.concatenated();
   }
@@ -33,6 +34,7 @@ class CpuProgram final : public Program {
 
  private:
   void lower_all();
+  void take(const Batch& batch);
 
   std::shared_ptr<EngineState> state_;
   ProgramBuilder::Options options_;

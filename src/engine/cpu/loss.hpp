@@ -48,6 +48,7 @@ class LossStep final : public Step {
  public:
   LossStep(SoftmaxLoss& loss, const Call& call, dnnl::memory logits);
   void run() override;
+  [[nodiscard]] std::string_view name() const noexcept override { return "loss"; }
   void bind() override;
 
  private:
@@ -61,6 +62,7 @@ class LossBackwardStep final : public Step {
  public:
   LossBackwardStep(const SoftmaxLoss& loss, const Call& call, dnnl::memory gradient);
   void run() override;
+  [[nodiscard]] std::string_view name() const noexcept override { return "gradient of the loss"; }
   void bind() override;
 
  private:

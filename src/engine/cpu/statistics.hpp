@@ -52,6 +52,7 @@ class PublishStatisticsStep final : public Step {
  public:
   explicit PublishStatisticsStep(StatisticsBlock& block) : block_(block) {}
   void run() override { block_.publish(); }
+  [[nodiscard]] std::string_view name() const noexcept override { return "statistics to the host"; }
 
  private:
   StatisticsBlock& block_;
@@ -63,6 +64,7 @@ class LoadStatisticsStep final : public Step {
   LoadStatisticsStep(StatisticsBlock& block, std::span<const float> running)
       : block_(block), running_(running) {}
   void run() override { block_.load(running_); }
+  [[nodiscard]] std::string_view name() const noexcept override { return "running statistics"; }
 
  private:
   StatisticsBlock& block_;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@ class Step {
  public:
   virtual ~Step() = default;
   virtual void run() = 0;
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   /// The memory objects have got new addresses.
   virtual void bind() {}
 };
@@ -29,6 +31,7 @@ class PrimitiveStep final : public Step {
   PrimitiveStep(std::string name, dnnl::primitive primitive, dnnl::stream stream,
                 std::vector<Argument> arguments);
   void run() override;
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
 
  private:
   std::string name_;
@@ -52,6 +55,7 @@ class AddStep final : public Step {
   };
   explicit AddStep(Operands operands);
   void run() override;
+  [[nodiscard]] std::string_view name() const noexcept override { return "add"; }
   void bind() override;
 
  private:
@@ -71,6 +75,7 @@ class ReluStep final : public Step {
  public:
   ReluStep(dnnl::memory source, dnnl::memory target);
   void run() override;
+  [[nodiscard]] std::string_view name() const noexcept override { return "relu"; }
   void bind() override;
 
  private:
@@ -95,6 +100,7 @@ class ReluBackwardStep final : public Step {
   };
   explicit ReluBackwardStep(Operands operands);
   void run() override;
+  [[nodiscard]] std::string_view name() const noexcept override { return "gradient of relu"; }
   void bind() override;
 
  private:

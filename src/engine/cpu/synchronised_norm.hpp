@@ -90,6 +90,9 @@ class SynchronisedNormStep final : public Step {
   SynchronisedNormStep(std::shared_ptr<SynchronisedNorm> norm, SynchronisedNorm::Forward operands)
       : norm_(std::move(norm)), operands_(std::move(operands)) {}
   void run() override { norm_->forward(operands_); }
+  [[nodiscard]] std::string_view name() const noexcept override {
+    return "synchronised batch norm";
+  }
 
  private:
   std::shared_ptr<SynchronisedNorm> norm_;
@@ -102,6 +105,9 @@ class SynchronisedNormBackwardStep final : public Step {
                                SynchronisedNorm::Backward operands)
       : norm_(std::move(norm)), operands_(std::move(operands)) {}
   void run() override { norm_->backward(operands_); }
+  [[nodiscard]] std::string_view name() const noexcept override {
+    return "gradient of synchronised batch norm";
+  }
 
  private:
   std::shared_ptr<SynchronisedNorm> norm_;

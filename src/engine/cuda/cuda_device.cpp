@@ -21,6 +21,12 @@ cudaEvent_t handle_of(const Event& event) {
   return static_cast<const CudaEvent&>(event).handle.get();
 }
 
+UniqueEvent make_cuda_event(unsigned flags) {
+  cudaEvent_t event = nullptr;
+  LOCKSTEP_CUDA_CHECK(cudaEventCreateWithFlags(&event, flags));
+  return UniqueEvent(event);
+}
+
 class CudaReplay final : public Replay {
  public:
   CudaReplay(UniqueHandle<GraphExecTraits> graph, cudaStream_t stream)
@@ -191,12 +197,21 @@ std::unique_ptr<Replay> CudaDevice::record(std::function<void()> work) {
   return std::make_unique<CudaReplay>(UniqueHandle<GraphExecTraits>(executable), stream_.get());
 }
 
+double CudaDevice::time(const std::function<void()>& work) {
+  const UniqueEvent begin = make_cuda_event(cudaEventDefault);
+  const UniqueEvent end = make_cuda_event(cudaEventDefault);
+  LOCKSTEP_CUDA_CHECK(cudaEventRecord(begin.get(), stream_.get()));
+  work();
+  LOCKSTEP_CUDA_CHECK(cudaEventRecord(end.get(), stream_.get()));
+  synchronize();
+  float milliseconds = 0;
+  LOCKSTEP_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
+  return static_cast<double>(milliseconds) * 1e-3;
+}
+
 std::unique_ptr<Event> CudaDevice::make_event() {
   auto event = std::make_unique<CudaEvent>();
-  cudaEvent_t handle = nullptr;
-  LOCKSTEP_CUDA_CHECK(
-      cudaEventCreateWithFlags(&handle, cudaEventDisableTiming | cudaEventBlockingSync));
-  event->handle = UniqueEvent(handle);
+  event->handle = make_cuda_event(cudaEventDisableTiming | cudaEventBlockingSync);
   return event;
 }
 

@@ -59,6 +59,7 @@ class CudaDevice final : public Device {
   void synchronize() override;
 
   [[nodiscard]] std::unique_ptr<Replay> record(std::function<void()> work) override;
+  [[nodiscard]] double time(const std::function<void()>& work) override;
   [[nodiscard]] std::unique_ptr<Event> make_event() override;
   void mark(Event& event, Queue queue) override;
   void queue_wait(Queue queue, const Event& event) override;

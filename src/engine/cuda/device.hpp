@@ -95,6 +95,9 @@ class Device {
   /// allocate or do anything else whose effect is not queued, and may be called now or later.
   [[nodiscard]] virtual std::unique_ptr<Replay> record(std::function<void()> work) = 0;
 
+  /// Queues `work` and waits: the seconds it took the device.
+  [[nodiscard]] virtual double time(const std::function<void()>& work) = 0;
+
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
   /// Moves the event behind all that the queue holds.
   virtual void mark(Event& event, Queue queue) = 0;

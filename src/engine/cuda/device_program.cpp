@@ -120,7 +120,7 @@ Frame DeviceProgram::frame(float loss_scale, bool accumulate) {
           .accumulate = accumulate};
 }
 
-void DeviceProgram::forward(const Batch& batch) {
+Frame DeviceProgram::take(const Batch& batch) {
   const bool size_fits = options_.training ? batch.size == options_.batch_size
                                            : batch.size >= 1 && batch.size <= options_.batch_size;
   if (!size_fits) {
@@ -131,7 +131,20 @@ void DeviceProgram::forward(const Batch& batch) {
   samples_ = batch.size;
   Device& device = *state_->device;
   Frame f = frame(0, false);
-  take_input(batch, f);
+  if (batch.pixels.data != nullptr) {
+    input_ = state_->input.take(batch);
+    f.stored = &input_.images;
+    loss_.take_labels(device, input_.labels, batch.size);
+  } else {
+    device.copy_to_device(f.at(images_), batch.images, image_bytes_);
+    loss_.load_labels(device, batch.labels, batch.size);
+  }
+  return f;
+}
+
+void DeviceProgram::forward(const Batch& batch) {
+  Device& device = *state_->device;
+  Frame f = take(batch);
   if (!options_.training) statistics_.load(device, state_->running_statistics.span());
   lists_.forward.front().run(f);
   f.stored = nullptr;
@@ -140,16 +153,17 @@ void DeviceProgram::forward(const Batch& batch) {
   pending_ = true;
 }
 
-void DeviceProgram::take_input(const Batch& batch, Frame& frame) {
-  Device& device = *state_->device;
-  if (batch.pixels.data != nullptr) {
-    input_ = state_->input.take(batch);
-    frame.stored = &input_.images;
-    loss_.take_labels(device, input_.labels, batch.size);
-  } else {
-    device.copy_to_device(frame.at(images_), batch.images, image_bytes_);
-    loss_.load_labels(device, batch.labels, batch.size);
+std::vector<StepTime> DeviceProgram::time_steps(const Batch& batch) {
+  Frame f = take(batch);
+  f.loss_scale = 1;
+  state_->device->synchronize();
+  std::vector<StepTime> times;
+  for (const auto* list : {&lists_.forward, &lists_.backward}) {
+    for (const Step& step : *list) {
+      times.push_back({.name = step.name, .seconds = state_->device->time([&] { step.run(f); })});
+    }
   }
+  return times;
 }
 
 void DeviceProgram::wait() {

@@ -20,6 +20,7 @@ class DeviceProgram final : public Program {
   void forward(const Batch& batch) override;
   [[nodiscard]] BatchMetrics metrics() override;
   void backward(const BackwardOptions& options, BackwardObserver& observer) override;
+  [[nodiscard]] std::vector<StepTime> time_steps(const Batch& batch) override;
   [[nodiscard]] std::span<const float> batch_statistics() override;
   [[nodiscard]] std::span<const float> logits() override;
   [[nodiscard]] std::size_t activation_bytes() const noexcept override {
@@ -29,7 +30,7 @@ class DeviceProgram final : public Program {
  private:
   void lower_all();
   /// Queues what brings the batch's images and labels in.
-  void take_input(const Batch& batch, Frame& frame);
+  [[nodiscard]] Frame take(const Batch& batch);
   [[nodiscard]] Frame frame(float loss_scale, bool accumulate);
   /// Until what the last forward sends to the host is there.
   void wait();

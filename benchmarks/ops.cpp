@@ -1,0 +1,126 @@
+// Where a training step's time goes: forward and backward with every step of the program timed by
+// itself, by kind. Medians over repetitions of one rank's batch; with several ranks, rank 0's.
+#include "benchmark.hpp"
+
+#include "lockstep/compute/compute.hpp"
+#include "lockstep/data/loader.hpp"
+#include "lockstep/models/models.hpp"
+#include "lockstep/train/model_state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace lockstep::benchmark {
+namespace {
+
+/// "weight gradient of layer1.0.conv2" -> "weight gradient": what steps of many layers share.
+std::string kind_of(std::string_view name, const Graph& graph) {
+  const std::size_t space = name.rfind(' ');
+  if (space == std::string_view::npos) return std::string(name);
+  const std::string_view last = name.substr(space + 1);
+  const bool is_layer = std::ranges::any_of(
+      graph.parameters(), [&](const Parameter& each) { return each.name.starts_with(last); });
+  if (!is_layer) return std::string(name);
+  std::string_view kind = name.substr(0, space);
+  if (kind.ends_with(" of")) kind.remove_suffix(3);
+  return std::string(kind);
+}
+
+struct Kind {
+  std::string name;
+  int steps = 0;
+  double seconds = 0;
+};
+
+}  // namespace
+
+BenchResult bench_ops(const BenchOptions& options, const BenchContext& context) {
+  const ImageShape image{
+      .channels = options.channels, .height = options.image_size, .width = options.image_size};
+  const Graph graph = make_model(options.model, {.image = image,
+                                                 .classes = options.classes,
+                                                 .width = options.width,
+                                                 .zero_init_residual = false,
+                                                 .label_smoothing = 0});
+  const auto compute = make_compute(graph,
+                                    {.device = options.device,
+                                     .precision = options.precision,
+                                     .threads = context.binding.threads,
+                                     .reduces = false,
+                                     .deterministic = options.deterministic},
+                                    context.grid, context.comm);
+  Engine& engine = compute->engine();
+  initialize_model(engine, 0);
+  const auto program = engine.compile_training(options.batch_size);
+  const auto data = make_synthetic_dataset(
+      {.samples = options.batch_size, .image = image, .classes = options.classes, .seed = 0});
+  const auto channels = static_cast<std::size_t>(options.channels);
+  const auto loader =
+      make_loader(*data,
+                  {.image = image,
+                   .format = engine.input_format(),
+                   .mean = std::vector<float>(channels, 0.5F),
+                   .std = std::vector<float>(channels, 0.25F),
+                   .batch_capacity = options.batch_size,
+                   .threads = static_cast<int>(options.loader_threads),
+                   .shuffle = false},
+                  [&](std::int64_t) {
+                    return BatchRequest{.epoch = 0, .first = 0, .count = options.batch_size};
+                  });
+  const Batch batch = loader->next()->batch;
+
+  std::vector<std::vector<double>> seconds;
+  std::vector<StepTime> times;
+  for (std::int64_t i = 0; i < options.warmup + options.steps; ++i) {
+    times = program->time_steps(batch);
+    seconds.resize(times.size());
+    if (i < options.warmup) continue;
+    for (std::size_t step = 0; step < times.size(); ++step) {
+      seconds[step].push_back(times[step].seconds);
+    }
+  }
+
+  std::map<std::string, Kind> kinds;
+  double total = 0;
+  Json steps = Json::array();
+  for (std::size_t step = 0; step < times.size(); ++step) {
+    const double median = summarize(seconds[step]).median;
+    const std::string name = kind_of(times[step].name, graph);
+    Kind& kind = kinds[name];
+    kind.name = name;
+    ++kind.steps;
+    kind.seconds += median;
+    total += median;
+    steps.push_back({{"name", times[step].name}, {"seconds", median}});
+  }
+  std::vector<Kind> sorted;
+  sorted.reserve(kinds.size());
+  for (auto& [name, kind] : kinds) sorted.push_back(kind);
+  std::ranges::sort(sorted, std::greater{}, &Kind::seconds);
+
+  BenchResult result;
+  result.columns = {"kind of step", "steps", "ms", "%"};
+  Json rows = Json::array();
+  for (const Kind& kind : sorted) {
+    result.rows.push_back({kind.name, std::to_string(kind.steps),
+                           fmt::format("{:.3f}", kind.seconds * 1e3),
+                           fmt::format("{:.1f}", 100 * kind.seconds / total)});
+    rows.push_back({{"kind", kind.name}, {"steps", kind.steps}, {"seconds", kind.seconds}});
+  }
+  result.rows.push_back(
+      {"all", std::to_string(times.size()), fmt::format("{:.3f}", total * 1e3), "100.0"});
+  result.json = {{"benchmark", "ops"},
+                 {"model", options.model},
+                 {"image_size", options.image_size},
+                 {"batch_size", options.batch_size},
+                 {"precision", to_string(options.precision)},
+                 {"engine", engine.description()},
+                 {"seconds", total},
+                 {"kinds", rows},
+                 {"steps", steps}};
+  return result;
+}
+
+}  // namespace lockstep::benchmark
