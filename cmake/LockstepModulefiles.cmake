@@ -1,4 +1,5 @@
-# Modulefiles for Lmod (Lua) and environment-modules (Tcl), with the prefix that `cmake --install` is given.
+# Modulefiles for Lmod (Lua) and environment-modules (Tcl), with the prefix that `cmake --install` is given; they alone:
+# `cmake --install BUILD --component modulefiles`.
 set(LOCKSTEP_MODULE_DEPENDS "" CACHE STRING "Environment modules that the modulefiles load first, as openmpi/4.1;hdf5/1.14")
 set(LOCKSTEP_MODULE_CONFLICTS "" CACHE STRING "Environment modules that lockstep's excludes, beside its other versions")
 
@@ -31,4 +32,5 @@ install(CODE "
   set(modulefiles \"${PROJECT_BINARY_DIR}/modulefiles\")
   configure_file(\"\${modulefiles}/lockstep.lua.in\" \"\${modulefiles}/lmod/lockstep/${PROJECT_VERSION}.lua\")
   configure_file(\"\${modulefiles}/lockstep.tcl.in\" \"\${modulefiles}/tcl/lockstep/${PROJECT_VERSION}\")
-  file(INSTALL \"\${modulefiles}/lmod\" \"\${modulefiles}/tcl\" DESTINATION \"\${INSTALL_PREFIX}/${modulefiles}\")")
+  file(INSTALL \"\${modulefiles}/lmod\" \"\${modulefiles}/tcl\" DESTINATION \"\${INSTALL_PREFIX}/${modulefiles}\")"
+  COMPONENT modulefiles)
