@@ -28,6 +28,7 @@ if [ ! -e "$root/bin/sh" ]; then
 fi
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
+mount --rbind /sys "$root/sys"
 mount -t tmpfs none "$root/tmp"
 mkdir -p "$root/mnt" "$root/usr/src"
 mount -t tmpfs none "$root/mnt"
@@ -101,7 +102,8 @@ def main():
             skip("the recipe's commands were not run (a root of their own needs root and unshare)")
         if NEW_DEBIAN:
             subprocess.run(["debootstrap", "--variant=minbase", "bookworm", folder / "root"], check=True, stdout=subprocess.DEVNULL)
-        launcher = "" if NEW_DEBIAN else "export CMAKE_CXX_COMPILER_LAUNCHER='/mnt/files/reuse_object.sh;/mnt/objects'\n"
+        launcher = "" if NEW_DEBIAN else ("export REUSED=/tmp/reused CMAKE_CXX_COMPILER_LAUNCHER="
+                                         "'/mnt/files/reuse_object.sh;/mnt/objects'\n")
         shutil.copy(SOURCE / "tests/install/reuse_object.sh", folder / "files")
         # One script, as one image goes from one section to the next.
         script = f"""set -eu

@@ -1,6 +1,7 @@
 #!/bin/sh
-# reuse_object.sh OBJECTS COMPILER ARGUMENT...: stands before the compiler where the container's recipe is tried: an object that
-# the build OBJECTS has already made of the same source is copied, all else is compiled.
+# reuse_object.sh OBJECTS COMPILER ARGUMENT...: stands before the compiler in a build of the same sources by the same flags:
+# an object that the build OBJECTS has made is copied, and noted in $REUSED, unless the file $ANEW lists it; all else is compiled.
+# The copy knows nothing of headers, so such a build begins anew each time.
 objects=$1
 shift
 output='' dependencies='' previous=''
@@ -11,13 +12,10 @@ for argument in "$@"; do
   esac
   previous=$argument
 done
-case $output in
-  *.o)
-    if [ -f "$objects/$output" ] && [ -n "$dependencies" ]; then
-      : >"$dependencies"
-      echo "$output" >>/tmp/reused
-      exec cp "$objects/$output" "$output"
-    fi
-    ;;
-esac
+if [ "${output%.o}" != "$output" ] && [ -n "$dependencies" ] && [ -f "$objects/$output" ] &&
+  ! grep -qxF "$output" "${ANEW:-/dev/null}"; then
+  : >"$dependencies"
+  echo "$output" >>"${REUSED:-/dev/null}"
+  exec cp "$objects/$output" "$output"
+fi
 exec "$@"
