@@ -2,12 +2,10 @@
 """The installed tree, moved: the program runs, finds its GPU module, has its manual and its completions."""
 
 import os
-import pathlib
 import pty
 import re
 import select
 import shutil
-import subprocess
 import time
 
 from installed import BUILD, MPIRUN, SOURCE, commands, install, main, run
@@ -79,6 +77,18 @@ def the_gpu_module_is_found_beside_the_program(folder):
     refused = run([tree / "bin/lockstep", *TRAIN, "--device", "cuda", "--run-dir", folder / "other"], expect=64, env=environment)
 
     assert str(module.parent) in refused, refused
+
+
+def job_scripts_and_pages_come_with_it(folder):
+    tree = moved_tree(folder)
+
+    installed = tree / "share/lockstep/slurm"
+    for path in (SOURCE / "slurm").rglob("*"):
+        if path.is_file():
+            copy = installed / path.relative_to(SOURCE / "slurm")
+            assert copy.read_bytes() == path.read_bytes() and os.access(copy, os.X_OK) == os.access(path, os.X_OK), copy
+    for page in ("cluster-staff.md", "exit-status.md", "design.md"):
+        assert (tree / "share/doc/lockstep" / page).read_bytes() == (SOURCE / "docs" / page).read_bytes()
 
 
 def a_staged_install_names_the_final_place(folder):
@@ -195,5 +205,5 @@ def a_tab_completes_in_zsh(folder):
 
 if __name__ == "__main__":
     main([a_moved_tree_runs, no_file_of_the_tree_names_where_it_was_built_or_installed, the_gpu_module_is_found_beside_the_program,
-          a_staged_install_names_the_final_place, the_manual_page_holds_every_option,
+          job_scripts_and_pages_come_with_it, a_staged_install_names_the_final_place, the_manual_page_holds_every_option,
           bash_completes_commands_options_and_values, a_tab_completes_in_bash, a_tab_completes_in_zsh])
