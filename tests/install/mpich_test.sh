@@ -35,11 +35,11 @@ echo "built with MPICH: $(grep -c 'Building CXX' "$log") objects, $(wc -l <"$REU
 pattern=$(IFS='|'; echo "${tests[*]}")
 ctest --test-dir "$build/mpich" -R "^(($pattern)\.np2|(communicator|gradient_reducer_mpi)_test\.np3|cli\.job)\$" \
   --output-on-failure --no-tests=error
-run=$build/mpich/run
-"$bin/mpiexec$suffix" -n 2 "$build/mpich/lockstep" train --synthetic --synthetic-samples 64 --model mini-resnet --width 8 \
-  --image-size 16 --channels 3 --classes 4 --batch-size 8 --threads 1 --progress plain --max-steps 3 --run-dir "$run"
-"$bin/mpiexec$suffix" -n 2 "$build/mpich/lockstep" train --synthetic --synthetic-samples 64 --model mini-resnet --width 8 \
-  --image-size 16 --channels 3 --classes 4 --batch-size 8 --threads 1 --progress plain --max-steps 5 --run-dir "$run" |
-  tee "$run/second"
-grep -q "going on from" "$run/second"
-grep -q "finished at step 5" "$run/second"
+train() {
+  "$bin/mpiexec$suffix" -n 2 "$build/mpich/lockstep" train --synthetic --synthetic-samples 64 --model mini-resnet --width 8 \
+    --image-size 16 --channels 3 --classes 4 --batch-size 8 --threads 1 --progress plain --run-dir "$build/mpich/run" "$@" 2>&1
+}
+train --max-steps 3
+train --max-steps 5 | tee "$log"
+grep -q "going on from" "$log"
+grep -q "finished at step 5" "$log"
