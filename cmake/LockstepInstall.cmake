@@ -12,5 +12,14 @@ write_basic_package_version_file(lockstepConfigVersion.cmake COMPATIBILITY SameM
 install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake cmake/FindOneDNN.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 if(TARGET lockstep_program)
+  # Libraries of a cluster's modules or of one's own are found where they were when it was built.
+  set_target_properties(lockstep_program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS lockstep_program DESTINATION ${CMAKE_INSTALL_BINDIR})
+  include(LockstepManual)
+  include(LockstepModulefiles)
 endif()
+if(EXISTS ${PROJECT_SOURCE_DIR}/slurm)
+  install(DIRECTORY slurm/ DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/slurm USE_SOURCE_PERMISSIONS)
+endif()
+file(GLOB pages ${PROJECT_SOURCE_DIR}/docs/*.md)
+install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -2,8 +2,8 @@
 # One room of the house: a static library lockstep_NAME that links only the rooms named. The link line enforces the floors.
 add_library(lockstep_options INTERFACE)
 target_compile_features(lockstep_options INTERFACE cxx_std_20)
-# Open MPI's C++ bindings were withdrawn in MPI 3 and do not compile without warnings.
-target_compile_definitions(lockstep_options INTERFACE OMPI_SKIP_MPICXX)
+# The C++ bindings were withdrawn in MPI 3; Open MPI's do not compile without warnings, MPICH's want a library of their own.
+target_compile_definitions(lockstep_options INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 target_include_directories(lockstep_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 # Flags for our own sources only; nothing of this reaches a user's project.
@@ -59,6 +59,11 @@ function(lockstep_test name)
       ENVIRONMENT "OMP_WAIT_POLICY=passive")
   endif()
 endfunction()
-# How tests start ranks on a small machine, as any user.
-set(LOCKSTEP_MPIRUN ${MPIEXEC_EXECUTABLE} --oversubscribe --allow-run-as-root --bind-to none --mca mpi_yield_when_idle 1
-  --mca btl_vader_single_copy_mechanism none CACHE STRING "The launcher tests use, less -n N")
+# How tests start ranks on a small machine, as any user. Only Open MPI must be told to.
+execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE launcher ERROR_VARIABLE launcher)
+set(launch ${MPIEXEC_EXECUTABLE})
+if(launcher MATCHES "Open MPI|OpenRTE")
+  list(APPEND launch --oversubscribe --allow-run-as-root --bind-to none --mca mpi_yield_when_idle 1
+    --mca btl_vader_single_copy_mechanism none)
+endif()
+set(LOCKSTEP_MPIRUN ${launch} CACHE STRING "The launcher tests use, less -n N")

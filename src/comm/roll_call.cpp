@@ -53,7 +53,10 @@ class RollCall::Desk final {
   }
   Desk(const Desk&) = delete;
   Desk& operator=(const Desk&) = delete;
-  ~Desk() { MPI_Comm_free(&comm_); }
+  ~Desk() {
+    // A message that nobody took would be heard by the next communicator of the same number.
+    if (!abandoned_) MPI_Comm_free(&comm_);
+  }
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
@@ -147,6 +150,7 @@ class RollCall::Desk final {
             "MPI_Testall");
       if (done == 0 && !patience.pause()) {
         // Who came and left before the verdict ends by its own limit.
+        abandoned_ = true;
         static_cast<void>(sent.release());
         for (MPI_Request& request : requests) {
           if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
@@ -183,7 +187,8 @@ class RollCall::Desk final {
     return "";
   }
 
-  [[noreturn]] void rank_0_is_lost(const Place& place, const char* how) const {
+  [[noreturn]] void rank_0_is_lost(const Place& place, const char* how) {
+    abandoned_ = true;
     fail(ExitStatus::internal,
          "{} {} {} within {} s of {} (the process ended, hangs or gave up waiting) look into its "
          "log and submit the job again",
@@ -203,6 +208,7 @@ class RollCall::Desk final {
   int rank_ = 0;
   int size_ = 1;
   int meeting_ = 0;
+  bool abandoned_ = false;
   std::vector<std::string> hosts_;
 };
 

@@ -1,4 +1,4 @@
-# A user's project against the installed tree: builds, trains on 2 ranks, goes on, evaluates.
+# A user's project against the installed tree, moved: builds, trains on 2 ranks, goes on, evaluates.
 function(run)
   cmake_parse_arguments(RUN "" "EXPECT" "COMMAND" ${ARGN})
   execute_process(COMMAND ${RUN_COMMAND} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -18,8 +18,9 @@ if(count GREATER_EQUAL MAX_LINES)
 endif()
 
 set(prefix ${WORK}/prefix)
-file(REMOVE_RECURSE ${prefix} ${WORK}/build ${WORK}/data ${WORK}/run)
-run(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
+file(REMOVE_RECURSE ${prefix} ${WORK}/installed ${WORK}/build ${WORK}/data ${WORK}/run)
+run(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/installed)
+file(RENAME ${WORK}/installed ${prefix})
 run(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_BUILD_TYPE=Release)
 run(COMMAND ${CMAKE_COMMAND} --build ${WORK}/build)
 

@@ -1,0 +1,65 @@
+"""What the tests of the installed tree share: installing this build, running commands, telling of the outcome."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = pathlib.Path(os.environ["LOCKSTEP_BUILD"])
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+CMAKE = os.environ.get("LOCKSTEP_CMAKE", "cmake")
+MPIRUN = os.environ.get("LOCKSTEP_MPIRUN", "mpirun").split()
+SECONDS = 120  # no command of these tests takes a tenth of it; a hang is a failure
+SKIPPED = 77
+
+
+def run(command, expect=0, **options):
+    """The command's output, standard error with it; an AssertionError where its status is another."""
+    options = {"stdin": subprocess.DEVNULL, "timeout": SECONDS, **options}
+    command = [str(word) for word in command]
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    assert result.returncode == expect, (
+        f"status {result.returncode}, expected {expect}: {' '.join(command)}\n{result.stdout}")
+    return result.stdout
+
+
+def install(prefix, build=BUILD, component=None, environment=None):
+    """`cmake --install` of the build to `prefix`."""
+    part = ["--component", component] if component else []
+    run([CMAKE, "--install", build, "--prefix", prefix, *part], env={**os.environ, **(environment or {})})
+    return pathlib.Path(prefix)
+
+
+def commands(program):
+    """The subcommands that `lockstep --help` lists."""
+    listed = run([program, "--help"]).split("usage:")[1]
+    words = [line.split() for line in listed.splitlines() if line.startswith("  ")]
+    return [line[0] for line in words if line and line[0] not in ("lockstep", "usage:")]
+
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(SKIPPED)
+
+
+def main(tests):
+    """Runs the functions given, each in a folder of its own; exits nonzero if any failed."""
+    failed = 0
+    chosen = sys.argv[1:]
+    for test in tests:
+        if chosen and test.__name__ not in chosen:
+            continue
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-install-"))
+        begin = time.monotonic()
+        try:
+            test(folder)
+            print(f"ok      {test.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
+        except Exception as error:  # noqa: BLE001 - every failure is reported, then the next test runs
+            failed += 1
+            print(f"FAILED  {test.__name__}: {type(error).__name__}: {error}", flush=True)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(1 if failed else 0)

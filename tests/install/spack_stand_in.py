@@ -1,0 +1,218 @@
+"""Spack's package API (version 2) as far as the recipe uses it, in Spack's place: each function takes what Spack's takes and no
+more, so that Python itself refuses an argument that Spack does not know. What is declared is recorded, and checked as Spack does."""
+
+import re
+import sys
+import types
+
+NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
+# One piece of a spec: %compiler or ^dependency or a name, each with versions; variants.
+PIECE = re.compile(rf"(?P<sigil>[%^])?(?P<name>{NAME}(?![A-Za-z0-9_.=-]))?(?P<version>@=?[A-Za-z0-9_.:,-]+)?"
+                   rf"(?P<variants>(?:\s*(?:[+~]{NAME}|{NAME}==?[^\s^%]+))*)")
+# What may stand in a recipe of this API version, beside the directives below.
+EXPORTED = {"when", "default_args", "run_after", "run_before", "on_package_attributes", "which", "join_path", "working_dir",
+            "Version", "Spec", "Executable", "EnvironmentModifications", "InstallError", "SkipTest", "any_combination_of",
+            "disjoint_sets", "conditional", "Prefix", "install", "install_tree", "mkdirp", "filter_file", "find"}
+
+declared = {}
+
+
+def reset():
+    declared.clear()
+    declared.update(versions=[], variants={}, dependencies=[], conflicts=[], context=[])
+
+
+class SpackRefuses(Exception):
+    """What Spack itself would not take."""
+
+
+def parse_spec(text):
+    """Its package's name (or None) and the variants it speaks of; refuses what is no spec."""
+    position, name, variants = 0, None, {}
+    text = text.strip()
+    while position < len(text):
+        match = PIECE.match(text, position)
+        if not match or match.end() == position:
+            raise SpackRefuses(f"no spec: {text!r} at {text[position:]!r}")
+        if match["name"] and not match["sigil"] and name is None:
+            name = match["name"]
+        if not match["sigil"] or match["sigil"] != "%":
+            for word in re.findall(rf"[+~]{NAME}|{NAME}==?[^\s^%]+", match["variants"]):
+                key, _, value = word.lstrip("+~").partition("=")
+                variants.setdefault((match["name"] if match["sigil"] else name), {})[key] = value or (word[0] == "+")
+        position = match.end()
+        while position < len(text) and text[position].isspace():
+            position += 1
+    return name, variants
+
+
+def condition(when):
+    words = [word for word in [*declared["context"], when] if isinstance(word, str)]
+    for word in words:
+        name, _ = parse_spec(word)
+        if name:
+            raise SpackRefuses(f"a condition on the package itself has no name: {word!r}")
+    return " ".join(words)
+
+
+# Directives.
+
+def version(ver, checksum=None, *, preferred=None, deprecated=None, no_cache=None, url=None, extension=None, expand=None,
+            fetch_options=None, md5=None, sha1=None, sha224=None, sha256=None, sha384=None, sha512=None, git=None, commit=None,
+            tag=None, branch=None, get_full_repo=None, submodules=None, submodules_delete=None, svn=None, hg=None, cvs=None,
+            revision=None, date=None):
+    if not any((checksum, sha256, commit, tag, branch)):
+        raise SpackRefuses(f"version {ver} says neither a checksum nor where it is in git")
+    declared["versions"].append(ver)
+
+
+def variant(name, default=None, description="", values=None, multi=None, validator=None, when=None, sticky=False):
+    if name in ("patches", "dev_path") or not re.fullmatch(NAME, name):
+        raise SpackRefuses(f"no name for a variant: {name!r}")
+    if default is None or default == "":
+        raise SpackRefuses(f"variant {name}: the default is not set")
+    if not description:
+        raise SpackRefuses(f"variant {name}: no description")
+    if isinstance(values, (tuple, list)) and default not in values:
+        raise SpackRefuses(f"variant {name}: the default {default!r} is none of {values}")
+    declared["variants"][name] = {"default": default, "values": values, "multi": bool(multi), "when": condition(when)}
+
+
+def depends_on(spec, when=None, type=("build", "link"), patches=None):
+    name, _ = parse_spec(spec)
+    kinds = (type,) if isinstance(type, str) else type
+    if not name or not set(kinds) <= {"build", "link", "run", "test"}:
+        raise SpackRefuses(f"no dependency: {spec!r} of type {type!r}")
+    declared["dependencies"].append((spec, condition(when)))
+
+
+def conflicts(conflict_spec, when=None, msg=None):
+    parse_spec(conflict_spec)
+    declared["conflicts"].append((conflict_spec, condition(when)))
+
+
+def requires(*requirement_specs, policy="one_of", when=None, msg=None):
+    for spec in requirement_specs:
+        parse_spec(spec)
+    condition(when)
+
+
+def license(license_identifier, checked_by=None, when=None):
+    condition(when)
+
+
+def maintainers(*names):
+    pass
+
+
+def provides(*specs, when=None):
+    condition(when)
+
+
+def patch(url_or_filename, level=1, when=None, working_dir=".", reverse=False, sha256=None, archive_sha256=None):
+    condition(when)
+
+
+class when:
+    """`with when("+x"):` over directives, and `@when("+x")` over methods."""
+
+    def __init__(self, condition):
+        self.condition = condition
+
+    def __enter__(self):
+        declared["context"].append(self.condition)
+
+    def __exit__(self, *_):
+        declared["context"].pop()
+
+    def __call__(self, method):
+        return method
+
+
+DIRECTIVES = {function.__name__: function for function in (version, variant, depends_on, conflicts, requires, license,
+                                                           maintainers, provides, patch)}
+
+
+# Base classes.
+
+class Value:
+    def __init__(self, value):
+        self.value = value
+
+
+class Spec:
+    """A concrete spec: the variants' values, and dependencies that say where they are."""
+
+    def __init__(self, variants):
+        self.variants = {name: Value(value) for name, value in variants.items()}
+
+    def satisfies(self, text):
+        _, asked = parse_spec(text)
+        for name, value in asked.get(None, {}).items():
+            if name not in self.variants:
+                return False
+            held = self.variants[name].value
+            if value != held and not (isinstance(held, tuple) and value in held):
+                return False
+        return True
+
+    def __getitem__(self, name):
+        if not any(parse_spec(spec)[0] == name for spec, _ in declared["dependencies"]):
+            raise SpackRefuses(f"{name} is no dependency")
+        return types.SimpleNamespace(prefix=f"/spack/{name}", command=types.SimpleNamespace(path=f"/spack/{name}/bin/{name}"))
+
+
+class PackageBase:
+    prefix = types.SimpleNamespace(bin="/prefix/bin")
+
+    def __init__(self, spec):
+        self.spec = spec
+
+    def define(self, cmake_var, value):
+        if isinstance(value, bool):
+            return f"-D{cmake_var}:BOOL={'ON' if value else 'OFF'}"
+        return f"-D{cmake_var}:STRING={value if isinstance(value, str) else ';'.join(map(str, value))}"
+
+    def define_from_variant(self, cmake_var, variant=None):
+        name = variant or cmake_var.lower()
+        if name not in declared["variants"]:
+            raise SpackRefuses(f"{name} is no variant")
+        return self.define(cmake_var, self.spec.variants[name].value)
+
+
+class CMakePackage(PackageBase):
+    pass
+
+
+class CudaPackage(PackageBase):
+    pass
+
+
+def generator(*names, default=None):
+    if not names or not set(names) <= {"make", "ninja"}:
+        raise SpackRefuses(f"no generators: {names}")
+
+
+def load(recipe):
+    """The recipe's class, executed with this in Spack's place, and its exported names used."""
+    reset()
+    declared["variants"]["cuda"] = {"default": False, "values": None, "multi": False, "when": ""}
+    declared["variants"]["cuda_arch"] = {"default": "none", "values": None, "multi": True, "when": "+cuda"}
+    api = types.ModuleType("spack.package")
+    for name in EXPORTED:
+        setattr(api, name, globals().get(name) or types.SimpleNamespace())
+    for name, function in DIRECTIVES.items():
+        setattr(api, name, function)
+    api.join_path = lambda *parts: "/".join(map(str, parts))
+    api.PackageBase = PackageBase
+    modules = {"spack": types.ModuleType("spack"), "spack.package": api}
+    for name in ("spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems"):
+        modules[name] = types.ModuleType(name)
+    for name, members in {"cmake": (CMakePackage, generator), "cuda": (CudaPackage,)}.items():
+        module = modules[f"spack_repo.builtin.build_systems.{name}"] = types.ModuleType(name)
+        for member in members:
+            setattr(module, member.__name__, member)
+    sys.modules.update(modules)
+    namespace = {"__file__": str(recipe), "__name__": "recipe"}
+    exec(compile(recipe.read_text(), str(recipe), "exec"), namespace)
+    return namespace

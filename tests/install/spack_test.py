@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""The Spack recipe, against Spack's package API as far as it can be had without Spack: says what was checked, and what not."""
+
+import ast
+import os
+import pathlib
+import re
+import shutil
+
+import spack_stand_in as spack
+from installed import CMAKE, SOURCE, main, run
+
+REPOSITORY = SOURCE / "modules/spack/spack_repo/lockstep"
+RECIPE = REPOSITORY / "packages/lockstep/package.py"
+ENVIRONMENT = SOURCE / "modules/spack/environment/spack.yaml"
+
+
+def cmake_options():
+    """The names of all options and settings that the project's CMake files declare for its users."""
+    found = set()
+    for path in [SOURCE / "CMakeLists.txt", *SOURCE.glob("cmake/*.cmake")]:
+        text = path.read_text()
+        found |= set(re.findall(r"option\((LOCKSTEP_\w+)", text))
+        found |= set(re.findall(r"set\((LOCKSTEP_\w+)[^()]*?CACHE", text))
+    return found
+
+
+def defaults(**changes):
+    values = {name: ((v["default"],) if v["multi"] else v["default"]) for name, v in spack.declared["variants"].items()}
+    return spack.Spec({**values, **changes})
+
+
+def given(arguments):
+    return dict(re.fullmatch(r"-D(\w+):\w+=(.*)", argument).groups() for argument in arguments)
+
+
+def the_recipe_is_python_that_spack_takes(_):
+    namespace = spack.load(RECIPE)
+
+    tree = ast.parse(RECIPE.read_text())
+    package = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Lockstep")
+    called = {node.func.id for statement in package.body if isinstance(statement, (ast.Expr, ast.With))
+              for node in ast.walk(statement) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    unknown = called - spack.DIRECTIVES.keys() - {"generator", "when"}
+    assert not unknown, f"no directives of Spack: {unknown}"
+    assert ast.get_docstring(package), "Spack wants a description"
+    assert {"homepage", "git"} <= vars(namespace["Lockstep"]).keys()
+    assert pathlib.Path(namespace["SOURCE"]) == SOURCE, namespace["SOURCE"]
+    assert re.fullmatch(r"repo:\n  namespace: lockstep\n  api: v2\.\d+\n", (REPOSITORY / "repo.yaml").read_text())
+    for kind in ("variants", "dependencies", "conflicts", "versions"):
+        print(f"        {len(spack.declared[kind])} {kind} with arguments that Spack's directives take")
+    for spec, condition in [*spack.declared["dependencies"], *spack.declared["conflicts"]]:
+        own = {**spack.parse_spec(condition)[1].get(None, {})}
+        if not spack.parse_spec(spec)[0]:
+            own |= spack.parse_spec(spec)[1].get(None, {})
+        assert own.keys() <= spack.declared["variants"].keys(), f"{spec!r} when {condition!r}: no such variant"
+    print("        every condition speaks of declared variants")
+
+
+def every_option_of_cmake_has_a_variant_that_sets_it(_):
+    package = spack.load(RECIPE)["Lockstep"]
+    options = cmake_options()
+    assert len(options) >= 8, options
+
+    everything = defaults(tests=True, cuda=True, cuda_arch=("90a", "100"), python="/usr/bin/python3", mpirun="srun --mpi=pmix",
+                          warnings_as_errors=True, fuzzers=True, sanitize="address", cudnn_frontend="/opt/frontend",
+                          module_depends=("openmpi/4.1", "hdf5"), module_conflicts=("horovod",))
+    arguments = given(package(everything).cmake_args())
+
+    assert options <= arguments.keys(), f"no variant for {options - arguments.keys()}"
+    unknown = {name for name in arguments if name.startswith("LOCKSTEP_")} - options
+    assert not unknown, f"CMake has no {unknown}"
+    assert arguments["LOCKSTEP_CUDA_ARCHITECTURES"] == "90a-real;100-real"
+    assert arguments["LOCKSTEP_SANITIZE"] == "address,undefined"
+    assert arguments["LOCKSTEP_MPIRUN"] == "srun;--mpi=pmix"
+    assert arguments["LOCKSTEP_MODULE_DEPENDS"] == "openmpi/4.1;hdf5"
+    text = RECIPE.read_text()
+    for variant in spack.declared["variants"]:
+        assert len(re.findall(rf"\b{variant}\b", text.split("def cmake_args")[1])) > 0, f"variant {variant} changes nothing"
+    print(f"        {len(options)} options of CMake, each set by a variant: {' '.join(sorted(options))}")
+
+
+def the_default_spec_configures(folder):
+    package = spack.load(RECIPE)["Lockstep"]
+    arguments = package(defaults()).cmake_args()
+
+    output = run([CMAKE, "-S", SOURCE, "-B", folder / "build", *arguments])
+
+    assert "Manually-specified variables were not used" not in output, output
+    cache = (folder / "build/CMakeCache.txt").read_text()
+    for name, value in given(arguments).items():
+        assert re.search(rf"^{name}:\w+={re.escape(value)}$", cache, re.M), (name, value)
+    print(f"        CMake takes {' '.join(arguments)}")
+
+
+def the_example_environment_names_this_recipe_and_this_checkout(_):
+    try:
+        import yaml
+    except ImportError:
+        print("skipped: the example environment was not read (install python3-yaml)")
+        return
+    environment = yaml.safe_load(ENVIRONMENT.read_text())["spack"]
+
+    assert all(spack.parse_spec(spec)[0] == "lockstep" for spec in environment["specs"])
+    (spec,) = environment["develop"].values()
+    assert (ENVIRONMENT.parent / spec["path"]).resolve() == SOURCE
+    assert (ENVIRONMENT.parent / environment["repos"]["lockstep"]).resolve() == REPOSITORY
+    print("        the example environment's specs, checkout and repository are there")
+
+
+def spack_itself_reads_the_recipe(folder):
+    program = shutil.which("spack")
+    if not program:
+        print("skipped: Spack itself is not here (what it resolves and builds was not checked)")
+        return
+    scope = folder / "scope"
+    scope.mkdir()
+    (scope / "repos.yaml").write_text(f"repos:\n  lockstep: {REPOSITORY}\n")
+    environment = {**os.environ, "SPACK_DISABLE_LOCAL_CONFIG": "1"}
+    assert "cudnn_frontend" in run([program, "-C", scope, "info", "lockstep"], env=environment)
+    print("        spack info reads it")
+
+
+if __name__ == "__main__":
+    main([the_recipe_is_python_that_spack_takes, every_option_of_cmake_has_a_variant_that_sets_it, the_default_spec_configures,
+          the_example_environment_names_this_recipe_and_this_checkout, spack_itself_reads_the_recipe])
