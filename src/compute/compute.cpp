@@ -61,6 +61,7 @@ class CudaCompute final : public Compute {
                                                .timed_candidates = options.deterministic ? 0 : 8,
                                                .wide_weight_gradients = false}});
     });
+    numa_node_ = module_.identify(*device_).numa_node;
     choose_communicator(options, grid);
     collectively(host, [&] {
       engine_ = module_.make_engine(device_, graph,
@@ -78,6 +79,7 @@ class CudaCompute final : public Compute {
   [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config) override {
     return module_.make_optimizer(device_, config, engine_->layout());
   }
+  [[nodiscard]] int numa_node() const noexcept override { return numa_node_; }
 
  private:
   void choose_communicator(const ComputeOptions& options, const ProcessGrid& grid) {
@@ -101,6 +103,7 @@ class CudaCompute final : public Compute {
   const cuda::ModuleTable& module_;
   Communicator& host_;
   std::shared_ptr<cuda::Device> device_;
+  int numa_node_ = -1;
   std::unique_ptr<RollCall> roll_call_;
   std::unique_ptr<DeviceCommunicator> communicator_;
   std::unique_ptr<Engine> engine_;

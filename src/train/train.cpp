@@ -243,7 +243,13 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
 
   LoaderOptions loading = loader_options(plan, engine.input_format());
   loading.batch_capacity = geometry.largest_micro_batch();
-  loading.cores = job.binding.allowed;
+  const std::vector<int> near = cores_near(compute->numa_node(), job.binding.allowed);
+  if (near.size() < job.binding.allowed.size()) {
+    allow_cores(near);
+    reporter.say(fmt::format("threads: on {} of {} cores, those of the GPU's NUMA node {}",
+                             near.size(), job.binding.allowed.size(), compute->numa_node()));
+  }
+  loading.cores = near;
   const auto loader = make_loader(
       *data, loading,
       plan_training_batches(geometry, {.epoch = state.epoch, .position = state.position},
@@ -281,7 +287,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      .checkpoints = checkpoints ? &*checkpoints : nullptr,
                      .reporter = reporter,
                      .class_names = data->info().class_names,
-                     .cores = job.binding.allowed},
+                     .cores = near},
                     state, last_step);
   TrainingResult result = loop.run();
   result.run_dir = plan.config.run_dir;

@@ -34,6 +34,8 @@ class Compute {
   /// For values in the engine's memory; for the host's, the host's own. With `reduces`.
   [[nodiscard]] virtual Communicator& arena_communicator() noexcept = 0;
   [[nodiscard]] virtual std::unique_ptr<Optimizer> make_optimizer(const Config& config) = 0;
+  /// The host's NUMA node that a GPU is closest to; -1 where there is none, or it is not known.
+  [[nodiscard]] virtual int numa_node() const noexcept { return -1; }
 };
 
 /// Collective. `host` outlives it. Error(usage) on all ranks where what was asked for cannot be

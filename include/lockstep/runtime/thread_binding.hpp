@@ -38,6 +38,11 @@ struct ThreadRequest {
 [[nodiscard]] ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm,
                                          int requested);
 
+/// Those of `cores` that belong to a NUMA node, as the system tells it under `nodes`; all of them
+/// where none does, or the node (-1) is not known.
+[[nodiscard]] std::vector<int> cores_near(int numa_node, std::span<const int> cores,
+                                          const std::string& nodes = "/sys/devices/system/node");
+
 /// Lets the calling thread run on these cores; does nothing for none.
 void allow_cores(std::span<const int> cores) noexcept;
 
