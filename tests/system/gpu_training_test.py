@@ -23,7 +23,7 @@ if not MODULE or not pathlib.Path(MODULE).exists() or not FILES.exists():
 LOCKSTEP = os.environ["LOCKSTEP_PROGRAM"]
 MPIRUN = os.environ["LOCKSTEP_MPIRUN"].split()
 CORES = str(len(os.sched_getaffinity(0)))
-BATCH = 128 if REAL else 24
+BATCH = 128 if REAL else 12
 
 
 def run(folder, *options, ranks=1):
