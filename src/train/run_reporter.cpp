@@ -83,6 +83,10 @@ void RunReporter::note(const std::string& line) {
   impl_->log.info(line);
 }
 
+void RunReporter::alarm(const std::string& line) {
+  impl_->log.warn(line);
+}
+
 void RunReporter::started(const TrainingState& state, std::int64_t global_batch) {
   if (!impl_->metrics) return;
   impl_->metrics->write({{"event", state.step == 0 ? "start" : "resume"},

@@ -6,6 +6,7 @@
 #include "lockstep/train/run_state.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "lockstep/train/training_loop.hpp"
+#include "run_watch.hpp"
 
 #include <fmt/ranges.h>
 
@@ -124,10 +125,11 @@ void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeome
 
 TrainingResult train(const Config& config, const TrainingJob& job) {
   validate(config);
-  Communicator& comm = job.comm;
   const SignalFlag signals;
-  require_agreement(comm, print_config(config), "the configuration",
+  require_agreement(job.comm, print_config(config), "the configuration",
                     "ranks were started with different options");
+  RunWatch watch(config, job);
+  Communicator& comm = watch.comm();
 
   const auto data = open_training_data(config, comm);
   RunPlan plan = resolve_run(config, data->info(), comm.size());
@@ -181,20 +183,22 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
     if (directory) directory->write_config(state.config);
   });
   // A log that one rank cannot open stops all of them alike.
-  std::optional<RunReporter> opened;
+  std::shared_ptr<RunReporter> opened;
   collectively(comm, [&] {
-    opened.emplace(RunReporterOptions{.run_dir = plan.config.run_dir,
-                                      .grid = job.grid,
-                                      .cores = job.binding.text,
-                                      .progress = config.progress,
-                                      .log_ranks = config.log_ranks,
-                                      .log_every = config.log_every,
-                                      .epochs = config.epochs,
-                                      .steps_per_epoch = geometry.steps_per_epoch(),
-                                      .total_steps = last_step,
-                                      .resumed_step = state.step});
+    opened = std::make_shared<RunReporter>(
+        RunReporterOptions{.run_dir = plan.config.run_dir,
+                           .grid = job.grid,
+                           .cores = job.binding.text,
+                           .progress = config.progress,
+                           .log_ranks = config.log_ranks,
+                           .log_every = config.log_every,
+                           .epochs = config.epochs,
+                           .steps_per_epoch = geometry.steps_per_epoch(),
+                           .total_steps = last_step,
+                           .resumed_step = state.step});
   });
   RunReporter& reporter = *opened;
+  watch.watchdog().log_to([opened](const std::string& line) { opened->alarm(line); });
   for (const std::string& rejected : start.rejected) reporter.warn(rejected);
   if (start.state) {
     reporter.say(
@@ -246,20 +250,23 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
       *data, loading,
       plan_training_batches(geometry, {.epoch = state.epoch, .position = state.position},
                             last_step - state.step));
-  TrainStep step(engine, *optimizer, comm, compute->arena_communicator(), *loader,
+  Communicator& arena_comm = watch.watched(compute->arena_communicator(), "the device's");
+  TrainStep step(engine, *optimizer, comm, arena_comm, *loader,
                  {.geometry = geometry,
                   .bucket_bytes = config.bucket_mb * 0x1p20,
                   .wire = wire_type(config.grad_compression),
                   .clip_grad_norm = config.clip_grad_norm,
                   .loss_scale = loss_scale_of(config, state),
-                  .meets_in_programs = synchronised});
+                  .meets_in_programs = synchronised,
+                  .board = &watch.board()});
   const auto validation = open_validation_data(plan, comm);
   std::optional<Evaluator> evaluator;
   if (validation) {
     evaluator.emplace(engine, *validation, comm,
                       EvaluatorOptions{.loader = loading,
                                        .batch_size = geometry.largest_micro_batch(),
-                                       .stop_wanted = [] { return SignalFlag::received() != 0; }});
+                                       .stop_wanted = [] { return SignalFlag::received() != 0; },
+                                       .board = &watch.board()});
   }
   describe_start(reporter, plan, geometry, engine, data->info(), step, job);
   if (!validation) {
@@ -278,6 +285,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      .evaluator = evaluator ? &*evaluator : nullptr,
                      .checkpoints = checkpoints ? &*checkpoints : nullptr,
                      .reporter = reporter,
+                     .board = watch.board(),
                      .class_names = data->info().class_names,
                      .cores = job.binding.allowed},
                     state, last_step);

@@ -33,7 +33,7 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
       saved_step_(state_.step) {
   if (parts_.checkpoints != nullptr) {
     snapshot_.emplace(parts_.engine, parts_.optimizer);
-    saver_.emplace(*parts_.checkpoints);
+    saver_.emplace(*parts_.checkpoints, [this] { parts_.board.saver_moved(); });
   }
 }
 
@@ -66,6 +66,7 @@ TrainingResult TrainingLoop::run() {
     report_saves();
   }
   save_and_wait();
+  parts_.board.enter(Phase::end);
   result_.status = finished() ? ExitStatus::ok : ExitStatus::stopped;
   result_.step = state_.step;
   parts_.reporter.stopped(state_.step, state_.epoch,
@@ -200,6 +201,7 @@ void TrainingLoop::start_pending_save() {
   save_pending_ = false;
   saved_step_ = state_.step;
   last_save_ = std::chrono::steady_clock::now();
+  parts_.board.saving(state_.step);
   snapshot_->copy_from(parts_.engine, parts_.optimizer);
   saver_->start([this, state = state_] {
     become_background_thread(parts_.cores);
@@ -216,6 +218,7 @@ void TrainingLoop::start_pending_save() {
 void TrainingLoop::report_saves() {
   if (!saver_) return;
   while (const auto outcome = saver_->poll()) {
+    parts_.board.saving(-1);
     parts_.reporter.saved(*outcome);
     if (outcome->error) {
       save_pending_ = true;  // the next boundary tries again
@@ -227,6 +230,7 @@ void TrainingLoop::report_saves() {
 }
 
 void TrainingLoop::save_and_wait() {
+  parts_.board.enter(Phase::save);
   collectively(parts_.comm, [this] {
     if (!saver_) return;
     saver_->wait();
@@ -244,6 +248,7 @@ void TrainingLoop::save_and_wait() {
 }
 
 std::string TrainingLoop::last_good_checkpoint() {
+  parts_.board.enter(Phase::save);
   if (saver_) {
     saver_->wait();
     report_saves();

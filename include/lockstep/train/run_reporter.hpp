@@ -70,6 +70,8 @@ class RunReporter final {
   void warn(const std::string& line);
   /// A line in this rank's log alone.
   void note(const std::string& line);
+  /// A warning in this rank's log alone, from any thread.
+  void alarm(const std::string& line);
 
   void started(const TrainingState& state, std::int64_t global_batch);
   void step(const StepReport& report);

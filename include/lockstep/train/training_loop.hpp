@@ -4,6 +4,7 @@
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/optim/schedule.hpp"
+#include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/model_state.hpp"
 #include "lockstep/train/run_plan.hpp"
@@ -30,6 +31,7 @@ struct TrainingLoopParts {
   Evaluator* evaluator;              ///< null: no validation split
   CheckpointDirectory* checkpoints;  ///< rank 0's; null elsewhere
   RunReporter& reporter;
+  PhaseBoard& board;
   std::vector<std::string> class_names;  ///< for the checkpoints
   std::vector<int> cores;                ///< where saving may run
 };
