@@ -2,6 +2,7 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/runtime/signals.hpp"
+#include "lockstep/train/progress.hpp"
 #include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/run_state.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -82,6 +83,29 @@ Graph build_graph(const RunPlan& plan, const TrainingJob& job) {
   return job.model ? job.model(plan.model) : make_model(plan.config.model, plan.model);
 }
 
+/// The sooner one of --time-limit's end and Slurm's; rank 0's, whose wish to stop goes to all.
+std::optional<StopTimer::Clock::time_point> end_of_time(const Config& config, Communicator& comm,
+                                                        StopTimer::Clock::time_point begin) {
+  if (comm.rank() != 0) return std::nullopt;
+  const auto after = [](StopTimer::Clock::time_point from, double seconds) {
+    return from + std::chrono::duration_cast<StopTimer::Clock::duration>(
+                      std::chrono::duration<double>(seconds));
+  };
+  std::optional<StopTimer::Clock::time_point> end;
+  if (config.time_limit.seconds > 0) end = after(begin, config.time_limit.seconds);
+  if (const auto left = slurm_seconds_left()) {
+    const auto of_slurm = after(StopTimer::Clock::now(), *left);
+    end = end ? std::min(*end, of_slurm) : of_slurm;
+  }
+  return end;
+}
+
+/// Until a save has been measured: three copies of the parameters on a slow disk.
+double assumed_save_seconds(const Engine& engine) noexcept {
+  constexpr double bytes_per_second = 50e6;
+  return 12 * static_cast<double>(engine.layout().size()) / bytes_per_second;
+}
+
 /// Steps until the configured end, counted from the run's beginning.
 std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
                           const TrainingState& state) {
@@ -126,6 +150,7 @@ void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeome
 TrainingResult train(const Config& config, const TrainingJob& job) {
   validate(config);
   const SignalFlag signals;
+  const auto begin = StopTimer::Clock::now();
   require_agreement(job.comm, print_config(config), "the configuration",
                     "ranks were started with different options");
   RunWatch watch(config, job);
@@ -259,13 +284,20 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                   .loss_scale = loss_scale_of(config, state),
                   .meets_in_programs = synchronised,
                   .board = &watch.board()});
+  const auto end = end_of_time(config, comm, begin);
+  StopTimer stop_timer(end, assumed_save_seconds(engine));
   const auto validation = open_validation_data(plan, comm);
   std::optional<Evaluator> evaluator;
   if (validation) {
     evaluator.emplace(engine, *validation, comm,
                       EvaluatorOptions{.loader = loading,
                                        .batch_size = geometry.largest_micro_batch(),
-                                       .stop_wanted = [] { return SignalFlag::received() != 0; },
+                                       .stop_wanted =
+                                           [&stop_timer] {
+                                             return SignalFlag::received() != 0 ||
+                                                    stop_timer.is_due(StopTimer::Clock::now(),
+                                                                      false);
+                                           },
                                        .board = &watch.board()});
   }
   describe_start(reporter, plan, geometry, engine, data->info(), step, job);
@@ -273,6 +305,14 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
     reporter.say(plan.config.synthetic
                      ? std::string("no evaluation: synthetic data has no split val")
                      : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
+  }
+  if (end) {
+    reporter.say(fmt::format(
+        "time: {} left; saves and stops with 75 before",
+        format_duration(std::chrono::duration<double>(*end - StopTimer::Clock::now()).count())));
+  }
+  if (config.wait_for_debugger >= 0 && config.watchdog_seconds > 0) {
+    reporter.say("the watchdog rests (--wait-for-debugger stops processes)");
   }
   reporter.started(state, geometry.global_batch);
 
@@ -286,6 +326,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      .checkpoints = checkpoints ? &*checkpoints : nullptr,
                      .reporter = reporter,
                      .board = watch.board(),
+                     .stop_timer = stop_timer,
+                     .hosts = all_gather_text(comm, job.grid.host),
                      .class_names = data->info().class_names,
                      .cores = job.binding.allowed},
                     state, last_step);

@@ -203,8 +203,9 @@ std::string describe(const PhaseBoard::Reading& reading) {
 
 std::string describe_loss(const RankReport& lost, const std::string& name) {
   return fmt::format(
-      "{} is gone (its process or node ended while in {}) look into its log and the node's", name,
-      describe(lost.reading));
+      "{} is gone (its process or node ended; last heard of in {}) look into its log and the "
+      "node's",
+      name, describe(lost.reading));
 }
 
 double idle_seconds(std::span<const RankReport> reports) noexcept {

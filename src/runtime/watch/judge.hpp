@@ -23,7 +23,7 @@ constexpr double unhurried_factor = 3;
 
 /// "forward of step 12", "the all-reduce of bucket 2, in communication of step 12"
 [[nodiscard]] std::string describe(const PhaseBoard::Reading& reading);
-/// "rank 2 (node7) is gone (its process ended, in forward of step 12) ..."
+/// "rank 2 (node7) is gone (its process or node ended; last heard of in forward of step 12) ..."
 [[nodiscard]] std::string describe_loss(const RankReport& lost, const std::string& name);
 
 /// Seconds since any rank last made progress.

@@ -25,7 +25,7 @@ enum class MessageKind : std::uint8_t {
   hello,    ///< Hello: the first one from below
   reports,  ///< RankReports
   goodbye,  ///< the sender leaves in order
-  loss,     ///< text, upward: somebody is gone
+  loss,     ///< text, up to rank 0 and down to all: somebody is gone
   verdict   ///< text, downward: the job ends
 };
 struct Message {

@@ -85,6 +85,9 @@ void Tree::take_from_above(double now, std::vector<Event>& events) {
       above_spoke_ = true;
       if (message.kind == MessageKind::reports) note(message.payload, now);
       if (message.kind == MessageKind::goodbye) above_left_ = true;
+      if (message.kind == MessageKind::loss) {
+        events.push_back({.kind = Event::Kind::told_of_loss, .rank = 0, .text = message.payload});
+      }
       if (message.kind == MessageKind::verdict) {
         events.push_back({.kind = Event::Kind::verdict, .text = message.payload});
       }
@@ -197,9 +200,9 @@ void Tree::tell_above(const std::string& loss) {
   if (above_) above_->send(MessageKind::loss, loss);
 }
 
-void Tree::tell_below(const std::string& verdict) {
+void Tree::tell_below(MessageKind kind, const std::string& text) {
   for (Below& below : below_) {
-    if (below.rank >= 0) below.link.send(MessageKind::verdict, verdict);
+    if (below.rank >= 0) below.link.send(kind, text);
   }
 }
 

@@ -50,7 +50,7 @@ class Tree final {
   struct Event {
     enum class Kind {
       lost,          ///< a rank below, or the one above
-      told_of_loss,  ///< one further below
+      told_of_loss,  ///< one further away
       verdict,       ///< from above
       unreachable    ///< the rank above, after many attempts
     };
@@ -63,9 +63,8 @@ class Tree final {
                                             double now);
   /// Tells the ranks above and below where this one stands.
   void publish(const RankReport& mine, double now);
-  /// Text to the rank above, or to all below.
   void tell_above(const std::string& loss);
-  void tell_below(const std::string& verdict);
+  void tell_below(MessageKind kind, const std::string& text);
   void say_goodbye();
   /// Sends what is left, for a short time.
   void drain(std::chrono::milliseconds longest);

@@ -172,6 +172,7 @@ class Watchdog::Impl final {
       case Kind::lost: {
         const auto reports = tree_->reports(clock_.now());
         const auto& report = reports[static_cast<std::size_t>(event.rank)];
+        lost_first_ = lost_first_ || event.rank == 0;
         note_loss(watch::describe_loss(report, name(event.rank)), event.rank);
         break;
       }
@@ -190,14 +191,17 @@ class Watchdog::Impl final {
     }
   }
 
+  /// `rank`: who was lost, or who told of it.
   void note_loss(const std::string& text, int rank) {
-    if (ended_) return;
+    if (ended_ || loss_ == text) return;
     log(text);
-    tree_->tell_above(text);
-    if (!loss_.empty()) return;  // when a job is killed, ranks go one after the other
+    const bool first = loss_.empty();
+    if (rank > rank_) tree_->tell_above(text);
+    if (!first) return;  // when a job is killed, ranks go one after the other
     loss_ = text;
+    tree_->tell_below(watch::MessageKind::loss, text);
     // Rank 0 speaks for all; of its own end, the first below it.
-    if (rank_ == 0 || (rank == 0 && rank_ == 1)) print_line(text);
+    if (rank_ == 0 || (rank_ == 1 && lost_first_)) print_line(text);
   }
 
   /// Why the job has to end, where it does.
@@ -229,7 +233,7 @@ class Watchdog::Impl final {
   void end(const std::string& why, bool found_here) {
     ended_ = true;
     log(why);
-    tree_->tell_below(why);
+    tree_->tell_below(watch::MessageKind::verdict, why);
     if (found_here) {
       print_line(why);
       tree_->drain(500ms);
@@ -264,7 +268,8 @@ class Watchdog::Impl final {
   // The thread's own.
   std::uint64_t last_moves_ = 0;
   double last_move_ = 0;
-  std::string loss_;  ///< of the first rank that was lost
+  std::string loss_;         ///< of the first rank that was lost
+  bool lost_first_ = false;  ///< rank 0
   bool ended_ = false;
   std::optional<std::chrono::steady_clock::time_point> abort_at_;
 

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// "node3,node7": each host once, as Slurm's --exclude takes it, by the name that Slurm knows
+/// (without a domain).
+[[nodiscard]] inline std::string host_list(std::vector<std::string> hosts) {
+  for (std::string& host : hosts) host.resize(std::min(host.find('.'), host.size()));
+  std::ranges::sort(hosts);
+  const auto repeated = std::ranges::unique(hosts);
+  hosts.erase(repeated.begin(), repeated.end());
+  return fmt::format("{}", fmt::join(hosts, ","));
+}
+
+}  // namespace lockstep
