@@ -66,15 +66,15 @@ std::optional<double> parse_time_left(const std::string& text) {
     rest.remove_prefix(dash + 1);
   }
   double seconds = 0;
-  for (int parts = 0; !rest.empty(); ++parts) {
+  for (int parts = 1; parts <= 3; ++parts) {
     const auto colon = std::min(rest.find(':'), rest.size());
     const auto value = number(rest.substr(0, colon));
-    if (!value || parts == 3) return std::nullopt;
+    if (!value) return std::nullopt;
     seconds = 60 * seconds + *value;
-    rest.remove_prefix(std::min(colon + 1, rest.size()));
+    if (colon == rest.size()) return 86400 * days + seconds;
+    rest.remove_prefix(colon + 1);
   }
-  if (text.empty()) return std::nullopt;
-  return 86400 * days + seconds;
+  return std::nullopt;
 }
 
 std::optional<double> slurm_seconds_left() {
