@@ -76,18 +76,18 @@ TrainingResult TrainingLoop::run() {
     if (!stop && !finished()) start_pending_save();
     report_saves();
   }
-  // An evaluation, too, may have been given up for it.
-  const bool out_of_time =
-      SignalFlag::received() == 0 && parts_.stop_timer.is_due(StopTimer::Clock::now(), false);
+  if (SignalFlag::received() == 0 && parts_.stop_timer.is_due(StopTimer::Clock::now(), false)) {
+    out_of_time_ = true;  // an evaluation, too, may have been given up for it
+  }
   save_and_wait();
   parts_.board.enter(Phase::end);
   result_.status = finished() ? ExitStatus::ok : ExitStatus::stopped;
   result_.step = state_.step;
   stragglers_->close_run(parts_.reporter);
   parts_.reporter.stopped(state_.step, state_.epoch,
-                          finished()    ? "finished"
-                          : out_of_time ? "stopped before the time limit"
-                                        : "stopped on request");
+                          finished()     ? "finished"
+                          : out_of_time_ ? "stopped before the time limit"
+                                         : "stopped on request");
   return result_;
 }
 
@@ -159,9 +159,11 @@ void TrainingLoop::check_replicas(bool must) {
   replica_check_->run(state_.step);
 }
 
-bool TrainingLoop::stop_due() const noexcept {
-  return SignalFlag::received() != 0 ||
-         parts_.stop_timer.is_due(StopTimer::Clock::now(), saver_ && saver_->busy());
+bool TrainingLoop::stop_due() noexcept {
+  if (SignalFlag::received() != 0) return true;
+  const bool saving = saver_ && saver_->busy();
+  out_of_time_ = parts_.stop_timer.is_due(StopTimer::Clock::now(), saving);
+  return out_of_time_;
 }
 
 void TrainingLoop::keep_loss_scale() {

@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(one_moving_rank_is_progress_of_all) {
 
 BOOST_AUTO_TEST_CASE(a_late_rank_is_named_to_all_over_any_tree) {
   for (const int fan_out : {1, 2}) {
-    Rig rig(1s, fan_out);
+    Rig rig(2s, fan_out);
     rig.board.begin_step(1);
     rig.board.begin_step(2);
     rig.board.enter(world->rank() == last_rank() ? Phase::data : Phase::communication);

@@ -63,7 +63,7 @@ class TrainingLoop final {
   bool evaluate_if_due();
   /// At a boundary that all ranks know; `must`: whatever the interval.
   void check_replicas(bool must);
-  [[nodiscard]] bool stop_due() const noexcept;
+  [[nodiscard]] bool stop_due() noexcept;
   [[nodiscard]] bool save_due() const noexcept;
   void start_pending_save();
   void report_saves();
@@ -87,6 +87,7 @@ class TrainingLoop final {
   std::unique_ptr<StragglerWatch> stragglers_;
   std::optional<ReplicaCheck> replica_check_;
   std::int64_t checked_step_ = -1;
+  bool out_of_time_ = false;
   double own_loss_ = 0;
   double own_samples_ = 0;
   TrainingResult result_;

@@ -17,6 +17,9 @@ using State = RankReport::State;
 
 constexpr std::size_t most_names = 8;
 constexpr std::size_t most_groups = 3;
+/// Of the limit: who stopped has been silent for as long as the others have stood still, and what
+/// the others say is some looks old.
+constexpr double silence = 0.75;
 
 bool counts(const RankReport& report) noexcept {
   return report.state != State::left;
@@ -65,7 +68,7 @@ class Court final {
 
   [[nodiscard]] bool is_silent(const RankReport& report) const noexcept {
     return (report.state == State::running || report.state == State::lost) &&
-           report.silent >= options_.limit / 2;
+           report.silent >= silence * options_.limit;
   }
   /// Those below a silent rank of the tree are only out of hearing.
   [[nodiscard]] bool hears_nobody_above(const RankReport& report) const {
