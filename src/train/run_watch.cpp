@@ -28,12 +28,13 @@ bool is_traced() {
 }  // namespace
 
 RunWatch::RunWatch(const Config& config, const TrainingJob& job) {
-  if (config.debug_collectives) {
+  if (config.debug_collectives && job.comm.size() > 1) {
     comparison_ = std::make_unique<CollectiveComparison>(make_mpi_communicator(),
                                                          [this] { return board_.read().step; });
   }
   comm_ = &watched(job.comm, "the host's");
   wait_for_debugger(config, job);
+  hosts_ = all_gather_text(job.comm, job.grid.host);
   const bool rests = config.wait_for_debugger >= 0;
   watchdog_.emplace(
       job.comm, job.grid, board_,
@@ -51,6 +52,16 @@ Communicator& RunWatch::watched(Communicator& inner, const char* name) {
         layers_.emplace_back(std::make_unique<CheckedCommunicator>(*top, *comparison_, name)).get();
   }
   return *layers_.emplace_back(std::make_unique<WatchedCommunicator>(*top, board_));
+}
+
+void RunWatch::name_devices(const std::string& mine) {
+  const std::vector<std::string> devices = all_gather_text(*comm_, mine);
+  std::vector<std::string> names;
+  for (std::size_t rank = 0; rank < hosts_.size(); ++rank) {
+    names.push_back(fmt::format("rank {} ({}{}{})", rank, hosts_[rank],
+                                devices[rank].empty() ? "" : ", ", devices[rank]));
+  }
+  watchdog_->name_ranks(std::move(names));
 }
 
 void RunWatch::wait_for_debugger(const Config& config, const TrainingJob& job) {

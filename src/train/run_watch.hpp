@@ -9,6 +9,8 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -27,6 +29,10 @@ class RunWatch final {
   /// Another one, watched too; comm() as it is. `inner` outlives this object's use.
   [[nodiscard]] Communicator& watched(Communicator& inner, const char* name);
   [[nodiscard]] PhaseBoard& board() noexcept { return board_; }
+  /// By rank.
+  [[nodiscard]] const std::vector<std::string>& hosts() const noexcept { return hosts_; }
+  /// Collective: `mine` is the rank's device, empty for the processor.
+  void name_devices(const std::string& mine);
   [[nodiscard]] Watchdog& watchdog() noexcept { return *watchdog_; }
 
  private:
@@ -36,6 +42,7 @@ class RunWatch final {
   std::unique_ptr<CollectiveComparison> comparison_;  ///< null: not asked for
   std::deque<std::unique_ptr<Communicator>> layers_;
   Communicator* comm_ = nullptr;
+  std::vector<std::string> hosts_;
   std::optional<Watchdog> watchdog_;
 };
 

@@ -56,6 +56,21 @@ bool StopTimer::is_due(Clock::time_point now, bool saving) const noexcept {
   return end_ && std::chrono::duration<double>(*end_ - now).count() <= needed(saving);
 }
 
+std::optional<StopTimer::Clock::time_point> end_of_time(StopTimer::Clock::time_point begin,
+                                                        double limit) {
+  const auto after = [](StopTimer::Clock::time_point from, double seconds) {
+    return from + std::chrono::duration_cast<StopTimer::Clock::duration>(
+                      std::chrono::duration<double>(seconds));
+  };
+  std::optional<StopTimer::Clock::time_point> end;
+  if (limit > 0) end = after(begin, limit);
+  if (const auto left = slurm_seconds_left()) {
+    const auto of_slurm = after(StopTimer::Clock::now(), *left);
+    end = end ? std::min(*end, of_slurm) : of_slurm;
+  }
+  return end;
+}
+
 std::optional<double> parse_time_left(const std::string& text) {
   std::string_view rest = text;
   double days = 0;

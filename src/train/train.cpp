@@ -83,23 +83,6 @@ Graph build_graph(const RunPlan& plan, const TrainingJob& job) {
   return job.model ? job.model(plan.model) : make_model(plan.config.model, plan.model);
 }
 
-/// The sooner one of --time-limit's end and Slurm's; rank 0's, whose wish to stop goes to all.
-std::optional<StopTimer::Clock::time_point> end_of_time(const Config& config, Communicator& comm,
-                                                        StopTimer::Clock::time_point begin) {
-  if (comm.rank() != 0) return std::nullopt;
-  const auto after = [](StopTimer::Clock::time_point from, double seconds) {
-    return from + std::chrono::duration_cast<StopTimer::Clock::duration>(
-                      std::chrono::duration<double>(seconds));
-  };
-  std::optional<StopTimer::Clock::time_point> end;
-  if (config.time_limit.seconds > 0) end = after(begin, config.time_limit.seconds);
-  if (const auto left = slurm_seconds_left()) {
-    const auto of_slurm = after(StopTimer::Clock::now(), *left);
-    end = end ? std::min(*end, of_slurm) : of_slurm;
-  }
-  return end;
-}
-
 /// Until a save has been measured: three copies of the parameters on a slow disk.
 double assumed_save_seconds(const Engine& engine) noexcept {
   constexpr double bytes_per_second = 50e6;
@@ -254,6 +237,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                      .tail_size = tail.size(),
                                      .synchronised_norms = synchronised},
                                     job.grid, comm);
+  watch.name_devices(compute->device_name());
   Engine& engine = compute->engine();
   const auto optimizer = compute->make_optimizer(plan.config);
   state.optimizer = std::string(optimizer->name());
@@ -284,20 +268,19 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                   .loss_scale = loss_scale_of(config, state),
                   .meets_in_programs = synchronised,
                   .board = &watch.board()});
-  const auto end = end_of_time(config, comm, begin);
+  // Rank 0's, whose wish to stop goes to all.
+  const auto end = comm.rank() == 0 ? end_of_time(begin, config.time_limit.seconds) : std::nullopt;
   StopTimer stop_timer(end, assumed_save_seconds(engine));
+  const auto stop_wanted = [&stop_timer] {
+    return SignalFlag::received() != 0 || stop_timer.is_due(StopTimer::Clock::now(), false);
+  };
   const auto validation = open_validation_data(plan, comm);
   std::optional<Evaluator> evaluator;
   if (validation) {
     evaluator.emplace(engine, *validation, comm,
                       EvaluatorOptions{.loader = loading,
                                        .batch_size = geometry.largest_micro_batch(),
-                                       .stop_wanted =
-                                           [&stop_timer] {
-                                             return SignalFlag::received() != 0 ||
-                                                    stop_timer.is_due(StopTimer::Clock::now(),
-                                                                      false);
-                                           },
+                                       .stop_wanted = stop_wanted,
                                        .board = &watch.board()});
   }
   describe_start(reporter, plan, geometry, engine, data->info(), step, job);
@@ -327,7 +310,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      .reporter = reporter,
                      .board = watch.board(),
                      .stop_timer = stop_timer,
-                     .hosts = all_gather_text(comm, job.grid.host),
+                     .hosts = watch.hosts(),
                      .class_names = data->info().class_names,
                      .cores = job.binding.allowed},
                     state, last_step);

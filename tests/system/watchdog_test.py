@@ -90,6 +90,20 @@ def a_rank_that_sleeps_in_the_loader_is_named(folder):
     assert "; 2 ranks wait in the all-reduce of bucket 1, in communication of step" in output, output
 
 
+def a_late_rank_is_named_with_its_gpu(folder):
+    """Whatever reduces a device's memory; the host stands in the device's place."""
+    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+    if not module or not pathlib.Path(module).exists():
+        print("skipped: a_late_rank_is_named_with_its_gpu: this build has no module with the host in the device's place")
+        return
+    data = write_shards(folder / "data", samples=4000)
+    for comm in ("mpi", "nccl"):
+        output = run(watched(data, folder / comm, "--epochs", 500, "--device", "cuda", "--comm", comm), 2,
+                     {"LOCKSTEP_MODULE_PATH": module, **faulty("1:sleep:200:600")}, expect=INTERNAL)
+        assert re.search(rf"rank 1 \({HOST}, GPU-[^)]+\) has been late for", output) and "in data of step" in output, output
+        assert re.search(rf"rank 0 \({HOST}, GPU-[^)]+\) waits in the .*, in communication of step", output), output
+
+
 def a_rank_that_skips_a_collective_is_named(folder):
     data = write_shards(folder / "data", samples=240)
     output = run(watched(data, folder / "run", "--epochs", 500), 3, faulty("1:skip:1:0"), expect=INTERNAL)
@@ -238,7 +252,7 @@ time.sleep(2)
 
 if __name__ == "__main__":
     main([a_stopped_rank_is_named_within_the_limit, a_paused_rank_and_a_paused_job_raise_no_alarm,
-          a_rank_that_sleeps_in_the_loader_is_named, a_rank_that_skips_a_collective_is_named, a_killed_rank_is_named,
+          a_rank_that_sleeps_in_the_loader_is_named, a_late_rank_is_named_with_its_gpu, a_rank_that_skips_a_collective_is_named, a_killed_rank_is_named,
           a_rank_that_dies_in_a_save_is_named, long_saves_and_slow_starts_raise_no_alarm,
           a_flipped_bit_is_found_within_the_interval_and_its_rank_named, a_rank_slowed_twofold_is_named_with_its_host,
           clean_runs_name_nobody, a_time_limit_stops_the_run_in_time_without_losing_a_step,

@@ -14,7 +14,7 @@ namespace lockstep {
 
 struct WatchdogOptions {
   std::chrono::duration<double> limit{600};  ///< without progress of any rank; 0: off
-  std::vector<int> cores;                    ///< where its thread may run; empty: anywhere
+  std::vector<int> cores = {};               ///< where its thread may run; empty: anywhere
   /// Connections of one rank, at most, to those below it: 4,000 ranks are two levels.
   int fan_out = 64;
   /// How long the others may still make steps after a rank is gone.

@@ -31,6 +31,9 @@ class StopTimer final {
   bool measured_ = false;
 };
 
+/// The sooner one of `limit` seconds after `begin` (0: none) and the end that Slurm knows of.
+[[nodiscard]] std::optional<StopTimer::Clock::time_point> end_of_time(
+    StopTimer::Clock::time_point begin, double limit);
 /// Seconds until Slurm ends this job, asked of the environment or else of squeue, once; nullopt
 /// outside of jobs and for jobs without a limit.
 [[nodiscard]] std::optional<double> slurm_seconds_left();

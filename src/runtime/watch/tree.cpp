@@ -174,7 +174,8 @@ void Tree::mark_left(int rank) {
 
 void Tree::lose(int rank, std::vector<Event>& events) {
   RankReport& report = known(rank).report;
-  if (report.state == State::left) return;
+  // Of an attempt to connect that was given up nothing has been heard.
+  if (report.state != State::running) return;
   report.state = State::lost;
   events.push_back({.kind = Event::Kind::lost, .rank = rank});
 }
@@ -182,7 +183,7 @@ void Tree::lose(int rank, std::vector<Event>& events) {
 void Tree::publish(const RankReport& mine, double now) {
   known(options_.rank) = {.report = mine, .at = now};
   // What a stopped peer has not read yet says enough.
-  if (above_ && !above_->has_more_to_send()) {
+  if (above_ && above_spoke_ && !above_->has_more_to_send()) {
     std::vector<RankReport> all = reports(now);
     std::erase_if(all, [&](const RankReport& report) {
       return report.state == State::unheard || report.rank < options_.rank;
