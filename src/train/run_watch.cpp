@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -25,6 +26,12 @@ bool is_traced() {
   return false;
 }
 
+/// The name that Slurm's --exclude takes, where Slurm started this process.
+std::string node_name(const ProcessGrid& grid) {
+  const char* name = std::getenv("SLURMD_NODENAME");
+  return name != nullptr && *name != '\0' ? name : grid.host;
+}
+
 }  // namespace
 
 RunWatch::RunWatch(const Config& config, const TrainingJob& job) {
@@ -34,12 +41,13 @@ RunWatch::RunWatch(const Config& config, const TrainingJob& job) {
   }
   comm_ = &watched(job.comm, "the host's");
   wait_for_debugger(config, job);
-  hosts_ = all_gather_text(job.comm, job.grid.host);
+  hosts_ = all_gather_text(job.comm, node_name(job.grid));
   const bool rests = config.wait_for_debugger >= 0;
   watchdog_.emplace(
       job.comm, job.grid, board_,
       WatchdogOptions{.limit = std::chrono::duration<double>(rests ? 0 : config.watchdog_seconds),
                       .cores = job.binding.allowed});
+  name_devices("");
 }
 
 RunWatch::~RunWatch() = default;
