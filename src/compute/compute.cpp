@@ -64,9 +64,7 @@ class CudaCompute final : public Compute {
   }
 
   [[nodiscard]] Engine& engine() noexcept override { return *engine_; }
-  [[nodiscard]] std::string device_name() const override {
-    return module_.identify(*device_).uuid;
-  }
+  [[nodiscard]] std::string device_name() const override { return module_.identify(*device_).uuid; }
   [[nodiscard]] Communicator& arena_communicator() noexcept override {
     return communicator_ ? *communicator_ : host_;
   }

@@ -13,9 +13,8 @@ namespace lockstep {
 /// (without a domain).
 [[nodiscard]] inline std::string host_list(std::vector<std::string> hosts) {
   for (std::string& host : hosts) host.resize(std::min(host.find('.'), host.size()));
-  std::ranges::sort(hosts);
-  const auto repeated = std::ranges::unique(hosts);
-  hosts.erase(repeated.begin(), repeated.end());
+  std::sort(hosts.begin(), hosts.end());
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
   return fmt::format("{}", fmt::join(hosts, ","));
 }
 
