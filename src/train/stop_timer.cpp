@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <thread>
 
 namespace lockstep {
 namespace {
@@ -56,19 +57,19 @@ bool StopTimer::is_due(Clock::time_point now, bool saving) const noexcept {
   return end_ && std::chrono::duration<double>(*end_ - now).count() <= needed(saving);
 }
 
-std::optional<StopTimer::Clock::time_point> end_of_time(StopTimer::Clock::time_point begin,
-                                                        double limit) {
+TimeAllowed time_allowed(StopTimer::Clock::time_point begin, double limit) {
   const auto after = [](StopTimer::Clock::time_point from, double seconds) {
     return from + std::chrono::duration_cast<StopTimer::Clock::duration>(
                       std::chrono::duration<double>(seconds));
   };
-  std::optional<StopTimer::Clock::time_point> end;
-  if (limit > 0) end = after(begin, limit);
-  if (const auto left = slurm_seconds_left()) {
-    const auto of_slurm = after(StopTimer::Clock::now(), *left);
-    end = end ? std::min(*end, of_slurm) : of_slurm;
+  const SlurmTime slurm = ask_slurm_for_time();
+  TimeAllowed allowed{.end = std::nullopt, .problem = slurm.problem};
+  if (limit > 0) allowed.end = after(begin, limit);
+  if (slurm.seconds_left) {
+    const auto end = after(StopTimer::Clock::now(), *slurm.seconds_left);
+    allowed.end = allowed.end ? std::min(*allowed.end, end) : end;
   }
-  return end;
+  return allowed;
 }
 
 std::optional<double> parse_time_left(const std::string& text) {
@@ -92,17 +93,28 @@ std::optional<double> parse_time_left(const std::string& text) {
   return std::nullopt;
 }
 
-std::optional<double> slurm_seconds_left() {
+SlurmTime ask_slurm_for_time() {
   const char* job = std::getenv("SLURM_JOB_ID");
-  if (job == nullptr || !number(job)) return std::nullopt;
+  if (job == nullptr || !number(job)) return {};
   if (const char* end = std::getenv("SLURM_JOB_END_TIME"); end != nullptr) {
     const auto at = number(end);
     const auto now = std::chrono::system_clock::now().time_since_epoch();
-    if (at) return *at - std::chrono::duration<double>(now).count();
+    if (at)
+      return {.seconds_left = *at - std::chrono::duration<double>(now).count(), .problem = ""};
   }
-  // Its controller may be busy; a run does not wait for it.
-  return parse_time_left(
-      first_line_of(fmt::format("timeout 20 squeue -h -j {} -o %L 2>/dev/null", job)));
+  // Its controller may be busy; a run does not wait long for it.
+  constexpr int attempts = 3;
+  std::string answer;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+    answer = first_line_of(fmt::format("timeout 20 squeue -h -j {} -o %L 2>&1", job));
+    if (const auto left = parse_time_left(answer)) return {.seconds_left = *left, .problem = ""};
+    if (answer == "UNLIMITED" || answer == "NOT_SET") return {};
+  }
+  return {.seconds_left = std::nullopt,
+          .problem = fmt::format("Slurm does not tell how long job {} may run (squeue says '{}') "
+                                 "give --time-limit, so that the run saves and stops in time",
+                                 job, answer)};
 }
 
 }  // namespace lockstep

@@ -269,8 +269,9 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                   .meets_in_programs = synchronised,
                   .board = &watch.board()});
   // Rank 0's, whose wish to stop goes to all.
-  const auto end = comm.rank() == 0 ? end_of_time(begin, config.time_limit.seconds) : std::nullopt;
-  StopTimer stop_timer(end, assumed_save_seconds(engine));
+  const TimeAllowed time =
+      comm.rank() == 0 ? time_allowed(begin, config.time_limit.seconds) : TimeAllowed{};
+  StopTimer stop_timer(time.end, assumed_save_seconds(engine));
   const auto stop_wanted = [&stop_timer] {
     return SignalFlag::received() != 0 || stop_timer.is_due(StopTimer::Clock::now(), false);
   };
@@ -289,10 +290,11 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      ? std::string("no evaluation: synthetic data has no split val")
                      : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
   }
-  if (end) {
-    reporter.say(fmt::format(
-        "time: {} left; saves and stops with 75 before",
-        format_duration(std::chrono::duration<double>(*end - StopTimer::Clock::now()).count())));
+  if (!time.problem.empty()) reporter.warn(time.problem);
+  if (time.end) {
+    const std::chrono::duration<double> left = *time.end - StopTimer::Clock::now();
+    reporter.say(fmt::format("time: {} left; saves and stops with 75 before",
+                             format_duration(left.count())));
   }
   if (config.wait_for_debugger >= 0 && config.watchdog_seconds > 0) {
     reporter.say("the watchdog rests (--wait-for-debugger stops processes)");

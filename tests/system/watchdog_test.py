@@ -50,6 +50,7 @@ def a_stopped_rank_is_named_within_the_limit(folder):
         directory = folder / f"run{rank}"
         process = start(watched(data, directory, "--epochs", 500), ranks=3)
         wait_for_step(directory, 3, process)
+        time.sleep(1)  # its watchdog has told of steps
         begin = time.monotonic()
         os.kill(ranks_of(process)[rank], signal.SIGSTOP)
         status, output = finish(process)
@@ -177,14 +178,37 @@ def a_rank_slowed_twofold_is_named_with_its_host(folder):
     assert found and all(e["rank"] == 1 and e["host"] == HOST and e["factor"] > 1.5 for e in found), found
 
 
+def machine_seconds():
+    """Of all cores: worked so far, for anybody or withheld from this machine."""
+    fields = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    user, nice, system, _, _, irq, soft, steal = map(int, fields[:8])
+    return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds():
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 def clean_runs_name_nobody(folder):
+    """Twenty runs. One that something else on the machine took time from was not clean, if it names somebody."""
     data = write_shards(folder / "data", samples=16 * 2 * 30, shape=(16, 16, 3))
-    named = []
-    for i in range(20):
-        output = run(["train", "--data", data, "--run-dir", folder / f"run{i}", *SPEED, "--epochs", 1], 2)
-        named += [line for line in output.splitlines() if "slow" in line]
-        assert "watchdog" not in logs(folder / f"run{i}")
-    assert not named, named
+    clean = disturbed = 0
+    while clean < 20:
+        begin, others = time.monotonic(), machine_seconds() - own_seconds()
+        directory = folder / f"run{clean + disturbed}"
+        output = run(["train", "--data", data, "--run-dir", directory, *SPEED, "--epochs", 1], 2)
+        others = machine_seconds() - own_seconds() - others
+        assert "watchdog" not in logs(directory)
+        named = [line for line in output.splitlines() if "slow" in line]
+        if named and others > 0.2 * (time.monotonic() - begin):
+            disturbed += 1
+            assert disturbed < 60, "this machine is never quiet"
+            continue
+        assert not named, named
+        clean += 1
+    if disturbed:
+        print(f"repeated {disturbed} runs that others on this machine took time from")
 
 
 def a_time_limit_stops_the_run_in_time_without_losing_a_step(folder):

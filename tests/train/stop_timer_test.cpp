@@ -76,22 +76,35 @@ BOOST_AUTO_TEST_CASE(slurms_words_for_time_are_read) {
 BOOST_AUTO_TEST_CASE(slurm_is_asked_by_its_environment_or_by_squeue) {
   const test::TemporaryDirectory directory;
   const std::string squeue = directory / "squeue";
-  std::ofstream(squeue) << "#!/bin/sh\n[ \"$*\" = '-h -j 12 -o %L' ] && echo 1:30\n";
+  std::ofstream(squeue) << "#!/bin/sh\ncase $* in '-h -j 12 -o %L') echo 1:30 ;;\n"
+                           "*13*) echo UNLIMITED ;;\n*) echo slurm_load_jobs error >&2 ;; esac\n";
   std::filesystem::permissions(squeue, std::filesystem::perms::owner_all);
   const std::string path = std::getenv("PATH");
   ::setenv("PATH", (directory.path() + ":" + path).c_str(), 1);
   ::unsetenv("SLURM_JOB_END_TIME");
 
+  const auto left = [] { return ask_slurm_for_time().seconds_left; };
+  const auto problem = [] { return ask_slurm_for_time().problem; };
+
   ::unsetenv("SLURM_JOB_ID");
-  BOOST_TEST(!slurm_seconds_left().has_value());
+  BOOST_TEST(!left().has_value());
+  BOOST_TEST(problem().empty());
   ::setenv("SLURM_JOB_ID", "$(touch /tmp/harm)", 1);
-  BOOST_TEST(!slurm_seconds_left().has_value());
+  BOOST_TEST(!left().has_value());
   ::setenv("SLURM_JOB_ID", "12", 1);
-  BOOST_TEST(slurm_seconds_left().value_or(-1) == 90);
+  BOOST_TEST(left().value_or(-1) == 90);
+  BOOST_TEST(problem().empty());
   ::setenv("SLURM_JOB_ID", "13", 1);
-  BOOST_TEST(!slurm_seconds_left().has_value());
+  BOOST_TEST(!left().has_value());
+  BOOST_TEST(problem().empty());
+  ::setenv("SLURM_JOB_ID", "14", 1);
+  BOOST_TEST(problem().find("job 14 may run (squeue says 'slurm_load_jobs error')") !=
+             std::string::npos);
+  const auto now = StopTimer::Clock::now();
+  BOOST_TEST((time_allowed(now, 50).end == now + 50s));
   ::setenv("SLURM_JOB_END_TIME", std::to_string(std::time(nullptr) + 500).c_str(), 1);
-  const double left = slurm_seconds_left().value_or(-1);
-  BOOST_TEST((left > 400 && left <= 500));
+  BOOST_TEST((left().value_or(-1) > 400 && left().value_or(-1) <= 500));
+  BOOST_TEST((time_allowed(now, 1000).end < now + 600s));
+  BOOST_TEST((time_allowed(now, 100).end == now + 100s));
   ::setenv("PATH", path.c_str(), 1);
 }

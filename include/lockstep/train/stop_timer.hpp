@@ -31,13 +31,22 @@ class StopTimer final {
   bool measured_ = false;
 };
 
+/// Until when a run may go on.
+struct TimeAllowed {
+  std::optional<StopTimer::Clock::time_point> end;  ///< nullopt: for ever
+  std::string problem;                              ///< why it is not known; empty: it is
+};
 /// The sooner one of `limit` seconds after `begin` (0: none) and the end that Slurm knows of.
-[[nodiscard]] std::optional<StopTimer::Clock::time_point> end_of_time(
-    StopTimer::Clock::time_point begin, double limit);
-/// Seconds until Slurm ends this job, asked of the environment or else of squeue, once; nullopt
-/// outside of jobs and for jobs without a limit.
-[[nodiscard]] std::optional<double> slurm_seconds_left();
-/// Of squeue's "1-02:03:04", "02:03:04", "03:04" or "4"; nullopt for its words, as UNLIMITED.
+[[nodiscard]] TimeAllowed time_allowed(StopTimer::Clock::time_point begin, double limit);
+
+/// What Slurm says of this job.
+struct SlurmTime {
+  std::optional<double> seconds_left;  ///< nullopt: no job, or one without a limit
+  std::string problem;                 ///< why it is not known; empty: it is
+};
+/// Asked of the environment, or else of squeue, a few times where it does not answer.
+[[nodiscard]] SlurmTime ask_slurm_for_time();
+/// Of squeue's "1-02:03:04", "02:03:04", "03:04" or "4"; nullopt for anything else.
 [[nodiscard]] std::optional<double> parse_time_left(const std::string& text);
 
 }  // namespace lockstep

@@ -82,7 +82,8 @@ void Tree::take_from_above(double now, std::vector<Event>& events) {
   if (above_) {
     above_->flush();
     for (const Message& message : above_->receive()) {
-      above_spoke_ = true;
+      // Let in: what happens from now on is to be known above.
+      if (!std::exchange(above_spoke_, true)) report_above(now);
       if (message.kind == MessageKind::reports) note(message.payload, now);
       if (message.kind == MessageKind::goodbye) above_left_ = true;
       if (message.kind == MessageKind::loss) {
@@ -149,7 +150,10 @@ void Tree::greet(Below& below, const std::string& text) {
     return;
   }
   below.rank = hello.from;
-  below.link.send(MessageKind::reports, {});
+  // Even before there is something to report it says that the one below is let in.
+  const RankReport& mine = known(options_.rank).report;
+  below.link.send(MessageKind::reports,
+                  mine.state == State::unheard ? "" : bytes_of(std::span(&mine, 1)));
 }
 
 void Tree::note(const std::string& payload, double now) {
@@ -174,22 +178,26 @@ void Tree::mark_left(int rank) {
 
 void Tree::lose(int rank, std::vector<Event>& events) {
   RankReport& report = known(rank).report;
-  // Of an attempt to connect that was given up nothing has been heard.
-  if (report.state != State::running) return;
+  if (report.state == State::left || report.state == State::lost) return;
+  // Of an attempt to connect that was given up, nothing has been heard.
+  if (rank > options_.rank && report.state == State::unheard) return;
   report.state = State::lost;
   events.push_back({.kind = Event::Kind::lost, .rank = rank});
 }
 
+void Tree::report_above(double now) {
+  // What a stopped peer has not read yet says enough.
+  if (!above_ || !above_spoke_ || above_->has_more_to_send()) return;
+  std::vector<RankReport> all = reports(now);
+  std::erase_if(all, [&](const RankReport& report) {
+    return report.state == State::unheard || report.rank < options_.rank;
+  });
+  above_->send(MessageKind::reports, bytes_of(all));
+}
+
 void Tree::publish(const RankReport& mine, double now) {
   known(options_.rank) = {.report = mine, .at = now};
-  // What a stopped peer has not read yet says enough.
-  if (above_ && above_spoke_ && !above_->has_more_to_send()) {
-    std::vector<RankReport> all = reports(now);
-    std::erase_if(all, [&](const RankReport& report) {
-      return report.state == State::unheard || report.rank < options_.rank;
-    });
-    above_->send(MessageKind::reports, bytes_of(all));
-  }
+  report_above(now);
   for (Below& below : below_) {
     if (below.rank >= 0 && !below.link.has_more_to_send()) {
       below.link.send(MessageKind::reports, bytes_of(std::span(&mine, 1)));

@@ -85,6 +85,7 @@ class Tree final {
 
   [[nodiscard]] Known& known(int rank) { return known_[static_cast<std::size_t>(rank)]; }
   void connect();
+  void report_above(double now);
   void take_from_above(double now, std::vector<Event>& events);
   void take_from_below(Below& below, double now, std::vector<Event>& events);
   void greet(Below& below, const std::string& hello);

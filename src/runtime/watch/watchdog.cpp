@@ -207,7 +207,7 @@ class Watchdog::Impl final {
   /// Why the job has to end, where it does.
   [[nodiscard]] std::optional<std::string> look_after() {
     auto reports = tree_->reports(clock_.now());
-    const double limit = options_.limit.count();
+    double limit = options_.limit.count();
     const double loss_limit = std::min(limit, options_.loss_limit.count());
     if (rank_ != 0) {
       // Rank 0 judges, unless it is the one that is stopped or gone.
@@ -219,6 +219,7 @@ class Watchdog::Impl final {
       if (!gone && !silent) return std::nullopt;
       if (idle < patience * (gone ? loss_limit : limit)) return std::nullopt;
       if (gone) return loss_;
+      limit *= patience;
       for (RankReport& report : reports) {
         // Rank 0 alone hears of those.
         if (report.state == State::unheard) report.state = State::left;
