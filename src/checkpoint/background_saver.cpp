@@ -9,7 +9,8 @@
 namespace lockstep {
 
 struct BackgroundSaver::State {
-  explicit State(CheckpointDirectory& target) : directory(target) {}
+  State(CheckpointDirectory& target, std::function<void()> piece)
+      : directory(target), on_piece(std::move(piece)) {}
 
   void save(const std::function<Checkpoint()>& make) {
     const auto begin = std::chrono::steady_clock::now();
@@ -18,7 +19,7 @@ struct BackgroundSaver::State {
       const Checkpoint checkpoint = make();
       if (checkpoint.state) outcome.step = checkpoint.state->step;
       outcome.path = directory.path_of(outcome.step);
-      directory.save(checkpoint);
+      directory.save(checkpoint, on_piece);
     } catch (const std::exception& error) {
       outcome.error = error.what();
     }
@@ -32,14 +33,15 @@ struct BackgroundSaver::State {
   }
 
   CheckpointDirectory& directory;
+  std::function<void()> on_piece;
   std::atomic<bool> busy = false;
   std::mutex mutex;
   std::deque<Outcome> outcomes;  ///< guarded by mutex
   std::thread worker;
 };
 
-BackgroundSaver::BackgroundSaver(CheckpointDirectory& directory)
-    : state_(std::make_unique<State>(directory)) {}
+BackgroundSaver::BackgroundSaver(CheckpointDirectory& directory, std::function<void()> on_piece)
+    : state_(std::make_unique<State>(directory, std::move(on_piece))) {}
 
 BackgroundSaver::~BackgroundSaver() {
   wait();

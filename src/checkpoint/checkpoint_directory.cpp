@@ -67,13 +67,14 @@ std::vector<std::int64_t> CheckpointDirectory::steps() const {
   return steps;
 }
 
-void CheckpointDirectory::save(const Checkpoint& checkpoint) {
+void CheckpointDirectory::save(const Checkpoint& checkpoint,
+                               const std::function<void()>& on_piece) {
   if (!checkpoint.state) {
     fail(ExitStatus::internal,
          "a checkpoint without state cannot be kept in {} (it has no step) report this", path_);
   }
   const std::int64_t step = checkpoint.state->step;
-  write_checkpoint(path_of(step), checkpoint);
+  write_checkpoint(path_of(step), checkpoint, on_piece);
   replace_symlink_atomically(path_ + "/latest", file_name(step));
   if (checkpoint.state->best_step == step)
     replace_symlink_atomically(path_ + "/best", file_name(step));

@@ -19,10 +19,11 @@ namespace format = checkpoint_format;
 /// Other threads' calls into the library wait no longer than one piece takes.
 constexpr std::int64_t piece_bytes = std::int64_t{4} << 20;
 
-/// Tests kill a writer in the middle of a file; this makes the middle long enough.
-class Throttle final {
+/// Told of each piece. Tests kill a writer in the middle of a file; this makes the middle long
+/// enough.
+class Pace final {
  public:
-  Throttle() {
+  explicit Pace(const std::function<void()>& on_piece) : on_piece_(on_piece) {
     const char* text = std::getenv("LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND");
     if (text != nullptr) bytes_per_second_ = std::max<std::int64_t>(0, std::atoll(text));
   }
@@ -31,12 +32,14 @@ class Throttle final {
     return std::clamp<std::int64_t>(bytes_per_second_ / 20, 1, piece_bytes);
   }
   void wrote(std::int64_t bytes) const {
+    if (on_piece_) on_piece_();
     if (bytes_per_second_ == 0) return;
     std::this_thread::sleep_for(std::chrono::duration<double>(
         static_cast<double>(bytes) / static_cast<double>(bytes_per_second_)));
   }
 
  private:
+  const std::function<void()>& on_piece_;
   std::int64_t bytes_per_second_ = 0;  ///< 0: as fast as can be
 };
 
@@ -48,24 +51,24 @@ void check_finite(const NamedTensor& tensor, const std::string& group) {
        group, tensor.name, *bad, bad - tensor.values.begin());
 }
 
-void write_pieces(const h5::Dataset& dataset, const NamedTensor& tensor, const Throttle& throttle) {
+void write_pieces(const h5::Dataset& dataset, const NamedTensor& tensor, const Pace& pace) {
   const std::int64_t rows = tensor.shape[0];
   const std::int64_t row = rows == 0 ? 0 : static_cast<std::int64_t>(tensor.values.size()) / rows;
   const auto row_bytes = static_cast<std::int64_t>(sizeof(float)) * row;
   const std::int64_t rows_a_piece =
-      row_bytes == 0 ? rows : std::max<std::int64_t>(1, throttle.piece() / row_bytes);
+      row_bytes == 0 ? rows : std::max<std::int64_t>(1, pace.piece() / row_bytes);
   for (std::int64_t first = 0; first < rows; first += rows_a_piece) {
     const std::int64_t count = std::min(rows_a_piece, rows - first);
     h5::write_rows<float>(
         dataset, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(count),
         std::span(tensor.values)
             .subspan(static_cast<std::size_t>(first * row), static_cast<std::size_t>(count * row)));
-    throttle.wrote(count * row_bytes);
+    pace.wrote(count * row_bytes);
   }
 }
 
 void write_tensors(h5::Location file, const std::string& group,
-                   const std::vector<NamedTensor>& tensors, const Throttle& throttle) {
+                   const std::vector<NamedTensor>& tensors, const Pace& pace) {
   const h5::Group parent = h5::create_group(file, group);
   for (const NamedTensor& tensor : tensors) {
     check_finite(tensor, group);
@@ -80,7 +83,7 @@ void write_tensors(h5::Location file, const std::string& group,
       dataset = h5::write_dataset<float>(parent, tensor.name, dims, tensor.values);
     } else {
       dataset = h5::create_dataset<float>(parent, tensor.name, dims);
-      write_pieces(dataset, tensor, throttle);
+      write_pieces(dataset, tensor, pace);
     }
     h5::write_uint32(dataset, format::checksum, format::values_checksum(tensor.values));
   }
@@ -99,8 +102,9 @@ void write_field(h5::Location group, const char* name, const std::string& value)
   h5::write_string(group, name, value);
 }
 
-void write_file(const std::string& path, const Checkpoint& checkpoint) {
-  const Throttle throttle;
+void write_file(const std::string& path, const Checkpoint& checkpoint,
+                const std::function<void()>& on_piece) {
+  const Pace pace(on_piece);
   h5::File file = h5::create_file(path);
   h5::write_string(file, "format", format::format);
   h5::write_int64(file, "version", format::version);
@@ -108,10 +112,10 @@ void write_file(const std::string& path, const Checkpoint& checkpoint) {
   h5::write_floats(file, "mean", checkpoint.mean);
   h5::write_floats(file, "std", checkpoint.std);
   h5::write_strings(file, "class_names", checkpoint.class_names);
-  write_tensors(file, "/model", checkpoint.model, throttle);
+  write_tensors(file, "/model", checkpoint.model, pace);
   h5::Group slots = h5::create_group(file, "/optimizer");
   for (const auto& [slot, tensors] : checkpoint.optimizer) {
-    write_tensors(file, "/optimizer/" + slot, tensors, throttle);
+    write_tensors(file, "/optimizer/" + slot, tensors, pace);
   }
   if (checkpoint.state) {
     const h5::Group state = h5::create_group(file, "/state");
@@ -128,10 +132,11 @@ void write_file(const std::string& path, const Checkpoint& checkpoint) {
 
 }  // namespace
 
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint,
+                      const std::function<void()>& on_piece) {
   try {
     write_atomically(
-        path, [&checkpoint](const std::string& temporary) { write_file(temporary, checkpoint); });
+        path, [&](const std::string& temporary) { write_file(temporary, checkpoint, on_piece); });
   } catch (const Error& error) {
     const ExitStatus status =
         error.status() == ExitStatus::diverged || error.status() == ExitStatus::internal

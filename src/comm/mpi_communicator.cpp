@@ -86,7 +86,10 @@ class MpiCommunicator final : public Communicator {
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
-  ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
+  ~MpiCommunicator() override {
+    // After a failure requests may be under way that never end, and still use it.
+    if (std::ranges::none_of(slots_, &Slot::active)) MPI_Comm_free(&comm_);
+  }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }

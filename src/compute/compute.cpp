@@ -29,6 +29,7 @@ class CpuCompute final : public Compute {
                                         .sum_over_ranks = sum_over_ranks(options, host)})) {}
 
   [[nodiscard]] Engine& engine() noexcept override { return *engine_; }
+  [[nodiscard]] std::string device_name() const override { return ""; }
   [[nodiscard]] Communicator& arena_communicator() noexcept override { return host_; }
   [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config) override {
     return lockstep::make_optimizer(config, engine_->layout());
@@ -73,6 +74,7 @@ class CudaCompute final : public Compute {
   }
 
   [[nodiscard]] Engine& engine() noexcept override { return *engine_; }
+  [[nodiscard]] std::string device_name() const override { return module_.identify(*device_).uuid; }
   [[nodiscard]] Communicator& arena_communicator() noexcept override {
     return communicator_ ? *communicator_ : host_;
   }

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 namespace lockstep {
 namespace {
@@ -36,6 +37,21 @@ double parse_double(const OptionSpec& spec, const std::string& text) {
     refuse(spec, text, allowed_values(spec, false));
   }
   return value;
+}
+
+/// Seconds of "90s", "10min" or "2h"; nullopt for anything else, and for no time at all.
+std::optional<double> parse_time(const std::string& text) {
+  constexpr std::pair<std::string_view, double> units[] = {{"min", 60}, {"h", 3600}, {"s", 1}};
+  for (const auto& [suffix, seconds] : units) {
+    if (!text.ends_with(suffix)) continue;
+    double number = 0;
+    const std::string digits = text.substr(0, text.size() - suffix.size());
+    if (!parse_number(digits, number) || !(number > 0) || !std::isfinite(number * seconds)) {
+      return std::nullopt;
+    }
+    return number * seconds;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -96,23 +112,21 @@ void parse_option(const OptionSpec& spec, const std::string& text, std::vector<d
 }
 
 void parse_option(const OptionSpec& spec, const std::string& text, SaveInterval& value) {
-  constexpr std::pair<const char*, double> units[] = {{"min", 60}, {"h", 3600}, {"s", 1}};
   SaveInterval parsed;
-  for (const auto& [suffix, seconds] : units) {
-    if (!text.ends_with(suffix)) continue;
-    double number = 0;
-    const std::string digits = text.substr(0, text.size() - std::string_view(suffix).size());
-    if (!parse_number(digits, number) || !(number > 0) || !std::isfinite(number * seconds)) {
-      break;
-    }
-    parsed.seconds = number * seconds;
-    value = parsed;
+  if (const auto seconds = parse_time(text)) {
+    value = {.steps = 0, .seconds = *seconds};
     return;
   }
   if (!parse_number(text, parsed.steps) || parsed.steps < 0) {
     refuse(spec, text, "steps as 500, or a time above 0 as 90s, 10min or 2h");
   }
   value = parsed;
+}
+
+void parse_option(const OptionSpec& spec, const std::string& text, TimeSpan& value) {
+  const auto seconds = text == "0" ? 0.0 : parse_time(text);
+  if (!seconds) refuse(spec, text, "0, or a time as 90s, 10min or 2h");
+  value.seconds = *seconds;
 }
 
 std::size_t parse_choice(const OptionSpec& spec, const std::string& text) {
@@ -138,6 +152,10 @@ std::string print_option(const OptionSpec&, const std::vector<double>& value) {
 }
 std::string print_option(const OptionSpec&, const SaveInterval& value) {
   return value.seconds > 0 ? fmt::format("{}s", value.seconds) : std::to_string(value.steps);
+}
+
+std::string print_option(const OptionSpec&, const TimeSpan& value) {
+  return value.seconds > 0 ? fmt::format("{}s", value.seconds) : "0";
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {

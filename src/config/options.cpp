@@ -180,6 +180,12 @@ void validate(const Config& config) {
     fail(ExitStatus::usage, "--warmup-epochs {} is longer than the {} epochs of --epochs",
          config.warmup_epochs, config.epochs);
   }
+  if (config.straggler_factor > 0 && config.straggler_factor <= 1) {
+    fail(ExitStatus::usage,
+         "--straggler-factor {} would name ranks that are not slow (the median's own factor is 1) "
+         "give more than 1, or 0",
+         config.straggler_factor);
+  }
   if (config.init_head == InitHead::fresh && config.init_from.empty()) {
     fail(ExitStatus::usage, "--init-head new needs --init-from (there is no head to replace)");
   }

@@ -252,6 +252,41 @@ OptionTable<Config> make_table() {
                  return config.resume != "auto" && config.resume != "none" &&
                         !config.init_from.empty();
                }});
+  t.group("Faults")
+      .add(&Config::watchdog_seconds,
+           {.name = "watchdog-seconds",
+            .help = "without progress for so long, the late rank, its host and phase are named and "
+                    "the job ends with 70; 0: never",
+            .unit = "seconds",
+            .min = 0,
+            .max = 1e6})
+      .add(&Config::time_limit,
+           {.name = "time-limit",
+            .help = "save and stop with 75 before so much time is over, as 90s, 10min or 2h; a "
+                    "Slurm job's own limit counts too; 0: that alone",
+            .unit = ""})
+      .add(&Config::check_replicas_every,
+           {.name = "check-replicas-every",
+            .help = "steps between comparisons of all ranks' parameters; 0: never",
+            .unit = "steps",
+            .min = 0})
+      .add(&Config::straggler_factor,
+           {.name = "straggler-factor",
+            .help = "an epoch's line names ranks whose steps take this many times the median "
+                    "rank's; 0: never",
+            .unit = "",
+            .min = 0,
+            .max = 1e6})
+      .add(&Config::debug_collectives,
+           {.name = "debug-collectives",
+            .help = "compare each collective's kind, size and number over all ranks before it",
+            .unit = ""})
+      .add(&Config::wait_for_debugger,
+           {.name = "wait-for-debugger",
+            .help = "this rank prints its host and process id and waits for one; -1: none",
+            .unit = "",
+            .min = -1,
+            .max = 1 << 24});
   t.group("Machine")
       .add(&Config::device, {.name = "device",
                              .help = "what to compute on; auto: GPUs where all ranks have one",

@@ -12,8 +12,11 @@ constexpr std::array<int, 3> handled{SIGUSR1, SIGTERM, SIGINT};
 volatile std::sig_atomic_t received_signal = 0;
 
 void remember(int signal) {
-  // A second SIGINT means it: the third ends the program where it stands.
-  if (signal == SIGINT && received_signal == SIGINT) std::signal(SIGINT, SIG_DFL);
+  // A second SIGINT means it: the program ends where it stands, as soon as this returns.
+  if (signal == SIGINT && received_signal == SIGINT) {
+    std::signal(SIGINT, SIG_DFL);
+    std::raise(SIGINT);
+  }
   received_signal = signal;
 }
 

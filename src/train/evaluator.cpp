@@ -39,6 +39,7 @@ std::optional<EvaluationResult> Evaluator::run() {
   BatchMetrics total;
   std::optional<Error> error;
   for (std::int64_t round = 0; round < rounds; ++round) {
+    if (options_.board != nullptr) options_.board->enter(Phase::evaluation);
     try {
       if (!error) {
         if (const auto loaded = loader->next()) {

@@ -1,5 +1,6 @@
 #include "lockstep/train/run_reporter.hpp"
 
+#include "host_list.hpp"
 #include "lockstep/train/progress.hpp"
 #include "lockstep/train/run_log.hpp"
 #include "lockstep/train/tensorboard_writer.hpp"
@@ -83,6 +84,10 @@ void RunReporter::note(const std::string& line) {
   impl_->log.info(line);
 }
 
+void RunReporter::alarm(const std::string& line) {
+  impl_->log.warn(line);
+}
+
 void RunReporter::started(const TrainingState& state, std::int64_t global_batch) {
   if (!impl_->metrics) return;
   impl_->metrics->write({{"event", state.step == 0 ? "start" : "resume"},
@@ -149,6 +154,30 @@ void RunReporter::epoch(const EpochReport& report) {
                          {"seconds", seconds_of(report.times)}});
   impl_->tensorboard->scalar("epoch/loss", report.step, report.loss);
   impl_->tensorboard->scalar("epoch/top1", report.step, report.top1);
+}
+
+void RunReporter::straggler(const StragglerReport& report) {
+  const Straggler& slow = report.straggler;
+  const double own = report.times.data.p50 + report.times.compute.p50;
+  warn(fmt::format(
+      "epoch {}: rank {} ({}) is slow: {:.1f} times the median rank's own time a step (data {:.1f} "
+      "times, compute {:.1f} times; {:.1f} ms) leave it out with --exclude={}",
+      report.epoch + 1, slow.rank, report.host, slow.factor, slow.data, slow.compute, 1e3 * own,
+      host_list({report.host})));
+  if (!impl_->metrics) return;
+  const auto summary = [](const TimeSummary& time) -> Json {
+    return {{"p50", time.p50}, {"max", time.max}};
+  };
+  impl_->metrics->write({{"event", "straggler"},
+                         {"step", report.step},
+                         {"epoch", report.epoch},
+                         {"rank", slow.rank},
+                         {"host", report.host},
+                         {"factor", slow.factor},
+                         {"seconds",
+                          {{"data", summary(report.times.data)},
+                           {"compute", summary(report.times.compute)},
+                           {"communication", summary(report.times.communication)}}}});
 }
 
 void RunReporter::evaluation(std::int64_t step, std::int64_t epoch,

@@ -2,10 +2,12 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/runtime/signals.hpp"
+#include "lockstep/train/progress.hpp"
 #include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/run_state.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "lockstep/train/training_loop.hpp"
+#include "run_watch.hpp"
 
 #include <fmt/ranges.h>
 
@@ -81,6 +83,12 @@ Graph build_graph(const RunPlan& plan, const TrainingJob& job) {
   return job.model ? job.model(plan.model) : make_model(plan.config.model, plan.model);
 }
 
+/// Until a save has been measured: three copies of the parameters on a slow disk.
+double assumed_save_seconds(const Engine& engine) noexcept {
+  constexpr double bytes_per_second = 50e6;
+  return 12 * static_cast<double>(engine.layout().size()) / bytes_per_second;
+}
+
 /// Steps until the configured end, counted from the run's beginning.
 std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
                           const TrainingState& state) {
@@ -124,10 +132,12 @@ void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeome
 
 TrainingResult train(const Config& config, const TrainingJob& job) {
   validate(config);
-  Communicator& comm = job.comm;
   const SignalFlag signals;
-  require_agreement(comm, print_config(config), "the configuration",
+  const auto begin = StopTimer::Clock::now();
+  require_agreement(job.comm, print_config(config), "the configuration",
                     "ranks were started with different options");
+  RunWatch watch(config, job);
+  Communicator& comm = watch.comm();
 
   const auto data = open_training_data(config, comm);
   RunPlan plan = resolve_run(config, data->info(), comm.size());
@@ -181,20 +191,22 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
     if (directory) directory->write_config(state.config);
   });
   // A log that one rank cannot open stops all of them alike.
-  std::optional<RunReporter> opened;
+  std::shared_ptr<RunReporter> opened;
   collectively(comm, [&] {
-    opened.emplace(RunReporterOptions{.run_dir = plan.config.run_dir,
-                                      .grid = job.grid,
-                                      .cores = job.binding.text,
-                                      .progress = config.progress,
-                                      .log_ranks = config.log_ranks,
-                                      .log_every = config.log_every,
-                                      .epochs = config.epochs,
-                                      .steps_per_epoch = geometry.steps_per_epoch(),
-                                      .total_steps = last_step,
-                                      .resumed_step = state.step});
+    opened = std::make_shared<RunReporter>(
+        RunReporterOptions{.run_dir = plan.config.run_dir,
+                           .grid = job.grid,
+                           .cores = job.binding.text,
+                           .progress = config.progress,
+                           .log_ranks = config.log_ranks,
+                           .log_every = config.log_every,
+                           .epochs = config.epochs,
+                           .steps_per_epoch = geometry.steps_per_epoch(),
+                           .total_steps = last_step,
+                           .resumed_step = state.step});
   });
   RunReporter& reporter = *opened;
+  watch.watchdog().log_to([opened](const std::string& line) { opened->alarm(line); });
   for (const std::string& rejected : start.rejected) reporter.warn(rejected);
   if (start.state) {
     reporter.say(
@@ -227,6 +239,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                      .deterministic = config.deterministic,
                                      .cuda_graph = config.cuda_graph},
                                     job.grid, comm);
+  watch.name_devices(compute->device_name());
   Engine& engine = compute->engine();
   const auto optimizer = compute->make_optimizer(plan.config);
   state.optimizer = std::string(optimizer->name());
@@ -254,26 +267,45 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
       *data, loading,
       plan_training_batches(geometry, {.epoch = state.epoch, .position = state.position},
                             last_step - state.step));
-  TrainStep step(engine, *optimizer, comm, compute->arena_communicator(), *loader,
+  Communicator& arena_comm = watch.watched(compute->arena_communicator(), "the device's");
+  TrainStep step(engine, *optimizer, comm, arena_comm, *loader,
                  {.geometry = geometry,
                   .bucket_bytes = config.bucket_mb * 0x1p20,
                   .wire = wire_type(config.grad_compression),
                   .clip_grad_norm = config.clip_grad_norm,
                   .loss_scale = loss_scale_of(config, state),
-                  .meets_in_programs = synchronised});
+                  .meets_in_programs = synchronised,
+                  .board = &watch.board()});
+  // Rank 0's, whose wish to stop goes to all.
+  const TimeAllowed time =
+      comm.rank() == 0 ? time_allowed(begin, config.time_limit.seconds) : TimeAllowed{};
+  StopTimer stop_timer(time.end, assumed_save_seconds(engine));
+  const auto stop_wanted = [&stop_timer] {
+    return SignalFlag::received() != 0 || stop_timer.is_due(StopTimer::Clock::now(), false);
+  };
   const auto validation = open_validation_data(plan, comm);
   std::optional<Evaluator> evaluator;
   if (validation) {
     evaluator.emplace(engine, *validation, comm,
                       EvaluatorOptions{.loader = loading,
                                        .batch_size = geometry.largest_micro_batch(),
-                                       .stop_wanted = [] { return SignalFlag::received() != 0; }});
+                                       .stop_wanted = stop_wanted,
+                                       .board = &watch.board()});
   }
   describe_start(reporter, plan, geometry, engine, data->info(), step, job);
   if (!validation) {
     reporter.say(plan.config.synthetic
                      ? std::string("no evaluation: synthetic data has no split val")
                      : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
+  }
+  if (!time.problem.empty()) reporter.warn(time.problem);
+  if (time.end) {
+    const std::chrono::duration<double> left = *time.end - StopTimer::Clock::now();
+    reporter.say(fmt::format("time: {} left; saves and stops with 75 before",
+                             format_duration(left.count())));
+  }
+  if (config.wait_for_debugger >= 0 && config.watchdog_seconds > 0) {
+    reporter.say("the watchdog rests (--wait-for-debugger stops processes)");
   }
   reporter.started(state, geometry.global_batch);
 
@@ -286,6 +318,9 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      .evaluator = evaluator ? &*evaluator : nullptr,
                      .checkpoints = checkpoints ? &*checkpoints : nullptr,
                      .reporter = reporter,
+                     .board = watch.board(),
+                     .stop_timer = stop_timer,
+                     .hosts = watch.hosts(),
                      .class_names = data->info().class_names,
                      .cores = near},
                     state, last_step);

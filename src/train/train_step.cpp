@@ -39,6 +39,7 @@ TrainStep::TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm,
       arena_comm_(arena_comm),
       loader_(loader),
       options_(options),
+      board_(options.board != nullptr ? *options.board : own_board_),
       scaler_(options.loss_scale),
       tail_(engine.graph()),
       tail_values_(engine.input_format().memory, tail_.size()),
@@ -125,15 +126,18 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
   const std::span<float> tail = tail_values_.span();
   tail_.clear(tail);
   reducer_.begin();
+  board_.begin_step(step);
   for (int micro = 0; micro < geometry.accumulate; ++micro) {
     if (!batch_ && !options_.meets_in_programs) break;
     const bool last = micro + 1 == geometry.accumulate;
     const Batch batch = batch_ ? batch_->batch : blank_batch(micro);
     Program& program = program_for(batch.size);
 
+    board_.enter(Phase::forward);
     program.forward(batch);
     result.times.forward += watch.lap();
 
+    board_.enter(Phase::backward);
     BackwardObserver& observer = last ? static_cast<BackwardObserver&>(reducer_) : no_reduction;
     program.backward({.loss_scale = loss_scale, .accumulate = micro > 0}, observer);
     const BatchMetrics micro_metrics = program.metrics();
@@ -148,6 +152,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
         static_cast<double>(batch.size) / static_cast<double>(geometry.micro_samples(micro)));
     result.times.backward += watch.lap();
 
+    board_.enter(Phase::data);
     load_next();
     result.times.data += watch.lap();
   }
@@ -160,6 +165,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
                           .save_wishes = wishes.save ? 1 : 0,
                           .failed = data_error_ ? 1 : 0});
 
+  board_.enter(Phase::communication);
   const UpdateOptions update{.lr = lr, .step = step};
   const std::size_t parameters = engine_.layout().size();
   const std::span<float> sent_tail = engine_.gradients().subspan(parameters, tail.size());
@@ -173,6 +179,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
     result.times.optimizer += watch.lap();
   });
   arena_comm_.synchronize();
+  board_.enter(Phase::update);
   engine_.read(sent_tail, tail);
   result.own_loss = metrics.loss;
   result.own_samples = static_cast<double>(metrics.samples);

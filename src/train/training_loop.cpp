@@ -2,6 +2,7 @@
 
 #include "lockstep/runtime/signals.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
+#include "straggler_watch.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -30,12 +31,20 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
       eval_interval_(parts.evaluator == nullptr ? 0
                                                 : evaluation_interval(parts.plan, parts.geometry)),
       schedule_(parts.plan.config, parts.geometry.epoch_samples(), parts.geometry.global_batch),
-      saved_step_(state_.step) {
+      saved_step_(state_.step),
+      stragglers_(std::make_unique<StragglerWatch>(
+          parts.comm, StragglerWatch::Options{.factor = parts.plan.config.straggler_factor,
+                                              .hosts = parts.hosts})) {
+  if (parts_.plan.config.check_replicas_every > 0) {
+    replica_check_.emplace(parts_.engine, parts_.comm, parts_.hosts);
+  }
   if (parts_.checkpoints != nullptr) {
     snapshot_.emplace(parts_.engine, parts_.optimizer);
-    saver_.emplace(*parts_.checkpoints);
+    saver_.emplace(*parts_.checkpoints, [this] { parts_.board.saver_moved(); });
   }
 }
+
+TrainingLoop::~TrainingLoop() = default;
 
 bool TrainingLoop::finished() const noexcept {
   return state_.step >= last_step_;
@@ -47,9 +56,9 @@ TrainingResult TrainingLoop::run() {
   step_end_ = std::chrono::steady_clock::now();
   while (!finished() && !stop) {
     const double lr = schedule_.lr(state_.samples);
-    const StepResult step = parts_.step.run(
-        state_.step + 1, lr,
-        {.stop = SignalFlag::received() != 0, .save = parts_.checkpoints != nullptr && save_due()});
+    const StepResult step =
+        parts_.step.run(state_.step + 1, lr,
+                        {.stop = stop_due(), .save = parts_.checkpoints != nullptr && save_due()});
     check_finite(step);
     keep_loss_scale();
     if (step.updated) advance(step, lr);
@@ -60,16 +69,25 @@ TrainingResult TrainingLoop::run() {
         if (parts_.step.data_error()) throw Error(*parts_.step.data_error());
       });
     }
+    check_replicas(step.sums.stop_wishes + step.sums.save_wishes > 0 || state_.position == 0 ||
+                   finished());
     stop = step.sums.stop_wishes > 0 || !evaluate_if_due();
     save_pending_ = save_pending_ || step.sums.save_wishes > 0 || state_.position == 0;
     if (!stop && !finished()) start_pending_save();
     report_saves();
   }
+  if (SignalFlag::received() == 0 && parts_.stop_timer.is_due(StopTimer::Clock::now(), false)) {
+    out_of_time_ = true;  // an evaluation, too, may have been given up for it
+  }
   save_and_wait();
+  parts_.board.enter(Phase::end);
   result_.status = finished() ? ExitStatus::ok : ExitStatus::stopped;
   result_.step = state_.step;
+  stragglers_->close_run(parts_.reporter);
   parts_.reporter.stopped(state_.step, state_.epoch,
-                          finished() ? "finished" : "stopped on request");
+                          finished()     ? "finished"
+                          : out_of_time_ ? "stopped before the time limit"
+                                         : "stopped on request");
   return result_;
 }
 
@@ -92,6 +110,8 @@ void TrainingLoop::advance(const StepResult& result, double lr) {
   const double seconds = seconds_between(step_end_, now);
   step_end_ = now;
   epoch_times_ += result.times;
+  stragglers_->add(result.times);
+  parts_.stop_timer.step_took(seconds);
   epoch_seconds_ += seconds;
   own_loss_ += result.own_loss;
   own_samples_ += result.own_samples;
@@ -124,9 +144,26 @@ void TrainingLoop::close_epoch(double lr) {
                          .seconds = epoch_seconds_,
                          .images_per_second = state_.epoch_samples / std::max(epoch_seconds_, 1e-9),
                          .times = epoch_times_});
+  parts_.board.enter(Phase::checks);
+  stragglers_->close_epoch(state_.step, state_.epoch, parts_.reporter);
   state_.epoch_loss = state_.epoch_top1 = state_.epoch_top5 = state_.epoch_samples = 0;
   epoch_times_ = {};
   epoch_seconds_ = own_loss_ = own_samples_ = 0;
+}
+
+void TrainingLoop::check_replicas(bool must) {
+  if (!replica_check_ || checked_step_ == state_.step) return;
+  if (!must && state_.step % parts_.plan.config.check_replicas_every != 0) return;
+  parts_.board.enter(Phase::checks);
+  checked_step_ = state_.step;
+  replica_check_->run(state_.step);
+}
+
+bool TrainingLoop::stop_due() noexcept {
+  if (SignalFlag::received() != 0) return true;
+  const bool saving = saver_ && saver_->busy();
+  out_of_time_ = parts_.stop_timer.is_due(StopTimer::Clock::now(), saving);
+  return out_of_time_;
 }
 
 void TrainingLoop::keep_loss_scale() {
@@ -200,6 +237,7 @@ void TrainingLoop::start_pending_save() {
   save_pending_ = false;
   saved_step_ = state_.step;
   last_save_ = std::chrono::steady_clock::now();
+  parts_.board.saving(state_.step);
   snapshot_->copy_from(parts_.engine, parts_.optimizer);
   saver_->start([this, state = state_] {
     become_background_thread(parts_.cores);
@@ -216,6 +254,8 @@ void TrainingLoop::start_pending_save() {
 void TrainingLoop::report_saves() {
   if (!saver_) return;
   while (const auto outcome = saver_->poll()) {
+    parts_.board.saving(-1);
+    parts_.stop_timer.save_took(outcome->seconds);
     parts_.reporter.saved(*outcome);
     if (outcome->error) {
       save_pending_ = true;  // the next boundary tries again
@@ -227,6 +267,7 @@ void TrainingLoop::report_saves() {
 }
 
 void TrainingLoop::save_and_wait() {
+  parts_.board.enter(Phase::save);
   collectively(parts_.comm, [this] {
     if (!saver_) return;
     saver_->wait();
@@ -244,6 +285,7 @@ void TrainingLoop::save_and_wait() {
 }
 
 std::string TrainingLoop::last_good_checkpoint() {
+  parts_.board.enter(Phase::save);
   if (saver_) {
     saver_->wait();
     report_saves();

@@ -97,6 +97,12 @@ Config random_config(Random& random) {
   c.log_every = whole(random, 1, 1 << 20);
   c.log_ranks = coin(random);
   c.progress = static_cast<Progress>(whole(random, 0, 2));
+  c.watchdog_seconds = real(random, 0, 1e6);
+  c.time_limit.seconds = coin(random) ? 0 : real(random, 1e-3, 1e6);
+  c.check_replicas_every = whole(random, 0, 1 << 20);
+  c.straggler_factor = real(random, 0, 9);
+  c.debug_collectives = coin(random);
+  c.wait_for_debugger = whole(random, -1, 4096);
   c.threads = whole(random, 0, 4096);
   c.loader_threads = whole(random, 0, 1024);
   return c;

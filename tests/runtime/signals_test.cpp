@@ -38,17 +38,16 @@ BOOST_AUTO_TEST_CASE(each_handled_signal_only_sets_the_flag) {
       if (SignalFlag::received() != 0) _exit(1);
       raise(signal);
       if (SignalFlag::received() != signal) _exit(2);
-      raise(signal);
     });
 
     BOOST_TEST(went_on(status));
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_third_interrupt_ends_the_program) {
+BOOST_AUTO_TEST_CASE(a_second_interrupt_ends_the_program) {
   const int status = status_of_child([] {
     const SignalFlag flag;
-    for (int i = 0; i < 3; ++i) raise(SIGINT);
+    for (int i = 0; i < 2; ++i) raise(SIGINT);
   });
 
   BOOST_TEST(WIFSIGNALED(status));

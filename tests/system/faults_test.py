@@ -168,6 +168,32 @@ def an_infinite_loss_stops_all_ranks(folder):
         assert output.count("lockstep: error") == 1, output
 
 
+def a_shard_truncated_between_two_epochs_ends_the_run_with_a_checkpoint(folder):
+    for ranks in (1, 3):
+        data = write_shards(folder / f"data{ranks}", samples=120)
+        directory = folder / f"run{ranks}"
+        process = start(train_args(data, directory, "--epochs", 5000), ranks)
+        wait_for_step(directory, 3, process)
+        victim = data / "train-00001-of-00002.h5"
+        os.truncate(victim, victim.stat().st_size // 2)
+        status, output = finish(process)
+        assert status == BAD_INPUT, f"{status}\n{output}"
+        assert victim.name in output and output.count("lockstep: error") == 1, output
+        assert state(latest(directory))["step"] == events(directory, "step")[-1]["step"]
+
+
+def a_run_directory_that_is_removed_ends_the_run(folder):
+    data = write_shards(folder / "data", samples=120)
+    for ranks in (1, 3):
+        directory = folder / f"run{ranks}"
+        process = start(train_args(data, directory, "--epochs", 50), ranks)
+        wait_for_step(directory, 3, process)
+        directory.rename(folder / f"gone{ranks}")
+        status, output = finish(process)
+        assert status == CANNOT_WRITE, f"{status}\n{output}"
+        assert "no checkpoint of step" in output and str(directory) in output, output
+
+
 def a_rank_that_dies_ends_the_job(folder):
     data = write_shards(folder / "data", samples=4000)
     process = start(train_args(data, folder / "run", "--epochs", 50), ranks=3)
@@ -182,4 +208,5 @@ if __name__ == "__main__":
     main([shards_that_are_wrong, attributes_that_are_hostile, a_flipped_byte_names_file_and_sample,
           files_that_are_not_there, usage_and_impossible_combinations, checkpoints_that_are_wrong,
           places_that_cannot_be_written, a_second_job_in_the_run_directory_names_the_first,
-          an_infinite_loss_stops_all_ranks, a_rank_that_dies_ends_the_job])
+          an_infinite_loss_stops_all_ranks, a_shard_truncated_between_two_epochs_ends_the_run_with_a_checkpoint,
+          a_run_directory_that_is_removed_ends_the_run, a_rank_that_dies_ends_the_job])

@@ -3,6 +3,7 @@
 #include "lockstep/core/shape.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -61,7 +62,9 @@ struct Checkpoint {
 /// Writes to a temporary name in the same directory, flushes, fsyncs, renames, fsyncs the
 /// directory. Error(cannot_write) leaves nothing behind under `path` that was not there. The same
 /// checkpoint gives the same bytes.
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
+/// `on_piece` is called after each few MiB, so that a slow disk can be told from one that hangs.
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint,
+                      const std::function<void()>& on_piece = {});
 
 enum class CheckpointUse {
   weights,  ///< eval, --init-from: /model is enough

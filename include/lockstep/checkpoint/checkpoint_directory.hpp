@@ -24,7 +24,7 @@ class CheckpointDirectory final {
 
   /// Writes, publishes `latest` (and `best` where state.best_step == state.step) and drops what
   /// retention does not keep: the `keep` newest and the best by validation top-1 stay.
-  void save(const Checkpoint& checkpoint);
+  void save(const Checkpoint& checkpoint, const std::function<void()>& on_piece = {});
 
   struct Found {
     Checkpoint checkpoint;
@@ -44,7 +44,8 @@ class CheckpointDirectory final {
 /// Saves on a thread of its own, one at a time. Rank 0's alone.
 class BackgroundSaver final {
  public:
-  explicit BackgroundSaver(CheckpointDirectory& directory);
+  /// `on_piece` is called on the thread, as write_checkpoint() says.
+  explicit BackgroundSaver(CheckpointDirectory& directory, std::function<void()> on_piece = {});
   ~BackgroundSaver();
   BackgroundSaver(const BackgroundSaver&) = delete;
   BackgroundSaver& operator=(const BackgroundSaver&) = delete;

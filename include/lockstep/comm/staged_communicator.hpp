@@ -9,8 +9,8 @@
 namespace lockstep {
 
 struct StagedCommunicatorOptions {
-  /// For a copy or a reduction that the host waits for.
-  std::chrono::milliseconds wait_limit = std::chrono::minutes(10);
+  /// For a copy or a reduction that the host waits for; longer than the watchdog's.
+  std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
 };
 
 /// Device memory reduced by `host`, through pinned copies: for several ranks on one device, and

@@ -31,6 +31,8 @@ class Compute {
  public:
   virtual ~Compute() = default;
   [[nodiscard]] virtual Engine& engine() noexcept = 0;
+  /// "GPU-" and its UUID; empty for the processor.
+  [[nodiscard]] virtual std::string device_name() const = 0;
   /// For values in the engine's memory; for the host's, the host's own. With `reduces`.
   [[nodiscard]] virtual Communicator& arena_communicator() noexcept = 0;
   [[nodiscard]] virtual std::unique_ptr<Optimizer> make_optimizer(const Config& config) = 0;

@@ -25,6 +25,12 @@ struct SaveInterval {
   friend bool operator==(const SaveInterval&, const SaveInterval&) = default;
 };
 
+/// `--time-limit 10min`; zero: none.
+struct TimeSpan {
+  double seconds = 0;
+  friend bool operator==(const TimeSpan&, const TimeSpan&) = default;
+};
+
 /// Everything `lockstep train` can be told. One member an option, same name with underscores; the
 /// option table (config/options.hpp) holds help, unit and valid range. A member left at "not
 /// given" (empty, 0 where 0 is no valid value) is derived where it is resolved.
@@ -90,6 +96,13 @@ struct Config {
   std::int64_t log_every = 50;  ///< steps
   bool log_ranks = false;
   Progress progress = Progress::automatic;
+  // faults
+  double watchdog_seconds = 600;  ///< 0: off
+  TimeSpan time_limit;
+  std::int64_t check_replicas_every = 1000;  ///< steps; 0: never
+  double straggler_factor = 1.5;             ///< 0: nobody is named
+  bool debug_collectives = false;
+  std::int64_t wait_for_debugger = -1;  ///< rank; -1: none
   // machine
   DeviceChoice device = DeviceChoice::automatic;
   bool deterministic = true;        ///< a GPU's algorithms

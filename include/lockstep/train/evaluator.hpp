@@ -3,6 +3,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/engine/engine.hpp"
+#include "lockstep/runtime/phase_board.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -25,6 +26,7 @@ struct EvaluatorOptions {
   std::int64_t batch_size = 64;
   /// Asked every few batches; where it is true on any rank, evaluation is given up on all.
   std::function<bool()> stop_wanted;
+  PhaseBoard* board = nullptr;  ///< told of each batch; null: nobody looks
 };
 
 /// Runs a split through the network: every sample exactly once whatever the world size.

@@ -4,6 +4,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/runtime/process_grid.hpp"
 #include "lockstep/train/evaluator.hpp"
+#include "lockstep/train/step_times.hpp"
 #include "lockstep/train/train_step.hpp"
 
 #include <cstdint>
@@ -43,6 +44,15 @@ struct EpochReport {
   PhaseTimes times;
 };
 
+/// A rank that is slower than most, and how its own steps took.
+struct StragglerReport {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;
+  Straggler straggler;
+  std::string host;
+  RankTimes times;
+};
+
 struct RunReporterOptions {
   std::string run_dir;
   const ProcessGrid& grid;
@@ -70,10 +80,13 @@ class RunReporter final {
   void warn(const std::string& line);
   /// A line in this rank's log alone.
   void note(const std::string& line);
+  /// A warning in this rank's log alone, from any thread.
+  void alarm(const std::string& line);
 
   void started(const TrainingState& state, std::int64_t global_batch);
   void step(const StepReport& report);
   void epoch(const EpochReport& report);
+  void straggler(const StragglerReport& report);
   void evaluation(std::int64_t step, std::int64_t epoch, const EvaluationResult& result);
   void saved(const BackgroundSaver::Outcome& outcome);
   void stopped(std::int64_t step, std::int64_t epoch, const std::string& reason);

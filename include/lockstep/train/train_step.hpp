@@ -8,6 +8,7 @@
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/gradient_reducer.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
+#include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/train/batch_geometry.hpp"
 
 #include <cstdint>
@@ -54,6 +55,7 @@ struct TrainStepOptions {
   /// Ranks meet inside the engine's programs (synchronised batch norms), so one whose data failed
   /// still runs each micro-step, on blank images that count for nothing.
   bool meets_in_programs = false;
+  PhaseBoard* board = nullptr;  ///< told of the step's phases; null: nobody looks
 };
 
 /// The training step: load, forward, backward with each bucket's reduction started as soon as its
@@ -93,6 +95,8 @@ class TrainStep final {
   Communicator& arena_comm_;
   Loader& loader_;
   TrainStepOptions options_;
+  PhaseBoard own_board_;
+  PhaseBoard& board_;
   LossScaler scaler_;
   TailBucket tail_;
   HostBuffer<float> tail_values_;  ///< in host memory; it travels behind the gradients

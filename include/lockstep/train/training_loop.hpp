@@ -4,15 +4,19 @@
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/optim/schedule.hpp"
+#include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/model_state.hpp"
+#include "lockstep/train/replica_check.hpp"
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/run_reporter.hpp"
+#include "lockstep/train/stop_timer.hpp"
 #include "lockstep/train/train_step.hpp"
 #include "lockstep/train/trainer.hpp"
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,14 +34,22 @@ struct TrainingLoopParts {
   Evaluator* evaluator;              ///< null: no validation split
   CheckpointDirectory* checkpoints;  ///< rank 0's; null elsewhere
   RunReporter& reporter;
+  PhaseBoard& board;
+  StopTimer& stop_timer;
+  std::vector<std::string> hosts;        ///< by rank
   std::vector<std::string> class_names;  ///< for the checkpoints
   std::vector<int> cores;                ///< where saving may run
 };
+
+class StragglerWatch;
 
 /// Walks from a state to the configured end, saving, evaluating and reporting at step boundaries.
 class TrainingLoop final {
  public:
   TrainingLoop(const TrainingLoopParts& parts, TrainingState state, std::int64_t last_step);
+  ~TrainingLoop();
+  TrainingLoop(const TrainingLoop&) = delete;
+  TrainingLoop& operator=(const TrainingLoop&) = delete;
   TrainingResult run();
 
  private:
@@ -49,6 +61,9 @@ class TrainingLoop final {
   void keep_loss_scale();
   /// False where the wish to stop ended it.
   bool evaluate_if_due();
+  /// At a boundary that all ranks know; `must`: whatever the interval.
+  void check_replicas(bool must);
+  [[nodiscard]] bool stop_due() noexcept;
   [[nodiscard]] bool save_due() const noexcept;
   void start_pending_save();
   void report_saves();
@@ -69,6 +84,10 @@ class TrainingLoop final {
   std::chrono::steady_clock::time_point step_end_ = last_save_;
   PhaseTimes epoch_times_;
   double epoch_seconds_ = 0;
+  std::unique_ptr<StragglerWatch> stragglers_;
+  std::optional<ReplicaCheck> replica_check_;
+  std::int64_t checked_step_ = -1;
+  bool out_of_time_ = false;
   double own_loss_ = 0;
   double own_samples_ = 0;
   TrainingResult result_;

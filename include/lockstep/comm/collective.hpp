@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep {
+
+/// What a rank asks of a communicator, for those who watch or compare.
+enum class CollectiveKind : std::uint8_t {
+  none,
+  barrier,
+  all_reduce,
+  broadcast,
+  all_gather,
+  gather,
+  scatter,
+  reduce_scatter,
+  started_all_reduce,  ///< one that does not block
+  synchronize          ///< a device, with what it reduces
+};
+
+[[nodiscard]] constexpr std::string_view to_string(CollectiveKind kind) noexcept {
+  switch (kind) {
+    case CollectiveKind::none:
+      break;
+    case CollectiveKind::barrier:
+      return "barrier";
+    case CollectiveKind::all_reduce:
+      return "all-reduce";
+    case CollectiveKind::broadcast:
+      return "broadcast";
+    case CollectiveKind::all_gather:
+      return "all-gather";
+    case CollectiveKind::gather:
+      return "gather";
+    case CollectiveKind::scatter:
+      return "scatter";
+    case CollectiveKind::reduce_scatter:
+      return "reduce-scatter";
+    case CollectiveKind::started_all_reduce:
+      return "started all-reduce";
+    case CollectiveKind::synchronize:
+      return "synchronization with the device";
+  }
+  return "nothing";
+}
+
+}  // namespace lockstep

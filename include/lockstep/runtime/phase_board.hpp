@@ -1,0 +1,86 @@
+#pragma once
+
+#include "lockstep/comm/collective.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep {
+
+/// What a rank is at.
+enum class Phase : std::uint8_t {
+  start_up,
+  data,
+  forward,
+  backward,
+  communication,
+  update,
+  evaluation,
+  save,
+  checks,    ///< of replicas and stragglers
+  debugger,  ///< waits for one: never late
+  end
+};
+[[nodiscard]] std::string_view to_string(Phase phase) noexcept;
+
+/// Where this rank stands, written by the training thread (and its saver) and read by the
+/// watchdog's at any time. Nothing here waits, allocates or looks at a clock: a few relaxed stores
+/// a phase.
+class PhaseBoard final {
+ public:
+  void enter(Phase phase) noexcept {
+    phase_.store(phase, std::memory_order_relaxed);
+    move();
+  }
+  /// Steps count from 1. The first one of a run may take longer (see read().unhurried).
+  void begin_step(std::int64_t step) noexcept;
+  /// Something went on.
+  void move() noexcept { moves_.fetch_add(1, std::memory_order_relaxed); }
+
+  void begin_wait(CollectiveKind kind, std::size_t count) noexcept;
+  void end_wait() noexcept;
+  /// A reduction that does not block was started: a bucket of the step.
+  void start_bucket() noexcept;
+  void begin_bucket_wait() noexcept;
+
+  /// From the saver's thread: a piece was written. Counts as progress in Phase::save alone.
+  void saver_moved() noexcept { saver_moves_.fetch_add(1, std::memory_order_relaxed); }
+  /// A checkpoint of this step is under way; -1: none.
+  void saving(std::int64_t step) noexcept { saving_.store(step, std::memory_order_relaxed); }
+
+  /// Each field by itself is true; they may be of slightly different moments.
+  struct Reading {
+    std::uint64_t moves = 0;  ///< changes where there was progress
+    std::int64_t step = 0;    ///< 0: before the first
+    std::int64_t saving = -1;
+    std::uint64_t collectives = 0;  ///< begun so far
+    std::uint64_t wait_count = 0;   ///< values of the collective that is waited in
+    std::int32_t bucket = 0;        ///< of the step, from 1: computed, or waited for; 0: none
+    Phase phase = Phase::start_up;
+    CollectiveKind waits_in = CollectiveKind::none;
+    bool unhurried = true;  ///< start-up, or the first step: may take a few times longer
+  };
+  [[nodiscard]] Reading read() const noexcept;
+
+ private:
+  template <typename T>
+  static void add(std::atomic<T>& value) noexcept {
+    value.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  std::atomic<std::uint64_t> moves_ = 0;
+  std::atomic<std::uint64_t> saver_moves_ = 0;
+  std::atomic<std::uint64_t> collectives_ = 0;
+  std::atomic<std::uint64_t> wait_count_ = 0;
+  std::atomic<std::int64_t> step_ = 0;
+  std::atomic<std::int64_t> first_step_ = 0;
+  std::atomic<std::int64_t> saving_ = -1;
+  std::atomic<std::int32_t> started_ = 0;
+  std::atomic<std::int32_t> waited_ = 0;
+  std::atomic<Phase> phase_ = Phase::start_up;
+  std::atomic<CollectiveKind> waits_in_ = CollectiveKind::none;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,173 @@
+#include "lockstep/comm/checked_communicator.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "processor_name.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<std::string_view, 8> type_names{"f32", "f64", "i32",  "i64",
+                                                     "u8",  "u64", "bf16", "f16"};
+constexpr std::array<std::string_view, 3> op_names{"sum", "min", "max"};
+
+bool reduces(CollectiveKind kind) noexcept {
+  return kind == CollectiveKind::all_reduce || kind == CollectiveKind::started_all_reduce ||
+         kind == CollectiveKind::reduce_scatter;
+}
+bool has_root(CollectiveKind kind) noexcept {
+  return kind == CollectiveKind::broadcast || kind == CollectiveKind::gather ||
+         kind == CollectiveKind::scatter;
+}
+
+}  // namespace
+
+/// As it travels.
+struct CollectiveComparison::Record {
+  std::int64_t number = 0;
+  std::int64_t step = 0;
+  std::int64_t kind = 0;
+  std::int64_t count = 0;
+  std::int64_t type = 0;
+  std::int64_t op = 0;
+  std::int64_t root = 0;
+  std::int64_t communicator = 0;
+  friend bool operator==(const Record&, const Record&) = default;
+};
+
+CollectiveComparison::CollectiveComparison(std::unique_ptr<Communicator> own,
+                                           std::function<std::int64_t()> step)
+    : own_(std::move(own)),
+      step_(std::move(step)),
+      hosts_(all_gather_text(*own_, processor_name())) {}
+
+int CollectiveComparison::add(const std::string& name) {
+  names_.push_back(name);
+  return static_cast<int>(names_.size()) - 1;
+}
+
+void CollectiveComparison::compare(const Call& call) {
+  static_assert(sizeof(Record) % sizeof(std::int64_t) == 0);
+  constexpr std::size_t words = sizeof(Record) / sizeof(std::int64_t);
+  const Record mine{.number = ++calls_,
+                    .step = step_ ? step_() : 0,
+                    .kind = static_cast<std::int64_t>(call.kind),
+                    .count = static_cast<std::int64_t>(call.count),
+                    .type = static_cast<std::int64_t>(call.type),
+                    .op = static_cast<std::int64_t>(call.op),
+                    .root = call.root,
+                    .communicator = call.communicator};
+  std::vector<Record> all(static_cast<std::size_t>(own_->size()));
+  own_->all_gather_buffer(
+      {.data = &mine, .count = words, .type = ElementType::i64},
+      {.data = all.data(), .count = words * all.size(), .type = ElementType::i64});
+  // Most are right; of equally many, those of the lowest rank.
+  std::size_t right = 0;
+  std::ptrdiff_t most = 0;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const auto alike = std::count(all.begin(), all.end(), all[rank]);
+    if (alike > most) {
+      most = alike;
+      right = rank;
+    }
+  }
+  if (most == static_cast<std::ptrdiff_t>(all.size())) return;
+  std::size_t wrong = 0;
+  while (all[wrong] == all[right]) ++wrong;
+  fail(ExitStatus::internal,
+       "rank {} ({}) calls {}, but rank {} ({}) {} (collectives must be the same on all ranks; {} "
+       "of {} ranks differ from most) look at what rank {} did before it",
+       wrong, hosts_[wrong], describe(all[wrong]), right, hosts_[right], describe(all[right]),
+       static_cast<std::ptrdiff_t>(all.size()) - most, all.size(), wrong);
+}
+
+std::string CollectiveComparison::describe(const Record& record) const {
+  const auto kind = static_cast<CollectiveKind>(record.kind);
+  std::string text(to_string(kind));
+  if (reduces(kind)) text += fmt::format(" ({})", op_names.at(static_cast<std::size_t>(record.op)));
+  if (kind != CollectiveKind::barrier) {
+    text += fmt::format(" of {} {}", record.count,
+                        type_names.at(static_cast<std::size_t>(record.type)));
+  }
+  if (has_root(kind)) text += fmt::format(" from or to rank {}", record.root);
+  return fmt::format("{} as collective {} in step {}, of {} communicator", text, record.number,
+                     record.step, names_.at(static_cast<std::size_t>(record.communicator)));
+}
+
+CheckedCommunicator::CheckedCommunicator(Communicator& inner, CollectiveComparison& comparison,
+                                         const std::string& name)
+    : inner_(inner), comparison_(comparison), communicator_(comparison.add(name)) {}
+
+void CheckedCommunicator::barrier() {
+  comparison_.compare({.kind = CollectiveKind::barrier, .communicator = communicator_});
+  inner_.barrier();
+}
+
+void CheckedCommunicator::all_reduce_buffer(MutableBuffer buffer, ReduceOp op) {
+  comparison_.compare({.kind = CollectiveKind::all_reduce,
+                       .count = buffer.count,
+                       .type = buffer.type,
+                       .op = op,
+                       .communicator = communicator_});
+  inner_.all_reduce_buffer(buffer, op);
+}
+
+void CheckedCommunicator::broadcast_buffer(MutableBuffer buffer, int root) {
+  comparison_.compare({.kind = CollectiveKind::broadcast,
+                       .count = buffer.count,
+                       .type = buffer.type,
+                       .root = root,
+                       .communicator = communicator_});
+  inner_.broadcast_buffer(buffer, root);
+}
+
+void CheckedCommunicator::all_gather_buffer(ConstBuffer mine, MutableBuffer all) {
+  comparison_.compare({.kind = CollectiveKind::all_gather,
+                       .count = mine.count,
+                       .type = mine.type,
+                       .communicator = communicator_});
+  inner_.all_gather_buffer(mine, all);
+}
+
+void CheckedCommunicator::gather_buffer(ConstBuffer mine, MutableBuffer all, int root) {
+  comparison_.compare({.kind = CollectiveKind::gather,
+                       .count = mine.count,
+                       .type = mine.type,
+                       .root = root,
+                       .communicator = communicator_});
+  inner_.gather_buffer(mine, all, root);
+}
+
+void CheckedCommunicator::scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) {
+  comparison_.compare({.kind = CollectiveKind::scatter,
+                       .count = mine.count,
+                       .type = mine.type,
+                       .root = root,
+                       .communicator = communicator_});
+  inner_.scatter_buffer(all, mine, root);
+}
+
+void CheckedCommunicator::reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) {
+  comparison_.compare({.kind = CollectiveKind::reduce_scatter,
+                       .count = mine.count,
+                       .type = mine.type,
+                       .op = op,
+                       .communicator = communicator_});
+  inner_.reduce_scatter_buffer(all, mine, op);
+}
+
+Request CheckedCommunicator::start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) {
+  comparison_.compare({.kind = CollectiveKind::started_all_reduce,
+                       .count = buffer.count,
+                       .type = buffer.type,
+                       .op = op,
+                       .communicator = communicator_});
+  return inner_.start_all_reduce_buffer(buffer, op);
+}
+
+}  // namespace lockstep

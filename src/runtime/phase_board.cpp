@@ -1,0 +1,91 @@
+#include "lockstep/runtime/phase_board.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr auto relaxed = std::memory_order_relaxed;
+
+}  // namespace
+
+std::string_view to_string(Phase phase) noexcept {
+  switch (phase) {
+    case Phase::start_up:
+      return "start-up";
+    case Phase::data:
+      return "data";
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::communication:
+      return "communication";
+    case Phase::update:
+      return "update";
+    case Phase::evaluation:
+      return "evaluation";
+    case Phase::save:
+      return "save";
+    case Phase::checks:
+      return "checks";
+    case Phase::debugger:
+      return "debugger";
+    case Phase::end:
+      return "end";
+  }
+  return "";
+}
+
+void PhaseBoard::begin_step(std::int64_t step) noexcept {
+  std::int64_t none = 0;
+  first_step_.compare_exchange_strong(none, step, relaxed);
+  step_.store(step, relaxed);
+  started_.store(0, relaxed);
+  waited_.store(0, relaxed);
+  move();
+}
+
+void PhaseBoard::begin_wait(CollectiveKind kind, std::size_t count) noexcept {
+  wait_count_.store(count, relaxed);
+  waits_in_.store(kind, relaxed);
+  add(collectives_);
+  move();
+}
+
+void PhaseBoard::end_wait() noexcept {
+  waits_in_.store(CollectiveKind::none, relaxed);
+  move();
+}
+
+void PhaseBoard::start_bucket() noexcept {
+  add(collectives_);
+  add(started_);
+  move();
+}
+
+void PhaseBoard::begin_bucket_wait() noexcept {
+  add(waited_);
+  waits_in_.store(CollectiveKind::started_all_reduce, relaxed);
+  move();
+}
+
+PhaseBoard::Reading PhaseBoard::read() const noexcept {
+  Reading reading{.moves = moves_.load(relaxed),
+                  .step = step_.load(relaxed),
+                  .saving = saving_.load(relaxed),
+                  .collectives = collectives_.load(relaxed),
+                  .wait_count = wait_count_.load(relaxed),
+                  .bucket = 0,
+                  .phase = phase_.load(relaxed),
+                  .waits_in = waits_in_.load(relaxed),
+                  .unhurried = false};
+  if (reading.phase == Phase::save) reading.moves += saver_moves_.load(relaxed);
+  reading.unhurried = reading.phase == Phase::start_up || reading.step == first_step_.load(relaxed);
+  if (reading.waits_in == CollectiveKind::started_all_reduce) {
+    reading.bucket = waited_.load(relaxed);
+  } else if (reading.phase == Phase::backward) {
+    reading.bucket = started_.load(relaxed) + 1;
+  }
+  return reading;
+}
+
+}  // namespace lockstep

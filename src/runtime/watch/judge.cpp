@@ -1,0 +1,228 @@
+#include "judge.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+namespace lockstep::watch {
+namespace {
+
+using State = RankReport::State;
+
+constexpr std::size_t most_names = 8;
+constexpr std::size_t most_groups = 3;
+/// Of the limit: who stopped has been silent for as long as the others have stood still, and what
+/// the others say is some looks old.
+constexpr double silence = 0.75;
+
+bool counts(const RankReport& report) noexcept {
+  return report.state != State::left;
+}
+
+bool waits(const RankReport& report) noexcept {
+  return report.reading.waits_in != CollectiveKind::none;
+}
+
+/// What ranks that are in step with each other have in common while they wait.
+auto place(const RankReport& report) noexcept {
+  const PhaseBoard::Reading& at = report.reading;
+  const bool bucket = at.waits_in == CollectiveKind::started_all_reduce;
+  return std::tuple(at.step, at.collectives, at.bucket, at.waits_in, bucket ? 0 : at.wait_count);
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  if (names.size() <= most_names) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + most_names, ", "),
+                     names.size() - most_names);
+}
+
+class Court final {
+ public:
+  Court(std::span<const RankReport> reports, std::span<const std::string> names,
+        const JudgeOptions& options)
+      : reports_(reports), names_(names), options_(options), late_(reports.size(), false) {}
+
+  /// The late ranks, how it shows, and what the others do.
+  [[nodiscard]] std::string verdict() {
+    const std::string accusation = accuse();
+    return fmt::format("no rank has made progress for {:.1f} s: {}{}", idle_seconds(reports_),
+                       accusation, others());
+  }
+
+ private:
+  template <typename Condition>
+  bool mark(Condition&& condition) {
+    bool any = false;
+    for (std::size_t i = 0; i < reports_.size(); ++i) {
+      late_[i] = counts(reports_[i]) && condition(reports_[i]);
+      any = any || late_[i];
+    }
+    return any;
+  }
+
+  [[nodiscard]] bool is_silent(const RankReport& report) const noexcept {
+    return (report.state == State::running || report.state == State::lost) &&
+           report.silent >= silence * options_.limit;
+  }
+  /// Those below a silent rank of the tree are only out of hearing.
+  [[nodiscard]] bool hears_nobody_above(const RankReport& report) const {
+    for (int above = parent_of(report.rank, options_.fan_out); above > 0;
+         above = parent_of(above, options_.fan_out)) {
+      if (is_silent(reports_[static_cast<std::size_t>(above)])) return false;
+    }
+    return true;
+  }
+
+  /// How the late ones are spoken of: NAME `verb` 3.2 s `where` ... (`why`).
+  struct Charge {
+    std::string_view verb;
+    std::string_view where;
+    std::string_view why;
+    double RankReport::*seconds;
+  };
+  static constexpr Charge silent{"was last heard of", "ago, in",
+                                 " (its process is stopped or ended, or its node is out of reach)",
+                                 &RankReport::silent};
+  static constexpr Charge late{"has been late for", "in", "", &RankReport::idle};
+  static constexpr Charge alone{"has waited by itself for", "in",
+                                " (the ranks do not make the same collectives; "
+                                "--debug-collectives names the first that differs)",
+                                &RankReport::idle};
+
+  [[nodiscard]] std::string accuse() {
+    if (mark([this](const auto& r) { return is_silent(r) && hears_nobody_above(r); })) {
+      return accused(silent);
+    }
+    if (mark([](const auto& r) { return r.state == State::running && !waits(r); })) {
+      return accused(late);
+    }
+    if (mark([](const auto& r) { return r.state == State::unheard; })) {
+      return late_names() + " did not connect to the watchdog";
+    }
+    return accuse_waiting();
+  }
+
+  /// All wait: those that wait elsewhere than most made other collectives.
+  [[nodiscard]] std::string accuse_waiting() {
+    std::map<decltype(place(reports_[0])), std::size_t> places;
+    for (const RankReport& report : reports_) {
+      if (counts(report)) ++places[place(report)];
+    }
+    if (places.size() < 2) {
+      return "all ranks wait for each other (the network, MPI or NCCL hangs)";
+    }
+    const auto most = std::ranges::max_element(
+        places, [](const auto& a, const auto& b) { return a.second < b.second; });
+    mark([&](const auto& report) { return place(report) != most->first; });
+    return accused(alone);
+  }
+
+  [[nodiscard]] std::string accused(const Charge& charge) const {
+    const auto first = static_cast<std::size_t>(std::ranges::find(late_, true) - late_.begin());
+    const RankReport& report = reports_[first];
+    return fmt::format("{} {} {:.1f} s {} {}{}{}", names_[first], charge.verb,
+                       report.*charge.seconds, charge.where, describe(report.reading), charge.why,
+                       late_count() > 1 ? "; alike are " + late_names() : "");
+  }
+
+  /// "; 3 others wait in the barrier"
+  [[nodiscard]] std::string others() const {
+    std::map<std::string, std::vector<std::size_t>> groups;
+    for (std::size_t i = 0; i < reports_.size(); ++i) {
+      if (!late_[i] && reports_[i].state == State::running) {
+        groups[describe(reports_[i].reading)].push_back(i);
+      }
+    }
+    std::vector<std::pair<std::string, std::vector<std::size_t>>> sorted(groups.begin(),
+                                                                         groups.end());
+    std::ranges::sort(
+        sorted, [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+    if (sorted.size() > most_groups) sorted.resize(most_groups);
+    std::string text;
+    for (const auto& [where, ranks] : sorted) {
+      const bool one = ranks.size() == 1;
+      text += fmt::format(
+          "; {} {} in {}", one ? names_[ranks[0]] : fmt::format("{} ranks", ranks.size()),
+          waits(reports_[ranks[0]]) ? (one ? "waits" : "wait") : (one ? "is" : "are"), where);
+    }
+    return text;
+  }
+
+  [[nodiscard]] std::string late_names() const {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < late_.size(); ++i) {
+      if (late_[i]) names.push_back(names_[i]);
+    }
+    return listed(names);
+  }
+  [[nodiscard]] std::ptrdiff_t late_count() const { return std::ranges::count(late_, true); }
+
+  std::span<const RankReport> reports_;
+  std::span<const std::string> names_;
+  JudgeOptions options_;
+  std::vector<bool> late_;
+};
+
+/// The job may be at something that takes longer.
+double limit_now(std::span<const RankReport> reports, double limit) noexcept {
+  for (const RankReport& report : reports) {
+    if (report.state != State::running) continue;
+    if (report.reading.phase == Phase::debugger) return std::numeric_limits<double>::infinity();
+    if (report.reading.unhurried && !waits(report)) return unhurried_factor * limit;
+  }
+  return limit;
+}
+
+}  // namespace
+
+std::string describe(const PhaseBoard::Reading& reading) {
+  std::string where(to_string(reading.phase));
+  if (reading.step > 0 && reading.phase != Phase::start_up) {
+    where += fmt::format(" of step {}", reading.step);
+  }
+  if (reading.saving >= 0 && reading.phase != Phase::save) {
+    where += fmt::format(", saving step {}", reading.saving);
+  }
+  switch (reading.waits_in) {
+    case CollectiveKind::none:
+      if (reading.phase == Phase::backward) where += fmt::format(", bucket {}", reading.bucket);
+      return where;
+    case CollectiveKind::started_all_reduce:
+      return fmt::format("the all-reduce of bucket {}, in {}", reading.bucket, where);
+    case CollectiveKind::barrier:
+    case CollectiveKind::synchronize:
+      return fmt::format("the {}, in {}", to_string(reading.waits_in), where);
+    default:
+      return fmt::format("the {} of {} values (collective {}), in {}", to_string(reading.waits_in),
+                         reading.wait_count, reading.collectives, where);
+  }
+}
+
+std::string describe_loss(const RankReport& lost, const std::string& name) {
+  return fmt::format(
+      "{} is gone (its process or node ended; last heard of in {}) look into its log and the "
+      "node's",
+      name, describe(lost.reading));
+}
+
+double idle_seconds(std::span<const RankReport> reports) noexcept {
+  double least = std::numeric_limits<double>::infinity();
+  for (const RankReport& report : reports) {
+    if (report.state == State::running) least = std::min(least, report.idle);
+  }
+  return least == std::numeric_limits<double>::infinity() ? 0 : least;
+}
+
+std::optional<std::string> judge(std::span<const RankReport> reports,
+                                 std::span<const std::string> names, const JudgeOptions& options) {
+  if (idle_seconds(reports) < limit_now(reports, options.limit)) return std::nullopt;
+  return Court(reports, names, options).verdict();
+}
+
+}  // namespace lockstep::watch

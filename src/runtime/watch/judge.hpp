@@ -1,0 +1,38 @@
+#pragma once
+
+#include "rank_report.hpp"
+
+#include <optional>
+#include <span>
+#include <string>
+
+namespace lockstep::watch {
+
+/// The ranks' watchdogs form a tree, so that nobody serves more than `fan_out` connections.
+[[nodiscard]] constexpr int parent_of(int rank, int fan_out) noexcept {
+  return rank == 0 ? -1 : (rank - 1) / fan_out;
+}
+
+struct JudgeOptions {
+  double limit = 0;  ///< seconds without progress of any rank
+  int fan_out = 64;
+};
+
+/// How many times longer start-up and a run's first step may take.
+constexpr double unhurried_factor = 3;
+
+/// "forward of step 12", "the all-reduce of bucket 2, in communication of step 12"
+[[nodiscard]] std::string describe(const PhaseBoard::Reading& reading);
+/// "rank 2 (node7) is gone (its process or node ended; last heard of in forward of step 12) ..."
+[[nodiscard]] std::string describe_loss(const RankReport& lost, const std::string& name);
+
+/// Seconds since any rank last made progress.
+[[nodiscard]] double idle_seconds(std::span<const RankReport> reports) noexcept;
+
+/// Pure. Where no rank made progress for longer than the limit: who is late, in which phase, since
+/// when, and what the others wait for. `names` by rank: "rank 3 (node7)".
+[[nodiscard]] std::optional<std::string> judge(std::span<const RankReport> reports,
+                                               std::span<const std::string> names,
+                                               const JudgeOptions& options);
+
+}  // namespace lockstep::watch

@@ -1,0 +1,49 @@
+#pragma once
+
+#include "lockstep/comm/checked_communicator.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/runtime/phase_board.hpp"
+#include "lockstep/runtime/watchdog.hpp"
+#include "lockstep/train/trainer.hpp"
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// What stands around a run and sees what goes wrong: the board that tells where this rank is, the
+/// watchdog that reads it, what compares collectives, and the wait for a debugger.
+class RunWatch final {
+ public:
+  /// Collective. `job` outlives it.
+  RunWatch(const Config& config, const TrainingJob& job);
+  RunWatch(const RunWatch&) = delete;
+  RunWatch& operator=(const RunWatch&) = delete;
+  ~RunWatch();
+
+  /// The job's communicator, watched.
+  [[nodiscard]] Communicator& comm() noexcept { return *comm_; }
+  /// Another one, watched too; comm() as it is. `inner` outlives this object's use.
+  [[nodiscard]] Communicator& watched(Communicator& inner, const char* name);
+  [[nodiscard]] PhaseBoard& board() noexcept { return board_; }
+  /// By rank.
+  [[nodiscard]] const std::vector<std::string>& hosts() const noexcept { return hosts_; }
+  /// Collective: `mine` is the rank's device, empty for the processor.
+  void name_devices(const std::string& mine);
+  [[nodiscard]] Watchdog& watchdog() noexcept { return *watchdog_; }
+
+ private:
+  void wait_for_debugger(const Config& config, const TrainingJob& job);
+
+  PhaseBoard board_;
+  std::unique_ptr<CollectiveComparison> comparison_;  ///< null: not asked for
+  std::deque<std::unique_ptr<Communicator>> layers_;
+  Communicator* comm_ = nullptr;
+  std::vector<std::string> hosts_;
+  std::optional<Watchdog> watchdog_;
+};
+
+}  // namespace lockstep

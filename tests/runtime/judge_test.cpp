@@ -1,0 +1,191 @@
+#define BOOST_TEST_MODULE judge
+#include <boost/test/unit_test.hpp>
+
+#include "../../src/runtime/watch/judge.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+using namespace lockstep;
+using watch::RankReport;
+using State = RankReport::State;
+
+namespace {
+
+constexpr watch::JudgeOptions ten_seconds{.limit = 10, .fan_out = 2};
+
+/// Ranks that wait for each other in bucket 1 of step 7, and have been for 11 s.
+std::vector<RankReport> waiting(int ranks) {
+  std::vector<RankReport> all(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    RankReport& report = all[static_cast<std::size_t>(rank)];
+    report.rank = rank;
+    report.state = State::running;
+    report.idle = 11;
+    report.reading = {.moves = 5,
+                      .step = 7,
+                      .saving = -1,
+                      .collectives = 40,
+                      .wait_count = 0,
+                      .bucket = 1,
+                      .phase = Phase::communication,
+                      .waits_in = CollectiveKind::started_all_reduce,
+                      .unhurried = false};
+  }
+  return all;
+}
+
+void put_in(RankReport& report, Phase phase) {
+  report.reading.phase = phase;
+  report.reading.waits_in = CollectiveKind::none;
+}
+
+std::string verdict(const std::vector<RankReport>& reports) {
+  std::vector<std::string> names;
+  for (const RankReport& report : reports) {
+    names.push_back(fmt::format("rank {} (node{})", report.rank, report.rank / 2));
+  }
+  return watch::judge(reports, names, ten_seconds).value_or("");
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_job_in_which_any_rank_moves_is_well) {
+  auto reports = waiting(4);
+  reports[2].idle = 9;
+  put_in(reports[2], Phase::save);
+
+  BOOST_TEST(verdict(reports).empty());
+}
+
+BOOST_AUTO_TEST_CASE(the_rank_that_does_not_wait_is_late) {
+  auto reports = waiting(4);
+  put_in(reports[2], Phase::data);
+  reports[2].idle = 12;
+
+  const std::string text = verdict(reports);
+
+  BOOST_TEST(contains(text, "rank 2 (node1) has been late for 12.0 s in data of step 7"));
+  BOOST_TEST(contains(text, "; 3 ranks wait in the all-reduce of bucket 1, in communication"));
+}
+
+BOOST_AUTO_TEST_CASE(all_late_ranks_are_named_up_to_a_number) {
+  auto reports = waiting(20);
+  for (int rank = 5; rank < 16; ++rank)
+    put_in(reports[static_cast<std::size_t>(rank)], Phase::data);
+
+  const std::string text = verdict(reports);
+
+  BOOST_TEST(contains(text, "rank 5 (node2) has been late"));
+  BOOST_TEST(contains(text, "rank 12 (node6) and 3 more"));
+  BOOST_TEST(!contains(text, "rank 13 (node6)"));
+}
+
+BOOST_AUTO_TEST_CASE(a_silent_rank_comes_before_one_that_does_not_wait) {
+  auto reports = waiting(4);
+  put_in(reports[1], Phase::data);
+  put_in(reports[3], Phase::forward);
+  reports[3].silent = 10;
+
+  const std::string text = verdict(reports);
+
+  BOOST_TEST(contains(text, "rank 3 (node1) was last heard of 10.0 s ago, in forward of step 7"));
+  BOOST_TEST(contains(text, "; rank 1 (node0) is in data of step 7"));
+}
+
+BOOST_AUTO_TEST_CASE(ranks_below_a_silent_one_are_only_out_of_hearing) {
+  auto reports = waiting(7);  // 1 stands above 3 and 4
+  for (const std::size_t rank : {1U, 3U, 4U}) reports[rank].silent = 10;
+
+  const std::string text = verdict(reports);
+
+  BOOST_TEST(contains(text, "rank 1 (node0) was last heard of"));
+  BOOST_TEST(!contains(text, "rank 3 (node1) was"));
+  BOOST_TEST(!contains(text, "alike"));
+}
+
+BOOST_AUTO_TEST_CASE(where_all_wait_the_one_that_waits_elsewhere_is_named) {
+  auto reports = waiting(4);
+  reports[3].reading.waits_in = CollectiveKind::all_gather;
+  reports[3].reading.wait_count = 9;
+  reports[3].reading.collectives = 41;
+
+  const std::string text = verdict(reports);
+
+  BOOST_TEST(contains(text, "rank 3 (node1) has waited by itself"));
+  BOOST_TEST(contains(text, "the all-gather of 9 values (collective 41)"));
+  BOOST_TEST(contains(text, "--debug-collectives"));
+}
+
+BOOST_AUTO_TEST_CASE(where_all_wait_alike_the_network_is_to_blame) {
+  BOOST_TEST(contains(verdict(waiting(4)), "all ranks wait for each other"));
+}
+
+BOOST_AUTO_TEST_CASE(start_up_and_a_first_step_may_take_three_times_longer) {
+  auto reports = waiting(2);
+  put_in(reports[1], Phase::forward);
+  reports[1].reading.unhurried = true;
+
+  for (const double idle : {11.0, 29.0}) {
+    for (RankReport& report : reports) report.idle = idle;
+    BOOST_TEST(verdict(reports).empty());
+  }
+  for (RankReport& report : reports) report.idle = 31;
+
+  BOOST_TEST(contains(verdict(reports), "rank 1 (node0) has been late"));
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_in_a_debugger_is_never_late) {
+  auto reports = waiting(2);
+  put_in(reports[1], Phase::debugger);
+  for (RankReport& report : reports) report.idle = 1e6;
+
+  BOOST_TEST(verdict(reports).empty());
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_left_are_not_asked_for) {
+  auto reports = waiting(3);
+  put_in(reports[0], Phase::save);
+  reports[1].state = State::left;
+  reports[1].silent = 100;
+  reports[1].idle = 100;
+
+  BOOST_TEST(contains(verdict(reports), "rank 0 (node0) has been late for 11.0 s in save"));
+  reports[0].state = reports[2].state = State::left;
+  BOOST_TEST(verdict(reports).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_never_heard_of_is_named_where_no_other_is_late) {
+  auto reports = waiting(3);
+  reports[2].state = State::unheard;
+
+  BOOST_TEST(contains(verdict(reports), "rank 2 (node1) did not connect to the watchdog"));
+}
+
+BOOST_AUTO_TEST_CASE(a_save_under_way_is_told_of) {
+  auto reports = waiting(2);
+  reports[0].reading.saving = 6;
+
+  BOOST_TEST(contains(watch::describe_loss(reports[0], "rank 0 (n)"), "rank 0 (n) is gone"));
+  BOOST_TEST(contains(watch::describe_loss(reports[0], "rank 0 (n)"), "saving step 6"));
+}
+
+BOOST_AUTO_TEST_CASE(the_tree_reaches_four_thousand_ranks_in_two_levels) {
+  int deepest = 0;
+  std::vector<int> children(4000, 0);
+  for (int rank = 1; rank < 4000; ++rank) {
+    ++children[static_cast<std::size_t>(watch::parent_of(rank, 64))];
+    int depth = 0;
+    for (int at = rank; at > 0; at = watch::parent_of(at, 64)) ++depth;
+    deepest = std::max(deepest, depth);
+  }
+
+  BOOST_TEST(deepest == 2);
+  BOOST_TEST(*std::max_element(children.begin(), children.end()) == 64);
+}

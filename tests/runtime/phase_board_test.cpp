@@ -1,0 +1,158 @@
+#define BOOST_TEST_MODULE phase_board
+#include <boost/test/unit_test.hpp>
+
+#include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/runtime/watched_communicator.hpp"
+
+#include <vector>
+
+using namespace lockstep;
+
+BOOST_AUTO_TEST_CASE(a_new_board_shows_start_up) {
+  const PhaseBoard board;
+
+  BOOST_TEST((board.read().phase == Phase::start_up));
+  BOOST_TEST(board.read().step == 0);
+  BOOST_TEST(board.read().unhurried);
+}
+
+BOOST_AUTO_TEST_CASE(only_the_first_step_is_unhurried_whatever_its_number) {
+  PhaseBoard board;
+  board.begin_step(51);
+  board.enter(Phase::forward);
+  BOOST_TEST(board.read().unhurried);
+
+  board.begin_step(52);
+
+  BOOST_TEST(!board.read().unhurried);
+  BOOST_TEST(board.read().step == 52);
+}
+
+BOOST_AUTO_TEST_CASE(each_change_is_a_move) {
+  PhaseBoard board;
+  std::uint64_t last = board.read().moves;
+  const auto moved = [&] {
+    const std::uint64_t before = last;
+    last = board.read().moves;
+    return last != before;
+  };
+
+  board.begin_step(1);
+  BOOST_TEST(moved());
+  board.enter(Phase::forward);
+  BOOST_TEST(moved());
+  board.enter(Phase::forward);
+  BOOST_TEST(moved());
+  board.begin_wait(CollectiveKind::barrier, 0);
+  BOOST_TEST(moved());
+  board.end_wait();
+  BOOST_TEST(moved());
+  BOOST_TEST(!moved());
+}
+
+BOOST_AUTO_TEST_CASE(the_saver_moves_a_rank_that_waits_for_it_alone) {
+  PhaseBoard board;
+  board.begin_step(1);
+  board.enter(Phase::data);
+  const std::uint64_t before = board.read().moves;
+  board.saver_moved();
+  BOOST_TEST(board.read().moves == before);
+
+  board.enter(Phase::save);
+  const std::uint64_t saving = board.read().moves;
+  board.saver_moved();
+
+  BOOST_TEST(board.read().moves == saving + 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_watched_communicator_shows_buckets_and_what_it_waits_in) {
+  const auto self = make_self_communicator();
+  PhaseBoard board;
+  WatchedCommunicator comm(*self, board);
+  std::vector<float> values(3, 2.0F);
+  board.begin_step(4);
+  board.enter(Phase::backward);
+  BOOST_TEST(board.read().bucket == 1);
+
+  Request request = comm.start_all_reduce(std::span(values));
+  BOOST_TEST(board.read().bucket == 2);
+  comm.wait(request);
+  comm.barrier();
+
+  BOOST_TEST((board.read().waits_in == CollectiveKind::none));
+  BOOST_TEST(board.read().collectives == 2);
+  BOOST_TEST(values[2] == 2.0F);
+}
+
+namespace {
+
+/// Looks at the board from inside.
+class Prying final : public Communicator {
+ public:
+  Prying(Communicator& inner, PhaseBoard& board) : inner_(inner), board_(board) {}
+  PhaseBoard::Reading seen{};
+
+  [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
+  [[nodiscard]] int size() const noexcept override { return inner_.size(); }
+  void barrier() override {
+    look();
+    fail(ExitStatus::internal, "no barrier");
+  }
+  void all_reduce_buffer(MutableBuffer, ReduceOp) override { look(); }
+  void broadcast_buffer(MutableBuffer, int) override { look(); }
+  void all_gather_buffer(ConstBuffer, MutableBuffer) override { look(); }
+  void gather_buffer(ConstBuffer, MutableBuffer, int) override { look(); }
+  void scatter_buffer(ConstBuffer, MutableBuffer, int) override { look(); }
+  void reduce_scatter_buffer(ConstBuffer, MutableBuffer, ReduceOp) override { look(); }
+  [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer, ReduceOp) override {
+    return {.slot = 0};
+  }
+  bool test(Request& request) override { return request.done(); }
+  void wait(Request& request) override {
+    look();
+    request.slot = -1;
+  }
+  void synchronize() override { look(); }
+
+ private:
+  void look() { seen = board_.read(); }
+  Communicator& inner_;
+  PhaseBoard& board_;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_collective_shows_while_it_lasts) {
+  const auto self = make_self_communicator();
+  PhaseBoard board;
+  Prying inner(*self, board);
+  WatchedCommunicator comm(inner, board);
+  std::vector<double> values(5);
+  const std::span<double> all(values);
+  const std::span<const double> mine(values);
+  const auto shown = [&] { return inner.seen.waits_in; };
+
+  comm.all_reduce(all);
+  BOOST_TEST((shown() == CollectiveKind::all_reduce));
+  BOOST_TEST(inner.seen.wait_count == 5);
+  comm.broadcast(all);
+  BOOST_TEST((shown() == CollectiveKind::broadcast));
+  comm.all_gather(mine, all);
+  BOOST_TEST((shown() == CollectiveKind::all_gather));
+  comm.gather(mine, all);
+  BOOST_TEST((shown() == CollectiveKind::gather));
+  comm.scatter(mine, all);
+  BOOST_TEST((shown() == CollectiveKind::scatter));
+  comm.reduce_scatter(mine, all);
+  BOOST_TEST((shown() == CollectiveKind::reduce_scatter));
+  comm.synchronize();
+  BOOST_TEST((shown() == CollectiveKind::synchronize));
+  Request request = comm.start_all_reduce(all);
+  comm.wait(request);
+  BOOST_TEST((shown() == CollectiveKind::started_all_reduce));
+  BOOST_TEST(inner.seen.bucket == 1);
+  BOOST_CHECK_THROW(comm.barrier(), Error);
+  BOOST_TEST((shown() == CollectiveKind::barrier));
+  BOOST_TEST((board.read().waits_in == CollectiveKind::none));
+}

@@ -1,0 +1,69 @@
+#define BOOST_TEST_MODULE watchdog_nccl
+#include <boost/test/unit_test.hpp>
+
+#include "comm/mpi_fixture.hpp"
+#include "comm/nccl_stand_in.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/nccl_communicator.hpp"
+#include "lockstep/runtime/watchdog.hpp"
+#include "lockstep/runtime/watched_communicator.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
+
+using namespace lockstep;
+using namespace lockstep::test;
+using namespace std::chrono_literals;
+
+BOOST_AUTO_TEST_CASE(a_rank_that_does_not_come_to_ncclallreduce_is_named_while_the_others_wait) {
+  RollCall roll_call;
+  NcclStandIn nccl;
+  CudaStream compute = nullptr;
+  BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
+  const auto device =
+      make_nccl_communicator(nccl, roll_call, compute, {.start_limit = 60s, .wait_limit = 60s});
+  const auto host = make_mpi_communicator();
+  std::vector<float> values(100, 1.0F);
+  const MutableBuffer buffer{device_address(values.data()), 100, ElementType::f32};
+  const bool late = roll_call.rank() == roll_call.size() - 1;
+
+  PhaseBoard board;
+  std::mutex mutex;
+  std::string said;
+  std::atomic<bool> told = false;
+  WatchedCommunicator comm(*device, board);
+  Watchdog watchdog(*host, make_process_grid(), board, {.limit = 2s, .end_job = [] {}});
+  watchdog.log_to([&](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    said += line;
+    told = true;
+  });
+  board.begin_step(1);
+  board.begin_step(2);
+  board.enter(Phase::backward);
+  // The late one comes when all have heard of it.
+  for (int i = 0; late && !told && i < 3000; ++i) std::this_thread::sleep_for(10ms);
+  Request request = comm.start_all_reduce_buffer(buffer, ReduceOp::sum);
+  board.enter(Phase::communication);
+  comm.wait(request);
+  comm.synchronize();
+  for (int i = 0; !told && i < 3000; ++i) std::this_thread::sleep_for(10ms);
+
+  BOOST_TEST(values[99] == static_cast<float>(roll_call.size()));
+  const std::lock_guard lock(mutex);
+  BOOST_TEST(
+      said.find(roll_call.name(roll_call.size() - 1) + " has been late for") != std::string::npos,
+      said);
+  BOOST_TEST(said.find("in backward of step 2, bucket 1") != std::string::npos, said);
+  if (roll_call.size() > 1) {
+    BOOST_TEST(said.find("the synchronization with the device, in communication of step 2") !=
+                   std::string::npos,
+               said);
+  }
+}

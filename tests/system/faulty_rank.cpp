@@ -1,0 +1,124 @@
+// A library to be loaded before the program (LD_PRELOAD), that makes one rank fail as
+// LOCKSTEP_TEST_FAULT=RANK:KIND:WHEN:HOW says:
+//   sleep  the WHENth read of a shard takes HOW seconds
+//   skip   the WHENth MPI_Barrier is not made
+//   flip   after the WHENth MPI_Waitall a bit of what was reduced last is another
+//   slow   the computation between a step's waits takes HOW times as long, from step WHEN on
+
+#include <dlfcn.h>
+#include <mpi.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Fault {
+  std::array<char, 16> kind{};
+  long when = 0;
+  double how = 0;
+};
+
+const char* own_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (const char* rank = std::getenv(name)) return rank;
+  }
+  return "0";
+}
+
+Fault read_fault() {
+  Fault fault;
+  int rank = -1;
+  const char* text = std::getenv("LOCKSTEP_TEST_FAULT");
+  if (text == nullptr ||
+      std::sscanf(text, "%d:%15[a-z]:%ld:%lf", &rank, fault.kind.data(), &fault.when, &fault.how) <
+          3 ||
+      rank != std::atoi(own_rank())) {
+    fault.kind = {};
+  }
+  return fault;
+}
+
+const Fault& fault() {
+  static const Fault read = read_fault();
+  return read;
+}
+bool is(const char* kind) {
+  return std::strcmp(fault().kind.data(), kind) == 0;
+}
+template <typename Function>
+Function next(const char* name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+}
+
+bool is_shard(int descriptor) {
+  std::array<char, 64> link{};
+  std::array<char, 512> path{};
+  std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", descriptor);
+  const ssize_t size = readlink(link.data(), path.data(), path.size() - 1);
+  return size > 0 && std::strstr(path.data(), "/train-") != nullptr;
+}
+
+ssize_t read_at(const char* name, int descriptor, void* buffer, size_t size, off_t offset) {
+  static long reads = 0;
+  if (is("sleep") && is_shard(descriptor) && ++reads == fault().when) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(fault().how));
+  }
+  return next<ssize_t (*)(int, void*, size_t, off_t)>(name)(descriptor, buffer, size, offset);
+}
+
+struct Reduction {
+  void* buffer = nullptr;
+  long waited = 0;
+  Clock::time_point last = Clock::now();
+};
+Reduction& reduction() {
+  static Reduction state;
+  return state;
+}
+
+}  // namespace
+
+extern "C" {
+
+ssize_t pread(int descriptor, void* buffer, size_t size, off_t offset) {
+  return read_at("pread", descriptor, buffer, size, offset);
+}
+ssize_t pread64(int descriptor, void* buffer, size_t size, off_t offset) {
+  return read_at("pread64", descriptor, buffer, size, offset);
+}
+
+int MPI_Iallreduce(const void* from, void* to, int count, MPI_Datatype type, MPI_Op op,
+                   MPI_Comm comm, MPI_Request* request) {
+  Reduction& state = reduction();
+  state.buffer = to;
+  if (is("slow") && state.waited >= fault().when) {
+    std::this_thread::sleep_for((fault().how - 1) * (Clock::now() - state.last));
+    state.last = Clock::now();
+  }
+  return PMPI_Iallreduce(from, to, count, type, op, comm, request);
+}
+
+int MPI_Barrier(MPI_Comm comm) {
+  static long barriers = 0;
+  return is("skip") && ++barriers == fault().when ? MPI_SUCCESS : PMPI_Barrier(comm);
+}
+
+int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+  const int result = PMPI_Waitall(count, requests, statuses);
+  Reduction& state = reduction();
+  if (++state.waited == fault().when && is("flip")) {
+    static_cast<unsigned char*>(state.buffer)[2] ^= 0x40U;
+  }
+  state.last = Clock::now();
+  return result;
+}
+
+}  // extern "C"

@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""Ranks that hang, die, drift or are slow: each is named, with its host and phase, and nobody else is."""
+
+import re
+import signal
+import socket
+
+from harness import *  # noqa: F403
+
+FAULTS = os.environ["LOCKSTEP_TEST_FAULTS"]
+HOST = socket.gethostname()
+LIMIT = 3
+SLOW = "LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND"
+
+
+def faulty(text):
+    return {"LD_PRELOAD": FAULTS, "LOCKSTEP_TEST_FAULT": text}
+
+
+def watched(data, run_dir, *more, limit=LIMIT):
+    return train_args(data, run_dir, "--watchdog-seconds", limit, *more)
+
+
+def ranks_of(process):
+    """Process ids by rank."""
+    found = {}
+    for pid in subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split():
+        environ = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        rank = [e for e in environ if e.startswith(b"OMPI_COMM_WORLD_RANK=") or e.startswith(b"PMI_RANK=")]
+        if rank:
+            found[int(rank[0].split(b"=")[1])] = int(pid)
+    return found
+
+
+def log(run_dir, rank):
+    return (pathlib.Path(run_dir) / "log" / f"rank-{rank:05}.log").read_text()
+
+
+def logs(run_dir):
+    return "".join(path.read_text() for path in sorted((pathlib.Path(run_dir) / "log").glob("*")))
+
+
+def name(rank):
+    return f"rank {rank} ({HOST})"
+
+
+def a_stopped_rank_is_named_within_the_limit(folder):
+    data = write_shards(folder / "data", samples=4000)
+    for rank in (2, 0):
+        directory = folder / f"run{rank}"
+        process = start(watched(data, directory, "--epochs", 500), ranks=3)
+        wait_for_step(directory, 3, process)
+        time.sleep(1)  # its watchdog has told of steps
+        begin = time.monotonic()
+        os.kill(ranks_of(process)[rank], signal.SIGSTOP)
+        status, output = finish(process)
+        took = time.monotonic() - begin
+        assert status == INTERNAL, f"{status}\n{output}"
+        line = next(line for line in output.splitlines() if "no rank has made progress" in line)
+        assert re.search(re.escape(name(rank)) + r" was last heard of \d+\.\d s ago, in .* of step \d+", line), line
+        assert "in the all-reduce of bucket" in line.split("out of reach")[1], line
+        assert output.count("no rank has made progress") == 1, output
+        assert "no rank has made progress" in log(directory, 1), log(directory, 1)
+        assert took < 5 * LIMIT + 10, f"it took {took:.1f} s"
+
+
+def a_paused_rank_and_a_paused_job_raise_no_alarm(folder):
+    data = write_shards(folder / "data", samples=4000)
+    directory = folder / "run"
+    process = start(watched(data, directory, "--epochs", 500, limit=6), ranks=3)
+    wait_for_step(directory, 3, process)
+    ranks = ranks_of(process)
+    for paused, seconds in (([2], 2), ([0], 2), (ranks, 8)):
+        for rank in paused:
+            os.kill(ranks[rank], signal.SIGSTOP)
+        time.sleep(seconds)
+        for rank in paused:
+            os.kill(ranks[rank], signal.SIGCONT)
+        time.sleep(1)
+    process.send_signal(signal.SIGUSR1)
+    status, output = finish(process)
+    assert status == STOPPED, f"{status}\n{output}"
+    assert "watchdog" not in logs(directory) and "progress for" not in output, output
+
+
+def a_rank_that_sleeps_in_the_loader_is_named(folder):
+    data = write_shards(folder / "data", samples=4000)
+    output = run(watched(data, folder / "run", "--epochs", 500, "--loader-threads", 1), 3,
+                 faulty("1:sleep:200:600"), expect=INTERNAL)
+    assert f"{name(1)} has been late for" in output and "in data of step" in output, output
+    assert "; 2 ranks wait in the all-reduce of bucket 1, in communication of step" in output, output
+
+
+def a_late_rank_is_named_with_its_gpu(folder):
+    """Whatever reduces a device's memory; the host stands in the device's place."""
+    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+    if not module or not pathlib.Path(module).exists():
+        print("skipped: a_late_rank_is_named_with_its_gpu: this build has no module with the host in the device's place")
+        return
+    data = write_shards(folder / "data", samples=4000)
+    for comm in ("mpi", "nccl"):
+        output = run(watched(data, folder / comm, "--epochs", 500, "--device", "cuda", "--comm", comm), 2,
+                     {"LOCKSTEP_MODULE_PATH": module, **faulty("1:sleep:200:600")}, expect=INTERNAL)
+        assert re.search(rf"rank 1 \({HOST}, GPU-[^)]+\) has been late for", output) and "in data of step" in output, output
+        assert re.search(rf"rank 0 \({HOST}, GPU-[^)]+\) waits in the .*, in communication of step", output), output
+
+
+def a_rank_that_skips_a_collective_is_named(folder):
+    data = write_shards(folder / "data", samples=240)
+    output = run(watched(data, folder / "run", "--epochs", 500), 3, faulty("1:skip:1:0"), expect=INTERNAL)
+    assert f"{name(1)} has waited by itself for" in output, output
+    assert "--debug-collectives" in output and "; 2 ranks wait in the barrier, in start-up" in output, output
+
+
+def a_killed_rank_is_named(folder):
+    data = write_shards(folder / "data", samples=4000)
+    for rank in (1, 0):
+        directory = folder / f"run{rank}"
+        process = start(watched(data, directory, "--epochs", 500, limit=60), ranks=3)
+        wait_for_step(directory, 3, process)
+        os.kill(ranks_of(process)[rank], signal.SIGKILL)
+        status, output = finish(process, seconds=30)
+        assert status == 137, f"{status}\n{output}"
+        assert f"{name(rank)} is gone" in output, output
+        assert f"{name(rank)} is gone" in log(directory, 2), log(directory, 2)
+
+
+def a_rank_that_dies_in_a_save_is_named(folder):
+    data = write_shards(folder / "data", samples=4000)
+    directory = folder / "run"
+    process = start(watched(data, directory, "--epochs", 500, "--save-every", 20), ranks=3, env={SLOW: "20000"})
+    deadline = time.monotonic() + 60
+    while not [p for p in (directory / "checkpoints").glob(".*") if not p.is_symlink()]:
+        assert time.monotonic() < deadline, "no save began"
+        time.sleep(0.01)
+    time.sleep(2 * LIMIT / 8 + 0.5)  # the others have heard of it
+    os.kill(ranks_of(process)[0], signal.SIGKILL)
+    status, output = finish(process, seconds=30)
+    assert status == 137, f"{status}\n{output}"
+    assert re.search(re.escape(name(0)) + r" is gone .*saving step \d+", output), output
+
+
+def long_saves_and_slow_starts_raise_no_alarm(folder):
+    # The last save, which all wait for, takes more than three times the limit; so does no other phase.
+    data = write_shards(folder / "data", samples=4000)
+    run(watched(data, folder / "saved", "--max-steps", 5, limit=2), 2, {SLOW: "40000"})
+    saves = [e["seconds"]["save"] for e in events(folder / "saved", "checkpoint")]
+    assert max(saves) > 6, saves
+    assert "watchdog" not in logs(folder / "saved")
+    # The first read of a shard's samples, in start-up.
+    output = run(watched(data, folder / "slow", "--max-steps", 5, limit=3), 2, faulty("1:sleep:1:5"))
+    assert "progress for" not in output, output
+
+
+def a_flipped_bit_is_found_within_the_interval_and_its_rank_named(folder):
+    data = write_shards(folder / "data", samples=4000)
+    args = train_args(data, folder / "run", "--max-steps", 60, "--check-replicas-every", 10)
+    # By the name that Slurm gives the node.
+    output = run(args, 3, {"SLURMD_NODENAME": "n7", **faulty("2:flip:23:0")}, expect=INTERNAL)
+    assert "drifted apart at step 30: rank 2 (n7) holds other parameters than the other 2" in output, output
+    assert "since step 20" in output and "--exclude=n7" in output, output
+    assert not list((folder / "run" / "checkpoints").glob("*.h5")), "drifted replicas were saved"
+    run(args, 3)
+
+
+SPEED = ["--model", "mini-resnet", "--width", 16, "--batch-size", 16, "--lr", "0.05", "--threads", 1, "--bucket-mb", "0.01",
+         "--log-every", 1000, "--progress", "plain", "--check-replicas-every", 0]
+
+
+def a_rank_slowed_twofold_is_named_with_its_host(folder):
+    data = write_shards(folder / "data", samples=16 * 2 * 60, shape=(16, 16, 3))
+    args = ["train", "--data", data, "--run-dir", folder / "run", *SPEED, "--epochs", 2]
+    output = run(args, 2, faulty("1:slow:1:2"))
+    assert re.search(r"epoch [12]: " + re.escape(name(1)) + r" is slow: \d\.\d times the median", output), output
+    assert f"slow hosts of this run: --exclude={HOST}" in output, output
+    assert name(0) not in output, output
+    found = events(folder / "run", "straggler")
+    assert found and all(e["rank"] == 1 and e["host"] == HOST and e["factor"] > 1.5 for e in found), found
+
+
+def machine_seconds():
+    """Of all cores: worked so far, for anybody or withheld from this machine."""
+    fields = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    user, nice, system, _, _, irq, soft, steal = map(int, fields[:8])
+    return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds():
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def clean_runs_name_nobody(folder):
+    """Twenty runs. One that something else on the machine took time from was not clean, if it names somebody."""
+    data = write_shards(folder / "data", samples=16 * 2 * 30, shape=(16, 16, 3))
+    clean = disturbed = 0
+    while clean < 20:
+        begin, others = time.monotonic(), machine_seconds() - own_seconds()
+        directory = folder / f"run{clean + disturbed}"
+        output = run(["train", "--data", data, "--run-dir", directory, *SPEED, "--epochs", 1], 2)
+        others = machine_seconds() - own_seconds() - others
+        assert "watchdog" not in logs(directory)
+        named = [line for line in output.splitlines() if "slow" in line]
+        if named and others > 0.2 * (time.monotonic() - begin):
+            disturbed += 1
+            assert disturbed < 60, "this machine is never quiet"
+            continue
+        assert not named, named
+        clean += 1
+    if disturbed:
+        print(f"repeated {disturbed} runs that others on this machine took time from")
+
+
+def a_time_limit_stops_the_run_in_time_without_losing_a_step(folder):
+    data = write_shards(folder / "data", samples=4000)
+    squeue = folder / "bin" / "squeue"
+    squeue.parent.mkdir()
+    squeue.write_text("#!/bin/sh\necho 0:08\n")
+    squeue.chmod(0o755)
+    for kind, more, env in (("option", ["--time-limit", "8s"], {}),
+                            ("slurm", [], {"SLURM_JOB_ID": "7", "PATH": f"{squeue.parent}:{os.environ['PATH']}"})):
+        pieces = folder / kind
+        begin = time.monotonic()
+        process = start(train_args(data, pieces, "--epochs", 500, *more), 2, env)
+        status, output = finish(process)
+        assert status == STOPPED, f"{status}\n{output}"
+        assert time.monotonic() - begin < 8, "the end came later than the limit"
+        assert "time: 0:08 left" in output and "stopped before the time limit" in output, output
+        stopped = state(latest(pieces))["step"]
+        assert stopped == events(pieces, "step")[-1]["step"] > 0, "a step was lost"
+
+
+def a_second_interrupt_stops_at_once(folder):
+    data = write_shards(folder / "data", samples=4000)
+    process = start(train_args(data, folder / "run", "--epochs", 500), env={SLOW: "2000"})
+    wait_for_step(folder / "run", 3, process)
+    process.send_signal(signal.SIGINT)
+    time.sleep(1)
+    assert process.poll() is None, "the save was not slow"
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    status, output = finish(process, seconds=20)
+    assert status == -signal.SIGINT, f"{status}\n{output}"
+    assert time.monotonic() - begin < 10
+
+
+def a_rank_waits_for_a_debugger(folder):
+    data = write_shards(folder / "data")
+    output = run(train_args(data, folder / "run", "--wait-for-debugger", 2), 2, expect=USAGE)
+    assert "--wait-for-debugger 2" in output and "2" in output, output
+    process = start(train_args(data, folder / "run", "--max-steps", 2, "--wait-for-debugger", 1), 2)
+    ranks = {}
+    deadline = time.monotonic() + 30
+    while len(ranks) < 2 and time.monotonic() < deadline:
+        ranks = ranks_of(process)
+        time.sleep(0.1)
+    time.sleep(1)
+    assert process.poll() is None and not (folder / "run" / "metrics.jsonl").exists(), "it did not wait"
+    # Who traces it is its debugger.
+    tracer = subprocess.Popen([sys.executable, "-c", f"""
+import ctypes, os, time
+c = ctypes.CDLL(None, use_errno=True)
+assert c.ptrace(16, {ranks[1]}, None, None) == 0, os.strerror(ctypes.get_errno())  # PTRACE_ATTACH
+os.waitpid({ranks[1]}, 0)
+assert c.ptrace(7, {ranks[1]}, None, None) == 0  # PTRACE_CONT
+time.sleep(2)
+"""])
+    try:
+        status, output = finish(process)
+    finally:
+        tracer.kill()
+        tracer.wait()
+    assert status == OK, output
+    assert f"rank 1 on {HOST} waits for a debugger: gdb -p {ranks[1]}" in output, output
+    assert "the watchdog rests" in output, output
+
+
+if __name__ == "__main__":
+    main([a_stopped_rank_is_named_within_the_limit, a_paused_rank_and_a_paused_job_raise_no_alarm,
+          a_rank_that_sleeps_in_the_loader_is_named, a_late_rank_is_named_with_its_gpu, a_rank_that_skips_a_collective_is_named, a_killed_rank_is_named,
+          a_rank_that_dies_in_a_save_is_named, long_saves_and_slow_starts_raise_no_alarm,
+          a_flipped_bit_is_found_within_the_interval_and_its_rank_named, a_rank_slowed_twofold_is_named_with_its_host,
+          clean_runs_name_nobody, a_time_limit_stops_the_run_in_time_without_losing_a_step,
+          a_second_interrupt_stops_at_once, a_rank_waits_for_a_debugger])

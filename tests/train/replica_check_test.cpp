@@ -1,0 +1,125 @@
+#define BOOST_TEST_MODULE replica_check
+#define BOOST_TEST_NO_MAIN
+#include <boost/test/unit_test.hpp>
+
+#include "../../src/engine/cuda/device_engine.hpp"
+#include "engine/host_device.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/models/models.hpp"
+#include "lockstep/runtime/mpi_environment.hpp"
+#include "lockstep/train/model_state.hpp"
+#include "lockstep/train/replica_check.hpp"
+
+#include <bit>
+#include <functional>
+#include <string>
+
+using namespace lockstep;
+
+namespace {
+
+Communicator* world = nullptr;
+
+Graph small_graph() {
+  return make_model("mini-resnet", {.image = {.channels = 3, .height = 8, .width = 8},
+                                    .classes = 10,
+                                    .width = 8,
+                                    .zero_init_residual = false,
+                                    .label_smoothing = 0});
+}
+
+std::vector<std::string> hosts() {
+  std::vector<std::string> all;
+  for (int rank = 0; rank < world->size(); ++rank) {
+    all.push_back("node" + std::to_string(rank) + ".cluster");
+  }
+  return all;
+}
+
+void flip_a_bit(Engine& engine, std::size_t at, int bit) {
+  const std::span<float> place = engine.parameters().subspan(at, 1);
+  float value = 0;
+  engine.read(place, std::span(&value, 1));
+  value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ (1U << bit));
+  engine.write(std::span<const float>(&value, 1), place);
+}
+
+std::string refusal(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.status() == ExitStatus::internal ? error.what() : "another status";
+  }
+  return "";
+}
+
+void check_engine(Engine& engine) {
+  initialize_model(engine, 3);
+  ReplicaCheck check(engine, *world, hosts());
+  BOOST_TEST(refusal([&] { check.run(10); }).empty());
+  const int last = world->size() - 1;
+  const std::size_t end = engine.layout().size() - 1;
+
+  for (const auto& [at, bit] : {std::pair{std::size_t{0}, 0}, {end / 2, 31}, {end, 22}}) {
+    const bool mine = world->rank() == last && last > 0;
+    if (mine) flip_a_bit(engine, at, bit);
+    const std::string text = refusal([&] { check.run(20); });
+    if (mine) flip_a_bit(engine, at, bit);
+
+    if (last == 0) {
+      BOOST_TEST(text.empty());
+      continue;
+    }
+    const std::string name =
+        "rank " + std::to_string(last) + " (node" + std::to_string(last) + ".cluster)";
+    BOOST_TEST(text.find("drifted apart at step 20: ") != std::string::npos, text);
+    BOOST_TEST(text.find(name) != std::string::npos, text);
+    BOOST_TEST(text.find("since step 10") != std::string::npos, text);
+    if (last > 1) {
+      BOOST_TEST(text.find("rank 0") == std::string::npos, text);
+      BOOST_TEST(text.find("--exclude=node" + std::to_string(last)) != std::string::npos, text);
+    }
+  }
+  BOOST_TEST(refusal([&] { check.run(30); }).empty());
+
+  // Running statistics are replicas too.
+  if (world->rank() == 0) engine.running_statistics()[1] += 1;
+  BOOST_TEST(refusal([&] { check.run(40); }).empty() == (last == 0));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(any_flipped_bit_of_a_processors_replica_is_found_and_its_rank_named) {
+  const Graph graph = small_graph();
+  const auto engine = make_cpu_engine(graph, {.threads = 1, .tail_size = 8});
+  check_engine(*engine);
+}
+
+BOOST_AUTO_TEST_CASE(any_flipped_bit_of_a_devices_replica_is_found_and_its_rank_named) {
+  const Graph graph = small_graph();
+  const std::shared_ptr<cuda::Device> device = cuda::make_host_device();
+  const auto engine = cuda::make_device_engine(device, graph, {.tail_size = 8});
+  check_engine(*engine);
+}
+
+BOOST_AUTO_TEST_CASE(those_that_most_are_not_like_differ) {
+  using Values = std::vector<std::uint64_t>;
+  const auto differing = [](const Values& values) { return differing_ranks(values); };
+
+  BOOST_TEST(differing({}).empty());
+  BOOST_TEST(differing({5}).empty());
+  BOOST_TEST(differing({5, 5, 5}).empty());
+  BOOST_TEST((differing({5, 6, 5}) == std::vector{1}));
+  BOOST_TEST((differing({6, 5, 5, 7}) == std::vector{0, 1, 2, 3}));
+  BOOST_TEST((differing({6, 5, 5, 7, 5}) == std::vector{0, 3}));
+  BOOST_TEST((differing({5, 6}) == std::vector{0, 1}));
+}
+
+int main(int argc, char** argv) {
+  const MpiEnvironment environment(argc, argv);
+  const auto comm = make_mpi_communicator();
+  world = comm.get();
+  return boost::unit_test::unit_test_main([] { return true; }, argc, argv);
+}
