@@ -6,6 +6,7 @@
 #include "lockstep/train/run_state.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "lockstep/train/training_loop.hpp"
+#include "stage_data.hpp"
 
 #include <fmt/ranges.h>
 
@@ -239,6 +240,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   start.checkpoint = {};
   broadcast_run_state(engine, *optimizer, comm);
 
+  const auto validation = open_validation_data(plan, comm);
+  const auto staging = stage_data(plan.config, job, {data.get(), validation.get()});
   LoaderOptions loading = loader_options(plan, engine.input_format());
   loading.batch_capacity = geometry.largest_micro_batch();
   loading.cores = job.binding.allowed;
@@ -253,7 +256,6 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                   .clip_grad_norm = config.clip_grad_norm,
                   .loss_scale = loss_scale_of(config, state),
                   .meets_in_programs = synchronised});
-  const auto validation = open_validation_data(plan, comm);
   std::optional<Evaluator> evaluator;
   if (validation) {
     evaluator.emplace(engine, *validation, comm,
@@ -267,6 +269,9 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      ? std::string("no evaluation: synthetic data has no split val")
                      : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
   }
+  if (staging) {
+    for (const std::string& shortage : staging->shortages()) reporter.warn(shortage);
+  }
   reporter.started(state, geometry.global_batch);
 
   TrainingLoop loop({.plan = plan,
@@ -279,7 +284,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      .checkpoints = checkpoints ? &*checkpoints : nullptr,
                      .reporter = reporter,
                      .class_names = data->info().class_names,
-                     .cores = job.binding.allowed},
+                     .cores = job.binding.allowed,
+                     .between_steps = [&] { report_staging(staging.get(), reporter); }},
                     state, last_step);
   TrainingResult result = loop.run();
   result.run_dir = plan.config.run_dir;

@@ -64,6 +64,7 @@ TrainingResult TrainingLoop::run() {
     save_pending_ = save_pending_ || step.sums.save_wishes > 0 || state_.position == 0;
     if (!stop && !finished()) start_pending_save();
     report_saves();
+    if (parts_.between_steps) parts_.between_steps();
   }
   save_and_wait();
   result_.status = finished() ? ExitStatus::ok : ExitStatus::stopped;

@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@ struct TrainingLoopParts {
   RunReporter& reporter;
   std::vector<std::string> class_names;  ///< for the checkpoints
   std::vector<int> cores;                ///< where saving may run
+  std::function<void()> between_steps;   ///< may be empty; not collective
 };
 
 /// Walks from a state to the configured end, saving, evaluating and reporting at step boundaries.
