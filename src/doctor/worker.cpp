@@ -1,0 +1,110 @@
+#include "worker.hpp"
+
+#include "facts_json.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "rounds.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <random>
+
+namespace lockstep::doctor {
+namespace {
+
+/// A node that drops packets costs this for each of its addresses.
+constexpr auto route_limit = std::chrono::milliseconds(1000);
+
+/// For the messages of one pair: more than any network takes that a run could use.
+constexpr std::chrono::duration<double> longest_passage = std::chrono::seconds(20);
+
+std::string node_name(const LaunchFacts& launch) {
+  if (!launch.node.empty()) return launch.node;
+  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+  int length = 0;
+  MPI_Get_processor_name(name.data(), &length);
+  return {name.data(), static_cast<std::size_t>(length)};
+}
+
+RouteTarget target_from(const nlohmann::json& json) {
+  RouteTarget target{.addresses = {},
+                     .port = json.at("port").get<int>(),
+                     .greeting = json.at("greeting").get<std::string>()};
+  for (const auto& address : json.at("addresses")) {
+    target.addresses.push_back(
+        {.interface = address.at(0).get<std::string>(), .text = address.at(1).get<std::string>()});
+  }
+  return target;
+}
+
+}  // namespace
+
+Worker::Worker(Post& post, const ExaminationOptions& options)
+    : post_(post), options_(options), node_(node_name(options.launch)) {}
+
+std::chrono::duration<double> Worker::passage_limit() const noexcept {
+  return std::min(options_.limit, longest_passage);
+}
+
+nlohmann::json Worker::neighbours(const nlohmann::json& command) {
+  const auto nodes = command.at("node_of").get<std::vector<int>>();
+  nlohmann::json links = nlohmann::json::array();
+  for (const Turn& turn : plan_turns(post_.rank(), post_.size())) {
+    const bool is_first = turn.first == post_.rank();
+    const Passage passage =
+        measure_passage(post_, is_first ? turn.second : turn.first, passage_limit());
+    // The first of the two tells.
+    if (!is_first) continue;
+    links.push_back(LinkFacts{.first = turn.first,
+                              .second = turn.second,
+                              .same_node = nodes.at(static_cast<std::size_t>(turn.first)) ==
+                                           nodes.at(static_cast<std::size_t>(turn.second)),
+                              .latency = passage.latency,
+                              .bandwidth = passage.bandwidth,
+                              .error = passage.error});
+  }
+  return links;
+}
+
+nlohmann::json Worker::listen() {
+  listener_.emplace(fmt::format("lockstep doctor {} {:08x}", node_, std::random_device()()));
+  nlohmann::json addresses = nlohmann::json::array();
+  for (const Address& address : own_addresses()) {
+    addresses.push_back({address.interface, address.text});
+  }
+  return {{"port", listener_->port()},
+          {"greeting", listener_->greeting()},
+          {"addresses", std::move(addresses)}};
+}
+
+nlohmann::json Worker::meet(const nlohmann::json& command) {
+  const Passage passage = measure_passage(post_, command.at("rank").get<int>(), passage_limit());
+  return {{"latency", passage.latency},
+          {"bandwidth", passage.bandwidth},
+          {"error", passage.error},
+          {"routes", measure_routes(target_from(command.at("target")), route_limit)}};
+}
+
+nlohmann::json Worker::perform(const nlohmann::json& command) {
+  const std::string what = command.at("do").get<std::string>();
+  if (what == "describe") return measure_rank(post_.rank(), node_);
+  if (what == "neighbours") return neighbours(command);
+  if (what == "listen") return listen();
+  if (what == "meet") return meet(command);
+  if (what == "clock") return wall_clock();
+  if (what == "data") {
+    return measure_data(options_.data, node_, command.at("number").get<int>());
+  }
+  if (what == "run-dir") {
+    return look_into_run_directory(command.at("path").get<std::string>(), node_);
+  }
+  if (what == "nccl") {
+    const auto host = make_mpi_communicator();
+    const NcclFacts facts = measure_nccl(command.at("local_rank").get<int>(),
+                                         command.at("local_size").get<int>(), node_, *host);
+    return {{"bandwidth", facts.bandwidth}, {"error", facts.error}};
+  }
+  return {{"error", fmt::format("'{}' is no command", what)}};
+}
+
+}  // namespace lockstep::doctor
