@@ -179,6 +179,7 @@ ExitStatus run_doctor(Invocation& invocation) {
   const std::chrono::duration<double> limit(arguments.timeout);
   doctor::StartWatch watch(limit,
                            [&](const std::string& what) { report_start(launch, arguments, what); });
+  if (watch.outcome()) return static_cast<ExitStatus>(*watch.outcome());
   const auto begin = std::chrono::steady_clock::now();
   const MpiEnvironment environment(invocation.argc, invocation.argv);
   watch.started();

@@ -106,45 +106,60 @@ void Conductor::examine_neighbours() {
   findings_.push_back(judge_neighbours(links));
 }
 
+std::vector<NodePairFacts> Conductor::meet(const Round& round, const Answers& listening) {
+  const auto number_of = [&](int rank) { return node_of_[static_cast<std::size_t>(rank)]; };
+  const auto partner = [&](int rank) -> int {
+    const auto other = round[static_cast<std::size_t>(number_of(rank))];
+    return other ? leaders_[static_cast<std::size_t>(*other)] : -1;
+  };
+  std::vector<int> playing;
+  for (const int rank : leaders_) {
+    const int other = partner(rank);
+    if (other >= 0 && !is_silent(rank) && !is_silent(other)) playing.push_back(rank);
+  }
+  const auto command = [&](int rank) {
+    return nlohmann::json{
+        {"do", "meet"}, {"rank", partner(rank)}, {"target", listening.at(partner(rank))}};
+  };
+  const Answers answers =
+      ask(playing, {.phase = "the messages between nodes", .command = command, .limits = 3});
+  std::vector<NodePairFacts> pairs;
+  for (const auto& [rank, answer] : answers) {
+    const auto other = answers.find(partner(rank));
+    if (other == answers.end() || number_of(rank) > number_of(other->first)) continue;
+    NodePairFacts pair{.first = number_of(rank),
+                       .second = number_of(other->first),
+                       .latency = answer.at("latency").get<double>(),
+                       .bandwidth = answer.at("bandwidth").get<double>(),
+                       .error = answer.at("error").get<std::string>(),
+                       .routes = answer.at("routes").get<std::vector<RouteFacts>>(),
+                       .back = other->second.at("routes").get<std::vector<RouteFacts>>()};
+    if (pair.error.empty()) pair.error = other->second.at("error").get<std::string>();
+    pairs.push_back(std::move(pair));
+  }
+  return pairs;
+}
+
 void Conductor::examine_nodes() {
   std::vector<NodePairFacts> pairs;
-  const auto number_of = [&](int rank) { return node_of_[static_cast<std::size_t>(rank)]; };
   if (nodes_.size() > 1) {
     const Answers listening = ask(leaders_, {.phase = "opening a port", .command = [](int) {
                                                return nlohmann::json{{"do", "listen"}};
                                              }});
-    for (const auto& round : plan_rounds(static_cast<int>(nodes_.size()))) {
-      const auto partner = [&](int rank) -> int {
-        const auto other = round[static_cast<std::size_t>(number_of(rank))];
-        return other ? leaders_[static_cast<std::size_t>(*other)] : -1;
-      };
-      std::vector<int> playing;
-      for (const int rank : leaders_) {
-        const int other = partner(rank);
-        if (other >= 0 && !is_silent(rank) && !is_silent(other)) playing.push_back(rank);
-      }
-      const Answers answers =
-          ask(playing, {.phase = "the messages between nodes",
-                        .command =
-                            [&](int rank) {
-                              return nlohmann::json{{"do", "meet"},
-                                                    {"rank", partner(rank)},
-                                                    {"target", listening.at(partner(rank))}};
-                            },
-                        .limits = 3});
-      for (const auto& [rank, answer] : answers) {
-        const auto other = answers.find(partner(rank));
-        if (other == answers.end() || number_of(rank) > number_of(other->first)) continue;
-        auto pair =
-            NodePairFacts{.first = number_of(rank),
-                          .second = number_of(other->first),
-                          .latency = answer.at("latency").get<double>(),
-                          .bandwidth = answer.at("bandwidth").get<double>(),
-                          .error = answer.at("error").get<std::string>(),
-                          .routes = answer.at("routes").get<std::vector<RouteFacts>>(),
-                          .back = other->second.at("routes").get<std::vector<RouteFacts>>()};
-        if (pair.error.empty()) pair.error = other->second.at("error").get<std::string>();
-        pairs.push_back(std::move(pair));
+    for (const Round& round : plan_rounds(static_cast<int>(nodes_.size()))) {
+      for (NodePairFacts& pair : meet(round, listening)) pairs.push_back(std::move(pair));
+    }
+    // A pair is called slow only where it is so again and again: a core may have been busy.
+    constexpr int second_looks = 6;
+    for (int i = 0; i < second_looks; ++i) {
+      NodePairFacts* slow = slow_pair(pairs);
+      if (slow == nullptr) break;
+      Round round(nodes_.size());
+      round[static_cast<std::size_t>(slow->first)] = slow->second;
+      round[static_cast<std::size_t>(slow->second)] = slow->first;
+      for (const NodePairFacts& again : meet(round, listening)) {
+        slow->bandwidth = std::max(slow->bandwidth, again.bandwidth);
+        slow->latency = std::min(slow->latency, again.latency);
       }
     }
   }

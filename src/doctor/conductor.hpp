@@ -33,6 +33,9 @@ class Conductor final {
 
   void describe();
   void examine_neighbours();
+  /// Each node's partner, by number.
+  using Round = std::vector<std::optional<int>>;
+  [[nodiscard]] std::vector<NodePairFacts> meet(const Round& round, const Answers& listening);
   void examine_nodes();
   void examine_clocks();
   void examine_nccl();

@@ -28,7 +28,7 @@ double middle(std::vector<double> values) {
   return *at;
 }
 
-/// "slowest: 1.2 GB/s, 3.0 us" of some links.
+/// The slowest of some links.
 struct Range {
   double worst_latency = 0;
   double worst_bandwidth = 0;
@@ -43,17 +43,17 @@ Range range_of(const Links& links) {
   return range;
 }
 
-/// The link far below the middle of all; there must be some to compare with.
-template <typename Link>
-const Link* outlier(const std::vector<const Link*>& links) {
+/// The pair far below the middle of all; there must be some to compare with.
+template <typename Pair>
+Pair* outlier(std::span<Pair> pairs) {
   constexpr std::size_t enough = 3;
-  if (links.size() < enough) return nullptr;
+  if (pairs.size() < enough) return nullptr;
   std::vector<double> rates;
-  for (const Link* link : links) rates.push_back(link->bandwidth);
-  const double usual = middle(rates);
-  const Link* worst = *std::min_element(
-      links.begin(), links.end(), [](auto* a, auto* b) { return a->bandwidth < b->bandwidth; });
-  return worst->bandwidth * slow_factor < usual ? worst : nullptr;
+  for (const auto& pair : pairs) rates.push_back(pair.bandwidth);
+  Pair& worst = *std::min_element(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) {
+    return a.bandwidth < b.bandwidth;
+  });
+  return worst.bandwidth * slow_factor < middle(rates) ? &worst : nullptr;
 }
 
 std::string links_text(const std::vector<const LinkFacts*>& links, const char* where) {
@@ -151,18 +151,11 @@ Finding judge_neighbours(std::span<const LinkFacts> links) {
     finding.values.emplace_back("bandwidth_across_nodes", range_of(between).worst_bandwidth);
   }
   finding.text = text;
-  for (const auto* group : {&inside, &between}) {
-    const LinkFacts* slow = outlier(*group);
-    if (slow == nullptr) continue;
-    std::vector<double> rates;
-    for (const LinkFacts* link : *group) rates.push_back(link->bandwidth);
-    finding.verdict = Verdict::warn;
-    finding.text = fmt::format(
-        "ranks {} and {} move {} where others move {} (each step waits for the slowest) look at "
-        "what else runs there, at the cores and at the network between",
-        slow->first, slow->second, rate_text(slow->bandwidth), rate_text(middle(rates)));
-  }
   return finding;
+}
+
+NodePairFacts* slow_pair(std::span<NodePairFacts> pairs) {
+  return outlier(pairs);
 }
 
 Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePairFacts> pairs) {
@@ -199,7 +192,7 @@ Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePair
         fmt::join(names, ","));
     return finding;
   }
-  if (const NodePairFacts* slow = outlier(all)) {
+  if (const NodePairFacts* slow = outlier(pairs)) {
     finding.verdict = Verdict::warn;
     finding.text = fmt::format(
         "{} move {} between them, far below the other pairs (each step waits for the slowest) look "

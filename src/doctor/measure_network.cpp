@@ -27,7 +27,7 @@ Passage measure_passage(Post& post, int other, std::chrono::duration<double> lim
   }
   const Post::Echo echo = post.echo(
       other,
-      {.tag = bandwidth_tag, .bytes = large_message, .repetitions = 6, .deadline = deadline});
+      {.tag = bandwidth_tag, .bytes = large_message, .repetitions = 20, .deadline = deadline});
   passage.error = echo.error;
   passage.bandwidth = static_cast<double>(large_message) / echo.seconds;
   return passage;
