@@ -197,7 +197,7 @@ ExitStatus run_doctor(Invocation& invocation) {
   const bool is_first = !diagnosis.findings.empty();
   // Where each process is a world of its own, one of them speaks.
   if (is_first && launch.process == 0) print_findings(diagnosis.findings, arguments);
-  if (!diagnosis.all_answered) leave(is_first);
+  if (!diagnosis.all_reached) leave(is_first);
   return diagnosis.fit ? ExitStatus::ok : ExitStatus::unfit;
 }
 

@@ -1,11 +1,9 @@
 #include "conductor.hpp"
 
 #include "facts_json.hpp"
-#include "rounds.hpp"
 
 #include <algorithm>
 #include <array>
-#include <future>
 #include <numeric>
 
 namespace lockstep::doctor {
@@ -20,17 +18,6 @@ std::string library_name() {
   return all.substr(0, all.find_first_of(",\n"));
 }
 
-/// The result of `work`, or nothing where it takes longer: a file system that hangs must not hang
-/// its examiner. The thread is then left behind, and the process ends without waiting for it.
-template <typename Result>
-std::optional<Result> within(std::chrono::duration<double> limit, std::function<Result()> work) {
-  std::packaged_task<Result()> task(std::move(work));
-  std::future<Result> result = task.get_future();
-  std::thread(std::move(task)).detach();
-  if (result.wait_for(limit) != std::future_status::ready) return std::nullopt;
-  return result.get();
-}
-
 }  // namespace
 
 Conductor::Conductor(Post& post, Worker& self, const ExaminationOptions& options)
@@ -39,6 +26,14 @@ Conductor::Conductor(Post& post, Worker& self, const ExaminationOptions& options
 bool Conductor::is_silent(int rank) const {
   return std::any_of(silent_.begin(), silent_.end(),
                      [&](const SilentRank& one) { return one.rank == rank; });
+}
+
+bool Conductor::all_reached() const {
+  return silent_.empty() &&
+         std::none_of(findings_.begin(), findings_.end(), [](const Finding& finding) {
+           return (finding.check == "nodes" || finding.check == "neighbours") &&
+                  finding.verdict == Verdict::fail;
+         });
 }
 
 Conductor::Answers Conductor::ask(const std::vector<int>& ranks, const Question& question) {
@@ -60,7 +55,7 @@ Conductor::Answers Conductor::ask(const std::vector<int>& ranks, const Question&
       answers[rank] = nlohmann::json::parse(*text);
       continue;
     }
-    const int node = node_of_.empty() ? -1 : node_of_[static_cast<std::size_t>(rank)];
+    const int node = node_of_.empty() ? -1 : number_of(rank);
     silent_.push_back({.rank = rank,
                        .node = node < 0 ? "" : nodes_[static_cast<std::size_t>(node)],
                        .phase = question.phase});
@@ -68,13 +63,21 @@ Conductor::Answers Conductor::ask(const std::vector<int>& ranks, const Question&
   return answers;
 }
 
+std::vector<int> Conductor::everyone() const {
+  std::vector<int> ranks(static_cast<std::size_t>(post_.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+int Conductor::number_of(int rank) const {
+  return node_of_[static_cast<std::size_t>(rank)];
+}
+
 void Conductor::describe() {
-  std::vector<int> everyone(static_cast<std::size_t>(post_.size()));
-  std::iota(everyone.begin(), everyone.end(), 0);
-  const Answers answers = ask(everyone, {.phase = "the first message", .command = [](int) {
-                                           return nlohmann::json{{"do", "describe"}};
-                                         }});
-  std::vector<int> nodes(everyone.size(), -1);
+  const Answers answers = ask(everyone(), {.phase = "the first message", .command = [](int) {
+                                             return nlohmann::json{{"do", "describe"}};
+                                           }});
+  std::vector<int> nodes(static_cast<std::size_t>(post_.size()), -1);
   for (const auto& [rank, answer] : answers) {
     ranks_.push_back(answer.get<RankFacts>());
     const std::string& name = ranks_.back().node;
@@ -87,48 +90,26 @@ void Conductor::describe() {
   node_of_ = std::move(nodes);
 }
 
-void Conductor::examine_neighbours() {
-  // A rank that does not answer would cost its neighbours the limit each, and tell nothing new.
-  if (!all_answered()) return;
-  std::vector<int> everyone(node_of_.size());
-  std::iota(everyone.begin(), everyone.end(), 0);
-  const Answers answers =
-      ask(everyone, {.phase = "the messages between neighbours",
-                     .command =
-                         [&](int) {
-                           return nlohmann::json{{"do", "neighbours"}, {"node_of", node_of_}};
-                         },
-                     .limits = 4});
-  std::vector<LinkFacts> links;
-  for (const auto& [rank, answer] : answers) {
-    for (const auto& link : answer) links.push_back(link.get<LinkFacts>());
-  }
-  findings_.push_back(judge_neighbours(links));
-}
-
-std::vector<NodePairFacts> Conductor::meet(const Round& round, const Answers& listening) {
-  const auto number_of = [&](int rank) { return node_of_[static_cast<std::size_t>(rank)]; };
-  const auto partner = [&](int rank) -> int {
-    const auto other = round[static_cast<std::size_t>(number_of(rank))];
-    return other ? leaders_[static_cast<std::size_t>(*other)] : -1;
-  };
+std::vector<NodePairFacts> Conductor::meet(const Encounter& encounter) {
   std::vector<int> playing;
-  for (const int rank : leaders_) {
-    const int other = partner(rank);
+  for (const int rank : encounter.ranks) {
+    const int other = encounter.partner(rank);
     if (other >= 0 && !is_silent(rank) && !is_silent(other)) playing.push_back(rank);
   }
   const auto command = [&](int rank) {
-    return nlohmann::json{
-        {"do", "meet"}, {"rank", partner(rank)}, {"target", listening.at(partner(rank))}};
+    const int other = encounter.partner(rank);
+    nlohmann::json json{{"do", "meet"}, {"rank", other}};
+    const auto target = encounter.listening.find(other);
+    if (target != encounter.listening.end()) json["target"] = target->second;
+    return json;
   };
-  const Answers answers =
-      ask(playing, {.phase = "the messages between nodes", .command = command, .limits = 3});
+  const Answers answers = ask(playing, {.phase = encounter.phase, .command = command, .limits = 3});
   std::vector<NodePairFacts> pairs;
   for (const auto& [rank, answer] : answers) {
-    const auto other = answers.find(partner(rank));
-    if (other == answers.end() || number_of(rank) > number_of(other->first)) continue;
-    NodePairFacts pair{.first = number_of(rank),
-                       .second = number_of(other->first),
+    const auto other = answers.find(encounter.partner(rank));
+    if (other == answers.end() || rank > other->first) continue;
+    NodePairFacts pair{.first = rank,
+                       .second = other->first,
                        .latency = answer.at("latency").get<double>(),
                        .bandwidth = answer.at("bandwidth").get<double>(),
                        .error = answer.at("error").get<std::string>(),
@@ -140,6 +121,45 @@ std::vector<NodePairFacts> Conductor::meet(const Round& round, const Answers& li
   return pairs;
 }
 
+void Conductor::examine_neighbours() {
+  // A rank that does not answer would cost its neighbours the limit each, and tell nothing new.
+  if (!silent_.empty()) return;
+  std::vector<LinkFacts> links;
+  const std::vector<int> all = everyone();
+  // Round by round: who waits in vain for one must not come late to the next.
+  for (const Round& round : plan_ring(post_.size())) {
+    for (NodePairFacts& pair :
+         meet({.ranks = all,
+         .partner = [&](int rank) { return round[static_cast<std::size_t>(rank)].value_or(-1); },
+         .phase = "the messages between neighbours",
+         .listening = {}})) {
+      links.push_back({.first = pair.first,
+                       .second = pair.second,
+                       .same_node = number_of(pair.first) == number_of(pair.second),
+                       .latency = pair.latency,
+                       .bandwidth = pair.bandwidth,
+                       .error = std::move(pair.error)});
+    }
+  }
+  findings_.push_back(judge_neighbours(links));
+}
+
+std::vector<NodePairFacts> Conductor::meet_nodes(const Round& round, const Answers& listening) {
+  const auto partner = [&](int rank) {
+    const auto other = round[static_cast<std::size_t>(number_of(rank))];
+    return other ? leaders_[static_cast<std::size_t>(*other)] : -1;
+  };
+  auto pairs = meet({.ranks = leaders_,
+                     .partner = partner,
+                     .phase = "the messages between nodes",
+                     .listening = listening});
+  for (NodePairFacts& pair : pairs) {
+    pair.first = number_of(pair.first);
+    pair.second = number_of(pair.second);
+  }
+  return pairs;
+}
+
 void Conductor::examine_nodes() {
   std::vector<NodePairFacts> pairs;
   if (nodes_.size() > 1) {
@@ -147,7 +167,7 @@ void Conductor::examine_nodes() {
                                                return nlohmann::json{{"do", "listen"}};
                                              }});
     for (const Round& round : plan_rounds(static_cast<int>(nodes_.size()))) {
-      for (NodePairFacts& pair : meet(round, listening)) pairs.push_back(std::move(pair));
+      for (NodePairFacts& pair : meet_nodes(round, listening)) pairs.push_back(std::move(pair));
     }
     // A pair is called slow only where it is so again and again: a core may have been busy.
     constexpr int second_looks = 6;
@@ -157,7 +177,7 @@ void Conductor::examine_nodes() {
       Round round(nodes_.size());
       round[static_cast<std::size_t>(slow->first)] = slow->second;
       round[static_cast<std::size_t>(slow->second)] = slow->first;
-      for (const NodePairFacts& again : meet(round, listening)) {
+      for (const NodePairFacts& again : meet_nodes(round, listening)) {
         slow->bandwidth = std::max(slow->bandwidth, again.bandwidth);
         slow->latency = std::min(slow->latency, again.latency);
       }
@@ -194,25 +214,18 @@ void Conductor::examine_nccl() {
   const bool all_have_one = std::all_of(ranks_.begin(), ranks_.end(),
                                         [](const RankFacts& rank) { return rank.gpu_usable; });
   // Its start is collective: where a rank is out of reach it would hang.
-  const bool network_is_well =
-      std::none_of(findings_.begin(), findings_.end(), [](const Finding& finding) {
-        return (finding.check == "nodes" || finding.check == "neighbours") &&
-               finding.verdict == Verdict::fail;
-      });
-  if (!all_have_one || !network_is_well || !all_answered()) return;
-  std::vector<int> everyone(node_of_.size());
-  std::iota(everyone.begin(), everyone.end(), 0);
+  if (!all_have_one || !all_reached()) return;
   const Answers answers = ask(
-      everyone, {.phase = "NCCL",
-                 .command =
-                     [&](int rank) {
-                       const auto place = node_of_.begin() + rank;
-                       return nlohmann::json{
-                           {"do", "nccl"},
-                           {"local_rank", std::count(node_of_.begin(), place, *place)},
-                           {"local_size", std::count(node_of_.begin(), node_of_.end(), *place)}};
-                     },
-                 .limits = 4});
+      everyone(), {.phase = "NCCL",
+                   .command =
+                       [&](int rank) {
+                         const auto place = node_of_.begin() + rank;
+                         return nlohmann::json{
+                             {"do", "nccl"},
+                             {"local_rank", std::count(node_of_.begin(), place, *place)},
+                             {"local_size", std::count(node_of_.begin(), node_of_.end(), *place)}};
+                       },
+                   .limits = 4});
   NcclFacts facts;
   for (const auto& [rank, answer] : answers) {
     const double bandwidth = answer.at("bandwidth").get<double>();
@@ -222,56 +235,7 @@ void Conductor::examine_nccl() {
   findings_.push_back(judge_nccl(facts));
 }
 
-void Conductor::examine_data() {
-  if (options_.data.empty()) return;
-  // Rank 0's own look must not hang it, so it is a question to itself with a limit.
-  const std::string node = self_.node();
-  auto own = within<DataFacts>(options_.limit, [directory = options_.data, node] {
-    return measure_data(directory, node, 0);
-  });
-  if (!own) {
-    silent_.push_back({.rank = 0, .node = node, .phase = "--data " + options_.data});
-    return;
-  }
-  std::vector<DataFacts> all{*own};
-  std::vector<int> others(leaders_.begin() + 1, leaders_.end());
-  for (const auto& [rank, answer] :
-       ask(others, {.phase = "--data " + options_.data, .command = [&](int leader) {
-                      return nlohmann::json{{"do", "data"},
-                                            {"number", node_of_[static_cast<std::size_t>(leader)]}};
-                    }})) {
-    all.push_back(answer.get<DataFacts>());
-  }
-  findings_.push_back(judge_data(options_.data, all));
-}
-
-void Conductor::examine_run_directory() {
-  if (options_.run_dir.empty()) return;
-  const std::string phase = "--run-dir " + options_.run_dir;
-  const auto probe = within<std::shared_ptr<RunDirectoryProbe>>(
-      options_.limit,
-      [run_dir = options_.run_dir] { return std::make_shared<RunDirectoryProbe>(run_dir); });
-  if (!probe) {
-    silent_.push_back({.rank = 0, .node = self_.node(), .phase = phase});
-    return;
-  }
-  std::vector<SharedDirectoryFacts> others;
-  if ((*probe)->facts().error.empty()) {
-    const std::vector<int> leaders(leaders_.begin() + 1, leaders_.end());
-    for (const auto& [rank, answer] :
-         ask(leaders, {.phase = phase, .command = [&](int) {
-                         return nlohmann::json{{"do", "run-dir"}, {"path", (*probe)->path()}};
-                       }})) {
-      others.push_back(answer.get<SharedDirectoryFacts>());
-    }
-  }
-  findings_.push_back(judge_run_directory((*probe)->facts(), others));
-  if ((*probe)->path().empty()) return;
-  findings_.push_back(judge_space((*probe)->measure_space(
-      {.model = options_.model, .checkpoint = options_.checkpoint_bytes, .kept = options_.kept})));
-}
-
-std::vector<Finding> Conductor::examine() {
+void Conductor::examine() {
   describe();
   findings_.push_back(judge_ranks({.size = post_.size(),
                                    .nodes = static_cast<int>(nodes_.size()),
@@ -287,7 +251,6 @@ std::vector<Finding> Conductor::examine() {
   examine_data();
   examine_run_directory();
   if (!silent_.empty()) findings_.push_back(judge_answers(silent_, options_.limit.count()));
-  return std::move(findings_);
 }
 
 }  // namespace lockstep::doctor

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/doctor/judge.hpp"
+#include "rounds.hpp"
 #include "worker.hpp"
 
 #include <functional>
@@ -15,9 +16,10 @@ class Conductor final {
   /// All outlive it.
   Conductor(Post& post, Worker& self, const ExaminationOptions& options);
 
-  [[nodiscard]] std::vector<Finding> examine();
-  /// Ranks that did not answer are asked no more.
-  [[nodiscard]] bool all_answered() const noexcept { return silent_.empty(); }
+  void examine();
+  [[nodiscard]] const std::vector<Finding>& findings() const noexcept { return findings_; }
+  /// Whether every rank answered, and reached those it should.
+  [[nodiscard]] bool all_reached() const;
 
  private:
   using Command = std::function<nlohmann::json(int rank)>;
@@ -27,16 +29,28 @@ class Conductor final {
     Command command;
     double limits = 1;  ///< how many limits an answer may take
   };
-  /// Asks all of `ranks` at once; rank 0 does its own part meanwhile.
+  /// Asks all of `ranks` at once, but for those that once did not answer; rank 0 does its own part
+  /// meanwhile.
   [[nodiscard]] Answers ask(const std::vector<int>& ranks, const Question& question);
   [[nodiscard]] bool is_silent(int rank) const;
 
   void describe();
   void examine_neighbours();
-  /// Each node's partner, by number.
-  using Round = std::vector<std::optional<int>>;
-  [[nodiscard]] std::vector<NodePairFacts> meet(const Round& round, const Answers& listening);
+  /// One round: `partner` gives each of `ranks` the one it meets, or -1; `listening` who listens
+  /// where, of those that try each other's addresses too.
+  struct Encounter {
+    const std::vector<int>& ranks;
+    std::function<int(int rank)> partner;
+    std::string phase;
+    const Answers& listening;
+  };
+  /// The pairs by their ranks, the lower first.
+  [[nodiscard]] std::vector<NodePairFacts> meet(const Encounter& encounter);
+  [[nodiscard]] std::vector<NodePairFacts> meet_nodes(const Round& round, const Answers& listening);
   void examine_nodes();
+  [[nodiscard]] std::vector<int> everyone() const;
+  /// Of a rank's node.
+  [[nodiscard]] int number_of(int rank) const;
   void examine_clocks();
   void examine_nccl();
   void examine_data();

@@ -43,17 +43,19 @@ Range range_of(const Links& links) {
   return range;
 }
 
-/// The pair far below the middle of all; there must be some to compare with.
+/// The pair far below the middle of all that reach each other; there must be some to compare with.
 template <typename Pair>
 Pair* outlier(std::span<Pair> pairs) {
   constexpr std::size_t enough = 3;
-  if (pairs.size() < enough) return nullptr;
   std::vector<double> rates;
-  for (const auto& pair : pairs) rates.push_back(pair.bandwidth);
-  Pair& worst = *std::min_element(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) {
-    return a.bandwidth < b.bandwidth;
-  });
-  return worst.bandwidth * slow_factor < middle(rates) ? &worst : nullptr;
+  Pair* worst = nullptr;
+  for (Pair& pair : pairs) {
+    if (!pair.error.empty()) continue;
+    rates.push_back(pair.bandwidth);
+    if (worst == nullptr || pair.bandwidth < worst->bandwidth) worst = &pair;
+  }
+  if (rates.size() < enough) return nullptr;
+  return worst->bandwidth * slow_factor < middle(std::move(rates)) ? worst : nullptr;
 }
 
 std::string links_text(const std::vector<const LinkFacts*>& links, const char* where) {

@@ -7,6 +7,8 @@ namespace lockstep::doctor {
 namespace {
 
 constexpr double slow_factor = 4;
+/// Reading that took less says little: one hiccup may have been most of it.
+constexpr double telling_seconds = 0.1;
 /// Renames that take longer make each save's end, and Lustre's metadata server, the slow part.
 constexpr double slow_rename = 1;
 
@@ -48,7 +50,8 @@ Finding judge_data(const std::string& directory, std::span<const DataFacts> node
       nodes.size() > 1 ? fmt::format(" or more by each of {} nodes at once ({} is slowest)",
                                      nodes.size(), slowest->node)
                        : std::string());
-  if (nodes.size() > 2 && rate_of(*slowest) * slow_factor < *middle) {
+  if (nodes.size() > 2 && slowest->seconds > telling_seconds &&
+      rate_of(*slowest) * slow_factor < *middle) {
     finding.verdict = Verdict::warn;
     finding.text = fmt::format(
         "{} reads {} at {} where other nodes read at {} (each step waits for the slowest) look at "

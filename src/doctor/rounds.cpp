@@ -2,12 +2,12 @@
 
 namespace lockstep::doctor {
 
-std::vector<std::vector<std::optional<int>>> plan_rounds(int players) {
+std::vector<Round> plan_rounds(int players) {
   // The circle method: the last player stays, the others move on by one place a round.
   const int seats = players + players % 2;
-  std::vector<std::vector<std::optional<int>>> rounds;
+  std::vector<Round> rounds;
   for (int round = 0; round + 1 < seats; ++round) {
-    std::vector<std::optional<int>> partners(static_cast<std::size_t>(players));
+    Round partners(static_cast<std::size_t>(players));
     const auto meet = [&](int one, int other) {
       if (one >= players || other >= players) return;
       partners[static_cast<std::size_t>(one)] = other;
@@ -23,20 +23,22 @@ std::vector<std::vector<std::optional<int>>> plan_rounds(int players) {
   return rounds;
 }
 
-std::vector<Turn> plan_turns(int rank, int ranks) {
-  std::vector<Turn> turns;
-  const auto add = [&](int first) {
-    if (first >= 0 && first + 1 < ranks) turns.push_back({.first = first, .second = first + 1});
+std::vector<Round> plan_ring(int players) {
+  std::vector<Round> rounds;
+  const auto meet = [&](int one, int other) {
+    rounds.back()[static_cast<std::size_t>(one)] = other;
+    rounds.back()[static_cast<std::size_t>(other)] = one;
   };
-  // First all pairs that begin with an even rank, then those that begin with an odd one.
-  const bool even = rank % 2 == 0;
-  add(even ? rank : rank - 1);
-  add(even ? rank - 1 : rank);
-  // The ring closes where that is another pair.
-  if (ranks > 2 && (rank == 0 || rank == ranks - 1)) {
-    turns.push_back({.first = 0, .second = ranks - 1});
+  // First all pairs that begin with an even player, then those that begin with an odd one.
+  for (const int parity : {0, 1}) {
+    if (players < 2 + parity) return rounds;
+    rounds.emplace_back(players);
+    for (int one = parity; one + 1 < players; one += 2) meet(one, one + 1);
   }
-  return turns;
+  // The ring closes.
+  rounds.emplace_back(players);
+  meet(0, players - 1);
+  return rounds;
 }
 
 }  // namespace lockstep::doctor

@@ -3,7 +3,6 @@
 #include "facts_json.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/core/error.hpp"
-#include "rounds.hpp"
 
 #include <fmt/format.h>
 
@@ -43,30 +42,6 @@ RouteTarget target_from(const nlohmann::json& json) {
 Worker::Worker(Post& post, const ExaminationOptions& options)
     : post_(post), options_(options), node_(node_name(options.launch)) {}
 
-std::chrono::duration<double> Worker::passage_limit() const noexcept {
-  return std::min(options_.limit, longest_passage);
-}
-
-nlohmann::json Worker::neighbours(const nlohmann::json& command) {
-  const auto nodes = command.at("node_of").get<std::vector<int>>();
-  nlohmann::json links = nlohmann::json::array();
-  for (const Turn& turn : plan_turns(post_.rank(), post_.size())) {
-    const bool is_first = turn.first == post_.rank();
-    const Passage passage =
-        measure_passage(post_, is_first ? turn.second : turn.first, passage_limit());
-    // The first of the two tells.
-    if (!is_first) continue;
-    links.push_back(LinkFacts{.first = turn.first,
-                              .second = turn.second,
-                              .same_node = nodes.at(static_cast<std::size_t>(turn.first)) ==
-                                           nodes.at(static_cast<std::size_t>(turn.second)),
-                              .latency = passage.latency,
-                              .bandwidth = passage.bandwidth,
-                              .error = passage.error});
-  }
-  return links;
-}
-
 nlohmann::json Worker::listen() {
   try {
     listener_.emplace(fmt::format("lockstep doctor {} {:08x}", node_, std::random_device()()));
@@ -84,17 +59,21 @@ nlohmann::json Worker::listen() {
 }
 
 nlohmann::json Worker::meet(const nlohmann::json& command) {
-  const Passage passage = measure_passage(post_, command.at("rank").get<int>(), passage_limit());
-  return {{"latency", passage.latency},
-          {"bandwidth", passage.bandwidth},
-          {"error", passage.error},
-          {"routes", measure_routes(target_from(command.at("target")), route_limit)}};
+  const Passage passage = measure_passage(post_, command.at("rank").get<int>(),
+                                          std::min(options_.limit, longest_passage));
+  nlohmann::json answer{{"latency", passage.latency},
+                        {"bandwidth", passage.bandwidth},
+                        {"error", passage.error},
+                        {"routes", nlohmann::json::array()}};
+  if (command.contains("target")) {
+    answer["routes"] = measure_routes(target_from(command.at("target")), route_limit);
+  }
+  return answer;
 }
 
 nlohmann::json Worker::perform(const nlohmann::json& command) {
   const std::string what = command.at("do").get<std::string>();
   if (what == "describe") return measure_rank(post_.rank(), node_);
-  if (what == "neighbours") return neighbours(command);
   if (what == "listen") return listen();
   if (what == "meet") return meet(command);
   if (what == "clock") return wall_clock();

@@ -26,8 +26,6 @@ class Worker final {
   [[nodiscard]] nlohmann::json perform(const nlohmann::json& command);
 
  private:
-  [[nodiscard]] std::chrono::duration<double> passage_limit() const noexcept;
-  [[nodiscard]] nlohmann::json neighbours(const nlohmann::json& command);
   [[nodiscard]] nlohmann::json listen();
   [[nodiscard]] nlohmann::json meet(const nlohmann::json& command);
 

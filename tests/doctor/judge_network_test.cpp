@@ -86,6 +86,9 @@ BOOST_AUTO_TEST_CASE(a_slow_pair_is_named) {
 
   expect(judge_nodes(four_nodes, pairs), Verdict::warn, {"node2 and node3 move 1.0 GB/s"});
   BOOST_TEST(slow_pair(pairs) == &pairs[3]);
+  pairs[3].error = "no message came through in time";
+  BOOST_TEST(slow_pair(pairs) == nullptr);
+  pairs[3].error.clear();
   pairs[3].bandwidth = 3e9;
   BOOST_TEST(slow_pair(pairs) == nullptr);
 }

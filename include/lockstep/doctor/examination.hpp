@@ -24,7 +24,7 @@ struct ExaminationOptions {
 struct Diagnosis {
   std::vector<Finding> findings;  ///< rank 0's; empty on the others
   bool fit = true;                ///< nothing would stop a run; the same on all ranks
-  bool all_answered = true;       ///< else MPI cannot be finalized: end the job
+  bool all_reached = true;        ///< else MPI cannot be finalized: end the job
 };
 
 /// What a run needs of the processes, the network and the storage, measured and judged. Every rank
