@@ -95,13 +95,12 @@ const char* verdict_text(Verdict verdict) {
   return names[static_cast<std::size_t>(verdict)];
 }
 
-void print_findings(const std::vector<Finding>& findings, const DoctorArguments& arguments) {
+/// `not_checked` names the options without which something was not looked at.
+void print_findings(const std::vector<Finding>& findings,
+                    const std::vector<std::string>& not_checked, const DoctorArguments& arguments) {
   const auto failures = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.verdict == Verdict::fail;
   });
-  std::vector<std::string> not_checked;
-  if (arguments.data.empty()) not_checked.emplace_back("--data");
-  if (arguments.run_dir.empty()) not_checked.emplace_back("--run-dir");
   if (arguments.json) {
     nlohmann::ordered_json checks = nlohmann::ordered_json::array();
     for (const Finding& finding : findings) {
@@ -112,9 +111,8 @@ void print_findings(const std::vector<Finding>& findings, const DoctorArguments&
                         {"text", finding.text},
                         {"values", std::move(values)}});
     }
-    print_json({{"fit", failures == 0},
-                {"checks", std::move(checks)},
-                {"not_checked", std::move(not_checked)}});
+    print_json(
+        {{"fit", failures == 0}, {"checks", std::move(checks)}, {"not_checked", not_checked}});
     return;
   }
   for (const Finding& finding : findings) {
@@ -148,7 +146,7 @@ void report_start(const LaunchFacts& launch, const DoctorArguments& arguments,
     std::this_thread::sleep_for(courtesy);
     return;
   }
-  print_findings({judge_start(launch, launch.node.empty() ? host_name() : launch.node, what)},
+  print_findings({judge_start(launch, launch.node.empty() ? host_name() : launch.node, what)}, {},
                  arguments);
 }
 
@@ -196,7 +194,12 @@ ExitStatus run_doctor(Invocation& invocation) {
                        .start_seconds = start.count()});
   const bool is_first = !diagnosis.findings.empty();
   // Where each process is a world of its own, one of them speaks.
-  if (is_first && launch.process == 0) print_findings(diagnosis.findings, arguments);
+  if (is_first && launch.process == 0) {
+    std::vector<std::string> not_checked;
+    if (arguments.data.empty()) not_checked.emplace_back("--data");
+    if (arguments.run_dir.empty()) not_checked.emplace_back("--run-dir");
+    print_findings(diagnosis.findings, not_checked, arguments);
+  }
   if (!diagnosis.all_reached) leave(is_first);
   return diagnosis.fit ? ExitStatus::ok : ExitStatus::unfit;
 }

@@ -157,7 +157,11 @@ Finding judge_neighbours(std::span<const LinkFacts> links) {
 }
 
 NodePairFacts* slow_pair(std::span<NodePairFacts> pairs) {
-  return outlier(pairs);
+  if (NodePairFacts* slow = outlier(pairs)) return slow;
+  const auto poor = std::find_if(pairs.begin(), pairs.end(), [](const NodePairFacts& pair) {
+    return pair.error.empty() && pair.bandwidth < poor_bandwidth;
+  });
+  return poor == pairs.end() ? nullptr : &*poor;
 }
 
 Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePairFacts> pairs) {

@@ -98,6 +98,7 @@ BOOST_AUTO_TEST_CASE(a_slow_network_is_said) {
   for (NodePairFacts& pair : pairs) pair.bandwidth = 110e6;
 
   expect(judge_nodes(four_nodes, pairs), Verdict::warn, {"110 MB/s", "btl_tcp_if_include"});
+  BOOST_TEST(slow_pair(pairs) == &pairs[0]);
 }
 
 BOOST_AUTO_TEST_CASE(nodes_of_which_no_pair_was_tried_fail) {

@@ -30,7 +30,8 @@ struct SilentRank {
 [[nodiscard]] Finding judge_cores(std::span<const RankFacts> ranks);
 [[nodiscard]] Finding judge_gpus(std::span<const RankFacts> ranks);
 [[nodiscard]] Finding judge_neighbours(std::span<const LinkFacts> links);
-/// The slowest of the pairs, where it is far below the middle of at least three; else null.
+/// A pair that deserves a second look: far below the middle of at least three, or slow by any
+/// measure; null where there is none.
 [[nodiscard]] NodePairFacts* slow_pair(std::span<NodePairFacts> pairs);
 [[nodiscard]] Finding judge_nodes(std::span<const std::string> nodes,
                                   std::span<const NodePairFacts> pairs);
