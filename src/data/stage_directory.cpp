@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -58,11 +59,19 @@ void remove_leftovers(const std::string& parent) {
 
 }  // namespace
 
-StageDirectory::StageDirectory(const std::string& parent, const std::string& job) {
+std::uint64_t prepare_for_staging(const std::string& parent) {
   std::error_code error;
   fs::create_directories(parent, error);
   if (error) cannot("create directory", parent, error.value());
   remove_leftovers(parent);
+  struct statvfs status {};
+  if (::statvfs(parent.c_str(), &status) != 0) cannot("ask the free space of", parent, errno);
+  const std::uint64_t free = std::uint64_t{status.f_bavail} * status.f_frsize;
+  const std::uint64_t reserved = std::uint64_t{status.f_blocks} * status.f_frsize / reserved_share;
+  return free > reserved ? free - reserved : 0;
+}
+
+StageDirectory::StageDirectory(const std::string& parent, const std::string& job) {
   // It gets its name with the lock held, so that nobody takes it for a leftover before.
   std::string unfinished = fmt::format("{}/{}{}-XXXXXX", parent, unfinished_prefix, safe_name(job));
   if (::mkdtemp(unfinished.data()) == nullptr) cannot("create a directory in", parent, errno);
@@ -77,7 +86,8 @@ StageDirectory::StageDirectory(const std::string& parent, const std::string& job
                     ::rename(unfinished.c_str(), finished.c_str()) == 0;
   if (!made) {
     const int cause = errno;
-    fs::remove_all(unfinished, error);
+    std::error_code ignored;
+    fs::remove_all(unfinished, ignored);
     cannot("use a directory in", parent, cause);
   }
   path_ = finished;
@@ -86,14 +96,6 @@ StageDirectory::StageDirectory(const std::string& parent, const std::string& job
 StageDirectory::~StageDirectory() {
   std::error_code not_removed;  // the next job tries again
   fs::remove_all(path_, not_removed);
-}
-
-std::uint64_t StageDirectory::free_bytes() const {
-  struct statvfs status {};
-  if (::statvfs(path_.c_str(), &status) != 0) cannot("ask the free space of", path_, errno);
-  const std::uint64_t free = std::uint64_t{status.f_bavail} * status.f_frsize;
-  const std::uint64_t reserved = std::uint64_t{status.f_blocks} * status.f_frsize / reserved_share;
-  return free > reserved ? free - reserved : 0;
 }
 
 }  // namespace lockstep

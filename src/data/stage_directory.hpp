@@ -9,8 +9,13 @@
 
 namespace lockstep {
 
+/// Makes the directory where it is not there, removes what dead holders of a StageDirectory left in
+/// it, and tells the bytes that can be written there and leave a little for others.
+/// Error(cannot_write).
+[[nodiscard]] std::uint64_t prepare_for_staging(const std::string& parent);
+
 /// A new directory below another, held by a file lock as long as this object lives, and removed
-/// with it. What dead holders left beside it is removed first.
+/// with it.
 class StageDirectory final {
  public:
   /// Error(cannot_write).
@@ -20,8 +25,6 @@ class StageDirectory final {
   StageDirectory& operator=(const StageDirectory&) = delete;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// Bytes that can be written and leave a little for others.
-  [[nodiscard]] std::uint64_t free_bytes() const;
 
  private:
   struct DescriptorTraits {

@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -70,15 +71,18 @@ StagePlan plan_staging(std::span<const std::uint64_t> sizes, std::uint64_t free)
 class Staging::Directory final {
  public:
   Directory(const StagingOptions& options, const std::vector<ShardToCopy>& shards)
-      : directory_(options.directory, options.job) {
-    create_board(board_name(directory_.path()), shards.size());
+      : parent_(options.directory), free_(prepare_for_staging(parent_)) {
     std::vector<std::uint64_t> sizes;
     for (const ShardToCopy& shard : shards) sizes.push_back(shard.bytes);
-    free_ = directory_.free_bytes();
     plan_ = plan_staging(sizes, free_);
+    // On storage that is full already nothing can be made, and nothing need be.
+    if (plan_.chosen.empty()) return;
+    directory_.emplace(parent_, options.job);
+    create_board(board_name(directory_->path()), shards.size());
   }
 
-  [[nodiscard]] const std::string& path() const noexcept { return directory_.path(); }
+  /// Empty where nothing fits.
+  [[nodiscard]] std::string path() const { return directory_ ? directory_->path() : std::string(); }
   [[nodiscard]] const StagePlan& plan() const noexcept { return plan_; }
   /// Empty where all fit.
   [[nodiscard]] std::string shortage(const std::string& host, std::size_t shards) const {
@@ -86,13 +90,14 @@ class Staging::Directory final {
     return fmt::format(
         "--stage-dir: {} of {} shards will lie in {} on {} ({} of them need {} more than the {} "
         "that are free) the others stay where they are",
-        plan_.chosen.size(), shards, path(), host, shards - plan_.chosen.size(),
+        plan_.chosen.size(), shards, parent_, host, shards - plan_.chosen.size(),
         amount(plan_.left_out_bytes - (free_ - plan_.bytes)), amount(free_));
   }
 
  private:
-  StageDirectory directory_;
-  std::uint64_t free_ = 0;
+  std::string parent_;
+  std::uint64_t free_;
+  std::optional<StageDirectory> directory_;
   StagePlan plan_;
 };
 
@@ -219,14 +224,16 @@ Staging::Staging(const StagingOptions& options, std::vector<ShardToCopy> shards,
            comm, copies ? directory_->shortage(grid.host, shards_.size()) : std::string())) {
     if (!shortage.empty()) shortages_.push_back(std::move(shortage));
   }
-  collectively(comm, [&] { board_ = std::make_unique<Board>(path_, shards_.size()); });
-  if (copies) copier_ = std::make_unique<Copier>(*this, *board_, options.cores);
+  collectively(comm, [&] {
+    if (!path_.empty()) board_ = std::make_unique<Board>(path_, shards_.size());
+  });
+  if (copies && board_) copier_ = std::make_unique<Copier>(*this, *board_, options.cores);
 }
 
 Staging::~Staging() = default;
 
 bool Staging::ready(std::size_t shard) const noexcept {
-  return board_->is_set(shard);
+  return board_ && board_->is_set(shard);
 }
 
 std::string Staging::path(std::size_t shard) const {

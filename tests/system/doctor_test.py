@@ -84,9 +84,9 @@ def oversubscribed_cores_are_found(folder):
 
 
 def a_start_that_hangs_is_found(folder):
-    found = diagnose("--timeout", 5, ranks=3, faults={"START": 1}, expect=UNFIT)
+    found = diagnose("--timeout", 8, ranks=3, faults={"START": 1}, expect=UNFIT)
     assert list(found) == ["mpi"], found
-    expect_finding(found, "mpi", "fail", "nothing within the 5 s", "process 0 of 3")
+    expect_finding(found, "mpi", "fail", "nothing within the 8 s", "process 0 of 3")
 
 
 def a_start_that_mpi_ends_is_found(folder):
@@ -95,11 +95,11 @@ def a_start_that_mpi_ends_is_found(folder):
 
 
 def peers_out_of_reach_are_found(folder):
-    found = diagnose("--timeout", 5, ranks=4, faults={"NODES": 1, "LOST": "1:3"}, expect=UNFIT)
+    found = diagnose("--timeout", 8, ranks=4, faults={"NODES": 1, "LOST": "1:3"}, expect=UNFIT)
     expect_finding(found, "nodes", "fail", "node1 and node3 do not reach each other by MPI")
-    found = diagnose("--timeout", 5, ranks=3, faults={"LOST": "1:2"}, expect=UNFIT)
+    found = diagnose("--timeout", 8, ranks=3, faults={"LOST": "1:2"}, expect=UNFIT)
     expect_finding(found, "neighbours", "fail", "ranks 1 and 2 do not reach each other")
-    found = diagnose("--timeout", 5, ranks=3, faults={"NODES": 1, "LOST": "0:2"}, expect=UNFIT)
+    found = diagnose("--timeout", 8, ranks=3, faults={"NODES": 1, "LOST": "0:2"}, expect=UNFIT)
     expect_finding(found, "answers", "fail", "rank 2 at the first message")
 
 
@@ -114,7 +114,7 @@ def interfaces_that_lead_nowhere_are_named(folder):
 def a_node_that_hangs_at_its_file_system_is_named(folder):
     data = write_shards(folder / "data")
     for rank in (0, 1):
-        found = diagnose("--data", data, "--timeout", 5, ranks=2, faults={"NODES": 1, "SILENT": f"{rank}:{data}"},
+        found = diagnose("--data", data, "--timeout", 8, ranks=2, faults={"NODES": 1, "SILENT": f"{rank}:{data}"},
                          expect=UNFIT)
         expect_finding(found, "answers", "fail", f"rank {rank} (node{rank}) at --data")
 

@@ -62,10 +62,10 @@ def training_goes_on_without_the_shared_directory(folder):
         assert_same_run(name, folder / f"plain{ranks}")
 
 
-def mounted(size, directory, args):
+def mounted(size, directory, args, fill="true"):
     """The command with a file system of that size at `directory`, which it alone sees; None where that cannot be."""
     user = [] if os.geteuid() == 0 else ["-r"]
-    script = f'mount -t tmpfs -o size={size} none "$0" && exec "$@"'
+    script = f'mount -t tmpfs -o size={size} none "$0" && {{ {fill}; exec "$@"; }}'
     if subprocess.run(["unshare", *user, "-m", "sh", "-c", script, directory, "true"], capture_output=True).returncode:
         return None
     return ["unshare", *user, "-m", "sh", "-c", script, str(directory), *args]
@@ -74,19 +74,21 @@ def mounted(size, directory, args):
 def too_little_space_stages_a_part(folder):
     data = small_data(folder)
     (folder / "stage").mkdir()
-    args = [*train_args(data, folder / "run", "--epochs", 3), "--stage-dir", folder / "stage"]
-    launch = mounted("128k", folder / "stage", command(args, RANKS))
-    if launch is None:
-        print("skipped: too_little_space_stages_a_part: no file system can be mounted here")
-        return
-    done = subprocess.run(launch, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=SECONDS)
-    assert done.returncode == OK, done.stdout
-    assert "stay where they are" in done.stdout and "of 6 shards will lie in" in done.stdout, done.stdout
-    chosen = int(done.stdout.split(" of 6 shards will lie in")[0].split()[-1])
-    assert 0 < chosen < 6, done.stdout
     run(train_args(data, folder / "plain", "--epochs", 3), RANKS)
-    assert_same_run(folder / "run", folder / "plain")
+    full = 'dd if=/dev/zero of="$0/fill" bs=4k 2>/dev/null'
+    for name, fill, least, most in (("part", "true", 1, 5), ("nothing", full, 0, 0)):
+        args = [*train_args(data, folder / name, "--epochs", 3), "--stage-dir", folder / "stage"]
+        launch = mounted("128k", folder / "stage", command(args, RANKS), fill)
+        if launch is None:
+            print("skipped: too_little_space_stages_a_part: no file system can be mounted here")
+            return
+        done = subprocess.run(launch, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=SECONDS)
+        assert done.returncode == OK, done.stdout
+        assert "stay where they are" in done.stdout and "of 6 shards will lie in" in done.stdout, done.stdout
+        chosen = int(done.stdout.split(" of 6 shards will lie in")[0].split()[-1])
+        assert least <= chosen <= most, done.stdout
+        assert_same_run(folder / name, folder / "plain")
 
 
 def the_copy_is_gone_after_a_signal(folder):

@@ -63,7 +63,7 @@ class Staging final : public ShardCopies {
   std::string path_;
   std::vector<std::string> shortages_;
   std::unique_ptr<Directory> directory_;  ///< of the node's first rank
-  std::unique_ptr<Board> board_;
+  std::unique_ptr<Board> board_;          ///< null where nothing fits on this node
   std::unique_ptr<Copier> copier_;  ///< of the node's first rank; stops before its directory goes
 };
 
