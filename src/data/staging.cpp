@@ -73,6 +73,7 @@ class Staging::Directory final {
   Directory(const StagingOptions& options, const std::vector<ShardToCopy>& shards)
       : parent_(options.directory), free_(prepare_for_staging(parent_)) {
     std::vector<std::uint64_t> sizes;
+    sizes.reserve(shards.size());
     for (const ShardToCopy& shard : shards) sizes.push_back(shard.bytes);
     plan_ = plan_staging(sizes, free_);
     // On storage that is full already nothing can be made, and nothing need be.
