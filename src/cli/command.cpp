@@ -23,6 +23,9 @@ std::span<const Command> commands() {
       Command{.name = "bench",
               .summary = "one measured table: step, allreduce, loader or checkpoint",
               .run = run_bench},
+      Command{.name = "doctor",
+              .summary = "is this allocation fit to train? what to mend",
+              .run = run_doctor},
   };
   return all;
 }

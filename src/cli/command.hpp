@@ -29,6 +29,7 @@ struct Command {
 [[nodiscard]] std::span<const Command> commands();
 
 ExitStatus run_bench(Invocation& invocation);
+ExitStatus run_doctor(Invocation& invocation);
 ExitStatus run_eval(Invocation& invocation);
 ExitStatus run_pack(Invocation& invocation);
 ExitStatus run_train(Invocation& invocation);

@@ -159,6 +159,12 @@ void validate(const Config& config) {
          "split) drop one",
          config.val_data);
   }
+  if (!config.stage_dir.empty() && config.synthetic) {
+    fail(ExitStatus::usage,
+         "--stage-dir {} and --synthetic exclude each other (generated images have no shards to "
+         "copy) drop one",
+         config.stage_dir);
+  }
   if (config.nesterov && (config.momentum == 0 || config.optimizer != OptimizerKind::sgd)) {
     fail(ExitStatus::usage, "--nesterov needs --optimizer sgd with momentum (momentum is {})",
          config.momentum);

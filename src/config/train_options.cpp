@@ -67,6 +67,12 @@ OptionTable<Config> make_table() {
                "consecutive samples that stay together when shuffled; keep it well below the batch",
            .unit = "samples",
            .min = 1})
+      .add(&Config::stage_dir,
+           {.name = "stage-dir",
+            .help = "directory on the node's own storage; shards are copied there "
+                    "during the first epoch and then read from there; what "
+                    "does not fit stays where it is",
+            .unit = ""})
       .add(&Config::synthetic,
            {.name = "synthetic", .help = "train on generated images, no files needed", .unit = ""})
       .add(&Config::synthetic_samples, {.name = "synthetic-samples",

@@ -2,11 +2,11 @@
 
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/data/shard_file.hpp"
-
-#include <nlohmann/json.hpp>
+#include "lockstep/data/shard_copies.hpp"
+#include "shard_report.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <list>
 #include <mutex>
 #include <unordered_map>
@@ -16,45 +16,6 @@ namespace {
 
 /// Files a rank holds open; a node of many ranks must stay below the usual limit of 1024 each.
 constexpr std::size_t max_open_shards = 64;
-
-/// One shard as its validating rank found it.
-struct ShardReport {
-  ShardHeader header;
-  ShardContents contents;
-  std::uint32_t class_names_checksum = 0;
-};
-
-std::uint32_t checksum_of(const std::vector<std::string>& names) {
-  std::uint32_t checksum = 0;
-  for (const std::string& name : names) checksum = crc32c(name + '\n', checksum);
-  return checksum;
-}
-
-ShardReport examine(const std::string& path) {
-  const ShardFile shard(path);
-  return {.header = shard.header(),
-          .contents = shard.scan(),
-          .class_names_checksum = checksum_of(shard.header().class_names)};
-}
-
-nlohmann::json to_json(ShardReport report, std::size_t shard) {
-  // A thousand shards need not all send a thousand names: the first shard's are taken.
-  if (shard != 0) report.header.class_names.clear();
-  return {{"shard", shard},
-          {"header", to_text(report.header)},
-          {"smallest", report.contents.smallest_label},
-          {"largest", report.contents.largest_label},
-          {"checksum", report.contents.checksum},
-          {"class_names", report.class_names_checksum}};
-}
-
-ShardReport report_from(const nlohmann::json& json) {
-  return {.header = shard_header_from_text(json.at("header").get<std::string>()),
-          .contents = {.smallest_label = json.at("smallest").get<std::int64_t>(),
-                       .largest_label = json.at("largest").get<std::int64_t>(),
-                       .checksum = json.at("checksum").get<std::uint32_t>()},
-          .class_names_checksum = json.at("class_names").get<std::uint32_t>()};
-}
 
 /// File names are any bytes but "/", which separates them.
 std::vector<std::string> split_names(const std::string& text) {
@@ -71,25 +32,6 @@ std::string shape_text(const ShardHeader& header) {
   return header.encoded ? "encoded images"
                         : fmt::format("images of {}x{}x{} (H, W, C)", header.image.height,
                                       header.image.width, header.image.channels);
-}
-
-/// All shards' reports, in order, on every rank.
-std::vector<ShardReport> examine_all(const std::string& directory,
-                                     const std::vector<std::string>& names, Communicator& comm) {
-  nlohmann::json mine = nlohmann::json::array();
-  collectively(comm, [&] {
-    for (auto i = static_cast<std::size_t>(comm.rank()); i < names.size();
-         i += static_cast<std::size_t>(comm.size())) {
-      mine.push_back(to_json(examine(directory + "/" + names[i]), i));
-    }
-  });
-  std::vector<ShardReport> reports(names.size());
-  for (const std::string& text : all_gather_text(comm, mine.dump())) {
-    for (const nlohmann::json& json : nlohmann::json::parse(text)) {
-      reports[json.at("shard").get<std::size_t>()] = report_from(json);
-    }
-  }
-  return reports;
 }
 
 void check_agreement(const std::string& directory, const std::vector<std::string>& names,
@@ -169,7 +111,7 @@ void fill_defaults(const std::vector<ShardReport>& reports, DatasetInfo& info) {
 class ShardedDataset final : public Dataset {
  public:
   ShardedDataset(DatasetInfo info, std::vector<std::string> names, std::vector<ShardReport> reports)
-      : info_(std::move(info)), names_(std::move(names)) {
+      : info_(std::move(info)), names_(std::move(names)), lost_(names_.size()) {
     std::int64_t end = 0;
     for (ShardReport& report : reports) {
       end += report.header.samples;
@@ -177,6 +119,8 @@ class ShardedDataset final : public Dataset {
       report.header.classes = info_.classes;  // so that each read checks the label
       report.header.class_names.clear();
       headers_.push_back(std::move(report.header));
+      bytes_.push_back(report.bytes);
+      checksums_.push_back(report.contents.checksum);
     }
   }
 
@@ -190,6 +134,23 @@ class ShardedDataset final : public Dataset {
   [[nodiscard]] std::string describe(std::int64_t index) const override {
     const Place place = locate(index);
     return fmt::format("{}: sample {}", path(place.shard), place.sample);
+  }
+
+  [[nodiscard]] std::vector<ShardToCopy> shards_to_copy() const override {
+    std::vector<ShardToCopy> shards;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      shards.push_back({.directory = info_.directory,
+                        .name = names_[i],
+                        .bytes = bytes_[i],
+                        .header = headers_[i],
+                        .checksum = checksums_[i]});
+    }
+    return shards;
+  }
+
+  void read_copies(std::shared_ptr<const ShardCopies> copies, std::size_t first) override {
+    copies_ = std::move(copies);
+    first_copy_ = first;
   }
 
  private:
@@ -212,44 +173,86 @@ class ShardedDataset final : public Dataset {
     return info_.directory + "/" + names_[shard];
   }
 
+  /// Whether the shard is read from its copy by now.
+  [[nodiscard]] bool has_moved(std::size_t shard) const noexcept {
+    return copies_ && copies_->ready(first_copy_ + shard) &&
+           !lost_[shard].load(std::memory_order_relaxed);
+  }
+
+  struct Opened {
+    std::shared_ptr<const ShardFile> file;
+    bool is_copy;
+  };
+  /// A copy that has gone, as the scratch space of a job that ends does, is left for the original.
+  [[nodiscard]] Opened open_file(std::size_t shard) const {
+    if (has_moved(shard)) {
+      try {
+        return {.file = std::make_shared<const ShardFile>(copies_->path(first_copy_ + shard),
+                                                          headers_[shard]),
+                .is_copy = true};
+      } catch (const Error& error) {
+        if (error.status() != ExitStatus::no_input) throw;
+        lost_[shard].store(true, std::memory_order_relaxed);
+      }
+    }
+    return {.file = std::make_shared<const ShardFile>(path(shard), headers_[shard]),
+            .is_copy = false};
+  }
+
   /// The shard, from those that are open or opened now; the one unused for longest is let go, and
-  /// closes when its last reader is done.
+  /// closes when its last reader is done. So does an original whose copy is ready.
   [[nodiscard]] std::shared_ptr<const ShardFile> open(std::size_t shard) const {
+    const bool moved = has_moved(shard);
     {
       const std::lock_guard lock(mutex_);
-      if (const auto found = open_.find(shard); found != open_.end()) {
+      if (const auto found = open_.find(shard);
+          found != open_.end() && found->second.opened.is_copy == moved) {
         recent_.splice(recent_.begin(), recent_, found->second.place);
-        return found->second.file;
+        return found->second.opened.file;
       }
     }
     // Opened outside the lock: others read meanwhile. Two may open the same; one copy is kept.
-    auto file = std::make_shared<const ShardFile>(path(shard), headers_[shard]);
+    Opened opened = open_file(shard);
     const std::lock_guard lock(mutex_);
-    if (const auto found = open_.find(shard); found != open_.end()) return found->second.file;
+    if (const auto found = open_.find(shard); found != open_.end()) {
+      found->second.opened = opened;
+      return opened.file;
+    }
     recent_.push_front(shard);
-    open_.emplace(shard, OpenShard{.file = file, .place = recent_.begin()});
+    open_.emplace(shard, OpenShard{.opened = opened, .place = recent_.begin()});
     if (open_.size() > max_open_shards) {
       open_.erase(recent_.back());
       recent_.pop_back();
     }
-    return file;
+    return opened.file;
   }
 
   struct OpenShard {
-    std::shared_ptr<const ShardFile> file;
+    Opened opened;
     std::list<std::size_t>::iterator place;
   };
 
   DatasetInfo info_;
   std::vector<std::string> names_;
   std::vector<ShardHeader> headers_;
+  std::vector<std::uint64_t> bytes_;  ///< of the shards' files
+  std::vector<std::uint32_t> checksums_;
   std::vector<std::int64_t> ends_;  ///< one past each shard's last sample
+  std::shared_ptr<const ShardCopies> copies_;
+  std::size_t first_copy_ = 0;                   ///< the first shard's place among the copies
+  mutable std::vector<std::atomic<bool>> lost_;  ///< copies that were there and have gone
   mutable std::mutex mutex_;
   mutable std::unordered_map<std::size_t, OpenShard> open_;
   mutable std::list<std::size_t> recent_;  ///< latest first
 };
 
 }  // namespace
+
+std::vector<ShardToCopy> Dataset::shards_to_copy() const {
+  return {};
+}
+
+void Dataset::read_copies(std::shared_ptr<const ShardCopies> /*copies*/, std::size_t /*first*/) {}
 
 std::unique_ptr<Dataset> open_dataset(const std::string& directory, const std::string& split,
                                       Communicator& comm) {
@@ -259,7 +262,7 @@ std::unique_ptr<Dataset> open_dataset(const std::string& directory, const std::s
     if (comm.rank() == 0) names = list_shards(directory, split);
   });
   names = split_names(broadcast_text(comm, fmt::format("{}", fmt::join(names, "/"))));
-  std::vector<ShardReport> reports = examine_all(directory, names, comm);
+  std::vector<ShardReport> reports = examine_shards(directory, names, comm);
   // From here every rank has the same values, so that all throw or none.
   check_agreement(directory, names, reports);
   const ShardHeader& first = reports[0].header;

@@ -48,7 +48,19 @@ class CoreSet final {
 
 constexpr int most_cores = 65536;
 
-/// The cores this process may use, ascending; empty where the system does not say.
+bool overlap(const std::vector<int>& a, const std::vector<int>& b) {
+  return std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) != a.end();
+}
+
+std::vector<int> parse_cores(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<int> cores;
+  for (int core = 0; stream >> core;) cores.push_back(core);
+  return cores;
+}
+
+}  // namespace
+
 std::vector<int> affinity_mask() {
   std::vector<int> cores;
   if (omp_get_proc_bind() != omp_proc_bind_false) {
@@ -70,11 +82,6 @@ std::vector<int> affinity_mask() {
   return cores;
 }
 
-bool overlap(const std::vector<int>& a, const std::vector<int>& b) {
-  return std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) != a.end();
-}
-
-/// "0-3,8"
 std::string core_list(const std::vector<int>& cores) {
   std::string text;
   for (std::size_t i = 0; i < cores.size();) {
@@ -86,15 +93,6 @@ std::string core_list(const std::vector<int>& cores) {
   }
   return text;
 }
-
-std::vector<int> parse_cores(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<int> cores;
-  for (int core = 0; stream >> core;) cores.push_back(core);
-  return cores;
-}
-
-}  // namespace
 
 ThreadBinding plan_threads(const ThreadRequest& request) {
   const auto& mine = request.masks[static_cast<std::size_t>(request.local_rank)];

@@ -8,6 +8,7 @@
 #include "lockstep/train/trainer.hpp"
 #include "lockstep/train/training_loop.hpp"
 #include "run_watch.hpp"
+#include "stage_data.hpp"
 
 #include <fmt/ranges.h>
 
@@ -254,6 +255,10 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   start.checkpoint = {};
   broadcast_run_state(engine, *optimizer, comm);
 
+  const auto validation = open_validation_data(plan, comm);
+  const auto staging =
+      stage_data(plan.config, {.comm = comm, .grid = job.grid, .binding = job.binding, .model = {}},
+                 {data.get(), validation.get()});
   LoaderOptions loading = loader_options(plan, engine.input_format());
   loading.batch_capacity = geometry.largest_micro_batch();
   const std::vector<int> near = cores_near(compute->numa_node(), job.binding.allowed);
@@ -283,7 +288,6 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   const auto stop_wanted = [&stop_timer] {
     return SignalFlag::received() != 0 || stop_timer.is_due(StopTimer::Clock::now(), false);
   };
-  const auto validation = open_validation_data(plan, comm);
   std::optional<Evaluator> evaluator;
   if (validation) {
     evaluator.emplace(engine, *validation, comm,
@@ -307,6 +311,9 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   if (config.wait_for_debugger >= 0 && config.watchdog_seconds > 0) {
     reporter.say("the watchdog rests (--wait-for-debugger stops processes)");
   }
+  if (staging) {
+    for (const std::string& shortage : staging->shortages()) reporter.warn(shortage);
+  }
   reporter.started(state, geometry.global_batch);
 
   TrainingLoop loop({.plan = plan,
@@ -322,7 +329,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      .stop_timer = stop_timer,
                      .hosts = watch.hosts(),
                      .class_names = data->info().class_names,
-                     .cores = near},
+                     .cores = near,
+                     .between_steps = [&] { report_staging(staging.get(), reporter); }},
                     state, last_step);
   TrainingResult result = loop.run();
   result.run_dir = plan.config.run_dir;

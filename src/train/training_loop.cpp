@@ -75,6 +75,7 @@ TrainingResult TrainingLoop::run() {
     save_pending_ = save_pending_ || step.sums.save_wishes > 0 || state_.position == 0;
     if (!stop && !finished()) start_pending_save();
     report_saves();
+    if (parts_.between_steps) parts_.between_steps();
   }
   if (SignalFlag::received() == 0 && parts_.stop_timer.is_due(StopTimer::Clock::now(), false)) {
     out_of_time_ = true;  // an evaluation, too, may have been given up for it

@@ -33,8 +33,8 @@ def write_idx(folder, part, count, side):
 
 def words():
     check(LOCKSTEP, ["--version"], 0, prints=["lockstep "])
-    check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "bench", "usage:"])
-    for command in ("train", "eval", "pack", "inspect", "bench"):
+    check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "bench", "doctor", "usage:"])
+    for command in ("train", "eval", "pack", "inspect", "bench", "doctor"):
         check(LOCKSTEP, [command, "--help"], 0, prints=["lockstep " + command, "--"])
     check(LOCKSTEP, [], 64, says=["lockstep --help"])
     check(LOCKSTEP, ["trian"], 64, says=["did you mean train?"])

@@ -53,6 +53,7 @@ Config random_config(Random& random) {
   c.augment = static_cast<Augment>(whole(random, 0, 2));
   c.crop_padding = whole(random, 0, 4096);
   c.shuffle_block = whole(random, 1, 1 << 20);
+  c.stage_dir = coin(random) ? text(random) : std::string();
   c.synthetic = coin(random);
   c.synthetic_samples = whole(random, 1, 1 << 20);
   c.epochs = whole(random, 1, 1000000);

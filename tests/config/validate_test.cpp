@@ -50,6 +50,13 @@ BOOST_AUTO_TEST_CASE(data_is_given_once) {
       [](Config& c) {
         c.data = "";
         c.synthetic = true;
+        c.stage_dir = "/scratch";
+      },
+      {"--stage-dir /scratch", "--synthetic"});
+  check_refused(
+      [](Config& c) {
+        c.data = "";
+        c.synthetic = true;
         c.val_data = "more";
       },
       {"--val-data more", "--synthetic"});

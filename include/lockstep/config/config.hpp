@@ -50,6 +50,7 @@ struct Config {
   Augment augment = Augment::none;
   std::int64_t crop_padding = 4;   ///< pixels
   std::int64_t shuffle_block = 1;  ///< samples
+  std::string stage_dir;           ///< on the node; empty: shards are not copied
   bool synthetic = false;
   std::int64_t synthetic_samples = 1024;
   // training

@@ -12,6 +12,9 @@
 
 namespace lockstep {
 
+class ShardCopies;
+struct ShardToCopy;
+
 /// What all ranks agree on about one split of a data set.
 struct DatasetInfo {
   std::string directory;  ///< "synthetic" for the synthetic one
@@ -47,6 +50,11 @@ class Dataset {
   [[nodiscard]] virtual std::string describe(std::int64_t index) const {
     return info().directory + ": sample " + std::to_string(index);
   }
+  /// The files it reads; none where it reads none.
+  [[nodiscard]] virtual std::vector<ShardToCopy> shards_to_copy() const;
+  /// From now on each shard is read from its copy once that is ready, shard i from copy first + i.
+  /// Before the first read.
+  virtual void read_copies(std::shared_ptr<const ShardCopies> copies, std::size_t first);
 };
 
 /// Opens split `split` ("train", "val") of a directory of shards. Collective: shard i is validated

@@ -43,6 +43,12 @@ struct ThreadRequest {
 [[nodiscard]] std::vector<int> cores_near(int numa_node, std::span<const int> cores,
                                           const std::string& nodes = "/sys/devices/system/node");
 
+/// The cores this process may use, ascending; empty where the system does not say.
+[[nodiscard]] std::vector<int> affinity_mask();
+
+/// "0-3,8"
+[[nodiscard]] std::string core_list(const std::vector<int>& cores);
+
 /// Lets the calling thread run on these cores; does nothing for none.
 void allow_cores(std::span<const int> cores) noexcept;
 

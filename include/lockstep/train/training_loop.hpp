@@ -16,6 +16,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,7 @@ struct TrainingLoopParts {
   std::vector<std::string> hosts;        ///< by rank
   std::vector<std::string> class_names;  ///< for the checkpoints
   std::vector<int> cores;                ///< where saving may run
+  std::function<void()> between_steps;   ///< may be empty; not collective
 };
 
 class StragglerWatch;

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::doctor {
+
+enum class Verdict {
+  ok,
+  warn,  ///< a run would work, but not as well as it could
+  fail,  ///< a run would stop
+};
+
+/// What one check came to.
+struct Finding {
+  std::string check;  ///< "run-dir"
+  Verdict verdict = Verdict::ok;
+  std::string text = {};  ///< one line; not ok: *problem (why) mend*
+  std::vector<std::pair<std::string, double>> values = {};  ///< what was measured, for --json
+};
+
+}  // namespace lockstep::doctor

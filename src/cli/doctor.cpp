@@ -1,0 +1,207 @@
+#include "command.hpp"
+#include "lockstep/config/option_table.hpp"
+#include "lockstep/doctor/examination.hpp"
+#include "lockstep/doctor/judge.hpp"
+#include "lockstep/doctor/start_watch.hpp"
+#include "lockstep/models/models.hpp"
+#include "lockstep/runtime/mpi_environment.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+namespace lockstep::cli {
+namespace {
+
+using doctor::Finding;
+using doctor::LaunchFacts;
+using doctor::Verdict;
+
+struct DoctorArguments {
+  std::string data;
+  std::string run_dir;
+  std::string model = "resnet50";
+  std::int64_t width = 0;
+  std::int64_t image_size = 224;
+  std::int64_t channels = 3;
+  std::int64_t classes = 1000;
+  OptimizerKind optimizer = OptimizerKind::sgd;
+  std::int64_t keep = 3;
+  double timeout = 60;
+  bool json = false;
+};
+
+OptionTable<DoctorArguments> doctor_options() {
+  OptionTable<DoctorArguments> table;
+  table.group("Storage")
+      .add(&DoctorArguments::data,
+           {.name = "data", .help = "directory of shards; empty: not looked at", .unit = ""})
+      .add(&DoctorArguments::run_dir,
+           {.name = "run-dir", .help = "the run's directory; empty: not looked at", .unit = ""})
+      .add(&DoctorArguments::keep, {.name = "keep",
+                                    .help = "checkpoints that stay in it, as for train",
+                                    .unit = "",
+                                    .min = 1,
+                                    .max = 1e6});
+  table.group("Model, for the size of a checkpoint")
+      .add(&DoctorArguments::model, {.name = "model", .help = "network", .unit = ""})
+      .add(&DoctorArguments::width,
+           {.name = "width", .help = "as for train", .unit = "", .min = 0, .max = 65536})
+      .add(&DoctorArguments::image_size,
+           {.name = "image-size", .help = "of its input", .unit = "pixels", .min = 1, .max = 16384})
+      .add(&DoctorArguments::channels,
+           {.name = "channels", .help = "of its input", .unit = "", .min = 1, .max = 1024})
+      .add(&DoctorArguments::classes,
+           {.name = "classes", .help = "of its output", .unit = "", .min = 1, .max = 1 << 24})
+      .add(&DoctorArguments::optimizer, {.name = "optimizer",
+                                         .help = "whose state is saved too",
+                                         .unit = "",
+                                         .choices = {"sgd", "adam", "adamw", "lars"}});
+  table.group("How")
+      .add(&DoctorArguments::timeout, {.name = "timeout",
+                                       .help = "for MPI to start, and for each answer of a rank",
+                                       .unit = "seconds",
+                                       .min = 0,
+                                       .max = 86400,
+                                       .above_min = true})
+      .add(&DoctorArguments::json, {.name = "json", .help = "print one JSON object", .unit = ""});
+  return table;
+}
+
+/// Parameters, running statistics and the optimizer's state, in fp32.
+std::uint64_t checkpoint_bytes(const DoctorArguments& arguments) {
+  const Graph graph = make_model(arguments.model, {.image = {.channels = arguments.channels,
+                                                             .height = arguments.image_size,
+                                                             .width = arguments.image_size},
+                                                   .classes = arguments.classes,
+                                                   .width = arguments.width});
+  const bool adaptive =
+      arguments.optimizer == OptimizerKind::adam || arguments.optimizer == OptimizerKind::adamw;
+  const auto copies = std::uint64_t{adaptive ? 3U : 2U};
+  // Running statistics, names and attributes are small beside them.
+  constexpr std::uint64_t rest = std::uint64_t{1} << 20;
+  return static_cast<std::uint64_t>(graph.parameter_count()) * sizeof(float) * copies + rest;
+}
+
+const char* verdict_text(Verdict verdict) {
+  constexpr std::array names{"ok", "warn", "fail"};
+  return names[static_cast<std::size_t>(verdict)];
+}
+
+/// `not_checked` names the options without which something was not looked at.
+void print_findings(const std::vector<Finding>& findings,
+                    const std::vector<std::string>& not_checked, const DoctorArguments& arguments) {
+  const auto failures = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.verdict == Verdict::fail;
+  });
+  if (arguments.json) {
+    nlohmann::ordered_json checks = nlohmann::ordered_json::array();
+    for (const Finding& finding : findings) {
+      nlohmann::ordered_json values = nlohmann::ordered_json::object();
+      for (const auto& [name, value] : finding.values) values[name] = value;
+      checks.push_back({{"check", finding.check},
+                        {"verdict", verdict_text(finding.verdict)},
+                        {"text", finding.text},
+                        {"values", std::move(values)}});
+    }
+    print_json(
+        {{"fit", failures == 0}, {"checks", std::move(checks)}, {"not_checked", not_checked}});
+    return;
+  }
+  for (const Finding& finding : findings) {
+    fmt::print("{:<5} {:<11} {}\n", verdict_text(finding.verdict), finding.check, finding.text);
+  }
+  if (!not_checked.empty()) fmt::print("not looked at: {}\n", fmt::join(not_checked, ", "));
+  if (failures == 0) {
+    fmt::print("fit to train\n");
+  } else {
+    fmt::print("not fit to train: {} thing{} would stop a run\n", failures,
+               failures == 1 ? "" : "s");
+  }
+}
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
+}
+
+/// Prints that MPI did not start: one process a node, and of --json one in all.
+void report_start(const LaunchFacts& launch, const DoctorArguments& arguments,
+                  const std::string& what) {
+  if (launch.local_process != 0 || (arguments.json && launch.process != 0)) {
+    // The first that ends takes the others with it; let one that speaks be first.
+    constexpr auto courtesy = std::chrono::seconds(2);
+    std::this_thread::sleep_for(courtesy);
+    return;
+  }
+  print_findings({judge_start(launch, launch.node.empty() ? host_name() : launch.node, what)}, {},
+                 arguments);
+}
+
+/// Ends the job without MPI's end, which would wait for ranks that do not answer.
+[[noreturn]] void leave(bool is_first) {
+  std::fflush(nullptr);
+  constexpr auto courtesy = std::chrono::seconds(10);
+  if (!is_first) std::this_thread::sleep_for(courtesy);
+  abort_job(static_cast<int>(ExitStatus::unfit));
+}
+
+}  // namespace
+
+ExitStatus run_doctor(Invocation& invocation) {
+  if (wants_help(invocation.arguments)) {
+    fmt::print(
+        "srun lockstep doctor [options]: is this allocation fit to train? what to mend\n\n"
+        "Start it as the run will be started. One line a check: ok; warn, where a run would be\n"
+        "slower than it could be; fail, where it would stop. Exit status 1 after a fail, else 0.\n"
+        "{}",
+        doctor_options().help());
+    return ExitStatus::ok;
+  }
+  const DoctorArguments arguments = doctor_options().parse(invocation.arguments).value;
+  const std::uint64_t checkpoint = checkpoint_bytes(arguments);
+  const LaunchFacts launch = doctor::read_launch(variable);
+
+  const std::chrono::duration<double> limit(arguments.timeout);
+  doctor::StartWatch watch(limit,
+                           [&](const std::string& what) { report_start(launch, arguments, what); });
+  if (watch.outcome()) return static_cast<ExitStatus>(*watch.outcome());
+  const auto begin = std::chrono::steady_clock::now();
+  const MpiEnvironment environment(invocation.argc, invocation.argv);
+  watch.started();
+  const std::chrono::duration<double> start = std::chrono::steady_clock::now() - begin;
+
+  const doctor::Diagnosis diagnosis =
+      doctor::examine({.data = arguments.data,
+                       .run_dir = arguments.run_dir,
+                       .model = arguments.model,
+                       .checkpoint_bytes = checkpoint,
+                       .kept = arguments.keep + 2,  // the best, and the one being written
+                       .limit = limit,
+                       .launch = launch,
+                       .start_seconds = start.count()});
+  const bool is_first = !diagnosis.findings.empty();
+  // Where each process is a world of its own, one of them speaks.
+  if (is_first && launch.process == 0) {
+    std::vector<std::string> not_checked;
+    if (arguments.data.empty()) not_checked.emplace_back("--data");
+    if (arguments.run_dir.empty()) not_checked.emplace_back("--run-dir");
+    print_findings(diagnosis.findings, not_checked, arguments);
+  }
+  if (!diagnosis.all_reached) leave(is_first);
+  return diagnosis.fit ? ExitStatus::ok : ExitStatus::unfit;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,126 @@
+#include "shard_copy.hpp"
+
+#include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/unique_handle.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+struct DescriptorTraits {
+  using Handle = int;
+  static Handle null() noexcept { return -1; }
+  static void destroy(Handle handle) noexcept { ::close(handle); }
+};
+using Descriptor = UniqueHandle<DescriptorTraits>;
+
+constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+/// Samples verified between two looks at the wish to stop.
+constexpr std::int64_t samples_between_looks = 64;
+
+Descriptor open_source(const std::string& path) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) {
+    fail(ExitStatus::no_input, "cannot open {} ({}) see that it is there and readable", path,
+         std::strerror(errno));
+  }
+  return file;
+}
+
+[[noreturn]] void cannot_write(const std::string& path, int error) {
+  fail(ExitStatus::cannot_write,
+       "cannot write {} ({}) see that --stage-dir is writable and not full", path,
+       std::strerror(error));
+}
+
+/// Reads up to a piece; empty at the end.
+std::span<const std::byte> read_piece(const Descriptor& file, const std::string& path,
+                                      std::vector<std::byte>& buffer) {
+  for (;;) {
+    const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
+    if (count >= 0) return std::span(buffer).first(static_cast<std::size_t>(count));
+    if (errno != EINTR) {
+      fail(ExitStatus::no_input, "cannot read {} ({}) see that its file system is well", path,
+           std::strerror(errno));
+    }
+  }
+}
+
+void write_piece(const Descriptor& file, const std::string& path,
+                 std::span<const std::byte> piece) {
+  while (!piece.empty()) {
+    const ssize_t count = ::write(file.get(), piece.data(), piece.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) cannot_write(path, errno);
+    piece = piece.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+/// The checksum of a whole file; of a stopped reading it is of no meaning.
+std::uint32_t checksum_of_file(const std::string& path, const std::stop_token& stop) {
+  const Descriptor file = open_source(path);
+  std::vector<std::byte> buffer(piece_bytes);
+  std::uint32_t checksum = 0;
+  while (!stop.stop_requested()) {
+    const auto piece = read_piece(file, path, buffer);
+    if (piece.empty()) break;
+    checksum = crc32c(piece, checksum);
+  }
+  return checksum;
+}
+
+[[noreturn]] void differs(const std::string& source) {
+  fail(ExitStatus::bad_input,
+       "the copy of {} is not what was validated (the file, or what it was copied to, has changed) "
+       "see whether the storage is well",
+       source);
+}
+
+}  // namespace
+
+bool copy_shard(const ShardToCopy& shard, const std::string& target, const std::stop_token& stop) {
+  const std::string source = shard.directory + "/" + shard.name;
+  std::uint32_t checksum = 0;
+  {
+    const Descriptor from = open_source(source);
+    const Descriptor to(
+        ::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    if (!to) cannot_write(target, errno);
+    std::vector<std::byte> buffer(piece_bytes);
+    for (;;) {
+      if (stop.stop_requested()) return false;
+      const auto piece = read_piece(from, source, buffer);
+      if (piece.empty()) break;
+      checksum = crc32c(piece, checksum);
+      write_piece(to, target, piece);
+    }
+    // What is read back must come from the storage, as far as it has one.
+    if (::fdatasync(to.get()) != 0) cannot_write(target, errno);
+    ::posix_fadvise(to.get(), 0, 0, POSIX_FADV_DONTNEED);
+  }
+  const ShardFile copy(target, shard.header);
+  if (copy.scan().checksum != shard.checksum) differs(source);
+  if (!shard.header.checksums) {
+    const std::uint32_t found = checksum_of_file(target, stop);
+    if (stop.stop_requested()) return false;
+    if (found != checksum) differs(source);
+    return true;
+  }
+  RawSample sample;
+  for (std::int64_t i = 0; i < shard.header.samples; ++i) {
+    if (i % samples_between_looks == 0 && stop.stop_requested()) return false;
+    copy.read(i, sample);
+  }
+  return true;
+}
+
+}  // namespace lockstep

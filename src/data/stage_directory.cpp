@@ -1,0 +1,101 @@
+#include "stage_directory.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "lockstep-stage-";
+/// Of a directory that is not locked yet.
+constexpr std::string_view unfinished_prefix = ".lockstep-stage-";
+/// Of the file system's size: other jobs and the system's own files need some room.
+constexpr std::uint64_t reserved_share = 50;
+
+std::string safe_name(const std::string& job) {
+  std::string name = job;
+  for (char& letter : name) {
+    if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '-';
+  }
+  return name;
+}
+
+/// Removes the directories of holders that live no more. Those of other users, of running jobs and
+/// whatever else is there stay.
+void remove_leftovers(const std::string& parent) {
+  std::error_code ignored;
+  for (fs::directory_iterator entry(parent, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    if (!entry->path().filename().string().starts_with(prefix)) continue;
+    struct stat status {};
+    if (::lstat(entry->path().c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
+        status.st_uid != ::geteuid()) {
+      continue;
+    }
+    const int lock = ::open((entry->path() / "lock").c_str(), O_RDWR | O_CLOEXEC);
+    if (lock < 0) continue;
+    std::error_code not_removed;
+    if (::flock(lock, LOCK_EX | LOCK_NB) == 0) fs::remove_all(entry->path(), not_removed);
+    ::close(lock);
+  }
+}
+
+[[noreturn]] void cannot(const char* what, const std::string& path, int error) {
+  fail(ExitStatus::cannot_write,
+       "cannot {} {} ({}) name storage of the node's own that is writable in --stage-dir", what,
+       path, std::strerror(error));
+}
+
+}  // namespace
+
+std::uint64_t prepare_for_staging(const std::string& parent) {
+  std::error_code error;
+  fs::create_directories(parent, error);
+  if (error) cannot("create directory", parent, error.value());
+  remove_leftovers(parent);
+  struct statvfs status {};
+  if (::statvfs(parent.c_str(), &status) != 0) cannot("ask the free space of", parent, errno);
+  const std::uint64_t free = std::uint64_t{status.f_bavail} * status.f_frsize;
+  const std::uint64_t reserved = std::uint64_t{status.f_blocks} * status.f_frsize / reserved_share;
+  return free > reserved ? free - reserved : 0;
+}
+
+StageDirectory::StageDirectory(const std::string& parent, const std::string& job) {
+  // It gets its name with the lock held, so that nobody takes it for a leftover before.
+  std::string unfinished = fmt::format("{}/{}{}-XXXXXX", parent, unfinished_prefix, safe_name(job));
+  if (::mkdtemp(unfinished.data()) == nullptr) cannot("create a directory in", parent, errno);
+  const std::string name = fs::path(unfinished).filename().string().substr(1);
+  const std::string finished = parent + "/" + name;
+  const std::string lock = unfinished + "/lock";
+  lock_ = UniqueHandle<DescriptorTraits>(
+      ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  // Where locks do not work nothing is ever taken for a leftover.
+  const bool made = static_cast<bool>(lock_) &&
+                    (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) &&
+                    ::rename(unfinished.c_str(), finished.c_str()) == 0;
+  if (!made) {
+    const int cause = errno;
+    std::error_code ignored;
+    fs::remove_all(unfinished, ignored);
+    cannot("use a directory in", parent, cause);
+  }
+  path_ = finished;
+}
+
+StageDirectory::~StageDirectory() {
+  std::error_code not_removed;  // the next job tries again
+  fs::remove_all(path_, not_removed);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,248 @@
+#include "lockstep/data/staging.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/runtime/thread_binding.hpp"
+#include "shard_copy.hpp"
+#include "stage_directory.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+struct DescriptorTraits {
+  using Handle = int;
+  static Handle null() noexcept { return -1; }
+  static void destroy(Handle handle) noexcept { ::close(handle); }
+};
+
+constexpr double mega = 1e6;
+
+std::string amount(std::uint64_t bytes) {
+  const double value = static_cast<double>(bytes) / mega;
+  return value < 1000 ? fmt::format("{:.1f} MB", value) : fmt::format("{:.1f} GB", value / 1000);
+}
+
+const char* plural(std::size_t count) {
+  return count == 1 ? "" : "s";
+}
+
+std::string board_name(const std::string& directory) {
+  return directory + "/ready";
+}
+
+/// Zeros, written rather than left as a hole: a full disk shows here, not as a signal later.
+void create_board(const std::string& path, std::size_t shards) {
+  const UniqueHandle<DescriptorTraits> file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  const std::vector<char> zeros(shards, 0);
+  if (!file || ::write(file.get(), zeros.data(), shards) != static_cast<ssize_t>(shards)) {
+    fail(ExitStatus::cannot_write,
+         "cannot write {} ({}) see that --stage-dir is writable and not full", path,
+         std::strerror(errno));
+  }
+}
+
+}  // namespace
+
+StagePlan plan_staging(std::span<const std::uint64_t> sizes, std::uint64_t free) {
+  StagePlan plan;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] <= free - plan.bytes) {
+      plan.chosen.push_back(i);
+      plan.bytes += sizes[i];
+    } else {
+      plan.left_out_bytes += sizes[i];
+    }
+  }
+  return plan;
+}
+
+class Staging::Directory final {
+ public:
+  Directory(const StagingOptions& options, const std::vector<ShardToCopy>& shards)
+      : parent_(options.directory), free_(prepare_for_staging(parent_)) {
+    std::vector<std::uint64_t> sizes;
+    sizes.reserve(shards.size());
+    for (const ShardToCopy& shard : shards) sizes.push_back(shard.bytes);
+    plan_ = plan_staging(sizes, free_);
+    // On storage that is full already nothing can be made, and nothing need be.
+    if (plan_.chosen.empty()) return;
+    directory_.emplace(parent_, options.job);
+    create_board(board_name(directory_->path()), shards.size());
+  }
+
+  /// Empty where nothing fits.
+  [[nodiscard]] std::string path() const { return directory_ ? directory_->path() : std::string(); }
+  [[nodiscard]] const StagePlan& plan() const noexcept { return plan_; }
+  /// Empty where all fit.
+  [[nodiscard]] std::string shortage(const std::string& host, std::size_t shards) const {
+    if (plan_.chosen.size() == shards) return {};
+    return fmt::format(
+        "--stage-dir: {} of {} shards will lie in {} on {} ({} of them need {} more than the {} "
+        "that are free) the others stay where they are",
+        plan_.chosen.size(), shards, parent_, host, shards - plan_.chosen.size(),
+        amount(plan_.left_out_bytes - (free_ - plan_.bytes)), amount(free_));
+  }
+
+ private:
+  std::string parent_;
+  std::uint64_t free_;
+  std::optional<StageDirectory> directory_;
+  StagePlan plan_;
+};
+
+/// One byte a shard in a file that all ranks of the node map: the copier sets it, the others see
+/// it without a call to the system.
+class Staging::Board final {
+ public:
+  Board(const std::string& directory, std::size_t shards) : size_(shards) {
+    const std::string path = board_name(directory);
+    const UniqueHandle<DescriptorTraits> file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    void* memory = file ? ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0)
+                        : MAP_FAILED;
+    if (memory == MAP_FAILED) {
+      fail(ExitStatus::cannot_write,
+           "cannot map {} ({}) name storage of the node's own in --stage-dir", path,
+           std::strerror(errno));
+    }
+    static_assert(std::atomic<unsigned char>::is_always_lock_free && sizeof(Flag) == 1);
+    flags_ = static_cast<Flag*>(memory);
+  }
+  Board(const Board&) = delete;
+  Board& operator=(const Board&) = delete;
+  ~Board() { ::munmap(flags_, size_); }
+
+  void set(std::size_t shard) noexcept { flags_[shard].store(1, std::memory_order_release); }
+  [[nodiscard]] bool is_set(std::size_t shard) const noexcept {
+    return flags_[shard].load(std::memory_order_acquire) != 0;
+  }
+
+ private:
+  using Flag = std::atomic<unsigned char>;
+  std::size_t size_;
+  Flag* flags_ = nullptr;
+};
+
+class Staging::Copier final {
+ public:
+  Copier(const Staging& staging, Board& board, std::vector<int> cores)
+      : staging_(staging), board_(board), cores_(std::move(cores)) {
+    thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
+  }
+
+  [[nodiscard]] std::vector<News> take_news() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(news_, {});
+  }
+
+ private:
+  void say(News news) {
+    const std::lock_guard lock(mutex_);
+    news_.push_back(std::move(news));
+  }
+
+  void work(const std::stop_token& stop) {
+    // Signals are the other threads' business.
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    become_background_thread(cores_);
+    const StagePlan& plan = staging_.directory_->plan();
+    std::size_t done = 0;
+    std::uint64_t bytes = 0;
+    for (const std::size_t shard : plan.chosen) {
+      if (copy(shard, stop)) {
+        ++done;
+        bytes += staging_.shards_[shard].bytes;
+      }
+      if (stop.stop_requested()) return;
+    }
+    const std::size_t all_shards = staging_.shards_.size();
+    say({.text = fmt::format("--stage-dir: {} of {} shard{} ({}) {} read from {} now", done,
+                             all_shards, plural(all_shards), amount(bytes),
+                             done == 1 ? "is" : "are", staging_.path_)});
+  }
+
+  bool copy(std::size_t index, const std::stop_token& stop) {
+    const ShardToCopy& shard = staging_.shards_[index];
+    const std::string target = staging_.path(index);
+    const std::string temporary = target + ".part";
+    std::string fault;
+    try {
+      if (copy_shard(shard, temporary, stop)) {
+        if (::rename(temporary.c_str(), target.c_str()) == 0) {
+          board_.set(index);
+          return true;
+        }
+        fault = std::strerror(errno);
+      }
+    } catch (const std::exception& error) {
+      fault = error.what();
+    }
+    ::unlink(temporary.c_str());
+    if (!fault.empty()) {
+      say({.bad = true,
+           .text =
+               fmt::format("--stage-dir: {} stays in {}: {}", shard.name, shard.directory, fault)});
+    }
+    return false;
+  }
+
+  const Staging& staging_;
+  Board& board_;
+  std::vector<int> cores_;
+  std::mutex mutex_;
+  std::vector<News> news_;  ///< guarded by mutex_
+  std::jthread thread_;     ///< last: it stops before anything above goes
+};
+
+Staging::Staging(const StagingOptions& options, std::vector<ShardToCopy> shards,
+                 const ProcessGrid& grid, Communicator& comm)
+    : shards_(std::move(shards)) {
+  const bool copies = grid.local_rank == 0;
+  collectively(comm, [&] {
+    if (copies) directory_ = std::make_unique<Directory>(options, shards_);
+  });
+  // From a node's first rank: its number, a blank and the path.
+  const auto places = all_gather_text(
+      comm, copies ? fmt::format("{} {}", grid.node, directory_->path()) : std::string());
+  const std::string mine = fmt::format("{} ", grid.node);
+  for (const std::string& place : places) {
+    if (place.starts_with(mine)) path_ = place.substr(mine.size());
+  }
+  for (std::string& shortage : all_gather_text(
+           comm, copies ? directory_->shortage(grid.host, shards_.size()) : std::string())) {
+    if (!shortage.empty()) shortages_.push_back(std::move(shortage));
+  }
+  collectively(comm, [&] {
+    if (!path_.empty()) board_ = std::make_unique<Board>(path_, shards_.size());
+  });
+  if (copies && board_) copier_ = std::make_unique<Copier>(*this, *board_, options.cores);
+}
+
+Staging::~Staging() = default;
+
+bool Staging::ready(std::size_t shard) const noexcept {
+  return board_ && board_->is_set(shard);
+}
+
+std::string Staging::path(std::size_t shard) const {
+  return path_ + "/" + shards_[shard].name;
+}
+
+std::vector<Staging::News> Staging::take_news() {
+  return copier_ ? copier_->take_news() : std::vector<News>{};
+}
+
+}  // namespace lockstep

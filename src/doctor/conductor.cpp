@@ -1,0 +1,256 @@
+#include "conductor.hpp"
+
+#include "facts_json.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace lockstep::doctor {
+namespace {
+
+/// "Open MPI v4.1.4"
+std::string library_name() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string all(text.data(), static_cast<std::size_t>(length));
+  return all.substr(0, all.find_first_of(",\n"));
+}
+
+}  // namespace
+
+Conductor::Conductor(Post& post, Worker& self, const ExaminationOptions& options)
+    : post_(post), self_(self), options_(options) {}
+
+bool Conductor::is_silent(int rank) const {
+  return std::any_of(silent_.begin(), silent_.end(),
+                     [&](const SilentRank& one) { return one.rank == rank; });
+}
+
+bool Conductor::all_reached() const {
+  return silent_.empty() &&
+         std::none_of(findings_.begin(), findings_.end(), [](const Finding& finding) {
+           return (finding.check == "nodes" || finding.check == "neighbours") &&
+                  finding.verdict == Verdict::fail;
+         });
+}
+
+Conductor::Answers Conductor::ask(const std::vector<int>& ranks, const Question& question) {
+  Answers answers;
+  std::vector<int> asked;
+  for (const int rank : ranks) {
+    if (rank == 0 || is_silent(rank)) continue;
+    post_.send(rank, command_tag, to_text(question.command(rank)));
+    asked.push_back(rank);
+  }
+  if (std::find(ranks.begin(), ranks.end(), 0) != ranks.end()) {
+    answers[0] = self_.perform(question.command(0));
+  }
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(options_.limit * question.limits);
+  for (const int rank : asked) {
+    const auto text = post_.receive(rank, answer_tag, deadline);
+    if (text) {
+      answers[rank] = nlohmann::json::parse(*text);
+      continue;
+    }
+    const int node = node_of_.empty() ? -1 : number_of(rank);
+    silent_.push_back({.rank = rank,
+                       .node = node < 0 ? "" : nodes_[static_cast<std::size_t>(node)],
+                       .phase = question.phase});
+  }
+  return answers;
+}
+
+std::vector<int> Conductor::everyone() const {
+  std::vector<int> ranks(static_cast<std::size_t>(post_.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+int Conductor::number_of(int rank) const {
+  return node_of_[static_cast<std::size_t>(rank)];
+}
+
+void Conductor::describe() {
+  const Answers answers = ask(everyone(), {.phase = "the first message", .command = [](int) {
+                                             return nlohmann::json{{"do", "describe"}};
+                                           }});
+  std::vector<int> nodes(static_cast<std::size_t>(post_.size()), -1);
+  for (const auto& [rank, answer] : answers) {
+    ranks_.push_back(answer.get<RankFacts>());
+    const std::string& name = ranks_.back().node;
+    const auto known = std::find(nodes_.begin(), nodes_.end(), name);
+    nodes[static_cast<std::size_t>(rank)] = static_cast<int>(known - nodes_.begin());
+    if (known != nodes_.end()) continue;
+    nodes_.push_back(name);
+    leaders_.push_back(rank);
+  }
+  node_of_ = std::move(nodes);
+}
+
+std::vector<NodePairFacts> Conductor::meet(const Encounter& encounter) {
+  std::vector<int> playing;
+  for (const int rank : encounter.ranks) {
+    const int other = encounter.partner(rank);
+    if (other >= 0 && !is_silent(rank) && !is_silent(other)) playing.push_back(rank);
+  }
+  const auto command = [&](int rank) {
+    const int other = encounter.partner(rank);
+    nlohmann::json json{{"do", "meet"}, {"rank", other}};
+    const auto target = encounter.listening.find(other);
+    if (target != encounter.listening.end()) json["target"] = target->second;
+    return json;
+  };
+  const Answers answers = ask(playing, {.phase = encounter.phase, .command = command, .limits = 3});
+  std::vector<NodePairFacts> pairs;
+  for (const auto& [rank, answer] : answers) {
+    const auto other = answers.find(encounter.partner(rank));
+    if (other == answers.end() || rank > other->first) continue;
+    NodePairFacts pair{.first = rank,
+                       .second = other->first,
+                       .latency = answer.at("latency").get<double>(),
+                       .bandwidth = answer.at("bandwidth").get<double>(),
+                       .error = answer.at("error").get<std::string>(),
+                       .routes = answer.at("routes").get<std::vector<RouteFacts>>(),
+                       .back = other->second.at("routes").get<std::vector<RouteFacts>>()};
+    if (pair.error.empty()) pair.error = other->second.at("error").get<std::string>();
+    pairs.push_back(std::move(pair));
+  }
+  return pairs;
+}
+
+void Conductor::examine_neighbours() {
+  // A rank that does not answer would cost its neighbours the limit each, and tell nothing new.
+  if (!silent_.empty()) return;
+  std::vector<LinkFacts> links;
+  const std::vector<int> all = everyone();
+  // Round by round: who waits in vain for one must not come late to the next.
+  for (const Round& round : plan_ring(post_.size())) {
+    for (NodePairFacts& pair :
+         meet({.ranks = all,
+         .partner = [&](int rank) { return round[static_cast<std::size_t>(rank)].value_or(-1); },
+         .phase = "the messages between neighbours",
+         .listening = {}})) {
+      links.push_back({.first = pair.first,
+                       .second = pair.second,
+                       .same_node = number_of(pair.first) == number_of(pair.second),
+                       .latency = pair.latency,
+                       .bandwidth = pair.bandwidth,
+                       .error = std::move(pair.error)});
+    }
+  }
+  findings_.push_back(judge_neighbours(links));
+}
+
+std::vector<NodePairFacts> Conductor::meet_nodes(const Round& round, const Answers& listening) {
+  const auto partner = [&](int rank) {
+    const auto other = round[static_cast<std::size_t>(number_of(rank))];
+    return other ? leaders_[static_cast<std::size_t>(*other)] : -1;
+  };
+  auto pairs = meet({.ranks = leaders_,
+                     .partner = partner,
+                     .phase = "the messages between nodes",
+                     .listening = listening});
+  for (NodePairFacts& pair : pairs) {
+    pair.first = number_of(pair.first);
+    pair.second = number_of(pair.second);
+  }
+  return pairs;
+}
+
+void Conductor::examine_nodes() {
+  std::vector<NodePairFacts> pairs;
+  if (nodes_.size() > 1) {
+    const Answers listening = ask(leaders_, {.phase = "opening a port", .command = [](int) {
+                                               return nlohmann::json{{"do", "listen"}};
+                                             }});
+    for (const Round& round : plan_rounds(static_cast<int>(nodes_.size()))) {
+      for (NodePairFacts& pair : meet_nodes(round, listening)) pairs.push_back(std::move(pair));
+    }
+    // A pair is called slow only where it is so again and again: a core may have been busy.
+    constexpr int second_looks = 6;
+    for (int i = 0; i < second_looks; ++i) {
+      NodePairFacts* slow = slow_pair(pairs);
+      if (slow == nullptr) break;
+      Round round(nodes_.size());
+      round[static_cast<std::size_t>(slow->first)] = slow->second;
+      round[static_cast<std::size_t>(slow->second)] = slow->first;
+      for (const NodePairFacts& again : meet_nodes(round, listening)) {
+        slow->bandwidth = std::max(slow->bandwidth, again.bandwidth);
+        slow->latency = std::min(slow->latency, again.latency);
+      }
+    }
+  }
+  findings_.push_back(judge_nodes(nodes_, pairs));
+}
+
+void Conductor::examine_clocks() {
+  constexpr int questions = 8;
+  std::vector<ClockFacts> clocks;
+  for (const int leader : leaders_) {
+    if (leader == 0) continue;
+    ClockFacts best{
+        .node = nodes_[static_cast<std::size_t>(node_of_[static_cast<std::size_t>(leader)])],
+        .uncertainty = 1e9};
+    for (int i = 0; i < questions && !is_silent(leader); ++i) {
+      const double before = wall_clock();
+      const auto begin = Clock::now();
+      const Answers answers = ask({leader}, {.phase = "the clocks", .command = [](int) {
+                                               return nlohmann::json{{"do", "clock"}};
+                                             }});
+      const double half = std::chrono::duration<double>(Clock::now() - begin).count() / 2;
+      if (answers.empty() || half >= best.uncertainty) continue;
+      best.offset = answers.at(leader).get<double>() - before - half;
+      best.uncertainty = half;
+    }
+    if (!is_silent(leader)) clocks.push_back(best);
+  }
+  findings_.push_back(judge_clocks(clocks));
+}
+
+void Conductor::examine_nccl() {
+  const bool all_have_one = std::all_of(ranks_.begin(), ranks_.end(),
+                                        [](const RankFacts& rank) { return rank.gpu_usable; });
+  // Its start is collective: where a rank is out of reach it would hang.
+  if (!all_have_one || !all_reached()) return;
+  const Answers answers = ask(
+      everyone(), {.phase = "NCCL",
+                   .command =
+                       [&](int rank) {
+                         const auto place = node_of_.begin() + rank;
+                         return nlohmann::json{
+                             {"do", "nccl"},
+                             {"local_rank", std::count(node_of_.begin(), place, *place)},
+                             {"local_size", std::count(node_of_.begin(), node_of_.end(), *place)}};
+                       },
+                   .limits = 4});
+  NcclFacts facts;
+  for (const auto& [rank, answer] : answers) {
+    const double bandwidth = answer.at("bandwidth").get<double>();
+    facts.bandwidth = rank == 0 ? bandwidth : std::min(facts.bandwidth, bandwidth);
+    if (facts.error.empty()) facts.error = answer.at("error").get<std::string>();
+  }
+  findings_.push_back(judge_nccl(facts));
+}
+
+void Conductor::examine() {
+  describe();
+  findings_.push_back(judge_ranks({.size = post_.size(),
+                                   .nodes = static_cast<int>(nodes_.size()),
+                                   .library = library_name(),
+                                   .start_seconds = options_.start_seconds,
+                                   .launch = options_.launch}));
+  findings_.push_back(judge_cores(ranks_));
+  findings_.push_back(judge_gpus(ranks_));
+  examine_neighbours();
+  examine_nodes();
+  examine_clocks();
+  examine_nccl();
+  examine_data();
+  examine_run_directory();
+  if (!silent_.empty()) findings_.push_back(judge_answers(silent_, options_.limit.count()));
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,72 @@
+#include "conductor.hpp"
+#include "facts_json.hpp"
+
+#include <future>
+#include <thread>
+
+namespace lockstep::doctor {
+namespace {
+
+/// The result of `work`, or nothing where it takes longer: a file system that hangs must not hang
+/// its examiner. The thread is then left behind, and the process ends without waiting for it.
+template <typename Result>
+std::optional<Result> within(std::chrono::duration<double> limit, std::function<Result()> work) {
+  std::packaged_task<Result()> task(std::move(work));
+  std::future<Result> result = task.get_future();
+  std::thread(std::move(task)).detach();
+  if (result.wait_for(limit) != std::future_status::ready) return std::nullopt;
+  return result.get();
+}
+
+}  // namespace
+
+void Conductor::examine_data() {
+  if (options_.data.empty()) return;
+  // Rank 0's own look must not hang it, so it is a question to itself with a limit.
+  const std::string node = self_.node();
+  auto own = within<DataFacts>(options_.limit, [directory = options_.data, node] {
+    return measure_data(directory, node, 0);
+  });
+  if (!own) {
+    silent_.push_back({.rank = 0, .node = node, .phase = "--data " + options_.data});
+    return;
+  }
+  std::vector<DataFacts> all{*own};
+  std::vector<int> others(leaders_.begin() + 1, leaders_.end());
+  for (const auto& [rank, answer] :
+       ask(others, {.phase = "--data " + options_.data, .command = [&](int leader) {
+                      return nlohmann::json{{"do", "data"},
+                                            {"number", node_of_[static_cast<std::size_t>(leader)]}};
+                    }})) {
+    all.push_back(answer.get<DataFacts>());
+  }
+  findings_.push_back(judge_data(options_.data, all));
+}
+
+void Conductor::examine_run_directory() {
+  if (options_.run_dir.empty()) return;
+  const std::string phase = "--run-dir " + options_.run_dir;
+  const auto probe = within<std::shared_ptr<RunDirectoryProbe>>(
+      options_.limit,
+      [run_dir = options_.run_dir] { return std::make_shared<RunDirectoryProbe>(run_dir); });
+  if (!probe) {
+    silent_.push_back({.rank = 0, .node = self_.node(), .phase = phase});
+    return;
+  }
+  std::vector<SharedDirectoryFacts> others;
+  if ((*probe)->facts().error.empty()) {
+    const std::vector<int> leaders(leaders_.begin() + 1, leaders_.end());
+    for (const auto& [rank, answer] :
+         ask(leaders, {.phase = phase, .command = [&](int) {
+                         return nlohmann::json{{"do", "run-dir"}, {"path", (*probe)->path()}};
+                       }})) {
+      others.push_back(answer.get<SharedDirectoryFacts>());
+    }
+  }
+  findings_.push_back(judge_run_directory((*probe)->facts(), others));
+  if ((*probe)->path().empty()) return;
+  findings_.push_back(judge_space((*probe)->measure_space(
+      {.model = options_.model, .checkpoint = options_.checkpoint_bytes, .kept = options_.kept})));
+}
+
+}  // namespace lockstep::doctor

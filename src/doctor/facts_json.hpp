@@ -1,0 +1,27 @@
+#pragma once
+
+#include "lockstep/doctor/facts.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+/// Facts on their way to rank 0.
+namespace lockstep::doctor {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, node, cores, node_cores, gpu_usable,
+                                   gpus_allotted, gpus, gpu_reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LinkFacts, first, second, same_node, latency, bandwidth, error)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RouteFacts, interface, address, error)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodePairFacts, first, second, latency, bandwidth, error, routes,
+                                   back)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DataFacts, node, shards, bytes, seconds, error)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SharedDirectoryFacts, node, sees_file, can_write, got_lock,
+                                   error)
+
+/// Error texts hold whatever bytes a path has.
+[[nodiscard]] inline std::string to_text(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace lockstep::doctor

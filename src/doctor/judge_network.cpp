@@ -1,0 +1,244 @@
+#include "lockstep/doctor/judge.hpp"
+#include "units.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace lockstep::doctor {
+namespace {
+
+/// How much slower than the middle of its kind a link may be. Nodes of one machine differ by less;
+/// shared switches and busy cores make twofold differences.
+constexpr double slow_factor = 4;
+/// Of between nodes: below it is Gigabit Ethernet, or less.
+constexpr double poor_bandwidth = 200e6;
+/// Clocks that differ by more make logs and file times hard to read; time synchronisation keeps
+/// them within milliseconds.
+constexpr double large_offset = 1;
+
+double middle(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+/// The slowest of some links.
+struct Range {
+  double worst_latency = 0;
+  double worst_bandwidth = 0;
+};
+template <typename Links>
+Range range_of(const Links& links) {
+  Range range{.worst_bandwidth = INFINITY};
+  for (const auto* link : links) {
+    range.worst_latency = std::max(range.worst_latency, link->latency);
+    range.worst_bandwidth = std::min(range.worst_bandwidth, link->bandwidth);
+  }
+  return range;
+}
+
+/// The pair far below the middle of all that reach each other; there must be some to compare with.
+template <typename Pair>
+Pair* outlier(std::span<Pair> pairs) {
+  constexpr std::size_t enough = 3;
+  std::vector<double> rates;
+  Pair* worst = nullptr;
+  for (Pair& pair : pairs) {
+    if (!pair.error.empty()) continue;
+    rates.push_back(pair.bandwidth);
+    if (worst == nullptr || pair.bandwidth < worst->bandwidth) worst = &pair;
+  }
+  if (rates.size() < enough) return nullptr;
+  return worst->bandwidth * slow_factor < middle(std::move(rates)) ? worst : nullptr;
+}
+
+std::string links_text(const std::vector<const LinkFacts*>& links, const char* where) {
+  const Range range = range_of(links);
+  return fmt::format("{} {} at {} or less and {} or more", count_text(links.size(), "pair"), where,
+                     time_text(range.worst_latency), rate_text(range.worst_bandwidth));
+}
+
+std::string pair_name(std::span<const std::string> nodes, const NodePairFacts& pair) {
+  return fmt::format("{} and {}", nodes[static_cast<std::size_t>(pair.first)],
+                     nodes[static_cast<std::size_t>(pair.second)]);
+}
+
+/// A route that failed, with who tried it.
+struct BadRoute {
+  std::string from;
+  std::string to;
+  const RouteFacts* route;
+};
+std::vector<BadRoute> bad_routes(std::span<const std::string> nodes, const NodePairFacts& pair) {
+  std::vector<BadRoute> bad;
+  const std::string& first = nodes[static_cast<std::size_t>(pair.first)];
+  const std::string& second = nodes[static_cast<std::size_t>(pair.second)];
+  for (const RouteFacts& route : pair.routes) {
+    if (!route.error.empty()) bad.push_back({first, second, &route});
+  }
+  for (const RouteFacts& route : pair.back) {
+    if (!route.error.empty()) bad.push_back({second, first, &route});
+  }
+  return bad;
+}
+
+std::string route_text(const BadRoute& bad) {
+  return fmt::format("{} does not reach {} over {} ({}: {})", bad.from, bad.to,
+                     bad.route->interface, bad.route->address, bad.route->error);
+}
+
+/// "2 pairs of nodes"; the first of them is named.
+std::string and_more(std::size_t count, const char* what) {
+  return count <= 1 ? std::string() : fmt::format(", and {} more", count_text(count - 1, what));
+}
+
+std::optional<Finding> unreachable_pair(std::span<const std::string> nodes,
+                                        std::span<const NodePairFacts> pairs) {
+  std::vector<const NodePairFacts*> lost;
+  for (const NodePairFacts& pair : pairs) {
+    if (!pair.error.empty()) lost.push_back(&pair);
+  }
+  if (lost.empty()) return std::nullopt;
+  const NodePairFacts& pair = *lost.front();
+  const auto bad = bad_routes(nodes, pair);
+  return Finding{
+      .check = "nodes",
+      .verdict = Verdict::fail,
+      .text = fmt::format(
+          "{} do not reach each other by MPI ({}; {}){} leave one out with --exclude, or name the "
+          "interface that works: OMPI_MCA_btl_tcp_if_include, NCCL_SOCKET_IFNAME",
+          pair_name(nodes, pair), pair.error,
+          bad.empty() ? "TCP does, over every interface" : route_text(bad.front()),
+          and_more(lost.size(), "pair")),
+      .values = {{"pairs", static_cast<double>(pairs.size())},
+                 {"unreachable", static_cast<double>(lost.size())}}};
+}
+
+}  // namespace
+
+Finding judge_neighbours(std::span<const LinkFacts> links) {
+  Finding finding{.check = "neighbours"};
+  if (links.empty()) {
+    finding.text = "one rank has none";
+    return finding;
+  }
+  std::vector<const LinkFacts*> inside;
+  std::vector<const LinkFacts*> between;
+  for (const LinkFacts& link : links) {
+    if (!link.error.empty()) {
+      finding.verdict = Verdict::fail;
+      finding.text = fmt::format(
+          "ranks {} and {} do not reach each other ({}) {}", link.first, link.second, link.error,
+          link.same_node ? "look for leftovers in /dev/shm and at its size"
+                         : "see the line on nodes, and name the interface that works");
+      return finding;
+    }
+    (link.same_node ? inside : between).push_back(&link);
+  }
+  std::string text;
+  if (!inside.empty()) {
+    text = links_text(inside, "in a node");
+    finding.values = {{"latency_in_node", range_of(inside).worst_latency},
+                      {"bandwidth_in_node", range_of(inside).worst_bandwidth}};
+  }
+  if (!between.empty()) {
+    text += (text.empty() ? "" : ", ") + links_text(between, "across nodes");
+    finding.values.emplace_back("latency_across_nodes", range_of(between).worst_latency);
+    finding.values.emplace_back("bandwidth_across_nodes", range_of(between).worst_bandwidth);
+  }
+  finding.text = text;
+  return finding;
+}
+
+NodePairFacts* slow_pair(std::span<NodePairFacts> pairs) {
+  if (NodePairFacts* slow = outlier(pairs)) return slow;
+  const auto poor = std::find_if(pairs.begin(), pairs.end(), [](const NodePairFacts& pair) {
+    return pair.error.empty() && pair.bandwidth < poor_bandwidth;
+  });
+  return poor == pairs.end() ? nullptr : &*poor;
+}
+
+Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePairFacts> pairs) {
+  Finding finding{.check = "nodes", .values = {{"pairs", static_cast<double>(pairs.size())}}};
+  if (nodes.size() < 2) {
+    finding.text = "one node has no others to reach";
+    return finding;
+  }
+  if (auto lost = unreachable_pair(nodes, pairs)) return std::move(*lost);
+  std::vector<const NodePairFacts*> all;
+  std::vector<BadRoute> bad;
+  std::set<std::string> names;
+  for (const NodePairFacts& pair : pairs) {
+    all.push_back(&pair);
+    for (BadRoute& route : bad_routes(nodes, pair)) {
+      names.insert(route.route->interface);
+      bad.push_back(std::move(route));
+    }
+  }
+  if (all.empty()) {
+    finding.verdict = Verdict::fail;
+    finding.text = "no two nodes could be tried (their first ranks do not answer) see above";
+    return finding;
+  }
+  const Range range = range_of(all);
+  finding.values.emplace_back("latency", range.worst_latency);
+  finding.values.emplace_back("bandwidth", range.worst_bandwidth);
+  if (!bad.empty()) {
+    finding.verdict = Verdict::warn;
+    finding.text = fmt::format(
+        "{}{}; MPI goes another way, but NCCL or another MPI may take this interface: leave it out "
+        "with NCCL_SOCKET_IFNAME=^{} and OMPI_MCA_btl_tcp_if_exclude=lo,{}",
+        route_text(bad.front()), and_more(bad.size(), "route"), fmt::join(names, ","),
+        fmt::join(names, ","));
+    return finding;
+  }
+  if (const NodePairFacts* slow = outlier(pairs)) {
+    finding.verdict = Verdict::warn;
+    finding.text = fmt::format(
+        "{} move {} between them, far below the other pairs (each step waits for the slowest) look "
+        "at their links, or leave one out with --exclude",
+        pair_name(nodes, *slow), rate_text(slow->bandwidth));
+    return finding;
+  }
+  finding.text = fmt::format("every node reaches every other: {} at {} or less and {} or more",
+                             count_text(all.size(), "pair"), time_text(range.worst_latency),
+                             rate_text(range.worst_bandwidth));
+  if (range.worst_bandwidth < poor_bandwidth) {
+    finding.verdict = Verdict::warn;
+    finding.text = fmt::format(
+        "nodes move {} between them (an Ethernet of the management, rather than the fast network?) "
+        "name the fast interface: OMPI_MCA_btl_tcp_if_include, or an MPI built for it",
+        rate_text(range.worst_bandwidth));
+  }
+  return finding;
+}
+
+Finding judge_clocks(std::span<const ClockFacts> clocks) {
+  Finding finding{.check = "clock", .text = "one node has one clock"};
+  const ClockFacts* worst = nullptr;
+  for (const ClockFacts& clock : clocks) {
+    if (worst == nullptr || std::abs(clock.offset) > std::abs(worst->offset)) worst = &clock;
+  }
+  if (worst == nullptr) return finding;
+  finding.values = {{"largest_offset", worst->offset}};
+  if (std::abs(worst->offset) > large_offset + worst->uncertainty) {
+    finding.verdict = Verdict::warn;
+    finding.text = fmt::format(
+        "{}'s clock is {} {} that of rank 0's node (logs and file times mislead, and Slurm's munge "
+        "refuses minutes) see to its time synchronisation, or leave it out with --exclude={}",
+        worst->node, time_text(std::abs(worst->offset)), worst->offset > 0 ? "ahead of" : "behind",
+        worst->node);
+    return finding;
+  }
+  finding.text = fmt::format("{} within {} of rank 0's", count_text(clocks.size(), "node"),
+                             time_text(std::abs(worst->offset) + worst->uncertainty));
+  return finding;
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,212 @@
+#include "lockstep/doctor/judge.hpp"
+#include "lockstep/runtime/thread_binding.hpp"
+#include "units.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace lockstep::doctor {
+namespace {
+
+using Launcher = LaunchFacts::Launcher;
+
+const char* launcher_text(Launcher launcher) {
+  switch (launcher) {
+    case Launcher::none:
+      break;
+    case Launcher::srun:
+      return "srun";
+    case Launcher::mpirun:
+      return "mpirun";
+  }
+  return "no launcher";
+}
+
+/// What to do where a launcher and MPI do not know of each other.
+const char* launch_mend(Launcher launcher) {
+  switch (launcher) {
+    case Launcher::none:
+      break;
+    case Launcher::srun:
+      return "start with srun --mpi=pmix (srun --mpi=list shows what Slurm has), or with the "
+             "mpirun "
+             "of the MPI this program was built with";
+    case Launcher::mpirun:
+      return "start with the mpirun of the MPI this program was built with (lockstep bench and ldd "
+             "show which), or with srun --mpi=pmix";
+  }
+  return "start with srun --mpi=pmix or mpirun";
+}
+
+/// The ranks of each node, by the node's name.
+std::map<std::string, std::vector<const RankFacts*>> by_node(std::span<const RankFacts> ranks) {
+  std::map<std::string, std::vector<const RankFacts*>> nodes;
+  for (const RankFacts& rank : ranks) nodes[rank.node].push_back(&rank);
+  return nodes;
+}
+
+bool masks_overlap_in_part(const std::vector<const RankFacts*>& ranks) {
+  for (const RankFacts* one : ranks) {
+    for (const RankFacts* other : ranks) {
+      const bool meet =
+          std::find_first_of(one->cores.begin(), one->cores.end(), other->cores.begin(),
+                             other->cores.end()) != one->cores.end();
+      if (meet && one->cores != other->cores) return true;
+    }
+  }
+  return false;
+}
+
+std::string cores_text(const std::map<std::string, std::vector<const RankFacts*>>& nodes) {
+  const auto& [node, ranks] = *nodes.begin();
+  std::set<std::size_t> counts;
+  std::set<std::size_t> sizes;
+  for (const auto& [name, members] : nodes) {
+    counts.insert(members.size());
+    for (const RankFacts* rank : members) sizes.insert(rank->cores.size());
+  }
+  const auto span = [](const std::set<std::size_t>& values) {
+    return *values.begin() == *values.rbegin()
+               ? fmt::format("{}", *values.begin())
+               : fmt::format("{} to {}", *values.begin(), *values.rbegin());
+  };
+  return fmt::format("{} a node, {} cores each (rank {} on {}: cores {} of {})",
+                     span(counts) + (counts == std::set<std::size_t>{1} ? " rank" : " ranks"),
+                     span(sizes), ranks.front()->rank, node, core_list(ranks.front()->cores),
+                     ranks.front()->node_cores);
+}
+
+}  // namespace
+
+Finding judge_ranks(const WorldFacts& world) {
+  const LaunchFacts& launch = world.launch;
+  Finding finding{
+      .check = "ranks",
+      .values = {
+          {"ranks", world.size}, {"nodes", world.nodes}, {"start_seconds", world.start_seconds}}};
+  const int expected = launch.started.value_or(launch.allocated.value_or(world.size));
+  if (world.size != expected && launch.launcher != Launcher::none) {
+    finding.verdict = Verdict::fail;
+    finding.text = fmt::format(
+        "MPI sees {} where {} started {} ({} and this program's MPI, {}, do not share a PMI, so "
+        "{}) {}",
+        count_text(static_cast<std::size_t>(world.size), "rank"), launcher_text(launch.launcher),
+        expected, launcher_text(launch.launcher), world.library,
+        world.size == 1 ? "each process is a world of its own" : "the count is wrong",
+        launch_mend(launch.launcher));
+    return finding;
+  }
+  if (launch.launcher == Launcher::none && world.size == 1 && expected > 1) {
+    finding.verdict = Verdict::fail;
+    finding.text = fmt::format(
+        "MPI sees 1 rank where Slurm's count is {} (SLURM_NTASKS; no launcher that this program's "
+        "MPI, {}, knows has started it, so each process is a world of its own) {}",
+        expected, world.library, launch_mend(launch.launcher));
+    return finding;
+  }
+  finding.text = fmt::format(
+      "{} on {}, started by {} in {}, {}", count_text(static_cast<std::size_t>(world.size), "rank"),
+      count_text(static_cast<std::size_t>(world.nodes), "node"), launcher_text(launch.launcher),
+      time_text(world.start_seconds), world.library);
+  if (launch.started && launch.allocated && *launch.allocated != world.size) {
+    finding.verdict = Verdict::warn;
+    finding.text = fmt::format(
+        "mpirun started {} where the allocation is of {} (SLURM_NTASKS) leave out mpirun's -n, or "
+        "ask for --ntasks={}",
+        count_text(static_cast<std::size_t>(world.size), "rank"),
+        count_text(static_cast<std::size_t>(*launch.allocated), "task"), world.size);
+  }
+  return finding;
+}
+
+Finding judge_start(const LaunchFacts& launch, const std::string& host, const std::string& what) {
+  return {
+      .check = "mpi",
+      .verdict = Verdict::fail,
+      .text = fmt::format(
+          "MPI does not start on {} ({}; process {} of {} by {}: a process that never came, a "
+          "node that cannot be reached, or a PMI that does not fit) {}; see whether it starts on "
+          "each node alone",
+          host, what, launch.process,
+          launch.started ? fmt::format("{}", *launch.started) : "an unknown count",
+          launcher_text(launch.launcher), launch_mend(launch.launcher))};
+}
+
+Finding judge_answers(std::span<const SilentRank> silent, double limit_seconds) {
+  if (silent.empty()) return {.check = "answers", .text = "every rank answered"};
+  std::vector<std::string> names;
+  for (const SilentRank& rank : silent) {
+    names.push_back(fmt::format("rank {}{} at {}", rank.rank,
+                                rank.node.empty() ? "" : fmt::format(" ({})", rank.node),
+                                rank.phase));
+  }
+  constexpr std::size_t shown = 8;
+  const bool more = names.size() > shown;
+  if (more) names.resize(shown);
+  return {
+      .check = "answers",
+      .verdict = Verdict::fail,
+      .text = fmt::format(
+          "no answer within {:.0f} s from {}{} (it hangs, or rank 0 cannot reach it) look at that "
+          "node, and at the network between; or leave it out with --exclude",
+          limit_seconds, fmt::join(names, ", "),
+          more ? fmt::format(" and {} more", silent.size() - shown) : ""),
+      .values = {{"silent", static_cast<double>(silent.size())}}};
+}
+
+Finding judge_cores(std::span<const RankFacts> ranks) {
+  const auto nodes = by_node(ranks);
+  Finding finding{.check = "cores", .text = cores_text(nodes)};
+  const auto warn = [&](std::string text) {
+    finding.verdict = Verdict::warn;
+    finding.text = std::move(text);
+  };
+  std::size_t smallest = nodes.begin()->second.size();
+  std::size_t largest = smallest;
+  for (const auto& [node, members] : nodes) {
+    smallest = std::min(smallest, members.size());
+    largest = std::max(largest, members.size());
+    std::set<int> cores;
+    for (const RankFacts* rank : members) cores.insert(rank->cores.begin(), rank->cores.end());
+    const RankFacts& first = *members.front();
+    if (cores.empty()) continue;  // the system does not say
+    if (cores.size() < members.size()) {
+      warn(fmt::format(
+          "{} share {} on {} (cores {}; they wait for each other) start fewer ranks a node, or ask "
+          "for more cores with --cpus-per-task",
+          count_text(members.size(), "rank"), count_text(cores.size(), "core"), node,
+          core_list({cores.begin(), cores.end()})));
+      return finding;
+    }
+    const auto each = static_cast<std::size_t>(first.node_cores) / members.size();
+    if (first.cores.size() == 1 && each >= 2) {
+      warn(fmt::format(
+          "rank {} may use one core of {}'s {} (the launcher bound it to core {}) start with srun "
+          "--cpus-per-task={}, or mpirun --bind-to none",
+          first.rank, node, first.node_cores, first.cores.front(), each));
+      return finding;
+    }
+    if (masks_overlap_in_part(members)) {
+      warn(fmt::format(
+          "the ranks' cores on {} overlap in part (rank {} has {}; threads will not be pinned) "
+          "give "
+          "each rank cores of its own with srun --cpu-bind=cores, or all of them the same",
+          node, first.rank, core_list(first.cores)));
+      return finding;
+    }
+  }
+  finding.values = {{"ranks_per_node_least", static_cast<double>(smallest)},
+                    {"ranks_per_node_most", static_cast<double>(largest)}};
+  if (smallest != largest) {
+    warn(fmt::format(
+        "{} to {} ranks a node (they share their node's cores and network unevenly, so some wait) "
+        "use --ntasks-per-node",
+        smallest, largest));
+  }
+  return finding;
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,148 @@
+#include "lockstep/doctor/judge.hpp"
+#include "units.hpp"
+
+#include <algorithm>
+
+namespace lockstep::doctor {
+namespace {
+
+constexpr double slow_factor = 4;
+/// Reading that took less says little: one hiccup may have been most of it.
+constexpr double telling_seconds = 0.1;
+/// Renames that take longer make each save's end, and Lustre's metadata server, the slow part.
+constexpr double slow_rename = 1;
+
+double rate_of(const DataFacts& node) {
+  return node.seconds > 0 ? static_cast<double>(node.bytes) / node.seconds : 0;
+}
+
+}  // namespace
+
+Finding judge_data(const std::string& directory, std::span<const DataFacts> nodes) {
+  Finding finding{.check = "data"};
+  for (const DataFacts& node : nodes) {
+    if (node.error.empty()) continue;
+    finding.verdict = Verdict::fail;
+    finding.text = fmt::format("on {}: {}", node.node, node.error);
+    return finding;
+  }
+  std::vector<double> rates;
+  const DataFacts* slowest = nullptr;
+  for (const DataFacts& node : nodes) {
+    if (node.shards != nodes.front().shards) {
+      finding.verdict = Verdict::fail;
+      finding.text = fmt::format(
+          "{} has {} shards of split train on {}, {} on {} (all nodes must see the same) name a "
+          "directory that they share",
+          directory, nodes.front().shards, nodes.front().node, node.shards, node.node);
+      return finding;
+    }
+    rates.push_back(rate_of(node));
+    if (slowest == nullptr || rate_of(node) < rate_of(*slowest)) slowest = &node;
+  }
+  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
+  std::nth_element(rates.begin(), middle, rates.end());
+  finding.values = {{"shards", static_cast<double>(slowest->shards)},
+                    {"bandwidth_least", rate_of(*slowest)},
+                    {"bandwidth_median", *middle}};
+  finding.text = fmt::format(
+      "{} shards of split train, read at {}{}", slowest->shards, rate_text(rate_of(*slowest)),
+      nodes.size() > 1 ? fmt::format(" or more by each of {} nodes at once ({} is slowest)",
+                                     nodes.size(), slowest->node)
+                       : std::string());
+  if (nodes.size() > 2 && slowest->seconds > telling_seconds &&
+      rate_of(*slowest) * slow_factor < *middle) {
+    finding.verdict = Verdict::warn;
+    finding.text = fmt::format(
+        "{} reads {} at {} where other nodes read at {} (each step waits for the slowest) look at "
+        "its "
+        "mount, or leave it out with --exclude={}",
+        slowest->node, directory, rate_text(rate_of(*slowest)), rate_text(*middle), slowest->node);
+  }
+  return finding;
+}
+
+Finding judge_run_directory(const RunDirectoryFacts& facts,
+                            std::span<const SharedDirectoryFacts> others) {
+  Finding finding{
+      .check = "run-dir",
+      .values = {{"write_bandwidth", facts.write_rate}, {"rename_seconds", facts.rename_seconds}}};
+  const auto judge = [&](Verdict verdict, std::string text) {
+    finding.verdict = verdict;
+    finding.text = std::move(text);
+    return finding;
+  };
+  if (!facts.error.empty()) return judge(Verdict::fail, facts.error);
+  for (const SharedDirectoryFacts& other : others) {
+    if (!other.sees_file) {
+      return judge(
+          Verdict::fail,
+          fmt::format("{} does not see in {} what rank 0's node wrote there (the directory "
+                      "is not shared; {}) name one that all nodes share",
+                      other.node, facts.path, other.error));
+    }
+    if (!other.can_write) {
+      return judge(Verdict::fail,
+                   fmt::format("{} cannot write in {} ({}) see to its mount and permissions",
+                               other.node, facts.path, other.error));
+    }
+  }
+  if (facts.locks == RunDirectoryFacts::Locks::refused) {
+    return judge(
+        Verdict::warn,
+        fmt::format("{} has no file locks ({}; two jobs in one run directory are told apart "
+                    "by the holder's heartbeat alone, which takes a minute) mount it with "
+                    "locks (Lustre: -o flock), or name another",
+                    facts.path, facts.lock_error));
+  }
+  for (const SharedDirectoryFacts& other : others) {
+    if (!other.got_lock) continue;
+    return judge(
+        Verdict::warn,
+        fmt::format("file locks in {} do not reach from node to node ({} got one that rank "
+                    "0's node holds; the holder's heartbeat alone tells two jobs apart) "
+                    "mount it with locks of the whole cluster (Lustre: -o flock, not "
+                    "localflock), or name another",
+                    facts.path, other.node));
+  }
+  if (facts.rename_seconds > slow_rename) {
+    return judge(Verdict::warn,
+                 fmt::format("a rename in {} takes {} (each save ends in one, and waits) name a "
+                             "quicker file system",
+                             facts.path, time_text(facts.rename_seconds)));
+  }
+  return judge(
+      Verdict::ok,
+      fmt::format("written at {}, renamed in {}, locks work{}", rate_text(facts.write_rate),
+                  time_text(facts.rename_seconds), others.empty() ? "" : " between nodes"));
+}
+
+Finding judge_space(const SpaceFacts& facts) {
+  const double one = static_cast<double>(facts.checkpoint);
+  const double all = one * static_cast<double>(facts.kept);
+  const double free = static_cast<double>(facts.free);
+  Finding finding{.check = "space",
+                  .values = {{"free", free}, {"checkpoint", one}, {"needed", all}}};
+  if (!facts.refused.empty() || free < one) {
+    finding.verdict = Verdict::fail;
+    finding.text = fmt::format(
+        "a checkpoint of {} takes {}, and {} has no room for one ({} free{}) make room, or name "
+        "another --run-dir",
+        facts.model, size_text(one), facts.path, size_text(free),
+        facts.refused.empty() ? std::string() : "; " + facts.refused);
+    return finding;
+  }
+  finding.text = fmt::format("{} free for {} checkpoints of {} ({} each)", size_text(free),
+                             facts.kept, facts.model, size_text(one));
+  if (free < all) {
+    finding.verdict = Verdict::warn;
+    finding.text = fmt::format(
+        "{} free where {} checkpoints of {} take {} ({} each: those kept, the best, and the one "
+        "being "
+        "written) make room, or lower --keep",
+        size_text(free), facts.kept, facts.model, size_text(all), size_text(one));
+  }
+  return finding;
+}
+
+}  // namespace lockstep::doctor

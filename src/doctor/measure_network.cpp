@@ -1,0 +1,51 @@
+#include "measure.hpp"
+
+#include <ctime>
+
+namespace lockstep::doctor {
+namespace {
+
+constexpr int latency_tag = 11;
+constexpr int bandwidth_tag = 12;
+constexpr std::size_t small_message = 8;
+constexpr std::size_t large_message = std::size_t{1} << 20;
+
+}  // namespace
+
+Passage measure_passage(Post& post, int other, std::chrono::duration<double> limit) {
+  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
+  Passage passage;
+  // The first message makes the connection.
+  for (const int repetitions : {1, 20}) {
+    const Post::Echo echo = post.echo(other, {.tag = latency_tag,
+                                              .bytes = small_message,
+                                              .repetitions = repetitions,
+                                              .deadline = deadline});
+    passage.latency = echo.seconds;
+    passage.error = echo.error;
+    if (!echo.error.empty()) return passage;
+  }
+  const Post::Echo echo = post.echo(
+      other,
+      {.tag = bandwidth_tag, .bytes = large_message, .repetitions = 20, .deadline = deadline});
+  passage.error = echo.error;
+  passage.bandwidth = static_cast<double>(large_message) / echo.seconds;
+  return passage;
+}
+
+std::vector<RouteFacts> measure_routes(const RouteTarget& target, std::chrono::milliseconds limit) {
+  std::vector<RouteFacts> routes;
+  for (const Address& address : target.addresses) {
+    routes.push_back(try_route(
+        {.address = address, .port = target.port, .greeting = target.greeting, .limit = limit}));
+  }
+  return routes;
+}
+
+double wall_clock() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,199 @@
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/shard_file.hpp"
+#include "measure.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+namespace lockstep::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct DescriptorTraits {
+  using Handle = int;
+  static Handle null() noexcept { return -1; }
+  static void destroy(Handle handle) noexcept { ::close(handle); }
+};
+using Descriptor = UniqueHandle<DescriptorTraits>;
+
+constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+constexpr std::uint64_t most_read = std::uint64_t{256} << 20;
+constexpr double longest_read = 2;  ///< seconds
+constexpr std::uint64_t most_written = std::uint64_t{64} << 20;
+constexpr const char* proof_name = "proof";
+constexpr const char* lock_name = "lock";
+/// Network file systems may show a new file to other nodes a little later.
+constexpr auto patience = std::chrono::seconds(5);
+
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Reads from a place in the file that is unlikely to be cached, around its end.
+void read_some(const std::string& path, DataFacts& facts) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) {
+    facts.error = fmt::format("cannot open {} ({}) see to its mount and permissions", path,
+                              std::strerror(errno));
+    return;
+  }
+  const std::uint64_t size = fs::file_size(path);
+  ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+  std::vector<char> piece(piece_bytes);
+  std::uint64_t offset = size < 2 * piece_bytes ? 0 : std::random_device()() % (size - piece_bytes);
+  const auto begin = Clock::now();
+  while (facts.bytes < std::min(size, most_read) && since(begin) < longest_read) {
+    const ssize_t count =
+        ::pread(file.get(), piece.data(), piece.size(), static_cast<off_t>(offset));
+    if (count < 0 || (count == 0 && offset == 0)) {
+      facts.error = fmt::format("cannot read {} ({}) see that its file system is well", path,
+                                count < 0 ? std::strerror(errno) : "it is empty");
+      return;
+    }
+    facts.bytes += static_cast<std::uint64_t>(count);
+    offset = count == 0 ? 0 : offset + static_cast<std::uint64_t>(count);
+  }
+  facts.seconds = std::max(since(begin), 1e-9);
+}
+
+/// The nearest directory above that is there.
+std::string nearest_directory(const std::string& path) {
+  std::error_code ignored;
+  fs::path nearest = fs::absolute(path, ignored);
+  while (!fs::exists(nearest, ignored) && nearest.has_relative_path()) {
+    nearest = nearest.parent_path();
+  }
+  return nearest.string();
+}
+
+}  // namespace
+
+DataFacts measure_data(const std::string& directory, const std::string& node, int number) {
+  DataFacts facts{.node = node};
+  try {
+    const auto names = list_shards(directory, "train");
+    facts.shards = static_cast<std::int64_t>(names.size());
+    const std::string path =
+        directory + "/" + names[static_cast<std::size_t>(number) % names.size()];
+    static_cast<void>(ShardFile(path));
+    read_some(path, facts);
+  } catch (const std::exception& error) {
+    facts.error = error.what();
+  }
+  return facts;
+}
+
+RunDirectoryProbe::RunDirectoryProbe(const std::string& run_dir) {
+  facts_.path = nearest_directory(run_dir);
+  std::string name = facts_.path + "/.lockstep-doctor-XXXXXX";
+  if (::mkdtemp(name.data()) == nullptr) {
+    facts_.error =
+        fmt::format("nothing can be written in {} ({}) check --run-dir and its permissions",
+                    facts_.path, std::strerror(errno));
+    return;
+  }
+  path_ = name;
+  // Other nodes may know this user by another number.
+  ::chmod(path_.c_str(), S_IRWXU | S_IRWXG);
+  write();
+  if (facts_.error.empty()) lock();
+}
+
+RunDirectoryProbe::~RunDirectoryProbe() {
+  std::error_code ignored;
+  if (!path_.empty()) fs::remove_all(path_, ignored);
+}
+
+void RunDirectoryProbe::write() {
+  const std::string temporary = path_ + "/." + proof_name + ".tmp";
+  const auto cannot = [&](const char* what) {
+    facts_.error = fmt::format("cannot {} a file in {} ({}) see that it is writable and not full",
+                               what, facts_.path, std::strerror(errno));
+  };
+  struct statvfs room {};
+  ::statvfs(path_.c_str(), &room);
+  const std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
+  const std::uint64_t bytes = std::min(most_written, free / 4);
+  const std::vector<char> piece(piece_bytes, 'x');
+  {
+    const Descriptor file(
+        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR | S_IRGRP));
+    if (!file) return cannot("create");
+    const auto begin = Clock::now();
+    std::uint64_t written = 0;
+    do {
+      const ssize_t count = ::write(file.get(), piece.data(), piece.size());
+      if (count < 0) return cannot("write");
+      written += static_cast<std::uint64_t>(count);
+    } while (written + piece_bytes <= bytes && since(begin) < longest_read);
+    if (::fsync(file.get()) != 0) return cannot("flush");
+    facts_.write_rate = static_cast<double>(written) / since(begin);
+  }
+  const auto begin = Clock::now();
+  if (::rename(temporary.c_str(), (path_ + "/" + proof_name).c_str()) != 0) return cannot("rename");
+  facts_.rename_seconds = since(begin);
+}
+
+void RunDirectoryProbe::lock() {
+  const std::string name = path_ + "/" + lock_name;
+  lock_ = UniqueHandle<DescriptorTraits>(
+      ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP));
+  if (lock_ && ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
+  facts_.locks = RunDirectoryFacts::Locks::refused;
+  facts_.lock_error = std::strerror(errno);
+}
+
+SpaceFacts RunDirectoryProbe::measure_space(SpaceFacts facts) const {
+  facts.path = facts_.path;
+  struct statvfs room {};
+  if (::statvfs(facts_.path.c_str(), &room) == 0) {
+    facts.free = std::uint64_t{room.f_bavail} * room.f_frsize;
+  }
+  // A quota does not show in the file system's numbers, but a reservation meets it.
+  const std::string name = path_ + "/reservation";
+  const Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (file && ::fallocate(file.get(), 0, 0, static_cast<off_t>(facts.checkpoint)) != 0 &&
+      (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
+    facts.refused = std::strerror(errno);
+  }
+  ::unlink(name.c_str());
+  return facts;
+}
+
+SharedDirectoryFacts look_into_run_directory(const std::string& probe_path,
+                                             const std::string& node) {
+  SharedDirectoryFacts facts{.node = node};
+  const std::string proof = probe_path + "/" + proof_name;
+  for (const auto end = Clock::now() + patience;;) {
+    struct stat status {};
+    facts.sees_file = ::stat(proof.c_str(), &status) == 0;
+    if (facts.sees_file) break;
+    facts.error = std::strerror(errno);
+    if (Clock::now() > end) return facts;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  facts.error.clear();
+  const std::string own = fmt::format("{}/from-{}", probe_path, node);
+  {
+    const Descriptor file(::open(own.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    facts.can_write = file && ::write(file.get(), "x", 1) == 1;
+    if (!facts.can_write) facts.error = std::strerror(errno);
+  }
+  ::unlink(own.c_str());
+  const Descriptor lock(::open((probe_path + "/" + lock_name).c_str(), O_RDWR | O_CLOEXEC));
+  facts.got_lock = lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
+  return facts;
+}
+
+}  // namespace lockstep::doctor

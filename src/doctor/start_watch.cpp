@@ -1,0 +1,95 @@
+#include "lockstep/doctor/start_watch.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+namespace lockstep::doctor {
+namespace {
+
+constexpr int failed = 1;
+/// What shells add to the signal that ended a process.
+constexpr int signal_base = 128;
+
+int status_of(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status) ? signal_base + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+enum class Beginning { started, ended, late };
+
+Beginning wait_for(int from_child, std::chrono::duration<double> limit) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() < 0) return Beginning::late;
+    pollfd waiting{.fd = from_child, .events = POLLIN, .revents = 0};
+    if (::poll(&waiting, 1, static_cast<int>(left.count())) != 1) continue;
+    char byte = 0;
+    return ::read(from_child, &byte, 1) == 1 ? Beginning::started : Beginning::ended;
+  }
+}
+
+}  // namespace
+
+StartWatch::StartWatch(std::chrono::duration<double> limit, const Report& report) {
+  std::array<int, 2> ends{};
+  const pid_t parent = ::getpid();
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    fail(ExitStatus::internal, "cannot make a pipe ({}) see to the limits of this node",
+         std::strerror(errno));
+  }
+  const Descriptor from_child(ends[0]);
+  to_parent_ = Descriptor(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) {
+    fail(ExitStatus::internal, "cannot fork ({}) see to the limits of this node",
+         std::strerror(errno));
+  }
+  if (child == 0) {
+    // Who kills the parent means this process.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::raise(SIGKILL);
+    return;
+  }
+  to_parent_.reset();
+  switch (wait_for(from_child.get(), limit)) {
+    case Beginning::started:
+      outcome_ = status_of(child);
+      return;
+    case Beginning::ended: {
+      const int status = status_of(child);
+      report(status > signal_base
+                 ? fmt::format("the MPI library crashed with signal {}", status - signal_base)
+                 : fmt::format("the MPI library ended the process with status {}; what it said "
+                               "stands above",
+                               status));
+      break;
+    }
+    case Beginning::late:
+      report(fmt::format("nothing within the {:g} s of --timeout", limit.count()));
+      ::kill(child, SIGKILL);
+      static_cast<void>(status_of(child));
+      break;
+  }
+  outcome_ = failed;
+}
+
+void StartWatch::started() noexcept {
+  const char byte = 1;
+  // A parent that is gone takes this process with it.
+  [[maybe_unused]] const ssize_t ignored = ::write(to_parent_.get(), &byte, 1);
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace lockstep::doctor {
+
+/// "1.3 GB/s"
+[[nodiscard]] inline std::string rate_text(double bytes_per_second) {
+  constexpr double giga = 1e9;
+  return bytes_per_second < giga ? fmt::format("{:.0f} MB/s", bytes_per_second / 1e6)
+                                 : fmt::format("{:.1f} GB/s", bytes_per_second / giga);
+}
+
+/// "12 MB"
+[[nodiscard]] inline std::string size_text(double bytes) {
+  constexpr double giga = 1e9;
+  return bytes < giga ? fmt::format("{:.1f} MB", bytes / 1e6)
+                      : fmt::format("{:.1f} GB", bytes / giga);
+}
+
+/// "3.2 us", "15 ms", "2.5 s"
+[[nodiscard]] inline std::string time_text(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
+  return fmt::format("{:.1f} s", seconds);
+}
+
+/// "1 rank", "3 ranks"
+[[nodiscard]] inline std::string count_text(std::size_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+}  // namespace lockstep::doctor

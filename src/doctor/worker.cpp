@@ -1,0 +1,95 @@
+#include "worker.hpp"
+
+#include "facts_json.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <random>
+
+namespace lockstep::doctor {
+namespace {
+
+/// A node that drops packets costs this for each of its addresses.
+constexpr auto route_limit = std::chrono::milliseconds(1000);
+
+/// For the messages of one pair: more than any network takes that a run could use.
+constexpr std::chrono::duration<double> longest_passage = std::chrono::seconds(20);
+
+std::string node_name(const LaunchFacts& launch) {
+  if (!launch.node.empty()) return launch.node;
+  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+  int length = 0;
+  MPI_Get_processor_name(name.data(), &length);
+  return {name.data(), static_cast<std::size_t>(length)};
+}
+
+RouteTarget target_from(const nlohmann::json& json) {
+  RouteTarget target{.addresses = {},
+                     .port = json.at("port").get<int>(),
+                     .greeting = json.at("greeting").get<std::string>()};
+  for (const auto& address : json.at("addresses")) {
+    target.addresses.push_back(
+        {.interface = address.at(0).get<std::string>(), .text = address.at(1).get<std::string>()});
+  }
+  return target;
+}
+
+}  // namespace
+
+Worker::Worker(Post& post, const ExaminationOptions& options)
+    : post_(post), options_(options), node_(node_name(options.launch)) {}
+
+nlohmann::json Worker::listen() {
+  try {
+    listener_.emplace(fmt::format("lockstep doctor {} {:08x}", node_, std::random_device()()));
+  } catch (const Error&) {
+    // Then there is nothing to be reached by but MPI.
+    return {{"port", 0}, {"greeting", ""}, {"addresses", nlohmann::json::array()}};
+  }
+  nlohmann::json addresses = nlohmann::json::array();
+  for (const Address& address : own_addresses()) {
+    addresses.push_back({address.interface, address.text});
+  }
+  return {{"port", listener_->port()},
+          {"greeting", listener_->greeting()},
+          {"addresses", std::move(addresses)}};
+}
+
+nlohmann::json Worker::meet(const nlohmann::json& command) {
+  const Passage passage = measure_passage(post_, command.at("rank").get<int>(),
+                                          std::min(options_.limit, longest_passage));
+  nlohmann::json answer{{"latency", passage.latency},
+                        {"bandwidth", passage.bandwidth},
+                        {"error", passage.error},
+                        {"routes", nlohmann::json::array()}};
+  if (command.contains("target")) {
+    answer["routes"] = measure_routes(target_from(command.at("target")), route_limit);
+  }
+  return answer;
+}
+
+nlohmann::json Worker::perform(const nlohmann::json& command) {
+  const std::string what = command.at("do").get<std::string>();
+  if (what == "describe") return measure_rank(post_.rank(), node_);
+  if (what == "listen") return listen();
+  if (what == "meet") return meet(command);
+  if (what == "clock") return wall_clock();
+  if (what == "data") {
+    return measure_data(options_.data, node_, command.at("number").get<int>());
+  }
+  if (what == "run-dir") {
+    return look_into_run_directory(command.at("path").get<std::string>(), node_);
+  }
+  if (what == "nccl") {
+    const auto host = make_mpi_communicator();
+    const NcclFacts facts = measure_nccl(command.at("local_rank").get<int>(),
+                                         command.at("local_size").get<int>(), node_, *host);
+    return {{"bandwidth", facts.bandwidth}, {"error", facts.error}};
+  }
+  return {{"error", fmt::format("'{}' is no command", what)}};
+}
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,143 @@
+// To be preloaded: what a cluster can get wrong, where DOCTOR_FAULT_... says so.
+//   DOCTOR_FAULT_NODES=1             each rank is on a node of its own, "node0", "node1", ...
+//   DOCTOR_FAULT_START=R             MPI does not start on rank R
+//   DOCTOR_FAULT_LOST=A:B            messages between ranks A and B never arrive
+//   DOCTOR_FAULT_CONNECT=R           rank R finds no way to any host but its own
+//   DOCTOR_FAULT_LOCKS=1             the file system has no locks
+//   DOCTOR_FAULT_CLOCK=R:SECONDS     rank R's clock is ahead
+//   DOCTOR_FAULT_SILENT=R:PATH       rank R hangs when it looks into that directory
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <mpi.h>
+#include <netinet/in.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string>
+
+namespace {
+
+const char* fault(const char* name) {
+  return std::getenv((std::string("DOCTOR_FAULT_") + name).c_str());
+}
+
+/// As the launcher says: MPI may not have started.
+int my_rank() {
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  return rank == nullptr ? 0 : std::atoi(rank);
+}
+
+bool is_mine(const char* name) {
+  const char* rank = fault(name);
+  return rank != nullptr && std::atoi(rank) == my_rank();
+}
+
+/// Whether messages to or from `other` are lost.
+bool is_lost(int other) {
+  const char* pair = fault("LOST");
+  int one = -1;
+  int two = -1;
+  if (pair == nullptr || std::sscanf(pair, "%d:%d", &one, &two) != 2) return false;
+  return (my_rank() == one && other == two) || (my_rank() == two && other == one);
+}
+
+bool is_loopback(const struct sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24) == 127;
+  }
+  return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+void hang_at(const char* path) {
+  const char* silent = fault("SILENT");
+  if (silent == nullptr || path == nullptr) return;
+  const char* colon = std::strchr(silent, ':');
+  if (colon == nullptr || std::atoi(silent) != my_rank() || std::strcmp(path, colon + 1) != 0) {
+    return;
+  }
+  for (;;) ::pause();
+}
+
+template <typename Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+extern "C" {
+
+int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  if (is_mine("START")) {
+    for (;;) ::pause();
+  }
+  return PMPI_Init_thread(argc, argv, required, provided);
+}
+
+int MPI_Get_processor_name(char* name, int* length) {
+  if (fault("NODES") == nullptr) return PMPI_Get_processor_name(name, length);
+  *length = std::snprintf(name, MPI_MAX_PROCESSOR_NAME, "node%d", my_rank());
+  return MPI_SUCCESS;
+}
+
+int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  if (!is_lost(to)) return PMPI_Isend(data, count, type, to, tag, comm, request);
+  // Never done: nobody sends it.
+  static char nowhere[1 << 21];
+  constexpr int unused_tag = 32000;
+  return PMPI_Irecv(nowhere, 1, MPI_BYTE, to, unused_tag, comm, request);
+}
+
+int connect(int socket, const struct sockaddr* address, socklen_t size) {
+  const bool is_ip = address->sa_family == AF_INET || address->sa_family == AF_INET6;
+  if (is_mine("CONNECT") && is_ip && !is_loopback(address)) {
+    errno = EHOSTUNREACH;
+    return -1;
+  }
+  return next<decltype(::connect)>("connect")(socket, address, size);
+}
+
+int flock(int file, int operation) noexcept {
+  if (fault("LOCKS") != nullptr) {
+    errno = ENOLCK;
+    return -1;
+  }
+  return next<int(int, int)>("flock")(file, operation);
+}
+
+int clock_gettime(clockid_t clock, struct timespec* now) noexcept {
+  const int code = next<int(clockid_t, struct timespec*)>("clock_gettime")(clock, now);
+  const char* off = fault("CLOCK");
+  int rank = 0;
+  int seconds = 0;
+  if (clock == CLOCK_REALTIME && off != nullptr &&
+      std::sscanf(off, "%d:%d", &rank, &seconds) == 2 && rank == my_rank()) {
+    now->tv_sec += seconds;
+  }
+  return code;
+}
+
+int openat(int directory, const char* path, int flags, ...) {
+  hang_at(path);
+  va_list rest;
+  va_start(rest, flags);
+  const auto mode = (flags & O_CREAT) != 0 ? va_arg(rest, unsigned) : 0U;
+  va_end(rest);
+  return next<int(int, const char*, int, ...)>("openat")(directory, path, flags, mode);
+}
+
+DIR* opendir(const char* path) {
+  hang_at(path);
+  return next<DIR*(const char*)>("opendir")(path);
+}
+
+}  // extern "C"

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "lockstep/doctor/finding.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <initializer_list>
+#include <ostream>
+#include <string>
+
+namespace lockstep::doctor {
+
+inline std::ostream& operator<<(std::ostream& stream, Verdict verdict) {
+  constexpr const char* names[] = {"ok", "warn", "fail"};
+  return stream << names[static_cast<int>(verdict)];
+}
+
+/// The verdict, and each of the words in the text.
+inline void expect(const Finding& finding, Verdict verdict,
+                   std::initializer_list<std::string> words) {
+  BOOST_TEST(finding.verdict == verdict, finding.text);
+  for (const std::string& word : words) {
+    BOOST_TEST(finding.text.find(word) != std::string::npos,
+               "'" << word << "' is not in: " << finding.text);
+  }
+}
+
+}  // namespace lockstep::doctor

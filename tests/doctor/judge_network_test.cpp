@@ -1,0 +1,127 @@
+#define BOOST_TEST_MODULE doctor_judge_network
+#include "doctor/finding_checks.hpp"
+#include "lockstep/doctor/judge.hpp"
+
+using namespace lockstep::doctor;
+
+namespace {
+
+const std::vector<std::string> four_nodes{"node1", "node2", "node3", "node4"};
+
+/// Every pair of the four, all well.
+std::vector<NodePairFacts> all_pairs() {
+  std::vector<NodePairFacts> pairs;
+  for (int i = 0; i < 4; ++i) {
+    for (int j = i + 1; j < 4; ++j) {
+      const RouteFacts route{.interface = "ib0", .address = "10.1.0.7"};
+      pairs.push_back({.first = i,
+                       .second = j,
+                       .latency = 2e-6,
+                       .bandwidth = 10e9,
+                       .routes = {route},
+                       .back = {route}});
+    }
+  }
+  return pairs;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(neighbours_tell_their_slowest) {
+  const std::vector<LinkFacts> links{
+      {.first = 0, .second = 1, .same_node = true, .latency = 1e-6, .bandwidth = 9e9},
+      {.first = 1, .second = 2, .same_node = false, .latency = 3e-6, .bandwidth = 5e9},
+      {.first = 0, .second = 2, .same_node = false, .latency = 2e-6, .bandwidth = 6e9}};
+
+  expect(judge_neighbours(links), Verdict::ok,
+         {"1 pair in a node at 1.0 us", "2 pairs across nodes at 3.0 us or less and 5.0 GB/s"});
+  expect(judge_neighbours({}), Verdict::ok, {"none"});
+}
+
+BOOST_AUTO_TEST_CASE(neighbours_out_of_reach_fail) {
+  const std::vector<LinkFacts> links{
+      {.first = 4, .second = 5, .same_node = true, .error = "no message came through in time"}};
+
+  expect(judge_neighbours(links), Verdict::fail, {"ranks 4 and 5", "no message", "/dev/shm"});
+}
+
+BOOST_AUTO_TEST_CASE(nodes_that_reach_each_other_are_well) {
+  expect(judge_nodes(four_nodes, all_pairs()), Verdict::ok, {"6 pairs", "2.0 us", "10.0 GB/s"});
+  expect(judge_nodes(std::vector<std::string>{"node1"}, {}), Verdict::ok, {"one node"});
+}
+
+BOOST_AUTO_TEST_CASE(a_pair_out_of_reach_is_named_with_its_interface) {
+  auto pairs = all_pairs();
+  pairs[4].error = "no message came through in time";
+  pairs[4].back[0].error = "No route to host";
+  pairs[5].error = "no message came through in time";
+
+  expect(judge_nodes(four_nodes, pairs), Verdict::fail,
+         {"node2 and node4 do not reach each other by MPI",
+          "node4 does not reach node2 over ib0 (10.1.0.7: No route to host)", "1 pair more",
+          "--exclude", "NCCL_SOCKET_IFNAME"});
+}
+
+BOOST_AUTO_TEST_CASE(a_pair_out_of_reach_by_mpi_alone_says_so) {
+  auto pairs = all_pairs();
+  pairs[0].error = "no message came through in time";
+
+  expect(judge_nodes(four_nodes, pairs), Verdict::fail, {"TCP does, over every interface"});
+}
+
+BOOST_AUTO_TEST_CASE(an_interface_that_leads_elsewhere_is_to_be_left_out) {
+  auto pairs = all_pairs();
+  pairs[1].routes.push_back({.interface = "docker0",
+                             .address = "172.17.0.1",
+                             .error = "another host has this address too, and answered"});
+
+  expect(judge_nodes(four_nodes, pairs), Verdict::warn,
+         {"node1 does not reach node3 over docker0 (172.17.0.1", "NCCL_SOCKET_IFNAME=^docker0",
+          "btl_tcp_if_exclude=lo,docker0"});
+}
+
+BOOST_AUTO_TEST_CASE(a_slow_pair_is_named) {
+  auto pairs = all_pairs();
+  pairs[3].bandwidth = 1e9;
+
+  expect(judge_nodes(four_nodes, pairs), Verdict::warn, {"node2 and node3 move 1.0 GB/s"});
+  BOOST_TEST(slow_pair(pairs) == &pairs[3]);
+  pairs[3].error = "no message came through in time";
+  BOOST_TEST(slow_pair(pairs) == nullptr);
+  pairs[3].error.clear();
+  pairs[3].bandwidth = 3e9;
+  BOOST_TEST(slow_pair(pairs) == nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(a_slow_network_is_said) {
+  auto pairs = all_pairs();
+  for (NodePairFacts& pair : pairs) pair.bandwidth = 110e6;
+
+  expect(judge_nodes(four_nodes, pairs), Verdict::warn, {"110 MB/s", "btl_tcp_if_include"});
+  BOOST_TEST(slow_pair(pairs) == &pairs[0]);
+}
+
+BOOST_AUTO_TEST_CASE(nodes_of_which_no_pair_was_tried_fail) {
+  expect(judge_nodes(four_nodes, {}), Verdict::fail, {"could be tried"});
+}
+
+BOOST_AUTO_TEST_CASE(clocks_within_a_second_are_well) {
+  const std::vector<ClockFacts> clocks{{.node = "node2", .offset = 0.2, .uncertainty = 0.01},
+                                       {.node = "node3", .offset = -0.4, .uncertainty = 0.01}};
+
+  expect(judge_clocks(clocks), Verdict::ok, {"2 nodes within 410.0 ms"});
+  expect(judge_clocks({}), Verdict::ok, {"one clock"});
+}
+
+BOOST_AUTO_TEST_CASE(a_clock_that_is_off_names_its_node) {
+  std::vector<ClockFacts> clocks{{.node = "node2", .offset = 0.2, .uncertainty = 0.01},
+                                 {.node = "node3", .offset = -42, .uncertainty = 0.01}};
+
+  expect(judge_clocks(clocks), Verdict::warn,
+         {"node3's clock is 42.0 s behind", "--exclude=node3"});
+  clocks[1].offset = 42;
+  expect(judge_clocks(clocks), Verdict::warn, {"node3's clock is 42.0 s ahead of"});
+  // What cannot be told from the way there is not told.
+  clocks[1].uncertainty = 60;
+  expect(judge_clocks(clocks), Verdict::ok, {});
+}

@@ -1,0 +1,153 @@
+#define BOOST_TEST_MODULE doctor_judge_ranks
+#include "doctor/finding_checks.hpp"
+#include "lockstep/doctor/judge.hpp"
+
+#include <numeric>
+
+using namespace lockstep::doctor;
+
+namespace {
+
+using Launcher = LaunchFacts::Launcher;
+
+WorldFacts world(int size, LaunchFacts launch) {
+  return {.size = size,
+          .nodes = 1,
+          .library = "Open MPI v4",
+          .start_seconds = 0.5,
+          .launch = std::move(launch)};
+}
+
+/// `each` cores for each rank of one node, one after the other, from `first` on.
+std::vector<RankFacts> ranks_with(int ranks, int each, int node_cores) {
+  std::vector<RankFacts> all;
+  for (int rank = 0; rank < ranks; ++rank) {
+    RankFacts facts{.rank = rank, .node = "node1", .node_cores = node_cores};
+    facts.cores.resize(static_cast<std::size_t>(each));
+    std::iota(facts.cores.begin(), facts.cores.end(), rank * each);
+    facts.gpu_reason = "no GPU module (it is not built) build it";
+    all.push_back(std::move(facts));
+  }
+  return all;
+}
+
+std::vector<RankFacts> with_gpus(int ranks, int gpus) {
+  auto all = ranks_with(ranks, 2, 64);
+  for (RankFacts& rank : all) {
+    rank.gpu_usable = gpus > 0;
+    rank.gpus = gpus;
+  }
+  return all;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(counts_that_agree_are_well) {
+  expect(judge_ranks(world(1, {})), Verdict::ok, {"1 rank on 1 node", "no launcher"});
+  expect(judge_ranks(world(4, {.launcher = Launcher::srun, .started = 4})), Verdict::ok,
+         {"4 ranks", "srun", "Open MPI v4"});
+  expect(judge_ranks(world(4, {.launcher = Launcher::mpirun, .started = 4, .allocated = 4})),
+         Verdict::ok, {"4 ranks", "mpirun"});
+  expect(judge_ranks(world(1, {.allocated = 1})), Verdict::ok, {"1 rank"});
+}
+
+BOOST_AUTO_TEST_CASE(worlds_of_one_under_srun_fail_with_the_pmi_to_take) {
+  expect(judge_ranks(world(1, {.launcher = Launcher::srun, .started = 4})), Verdict::fail,
+         {"MPI sees 1 rank where srun started 4", "PMI", "world of its own", "--mpi=pmix"});
+}
+
+BOOST_AUTO_TEST_CASE(worlds_of_one_under_another_mpirun_fail) {
+  expect(judge_ranks(world(1, {.launcher = Launcher::mpirun, .started = 4})), Verdict::fail,
+         {"mpirun started 4", "mpirun of the MPI this program was built with"});
+}
+
+BOOST_AUTO_TEST_CASE(one_process_of_an_allocation_for_many_fails) {
+  expect(judge_ranks(world(1, {.allocated = 4})), Verdict::fail,
+         {"Slurm's count is 4", "world of its own", "srun --mpi=pmix or mpirun"});
+}
+
+BOOST_AUTO_TEST_CASE(fewer_ranks_than_the_allocation_has_tasks_are_said) {
+  expect(judge_ranks(world(2, {.launcher = Launcher::mpirun, .started = 2, .allocated = 4})),
+         Verdict::warn, {"2 ranks", "4 tasks", "--ntasks=2"});
+}
+
+BOOST_AUTO_TEST_CASE(a_start_that_fails_names_process_and_host) {
+  const LaunchFacts launch{.launcher = Launcher::srun, .started = 8, .process = 3};
+  expect(judge_start(launch, "node7", "nothing within the 60 s of --timeout"), Verdict::fail,
+         {"does not start on node7", "60 s", "process 3 of 8", "--mpi=pmix"});
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_do_not_answer_are_named) {
+  expect(judge_answers({}, 60), Verdict::ok, {});
+  std::vector<SilentRank> silent{{.rank = 5, .node = "node3", .phase = "--data /scratch"}};
+  expect(judge_answers(silent, 60), Verdict::fail,
+         {"rank 5 (node3) at --data /scratch", "60 s", "--exclude"});
+  silent.resize(20, silent.front());
+  expect(judge_answers(silent, 60), Verdict::fail, {"12 more"});
+}
+
+BOOST_AUTO_TEST_CASE(cores_of_their_own_are_well) {
+  expect(judge_cores(ranks_with(4, 8, 32)), Verdict::ok,
+         {"4 ranks a node", "8 cores each", "0-7 of 32"});
+  auto shared = ranks_with(4, 8, 8);
+  for (RankFacts& rank : shared) rank.cores = shared.front().cores;
+  expect(judge_cores(shared), Verdict::ok, {"4 ranks a node"});
+}
+
+BOOST_AUTO_TEST_CASE(more_ranks_than_cores_are_oversubscribed) {
+  auto ranks = ranks_with(4, 2, 2);
+  for (RankFacts& rank : ranks) rank.cores = {0, 1};
+  expect(judge_cores(ranks), Verdict::warn,
+         {"4 ranks share 2 cores on node1", "0-1", "--cpus-per-task"});
+}
+
+BOOST_AUTO_TEST_CASE(one_core_of_many_is_said) {
+  expect(judge_cores(ranks_with(2, 1, 64)), Verdict::warn,
+         {"one core of node1's 64", "--cpus-per-task=32"});
+}
+
+BOOST_AUTO_TEST_CASE(cores_that_overlap_in_part_are_said) {
+  auto ranks = ranks_with(2, 4, 8);
+  ranks[1].cores = {3, 4, 5, 6};
+  expect(judge_cores(ranks), Verdict::warn, {"overlap in part", "--cpu-bind=cores"});
+}
+
+BOOST_AUTO_TEST_CASE(nodes_of_unequal_count_are_said) {
+  auto ranks = ranks_with(3, 2, 8);
+  ranks[2].node = "node2";
+  expect(judge_cores(ranks), Verdict::warn, {"1 to 2 ranks a node", "--ntasks-per-node"});
+}
+
+BOOST_AUTO_TEST_CASE(no_gpu_anywhere_is_well_where_none_was_given) {
+  expect(judge_gpus(with_gpus(2, 0)), Verdict::ok, {"none", "no GPU module"});
+  auto given = with_gpus(2, 0);
+  given[1].gpus_allotted = true;
+  expect(judge_gpus(given), Verdict::fail, {"scheduler gave rank 1"});
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_without_a_gpu_among_others_fails) {
+  auto ranks = with_gpus(2, 2);
+  ranks[1].gpu_usable = false;
+  ranks[1].gpus = 0;
+  expect(judge_gpus(ranks), Verdict::fail, {"rank 0", "none for rank 1"});
+}
+
+BOOST_AUTO_TEST_CASE(gpus_for_all_ranks_are_well) {
+  expect(judge_gpus(with_gpus(4, 4)), Verdict::ok, {"4 GPUs visible to each rank"});
+  expect(judge_gpus(with_gpus(1, 1)), Verdict::ok, {"1 GPU visible"});
+}
+
+BOOST_AUTO_TEST_CASE(gpus_hidden_from_their_peers_are_said) {
+  expect(judge_gpus(with_gpus(4, 1)), Verdict::warn,
+         {"sees 1 GPU beside 3 ranks", "--gpus-per-task", "--gpus-per-node=4"});
+}
+
+BOOST_AUTO_TEST_CASE(fewer_gpus_than_ranks_fail) {
+  expect(judge_gpus(with_gpus(4, 2)), Verdict::fail,
+         {"4 ranks on node1 see 2 GPUs", "2 ranks a node"});
+}
+
+BOOST_AUTO_TEST_CASE(nccl_tells_its_bandwidth_or_its_error) {
+  expect(judge_nccl({.bandwidth = 300e9}), Verdict::ok, {"300.0 GB/s"});
+  expect(judge_nccl({.error = "NCCL does not start (no route)"}), Verdict::fail, {"no route"});
+}

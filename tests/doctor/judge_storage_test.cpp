@@ -1,0 +1,122 @@
+#define BOOST_TEST_MODULE doctor_judge_storage
+#include "doctor/finding_checks.hpp"
+#include "doctor/measure.hpp"
+#include "io/temporary_directory.hpp"
+#include "lockstep/doctor/judge.hpp"
+
+#include <filesystem>
+
+using namespace lockstep::doctor;
+using lockstep::test::TemporaryDirectory;
+
+namespace {
+
+std::vector<DataFacts> three_nodes() {
+  std::vector<DataFacts> nodes;
+  for (const char* name : {"node1", "node2", "node3"}) {
+    nodes.push_back({.node = name, .shards = 16, .bytes = 1'000'000'000, .seconds = 1});
+  }
+  return nodes;
+}
+
+const RunDirectoryFacts good{.path = "/runs", .write_rate = 1e9, .rename_seconds = 1e-3};
+const std::vector<SharedDirectoryFacts> seen{
+    {.node = "node2", .sees_file = true, .can_write = true}};
+
+SpaceFacts space(std::uint64_t free) {
+  return {.path = "/runs", .model = "resnet50", .checkpoint = 200, .kept = 5, .free = free};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(data_that_all_nodes_read_is_well) {
+  expect(judge_data("/data", three_nodes()), Verdict::ok, {"16 shards", "1.0 GB/s", "3 nodes"});
+}
+
+BOOST_AUTO_TEST_CASE(data_that_one_node_lacks_fails_with_its_name) {
+  auto nodes = three_nodes();
+  nodes[1].error = "/data holds no shards";
+  expect(judge_data("/data", nodes), Verdict::fail, {"on node2: /data holds no shards"});
+  nodes = three_nodes();
+  nodes[2].shards = 8;
+  expect(judge_data("/data", nodes), Verdict::fail, {"16 shards", "8 on node3", "share"});
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_reads_slowly_is_named) {
+  auto nodes = three_nodes();
+  nodes[2].seconds = 10;
+  expect(judge_data("/data", nodes), Verdict::warn, {"node3 reads", "100 MB/s", "--exclude=node3"});
+}
+
+BOOST_AUTO_TEST_CASE(a_run_directory_of_all_nodes_is_well) {
+  expect(judge_run_directory(good, seen), Verdict::ok, {"1.0 GB/s", "locks work between nodes"});
+  expect(judge_run_directory(good, {}), Verdict::ok, {"locks work"});
+}
+
+BOOST_AUTO_TEST_CASE(a_run_directory_that_cannot_be_written_fails) {
+  auto facts = good;
+  facts.error = "nothing can be written in /runs (Read-only file system) check --run-dir";
+  expect(judge_run_directory(facts, {}), Verdict::fail, {"Read-only"});
+}
+
+BOOST_AUTO_TEST_CASE(a_run_directory_that_another_node_does_not_share_fails) {
+  auto others = seen;
+  others[0].sees_file = false;
+  expect(judge_run_directory(good, others), Verdict::fail, {"node2 does not see in /runs"});
+  others[0].sees_file = true;
+  others[0].can_write = false;
+  others[0].error = "Permission denied";
+  expect(judge_run_directory(good, others), Verdict::fail, {"node2 cannot write", "Permission"});
+}
+
+BOOST_AUTO_TEST_CASE(file_locks_that_do_not_work_are_said) {
+  auto facts = good;
+  facts.locks = RunDirectoryFacts::Locks::refused;
+  facts.lock_error = "No locks available";
+  expect(judge_run_directory(facts, seen), Verdict::warn,
+         {"no file locks (No locks available", "heartbeat", "flock"});
+  auto others = seen;
+  others[0].got_lock = true;
+  expect(judge_run_directory(good, others), Verdict::warn,
+         {"do not reach from node to node", "node2", "localflock"});
+}
+
+BOOST_AUTO_TEST_CASE(slow_renames_are_said) {
+  auto facts = good;
+  facts.rename_seconds = 3;
+  expect(judge_run_directory(facts, seen), Verdict::warn, {"rename", "3.0 s"});
+}
+
+BOOST_AUTO_TEST_CASE(space_is_judged_by_the_checkpoints) {
+  expect(judge_space(space(1000)), Verdict::ok, {"5 checkpoints of resnet50"});
+  expect(judge_space(space(999)), Verdict::warn, {"5 checkpoints", "--keep"});
+  expect(judge_space(space(199)), Verdict::fail, {"no room for one", "--run-dir"});
+  auto quota = space(10000);
+  quota.refused = "Disk quota exceeded";
+  expect(judge_space(quota), Verdict::fail, {"Disk quota exceeded"});
+}
+
+BOOST_AUTO_TEST_CASE(the_probe_of_a_run_directory_leaves_nothing) {
+  const TemporaryDirectory directory;
+  {
+    const RunDirectoryProbe probe(directory / "runs/resnet50");
+
+    expect(judge_run_directory(probe.facts(), {}), Verdict::ok, {});
+    BOOST_TEST(probe.facts().path == directory.path());
+    const SharedDirectoryFacts other = look_into_run_directory(probe.path(), "node2");
+    BOOST_TEST(other.sees_file);
+    BOOST_TEST(other.can_write);
+    BOOST_TEST(!other.got_lock);
+    const SpaceFacts facts = probe.measure_space({.checkpoint = 1000, .kept = 1});
+    BOOST_TEST(facts.free > 0u);
+    BOOST_TEST(facts.refused == "");
+  }
+  BOOST_TEST(std::filesystem::is_empty(directory.path()));
+}
+
+BOOST_AUTO_TEST_CASE(a_place_where_nothing_can_be_made_is_said) {
+  const RunDirectoryProbe probe("/proc/nowhere/run");
+
+  expect(judge_run_directory(probe.facts(), {}), Verdict::fail, {"/proc", "--run-dir"});
+  BOOST_TEST(probe.path() == "");
+}

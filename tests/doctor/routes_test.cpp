@@ -1,0 +1,53 @@
+#define BOOST_TEST_MODULE doctor_routes
+#include "doctor/routes.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+
+using namespace lockstep::doctor;
+
+namespace {
+
+constexpr auto limit = std::chrono::seconds(20);
+
+RouteFacts reach(const std::string& address, int port, const std::string& greeting) {
+  return try_route({.address = {.interface = "lo", .text = address},
+                    .port = port,
+                    .greeting = greeting,
+                    .limit = limit});
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_listener_is_reached) {
+  const Listener listener("node7");
+
+  for (int i = 0; i < 3; ++i) BOOST_TEST(reach("127.0.0.1", listener.port(), "node7").error == "");
+}
+
+BOOST_AUTO_TEST_CASE(another_host_of_the_same_address_is_told) {
+  const Listener listener("node7");
+
+  BOOST_TEST(reach("127.0.0.1", listener.port(), "node8").error.find("another host") !=
+             std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_port_where_nobody_listens_is_told) {
+  int port = 0;
+  { port = Listener("node7").port(); }
+
+  BOOST_TEST(reach("127.0.0.1", port, "node7").error == "Connection refused");
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_address_is_told) {
+  BOOST_TEST(reach("no address", 1, "node7").error != "");
+}
+
+BOOST_AUTO_TEST_CASE(loopback_is_no_way_to_others) {
+  const auto addresses = own_addresses();
+
+  BOOST_TEST(std::none_of(addresses.begin(), addresses.end(), [](const Address& address) {
+    return address.text == "127.0.0.1" || address.text == "::1";
+  }));
+}

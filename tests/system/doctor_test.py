@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""lockstep doctor: well on a healthy machine, and each fault planted here is found and named."""
+
+import json
+import os
+import subprocess
+
+from harness import *  # noqa: F403
+
+UNFIT = 1
+FAULTS = os.environ.get("LOCKSTEP_DOCTOR_FAULTS", "")
+HOST_MODULE = os.environ.get("LOCKSTEP_TEST_HOST_MODULE", "")
+
+
+def diagnose(*args, ranks=1, faults=None, env=None, expect=OK, wrap=None):
+    """The findings by check, of --json; `faults` are planted by a library that stands before MPI's and C's."""
+    planted = {f"DOCTOR_FAULT_{name}": str(value) for name, value in (faults or {}).items()}
+    if planted:
+        planted["LD_PRELOAD"] = FAULTS
+    launch = command(["doctor", "--json", *args], ranks)
+    if ranks > 1 and planted:
+        # For the ranks, not for their launcher.
+        at = launch.index(LOCKSTEP)
+        launch = [*launch[:at], "env", *(f"{k}={v}" for k, v in planted.items()), *launch[at:]]
+        planted = {}
+    done = subprocess.run([*(wrap or []), *map(str, launch)], env=environment({**planted, **(env or {})}), text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS)
+    assert done.returncode == expect, f"status {done.returncode}, expected {expect}\n{done.stdout}\n{done.stderr}"
+    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(results) == 1, f"not one result:\n{done.stdout}\n{done.stderr}"
+    assert results[0]["fit"] == (expect == OK), results[0]
+    return {check["check"]: check for check in results[0]["checks"]}
+
+
+def expect_finding(findings, check, verdict, *words):
+    finding = findings[check]
+    assert finding["verdict"] == verdict, finding
+    for word in words:
+        assert word in finding["text"], f"'{word}' is not in {finding}"
+
+
+def a_healthy_machine_is_fit(folder):
+    data = write_shards(folder / "data")
+    for ranks in (1, 2):
+        found = diagnose("--data", data, "--run-dir", folder / "runs" / "here", ranks=ranks)
+        assert list(found) == ["ranks", "cores", "gpus", "neighbours", "nodes", "clock", "data", "run-dir", "space"], found
+        assert not [f for f in found.values() if f["verdict"] == "fail"], found
+        for check in ("ranks", "gpus", "neighbours", "nodes", "clock", "data", "run-dir", "space"):
+            expect_finding(found, check, "ok")
+        assert found["ranks"]["values"]["ranks"] == ranks
+        assert list(folder.iterdir()) == [data], "it left something behind"
+    lines = run(["doctor", "--data", data], ranks=2).splitlines()
+    assert any(line.startswith("ok    data ") for line in lines) and "not looked at: --run-dir" in lines, lines
+    assert lines[-1] == "fit to train", lines
+
+
+def nodes_of_their_own_are_fit(folder):
+    data = write_shards(folder / "data")
+    found = diagnose("--data", data, "--run-dir", folder / "run", ranks=4, faults={"NODES": 1})
+    assert found["ranks"]["values"]["nodes"] == 4 and found["nodes"]["values"]["pairs"] == 6, found
+    assert found["nodes"]["verdict"] != "fail", found
+    expect_finding(found, "run-dir", "ok", "between nodes")
+    expect_finding(found, "clock", "ok")
+    expect_finding(found, "data", "ok", "4 nodes")
+
+
+def worlds_of_one_are_found(folder):
+    found = diagnose(env={"SLURM_NTASKS": "4"}, expect=UNFIT)
+    expect_finding(found, "ranks", "fail", "Slurm's count is 4", "--mpi=pmix")
+    # As under srun with another PMI: each of the tasks is one.
+    step = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"}
+    found = diagnose(env={**step, "SLURM_PROCID": "0", "OMPI_MCA_pmix": "isolated", "OMPI_MCA_ess": "singleton"},
+                     expect=UNFIT)
+    expect_finding(found, "ranks", "fail", "srun started 4", "world of its own")
+    silent = subprocess.run([LOCKSTEP, "doctor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=environment({**step, "SLURM_PROCID": "3", "OMPI_MCA_pmix": "isolated",
+                                             "OMPI_MCA_ess": "singleton"}), timeout=SECONDS)
+    assert silent.returncode == UNFIT and not silent.stdout, f"the others speak too: {silent}"
+
+
+def oversubscribed_cores_are_found(folder):
+    found = diagnose(ranks=3, wrap=["taskset", "-c", "0"])
+    expect_finding(found, "cores", "warn", "3 ranks share 1 core", "--cpus-per-task")
+
+
+def a_start_that_hangs_is_found(folder):
+    found = diagnose("--timeout", 8, ranks=3, faults={"START": 1}, expect=UNFIT)
+    assert list(found) == ["mpi"], found
+    expect_finding(found, "mpi", "fail", "nothing within the 8 s", "process 0 of 3")
+
+
+def a_start_that_mpi_ends_is_found(folder):
+    found = diagnose(env={"OMPI_MCA_pml": "nothing"}, expect=UNFIT)
+    expect_finding(found, "mpi", "fail", "the MPI library ended the process")
+
+
+def peers_out_of_reach_are_found(folder):
+    found = diagnose("--timeout", 8, ranks=4, faults={"NODES": 1, "LOST": "1:3"}, expect=UNFIT)
+    expect_finding(found, "nodes", "fail", "node1 and node3 do not reach each other by MPI")
+    found = diagnose("--timeout", 8, ranks=3, faults={"LOST": "1:2"}, expect=UNFIT)
+    expect_finding(found, "neighbours", "fail", "ranks 1 and 2 do not reach each other")
+    found = diagnose("--timeout", 8, ranks=3, faults={"NODES": 1, "LOST": "0:2"}, expect=UNFIT)
+    expect_finding(found, "answers", "fail", "rank 2 at the first message")
+
+
+def interfaces_that_lead_nowhere_are_named(folder):
+    if not [line for line in pathlib.Path("/proc/net/route").read_text().splitlines()[1:]]:
+        print("skipped: interfaces_that_lead_nowhere_are_named: there is no network but loopback")
+        return
+    found = diagnose(ranks=3, faults={"NODES": 1, "CONNECT": 1})
+    expect_finding(found, "nodes", "warn", "node1 does not reach node", "No route to host", "NCCL_SOCKET_IFNAME=^")
+
+
+def a_node_that_hangs_at_its_file_system_is_named(folder):
+    data = write_shards(folder / "data")
+    for rank in (0, 1):
+        found = diagnose("--data", data, "--timeout", 8, ranks=2, faults={"NODES": 1, "SILENT": f"{rank}:{data}"},
+                         expect=UNFIT)
+        expect_finding(found, "answers", "fail", f"rank {rank} (node{rank}) at --data")
+
+
+def clocks_that_differ_are_found(folder):
+    found = diagnose(ranks=3, faults={"NODES": 1, "CLOCK": "2:90"})
+    expect_finding(found, "clock", "warn", "node2's clock is 90.0 s ahead", "--exclude=node2")
+
+
+def data_that_is_not_there_is_found(folder):
+    (folder / "empty").mkdir()
+    expect_finding(diagnose("--data", folder / "empty", expect=UNFIT), "data", "fail", "no shards of split train")
+    expect_finding(diagnose("--data", folder / "nowhere", expect=UNFIT), "data", "fail", "nowhere")
+    data = write_shards(folder / "data", shards=3)
+    (data / "train-00001-of-00003.h5").unlink()
+    expect_finding(diagnose("--data", data, ranks=2, expect=UNFIT), "data", "fail", "train-00001-of-00003.h5")
+
+
+def mounted(options, directory):
+    """A command before a command, which sees a file system of its own at `directory`; None where that cannot be."""
+    user = [] if os.geteuid() == 0 else ["-r"]
+    script = f'mount -t tmpfs -o {options} none "$0" && exec "$@"'
+    wrap = ["unshare", *user, "-m", "sh", "-c", script, str(directory)]
+    return None if subprocess.run([*wrap, "true"], capture_output=True).returncode else wrap
+
+
+def run_directories_that_cannot_be_used_are_found(folder):
+    (folder / "file").write_text("in the way")
+    expect_finding(diagnose("--run-dir", folder / "file", expect=UNFIT), "run-dir", "fail", "--run-dir")
+    expect_finding(diagnose("--run-dir", "/proc/nowhere/run", expect=UNFIT), "run-dir", "fail", "/proc")
+    found = diagnose("--run-dir", folder / "run", faults={"LOCKS": 1})
+    expect_finding(found, "run-dir", "warn", "no file locks", "No locks available")
+    place = folder / "mount"
+    place.mkdir()
+    wrap = mounted("size=64m,ro", place)
+    if wrap is None:
+        print("skipped: read-only and full file systems: none can be mounted here")
+        return
+    found = diagnose("--run-dir", place, wrap=wrap, expect=UNFIT)
+    expect_finding(found, "run-dir", "fail", str(place), "Read-only file system")
+    wrap = mounted("size=64m", place)
+    found = diagnose("--run-dir", place, "--model", "resnet50", wrap=wrap, expect=UNFIT)
+    expect_finding(found, "space", "fail", "a checkpoint of resnet50 takes 205", "no room")
+    found = diagnose("--run-dir", place, "--model", "mini-resnet", "--width", 64, wrap=wrap, ranks=2)
+    expect_finding(found, "space", "warn", "--keep")
+    found = diagnose("--run-dir", place, "--model", "mini-resnet", "--width", 8, wrap=wrap)
+    expect_finding(found, "space", "ok", "mini-resnet")
+
+
+def nccl_is_measured_where_there_are_gpus(folder):
+    if not HOST_MODULE:
+        print("skipped: nccl_is_measured_where_there_are_gpus: no module that computes on the host")
+        return
+    found = diagnose(ranks=2, env={"LOCKSTEP_MODULE_PATH": HOST_MODULE})
+    expect_finding(found, "nccl", "ok", "all-reduce")
+    assert found["nccl"]["values"]["bandwidth"] > 0, found
+
+
+def usage_is_told_before_mpi(folder):
+    for args, word in ((["--timeout", 0], "--timeout"), (["--model", "resnt50"], "resnet50"), (["--dta", "x"], "--data")):
+        output = run(["doctor", *args], expect=USAGE)
+        assert word in output, output
+    assert "srun lockstep doctor" in run(["doctor", "--help"])
+
+
+if __name__ == "__main__":
+    main([a_healthy_machine_is_fit, nodes_of_their_own_are_fit, worlds_of_one_are_found, oversubscribed_cores_are_found,
+          a_start_that_hangs_is_found, a_start_that_mpi_ends_is_found, peers_out_of_reach_are_found,
+          interfaces_that_lead_nowhere_are_named, a_node_that_hangs_at_its_file_system_is_named,
+          clocks_that_differ_are_found, data_that_is_not_there_is_found, run_directories_that_cannot_be_used_are_found,
+          nccl_is_measured_where_there_are_gpus, usage_is_told_before_mpi])

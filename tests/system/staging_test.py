@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""--stage-dir: reads move to copies on the node, what does not fit stays, and nothing is left behind."""
+
+import os
+import signal
+import subprocess
+
+from harness import *  # noqa: F403
+
+RANKS = 3
+
+
+def log_of(run_dir, rank=0):
+    try:
+        return (pathlib.Path(run_dir) / "log" / f"rank-{rank:05}.log").read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def wait_for(happened, what, process, seconds=SECONDS):
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert process.poll() is None, f"ended before {what}:\n{process.communicate()[0]}"
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.01)
+
+
+def wait_until_staged(run_dir, process):
+    wait_for(lambda: " read from " in log_of(run_dir), "the copies were whole", process)
+
+
+def small_data(folder, samples=360):
+    data = write_shards(folder / "data", samples=samples, shards=4)
+    write_shards(folder / "data", samples=30, shards=2, split="val")
+    return data
+
+
+def destroy(data):
+    """Unreadable even for those who hold the files open."""
+    for shard in data.glob("*.h5"):
+        os.truncate(shard, 0)
+    shutil.rmtree(data)
+
+
+def training_goes_on_without_the_shared_directory(folder):
+    data = small_data(folder)
+    for ranks, epochs in ((1, 60), (RANKS, 100)):
+        name = folder / f"run{ranks}"
+        copy = shutil.copytree(data, folder / f"data{ranks}")
+        args = ["--epochs", epochs]
+        process = start([*train_args(copy, name, *args), "--stage-dir", folder / "stage"], ranks)
+        wait_until_staged(name, process)
+        step = events(name, "step")[-1]["step"]
+        wait_for_step(name, step + 360 // (4 * ranks), process)  # an epoch further on no read of the originals is under way
+        destroy(copy)
+        assert process.poll() is None, "it ended before the directory went"
+        status, output = finish(process)
+        assert status == OK, output
+        assert "6 of 6 shards" in output, output
+        assert list((folder / "stage").iterdir()) == [], "the copy is still there"
+        run([*train_args(data, folder / f"plain{ranks}", *args)], ranks)
+        assert_same_run(name, folder / f"plain{ranks}")
+
+
+def mounted(size, directory, args, fill="true"):
+    """The command with a file system of that size at `directory`, which it alone sees; None where that cannot be."""
+    user = [] if os.geteuid() == 0 else ["-r"]
+    script = f'mount -t tmpfs -o size={size} none "$0" && {{ {fill}; exec "$@"; }}'
+    if subprocess.run(["unshare", *user, "-m", "sh", "-c", script, directory, "true"], capture_output=True).returncode:
+        return None
+    return ["unshare", *user, "-m", "sh", "-c", script, str(directory), *args]
+
+
+def too_little_space_stages_a_part(folder):
+    data = small_data(folder)
+    (folder / "stage").mkdir()
+    run(train_args(data, folder / "plain", "--epochs", 3), RANKS)
+    full = 'dd if=/dev/zero of="$0/fill" bs=4k 2>/dev/null'
+    for name, fill, least, most in (("part", "true", 1, 5), ("nothing", full, 0, 0)):
+        args = [*train_args(data, folder / name, "--epochs", 3), "--stage-dir", folder / "stage"]
+        launch = mounted("128k", folder / "stage", command(args, RANKS), fill)
+        if launch is None:
+            print("skipped: too_little_space_stages_a_part: no file system can be mounted here")
+            return
+        done = subprocess.run(launch, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=SECONDS)
+        assert done.returncode == OK, done.stdout
+        assert "stay where they are" in done.stdout and "of 6 shards will lie in" in done.stdout, done.stdout
+        chosen = int(done.stdout.split(" of 6 shards will lie in")[0].split()[-1])
+        assert least <= chosen <= most, done.stdout
+        assert_same_run(folder / name, folder / "plain")
+
+
+def the_copy_is_gone_after_a_signal(folder):
+    data = small_data(folder)
+    for ranks, stop in ((1, signal.SIGTERM), (RANKS, signal.SIGUSR1)):
+        name = folder / f"run{ranks}"
+        process = start([*train_args(data, name, "--epochs", 10000), "--stage-dir", folder / "stage"], ranks)
+        wait_until_staged(name, process)
+        held = [path for path in (folder / "stage").rglob("*.h5")]
+        assert len(held) == 6, held
+        process.send_signal(stop)
+        status, output = finish(process)
+        assert status == STOPPED, output
+        assert list((folder / "stage").iterdir()) == [], "the copy is still there"
+
+
+def what_a_killed_job_left_goes_with_the_next_and_a_living_one_stays(folder):
+    data = small_data(folder)
+    stage = folder / "stage"
+
+    def begin(name):
+        process = start([*train_args(data, folder / name, "--epochs", 10000), "--stage-dir", stage])
+        wait_until_staged(folder / name, process)
+        return process
+
+    killed = begin("killed")
+    killed.kill()
+    killed.wait()
+    [left] = stage.iterdir()
+    first = begin("first")
+    [its] = stage.iterdir()
+    assert its != left, "what the killed job left is still there"
+    second = begin("second")
+    assert len(list(stage.iterdir())) == 2 and its.is_dir(), list(stage.iterdir())
+    for process in (first, second):
+        process.send_signal(signal.SIGUSR1)
+        status, output = finish(process)
+        assert status == STOPPED, output
+    assert list(stage.iterdir()) == []
+
+
+def copies_that_somebody_removed_are_read_no_more(folder):
+    data = small_data(folder)
+    process = start([*train_args(data, folder / "run", "--epochs", 12), "--stage-dir", folder / "stage"], RANKS)
+    wait_until_staged(folder / "run", process)
+    for shard in (folder / "stage").rglob("*.h5"):
+        shard.unlink()
+    status, output = finish(process)
+    assert status == OK, output
+    run(train_args(data, folder / "plain", "--epochs", 12), RANKS)
+    assert_same_run(folder / "run", folder / "plain")
+
+
+def places_that_cannot_be_used_stop_all_ranks(folder):
+    data = small_data(folder)
+    (folder / "file").write_text("in the way")
+    for place in (folder / "file", "/proc/nowhere"):
+        for ranks in (1, RANKS):
+            output = run([*train_args(data, folder / "run"), "--stage-dir", place], ranks, expect=CANNOT_WRITE)
+            assert "--stage-dir" in output and str(place) in output, output
+            assert output.count("lockstep: error") == 1, output
+    run(["train", "--synthetic", "--run-dir", folder / "run", "--stage-dir", folder / "stage", *MODEL], expect=USAGE)
+
+
+if __name__ == "__main__":
+    main([training_goes_on_without_the_shared_directory, too_little_space_stages_a_part,
+          the_copy_is_gone_after_a_signal,
+          what_a_killed_job_left_goes_with_the_next_and_a_living_one_stays,
+          copies_that_somebody_removed_are_read_no_more, places_that_cannot_be_used_stop_all_ranks])
