@@ -9,6 +9,7 @@ A node is a process tree of its own, with its own host name and /dev/shm: its en
     tests/slurm/virtual_cluster.py stop /tmp/c
 """
 
+import ctypes
 import os
 import pathlib
 import random
@@ -21,7 +22,7 @@ import sys
 import time
 
 NODES = tuple(f"node{i}" for i in range(1, 5))
-PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scontrol", "munged", "munge", "unshare", "nsenter", "mpirun")
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scontrol", "munged", "munge", "unshare", "nsenter", "taskset", "mpirun")
 SBIN = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 SECONDS = 60  # a cluster starts in about one; longer is a failure
 
@@ -115,6 +116,11 @@ def children(pid):
         return []
 
 
+def die_with_parent():
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
 def until(condition, what, seconds=SECONDS, poll=0.02):
     """What `condition` returns once that is true; `what` is the failure's text, or makes it."""
     deadline = time.monotonic() + seconds
@@ -128,9 +134,11 @@ def until(condition, what, seconds=SECONDS, poll=0.02):
 
 
 class VirtualCluster:
-    """Slurm's daemons in `folder`, whose path must be short enough for a socket's name."""
+    """Slurm's daemons in `folder`, whose path must be short enough for a socket's name; where `dies_with_us`, they end
+    with this process however it ends."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, dies_with_us=False):
+        self.dies_with_us = dies_with_us
         self.folder = pathlib.Path(folder).resolve()
         assert len(str(self.folder)) <= 60, f"{self.folder} is too long for a socket's name (60 characters at most)"
         self.configuration = self.folder / "slurm.conf"
@@ -188,7 +196,10 @@ class VirtualCluster:
             (self.folder / f"{kind}-{node}").mkdir()
         inside = (f"hostname {node}; mount -t tmpfs -o mode=1777 shm /dev/shm; {self._slurmd(node)} & "
                   "while :; do sleep 1000 & wait; done")
-        self._spawn(node, [*namespace(), "bash", "-c", inside])
+        # Each believes that the machine is its own; on one core each, they share it evenly.
+        cores = sorted(os.sched_getaffinity(0))
+        core = cores[NODES.index(node) % len(cores)]
+        self._spawn(node, ["taskset", "--cpu-list", str(core), *namespace(), "bash", "-c", inside])
 
     def kill_slurmd(self, node):
         """Slurm's daemon alone; the job's processes on the node live on."""
@@ -254,7 +265,8 @@ class VirtualCluster:
     def _spawn(self, name, command):
         with open(self.folder / "log" / f"{name}.out", "ab") as output:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                                       start_new_session=True, env={**os.environ, **self.environment()})
+                                       start_new_session=True, env={**os.environ, **self.environment()},
+                                       preexec_fn=die_with_parent if self.dies_with_us else None)
         self._pid_file(name).write_text(str(process.pid))
 
     def _end(self, name):
