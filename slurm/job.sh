@@ -84,13 +84,20 @@ launch() {
 
 # Sets run_dir from `training`. In an array each element trains the seed of its number, in a directory of its own.
 resolve_run() {
-  local configuration argument kept=() skip=
+  local configuration
   status=0
   configuration=$("${lockstep[@]}" train "${training[@]}" --print-config) || status=$?
   [ "$status" = 0 ] || give_up "$status" "these options cannot be trained with: ${training[*]}"
   run_dir=$(sed -n 's/^run-dir=//p' <<<"$configuration")
   [ -n "$run_dir" ] || run_dir=runs/$(sed -n 's/^model=//p' <<<"$configuration")
-  [ -n "${SLURM_ARRAY_TASK_ID:-}" ] || return 0
+  [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || make_seed
+  log_size=$(size_of_log)
+}
+
+size_of_log() { stat -c %s "$run_dir/log/rank-00000.log" 2>/dev/null || echo 0; }
+
+make_seed() {
+  local argument kept=() skip=
   run_dir+=-seed-$SLURM_ARRAY_TASK_ID
   for argument in "${training[@]}"; do
     case $argument in
@@ -116,7 +123,7 @@ job_name() {
 # Whether the same command goes on after `status`: docs/exit-status.md.
 goes_on() {
   case $1 in
-    70 | 75 | 137 | 138 | 143 | 205) return 0 ;;
+    70 | 75 | 137 | 138 | 143 | 205 | 244) return 0 ;;
     *) return 1 ;;
   esac
 }
@@ -170,6 +177,10 @@ finish() {
   local run_dir=$1 log=$1/restarts reason checkpoint restarts stalled
   shift
   first_job=${LOCKSTEP_FIRST_JOB:-$(job_name)}
+  if [ "$status" = 0 ] && [ "$(size_of_log)" = "$log_size" ]; then
+    say "the launcher reports success, but no rank has started"
+    status=70
+  fi
   if [ "$status" = 0 ]; then
     say "done"
     exit 0

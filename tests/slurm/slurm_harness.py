@@ -1,6 +1,7 @@
 """What the tests on a virtual cluster share: a user's copy of a job script, its jobs, and the disturbing of their ranks."""
 
 import contextlib
+import functools
 import os
 import pathlib
 import re
@@ -65,6 +66,18 @@ def edited(folder, name, resources, arguments):
     return script
 
 
+HURRIED = {}  # by number of restarts: the jobs that have been told to start
+
+
+def step_daemons(number):
+    """Whether one of the daemons that guard a job's processes is left."""
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"slurmstepd: [{number}." in (entry / "cmdline").read_text(errors="replace"):
+                return True
+    return False
+
+
 class Job:
     """One job of the cluster, by its number; an array's element is NUMBER_ELEMENT."""
 
@@ -97,12 +110,13 @@ class Job:
         until(restarted, lambda: f"restart {count}; {self.report()}", seconds, poll=0.05)
 
     def hurry(self):
-        """Slurm makes a requeued job wait two minutes; two seconds are enough for it to have left its nodes."""
+        """Slurm makes a requeued job wait two minutes for its nodes to be clean; here it starts when they are."""
         facts = self.facts()
-        if facts.get("JobState") == "PENDING" and facts.get("Reason") == "BeginTime":
-            start = time.mktime(time.strptime(facts["StartTime"], "%Y-%m-%dT%H:%M:%S")) if facts.get("StartTime", "Unknown") != "Unknown" else 0
-            if start - time.time() > 10:
-                command("scontrol", "update", f"JobId={self.number}", "StartTime=now+2", expect=None)
+        if facts.get("JobState") != "PENDING" or facts.get("Reason") != "BeginTime" or self.number in HURRIED.get(facts["Restarts"], ()):
+            return
+        if not step_daemons(facts["JobId"]):
+            command("scontrol", "update", f"JobId={self.number}", "StartTime=now+2", expect=None)
+            HURRIED.setdefault(facts["Restarts"], set()).add(self.number)
 
     def end(self, expect="COMPLETED", status=None, restarts=None, seconds=SECONDS):
         """Waits for its end over any number of restarts, and checks how it ended."""
@@ -133,19 +147,34 @@ class Job:
         return found if rank is None else {r: pid for r, pid in found.items() if r == rank}
 
     def step(self):
-        """The newest step in its record."""
-        steps = [0]
-        with contextlib.suppress(OSError, ValueError):
-            steps += [event.get("step", 0) for event in events(self.run_dir, "step", "resume")]
-        return max(steps)
+        """The newest step in its record; 0 before the first."""
+        try:
+            with open(self.run_dir / "metrics.jsonl", "rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+                steps = re.findall(rb'"event":"step","step":(\d+)', file.read())
+        except OSError:
+            return 0
+        return int(steps[-1]) if steps else 0
+
+    def until_step(self, step, ranks):
+        """Until `step` is done and all its ranks are there."""
+        next_look = time.monotonic()
+
+        def there():
+            nonlocal next_look
+            if self.step() >= step and len(self.processes()) == ranks:
+                return True
+            if time.monotonic() > next_look:
+                self.hurry()
+                assert self.state() not in FINAL, f"over before step {step}; {self.report()}"
+                next_look = time.monotonic() + 0.3
+            return False
+
+        until(there, lambda: f"step {step} of {ranks} ranks; {self.report()}", poll=0.01)
 
     def hold(self, step, ranks):
         """Stops all its ranks in their tracks once `step` is done, so that what follows finds them at work."""
-        def there():
-            assert self.state() not in FINAL, f"over before step {step}; {self.report()}"
-            return self.step() >= step and len(self.processes()) == ranks
-
-        until(there, lambda: f"step {step} of {ranks} ranks; {self.report()}", poll=0.005)
+        self.until_step(step, ranks)
         self.signal(signal.SIGSTOP)
 
     def release(self):
@@ -164,15 +193,76 @@ def submit(script, *options, run_dir=None, env=None, arguments=()):
     return Job(number, script.parent / f"{number}.out", run_dir)
 
 
+RANKS = 4
+EPOCHS = 3  # of 100 steps; a run lasts seconds
+MIDDLE = 120  # a step in between
+
+
+def training(data, run_dir, *more):
+    """Line 3 of train.sbatch."""
+    return "training=(" + " ".join(map(str, train_args(data, run_dir, *more)[1:])) + ")"
+
+
+def run_line(folder, run_dir, *more, save_every=50):
+    return training(data_of(folder), run_dir, "--epochs", EPOCHS, "--save-every", save_every, *more)
+
+
+def data_of(folder):
+    """The data of the runs that are disturbed; made once."""
+    if not (folder / "data").exists():
+        write_shards(folder / "data", samples=1600)
+        write_shards(folder / "data", samples=40, shards=1, split="val", seed=1)
+    return folder / "data"
+
+
+def script_for(folder, run_dir, resources="--nodes=4 --ntasks-per-node=1 --time=60", **options):
+    """train.sbatch for that run, in a folder of its own."""
+    place = folder / run_dir.name.replace("run", "job")
+    place.mkdir()
+    return edited(place, "train.sbatch", f"--job-name={run_dir.name} {resources}", run_line(folder, run_dir, **options))
+
+
+def disturbed(folder, name, disturb, options=(), launcher="srun", env=None, step=MIDDLE):
+    """A run in whose middle, all ranks held still, `disturb(job)` is done; without it they stay so."""
+    run_dir = folder / f"run-{name}"
+    job = submit(script_for(folder, run_dir), *options, run_dir=run_dir, env={"TEST_LAUNCHER": launcher, **(env or {})})
+    job.hold(step, RANKS)
+    if disturb is not None:
+        disturb(job)
+        job.release()
+    return job
+
+
+def check_goes_on(folder, jobs, expect_restarts=1):
+    """Each ends by itself with the parameters, optimizer and record of a run that nobody disturbed."""
+    whole = folder / "run-whole"
+    if not whole.exists():
+        submit(script_for(folder, whole), run_dir=whole).end(status=0, restarts=0)
+    for job in jobs:
+        log = job.end(status=0, restarts=expect_restarts)
+        assert events(job.run_dir, "start", "resume", "stop"), log
+        assert_same_run(whole, job.run_dir)
+
+
 def main(tests):
     """Runs the tests on a cluster of this process's own."""
+    def alone(test):
+        @functools.wraps(test)
+        def run(folder):
+            try:
+                test(folder)
+            finally:
+                command("scancel", "--full", "--quiet", "-u", os.getuid(), expect=None)
+                until(lambda: not command("squeue", "-h", expect=None).strip(), lambda: command("squeue"), poll=0.1)
+        return run
+
     reason = why_not()
     if reason:
         print(f"skipped: {reason}")
         sys.exit(77)
     try:
         CLUSTER.start()
-        harness.main(tests)
+        harness.main([alone(test) for test in tests])
     finally:
         CLUSTER.stop()
         shutil.rmtree(CLUSTER.folder, ignore_errors=True)

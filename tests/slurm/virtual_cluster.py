@@ -223,7 +223,7 @@ class VirtualCluster:
         user = subprocess.run(["id", "-un"], check=True, capture_output=True, text=True).stdout.strip()
         text = CONFIGURATION.format(host=socket.gethostname().split(".")[0], port=port, user=user, folder=self.folder)
         for i, node in enumerate(NODES, 1):
-            text += f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={port + i} CPUs=4 RealMemory=4000\n"
+            text += f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={port + i} CPUs=8 RealMemory=4000\n"
         self.configuration.write_text(text)
         # With the default fence, MPI_Init now and then crashes or hangs on virtual nodes.
         (self.folder / "mpi.conf").write_text("PMIxCollFence=ring\nPMIxTimeout=30\n")
