@@ -22,6 +22,7 @@ load_machine() {
   srun_options=(--mpi=pmix)
   mpirun_options=()
   lockstep=(lockstep)      # with what it takes to run it: (apptainer exec lockstep.sif lockstep)
+  python=python3           # draws the scaling study's picture, where it has matplotlib
   scratch=${SCRATCH:-$PWD} # where data and runs are
   stage=                   # node-local storage, empty where there is none
   max_restarts=50          # of one submission, by these scripts; Slurm's own do not count
@@ -35,7 +36,7 @@ load_machine() {
     give_up 64 "launcher=$launcher in $file (only srun and mpirun are known) set one of them"
   # Since 22.05 srun does not take these from the job by itself, and ranks would share one core.
   [ -z "${SLURM_CPUS_PER_TASK:-}" ] || srun_options+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")
-  : "$scratch" "$stage" "$max_restarts" "$stalled_restarts"
+  : "$python" "$scratch" "$stage" "$max_restarts" "$stalled_restarts"
 }
 
 # --- the ranks -------------------------------------------------------------------------------------------------------

@@ -81,17 +81,16 @@ def without_scontrol_a_dependent_job_goes_on(folder):
         for program in pathlib.Path(directory).iterdir():
             if program.name != "scontrol" and not (programs / program.name).exists():
                 (programs / program.name).symlink_to(program)
-    path = {"PATH": str(programs)}
     warn = lambda job: command("scancel", "--batch", "-s", "USR1", job.number)  # noqa: E731
-    first = disturbed(folder, "contained", warn, ["--export=ALL,PATH=" + str(programs)])
+    first = disturbed(folder, "contained", warn, ["--export=ALL,PATH=" + str(programs)], arguments=["--keep", 2])
     log = first.end("FAILED", status=75, restarts=0)
     number = re.search(r"submitted again as job (\d+)", log).group(1)
     second = Job(number, first.output.parent / f"slurm-{number}.out", first.run_dir)
     second.end(status=0, restarts=0)
     assert second.facts()["NumNodes"] == "4", second.report()
-    assert path and " 75 step-" in (first.run_dir / "restarts").read_text()
-    check_goes_on(folder, [])
-    assert_same_run(folder / "run-whole", first.run_dir)
+    assert "keep=2" in (first.run_dir / "config.ini").read_text(), "not the same options"
+    assert " 75 step-" in (first.run_dir / "restarts").read_text()
+    check_same(folder, [first.run_dir])
 
 
 def a_job_that_its_user_cancels_stays_cancelled(folder):
