@@ -11,6 +11,7 @@ KILLS = int(os.environ.get("LOCKSTEP_KILLS", 20))
 SEED = int(os.environ.get("LOCKSTEP_SEED", 1))
 
 
+RANKS = 4
 TWO_NODES = "--nodes=2 --ntasks-per-node=2 --time=60"
 LONG = {"epochs": 8, "save_every": 5}  # 1600 steps: none of the kills comes after the end
 
@@ -58,7 +59,7 @@ def a_rank_is_killed_at_random_moments(folder):
 def nodes_die(folder):
     """The second node of one job under srun and of one under mpirun; then the first, where the job script itself runs."""
     for dead in (("node2", "node4"), ("node1", "node3")):
-        jobs = [disturbed(folder, f"{launcher}-{dead[0]}", None, [f"--nodelist={nodes}"], launcher, resources=TWO_NODES)
+        jobs = [disturbed(folder, f"{launcher}-{dead[0]}", None, [f"--nodelist={nodes}"], launcher, resources=TWO_NODES, ranks=RANKS)
                 for launcher, nodes in (("srun", "node[1-2]"), ("mpirun", "node[3-4]"))]
         began = time.monotonic()
         for node in dead:
@@ -82,11 +83,11 @@ def slurmd_dies(folder):
         CLUSTER.kill_slurmd("node2")
         CLUSTER.start_slurmd("node2")
 
-    untouched = disturbed(folder, "soon", restart, resources=TWO_NODES)
+    untouched = disturbed(folder, "soon", restart, resources=TWO_NODES, ranks=RANKS)
     untouched.end(status=0, restarts=0)
 
     # Given up: Slurm requeues the job; when the daemon is back it ends what is left of the first attempt.
-    lost = disturbed(folder, "late", None, resources=TWO_NODES)
+    lost = disturbed(folder, "late", None, resources=TWO_NODES, ranks=RANKS)
     began = time.monotonic()
     CLUSTER.kill_slurmd("node2")
     lost.release()

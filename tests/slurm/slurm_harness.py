@@ -179,7 +179,8 @@ class Job:
     def hold(self, step, ranks):
         """Stops all its ranks in their tracks once `step` is done, so that what follows finds them at work."""
         for pid in self.until_step(step, ranks).values():
-            os.kill(pid, signal.SIGSTOP)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
 
     def release(self):
         self.signal(signal.SIGCONT)
@@ -197,8 +198,8 @@ def submit(script, *options, run_dir=None, env=None, arguments=()):
     return Job(number, script.parent / f"{number}.out", run_dir)
 
 
-RANKS = 4
-LAYOUT = "--nodes=4 --ntasks-per-node=1 --time=60"
+RANKS = 2
+LAYOUT = "--nodes=2 --ntasks-per-node=1 --time=60"
 EPOCHS = 3  # of 200 steps; a run lasts seconds
 MIDDLE = 220  # a step in between
 
@@ -227,12 +228,13 @@ def script_for(folder, run_dir, resources=LAYOUT, **options):
     return edited(place, "train.sbatch", f"--job-name={run_dir.name} {resources}", run_line(folder, run_dir, **options))
 
 
-def disturbed(folder, name, disturb, options=(), launcher="srun", env=None, step=MIDDLE, resources=LAYOUT, arguments=()):
+def disturbed(folder, name, disturb, options=(), launcher="srun", env=None, step=MIDDLE, resources=LAYOUT, arguments=(),
+              ranks=RANKS):
     """A run in whose middle, all ranks held still, `disturb(job)` is done; without it they stay so."""
     run_dir = folder / f"run-{name}"
     job = submit(script_for(folder, run_dir, resources), *options, run_dir=run_dir, env={"TEST_LAUNCHER": launcher, **(env or {})},
                  arguments=arguments)
-    job.hold(step, RANKS)
+    job.hold(step, ranks)
     if disturb is not None:
         disturb(job)
         job.release()
@@ -241,6 +243,8 @@ def disturbed(folder, name, disturb, options=(), launcher="srun", env=None, step
 
 def check_goes_on(folder, jobs, expect_restarts=1, resources=LAYOUT, **options):
     """Each ends by itself with the parameters, optimizer and record of a run that nobody disturbed."""
+    until(lambda: all([job.hurry() or job.state() in FINAL for job in jobs]),
+          lambda: "\n".join(job.report() for job in jobs), poll=0.1)
     for job in jobs:
         job.end(status=0, restarts=expect_restarts)
     check_same(folder, [job.run_dir for job in jobs], resources, **options)
