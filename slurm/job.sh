@@ -77,8 +77,6 @@ launch() {
     interrupted=
   done
   ranks=
-  # What mpirun makes of its own SIGTERM.
-  if [ "$launcher $warned $status" = "mpirun TERM 1" ]; then status=143; fi
 }
 
 # --- the run ---------------------------------------------------------------------------------------------------------
@@ -124,8 +122,8 @@ job_name() {
 # Whether the same command goes on after `status`: docs/exit-status.md.
 goes_on() {
   case $1 in
-    70 | 75 | 137 | 138 | 143 | 205 | 244) return 0 ;;
-    *) return 1 ;;
+    1 | 70 | 75 | 205 | 244) return 0 ;;
+    *) [ "$1" -gt 128 ] && [ "$1" -lt 160 ] ;;
   esac
 }
 

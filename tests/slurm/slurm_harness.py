@@ -66,16 +66,14 @@ def edited(folder, name, resources, arguments):
     return script
 
 
-HURRIED = {}  # by number of restarts: the jobs that have been told to start
-
-
 def step_daemons(number):
-    """Whether one of the daemons that guard a job's processes is left."""
+    """The daemons that guard a job's processes and are left, by process id."""
+    found = []
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if f"slurmstepd: [{number}." in (entry / "cmdline").read_text(errors="replace"):
-                return True
-    return False
+                found.append(int(entry.name))
+    return found
 
 
 class Job:
@@ -83,10 +81,15 @@ class Job:
 
     def __init__(self, number, output, run_dir=None):
         self.number, self.output, self.run_dir = str(number), pathlib.Path(output), run_dir
+        self.asked, self.answer = 0, {}
 
     def facts(self):
-        text = command("scontrol", "-o", "show", "job", self.number, expect=None)
-        return dict(word.split("=", 1) for word in text.split() if "=" in word)
+        """What Slurm knows of it, a tenth of a second old at most."""
+        if time.monotonic() > self.asked + 0.1:
+            text = command("scontrol", "-o", "show", "job", self.number, expect=None)
+            self.answer = dict(word.split("=", 1) for word in text.split() if "=" in word)
+            self.asked = time.monotonic()
+        return self.answer
 
     def state(self):
         return self.facts().get("JobState", "?")
@@ -95,7 +98,8 @@ class Job:
         return self.output.read_text(errors="replace") if self.output.exists() else "(no output)"
 
     def report(self):
-        return f"job {self.number}: {self.facts()}\n{self.log()[-6000:]}"
+        facts = self.facts()
+        return f"job {self.number}: {facts}\ndaemons {step_daemons(facts.get('JobId'))}\n{self.log()[-6000:]}"
 
     def until_state(self, *states, seconds=SECONDS):
         until(lambda: self.state() in states, lambda: f"{states}; {self.report()}", seconds, poll=0.05)
@@ -112,11 +116,11 @@ class Job:
     def hurry(self):
         """Slurm makes a requeued job wait two minutes for its nodes to be clean; here it starts when they are."""
         facts = self.facts()
-        if facts.get("JobState") != "PENDING" or facts.get("Reason") != "BeginTime" or self.number in HURRIED.get(facts["Restarts"], ()):
+        if facts.get("JobState") != "PENDING" or facts.get("Reason") != "BeginTime" or facts["StartTime"] == "Unknown":
             return
-        if not step_daemons(facts["JobId"]):
+        start = time.mktime(time.strptime(facts["StartTime"], "%Y-%m-%dT%H:%M:%S"))
+        if start > time.time() + 10 and not step_daemons(facts["JobId"]):
             command("scontrol", "update", f"JobId={self.number}", "StartTime=now+2", expect=None)
-            HURRIED.setdefault(facts["Restarts"], set()).add(self.number)
 
     def end(self, expect="COMPLETED", status=None, restarts=None, seconds=SECONDS):
         """Waits for its end over any number of restarts, and checks how it ended."""
@@ -159,14 +163,16 @@ class Job:
     def until_step(self, step, ranks):
         """Until `step` is done; the process ids of its ranks, whom it waits for first."""
         found = {}
-        next_look = time.monotonic()
+        next_look = next_scan = time.monotonic()
 
         def there():
-            nonlocal next_look, found
-            if len(found) < ranks:
+            nonlocal next_look, next_scan, found
+            if len(found) == ranks:
+                if self.step() >= step:
+                    return True
+            elif time.monotonic() > next_scan:
                 found = self.processes()
-            elif self.step() >= step:
-                return True
+                next_scan = time.monotonic() + 0.05
             if time.monotonic() > next_look:
                 self.hurry()
                 assert self.state() not in FINAL, f"over before step {step}; {self.report()}"

@@ -4,7 +4,8 @@ namespace lockstep {
 
 /// Installs handlers for SIGUSR1, SIGTERM and SIGINT that only set a flag, to the end of the
 /// process (they stay: a late signal must not kill the ranks while they part). A second SIGINT
-/// restores the default action, so that a third ends the program.
+/// restores the default action, so that a third ends the program. Writing to who is gone (SIGPIPE)
+/// is an error of the write alone.
 class SignalFlag final {
  public:
   SignalFlag();
