@@ -7,12 +7,14 @@ from slurm_harness import *  # noqa: F403
 
 def check_ranks(run_dir, ranks, nodes, threads):
     """Every rank's own log says who it was, and on which node."""
-    per_node = ranks // nodes
+    per_node, hosts = ranks // nodes, []
     for rank in range(ranks):
         first = (run_dir / "log" / f"rank-{rank:05}.log").read_text().splitlines()[0]
-        wanted = f"rank {rank} of {ranks}, local rank {rank % per_node}, host node{rank // per_node + 1},"
+        wanted = f"rank {rank} of {ranks}, local rank {rank % per_node}, host node"
         assert wanted in first, f"'{wanted}' is not in '{first}'"
         assert f"{threads} thread" in first, f"not {threads} threads: '{first}'"
+        hosts.append(re.search(r"host (node\d)", first)[1])
+    assert hosts == [host for host in sorted(set(hosts)) for _ in range(per_node)] and len(set(hosts)) == nodes, hosts
 
 
 def ranks_are_where_sbatch_asked_for_them(folder):

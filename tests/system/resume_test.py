@@ -31,7 +31,8 @@ def same_seed_gives_the_same_bits_and_another_seed_does_not(folder):
 
 
 def a_signal_saves_and_the_same_command_goes_on(folder):
-    data = write_shards(folder / "data", samples=640)
+    samples = 6400
+    data = write_shards(folder / "data", samples=samples)
     for sent, ranks in ((signal.SIGUSR1, 1), (signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGUSR1, 2)):
         whole, pieces = folder / f"whole-{ranks}", folder / f"pieces-{sent}-{ranks}"
         if not whole.exists():
@@ -42,7 +43,7 @@ def a_signal_saves_and_the_same_command_goes_on(folder):
         status, output = finish(process)
         assert status == STOPPED, f"{status}\n{output}"
         stopped = state(latest(pieces))["step"]
-        assert 3 <= stopped < 640 // (4 * ranks), stopped
+        assert 3 <= stopped < samples // (4 * ranks), stopped
         run(train_args(data, pieces, "--epochs", 1), ranks)
         assert_same_run(whole, pieces)
 
