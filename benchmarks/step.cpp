@@ -86,6 +86,8 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   }
   const Sample sample = summarize(seconds);
   const std::int64_t rss = comm.all_reduce_value(peak_rss_bytes(), ReduceOp::max);
+  // What backward did not hide, of the mean rank: who waits for whom differs from rank to rank.
+  const double exposed = comm.all_reduce_value(phases.communication) / comm.size();
   const double rate = static_cast<double>(geometry.global_batch) / sample.median;
   const double total = phases.total();
   BenchResult result;
@@ -117,6 +119,9 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                  {"step_seconds_median", sample.median},
                  {"step_seconds_p10", sample.p10},
                  {"step_seconds_p90", sample.p90},
+                 {"ranks", comm.size()},
+                 {"nodes", context.grid.nodes},
+                 {"exposed_communication_seconds", exposed / static_cast<double>(options.steps)},
                  {"peak_rss_bytes", rss},
                  {"peak_device_bytes", engine.peak_device_bytes()}};
   return result;

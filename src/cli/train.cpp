@@ -1,6 +1,7 @@
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/runtime/signals.hpp"
 #include "lockstep/train/trainer.hpp"
 
 #include <fmt/format.h>
@@ -40,6 +41,9 @@ ExitStatus run_train(Invocation& invocation) {
       return ExitStatus::ok;
     }
   }
+  // Before MPI starts, which takes seconds on many nodes: a warning that comes then must stop the
+  // run after its first step, not kill it.
+  const SignalFlag signals;
   return run_job(invocation.argc, invocation.argv, [&](Job& job) {
     Communicator& comm = job.comm();
     const Config config = parse_train_options(invocation.arguments, [&](const std::string& path) {

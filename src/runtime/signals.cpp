@@ -28,6 +28,8 @@ SignalFlag::SignalFlag() {
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (const int signal : handled) sigaction(signal, &action, nullptr);
+  // MPI writes to the sockets of ranks that may have died; that must come back as an error.
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 int SignalFlag::received() noexcept {

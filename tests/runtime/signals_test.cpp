@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <functional>
 
@@ -69,6 +70,19 @@ BOOST_AUTO_TEST_CASE(handlers_stay_after_the_flag_is_gone) {
   const int status = status_of_child([] {
     { const SignalFlag flag; }
     raise(SIGTERM);
+  });
+
+  BOOST_TEST(went_on(status));
+}
+
+BOOST_AUTO_TEST_CASE(writing_to_a_rank_that_died_is_an_error_and_no_death) {
+  const int status = status_of_child([] {
+    int ends[2] = {-1, -1};
+    if (pipe(ends) != 0) _exit(1);
+    close(ends[0]);
+    const SignalFlag flag;
+    if (write(ends[1], "x", 1) != -1 || errno != EPIPE) _exit(2);
+    if (SignalFlag::received() != 0) _exit(3);
   });
 
   BOOST_TEST(went_on(status));

@@ -31,7 +31,8 @@ def same_seed_gives_the_same_bits_and_another_seed_does_not(folder):
 
 
 def a_signal_saves_and_the_same_command_goes_on(folder):
-    data = write_shards(folder / "data", samples=640)
+    samples = 6400
+    data = write_shards(folder / "data", samples=samples)
     for sent, ranks in ((signal.SIGUSR1, 1), (signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGUSR1, 2)):
         whole, pieces = folder / f"whole-{ranks}", folder / f"pieces-{sent}-{ranks}"
         if not whole.exists():
@@ -42,9 +43,25 @@ def a_signal_saves_and_the_same_command_goes_on(folder):
         status, output = finish(process)
         assert status == STOPPED, f"{status}\n{output}"
         stopped = state(latest(pieces))["step"]
-        assert 3 <= stopped < 640 // (4 * ranks), stopped
+        assert 3 <= stopped < samples // (4 * ranks), stopped
         run(train_args(data, pieces, "--epochs", 1), ranks)
         assert_same_run(whole, pieces)
+
+
+def a_signal_before_the_first_step_stops_after_it(folder):
+    """While it starts (here it waits for its configuration) a warning must not kill a run."""
+    data = write_shards(folder / "data", samples=640)
+    pipe = folder / "config.ini"
+    os.mkfifo(pipe)
+    for sent in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+        run_dir = folder / f"run-{sent}"
+        process = start(train_args(data, run_dir, "--epochs", 1, "--config", pipe))
+        with open(pipe, "w") as config:
+            process.send_signal(sent)
+            config.write("seed=1\n")
+        status, output = finish(process)
+        assert status == STOPPED, f"{status}\n{output}"
+        assert state(latest(run_dir))["step"] == 1, output
 
 
 def world_size_may_change_in_the_middle_of_an_epoch(folder):
@@ -175,7 +192,7 @@ def broken_newest_checkpoints_are_passed_over(folder):
 
 if __name__ == "__main__":
     main([stopped_at_any_step_and_resumed_equals_not_stopped, same_seed_gives_the_same_bits_and_another_seed_does_not,
-          a_signal_saves_and_the_same_command_goes_on, world_size_may_change_in_the_middle_of_an_epoch,
+          a_signal_saves_and_the_same_command_goes_on, a_signal_before_the_first_step_stops_after_it, world_size_may_change_in_the_middle_of_an_epoch,
           an_audit_shows_each_sample_once_over_changing_world_sizes, an_audit_shows_each_sample_once_when_the_batch_changes,
           another_batch_needs_to_be_allowed, other_model_seed_or_optimizer_is_refused_with_both_values,
           an_older_file_is_not_resumed_beside_newer_ones, a_finished_run_says_so, broken_newest_checkpoints_are_passed_over])

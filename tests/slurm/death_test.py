@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Ranks, nodes and daemons that die, on a real Slurm: the run goes on by itself from its last checkpoint, to the bits of
+a run that nobody disturbed. LOCKSTEP_KILLS ranks are killed in all (20), LOCKSTEP_SEED decides when and whom (1)."""
+
+import random
+import threading
+
+from slurm_harness import *  # noqa: F403
+
+KILLS = int(os.environ.get("LOCKSTEP_KILLS", 20))
+SEED = int(os.environ.get("LOCKSTEP_SEED", 1))
+
+
+RANKS = 4
+TWO_NODES = "--nodes=2 --ntasks-per-node=2 --time=60"
+LONG = {"epochs": 8, "save_every": 5}  # 1600 steps: none of the kills comes after the end
+
+
+CHAINS = {"srun-1": "srun", "mpirun-1": "mpirun", "srun-2": "srun", "mpirun-2": "mpirun"}  # at the same time
+
+
+def kill_again_and_again(folder, name, kills, failures):
+    """One run whose ranks are killed `kills` times, each time another moment after the run has got further."""
+    launcher = CHAINS[name]
+    chance = random.Random(f"{SEED} {name}")
+    run_dir = folder / f"run-killed-{name}"
+    script = script_for(folder, run_dir, TWO_NODES, **LONG)
+    job = submit(script, run_dir=run_dir, env={"TEST_LAUNCHER": launcher, "TEST_STALLED_RESTARTS": "3"})
+    try:
+        for kill in range(kills):
+            # Most at work; some while they start, when MPI, the lock or the checkpoint is not there yet.
+            starting, rank = chance.random() < 0.25, chance.randrange(RANKS)
+            step, delay = job.step() + chance.randrange(1, 25), chance.uniform(0, 0.4 if starting else 0.05)
+            print(f"   seed {SEED}, {name}, kill {kill + 1} of {kills}: rank {rank}, {delay:.3f} s after "
+                  f"{'its start' if starting else f'step {step}'}", flush=True)
+            if starting:
+                until(lambda: job.hurry() or len(job.processes()) == RANKS, job.report, poll=0.05)
+            else:
+                job.until_step(step, RANKS)
+            time.sleep(delay)
+            job.signal(signal.SIGKILL, rank)
+            job.until_restarted(kill + 1)
+        job.end(status=0, restarts=kills)
+    except BaseException as error:  # noqa: BLE001 - the other thread goes on; the test reports it
+        failures.append(f"{name}: {error}")
+
+
+def a_rank_is_killed_at_random_moments(folder):
+    failures, threads = [], []
+    data_of(folder)
+    for i, name in enumerate(CHAINS):
+        kills = KILLS // len(CHAINS) + (1 if i < KILLS % len(CHAINS) else 0)
+        threads.append(threading.Thread(target=kill_again_and_again, args=(folder, name, kills, failures)))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+    check_same(folder, [folder / f"run-killed-{name}" for name in CHAINS], TWO_NODES, **LONG)
+    for name in CHAINS:
+        statuses = {line.split()[1] for line in (folder / f"run-killed-{name}" / "restarts").read_text().splitlines()}
+        assert statuses <= {"1", "70", "137", "143"}, statuses  # 1: while MPI started
+
+
+def nodes_die(folder):
+    """Under srun and mpirun, the second node of a job, and the first, where the job script itself runs."""
+    jobs = [disturbed(folder, f"{launcher}-{nodes}", None, [f"--nodelist=node[{nodes}]"], launcher, resources=TWO_NODES,
+                      ranks=RANKS) for nodes in ("1-2", "3-4") for launcher in ("srun", "mpirun")]
+    began = time.monotonic()
+    for node in ("node2", "node3"):
+        CLUSTER.kill_node(node)
+    for job in jobs:
+        job.release()
+    waiting = set()
+    while len(waiting) < len(jobs):
+        for job in set(jobs) - waiting:
+            if job.state() == "PENDING":
+                waiting.add(job)
+                print(f"   {job.run_dir.name}: requeued {time.monotonic() - began:.1f} s after its node died", flush=True)
+        assert time.monotonic() < began + SECONDS, [job.report() for job in set(jobs) - waiting]
+        time.sleep(0.1)
+    for node in ("node2", "node3"):
+        CLUSTER.start_node(node)
+    check_goes_on(folder, jobs, resources=TWO_NODES)
+
+
+def slurmd_dies(folder):
+    """Back before Slurm gives the node up, it is as if nothing had been; else the job is requeued, and the daemon ends
+    what is left of the first attempt when it is back."""
+    def restart(job):
+        CLUSTER.kill_slurmd("node2")
+        CLUSTER.start_slurmd("node2")
+
+    lost = disturbed(folder, "late", None, ["--nodelist=node[3-4]"], resources=TWO_NODES, ranks=RANKS)
+    began = time.monotonic()
+    CLUSTER.kill_slurmd("node4")
+    lost.release()
+    lost.signal(signal.SIGSTOP, 2)  # or the run would be over before Slurm notices
+    untouched = disturbed(folder, "soon", restart, ["--nodelist=node[1-2]"], resources=TWO_NODES, ranks=RANKS)
+    until(lambda: lost.state() == "PENDING", lost.report)
+    print(f"   requeued {time.monotonic() - began:.1f} s after slurmd died", flush=True)
+    CLUSTER.start_slurmd("node4")
+    untouched.end(status=0, restarts=0)
+    lost.end(status=0, restarts=1)
+    check_same(folder, [untouched.run_dir, lost.run_dir], TWO_NODES)
+
+
+if __name__ == "__main__":
+    main([a_rank_is_killed_at_random_moments, nodes_die, slurmd_dies])

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""The job scripts on a real Slurm: sbatch with srun and mpirun, srun from salloc, arrays, sizes; eval and pack."""
+
+import json
+
+from slurm_harness import *  # noqa: F403
+
+def check_ranks(run_dir, ranks, nodes, threads):
+    """Every rank's own log says who it was, and on which node."""
+    per_node, hosts = ranks // nodes, []
+    for rank in range(ranks):
+        first = (run_dir / "log" / f"rank-{rank:05}.log").read_text().splitlines()[0]
+        wanted = f"rank {rank} of {ranks}, local rank {rank % per_node}, host node"
+        assert wanted in first, f"'{wanted}' is not in '{first}'"
+        assert f"{threads} thread" in first, f"not {threads} threads: '{first}'"
+        hosts.append(re.search(r"host (node\d)", first)[1])
+    assert hosts == [host for host in sorted(set(hosts)) for _ in range(per_node)] and len(set(hosts)) == nodes, hosts
+
+
+def ranks_are_where_sbatch_asked_for_them(folder):
+    data = write_shards(folder / "data")
+    asked = {"srun": ((1, 1, 1), (2, 1, 2), (3, 3, 1), (4, 2, 1), (5, 1, 1), (6, 2, 1), (7, 1, 1), (8, 4, 2)),
+             "mpirun": ((2, 1, 2), (3, 3, 1), (8, 4, 1))}
+    for launcher, sizes in asked.items():
+        for ranks, nodes, threads in sizes:
+            run_dir = folder / f"{launcher}-{ranks}-{nodes}"
+            line = training(data, run_dir, "--max-steps", 2).replace("--threads 1", f"--threads {threads}")
+            script = edited(folder, "train.sbatch", f"--job-name=j --nodes={nodes} --ntasks-per-node={ranks // nodes} "
+                                                    f"--time=60 --cpus-per-task={threads}", line)
+            submit(script, run_dir=run_dir, env={"TEST_LAUNCHER": launcher}).end(status=0, restarts=0)
+            check_ranks(run_dir, ranks, nodes, threads)
+            assert state(latest(run_dir))["world_size"] == ranks
+
+
+def ranks_are_where_salloc_asked_for_them(folder):
+    data = write_shards(folder / "data")
+    edited(folder, "train.sbatch", "", "")  # for its machine
+    for launcher, ranks, nodes in (("srun", 4, 2), ("srun", 1, 1), ("mpirun", 3, 3)):
+        run_dir = folder / f"{launcher}-{ranks}"
+        command("salloc", f"--nodes={nodes}", f"--ntasks-per-node={ranks // nodes}", SCRIPTS / "interactive.sh", "--machine",
+                folder / "virtual.env", *train_args(data, run_dir, "--max-steps", 2), env={"TEST_LAUNCHER": launcher})
+        check_ranks(run_dir, ranks, nodes, 1)
+    # The statuses of the ranks are the command's.
+    output = command("salloc", "-N2", "-n2", SCRIPTS / "interactive.sh", "--machine", folder / "virtual.env",
+                     *train_args(folder / "nowhere", folder / "none"), expect=66)
+    assert "nowhere" in output, output
+    output = command(SCRIPTS / "interactive.sh", "train", expect=64)
+    assert "salloc" in output, output
+
+
+def an_array_trains_a_seed_each(folder):
+    data = write_shards(folder / "data")
+    run_dir = folder / "runs" / "seeds"
+    script = edited(folder, "train.sbatch", "--job-name=seeds --nodes=1 --ntasks-per-node=2 --time=60",
+                    training(data, run_dir, "--seed", 77))
+    array = submit(script, "--array=1-3", f"--output={folder}/%A_%a.out", arguments=["--max-steps", 3])
+    for seed in (1, 2, 3):
+        Job(f"{array.number}_{seed}", folder / f"{array.number}_{seed}.out").end(status=0, restarts=0)
+        found = state(latest(f"{run_dir}-seed-{seed}"))
+        assert found["step"] == 3 and found["seed"] == seed, found
+    assert not run_dir.exists(), "no element's own directory"
+
+
+def pack_train_and_eval_follow_each_other(folder):
+    source = folder / "images"
+    source.mkdir()
+    random = harness.np.random.default_rng(0)
+    for part, count in (("train", 64), ("t10k", 16)):
+        images = random.integers(0, 255, (count, 12, 12)).astype("u1")
+        header = b"\0\0\x08\x03" + b"".join(int(d).to_bytes(4, "big") for d in images.shape)
+        (source / f"{part}-images-idx3-ubyte").write_bytes(header + images.tobytes())
+        labels = random.integers(0, 10, count).astype("u1")
+        (source / f"{part}-labels-idx1-ubyte").write_bytes(b"\0\0\x08\x01" + count.to_bytes(4, "big") + labels.tobytes())
+    data, run_dir = folder / "data", folder / "run"
+    pack = submit(edited(folder, "pack.sbatch", "--nodes=1 --ntasks-per-node=2 --time=60",
+                         f"packing=(--from mnist --input {source} --output {data} --shards 2)"))
+    pack.end(status=0)
+    train = submit(edited(folder, "train.sbatch", "--nodes=2 --ntasks-per-node=1 --time=60",
+                          training(data, run_dir, "--epochs", 1)), f"--dependency=afterok:{pack.number}")
+    train.end(status=0)
+    evaluate = submit(edited(folder, "eval.sbatch", "--nodes=2 --ntasks-per-node=1 --time=60",
+                             f"evaluation=(--checkpoint {run_dir}/checkpoints/latest --data {data} --split val --json)"))
+    result = json.loads(next(line for line in evaluate.end(status=0).splitlines() if line.startswith("{")))
+    assert result["samples"] == 16, result
+
+
+def a_machine_that_is_not_there_is_named(folder):
+    script = edited(folder, "train.sbatch", "--nodes=1 --ntasks-per-node=1 --time=60", "training=()")
+    text = script.read_text().replace(str(folder / "virtual.env"), "no-such-machine")
+    script.write_text(text)
+    output = submit(script).end("FAILED", status=66, restarts=0)
+    assert "no-such-machine" in output and "generic.env" in output, output
+
+
+if __name__ == "__main__":
+    main([ranks_are_where_sbatch_asked_for_them, ranks_are_where_salloc_asked_for_them, an_array_trains_a_seed_each,
+          pack_train_and_eval_follow_each_other, a_machine_that_is_not_there_is_named])

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""The job scripts as texts, what they make of the launcher's statuses, and the scaling study."""
+
+import json
+
+from slurm_harness import *  # noqa: F403
+
+sys.path.insert(0, str(SCRIPTS))
+import scaling_report  # noqa: E402
+
+
+def shellcheck_finds_nothing(folder):
+    if shutil.which("shellcheck") is None:
+        print("skipped: shellcheck_finds_nothing: no shellcheck here")
+        return
+    scripts = [*SCRIPTS.glob("*.sbatch"), *SCRIPTS.glob("*.sh"), *SCRIPTS.glob("machines/*.env")]
+    assert len(scripts) == 9, scripts
+    command("shellcheck", "-x", *sorted(scripts))
+
+
+def each_machine_loads_and_starts_by_slurm_or_mpirun(folder):
+    for machine in sorted(SCRIPTS.glob("machines/*.env")):
+        text = f"source {SCRIPTS}/job.sh; load_machine {machine.stem}; echo $launcher ${{srun_options[@]}} + ${{mpirun_options[@]}}"
+        output = command("bash", "-c", text, env={"SLURM_CPUS_PER_TASK": "3", "SLURM_NTASKS_PER_NODE": "2"})
+        assert output.startswith("srun --mpi=pmix ") and "--cpus-per-task=3" in output and "pe=3" in output, output
+        assert "gpus-per-task" not in output, output
+
+
+def statuses_decide_as_documented(folder):
+    """docs/exit-status.md's tables against the scripts: which statuses are gone on after."""
+    page = (SCRIPTS.parent / "docs" / "exit-status.md").read_text()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if re.match(r"\| \d", line)]
+    documented = {}
+    for first, *_, last in rows:
+        for status in first.split(","):
+            low, _, high = status.partition("-")
+            documented.update({one: last.startswith("yes") for one in range(int(low), int(high or low) + 1)})
+    assert {64, 75, 137, 205} <= documented.keys(), documented
+    for status in range(256):
+        answer = command("bash", "-c", f"source {SCRIPTS}/job.sh; if goes_on {status}; then echo yes; else echo no; fi").strip()
+        assert (answer == "yes") == documented.get(status, False), f"{status}: {answer}, {documented.get(status)}"
+
+
+def success_without_a_rank_is_none(folder):
+    """Slurm's srun has been seen to return 0 after `task launch failed`."""
+    script = script_for(folder, folder / "run-none", "--nodes=1 --ntasks-per-node=1 --time=60")
+    machine = script.parent / "virtual.env"
+    (script.parent / "absent").write_text(f'#!/bin/bash\n[[ "$*" != *--print-config* ]] || exec {LOCKSTEP} "$@"\n')
+    (script.parent / "absent").chmod(0o755)
+    machine.write_text(machine.read_text() + f"lockstep=({script.parent}/absent)\n")
+    log = submit(script, env={"TEST_MAX_RESTARTS": "0"}).end("FAILED", status=70, restarts=0)
+    assert "no rank has started" in log, log
+
+
+def scaling_runs_on_one_two_and_four_nodes(folder):
+    line = "training=(--model mini-resnet --width 8 --image-size 12 --steps 3 --warmup 1 --threads 1) batch=8 repetitions=2"
+    script = edited(folder, "scaling.sbatch", "--nodes=4 --ntasks-per-node=1 --time=60", line)
+    # One point's launch fails, once.
+    machine = folder / "virtual.env"
+    failing = folder / "fails-once"
+    failing.write_text(f'#!/bin/bash\n[ "$SLURM_NTASKS $SLURM_PROCID" = "2 0" ] && mkdir {folder}/failed 2>/dev/null && exit 70\n'
+                       f'exec {LOCKSTEP} "$@"\n')
+    failing.chmod(0o755)
+    machine.write_text(machine.read_text() + f"lockstep=({failing})\nscratch={folder}\npython={sys.executable}\n")
+    job = submit(script)
+    log = job.end("FAILED", status=1, restarts=0)
+    results = folder / f"scaling-{job.number}"
+    assert (folder / "failed").exists() and "weak, 2 nodes, repetition 1: missing (status " in log, log
+    table = [line.split() for line in (results / "scaling.txt").read_text().splitlines()]
+    rows = {(words[0], words[1]): words for words in table if words and words[0] in ("weak", "strong")}
+    assert sorted(rows) == sorted((mode, nodes) for mode in ("weak", "strong") for nodes in "124"), table
+    assert [rows[("weak", n)][2:4] for n in "124"] == [["1", "8"], ["2", "16"], ["4", "32"]], table
+    assert [rows[("strong", n)][2:4] for n in "124"] == [["1", "8"], ["2", "8"], ["4", "8"]], table
+    assert rows[("weak", "1")][6:8] == ["100.0", "%"] and rows[("weak", "2")][-3:] == ["1", "of", "2"], table
+    assert all(float(row[8]) > 0 for (_, nodes), row in rows.items() if nodes != "1"), f"no exposed communication: {table}"
+    assert (results / "scaling.png").read_bytes().startswith(b"\x89PNG"), log
+    # Started anew, it measures what is missing and nothing else.
+    before = {file: file.stat().st_mtime_ns for file in results.glob("*.json")}
+    again = submit(script, env={"LOCKSTEP_RESULTS": results})
+    again.end(status=0, restarts=0)
+    assert all(file.stat().st_mtime_ns == when for file, when in before.items()) and len(before) == 11, before
+
+
+def a_scaling_report_shows_what_is_missing(folder):
+    result = {"images_per_second": 100.0, "step_seconds_median": 0.1, "exposed_communication_seconds": 0.02, "ranks": 4,
+              "global_batch": 128, "model": "m", "precision": "fp32", "engine": "e"}
+    (folder / "points").write_text("weak 1 1\nweak 1 2\nweak 2 1\nweak 2 2\nstrong 2 1\n")
+    for name, rate in (("weak-0001-1", 100), ("weak-0001-2", 110), ("weak-0002-2", 168)):
+        (folder / f"{name}.json").write_text(json.dumps({**result, "images_per_second": rate}))
+    (folder / "weak-0002-1.json").write_text('{"images_per_second": 1')  # torn
+    one, two, strong = scaling_report.summarize(scaling_report.read_points(folder))
+
+    assert (one["rate"], one["low"], one["high"], one["efficiency"], one["runs"]) == (105, 100, 110, 1, 2), one
+    assert (two["rate"], two["efficiency"], round(two["exposed"], 9), two["runs"]) == (168, 0.8, 0.2, 1), two
+    assert strong["rate"] is None and "missing" in scaling_report.format_table([strong]), strong
+
+
+if __name__ == "__main__":
+    main([shellcheck_finds_nothing, each_machine_loads_and_starts_by_slurm_or_mpirun, statuses_decide_as_documented,
+          success_without_a_rank_is_none, scaling_runs_on_one_two_and_four_nodes, a_scaling_report_shows_what_is_missing])

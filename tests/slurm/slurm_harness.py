@@ -1,0 +1,293 @@
+"""What the tests on a virtual cluster share: a user's copy of a job script, its jobs, and the disturbing of their ranks."""
+
+import contextlib
+import functools
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+SCRIPTS = HERE.parent.parent / "slurm"
+sys.path.insert(0, str(HERE.parent / "system"))
+
+import harness  # noqa: E402
+from harness import (LOCKSTEP, assert_same_run, events, latest, state, train_args, write_shards)  # noqa: E402,F401
+from virtual_cluster import NODES, VirtualCluster, until, why_not  # noqa: E402,F401
+
+CLUSTER = VirtualCluster(tempfile.mkdtemp(prefix="slurm-"), dies_with_us=True)
+FINAL = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE")
+SECONDS = 120  # no wait of these tests takes a tenth of it, but for those that Slurm makes on purpose
+
+# The tests' machine: what generic.env is, less binding, for four nodes share this machine's cores.
+MACHINE = """\
+launcher=${TEST_LAUNCHER:-srun}
+lockstep=(%s)
+srun_options=(--mpi=pmix)
+mpirun_options=(--bind-to none)
+max_restarts=${TEST_MAX_RESTARTS:-50}
+stalled_restarts=${TEST_STALLED_RESTARTS:-1}
+export OMP_WAIT_POLICY=passive
+"""
+
+
+def environment(extra=None):
+    cluster = CLUSTER.environment()
+    return {**harness.environment(), **cluster, "LOCKSTEP_SLURM": str(SCRIPTS), **(extra or {})}
+
+
+def command(*words, env=None, expect=0, seconds=SECONDS):
+    """A Slurm command's output."""
+    done = subprocess.run([str(word) for word in words], env=environment(env), stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=seconds, stdin=subprocess.DEVNULL)
+    assert expect is None or done.returncode == expect, f"{words}: status {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def edited(folder, name, resources, arguments):
+    """A user's copy of slurm/NAME: its three lines edited, and nothing else."""
+    machine = folder / "virtual.env"
+    machine.write_text(MACHINE % LOCKSTEP)
+    lines = (SCRIPTS / name).read_text().splitlines()
+    marks = {f"# {number}": [i for i, line in enumerate(lines) if re.search(rf"# {number}(:|$)", line)] for number in (1, 2, 3)}
+    assert all(len(found) == 1 for found in marks.values()), f"{name} does not mark three lines to edit: {marks}"
+    one, two, three = (found[0] for found in marks.values())
+    assert lines[one - 1].startswith("#SBATCH") and lines[two].startswith("load_machine")
+    lines[one - 1] = f"#SBATCH {resources}"
+    lines[two] = f"load_machine {machine}"
+    lines[three] = arguments
+    script = folder / name
+    script.write_text("\n".join(lines) + "\n")
+    return script
+
+
+def step_daemons(number):
+    """The daemons that guard a job's processes and are left, by process id."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"slurmstepd: [{number}." in (entry / "cmdline").read_text(errors="replace"):
+                found.append(int(entry.name))
+    return found
+
+
+class Job:
+    """One job of the cluster, by its number; an array's element is NUMBER_ELEMENT."""
+
+    def __init__(self, number, output, run_dir=None):
+        self.number, self.output, self.run_dir = str(number), pathlib.Path(output), run_dir
+        self.asked, self.answer = 0, {}
+
+    def facts(self):
+        """What Slurm knows of it, a tenth of a second old at most."""
+        if time.monotonic() > self.asked + 0.1:
+            text = command("scontrol", "-o", "show", "job", self.number, expect=None)
+            self.answer = dict(word.split("=", 1) for word in text.split() if "=" in word)
+            self.asked = time.monotonic()
+        return self.answer
+
+    def state(self):
+        return self.facts().get("JobState", "?")
+
+    def log(self):
+        return self.output.read_text(errors="replace") if self.output.exists() else "(no output)"
+
+    def report(self):
+        facts = self.facts()
+        return f"job {self.number}: {facts}\ndaemons {step_daemons(facts.get('JobId'))}\n{self.log()[-6000:]}"
+
+    def until_state(self, *states, seconds=SECONDS):
+        until(lambda: self.state() in states, lambda: f"{states}; {self.report()}", seconds, poll=0.05)
+
+    def until_restarted(self, count, seconds=SECONDS):
+        """Until it has begun its restart `count`."""
+        def restarted():
+            self.hurry()
+            facts = self.facts()
+            return int(facts.get("Restarts", 0)) >= count and facts["JobState"] in ("RUNNING", *FINAL)
+
+        until(restarted, lambda: f"restart {count}; {self.report()}", seconds, poll=0.05)
+
+    def hurry(self):
+        """Slurm makes a requeued job wait two minutes for its nodes to be clean; here it starts when they are."""
+        facts = self.facts()
+        if facts.get("JobState") != "PENDING" or facts.get("Reason") != "BeginTime" or facts["StartTime"] == "Unknown":
+            return
+        start = time.mktime(time.strptime(facts["StartTime"], "%Y-%m-%dT%H:%M:%S"))
+        left = step_daemons(facts["JobId"]) if start > time.time() + 10 else []
+        if left and start < time.time() + 100:
+            # Slurm 22.05's now and then hang after a rank died while PMIx started; UnkillableStepTimeout is for that.
+            print(f"   job {self.number}: Slurm's own daemons {left} hang; killed", flush=True)
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+        elif not left and start > time.time() + 10:
+            command("scontrol", "update", f"JobId={self.number}", "StartTime=now+2", expect=None)
+
+    def end(self, expect="COMPLETED", status=None, restarts=None, seconds=SECONDS):
+        """Waits for its end over any number of restarts, and checks how it ended."""
+        def over():
+            self.hurry()
+            return self.state() in FINAL
+
+        until(over, self.report, seconds, poll=0.1)
+        facts = self.facts()
+        assert facts["JobState"] == expect, f"{facts['JobState']}, expected {expect}; {self.report()}"
+        if status is not None:
+            assert facts["ExitCode"] == f"{status}:0", f"{facts['ExitCode']}, expected {status}; {self.report()}"
+        if restarts is not None:
+            assert facts["Restarts"] == str(restarts), f"{facts['Restarts']} restarts, expected {restarts}; {self.report()}"
+        return self.log()
+
+    def processes(self, rank=None):
+        """{rank: process id on this machine} of the ranks that live, whoever launched them."""
+        number = self.facts()["JobId"].encode()
+        found = {}
+        for entry in pathlib.Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if not entry.name.isdigit() or (entry / "comm").read_text().strip() != "lockstep":
+                    continue
+                variables = dict(v.split(b"=", 1) for v in (entry / "environ").read_bytes().split(b"\0") if b"=" in v)
+                if variables.get(b"SLURM_JOB_ID") == number and b"PMIX_RANK" in variables:
+                    found[int(variables[b"PMIX_RANK"])] = int(entry.name)
+        return found if rank is None else {r: pid for r, pid in found.items() if r == rank}
+
+    def step(self):
+        """The newest step in its record; 0 before the first."""
+        try:
+            with open(self.run_dir / "metrics.jsonl", "rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+                steps = re.findall(rb'"event":"step","step":(\d+)', file.read())
+        except OSError:
+            return 0
+        return int(steps[-1]) if steps else 0
+
+    def until_step(self, step, ranks):
+        """Until `step` is done; the process ids of its ranks, whom it waits for first."""
+        found = {}
+        next_look = next_scan = time.monotonic()
+
+        def there():
+            nonlocal next_look, next_scan, found
+            if len(found) == ranks:
+                if self.step() >= step:
+                    return True
+            elif time.monotonic() > next_scan:
+                found = self.processes()
+                next_scan = time.monotonic() + 0.05
+            if time.monotonic() > next_look:
+                self.hurry()
+                assert self.state() not in FINAL, f"over before step {step}; {self.report()}"
+                next_look = time.monotonic() + 0.5
+            return False
+
+        until(there, lambda: f"step {step} of {ranks} ranks; {self.report()}", poll=0.005)
+        return found
+
+    def hold(self, step, ranks):
+        """Stops all its ranks in their tracks once `step` is done, so that what follows finds them at work."""
+        for pid in self.until_step(step, ranks).values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+    def release(self):
+        self.signal(signal.SIGCONT)
+
+    def signal(self, number, rank=None):
+        for pid in self.processes(rank).values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def submit(script, *options, run_dir=None, env=None, arguments=()):
+    output = script.parent / "%j.out"
+    number = command("sbatch", "--parsable", f"--output={output}", "--chdir", script.parent, *options, script, *map(str, arguments),
+                     env=env).strip()
+    return Job(number, script.parent / f"{number}.out", run_dir)
+
+
+RANKS = 2
+LAYOUT = "--nodes=2 --ntasks-per-node=1 --time=60"
+EPOCHS = 3  # of 200 steps; a run lasts seconds
+MIDDLE = 220  # a step in between
+
+
+def training(data, run_dir, *more):
+    """Line 3 of train.sbatch."""
+    return "training=(" + " ".join(map(str, train_args(data, run_dir, *more)[1:])) + ")"
+
+
+def run_line(folder, run_dir, *more, save_every=50, epochs=EPOCHS):
+    return training(data_of(folder), run_dir, "--epochs", epochs, "--save-every", save_every, *more)
+
+
+def data_of(folder):
+    """The data of the runs that are disturbed; made once."""
+    if not (folder / "data").exists():
+        write_shards(folder / "data", samples=3200)
+        write_shards(folder / "data", samples=40, shards=1, split="val", seed=1)
+    return folder / "data"
+
+
+def script_for(folder, run_dir, resources=LAYOUT, **options):
+    """train.sbatch for that run, in a folder of its own."""
+    place = folder / run_dir.name.replace("run", "job")
+    place.mkdir()
+    return edited(place, "train.sbatch", f"--job-name={run_dir.name} {resources}", run_line(folder, run_dir, **options))
+
+
+def disturbed(folder, name, disturb, options=(), launcher="srun", env=None, step=MIDDLE, resources=LAYOUT, arguments=(),
+              ranks=RANKS):
+    """A run in whose middle, all ranks held still, `disturb(job)` is done; without it they stay so."""
+    run_dir = folder / f"run-{name}"
+    job = submit(script_for(folder, run_dir, resources), *options, run_dir=run_dir, env={"TEST_LAUNCHER": launcher, **(env or {})},
+                 arguments=arguments)
+    job.hold(step, ranks)
+    if disturb is not None:
+        disturb(job)
+        job.release()
+    return job
+
+
+def check_goes_on(folder, jobs, expect_restarts=1, resources=LAYOUT, **options):
+    """Each ends by itself with the parameters, optimizer and record of a run that nobody disturbed."""
+    until(lambda: all([job.hurry() or job.state() in FINAL for job in jobs]),
+          lambda: "\n".join(job.report() for job in jobs), poll=0.1)
+    for job in jobs:
+        job.end(status=0, restarts=expect_restarts)
+    check_same(folder, [job.run_dir for job in jobs], resources, **options)
+
+
+def check_same(folder, run_dirs, resources=LAYOUT, **options):
+    whole = folder / "run-whole"
+    submit(script_for(folder, whole, resources, **options), run_dir=whole).end(status=0, restarts=0)
+    for run_dir in run_dirs:
+        assert_same_run(whole, run_dir)
+
+
+def main(tests):
+    """Runs the tests on a cluster of this process's own."""
+    def alone(test):
+        @functools.wraps(test)
+        def run(folder):
+            try:
+                test(folder)
+            finally:
+                command("scancel", "--full", "--quiet", "-u", os.getuid(), expect=None)
+                until(lambda: not command("squeue", "-h", expect=None).strip(), lambda: command("squeue"), poll=0.1)
+        return run
+
+    reason = why_not()
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    try:
+        CLUSTER.start()
+        harness.main([alone(test) for test in tests])
+    finally:
+        CLUSTER.stop()
+        shutil.rmtree(CLUSTER.folder, ignore_errors=True)

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Jobs that are told to stop, or stopped, on a real Slurm: they go on by themselves, to the bits of a run that nobody
+disturbed; and jobs that must not go on do not."""
+
+import functools
+
+from slurm_harness import *  # noqa: F403
+
+
+def a_warning_to_the_script(folder):
+    warn = lambda job: command("scancel", "--batch", "-s", "USR1", job.number)  # noqa: E731 - as --signal=B:USR1 does
+    jobs = [disturbed(folder, launcher, warn, launcher=launcher) for launcher in ("srun", "mpirun")]
+    for job in jobs:
+        job.until_restarted(1)
+        assert "asking the ranks to save" in job.log() and "status 75 at checkpoint step-" in job.log(), job.log()
+        # Not the last periodic checkpoint: the ranks saved when they were asked.
+        assert " 75 step-00000100.h5" not in (job.run_dir / "restarts").read_text(), job.log()
+    check_goes_on(folder, jobs)
+
+
+def a_signal_to_the_ranks(folder):
+    jobs = [disturbed(folder, sent, lambda job: command("scancel", "-s", sent, job.number)) for sent in ("USR1", "TERM", "INT")]
+    check_goes_on(folder, jobs)
+
+
+def an_operator_requeues(folder):
+    jobs = [disturbed(folder, launcher, lambda job: command("scontrol", "requeue", job.number), launcher=launcher)
+            for launcher in ("srun", "mpirun")]
+    check_goes_on(folder, jobs)
+
+
+def a_higher_partition_preempts(folder):
+    """Without a grace time, Slurm kills and requeues; with one, it sends SIGTERM to the ranks and gives them 20 s."""
+    jobs = [disturbed(folder, f"{partition}-{launcher}", None, [f"--partition={partition}"], launcher)
+            for partition in ("main", "patient") for launcher in ("srun", "mpirun")]
+    number = command("sbatch", "--parsable", "--output=/dev/null", "--partition=high", "--nodes=4", "--exclusive", "--wrap",
+                     "sleep 1").strip()
+    for job in jobs:
+        job.release()
+    Job(number, "/dev/null").end()
+    check_goes_on(folder, jobs)
+    for job in jobs[2:]:
+        status = (job.run_dir / "restarts").read_text().split()[1]
+        assert status == "75" or status == "205" and "mpirun" in job.run_dir.name, job.log()
+
+
+def the_time_is_up(folder):
+    """Slurm looks at times every 30 s, and warns up to so much earlier: the first job is warned, the second is not."""
+    warned = disturbed(folder, "warned", None, ["--time=1", "--signal=B:USR1@30"])
+    unwarned = disturbed(folder, "unwarned", None)
+    command("scontrol", "update", f"JobId={unwarned.number}", "EndTime=now+1")
+    until(lambda: "SIGUSR1: asking" in warned.log(), warned.report)
+    assert warned.state() == "RUNNING", warned.report()
+    warned.release()
+    command("scontrol", "update", f"JobId={warned.number}", "TimeLimit=60", expect=None)
+    unwarned.until_restarted(1)
+    assert "DUE TO TIME LIMIT" in unwarned.log(), unwarned.log()
+    check_goes_on(folder, [warned, unwarned])
+
+
+def one_of_an_array_is_warned(folder):
+    run_dir = folder / "run-array"
+    place = folder / "job"
+    place.mkdir()
+    script = edited(place, "train.sbatch", "--job-name=array --nodes=2 --ntasks-per-node=1 --time=60", run_line(folder, run_dir))
+    array = submit(script, "--array=1-2", f"--output={place}/%A_%a.out").number
+    elements = [Job(f"{array}_{i}", place / f"{array}_{i}.out", folder / f"run-array-seed-{i}") for i in (1, 2)]
+    # The last element's number is the array's own, by which a requeue would take the first along.
+    elements[1].hold(MIDDLE, 2)
+    command("scancel", "--batch", "-s", "USR1", elements[1].number)
+    elements[1].release()
+    elements[1].end(status=0, restarts=1)
+    elements[0].end(status=0, restarts=0)
+
+
+def without_scontrol_a_dependent_job_goes_on(folder):
+    programs = folder / "programs"
+    programs.mkdir()
+    for directory in ("/usr/bin", "/bin"):
+        for program in pathlib.Path(directory).iterdir():
+            if program.name != "scontrol" and not (programs / program.name).exists():
+                (programs / program.name).symlink_to(program)
+    warn = lambda job: command("scancel", "--batch", "-s", "USR1", job.number)  # noqa: E731
+    first = disturbed(folder, "contained", warn, ["--export=ALL,PATH=" + str(programs)], arguments=["--keep", 2])
+    log = first.end("FAILED", status=75, restarts=0)
+    number = re.search(r"submitted again as job (\d+)", log).group(1)
+    second = Job(number, first.output.parent / f"slurm-{number}.out", first.run_dir)
+    second.end(status=0, restarts=0)
+    assert second.facts()["NumNodes"] == "2", second.report()
+    assert "keep=2" in (first.run_dir / "config.ini").read_text(), "not the same options"
+    assert " 75 step-" in (first.run_dir / "restarts").read_text()
+    check_same(folder, [first.run_dir])
+
+
+def a_job_that_its_user_cancels_stays_cancelled(folder):
+    cancel = lambda job, *how: command("scancel", *how, job.number)  # noqa: E731
+    for name, launcher, how in (("srun", "srun", ()), ("mpirun", "mpirun", ()), ("full", "srun", ("--full",))):
+        job = disturbed(folder, name, functools.partial(lambda how, job: cancel(job, *how), how), launcher=launcher)
+        until(lambda: job.facts()["EndTime"] != "Unknown" and not job.processes(), job.report)
+        job.end("CANCELLED", restarts=0)
+        # Unless Slurm ended the script before it could look.
+        assert "status" not in job.log() or "not submitted again: it was cancelled" in job.log(), job.log()
+        assert not (job.run_dir / "restarts").exists(), job.log()
+    time.sleep(1)
+    left = [line for line in command("squeue", "-h", "-o", "%i %T").splitlines() if "COMPLETING" not in line]
+    assert not left, f"submitted again: {left}"
+
+
+def of_two_jobs_in_one_run_directory_one_stops(folder):
+    run_dir = folder / "run-shared"
+    script = script_for(folder, run_dir, "--nodes=2 --ntasks-per-node=1 --time=60")
+    first = submit(script, "--job-name=first", run_dir=run_dir)
+    first.hold(MIDDLE, 2)
+    second = submit(script, "--job-name=second", run_dir=run_dir)
+    until(lambda: "held by" in second.log() or second.state() in FINAL, second.report)
+    first.release()
+    log = second.end("FAILED", status=73, restarts=0)
+    assert f"held by Slurm job {first.number} on node1" in log and "not submitted again" in log, log
+    first.end(status=0, restarts=0)
+    # Jobs of one name wait for each other instead.
+    script = script_for(folder, folder / "run-single", "--nodes=1 --ntasks-per-node=1 --time=60")
+    jobs = [submit(script) for _ in range(2)]
+    until(lambda: jobs[1].facts().get("Reason") == "Dependency", jobs[1].report)
+    jobs[0].end(status=0)
+    assert "nothing to do" in jobs[1].end(status=0)
+
+
+def what_cannot_go_on_is_not_submitted_again(folder):
+    write_shards(folder / "data", samples=64)
+    for name, line, status in (("usage", "training=(--model mlp --lrr 1)", 64),
+                               ("input", run_line(folder, folder / "run-input").replace("/data ", "/nowhere "), 66),
+                               ("diverged", run_line(folder, folder / "run-diverged", "--optimizer", "adam")
+                                .replace("--lr 0.05", "--lr 1e30"), 69)):
+        place = folder / name
+        place.mkdir()
+        job = submit(edited(place, "train.sbatch", f"--job-name={name} --nodes=2 --ntasks-per-node=1 --time=60", line))
+        log = job.end("FAILED", status=status, restarts=0)
+        assert "not submitted again" in log or "cannot be trained with" in log, log
+
+
+def restarts_have_a_cap_and_need_progress(folder):
+    # A rank that dies at once each time: no checkpoint ever.
+    place = folder / "stalled"
+    place.mkdir()
+    script = edited(place, "train.sbatch", "--job-name=stalled --nodes=2 --ntasks-per-node=1 --time=60",
+                    run_line(folder, folder / "run-stalled"))
+    machine = place / "virtual.env"
+    machine.write_text(machine.read_text() + "lockstep=(" + str(place / "dies") + ")\n")
+    (place / "dies").write_text(f'#!/bin/bash\n[[ "$*" != *--print-config* ]] || exec {LOCKSTEP} "$@"\nkill -KILL $$\n')
+    (place / "dies").chmod(0o755)
+    log = submit(script).end("FAILED", status=137, restarts=2)
+    assert "still at checkpoint none after 2 restarts (stalled_restarts=1)" in log, log
+
+    def warn(job):
+        command("scancel", "--batch", "-s", "USR1", job.number)
+
+    job = disturbed(folder, "capped", warn, env={"TEST_MAX_RESTARTS": "1"}, step=60)
+    job.until_restarted(1)
+    job.hold(150, RANKS)
+    warn(job)
+    job.release()
+    log = job.end("FAILED", status=75, restarts=1)
+    assert "after 1 restarts (max_restarts=1)" in log, log
+
+
+if __name__ == "__main__":
+    main([a_warning_to_the_script, a_signal_to_the_ranks, an_operator_requeues, a_higher_partition_preempts, the_time_is_up,
+          one_of_an_array_is_warned, without_scontrol_a_dependent_job_goes_on, a_job_that_its_user_cancels_stays_cancelled,
+          of_two_jobs_in_one_run_directory_one_stops, what_cannot_go_on_is_not_submitted_again,
+          restarts_have_a_cap_and_need_progress])

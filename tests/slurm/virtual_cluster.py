@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""virtual_cluster.py start|stop|env DIR, virtual_cluster.py kill-node|start-node|kill-slurmd|start-slurmd DIR NODE
+
+A real Slurm with four virtual nodes on one machine, wholly inside DIR, as root or as any user who may make namespaces.
+A node is a process tree of its own, with its own host name and /dev/shm: its end is that of all that runs on it.
+
+    tests/slurm/virtual_cluster.py start /tmp/c && eval "$(tests/slurm/virtual_cluster.py env /tmp/c)"
+    srun -N4 -n8 --mpi=pmix build/ci/lockstep train ...
+    tests/slurm/virtual_cluster.py stop /tmp/c
+"""
+
+import ctypes
+import os
+import pathlib
+import random
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+NODES = tuple(f"node{i}" for i in range(1, 5))
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scontrol", "munged", "munge", "unshare", "nsenter", "taskset", "mpirun")
+SBIN = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+SECONDS = 60  # a cluster starts in about one; longer is a failure
+
+CONFIGURATION = """\
+ClusterName=virtual
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/run/munge.socket
+SlurmctldPidFile={folder}/run/slurmctld.pid
+SlurmdPidFile={folder}/run/slurmd-%n.pid
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+TmpFS={folder}/tmp-%n
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+JobCompType=jobcomp/none
+MailProg=/bin/true
+MpiDefault=pmix
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0,sched_min_interval=0
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+PropagateResourceLimits=NONE
+ReturnToService=2
+SlurmdTimeout=3
+MessageTimeout=5
+TCPTimeout=2
+KillWait=2
+MinJobAge=3600
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes=ALL Default=YES PriorityTier=1 GraceTime=0
+PartitionName=patient Nodes=ALL PriorityTier=1 GraceTime=20
+PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
+"""
+
+
+def missing_programs():
+    return [name for name in PROGRAMS if shutil.which(name, path=SBIN) is None]
+
+
+def why_not():
+    """Why no virtual cluster can be started here; None where one can."""
+    missing = missing_programs()
+    if missing:
+        return f"no {', '.join(missing)} here (packages slurmd slurmctld slurm-client munge openmpi-bin util-linux)"
+    probe = subprocess.run([*namespace(), "true"], capture_output=True, text=True)
+    return None if probe.returncode == 0 else f"no namespaces for virtual nodes here ({probe.stderr.strip()})"
+
+
+def namespace():
+    user = [] if os.getuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
+    return ["unshare", *user, "--uts", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc"]
+
+
+def free_ports(count):
+    """The first of `count` consecutive ports below the range that outgoing connections take theirs from."""
+    while True:
+        first = random.randrange(20000, 32000 - count)
+        sockets = []
+        try:
+            for port in range(first, first + count):
+                sockets.append(socket.socket())
+                sockets[-1].bind(("0.0.0.0", port))
+            return first
+        except OSError:
+            continue
+        finally:
+            for one in sockets:
+                one.close()
+
+
+def is_alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def children(pid):
+    try:
+        return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def die_with_parent():
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def until(condition, what, seconds=SECONDS, poll=0.02):
+    """What `condition` returns once that is true; `what` is the failure's text, or makes it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
+        time.sleep(poll)
+
+
+class VirtualCluster:
+    """Slurm's daemons in `folder`, whose path must be short enough for a socket's name; where `dies_with_us`, they end
+    with this process however it ends."""
+
+    def __init__(self, folder, dies_with_us=False):
+        self.dies_with_us = dies_with_us
+        self.folder = pathlib.Path(folder).resolve()
+        assert len(str(self.folder)) <= 60, f"{self.folder} is too long for a socket's name (60 characters at most)"
+        self.configuration = self.folder / "slurm.conf"
+
+    def environment(self):
+        """What a user's shell needs to work with this cluster and with Open MPI on it."""
+        return {"SLURM_CONF": str(self.configuration), "PATH": SBIN,
+                "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,vader,tcp", "OMPI_MCA_osc": "^ucx",
+                "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+                "OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_oob_tcp_if_include": "lo",
+                "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+                "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_orte_tmpdir_base": str(self.folder / "tmp")}
+
+    def start(self):
+        assert not self._pid_file("slurmctld").exists(), f"a cluster was already started in {self.folder}"
+        for name in ("run", "log", "state", "tmp"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        for name in (".", "run"):
+            (self.folder / name).chmod(0o755)  # munged insists
+        self._configure()
+        key = self.folder / "run" / "munge.key"
+        key.unlink(missing_ok=True)
+        key.touch(mode=0o600)
+        key.write_bytes(os.urandom(1024))
+        try:
+            self._start_daemons(key)
+        except BaseException:
+            logs = [f"{log}:\n" + "\n".join(log.read_text(errors="replace").splitlines()[-8:])
+                    for log in sorted((self.folder / "log").glob("*.log"))]
+            print("\n".join(logs), file=sys.stderr)
+            self.stop()
+            raise
+        return self
+
+    def stop(self):
+        """Ends all of it; safe to call twice."""
+        if self._running("slurmctld"):
+            self._client("scancel", "--full", "-u", str(os.getuid()))
+        for node in NODES:
+            self.kill_node(node)
+        for name in ("slurmctld", "munged"):
+            self._end(name)
+
+    def kill_node(self, node):
+        """A power failure: everything on the node is gone at once."""
+        pid = self._running(node)
+        for init in children(pid) if pid else []:
+            os.kill(init, signal.SIGKILL)
+        self._end(node)
+
+    def start_node(self, node):
+        for kind in ("spool", "tmp"):  # what a dead node left would trip the next step of the same number
+            shutil.rmtree(self.folder / f"{kind}-{node}", ignore_errors=True)
+            (self.folder / f"{kind}-{node}").mkdir()
+        inside = (f"hostname {node}; mount -t tmpfs -o mode=1777 shm /dev/shm; {self._slurmd(node)} & "
+                  "while :; do sleep 1000 & wait; done")
+        # Each believes that the machine is its own; on one core each, they share it evenly.
+        cores = sorted(os.sched_getaffinity(0))
+        core = cores[NODES.index(node) % len(cores)]
+        self._spawn(node, ["taskset", "--cpu-list", str(core), *namespace(), "bash", "-c", inside])
+
+    def kill_slurmd(self, node):
+        """Slurm's daemon alone; the job's processes on the node live on."""
+        for process in self._slurmd_processes(node):
+            os.kill(process, signal.SIGKILL)
+
+    def start_slurmd(self, node):
+        """Anew on a node that lives on."""
+        init = str(children(self._running(node))[0])
+        user = [] if os.getuid() == 0 else ["--user", "--preserve-credentials"]
+        self._spawn(f"{node}.again", ["nsenter", "-t", init, *user, "--mount", "--uts", "--pid", "--",
+                                      *self._slurmd(node).split()])
+
+    def until_idle(self, nodes=len(NODES)):
+        """Until so many nodes wait for work."""
+        until(lambda: self._client("sinfo", "-h", "-p", "main", "-t", "idle", "-o", "%D").strip() == str(nodes),
+              lambda: f"{nodes} idle nodes\n" + self._client("sinfo", "-N", "-l"), poll=0.05)
+
+    def _configure(self):
+        port = free_ports(len(NODES) + 1)
+        user = subprocess.run(["id", "-un"], check=True, capture_output=True, text=True).stdout.strip()
+        text = CONFIGURATION.format(host=socket.gethostname().split(".")[0], port=port, user=user, folder=self.folder)
+        for i, node in enumerate(NODES, 1):
+            text += f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={port + i} CPUs=8 RealMemory=4000\n"
+        self.configuration.write_text(text)
+        # With the default fence, MPI_Init now and then crashes or hangs on virtual nodes.
+        (self.folder / "mpi.conf").write_text("PMIxCollFence=ring\nPMIxTimeout=30\n")
+
+    def _start_daemons(self, key):
+        run, log = self.folder / "run", self.folder / "log"
+        socket_path = run / "munge.socket"
+        self._spawn("munged", ["munged", "--foreground", f"--key-file={key}", f"--socket={socket_path}",
+                               f"--pid-file={run}/munged.pid", f"--log-file={log}/munged.log",
+                               f"--seed-file={run}/munged.seed"])
+        until(lambda: subprocess.run(["munge", "-n", "-S", socket_path], capture_output=True).returncode == 0,
+              "munged")
+        self._spawn("slurmctld", ["slurmctld", "-D", "-i", "-f", str(self.configuration)])
+        for node in NODES:
+            self.start_node(node)
+        self.until_idle()
+
+    def _slurmd(self, node):
+        return f"slurmd -D -N {node} -f {self.configuration}"
+
+    def _slurmd_processes(self, node):
+        inside = [init for init in children(self._running(node))]
+        inside += [child for init in inside for child in children(init)]
+        again = self._running(f"{node}.again")
+        inside += [again, *children(again)] if again else []
+        return [pid for pid in inside if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "slurmd"]
+
+    def _pid_file(self, name):
+        return self.folder / "run" / f"{name}.process"
+
+    def _running(self, name):
+        """The process id under which it was started, where it lives."""
+        try:
+            pid = int(self._pid_file(name).read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return pid if is_alive(pid) else None
+
+    def _spawn(self, name, command):
+        with open(self.folder / "log" / f"{name}.out", "ab") as output:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                                       start_new_session=True, env={**os.environ, **self.environment()},
+                                       preexec_fn=die_with_parent if self.dies_with_us else None)
+        self._pid_file(name).write_text(str(process.pid))
+
+    def _end(self, name):
+        pid = self._running(name)
+        for sent in (signal.SIGTERM, signal.SIGKILL) if pid else ():
+            try:
+                os.kill(pid, sent)
+                until(lambda: not is_alive(pid), name, seconds=5)
+                break
+            except ProcessLookupError:
+                break
+            except AssertionError:
+                continue
+        self._pid_file(name).unlink(missing_ok=True)
+
+    def _client(self, *command):
+        """A Slurm command's output; empty where nobody answers."""
+        try:
+            return subprocess.run(command, env={**os.environ, **self.environment()}, capture_output=True, text=True,
+                                  timeout=10).stdout
+        except subprocess.TimeoutExpired:
+            return ""
+
+
+def main():
+    commands = {"start": (), "stop": (), "env": (), "kill-node": NODES, "start-node": NODES, "kill-slurmd": NODES,
+                "start-slurmd": NODES}
+    command, *rest = sys.argv[1:] or [""]
+    if command not in commands or len(rest) != (2 if commands[command] else 1):
+        sys.exit(__doc__)
+    cluster = VirtualCluster(rest[0])
+    if command == "env":
+        print("\n".join(f"export {name}={shlex.quote(value)}" for name, value in cluster.environment().items()))
+        return
+    if command == "start" and why_not():
+        sys.exit(f"virtual_cluster: {why_not()}")
+    getattr(cluster, command.replace("-", "_"))(*rest[1:])
+
+
+if __name__ == "__main__":
+    main()
