@@ -70,13 +70,15 @@ def a_paused_rank_and_a_paused_job_raise_no_alarm(folder):
     process = start(watched(data, directory, "--epochs", 500, limit=6), ranks=3)
     wait_for_step(directory, 3, process)
     ranks = ranks_of(process)
-    for paused, seconds in (([2], 2), ([0], 2), (ranks, 8)):
+    for paused, seconds in (([2], 2), ([0], 2), ([2, 1, 0], 8)):
         for rank in paused:
             os.kill(ranks[rank], signal.SIGSTOP)
+            time.sleep(2 if len(paused) > 1 and rank == 2 else 0)  # the others wait for it when they are stopped too
         time.sleep(seconds)
-        for rank in paused:
+        for rank in reversed(paused):
             os.kill(ranks[rank], signal.SIGCONT)
         time.sleep(1)
+        assert "watchdog" not in logs(directory), logs(directory)[-2000:]
     process.send_signal(signal.SIGUSR1)
     status, output = finish(process)
     assert status == STOPPED, f"{status}\n{output}"
