@@ -70,13 +70,15 @@ def a_paused_rank_and_a_paused_job_raise_no_alarm(folder):
     process = start(watched(data, directory, "--epochs", 500, limit=6), ranks=3)
     wait_for_step(directory, 3, process)
     ranks = ranks_of(process)
-    for paused, seconds in (([2], 2), ([0], 2), (ranks, 8)):
+    for paused, seconds in (([2], 2), ([0], 2), ([2, 1, 0], 8)):
         for rank in paused:
             os.kill(ranks[rank], signal.SIGSTOP)
+            time.sleep(2 if len(paused) > 1 and rank == 2 else 0)  # the others wait for it when they are stopped too
         time.sleep(seconds)
-        for rank in paused:
+        for rank in reversed(paused):
             os.kill(ranks[rank], signal.SIGCONT)
         time.sleep(1)
+        assert "watchdog" not in logs(directory), logs(directory)[-2000:]
     process.send_signal(signal.SIGUSR1)
     status, output = finish(process)
     assert status == STOPPED, f"{status}\n{output}"
@@ -167,17 +169,6 @@ SPEED = ["--model", "mini-resnet", "--width", 16, "--batch-size", 16, "--lr", "0
          "--log-every", 1000, "--progress", "plain", "--check-replicas-every", 0]
 
 
-def a_rank_slowed_twofold_is_named_with_its_host(folder):
-    data = write_shards(folder / "data", samples=16 * 2 * 60, shape=(16, 16, 3))
-    args = ["train", "--data", data, "--run-dir", folder / "run", *SPEED, "--epochs", 2]
-    output = run(args, 2, faulty("1:slow:1:2"))
-    assert re.search(r"epoch [12]: " + re.escape(name(1)) + r" is slow: \d\.\d times the median", output), output
-    assert f"slow hosts of this run: --exclude={HOST}" in output, output
-    assert name(0) not in output, output
-    found = events(folder / "run", "straggler")
-    assert found and all(e["rank"] == 1 and e["host"] == HOST and e["factor"] > 1.5 for e in found), found
-
-
 def machine_seconds():
     """Of all cores: worked so far, for anybody or withheld from this machine."""
     fields = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]
@@ -190,42 +181,62 @@ def own_seconds():
     return times.user + times.system + times.children_user + times.children_system
 
 
+def run_and_look(*args):
+    """The output, and whether something else on this machine took time from the run."""
+    begin, others = time.monotonic(), machine_seconds() - own_seconds()
+    output = run(*args)
+    others = machine_seconds() - own_seconds() - others
+    return output, others > 0.2 * (time.monotonic() - begin)
+
+
+MOST_DISTURBED = 40  # runs, until the machine is quiet enough to tell who is slow
+
+
+def a_rank_slowed_twofold_is_named_with_its_host(folder):
+    data = write_shards(folder / "data", samples=16 * 2 * 60, shape=(16, 16, 3))
+    for attempt in range(MOST_DISTURBED):
+        directory = folder / f"run{attempt}"
+        args = ["train", "--data", data, "--run-dir", directory, *SPEED, "--epochs", 2]
+        output, disturbed = run_and_look(args, 2, faulty("1:slow:1:2"))
+        named = re.search(r"epoch [12]: " + re.escape(name(1)) + r" is slow: \d\.\d times the median", output)
+        if disturbed and (not named or name(0) in output):
+            continue
+        assert named and name(0) not in output, output
+        assert f"slow hosts of this run: --exclude={HOST}" in output, output
+        found = events(directory, "straggler")
+        assert found and all(e["rank"] == 1 and e["host"] == HOST and e["factor"] > 1.5 for e in found), found
+        return
+    raise AssertionError(f"this machine is never quiet:\n{output}")
+
+
 def clean_runs_name_nobody(folder):
     """Twenty runs. One that something else on the machine took time from was not clean, if it names somebody."""
     data = write_shards(folder / "data", samples=16 * 2 * 30, shape=(16, 16, 3))
-    clean = disturbed = 0
+    clean = repeated = 0
     while clean < 20:
-        begin, others = time.monotonic(), machine_seconds() - own_seconds()
-        directory = folder / f"run{clean + disturbed}"
-        output = run(["train", "--data", data, "--run-dir", directory, *SPEED, "--epochs", 1], 2)
-        others = machine_seconds() - own_seconds() - others
+        directory = folder / f"run{clean + repeated}"
+        output, disturbed = run_and_look(["train", "--data", data, "--run-dir", directory, *SPEED, "--epochs", 1], 2)
         assert "watchdog" not in logs(directory)
         named = [line for line in output.splitlines() if "slow" in line]
-        if named and others > 0.2 * (time.monotonic() - begin):
-            disturbed += 1
-            assert disturbed < 60, "this machine is never quiet"
+        if named and disturbed:
+            repeated += 1
+            assert repeated < MOST_DISTURBED, "this machine is never quiet"
             continue
         assert not named, named
         clean += 1
-    if disturbed:
-        print(f"repeated {disturbed} runs that others on this machine took time from")
 
 
 def a_time_limit_stops_the_run_in_time_without_losing_a_step(folder):
     data = write_shards(folder / "data", samples=4000)
-    squeue = folder / "bin" / "squeue"
-    squeue.parent.mkdir()
-    squeue.write_text("#!/bin/sh\necho 0:08\n")
-    squeue.chmod(0o755)
-    for kind, more, env in (("option", ["--time-limit", "8s"], {}),
-                            ("slurm", [], {"SLURM_JOB_ID": "7", "PATH": f"{squeue.parent}:{os.environ['PATH']}"})):
+    for kind, more in (("option", ["--time-limit", "8s"]), ("slurm", [])):
         pieces = folder / kind
         begin = time.monotonic()
+        env = {"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": str(int(time.time()) + 8)} if kind == "slurm" else {}
         process = start(train_args(data, pieces, "--epochs", 500, *more), 2, env)
         status, output = finish(process)
         assert status == STOPPED, f"{status}\n{output}"
         assert time.monotonic() - begin < 8, "the end came later than the limit"
-        assert "time: 0:08 left" in output and "stopped before the time limit" in output, output
+        assert "time: 0:0" in output and "stopped before the time limit" in output, output
         stopped = state(latest(pieces))["step"]
         assert stopped == events(pieces, "step")[-1]["step"] > 0, "a step was lost"
 
