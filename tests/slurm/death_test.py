@@ -28,8 +28,9 @@ def kill_again_and_again(folder, name, kills, failures):
     job = submit(script, run_dir=run_dir, env={"TEST_LAUNCHER": launcher, "TEST_STALLED_RESTARTS": "3"})
     try:
         for kill in range(kills):
-            # Most at work; some while they start, when MPI, the lock or the checkpoint is not there yet.
-            starting, rank = chance.random() < 0.25, chance.randrange(RANKS)
+            # Most at work; some while they start, when MPI, the lock or the checkpoint is not there yet (not under mpirun
+            # of Open MPI 4.1, which then now and then says that a process died, and hangs).
+            starting, rank = chance.random() < 0.3 and launcher == "srun", chance.randrange(RANKS)
             step, delay = job.step() + chance.randrange(1, 25), chance.uniform(0, 0.4 if starting else 0.05)
             print(f"   seed {SEED}, {name}, kill {kill + 1} of {kills}: rank {rank}, {delay:.3f} s after "
                   f"{'its start' if starting else f'step {step}'}", flush=True)
