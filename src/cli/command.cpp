@@ -21,7 +21,7 @@ std::span<const Command> commands() {
               .summary = "what a shard, data set, checkpoint, run or model holds",
               .run = run_inspect},
       Command{.name = "bench",
-              .summary = "one measured table: step, allreduce, loader or checkpoint",
+              .summary = "one measured table: step, ops, allreduce, loader or checkpoint",
               .run = run_bench},
       Command{.name = "doctor",
               .summary = "is this allocation fit to train? what to mend",
