@@ -153,6 +153,8 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
                                "--debug-collectives",
                                "--wait-for-debugger",
                                "2",
+                               "--no-deterministic",
+                               "--no-cuda-graph",
                                "--threads",
                                "6",
                                "--loader-threads",
@@ -219,6 +221,8 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
                         .straggler_factor = 3,
                         .debug_collectives = true,
                         .wait_for_debugger = 2,
+                        .deterministic = false,
+                        .cuda_graph = false,
                         .threads = 6,
                         .loader_threads = 0};
   BOOST_TEST((config == expected));
