@@ -151,6 +151,11 @@ BOOST_AUTO_TEST_CASE(warm_up_ends_within_the_run) {
       {"--warmup-epochs 5.5", "5 epochs"});
 }
 
+BOOST_AUTO_TEST_CASE(a_slow_rank_is_slower_than_the_median) {
+  check_refused([](Config& c) { c.straggler_factor = 0.5; }, {"--straggler-factor 0.5"});
+  BOOST_TEST(sound([](Config& c) { c.straggler_factor = 0; }));
+}
+
 BOOST_AUTO_TEST_CASE(a_new_head_needs_weights_to_start_from) {
   check_refused([](Config& c) { c.init_head = InitHead::fresh; },
                 {"--init-head new", "--init-from"});

@@ -162,7 +162,7 @@ def a_flipped_bit_is_found_within_the_interval_and_its_rank_named(folder):
     assert "drifted apart at step 30: rank 2 (n7) holds other parameters than the other 2" in output, output
     assert "since step 20" in output and "--exclude=n7" in output, output
     assert not list((folder / "run" / "checkpoints").glob("*.h5")), "drifted replicas were saved"
-    run(args, 3)
+    run([*args, "--debug-collectives"], 3)
 
 
 SPEED = ["--model", "mini-resnet", "--width", 16, "--batch-size", 16, "--lr", "0.05", "--threads", 1, "--bucket-mb", "0.01",
