@@ -1,4 +1,4 @@
-# The table of docs/exit-status.md as the section EXIT STATUS.
+# The first table of docs/exit-status.md, of the program itself, as the section EXIT STATUS.
 function quoted(text) {
   gsub(/^ +| +$/, "", text)
   gsub(/–/, "\\(en", text)
@@ -7,6 +7,7 @@ function quoted(text) {
   return text
 }
 BEGIN { FS = "|" }
+/^\| *launcher/ { exit }
 /^\| *[0-9]+ *\|/ {
   print ".TP\n.B " quoted($2) "\n" quoted($3) ". Submit again: " quoted($4) "."
 }

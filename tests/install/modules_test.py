@@ -139,6 +139,7 @@ def loading_sets_what_it_says_and_unloading_takes_it_back(folder):
 
     tree, loaded = site.trees[site.version], facts["loaded"]
     assert loaded["LOCKSTEP_ROOT"] == str(tree)
+    assert pathlib.Path(loaded["LOCKSTEP_SLURM"], "train.sbatch").is_file(), loaded["LOCKSTEP_SLURM"]
     assert loaded["program"] == f"{tree}/bin/lockstep"
     assert loaded["CMAKE_PREFIX_PATH"] == str(tree)
     assert f"{tree}/share/man/man1/lockstep.1" in output and "/usr/share/man" in output, output
