@@ -24,7 +24,7 @@ load_machine() {
   lockstep=(lockstep)      # with what it takes to run it: (apptainer exec lockstep.sif lockstep)
   python=python3           # draws the scaling study's picture, where it has matplotlib
   scratch=${SCRATCH:-$PWD} # where data and runs are
-  stage=                   # node-local storage, empty where there is none
+  stage=                   # node-local storage for copies of shards, empty where there is none
   max_restarts=50          # of one submission, by these scripts; Slurm's own do not count
   stalled_restarts=1       # of them in a row without a newer checkpoint
   local file=$1
@@ -85,12 +85,20 @@ launch() {
 resolve_run() {
   local configuration
   status=0
+  use_stage
   configuration=$("${lockstep[@]}" train "${training[@]}" --print-config) || status=$?
   [ "$status" = 0 ] || give_up "$status" "these options cannot be trained with: ${training[*]}"
   run_dir=$(sed -n 's/^run-dir=//p' <<<"$configuration")
   [ -n "$run_dir" ] || run_dir=runs/$(sed -n 's/^model=//p' <<<"$configuration")
   [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || make_seed
   log_size=$(size_of_log)
+}
+
+# --stage-dir where the machine has a place for it, unless the options say otherwise.
+use_stage() {
+  [ -n "$stage" ] || return 0
+  case " ${training[*]} " in *" --stage-dir"* | *" --synthetic "*) return 0 ;; esac
+  training+=(--stage-dir "$stage")
 }
 
 size_of_log() { stat -c %s "$run_dir/log/rank-00000.log" 2>/dev/null || echo 0; }

@@ -26,6 +26,14 @@ def each_machine_loads_and_starts_by_slurm_or_mpirun(folder):
         assert "gpus-per-task" not in output, output
 
 
+def shards_are_staged_where_the_machine_has_a_place(folder):
+    for stage, options, expected in (("/disk", "--data d", "--data d --stage-dir /disk"), ("", "--data d", "--data d"),
+                                     ("/disk", "--data d --stage-dir /other", "--data d --stage-dir /other"),
+                                     ("/disk", "--synthetic", "--synthetic")):
+        text = f"source {SCRIPTS}/job.sh; stage={stage}; training=({options}); use_stage; echo \"${{training[*]}}\""
+        assert command("bash", "-c", text).strip() == expected, (stage, options)
+
+
 def statuses_decide_as_documented(folder):
     """docs/exit-status.md's tables against the scripts: which statuses are gone on after."""
     page = (SCRIPTS.parent / "docs" / "exit-status.md").read_text()
@@ -96,5 +104,6 @@ def a_scaling_report_shows_what_is_missing(folder):
 
 
 if __name__ == "__main__":
-    main([shellcheck_finds_nothing, each_machine_loads_and_starts_by_slurm_or_mpirun, statuses_decide_as_documented,
+    main([shellcheck_finds_nothing, each_machine_loads_and_starts_by_slurm_or_mpirun,
+          shards_are_staged_where_the_machine_has_a_place, statuses_decide_as_documented,
           success_without_a_rank_is_none, scaling_runs_on_one_two_and_four_nodes, a_scaling_report_shows_what_is_missing])
