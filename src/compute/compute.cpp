@@ -63,6 +63,7 @@ class CudaCompute final : public Compute {
                                                .wide_weight_gradients = false}});
     });
     numa_node_ = module_.identify(*device_).numa_node;
+    peers_ = probe_cuda().peers;
     choose_communicator(options, grid);
     collectively(host, [&] {
       engine_ = module_.make_engine(device_, graph,
@@ -80,6 +81,13 @@ class CudaCompute final : public Compute {
   }
   [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config) override {
     return module_.make_optimizer(device_, config, engine_->layout());
+  }
+  [[nodiscard]] std::string peer_note() const override {
+    if (peers_.pairs == 0) return "";
+    if (peers_.reaching == peers_.pairs) return "all GPUs of this host reach each other's memory";
+    return fmt::format(
+        "{} of {} pairs of this host's GPUs reach each other's memory; {} and {} do not",
+        peers_.reaching, peers_.pairs, peers_.first, peers_.second);
   }
   [[nodiscard]] int numa_node() const noexcept override { return numa_node_; }
 
@@ -106,6 +114,7 @@ class CudaCompute final : public Compute {
   Communicator& host_;
   std::shared_ptr<cuda::Device> device_;
   int numa_node_ = -1;
+  PeerReach peers_;
   std::unique_ptr<RollCall> roll_call_;
   std::unique_ptr<DeviceCommunicator> communicator_;
   std::unique_ptr<Engine> engine_;

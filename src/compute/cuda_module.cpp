@@ -137,7 +137,8 @@ CudaAvailability probe_cuda() {
     const cuda::DriverState state = open_module(find_module()).probe();
     return {.available = state.status == cuda::DriverState::Status::usable,
             .devices = state.devices,
-            .reason = describe(state)};
+            .reason = describe(state),
+            .peers = state.peers};
   } catch (const Error& error) {
     return {.available = false, .devices = 0, .reason = error.what()};
   }

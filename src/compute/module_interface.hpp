@@ -5,6 +5,7 @@
 #include "../engine/cuda/device_options.hpp"
 #include "lockstep/comm/device_communicator.hpp"
 #include "lockstep/comm/roll_call.hpp"
+#include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/optim/optimizer.hpp"
@@ -20,7 +21,7 @@
 namespace lockstep::cuda {
 
 /// Raised with every change of ModuleTable or of a type it names.
-inline constexpr int module_interface_number = 7;
+inline constexpr int module_interface_number = 8;
 
 /// "interface 1 of lockstep 0.1.0, compiler 12.2.0"
 [[nodiscard]] inline std::string module_interface() {
@@ -42,6 +43,7 @@ struct DriverState {
   int runtime_version = 0;  ///< CUDA the module was built with
   int devices = 0;          ///< GPUs this process sees
   std::string detail;       ///< the library's own words, where it has some
+  PeerReach peers = {};
 };
 
 struct ModuleTable {

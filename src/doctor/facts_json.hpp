@@ -10,7 +10,8 @@
 namespace lockstep::doctor {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, node, cores, node_cores, gpu_usable,
-                                   gpus_allotted, gpus, gpu_reason)
+                                   gpus_allotted, gpus, gpu_reason, gpu_pairs, gpu_pairs_reaching,
+                                   gpus_apart)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LinkFacts, first, second, same_node, latency, bandwidth, error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RouteFacts, interface, address, error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodePairFacts, first, second, latency, bandwidth, error, routes,

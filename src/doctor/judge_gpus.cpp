@@ -57,9 +57,20 @@ Finding judge_gpus(std::span<const RankFacts> ranks) {
     }
     return finding;
   }
-  finding.text = fmt::format("{} visible to each rank",
+  for (const RankFacts& rank : ranks) {
+    if (rank.gpu_pairs_reaching == rank.gpu_pairs) continue;
+    finding.verdict = Verdict::warn;
+    finding.text = fmt::format(
+        "GPUs {} on {} do not reach each other's memory ({} of {} pairs do; NCCL goes through the "
+        "host's for the others) see nvidia-smi topo -m, and whether PCIe's access control or a "
+        "virtual machine is between them",
+        rank.gpus_apart, rank.node, rank.gpu_pairs_reaching, rank.gpu_pairs);
+    return finding;
+  }
+  finding.text = fmt::format("{} visible to each rank{}",
                              least == most ? count_text(static_cast<std::size_t>(least), "GPU")
-                                           : fmt::format("{} to {} GPUs", least, most));
+                                           : fmt::format("{} to {} GPUs", least, most),
+                             least > 1 ? ", all within reach of each other" : "");
   finding.values = {{"gpus_least", least}, {"gpus_most", most}};
   return finding;
 }

@@ -22,7 +22,12 @@ RankFacts measure_rank(int rank, const std::string& node) {
           .gpu_usable = cuda.available,
           .gpus_allotted = scheduler_allotted_devices(),
           .gpus = cuda.devices,
-          .gpu_reason = cuda.reason};
+          .gpu_reason = cuda.reason,
+          .gpu_pairs = cuda.peers.pairs,
+          .gpu_pairs_reaching = cuda.peers.reaching,
+          .gpus_apart = cuda.peers.first < 0
+                            ? ""
+                            : fmt::format("{} and {}", cuda.peers.first, cuda.peers.second)};
 }
 
 NcclFacts measure_nccl(int local_rank, int local_size, const std::string& node,

@@ -302,6 +302,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      ? std::string("no evaluation: synthetic data has no split val")
                      : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
   }
+  if (const std::string note = compute->peer_note(); !note.empty()) reporter.say(note);
   if (!time.problem.empty()) reporter.warn(time.problem);
   if (time.end) {
     const std::chrono::duration<double> left = *time.end - StopTimer::Clock::now();

@@ -133,13 +133,27 @@ BOOST_AUTO_TEST_CASE(a_rank_without_a_gpu_among_others_fails) {
 }
 
 BOOST_AUTO_TEST_CASE(gpus_for_all_ranks_are_well) {
-  expect(judge_gpus(with_gpus(4, 4)), Verdict::ok, {"4 GPUs visible to each rank"});
+  expect(judge_gpus(with_gpus(4, 4)), Verdict::ok,
+         {"4 GPUs visible to each rank, all within reach of each other"});
   expect(judge_gpus(with_gpus(1, 1)), Verdict::ok, {"1 GPU visible"});
 }
 
 BOOST_AUTO_TEST_CASE(gpus_hidden_from_their_peers_are_said) {
   expect(judge_gpus(with_gpus(4, 1)), Verdict::warn,
          {"sees 1 GPU beside 3 ranks", "--gpus-per-task", "--gpus-per-node=4"});
+}
+
+BOOST_AUTO_TEST_CASE(gpus_out_of_each_others_reach_are_said) {
+  auto ranks = with_gpus(4, 4);
+  for (RankFacts& rank : ranks) {
+    rank.gpu_pairs = 6;
+    rank.gpu_pairs_reaching = 6;
+  }
+  expect(judge_gpus(ranks), Verdict::ok, {"all within reach"});
+  ranks[2].gpu_pairs_reaching = 5;
+  ranks[2].gpus_apart = "0 and 3";
+  expect(judge_gpus(ranks), Verdict::warn,
+         {"GPUs 0 and 3 on node1", "5 of 6 pairs", "nvidia-smi topo -m"});
 }
 
 BOOST_AUTO_TEST_CASE(fewer_gpus_than_ranks_fail) {

@@ -112,6 +112,17 @@ def norms_and_narrow_gradients_go_over_ranks(folder):
     assert_same_run(folder / "sync-cuda", folder / "pieces")
 
 
+def gpus_that_do_not_reach_each_other_are_named(folder):
+    if REAL:
+        return  # as many GPUs as there are
+    data = write_shards(folder / "data")
+    apart = {**GPU, "HOST_MODULE_APART": "1"}
+    output = run([*train_args(data, folder / "run", "--max-steps", 1), "--device", "cuda"], env=apart)
+    assert "2 of 3 pairs of this host's GPUs reach each other's memory; 0 and 2 do not" in output, output
+    output = run(["doctor"], env=apart)
+    assert "warn  gpus" in output and "GPUs 0 and 2 on" in output, output
+
+
 def what_cannot_be_had_is_refused(folder):
     data = write_shards(folder / "data")
     cases = [(["--device", "cuda"], NONE, "lockstep-cuda.so is not in /nonexistent"),
@@ -131,4 +142,5 @@ def what_cannot_be_had_is_refused(folder):
 if __name__ == "__main__":
     main([a_gpu_trains_as_a_processor, auto_takes_the_gpu_where_there_is_one, it_resumes_to_the_bit_in_every_precision,
           recorded_steps_give_the_numbers_of_single_ones, checkpoints_go_from_one_device_to_the_other, norms_and_narrow_gradients_go_over_ranks,
-          a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run, what_cannot_be_had_is_refused])
+          a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run,
+          gpus_that_do_not_reach_each_other_are_named, what_cannot_be_had_is_refused])

@@ -36,6 +36,9 @@ class Compute {
   /// For values in the engine's memory; for the host's, the host's own. With `reduces`.
   [[nodiscard]] virtual Communicator& arena_communicator() noexcept = 0;
   [[nodiscard]] virtual std::unique_ptr<Optimizer> make_optimizer(const Config& config) = 0;
+  /// Which of the host's GPUs reach each other's memory, for the start; empty where there is one or
+  /// none.
+  [[nodiscard]] virtual std::string peer_note() const { return ""; }
   /// The host's NUMA node that a GPU is closest to; -1 where there is none, or it is not known.
   [[nodiscard]] virtual int numa_node() const noexcept { return -1; }
 };

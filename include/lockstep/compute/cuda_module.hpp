@@ -10,11 +10,20 @@ namespace cuda {
 struct ModuleTable;
 }
 
+/// Of the pairs of GPUs that a process sees, how many reach each other's memory without the host's.
+struct PeerReach {
+  int pairs = 0;
+  int reaching = 0;
+  int first = -1;  ///< of a pair that does not; -1: there is none
+  int second = -1;
+};
+
 /// Whether this process can compute on a GPU.
 struct CudaAvailability {
   bool available = false;
   int devices = 0;     ///< usable GPUs that this process sees
   std::string reason;  ///< why not: *problem (why) suggestion*
+  PeerReach peers = {};
 };
 
 /// Looks for the GPU module, a driver and a device. Starts no work on a device.

@@ -35,6 +35,9 @@ struct RankFacts {
   bool gpus_allotted = false;   ///< by the scheduler
   int gpus = 0;                 ///< that it sees and can use
   std::string gpu_reason = {};  ///< why it cannot
+  int gpu_pairs = 0;            ///< of the GPUs that it sees
+  int gpu_pairs_reaching = 0;   ///< that reach each other's memory
+  std::string gpus_apart = {};  ///< "0 and 3", which do not
 };
 
 /// Two neighbouring ranks.

@@ -19,6 +19,27 @@ int count_usable(int visible) {
   return usable;
 }
 
+PeerReach reach_of_peers(int visible) {
+  PeerReach peers;
+  for (int first = 0; first < visible; ++first) {
+    for (int second = first + 1; second < visible; ++second) {
+      int there = 0;
+      int back = 0;
+      const bool known = cudaDeviceCanAccessPeer(&there, first, second) == cudaSuccess &&
+                         cudaDeviceCanAccessPeer(&back, second, first) == cudaSuccess;
+      ++peers.pairs;
+      if (known && there != 0 && back != 0) {
+        ++peers.reaching;
+      } else if (peers.first < 0) {
+        peers.first = first;
+        peers.second = second;
+      }
+    }
+  }
+  (void)cudaGetLastError();
+  return peers;
+}
+
 DriverState probe() {
   using Status = DriverState::Status;
   DriverState state;
@@ -29,6 +50,7 @@ DriverState probe() {
   if (status == cudaSuccess) {
     state.devices = count_usable(visible);
     state.status = state.devices > 0 ? Status::usable : Status::no_device;
+    state.peers = reach_of_peers(visible);
     if (state.devices == 0 && visible > 0) state.detail = "compute capability below 8.0";
     return state;
   }
