@@ -148,7 +148,7 @@ class ShardedDataset final : public Dataset {
     return shards;
   }
 
-  void read_copies(std::shared_ptr<const ShardCopies> copies, std::size_t first) override {
+  void read_copies(const std::shared_ptr<const ShardCopies>& copies, std::size_t first) override {
     copies_ = std::move(copies);
     first_copy_ = first;
   }
@@ -252,7 +252,8 @@ std::vector<ShardToCopy> Dataset::shards_to_copy() const {
   return {};
 }
 
-void Dataset::read_copies(std::shared_ptr<const ShardCopies> /*copies*/, std::size_t /*first*/) {}
+void Dataset::read_copies(const std::shared_ptr<const ShardCopies>& /*copies*/,
+                          std::size_t /*first*/) {}
 
 std::unique_ptr<Dataset> open_dataset(const std::string& directory, const std::string& split,
                                       Communicator& comm) {

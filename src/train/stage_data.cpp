@@ -14,7 +14,7 @@ std::shared_ptr<Staging> stage_data(const Config& config, const TrainingJob& job
     if (dataset == nullptr) continue;
     for (ShardToCopy& shard : dataset->shards_to_copy()) shards.push_back(std::move(shard));
   }
-  const auto staging = std::make_shared<Staging>(
+  auto staging = std::make_shared<Staging>(
       StagingOptions{
           .directory = config.stage_dir, .job = job_name(), .cores = job.binding.allowed},
       std::move(shards), job.grid, job.comm);

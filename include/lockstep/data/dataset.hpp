@@ -54,7 +54,7 @@ class Dataset {
   [[nodiscard]] virtual std::vector<ShardToCopy> shards_to_copy() const;
   /// From now on each shard is read from its copy once that is ready, shard i from copy first + i.
   /// Before the first read.
-  virtual void read_copies(std::shared_ptr<const ShardCopies> copies, std::size_t first);
+  virtual void read_copies(const std::shared_ptr<const ShardCopies>& copies, std::size_t first);
 };
 
 /// Opens split `split` ("train", "val") of a directory of shards. Collective: shard i is validated
