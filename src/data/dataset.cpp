@@ -149,7 +149,7 @@ class ShardedDataset final : public Dataset {
   }
 
   void read_copies(const std::shared_ptr<const ShardCopies>& copies, std::size_t first) override {
-    copies_ = std::move(copies);
+    copies_ = copies;
     first_copy_ = first;
   }
 
