@@ -78,7 +78,7 @@ class Site:
 
     def __init__(self, folder):
         configured = folder / "configured"
-        run([CMAKE, "-S", SOURCE, "-B", configured, "-DLOCKSTEP_BUILD_TESTS=OFF", "-DLOCKSTEP_CUDA=OFF",
+        run([CMAKE, "-G", "Ninja", "-S", SOURCE, "-B", configured, "-DLOCKSTEP_BUILD_TESTS=OFF", "-DLOCKSTEP_CUDA=OFF",
              "-DLOCKSTEP_MODULE_DEPENDS=openmpi/4.1;hdf5", "-DLOCKSTEP_MODULE_CONFLICTS=horovod"])
         first = folder / "installed"
         install(first)

@@ -84,7 +84,7 @@ def the_default_spec_configures(folder):
     package = spack.load(RECIPE)["Lockstep"]
     arguments = package(defaults()).cmake_args()
 
-    output = run([CMAKE, "-S", SOURCE, "-B", folder / "build", *arguments])
+    output = run([CMAKE, "-G", "Ninja", "-S", SOURCE, "-B", folder / "build", *arguments])
 
     assert "Manually-specified variables were not used" not in output, output
     cache = (folder / "build/CMakeCache.txt").read_text()
