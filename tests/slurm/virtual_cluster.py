@@ -225,6 +225,8 @@ class VirtualCluster:
         for i, node in enumerate(NODES, 1):
             text += f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={port + i} CPUs=8 RealMemory=4000\n"
         self.configuration.write_text(text)
+        # Nothing here uses control groups, but Slurm would look for the system's, which a container may be without.
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
         # With the default fence, MPI_Init now and then crashes or hangs on virtual nodes.
         (self.folder / "mpi.conf").write_text("PMIxCollFence=ring\nPMIxTimeout=30\n")
 
