@@ -106,4 +106,4 @@ def slurmd_dies(folder):
 
 
 if __name__ == "__main__":
-    main([a_rank_is_killed_at_random_moments, nodes_die, slurmd_dies])
+    main([a_rank_is_killed_at_random_moments, nodes_die, slurmd_dies], node_deaths=True)
