@@ -22,7 +22,7 @@ from virtual_cluster import NODES, VirtualCluster, until, why_not  # noqa: E402,
 
 CLUSTER = VirtualCluster(tempfile.mkdtemp(prefix="slurm-"), dies_with_us=True)
 FINAL = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE")
-SECONDS = 120  # no wait of these tests takes a tenth of it, but for those that Slurm makes on purpose
+SECONDS = 240  # no wait of these tests takes a tenth of it, but for those that Slurm makes on purpose
 
 # The tests' machine: what generic.env is, less binding, for four nodes share this machine's cores.
 MACHINE = """\

@@ -24,7 +24,7 @@ import time
 NODES = tuple(f"node{i}" for i in range(1, 5))
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scontrol", "munged", "munge", "unshare", "nsenter", "taskset", "mpirun")
 SBIN = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-SECONDS = 60  # a cluster starts in about one; longer is a failure
+SECONDS = 240  # a cluster starts in about one, and a job ends in some ten; CTest ends what hangs for longer
 
 CONFIGURATION = """\
 ClusterName=virtual
