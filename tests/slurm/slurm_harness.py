@@ -138,7 +138,8 @@ class Job:
         facts = self.facts()
         assert facts["JobState"] == expect, f"{facts['JobState']}, expected {expect}; {self.report()}"
         if status is not None:
-            assert facts["ExitCode"] == f"{status}:0", f"{facts['ExitCode']}, expected {status}; {self.report()}"
+            allowed = [f"{one}:0" for one in ([status] if isinstance(status, int) else status)]
+            assert facts["ExitCode"] in allowed, f"{facts['ExitCode']}, expected {status}; {self.report()}"
         if restarts is not None:
             assert facts["Restarts"] == str(restarts), f"{facts['Restarts']} restarts, expected {restarts}; {self.report()}"
         return self.log()
