@@ -51,7 +51,7 @@ int CollectiveComparison::add(const std::string& name) {
   return static_cast<int>(names_.size()) - 1;
 }
 
-void CollectiveComparison::compare(const Call& call) {
+void CollectiveComparison::compare(const CollectiveCall& call, int communicator) {
   static_assert(sizeof(Record) % sizeof(std::int64_t) == 0);
   constexpr std::size_t words = sizeof(Record) / sizeof(std::int64_t);
   const Record mine{.number = ++calls_,
@@ -61,7 +61,7 @@ void CollectiveComparison::compare(const Call& call) {
                     .type = static_cast<std::int64_t>(call.type),
                     .op = static_cast<std::int64_t>(call.op),
                     .root = call.root,
-                    .communicator = call.communicator};
+                    .communicator = communicator};
   std::vector<Record> all(static_cast<std::size_t>(own_->size()));
   own_->all_gather_buffer(
       {.data = &mine, .count = words, .type = ElementType::i64},
@@ -99,75 +99,12 @@ std::string CollectiveComparison::describe(const Record& record) const {
                      record.step, names_.at(static_cast<std::size_t>(record.communicator)));
 }
 
-CheckedCommunicator::CheckedCommunicator(Communicator& inner, CollectiveComparison& comparison,
-                                         const std::string& name)
-    : inner_(inner), comparison_(comparison), communicator_(comparison.add(name)) {}
-
-void CheckedCommunicator::barrier() {
-  comparison_.compare({.kind = CollectiveKind::barrier, .communicator = communicator_});
-  inner_.barrier();
-}
-
-void CheckedCommunicator::all_reduce_buffer(MutableBuffer buffer, ReduceOp op) {
-  comparison_.compare({.kind = CollectiveKind::all_reduce,
-                       .count = buffer.count,
-                       .type = buffer.type,
-                       .op = op,
-                       .communicator = communicator_});
-  inner_.all_reduce_buffer(buffer, op);
-}
-
-void CheckedCommunicator::broadcast_buffer(MutableBuffer buffer, int root) {
-  comparison_.compare({.kind = CollectiveKind::broadcast,
-                       .count = buffer.count,
-                       .type = buffer.type,
-                       .root = root,
-                       .communicator = communicator_});
-  inner_.broadcast_buffer(buffer, root);
-}
-
-void CheckedCommunicator::all_gather_buffer(ConstBuffer mine, MutableBuffer all) {
-  comparison_.compare({.kind = CollectiveKind::all_gather,
-                       .count = mine.count,
-                       .type = mine.type,
-                       .communicator = communicator_});
-  inner_.all_gather_buffer(mine, all);
-}
-
-void CheckedCommunicator::gather_buffer(ConstBuffer mine, MutableBuffer all, int root) {
-  comparison_.compare({.kind = CollectiveKind::gather,
-                       .count = mine.count,
-                       .type = mine.type,
-                       .root = root,
-                       .communicator = communicator_});
-  inner_.gather_buffer(mine, all, root);
-}
-
-void CheckedCommunicator::scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) {
-  comparison_.compare({.kind = CollectiveKind::scatter,
-                       .count = mine.count,
-                       .type = mine.type,
-                       .root = root,
-                       .communicator = communicator_});
-  inner_.scatter_buffer(all, mine, root);
-}
-
-void CheckedCommunicator::reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) {
-  comparison_.compare({.kind = CollectiveKind::reduce_scatter,
-                       .count = mine.count,
-                       .type = mine.type,
-                       .op = op,
-                       .communicator = communicator_});
-  inner_.reduce_scatter_buffer(all, mine, op);
-}
-
 Request CheckedCommunicator::start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) {
-  comparison_.compare({.kind = CollectiveKind::started_all_reduce,
-                       .count = buffer.count,
-                       .type = buffer.type,
-                       .op = op,
-                       .communicator = communicator_});
-  return inner_.start_all_reduce_buffer(buffer, op);
+  begin({.kind = CollectiveKind::started_all_reduce,
+         .count = buffer.count,
+         .type = buffer.type,
+         .op = op});
+  return inner().start_all_reduce_buffer(buffer, op);
 }
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
 #include "shard_copy.hpp"
 
 #include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/unique_handle.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,13 +15,6 @@
 
 namespace lockstep {
 namespace {
-
-struct DescriptorTraits {
-  using Handle = int;
-  static Handle null() noexcept { return -1; }
-  static void destroy(Handle handle) noexcept { ::close(handle); }
-};
-using Descriptor = UniqueHandle<DescriptorTraits>;
 
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 /// Samples verified between two looks at the wish to stop.

@@ -1,6 +1,7 @@
 #include "lockstep/data/shard_file.hpp"
 
 #include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/decode.hpp"
 #include "shard_header.hpp"
@@ -17,13 +18,6 @@
 
 namespace lockstep {
 namespace {
-
-struct DescriptorTraits {
-  using Handle = int;
-  static Handle null() noexcept { return -1; }
-  static void destroy(Handle handle) noexcept { ::close(handle); }
-};
-using Descriptor = UniqueHandle<DescriptorTraits>;
 
 /// Rows read at once while scanning: a few hundred KiB.
 constexpr std::int64_t scan_rows = std::int64_t{1} << 15;

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <cctype>
 #include <cerrno>
@@ -78,8 +79,7 @@ StageDirectory::StageDirectory(const std::string& parent, const std::string& job
   const std::string name = fs::path(unfinished).filename().string().substr(1);
   const std::string finished = parent + "/" + name;
   const std::string lock = unfinished + "/lock";
-  lock_ = UniqueHandle<DescriptorTraits>(
-      ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  lock_ = Descriptor(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
   // Where locks do not work nothing is ever taken for a leftover.
   const bool made = static_cast<bool>(lock_) &&
                     (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) &&

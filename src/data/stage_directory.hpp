@@ -1,8 +1,6 @@
 #pragma once
 
-#include "lockstep/core/unique_handle.hpp"
-
-#include <unistd.h>
+#include "lockstep/core/descriptor.hpp"
 
 #include <cstdint>
 #include <string>
@@ -27,13 +25,8 @@ class StageDirectory final {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
-  struct DescriptorTraits {
-    using Handle = int;
-    static Handle null() noexcept { return -1; }
-    static void destroy(Handle handle) noexcept { ::close(handle); }
-  };
   std::string path_;
-  UniqueHandle<DescriptorTraits> lock_;
+  Descriptor lock_;
 };
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "lockstep/data/staging.hpp"
 
+#include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 #include "shard_copy.hpp"
@@ -7,6 +8,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -19,12 +21,6 @@
 
 namespace lockstep {
 namespace {
-
-struct DescriptorTraits {
-  using Handle = int;
-  static Handle null() noexcept { return -1; }
-  static void destroy(Handle handle) noexcept { ::close(handle); }
-};
 
 constexpr double mega = 1e6;
 
@@ -43,7 +39,7 @@ std::string board_name(const std::string& directory) {
 
 /// Zeros, written rather than left as a hole: a full disk shows here, not as a signal later.
 void create_board(const std::string& path, std::size_t shards) {
-  const UniqueHandle<DescriptorTraits> file(
+  const Descriptor file(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   const std::vector<char> zeros(shards, 0);
   if (!file || ::write(file.get(), zeros.data(), shards) != static_cast<ssize_t>(shards)) {
@@ -108,7 +104,7 @@ class Staging::Board final {
  public:
   Board(const std::string& directory, std::size_t shards) : size_(shards) {
     const std::string path = board_name(directory);
-    const UniqueHandle<DescriptorTraits> file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     void* memory = file ? ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0)
                         : MAP_FAILED;
     if (memory == MAP_FAILED) {

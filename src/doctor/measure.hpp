@@ -1,12 +1,10 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/core/unique_handle.hpp"
+#include "lockstep/core/descriptor.hpp"
 #include "lockstep/doctor/facts.hpp"
 #include "post.hpp"
 #include "routes.hpp"
-
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
@@ -60,17 +58,12 @@ class RunDirectoryProbe final {
   [[nodiscard]] SpaceFacts measure_space(SpaceFacts facts) const;
 
  private:
-  struct DescriptorTraits {
-    using Handle = int;
-    static Handle null() noexcept { return -1; }
-    static void destroy(Handle handle) noexcept { ::close(handle); }
-  };
   void write();
   void lock();
 
   RunDirectoryFacts facts_;
   std::string path_;
-  UniqueHandle<DescriptorTraits> lock_;
+  Descriptor lock_;
 };
 /// From another node.
 [[nodiscard]] SharedDirectoryFacts look_into_run_directory(const std::string& probe_path,

@@ -1,3 +1,4 @@
+#include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/shard_file.hpp"
 #include "measure.hpp"
@@ -6,6 +7,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,13 +21,6 @@ namespace lockstep::doctor {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct DescriptorTraits {
-  using Handle = int;
-  static Handle null() noexcept { return -1; }
-  static void destroy(Handle handle) noexcept { ::close(handle); }
-};
-using Descriptor = UniqueHandle<DescriptorTraits>;
 
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 constexpr std::uint64_t most_read = std::uint64_t{256} << 20;
@@ -147,7 +142,7 @@ void RunDirectoryProbe::write() {
 
 void RunDirectoryProbe::lock() {
   const std::string name = path_ + "/" + lock_name;
-  lock_ = UniqueHandle<DescriptorTraits>(
+  lock_ = Descriptor(
       ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP));
   if (lock_ && ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
   facts_.locks = RunDirectoryFacts::Locks::refused;

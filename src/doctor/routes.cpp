@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -22,13 +23,6 @@ namespace {
 
 /// How long a listener may overlook the wish to stop.
 constexpr int listener_nap_ms = 50;
-
-struct DescriptorTraits {
-  using Handle = int;
-  static Handle null() noexcept { return -1; }
-  static void destroy(Handle handle) noexcept { ::close(handle); }
-};
-using Descriptor = UniqueHandle<DescriptorTraits>;
 
 /// The socket's address as text; empty for families that are no network's.
 std::string address_text(const sockaddr* address) {
@@ -122,8 +116,7 @@ Listener::Listener(std::string greeting)
     ::setsockopt(socket_.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   } else {
     // A kernel without IPv6.
-    socket_ = UniqueHandle<DescriptorTraits>(
-        ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    socket_ = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     address = reinterpret_cast<const sockaddr*>(&any4);
     size = sizeof any4;
   }

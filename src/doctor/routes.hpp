@@ -1,9 +1,7 @@
 #pragma once
 
-#include "lockstep/core/unique_handle.hpp"
+#include "lockstep/core/descriptor.hpp"
 #include "lockstep/doctor/facts.hpp"
-
-#include <unistd.h>
 
 #include <chrono>
 #include <string>
@@ -34,15 +32,10 @@ class Listener final {
   [[nodiscard]] const std::string& greeting() const noexcept { return greeting_; }
 
  private:
-  struct DescriptorTraits {
-    using Handle = int;
-    static Handle null() noexcept { return -1; }
-    static void destroy(Handle handle) noexcept { ::close(handle); }
-  };
   void answer(const std::stop_token& stop) const;
 
   std::string greeting_;
-  UniqueHandle<DescriptorTraits> socket_;
+  Descriptor socket_;
   int port_ = 0;
   std::jthread thread_;
 };

@@ -1,7 +1,7 @@
 #include "lockstep/io/atomic_file.hpp"
 
+#include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/unique_handle.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -15,13 +15,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view temporary_mark = ".tmp-";
-
-struct DescriptorTraits {
-  using Handle = int;
-  static Handle null() noexcept { return -1; }
-  static void destroy(Handle handle) noexcept { ::close(handle); }
-};
-using Descriptor = UniqueHandle<DescriptorTraits>;
 
 [[noreturn]] void cannot(const char* what, const std::string& path, int error) {
   fail(ExitStatus::cannot_write,

@@ -6,6 +6,7 @@
 #include <fmt/chrono.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -59,7 +60,7 @@ std::string name_of(const RunHolder& holder) {
 
 RunDirectory::Lock::Lock(const RunDirectoryOptions& options)
     : options_(options), path_(options.path + "/lock"), self_(this_process(options.job)) {
-  file_ = UniqueHandle<DescriptorTraits>(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!file_) {
     fail(ExitStatus::cannot_write, "cannot open {} ({}) check --run-dir and its permissions", path_,
          std::strerror(errno));
@@ -173,7 +174,7 @@ nanoseconds RunDirectory::Lock::last_heartbeat() const {
 
 nanoseconds RunDirectory::Lock::file_system_now() const {
   std::string name = options_.path + "/.clock.tmp-XXXXXX";
-  const UniqueHandle<DescriptorTraits> file(::mkostemp(name.data(), O_CLOEXEC));
+  const Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
   struct stat status {};
   if (file && ::write(file.get(), "x", 1) == 1 && ::fstat(file.get(), &status) == 0) {
     ::unlink(name.c_str());

@@ -1,9 +1,7 @@
 #pragma once
 
-#include "lockstep/core/unique_handle.hpp"
+#include "lockstep/core/descriptor.hpp"
 #include "lockstep/train/run_directory.hpp"
-
-#include <unistd.h>
 
 #include <condition_variable>
 #include <mutex>
@@ -33,11 +31,6 @@ class RunDirectory::Lock final {
 
  private:
   enum class Attempt { got_it, held_by_another, unsupported };
-  struct DescriptorTraits {
-    using Handle = int;
-    static Handle null() noexcept { return -1; }
-    static void destroy(Handle handle) noexcept { ::close(handle); }
-  };
 
   [[nodiscard]] Attempt try_lock();
   void wait_until_free(const RunHolder& holder);
@@ -53,7 +46,7 @@ class RunDirectory::Lock final {
   std::string path_;
   std::string taken_over_;
   RunHolder self_;
-  UniqueHandle<DescriptorTraits> file_;
+  Descriptor file_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;  ///< guarded by mutex_

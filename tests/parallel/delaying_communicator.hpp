@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/forwarding_communicator.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -11,13 +11,13 @@ namespace lockstep::test {
 
 /// Puts a slow serial link before another communicator: an all-reduce ends `delay` after it began
 /// or after the one before it ended, whichever is later. Notes when each was started.
-class DelayingCommunicator final : public Communicator {
+class DelayingCommunicator final : public ForwardingCommunicator {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// `most` requests at a time and starts in all.
   DelayingCommunicator(Communicator& inner, Clock::duration delay, std::size_t most)
-      : inner_(inner), delay_(delay), flights_(most) {
+      : ForwardingCommunicator(inner), delay_(delay), flights_(most) {
     starts_.reserve(most);
   }
 
@@ -32,28 +32,6 @@ class DelayingCommunicator final : public Communicator {
     tests_ = 0;
   }
 
-  [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
-  [[nodiscard]] int size() const noexcept override { return inner_.size(); }
-  void barrier() override { inner_.barrier(); }
-  void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
-    inner_.all_reduce_buffer(buffer, op);
-  }
-  void broadcast_buffer(MutableBuffer buffer, int root) override {
-    inner_.broadcast_buffer(buffer, root);
-  }
-  void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
-    inner_.all_gather_buffer(mine, all);
-  }
-  void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
-    inner_.gather_buffer(mine, all, root);
-  }
-  void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
-    inner_.scatter_buffer(all, mine, root);
-  }
-  void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
-    inner_.reduce_scatter_buffer(all, mine, op);
-  }
-
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
     const auto slot =
         static_cast<std::size_t>(std::find_if(flights_.begin(), flights_.end(),
@@ -63,15 +41,16 @@ class DelayingCommunicator final : public Communicator {
     const bool narrow = buffer.type == ElementType::bf16 || buffer.type == ElementType::f16;
     bytes_ += buffer.count * (narrow ? 2 : 4);
     link_free_ = std::max(link_free_, starts_.back()) + delay_;
-    flights_.at(slot) = {
-        .in_use = true, .inner = inner_.start_all_reduce_buffer(buffer, op), .arrival = link_free_};
+    flights_.at(slot) = {.in_use = true,
+                         .inner = inner().start_all_reduce_buffer(buffer, op),
+                         .arrival = link_free_};
     return {.slot = static_cast<int>(slot)};
   }
   bool test(Request& request) override {
     ++tests_;
     if (request.done()) return true;
     Flight& flight = flights_[static_cast<std::size_t>(request.slot)];
-    const bool inner_done = flight.inner.done() || inner_.test(flight.inner);
+    const bool inner_done = flight.inner.done() || inner().test(flight.inner);
     if (!inner_done || Clock::now() < flight.arrival) return false;
     flight.in_use = false;
     request.slot = -1;
@@ -80,7 +59,7 @@ class DelayingCommunicator final : public Communicator {
   void wait(Request& request) override {
     if (request.done()) return;
     Flight& flight = flights_[static_cast<std::size_t>(request.slot)];
-    if (!flight.inner.done()) inner_.wait(flight.inner);
+    if (!flight.inner.done()) inner().wait(flight.inner);
     std::this_thread::sleep_until(flight.arrival);
     flight.in_use = false;
     request.slot = -1;
@@ -92,7 +71,6 @@ class DelayingCommunicator final : public Communicator {
     Request inner;
     Clock::time_point arrival;
   };
-  Communicator& inner_;
   Clock::duration delay_;
   std::vector<Flight> flights_;
   std::vector<Clock::time_point> starts_;

@@ -1,8 +1,6 @@
 #pragma once
 
-#include "lockstep/core/unique_handle.hpp"
-
-#include <unistd.h>
+#include "lockstep/core/descriptor.hpp"
 
 #include <chrono>
 #include <functional>
@@ -28,13 +26,6 @@ class StartWatch final {
   void started() noexcept;
 
  private:
-  struct DescriptorTraits {
-    using Handle = int;
-    static Handle null() noexcept { return -1; }
-    static void destroy(Handle handle) noexcept { ::close(handle); }
-  };
-  using Descriptor = UniqueHandle<DescriptorTraits>;
-
   Descriptor to_parent_;
   std::optional<int> outcome_;
 };

@@ -31,10 +31,6 @@ void make_own(int descriptor) noexcept {
 
 }  // namespace
 
-void DescriptorTraits::destroy(Handle descriptor) noexcept {
-  ::close(descriptor);
-}
-
 std::string_view bytes_of(std::span<const RankReport> reports) noexcept {
   return {reinterpret_cast<const char*>(reports.data()), reports.size_bytes()};
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "addresses.hpp"
-#include "lockstep/core/unique_handle.hpp"
+#include "lockstep/core/descriptor.hpp"
 #include "rank_report.hpp"
 
 #include <cstddef>
@@ -13,13 +13,6 @@
 #include <vector>
 
 namespace lockstep::watch {
-
-struct DescriptorTraits {
-  using Handle = int;
-  static Handle null() noexcept { return -1; }
-  static void destroy(Handle descriptor) noexcept;
-};
-using Descriptor = UniqueHandle<DescriptorTraits>;
 
 enum class MessageKind : std::uint8_t {
   hello,    ///< Hello: the first one from below

@@ -259,7 +259,7 @@ class Watchdog::Impl final {
   int rank_;
   double tick_;  ///< seconds between two looks
   watch::WatchClock clock_;
-  watch::Descriptor wake_;
+  Descriptor wake_;
   std::optional<watch::Tree> tree_;
 
   std::mutex mutex_;

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "lockstep/comm/collective.hpp"
+#include "lockstep/comm/communicator.hpp"
+
+#include <cstddef>
+
+namespace lockstep {
+
+/// What a rank asks of a communicator.
+struct CollectiveCall {
+  CollectiveKind kind = CollectiveKind::none;
+  std::size_t count = 0;  ///< of one rank's values
+  ElementType type = ElementType::u8;
+  ReduceOp op = ReduceOp::sum;
+  int root = 0;
+};
+
+/// Hands everything to another communicator. What stands before one overrides what it adds to.
+class ForwardingCommunicator : public Communicator {
+ public:
+  /// `inner` outlives it.
+  explicit ForwardingCommunicator(Communicator& inner) : inner_(inner) {}
+
+  [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
+  [[nodiscard]] int size() const noexcept override { return inner_.size(); }
+  void barrier() final;
+  void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) final;
+  void broadcast_buffer(MutableBuffer buffer, int root) final;
+  void all_gather_buffer(ConstBuffer mine, MutableBuffer all) final;
+  void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) final;
+  void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) final;
+  void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) final;
+  [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    return inner_.start_all_reduce_buffer(buffer, op);
+  }
+  bool test(Request& request) override { return inner_.test(request); }
+  void wait(Request& request) override { inner_.wait(request); }
+  void synchronize() override { inner_.synchronize(); }
+
+ protected:
+  [[nodiscard]] Communicator& inner() noexcept { return inner_; }
+  /// Before a collective that blocks, and after it, also where it throws.
+  virtual void begin(const CollectiveCall& /*call*/) {}
+  virtual void end() noexcept {}
+
+ private:
+  class Blocking;
+  Communicator& inner_;
+};
+
+}  // namespace lockstep

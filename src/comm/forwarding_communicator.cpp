@@ -1,0 +1,67 @@
+#include "lockstep/comm/forwarding_communicator.hpp"
+
+namespace lockstep {
+
+/// The time of one collective that blocks.
+class ForwardingCommunicator::Blocking final {
+ public:
+  Blocking(ForwardingCommunicator& owner, const CollectiveCall& call) : owner_(owner) {
+    owner_.begin(call);
+  }
+  Blocking(const Blocking&) = delete;
+  Blocking& operator=(const Blocking&) = delete;
+  ~Blocking() { owner_.end(); }
+
+ private:
+  ForwardingCommunicator& owner_;
+};
+
+void ForwardingCommunicator::barrier() {
+  const Blocking blocking(*this, {.kind = CollectiveKind::barrier});
+  inner_.barrier();
+}
+
+void ForwardingCommunicator::all_reduce_buffer(MutableBuffer buffer, ReduceOp op) {
+  const Blocking blocking(
+      *this,
+      {.kind = CollectiveKind::all_reduce, .count = buffer.count, .type = buffer.type, .op = op});
+  inner_.all_reduce_buffer(buffer, op);
+}
+
+void ForwardingCommunicator::broadcast_buffer(MutableBuffer buffer, int root) {
+  const Blocking blocking(*this, {.kind = CollectiveKind::broadcast,
+                                  .count = buffer.count,
+                                  .type = buffer.type,
+                                  .root = root});
+  inner_.broadcast_buffer(buffer, root);
+}
+
+void ForwardingCommunicator::all_gather_buffer(ConstBuffer mine, MutableBuffer all) {
+  const Blocking blocking(
+      *this, {.kind = CollectiveKind::all_gather, .count = mine.count, .type = mine.type});
+  inner_.all_gather_buffer(mine, all);
+}
+
+void ForwardingCommunicator::gather_buffer(ConstBuffer mine, MutableBuffer all, int root) {
+  const Blocking blocking(
+      *this,
+      {.kind = CollectiveKind::gather, .count = mine.count, .type = mine.type, .root = root});
+  inner_.gather_buffer(mine, all, root);
+}
+
+void ForwardingCommunicator::scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) {
+  const Blocking blocking(
+      *this,
+      {.kind = CollectiveKind::scatter, .count = mine.count, .type = mine.type, .root = root});
+  inner_.scatter_buffer(all, mine, root);
+}
+
+void ForwardingCommunicator::reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
+                                                   ReduceOp op) {
+  const Blocking blocking(
+      *this,
+      {.kind = CollectiveKind::reduce_scatter, .count = mine.count, .type = mine.type, .op = op});
+  inner_.reduce_scatter_buffer(all, mine, op);
+}
+
+}  // namespace lockstep
