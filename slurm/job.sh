@@ -160,7 +160,8 @@ newest_checkpoint() { readlink "$1/checkpoints/latest" || echo none; }
 
 # The job once more, when this one is over: as Slurm's own restart, or where that is not to be had as another job.
 submit_again() {
-  if command -v scontrol >/dev/null && scontrol requeue "$(job_name)"; then
+  # Slurm ends this job at once, also the command that asks for it, unless that ignores SIGTERM.
+  if command -v scontrol >/dev/null && (trap '' TERM && scontrol requeue "$(job_name)"); then
     say "requeued; Slurm starts it again in some two minutes"
     return
   fi

@@ -9,6 +9,7 @@ from slurm_harness import *  # noqa: F403
 
 KILLS = int(os.environ.get("LOCKSTEP_KILLS", 20))
 SEED = int(os.environ.get("LOCKSTEP_SEED", 1))
+NODE_TIMEOUT = 10  # seconds, where nodes die
 
 
 RANKS = 4
@@ -41,7 +42,11 @@ def kill_again_and_again(folder, name, kills, failures):
             time.sleep(delay)
             job.signal(signal.SIGKILL, rank)
             job.until_restarted(kill + 1)
-        job.end(status=0, restarts=kills)
+        job.end(status=0)
+        # Open MPI's mpirun now and then cannot start soon after a job before it has died; it says so, and is tried again.
+        unstarted = [line for line in job.restarts() if launcher == "mpirun" and line.split()[1] == "1"]
+        assert len(unstarted) <= 1, job.report()
+        job.end(status=0, restarts=kills + len(unstarted))
     except BaseException as error:  # noqa: BLE001 - the other thread goes on; the test reports it
         failures.append(f"{name}: {error}")
 
@@ -67,6 +72,7 @@ def nodes_die(folder):
     jobs = [disturbed(folder, f"{launcher}-{nodes}", None, [f"--nodelist=node[{nodes}]"], launcher, resources=TWO_NODES,
                       ranks=RANKS) for nodes in ("1-2", "3-4") for launcher in ("srun", "mpirun")]
     began = time.monotonic()
+    CLUSTER.set_node_timeout(NODE_TIMEOUT)
     for node in ("node2", "node3"):
         CLUSTER.kill_node(node)
     for job in jobs:
@@ -91,6 +97,7 @@ def slurmd_dies(folder):
         CLUSTER.kill_slurmd("node2")
         CLUSTER.start_slurmd("node2")
 
+    CLUSTER.set_node_timeout(NODE_TIMEOUT)
     lost = disturbed(folder, "late", None, ["--nodelist=node[3-4]"], resources=TWO_NODES, ranks=RANKS)
     began = time.monotonic()
     CLUSTER.kill_slurmd("node4")
@@ -106,4 +113,4 @@ def slurmd_dies(folder):
 
 
 if __name__ == "__main__":
-    main([a_rank_is_killed_at_random_moments, nodes_die, slurmd_dies], node_deaths=True)
+    main([a_rank_is_killed_at_random_moments, nodes_die, slurmd_dies])

@@ -71,7 +71,7 @@ def step_daemons(number):
     found = []
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if f"slurmstepd: [{number}." in (entry / "cmdline").read_text(errors="replace"):
+            if f"slurmstepd: [{number}." in (entry / "cmdline").read_text(errors="replace") and CLUSTER.holds(entry.name):
                 found.append(int(entry.name))
     return found
 
@@ -97,9 +97,18 @@ class Job:
     def log(self):
         return self.output.read_text(errors="replace") if self.output.exists() else "(no output)"
 
+    def restarts(self):
+        """What the job scripts noted of their restarts."""
+        try:
+            return (self.run_dir / "restarts").read_text().splitlines()
+        except (OSError, TypeError):
+            return []
+
     def report(self):
         facts = self.facts()
-        return f"job {self.number}: {facts}\ndaemons {step_daemons(facts.get('JobId'))}\n{self.log()[-6000:]}"
+        told = [line for line in self.log().splitlines() if " images/s" not in line]
+        return "\n".join([f"job {self.number}: {facts}", f"daemons {step_daemons(facts.get('JobId'))}", *self.restarts(),
+                          *CLUSTER.log_of(self.number), *told[-100:]])
 
     def until_state(self, *states, seconds=SECONDS):
         until(lambda: self.state() in states, lambda: f"{states}; {self.report()}", seconds, poll=0.05)
@@ -153,7 +162,7 @@ class Job:
                 if not entry.name.isdigit() or (entry / "comm").read_text().strip() != "lockstep":
                     continue
                 variables = dict(v.split(b"=", 1) for v in (entry / "environ").read_bytes().split(b"\0") if b"=" in v)
-                if variables.get(b"SLURM_JOB_ID") == number and b"PMIX_RANK" in variables:
+                if variables.get(b"SLURM_JOB_ID") == number and b"PMIX_RANK" in variables and CLUSTER.holds(entry.name):
                     found[int(variables[b"PMIX_RANK"])] = int(entry.name)
         return found if rank is None else {r: pid for r, pid in found.items() if r == rank}
 
@@ -270,33 +279,16 @@ def check_same(folder, run_dirs, resources=LAYOUT, **options):
         assert_same_run(whole, run_dir)
 
 
-def main(tests, node_deaths=False):
+def main(tests):
     """Runs the tests on a cluster of this process's own."""
-    def lost_nodes():
-        return (CLUSTER.folder / "log" / "slurmctld.log").read_text().count("not responding, setting DOWN")
-
-    def once(test, folder):
-        try:
-            test(folder)
-        finally:
-            command("scancel", "--full", "--quiet", "-u", os.getuid(), expect=None)
-            until(lambda: not command("squeue", "-h", expect=None).strip(), lambda: command("squeue"), poll=0.1)
-
     def alone(test):
         @functools.wraps(test)
         def run(folder):
-            before = lost_nodes()
             try:
-                once(test, folder)
-            except AssertionError as error:
-                # Slurm gives a node up that gets no time on a busy machine for a while; no test of these suites ends one.
-                if node_deaths or lost_nodes() == before:
-                    raise
-                print(f"repeated: {test.__name__}: a node got no time and was given up ({str(error)[:200]})", flush=True)
-                CLUSTER.until_idle()
-                again = folder / "again"
-                again.mkdir()
-                once(test, again)
+                test(folder)
+            finally:
+                command("scancel", "--full", "--quiet", "-u", os.getuid(), expect=None)
+                until(lambda: not command("squeue", "-h", expect=None).strip(), lambda: command("squeue"), poll=0.1)
         return run
 
     reason = why_not()

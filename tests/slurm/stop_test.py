@@ -73,6 +73,21 @@ def one_of_an_array_is_warned(folder):
     elements[0].end(status=0, restarts=0)
 
 
+def a_requeue_that_ends_the_script_is_no_failed_one(folder):
+    """Slurm ends the job at once, and with it the command that asked for the requeue, before it has said so."""
+    programs = folder / "programs"
+    programs.mkdir()
+    slow = programs / "scontrol"
+    slow.write_text(f'#!/bin/bash\n{shutil.which("scontrol")} "$@" && sleep 1\n')
+    slow.chmod(0o755)
+    warn = lambda job: command("scancel", "--batch", "-s", "USR1", job.number)  # noqa: E731
+    path = f"--export=ALL,PATH={programs}:{environment()['PATH']}"
+    job = disturbed(folder, "ended", warn, [path])
+    log = job.end(status=0, restarts=1)
+    assert "submitted again as job" not in log and "requeued" in log, log
+    check_same(folder, [job.run_dir])
+
+
 def without_scontrol_a_dependent_job_goes_on(folder):
     programs = folder / "programs"
     programs.mkdir()
@@ -166,6 +181,7 @@ def restarts_have_a_cap_and_need_progress(folder):
 
 if __name__ == "__main__":
     main([a_warning_to_the_script, a_signal_to_the_ranks, an_operator_requeues, a_higher_partition_preempts, the_time_is_up,
-          one_of_an_array_is_warned, without_scontrol_a_dependent_job_goes_on, a_job_that_its_user_cancels_stays_cancelled,
+          one_of_an_array_is_warned, a_requeue_that_ends_the_script_is_no_failed_one,
+          without_scontrol_a_dependent_job_goes_on, a_job_that_its_user_cancels_stays_cancelled,
           of_two_jobs_in_one_run_directory_one_stops, what_cannot_go_on_is_not_submitted_again,
           restarts_have_a_cap_and_need_progress])

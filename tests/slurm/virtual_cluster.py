@@ -13,6 +13,7 @@ import ctypes
 import os
 import pathlib
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -54,7 +55,7 @@ SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
 PropagateResourceLimits=NONE
 ReturnToService=2
-SlurmdTimeout=3
+SlurmdTimeout={node_timeout}
 MessageTimeout=5
 TCPTimeout=2
 KillWait=2
@@ -116,6 +117,14 @@ def children(pid):
         return []
 
 
+def _processes_of(pid):
+    """The namespace of process ids that it is in; None where it is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return None
+
+
 def die_with_parent():
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
@@ -139,6 +148,7 @@ class VirtualCluster:
 
     def __init__(self, folder, dies_with_us=False):
         self.dies_with_us = dies_with_us
+        self.node_timeout = 60  # seconds: on a busy machine a living node may get no time for a while
         self.folder = pathlib.Path(folder).resolve()
         assert len(str(self.folder)) <= 60, f"{self.folder} is too long for a socket's name (60 characters at most)"
         self.configuration = self.folder / "slurm.conf"
@@ -201,6 +211,13 @@ class VirtualCluster:
         core = cores[NODES.index(node) % len(cores)]
         self._spawn(node, ["taskset", "--cpu-list", str(core), *namespace(), "bash", "-c", inside])
 
+    def set_node_timeout(self, seconds):
+        """From now on Slurm gives a node up that has not answered for so long; 60 s at first."""
+        text, changes = re.subn(r"(?m)^SlurmdTimeout=\d+$", f"SlurmdTimeout={seconds}", self.configuration.read_text())
+        assert changes == 1, text
+        self.configuration.write_text(text)
+        self._client("scontrol", "reconfigure")
+
     def kill_slurmd(self, node):
         """Slurm's daemon alone; the job's processes on the node live on."""
         for process in self._slurmd_processes(node):
@@ -213,15 +230,26 @@ class VirtualCluster:
         self._spawn(f"{node}.again", ["nsenter", "-t", init, *user, "--mount", "--uts", "--pid", "--",
                                       *self._slurmd(node).split()])
 
-    def until_idle(self, nodes=len(NODES)):
-        """Until so many nodes wait for work."""
-        until(lambda: self._client("sinfo", "-h", "-p", "main", "-t", "idle", "-o", "%D").strip() == str(nodes),
-              lambda: f"{nodes} idle nodes\n" + self._client("sinfo", "-N", "-l"), poll=0.05)
+    def holds(self, pid):
+        """Whether that process runs on one of its nodes."""
+        inits = [init for node in NODES for init in children(self._running(node) or 0)]
+        return _processes_of(pid) in {_processes_of(init) for init in inits} - {None}
+
+    def log_of(self, job):
+        """What the controller wrote of a job, and of nodes that did not answer."""
+        of_it = re.compile(rf"JobId={job}\b|not responding|node_fail", re.IGNORECASE)
+        return [line for line in (self.folder / "log" / "slurmctld.log").read_text().splitlines() if of_it.search(line)]
+
+    def until_idle(self):
+        """Until all nodes wait for work."""
+        until(lambda: self._client("sinfo", "-h", "-p", "main", "-t", "idle", "-o", "%D").strip() == str(len(NODES)),
+              lambda: "idle nodes\n" + self._client("sinfo", "-N", "-l"), poll=0.05)
 
     def _configure(self):
         port = free_ports(len(NODES) + 1)
         user = subprocess.run(["id", "-un"], check=True, capture_output=True, text=True).stdout.strip()
-        text = CONFIGURATION.format(host=socket.gethostname().split(".")[0], port=port, user=user, folder=self.folder)
+        text = CONFIGURATION.format(host=socket.gethostname().split(".")[0], port=port, user=user, folder=self.folder,
+                                    node_timeout=self.node_timeout)
         for i, node in enumerate(NODES, 1):
             text += f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={port + i} CPUs=8 RealMemory=4000\n"
         self.configuration.write_text(text)
