@@ -115,6 +115,8 @@ BOOST_FIXTURE_TEST_CASE(the_host_is_called_in_the_same_order_on_all_ranks, Fixtu
   for (std::size_t i = 0; i < 8; ++i) buffers.emplace_back(1 + i * 503, 1.0F);
   std::vector<float> mine(30, static_cast<float>(comm->rank() + 5));
   std::vector<float> all(30 * ranks_there, 1.0F);
+  std::vector<float> scattered(30);
+  std::vector<float> gathered(30 * ranks_there);
   const ConstBuffer mine_there{device_address(mine.data()), mine.size(), ElementType::f32};
   const ConstBuffer all_there{device_address(all.data()), all.size(), ElementType::f32};
   std::vector<Request> requests;
@@ -131,16 +133,21 @@ BOOST_FIXTURE_TEST_CASE(the_host_is_called_in_the_same_order_on_all_ranks, Fixtu
     if (i == 5) comm->scatter_buffer(all_there, on_device(mine), 0);
     if (i == 6) comm->reduce_scatter_buffer(all_there, on_device(mine), ReduceOp::max);
   }
-  for (std::size_t i = 8; i-- > 0;) comm->wait(requests[i]);
+  requests.push_back(
+      comm->start_reduce_scatter_buffer(all_there, on_device(scattered), ReduceOp::max));
+  requests.push_back(comm->start_all_gather_buffer(mine_there, on_device(gathered)));
+  for (std::size_t i = requests.size(); i-- > 0;) comm->wait(requests[i]);
   comm->synchronize();
 
   for (const auto& buffer : buffers)
     BOOST_TEST((buffer == std::vector<float>(buffer.size(), 2 * ranks())));
   BOOST_TEST((mine == std::vector<float>(30, ranks() + 4)));
+  BOOST_TEST((scattered == mine));
+  BOOST_TEST((gathered == all));
   // Each of the eight reductions began before the next call that blocks.
-  const std::vector<std::int64_t> in_program_order{8, 1,    1, 0,    8, 504,  8, 30,   8, 1007,
-                                                   3, 30,   8, 1510, 4, 30,   8, 2013, 5, 30,
-                                                   8, 2516, 6, 30,   8, 3019, 7, 30,   8, 3522};
+  const std::vector<std::int64_t> in_program_order{8, 1,    1,  0,  8, 504,  8, 30, 8,  1007, 3, 30,
+                                                   8, 1510, 10, 30, 8, 2013, 5, 30, 8,  2516, 6, 30,
+                                                   8, 3019, 9,  30, 8, 3522, 9, 30, 10, 30};
   BOOST_TEST((calls == in_program_order));
 }
 
