@@ -6,12 +6,14 @@
 #include "comm/nccl_stand_in.hpp"
 #include "comm/on_device.hpp"
 #include "comm/recording_communicator.hpp"
+#include "comm/sharded_step.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/roll_call.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <boost/test/unit_test.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -86,6 +88,10 @@ BOOST_FIXTURE_TEST_CASE(what_comes_after_a_wait_is_computed_from_the_sums, Fixtu
   BOOST_TEST((seen == std::vector<float>(1000, ranks())));
 }
 
+BOOST_FIXTURE_TEST_CASE(a_sharded_step_runs_in_the_order_of_the_stream, Fixture) {
+  check_sharded_step(*comm, cuda.queues, compute);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_result_does_not_wait_for_a_later_bucket_to_be_computed, Fixture) {
   std::vector<float> first(100, 1.0F);
   std::vector<float> second(100, 1.0F);
@@ -153,12 +159,15 @@ BOOST_FIXTURE_TEST_CASE(the_host_is_called_in_the_same_order_on_all_ranks, Fixtu
 
 BOOST_FIXTURE_TEST_CASE(steps_after_the_first_allocate_nothing, Fixture) {
   std::vector<float> values(4000, 1.0F);
-  std::vector<Request> requests(4);
+  ShardedStep sharded(*comm, 500);
+  std::vector<Request> requests(6);
   const auto step = [&](int tests) {
     for (std::size_t i = 0; i < 4; ++i) {
       requests[i] = start(std::span(values).subspan(i * 1000, 1000), ReduceOp::max);
       for (int k = 0; k < tests; ++k) comm->test(requests[i]);
     }
+    requests[4] = sharded.reduce(*comm);
+    requests[5] = sharded.gather(*comm);
     for (Request& request : requests) comm->wait(request);
     comm->synchronize();
     comm->broadcast_buffer(on_device(values), 0);
@@ -214,15 +223,23 @@ BOOST_FIXTURE_TEST_CASE(a_rank_that_takes_no_part_ends_the_others, Fixture) {
   };
   if (comm->size() == 1) return;
 
-  Request request;
+  ShardedStep sharded(*comm, 100);
+  std::array<Request, 3> requests;
+  const auto start_all = [&] {
+    requests = {start(values), sharded.reduce(*comm), sharded.gather(*comm)};
+  };
   if (!is_last()) {
-    request = start(values);
-    ends_by_its_limit("an all-reduce through the host", [&] { comm->wait(request); });
+    start_all();
+    ends_by_its_limit("an all-reduce through the host", [&] { comm->wait(requests[0]); });
+    ends_by_its_limit("a reduce-scatter through the host", [&] { comm->wait(requests[1]); });
+    ends_by_its_limit("an all-gather through the host", [&] { comm->wait(requests[2]); });
   }
   apart->barrier();
   // Only so that MPI is left in order.
-  if (is_last()) request = start(values);
-  while (!comm->test(request)) {
+  if (is_last()) start_all();
+  for (Request& request : requests) {
+    while (!comm->test(request)) {
+    }
   }
 }
 
