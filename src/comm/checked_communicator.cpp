@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 3> op_names{"sum", "min", "max"};
 
 bool reduces(CollectiveKind kind) noexcept {
   return kind == CollectiveKind::all_reduce || kind == CollectiveKind::started_all_reduce ||
-         kind == CollectiveKind::reduce_scatter;
+         kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::started_reduce_scatter;
 }
 bool has_root(CollectiveKind kind) noexcept {
   return kind == CollectiveKind::broadcast || kind == CollectiveKind::gather ||
@@ -97,14 +97,6 @@ std::string CollectiveComparison::describe(const Record& record) const {
   if (has_root(kind)) text += fmt::format(" from or to rank {}", record.root);
   return fmt::format("{} as collective {} in step {}, of {} communicator", text, record.number,
                      record.step, names_.at(static_cast<std::size_t>(record.communicator)));
-}
-
-Request CheckedCommunicator::start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) {
-  begin({.kind = CollectiveKind::started_all_reduce,
-         .count = buffer.count,
-         .type = buffer.type,
-         .op = op});
-  return inner().start_all_reduce_buffer(buffer, op);
 }
 
 }  // namespace lockstep

@@ -64,4 +64,35 @@ void ForwardingCommunicator::reduce_scatter_buffer(ConstBuffer all, MutableBuffe
   inner_.reduce_scatter_buffer(all, mine, op);
 }
 
+template <typename Start>
+Request ForwardingCommunicator::starting(const CollectiveCall& call, Start&& start) {
+  before_start(call);
+  const Request request = start();
+  after_start(call.kind, request);
+  return request;
+}
+
+Request ForwardingCommunicator::start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) {
+  return starting({.kind = CollectiveKind::started_all_reduce,
+                   .count = buffer.count,
+                   .type = buffer.type,
+                   .op = op},
+                  [&] { return inner_.start_all_reduce_buffer(buffer, op); });
+}
+
+Request ForwardingCommunicator::start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
+                                                            ReduceOp op) {
+  return starting({.kind = CollectiveKind::started_reduce_scatter,
+                   .count = mine.count,
+                   .type = mine.type,
+                   .op = op},
+                  [&] { return inner_.start_reduce_scatter_buffer(all, mine, op); });
+}
+
+Request ForwardingCommunicator::start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) {
+  return starting(
+      {.kind = CollectiveKind::started_all_gather, .count = mine.count, .type = mine.type},
+      [&] { return inner_.start_all_gather_buffer(mine, all); });
+}
+
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 #include "lockstep/comm/mpi_communicator.hpp"
 
-#include "element_size.hpp"
 #include "lockstep/core/error.hpp"
+#include "mpi_types.hpp"
 #include "processor_name.hpp"
 
 #include <fmt/format.h>
@@ -12,66 +12,6 @@
 
 namespace lockstep {
 namespace {
-
-MPI_Datatype datatype(ElementType type) noexcept {
-  switch (type) {
-    case ElementType::f32:
-      return MPI_FLOAT;
-    case ElementType::f64:
-      return MPI_DOUBLE;
-    case ElementType::i32:
-      return MPI_INT32_T;
-    case ElementType::i64:
-      return MPI_INT64_T;
-    case ElementType::u64:
-      return MPI_UINT64_T;
-    case ElementType::u8:
-      return MPI_UINT8_T;
-    case ElementType::bf16:
-    case ElementType::f16:
-      return MPI_UINT16_T;
-  }
-  return MPI_BYTE;
-}
-
-/// MPI knows no 16-bit floats: what it does with two of them, each pair in fp32.
-template <typename T, ReduceOp op>
-void reduce_pairs(void* from, void* to, int* count, MPI_Datatype* /*type*/) {
-  const T* left = static_cast<const T*>(from);
-  T* right = static_cast<T*>(to);
-  for (int i = 0; i < *count; ++i) {
-    const float a{left[i]};
-    const float b{right[i]};
-    if constexpr (op == ReduceOp::sum) right[i] = T(a + b);
-    if constexpr (op == ReduceOp::min) right[i] = T(a < b || a != a ? a : b);
-    if constexpr (op == ReduceOp::max) right[i] = T(a > b || a != a ? a : b);
-  }
-}
-
-/// The operators of a 16-bit type.
-template <typename T>
-class NarrowOperators final {
- public:
-  NarrowOperators() {
-    // Commutative: a + b and b + a round alike, so all ranks end with the same bits.
-    MPI_Op_create(reduce_pairs<T, ReduceOp::sum>, 1, &sum_);
-    MPI_Op_create(reduce_pairs<T, ReduceOp::min>, 1, &min_);
-    MPI_Op_create(reduce_pairs<T, ReduceOp::max>, 1, &max_);
-  }
-  NarrowOperators(const NarrowOperators&) = delete;
-  NarrowOperators& operator=(const NarrowOperators&) = delete;
-  ~NarrowOperators() {
-    for (MPI_Op* op : {&sum_, &min_, &max_}) MPI_Op_free(op);
-  }
-  [[nodiscard]] MPI_Op get(ReduceOp op) const noexcept {
-    return op == ReduceOp::sum ? sum_ : op == ReduceOp::min ? min_ : max_;
-  }
-
- private:
-  MPI_Op sum_ = MPI_OP_NULL;
-  MPI_Op min_ = MPI_OP_NULL;
-  MPI_Op max_ = MPI_OP_NULL;
-};
 
 class MpiCommunicator final : public Communicator {
  public:
@@ -112,29 +52,36 @@ class MpiCommunicator final : public Communicator {
 
   void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
     if (mine.count == 0) return;
-    const Block block(mine.count, mine.type, largest_piece_);
-    check(MPI_Allgather(mine.data, 1, block.get(), all.data, 1, block.get(), comm_),
+    const MpiBlock block(mine.count, mine.type, largest_piece_);
+    check(MPI_Allgather(sent(mine, all), block.count(), block.type(), all.data, block.count(),
+                        block.type(), comm_),
           "MPI_Allgather");
   }
 
   void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
     if (mine.count == 0) return;
-    const Block block(mine.count, mine.type, largest_piece_);
-    check(MPI_Gather(mine.data, 1, block.get(), all.data, 1, block.get(), root, comm_),
+    const MpiBlock block(mine.count, mine.type, largest_piece_);
+    check(MPI_Gather(mine.data, block.count(), block.type(), all.data, block.count(), block.type(),
+                     root, comm_),
           "MPI_Gather");
   }
 
   void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
     if (mine.count == 0) return;
-    const Block block(mine.count, mine.type, largest_piece_);
-    check(MPI_Scatter(all.data, 1, block.get(), mine.data, 1, block.get(), root, comm_),
+    const MpiBlock block(mine.count, mine.type, largest_piece_);
+    check(MPI_Scatter(all.data, block.count(), block.type(), mine.data, block.count(), block.type(),
+                      root, comm_),
           "MPI_Scatter");
   }
 
   void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
     if (mine.count == 0) return;
     if (mine.count > largest_piece_) {
-      reduce_scatter_in_pieces(all, mine, op);
+      in_pieces_by_root(all, mine, [&](int root, const void* from, void* to, int count) {
+        check(
+            MPI_Reduce(from, to, count, datatype(mine.type), operation(mine.type, op), root, comm_),
+            "MPI_Reduce");
+      });
       return;
     }
     check(MPI_Reduce_scatter_block(all.data, mine.data, static_cast<int>(mine.count),
@@ -144,20 +91,42 @@ class MpiCommunicator final : public Communicator {
 
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
     if (buffer.count == 0) return {};
-    std::size_t slot = 0;
-    while (slot < slots_.size() && slots_[slot].active) ++slot;
-    if (slot == slots_.size()) slots_.emplace_back();
-    Slot& chosen = slots_[slot];
-    chosen.active = true;
-    chosen.pieces.clear();  // keeps its capacity, so a step allocates nothing
+    Slot& slot = take_slot();
     in_pieces(buffer.count, [&](std::size_t offset, int count) {
-      MPI_Request request = MPI_REQUEST_NULL;
       check(MPI_Iallreduce(MPI_IN_PLACE, at(buffer, offset), count, datatype(buffer.type),
-                           operation(buffer.type, op), comm_, &request),
+                           operation(buffer.type, op), comm_, slot.next()),
             "MPI_Iallreduce");
-      chosen.pieces.push_back(request);
     });
-    return {.slot = static_cast<int>(slot)};
+    return request_of(slot);
+  }
+
+  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
+                                                    ReduceOp op) override {
+    if (mine.count == 0) return {};
+    Slot& slot = take_slot();
+    if (mine.count > largest_piece_) {
+      in_pieces_by_root(all, mine, [&](int root, const void* from, void* to, int count) {
+        check(MPI_Ireduce(from, to, count, datatype(mine.type), operation(mine.type, op), root,
+                          comm_, slot.next()),
+              "MPI_Ireduce");
+      });
+    } else {
+      check(MPI_Ireduce_scatter_block(all.data, mine.data, static_cast<int>(mine.count),
+                                      datatype(mine.type), operation(mine.type, op), comm_,
+                                      slot.next()),
+            "MPI_Ireduce_scatter_block");
+    }
+    return request_of(slot);
+  }
+
+  [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    if (mine.count == 0) return {};
+    Slot& slot = take_slot();
+    const MpiBlock block(mine.count, mine.type, largest_piece_);
+    check(MPI_Iallgather(sent(mine, all), block.count(), block.type(), all.data, block.count(),
+                         block.type(), comm_, slot.next()),
+          "MPI_Iallgather");
+    return request_of(slot);
   }
 
   bool test(Request& request) override {
@@ -193,33 +162,19 @@ class MpiCommunicator final : public Communicator {
   struct Slot {
     bool active = false;
     std::vector<MPI_Request> pieces;
+    /// For one more call.
+    [[nodiscard]] MPI_Request* next() { return &pieces.emplace_back(MPI_REQUEST_NULL); }
   };
-
-  /// `count` values as one datatype, so that counts beyond 2^31 fit a single call.
-  class Block final {
-   public:
-    Block(std::size_t count, ElementType type, std::size_t largest_piece) {
-      const std::size_t whole = count / largest_piece;
-      MPI_Datatype piece = MPI_DATATYPE_NULL;
-      MPI_Datatype rest = MPI_DATATYPE_NULL;
-      MPI_Type_contiguous(static_cast<int>(largest_piece), datatype(type), &piece);
-      MPI_Type_contiguous(static_cast<int>(count % largest_piece), datatype(type), &rest);
-      const int lengths[] = {static_cast<int>(whole), 1};
-      const MPI_Aint places[] = {0, static_cast<MPI_Aint>(whole * largest_piece * size_of(type))};
-      const MPI_Datatype types[] = {piece, rest};
-      MPI_Type_create_struct(2, lengths, places, types, &type_);
-      MPI_Type_commit(&type_);
-      MPI_Type_free(&piece);
-      MPI_Type_free(&rest);
-    }
-    Block(const Block&) = delete;
-    Block& operator=(const Block&) = delete;
-    ~Block() { MPI_Type_free(&type_); }
-    [[nodiscard]] MPI_Datatype get() const noexcept { return type_; }
-
-   private:
-    MPI_Datatype type_ = MPI_DATATYPE_NULL;
-  };
+  [[nodiscard]] Slot& take_slot() {
+    auto slot = std::ranges::find(slots_, false, &Slot::active);
+    if (slot == slots_.end()) slot = slots_.emplace(slot);
+    slot->active = true;
+    slot->pieces.clear();  // keeps its capacity, so a step allocates nothing
+    return *slot;
+  }
+  [[nodiscard]] Request request_of(const Slot& slot) const noexcept {
+    return {.slot = static_cast<int>(&slot - slots_.data())};
+  }
 
   /// Calls `visit(offset, count)` for pieces of [0, count).
   template <typename Visitor>
@@ -229,17 +184,23 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  /// Reductions take no derived types, so each rank's block goes to it piece by piece.
-  void reduce_scatter_in_pieces(ConstBuffer all, MutableBuffer mine, ReduceOp op) {
+  /// Reductions take no derived types, so each rank's block goes to it piece by piece:
+  /// `visit(root, from, to, count)`.
+  template <typename Visitor>
+  void in_pieces_by_root(ConstBuffer all, MutableBuffer mine, Visitor&& visit) const {
     const auto* const values = static_cast<const std::byte*>(all.data);
     for (int root = 0; root < size_; ++root) {
       const std::size_t block = static_cast<std::size_t>(root) * mine.count;
       in_pieces(mine.count, [&](std::size_t offset, int count) {
-        check(MPI_Reduce(values + (block + offset) * size_of(all.type), at(mine, offset), count,
-                         datatype(mine.type), operation(mine.type, op), root, comm_),
-              "MPI_Reduce");
+        visit(root, values + (block + offset) * size_of(all.type), at(mine, offset), count);
       });
     }
+  }
+
+  /// What an all-gather sends: MPI wants to be told where it is there already.
+  [[nodiscard]] const void* sent(ConstBuffer mine, MutableBuffer all) const noexcept {
+    const std::size_t own = static_cast<std::size_t>(rank_) * mine.count;
+    return mine.data == at(all, own) ? MPI_IN_PLACE : mine.data;
   }
 
   static void* at(MutableBuffer buffer, std::size_t offset) noexcept {

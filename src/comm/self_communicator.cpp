@@ -27,6 +27,15 @@ class SelfCommunicator final : public Communicator {
     copy(all, mine);
   }
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer, ReduceOp) override { return {}; }
+  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
+                                                    ReduceOp) override {
+    copy(all, mine);
+    return {};
+  }
+  [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    copy(mine, all);
+    return {};
+  }
   bool test(Request& request) override {
     request.slot = -1;
     return true;

@@ -62,9 +62,9 @@ void PhaseBoard::start_bucket() noexcept {
   move();
 }
 
-void PhaseBoard::begin_bucket_wait() noexcept {
+void PhaseBoard::begin_bucket_wait(CollectiveKind kind) noexcept {
   add(waited_);
-  waits_in_.store(CollectiveKind::started_all_reduce, relaxed);
+  waits_in_.store(kind, relaxed);
   move();
 }
 
@@ -80,7 +80,7 @@ PhaseBoard::Reading PhaseBoard::read() const noexcept {
                   .unhurried = false};
   if (reading.phase == Phase::save) reading.moves += saver_moves_.load(relaxed);
   reading.unhurried = reading.phase == Phase::start_up || reading.step == first_step_.load(relaxed);
-  if (reading.waits_in == CollectiveKind::started_all_reduce) {
+  if (is_started(reading.waits_in)) {
     reading.bucket = waited_.load(relaxed);
   } else if (reading.phase == Phase::backward) {
     reading.bucket = started_.load(relaxed) + 1;

@@ -17,9 +17,11 @@ class EndOfWait final {
 
 }  // namespace
 
-Request WatchedCommunicator::start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) {
-  board_.start_bucket();
-  return inner().start_all_reduce_buffer(buffer, op);
+void WatchedCommunicator::after_start(CollectiveKind kind, const Request& request) {
+  if (request.done()) return;
+  const auto slot = static_cast<std::size_t>(request.slot);
+  if (slot >= kinds_.size()) kinds_.resize(slot + 1);
+  kinds_[slot] = kind;
 }
 
 bool WatchedCommunicator::test(Request& request) {
@@ -28,7 +30,8 @@ bool WatchedCommunicator::test(Request& request) {
 }
 
 void WatchedCommunicator::wait(Request& request) {
-  board_.begin_bucket_wait();
+  board_.begin_bucket_wait(request.done() ? CollectiveKind::none
+                                          : kinds_.at(static_cast<std::size_t>(request.slot)));
   const EndOfWait wait(board_);
   inner().wait(request);
 }

@@ -96,6 +96,21 @@ BOOST_AUTO_TEST_CASE(another_size_type_operation_or_root_is_named) {
   const auto root = [&](Checked& c) {
     c.comm.broadcast(std::span(values), c.is_last() && c.comm.size() > 1 ? 1 : 0);
   };
+  const auto gather_size = [&](Checked& c) {
+    std::vector<float> all(4 * static_cast<std::size_t>(c.comm.size()));
+    Request request = c.comm.start_all_gather(
+        std::span<const float>(values).first(c.is_last() && c.comm.size() > 1 ? 3 : 4),
+        std::span(all));
+    c.comm.wait(request);
+  };
+  const auto kind = [&](Checked& c) {
+    std::vector<float> all(8 * static_cast<std::size_t>(c.comm.size()));
+    const std::span<float> mine(values);
+    Request request = c.is_last() && c.comm.size() > 1
+                          ? c.comm.start_all_gather(std::span<const float>(mine), std::span(all))
+                          : c.comm.start_reduce_scatter(std::span<const float>(all), mine);
+    c.comm.wait(request);
+  };
   struct Case {
     std::function<void(Checked&)> work;
     const char* wrong;
@@ -104,6 +119,8 @@ BOOST_AUTO_TEST_CASE(another_size_type_operation_or_root_is_named) {
   for (const Case& each :
        {Case{size, "started all-reduce (sum) of 7 f32", "started all-reduce (sum) of 8 f32"},
         Case{type, "all-reduce (sum) of 8 f64", "all-reduce (sum) of 8 f32"},
+        Case{gather_size, "started all-gather of 3 f32", "started all-gather of 4 f32"},
+        Case{kind, "started all-gather of 8 f32", "started reduce-scatter (sum) of 8 f32"},
         Case{operation, "all-reduce (max) of 8 f32", "all-reduce (sum) of 8"},
         Case{root, "broadcast of 8 f32 from or to rank 1",
              "broadcast of 8 f32 from or to rank 0"}}) {

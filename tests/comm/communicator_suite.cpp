@@ -72,10 +72,18 @@ void check_reductions(Communicator& comm, std::size_t count) {
     BOOST_TEST((started == reduced<T>(comm.size(), count, op)));
 
     const auto all = values_of<T>(comm.rank(), count * ranks);
+    const auto own =
+        reduced<T>(comm.size(), count, op, count * static_cast<std::size_t>(comm.rank()));
     std::vector<T> mine(count);
     comm.reduce_scatter(std::span<const T>(all), std::span(mine), op);
-    BOOST_TEST((mine ==
-                reduced<T>(comm.size(), count, op, count * static_cast<std::size_t>(comm.rank()))));
+    BOOST_TEST((mine == own));
+
+    std::vector<T> later(count);
+    request = comm.start_reduce_scatter(std::span<const T>(all), std::span(later), op);
+    comm.wait(request);
+    BOOST_TEST(request.done());
+    BOOST_TEST((later == own));
+    BOOST_TEST((all == values_of<T>(comm.rank(), count * ranks)));
   }
 }
 
@@ -89,6 +97,24 @@ void check_moves(Communicator& comm, std::size_t count) {
   auto all = untouched;
   comm.all_gather(std::span<const T>(mine), std::span(all));
   BOOST_TEST((all == of_all));
+  all = untouched;
+  Request request = comm.start_all_gather(std::span<const T>(mine), std::span(all));
+  comm.wait(request);
+  BOOST_TEST(request.done());
+  BOOST_TEST((all == of_all));
+
+  // Each rank's values where they are to be.
+  all = untouched;
+  const auto own = std::span(all).subspan(count * static_cast<std::size_t>(comm.rank()), count);
+  std::ranges::copy(mine, own.begin());
+  auto started = all;
+  comm.all_gather(std::span<const T>(own), std::span(all));
+  BOOST_TEST((all == of_all));
+  const auto its_own =
+      std::span(started).subspan(count * static_cast<std::size_t>(comm.rank()), count);
+  request = comm.start_all_gather(std::span<const T>(its_own), std::span(started));
+  comm.wait(request);
+  BOOST_TEST((started == of_all));
 
   for (int root = 0; root < comm.size(); ++root) {
     const bool here = comm.rank() == root;

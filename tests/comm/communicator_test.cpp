@@ -8,6 +8,7 @@
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/error.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -124,6 +125,51 @@ BOOST_AUTO_TEST_CASE(several_requests_run_at_once_and_end_in_any_order) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(kinds_in_flight_together_end_in_any_order) {
+  for (const std::size_t largest_piece : {1UL << 28, 100UL}) {
+    const auto comm = make_mpi_communicator({.largest_piece = largest_piece});
+    const auto ranks = static_cast<std::size_t>(comm->size());
+    const auto total = static_cast<float>(ranks);
+    constexpr std::size_t many = 5;
+    struct Buffers {
+      std::vector<float> reduced, scattered, mine, gathered;
+    };
+    std::vector<Buffers> buffers;
+    std::vector<Request> requests;
+    buffers.reserve(many);
+    for (std::size_t i = 0; i < many; ++i) {
+      const std::size_t count = 1 + i * 307;
+      const auto value = static_cast<float>(i + 1);
+      auto& [reduced, scattered, mine, gathered] =
+          buffers.emplace_back(std::vector(count, value), std::vector(count * ranks, value),
+                               std::vector(count, 0.0F), std::vector(count * ranks, 0.0F));
+      const auto own =
+          std::span(gathered).subspan(count * static_cast<std::size_t>(comm->rank()), count);
+      std::ranges::fill(own, value);
+      requests.push_back(
+          comm->start_reduce_scatter(std::span<const float>(scattered), std::span(mine)));
+      requests.push_back(comm->start_all_reduce(std::span(reduced)));
+      requests.push_back(comm->start_all_gather(std::span<const float>(own), std::span(gathered)));
+    }
+    for (std::size_t i = requests.size(); i-- > 0;) {
+      if (i % 2 == 0) comm->wait(requests[i]);
+    }
+    for (Request& request : requests) {
+      while (!comm->test(request)) {
+      }
+    }
+
+    for (std::size_t i = 0; i < many; ++i) {
+      const std::size_t count = 1 + i * 307;
+      const auto value = static_cast<float>(i + 1);
+      BOOST_TEST((buffers[i].reduced == std::vector(count, value * total)));
+      BOOST_TEST((buffers[i].scattered == std::vector(count * ranks, value)));
+      BOOST_TEST((buffers[i].mine == std::vector(count, value * total)));
+      BOOST_TEST((buffers[i].gathered == std::vector(count * ranks, value)));
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_request_that_is_done_stays_done) {
   for (const auto& comm : {make_self_communicator(), make_mpi_communicator()}) {
     std::vector<float> values(10, 1.0F);
@@ -139,12 +185,20 @@ BOOST_AUTO_TEST_CASE(a_request_that_is_done_stays_done) {
 
 BOOST_AUTO_TEST_CASE(steps_after_the_first_allocate_nothing) {
   const auto comm = make_mpi_communicator({.largest_piece = 300});
+  const auto ranks = static_cast<std::size_t>(comm->size());
   std::vector<float> values(4000, 1.0F);
-  std::vector<Request> requests(4);
+  std::vector<float> all(300 * ranks, 1.0F);
+  std::vector<float> mine(300);
+  std::vector<float> gathered(300 * ranks);
+  const std::span<const float> own =
+      std::span(gathered).subspan(300 * static_cast<std::size_t>(comm->rank()), 300);
+  std::vector<Request> requests(6);
   const auto step = [&] {
     for (std::size_t i = 0; i < 4; ++i) {
       requests[i] = comm->start_all_reduce(std::span(values).subspan(i * 1000, 1000));
     }
+    requests[4] = comm->start_reduce_scatter(std::span<const float>(all), std::span(mine));
+    requests[5] = comm->start_all_gather(own, std::span(gathered));
     for (Request& request : requests) comm->wait(request);
   };
   step();

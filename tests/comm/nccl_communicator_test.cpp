@@ -5,6 +5,7 @@
 #include "comm/mpi_fixture.hpp"
 #include "comm/nccl_stand_in.hpp"
 #include "comm/on_device.hpp"
+#include "comm/sharded_step.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -78,6 +79,10 @@ BOOST_FIXTURE_TEST_CASE(what_comes_after_a_wait_is_computed_from_the_sums, Fixtu
   BOOST_TEST((seen == std::vector<float>(1000, static_cast<float>(comm->size()))));
 }
 
+BOOST_FIXTURE_TEST_CASE(a_sharded_step_runs_in_the_order_of_the_stream, Fixture) {
+  check_sharded_step(*comm, nccl.queues, compute);
+}
+
 BOOST_FIXTURE_TEST_CASE(the_compute_stream_runs_on_beside_a_reduction, Fixture) {
   std::vector<float> gradients(10, 1.0F);
   int reductions_before = -1;
@@ -130,7 +135,8 @@ BOOST_FIXTURE_TEST_CASE(in_a_capture_nothing_is_asked, Fixture) {
 
 BOOST_FIXTURE_TEST_CASE(steps_after_the_first_allocate_nothing, Fixture) {
   std::vector<float> values(4000, 1.0F);
-  std::vector<Request> requests(4);
+  ShardedStep sharded(*comm, 500);
+  std::vector<Request> requests(6);
   const auto step = [&](int tests) {
     for (std::size_t i = 0; i < 4; ++i) {
       const std::span<float> bucket = std::span(values).subspan(i * 1000, 1000);
@@ -138,6 +144,8 @@ BOOST_FIXTURE_TEST_CASE(steps_after_the_first_allocate_nothing, Fixture) {
           {device_address(bucket.data()), bucket.size(), ElementType::f32}, ReduceOp::max);
       for (int k = 0; k < tests; ++k) comm->test(requests[i]);
     }
+    requests[4] = sharded.reduce(*comm);
+    requests[5] = sharded.gather(*comm);
     for (Request& request : requests) comm->wait(request);
     comm->synchronize();
   };

@@ -1,6 +1,8 @@
 #define BOOST_TEST_MODULE nccl_fault
 #include "comm/mpi_fixture.hpp"
 #include "comm/nccl_stand_in.hpp"
+#include "comm/sharded_step.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/core/error.hpp"
 
@@ -53,6 +55,7 @@ struct Fixture {
   std::vector<float> values = std::vector<float>(100, 1.0F);
   MutableBuffer buffer{device_address(values.data()), 100, ElementType::f32};
   RollCall roll_call;
+  ShardedStep sharded{*make_mpi_communicator(), 100};
   NcclStandIn nccl;
   CudaStream compute = nullptr;
   std::unique_ptr<DeviceCommunicator> comm;
@@ -199,6 +202,42 @@ BOOST_FIXTURE_TEST_CASE(a_collective_that_never_settles_ends, Fixture) {
   const auto error = error_of([&] { static_cast<void>(start()); });
 
   BOOST_TEST(says(error, "ncclAllReduce was not made on " + me() + " within 0.5 s"));
+  BOOST_TEST(nccl.counts().aborted == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_reduce_scatter_that_never_settles_ends, Fixture) {
+  make(500ms);
+  nccl.faults.settle_polls = 1 << 30;
+
+  const auto error = error_of([&] { static_cast<void>(sharded.reduce(*comm)); });
+
+  BOOST_TEST(says(error, "ncclReduceScatter was not made on " + me() + " within 0.5 s"));
+  BOOST_TEST(nccl.counts().aborted == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(an_all_gather_that_never_settles_ends, Fixture) {
+  make(500ms);
+  nccl.faults.settle_polls = 1 << 30;
+
+  const auto error = error_of([&] { static_cast<void>(sharded.gather(*comm)); });
+
+  BOOST_TEST(says(error, "ncclAllGather was not made on " + me() + " within 0.5 s"));
+  BOOST_TEST(nccl.counts().aborted == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_gather_that_one_rank_never_makes_ends_on_all, Fixture) {
+  make(500ms);
+  if (is_last()) nccl.faults.hanging = 1;
+  const auto begin = Clock::now();
+
+  Request reduction = sharded.reduce(*comm);
+  comm->wait(reduction);
+  Request gathering = sharded.gather(*comm);
+  comm->wait(gathering);
+  const auto error = error_of([&] { comm->synchronize(); });
+
+  BOOST_TEST(says(error, "the collectives did not end on " + me() + " within 0.5 s"));
+  BOOST_TEST((Clock::now() - begin < 10s));
   BOOST_TEST(nccl.counts().aborted == 1);
 }
 

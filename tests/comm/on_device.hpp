@@ -35,6 +35,13 @@ class OnDevice final : public Communicator {
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
     return inner_.start_all_reduce_buffer(there(buffer), op);
   }
+  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
+                                                    ReduceOp op) override {
+    return inner_.start_reduce_scatter_buffer(there(all), there(mine), op);
+  }
+  [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    return inner_.start_all_gather_buffer(there(mine), there(all));
+  }
   bool test(Request& request) override { return inner_.test(request); }
   void wait(Request& request) override {
     inner_.wait(request);

@@ -51,6 +51,15 @@ class RecordingCommunicator final : public Communicator {
     note(8, buffer.count);
     return inner_->start_all_reduce_buffer(buffer, op);
   }
+  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
+                                                    ReduceOp op) override {
+    note(9, mine.count);
+    return inner_->start_reduce_scatter_buffer(all, mine, op);
+  }
+  [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    note(10, mine.count);
+    return inner_->start_all_gather_buffer(mine, all);
+  }
   bool test(Request& request) override { return inner_->test(request); }
   void wait(Request& request) override { inner_->wait(request); }
 

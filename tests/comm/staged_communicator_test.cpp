@@ -6,12 +6,14 @@
 #include "comm/nccl_stand_in.hpp"
 #include "comm/on_device.hpp"
 #include "comm/recording_communicator.hpp"
+#include "comm/sharded_step.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/roll_call.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <boost/test/unit_test.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -86,6 +88,10 @@ BOOST_FIXTURE_TEST_CASE(what_comes_after_a_wait_is_computed_from_the_sums, Fixtu
   BOOST_TEST((seen == std::vector<float>(1000, ranks())));
 }
 
+BOOST_FIXTURE_TEST_CASE(a_sharded_step_runs_in_the_order_of_the_stream, Fixture) {
+  check_sharded_step(*comm, cuda.queues, compute);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_result_does_not_wait_for_a_later_bucket_to_be_computed, Fixture) {
   std::vector<float> first(100, 1.0F);
   std::vector<float> second(100, 1.0F);
@@ -115,6 +121,8 @@ BOOST_FIXTURE_TEST_CASE(the_host_is_called_in_the_same_order_on_all_ranks, Fixtu
   for (std::size_t i = 0; i < 8; ++i) buffers.emplace_back(1 + i * 503, 1.0F);
   std::vector<float> mine(30, static_cast<float>(comm->rank() + 5));
   std::vector<float> all(30 * ranks_there, 1.0F);
+  std::vector<float> scattered(30);
+  std::vector<float> gathered(30 * ranks_there);
   const ConstBuffer mine_there{device_address(mine.data()), mine.size(), ElementType::f32};
   const ConstBuffer all_there{device_address(all.data()), all.size(), ElementType::f32};
   std::vector<Request> requests;
@@ -131,27 +139,35 @@ BOOST_FIXTURE_TEST_CASE(the_host_is_called_in_the_same_order_on_all_ranks, Fixtu
     if (i == 5) comm->scatter_buffer(all_there, on_device(mine), 0);
     if (i == 6) comm->reduce_scatter_buffer(all_there, on_device(mine), ReduceOp::max);
   }
-  for (std::size_t i = 8; i-- > 0;) comm->wait(requests[i]);
+  requests.push_back(
+      comm->start_reduce_scatter_buffer(all_there, on_device(scattered), ReduceOp::max));
+  requests.push_back(comm->start_all_gather_buffer(mine_there, on_device(gathered)));
+  for (std::size_t i = requests.size(); i-- > 0;) comm->wait(requests[i]);
   comm->synchronize();
 
   for (const auto& buffer : buffers)
     BOOST_TEST((buffer == std::vector<float>(buffer.size(), 2 * ranks())));
   BOOST_TEST((mine == std::vector<float>(30, ranks() + 4)));
+  BOOST_TEST((scattered == mine));
+  BOOST_TEST((gathered == all));
   // Each of the eight reductions began before the next call that blocks.
-  const std::vector<std::int64_t> in_program_order{8, 1,    1, 0,    8, 504,  8, 30,   8, 1007,
-                                                   3, 30,   8, 1510, 4, 30,   8, 2013, 5, 30,
-                                                   8, 2516, 6, 30,   8, 3019, 7, 30,   8, 3522};
+  const std::vector<std::int64_t> in_program_order{8, 1,    1,  0,  8, 504,  8, 30, 8,  1007, 3, 30,
+                                                   8, 1510, 10, 30, 8, 2013, 5, 30, 8,  2516, 6, 30,
+                                                   8, 3019, 9,  30, 8, 3522, 9, 30, 10, 30};
   BOOST_TEST((calls == in_program_order));
 }
 
 BOOST_FIXTURE_TEST_CASE(steps_after_the_first_allocate_nothing, Fixture) {
   std::vector<float> values(4000, 1.0F);
-  std::vector<Request> requests(4);
+  ShardedStep sharded(*comm, 500);
+  std::vector<Request> requests(6);
   const auto step = [&](int tests) {
     for (std::size_t i = 0; i < 4; ++i) {
       requests[i] = start(std::span(values).subspan(i * 1000, 1000), ReduceOp::max);
       for (int k = 0; k < tests; ++k) comm->test(requests[i]);
     }
+    requests[4] = sharded.reduce(*comm);
+    requests[5] = sharded.gather(*comm);
     for (Request& request : requests) comm->wait(request);
     comm->synchronize();
     comm->broadcast_buffer(on_device(values), 0);
@@ -207,15 +223,23 @@ BOOST_FIXTURE_TEST_CASE(a_rank_that_takes_no_part_ends_the_others, Fixture) {
   };
   if (comm->size() == 1) return;
 
-  Request request;
+  ShardedStep sharded(*comm, 100);
+  std::array<Request, 3> requests;
+  const auto start_all = [&] {
+    requests = {start(values), sharded.reduce(*comm), sharded.gather(*comm)};
+  };
   if (!is_last()) {
-    request = start(values);
-    ends_by_its_limit("an all-reduce through the host", [&] { comm->wait(request); });
+    start_all();
+    ends_by_its_limit("an all-reduce through the host", [&] { comm->wait(requests[0]); });
+    ends_by_its_limit("a reduce-scatter through the host", [&] { comm->wait(requests[1]); });
+    ends_by_its_limit("an all-gather through the host", [&] { comm->wait(requests[2]); });
   }
   apart->barrier();
   // Only so that MPI is left in order.
-  if (is_last()) request = start(values);
-  while (!comm->test(request)) {
+  if (is_last()) start_all();
+  for (Request& request : requests) {
+    while (!comm->test(request)) {
+    }
   }
 }
 

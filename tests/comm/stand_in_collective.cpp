@@ -68,15 +68,18 @@ bool StandInCollective::move() {
       if (!posted_) {
         if (from != to) std::memcpy(to, from, count * size_of(type));
         request_ = mpi_.start_all_reduce_buffer({to, count, element}, reduce_op_of(op));
-        posted_ = true;
       }
-      if (!mpi_.test(request_)) return false;
       break;
     case Kind::reduce_scatter:
-      mpi_.reduce_scatter_buffer({from, all, element}, {to, count, element}, reduce_op_of(op));
+      if (!posted_) {
+        request_ = mpi_.start_reduce_scatter_buffer({from, all, element}, {to, count, element},
+                                                    reduce_op_of(op));
+      }
       break;
     case Kind::all_gather:
-      mpi_.all_gather_buffer({from, count, element}, {to, all, element});
+      if (!posted_) {
+        request_ = mpi_.start_all_gather_buffer({from, count, element}, {to, all, element});
+      }
       break;
     case Kind::broadcast:
       if (from != to) std::memcpy(to, from, count * size_of(type));
@@ -86,6 +89,8 @@ bool StandInCollective::move() {
       if (!exchange()) return false;
       break;
   }
+  posted_ = true;
+  if (!mpi_.test(request_)) return false;
   posted_ = false;
   return true;
 }

@@ -66,6 +66,13 @@ class HostDeviceCommunicator final : public DeviceCommunicator {
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
     return host_->start_all_reduce_buffer(buffer, op);
   }
+  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
+                                                    ReduceOp op) override {
+    return host_->start_reduce_scatter_buffer(all, mine, op);
+  }
+  [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    return host_->start_all_gather_buffer(mine, all);
+  }
   bool test(Request& request) override { return host_->test(request); }
   void wait(Request& request) override { host_->wait(request); }
   void check() override {}

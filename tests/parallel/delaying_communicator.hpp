@@ -9,8 +9,9 @@
 
 namespace lockstep::test {
 
-/// Puts a slow serial link before another communicator: an all-reduce ends `delay` after it began
-/// or after the one before it ended, whichever is later. Notes when each was started.
+/// Puts a slow serial link before another communicator: a collective that is started ends `delay`
+/// after it began or after the one before it ended, whichever is later. Notes when each was
+/// started.
 class DelayingCommunicator final : public ForwardingCommunicator {
  public:
   using Clock = std::chrono::steady_clock;
@@ -22,7 +23,7 @@ class DelayingCommunicator final : public ForwardingCommunicator {
   }
 
   [[nodiscard]] const std::vector<Clock::time_point>& starts() const noexcept { return starts_; }
-  /// Of all reductions started.
+  /// Of all collectives started, each its larger buffer's.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// How often test() was called.
   [[nodiscard]] int tests() const noexcept { return tests_; }
@@ -33,18 +34,14 @@ class DelayingCommunicator final : public ForwardingCommunicator {
   }
 
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
-    const auto slot =
-        static_cast<std::size_t>(std::find_if(flights_.begin(), flights_.end(),
-                                              [](const Flight& flight) { return !flight.in_use; }) -
-                                 flights_.begin());
-    starts_.push_back(Clock::now());
-    const bool narrow = buffer.type == ElementType::bf16 || buffer.type == ElementType::f16;
-    bytes_ += buffer.count * (narrow ? 2 : 4);
-    link_free_ = std::max(link_free_, starts_.back()) + delay_;
-    flights_.at(slot) = {.in_use = true,
-                         .inner = inner().start_all_reduce_buffer(buffer, op),
-                         .arrival = link_free_};
-    return {.slot = static_cast<int>(slot)};
+    return delay(buffer.count, buffer.type, inner().start_all_reduce_buffer(buffer, op));
+  }
+  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
+                                                    ReduceOp op) override {
+    return delay(all.count, all.type, inner().start_reduce_scatter_buffer(all, mine, op));
+  }
+  [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    return delay(all.count, all.type, inner().start_all_gather_buffer(mine, all));
   }
   bool test(Request& request) override {
     ++tests_;
@@ -71,6 +68,19 @@ class DelayingCommunicator final : public ForwardingCommunicator {
     Request inner;
     Clock::time_point arrival;
   };
+  [[nodiscard]] Request delay(std::size_t count, ElementType type, Request started) {
+    const auto slot =
+        static_cast<std::size_t>(std::find_if(flights_.begin(), flights_.end(),
+                                              [](const Flight& flight) { return !flight.in_use; }) -
+                                 flights_.begin());
+    starts_.push_back(Clock::now());
+    const bool narrow = type == ElementType::bf16 || type == ElementType::f16;
+    bytes_ += count * (narrow ? 2 : 4);
+    link_free_ = std::max(link_free_, starts_.back()) + delay_;
+    flights_.at(slot) = {.in_use = true, .inner = started, .arrival = link_free_};
+    return {.slot = static_cast<int>(slot)};
+  }
+
   Clock::duration delay_;
   std::vector<Flight> flights_;
   std::vector<Clock::time_point> starts_;

@@ -75,6 +75,16 @@ BOOST_AUTO_TEST_CASE(the_rank_that_does_not_wait_is_late) {
   BOOST_TEST(contains(text, "; 3 ranks wait in the all-reduce of bucket 1, in communication"));
 }
 
+BOOST_AUTO_TEST_CASE(buckets_are_told_by_the_collective_that_is_waited_for) {
+  PhaseBoard::Reading reading = waiting(1)[0].reading;
+  for (const auto& [kind, text] :
+       {std::pair{CollectiveKind::started_reduce_scatter, "the reduce-scatter of bucket 1, in "},
+        std::pair{CollectiveKind::started_all_gather, "the all-gather of bucket 1, in "}}) {
+    reading.waits_in = kind;
+    BOOST_TEST(contains(watch::describe(reading), text));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(all_late_ranks_are_named_up_to_a_number) {
   auto reports = waiting(20);
   for (int rank = 5; rank < 16; ++rank)

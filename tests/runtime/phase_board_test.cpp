@@ -108,6 +108,12 @@ class Prying final : public Communicator {
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer, ReduceOp) override {
     return {.slot = 0};
   }
+  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer, MutableBuffer, ReduceOp) override {
+    return {.slot = 100};
+  }
+  [[nodiscard]] Request start_all_gather_buffer(ConstBuffer, MutableBuffer) override {
+    return {.slot = 1};
+  }
   bool test(Request& request) override { return request.done(); }
   void wait(Request& request) override {
     look();
@@ -152,6 +158,14 @@ BOOST_AUTO_TEST_CASE(every_collective_shows_while_it_lasts) {
   comm.wait(request);
   BOOST_TEST((shown() == CollectiveKind::started_all_reduce));
   BOOST_TEST(inner.seen.bucket == 1);
+  Request gather = comm.start_all_gather(mine, all);
+  Request scatter = comm.start_reduce_scatter(mine, all);
+  comm.wait(gather);
+  BOOST_TEST((shown() == CollectiveKind::started_all_gather));
+  BOOST_TEST(inner.seen.bucket == 2);
+  comm.wait(scatter);
+  BOOST_TEST((shown() == CollectiveKind::started_reduce_scatter));
+  BOOST_TEST(inner.seen.bucket == 3);
   BOOST_CHECK_THROW(comm.barrier(), Error);
   BOOST_TEST((shown() == CollectiveKind::barrier));
   BOOST_TEST((board.read().waits_in == CollectiveKind::none));

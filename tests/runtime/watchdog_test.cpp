@@ -106,7 +106,9 @@ BOOST_AUTO_TEST_CASE(a_late_rank_is_named_to_all_over_any_tree) {
     rig.board.begin_step(1);
     rig.board.begin_step(2);
     rig.board.enter(world->rank() == last_rank() ? Phase::data : Phase::communication);
-    if (world->rank() != last_rank()) rig.board.begin_bucket_wait();
+    if (world->rank() != last_rank()) {
+      rig.board.begin_bucket_wait(CollectiveKind::started_all_reduce);
+    }
 
     BOOST_TEST(rig.comes_to_say(name_of(last_rank()) + " has been late for"));
     BOOST_TEST(rig.says("in data of step 2"));

@@ -45,10 +45,9 @@ class CheckedCommunicator final : public ForwardingCommunicator {
         comparison_(comparison),
         communicator_(comparison.add(name)) {}
 
-  [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override;
-
  private:
   void begin(const CollectiveCall& call) override { comparison_.compare(call, communicator_); }
+  void before_start(const CollectiveCall& call) override { begin(call); }
 
   CollectiveComparison& comparison_;
   int communicator_;

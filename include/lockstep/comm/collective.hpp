@@ -15,9 +15,18 @@ enum class CollectiveKind : std::uint8_t {
   gather,
   scatter,
   reduce_scatter,
-  started_all_reduce,  ///< one that does not block
-  synchronize          ///< a device, with what it reduces
+  started_all_reduce,  ///< one that does not block, as the next two
+  started_reduce_scatter,
+  started_all_gather,
+  synchronize  ///< a device, with what it reduces
 };
+
+/// It does not block: its request is waited for.
+[[nodiscard]] constexpr bool is_started(CollectiveKind kind) noexcept {
+  return kind == CollectiveKind::started_all_reduce ||
+         kind == CollectiveKind::started_reduce_scatter ||
+         kind == CollectiveKind::started_all_gather;
+}
 
 [[nodiscard]] constexpr std::string_view to_string(CollectiveKind kind) noexcept {
   switch (kind) {
@@ -39,6 +48,10 @@ enum class CollectiveKind : std::uint8_t {
       return "reduce-scatter";
     case CollectiveKind::started_all_reduce:
       return "started all-reduce";
+    case CollectiveKind::started_reduce_scatter:
+      return "started reduce-scatter";
+    case CollectiveKind::started_all_gather:
+      return "started all-gather";
     case CollectiveKind::synchronize:
       return "synchronization with the device";
   }

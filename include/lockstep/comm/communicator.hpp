@@ -69,18 +69,24 @@ class Communicator {
   /// In place; every rank ends with the same bits.
   virtual void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) = 0;
   virtual void broadcast_buffer(MutableBuffer buffer, int root) = 0;
-  /// `all` holds size() times `mine.count` values, rank by rank, on every rank.
+  /// `all` holds size() times `mine.count` values, rank by rank, on every rank. `mine` may be its
+  /// own block of `all`.
   virtual void all_gather_buffer(ConstBuffer mine, MutableBuffer all) = 0;
   /// As all_gather, on `root` alone; `all` is ignored elsewhere.
   virtual void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) = 0;
   /// Inverse of gather: `all` is read on `root` alone.
   virtual void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) = 0;
-  /// `all` holds size() blocks of `mine.count`; rank r ends with the reduction of block r.
+  /// `all` holds size() blocks of `mine.count`; rank r ends with the reduction of block r. `mine`
+  /// lies outside of `all`, which is left as it was.
   virtual void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) = 0;
 
   /// Starts an all-reduce in place and returns at once; nothing is allocated after the first step.
   /// The buffer belongs to the communicator until the request is done.
   [[nodiscard]] virtual Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) = 0;
+  /// As reduce_scatter and all_gather, with the rules of start_all_reduce for both buffers.
+  [[nodiscard]] virtual Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
+                                                            ReduceOp op) = 0;
+  [[nodiscard]] virtual Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) = 0;
   /// Lets every request move on; true where this one is done (and then releases it).
   virtual bool test(Request& request) = 0;
   virtual void wait(Request& request) = 0;
@@ -125,6 +131,17 @@ class Communicator {
   template <typename T>
   [[nodiscard]] Request start_all_reduce(std::span<T> values, ReduceOp op = ReduceOp::sum) {
     return start_all_reduce_buffer({values.data(), values.size(), element_type<T>()}, op);
+  }
+  template <typename T>
+  [[nodiscard]] Request start_reduce_scatter(std::span<const T> all, std::span<T> mine,
+                                             ReduceOp op = ReduceOp::sum) {
+    return start_reduce_scatter_buffer({all.data(), all.size(), element_type<T>()},
+                                       {mine.data(), mine.size(), element_type<T>()}, op);
+  }
+  template <typename T>
+  [[nodiscard]] Request start_all_gather(std::span<const T> mine, std::span<T> all) {
+    return start_all_gather_buffer({mine.data(), mine.size(), element_type<T>()},
+                                   {all.data(), all.size(), element_type<T>()});
   }
 };
 

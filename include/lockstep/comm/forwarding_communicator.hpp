@@ -31,9 +31,10 @@ class ForwardingCommunicator : public Communicator {
   void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) final;
   void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) final;
   void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) final;
-  [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
-    return inner_.start_all_reduce_buffer(buffer, op);
-  }
+  [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override;
+  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
+                                                    ReduceOp op) override;
+  [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override;
   bool test(Request& request) override { return inner_.test(request); }
   void wait(Request& request) override { inner_.wait(request); }
   void synchronize() override { inner_.synchronize(); }
@@ -43,9 +44,14 @@ class ForwardingCommunicator : public Communicator {
   /// Before a collective that blocks, and after it, also where it throws.
   virtual void begin(const CollectiveCall& /*call*/) {}
   virtual void end() noexcept {}
+  /// Before a collective that is started, and with its request.
+  virtual void before_start(const CollectiveCall& /*call*/) {}
+  virtual void after_start(CollectiveKind /*kind*/, const Request& /*request*/) {}
 
  private:
   class Blocking;
+  template <typename Start>
+  [[nodiscard]] Request starting(const CollectiveCall& call, Start&& start);
   Communicator& inner_;
 };
 

@@ -13,11 +13,11 @@ struct StagedCommunicatorOptions {
   std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
 };
 
-/// Device memory reduced by `host`, through pinned copies: for several ranks on one device, and
-/// where there is no NCCL. `host` is a communicator for this use alone, since its reductions begin
-/// when their copies are there, later than other calls. `api` and the compute stream outlive it.
-/// Requests move on in test(), wait(), check() and synchronize(); a step with them cannot be
-/// captured in a graph.
+/// Collectives over device memory by `host`, through pinned copies: for several ranks on one
+/// device, and where there is no NCCL. `host` is a communicator for this use alone, since what is
+/// started begins when its copies are there, later than other calls. `api` and the compute stream
+/// outlive it. Requests move on in test(), wait(), check() and synchronize(); a step with them
+/// cannot be captured in a graph.
 [[nodiscard]] std::unique_ptr<DeviceCommunicator> make_staged_communicator(
     CudaApi& api, std::unique_ptr<Communicator> host, CudaStream compute,
     StagedCommunicatorOptions options = {});

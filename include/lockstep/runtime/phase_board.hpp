@@ -41,9 +41,9 @@ class PhaseBoard final {
 
   void begin_wait(CollectiveKind kind, std::size_t count) noexcept;
   void end_wait() noexcept;
-  /// A reduction that does not block was started: a bucket of the step.
+  /// A collective that does not block is started: a bucket of the step.
   void start_bucket() noexcept;
-  void begin_bucket_wait() noexcept;
+  void begin_bucket_wait(CollectiveKind kind) noexcept;
 
   /// From the saver's thread: a piece was written. Counts as progress in Phase::save alone.
   void saver_moved() noexcept { saver_moves_.fetch_add(1, std::memory_order_relaxed); }

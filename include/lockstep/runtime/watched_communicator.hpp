@@ -3,9 +3,11 @@
 #include "lockstep/comm/forwarding_communicator.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 
+#include <vector>
+
 namespace lockstep {
 
-/// Another communicator, that tells the board what it waits in. Reductions that are started count
+/// Another communicator, that tells the board what it waits in. Collectives that are started count
 /// as buckets of the step.
 class WatchedCommunicator final : public ForwardingCommunicator {
  public:
@@ -13,7 +15,6 @@ class WatchedCommunicator final : public ForwardingCommunicator {
   WatchedCommunicator(Communicator& inner, PhaseBoard& board)
       : ForwardingCommunicator(inner), board_(board) {}
 
-  [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override;
   bool test(Request& request) override;
   void wait(Request& request) override;
   void synchronize() override;
@@ -21,8 +22,12 @@ class WatchedCommunicator final : public ForwardingCommunicator {
  private:
   void begin(const CollectiveCall& call) override { board_.begin_wait(call.kind, call.count); }
   void end() noexcept override { board_.end_wait(); }
+  void before_start(const CollectiveCall& /*call*/) override { board_.start_bucket(); }
+  void after_start(CollectiveKind kind, const Request& request) override;
 
   PhaseBoard& board_;
+  /// Of requests, by their slots; a step allocates nothing.
+  std::vector<CollectiveKind> kinds_ = std::vector<CollectiveKind>(64);
 };
 
 }  // namespace lockstep

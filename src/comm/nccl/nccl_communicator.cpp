@@ -5,6 +5,7 @@
 #include "../patience.hpp"
 #include "../slot_pool.hpp"
 #include "nccl_link.hpp"
+#include "nccl_types.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -12,31 +13,6 @@
 
 namespace lockstep {
 namespace {
-
-NcclType nccl_type(ElementType type) noexcept {
-  switch (type) {
-    case ElementType::f32:
-      return NcclType::f32;
-    case ElementType::f64:
-      return NcclType::f64;
-    case ElementType::i32:
-      return NcclType::i32;
-    case ElementType::i64:
-      return NcclType::i64;
-    case ElementType::u8:
-      return NcclType::u8;
-    case ElementType::u64:
-      return NcclType::u64;
-    case ElementType::bf16:
-      return NcclType::bf16;
-    case ElementType::f16:
-      return NcclType::f16;
-  }
-  return NcclType::u8;
-}
-NcclOp nccl_op(ReduceOp op) noexcept {
-  return op == ReduceOp::sum ? NcclOp::sum : op == ReduceOp::min ? NcclOp::min : NcclOp::max;
-}
 
 class NcclCommunicator final : public DeviceCommunicator {
  public:
@@ -81,16 +57,10 @@ class NcclCommunicator final : public DeviceCommunicator {
     });
   }
   void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
-    block_on(mine.count, "ncclAllGather", [&] {
-      return api_.all_gather(mine.data, all.data, mine.count, nccl_type(mine.type), link_->get(),
-                             stream_.get());
-    });
+    block_on(mine.count, "ncclAllGather", [&] { return all_gather(mine, all); });
   }
   void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
-    block_on(mine.count, "ncclReduceScatter", [&] {
-      return api_.reduce_scatter(all.data, mine.data, mine.count, nccl_type(mine.type), nccl_op(op),
-                                 link_->get(), stream_.get());
-    });
+    block_on(mine.count, "ncclReduceScatter", [&] { return reduce_scatter(all, mine, op); });
   }
   void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
     const std::size_t bytes = mine.count * size_of(mine.type);
@@ -124,13 +94,14 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
-    if (buffer.count == 0) return {};
-    return guarded([&]() -> Request {
-      const std::size_t slot = slots_.take(
-          buffer.data, [&] { return make_events(); }, [](const Events&) { return true; });
-      queue(slots_[slot], "ncclAllReduce", [&] { return all_reduce(buffer, op); });
-      return {.slot = static_cast<int>(slot)};
-    });
+    return start(buffer, "ncclAllReduce", [&] { return all_reduce(buffer, op); });
+  }
+  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
+                                                    ReduceOp op) override {
+    return start(mine, "ncclReduceScatter", [&] { return reduce_scatter(all, mine, op); });
+  }
+  [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    return start(all, "ncclAllGather", [&] { return all_gather(mine, all); });
   }
   bool test(Request& request) override {
     if (request.done()) return true;
@@ -197,6 +168,14 @@ class NcclCommunicator final : public DeviceCommunicator {
     return api_.all_reduce(buffer.data, buffer.data, buffer.count, nccl_type(buffer.type),
                            nccl_op(op), link_->get(), stream_.get());
   }
+  [[nodiscard]] NcclResult reduce_scatter(ConstBuffer all, MutableBuffer mine, ReduceOp op) {
+    return api_.reduce_scatter(all.data, mine.data, mine.count, nccl_type(mine.type), nccl_op(op),
+                               link_->get(), stream_.get());
+  }
+  [[nodiscard]] NcclResult all_gather(ConstBuffer mine, MutableBuffer all) {
+    return api_.all_gather(mine.data, all.data, mine.count, nccl_type(mine.type), link_->get(),
+                           stream_.get());
+  }
 
   /// Whatever fails aborts NCCL, so that no kernel of it waits for a peer for ever.
   template <typename Work>
@@ -220,6 +199,17 @@ class NcclCommunicator final : public DeviceCommunicator {
     cuda_.order_after(stream_.get(), events.ready);
     link_->settle(call(), name);
     cuda_.record(events.finished, stream_.get());
+  }
+  /// `result`: where it will be.
+  template <typename Call>
+  [[nodiscard]] Request start(MutableBuffer result, const char* name, Call&& call) {
+    if (result.count == 0) return {};
+    return guarded([&]() -> Request {
+      const std::size_t slot = slots_.take(
+          result.data, [&] { return make_events(); }, [](const Events&) { return true; });
+      queue(slots_[slot], name, call);
+      return {.slot = static_cast<int>(slot)};
+    });
   }
   template <typename Call>
   void block_on(std::size_t count, const char* name, Call&& call) {

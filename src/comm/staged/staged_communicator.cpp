@@ -18,6 +18,17 @@ std::size_t bytes_of(const MutableBuffer& buffer) noexcept {
   return buffer.count * size_of(buffer.type);
 }
 
+const char* name_of(CollectiveKind kind) noexcept {
+  switch (kind) {
+    case CollectiveKind::started_reduce_scatter:
+      return "a reduce-scatter through the host";
+    case CollectiveKind::started_all_gather:
+      return "an all-gather through the host";
+    default:
+      return "an all-reduce through the host";
+  }
+}
+
 class StagedCommunicator final : public DeviceCommunicator {
  public:
   StagedCommunicator(CudaApi& api, std::unique_ptr<Communicator> host, CudaStream compute,
@@ -33,30 +44,22 @@ class StagedCommunicator final : public DeviceCommunicator {
   [[nodiscard]] int size() const noexcept override { return host_->size(); }
 
   void barrier() override {
-    begin_all_reductions();
+    begin_all();
     host_->barrier();
   }
   void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
-    Request request = start_all_reduce_buffer(buffer, op);
-    wait(request);
-    synchronize();
+    block_on(start_all_reduce_buffer(buffer, op));
   }
   void broadcast_buffer(MutableBuffer buffer, int root) override {
     if (buffer.count == 0) return;
     const MutableBuffer staged = stage(first_, buffer.count, buffer.type);
     if (rank() == root) fetch(staged, buffer.data);
-    begin_all_reductions();
+    begin_all();
     host_->broadcast_buffer(staged, root);
     if (rank() != root) deliver(staged, buffer.data);
   }
   void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
-    if (mine.count == 0) return;
-    const MutableBuffer from = stage(first_, mine.count, mine.type);
-    const MutableBuffer to = stage(second_, all.count, all.type);
-    fetch(from, mine.data);
-    begin_all_reductions();
-    host_->all_gather_buffer({from.data, from.count, from.type}, to);
-    deliver(to, all.data);
+    block_on(start_all_gather_buffer(mine, all));
   }
   void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
     if (mine.count == 0) return;
@@ -64,7 +67,7 @@ class StagedCommunicator final : public DeviceCommunicator {
     const MutableBuffer from = stage(first_, mine.count, mine.type);
     const MutableBuffer to = stage(second_, here ? all.count : 0, mine.type);
     fetch(from, mine.data);
-    begin_all_reductions();
+    begin_all();
     host_->gather_buffer({from.data, from.count, from.type}, to, root);
     if (here) deliver(to, all.data);
   }
@@ -74,31 +77,27 @@ class StagedCommunicator final : public DeviceCommunicator {
     const MutableBuffer from = stage(first_, here ? all.count : 0, mine.type);
     const MutableBuffer to = stage(second_, mine.count, mine.type);
     if (here) fetch(from, all.data);
-    begin_all_reductions();
+    begin_all();
     host_->scatter_buffer({from.data, from.count, from.type}, to, root);
     deliver(to, mine.data);
   }
   void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
-    if (mine.count == 0) return;
-    const MutableBuffer from = stage(first_, all.count, all.type);
-    const MutableBuffer to = stage(second_, mine.count, mine.type);
-    fetch(from, all.data);
-    begin_all_reductions();
-    host_->reduce_scatter_buffer({from.data, from.count, from.type}, to, op);
-    deliver(to, mine.data);
+    block_on(start_reduce_scatter_buffer(all, mine, op));
   }
 
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
-    if (buffer.count == 0) return {};
-    if (cuda_.is_capturing(compute_)) {
-      fail(ExitStatus::internal,
-           "a step was to be captured on {} (its reductions go through the host) run it without a "
-           "graph",
-           cuda_.who());
-    }
-    const Request request{.slot = static_cast<int>(queue_.start(buffer, op))};
-    queue_.advance();
-    return request;
+    return start({.kind = CollectiveKind::started_all_reduce,
+                  .from = {buffer.data, buffer.count, buffer.type},
+                  .to = buffer,
+                  .op = op});
+  }
+  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
+                                                    ReduceOp op) override {
+    return start(
+        {.kind = CollectiveKind::started_reduce_scatter, .from = all, .to = mine, .op = op});
+  }
+  [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    return start({.kind = CollectiveKind::started_all_gather, .from = mine, .to = all});
   }
   bool test(Request& request) override {
     queue_.advance();
@@ -112,7 +111,7 @@ class StagedCommunicator final : public DeviceCommunicator {
   void wait(Request& request) override {
     if (request.done()) return;
     const auto transfer = static_cast<std::size_t>(request.slot);
-    await([&] { return queue_.is_returning(transfer); }, "an all-reduce through the host");
+    await([&] { return queue_.is_returning(transfer); }, name_of(queue_.kind(transfer)));
     queue_.order_compute_after(transfer);
     queue_.release(transfer);
     request.slot = -1;
@@ -125,6 +124,23 @@ class StagedCommunicator final : public DeviceCommunicator {
   void register_buffer(void* /*memory*/, std::size_t /*bytes*/, Registration /*how*/) override {}
 
  private:
+  [[nodiscard]] Request start(const StagingQueue::Work& work) {
+    if (work.to.count == 0) return {};
+    if (cuda_.is_capturing(compute_)) {
+      fail(ExitStatus::internal,
+           "a step was to be captured on {} (its collectives go through the host) run it without "
+           "a graph",
+           cuda_.who());
+    }
+    const Request request{.slot = static_cast<int>(queue_.start(work))};
+    queue_.advance();
+    return request;
+  }
+  void block_on(Request request) {
+    wait(request);
+    synchronize();
+  }
+
   /// Pinned memory of a blocking collective, which grows to the largest.
   struct Stage {
     PinnedMemory memory;
@@ -154,8 +170,8 @@ class StagedCommunicator final : public DeviceCommunicator {
   }
   /// All ranks make the host's collectives in the order of the program: those that were started
   /// come before the one that blocks.
-  void begin_all_reductions() {
-    await([&] { return queue_.all_are_reducing(); }, "the copies of started all-reduces");
+  void begin_all() {
+    await([&] { return queue_.all_have_begun(); }, "the copies of started collectives");
   }
   template <typename Condition>
   void await(Condition&& is_met, const char* what) {

@@ -6,53 +6,91 @@
 #include <cassert>
 
 namespace lockstep {
+namespace {
+
+template <typename Buffer>
+std::size_t bytes_of(const Buffer& buffer) noexcept {
+  return buffer.count * size_of(buffer.type);
+}
+
+}  // namespace
 
 StagingQueue::~StagingQueue() {
-  // Left in the middle of a reduction, after an error: the host's communicator may still write.
+  // Left in the middle of a collective, after an error: the host's communicator may still write.
   for (std::size_t i = 0; i < next_; ++i) {
     Transfer& transfer = transfers_[order_[i]];
-    if (transfer.stage == Stage::reducing) static_cast<void>(transfer.memory.release());
+    if (transfer.stage == Stage::on_host) static_cast<void>(transfer.memory.release());
   }
 }
 
-std::size_t StagingQueue::start(MutableBuffer buffer, ReduceOp op) {
-  const std::size_t bytes = buffer.count * size_of(buffer.type);
+StagingQueue::Staged StagingQueue::layout_of(const Work& work) const noexcept {
+  const std::size_t from = bytes_of(work.from);
+  const std::size_t to = bytes_of(work.to);
+  switch (work.kind) {
+    case CollectiveKind::started_reduce_scatter:
+      return {.from = 0, .to = from, .bytes = from + to};
+    case CollectiveKind::started_all_gather:
+      return {.from = static_cast<std::size_t>(host_.rank()) * from, .to = 0, .bytes = to};
+    default:
+      return {.from = 0, .to = 0, .bytes = to};
+  }
+}
+
+std::size_t StagingQueue::start(const Work& work) {
+  const Staged layout = layout_of(work);
   const std::size_t number = transfers_.take(
-      buffer.data,
+      work.to.data,
       [&] {
-        return Transfer{.memory = cuda_.make_pinned(bytes),
-                        .capacity = bytes,
+        return Transfer{.memory = cuda_.make_pinned(layout.bytes),
+                        .capacity = layout.bytes,
                         .ready = cuda_.make_event(),
                         .arrived = cuda_.make_event(),
                         .returned = cuda_.make_event(),
-                        .reduction = {}};
+                        .request = {}};
       },
-      [&](const Transfer& transfer) { return transfer.capacity >= bytes; });
+      [&](const Transfer& transfer) { return transfer.capacity >= layout.bytes; });
   Transfer& transfer = transfers_[number];
   transfer.stage = Stage::leaving;
-  transfer.buffer = buffer;
-  transfer.op = op;
+  transfer.work = work;
   cuda_.record(transfer.ready, compute_);
   cuda_.order_after(outward_.get(), transfer.ready);
-  cuda_.copy_to_host(transfer.memory.get(), buffer.data, bytes, outward_.get());
+  cuda_.copy_to_host(static_cast<std::byte*>(transfer.memory.get()) + layout.from, work.from.data,
+                     bytes_of(work.from), outward_.get());
   cuda_.record(transfer.arrived, outward_.get());
   order_.push_back(number);
   return number;
+}
+
+Request StagingQueue::start_on_host(const Transfer& transfer) {
+  const Work& work = transfer.work;
+  const Staged layout = layout_of(work);
+  auto* const memory = static_cast<std::byte*>(transfer.memory.get());
+  const ConstBuffer from{memory + layout.from, work.from.count, work.from.type};
+  const MutableBuffer to{memory + layout.to, work.to.count, work.to.type};
+  switch (work.kind) {
+    case CollectiveKind::started_reduce_scatter:
+      return host_.start_reduce_scatter_buffer(from, to, work.op);
+    case CollectiveKind::started_all_gather:
+      return host_.start_all_gather_buffer(from, to);
+    default:
+      return host_.start_all_reduce_buffer(to, work.op);
+  }
 }
 
 void StagingQueue::advance() {
   for (; next_ < order_.size(); ++next_) {
     Transfer& transfer = transfers_[order_[next_]];
     if (!cuda_.is_done(transfer.arrived)) break;
-    transfer.reduction = host_.start_all_reduce_buffer(copy_of(transfer), transfer.op);
-    transfer.stage = Stage::reducing;
+    transfer.request = start_on_host(transfer);
+    transfer.stage = Stage::on_host;
   }
   for (std::size_t i = 0; i < next_; ++i) {
     Transfer& transfer = transfers_[order_[i]];
-    if (transfer.stage != Stage::reducing || !host_.test(transfer.reduction)) continue;
-    const MutableBuffer sums = copy_of(transfer);
-    cuda_.copy_to_device(transfer.buffer.data, sums.data, sums.count * size_of(sums.type),
-                         homeward_.get());
+    if (transfer.stage != Stage::on_host || !host_.test(transfer.request)) continue;
+    const MutableBuffer to = transfer.work.to;
+    cuda_.copy_to_device(
+        to.data, static_cast<std::byte*>(transfer.memory.get()) + layout_of(transfer.work).to,
+        bytes_of(to), homeward_.get());
     cuda_.record(transfer.returned, homeward_.get());
     transfer.stage = Stage::returning;
   }

@@ -2,6 +2,7 @@
 
 #include "../cuda_calls.hpp"
 #include "../slot_pool.hpp"
+#include "lockstep/comm/collective.hpp"
 #include "lockstep/comm/communicator.hpp"
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 
 namespace lockstep {
 
-/// All-reduces of device memory on their way through the host. They move on when advance() is
+/// Collectives over device memory on their way through the host. They move on when advance() is
 /// called, and reach the host's communicator strictly in the order of their starts, which is the
 /// same on all ranks, however quick the copies of each are.
 class StagingQueue final {
@@ -26,12 +27,21 @@ class StagingQueue final {
   StagingQueue& operator=(const StagingQueue&) = delete;
   ~StagingQueue();
 
+  struct Work {
+    CollectiveKind kind;  ///< a started one
+    ConstBuffer from;     ///< as `to` for an all-reduce
+    MutableBuffer to;
+    ReduceOp op = ReduceOp::sum;
+  };
   /// The number of a transfer, which release() ends.
-  [[nodiscard]] std::size_t start(MutableBuffer buffer, ReduceOp op);
+  [[nodiscard]] std::size_t start(const Work& work);
   /// Never waits.
   void advance();
   /// The host's communicator has been told of all that was started.
-  [[nodiscard]] bool all_are_reducing() const noexcept { return next_ == order_.size(); }
+  [[nodiscard]] bool all_have_begun() const noexcept { return next_ == order_.size(); }
+  [[nodiscard]] CollectiveKind kind(std::size_t transfer) noexcept {
+    return transfers_[transfer].work.kind;
+  }
   /// The copy back has been queued.
   [[nodiscard]] bool is_returning(std::size_t transfer) noexcept {
     return transfers_[transfer].stage == Stage::returning;
@@ -48,21 +58,25 @@ class StagingQueue final {
   void release(std::size_t transfer);
 
  private:
-  enum class Stage { leaving, reducing, returning };
+  enum class Stage { leaving, on_host, returning };
   struct Transfer {
     PinnedMemory memory;
     std::size_t capacity = 0;
-    EventHandle ready;     ///< the buffer has been computed
+    EventHandle ready;     ///< `work.from` has been computed
     EventHandle arrived;   ///< its copy is in `memory`
-    EventHandle returned;  ///< the result is in the buffer
+    EventHandle returned;  ///< the result is in `work.to`
     Stage stage = Stage::leaving;
-    MutableBuffer buffer{};
-    ReduceOp op = ReduceOp::sum;
-    Request reduction;
+    Work work{};
+    Request request;
   };
-  [[nodiscard]] MutableBuffer copy_of(const Transfer& transfer) const noexcept {
-    return {transfer.memory.get(), transfer.buffer.count, transfer.buffer.type};
-  }
+  /// The copies in pinned memory.
+  struct Staged {
+    std::size_t from;  ///< where it lies there
+    std::size_t to;
+    std::size_t bytes;  ///< of both
+  };
+  [[nodiscard]] Staged layout_of(const Work& work) const noexcept;
+  [[nodiscard]] Request start_on_host(const Transfer& transfer);
 
   const CudaCalls& cuda_;
   Communicator& host_;
@@ -72,7 +86,7 @@ class StagingQueue final {
   StreamHandle homeward_;
   SlotPool<Transfer> transfers_;
   std::vector<std::size_t> order_;  ///< those under way, as they were started
-  std::size_t next_ = 0;            ///< of order_: the first that has not begun to reduce
+  std::size_t next_ = 0;            ///< of order_: the first that has not begun on the host
 };
 
 }  // namespace lockstep

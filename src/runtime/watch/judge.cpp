@@ -32,7 +32,7 @@ bool waits(const RankReport& report) noexcept {
 /// What ranks that are in step with each other have in common while they wait.
 auto place(const RankReport& report) noexcept {
   const PhaseBoard::Reading& at = report.reading;
-  const bool bucket = at.waits_in == CollectiveKind::started_all_reduce;
+  const bool bucket = is_started(at.waits_in);
   return std::tuple(at.step, at.collectives, at.bucket, at.waits_in, bucket ? 0 : at.wait_count);
 }
 
@@ -195,6 +195,10 @@ std::string describe(const PhaseBoard::Reading& reading) {
       return where;
     case CollectiveKind::started_all_reduce:
       return fmt::format("the all-reduce of bucket {}, in {}", reading.bucket, where);
+    case CollectiveKind::started_reduce_scatter:
+      return fmt::format("the reduce-scatter of bucket {}, in {}", reading.bucket, where);
+    case CollectiveKind::started_all_gather:
+      return fmt::format("the all-gather of bucket {}, in {}", reading.bucket, where);
     case CollectiveKind::barrier:
     case CollectiveKind::synchronize:
       return fmt::format("the {}, in {}", to_string(reading.waits_in), where);
