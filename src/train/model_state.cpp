@@ -57,7 +57,9 @@ std::vector<NamedTensor> named_tensors(const Engine& engine, std::span<const flo
     NamedTensor tensor{.name = parameters[id].name,
                        .shape = parameters[id].shape,
                        .values = std::vector<float>(size_of(parameters[id]))};
-    engine.to_plain(arena, static_cast<ParameterId>(id), tensor.values);
+    engine.to_plain(
+        engine.layout().view_of(static_cast<ParameterId>(id)).in(std::span<const float>(arena)),
+        static_cast<ParameterId>(id), tensor.values);
     const bool finite = std::all_of(tensor.values.begin(), tensor.values.end(),
                                     [](float value) { return std::isfinite(value); });
     if (!finite) {
@@ -74,8 +76,9 @@ void initialize_model(Engine& engine, std::uint64_t seed) {
   const Graph& graph = engine.graph();
   std::vector<float> arena(engine.layout().size());
   for (std::size_t id = 0; id < graph.parameters().size(); ++id) {
-    engine.from_plain(initial_values(graph.parameters()[id], seed), static_cast<ParameterId>(id),
-                      arena);
+    engine.from_plain(
+        initial_values(graph.parameters()[id], seed), static_cast<ParameterId>(id),
+        engine.layout().view_of(static_cast<ParameterId>(id)).in(std::span<float>(arena)));
   }
   engine.write(arena, engine.parameters());
   auto running = engine.running_statistics().begin();
@@ -94,7 +97,9 @@ void load_model(const Checkpoint& checkpoint, InitHead head, Engine& engine) {
     const Parameter& parameter = graph.parameters()[id];
     if (!kept.empty() && parameter.name.starts_with(kept)) continue;
     const NamedTensor& tensor = find(index, parameter.name, parameter.shape, "/model");
-    engine.from_plain(tensor.values, static_cast<ParameterId>(id), arena);
+    engine.from_plain(
+        tensor.values, static_cast<ParameterId>(id),
+        engine.layout().view_of(static_cast<ParameterId>(id)).in(std::span<float>(arena)));
   }
   engine.write(arena, engine.parameters());
   auto running = engine.running_statistics().begin();
@@ -135,7 +140,9 @@ void load_optimizer(const Checkpoint& checkpoint, Engine& engine, Optimizer& opt
     for (std::size_t id = 0; id < parameters.size(); ++id) {
       const NamedTensor& tensor =
           find(index, parameters[id].name, parameters[id].shape, "/optimizer");
-      engine.from_plain(tensor.values, static_cast<ParameterId>(id), arena);
+      engine.from_plain(
+          tensor.values, static_cast<ParameterId>(id),
+          engine.layout().view_of(static_cast<ParameterId>(id)).in(std::span<float>(arena)));
     }
     engine.write(arena, optimizer.slot(slot));
   }

@@ -95,7 +95,8 @@ std::string layout_text(const Engine& engine) {
         engine.graph().parameters()[static_cast<std::size_t>(view.parameter)];
     probe.resize(static_cast<std::size_t>(parameter.shape.elements()));
     std::iota(probe.begin(), probe.end(), 1.0F);
-    engine.from_plain(probe, view.parameter, arena);
+    engine.from_plain(probe, view.parameter,
+                      engine.layout().view_of(view.parameter).in(std::span<float>(arena)));
   }
   crc = crc32c(std::as_bytes(std::span<const float>(arena)), crc);
   return fmt::format("{} values, {:08x}", arena.size(), crc);

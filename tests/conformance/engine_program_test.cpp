@@ -199,9 +199,13 @@ BOOST_AUTO_TEST_CASE(plain_values_return_unchanged_while_the_engine_computes) {
         const auto count = static_cast<std::size_t>(graph.parameters()[id].shape.elements());
         std::vector<float> plain(count);
         for (std::size_t i = 0; i < count; ++i) plain[i] = static_cast<float>(i + 1);
-        engine.from_plain(plain, static_cast<ParameterId>(id), arena);
+        engine.from_plain(
+            plain, static_cast<ParameterId>(id),
+            engine.layout().view_of(static_cast<ParameterId>(id)).in(std::span<float>(arena)));
         std::vector<float> back(count);
-        engine.to_plain(arena, static_cast<ParameterId>(id), back);
+        engine.to_plain(
+            engine.layout().view_of(static_cast<ParameterId>(id)).in(std::span<const float>(arena)),
+            static_cast<ParameterId>(id), back);
         if (back != plain) ++wrong;
       }
     });

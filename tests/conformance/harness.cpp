@@ -141,7 +141,9 @@ void check_gradients(Engine& engine, const Expectation& expected, double factor)
   const std::vector<float> arena = gradients_of(engine);
   for (std::size_t id = 0; id < expected.exact().gradients.size(); ++id) {
     std::vector<float> actual(expected.exact().gradients[id].size());
-    engine.to_plain(arena, static_cast<ParameterId>(id), actual);
+    engine.to_plain(
+        engine.layout().view_of(static_cast<ParameterId>(id)).in(std::span<const float>(arena)),
+        static_cast<ParameterId>(id), actual);
     expected.check(
         "gradient of " + engine.graph().parameters()[id].name,
         actual, [&](const oracle::Result& result) -> const auto& { return result.gradients[id]; },
@@ -316,7 +318,9 @@ void load(Engine& engine, const oracle::State& state) {
   std::vector<float> arena(engine.layout().size());
   for (std::size_t id = 0; id < state.parameters.size(); ++id) {
     const std::vector<float> plain(state.parameters[id].begin(), state.parameters[id].end());
-    engine.from_plain(plain, static_cast<ParameterId>(id), arena);
+    engine.from_plain(
+        plain, static_cast<ParameterId>(id),
+        engine.layout().view_of(static_cast<ParameterId>(id)).in(std::span<float>(arena)));
   }
   engine.write(arena, engine.parameters());
   auto running = engine.running_statistics().begin();
@@ -348,7 +352,9 @@ std::vector<bool> element_mask(const Engine& engine) {
   for (std::size_t id = 0; id < engine.graph().parameters().size(); ++id) {
     const Shape& shape = engine.graph().parameters()[id].shape;
     const std::vector<float> ones(static_cast<std::size_t>(shape.elements()), 1.0F);
-    engine.from_plain(ones, static_cast<ParameterId>(id), arena);
+    engine.from_plain(
+        ones, static_cast<ParameterId>(id),
+        engine.layout().view_of(static_cast<ParameterId>(id)).in(std::span<float>(arena)));
   }
   std::vector<bool> mask(arena.size());
   std::transform(arena.begin(), arena.end(), mask.begin(),

@@ -63,7 +63,9 @@ void write_tensors(h5::Location parent, const std::string& name, const Engine& e
   const auto parameters = engine.graph().parameters();
   for (std::size_t id = 0; id < parameters.size(); ++id) {
     std::vector<float> plain(static_cast<std::size_t>(parameters[id].shape.elements()));
-    engine.to_plain(arena, static_cast<ParameterId>(id), plain);
+    engine.to_plain(
+        engine.layout().view_of(static_cast<ParameterId>(id)).in(std::span<const float>(arena)),
+        static_cast<ParameterId>(id), plain);
     const std::uint64_t dims[] = {plain.size()};
     h5::write_dataset<float>(group, parameters[id].name, dims, plain);
   }

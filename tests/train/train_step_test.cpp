@@ -126,7 +126,9 @@ class Rig final {
     std::vector<float> all;
     for (std::size_t id = 0; id < graph_.parameters().size(); ++id) {
       std::vector<float> values(static_cast<std::size_t>(graph_.parameters()[id].shape.elements()));
-      engine_->to_plain(arena, static_cast<ParameterId>(id), values);
+      engine_->to_plain(
+          engine_->layout().view_of(static_cast<ParameterId>(id)).in(std::span<const float>(arena)),
+          static_cast<ParameterId>(id), values);
       all.insert(all.end(), values.begin(), values.end());
     }
     return all;

@@ -3,6 +3,8 @@
 #include "lockstep/graph/graph.hpp"
 
 #include <cstddef>
+#include <functional>
+#include <span>
 #include <vector>
 
 namespace lockstep {
@@ -14,17 +16,46 @@ struct ArenaView {
   std::size_t offset;
   std::size_t size;
   [[nodiscard]] std::size_t end() const noexcept { return offset + size; }
+  /// Its values in an arena.
+  template <typename T>
+  [[nodiscard]] std::span<T> in(std::span<T> arena) const {
+    return arena.subspan(offset, size);
+  }
   friend bool operator==(const ArenaView&, const ArenaView&) = default;
 };
 
+/// A run of views that ranks share out, and bring together, as one.
+struct ArenaUnit {
+  std::size_t begin;
+  std::size_t end;
+  [[nodiscard]] std::size_t size() const noexcept { return end - begin; }
+  friend bool operator==(const ArenaUnit&, const ArenaUnit&) = default;
+};
+
+/// Which parameters make a unit together, and of what each unit's size is a multiple.
+struct UnitRule {
+  std::vector<int> unit_of;  ///< by parameter; empty: all are one
+  std::size_t multiple = 1;
+};
+
 /// The order and extent of all parameters in the flat arena, ascending by offset; each view begins
-/// on a multiple of 16 values (64 bytes), gaps are zero in every arena and stay so.
+/// on a multiple of arena_alignment, gaps are zero in every arena and stay so.
 struct ArenaLayout {
   std::vector<ArenaView> views;
-  [[nodiscard]] std::size_t size() const noexcept {
-    return views.empty() ? 0 : (views.back().end() + 15) / 16 * 16;
-  }
+  std::vector<ArenaUnit> units =
+      {};  ///< they cover the arena, in order; none: it is not shared out
+
+  [[nodiscard]] std::size_t size() const noexcept;
+  [[nodiscard]] const ArenaView& view_of(ParameterId id) const;
   friend bool operator==(const ArenaLayout&, const ArenaLayout&) = default;
 };
+
+inline constexpr std::size_t arena_alignment = 16;  ///< values: 64 bytes
+
+/// Lays parameters out in the order in which backward finishes their gradients; `size_of` counts
+/// padding. Where that order leaves a unit and comes back, it becomes two.
+[[nodiscard]] ArenaLayout lay_out(const Graph& graph, const std::vector<ParameterId>& ready,
+                                  const std::function<std::size_t(ParameterId)>& size_of,
+                                  const UnitRule& rule = {});
 
 }  // namespace lockstep

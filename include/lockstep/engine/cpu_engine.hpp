@@ -15,6 +15,7 @@ struct CpuEngineOptions {
   /// Where given, batch norms take statistics, and their gradients, over all ranks' samples, by one
   /// call each in forward and backward; all ranks must then run the same programs in step.
   SumOverRanks sum_over_ranks = {};
+  UnitOptions units = {};  ///< where less than all is held, set_exchange() before compiling
 };
 
 /// The oneDNN engine, in fp32 or bf16. The parameters start as zeros. Error(usage) for a precision

@@ -4,6 +4,7 @@
 #include "lockstep/core/pixel_cut.hpp"
 #include "lockstep/engine/arena.hpp"
 #include "lockstep/engine/narrow_buffer.hpp"
+#include "lockstep/engine/unit_exchange.hpp"
 #include "lockstep/graph/graph.hpp"
 
 #include <cstddef>
@@ -109,6 +110,13 @@ class Program {
   [[nodiscard]] virtual std::size_t activation_bytes() const noexcept = 0;
 };
 
+/// Values in an engine's memory.
+class ArenaMemory {
+ public:
+  virtual ~ArenaMemory() = default;
+  [[nodiscard]] virtual std::span<float> values() noexcept = 0;
+};
+
 /// Owns a network's parameters, gradients and running statistics on one device, and compiles it.
 /// The arenas lie in that device's memory, which the host reaches by read() and write() only.
 class Engine {
@@ -127,9 +135,11 @@ class Engine {
   /// Where each parameter lies in the arenas. Backward fills the gradient arena upward from 0: the
   /// last layer's parameters come first.
   [[nodiscard]] virtual const ArenaLayout& layout() const noexcept = 0;
-  /// layout().size() values, in the engine's own layouts, padding zero.
+  /// layout().size() values, in the engine's own layouts, padding zero; empty where the engine does
+  /// not hold them.
   [[nodiscard]] virtual std::span<float> parameters() noexcept = 0;
-  /// layout().size() + tail_size values; the tail is the trainer's (see tail_bucket).
+  /// layout().size() values, unless the engine does not hold them, and tail_size more; the tail is
+  /// the trainer's (see tail_bucket).
   [[nodiscard]] virtual std::span<float> gradients() noexcept = 0;
   /// All running statistics, concatenated in the order of Graph::statistics(); in host memory.
   [[nodiscard]] virtual std::span<float> running_statistics() noexcept = 0;
@@ -143,13 +153,16 @@ class Engine {
     write(host, arena);
   }
 
-  /// Between an arena-shaped buffer in host memory (parameters, gradients or an optimizer's slot)
-  /// and torchvision's plain layout, for one parameter. Thread-safe, so that a checkpoint can be
+  /// Between a parameter's view of an arena, in host memory (of parameters, gradients or an
+  /// optimizer's slot), and torchvision's plain layout. Thread-safe, so that a checkpoint can be
   /// written meanwhile.
-  virtual void to_plain(std::span<const float> arena, ParameterId id,
+  virtual void to_plain(std::span<const float> view, ParameterId id,
                         std::span<float> plain) const = 0;
   virtual void from_plain(std::span<const float> plain, ParameterId id,
-                          std::span<float> arena) const = 0;
+                          std::span<float> view) const = 0;
+
+  /// `count` more values in its memory, zero.
+  [[nodiscard]] virtual std::unique_ptr<ArenaMemory> allocate(std::size_t count) = 0;
 
   /// The most memory of a device of its own that was ever in use; 0 where it is the host's.
   [[nodiscard]] virtual std::size_t peak_device_bytes() const noexcept { return 0; }
@@ -157,6 +170,10 @@ class Engine {
   /// For `count` gradients that travel as bf16 or fp16.
   [[nodiscard]] virtual std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
                                                                          std::size_t count) = 0;
+
+  /// What brings units from and to other ranks, for all that is compiled from now on and outlived
+  /// by it.
+  virtual void set_exchange(UnitExchange& exchange) = 0;
 
   [[nodiscard]] virtual std::unique_ptr<Program> compile_training(std::int64_t batch_size) = 0;
   [[nodiscard]] virtual std::unique_ptr<Program> compile_inference(std::int64_t batch_size) = 0;

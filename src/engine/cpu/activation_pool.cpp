@@ -5,8 +5,9 @@
 namespace lockstep::cpu {
 
 void PlacedBuffers::place(std::byte* base) {
-  for (auto& [memory, buffer] : memories) {
-    memory.set_data_handle(base + plan.offsets[static_cast<std::size_t>(buffer)]);
+  for (Place& place : memories) {
+    place.memory.set_data_handle(base + plan.offsets[static_cast<std::size_t>(place.buffer)] +
+                                 place.offset);
   }
 }
 

@@ -14,7 +14,12 @@ namespace lockstep::cpu {
 
 /// A program's memory objects, by planned buffer.
 struct PlacedBuffers {
-  std::vector<std::pair<dnnl::memory, int>> memories;
+  struct Place {
+    dnnl::memory memory;
+    int buffer;
+    std::size_t offset = 0;  ///< bytes into the buffer
+  };
+  std::vector<Place> memories;
   MemoryPlan plan;
   /// Points every memory object at its place in an allocation.
   void place(std::byte* base);

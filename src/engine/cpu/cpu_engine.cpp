@@ -104,7 +104,8 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
         graph, {.formats = parameter_formats(graph, analysis,
                                              {.engine = engine, .activations = activations}),
                 .ready = analysis.ready,
-                .tail_size = options.tail_size});
+                .tail_size = options.tail_size,
+                .units = options.units});
     std::size_t running = 0;
     for (const RunningStatistic& statistic : graph.statistics()) {
       running += static_cast<std::size_t>(statistic.channels);
@@ -119,9 +120,19 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
                     .stream = dnnl::stream(engine),
                     .parameters = std::move(parameters),
                     .running_statistics = AlignedBuffer<float>(running),
-                    .pool = {}});
+                    .pool = {},
+                    .exchange = nullptr});
   });
 }
+
+class HostArena final : public ArenaMemory {
+ public:
+  explicit HostArena(std::size_t count) : buffer_(count) {}
+  [[nodiscard]] std::span<float> values() noexcept override { return buffer_.span(); }
+
+ private:
+  AlignedBuffer<float> buffer_;
+};
 
 class CpuEngine final : public Engine {
  public:
@@ -164,14 +175,18 @@ class CpuEngine final : public Engine {
   void write(std::span<const float> host, std::span<float> arena) override {
     std::ranges::copy(host, arena.begin());
   }
-  void to_plain(std::span<const float> arena, ParameterId id,
+  void to_plain(std::span<const float> view, ParameterId id,
                 std::span<float> plain) const override {
-    state_->parameters.to_plain(arena, id, plain);
+    state_->parameters.to_plain(view, id, plain);
   }
   void from_plain(std::span<const float> plain, ParameterId id,
-                  std::span<float> arena) const override {
-    state_->parameters.from_plain(plain, id, arena);
+                  std::span<float> view) const override {
+    state_->parameters.from_plain(plain, id, view);
   }
+  [[nodiscard]] std::unique_ptr<ArenaMemory> allocate(std::size_t count) override {
+    return std::make_unique<HostArena>(count);
+  }
+  void set_exchange(UnitExchange& exchange) override { state_->exchange = &exchange; }
   [[nodiscard]] std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
                                                                  std::size_t count) override {
     return make_host_narrow_buffer(type, count);

@@ -93,6 +93,7 @@ void CpuProgram::lower_all() {
     for (std::size_t id = graph.nodes().size(); id-- > 0;) {
       if (lowerings[id]) lowerings[id]->backward(builder);
     }
+    builder.end_backward();
   }
   lists_ = builder.take_lists();
   buffers_ = builder.take_buffers();
@@ -119,7 +120,10 @@ void CpuProgram::take(const Batch& batch) {
 
 void CpuProgram::forward(const Batch& batch) {
   take(batch);
-  for (const ListedStep& listed : lists_.forward) listed.step->run();
+  for (const ListedStep& listed : lists_.forward) {
+    listed.step->run();
+    if (state_->exchange != nullptr) state_->exchange->progress();
+  }
 }
 
 std::vector<StepTime> CpuProgram::time_steps(const Batch& batch) {

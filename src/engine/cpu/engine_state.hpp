@@ -23,6 +23,7 @@ struct EngineState {
   ParameterStore parameters;
   AlignedBuffer<float> running_statistics;
   ActivationPool pool;
+  UnitExchange* exchange = nullptr;  ///< what brings units in and out; null: all is held here
 };
 
 }  // namespace lockstep::cpu

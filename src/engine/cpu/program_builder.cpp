@@ -19,7 +19,12 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
       options_(options),
       values_(state.graph.nodes().size()),
       gradients_(state.graph.nodes().size()),
-      ownership_(state.graph.nodes().size()) {}
+      ownership_(state.graph.nodes().size()) {
+  const std::size_t units = state.parameters.layout().units.size();
+  units_.gathered.resize(units);
+  units_.entered.resize(units);
+  units_.gradients.resize(units);
+}
 
 dnnl::prop_kind ProgramBuilder::forward_kind() const noexcept {
   return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
@@ -39,8 +44,13 @@ Tensor ProgramBuilder::make(const Desc& desc) {
   const int buffer = static_cast<int>(requests_.size());
   requests_.push_back({.bytes = desc.get_size(), .first_step = position_, .last_step = position_});
   Tensor tensor{.memory = dnnl::memory(desc, engine(), DNNL_MEMORY_NONE), .buffer = buffer};
-  placed_.memories.emplace_back(tensor.memory, buffer);
+  place(tensor);
   return tensor;
+}
+
+void ProgramBuilder::place(const Tensor& tensor) {
+  placed_.memories.push_back(
+      {.memory = tensor.memory, .buffer = tensor.buffer, .offset = tensor.offset});
 }
 
 Tensor ProgramBuilder::fixed(const Desc& desc, float* data) const {
@@ -51,8 +61,10 @@ Tensor ProgramBuilder::view(const Tensor& tensor, const Desc& desc) {
   if (tensor.buffer == Tensor::fixed) {
     return fixed(desc, static_cast<float*>(tensor.memory.get_data_handle()));
   }
-  Tensor result{.memory = dnnl::memory(desc, engine(), DNNL_MEMORY_NONE), .buffer = tensor.buffer};
-  placed_.memories.emplace_back(result.memory, result.buffer);
+  Tensor result{.memory = dnnl::memory(desc, engine(), DNNL_MEMORY_NONE),
+                .buffer = tensor.buffer,
+                .offset = tensor.offset};
+  place(result);
   return result;
 }
 
@@ -65,9 +77,7 @@ Tensor ProgramBuilder::in_format(const Tensor& tensor, const Desc& desc, const s
 }
 
 Tensor ProgramBuilder::parameter(ParameterId id, const Desc& desc, const std::string& name) {
-  ParameterStore& store = state_.parameters;
-  const Tensor master = fixed(store.format_of(id), store.parameters().data() + store.offset_of(id));
-  return in_format(master, desc, name);
+  return in_format(master(id), desc, name);
 }
 
 Tensor ProgramBuilder::statistic(StatisticId id, const Desc& channels) const {
@@ -187,11 +197,6 @@ void ProgramBuilder::emit_reorder(const std::string& name, const Tensor& from, c
        lists);
 }
 
-Tensor ProgramBuilder::arena_gradient(ParameterId id) const {
-  ParameterStore& store = state_.parameters;
-  return fixed(store.format_of(id), store.gradients().data() + store.offset_of(id));
-}
-
 void ProgramBuilder::add_to_arena(const std::string& name, const Tensor& from, ParameterId id) {
   const Tensor arena = arena_gradient(id);
   Tensor addend = from;
@@ -210,26 +215,30 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
                                               const Desc& scratchpad, const Arguments& arguments,
                                               const std::vector<ParameterOutput>& outputs) {
   // Two forms of the step, one for each list: into the arena where formats agree, or aside and then
-  // reordered or added.
+  // reordered or added. What is not held is added up where it is reduced to, so there is one.
+  const bool held = state_.parameters.holds_gradients();
+  const Lists lists = held ? Lists::overwrite : Lists::both;
   Arguments overwriting = arguments;
   Arguments accumulating = arguments;
+  std::vector<Tensor> targets;
   std::vector<Tensor> direct;
   std::vector<Tensor> aside;
   for (const ParameterOutput& output : outputs) {
-    const Tensor arena = arena_gradient(output.parameter);
-    direct.push_back(arena.desc() == output.desc ? arena : make(output.desc));
-    aside.push_back(make(output.desc));
+    targets.push_back(arena_gradient(output.parameter));
+    const bool fits = targets.back().desc() == output.desc;
+    direct.push_back(fits ? targets.back() : make(output.desc));
     overwriting.emplace_back(output.argument, direct.back());
+    if (!held) continue;
+    aside.push_back(make(output.desc));
     accumulating.emplace_back(output.argument, aside.back());
   }
-  list(bound(name, primitive, scratchpad, overwriting), Lists::overwrite);
+  list(bound(name, primitive, scratchpad, overwriting), lists);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (direct[i].buffer == Tensor::fixed) continue;
-    emit_reorder("reorder of the weight gradient of " + name, direct[i],
-                 arena_gradient(outputs[i].parameter), Lists::overwrite);
+    if (direct[i].desc() == targets[i].desc()) continue;
+    emit_reorder("reorder of the weight gradient of " + name, direct[i], targets[i], lists);
   }
-  list(bound(name, primitive, scratchpad, accumulating), Lists::accumulate);
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
+  if (held) list(bound(name, primitive, scratchpad, accumulating), Lists::accumulate);
+  for (std::size_t i = 0; i < aside.size(); ++i) {
     add_to_arena(name, aside[i], outputs[i].parameter);
   }
   for (const ParameterOutput& output : outputs) mark_filled(output.parameter);
@@ -242,10 +251,13 @@ void ProgramBuilder::emit_parameter_gradients(std::unique_ptr<Step> step,
   for (const AsideOutput& output : outputs) {
     const Tensor arena = arena_gradient(output.parameter);
     const Tensor aside = fixed(arena.desc(), const_cast<float*>(output.values));  // only read
-    emit_reorder("gradient of a norm", aside, arena, Lists::overwrite);
-    list(std::make_unique<AddStep>(AddStep::Operands{
-             .left = arena.memory, .right = aside.memory, .target = arena.memory}),
-         Lists::accumulate);
+    const bool held = state_.parameters.holds_gradients();
+    emit_reorder("gradient of a norm", aside, arena, held ? Lists::overwrite : Lists::both);
+    if (held) {
+      list(std::make_unique<AddStep>(AddStep::Operands{
+               .left = arena.memory, .right = aside.memory, .target = arena.memory}),
+           Lists::accumulate);
+    }
     mark_filled(output.parameter);
   }
 }
@@ -256,6 +268,7 @@ void ProgramBuilder::mark_filled(ParameterId id) {
   filled_ = filled;
   lists_.backward_overwrite.back().filled = filled_;
   lists_.backward_accumulate.back().filled = filled_;
+  reduce_filled_units();
 }
 
 PlacedBuffers ProgramBuilder::take_buffers() {

@@ -20,6 +20,7 @@ struct Tensor {
   static constexpr int fixed = -1;
   dnnl::memory memory;
   int buffer = fixed;
+  std::size_t offset = 0;  ///< bytes into the buffer
   [[nodiscard]] Desc desc() const { return memory.get_desc(); }
 };
 
@@ -110,22 +111,53 @@ class ProgramBuilder final {
   void emit_parameter_gradients(std::unique_ptr<Step> step, const std::vector<Tensor>& touched,
                                 const std::vector<AsideOutput>& outputs);
 
-  void begin_backward() { in_backward_ = true; }
+  void begin_backward();
+  void end_backward();
   [[nodiscard]] StepLists take_lists() { return std::move(lists_); }
   [[nodiscard]] PlacedBuffers take_buffers();
 
  private:
   enum class Lists { forward, both, overwrite, accumulate };
   void list(std::unique_ptr<Step> step, Lists lists);
+  /// A place in the lists, behind what is there now.
+  struct Mark {
+    std::size_t forward = 0;
+    std::size_t overwrite = 0;
+    std::size_t accumulate = 0;
+    int position = 0;
+    std::size_t filled = 0;
+  };
+  [[nodiscard]] Mark here() const noexcept;
+  void insert(std::unique_ptr<Step> step, const Mark& mark);
+  void place(const Tensor& tensor);
   void touch(const Tensor& tensor);
   [[nodiscard]] std::unique_ptr<Step> bound(const std::string& name,
                                             const dnnl::primitive& primitive,
                                             const Desc& scratchpad, const Arguments& arguments);
   void emit_reorder(const std::string& name, const Tensor& from, const Tensor& to, Lists lists);
-  [[nodiscard]] Tensor arena_gradient(ParameterId id) const;
+  /// A parameter in its own format.
+  [[nodiscard]] Tensor master(ParameterId id);
+  [[nodiscard]] Tensor arena_gradient(ParameterId id);
   void add_to_arena(const std::string& name, const Tensor& from, ParameterId id);
   /// The gradients of the steps listed last are final up to this parameter's end.
   void mark_filled(ParameterId id);
+
+  // Units.
+  /// Values of a planned tensor from `offset` on, under a descriptor.
+  [[nodiscard]] Tensor part(const Tensor& whole, const Desc& desc, std::size_t offset);
+  /// This pass uses a unit's parameters from here on.
+  void enter(std::size_t unit);
+  [[nodiscard]] Tensor unit_gradients(std::size_t unit);
+  void reduce_filled_units();
+  void await_reduction(std::size_t unit);
+  struct Units {
+    std::vector<std::optional<Tensor>> gathered;  ///< by unit: where its parameters are now
+    std::vector<bool> entered;                    ///< by unit: in this pass
+    std::optional<std::size_t> last_entered;
+    Mark prefetch;  ///< where the next unit's gather begins
+    std::vector<std::optional<Tensor>> gradients;
+    std::size_t reduced = 0;
+  };
 
   EngineState& state_;
   StatisticsBlock& statistics_;
@@ -139,6 +171,7 @@ class ProgramBuilder final {
   int position_ = 0;
   bool in_backward_ = false;
   std::size_t filled_ = 0;
+  Units units_;
 };
 
 }  // namespace lockstep::cpu

@@ -36,15 +36,11 @@ ArenaStore::ArenaStore(Device& device, const Graph& graph, const Options& option
     entry.size = static_cast<std::size_t>(padded_out * entry.area * entry.padded_in);
     entries_.push_back(entry);
   }
-  assert(options.ready.size() == entries_.size());
-  for (const ParameterId id : options.ready) {
-    Entry& entry = entries_[static_cast<std::size_t>(id)];
-    entry.offset = layout_.size();
-    layout_.views.push_back({.parameter = id,
-                             .kind = graph.parameters()[static_cast<std::size_t>(id)].kind,
-                             .offset = entry.offset,
-                             .size = entry.size});
-    entry.filled = layout_.size();
+  layout_ = lay_out(graph, options.ready, [this](ParameterId id) { return entry(id).size; });
+  for (std::size_t i = 0; i < layout_.views.size(); ++i) {
+    Entry& entry = entries_[static_cast<std::size_t>(layout_.views[i].parameter)];
+    entry.offset = layout_.views[i].offset;
+    entry.filled = i + 1 < layout_.views.size() ? layout_.views[i + 1].offset : layout_.size();
   }
   parameters_ = DeviceArray<float>(device, layout_.size());
   gradients_ = DeviceArray<float>(device, layout_.size() + options.tail_size);
@@ -64,16 +60,14 @@ void ArenaStore::refresh(Device& device) const {
           parameters_.size());
 }
 
-void ArenaStore::to_plain(std::span<const float> arena, ParameterId id,
+void ArenaStore::to_plain(std::span<const float> view, ParameterId id,
                           std::span<float> plain) const {
-  const float* view = arena.data() + offset(id);
   entry(id).for_each([&](std::size_t i, std::size_t at) { plain[i] = view[at]; });
 }
 
 void ArenaStore::from_plain(std::span<const float> plain, ParameterId id,
-                            std::span<float> arena) const {
-  float* view = arena.data() + offset(id);
-  std::fill_n(view, entry(id).size, 0.0F);
+                            std::span<float> view) const {
+  std::ranges::fill(view, 0.0F);
   entry(id).for_each([&](std::size_t i, std::size_t at) { view[at] = plain[i]; });
 }
 

@@ -41,8 +41,8 @@ class ArenaStore final {
   void refresh(Device& device) const;
 
   // On arenas in host memory, by any thread.
-  void to_plain(std::span<const float> arena, ParameterId id, std::span<float> plain) const;
-  void from_plain(std::span<const float> plain, ParameterId id, std::span<float> arena) const;
+  void to_plain(std::span<const float> view, ParameterId id, std::span<float> plain) const;
+  void from_plain(std::span<const float> plain, ParameterId id, std::span<float> view) const;
 
  private:
   struct Entry {

@@ -66,6 +66,21 @@ class DeviceNarrowBuffer final : public NarrowBuffer {
   DeviceArray<std::uint16_t> values_;
 };
 
+class DeviceArena final : public ArenaMemory {
+ public:
+  DeviceArena(std::shared_ptr<Device> device, std::size_t count)
+      : device_(std::move(device)), array_(*device_, count) {
+    device_->clear(array_.data(), array_.bytes());
+  }
+  [[nodiscard]] std::span<float> values() noexcept override {
+    return {array_.data(), array_.size()};
+  }
+
+ private:
+  std::shared_ptr<Device> device_;
+  DeviceArray<float> array_;
+};
+
 class DeviceEngine final : public Engine {
  public:
   DeviceEngine(std::shared_ptr<Device> device, const Graph& graph,
@@ -112,13 +127,19 @@ class DeviceEngine final : public Engine {
   void queue_write(std::span<const float> host, std::span<float> arena) override {
     state_->device->copy_to_device(arena.data(), host.data(), host.size_bytes());
   }
-  void to_plain(std::span<const float> arena, ParameterId id,
+  void to_plain(std::span<const float> view, ParameterId id,
                 std::span<float> plain) const override {
-    state_->arena.to_plain(arena, id, plain);
+    state_->arena.to_plain(view, id, plain);
   }
   void from_plain(std::span<const float> plain, ParameterId id,
-                  std::span<float> arena) const override {
-    state_->arena.from_plain(plain, id, arena);
+                  std::span<float> view) const override {
+    state_->arena.from_plain(plain, id, view);
+  }
+  [[nodiscard]] std::unique_ptr<ArenaMemory> allocate(std::size_t count) override {
+    return std::make_unique<DeviceArena>(state_->device, count);
+  }
+  void set_exchange(UnitExchange& /*exchange*/) override {
+    fail(ExitStatus::internal, "units of parameters cannot be exchanged on a GPU (not built in)");
   }
   [[nodiscard]] std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
                                                                  std::size_t count) override {

@@ -1,0 +1,161 @@
+#include "program_builder.hpp"
+#include "unit_steps.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+// The part of ProgramBuilder that knows of units: parameters that are gathered before their first
+// use in a pass, the next unit's while this one computes, and gradients that are reduced as soon as
+// a unit's are there. Where the engine does not hold them, they lie among the activations.
+
+namespace lockstep::cpu {
+namespace {
+
+/// Reductions that go on while the next units' gradients are computed.
+constexpr std::size_t reductions_in_flight = 2;
+
+Desc vector_of(std::size_t size) {
+  return f32(Dims{static_cast<Dims::value_type>(size)}, Tag::x);
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> gaps_of(const ArenaLayout& layout,
+                                                         const ArenaUnit& unit) {
+  std::vector<std::pair<std::size_t, std::size_t>> gaps;
+  std::size_t end = unit.begin;
+  const auto add_gap = [&](std::size_t begin) {
+    if (begin > end) gaps.emplace_back(end - unit.begin, begin - unit.begin);
+  };
+  for (const ArenaView& view : layout.views) {
+    if (view.offset < unit.begin || view.offset >= unit.end) continue;
+    add_gap(view.offset);
+    end = view.end();
+  }
+  add_gap(unit.end);
+  return gaps;
+}
+
+}  // namespace
+
+Tensor ProgramBuilder::part(const Tensor& whole, const Desc& desc, std::size_t offset) {
+  Tensor result{.memory = dnnl::memory(desc, engine(), DNNL_MEMORY_NONE),
+                .buffer = whole.buffer,
+                .offset = whole.offset + offset * sizeof(float)};
+  place(result);
+  return result;
+}
+
+ProgramBuilder::Mark ProgramBuilder::here() const noexcept {
+  return {.forward = lists_.forward.size(),
+          .overwrite = lists_.backward_overwrite.size(),
+          .accumulate = lists_.backward_accumulate.size(),
+          .position = std::max(0, position_ - 1),
+          .filled = filled_};
+}
+
+void ProgramBuilder::insert(std::unique_ptr<Step> step, const Mark& mark) {
+  const ListedStep listed{.step = step.get(), .filled = mark.filled};
+  const auto put = [&listed](std::vector<ListedStep>& list, std::size_t index) {
+    list.insert(list.begin() + static_cast<std::ptrdiff_t>(index), listed);
+  };
+  if (in_backward_) {
+    put(lists_.backward_overwrite, mark.overwrite);
+    put(lists_.backward_accumulate, mark.accumulate);
+  } else {
+    put(lists_.forward, mark.forward);
+  }
+  lists_.steps.push_back(std::move(step));
+}
+
+void ProgramBuilder::begin_backward() {
+  in_backward_ = true;
+  // The unit that forward used last is the first that backward uses.
+  units_.entered.assign(units_.entered.size(), false);
+  if (units_.last_entered) units_.entered[*units_.last_entered] = true;
+  units_.prefetch = here();
+}
+
+void ProgramBuilder::enter(std::size_t unit) {
+  if (units_.entered[unit]) return;
+  units_.entered[unit] = true;
+  units_.last_entered = unit;
+  std::vector<Tensor> touched;
+  if (!state_.parameters.holds_parameters()) {
+    Tensor values = make(vector_of(state_.parameters.layout().units[unit].size()));
+    requests_[static_cast<std::size_t>(values.buffer)].first_step = units_.prefetch.position;
+    insert(std::make_unique<StartGatherStep>(UnitPlace{
+               .exchange = *state_.exchange, .unit = unit, .values = values.memory}),
+           units_.prefetch);
+    touched.push_back(values);
+    units_.gathered[unit] = std::move(values);
+  }
+  emit(std::make_unique<AwaitGatherStep>(*state_.exchange, unit), touched);
+  units_.prefetch = here();
+}
+
+Tensor ProgramBuilder::master(ParameterId id) {
+  ParameterStore& store = state_.parameters;
+  const bool held = store.holds_parameters();
+  // What is held was brought in before backward.
+  if (state_.exchange != nullptr && (!held || !in_backward_)) enter(store.unit_of(id));
+  const Desc& format = store.format_of(id);
+  if (held) return fixed(format, store.parameters().data() + store.offset_of(id));
+  const std::size_t unit = store.unit_of(id);
+  return part(*units_.gathered[unit], format,
+              store.offset_of(id) - store.layout().units[unit].begin);
+}
+
+Tensor ProgramBuilder::unit_gradients(std::size_t unit) {
+  std::optional<Tensor>& values = units_.gradients[unit];
+  if (!values) {
+    const ArenaLayout& layout = state_.parameters.layout();
+    values = make(vector_of(layout.units[unit].size()));
+    emit(std::make_unique<ClearGapsStep>(values->memory, gaps_of(layout, layout.units[unit])),
+         {*values});
+  }
+  return *values;
+}
+
+Tensor ProgramBuilder::arena_gradient(ParameterId id) {
+  ParameterStore& store = state_.parameters;
+  const Desc& format = store.format_of(id);
+  if (store.holds_gradients()) {
+    return fixed(format, store.gradients().data() + store.offset_of(id));
+  }
+  const std::size_t unit = store.unit_of(id);
+  return part(unit_gradients(unit), format,
+              store.offset_of(id) - store.layout().units[unit].begin);
+}
+
+void ProgramBuilder::await_reduction(std::size_t unit) {
+  emit(std::make_unique<AwaitReductionStep>(*state_.exchange, unit), {*units_.gradients[unit]});
+}
+
+void ProgramBuilder::reduce_filled_units() {
+  if (state_.exchange == nullptr) return;
+  ParameterStore& store = state_.parameters;
+  const std::vector<ArenaUnit>& units = store.layout().units;
+  for (; units_.reduced < units.size() && units[units_.reduced].end <= filled_; ++units_.reduced) {
+    const std::size_t unit = units_.reduced;
+    Tensor values;
+    if (store.holds_gradients()) {
+      values = fixed(vector_of(units[unit].size()), store.gradients().data() + units[unit].begin);
+    } else {
+      if (unit >= reductions_in_flight) await_reduction(unit - reductions_in_flight);
+      values = *units_.gradients[unit];
+    }
+    emit(std::make_unique<StartReductionStep>(UnitPlace{
+             .exchange = *state_.exchange, .unit = unit, .values = values.memory}),
+         {values});
+  }
+}
+
+void ProgramBuilder::end_backward() {
+  if (state_.exchange == nullptr || state_.parameters.holds_gradients()) return;
+  const std::size_t units = units_.reduced;
+  for (std::size_t unit = units - std::min(units, reductions_in_flight); unit < units; ++unit) {
+    await_reduction(unit);
+  }
+}
+
+}  // namespace lockstep::cpu
