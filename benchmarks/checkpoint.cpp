@@ -3,6 +3,7 @@
 #include "benchmark.hpp"
 
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
+#include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"
@@ -26,6 +27,8 @@ BenchResult bench_checkpoint(const BenchOptions& options, const BenchContext& co
   initialize_model(*engine, 0);
   const Config config;
   const auto optimizer = make_optimizer(config, engine->layout());
+  const auto self = make_self_communicator();
+  const auto state = make_replicated_state(*engine, *self, *self, {});
   std::vector<double> copies;
   std::vector<double> writes;
   double bytes = 0;
@@ -35,10 +38,10 @@ BenchResult bench_checkpoint(const BenchOptions& options, const BenchContext& co
     {
       CheckpointDirectory directory(path, 1);
       BackgroundSaver saver(directory);
-      StateSnapshot snapshot(*engine, *optimizer);
+      StateSnapshot snapshot(*engine, *optimizer, true);
       for (std::int64_t i = 1; i <= options.warmup + options.steps; ++i) {
         const double begin = now();
-        snapshot.copy_from(*engine, *optimizer);
+        snapshot.copy_from(*engine, *state, *optimizer);
         saver.start([&, i] {
           Checkpoint checkpoint = snapshot.to_checkpoint(*engine);
           checkpoint.state = TrainingState{};

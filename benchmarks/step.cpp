@@ -4,6 +4,8 @@
 
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/models/models.hpp"
+#include "lockstep/parallel/parallel_state.hpp"
+#include "lockstep/parallel/tail_bucket.hpp"
 #include "lockstep/train/model_state.hpp"
 #include "lockstep/train/train_step.hpp"
 
@@ -51,7 +53,11 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   Engine& engine = compute->engine();
   initialize_model(engine, 0);
   const Config config;
-  const auto optimizer = compute->make_optimizer(config);
+  const auto state =
+      make_replicated_state(engine, comm, compute->arena_communicator(),
+                            {.tail_size = TailBucket(engine.graph()).size(),
+                             .bucket_bytes = static_cast<std::size_t>(options.bucket_mb * 0x1p20)});
+  const auto optimizer = compute->make_optimizer(config, state->layout());
   const auto data = make_synthetic_dataset(
       {.samples = geometry.samples, .image = image, .classes = options.classes, .seed = 0});
   const auto channels = static_cast<std::size_t>(options.channels);
@@ -69,10 +75,9 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   if (options.input == "batch") repeated.emplace(*generated);
   Loader& loader = repeated ? static_cast<Loader&>(*repeated) : *generated;
   const bool scaled = options.precision == Precision::fp16;
-  TrainStep step(engine, *optimizer, comm, compute->arena_communicator(), loader,
-                 {.geometry = geometry,
-                  .bucket_bytes = options.bucket_mb * 0x1p20,
-                  .loss_scale = scaled ? std::optional(LossScale{}) : std::nullopt});
+  TrainStep step(
+      engine, *state, *optimizer, comm, loader,
+      {.geometry = geometry, .loss_scale = scaled ? std::optional(LossScale{}) : std::nullopt});
 
   std::vector<double> seconds;
   PhaseTimes phases;

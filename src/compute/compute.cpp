@@ -26,13 +26,16 @@ class CpuCompute final : public Compute {
         engine_(make_cpu_engine(graph, {.threads = options.threads,
                                         .tail_size = options.tail_size,
                                         .precision = options.precision,
-                                        .sum_over_ranks = sum_over_ranks(options, host)})) {}
+                                        .sum_over_ranks = sum_over_ranks(options, host),
+                                        .units = options.units})) {}
 
   [[nodiscard]] Engine& engine() noexcept override { return *engine_; }
   [[nodiscard]] std::string device_name() const override { return ""; }
   [[nodiscard]] Communicator& arena_communicator() noexcept override { return host_; }
-  [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config) override {
-    return lockstep::make_optimizer(config, engine_->layout());
+  [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config,
+                                                          const ArenaLayout& layout,
+                                                          const SumOverRanks& sum_norms) override {
+    return lockstep::make_optimizer(config, layout, sum_norms);
   }
 
  private:
@@ -79,8 +82,9 @@ class CudaCompute final : public Compute {
   [[nodiscard]] Communicator& arena_communicator() noexcept override {
     return communicator_ ? *communicator_ : host_;
   }
-  [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config) override {
-    return module_.make_optimizer(device_, config, engine_->layout());
+  [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(
+      const Config& config, const ArenaLayout& layout, const SumOverRanks& /*sum_norms*/) override {
+    return module_.make_optimizer(device_, config, layout);
   }
   [[nodiscard]] std::string peer_note() const override {
     if (peers_.pairs == 0) return "";
@@ -156,6 +160,11 @@ DeviceChoice agree_on_device(DeviceChoice asked, const ProcessGrid& grid, Commun
 std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& options,
                                       const ProcessGrid& grid, Communicator& host) {
   if (agree_on_device(options.device, grid, host) == DeviceChoice::cuda) {
+    if (!options.units.rule.unit_of.empty()) {
+      fail(ExitStatus::usage,
+           "--shard does not go with --device cuda (this version shares out on processors alone) "
+           "leave it out, or take --device cpu");
+    }
     return std::make_unique<CudaCompute>(graph, options, grid, host);
   }
   if (options.comm == CommChoice::nccl) {

@@ -129,6 +129,22 @@ void parse_option(const OptionSpec& spec, const std::string& text, TimeSpan& val
   value.seconds = *seconds;
 }
 
+void parse_option(const OptionSpec& spec, const std::string& text, ShardUnit& value) {
+  constexpr std::string_view by_size = "size:";
+  ShardUnit parsed;
+  if (text == "stage") {
+    parsed.by = ShardUnit::By::stage;
+  } else if (text.starts_with(by_size)) {
+    parsed.by = ShardUnit::By::size;
+    if (!parse_number(text.substr(by_size.size()), parsed.smallest)) parsed.smallest = 0;
+  }
+  if (text != "block" && (parsed.by == ShardUnit::By::size ? parsed.smallest < 1
+                                                           : parsed.by != ShardUnit::By::stage)) {
+    refuse(spec, text, "block, stage, or the smallest number of parameters as size:1000000");
+  }
+  value = parsed;
+}
+
 std::size_t parse_choice(const OptionSpec& spec, const std::string& text) {
   const auto found = std::find(spec.choices.begin(), spec.choices.end(), text);
   if (found == spec.choices.end()) refuse(spec, text, allowed_values(spec, false));
@@ -156,6 +172,18 @@ std::string print_option(const OptionSpec&, const SaveInterval& value) {
 
 std::string print_option(const OptionSpec&, const TimeSpan& value) {
   return value.seconds > 0 ? fmt::format("{}s", value.seconds) : "0";
+}
+
+std::string print_option(const OptionSpec&, const ShardUnit& value) {
+  switch (value.by) {
+    case ShardUnit::By::stage:
+      return "stage";
+    case ShardUnit::By::size:
+      return fmt::format("size:{}", value.smallest);
+    case ShardUnit::By::block:
+      break;
+  }
+  return "block";
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {

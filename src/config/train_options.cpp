@@ -208,7 +208,23 @@ OptionTable<Config> make_table() {
            {.name = "grad-compression",
             .help = "gradients travel in 16 bits, rounded wherever two ranks' sums meet",
             .unit = "",
-            .choices = {"none", "fp16", "bf16"}});
+            .choices = {"none", "fp16", "bf16"}})
+      .add(&Config::shard,
+           {.name = "shard",
+            .help = "what ranks share out instead of each keeping all: optimizer state; and "
+                    "gradients (grad); and parameters (full)",
+            .unit = "",
+            .choices = {"none", "optimizer", "grad", "full"}})
+      .add(&Config::shard_unit,
+           {.name = "shard-unit",
+            .help = "what is gathered and reduced as one: block, stage, or layers of at least N "
+                    "parameters, as size:N",
+            .unit = ""})
+      .add(&Config::accumulate_full_gradients,
+           {.name = "accumulate-full-gradients",
+            .help = "with --shard grad or full and --accumulate: keeps a rank's whole gradients "
+                    "and reduces them once, instead of in each micro-step",
+            .unit = ""});
   t.group("Run")
       .add(&Config::seed, {.name = "seed",
                            .help = "of initial weights, sample order and augmentation",

@@ -4,17 +4,21 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 namespace lockstep {
 namespace {
 
 class Lars final : public Optimizer {
  public:
-  Lars(const Config& config, const ArenaLayout& layout)
-      : segments_(make_segments(layout, config.weight_decay, config.decay_norm_and_bias)),
+  Lars(const Config& config, const ArenaLayout& layout, SumOverRanks sum_norms)
+      : sum_norms_(std::move(sum_norms)),
+        segments_(make_segments(layout, config.weight_decay, config.decay_norm_and_bias)),
         velocity_(layout.size()),
         momentum_(static_cast<float>(config.momentum)),
-        trust_(config.trust_coefficient) {}
+        trust_(config.trust_coefficient) {
+    norms_.reserve(2 * segments_.size());
+  }
 
   [[nodiscard]] std::string_view name() const noexcept override { return "lars"; }
   [[nodiscard]] std::span<const std::string> slot_names() const noexcept override { return names_; }
@@ -23,11 +27,18 @@ class Lars final : public Optimizer {
 
   void update(std::size_t begin, std::size_t end, std::span<float> parameters,
               std::span<const float> gradients, const UpdateOptions& options) override {
-    for (const Segment& segment : segments_in(segments_, begin, end)) {
+    const auto segments = segments_in(segments_, begin, end);
+    measure_norms(segments, parameters, gradients);
+    auto norm = norms_.begin();
+    for (const Segment& segment : segments) {
       float* const w = parameters.data();
       const float* const g = gradients.data();
       float* const v = velocity_.data();
-      const double local = local_rate(segment, parameters, gradients, options.gradient_scale);
+      const double weight = std::sqrt(*norm++);
+      const double gradient = static_cast<double>(options.gradient_scale) * std::sqrt(*norm++);
+      const double local = segment.adapts ? trust_ratio(trust_, weight, gradient,
+                                                        static_cast<double>(segment.weight_decay))
+                                          : 1.0;
       const LarsRule rule{.lr = static_cast<float>(options.lr * local),
                           .weight_decay = segment.weight_decay,
                           .momentum = momentum_,
@@ -38,18 +49,20 @@ class Lars final : public Optimizer {
   }
 
  private:
-  [[nodiscard]] double local_rate(const Segment& segment, std::span<const float> parameters,
-                                  std::span<const float> gradients, float scale) const {
-    if (!segment.adapts) return 1.0;
-    const std::size_t size = segment.end - segment.begin;
-    const double weight =
-        std::sqrt(lockstep::squared_norm(parameters.subspan(segment.begin, size)));
-    const double gradient =
-        static_cast<double>(scale) *
-        std::sqrt(lockstep::squared_norm(gradients.subspan(segment.begin, size)));
-    return trust_ratio(trust_, weight, gradient, static_cast<double>(segment.weight_decay));
+  /// Squares of each segment's weight norm and gradient norm.
+  void measure_norms(std::span<const Segment> segments, std::span<const float> parameters,
+                     std::span<const float> gradients) {
+    norms_.clear();
+    for (const Segment& segment : segments) {
+      const std::size_t size = segment.adapts ? segment.end - segment.begin : 0;
+      norms_.push_back(lockstep::squared_norm(parameters.subspan(segment.begin, size)));
+      norms_.push_back(lockstep::squared_norm(gradients.subspan(segment.begin, size)));
+    }
+    if (sum_norms_) sum_norms_(norms_);
   }
 
+  SumOverRanks sum_norms_;
+  std::vector<double> norms_;
   std::vector<Segment> segments_;
   AlignedBuffer<float> velocity_;
   std::array<std::string, 1> names_{"momentum_buffer"};
@@ -59,8 +72,9 @@ class Lars final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_lars(const Config& config, const ArenaLayout& layout) {
-  return std::make_unique<Lars>(config, layout);
+std::unique_ptr<Optimizer> make_lars(const Config& config, const ArenaLayout& layout,
+                                     const SumOverRanks& sum_norms) {
+  return std::make_unique<Lars>(config, layout, sum_norms);
 }
 
 }  // namespace lockstep

@@ -9,7 +9,8 @@ double Optimizer::squared_norm(std::span<const float> gradients) {
   return lockstep::squared_norm(gradients);
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const Config& config, const ArenaLayout& layout) {
+std::unique_ptr<Optimizer> make_optimizer(const Config& config, const ArenaLayout& layout,
+                                          const SumOverRanks& sum_norms) {
   switch (config.optimizer) {
     case OptimizerKind::sgd:
       return make_sgd(config, layout);
@@ -17,7 +18,7 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& config, const ArenaLayou
     case OptimizerKind::adamw:
       return make_adam(config, layout);
     case OptimizerKind::lars:
-      return make_lars(config, layout);
+      return make_lars(config, layout, sum_norms);
   }
   fail(ExitStatus::internal, "optimizer {} is unknown", static_cast<int>(config.optimizer));
 }

@@ -37,14 +37,14 @@ struct Segment {
   return segments;
 }
 
-/// The segments within [begin, end), which is cut at their boundaries.
+/// The segments within [begin, end), which is cut at their boundaries; empty ones at both.
 [[nodiscard]] inline std::span<const Segment> segments_in(const std::vector<Segment>& segments,
                                                           std::size_t begin, std::size_t end) {
   const auto first =
       std::lower_bound(segments.begin(), segments.end(), begin,
                        [](const Segment& s, std::size_t at) { return s.begin < at; });
   const auto last = std::lower_bound(first, segments.end(), end,
-                                     [](const Segment& s, std::size_t at) { return s.begin < at; });
+                                     [](const Segment& s, std::size_t at) { return s.end <= at; });
   assert(first == last || (last - 1)->end <= end);
   return {first, last};
 }

@@ -4,6 +4,7 @@
 #include "lockstep/checkpoint/training_state_text.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/train/model_state.hpp"
 
 #include <fmt/ranges.h>
 
@@ -50,13 +51,6 @@ RunStart read_run_start(const Config& config, const CheckpointDirectory& directo
   return start;
 }
 
-void broadcast_arena(Engine& engine, std::span<float> arena, Communicator& comm) {
-  std::vector<float> host(arena.size());
-  if (comm.rank() == 0) engine.read(arena, host);
-  comm.broadcast(std::span<float>(host));
-  if (comm.rank() != 0) engine.write(host, arena);
-}
-
 }  // namespace
 
 RunStart find_run_start(const Config& config, CheckpointDirectory* directory, Communicator& comm) {
@@ -74,15 +68,39 @@ RunStart find_run_start(const Config& config, CheckpointDirectory* directory, Co
 }
 
 void broadcast_model(Engine& engine, Communicator& comm) {
-  broadcast_arena(engine, engine.parameters(), comm);
+  std::vector<float> host(engine.parameters().size());
+  if (comm.rank() == 0) engine.read(engine.parameters(), host);
+  comm.broadcast(std::span<float>(host));
+  if (comm.rank() != 0) engine.write(host, engine.parameters());
   comm.broadcast(engine.running_statistics());
 }
 
-void broadcast_run_state(Engine& engine, Optimizer& optimizer, Communicator& comm) {
-  broadcast_model(engine, comm);
-  for (std::size_t i = 0; i < optimizer.slot_names().size(); ++i) {
-    broadcast_arena(engine, optimizer.slot(i), comm);
+void start_model(const RunStart& start, const Config& config, Engine& engine, ParallelState& state,
+                 Optimizer& optimizer, Communicator& comm) {
+  const Checkpoint& checkpoint = start.checkpoint;
+  std::vector<float> arena;  // rank 0's
+  initialize_statistics(engine);
+  collectively(comm, [&] {
+    if (comm.rank() != 0) return;
+    arena = initial_parameters(engine, static_cast<std::uint64_t>(config.seed));
+    if (checkpoint.model.empty()) return;
+    load_parameters(checkpoint, start.state ? InitHead::keep : config.init_head, engine, arena);
+    load_statistics(checkpoint, engine);
+  });
+  state.distribute(arena, state.parameters());
+  state.updated(0, state.layout().size());
+  comm.broadcast(engine.running_statistics());
+  if (start.state) {
+    for (std::size_t i = 0; i < optimizer.slot_names().size(); ++i) {
+      collectively(comm, [&] {
+        if (comm.rank() == 0) {
+          load_slot(checkpoint, engine, optimizer, optimizer.slot_names()[i], arena);
+        }
+      });
+      state.distribute(arena, optimizer.slot(i));
+    }
   }
+  state.settle();
 }
 
 std::string layout_text(const Engine& engine) {

@@ -46,18 +46,6 @@ std::unique_ptr<Dataset> open_validation_data(const RunPlan& plan, Communicator&
   return dataset;
 }
 
-ElementType wire_type(GradCompression compression) noexcept {
-  switch (compression) {
-    case GradCompression::none:
-      break;
-    case GradCompression::fp16:
-      return ElementType::f16;
-    case GradCompression::bf16:
-      return ElementType::bf16;
-  }
-  return ElementType::f32;
-}
-
 /// Where the run's loss scaling stands; fp16 alone needs it.
 std::optional<LossScale> loss_scale_of(const Config& config, TrainingState& state) noexcept {
   if (config.precision != Precision::fp16) {
@@ -103,8 +91,8 @@ std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
 }
 
 void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeometry& geometry,
-                    const Engine& engine, const DatasetInfo& data, const TrainStep& step,
-                    const TrainingJob& job) {
+                    const Engine& engine, const ParallelState& parallel, const DatasetInfo& data,
+                    const TrainStep& step, const TrainingJob& job) {
   reporter.say(fmt::format("{}: {} parameters, input {}x{}x{}, {} classes", engine.graph().name(),
                            engine.graph().parameter_count(), plan.model.image.channels,
                            plan.model.image.height, plan.model.image.width, plan.model.classes));
@@ -124,8 +112,8 @@ void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeome
       fmt::format("memory a rank: {:.0f} MiB activations, {:.0f} MiB parameters and gradients; {} "
                   "bucket{} of gradients{}",
                   static_cast<double>(step.activation_bytes()) / 0x1p20,
-                  static_cast<double>(engine.layout().size()) * 8 / 0x1p20, step.buckets(),
-                  step.buckets() == 1 ? "" : "s", wire_note(plan.config, geometry.world_size)));
+                  static_cast<double>(engine.layout().size()) * 8 / 0x1p20, parallel.parts(),
+                  parallel.parts() == 1 ? "" : "s", wire_note(plan.config, geometry.world_size)));
   if (job.binding.warning) reporter.warn(*job.binding.warning);
 }
 
@@ -235,25 +223,23 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                      .comm = config.comm,
                                      .precision = config.precision,
                                      .threads = job.binding.threads,
-                                     .tail_size = tail.size(),
+                                     .tail_size = config.shard == ShardMode::none ? tail.size() : 0,
+                                     .units = unit_options(plan.config, graph, comm.size()),
                                      .synchronised_norms = synchronised,
                                      .deterministic = config.deterministic,
                                      .cuda_graph = config.cuda_graph},
                                     job.grid, comm);
   watch.name_devices(compute->device_name());
   Engine& engine = compute->engine();
-  const auto optimizer = compute->make_optimizer(plan.config);
+  Communicator& arena_comm = watch.watched(compute->arena_communicator(), "the device's");
+  const auto parallel = make_parallel_state(plan.config, engine, comm, arena_comm, tail.size());
+  const auto optimizer =
+      compute->make_optimizer(plan.config, parallel->layout(), parallel->sum_over_parts());
   state.optimizer = std::string(optimizer->name());
   require_agreement(comm, layout_text(engine), "the parameters' layout",
                     "the processors differ, so the engine chose other layouts");
-  initialize_model(engine, static_cast<std::uint64_t>(config.seed));
-  collectively(comm, [&] {
-    if (start.checkpoint.model.empty()) return;
-    load_model(start.checkpoint, start.state ? InitHead::keep : config.init_head, engine);
-    if (start.state) load_optimizer(start.checkpoint, engine, *optimizer);
-  });
+  start_model(start, plan.config, engine, *parallel, *optimizer, comm);
   start.checkpoint = {};
-  broadcast_run_state(engine, *optimizer, comm);
 
   const auto validation = open_validation_data(plan, comm);
   const auto staging =
@@ -272,11 +258,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
       *data, loading,
       plan_training_batches(geometry, {.epoch = state.epoch, .position = state.position},
                             last_step - state.step));
-  Communicator& arena_comm = watch.watched(compute->arena_communicator(), "the device's");
-  TrainStep step(engine, *optimizer, comm, arena_comm, *loader,
+  TrainStep step(engine, *parallel, *optimizer, comm, *loader,
                  {.geometry = geometry,
-                  .bucket_bytes = config.bucket_mb * 0x1p20,
-                  .wire = wire_type(config.grad_compression),
                   .clip_grad_norm = config.clip_grad_norm,
                   .loss_scale = loss_scale_of(config, state),
                   .meets_in_programs = synchronised,
@@ -296,7 +279,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                        .stop_wanted = stop_wanted,
                                        .board = &watch.board()});
   }
-  describe_start(reporter, plan, geometry, engine, data->info(), step, job);
+  describe_start(reporter, plan, geometry, engine, *parallel, data->info(), step, job);
   if (!validation) {
     reporter.say(plan.config.synthetic
                      ? std::string("no evaluation: synthetic data has no split val")
@@ -321,6 +304,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      .geometry = geometry,
                      .comm = comm,
                      .engine = engine,
+                     .parallel = *parallel,
                      .optimizer = *optimizer,
                      .step = step,
                      .evaluator = evaluator ? &*evaluator : nullptr,

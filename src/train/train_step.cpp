@@ -32,23 +32,18 @@ PhaseTimes& PhaseTimes::operator+=(const PhaseTimes& other) noexcept {
   return *this;
 }
 
-TrainStep::TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm,
-                     Communicator& arena_comm, Loader& loader, const TrainStepOptions& options)
+TrainStep::TrainStep(Engine& engine, ParallelState& state, Optimizer& optimizer, Communicator& comm,
+                     Loader& loader, const TrainStepOptions& options)
     : engine_(engine),
+      state_(state),
       optimizer_(optimizer),
-      arena_comm_(arena_comm),
+      sum_over_parts_(state.sum_over_parts()),
       loader_(loader),
       options_(options),
       board_(options.board != nullptr ? *options.board : own_board_),
       scaler_(options.loss_scale),
       tail_(engine.graph()),
       tail_values_(engine.input_format().memory, tail_.size()),
-      reducer_(arena_comm, engine.gradients(),
-               plan_buckets(engine.layout(), tail_.size(),
-                            static_cast<std::size_t>(options.bucket_bytes),
-                            options.wire == ElementType::f32 ? TailPlace::in_the_last_bucket
-                                                             : TailPlace::in_a_bucket_of_its_own),
-               {.type = options.wire, .gradients = engine.layout().size()}, &engine),
       program_(engine.compile_training(options.geometry.largest_micro_batch())) {
   if (options_.geometry.smallest_micro_batch() != options_.geometry.largest_micro_batch()) {
     smaller_program_ = engine.compile_training(options_.geometry.smallest_micro_batch());
@@ -90,14 +85,19 @@ Program& TrainStep::program_for(std::int64_t batch_size) noexcept {
   return batch_size == program_->batch_size() ? *program_ : *smaller_program_;
 }
 
+void TrainStep::update(std::size_t begin, std::size_t end, const UpdateOptions& options) {
+  optimizer_.update(begin, end, state_.parameters(), state_.gradients(), options);
+  state_.updated(begin, end);
+}
+
 /// Once all gradients are there: checks them for overflow, clips and updates.
 void TrainStep::update_after_all(double lr, std::int64_t step, StepResult& result) {
-  const std::size_t parameters = engine_.layout().size();
-  const std::span<const float> gradients = engine_.gradients().first(parameters);
   double scale = 1.0 / scaler_.scale();
   if (options_.clip_grad_norm > 0 || scaler_.is_dynamic()) {
     // All ranks hold the same bits, so they decide alike.
-    result.gradient_norm = scale * std::sqrt(optimizer_.squared_norm(gradients));
+    double squared = optimizer_.squared_norm(state_.gradients());
+    if (sum_over_parts_) sum_over_parts_({&squared, 1});
+    result.gradient_norm = scale * std::sqrt(squared);
   }
   if (scaler_.is_dynamic()) {
     result.overflowed = !std::isfinite(result.gradient_norm) || result.sums.not_finite > 0;
@@ -107,9 +107,8 @@ void TrainStep::update_after_all(double lr, std::int64_t step, StepResult& resul
     // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a zero norm finite.
     scale *= std::min(1.0, options_.clip_grad_norm / (result.gradient_norm + 1e-6));
   }
-  optimizer_.update(
-      0, parameters, engine_.parameters(), gradients,
-      {.lr = lr, .step = scaler_.updates(step), .gradient_scale = static_cast<float>(scale)});
+  update(0, state_.layout().size(),
+         {.lr = lr, .step = scaler_.updates(step), .gradient_scale = static_cast<float>(scale)});
 }
 
 StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
@@ -121,11 +120,10 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
   StepResult result;
   Stopwatch watch;
   BatchMetrics metrics;
-  NoReduction no_reduction;
 
   const std::span<float> tail = tail_values_.span();
   tail_.clear(tail);
-  reducer_.begin();
+  state_.begin_step();
   board_.begin_step(step);
   for (int micro = 0; micro < geometry.accumulate; ++micro) {
     if (!batch_ && !options_.meets_in_programs) break;
@@ -138,7 +136,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
     result.times.forward += watch.lap();
 
     board_.enter(Phase::backward);
-    BackwardObserver& observer = last ? static_cast<BackwardObserver&>(reducer_) : no_reduction;
+    BackwardObserver& observer = state_.begin_micro_step({.first = micro == 0, .last = last});
     program.backward({.loss_scale = loss_scale, .accumulate = micro > 0}, observer);
     const BatchMetrics micro_metrics = program.metrics();
     if (batch_) {
@@ -166,21 +164,13 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
                           .failed = data_error_ ? 1 : 0});
 
   board_.enter(Phase::communication);
-  const UpdateOptions update{.lr = lr, .step = step};
-  const std::size_t parameters = engine_.layout().size();
-  const std::span<float> sent_tail = engine_.gradients().subspan(parameters, tail.size());
-  engine_.queue_write(tail, sent_tail);
-  reducer_.finish([&](const Bucket& bucket) {
+  state_.finish(tail, [&](std::size_t begin, std::size_t end) {
     result.times.communication += watch.lap();
-    if (!update_at_end && bucket.begin < parameters) {
-      optimizer_.update(bucket.begin, std::min(bucket.end, parameters), engine_.parameters(),
-                        engine_.gradients(), update);
-    }
+    if (!update_at_end && begin < end) update(begin, end, {.lr = lr, .step = step});
     result.times.optimizer += watch.lap();
   });
-  arena_comm_.synchronize();
   board_.enter(Phase::update);
-  engine_.read(sent_tail, tail);
+  state_.read_tail(tail);
   result.own_loss = metrics.loss;
   result.own_samples = static_cast<double>(metrics.samples);
   result.sums = tail_.read_sums(tail);

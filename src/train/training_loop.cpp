@@ -39,7 +39,7 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
     replica_check_.emplace(parts_.engine, parts_.comm, parts_.hosts);
   }
   if (parts_.checkpoints != nullptr) {
-    snapshot_.emplace(parts_.engine, parts_.optimizer);
+    snapshot_.emplace(parts_.engine, parts_.optimizer, true);
     saver_.emplace(*parts_.checkpoints, [this] { parts_.board.saver_moved(); });
   }
 }
@@ -239,7 +239,7 @@ void TrainingLoop::start_pending_save() {
   saved_step_ = state_.step;
   last_save_ = std::chrono::steady_clock::now();
   parts_.board.saving(state_.step);
-  snapshot_->copy_from(parts_.engine, parts_.optimizer);
+  snapshot_->copy_from(parts_.engine, parts_.parallel, parts_.optimizer);
   saver_->start([this, state = state_] {
     become_background_thread(parts_.cores);
     Checkpoint checkpoint = snapshot_->to_checkpoint(parts_.engine);

@@ -56,9 +56,11 @@ std::string train_without(int skipped, std::size_t& buckets) {
   WatchedCommunicator watched(checked, board);
   const bool last = world->rank() == world->size() - 1 && world->size() > 1;
   test::SkippingCommunicator comm(watched, last ? skipped : -1);
-  TrainStep step(*engine, *optimizer, comm, *loader,
-                 {.geometry = geometry, .bucket_bytes = 20000, .board = &board});
-  buckets = step.buckets();
+  const auto state = make_replicated_state(
+      *engine, comm, comm, {.tail_size = TailBucket(graph).size(), .bucket_bytes = 20000});
+  buckets = state->parts();
+  TrainStep step(*engine, *state, *optimizer, comm, *loader,
+                 {.geometry = geometry, .board = &board});
   try {
     for (int i = 1; i <= 6; ++i) step.run(i, 0.1, {});
   } catch (const Error& error) {

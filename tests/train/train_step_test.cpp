@@ -2,17 +2,12 @@
 #define BOOST_TEST_NO_MAIN
 #include <boost/test/unit_test.hpp>
 
-#include "../../src/engine/cuda/device_engine.hpp"
-#include "../../src/optim/device/device_optimizer.hpp"
-#include "engine/host_device.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/crc32c.hpp"
-#include "lockstep/engine/cpu_engine.hpp"
-#include "lockstep/models/models.hpp"
+#include "lockstep/parallel/gradient_reducer.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
-#include "lockstep/train/model_state.hpp"
-#include "lockstep/train/train_step.hpp"
+#include "train_rig.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -20,142 +15,12 @@
 #include <vector>
 
 using namespace lockstep;
+using lockstep::test::relative_difference;
+using Rig = lockstep::test::TrainRig;
 
 namespace {
 
 Communicator* world = nullptr;
-
-/// One rank's whole training set-up over synthetic images.
-class Rig final {
- public:
-  struct Options {
-    std::string model = "mini-resnet";
-    std::int64_t global_batch = 64;
-    int accumulate = 1;
-    double bucket_bytes = 25e6;
-    double clip_grad_norm = 0;
-    OptimizerKind optimizer = OptimizerKind::sgd;
-    double lr = 0.05;
-    Precision precision = Precision::fp32;
-    ElementType wire = ElementType::f32;
-    bool synchronised = false;
-    bool device = false;  ///< the GPU's engine, on the host
-    std::optional<LossScale> loss_scale = std::nullopt;
-  };
-
-  Rig(Communicator& comm, const Options& options)
-      : geometry_{.samples = 512,
-                  .global_batch = options.global_batch,
-                  .world_size = comm.size(),
-                  .rank = comm.rank(),
-                  .accumulate = options.accumulate},
-        graph_(make_model(options.model, {.image = {.channels = 3, .height = 12, .width = 12},
-                                          .classes = 10,
-                                          .width = 8,
-                                          .zero_init_residual = false,
-                                          .label_smoothing = 0.1})),
-        engine_(make_engine(comm, options)),
-        data_(make_synthetic_dataset({.samples = 512,
-                                      .image = {.channels = 3, .height = 12, .width = 12},
-                                      .classes = 10,
-                                      .seed = 5})),
-        lr_(options.lr) {
-    Config config;
-    config.optimizer = options.optimizer;
-    optimizer_ = options.device ? cuda::make_device_optimizer(device_, config, engine_->layout())
-                                : make_optimizer(config, engine_->layout());
-    initialize_model(*engine_, 3);
-    loader_ = make_loader(*data_,
-                          {.image = graph_.image(),
-                           .format = engine_->input_format(),
-                           .mean = {0.5F, 0.5F, 0.5F},
-                           .std = {0.25F, 0.25F, 0.25F},
-                           .augment = Augment::crop_flip,
-                           .crop_padding = 2,
-                           .seed = 11,
-                           .batch_capacity = geometry_.largest_micro_batch(),
-                           .threads = 0},
-                          plan_training_batches(geometry_, {}, 1000));
-    step_ =
-        std::make_unique<TrainStep>(*engine_, *optimizer_, comm, *loader_,
-                                    TrainStepOptions{.geometry = geometry_,
-                                                     .bucket_bytes = options.bucket_bytes,
-                                                     .wire = options.wire,
-                                                     .clip_grad_norm = options.clip_grad_norm,
-                                                     .loss_scale = options.loss_scale,
-                                                     .meets_in_programs = options.synchronised});
-  }
-
-  StepResult run() { return step_->run(++steps_, lr_, {}); }
-
-  [[nodiscard]] std::vector<float> gradients() const { return plain(engine_->gradients()); }
-  [[nodiscard]] std::vector<float> parameters() const { return plain(engine_->parameters()); }
-  [[nodiscard]] std::vector<float> statistics() const {
-    const auto values = engine_->running_statistics();
-    return {values.begin(), values.end()};
-  }
-  [[nodiscard]] std::uint32_t bits() const {
-    const auto crc = crc32c(std::as_bytes(engine_->parameters()));
-    return crc32c(std::as_bytes(engine_->running_statistics()), crc);
-  }
-  [[nodiscard]] Engine& engine() { return *engine_; }
-  [[nodiscard]] const LossScaler& scaler() const { return step_->loss_scaler(); }
-  [[nodiscard]] const BatchGeometry& geometry() const { return geometry_; }
-  [[nodiscard]] const Dataset& data() const { return *data_; }
-
- private:
-  [[nodiscard]] std::unique_ptr<Engine> make_engine(Communicator& comm, const Options& options) {
-    const std::size_t tail_size = TailBucket(graph_).size();
-    if (options.device) {
-      device_ = cuda::make_host_device();
-      return cuda::make_device_engine(device_, graph_,
-                                      {.tail_size = tail_size,
-                                       .precision = options.precision,
-                                       .sum_over_ranks = sum_over(comm, options)});
-    }
-    return make_cpu_engine(graph_, {.threads = 1,
-                                    .tail_size = tail_size,
-                                    .precision = options.precision,
-                                    .sum_over_ranks = sum_over(comm, options)});
-  }
-  static SumOverRanks sum_over(Communicator& comm, const Options& options) {
-    if (!options.synchronised) return {};
-    return [&comm](std::span<double> values) { comm.all_reduce(values); };
-  }
-  [[nodiscard]] std::vector<float> plain(std::span<const float> arena) const {
-    std::vector<float> all;
-    for (std::size_t id = 0; id < graph_.parameters().size(); ++id) {
-      std::vector<float> values(static_cast<std::size_t>(graph_.parameters()[id].shape.elements()));
-      engine_->to_plain(
-          engine_->layout().view_of(static_cast<ParameterId>(id)).in(std::span<const float>(arena)),
-          static_cast<ParameterId>(id), values);
-      all.insert(all.end(), values.begin(), values.end());
-    }
-    return all;
-  }
-
-  BatchGeometry geometry_;
-  Graph graph_;
-  std::shared_ptr<cuda::Device> device_;
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Dataset> data_;
-  std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<Loader> loader_;
-  std::unique_ptr<TrainStep> step_;
-  std::int64_t steps_ = 0;
-  double lr_;
-};
-
-double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  BOOST_REQUIRE_EQUAL(a.size(), b.size());
-  double difference = 0;
-  double norm = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
-    norm += static_cast<double>(b[i]) * b[i];
-  }
-  return std::sqrt(difference / norm);
-}
 
 // fp32 sums of a few hundred terms in another order: some ulps, far below 1e-5.
 constexpr double rounding = 1e-5;

@@ -18,6 +18,7 @@ struct ComputeOptions {
   Precision precision = Precision::fp32;
   int threads = 0;            ///< of the processor's engine; 0: omp_get_max_threads()
   std::size_t tail_size = 0;  ///< values after the gradients
+  UnitOptions units = {};     ///< what ranks share out
   bool reduces = true;        ///< false: nothing of the engine's memory goes to other ranks
   bool synchronised_norms = false;
   bool deterministic = true;  ///< a GPU's algorithms give the same bits in every run
@@ -35,7 +36,10 @@ class Compute {
   [[nodiscard]] virtual std::string device_name() const = 0;
   /// For values in the engine's memory; for the host's, the host's own. With `reduces`.
   [[nodiscard]] virtual Communicator& arena_communicator() noexcept = 0;
-  [[nodiscard]] virtual std::unique_ptr<Optimizer> make_optimizer(const Config& config) = 0;
+  /// Over arenas of that layout in the engine's memory. `sum_norms`: over the ranks that share out
+  /// tensors; empty: each keeps whole ones.
+  [[nodiscard]] virtual std::unique_ptr<Optimizer> make_optimizer(
+      const Config& config, const ArenaLayout& layout, const SumOverRanks& sum_norms = {}) = 0;
   /// Which of the host's GPUs reach each other's memory, for the start; empty where there is one or
   /// none.
   [[nodiscard]] virtual std::string peer_note() const { return ""; }

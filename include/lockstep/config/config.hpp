@@ -15,6 +15,7 @@ enum class Progress { automatic, bar, plain };
 enum class InitHead { keep, fresh };
 enum class BatchNormScope { local, sync };
 enum class GradCompression { none, fp16, bf16 };
+enum class ShardMode { none, optimizer, grad, full };
 enum class DeviceChoice { automatic, cpu, cuda };
 enum class CommChoice { automatic, mpi, nccl };
 
@@ -23,6 +24,14 @@ struct SaveInterval {
   std::int64_t steps = 0;
   double seconds = 0;
   friend bool operator==(const SaveInterval&, const SaveInterval&) = default;
+};
+
+/// `--shard-unit block`, `stage` or `size:1000000`.
+struct ShardUnit {
+  enum class By { block, stage, size };
+  By by = By::block;
+  std::int64_t smallest = 0;  ///< parameters, by size
+  friend bool operator==(const ShardUnit&, const ShardUnit&) = default;
 };
 
 /// `--time-limit 10min`; zero: none.
@@ -85,6 +94,9 @@ struct Config {
   BatchNormScope batch_norm = BatchNormScope::local;
   double bucket_mb = 25;  ///< MiB
   GradCompression grad_compression = GradCompression::none;
+  ShardMode shard = ShardMode::none;
+  ShardUnit shard_unit;
+  bool accumulate_full_gradients = false;  ///< of sharded gradients
   // run
   std::int64_t seed = 0;
   std::string run_dir;          ///< empty: runs/MODEL

@@ -31,6 +31,7 @@ void parse_option(const OptionSpec& spec, const std::string& text, bool& value);
 void parse_option(const OptionSpec& spec, const std::string& text, std::vector<double>& value);
 void parse_option(const OptionSpec& spec, const std::string& text, SaveInterval& value);
 void parse_option(const OptionSpec& spec, const std::string& text, TimeSpan& value);
+void parse_option(const OptionSpec& spec, const std::string& text, ShardUnit& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const std::string& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, std::int64_t value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, double value);
@@ -38,6 +39,7 @@ void parse_option(const OptionSpec& spec, const std::string& text, TimeSpan& val
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const std::vector<double>& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const SaveInterval& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const TimeSpan& value);
+[[nodiscard]] std::string print_option(const OptionSpec& spec, const ShardUnit& value);
 /// Place of `text` among spec.choices.
 [[nodiscard]] std::size_t parse_choice(const OptionSpec& spec, const std::string& text);
 

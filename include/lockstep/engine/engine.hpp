@@ -161,6 +161,8 @@ class Engine {
   virtual void from_plain(std::span<const float> plain, ParameterId id,
                           std::span<float> view) const = 0;
 
+  /// to += from, both in its memory.
+  virtual void add(std::span<const float> from, std::span<float> to) = 0;
   /// `count` more values in its memory, zero.
   [[nodiscard]] virtual std::unique_ptr<ArenaMemory> allocate(std::size_t count) = 0;
 

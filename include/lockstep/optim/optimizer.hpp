@@ -3,6 +3,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/arena.hpp"
+#include "lockstep/engine/sum_over_ranks.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -40,9 +41,11 @@ class Optimizer {
   [[nodiscard]] virtual double squared_norm(std::span<const float> gradients);
 };
 
-/// Weight decay leaves out norm and bias parameters unless config.decay_norm_and_bias.
+/// Weight decay leaves out norm and bias parameters unless config.decay_norm_and_bias. Where ranks
+/// share tensors out, `sum_norms` sums over their parts; every rank then updates the same tensors.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config,
-                                                        const ArenaLayout& layout);
+                                                        const ArenaLayout& layout,
+                                                        const SumOverRanks& sum_norms = {});
 
 /// Sum of squares of values in host memory in double, in a fixed order whatever the threads.
 [[nodiscard]] double squared_norm(std::span<const float> gradients);

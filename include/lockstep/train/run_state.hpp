@@ -5,6 +5,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/optimizer.hpp"
+#include "lockstep/parallel/parallel_state.hpp"
 
 #include <optional>
 #include <string>
@@ -28,10 +29,13 @@ struct RunStart {
 [[nodiscard]] RunStart find_run_start(const Config& config, CheckpointDirectory* directory,
                                       Communicator& comm);
 
-/// Rank 0's parameters and running statistics on every rank, in pieces.
+/// Rank 0's parameters and running statistics on every rank, whose engines hold them all.
 void broadcast_model(Engine& engine, Communicator& comm);
-/// And its optimizer slots.
-void broadcast_run_state(Engine& engine, Optimizer& optimizer, Communicator& comm);
+
+/// The network's initial values, or the checkpoint's, on every rank's part of them; collective, of
+/// rank 0's file. Error(bad_input) on all ranks where it is another network's.
+void start_model(const RunStart& start, const Config& config, Engine& engine, ParallelState& state,
+                 Optimizer& optimizer, Communicator& comm);
 
 /// Where every parameter lies, as text: equal for equal layouts.
 [[nodiscard]] std::string layout_text(const Engine& engine);

@@ -6,7 +6,7 @@
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/loss_scaler.hpp"
 #include "lockstep/optim/optimizer.hpp"
-#include "lockstep/parallel/gradient_reducer.hpp"
+#include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/train/batch_geometry.hpp"
@@ -48,8 +48,6 @@ struct StepResult {
 
 struct TrainStepOptions {
   BatchGeometry geometry;
-  double bucket_bytes = 25.0 * 1024 * 1024;
-  ElementType wire = ElementType::f32;       ///< of gradients between ranks: f32, bf16 or f16
   double clip_grad_norm = 0;                 ///< 0: off
   std::optional<LossScale> loss_scale = {};  ///< where it stands; empty: no scaling
   /// Ranks meet inside the engine's programs (synchronised batch norms), so one whose data failed
@@ -65,14 +63,10 @@ struct TrainStepOptions {
 /// says so one step ahead and all ranks can leave from a good state.
 class TrainStep final {
  public:
-  /// All references outlive the object; `arena_comm` reduces the engine's memory, and is `comm`
-  /// where that is the host's. The first batch is loaded here: collective, throws the lowest
-  /// failing rank's Error on all.
-  TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm, Communicator& arena_comm,
+  /// All references outlive the object; `optimizer` is made for the state's layout. The first batch
+  /// is loaded here: collective, throws the lowest failing rank's Error on all.
+  TrainStep(Engine& engine, ParallelState& state, Optimizer& optimizer, Communicator& comm,
             Loader& loader, const TrainStepOptions& options);
-  TrainStep(Engine& engine, Optimizer& optimizer, Communicator& comm, Loader& loader,
-            const TrainStepOptions& options)
-      : TrainStep(engine, optimizer, comm, comm, loader, options) {}
 
   /// Collective. `step` counts from 1.
   StepResult run(std::int64_t step, double lr, StepWishes wishes);
@@ -82,25 +76,25 @@ class TrainStep final {
   [[nodiscard]] const LossScaler& loss_scaler() const noexcept { return scaler_; }
   [[nodiscard]] std::size_t activation_bytes() const noexcept;
   [[nodiscard]] const TailBucket& tail() const noexcept { return tail_; }
-  [[nodiscard]] std::size_t buckets() const noexcept { return reducer_.buckets().size(); }
 
  private:
   void load_next();
   [[nodiscard]] Batch blank_batch(int micro) const noexcept;
   [[nodiscard]] Program& program_for(std::int64_t batch_size) noexcept;
+  void update(std::size_t begin, std::size_t end, const UpdateOptions& options);
   void update_after_all(double lr, std::int64_t step, StepResult& result);
 
   Engine& engine_;
+  ParallelState& state_;
   Optimizer& optimizer_;
-  Communicator& arena_comm_;
+  SumOverRanks sum_over_parts_;
   Loader& loader_;
   TrainStepOptions options_;
   PhaseBoard own_board_;
   PhaseBoard& board_;
   LossScaler scaler_;
   TailBucket tail_;
-  HostBuffer<float> tail_values_;  ///< in host memory; it travels behind the gradients
-  GradientReducer reducer_;
+  HostBuffer<float> tail_values_;  ///< in host memory; it travels with the gradients
   std::unique_ptr<Program> program_;
   std::unique_ptr<Program> smaller_program_;  ///< where this rank's micro-batches differ by one
   std::optional<LoadedBatch> batch_;

@@ -30,6 +30,7 @@ struct TrainingLoopParts {
   const BatchGeometry& geometry;
   Communicator& comm;
   Engine& engine;
+  ParallelState& parallel;
   Optimizer& optimizer;
   TrainStep& step;
   Evaluator* evaluator;              ///< null: no validation split

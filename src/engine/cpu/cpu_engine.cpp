@@ -183,10 +183,19 @@ class CpuEngine final : public Engine {
                   std::span<float> view) const override {
     state_->parameters.from_plain(plain, id, view);
   }
+  void add(std::span<const float> from, std::span<float> to) override {
+    const float* const source = from.data();
+    float* const target = to.data();
+    const auto size = static_cast<std::ptrdiff_t>(to.size());
+#pragma omp parallel for simd schedule(static)
+    for (std::ptrdiff_t i = 0; i < size; ++i) target[i] += source[i];
+  }
   [[nodiscard]] std::unique_ptr<ArenaMemory> allocate(std::size_t count) override {
     return std::make_unique<HostArena>(count);
   }
-  void set_exchange(UnitExchange& exchange) override { state_->exchange = &exchange; }
+  void set_exchange(UnitExchange& exchange) override {
+    state_->exchange = &exchange;
+  }
   [[nodiscard]] std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
                                                                  std::size_t count) override {
     return make_host_narrow_buffer(type, count);

@@ -83,8 +83,8 @@ void ProgramBuilder::enter(std::size_t unit) {
   if (!state_.parameters.holds_parameters()) {
     Tensor values = make(vector_of(state_.parameters.layout().units[unit].size()));
     requests_[static_cast<std::size_t>(values.buffer)].first_step = units_.prefetch.position;
-    insert(std::make_unique<StartGatherStep>(UnitPlace{
-               .exchange = *state_.exchange, .unit = unit, .values = values.memory}),
+    insert(std::make_unique<StartGatherStep>(
+               UnitPlace{.exchange = *state_.exchange, .unit = unit, .values = values.memory}),
            units_.prefetch);
     touched.push_back(values);
     units_.gathered[unit] = std::move(values);
@@ -123,8 +123,7 @@ Tensor ProgramBuilder::arena_gradient(ParameterId id) {
     return fixed(format, store.gradients().data() + store.offset_of(id));
   }
   const std::size_t unit = store.unit_of(id);
-  return part(unit_gradients(unit), format,
-              store.offset_of(id) - store.layout().units[unit].begin);
+  return part(unit_gradients(unit), format, store.offset_of(id) - store.layout().units[unit].begin);
 }
 
 void ProgramBuilder::await_reduction(std::size_t unit) {
@@ -144,8 +143,8 @@ void ProgramBuilder::reduce_filled_units() {
       if (unit >= reductions_in_flight) await_reduction(unit - reductions_in_flight);
       values = *units_.gradients[unit];
     }
-    emit(std::make_unique<StartReductionStep>(UnitPlace{
-             .exchange = *state_.exchange, .unit = unit, .values = values.memory}),
+    emit(std::make_unique<StartReductionStep>(
+             UnitPlace{.exchange = *state_.exchange, .unit = unit, .values = values.memory}),
          {values});
   }
 }

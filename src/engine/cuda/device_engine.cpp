@@ -135,6 +135,10 @@ class DeviceEngine final : public Engine {
                   std::span<float> view) const override {
     state_->arena.from_plain(plain, id, view);
   }
+  void add(std::span<const float> from, std::span<float> to) override {
+    cuda::add(state_->device->stream(), DataType::f32, to.data(), from.data(), to.data(),
+              to.size());
+  }
   [[nodiscard]] std::unique_ptr<ArenaMemory> allocate(std::size_t count) override {
     return std::make_unique<DeviceArena>(state_->device, count);
   }

@@ -1,0 +1,93 @@
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/sum_over_ranks.hpp"
+#include "lockstep/parallel/bucket_plan.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+
+namespace lockstep {
+
+/// What a rank keeps of a network's parameters and gradients, and how a step brings the ranks'
+/// gradients together there. All references that an implementation is made from outlive it.
+class ParallelState {
+ public:
+  virtual ~ParallelState() = default;
+
+  /// Of what this rank keeps and updates, which the optimizer's slots follow.
+  [[nodiscard]] virtual const ArenaLayout& layout() const noexcept = 0;
+  /// layout().size() values each, in the engine's memory.
+  [[nodiscard]] virtual std::span<float> parameters() noexcept = 0;
+  [[nodiscard]] virtual std::span<float> gradients() noexcept = 0;
+
+  // A step, in this order. Collective.
+  virtual void begin_step() = 0;
+  struct MicroStep {
+    bool first = true;
+    bool last = true;
+  };
+  /// What backward of the micro-step tells as gradients are there.
+  [[nodiscard]] virtual BackwardObserver& begin_micro_step(MicroStep micro) = 0;
+  /// Sums what is left, and `tail`, over the ranks. Calls `reduced(begin, end)` for parts of
+  /// gradients() in ascending order as their sums are there.
+  using Reduced = std::function<void(std::size_t begin, std::size_t end)>;
+  virtual void finish(std::span<const float> tail, const Reduced& reduced) = 0;
+  /// After finish(): the tail's sums.
+  virtual void read_tail(std::span<float> tail) = 0;
+  /// parameters() in [begin, end), which reduced() was called for, or all, have been updated.
+  virtual void updated(std::size_t begin, std::size_t end) = 0;
+
+  /// Sums what ranks have for their parts, where they share the arena out; empty where each keeps
+  /// all.
+  [[nodiscard]] virtual SumOverRanks sum_over_parts() = 0;
+  /// Parts whose reductions begin by themselves.
+  [[nodiscard]] virtual std::size_t parts() const noexcept = 0;
+
+  // Between steps. Arenas of layout().size() values in the engine's memory, and of
+  // Engine::layout().size() values in rank 0's host memory (empty elsewhere).
+  /// From rank 0, where it stays, to all. Collective.
+  virtual void distribute(std::span<float> whole, std::span<float> own) = 0;
+  /// From all to rank 0. Collective, unless every rank keeps the whole.
+  virtual void collect(std::span<const float> own, std::span<float> whole) = 0;
+  /// Until the engine's parameters are up to date, where it holds them all.
+  virtual void settle() = 0;
+};
+
+/// Every rank keeps the whole. `comm` reduces the engine's memory, `host` the host's.
+struct ReplicationOptions {
+  std::size_t tail_size = 0;
+  std::size_t bucket_bytes = std::size_t{25} << 20;
+  ElementType wire = ElementType::f32;  ///< of gradients between ranks: f32, bf16 or f16
+};
+[[nodiscard]] std::unique_ptr<ParallelState> make_replicated_state(Engine& engine,
+                                                                   Communicator& host,
+                                                                   Communicator& comm,
+                                                                   const ReplicationOptions& options);
+
+/// Ranks share out each unit of the engine's layout. It becomes the engine's exchange, so it is made
+/// before anything is compiled. Where the engine holds the gradients, they are reduced in the last
+/// micro-step alone, else in each.
+struct ShardingOptions {
+  std::size_t tail_size = 0;
+  bool accumulates = false;  ///< steps have more than one micro-step
+};
+[[nodiscard]] std::unique_ptr<ParallelState> make_sharded_state(Engine& engine, Communicator& host,
+                                                                Communicator& comm,
+                                                                const ShardingOptions& options);
+
+/// What the engine is to hold, as --shard asks.
+[[nodiscard]] UnitOptions unit_options(const Config& config, const Graph& graph, int ranks);
+/// As --shard asks, for an engine with these units. `tail_size`: as the engine's, where it is
+/// replicated.
+[[nodiscard]] std::unique_ptr<ParallelState> make_parallel_state(const Config& config,
+                                                                 Engine& engine,
+                                                                 Communicator& host,
+                                                                 Communicator& comm,
+                                                                 std::size_t tail_size);
+
+}  // namespace lockstep

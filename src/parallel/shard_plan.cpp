@@ -1,0 +1,94 @@
+#include "lockstep/parallel/shard_plan.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+/// "layer1.0.conv1" of "layer1.0.conv1.weight".
+std::string_view module_of(std::string_view name) {
+  return name.substr(0, name.rfind('.'));
+}
+
+/// "layer1.0" of "layer1.0.conv1" and "layer1.0.downsample.0", "layer1" by stage; a layer that
+/// stands alone is its own.
+std::string_view group_of(std::string_view module, ShardUnit::By by) {
+  const std::size_t first = module.find('.');
+  if (by == ShardUnit::By::size || first == std::string_view::npos) return module;
+  const std::size_t second = module.find('.', first + 1);
+  const bool by_stage = by == ShardUnit::By::stage || second == std::string_view::npos;
+  return module.substr(0, by_stage ? first : second);
+}
+
+/// Runs of parameters in the graph's order.
+struct Run {
+  std::string_view group;
+  std::vector<std::size_t> parameters;
+  std::int64_t values = 0;
+  bool has_weight = false;
+};
+
+std::vector<Run> runs_of(const Graph& graph, ShardUnit::By by) {
+  std::vector<Run> runs;
+  for (std::size_t id = 0; id < graph.parameters().size(); ++id) {
+    const Parameter& parameter = graph.parameters()[id];
+    const std::string_view group = group_of(module_of(parameter.name), by);
+    const bool is_norm = parameter.kind == ParameterKind::norm;
+    // A norm that stands alone goes with the layer before it.
+    if (runs.empty() || (runs.back().group != group && !(is_norm && runs.back().has_weight))) {
+      runs.push_back({.group = group, .parameters = {}});
+    }
+    Run& run = runs.back();
+    run.parameters.push_back(id);
+    run.values += parameter.shape.elements();
+    run.has_weight = run.has_weight || parameter.kind == ParameterKind::weight;
+  }
+  return runs;
+}
+
+}  // namespace
+
+std::vector<int> plan_units(const Graph& graph, const ShardUnit& unit) {
+  std::vector<int> unit_of(graph.parameters().size());
+  int number = 0;
+  std::int64_t values = 0;
+  std::vector<Run> runs = runs_of(graph, unit.by);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (const std::size_t id : runs[i].parameters) unit_of[id] = number;
+    values += runs[i].values;
+    std::int64_t left = 0;
+    for (std::size_t j = i + 1; j < runs.size(); ++j) left += runs[j].values;
+    // What is left must be enough for a unit of its own.
+    if (unit.by == ShardUnit::By::size && (values < unit.smallest || left < unit.smallest)) continue;
+    ++number;
+    values = 0;
+  }
+  return unit_of;
+}
+
+ShardPlan::ShardPlan(ArenaLayout whole, int rank, int ranks)
+    : whole_(std::move(whole)), rank_(rank) {
+  const auto parts = static_cast<std::size_t>(ranks);
+  std::size_t view = 0;
+  for (const ArenaUnit& unit : whole_.units) {
+    assert(unit.begin % (parts * arena_alignment) == 0 && unit.size() % parts == 0);
+    const ArenaUnit own{.begin = unit.begin / parts, .end = unit.end / parts};
+    const std::size_t begin = unit.begin + static_cast<std::size_t>(rank) * own.size();
+    const std::size_t end = begin + own.size();
+    for (; view < whole_.views.size() && whole_.views[view].offset < unit.end; ++view) {
+      ArenaView kept = whole_.views[view];
+      const std::size_t first = std::clamp(kept.offset, begin, end);
+      const std::size_t last = std::clamp(kept.end(), begin, end);
+      kept.offset = own.begin + (first - begin);
+      kept.size = last - first;
+      own_.views.push_back(kept);
+    }
+    own_.units.push_back(own);
+  }
+}
+
+}  // namespace lockstep

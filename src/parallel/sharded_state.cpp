@@ -1,0 +1,178 @@
+#include "lockstep/core/error.hpp"
+#include "lockstep/parallel/parallel_state.hpp"
+#include "lockstep/parallel/shard_plan.hpp"
+
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+class ShardedState final : public ParallelState, private UnitExchange, private BackwardObserver {
+ public:
+  ShardedState(Engine& engine, Communicator& host, Communicator& comm,
+               const ShardingOptions& options)
+      : engine_(engine),
+        host_(host),
+        comm_(comm),
+        plan_(engine.layout(), comm.rank(), comm.size()),
+        holds_parameters_(!engine.parameters().empty()),
+        holds_gradients_(!engine.gradients().empty()),
+        parameters_(engine.allocate(plan_.own().size())),
+        gradients_(engine.allocate(plan_.own().size())),
+        tail_(engine.allocate(options.tail_size)),
+        gathers_(plan_.units()),
+        reductions_(plan_.units()) {
+    if (options.accumulates && !holds_gradients_) addends_ = engine.allocate(plan_.own().size());
+    engine.set_exchange(*this);
+  }
+  ShardedState(const ShardedState&) = delete;
+  ShardedState& operator=(const ShardedState&) = delete;
+  ~ShardedState() override {
+    // What is under way writes to memory that is about to go. All ranks have begun it, or one ends
+    // the job.
+    try {
+      settle();
+      for (Reduction& reduction : reductions_) comm_.wait(reduction.request);
+    } catch (const Error&) {
+    }
+  }
+
+  [[nodiscard]] const ArenaLayout& layout() const noexcept override { return plan_.own(); }
+  [[nodiscard]] std::span<float> parameters() noexcept override { return parameters_->values(); }
+  [[nodiscard]] std::span<float> gradients() noexcept override { return gradients_->values(); }
+
+  void begin_step() override {}
+  [[nodiscard]] BackwardObserver& begin_micro_step(MicroStep micro) override {
+    micro_ = micro;
+    return *this;
+  }
+
+  void finish(std::span<const float> tail, const Reduced& reduced) override {
+    engine_.queue_write(tail, tail_->values());
+    Request tail_request = comm_.start_all_reduce(tail_->values());
+    for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
+      await_reduction(unit);
+      const ArenaUnit& own = plan_.own().units[unit];
+      reduced(own.begin, own.end);
+    }
+    comm_.wait(tail_request);
+    comm_.synchronize();
+  }
+
+  void read_tail(std::span<float> tail) override { engine_.read(tail_->values(), tail); }
+
+  void updated(std::size_t begin, std::size_t end) override {
+    if (!holds_parameters_) return;
+    for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
+      const ArenaUnit& own = plan_.own().units[unit];
+      if (own.begin < begin || own.end > end) continue;
+      const ArenaUnit& whole = plan_.whole().units[unit];
+      gather(unit, engine_.parameters().subspan(whole.begin, whole.size()));
+    }
+  }
+
+  [[nodiscard]] SumOverRanks sum_over_parts() override {
+    return [this](std::span<double> values) { host_.all_reduce(values); };
+  }
+  [[nodiscard]] std::size_t parts() const noexcept override { return plan_.units(); }
+
+  void distribute(std::span<float> whole, std::span<float> own) override {
+    std::vector<float> part;
+    for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
+      const ArenaUnit& kept = plan_.own().units[unit];
+      part.resize(kept.size());
+      host_.scatter(unit_of(std::span<const float>(whole), unit), std::span(part));
+      engine_.write(part, own.subspan(kept.begin, kept.size()));
+    }
+  }
+
+  void collect(std::span<const float> own, std::span<float> whole) override {
+    std::vector<float> part;
+    for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
+      const ArenaUnit& kept = plan_.own().units[unit];
+      part.resize(kept.size());
+      engine_.read(own.subspan(kept.begin, kept.size()), part);
+      host_.gather(std::span<const float>(part), unit_of(whole, unit));
+    }
+  }
+
+  void settle() override {
+    for (Request& request : gathers_) comm_.wait(request);
+    comm_.synchronize();
+  }
+
+ private:
+  struct Reduction {
+    Request request;
+    bool adds = false;  ///< to what earlier micro-steps have left
+  };
+
+  /// A unit's part of rank 0's arena; nothing on others.
+  template <typename T>
+  [[nodiscard]] std::span<T> unit_of(std::span<T> whole, std::size_t unit) const {
+    const ArenaUnit& place = plan_.whole().units[unit];
+    return whole.empty() ? whole : whole.subspan(place.begin, place.size());
+  }
+  [[nodiscard]] std::span<float> own_part(ArenaMemory& memory, std::size_t unit) const {
+    const ArenaUnit& own = plan_.own().units[unit];
+    return memory.values().subspan(own.begin, own.size());
+  }
+
+  void gather(std::size_t unit, std::span<float> values) {
+    gathers_[unit] =
+        comm_.start_all_gather(std::span<const float>(own_part(*parameters_, unit)), values);
+  }
+
+  void start_gather(std::size_t unit, std::span<float> values) override { gather(unit, values); }
+  void await_gather(std::size_t unit) override { comm_.wait(gathers_[unit]); }
+
+  void start_reduction(std::size_t unit, std::span<const float> gradients) override {
+    if (holds_gradients_ && !micro_.last) return;
+    Reduction& reduction = reductions_[unit];
+    reduction.adds = !holds_gradients_ && !micro_.first;
+    ArenaMemory& target = reduction.adds ? *addends_ : *gradients_;
+    reduction.request = comm_.start_reduce_scatter(gradients, own_part(target, unit));
+  }
+  void await_reduction(std::size_t unit) override {
+    Reduction& reduction = reductions_[unit];
+    comm_.wait(reduction.request);
+    if (reduction.adds) engine_.add(own_part(*addends_, unit), own_part(*gradients_, unit));
+    reduction.adds = false;
+  }
+
+  void gradients_ready(std::size_t /*filled*/) override { progress(); }
+  /// MPI moves on only when it is called; one test lets all requests progress.
+  void progress() override {
+    for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
+      for (Request* request : {&gathers_[unit], &reductions_[unit].request}) {
+        if (request->done()) continue;
+        comm_.test(*request);
+        return;
+      }
+    }
+  }
+
+  Engine& engine_;
+  Communicator& host_;
+  Communicator& comm_;
+  ShardPlan plan_;
+  bool holds_parameters_;
+  bool holds_gradients_;
+  std::unique_ptr<ArenaMemory> parameters_;
+  std::unique_ptr<ArenaMemory> gradients_;
+  std::unique_ptr<ArenaMemory> addends_;  ///< sums of a micro-step that is not the first
+  std::unique_ptr<ArenaMemory> tail_;
+  std::vector<Request> gathers_;       ///< by unit
+  std::vector<Reduction> reductions_;  ///< by unit
+  MicroStep micro_;
+};
+
+}  // namespace
+
+std::unique_ptr<ParallelState> make_sharded_state(Engine& engine, Communicator& host,
+                                                  Communicator& comm,
+                                                  const ShardingOptions& options) {
+  return std::make_unique<ShardedState>(engine, host, comm, options);
+}
+
+}  // namespace lockstep

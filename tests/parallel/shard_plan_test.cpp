@@ -1,0 +1,124 @@
+#define BOOST_TEST_MODULE shard_plan
+#include <boost/test/unit_test.hpp>
+
+#include "lockstep/models/models.hpp"
+#include "lockstep/parallel/shard_plan.hpp"
+
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace lockstep;
+
+namespace {
+
+Graph network(const std::string& name) {
+  return make_model(name, {.image = {.channels = 3, .height = 32, .width = 32},
+                           .classes = 10,
+                           .width = 0,
+                           .zero_init_residual = false,
+                           .label_smoothing = 0});
+}
+
+/// The names of each unit's parameters, by unit.
+std::map<int, std::vector<std::string>> names_by_unit(const Graph& graph, const ShardUnit& unit) {
+  const std::vector<int> unit_of = plan_units(graph, unit);
+  std::map<int, std::vector<std::string>> names;
+  for (std::size_t id = 0; id < unit_of.size(); ++id) {
+    names[unit_of[id]].push_back(graph.parameters()[id].name);
+  }
+  return names;
+}
+
+/// As an engine lays it out: last parameters first.
+ArenaLayout layout_of(const Graph& graph, const ShardUnit& unit, int ranks) {
+  std::vector<ParameterId> ready(graph.parameters().size());
+  std::iota(ready.rbegin(), ready.rend(), ParameterId{0});
+  const auto size_of = [&graph](ParameterId id) {
+    return static_cast<std::size_t>(
+        graph.parameters()[static_cast<std::size_t>(id)].shape.elements());
+  };
+  return lay_out(graph, ready, size_of,
+                 {.unit_of = plan_units(graph, unit),
+                  .multiple = arena_alignment * static_cast<std::size_t>(ranks)});
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(blocks_are_units_and_what_stands_alone_keeps_its_norm) {
+  const auto units = names_by_unit(network("resnet18"), {});
+  BOOST_TEST(units.size() == 10U);  // the stem, eight blocks, the head
+  const std::vector<std::string> stem{"conv1.weight", "bn1.weight", "bn1.bias"};
+  BOOST_TEST(units.begin()->second == stem, boost::test_tools::per_element());
+  for (const std::string& name : units.at(3)) BOOST_TEST(name.starts_with("layer2.0."));
+  const std::vector<std::string> head{"fc.weight", "fc.bias"};
+  BOOST_TEST(units.rbegin()->second == head, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(stages_are_larger_units) {
+  const auto units = names_by_unit(network("resnet50"), {.by = ShardUnit::By::stage});
+  BOOST_TEST(units.size() == 6U);  // the stem, four stages, the head
+}
+
+BOOST_AUTO_TEST_CASE(units_by_size_have_at_least_so_many_parameters) {
+  for (const char* name : {"resnet50", "mini-resnet", "mlp"}) {
+    const Graph graph = network(name);
+    for (const std::int64_t smallest : {1, 1000, 100000, 1 << 30}) {
+      const std::vector<int> unit_of =
+          plan_units(graph, {.by = ShardUnit::By::size, .smallest = smallest});
+      std::map<int, std::int64_t> values;
+      for (std::size_t id = 0; id < unit_of.size(); ++id) {
+        values[unit_of[id]] += graph.parameters()[id].shape.elements();
+      }
+      for (const auto& [unit, count] : values) {
+        BOOST_TEST(((count >= smallest) || (values.size() == 1)), name << ", unit " << unit);
+      }
+    }
+    BOOST_TEST(names_by_unit(graph, {.by = ShardUnit::By::size, .smallest = 1}).size() >= 3U);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_ranks_parts_cover_every_value_once) {
+  for (const char* name : {"resnet18", "mini-resnet", "simple-cnn", "mlp"}) {
+    const Graph graph = network(name);
+    for (const int ranks : {1, 2, 3, 4, 7}) {
+      const ArenaLayout whole = layout_of(graph, {}, ranks);
+      std::vector<int> owners(whole.size(), 0);
+      for (int rank = 0; rank < ranks; ++rank) {
+        const ShardPlan plan(whole, rank, ranks);
+        BOOST_TEST(plan.own().size() * static_cast<std::size_t>(ranks) == whole.size());
+        BOOST_TEST_REQUIRE(plan.own().views.size() == whole.views.size());
+        for (std::size_t unit = 0; unit < plan.units(); ++unit) {
+          const std::size_t begin = plan.begin_in_whole(unit);
+          for (std::size_t i = 0; i < plan.own().units[unit].size(); ++i) ++owners[begin + i];
+        }
+        // Each kept part of a tensor lies in its unit's part as it does in the whole.
+        std::size_t unit = 0;
+        for (std::size_t i = 0; i < whole.views.size(); ++i) {
+          const ArenaView& kept = plan.own().views[i];
+          while (whole.views[i].offset >= whole.units[unit].end) ++unit;
+          BOOST_TEST(kept.offset % arena_alignment == 0U);
+          if (kept.size == 0) continue;
+          const std::size_t place =
+              plan.begin_in_whole(unit) + (kept.offset - plan.own().units[unit].begin);
+          BOOST_TEST(place >= whole.views[i].offset);
+          BOOST_TEST(place + kept.size <= whole.views[i].end());
+        }
+      }
+      BOOST_TEST((std::set<int>(owners.begin(), owners.end()) == std::set<int>{1}));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_parts_of_a_tensor_make_it_up) {
+  const Graph graph = network("mini-resnet");
+  const ArenaLayout whole = layout_of(graph, {.by = ShardUnit::By::size, .smallest = 1}, 4);
+  std::vector<std::size_t> kept(whole.views.size(), 0);
+  for (int rank = 0; rank < 4; ++rank) {
+    const ShardPlan plan(whole, rank, 4);
+    for (std::size_t i = 0; i < kept.size(); ++i) kept[i] += plan.own().views[i].size;
+  }
+  for (std::size_t i = 0; i < kept.size(); ++i) BOOST_TEST(kept[i] == whole.views[i].size);
+}

@@ -1,0 +1,152 @@
+#define BOOST_TEST_MODULE sharded_step
+#define BOOST_TEST_NO_MAIN
+#include <boost/test/unit_test.hpp>
+
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/runtime/mpi_environment.hpp"
+#include "train_rig.hpp"
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+using namespace lockstep;
+using lockstep::test::relative_difference;
+using Rig = lockstep::test::TrainRig;
+
+namespace {
+
+Communicator* world = nullptr;
+
+constexpr ShardMode all_modes[] = {ShardMode::optimizer, ShardMode::grad, ShardMode::full};
+/// fp32 sums of four ranks' gradients in another order, over some steps.
+constexpr double rounding = 1e-5;
+
+const char* name_of(ShardMode mode) {
+  return mode == ShardMode::optimizer ? "optimizer" : mode == ShardMode::grad ? "grad" : "full";
+}
+
+/// Trains `steps` steps replicated and shared out, from the same values on the same data.
+void check_as_replicated(Rig::Options options, ShardMode mode, int steps, double tolerance) {
+  BOOST_TEST_CONTEXT("--shard " << name_of(mode) << ", optimizer "
+                                << static_cast<int>(options.optimizer) << ", " << world->size()
+                                << " ranks") {
+    Rig replicated(*world, options);
+    options.shard = mode;
+    Rig shared(*world, options);
+    BOOST_TEST((shared.all_parameters() == replicated.all_parameters()), "other initial values");
+    for (int step = 0; step < steps; ++step) {
+      const StepResult expected = replicated.run();
+      const StepResult result = shared.run();
+      BOOST_TEST(result.updated);
+      BOOST_TEST(result.sums.loss == expected.sums.loss, boost::test_tools::tolerance(tolerance));
+      BOOST_TEST(result.sums.samples == expected.sums.samples);
+      if (step > 0) continue;
+      BOOST_TEST(relative_difference(shared.all_gradients(), replicated.all_gradients()) <
+                 tolerance);
+    }
+    BOOST_TEST(relative_difference(shared.all_parameters(), replicated.all_parameters()) <
+               tolerance);
+    BOOST_TEST(relative_difference(shared.statistics(), replicated.statistics()) < tolerance);
+    for (std::size_t slot = 0; slot < shared.optimizer().slot_names().size(); ++slot) {
+      BOOST_TEST(relative_difference(shared.all_of_slot(slot), replicated.all_of_slot(slot)) <
+                 20 * tolerance);
+    }
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(each_mode_trains_as_replicated_with_each_optimizer) {
+  for (const ShardMode mode : all_modes) {
+    for (const OptimizerKind optimizer :
+         {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars}) {
+      // Adam's first steps go by the signs of gradients, which rounding may turn.
+      const bool by_sign = optimizer == OptimizerKind::adam || optimizer == OptimizerKind::adamw;
+      check_as_replicated({.model = "mlp",
+                           .global_batch = 30,
+                           .optimizer = optimizer,
+                           .lr = by_sign ? 1e-5 : 0.05},
+                          mode, 5, by_sign ? 1e-3 : rounding);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_residual_network_trains_as_replicated_for_twenty_steps) {
+  for (const ShardMode mode : all_modes) {
+    // A ReLU that flips by rounding moves what comes after; so the rate is small.
+    check_as_replicated({.global_batch = 31, .lr = 1e-4}, mode, 20, 1e-3);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(units_may_be_of_any_size) {
+  for (const ShardMode mode : all_modes) {
+    for (const ShardUnit unit : {ShardUnit{.by = ShardUnit::By::stage, .smallest = 0},
+                                 ShardUnit{.by = ShardUnit::By::size, .smallest = 1},
+                                 ShardUnit{.by = ShardUnit::By::size, .smallest = 1 << 30}}) {
+      check_as_replicated({.global_batch = 24, .lr = 1e-3, .shard_unit = unit}, mode, 2, 1e-4);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(micro_steps_add_up_whether_reduced_each_or_once) {
+  for (const ShardMode mode : all_modes) {
+    for (const bool whole : {false, true}) {
+      check_as_replicated({.model = "mlp",
+                           .global_batch = 33,
+                           .accumulate = 3,
+                           .accumulate_full_gradients = whole},
+                          mode, 4, rounding);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(clipping_and_synchronised_norms_see_all_parts) {
+  for (const ShardMode mode : all_modes) {
+    check_as_replicated({.model = "mlp", .global_batch = 30, .clip_grad_norm = 0.01}, mode, 4,
+                        rounding);
+    check_as_replicated(
+        {.global_batch = 30, .clip_grad_norm = 0.1, .lr = 1e-3, .synchronised = true}, mode, 2,
+        1e-4);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(bf16_works_with_the_same_rounded_weights) {
+  for (const ShardMode mode : all_modes) {
+    check_as_replicated({.model = "mlp", .global_batch = 30, .precision = Precision::bf16}, mode,
+                        3, 1e-2);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_alone_computes_the_same_bits) {
+  if (world->size() > 1) return;
+  for (const ShardMode mode : all_modes) {
+    Rig whole(*world, {.global_batch = 16});
+    Rig shared(*world, {.global_batch = 16, .shard = mode});
+    for (int step = 0; step < 3; ++step) {
+      whole.run();
+      shared.run();
+    }
+    BOOST_TEST((shared.all_parameters() == whole.all_parameters()));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(two_runs_give_the_same_bits) {
+  for (const ShardMode mode : all_modes) {
+    Rig one(*world, {.global_batch = 16, .shard = mode});
+    Rig other(*world, {.global_batch = 16, .shard = mode});
+    for (int step = 0; step < 3; ++step) {
+      one.run();
+      other.run();
+    }
+    BOOST_TEST((one.all_parameters() == other.all_parameters()));
+  }
+}
+
+int main(int argc, char** argv) {
+  const MpiEnvironment mpi(argc, argv);
+  const auto comm = make_mpi_communicator();
+  world = comm.get();
+  return boost::unit_test::unit_test_main([] { return true; }, argc, argv);
+}
