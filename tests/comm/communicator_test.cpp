@@ -137,12 +137,15 @@ BOOST_AUTO_TEST_CASE(kinds_in_flight_together_end_in_any_order) {
     std::vector<Buffers> buffers;
     std::vector<Request> requests;
     buffers.reserve(many);
+    requests.reserve(3 * many);
     for (std::size_t i = 0; i < many; ++i) {
       const std::size_t count = 1 + i * 307;
       const auto value = static_cast<float>(i + 1);
-      auto& [reduced, scattered, mine, gathered] =
-          buffers.emplace_back(std::vector(count, value), std::vector(count * ranks, value),
-                               std::vector(count, 0.0F), std::vector(count * ranks, 0.0F));
+      buffers.push_back({.reduced = std::vector(count, value),
+                         .scattered = std::vector(count * ranks, value),
+                         .mine = std::vector(count, 0.0F),
+                         .gathered = std::vector(count * ranks, 0.0F)});
+      auto& [reduced, scattered, mine, gathered] = buffers.back();
       const auto own =
           std::span(gathered).subspan(count * static_cast<std::size_t>(comm->rank()), count);
       std::ranges::fill(own, value);
