@@ -39,6 +39,7 @@ bool Conductor::all_reached() const {
 Conductor::Answers Conductor::ask(const std::vector<int>& ranks, const Question& question) {
   Answers answers;
   std::vector<int> asked;
+  const auto begin = Clock::now();
   for (const int rank : ranks) {
     if (rank == 0 || is_silent(rank)) continue;
     post_.send(rank, command_tag, to_text(question.command(rank)));
@@ -58,7 +59,8 @@ Conductor::Answers Conductor::ask(const std::vector<int>& ranks, const Question&
     const int node = node_of_.empty() ? -1 : number_of(rank);
     silent_.push_back({.rank = rank,
                        .node = node < 0 ? "" : nodes_[static_cast<std::size_t>(node)],
-                       .phase = question.phase});
+                       .phase = question.phase,
+                       .seconds = std::chrono::duration<double>(Clock::now() - begin).count()});
   }
   return answers;
 }
@@ -178,6 +180,10 @@ void Conductor::examine_nodes() {
       round[static_cast<std::size_t>(slow->first)] = slow->second;
       round[static_cast<std::size_t>(slow->second)] = slow->first;
       for (const NodePairFacts& again : meet_nodes(round, listening)) {
+        if (!again.error.empty()) {
+          slow->error = again.error;
+          continue;
+        }
         slow->bandwidth = std::max(slow->bandwidth, again.bandwidth);
         slow->latency = std::min(slow->latency, again.latency);
       }
@@ -250,7 +256,7 @@ void Conductor::examine() {
   examine_nccl();
   examine_data();
   examine_run_directory();
-  if (!silent_.empty()) findings_.push_back(judge_answers(silent_, options_.limit.count()));
+  if (!silent_.empty()) findings_.push_back(judge_answers(silent_));
 }
 
 }  // namespace lockstep::doctor

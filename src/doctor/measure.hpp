@@ -65,7 +65,9 @@ class RunDirectoryProbe final {
   std::string path_;
   Descriptor lock_;
 };
-/// From another node.
+/// Network file systems may show a new file to other nodes a little later.
+inline constexpr auto longest_look = std::chrono::seconds(5);
+/// From another node; waits for the file for `longest_look`.
 [[nodiscard]] SharedDirectoryFacts look_into_run_directory(const std::string& probe_path,
                                                            const std::string& node);
 
