@@ -25,7 +25,7 @@ struct Passage {
 
 /// Each address of another node, in turn; the time of all is bounded by a few limits.
 struct RouteTarget {
-  std::vector<Address> addresses;
+  std::vector<InterfaceAddress> addresses;
   int port = 0;
   std::string greeting;
 };

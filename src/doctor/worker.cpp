@@ -31,8 +31,8 @@ RouteTarget target_from(const nlohmann::json& json) {
                      .port = json.at("port").get<int>(),
                      .greeting = json.at("greeting").get<std::string>()};
   for (const auto& address : json.at("addresses")) {
-    target.addresses.push_back(
-        {.interface = address.at(0).get<std::string>(), .text = address.at(1).get<std::string>()});
+    target.addresses.push_back({.interface = address.at(0).get<std::string>(),
+                                .number = address.at(1).get<std::string>()});
   }
   return target;
 }
@@ -45,13 +45,13 @@ Worker::Worker(Post& post, const ExaminationOptions& options)
 nlohmann::json Worker::listen() {
   try {
     listener_.emplace(fmt::format("lockstep doctor {} {:08x}", node_, std::random_device()()));
-  } catch (const Error&) {
-    // Then there is nothing to be reached by but MPI.
+  } catch (const std::exception&) {
+    // No port, or no thread. Then there is nothing to be reached by but MPI.
     return {{"port", 0}, {"greeting", ""}, {"addresses", nlohmann::json::array()}};
   }
   nlohmann::json addresses = nlohmann::json::array();
-  for (const Address& address : own_addresses()) {
-    addresses.push_back({address.interface, address.text});
+  for (const InterfaceAddress& address : interface_addresses()) {
+    if (!address.loopback) addresses.push_back({address.interface, address.number});
   }
   return {{"port", listener_->port()},
           {"greeting", listener_->greeting()},

@@ -19,7 +19,8 @@ struct Seen {
 };
 
 /// What is seen of a process that does `life`, and ends with 0 where that returns.
-Seen watch(const std::function<void(StartWatch&)>& life, std::chrono::duration<double> limit = 60s) {
+Seen watch(const std::function<void(StartWatch&)>& life,
+           std::chrono::duration<double> limit = 60s) {
   Seen seen;
   StartWatch watch(limit, [&](const std::string& what) { seen.report = what; });
   if (!watch.outcome()) {
