@@ -216,31 +216,6 @@ void Conductor::examine_clocks() {
   findings_.push_back(judge_clocks(clocks));
 }
 
-void Conductor::examine_nccl() {
-  const bool all_have_one = std::all_of(ranks_.begin(), ranks_.end(),
-                                        [](const RankFacts& rank) { return rank.gpu_usable; });
-  // Its start is collective: where a rank is out of reach it would hang.
-  if (!all_have_one || !all_reached()) return;
-  const Answers answers = ask(
-      everyone(), {.phase = "NCCL",
-                   .command =
-                       [&](int rank) {
-                         const auto place = node_of_.begin() + rank;
-                         return nlohmann::json{
-                             {"do", "nccl"},
-                             {"local_rank", std::count(node_of_.begin(), place, *place)},
-                             {"local_size", std::count(node_of_.begin(), node_of_.end(), *place)}};
-                       },
-                   .limits = 4});
-  NcclFacts facts;
-  for (const auto& [rank, answer] : answers) {
-    const double bandwidth = answer.at("bandwidth").get<double>();
-    facts.bandwidth = rank == 0 ? bandwidth : std::min(facts.bandwidth, bandwidth);
-    if (facts.error.empty()) facts.error = answer.at("error").get<std::string>();
-  }
-  findings_.push_back(judge_nccl(facts));
-}
-
 void Conductor::examine() {
   describe();
   findings_.push_back(judge_ranks({.size = post_.size(),

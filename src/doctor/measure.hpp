@@ -1,6 +1,5 @@
 #pragma once
 
-#include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/doctor/facts.hpp"
 #include "post.hpp"
@@ -70,9 +69,5 @@ inline constexpr auto longest_look = std::chrono::seconds(5);
 /// From another node; waits for the file for `longest_look`.
 [[nodiscard]] SharedDirectoryFacts look_into_run_directory(const std::string& probe_path,
                                                            const std::string& node);
-
-/// The all-reduce over a GPU of each rank. Collective over MPI_COMM_WORLD.
-[[nodiscard]] NcclFacts measure_nccl(int local_rank, int local_size, const std::string& node,
-                                     Communicator& host);
 
 }  // namespace lockstep::doctor
