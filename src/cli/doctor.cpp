@@ -1,4 +1,5 @@
 #include "command.hpp"
+#include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/doctor/examination.hpp"
 #include "lockstep/doctor/judge.hpp"
@@ -158,6 +159,19 @@ void report_start(const LaunchFacts& launch, const DoctorArguments& arguments,
   abort_job(static_cast<int>(ExitStatus::unfit));
 }
 
+doctor::Diagnosis examine(const doctor::ExaminationOptions& options) {
+  try {
+    return doctor::examine(options);
+  } catch (const std::exception& error) {
+    // The other ranks wait for this one's word, and MPI's end would wait for them.
+    print_error(fmt::format(
+        "the examination broke off on {} ({}) see to the limits of that node: processes, memory",
+        host_name(), error.what()));
+    std::fflush(nullptr);
+    abort_job(static_cast<int>(ExitStatus::internal));
+  }
+}
+
 }  // namespace
 
 ExitStatus run_doctor(Invocation& invocation) {
@@ -184,14 +198,14 @@ ExitStatus run_doctor(Invocation& invocation) {
   const std::chrono::duration<double> start = std::chrono::steady_clock::now() - begin;
 
   const doctor::Diagnosis diagnosis =
-      doctor::examine({.data = arguments.data,
-                       .run_dir = arguments.run_dir,
-                       .model = arguments.model,
-                       .checkpoint_bytes = checkpoint,
-                       .kept = arguments.keep + 2,  // the best, and the one being written
-                       .limit = limit,
-                       .launch = launch,
-                       .start_seconds = start.count()});
+      examine({.data = arguments.data,
+               .run_dir = arguments.run_dir,
+               .model = arguments.model,
+               .checkpoint_bytes = checkpoint,
+               .kept = arguments.keep + 2,  // the best, and the one being written
+               .limit = limit,
+               .launch = launch,
+               .start_seconds = start.count()});
   const bool is_first = !diagnosis.findings.empty();
   // Where each process is a world of its own, one of them speaks.
   if (is_first && launch.process == 0) {

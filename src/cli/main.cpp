@@ -25,9 +25,10 @@ void print_help() {
       "  lockstep COMMAND --help   a command's options\n"
       "  lockstep --version        the version\n\n"
       "To run on several processes: mpirun -n 4 lockstep train ..., or srun lockstep train ...\n"
-      "Exit status: 0 done; 64 bad usage; 65 bad input; 66 no input; 69 diverged; 70 internal "
-      "error;\n"
-      "73 cannot write; 75 stopped on request, submit the same command again.\n");
+      "Exit status: 0 done; 1 doctor found what would stop a run; 64 bad usage; 65 bad input;\n"
+      "66 no input; 69 diverged; 70 internal error; 73 cannot write; 75 stopped on request, "
+      "submit\n"
+      "the same command again.\n");
 }
 
 ExitStatus dispatch(int& argc, char**& argv) {

@@ -111,7 +111,7 @@ class CudaCompute final : public Compute {
     }
     require_own_devices(taken);
     roll_call_ = std::make_unique<RollCall>();
-    communicator_ = module_.make_nccl(*device_, *roll_call_);
+    communicator_ = module_.make_nccl(*device_, *roll_call_, {});
   }
 
   const cuda::ModuleTable& module_;

@@ -4,6 +4,7 @@
 #include "../engine/cuda/device_engine.hpp"
 #include "../engine/cuda/device_options.hpp"
 #include "lockstep/comm/device_communicator.hpp"
+#include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/comm/roll_call.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/config/config.hpp"
@@ -59,7 +60,8 @@ struct ModuleTable {
   std::unique_ptr<Optimizer> (*make_optimizer)(std::shared_ptr<Device> device, const Config& config,
                                                const ArenaLayout& layout);
   /// Collective. `device` and `roll_call` outlive it.
-  std::unique_ptr<DeviceCommunicator> (*make_nccl)(Device& device, RollCall& roll_call);
+  std::unique_ptr<DeviceCommunicator> (*make_nccl)(Device& device, RollCall& roll_call,
+                                                   const NcclCommunicatorOptions& options);
   /// Through the host's memory and `host`, a communicator for this use alone.
   std::unique_ptr<DeviceCommunicator> (*make_staged)(Device& device,
                                                      std::unique_ptr<Communicator> host);

@@ -44,11 +44,11 @@ void remove_leftovers(const std::string& parent) {
         status.st_uid != ::geteuid()) {
       continue;
     }
-    const int lock = ::open((entry->path() / "lock").c_str(), O_RDWR | O_CLOEXEC);
-    if (lock < 0) continue;
+    const Descriptor lock(::open((entry->path() / "lock").c_str(), O_RDWR | O_CLOEXEC));
     std::error_code not_removed;
-    if (::flock(lock, LOCK_EX | LOCK_NB) == 0) fs::remove_all(entry->path(), not_removed);
-    ::close(lock);
+    if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) {
+      fs::remove_all(entry->path(), not_removed);
+    }
   }
 }
 

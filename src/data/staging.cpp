@@ -2,6 +2,7 @@
 
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/units.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 #include "shard_copy.hpp"
 #include "stage_directory.hpp"
@@ -21,17 +22,6 @@
 
 namespace lockstep {
 namespace {
-
-constexpr double mega = 1e6;
-
-std::string amount(std::uint64_t bytes) {
-  const double value = static_cast<double>(bytes) / mega;
-  return value < 1000 ? fmt::format("{:.1f} MB", value) : fmt::format("{:.1f} GB", value / 1000);
-}
-
-const char* plural(std::size_t count) {
-  return count == 1 ? "" : "s";
-}
 
 std::string board_name(const std::string& directory) {
   return directory + "/ready";
@@ -88,7 +78,8 @@ class Staging::Directory final {
         "--stage-dir: {} of {} shards will lie in {} on {} ({} of them need {} more than the {} "
         "that are free) the others stay where they are",
         plan_.chosen.size(), shards, parent_, host, shards - plan_.chosen.size(),
-        amount(plan_.left_out_bytes - (free_ - plan_.bytes)), amount(free_));
+        size_text(static_cast<double>(plan_.left_out_bytes - (free_ - plan_.bytes))),
+        size_text(static_cast<double>(free_)));
   }
 
  private:
@@ -165,8 +156,8 @@ class Staging::Copier final {
       if (stop.stop_requested()) return;
     }
     const std::size_t all_shards = staging_.shards_.size();
-    say({.text = fmt::format("--stage-dir: {} of {} shard{} ({}) {} read from {} now", done,
-                             all_shards, plural(all_shards), amount(bytes),
+    say({.text = fmt::format("--stage-dir: {} of {} ({}) {} read from {} now", done,
+                             count_text(all_shards, "shard"), size_text(static_cast<double>(bytes)),
                              done == 1 ? "is" : "are", staging_.path_)});
   }
 

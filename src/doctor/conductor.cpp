@@ -39,6 +39,7 @@ bool Conductor::all_reached() const {
 Conductor::Answers Conductor::ask(const std::vector<int>& ranks, const Question& question) {
   Answers answers;
   std::vector<int> asked;
+  const auto begin = Clock::now();
   for (const int rank : ranks) {
     if (rank == 0 || is_silent(rank)) continue;
     post_.send(rank, command_tag, to_text(question.command(rank)));
@@ -58,7 +59,8 @@ Conductor::Answers Conductor::ask(const std::vector<int>& ranks, const Question&
     const int node = node_of_.empty() ? -1 : number_of(rank);
     silent_.push_back({.rank = rank,
                        .node = node < 0 ? "" : nodes_[static_cast<std::size_t>(node)],
-                       .phase = question.phase});
+                       .phase = question.phase,
+                       .seconds = std::chrono::duration<double>(Clock::now() - begin).count()});
   }
   return answers;
 }
@@ -178,6 +180,10 @@ void Conductor::examine_nodes() {
       round[static_cast<std::size_t>(slow->first)] = slow->second;
       round[static_cast<std::size_t>(slow->second)] = slow->first;
       for (const NodePairFacts& again : meet_nodes(round, listening)) {
+        if (!again.error.empty()) {
+          slow->error = again.error;
+          continue;
+        }
         slow->bandwidth = std::max(slow->bandwidth, again.bandwidth);
         slow->latency = std::min(slow->latency, again.latency);
       }
@@ -210,31 +216,6 @@ void Conductor::examine_clocks() {
   findings_.push_back(judge_clocks(clocks));
 }
 
-void Conductor::examine_nccl() {
-  const bool all_have_one = std::all_of(ranks_.begin(), ranks_.end(),
-                                        [](const RankFacts& rank) { return rank.gpu_usable; });
-  // Its start is collective: where a rank is out of reach it would hang.
-  if (!all_have_one || !all_reached()) return;
-  const Answers answers = ask(
-      everyone(), {.phase = "NCCL",
-                   .command =
-                       [&](int rank) {
-                         const auto place = node_of_.begin() + rank;
-                         return nlohmann::json{
-                             {"do", "nccl"},
-                             {"local_rank", std::count(node_of_.begin(), place, *place)},
-                             {"local_size", std::count(node_of_.begin(), node_of_.end(), *place)}};
-                       },
-                   .limits = 4});
-  NcclFacts facts;
-  for (const auto& [rank, answer] : answers) {
-    const double bandwidth = answer.at("bandwidth").get<double>();
-    facts.bandwidth = rank == 0 ? bandwidth : std::min(facts.bandwidth, bandwidth);
-    if (facts.error.empty()) facts.error = answer.at("error").get<std::string>();
-  }
-  findings_.push_back(judge_nccl(facts));
-}
-
 void Conductor::examine() {
   describe();
   findings_.push_back(judge_ranks({.size = post_.size(),
@@ -250,7 +231,7 @@ void Conductor::examine() {
   examine_nccl();
   examine_data();
   examine_run_directory();
-  if (!silent_.empty()) findings_.push_back(judge_answers(silent_, options_.limit.count()));
+  if (!silent_.empty()) findings_.push_back(judge_answers(silent_));
 }
 
 }  // namespace lockstep::doctor

@@ -52,6 +52,8 @@ class Conductor final {
   /// Of a rank's node.
   [[nodiscard]] int number_of(int rank) const;
   void examine_clocks();
+  /// What is wrong with them; empty where all that answer have one of their own.
+  [[nodiscard]] std::string open_gpus();
   void examine_nccl();
   void examine_data();
   void examine_run_directory();

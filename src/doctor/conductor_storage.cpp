@@ -28,7 +28,10 @@ void Conductor::examine_data() {
     return measure_data(directory, node, 0);
   });
   if (!own) {
-    silent_.push_back({.rank = 0, .node = node, .phase = "--data " + options_.data});
+    silent_.push_back({.rank = 0,
+                       .node = node,
+                       .phase = "--data " + options_.data,
+                       .seconds = options_.limit.count()});
     return;
   }
   std::vector<DataFacts> all{*own};
@@ -50,16 +53,20 @@ void Conductor::examine_run_directory() {
       options_.limit,
       [run_dir = options_.run_dir] { return std::make_shared<RunDirectoryProbe>(run_dir); });
   if (!probe) {
-    silent_.push_back({.rank = 0, .node = self_.node(), .phase = phase});
+    silent_.push_back(
+        {.rank = 0, .node = self_.node(), .phase = phase, .seconds = options_.limit.count()});
     return;
   }
   std::vector<SharedDirectoryFacts> others;
   if ((*probe)->facts().error.empty()) {
     const std::vector<int> leaders(leaders_.begin() + 1, leaders_.end());
     for (const auto& [rank, answer] :
-         ask(leaders, {.phase = phase, .command = [&](int) {
-                         return nlohmann::json{{"do", "run-dir"}, {"path", (*probe)->path()}};
-                       }})) {
+         ask(leaders, {.phase = phase,
+                      .command =
+                           [&](int) {
+                             return nlohmann::json{{"do", "run-dir"}, {"path", (*probe)->path()}};
+                           },
+                      .limits = 1 + longest_look / options_.limit})) {
       others.push_back(answer.get<SharedDirectoryFacts>());
     }
   }

@@ -1,7 +1,7 @@
 #include "lockstep/compute/device_plan.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/units.hpp"
 #include "lockstep/doctor/judge.hpp"
-#include "units.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,6 @@
+#include "lockstep/core/units.hpp"
 #include "lockstep/doctor/judge.hpp"
-#include "units.hpp"
+#include "middle.hpp"
 
 #include <fmt/ranges.h>
 
@@ -12,21 +13,11 @@
 namespace lockstep::doctor {
 namespace {
 
-/// How much slower than the middle of its kind a link may be. Nodes of one machine differ by less;
-/// shared switches and busy cores make twofold differences.
-constexpr double slow_factor = 4;
 /// Of between nodes: below it is Gigabit Ethernet, or less.
 constexpr double poor_bandwidth = 200e6;
 /// Clocks that differ by more make logs and file times hard to read; time synchronisation keeps
 /// them within milliseconds.
 constexpr double large_offset = 1;
-
-double middle(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
 
 /// The slowest of some links.
 struct Range {

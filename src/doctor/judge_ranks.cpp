@@ -1,6 +1,6 @@
+#include "lockstep/core/units.hpp"
 #include "lockstep/doctor/judge.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
-#include "units.hpp"
 
 #include <fmt/ranges.h>
 
@@ -135,13 +135,13 @@ Finding judge_start(const LaunchFacts& launch, const std::string& host, const st
           launcher_text(launch.launcher), launch_mend(launch.launcher))};
 }
 
-Finding judge_answers(std::span<const SilentRank> silent, double limit_seconds) {
+Finding judge_answers(std::span<const SilentRank> silent) {
   if (silent.empty()) return {.check = "answers", .text = "every rank answered"};
   std::vector<std::string> names;
   for (const SilentRank& rank : silent) {
-    names.push_back(fmt::format("rank {}{} at {}", rank.rank,
+    names.push_back(fmt::format("rank {}{} at {} within {:.0f} s", rank.rank,
                                 rank.node.empty() ? "" : fmt::format(" ({})", rank.node),
-                                rank.phase));
+                                rank.phase, rank.seconds));
   }
   constexpr std::size_t shown = 8;
   const bool more = names.size() > shown;
@@ -150,10 +150,9 @@ Finding judge_answers(std::span<const SilentRank> silent, double limit_seconds) 
       .check = "answers",
       .verdict = Verdict::fail,
       .text = fmt::format(
-          "no answer within {:.0f} s from {}{} (it hangs, or rank 0 cannot reach it) look at that "
-          "node, and at the network between; or leave it out with --exclude",
-          limit_seconds, fmt::join(names, ", "),
-          more ? fmt::format(" and {} more", silent.size() - shown) : ""),
+          "no answer from {}{} (it hangs, or rank 0 cannot reach it) look at that node, and at the "
+          "network between; or leave it out with --exclude",
+          fmt::join(names, ", "), more ? fmt::format(" and {} more", silent.size() - shown) : ""),
       .values = {{"silent", static_cast<double>(silent.size())}}};
 }
 

@@ -1,12 +1,12 @@
+#include "lockstep/core/units.hpp"
 #include "lockstep/doctor/judge.hpp"
-#include "units.hpp"
+#include "middle.hpp"
 
 #include <algorithm>
 
 namespace lockstep::doctor {
 namespace {
 
-constexpr double slow_factor = 4;
 /// Reading that took less says little: one hiccup may have been most of it.
 constexpr double telling_seconds = 0.1;
 /// Renames that take longer make each save's end, and Lustre's metadata server, the slow part.
@@ -40,24 +40,23 @@ Finding judge_data(const std::string& directory, std::span<const DataFacts> node
     rates.push_back(rate_of(node));
     if (slowest == nullptr || rate_of(node) < rate_of(*slowest)) slowest = &node;
   }
-  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-  std::nth_element(rates.begin(), middle, rates.end());
+  const double usual = middle(std::move(rates));
   finding.values = {{"shards", static_cast<double>(slowest->shards)},
                     {"bandwidth_least", rate_of(*slowest)},
-                    {"bandwidth_median", *middle}};
+                    {"bandwidth_median", usual}};
   finding.text = fmt::format(
       "{} shards of split train, read at {}{}", slowest->shards, rate_text(rate_of(*slowest)),
       nodes.size() > 1 ? fmt::format(" or more by each of {} nodes at once ({} is slowest)",
                                      nodes.size(), slowest->node)
                        : std::string());
   if (nodes.size() > 2 && slowest->seconds > telling_seconds &&
-      rate_of(*slowest) * slow_factor < *middle) {
+      rate_of(*slowest) * slow_factor < usual) {
     finding.verdict = Verdict::warn;
     finding.text = fmt::format(
         "{} reads {} at {} where other nodes read at {} (each step waits for the slowest) look at "
         "its "
         "mount, or leave it out with --exclude={}",
-        slowest->node, directory, rate_text(rate_of(*slowest)), rate_text(*middle), slowest->node);
+        slowest->node, directory, rate_text(rate_of(*slowest)), rate_text(usual), slowest->node);
   }
   return finding;
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/doctor/facts.hpp"
 #include "post.hpp"
@@ -25,7 +24,7 @@ struct Passage {
 
 /// Each address of another node, in turn; the time of all is bounded by a few limits.
 struct RouteTarget {
-  std::vector<Address> addresses;
+  std::vector<InterfaceAddress> addresses;
   int port = 0;
   std::string greeting;
 };
@@ -65,12 +64,10 @@ class RunDirectoryProbe final {
   std::string path_;
   Descriptor lock_;
 };
-/// From another node.
+/// Network file systems may show a new file to other nodes a little later.
+inline constexpr auto longest_look = std::chrono::seconds(5);
+/// From another node; waits for the file for `longest_look`.
 [[nodiscard]] SharedDirectoryFacts look_into_run_directory(const std::string& probe_path,
                                                            const std::string& node);
-
-/// The all-reduce over a GPU of each rank. Collective over MPI_COMM_WORLD.
-[[nodiscard]] NcclFacts measure_nccl(int local_rank, int local_size, const std::string& node,
-                                     Communicator& host);
 
 }  // namespace lockstep::doctor

@@ -1,7 +1,6 @@
-#include "../compute/module_interface.hpp"
+#include "gpu_probe.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/compute/device_plan.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 #include "measure.hpp"
 
@@ -30,42 +29,30 @@ RankFacts measure_rank(int rank, const std::string& node) {
                             : fmt::format("{} and {}", cuda.peers.first, cuda.peers.second)};
 }
 
-NcclFacts measure_nccl(int local_rank, int local_size, const std::string& node,
-                       Communicator& host) {
-  NcclFacts facts;
-  try {
-    const cuda::ModuleTable& module = load_cuda_module();
-    std::shared_ptr<cuda::Device> device;
-    collectively(host, [&] {
-      device =
-          module.make_device({.local_rank = local_rank, .local_size = local_size, .plans = {}});
-    });
-    const auto uuids = all_gather_text(host, module.identify(*device).uuid);
-    const auto nodes = all_gather_text(host, node);
-    std::vector<TakenDevice> taken;
-    for (std::size_t i = 0; i < uuids.size(); ++i) {
-      taken.push_back({.host = nodes[i], .uuid = uuids[i]});
-    }
-    require_own_devices(taken);
-    RollCall roll_call;
-    const auto nccl = module.make_nccl(*device, roll_call);
-    const cuda::DeviceArray<float> values(*device, reduced_values);
-    device->clear(values.data(), values.bytes());
-    const auto reduce = [&] {
-      nccl->all_reduce_buffer({values.data(), values.size(), ElementType::f32}, ReduceOp::sum);
-      nccl->synchronize();
-    };
-    reduce();
-    const auto begin = Clock::now();
-    for (int i = 0; i < repetitions; ++i) reduce();
-    const std::chrono::duration<double> seconds = Clock::now() - begin;
-    const double ranks = host.size();
-    facts.bandwidth = 2 * (ranks - 1) / ranks * static_cast<double>(values.bytes()) * repetitions /
-                      seconds.count();
-  } catch (const Error& error) {
-    facts.error = error.what();
-  }
-  return facts;
+GpuProbe::GpuProbe(int local_rank, int local_size)
+    : module_(load_cuda_module()),
+      device_(
+          module_.make_device({.local_rank = local_rank, .local_size = local_size, .plans = {}})),
+      values_(*device_, reduced_values) {
+  device_->clear(values_.data(), values_.bytes());
+}
+
+double GpuProbe::measure(std::chrono::duration<double> limit) {
+  const auto patience = std::chrono::ceil<std::chrono::milliseconds>(limit);
+  RollCall roll_call;
+  const auto nccl =
+      module_.make_nccl(*device_, roll_call, {.start_limit = patience, .wait_limit = patience});
+  const auto reduce = [&] {
+    nccl->all_reduce_buffer({values_.data(), values_.size(), ElementType::f32}, ReduceOp::sum);
+    nccl->synchronize();
+  };
+  reduce();
+  const auto begin = Clock::now();
+  for (int i = 0; i < repetitions; ++i) reduce();
+  const std::chrono::duration<double> seconds = Clock::now() - begin;
+  const double ranks = roll_call.size();
+  return 2 * (ranks - 1) / ranks * static_cast<double>(values_.bytes()) * repetitions /
+         seconds.count();
 }
 
 }  // namespace lockstep::doctor

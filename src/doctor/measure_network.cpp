@@ -35,7 +35,7 @@ Passage measure_passage(Post& post, int other, std::chrono::duration<double> lim
 
 std::vector<RouteFacts> measure_routes(const RouteTarget& target, std::chrono::milliseconds limit) {
   std::vector<RouteFacts> routes;
-  for (const Address& address : target.addresses) {
+  for (const InterfaceAddress& address : target.addresses) {
     routes.push_back(try_route(
         {.address = address, .port = target.port, .greeting = target.greeting, .limit = limit}));
   }

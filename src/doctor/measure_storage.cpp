@@ -28,8 +28,6 @@ constexpr double longest_read = 2;  ///< seconds
 constexpr std::uint64_t most_written = std::uint64_t{64} << 20;
 constexpr const char* proof_name = "proof";
 constexpr const char* lock_name = "lock";
-/// Network file systems may show a new file to other nodes a little later.
-constexpr auto patience = std::chrono::seconds(5);
 
 double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -170,7 +168,7 @@ SharedDirectoryFacts look_into_run_directory(const std::string& probe_path,
                                              const std::string& node) {
   SharedDirectoryFacts facts{.node = node};
   const std::string proof = probe_path + "/" + proof_name;
-  for (const auto end = Clock::now() + patience;;) {
+  for (const auto end = Clock::now() + longest_look;;) {
     struct stat status {};
     facts.sees_file = ::stat(proof.c_str(), &status) == 0;
     if (facts.sees_file) break;

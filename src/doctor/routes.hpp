@@ -1,7 +1,7 @@
 #pragma once
 
-#include "lockstep/core/descriptor.hpp"
 #include "lockstep/doctor/facts.hpp"
+#include "lockstep/runtime/sockets.hpp"
 
 #include <chrono>
 #include <string>
@@ -9,14 +9,6 @@
 #include <vector>
 
 namespace lockstep::doctor {
-
-/// An address by which others may reach this node.
-struct Address {
-  std::string interface;
-  std::string text;  ///< "10.1.0.7", "2001:db8::7"
-};
-/// Of all interfaces that are up, without loopback and link-local ones.
-[[nodiscard]] std::vector<Address> own_addresses();
 
 /// Answers whoever connects, on any address, with a greeting that says who this is: on networks of
 /// containers each host has the same address, and a connection to another host ends at home.
@@ -28,20 +20,19 @@ class Listener final {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  [[nodiscard]] int port() const noexcept { return port_; }
+  [[nodiscard]] int port() const noexcept { return socket_.port(); }
   [[nodiscard]] const std::string& greeting() const noexcept { return greeting_; }
 
  private:
   void answer(const std::stop_token& stop) const;
 
   std::string greeting_;
-  Descriptor socket_;
-  int port_ = 0;
+  ListeningSocket socket_{"see to the limits of this node"};
   std::jthread thread_;
 };
 
 struct RouteOptions {
-  Address address;
+  InterfaceAddress address;
   int port = 0;
   std::string greeting;  ///< of who should answer
   std::chrono::milliseconds limit{};

@@ -20,11 +20,16 @@ constexpr int failed = 1;
 /// What shells add to the signal that ended a process.
 constexpr int signal_base = 128;
 
-int status_of(pid_t child) {
+/// As waitpid says it.
+int end_of(pid_t child) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFSIGNALED(status) ? signal_base + WTERMSIG(status) : WEXITSTATUS(status);
+  return status;
+}
+
+int exit_status(int end) {
+  return WIFSIGNALED(end) ? signal_base + WTERMSIG(end) : WEXITSTATUS(end);
 }
 
 enum class Beginning { started, ended, late };
@@ -67,21 +72,21 @@ StartWatch::StartWatch(std::chrono::duration<double> limit, const Report& report
   to_parent_.reset();
   switch (wait_for(from_child.get(), limit)) {
     case Beginning::started:
-      outcome_ = status_of(child);
+      outcome_ = exit_status(end_of(child));
       return;
     case Beginning::ended: {
-      const int status = status_of(child);
-      report(status > signal_base
-                 ? fmt::format("the MPI library crashed with signal {}", status - signal_base)
+      const int end = end_of(child);
+      report(WIFSIGNALED(end)
+                 ? fmt::format("the MPI library crashed with signal {}", WTERMSIG(end))
                  : fmt::format("the MPI library ended the process with status {}; what it said "
                                "stands above",
-                               status));
+                               WEXITSTATUS(end)));
       break;
     }
     case Beginning::late:
       report(fmt::format("nothing within the {:g} s of --timeout", limit.count()));
       ::kill(child, SIGKILL);
-      static_cast<void>(status_of(child));
+      static_cast<void>(end_of(child));
       break;
   }
   outcome_ = failed;

@@ -1,8 +1,6 @@
 #include "worker.hpp"
 
 #include "facts_json.hpp"
-#include "lockstep/comm/mpi_communicator.hpp"
-#include "lockstep/core/error.hpp"
 
 #include <fmt/format.h>
 
@@ -31,8 +29,8 @@ RouteTarget target_from(const nlohmann::json& json) {
                      .port = json.at("port").get<int>(),
                      .greeting = json.at("greeting").get<std::string>()};
   for (const auto& address : json.at("addresses")) {
-    target.addresses.push_back(
-        {.interface = address.at(0).get<std::string>(), .text = address.at(1).get<std::string>()});
+    target.addresses.push_back({.interface = address.at(0).get<std::string>(),
+                                .number = address.at(1).get<std::string>()});
   }
   return target;
 }
@@ -45,13 +43,13 @@ Worker::Worker(Post& post, const ExaminationOptions& options)
 nlohmann::json Worker::listen() {
   try {
     listener_.emplace(fmt::format("lockstep doctor {} {:08x}", node_, std::random_device()()));
-  } catch (const Error&) {
-    // Then there is nothing to be reached by but MPI.
+  } catch (const std::exception&) {
+    // No port, or no thread. Then there is nothing to be reached by but MPI.
     return {{"port", 0}, {"greeting", ""}, {"addresses", nlohmann::json::array()}};
   }
   nlohmann::json addresses = nlohmann::json::array();
-  for (const Address& address : own_addresses()) {
-    addresses.push_back({address.interface, address.text});
+  for (const InterfaceAddress& address : interface_addresses()) {
+    if (!address.loopback) addresses.push_back({address.interface, address.number});
   }
   return {{"port", listener_->port()},
           {"greeting", listener_->greeting()},
@@ -71,6 +69,26 @@ nlohmann::json Worker::meet(const nlohmann::json& command) {
   return answer;
 }
 
+nlohmann::json Worker::open_gpu(const nlohmann::json& command) {
+  try {
+    gpu_ = std::make_unique<GpuProbe>(command.at("local_rank").get<int>(),
+                                      command.at("local_size").get<int>());
+    return {{"uuid", gpu_->uuid()}, {"error", ""}};
+  } catch (const std::exception& error) {
+    return {{"uuid", ""}, {"error", error.what()}};
+  }
+}
+
+nlohmann::json Worker::reduce() {
+  try {
+    return {{"bandwidth", gpu_->measure(options_.limit)}, {"error", ""}};
+  } catch (const std::exception& error) {
+    // Freeing its memory would wait for the GPU, which may be what hangs.
+    static_cast<void>(gpu_.release());
+    return {{"bandwidth", 0.0}, {"error", error.what()}};
+  }
+}
+
 nlohmann::json Worker::perform(const nlohmann::json& command) {
   const std::string what = command.at("do").get<std::string>();
   if (what == "describe") return measure_rank(post_.rank(), node_);
@@ -83,12 +101,8 @@ nlohmann::json Worker::perform(const nlohmann::json& command) {
   if (what == "run-dir") {
     return look_into_run_directory(command.at("path").get<std::string>(), node_);
   }
-  if (what == "nccl") {
-    const auto host = make_mpi_communicator();
-    const NcclFacts facts = measure_nccl(command.at("local_rank").get<int>(),
-                                         command.at("local_size").get<int>(), node_, *host);
-    return {{"bandwidth", facts.bandwidth}, {"error", facts.error}};
-  }
+  if (what == "gpu") return open_gpu(command);
+  if (what == "nccl") return reduce();
   return {{"error", fmt::format("'{}' is no command", what)}};
 }
 

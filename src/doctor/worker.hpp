@@ -1,5 +1,6 @@
 #pragma once
 
+#include "gpu_probe.hpp"
 #include "lockstep/doctor/examination.hpp"
 #include "measure.hpp"
 
@@ -28,11 +29,14 @@ class Worker final {
  private:
   [[nodiscard]] nlohmann::json listen();
   [[nodiscard]] nlohmann::json meet(const nlohmann::json& command);
+  [[nodiscard]] nlohmann::json open_gpu(const nlohmann::json& command);
+  [[nodiscard]] nlohmann::json reduce();
 
   Post& post_;
   const ExaminationOptions& options_;
   std::string node_;
   std::optional<Listener> listener_;  ///< of a node's first rank
+  std::unique_ptr<GpuProbe> gpu_;     ///< once it is opened
 };
 
 }  // namespace lockstep::doctor

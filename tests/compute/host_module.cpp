@@ -1,5 +1,6 @@
 // The GPU module with the host in the device's place: the program's whole way with a GPU, where
-// there is none. HOST_MODULE_SHARED=1 puts all ranks on one device.
+// there is none. HOST_MODULE_SHARED=1 puts all ranks on one device, and HOST_MODULE_HANG=device:1
+// or nccl:1 lets rank 1 hang as it opens its device, or as NCCL starts.
 #include "compute/module_interface.hpp"
 #include "engine/host_device.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
@@ -13,6 +14,13 @@ namespace {
 
 using namespace lockstep;
 using namespace lockstep::cuda;
+
+/// As mpirun counts the ranks.
+void hang_at(const std::string& what) {
+  const char* hang = std::getenv("HOST_MODULE_HANG");
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  while (hang != nullptr && rank != nullptr && hang == what + ":" + rank) ::pause();
+}
 
 DriverState probe() {
   DriverState state{.status = DriverState::Status::usable,
@@ -28,6 +36,7 @@ DriverState probe() {
 }
 
 std::unique_ptr<Device> make_device(const DeviceOptions& /*options*/) {
+  hang_at("device");
   return make_host_device();
 }
 
@@ -83,7 +92,10 @@ class HostDeviceCommunicator final : public DeviceCommunicator {
   std::unique_ptr<Communicator> host_;
 };
 
-std::unique_ptr<DeviceCommunicator> make_nccl(Device& /*device*/, RollCall& /*roll_call*/) {
+std::unique_ptr<DeviceCommunicator> make_nccl(Device& /*device*/, RollCall& roll_call,
+                                              const NcclCommunicatorOptions& options) {
+  hang_at("nccl");
+  roll_call.meet({"the start of NCCL", options.start_limit}, {});
   return std::make_unique<HostDeviceCommunicator>(make_mpi_communicator());
 }
 

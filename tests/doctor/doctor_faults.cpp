@@ -6,22 +6,29 @@
 //   DOCTOR_FAULT_LOCKS=1             the file system has no locks
 //   DOCTOR_FAULT_CLOCK=R:SECONDS     rank R's clock is ahead
 //   DOCTOR_FAULT_SILENT=R:PATH       rank R hangs when it looks into that directory
+//   DOCTOR_FAULT_FADE=A:B:COUNT      large messages between ranks A and B are slow, and lost after
+//   COUNT DOCTOR_FAULT_APART=R             rank R does not see what others write for it to find
+//   DOCTOR_FAULT_THREADS=R           rank R can make no thread once MPI has started
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mpi.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -40,13 +47,23 @@ bool is_mine(const char* name) {
   return rank != nullptr && std::atoi(rank) == my_rank();
 }
 
-/// Whether messages to or from `other` are lost.
-bool is_lost(int other) {
-  const char* pair = fault("LOST");
+/// Whether the fault is one of messages to or from `other`.
+bool is_between(const char* name, int other) {
+  const char* pair = fault(name);
   int one = -1;
   int two = -1;
   if (pair == nullptr || std::sscanf(pair, "%d:%d", &one, &two) != 2) return false;
   return (my_rank() == one && other == two) || (my_rank() == two && other == one);
+}
+
+bool has_faded(int other, int bytes) {
+  constexpr int large = 1 << 20;
+  constexpr auto delay = std::chrono::milliseconds(20);
+  static int sent = 0;
+  if (bytes < large || !is_between("FADE", other)) return false;
+  std::this_thread::sleep_for(delay);
+  int count = 0;
+  return std::sscanf(fault("FADE"), "%*d:%*d:%d", &count) == 1 && ++sent > count;
 }
 
 bool is_loopback(const struct sockaddr* address) {
@@ -90,7 +107,8 @@ int MPI_Get_processor_name(char* name, int* length) {
 
 int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
               MPI_Request* request) {
-  if (!is_lost(to)) return PMPI_Isend(data, count, type, to, tag, comm, request);
+  if (!is_between("LOST", to) && !has_faded(to, count))
+    return PMPI_Isend(data, count, type, to, tag, comm, request);
   // Never done: nobody sends it.
   static char nowhere[1 << 21];
   constexpr int unused_tag = 32000;
@@ -104,6 +122,23 @@ int connect(int socket, const struct sockaddr* address, socklen_t size) {
     return -1;
   }
   return next<decltype(::connect)>("connect")(socket, address, size);
+}
+
+int stat(const char* path, struct stat* status) noexcept {
+  if (is_mine("APART") && std::strstr(path, "/.lockstep-doctor-") != nullptr) {
+    errno = ENOENT;
+    return -1;
+  }
+  return next<int(const char*, struct stat*)>("stat")(path, status);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
+                   void* argument) noexcept {
+  int has_started = 0;
+  if (is_mine("THREADS") && PMPI_Initialized(&has_started) == MPI_SUCCESS && has_started != 0) {
+    return EAGAIN;
+  }
+  return next<decltype(::pthread_create)>("pthread_create")(thread, attributes, start, argument);
 }
 
 int flock(int file, int operation) noexcept {

@@ -78,12 +78,15 @@ BOOST_AUTO_TEST_CASE(a_start_that_fails_names_process_and_host) {
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_do_not_answer_are_named) {
-  expect(judge_answers({}, 60), Verdict::ok, {});
-  std::vector<SilentRank> silent{{.rank = 5, .node = "node3", .phase = "--data /scratch"}};
-  expect(judge_answers(silent, 60), Verdict::fail,
-         {"rank 5 (node3) at --data /scratch", "60 s", "--exclude"});
+  expect(judge_answers({}), Verdict::ok, {});
+  std::vector<SilentRank> silent{
+      {.rank = 5, .node = "node3", .phase = "--data /scratch", .seconds = 60},
+      {.rank = 6, .phase = "the messages between nodes", .seconds = 180}};
+  expect(judge_answers(silent), Verdict::fail,
+         {"rank 5 (node3) at --data /scratch within 60 s",
+          "rank 6 at the messages between nodes within 180 s", "--exclude"});
   silent.resize(20, silent.front());
-  expect(judge_answers(silent, 60), Verdict::fail, {"12 more"});
+  expect(judge_answers(silent), Verdict::fail, {"12 more"});
 }
 
 BOOST_AUTO_TEST_CASE(cores_of_their_own_are_well) {

@@ -12,10 +12,8 @@ namespace {
 constexpr auto limit = std::chrono::seconds(20);
 
 RouteFacts reach(const std::string& address, int port, const std::string& greeting) {
-  return try_route({.address = {.interface = "lo", .text = address},
-                    .port = port,
-                    .greeting = greeting,
-                    .limit = limit});
+  const lockstep::InterfaceAddress there{.interface = "lo", .number = address};
+  return try_route({.address = there, .port = port, .greeting = greeting, .limit = limit});
 }
 
 }  // namespace
@@ -45,9 +43,10 @@ BOOST_AUTO_TEST_CASE(what_is_no_address_is_told) {
 }
 
 BOOST_AUTO_TEST_CASE(loopback_is_no_way_to_others) {
-  const auto addresses = own_addresses();
+  const auto addresses = lockstep::interface_addresses();
 
-  BOOST_TEST(std::none_of(addresses.begin(), addresses.end(), [](const Address& address) {
-    return address.text == "127.0.0.1" || address.text == "::1";
-  }));
+  BOOST_TEST(
+      std::none_of(addresses.begin(), addresses.end(), [](const lockstep::InterfaceAddress& each) {
+        return each.number == "127.0.0.1" || each.number == "::1";
+      }));
 }

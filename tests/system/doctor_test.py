@@ -103,6 +103,27 @@ def peers_out_of_reach_are_found(folder):
     expect_finding(found, "answers", "fail", "rank 2 at the first message")
 
 
+def a_pair_that_fails_at_a_second_look_is_found(folder):
+    # Slow between neighbours and between nodes, so that it is tried again, and gone by then.
+    found = diagnose("--timeout", 6, ranks=2, faults={"NODES": 1, "FADE": "0:1:40"}, expect=UNFIT)
+    expect_finding(found, "neighbours", "ok")
+    expect_finding(found, "nodes", "fail", "node0 and node1 do not reach each other by MPI")
+
+
+def an_examination_that_breaks_off_ends_the_job(folder):
+    data = write_shards(folder / "data")
+    launch = command(["doctor", "--json", "--data", data], 2)
+    at = launch.index(LOCKSTEP)
+    faulty = ["env", f"LD_PRELOAD={FAULTS}", "DOCTOR_FAULT_THREADS=0"]
+    done = subprocess.run([*map(str, [*launch[:at], *faulty, *launch[at:]])], env=environment(), text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS)
+    assert done.returncode == INTERNAL and "{" not in done.stdout, done
+    assert "the examination broke off on" in done.stderr and "Resource temporarily unavailable" in done.stderr, done.stderr
+    # To have none to listen with is no reason to stop.
+    found = diagnose("--data", data, ranks=2, faults={"NODES": 1, "THREADS": 1})
+    assert found["nodes"]["verdict"] != "fail", found
+
+
 def interfaces_that_lead_nowhere_are_named(folder):
     if not [line for line in pathlib.Path("/proc/net/route").read_text().splitlines()[1:]]:
         print("skipped: interfaces_that_lead_nowhere_are_named: there is no network but loopback")
@@ -147,6 +168,11 @@ def run_directories_that_cannot_be_used_are_found(folder):
     expect_finding(diagnose("--run-dir", "/proc/nowhere/run", expect=UNFIT), "run-dir", "fail", "/proc")
     found = diagnose("--run-dir", folder / "run", faults={"LOCKS": 1})
     expect_finding(found, "run-dir", "warn", "no file locks", "No locks available")
+    # However short the limit is: what a network shows late is waited for beyond it.
+    found = diagnose("--run-dir", folder / "run", "--timeout", 3, ranks=2, faults={"NODES": 1, "APART": 1},
+                     expect=UNFIT)
+    expect_finding(found, "run-dir", "fail", "node1 does not see", "the directory is not shared")
+    assert "answers" not in found, found
     place = folder / "mount"
     place.mkdir()
     wrap = mounted("size=64m,ro", place)
@@ -168,9 +194,28 @@ def nccl_is_measured_where_there_are_gpus(folder):
     if not HOST_MODULE:
         print("skipped: nccl_is_measured_where_there_are_gpus: no module that computes on the host")
         return
-    found = diagnose(ranks=2, env={"LOCKSTEP_MODULE_PATH": HOST_MODULE})
+    module = {"LOCKSTEP_MODULE_PATH": HOST_MODULE}
+    found = diagnose(ranks=2, env=module)
     expect_finding(found, "nccl", "ok", "all-reduce")
     assert found["nccl"]["values"]["bandwidth"] > 0, found
+    found = diagnose(env=module)
+    expect_finding(found, "gpus", "ok")
+    assert "nccl" not in found, found
+    found = diagnose(ranks=2, env={**module, "HOST_MODULE_SHARED": "1"}, expect=UNFIT)
+    expect_finding(found, "nccl", "fail", "ranks 0 and 1 share GPU-shared")
+
+
+def gpus_and_nccl_that_hang_are_found(folder):
+    if not HOST_MODULE:
+        print("skipped: gpus_and_nccl_that_hang_are_found: no module that computes on the host")
+        return
+    module = {"LOCKSTEP_MODULE_PATH": HOST_MODULE}
+    found = diagnose("--timeout", 4, ranks=3, env={**module, "HOST_MODULE_HANG": "device:1"}, expect=UNFIT)
+    expect_finding(found, "answers", "fail", "rank 1", "at opening its GPU")
+    assert "nccl" not in found, found
+    found = diagnose("--timeout", 4, ranks=3, env={**module, "HOST_MODULE_HANG": "nccl:2"}, expect=UNFIT)
+    expect_finding(found, "nccl", "fail", "rank 2", "did not come to the start of NCCL within 4 s")
+    expect_finding(found, "answers", "fail", "rank 2", "at NCCL")
 
 
 def usage_is_told_before_mpi(folder):
@@ -185,4 +230,5 @@ if __name__ == "__main__":
           a_start_that_hangs_is_found, a_start_that_mpi_ends_is_found, peers_out_of_reach_are_found,
           interfaces_that_lead_nowhere_are_named, a_node_that_hangs_at_its_file_system_is_named,
           clocks_that_differ_are_found, data_that_is_not_there_is_found, run_directories_that_cannot_be_used_are_found,
-          nccl_is_measured_where_there_are_gpus, usage_is_told_before_mpi])
+          a_pair_that_fails_at_a_second_look_is_found, an_examination_that_breaks_off_ends_the_job,
+          nccl_is_measured_where_there_are_gpus, gpus_and_nccl_that_hang_are_found, usage_is_told_before_mpi])

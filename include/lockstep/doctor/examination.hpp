@@ -28,7 +28,9 @@ struct Diagnosis {
 };
 
 /// What a run needs of the processes, the network and the storage, measured and judged. Every rank
-/// calls it; MPI has started. No rank waits for another for longer than the limit.
+/// calls it; MPI has started. No rank waits for another for longer than a few limits, but for two
+/// collectives of MPI before NCCL starts, right after all ranks have answered. Rank 0's own GPU
+/// driver has no limit. Where it throws, MPI cannot be finalized: end the job.
 [[nodiscard]] Diagnosis examine(const ExaminationOptions& options);
 
 }  // namespace lockstep::doctor

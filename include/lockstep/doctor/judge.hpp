@@ -24,8 +24,9 @@ struct SilentRank {
   int rank = 0;
   std::string node = {};  ///< empty: not known
   std::string phase = {};
+  double seconds = 0;  ///< for which it was waited for
 };
-[[nodiscard]] Finding judge_answers(std::span<const SilentRank> silent, double limit_seconds);
+[[nodiscard]] Finding judge_answers(std::span<const SilentRank> silent);
 
 [[nodiscard]] Finding judge_cores(std::span<const RankFacts> ranks);
 [[nodiscard]] Finding judge_gpus(std::span<const RankFacts> ranks);

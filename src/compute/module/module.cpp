@@ -1,7 +1,6 @@
 #include "../../engine/cuda/cuda_device.hpp"
 #include "../../optim/device/device_optimizer.hpp"
 #include "../module_interface.hpp"
-#include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/comm/staged_communicator.hpp"
 
 namespace lockstep::cuda {
@@ -82,8 +81,9 @@ NcclApi& library_calls() {
   return *api;
 }
 
-std::unique_ptr<DeviceCommunicator> make_nccl(Device& device, RollCall& roll_call) {
-  return make_nccl_communicator(library_calls(), roll_call, device.stream());
+std::unique_ptr<DeviceCommunicator> make_nccl(Device& device, RollCall& roll_call,
+                                              const NcclCommunicatorOptions& options) {
+  return make_nccl_communicator(library_calls(), roll_call, device.stream(), options);
 }
 
 std::unique_ptr<DeviceCommunicator> make_staged(Device& device,

@@ -1,7 +1,5 @@
 #include "link.hpp"
 
-#include "lockstep/core/error.hpp"
-
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -16,7 +14,6 @@ namespace {
 
 constexpr std::size_t header_size = sizeof(std::uint32_t) + 1;
 constexpr std::uint32_t largest_payload = std::uint32_t{64} << 20;
-constexpr int backlog = 512;
 
 void set(int descriptor, int level, int option) noexcept {
   const int on = 1;
@@ -46,7 +43,7 @@ Link::Link(Descriptor descriptor) : descriptor_(std::move(descriptor)) {
   make_own(descriptor_.get());
 }
 
-Link::Link(const Address& address)
+Link::Link(const SocketAddress& address)
     : descriptor_(
           ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
   if (!descriptor_) return;
@@ -109,36 +106,8 @@ std::vector<Message> Link::receive() {
   return messages;
 }
 
-Listener::Listener() {
-  // An IPv6 socket takes IPv4 too; there are hosts without IPv6.
-  const char* call = "socket";
-  for (const char* any : {"::", "0.0.0.0"}) {
-    Address address = *parse_address(any, 0);
-    auto* name = reinterpret_cast<sockaddr*>(&address.storage);
-    Descriptor socket(
-        ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket) continue;
-    const int off = 0;
-    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    call = "bind";
-    if (::bind(socket.get(), name, address.size) != 0) continue;
-    call = "listen";
-    if (::listen(socket.get(), backlog) != 0) continue;
-    if (::getsockname(socket.get(), name, &address.size) != 0) continue;
-    port_ = ntohs(address.storage.ss_family == AF_INET6
-                      ? reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_port
-                      : reinterpret_cast<const sockaddr_in&>(address.storage).sin_port);
-    descriptor_ = std::move(socket);
-    return;
-  }
-  fail(ExitStatus::internal,
-       "the watchdog cannot listen ({}: {}) start with --watchdog-seconds 0 to do without", call,
-       std::strerror(errno));
-}
-
 std::optional<Link> Listener::accept() {
-  Descriptor descriptor(
-      ::accept4(descriptor_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  Descriptor descriptor = socket_.accept();
   if (!descriptor) return std::nullopt;
   return Link(std::move(descriptor));
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "addresses.hpp"
 #include "lockstep/core/descriptor.hpp"
+#include "lockstep/runtime/sockets.hpp"
 #include "rank_report.hpp"
 
 #include <cstddef>
@@ -41,7 +41,7 @@ class Link final {
  public:
   explicit Link(Descriptor descriptor);
   /// Begins to connect; valid() is false where that failed at once.
-  explicit Link(const Address& address);
+  explicit Link(const SocketAddress& address);
 
   [[nodiscard]] bool valid() const noexcept { return static_cast<bool>(descriptor_); }
   [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
@@ -60,17 +60,15 @@ class Link final {
   std::string out_;
 };
 
-/// Listens on a free port of all interfaces.
+/// Where the links of the ranks below come in.
 class Listener final {
  public:
-  Listener();
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
-  [[nodiscard]] int port() const noexcept { return port_; }
+  [[nodiscard]] int descriptor() const noexcept { return socket_.descriptor(); }
+  [[nodiscard]] int port() const noexcept { return socket_.port(); }
   [[nodiscard]] std::optional<Link> accept();
 
  private:
-  Descriptor descriptor_;
-  int port_ = 0;
+  ListeningSocket socket_{"start with --watchdog-seconds 0 to do without its watchdog"};
 };
 
 }  // namespace lockstep::watch

@@ -1,5 +1,6 @@
 #include "lockstep/runtime/watchdog.hpp"
 
+#include "addresses.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/thread_binding.hpp"

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <string>
 
-namespace lockstep::doctor {
+/// Amounts, as people read them.
+namespace lockstep {
 
 /// "1.3 GB/s"
 [[nodiscard]] inline std::string rate_text(double bytes_per_second) {
@@ -32,4 +34,4 @@ namespace lockstep::doctor {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-}  // namespace lockstep::doctor
+}  // namespace lockstep
