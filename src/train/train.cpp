@@ -285,15 +285,11 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   const TimeAllowed time =
       comm.rank() == 0 ? time_allowed(begin, config.time_limit.seconds) : TimeAllowed{};
   StopTimer stop_timer(time.end, assumed_save_seconds(engine));
-  const auto stop_wanted = [&stop_timer] {
-    return SignalFlag::received() != 0 || stop_timer.is_due(StopTimer::Clock::now(), false);
-  };
   std::optional<Evaluator> evaluator;
   if (validation) {
     evaluator.emplace(engine, *validation, comm,
                       EvaluatorOptions{.loader = loading,
                                        .batch_size = geometry.largest_micro_batch(),
-                                       .stop_wanted = stop_wanted,
                                        .board = &watch.board()});
   }
   describe_start(reporter, plan, geometry, engine, data->info(), step, job);
