@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -21,7 +22,7 @@
 namespace lockstep::cuda {
 
 /// Raised with every change of ModuleTable or of a type it names.
-inline constexpr int module_interface_number = 8;
+inline constexpr int module_interface_number = 9;
 
 /// "interface 1 of lockstep 0.1.0, compiler 12.2.0"
 [[nodiscard]] inline std::string module_interface() {
@@ -58,11 +59,13 @@ struct ModuleTable {
                                          const DeviceEngineOptions& options);
   std::unique_ptr<Optimizer> (*make_optimizer)(std::shared_ptr<Device> device, const Config& config,
                                                const ArenaLayout& layout);
-  /// Collective. `device` and `roll_call` outlive it.
-  std::unique_ptr<DeviceCommunicator> (*make_nccl)(Device& device, RollCall& roll_call);
+  /// Collective. `device` and `roll_call` outlive it. `wait_limit` as in NcclCommunicatorOptions.
+  std::unique_ptr<DeviceCommunicator> (*make_nccl)(Device& device, RollCall& roll_call,
+                                                   std::chrono::milliseconds wait_limit);
   /// Through the host's memory and `host`, a communicator for this use alone.
   std::unique_ptr<DeviceCommunicator> (*make_staged)(Device& device,
-                                                     std::unique_ptr<Communicator> host);
+                                                     std::unique_ptr<Communicator> host,
+                                                     std::chrono::milliseconds wait_limit);
 };
 
 inline constexpr const char* module_file_name = "lockstep-cuda.so";

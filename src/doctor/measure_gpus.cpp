@@ -1,4 +1,5 @@
 #include "../compute/module_interface.hpp"
+#include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/compute/device_plan.hpp"
 #include "lockstep/core/error.hpp"
@@ -48,7 +49,7 @@ NcclFacts measure_nccl(int local_rank, int local_size, const std::string& node,
     }
     require_own_devices(taken);
     RollCall roll_call;
-    const auto nccl = module.make_nccl(*device, roll_call);
+    const auto nccl = module.make_nccl(*device, roll_call, NcclCommunicatorOptions{}.wait_limit);
     const cuda::DeviceArray<float> values(*device, reduced_values);
     device->clear(values.data(), values.bytes());
     const auto reduce = [&] {

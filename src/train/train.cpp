@@ -238,7 +238,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                      .tail_size = tail.size(),
                                      .synchronised_norms = synchronised,
                                      .deterministic = config.deterministic,
-                                     .cuda_graph = config.cuda_graph},
+                                     .cuda_graph = config.cuda_graph,
+                                     .wait_limit = watch.wait_limit()},
                                     job.grid, comm);
   watch.name_devices(compute->device_name());
   Engine& engine = compute->engine();

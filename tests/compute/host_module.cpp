@@ -76,12 +76,14 @@ class HostDeviceCommunicator final : public DeviceCommunicator {
   std::unique_ptr<Communicator> host_;
 };
 
-std::unique_ptr<DeviceCommunicator> make_nccl(Device& /*device*/, RollCall& /*roll_call*/) {
+std::unique_ptr<DeviceCommunicator> make_nccl(Device& /*device*/, RollCall& /*roll_call*/,
+                                              std::chrono::milliseconds /*wait_limit*/) {
   return std::make_unique<HostDeviceCommunicator>(make_mpi_communicator());
 }
 
 std::unique_ptr<DeviceCommunicator> make_staged(Device& /*device*/,
-                                                std::unique_ptr<Communicator> host) {
+                                                std::unique_ptr<Communicator> host,
+                                                std::chrono::milliseconds /*wait_limit*/) {
   return std::make_unique<HostDeviceCommunicator>(std::move(host));
 }
 

@@ -38,7 +38,10 @@ BOOST_AUTO_TEST_CASE(a_rank_that_does_not_come_to_ncclallreduce_is_named_while_t
   std::string said;
   std::atomic<bool> told = false;
   WatchedCommunicator comm(*device, board);
-  Watchdog watchdog(*host, make_process_grid(), board, {.limit = 2s, .end_job = [] {}});
+  std::vector<std::string> names;
+  for (int rank = 0; rank < roll_call.size(); ++rank) names.push_back(roll_call.name(rank));
+  Watchdog watchdog(*host, make_process_grid(), board,
+                    {.limit = 2s, .names = names, .end_job = [] {}});
   watchdog.log_to([&](const std::string& line) {
     const std::lock_guard lock(mutex);
     said += line;

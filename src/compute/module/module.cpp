@@ -82,13 +82,16 @@ NcclApi& library_calls() {
   return *api;
 }
 
-std::unique_ptr<DeviceCommunicator> make_nccl(Device& device, RollCall& roll_call) {
-  return make_nccl_communicator(library_calls(), roll_call, device.stream());
+std::unique_ptr<DeviceCommunicator> make_nccl(Device& device, RollCall& roll_call,
+                                              std::chrono::milliseconds wait_limit) {
+  return make_nccl_communicator(library_calls(), roll_call, device.stream(),
+                                {.wait_limit = wait_limit});
 }
 
-std::unique_ptr<DeviceCommunicator> make_staged(Device& device,
-                                                std::unique_ptr<Communicator> host) {
-  return make_staged_communicator(library_calls(), std::move(host), device.stream());
+std::unique_ptr<DeviceCommunicator> make_staged(Device& device, std::unique_ptr<Communicator> host,
+                                                std::chrono::milliseconds wait_limit) {
+  return make_staged_communicator(library_calls(), std::move(host), device.stream(),
+                                  {.wait_limit = wait_limit});
 }
 
 }  // namespace
