@@ -6,6 +6,8 @@
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/watchdog.hpp"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -22,8 +24,8 @@ std::string name_of(int rank) {
   return "rank " + std::to_string(rank) + " (node7)";
 }
 std::vector<std::string> names() {
-  std::vector<std::string> all;
-  for (int rank = 0; rank < world->size(); ++rank) all.push_back(name_of(rank));
+  std::vector<std::string> all(static_cast<std::size_t>(world->size()));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) all[rank] = name_of(static_cast<int>(rank));
   return all;
 }
 
@@ -146,8 +148,8 @@ BOOST_AUTO_TEST_CASE(a_late_rank_is_named_to_all_over_any_tree) {
 
 BOOST_AUTO_TEST_CASE(names_given_later_are_used) {
   Rig rig(1s);
-  std::vector<std::string> names;
-  for (int rank = 0; rank < world->size(); ++rank) names.push_back("GPU " + std::to_string(rank));
+  std::vector<std::string> names(static_cast<std::size_t>(world->size()));
+  for (std::size_t rank = 0; rank < names.size(); ++rank) names[rank] = fmt::format("GPU {}", rank);
   rig.watchdog().name_ranks(names);
   rig.begin_second_step();
   rig.board.enter(Phase::update);
