@@ -1,7 +1,6 @@
 #include "lockstep/comm/checked_communicator.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "processor_name.hpp"
 
 #include <fmt/format.h>
 
@@ -41,10 +40,9 @@ struct CollectiveComparison::Record {
 };
 
 CollectiveComparison::CollectiveComparison(std::unique_ptr<Communicator> own,
-                                           std::function<std::int64_t()> step)
-    : own_(std::move(own)),
-      step_(std::move(step)),
-      hosts_(all_gather_text(*own_, processor_name())) {}
+                                           std::function<std::int64_t()> step,
+                                           std::vector<std::string> hosts)
+    : own_(std::move(own)), step_(std::move(step)), hosts_(std::move(hosts)) {}
 
 int CollectiveComparison::add(const std::string& name) {
   names_.push_back(name);

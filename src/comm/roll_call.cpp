@@ -1,11 +1,11 @@
 #include "lockstep/comm/roll_call.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/name_list.hpp"
 #include "patience.hpp"
 #include "processor_name.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <mpi.h>
 
 #include <algorithm>
@@ -163,21 +163,15 @@ class RollCall::Desk final {
   /// Empty where all is well.
   [[nodiscard]] std::string fault(const std::vector<std::optional<Announcement>>& came,
                                   const Place& place) const {
-    constexpr std::size_t most_names = 8;
     std::vector<std::string> missing;
-    std::size_t missing_count = 0;
     for (int peer = 0; peer < size_; ++peer) {
-      if (came[static_cast<std::size_t>(peer)]) continue;
-      if (++missing_count <= most_names) missing.push_back(name(peer));
+      if (!came[static_cast<std::size_t>(peer)]) missing.push_back(name(peer));
     }
-    if (missing_count > 0) {
-      const std::string more =
-          missing_count > most_names ? fmt::format(" and {} more", missing_count - most_names) : "";
+    if (!missing.empty()) {
       return fmt::format(
-          "{}{} did not come to {} within {} s of {} (the process ended, hangs or is slow) look "
+          "{} did not come to {} within {} s of {} (the process ended, hangs or is slow) look "
           "into its log and submit the job again",
-          fmt::join(missing, ", "), more, place.name,
-          std::chrono::duration<double>(place.limit).count(), name(0));
+          listed(missing), place.name, std::chrono::duration<double>(place.limit).count(), name(0));
     }
     for (const Arrival kind : {Arrival::failed, Arrival::waited}) {
       for (const auto& announcement : came) {

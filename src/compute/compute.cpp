@@ -100,7 +100,9 @@ class CudaCompute final : public Compute {
     if (!options.reduces) return;
     if (options.comm == CommChoice::automatic && host_.size() == 1) return;  // nothing to reduce
     if (options.comm == CommChoice::mpi) {
-      if (host_.size() > 1) communicator_ = module_.make_staged(*device_, make_mpi_communicator());
+      if (host_.size() > 1) {
+        communicator_ = module_.make_staged(*device_, make_mpi_communicator(), options.wait_limit);
+      }
       return;
     }
     const auto uuids = all_gather_text(host_, module_.identify(*device_).uuid);
@@ -111,7 +113,7 @@ class CudaCompute final : public Compute {
     }
     require_own_devices(taken);
     roll_call_ = std::make_unique<RollCall>();
-    communicator_ = module_.make_nccl(*device_, *roll_call_, {});
+    communicator_ = module_.make_nccl(*device_, *roll_call_, {.wait_limit = options.wait_limit});
   }
 
   const cuda::ModuleTable& module_;

@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -22,7 +23,7 @@
 namespace lockstep::cuda {
 
 /// Raised with every change of ModuleTable or of a type it names.
-inline constexpr int module_interface_number = 9;
+inline constexpr int module_interface_number = 10;
 
 /// "interface 1 of lockstep 0.1.0, compiler 12.2.0"
 [[nodiscard]] inline std::string module_interface() {
@@ -64,7 +65,8 @@ struct ModuleTable {
                                                    const NcclCommunicatorOptions& options);
   /// Through the host's memory and `host`, a communicator for this use alone.
   std::unique_ptr<DeviceCommunicator> (*make_staged)(Device& device,
-                                                     std::unique_ptr<Communicator> host);
+                                                     std::unique_ptr<Communicator> host,
+                                                     std::chrono::milliseconds wait_limit);
 };
 
 inline constexpr const char* module_file_name = "lockstep-cuda.so";

@@ -27,8 +27,6 @@ std::string_view to_string(Phase phase) noexcept {
       return "save";
     case Phase::checks:
       return "checks";
-    case Phase::debugger:
-      return "debugger";
     case Phase::end:
       return "end";
   }

@@ -89,8 +89,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
 
   LoaderOptions loading = loader_options(plan, engine.input_format());
   loading.cores = job.binding.allowed;
-  Evaluator evaluator(engine, *data, comm,
-                      {.loader = loading, .batch_size = request.batch_size, .stop_wanted = {}});
+  Evaluator evaluator(engine, *data, comm, {.loader = loading, .batch_size = request.batch_size});
   return *evaluator.run();
 }
 

@@ -26,7 +26,7 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
   program_ = engine.compile_inference(options_.batch_size);
 }
 
-std::optional<EvaluationResult> Evaluator::run() {
+std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop_wanted) {
   const auto start = std::chrono::steady_clock::now();
   const std::int64_t samples = dataset_.info().samples;
   const auto loader = make_loader(
@@ -56,7 +56,7 @@ std::optional<EvaluationResult> Evaluator::run() {
     }
     if ((round + 1) % batches_between_agreements == 0 || round + 1 == rounds) {
       std::array<std::int64_t, 2> flags{error.has_value() ? 1 : 0,
-                                        options_.stop_wanted && options_.stop_wanted() ? 1 : 0};
+                                        stop_wanted && stop_wanted() ? 1 : 0};
       comm_.all_reduce(std::span<std::int64_t>(flags), ReduceOp::max);
       if (flags[0] != 0) {
         collectively(comm_, [&] {

@@ -3,9 +3,9 @@
 #include "host_list.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/name_list.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -14,7 +14,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t piece_values = std::size_t{1} << 20;
-constexpr std::size_t most_names = 8;
 
 }  // namespace
 
@@ -50,18 +49,16 @@ void ReplicaCheck::run(std::int64_t step) {
   std::vector<std::string> hosts;
   for (const int rank : wrong) {
     const std::string& host = hosts_[static_cast<std::size_t>(rank)];
-    if (names.size() < most_names) names.push_back(fmt::format("rank {} ({})", rank, host));
+    names.push_back(fmt::format("rank {} ({})", rank, host));
     hosts.push_back(host);
   }
   const bool unclear = wrong.size() == all.size();
   const std::string since =
       alike_at_ < 0 ? "since the run began" : fmt::format("since step {}", alike_at_);
-  const std::string more =
-      wrong.size() > names.size() ? fmt::format(" and {} more", wrong.size() - names.size()) : "";
   fail(ExitStatus::internal,
-       "the replicas have drifted apart at step {}: {}{} {} (a bit flipped in memory or on a "
+       "the replicas have drifted apart at step {}: {} {} (a bit flipped in memory or on a "
        "device {}, or a rank computed otherwise) nothing is saved; submit the job again, {}",
-       step, fmt::join(names, ", "), more,
+       step, listed(names),
        unclear ? "hold different parameters, and no value is that of most"
                : fmt::format("hold{} other parameters than the other {}",
                              wrong.size() == 1 ? "s" : "", all.size() - wrong.size()),

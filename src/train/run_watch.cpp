@@ -34,20 +34,20 @@ std::string node_name(const ProcessGrid& grid) {
 
 }  // namespace
 
-RunWatch::RunWatch(const Config& config, const TrainingJob& job) {
+RunWatch::RunWatch(const Config& config, const TrainingJob& job)
+    : hosts_(all_gather_text(job.comm, node_name(job.grid))) {
   if (config.debug_collectives && job.comm.size() > 1) {
-    comparison_ = std::make_unique<CollectiveComparison>(make_mpi_communicator(),
-                                                         [this] { return board_.read().step; });
+    comparison_ = std::make_unique<CollectiveComparison>(
+        make_mpi_communicator(), [this] { return board_.read().step; }, hosts_);
   }
   comm_ = &watched(job.comm, "the host's");
   wait_for_debugger(config, job);
-  hosts_ = all_gather_text(job.comm, node_name(job.grid));
   const bool rests = config.wait_for_debugger >= 0;
+  const std::chrono::duration<double> limit(rests ? 0 : config.watchdog_seconds);
+  wait_limit_ = wait_limit_beside(limit);
   watchdog_.emplace(
       job.comm, job.grid, board_,
-      WatchdogOptions{.limit = std::chrono::duration<double>(rests ? 0 : config.watchdog_seconds),
-                      .cores = job.binding.allowed});
-  name_devices("");
+      WatchdogOptions{.limit = limit, .names = names({}), .cores = job.binding.allowed});
 }
 
 RunWatch::~RunWatch() = default;
@@ -63,13 +63,17 @@ Communicator& RunWatch::watched(Communicator& inner, const char* name) {
 }
 
 void RunWatch::name_devices(const std::string& mine) {
-  const std::vector<std::string> devices = all_gather_text(*comm_, mine);
+  watchdog_->name_ranks(names(all_gather_text(*comm_, mine)));
+}
+
+std::vector<std::string> RunWatch::names(const std::vector<std::string>& devices) const {
   std::vector<std::string> names;
   for (std::size_t rank = 0; rank < hosts_.size(); ++rank) {
-    names.push_back(fmt::format("rank {} ({}{}{})", rank, hosts_[rank],
-                                devices[rank].empty() ? "" : ", ", devices[rank]));
+    const std::string device = rank < devices.size() ? devices[rank] : "";
+    names.push_back(
+        fmt::format("rank {} ({}{}{})", rank, hosts_[rank], device.empty() ? "" : ", ", device));
   }
-  watchdog_->name_ranks(std::move(names));
+  return names;
 }
 
 void RunWatch::wait_for_debugger(const Config& config, const TrainingJob& job) {
@@ -80,7 +84,6 @@ void RunWatch::wait_for_debugger(const Config& config, const TrainingJob& job) {
          config.wait_for_debugger, job.grid.world_size);
   }
   if (job.grid.rank == config.wait_for_debugger) {
-    board_.enter(Phase::debugger);
     fmt::print(
         stderr,
         "rank {} on {} waits for a debugger: gdb -p {}, then continue (the watchdog rests)\n",
@@ -88,7 +91,6 @@ void RunWatch::wait_for_debugger(const Config& config, const TrainingJob& job) {
     while (!is_traced()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   job.comm.barrier();
-  board_.enter(Phase::start_up);
 }
 
 }  // namespace lockstep

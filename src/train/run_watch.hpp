@@ -6,6 +6,7 @@
 #include "lockstep/runtime/watchdog.hpp"
 #include "lockstep/train/trainer.hpp"
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -34,15 +35,20 @@ class RunWatch final {
   /// Collective: `mine` is the rank's device, empty for the processor.
   void name_devices(const std::string& mine);
   [[nodiscard]] Watchdog& watchdog() noexcept { return *watchdog_; }
+  /// For waits that end by themselves.
+  [[nodiscard]] std::chrono::milliseconds wait_limit() const noexcept { return wait_limit_; }
 
  private:
   void wait_for_debugger(const Config& config, const TrainingJob& job);
+  /// By rank; `devices` may be empty.
+  [[nodiscard]] std::vector<std::string> names(const std::vector<std::string>& devices) const;
 
   PhaseBoard board_;
   std::unique_ptr<CollectiveComparison> comparison_;  ///< null: not asked for
   std::deque<std::unique_ptr<Communicator>> layers_;
   Communicator* comm_ = nullptr;
   std::vector<std::string> hosts_;
+  std::chrono::milliseconds wait_limit_{};
   std::optional<Watchdog> watchdog_;
 };
 

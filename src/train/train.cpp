@@ -227,7 +227,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                      .units = unit_options(plan.config, graph, comm.size()),
                                      .synchronised_norms = synchronised,
                                      .deterministic = config.deterministic,
-                                     .cuda_graph = config.cuda_graph},
+                                     .cuda_graph = config.cuda_graph,
+                                     .wait_limit = watch.wait_limit()},
                                     job.grid, comm);
   watch.name_devices(compute->device_name());
   Engine& engine = compute->engine();
@@ -268,15 +269,11 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   const TimeAllowed time =
       comm.rank() == 0 ? time_allowed(begin, config.time_limit.seconds) : TimeAllowed{};
   StopTimer stop_timer(time.end, assumed_save_seconds(engine));
-  const auto stop_wanted = [&stop_timer] {
-    return SignalFlag::received() != 0 || stop_timer.is_due(StopTimer::Clock::now(), false);
-  };
   std::optional<Evaluator> evaluator;
   if (validation) {
     evaluator.emplace(engine, *validation, comm,
                       EvaluatorOptions{.loader = loading,
                                        .batch_size = geometry.largest_micro_batch(),
-                                       .stop_wanted = stop_wanted,
                                        .board = &watch.board()});
   }
   describe_start(reporter, plan, geometry, engine, *parallel, data->info(), step, job);

@@ -64,6 +64,7 @@ TrainingResult TrainingLoop::run() {
     if (step.updated) advance(step, lr);
 
     if (step.sums.failed > 0) {
+      check_replicas(true);
       save_and_wait();
       collectively(parts_.comm, [this] {
         if (parts_.step.data_error()) throw Error(*parts_.step.data_error());
@@ -72,13 +73,12 @@ TrainingResult TrainingLoop::run() {
     check_replicas(step.sums.stop_wishes + step.sums.save_wishes > 0 || state_.position == 0 ||
                    finished());
     stop = step.sums.stop_wishes > 0 || !evaluate_if_due();
+    // What a new best model or a stop amid the evaluation brings about is another save.
+    check_replicas(stop || state_.best_step == state_.step);
     save_pending_ = save_pending_ || step.sums.save_wishes > 0 || state_.position == 0;
     if (!stop && !finished()) start_pending_save();
     report_saves();
     if (parts_.between_steps) parts_.between_steps();
-  }
-  if (SignalFlag::received() == 0 && parts_.stop_timer.is_due(StopTimer::Clock::now(), false)) {
-    out_of_time_ = true;  // an evaluation, too, may have been given up for it
   }
   save_and_wait();
   parts_.board.enter(Phase::end);
@@ -197,8 +197,7 @@ void TrainingLoop::check_finite(const StepResult& result) {
     if (!std::isfinite(result.own_loss)) {
       fail(ExitStatus::diverged,
            "the loss is {} at step {} on rank {} (training diverged; last good checkpoint: {}) "
-           "lower "
-           "--lr, lengthen --warmup-epochs or set --clip-grad-norm",
+           "lower --lr, lengthen --warmup-epochs or set --clip-grad-norm",
            result.own_loss, step, parts_.comm.rank(), checkpoint.empty() ? "none" : checkpoint);
     }
   });
@@ -209,7 +208,8 @@ bool TrainingLoop::evaluate_if_due() {
   // The end by --max-steps is a pause: evaluating there would change a later continuation's record.
   const bool all_epochs_done = state_.epoch >= parts_.plan.config.epochs;
   if (state_.step % eval_interval_ != 0 && !all_epochs_done) return true;
-  const std::optional<EvaluationResult> evaluation = parts_.evaluator->run();
+  const std::optional<EvaluationResult> evaluation =
+      parts_.evaluator->run([this] { return stop_due(); });
   if (!evaluation) return false;
   state_.last_eval_step = state_.step;
   if (evaluation->top1 > state_.best_top1) {
@@ -226,6 +226,8 @@ bool TrainingLoop::evaluate_if_due() {
 }
 
 bool TrainingLoop::save_due() const noexcept {
+  // One that had to wait needs a wish of its own, so that the replicas are checked before it.
+  if (save_pending_ && !saver_->busy()) return true;
   const SaveInterval& every = parts_.plan.config.save_every;
   // The wish reaches the boundary of the step that is about to begin.
   if (every.steps > 0 && (state_.step + 1) % every.steps == 0) return true;
@@ -235,6 +237,7 @@ bool TrainingLoop::save_due() const noexcept {
 
 void TrainingLoop::start_pending_save() {
   if (!save_pending_ || !saver_ || saver_->busy() || saved_step_ == state_.step) return;
+  if (replica_check_ && checked_step_ != state_.step) return;
   save_pending_ = false;
   saved_step_ = state_.step;
   last_save_ = std::chrono::steady_clock::now();
@@ -253,18 +256,21 @@ void TrainingLoop::start_pending_save() {
 }
 
 void TrainingLoop::report_saves() {
-  if (!saver_) return;
-  while (const auto outcome = saver_->poll()) {
-    parts_.board.saving(-1);
-    parts_.stop_timer.save_took(outcome->seconds);
-    parts_.reporter.saved(*outcome);
-    if (outcome->error) {
-      save_pending_ = true;  // the next boundary tries again
-      saved_step_ = -1;
-    } else {
-      result_.checkpoint = outcome->path;
-    }
+  while (const auto outcome = finished_save()) {
+    if (!outcome->error) continue;
+    save_pending_ = true;  // the next boundary tries again
+    saved_step_ = -1;
   }
+}
+
+std::optional<BackgroundSaver::Outcome> TrainingLoop::finished_save() {
+  auto outcome = saver_ ? saver_->poll() : std::nullopt;
+  if (!outcome) return outcome;
+  parts_.board.saving(-1);
+  parts_.stop_timer.save_took(outcome->seconds);
+  parts_.reporter.saved(*outcome);
+  if (!outcome->error) result_.checkpoint = outcome->path;
+  return outcome;
 }
 
 void TrainingLoop::save_and_wait() {
@@ -277,20 +283,15 @@ void TrainingLoop::save_and_wait() {
     save_pending_ = true;
     start_pending_save();
     saver_->wait();
-    const auto outcome = saver_->poll();
-    if (!outcome) return;
-    parts_.reporter.saved(*outcome);
-    if (outcome->error) throw Error(ExitStatus::cannot_write, *outcome->error);
-    result_.checkpoint = outcome->path;
+    const auto outcome = finished_save();
+    if (outcome && outcome->error) throw Error(ExitStatus::cannot_write, *outcome->error);
   });
 }
 
 std::string TrainingLoop::last_good_checkpoint() {
   parts_.board.enter(Phase::save);
-  if (saver_) {
-    saver_->wait();
-    report_saves();
-  }
+  if (saver_) saver_->wait();
+  report_saves();
   return broadcast_text(parts_.comm, result_.checkpoint);
 }
 

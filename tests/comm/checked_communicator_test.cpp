@@ -20,7 +20,9 @@ namespace {
 struct Checked {
   std::int64_t step = 3;
   std::unique_ptr<Communicator> inner = make_mpi_communicator();
-  CollectiveComparison comparison{make_mpi_communicator(), [this] { return step; }};
+  CollectiveComparison comparison{
+      make_mpi_communicator(), [this] { return step; },
+      std::vector<std::string>(static_cast<std::size_t>(inner->size()), "node7")};
   CheckedCommunicator comm{*inner, comparison, "the host's"};
 
   [[nodiscard]] bool is_last() const { return comm.rank() == comm.size() - 1; }

@@ -100,7 +100,8 @@ std::unique_ptr<DeviceCommunicator> make_nccl(Device& /*device*/, RollCall& roll
 }
 
 std::unique_ptr<DeviceCommunicator> make_staged(Device& /*device*/,
-                                                std::unique_ptr<Communicator> host) {
+                                                std::unique_ptr<Communicator> host,
+                                                std::chrono::milliseconds /*wait_limit*/) {
   return std::make_unique<HostDeviceCommunicator>(std::move(host));
 }
 

@@ -151,14 +151,6 @@ BOOST_AUTO_TEST_CASE(start_up_and_a_first_step_may_take_three_times_longer) {
   BOOST_TEST(contains(verdict(reports), "rank 1 (node0) has been late"));
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_in_a_debugger_is_never_late) {
-  auto reports = waiting(2);
-  put_in(reports[1], Phase::debugger);
-  for (RankReport& report : reports) report.idle = 1e6;
-
-  BOOST_TEST(verdict(reports).empty());
-}
-
 BOOST_AUTO_TEST_CASE(ranks_that_left_are_not_asked_for) {
   auto reports = waiting(3);
   put_in(reports[0], Phase::save);

@@ -72,6 +72,16 @@ class Row final {
   Descriptor wake{::eventfd(0, EFD_CLOEXEC)};
 };
 
+/// Each waits for 100 ms, where nothing comes.
+int exchanges_in_300ms(Tree& tree, const Descriptor& wake) {
+  int count = 0;
+  for (const auto end = std::chrono::steady_clock::now() + 300ms;
+       std::chrono::steady_clock::now() < end; ++count) {
+    static_cast<void>(tree.exchange(wake.get(), 100ms, 0));
+  }
+  return count;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(messages_of_any_size_arrive_whole_and_in_order) {
@@ -147,6 +157,40 @@ BOOST_AUTO_TEST_CASE(a_broken_connection_is_a_loss_and_a_goodbye_is_none) {
   BOOST_REQUIRE(row.events[1].size() == 1U);
   BOOST_TEST((row.events[1][0].kind == Tree::Event::Kind::lost));
   BOOST_TEST(row.events[1][0].rank == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_above_that_never_answers_is_given_up_and_wakes_nobody) {
+  std::optional<Listener> silent(std::in_place);
+  const Descriptor wake(::eventfd(0, EFD_CLOEXEC));
+  Tree tree({.rank = 1,
+             .size = 2,
+             .fan_out = 1,
+             .job = 7,
+             .parent = {.addresses = {"127.0.0.1"}, .port = silent->port()},
+             .connect_limit = 100ms},
+            std::nullopt);
+  std::vector<Tree::Event> events;
+  for (int i = 0; i < 1000 && events.empty(); ++i) events = tree.exchange(wake.get(), 10ms, 0);
+
+  BOOST_REQUIRE(events.size() == 1U);
+  BOOST_TEST((events[0].kind == Tree::Event::Kind::unreachable));
+  BOOST_TEST(events[0].rank == 0);
+  silent.reset();  // the connection, which nobody looks at any more, breaks
+  BOOST_TEST(exchanges_in_300ms(tree, wake) < 50);
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_above_that_has_left_wakes_nobody) {
+  Row row;
+  row.talk();
+  row.trees[2].reset();
+  row.trees[0]->say_goodbye();
+  for (int i = 0; i < 1000 && row.state(0, 1) != State::left; ++i) {
+    static_cast<void>(row.trees[1]->exchange(row.wake.get(), 10ms, 0));
+  }
+  BOOST_TEST((row.state(0, 1) == State::left));
+  row.trees[0].reset();
+
+  BOOST_TEST(exchanges_in_300ms(*row.trees[1], row.wake) < 50);
 }
 
 BOOST_AUTO_TEST_CASE(who_is_of_another_job_is_not_let_in) {

@@ -38,7 +38,10 @@ BOOST_AUTO_TEST_CASE(a_rank_that_does_not_come_to_ncclallreduce_is_named_while_t
   std::string said;
   std::atomic<bool> told = false;
   WatchedCommunicator comm(*device, board);
-  Watchdog watchdog(*host, make_process_grid(), board, {.limit = 2s, .end_job = [] {}});
+  std::vector<std::string> names(static_cast<std::size_t>(roll_call.size()));
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = roll_call.name(static_cast<int>(i));
+  Watchdog watchdog(*host, make_process_grid(), board,
+                    {.limit = 2s, .names = names, .end_job = [] {}});
   watchdog.log_to([&](const std::string& line) {
     const std::lock_guard lock(mutex);
     said += line;

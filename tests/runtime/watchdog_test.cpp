@@ -6,6 +6,8 @@
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/watchdog.hpp"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -18,6 +20,15 @@ namespace {
 
 Communicator* world = nullptr;
 
+std::string name_of(int rank) {
+  return "rank " + std::to_string(rank) + " (node7)";
+}
+std::vector<std::string> names() {
+  std::vector<std::string> all(static_cast<std::size_t>(world->size()));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) all[rank] = name_of(static_cast<int>(rank));
+  return all;
+}
+
 /// A watchdog that notes what it would do.
 class Rig final {
  public:
@@ -26,13 +37,17 @@ class Rig final {
         watchdog_(
             std::make_unique<Watchdog>(*world, grid_, board,
                                        WatchdogOptions{.limit = limit,
+                                                       .names = names(),
                                                        .cores = {},
                                                        .fan_out = fan_out,
                                                        .loss_limit = 600ms,
                                                        .end_job = [this] { ended = true; }})) {
     watchdog_->log_to([this](const std::string& line) {
-      const std::lock_guard lock(mutex_);
-      lines_ += line + "\n";
+      {
+        const std::lock_guard lock(mutex_);
+        lines_ += line + "\n";
+      }
+      while (held_) std::this_thread::sleep_for(10ms);
     });
   }
   PhaseBoard board;
@@ -47,12 +62,15 @@ class Rig final {
   }
   /// Until the log says it; false after a long time.
   [[nodiscard]] bool comes_to_say(const std::string& part) {
-    for (const auto end = std::chrono::steady_clock::now() + 20s;
-         std::chrono::steady_clock::now() < end;) {
-      if (says(part)) return true;
-      std::this_thread::sleep_for(10ms);
-    }
-    return false;
+    return comes([&] { return says(part); });
+  }
+  [[nodiscard]] bool comes_to_end() {
+    return comes([this] { return ended.load(); });
+  }
+  /// From here on nothing has the patience of a start any more.
+  void begin_second_step() {
+    board.begin_step(1);
+    board.begin_step(2);
   }
   void move_for(std::chrono::milliseconds time) {
     for (const auto end = std::chrono::steady_clock::now() + time;
@@ -62,25 +80,37 @@ class Rig final {
     }
   }
   Watchdog& watchdog() { return *watchdog_; }
+  /// The log takes no line from now on, as on a file system that hangs; until let_go().
+  void hold_log() { held_ = true; }
+  void let_go() { held_ = false; }
 
  private:
+  template <typename Condition>
+  [[nodiscard]] static bool comes(Condition&& condition) {
+    for (const auto end = std::chrono::steady_clock::now() + 20s;
+         std::chrono::steady_clock::now() < end;) {
+      if (condition()) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+
   ProcessGrid grid_;
   std::mutex mutex_;
   std::string lines_;
+  std::atomic<bool> held_ = false;
   std::unique_ptr<Watchdog> watchdog_;
 };
 
 int last_rank() {
   return world->size() - 1;
 }
-std::string name_of(int rank) {
-  return "rank " + std::to_string(rank) + " (" + make_process_grid().host + ")";
-}
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(ranks_that_move_are_left_in_peace) {
   Rig rig(1s);
+  rig.begin_second_step();
 
   rig.move_for(1500ms);
   world->barrier();
@@ -91,8 +121,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_move_are_left_in_peace) {
 
 BOOST_AUTO_TEST_CASE(one_moving_rank_is_progress_of_all) {
   Rig rig(1s);
-  rig.board.begin_step(1);
-  rig.board.begin_step(2);
+  rig.begin_second_step();
 
   if (world->rank() == last_rank()) rig.move_for(1500ms);
   world->barrier();
@@ -103,8 +132,7 @@ BOOST_AUTO_TEST_CASE(one_moving_rank_is_progress_of_all) {
 BOOST_AUTO_TEST_CASE(a_late_rank_is_named_to_all_over_any_tree) {
   for (const int fan_out : {1, 2}) {
     Rig rig(2s, fan_out);
-    rig.board.begin_step(1);
-    rig.board.begin_step(2);
+    rig.begin_second_step();
     rig.board.enter(world->rank() == last_rank() ? Phase::data : Phase::communication);
     if (world->rank() != last_rank()) {
       rig.board.begin_bucket_wait(CollectiveKind::started_all_reduce);
@@ -113,27 +141,68 @@ BOOST_AUTO_TEST_CASE(a_late_rank_is_named_to_all_over_any_tree) {
     BOOST_TEST(rig.comes_to_say(name_of(last_rank()) + " has been late for"));
     BOOST_TEST(rig.says("in data of step 2"));
     if (world->size() > 1) BOOST_TEST(rig.says("the all-reduce of bucket 1, in communication"));
-    world->barrier();
     // The one that judges ends the job; the others give it time.
+    if (world->rank() == 0) BOOST_TEST(rig.comes_to_end());
+    world->barrier();
     BOOST_TEST(rig.ended == (world->rank() == 0));
   }
 }
 
 BOOST_AUTO_TEST_CASE(names_given_later_are_used) {
   Rig rig(1s);
-  std::vector<std::string> names;
-  for (int rank = 0; rank < world->size(); ++rank) names.push_back("GPU " + std::to_string(rank));
+  std::vector<std::string> names(static_cast<std::size_t>(world->size()));
+  for (std::size_t rank = 0; rank < names.size(); ++rank) names[rank] = fmt::format("GPU {}", rank);
   rig.watchdog().name_ranks(names);
-  rig.board.begin_step(1);
-  rig.board.begin_step(2);
+  rig.begin_second_step();
   rig.board.enter(Phase::update);
 
   BOOST_TEST(rig.comes_to_say("GPU 0 has been late"));
   world->barrier();
 }
 
+BOOST_AUTO_TEST_CASE(a_log_that_hangs_keeps_nothing_from_being_told_and_ended) {
+  Rig rig(1s, 2);
+  rig.begin_second_step();
+  rig.board.enter(Phase::update);
+  rig.hold_log();
+
+  BOOST_TEST(rig.comes_to_say(name_of(0) + " has been late"));
+  if (world->rank() == 0) BOOST_TEST(rig.comes_to_end());
+  world->barrier();
+  rig.let_go();
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_stays_behind_when_the_others_have_left_names_itself) {
+  for (const int fan_out : {1, 64}) {
+    auto rig = std::make_unique<Rig>(1s, fan_out);
+    rig->begin_second_step();
+    rig->move_for(1500ms);  // the ranks' watchdogs meet
+    world->barrier();
+    rig->board.enter(Phase::end);
+    if (world->rank() != last_rank()) {
+      rig.reset();
+    } else {
+      BOOST_TEST(rig->comes_to_say(name_of(last_rank()) + " has been late for"));
+      BOOST_TEST(rig->comes_to_end());
+      BOOST_TEST(!rig->says("ranks"), rig->lines());
+    }
+    world->barrier();
+  }
+}
+
+BOOST_AUTO_TEST_CASE(devices_wait_for_longer_than_any_watchdog_needs_to_speak) {
+  BOOST_TEST((wait_limit_beside(3s) == 30min));
+  BOOST_TEST((wait_limit_beside(600s) > 4.5 * 600s));
+  BOOST_TEST((wait_limit_beside(std::chrono::hours(10)) > 4.5 * 10h));
+  BOOST_TEST((wait_limit_beside(0s) > std::chrono::years(1)));
+  BOOST_TEST((wait_limit_beside(std::chrono::duration<double>(1e300)) == wait_limit_beside(0s)));
+  BOOST_TEST((std::chrono::steady_clock::now() + wait_limit_beside(0s) >
+              std::chrono::steady_clock::now()));
+}
+
 BOOST_AUTO_TEST_CASE(ranks_that_leave_are_not_missed) {
   auto rig = std::make_unique<Rig>(1s, 1);
+  rig->begin_second_step();
   if (world->rank() != 0) {
     rig.reset();
   } else {

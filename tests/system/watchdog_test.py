@@ -173,6 +173,57 @@ def a_flipped_bit_is_found_within_the_interval_and_its_rank_named(folder):
     run([*args, "--debug-collectives"], 3)
 
 
+def a_flipped_bit_is_found_before_any_save(folder):
+    """The interval of checks never comes; the error names the step at which it was found, and nothing of it is saved."""
+    data = write_shards(folder / "data", samples=4000)
+    run_dir = folder / "run"
+
+    def arguments(directory, *more):
+        return train_args(data, directory, "--check-replicas-every", 10**6, *more)
+
+    def drifts(step, args, when, env=None):
+        output = run(args, 3, {**(env or {}), **faulty(f"2:flip:{when}:0")}, expect=INTERNAL)
+        assert f"drifted apart at step {step}: " in output, output
+
+    def newest(directory):
+        return max((int(path.stem[5:]) for path in (directory / "checkpoints").glob("step-*.h5")), default=0)
+
+    # Asked for, and the last one.
+    drifts(10, arguments(folder / "wish", "--max-steps", 60, "--save-every", 10), 5)
+    drifts(12, arguments(folder / "end", "--max-steps", 12), 5)
+    assert newest(folder / "wish") == newest(folder / "end") == 0
+
+    # Because data cannot be read any more.
+    directory = folder / "unread"
+    bad = write_shards(folder / "bad", samples=40000)
+    process = start(train_args(bad, directory, "--check-replicas-every", 10**6), 3, faulty("2:flip:2:0"))
+    wait_for_step(directory, 3, process)
+    victim = bad / "train-00001-of-00002.h5"
+    os.truncate(victim, victim.stat().st_size // 2)
+    status, output = finish(process)
+    assert status == INTERNAL and "drifted apart at step" in output and newest(directory) == 0, f"{status}\n{output}"
+
+    # For a new best model in the middle of an epoch.
+    write_shards(folder / "data", samples=600, shards=1, split="val", seed=1)
+    drifts(7, arguments(folder / "best", "--max-steps", 60, "--eval-every", 7 / 333), 5)
+    assert newest(folder / "best") == 0
+
+    # For a best model of the run before, found at this one's start: that save had to wait for a step.
+    run(arguments(run_dir, "--max-steps", 14, "--eval-every", 0), 3)
+    drifts(15, arguments(run_dir, "--max-steps", 60, "--eval-every", 7 / 333), 1)
+    assert newest(run_dir) == 14, newest(run_dir)
+
+    # For a stop amid an evaluation, that lasts.
+    write_shards(folder / "data", samples=60000, shards=1, split="val", seed=1)
+    directory = folder / "stop"
+    process = start(arguments(directory, "--max-steps", 60, "--eval-every", 7 / 333), 3, faulty("2:flip:5:0"))
+    wait_for_step(directory, 7, process)
+    process.send_signal(signal.SIGUSR1)
+    status, output = finish(process)
+    assert status == INTERNAL and "drifted apart at step 7: " in output, f"{status}\n{output}"
+    assert newest(directory) == 0 and not events(directory, "eval")
+
+
 SPEED = ["--model", "mini-resnet", "--width", 16, "--batch-size", 16, "--lr", "0.05", "--threads", 1, "--bucket-mb", "0.01",
          "--log-every", 1000, "--progress", "plain", "--check-replicas-every", 0]
 
@@ -298,6 +349,7 @@ if __name__ == "__main__":
     main([a_stopped_rank_is_named_within_the_limit, a_paused_rank_and_a_paused_job_raise_no_alarm,
           a_rank_that_sleeps_in_the_loader_is_named, a_late_rank_is_named_with_its_gpu, a_rank_that_skips_a_collective_is_named, a_killed_rank_is_named,
           a_rank_that_dies_in_a_save_is_named, long_saves_and_slow_starts_raise_no_alarm,
-          a_flipped_bit_is_found_within_the_interval_and_its_rank_named, a_rank_slowed_twofold_is_named_with_its_host,
+          a_flipped_bit_is_found_within_the_interval_and_its_rank_named, a_flipped_bit_is_found_before_any_save,
+          a_rank_slowed_twofold_is_named_with_its_host,
           clean_runs_name_nobody, a_time_limit_stops_the_run_in_time_without_losing_a_step,
           a_second_interrupt_stops_at_once, a_rank_waits_for_a_debugger])

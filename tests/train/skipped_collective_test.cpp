@@ -50,7 +50,9 @@ std::string train_without(int skipped, std::size_t& buckets) {
                                    .threads = 0},
                                   plan_training_batches(geometry, {}, 10));
   PhaseBoard board;
-  CollectiveComparison comparison(make_mpi_communicator(), [&] { return board.read().step; });
+  CollectiveComparison comparison(
+      make_mpi_communicator(), [&] { return board.read().step; },
+      std::vector<std::string>(static_cast<std::size_t>(world->size()), "node7"));
   const auto own = make_mpi_communicator();
   CheckedCommunicator checked(*own, comparison, "the host's");
   WatchedCommunicator watched(checked, board);

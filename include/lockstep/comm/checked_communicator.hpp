@@ -15,8 +15,9 @@ namespace lockstep {
 /// a collective: for debugging.
 class CollectiveComparison final {
  public:
-  /// Collective. `step`: where the rank stands, compared too.
-  CollectiveComparison(std::unique_ptr<Communicator> own, std::function<std::int64_t()> step);
+  /// `step`: where the rank stands, compared too. `hosts` by rank, for the error.
+  CollectiveComparison(std::unique_ptr<Communicator> own, std::function<std::int64_t()> step,
+                       std::vector<std::string> hosts);
 
   /// Another communicator whose calls are compared; the same order on all ranks.
   [[nodiscard]] int add(const std::string& name);

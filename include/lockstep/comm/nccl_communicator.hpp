@@ -12,8 +12,8 @@ namespace lockstep {
 struct NcclCommunicatorOptions {
   /// For all ranks to come, and then for NCCL to connect them.
   std::chrono::milliseconds start_limit = std::chrono::minutes(5);
-  /// For anything the host waits for later. Longer than the watchdog's, which can say who is late,
-  /// and than the slowest step of the slowest rank.
+  /// For anything the host waits for later: longer than the slowest step of the slowest rank, and
+  /// than a watchdog's limit, which can say who is late (wait_limit_beside).
   std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
   /// Multiprocessors a collective may take from the computation, at most.
   int max_ctas = 16;

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 struct StagedCommunicatorOptions {
-  /// For a copy or a reduction that the host waits for; longer than the watchdog's.
+  /// For a copy or a reduction that the host waits for; longer than a watchdog's limit.
   std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
 };
 

@@ -6,6 +6,7 @@
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/runtime/process_grid.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -23,6 +24,8 @@ struct ComputeOptions {
   bool synchronised_norms = false;
   bool deterministic = true;  ///< a GPU's algorithms give the same bits in every run
   bool cuda_graph = true;     ///< a GPU's work of a step is recorded once and replayed
+  /// For what a GPU's host waits for; longer than the watchdog's limit (wait_limit_beside).
+  std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
 };
 
 /// What a run computes with: an engine on the processor or on a GPU, what reduces its arenas, and

@@ -19,8 +19,7 @@ enum class Phase : std::uint8_t {
   update,
   evaluation,
   save,
-  checks,    ///< of replicas and stragglers
-  debugger,  ///< waits for one: never late
+  checks,  ///< of replicas and stragglers
   end
 };
 [[nodiscard]] std::string_view to_string(Phase phase) noexcept;

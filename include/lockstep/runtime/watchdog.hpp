@@ -14,6 +14,7 @@ namespace lockstep {
 
 struct WatchdogOptions {
   std::chrono::duration<double> limit{600};  ///< without progress of any rank; 0: off
+  std::vector<std::string> names;            ///< by rank, until name_ranks(): "rank 3 (node7)"
   std::vector<int> cores = {};               ///< where its thread may run; empty: anywhere
   /// Connections of one rank, at most, to those below it: 4,000 ranks are two levels.
   int fan_out = 64;
@@ -22,6 +23,11 @@ struct WatchdogOptions {
   /// Ends the job once its reason is told; empty: abort_job(70). On a thread of the watchdog's.
   std::function<void()> end_job = {};
 };
+
+/// How long anything may wait for other ranks before it fails by itself: so long that a watchdog of
+/// this limit always speaks first, which can say who is late. For ever where there is none.
+[[nodiscard]] std::chrono::milliseconds wait_limit_beside(
+    std::chrono::duration<double> limit) noexcept;
 
 /// Notices ranks that hang or die. A thread on each rank looks at the rank's board and tells the
 /// others' of it over TCP connections of its own, which form a tree: training makes no call for it.
@@ -43,7 +49,7 @@ class Watchdog final {
   /// What each rank is called from now on: "rank 3 (node7, NVIDIA H200)". The same on all ranks.
   void name_ranks(std::vector<std::string> names);
   /// Where this rank's lines go from now on, besides the standard error of the rank that finds a
-  /// fault. Called on the watchdog's thread; empty: nowhere.
+  /// fault. Called on a thread of the watchdog's, which it may block; empty: nowhere.
   void log_to(Log log);
 
  private:

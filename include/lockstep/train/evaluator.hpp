@@ -24,8 +24,6 @@ struct EvaluationResult {
 struct EvaluatorOptions {
   LoaderOptions loader;  ///< augment, shuffle and batch_capacity are set by the evaluator
   std::int64_t batch_size = 64;
-  /// Asked every few batches; where it is true on any rank, evaluation is given up on all.
-  std::function<bool()> stop_wanted;
   PhaseBoard* board = nullptr;  ///< told of each batch; null: nobody looks
 };
 
@@ -35,8 +33,9 @@ class Evaluator final {
   /// `engine`, `dataset` and `comm` outlive the evaluator.
   Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm, EvaluatorOptions options);
 
-  /// Collective. nullopt where it was stopped.
-  [[nodiscard]] std::optional<EvaluationResult> run();
+  /// Collective. `stop_wanted` is asked every few batches; where it is true on any rank, evaluation
+  /// is given up on all, and there is no result.
+  [[nodiscard]] std::optional<EvaluationResult> run(const std::function<bool()>& stop_wanted = {});
 
  private:
   const Dataset& dataset_;

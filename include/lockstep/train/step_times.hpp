@@ -30,6 +30,7 @@ struct RankTimes {
 /// every second, fourth and so on, and every maximum.
 class StepTimes final {
  public:
+  StepTimes() { samples_.reserve(most); }
   void add(const PhaseTimes& times);
   [[nodiscard]] RankTimes summary() const;
   void clear() noexcept;

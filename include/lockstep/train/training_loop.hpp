@@ -64,12 +64,14 @@ class TrainingLoop final {
   void keep_loss_scale();
   /// False where the wish to stop ended it.
   bool evaluate_if_due();
-  /// At a boundary that all ranks know; `must`: whatever the interval.
+  /// At a boundary that all ranks know; `must`: whatever the interval, before a save.
   void check_replicas(bool must);
   [[nodiscard]] bool stop_due() noexcept;
   [[nodiscard]] bool save_due() const noexcept;
   void start_pending_save();
   void report_saves();
+  /// The next outcome, told of; nullopt where there is none.
+  std::optional<BackgroundSaver::Outcome> finished_save();
   /// Saves the current state and waits for it; all ranks learn whether it worked.
   void save_and_wait();
   [[nodiscard]] std::string last_good_checkpoint();

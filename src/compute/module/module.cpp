@@ -86,9 +86,10 @@ std::unique_ptr<DeviceCommunicator> make_nccl(Device& device, RollCall& roll_cal
   return make_nccl_communicator(library_calls(), roll_call, device.stream(), options);
 }
 
-std::unique_ptr<DeviceCommunicator> make_staged(Device& device,
-                                                std::unique_ptr<Communicator> host) {
-  return make_staged_communicator(library_calls(), std::move(host), device.stream());
+std::unique_ptr<DeviceCommunicator> make_staged(Device& device, std::unique_ptr<Communicator> host,
+                                                std::chrono::milliseconds wait_limit) {
+  return make_staged_communicator(library_calls(), std::move(host), device.stream(),
+                                  {.wait_limit = wait_limit});
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "judge.hpp"
 
+#include "lockstep/core/name_list.hpp"
+
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -15,7 +16,6 @@ namespace {
 
 using State = RankReport::State;
 
-constexpr std::size_t most_names = 8;
 constexpr std::size_t most_groups = 3;
 /// Of the limit: who stopped has been silent for as long as the others have stood still, and what
 /// the others say is some looks old.
@@ -34,12 +34,6 @@ auto place(const RankReport& report) noexcept {
   const PhaseBoard::Reading& at = report.reading;
   const bool bucket = is_started(at.waits_in);
   return std::tuple(at.step, at.collectives, at.bucket, at.waits_in, bucket ? 0 : at.wait_count);
-}
-
-std::string listed(const std::vector<std::string>& names) {
-  if (names.size() <= most_names) return fmt::format("{}", fmt::join(names, ", "));
-  return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + most_names, ", "),
-                     names.size() - most_names);
 }
 
 class Court final {
@@ -173,7 +167,6 @@ class Court final {
 double limit_now(std::span<const RankReport> reports, double limit) noexcept {
   for (const RankReport& report : reports) {
     if (report.state != State::running) continue;
-    if (report.reading.phase == Phase::debugger) return std::numeric_limits<double>::infinity();
     if (report.reading.unhurried && !waits(report)) return unhurried_factor * limit;
   }
   return limit;

@@ -36,7 +36,8 @@ void WatchClock::look() {
 Tree::Tree(TreeOptions options, std::optional<Listener> listener)
     : options_(std::move(options)),
       listener_(std::move(listener)),
-      known_(static_cast<std::size_t>(options_.size)) {
+      known_(static_cast<std::size_t>(options_.size)),
+      attempts_end_(Clock::now() + options_.connect_limit) {
   for (int rank = 0; rank < options_.size; ++rank) known(rank).report.rank = rank;
   if (options_.rank > 0) connect();
 }
@@ -105,6 +106,9 @@ void Tree::take_from_above(double now, std::vector<Event>& events) {
   } else if (Clock::now() > attempts_end_) {
     above_left_ = true;
     events.push_back({.kind = Event::Kind::unreachable, .rank = parent});
+  }
+  if (above_left_) {
+    above_.reset();  // nobody takes from it any more: its end would wake exchange() for ever
   } else if (Clock::now() > attempt_end_ ||
              (broken && Clock::now() > attempt_end_ - attempt_limit + 200ms)) {
     connect();

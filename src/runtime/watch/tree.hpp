@@ -38,6 +38,7 @@ struct TreeOptions {
   int fan_out = 64;
   std::uint64_t job = 0;  ///< the same on all ranks, and no other job's
   Endpoint parent;
+  std::chrono::milliseconds connect_limit = std::chrono::seconds(60);  ///< for all attempts
 };
 
 /// This rank's place in the tree of watchdogs: a connection to the rank above, those of the ranks
@@ -102,7 +103,7 @@ class Tree final {
   bool above_left_ = false;
   std::size_t next_address_ = 0;
   Clock::time_point attempt_end_{};
-  Clock::time_point attempts_end_ = Clock::now() + std::chrono::seconds(60);
+  Clock::time_point attempts_end_;
 };
 
 }  // namespace lockstep::watch

@@ -1,23 +1,20 @@
 #include "lockstep/runtime/watchdog.hpp"
 
 #include "addresses.hpp"
+#include "introduction.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
-#include "lockstep/runtime/thread_binding.hpp"
+#include "scribe.hpp"
 #include "tree.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <random>
-#include <sstream>
 #include <thread>
 
 namespace lockstep {
@@ -29,6 +26,8 @@ using State = RankReport::State;
 
 /// What a rank lets the others abort the job in, before it does so itself.
 constexpr auto abort_patience = 10s;
+/// For the reason to be written, before the job ends all the same.
+constexpr auto writing_patience = 3s;
 
 /// MPI_Abort is made for the thread that started MPI, which hangs; should it hang too, the process
 /// ends all the same.
@@ -39,31 +38,6 @@ void abort_from_any_thread() {
   }).detach();
   abort_job(static_cast<int>(ExitStatus::internal));
 }
-
-/// In one call, so that ranks' lines do not mix.
-void print_line(const std::string& text) {
-  const std::string line = fmt::format("lockstep: error: {}\n", text);
-  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
-}
-
-/// How a rank introduces itself to the others: "host node port address address".
-struct Introduction {
-  std::string host;
-  int node = 0;
-  watch::Endpoint endpoint;
-
-  [[nodiscard]] std::string text() const {
-    return fmt::format("{} {} {} {}", host, node, endpoint.port,
-                       fmt::join(endpoint.addresses, " "));
-  }
-  static Introduction parse(const std::string& text) {
-    std::istringstream stream(text);
-    Introduction result;
-    stream >> result.host >> result.node >> result.endpoint.port;
-    for (std::string address; stream >> address;) result.endpoint.addresses.push_back(address);
-    return result;
-  }
-};
 
 std::uint64_t new_job_number() {
   std::random_device random;
@@ -80,7 +54,9 @@ class Watchdog::Impl final {
         rank_(comm.rank()),
         tick_(std::clamp(options_.limit.count() / 8, 0.05, 1.0)),
         clock_(std::max(4 * tick_, 0.5)),
-        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        names_(options_.names),
+        scribe_(options_.cores) {
     if (!options_.end_job) options_.end_job = abort_from_any_thread;
     make_tree(comm, grid);
     thread_ = std::thread([this] { run(); });
@@ -97,16 +73,12 @@ class Watchdog::Impl final {
     const std::lock_guard lock(mutex_);
     names_ = std::move(names);
   }
-  void log_to(Log log) {
-    const std::lock_guard lock(mutex_);
-    log_ = std::move(log);
-  }
+  void log_to(Log log) { scribe_.log_to(std::move(log)); }
 
  private:
   void make_tree(Communicator& comm, const ProcessGrid& grid) {
     std::optional<watch::Listener> listener;
-    Introduction mine{
-        .host = grid.host.empty() ? "this host" : grid.host, .node = grid.node, .endpoint = {}};
+    watch::Introduction mine{.node = grid.node, .endpoint = {}};
     const bool has_below = rank_ * std::int64_t{options_.fan_out} + 1 < comm.size();
     collectively(comm, [&] {
       if (!has_below) return;
@@ -118,11 +90,10 @@ class Watchdog::Impl final {
     watch::TreeOptions tree{
         .rank = rank_, .size = comm.size(), .fan_out = options_.fan_out, .job = job, .parent = {}};
     const int parent = watch::parent_of(rank_, options_.fan_out);
-    for (const std::string& text : all_gather_text(comm, mine.text())) {
-      const Introduction introduction = Introduction::parse(text);
-      const auto rank = static_cast<int>(names_.size());
-      names_.push_back(fmt::format("rank {} ({})", rank, introduction.host));
-      if (rank != parent) continue;
+    const std::vector<std::string> introductions = all_gather_text(comm, mine.text());
+    if (parent >= 0) {
+      const auto introduction =
+          watch::Introduction::parse(introductions[static_cast<std::size_t>(parent)]);
       tree.parent = introduction.endpoint;
       if (introduction.node == grid.node) {
         tree.parent.addresses.insert(tree.parent.addresses.begin(), "127.0.0.1");
@@ -132,10 +103,7 @@ class Watchdog::Impl final {
   }
 
   void run() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, nullptr);  // they are the training thread's
-    allow_cores(options_.cores);
+    watch::step_aside(options_.cores);
     const auto tick = std::chrono::milliseconds(static_cast<int>(1000 * tick_));
     auto next = std::chrono::steady_clock::now();
     while (!stopping_) {
@@ -184,7 +152,7 @@ class Watchdog::Impl final {
         if (!ended_) end(event.text, false);
         break;
       case Kind::unreachable:
-        log(
+        scribe_.log(
             fmt::format("the watchdog of {} is out of reach (no connection within a minute): that "
                         "of rank {} watches alone",
                         name(event.rank), rank_));
@@ -195,14 +163,26 @@ class Watchdog::Impl final {
   /// `rank`: who was lost, or who told of it.
   void note_loss(const std::string& text, int rank) {
     if (ended_ || loss_ == text) return;
-    log(text);
+    scribe_.log(text);
     const bool first = loss_.empty();
     if (rank > rank_) tree_->tell_above(text);
     if (!first) return;  // when a job is killed, ranks go one after the other
     loss_ = text;
     tree_->tell_below(watch::MessageKind::loss, text);
     // Rank 0 speaks for all; of its own end, the first below it.
-    if (rank_ == 0 || (rank_ == 1 && lost_first_)) print_line(text);
+    if (rank_ == 0 || (rank_ == 1 && lost_first_)) scribe_.print(text);
+  }
+
+  [[nodiscard]] bool parted_from_above(const std::vector<RankReport>& reports) const {
+    if (rank_ == 0) return false;
+    const int parent = watch::parent_of(rank_, options_.fan_out);
+    return reports[static_cast<std::size_t>(parent)].state == State::left;
+  }
+  /// Rank 0 alone hears of all.
+  static void leave_out_unheard(std::vector<RankReport>& reports) {
+    for (RankReport& report : reports) {
+      if (report.state == State::unheard) report.state = State::left;
+    }
   }
 
   /// Why the job has to end, where it does.
@@ -210,7 +190,10 @@ class Watchdog::Impl final {
     auto reports = tree_->reports(clock_.now());
     double limit = options_.limit.count();
     const double loss_limit = std::min(limit, options_.loss_limit.count());
-    if (rank_ != 0) {
+    if (parted_from_above(reports)) {
+      // The ranks above have left in order: nobody else can tell who of these stays behind.
+      leave_out_unheard(reports);
+    } else if (rank_ != 0) {
       // Rank 0 judges, unless it is the one that is stopped or gone.
       const RankReport& first = reports.front();
       const bool gone = first.state == State::lost;
@@ -221,10 +204,7 @@ class Watchdog::Impl final {
       if (idle < patience * (gone ? loss_limit : limit)) return std::nullopt;
       if (gone) return loss_;
       limit *= patience;
-      for (RankReport& report : reports) {
-        // Rank 0 alone hears of those.
-        if (report.state == State::unheard) report.state = State::left;
-      }
+      leave_out_unheard(reports);
     }
     if (!loss_.empty() && watch::idle_seconds(reports) >= loss_limit) return loss_;
     const std::lock_guard lock(mutex_);
@@ -234,25 +214,21 @@ class Watchdog::Impl final {
   /// Tells why, and ends the job: here, or by the rank that found the fault.
   void end(const std::string& why, bool found_here) {
     ended_ = true;
-    log(why);
     tree_->tell_below(watch::MessageKind::verdict, why);
+    if (found_here) scribe_.print(why);
+    scribe_.log(why);
+    tree_->drain(500ms);
     if (found_here) {
-      print_line(why);
-      tree_->drain(500ms);
+      scribe_.wait(writing_patience);
       options_.end_job();
       return;
     }
-    tree_->drain(500ms);
     abort_at_ = std::chrono::steady_clock::now() + abort_patience;
   }
 
   [[nodiscard]] std::string name(int rank) {
     const std::lock_guard lock(mutex_);
     return names_[static_cast<std::size_t>(rank)];
-  }
-  void log(const std::string& text) {
-    const std::lock_guard lock(mutex_);
-    if (log_) log_("watchdog: " + text);
   }
 
   const PhaseBoard& board_;
@@ -265,7 +241,7 @@ class Watchdog::Impl final {
 
   std::mutex mutex_;
   std::vector<std::string> names_;  ///< by rank; guarded by mutex_
-  Log log_;                         ///< guarded by mutex_
+  watch::Scribe scribe_;
 
   // The thread's own.
   std::uint64_t last_moves_ = 0;
@@ -278,6 +254,18 @@ class Watchdog::Impl final {
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };
+
+std::chrono::milliseconds wait_limit_beside(std::chrono::duration<double> limit) noexcept {
+  // No longer than a clock can add.
+  constexpr std::chrono::hours for_ever(24 * 3650);
+  constexpr std::chrono::minutes least(30);
+  // Where rank 0 cannot judge, the others do so later; both are well before this.
+  constexpr double factor = 2 * watch::unhurried_factor;
+  const auto longest = factor * limit;
+  if (limit.count() <= 0 || longest >= for_ever) return for_ever;
+  return std::max<std::chrono::milliseconds>(
+      least, std::chrono::duration_cast<std::chrono::milliseconds>(longest));
+}
 
 Watchdog::Watchdog(Communicator& comm, const ProcessGrid& grid, PhaseBoard& board,
                    WatchdogOptions options) {

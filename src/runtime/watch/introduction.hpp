@@ -1,0 +1,30 @@
+#pragma once
+
+#include "tree.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <sstream>
+#include <string>
+
+namespace lockstep::watch {
+
+/// How a rank introduces itself to the others: "node port address address".
+struct Introduction {
+  int node = 0;
+  Endpoint endpoint;
+
+  [[nodiscard]] std::string text() const {
+    return fmt::format("{} {} {}", node, endpoint.port, fmt::join(endpoint.addresses, " "));
+  }
+  static Introduction parse(const std::string& text) {
+    std::istringstream stream(text);
+    Introduction result;
+    stream >> result.node >> result.endpoint.port;
+    for (std::string address; stream >> address;) result.endpoint.addresses.push_back(address);
+    return result;
+  }
+};
+
+}  // namespace lockstep::watch

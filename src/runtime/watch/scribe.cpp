@@ -1,0 +1,78 @@
+#include "scribe.hpp"
+
+#include "lockstep/runtime/thread_binding.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <utility>
+
+namespace lockstep::watch {
+namespace {
+
+/// In one call, so that ranks' lines do not mix.
+void print_line(const std::string& text) {
+  const std::string line = fmt::format("lockstep: error: {}\n", text);
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace
+
+void step_aside(const std::vector<int>& cores) {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  allow_cores(cores);
+}
+
+Scribe::Scribe(std::vector<int> cores)
+    : thread_([this, cores = std::move(cores)](const std::stop_token& stop) {
+        step_aside(cores);
+        work(stop);
+      }) {}
+
+void Scribe::log_to(Log log) {
+  const std::lock_guard lock(mutex_);
+  log_ = std::move(log);
+}
+
+void Scribe::log(std::string line) {
+  add({.printed = false, .text = std::move(line)});
+}
+
+void Scribe::print(std::string line) {
+  add({.printed = true, .text = std::move(line)});
+}
+
+void Scribe::add(Line line) {
+  {
+    const std::lock_guard lock(mutex_);
+    lines_.push_back(std::move(line));
+  }
+  changed_.notify_all();
+}
+
+void Scribe::wait(std::chrono::milliseconds longest) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, longest, [this] { return lines_.empty(); });
+}
+
+void Scribe::work(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [this] { return !lines_.empty(); })) {
+    const Line line = lines_.front();
+    const Log log = log_;
+    lock.unlock();
+    if (line.printed) {
+      print_line(line.text);
+    } else if (log) {
+      log("watchdog: " + line.text);
+    }
+    lock.lock();
+    lines_.pop_front();
+    changed_.notify_all();
+  }
+}
+
+}  // namespace lockstep::watch
