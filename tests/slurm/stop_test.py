@@ -89,9 +89,13 @@ exit $((status == 75 ? 0 : status))""")
 
 def a_signal_to_the_ranks(folder):
     jobs = [disturbed(folder, sent, lambda job: command("scancel", "-s", sent, job.number)) for sent in ("USR1", "TERM", "INT")]
+    # Slurm signals what srun started, and mpirun starts the ranks of the script's node by itself.
+    alone = disturbed(folder, "alone", lambda job: command("scancel", "-s", "USR1", job.number), launcher="mpirun",
+                      resources="--nodes=1 --ntasks-per-node=2 --time=60")
     check_goes_on(folder, jobs)
     for job in jobs:
         check_saved_when_asked(job)
+    alone.end(status=0, restarts=0)
 
 
 def an_operator_requeues(folder):
