@@ -14,7 +14,7 @@ def warn(job):
 
 def path_with(folder, **programs):
     """The option of sbatch that puts scripts of those names and texts first in a job's PATH."""
-    (folder / "programs").mkdir(exist_ok=True)
+    (folder / "programs").mkdir(parents=True)
     for name, text in programs.items():
         (folder / "programs" / name).write_text(f"#!/bin/bash\n{text}\n")
         (folder / "programs" / name).chmod(0o755)
@@ -75,16 +75,20 @@ def a_warning_before_the_ranks_are_there(folder):
 
 
 def an_mpirun_that_hides_that_a_run_was_stopped(folder):
-    """MPICH's returns 0 after a signal that it forwarded."""
-    path = path_with(folder, mpirun=f"""\
+    """MPICH's returns 0 after a signal that it forwarded. What was finished all the same has nothing to do then."""
+    def job_with(name, on_signal):
+        path = path_with(folder / name, mpirun=f"""\
 {shutil.which("mpirun")} "$@" &
 ranks=$!
-trap 'kill -USR1 $ranks' USR1
+trap '{on_signal}' USR1
 while wait $ranks; status=$?; [ $status -gt 128 ] && kill -0 $ranks; do :; done
 exit $((status == 75 ? 0 : status))""")
-    job = disturbed(folder, "hidden", warn, [path], launcher="mpirun")
-    job.end(status=0, restarts=1)
-    check_saved_when_asked(job)
+        return disturbed(folder, name, warn, [path], launcher="mpirun")
+
+    stopped, finished = job_with("stopped", "kill -USR1 $ranks"), job_with("finished", ":")
+    stopped.end(status=0, restarts=1)
+    check_saved_when_asked(stopped)
+    assert "nothing to do" in finished.end(status=0, restarts=1), finished.log()
 
 
 def a_signal_to_the_ranks(folder):
