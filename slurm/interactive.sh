@@ -5,6 +5,7 @@
 : "${LOCKSTEP_SLURM:=$(cd "$(dirname "$0")" && pwd)}"
 # shellcheck source-path=SCRIPTDIR source=job.sh
 source "$LOCKSTEP_SLURM/job.sh" || exit 66
+trap - USR1 TERM # nothing is to be saved here
 machine=${LOCKSTEP_MACHINE:-generic}
 if [ "${1:-}" = --machine ]; then
   machine=${2:-}
@@ -17,5 +18,5 @@ load_machine "$machine"
 # In the terminal's foreground: interrupts reach the ranks as the launcher hands them on.
 case $launcher in
   srun) exec srun --kill-on-bad-exit=1 "${srun_options[@]}" "${lockstep[@]}" "$@" ;;
-  mpirun) exec mpirun "${mpirun_options[@]}" "${lockstep[@]}" "$@" ;;
+  mpirun) exec mpirun -n "$tasks" "${mpirun_options[@]}" "${lockstep[@]}" "$@" ;;
 esac

@@ -27,6 +27,10 @@ load_machine() {
   stage=                   # node-local storage for copies of shards, empty where there is none
   max_restarts=50          # of one submission, by these scripts; Slurm's own do not count
   stalled_restarts=1       # of them in a row without a newer checkpoint
+  # What it may use, whatever of it the job was asked for by; a number of ranks that the nodes do not share evenly too.
+  nodes=${SLURM_JOB_NUM_NODES:-1}
+  tasks=${SLURM_NTASKS:-$((nodes * ${SLURM_NTASKS_PER_NODE:-1}))}
+  ranks_a_node=$(((tasks + nodes - 1) / nodes))
   local file=$1
   [[ $file == */* ]] || file=$LOCKSTEP_SLURM/machines/$file.env
   [ -r "$file" ] || give_up 66 "no machine '$1' (no file $file) there are: $(cd "$LOCKSTEP_SLURM/machines" && echo *.env)"
@@ -36,7 +40,7 @@ load_machine() {
     give_up 64 "launcher=$launcher in $file (only srun and mpirun are known) set one of them"
   # Since 22.05 srun does not take these from the job by itself, and ranks would share one core.
   [ -z "${SLURM_CPUS_PER_TASK:-}" ] || srun_options+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")
-  : "$python" "$scratch" "$stage" "$max_restarts" "$stalled_restarts"
+  : "$python" "$scratch" "$stage" "$max_restarts" "$stalled_restarts" "$ranks_a_node"
 }
 
 # --- the ranks -------------------------------------------------------------------------------------------------------
@@ -44,14 +48,25 @@ load_machine() {
 ranks=        # the launcher's process, while it runs
 warned=       # the signal that asked this job to stop
 interrupted=  # a signal came while the shell waited
+limit=        # seconds that the ranks may take; none where empty
 
-# SIGUSR1 whatever came: mpirun forwards it, and would kill the ranks within a second of SIGTERM.
+# SIGUSR1 whatever came: mpirun forwards it, and would kill the ranks within a second of SIGTERM. But timeout would die
+# of it, and leave them.
+ask_to_stop() {
+  local sent=USR1
+  [ -z "$limit" ] || sent=TERM
+  kill -"$sent" "$ranks" 2>/dev/null || true
+}
+
 pass_on() {
   say "SIG$1: asking the ranks to save and stop"
   warned=$1
   interrupted=1
-  [ -z "$ranks" ] || kill -USR1 "$ranks" 2>/dev/null || true
+  [ -z "$ranks" ] || ask_to_stop
 }
+# From here on, for without them a signal ends the shell; exec undoes them.
+trap 'pass_on USR1' USR1
+trap 'pass_on TERM' TERM
 
 # The shell waits for a child in the background, so that its traps run at once.
 launch() {
@@ -61,13 +76,12 @@ launch() {
   fi
   case $launcher in
     srun) set -- srun --kill-on-bad-exit=1 "${srun_options[@]}" "$@" ;;
-    mpirun) set -- mpirun "${mpirun_options[@]}" "$@" ;;
+    mpirun) set -- mpirun -n "$tasks" "${mpirun_options[@]}" "$@" ;;
   esac
-  trap 'pass_on USR1' USR1
-  trap 'pass_on TERM' TERM
-  if [ -n "${limit:-}" ]; then set -- timeout --kill-after=30 "$limit" "$@"; fi
+  if [ -n "$limit" ]; then set -- timeout --kill-after=30 "$limit" "$@"; fi
   "$@" &
   ranks=$!
+  [ -z "$warned" ] || ask_to_stop  # it came before there was anyone to pass it on to
   interrupted=$warned
   while
     status=0
@@ -84,9 +98,14 @@ launch() {
 # Sets run_dir from `training`. In an array each element trains the seed of its number, in a directory of its own.
 resolve_run() {
   local configuration
-  status=0
   use_stage
-  configuration=$("${lockstep[@]}" train "${training[@]}" --print-config) || status=$?
+  # Once more where a signal came, which may have ended this too: who does not know run_dir cannot submit again.
+  while
+    interrupted=
+    status=0
+    configuration=$("${lockstep[@]}" train "${training[@]}" --print-config) || status=$?
+    [ -n "$interrupted" ]
+  do :; done
   [ "$status" = 0 ] || give_up "$status" "these options cannot be trained with: ${training[*]}"
   run_dir=$(sed -n 's/^run-dir=//p' <<<"$configuration")
   [ -n "$run_dir" ] || run_dir=runs/$(sed -n 's/^model=//p' <<<"$configuration")
@@ -105,7 +124,7 @@ size_of_log() { stat -c %s "$run_dir/log/rank-00000.log" 2>/dev/null || echo 0; 
 
 make_seed() {
   local argument kept=() skip=
-  run_dir+=-seed-$SLURM_ARRAY_TASK_ID
+  run_dir=${run_dir%/}-seed-$SLURM_ARRAY_TASK_ID
   for argument in "${training[@]}"; do
     case $argument in
       --run-dir | --seed) skip=1 ;;
@@ -135,15 +154,32 @@ goes_on() {
   esac
 }
 
-# Empty where this job may be submitted again by us, else why not. A job that its user cancelled is ending, like one
-# whose time was up, but Slurm gives no reason for it; one that Slurm will start anew by itself waits already.
+# Sets `facts` to the job's state and Slurm's reason for it, or to why these cannot be had. A controller that is busy, or is
+# started anew just now, is asked for two minutes, unless Slurm kills this job before.
+ask_slurm() {
+  local pause
+  for pause in 1 2 4 8 16 32 64 0; do
+    if command -v scontrol >/dev/null; then
+      if facts=$(scontrol -o show job "$(job_name)" 2>&1); then
+        facts="$(sed -n 's/.* JobState=\([^ ]*\) .*/\1/p' <<<"$facts") $(sed -n 's/.* Reason=\([^ ]*\) .*/\1/p' <<<"$facts")"
+        return
+      fi
+    elif facts=$(squeue -h -j "$(job_name)" -o '%T %r' 2>&1); then
+      return
+    fi
+    sleep "$pause" || true
+  done
+  return 1
+}
+
+# Sets `reason`: empty where this job may be submitted again by us, else why not. A job that its user cancelled is ending,
+# like one whose time was up, but Slurm gives no reason for it; one that Slurm will start anew by itself waits already.
+# Not in a subshell, which a signal would end.
 why_not_again() {
   local facts
-  if command -v scontrol >/dev/null; then
-    facts=$(scontrol -o show job "$(job_name)" 2>&1) || { echo "Slurm does not answer: $facts"; return; }
-    facts="$(sed -n 's/.* JobState=\([^ ]*\) .*/\1/p' <<<"$facts") $(sed -n 's/.* Reason=\([^ ]*\) .*/\1/p' <<<"$facts")"
-  elif command -v squeue >/dev/null; then
-    facts=$(squeue -h -j "$(job_name)" -o '%T %r' 2>&1) || { echo "Slurm does not answer: $facts"; return; }
+  reason=
+  if command -v scontrol >/dev/null || command -v squeue >/dev/null; then
+    ask_slurm || { reason="Slurm does not answer: $facts"; return; }
   elif [ "$warned" = TERM ]; then
     facts="told to end"
   else
@@ -151,8 +187,8 @@ why_not_again() {
   fi
   case $facts in
     RUNNING* | *" TimeLimit") ;;
-    PENDING* | REQUEUED*) echo "Slurm starts it again by itself ($facts)" ;;
-    *) echo "it was cancelled ($facts)" ;;
+    PENDING* | REQUEUED*) reason="Slurm starts it again by itself ($facts)" ;;
+    *) reason="it was cancelled ($facts)" ;;
   esac
 }
 
@@ -166,8 +202,14 @@ submit_again() {
     return
   fi
   command -v sbatch >/dev/null || return 1
-  local options=(--parsable "--dependency=afterany:$SLURM_JOB_ID,singleton" "--job-name=$SLURM_JOB_NAME"
+  # The script's own --dependency does not hold then: elements of an array, of one name, would wait for each other.
+  local job time dependency
+  dependency=afterany:$(job_name)
+  [ -n "${SLURM_ARRAY_TASK_ID:-}" ] || dependency+=,singleton
+  local options=(--parsable "--dependency=$dependency" "--job-name=$SLURM_JOB_NAME"
     "--nodes=$SLURM_JOB_NUM_NODES" "--partition=$SLURM_JOB_PARTITION")
+  time=$(squeue -h -j "$(job_name)" -o %l 2>/dev/null) || time=
+  [[ ! $time =~ ^([0-9:-]+|UNLIMITED)$ ]] || options+=("--time=$time")
   [ -z "${SLURM_NTASKS:-}" ] || options+=("--ntasks=$SLURM_NTASKS")
   [ -z "${SLURM_NTASKS_PER_NODE:-}" ] || options+=("--ntasks-per-node=$SLURM_NTASKS_PER_NODE")
   [ -z "${SLURM_CPUS_PER_TASK:-}" ] || options+=("--cpus-per-task=$SLURM_CPUS_PER_TASK")
@@ -175,8 +217,7 @@ submit_again() {
   [ -z "${SLURM_JOB_ACCOUNT:-}" ] || options+=("--account=$SLURM_JOB_ACCOUNT")
   [ -z "${SLURM_JOB_QOS:-}" ] || options+=("--qos=$SLURM_JOB_QOS")
   [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || options+=("--array=$SLURM_ARRAY_TASK_ID")
-  local job
-  job=$(LOCKSTEP_FIRST_JOB=$first_job sbatch "${options[@]}" "$0" "$@") || return 1
+  job=$(LOCKSTEP_SLURM=$LOCKSTEP_SLURM LOCKSTEP_FIRST_JOB=$first_job sbatch "${options[@]}" "$0" "$@") || return 1
   say "submitted again as job $job, which waits for this one to end"
 }
 
@@ -185,6 +226,8 @@ finish() {
   local run_dir=$1 log=$1/restarts reason checkpoint restarts stalled
   shift
   first_job=${LOCKSTEP_FIRST_JOB:-$(job_name)}
+  # MPICH's mpirun returns 0 after a signal that it forwarded. A run that was done says so when it is started again.
+  if [ "$status" = 0 ] && [ -n "$warned" ] && [ "$launcher" = mpirun ]; then status=75; fi
   if [ "$status" = 0 ] && [ "$(size_of_log)" = "$log_size" ]; then
     say "the launcher reports success, but no rank has started"
     status=70
@@ -194,7 +237,7 @@ finish() {
     exit 0
   fi
   goes_on "$status" || give_up "$status" "status $status is not one to go on after (docs/exit-status.md); not submitted again"
-  reason=$(why_not_again)
+  why_not_again
   if [ -n "$reason" ]; then
     say "status $status; not submitted again: $reason"
     exit "$status"

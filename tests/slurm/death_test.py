@@ -72,7 +72,7 @@ def nodes_die(folder):
     jobs = [disturbed(folder, f"{launcher}-{nodes}", None, [f"--nodelist=node[{nodes}]"], launcher, resources=TWO_NODES,
                       ranks=RANKS) for nodes in ("1-2", "3-4") for launcher in ("srun", "mpirun")]
     began = time.monotonic()
-    CLUSTER.set_node_timeout(NODE_TIMEOUT)
+    CLUSTER.configure("SlurmdTimeout", NODE_TIMEOUT)
     for node in ("node2", "node3"):
         CLUSTER.kill_node(node)
     for job in jobs:
@@ -97,7 +97,7 @@ def slurmd_dies(folder):
         CLUSTER.kill_slurmd("node2")
         CLUSTER.start_slurmd("node2")
 
-    CLUSTER.set_node_timeout(NODE_TIMEOUT)
+    CLUSTER.configure("SlurmdTimeout", NODE_TIMEOUT)
     lost = disturbed(folder, "late", None, ["--nodelist=node[3-4]"], resources=TWO_NODES, ranks=RANKS)
     began = time.monotonic()
     CLUSTER.kill_slurmd("node4")

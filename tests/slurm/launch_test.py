@@ -48,6 +48,23 @@ def ranks_are_where_salloc_asked_for_them(folder):
     assert "salloc" in output, output
 
 
+def each_machine_starts_ranks_on_two_nodes_by_mpirun(folder):
+    """They are asked for in all, without a word on how many a node has."""
+    data = write_shards(folder / "data")
+    jobs = {}
+    for machine in sorted(SCRIPTS.glob("machines/*.env")):
+        run_dir = folder / machine.stem
+        script = edited(folder, "train.sbatch", f"--job-name={machine.stem} --nodes=2 --ntasks=2 --cpus-per-task=1 --time=60",
+                        training(data, run_dir, "--max-steps", 2))
+        here = folder / f"{machine.stem}.env"
+        here.write_text(f"source {machine}\nlauncher=mpirun\nlockstep=({LOCKSTEP})\nstage=\n")
+        script.write_text(script.read_text().replace(str(folder / "virtual.env"), str(here)))
+        jobs[run_dir] = submit(script, run_dir=run_dir)
+    for run_dir, job in jobs.items():
+        job.end(status=0, restarts=0)
+        check_ranks(run_dir, 2, 2, 1)
+
+
 def an_array_trains_a_seed_each(folder):
     data = write_shards(folder / "data")
     run_dir = folder / "runs" / "seeds"
@@ -93,5 +110,6 @@ def a_machine_that_is_not_there_is_named(folder):
 
 
 if __name__ == "__main__":
-    main([ranks_are_where_sbatch_asked_for_them, ranks_are_where_salloc_asked_for_them, an_array_trains_a_seed_each,
+    main([ranks_are_where_sbatch_asked_for_them, ranks_are_where_salloc_asked_for_them,
+          each_machine_starts_ranks_on_two_nodes_by_mpirun, an_array_trains_a_seed_each,
           pack_train_and_eval_follow_each_other, a_machine_that_is_not_there_is_named])

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The job scripts as texts, what they make of the launcher's statuses, and the scaling study."""
 
+import functools
 import json
+import operator
 
 from slurm_harness import *  # noqa: F403
 
@@ -24,6 +26,40 @@ def each_machine_loads_and_starts_by_slurm_or_mpirun(folder):
         output = command("bash", "-c", text, env={"SLURM_CPUS_PER_TASK": "3", "SLURM_NTASKS_PER_NODE": "2"})
         assert output.startswith("srun --mpi=pmix ") and "--cpus-per-task=3" in output and "pe=3" in output, output
         assert "gpus-per-task" not in output, output
+
+
+def each_machine_binds_as_many_ranks_by_mpirun_as_were_asked_for(folder):
+    """Asked for in all, or by the node, or as more than are asked for by the node."""
+    cores = min(2, len(os.sched_getaffinity(0)))
+    settings = {"LOCKSTEP_SLURM": str(SCRIPTS), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                "SLURM_JOB_NUM_NODES": "1"}
+    asked = ((1, cores, {"SLURM_NTASKS": "1"}), (cores, 1, {"SLURM_NTASKS_PER_NODE": str(cores)}),
+             (1, 1, {"SLURM_NTASKS": "1", "SLURM_NTASKS_PER_NODE": "2"}))
+    for machine in sorted(SCRIPTS.glob("machines/*.env")):
+        text = (f"source {SCRIPTS}/job.sh; load_machine {machine.stem}; launcher=mpirun; "
+                "launch grep Cpus_allowed: /proc/self/status")
+        for ranks, width, extra in asked:
+            done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60,
+                                  env={**os.environ, **settings, **extra, "SLURM_CPUS_PER_TASK": str(width)})
+            masks = [int(line.split()[-1].replace(",", ""), 16) for line in done.stdout.splitlines()]
+            assert len(masks) == ranks and all(bin(mask).count("1") >= width for mask in masks), (machine, extra, done)
+            assert sum(masks) == functools.reduce(operator.or_, masks), f"ranks share cores: {machine}, {done}"
+        text = f"source {SCRIPTS}/job.sh; load_machine {machine.stem}; echo $tasks ${{mpirun_options[@]}}"
+        output = command("bash", "-c", text, env={"SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS": "5"})
+        assert output.startswith("5 --map-by ppr:3:node:pe=1 "), output
+
+
+def a_signal_while_the_ranks_start_reaches_them(folder):
+    (folder / "mpirun").write_text("#!/bin/bash\ntrap 'exit 75' USR1\nfor i in {1..200}; do sleep 0.1; done\n")
+    (folder / "mpirun").chmod(0o755)
+    # Between the start of the launcher and the moment when the script knows its process.
+    (folder / "script").write_text(f"source {SCRIPTS}/job.sh; load_machine generic; launcher=mpirun; set -T\n"
+                                   "trap '[[ $BASH_COMMAND != \"ranks=\\$!\" ]] || kill -USR1 $$' DEBUG\n"
+                                   "launch; trap - DEBUG; echo status $status\n")
+    output = command("bash", folder / "script", env={"PATH": f"{folder}:{os.environ['PATH']}"})
+    assert "SIGUSR1: asking" in output, output
+    # 138 where the launcher had not begun yet; both are gone on after.
+    assert re.search(r"^status (75|138)$", output, re.MULTILINE), output
 
 
 def shards_are_staged_where_the_machine_has_a_place(folder):
@@ -89,6 +125,22 @@ def scaling_runs_on_one_two_and_four_nodes(folder):
     assert all(file.stat().st_mtime_ns == when for file, when in before.items()) and len(before) == 11, before
 
 
+def a_point_that_hangs_is_missing(folder):
+    script = edited(folder, "scaling.sbatch", "--nodes=1 --ntasks-per-node=1 --time=60", "training=() batch=8 repetitions=1")
+    machine = folder / "virtual.env"
+    machine.write_text(machine.read_text() + f"lockstep=({folder}/hangs)\nscratch={folder}\npython={sys.executable}\n")
+    (folder / "hangs").write_text("#!/bin/bash\nexec sleep 600\n")
+    (folder / "hangs").chmod(0o755)
+    log = submit(script, env={"LOCKSTEP_POINT_SECONDS": "2"}).end("FAILED", status=1, restarts=0)
+    assert re.search("weak, 1 nodes, repetition 1: missing .status 124", log), log
+    # Told to stop, it ends the point that it is at and measures no other.
+    job = submit(script)
+    until(lambda: list(folder.glob(f"scaling-{job.number}/*.log")), job.report)
+    command("scancel", "--batch", "-s", "USR1", job.number)
+    log = job.end("FAILED", status=1, restarts=0)
+    assert log.count(": missing (status") == 1, log
+
+
 def a_scaling_report_shows_what_is_missing(folder):
     result = {"images_per_second": 100.0, "step_seconds_median": 0.1, "exposed_communication_seconds": 0.02, "ranks": 4,
               "global_batch": 128, "model": "m", "precision": "fp32", "engine": "e"}
@@ -105,5 +157,7 @@ def a_scaling_report_shows_what_is_missing(folder):
 
 if __name__ == "__main__":
     main([shellcheck_finds_nothing, each_machine_loads_and_starts_by_slurm_or_mpirun,
+          each_machine_binds_as_many_ranks_by_mpirun_as_were_asked_for, a_signal_while_the_ranks_start_reaches_them,
           shards_are_staged_where_the_machine_has_a_place, statuses_decide_as_documented,
-          success_without_a_rank_is_none, scaling_runs_on_one_two_and_four_nodes, a_scaling_report_shows_what_is_missing])
+          success_without_a_rank_is_none, scaling_runs_on_one_two_and_four_nodes,
+          a_point_that_hangs_is_missing, a_scaling_report_shows_what_is_missing])

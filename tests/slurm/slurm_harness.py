@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE.parent / "system"))
 
 import harness  # noqa: E402
 from harness import (LOCKSTEP, assert_same_run, events, latest, state, train_args, write_shards)  # noqa: E402,F401
-from virtual_cluster import NODES, VirtualCluster, until, why_not  # noqa: E402,F401
+from virtual_cluster import KILL_WAIT, NODES, VirtualCluster, until, why_not  # noqa: E402,F401
 
 CLUSTER = VirtualCluster(tempfile.mkdtemp(prefix="slurm-"), dies_with_us=True)
 FINAL = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE")
@@ -224,6 +224,7 @@ RANKS = 2
 LAYOUT = "--nodes=2 --ntasks-per-node=1 --time=60"
 EPOCHS = 3  # of 200 steps; a run lasts seconds
 MIDDLE = 220  # a step in between
+SAVE_EVERY = 50
 
 
 def training(data, run_dir, *more):
@@ -231,7 +232,7 @@ def training(data, run_dir, *more):
     return "training=(" + " ".join(map(str, train_args(data, run_dir, *more)[1:])) + ")"
 
 
-def run_line(folder, run_dir, *more, save_every=50, epochs=EPOCHS):
+def run_line(folder, run_dir, *more, save_every=SAVE_EVERY, epochs=EPOCHS):
     return training(data_of(folder), run_dir, "--epochs", epochs, "--save-every", save_every, *more)
 
 

@@ -7,20 +7,99 @@ import functools
 from slurm_harness import *  # noqa: F403
 
 
+def warn(job):
+    """As --signal=B:USR1 does."""
+    command("scancel", "--batch", "-s", "USR1", job.number)
+
+
+def path_with(folder, **programs):
+    """The option of sbatch that puts scripts of those names and texts first in a job's PATH."""
+    (folder / "programs").mkdir(parents=True)
+    for name, text in programs.items():
+        (folder / "programs" / name).write_text(f"#!/bin/bash\n{text}\n")
+        (folder / "programs" / name).chmod(0o755)
+    return f"--export=ALL,PATH={folder}/programs:{environment()['PATH']}"
+
+
+def path_without(folder, name):
+    """The option of sbatch that leaves a program out of a job's PATH."""
+    (folder / "programs").mkdir()
+    for directory in ("/usr/bin", "/bin"):
+        for program in pathlib.Path(directory).iterdir():
+            if program.name != name and not (folder / "programs" / program.name).exists():
+                (folder / "programs" / program.name).symlink_to(program)
+    return f"--export=ALL,PATH={folder}/programs"
+
+
+def check_saved_when_asked(job):
+    """Not the last periodic checkpoint: the ranks saved when they were asked, and left."""
+    status, checkpoint = job.restarts()[0].split()[1:3]
+    step = re.fullmatch(r"step-(\d+)\.h5", checkpoint)
+    assert status == "75" and step and int(step[1]) > MIDDLE and int(step[1]) % SAVE_EVERY, job.report()
+
+
 def a_warning_to_the_script(folder):
-    warn = lambda job: command("scancel", "--batch", "-s", "USR1", job.number)  # noqa: E731 - as --signal=B:USR1 does
     jobs = [disturbed(folder, launcher, warn, launcher=launcher) for launcher in ("srun", "mpirun")]
-    for job in jobs:
-        job.until_restarted(1)
-        assert "asking the ranks to save" in job.log() and "status 75 at checkpoint step-" in job.log(), job.log()
-        # Not the last periodic checkpoint: the ranks saved when they were asked.
-        assert " 75 step-00000100.h5" not in (job.run_dir / "restarts").read_text(), job.log()
     check_goes_on(folder, jobs)
+    for job in jobs:
+        assert "asking the ranks to save" in job.log() and "status 75 at checkpoint step-" in job.log(), job.log()
+        check_saved_when_asked(job)
+
+
+def a_warning_before_the_ranks_are_there(folder):
+    """While the machine's file loads modules; and to all processes of the script while it resolves the run."""
+    def job_that(name, machine):
+        run_dir = folder / f"run-{name}"
+        (folder / name).mkdir()
+        script = edited(folder / name, "train.sbatch", f"--job-name={name} {LAYOUT}",
+                        training(data_of(folder), run_dir, "--max-steps", 2))
+        (folder / name / "waits").write_text(f'while [[ "$*" == *--print-config* && ! -e {folder}/go ]]; do sleep 0.1; done\n'
+                                             f'exec {LOCKSTEP} "$@"\n')
+        with open(folder / name / "virtual.env", "a") as file:
+            file.write(f"touch {folder}/{name}/begun\n{machine}\n")
+        job = submit(script, run_dir=run_dir)
+        until((folder / name / "begun").exists, job.report)
+        return job
+
+    loading = job_that("loading", f"until [ -e {folder}/go ]; do sleep 0.1; done")
+    resolving = job_that("resolving", f"lockstep=(bash {folder}/resolving/waits)")
+    warn(loading)
+    command("scancel", "--full", "-s", "TERM", resolving.number)
+    for job in (loading, resolving):
+        until(lambda: ": asking the ranks" in job.log(), job.report)  # noqa: B023
+    (folder / "go").touch()
+    for job in (loading, resolving):
+        job.end(status=0, restarts=1)
+        assert [line.split()[1:3] for line in job.restarts()] == [["75", "none"]], job.report()
+        assert state(latest(job.run_dir))["step"] == 2, job.report()
+
+
+def an_mpirun_that_hides_that_a_run_was_stopped(folder):
+    """MPICH's returns 0 after a signal that it forwarded. What was finished all the same has nothing to do then."""
+    def job_with(name, on_signal):
+        path = path_with(folder / name, mpirun=f"""\
+{shutil.which("mpirun")} "$@" &
+ranks=$!
+trap '{on_signal}' USR1
+while wait $ranks; status=$?; [ $status -gt 128 ] && kill -0 $ranks; do :; done
+exit $((status == 75 ? 0 : status))""")
+        return disturbed(folder, name, warn, [path], launcher="mpirun")
+
+    stopped, finished = job_with("stopped", "kill -USR1 $ranks"), job_with("finished", ":")
+    stopped.end(status=0, restarts=1)
+    check_saved_when_asked(stopped)
+    assert "nothing to do" in finished.end(status=0, restarts=1), finished.log()
 
 
 def a_signal_to_the_ranks(folder):
     jobs = [disturbed(folder, sent, lambda job: command("scancel", "-s", sent, job.number)) for sent in ("USR1", "TERM", "INT")]
+    # Slurm signals what srun started, and mpirun starts the ranks of the script's node by itself.
+    alone = disturbed(folder, "alone", lambda job: command("scancel", "-s", "USR1", job.number), launcher="mpirun",
+                      resources="--nodes=1 --ntasks-per-node=2 --time=60")
     check_goes_on(folder, jobs)
+    for job in jobs:
+        check_saved_when_asked(job)
+    alone.end(status=0, restarts=0)
 
 
 def an_operator_requeues(folder):
@@ -46,6 +125,7 @@ def a_higher_partition_preempts(folder):
 
 def the_time_is_up(folder):
     """Slurm looks at times every 30 s, and warns up to so much earlier: the first job is warned, the second is not."""
+    CLUSTER.configure("KillWait", 20)
     warned = disturbed(folder, "warned", None, ["--time=1", "--signal=B:USR1@30"])
     unwarned = disturbed(folder, "unwarned", None)
     command("scontrol", "update", f"JobId={unwarned.number}", "EndTime=now+1")
@@ -55,7 +135,10 @@ def the_time_is_up(folder):
     command("scontrol", "update", f"JobId={warned.number}", "TimeLimit=60", expect=None)
     unwarned.until_restarted(1)
     assert "DUE TO TIME LIMIT" in unwarned.log(), unwarned.log()
+    CLUSTER.configure("KillWait", KILL_WAIT)
     check_goes_on(folder, [warned, unwarned])
+    for job in (warned, unwarned):
+        check_saved_when_asked(job)
 
 
 def one_of_an_array_is_warned(folder):
@@ -74,29 +157,23 @@ def one_of_an_array_is_warned(folder):
 
 
 def a_requeue_that_ends_the_script_is_no_failed_one(folder):
-    """Slurm ends the job at once, and with it the command that asked for the requeue, before it has said so."""
-    programs = folder / "programs"
-    programs.mkdir()
-    slow = programs / "scontrol"
-    slow.write_text(f'#!/bin/bash\n{shutil.which("scontrol")} "$@" && sleep 1\n')
-    slow.chmod(0o755)
-    warn = lambda job: command("scancel", "--batch", "-s", "USR1", job.number)  # noqa: E731
-    path = f"--export=ALL,PATH={programs}:{environment()['PATH']}"
+    """Slurm ends the job at once, and with it the command that asked for the requeue, before it has said so. Before that,
+    its controller has not answered two questions."""
+    path = path_with(folder, scontrol=f"""\
+if [ "$2" = show ] && {{ mkdir {folder}/one || mkdir {folder}/two; }}; then
+  echo "slurm_load_jobs error: Socket timed out on send/recv operation"
+  exit 1
+fi
+{shutil.which("scontrol")} "$@" && sleep 1""")
     job = disturbed(folder, "ended", warn, [path])
     log = job.end(status=0, restarts=1)
+    assert (folder / "two").exists(), "it was not asked through that script"
     assert "submitted again as job" not in log and "requeued" in log, log
     check_same(folder, [job.run_dir])
 
 
 def without_scontrol_a_dependent_job_goes_on(folder):
-    programs = folder / "programs"
-    programs.mkdir()
-    for directory in ("/usr/bin", "/bin"):
-        for program in pathlib.Path(directory).iterdir():
-            if program.name != "scontrol" and not (programs / program.name).exists():
-                (programs / program.name).symlink_to(program)
-    warn = lambda job: command("scancel", "--batch", "-s", "USR1", job.number)  # noqa: E731
-    first = disturbed(folder, "contained", warn, ["--export=ALL,PATH=" + str(programs)], arguments=["--keep", 2])
+    first = disturbed(folder, "contained", warn, [path_without(folder, "scontrol")], arguments=["--keep", 2])
     log = first.end("FAILED", status=75, restarts=0)
     number = re.search(r"submitted again as job (\d+)", log).group(1)
     second = Job(number, first.output.parent / f"slurm-{number}.out", first.run_dir)
@@ -105,6 +182,30 @@ def without_scontrol_a_dependent_job_goes_on(folder):
     assert "keep=2" in (first.run_dir / "config.ini").read_text(), "not the same options"
     assert " 75 step-" in (first.run_dir / "restarts").read_text()
     check_same(folder, [first.run_dir])
+
+
+def without_scontrol_an_element_of_an_array_goes_on_alone(folder):
+    """Also where job.sh was found beside the folder that it was submitted from, and the job runs in another."""
+    place = folder / "job"
+    place.mkdir()
+    script = edited(place, "train.sbatch", f"--job-name=array {LAYOUT}", run_line(folder, f"{folder}/run-array/"))
+    array = command("env", "-C", SCRIPTS.parent, "sbatch", "--parsable", "--array=1-2", "--time=50", "--chdir", place,
+                    f"--output={place}/%A_%a.out", path_without(folder, "scontrol"), script, env={"LOCKSTEP_SLURM": ""}).strip()
+    elements = [Job(f"{array}_{i}", place / f"{array}_{i}.out", folder / f"run-array-seed-{i}") for i in (1, 2)]
+    for element in elements:
+        element.hold(MIDDLE, RANKS)
+    # The last element's number is the array's own, which has not ended while the first has not.
+    warn(elements[1])
+    elements[1].release()
+    log = elements[1].end("FAILED", status=75, restarts=0)
+    number = re.search(r"submitted again as job (\d+)", log).group(1)
+    second = Job(f"{number}_2", place / f"slurm-{number}_2.out", elements[1].run_dir)
+    second.end(status=0, restarts=0)
+    assert second.facts()["TimeLimit"] == "00:50:00", second.report()
+    assert state(latest(second.run_dir))["seed"] == 2, second.report()
+    assert elements[0].state() == "RUNNING", elements[0].report()
+    elements[0].release()
+    elements[0].end(status=0, restarts=0)
 
 
 def a_job_that_its_user_cancels_stays_cancelled(folder):
@@ -167,9 +268,6 @@ def restarts_have_a_cap_and_need_progress(folder):
     log = submit(script).end("FAILED", status=(137, 143), restarts=2)
     assert "still at checkpoint none after 2 restarts (stalled_restarts=1)" in log, log
 
-    def warn(job):
-        command("scancel", "--batch", "-s", "USR1", job.number)
-
     job = disturbed(folder, "capped", warn, env={"TEST_MAX_RESTARTS": "1"}, step=60)
     job.until_restarted(1)
     job.hold(150, RANKS)
@@ -180,8 +278,9 @@ def restarts_have_a_cap_and_need_progress(folder):
 
 
 if __name__ == "__main__":
-    main([a_warning_to_the_script, a_signal_to_the_ranks, an_operator_requeues, a_higher_partition_preempts, the_time_is_up,
+    main([a_warning_to_the_script, a_warning_before_the_ranks_are_there, an_mpirun_that_hides_that_a_run_was_stopped,
+          a_signal_to_the_ranks, an_operator_requeues, a_higher_partition_preempts, the_time_is_up,
           one_of_an_array_is_warned, a_requeue_that_ends_the_script_is_no_failed_one,
-          without_scontrol_a_dependent_job_goes_on, a_job_that_its_user_cancels_stays_cancelled,
-          of_two_jobs_in_one_run_directory_one_stops, what_cannot_go_on_is_not_submitted_again,
-          restarts_have_a_cap_and_need_progress])
+          without_scontrol_a_dependent_job_goes_on, without_scontrol_an_element_of_an_array_goes_on_alone,
+          a_job_that_its_user_cancels_stays_cancelled, of_two_jobs_in_one_run_directory_one_stops,
+          what_cannot_go_on_is_not_submitted_again, restarts_have_a_cap_and_need_progress])

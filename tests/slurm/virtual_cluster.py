@@ -26,6 +26,7 @@ NODES = tuple(f"node{i}" for i in range(1, 5))
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scontrol", "munged", "munge", "unshare", "nsenter", "taskset", "mpirun")
 SBIN = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 SECONDS = 240  # a cluster starts in about one, and a job ends in some ten; CTest ends what hangs for longer
+KILL_WAIT = 2  # seconds that Slurm leaves a job that it told to end
 
 CONFIGURATION = """\
 ClusterName=virtual
@@ -58,7 +59,7 @@ ReturnToService=2
 SlurmdTimeout={node_timeout}
 MessageTimeout=5
 TCPTimeout=2
-KillWait=2
+KillWait={kill_wait}
 MinJobAge=3600
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
@@ -211,9 +212,9 @@ class VirtualCluster:
         core = cores[NODES.index(node) % len(cores)]
         self._spawn(node, ["taskset", "--cpu-list", str(core), *namespace(), "bash", "-c", inside])
 
-    def set_node_timeout(self, seconds):
-        """From now on Slurm gives a node up that has not answered for so long; 60 s at first."""
-        text, changes = re.subn(r"(?m)^SlurmdTimeout=\d+$", f"SlurmdTimeout={seconds}", self.configuration.read_text())
+    def configure(self, name, seconds):
+        """From now on that setting of slurm.conf is this one."""
+        text, changes = re.subn(rf"(?m)^{name}=\d+$", f"{name}={seconds}", self.configuration.read_text())
         assert changes == 1, text
         self.configuration.write_text(text)
         self._client("scontrol", "reconfigure")
@@ -249,7 +250,7 @@ class VirtualCluster:
         port = free_ports(len(NODES) + 1)
         user = subprocess.run(["id", "-un"], check=True, capture_output=True, text=True).stdout.strip()
         text = CONFIGURATION.format(host=socket.gethostname().split(".")[0], port=port, user=user, folder=self.folder,
-                                    node_timeout=self.node_timeout)
+                                    node_timeout=self.node_timeout, kill_wait=KILL_WAIT)
         for i, node in enumerate(NODES, 1):
             text += f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={port + i} CPUs=8 RealMemory=4000\n"
         self.configuration.write_text(text)
