@@ -186,6 +186,18 @@ void validate(const Config& config) {
     fail(ExitStatus::usage, "--warmup-epochs {} is longer than the {} epochs of --epochs",
          config.warmup_epochs, config.epochs);
   }
+  if (config.shard != ShardMode::none && config.grad_compression != GradCompression::none) {
+    fail(ExitStatus::usage,
+         "--grad-compression does not go with --shard (gradients that are shared out travel in "
+         "fp32) drop one");
+  }
+  if (config.accumulate_full_gradients &&
+      (config.accumulate == 1 || config.shard == ShardMode::none)) {
+    fail(ExitStatus::usage,
+         "--accumulate-full-gradients needs --accumulate above 1 and --shard (--accumulate is {}, "
+         "--shard {}) drop it",
+         config.accumulate, config.shard == ShardMode::none ? "none" : "given");
+  }
   if (config.straggler_factor > 0 && config.straggler_factor <= 1) {
     fail(ExitStatus::usage,
          "--straggler-factor {} would name ranks that are not slow (the median's own factor is 1) "

@@ -63,7 +63,8 @@ std::vector<int> plan_units(const Graph& graph, const ShardUnit& unit) {
     std::int64_t left = 0;
     for (std::size_t j = i + 1; j < runs.size(); ++j) left += runs[j].values;
     // What is left must be enough for a unit of its own.
-    if (unit.by == ShardUnit::By::size && (values < unit.smallest || left < unit.smallest)) continue;
+    if (unit.by == ShardUnit::By::size && (values < unit.smallest || left < unit.smallest))
+      continue;
     ++number;
     values = 0;
   }

@@ -91,8 +91,8 @@ std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
 }
 
 void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeometry& geometry,
-                    const Engine& engine, const ParallelState& parallel, const DatasetInfo& data,
-                    const TrainStep& step, const TrainingJob& job) {
+                    Engine& engine, ParallelState& parallel, const Optimizer& optimizer,
+                    const DatasetInfo& data, const TrainStep& step, const TrainingJob& job) {
   reporter.say(fmt::format("{}: {} parameters, input {}x{}x{}, {} classes", engine.graph().name(),
                            engine.graph().parameter_count(), plan.model.image.channels,
                            plan.model.image.height, plan.model.image.width, plan.model.classes));
@@ -108,12 +108,18 @@ void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeome
           : " or one less",
       geometry.steps_per_epoch()));
   reporter.say(fmt::format("engine: {}; {}", engine.description(), job.binding.text));
-  reporter.say(
-      fmt::format("memory a rank: {:.0f} MiB activations, {:.0f} MiB parameters and gradients; {} "
-                  "bucket{} of gradients{}",
-                  static_cast<double>(step.activation_bytes()) / 0x1p20,
-                  static_cast<double>(engine.layout().size()) * 8 / 0x1p20, parallel.parts(),
-                  parallel.parts() == 1 ? "" : "s", wire_note(plan.config, geometry.world_size)));
+  const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
+  const StateBytes bytes = state_bytes(engine, parallel, optimizer.slot_names().size());
+  const bool shared_out = plan.config.shard != ShardMode::none;
+  reporter.say(fmt::format(
+      "memory a rank: {:.1f} MiB activations, {:.1f} MiB parameters, {:.1f} MiB gradients, {:.1f} "
+      "MiB optimizer state; {} {}{}{}",
+      mib(step.activation_bytes()), mib(bytes.parameters), mib(bytes.gradients),
+      mib(bytes.optimizer), parallel.parts(), shared_out ? "unit" : "bucket",
+      parallel.parts() == 1 ? "" : "s",
+      shared_out ? fmt::format(" that {} rank{} share out", geometry.world_size,
+                               geometry.world_size == 1 ? "" : "s")
+                 : fmt::format(" of gradients{}", wire_note(plan.config, geometry.world_size))));
   if (job.binding.warning) reporter.warn(*job.binding.warning);
 }
 
@@ -276,7 +282,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                        .batch_size = geometry.largest_micro_batch(),
                                        .board = &watch.board()});
   }
-  describe_start(reporter, plan, geometry, engine, *parallel, data->info(), step, job);
+  describe_start(reporter, plan, geometry, engine, *parallel, *optimizer, data->info(), step, job);
   if (!validation) {
     reporter.say(plan.config.synthetic
                      ? std::string("no evaluation: synthetic data has no split val")

@@ -31,6 +31,8 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
       eval_interval_(parts.evaluator == nullptr ? 0
                                                 : evaluation_interval(parts.plan, parts.geometry)),
       schedule_(parts.plan.config, parts.geometry.epoch_samples(), parts.geometry.global_batch),
+      shared_out_(parts.parallel.sum_over_parts() != nullptr),
+      snapshot_(parts.engine, parts.optimizer, parts.checkpoints != nullptr),
       saved_step_(state_.step),
       stragglers_(std::make_unique<StragglerWatch>(
           parts.comm, StragglerWatch::Options{.factor = parts.plan.config.straggler_factor,
@@ -39,7 +41,6 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
     replica_check_.emplace(parts_.engine, parts_.comm, parts_.hosts);
   }
   if (parts_.checkpoints != nullptr) {
-    snapshot_.emplace(parts_.engine, parts_.optimizer, true);
     saver_.emplace(*parts_.checkpoints, [this] { parts_.board.saver_moved(); });
   }
 }
@@ -75,8 +76,10 @@ TrainingResult TrainingLoop::run() {
     stop = step.sums.stop_wishes > 0 || !evaluate_if_due();
     // What a new best model or a stop amid the evaluation brings about is another save.
     check_replicas(stop || state_.best_step == state_.step);
+    const bool may_save =
+        step.sums.save_wishes > 0 || state_.position == 0 || state_.best_step == state_.step;
     save_pending_ = save_pending_ || step.sums.save_wishes > 0 || state_.position == 0;
-    if (!stop && !finished()) start_pending_save();
+    if (may_save && !stop && !finished()) start_pending_save();
     report_saves();
     if (parts_.between_steps) parts_.between_steps();
   }
@@ -157,6 +160,7 @@ void TrainingLoop::check_replicas(bool must) {
   if (!must && state_.step % parts_.plan.config.check_replicas_every != 0) return;
   parts_.board.enter(Phase::checks);
   checked_step_ = state_.step;
+  parts_.parallel.settle();
   replica_check_->run(state_.step);
 }
 
@@ -235,17 +239,31 @@ bool TrainingLoop::save_due() const noexcept {
          seconds_between(last_save_, std::chrono::steady_clock::now()) >= every.seconds;
 }
 
+bool TrainingLoop::decided(bool mine) {
+  if (!shared_out_) return mine;
+  std::uint8_t decision = mine ? 1 : 0;
+  parts_.comm.broadcast(std::span(&decision, 1));
+  return decision != 0;
+}
+
 void TrainingLoop::start_pending_save() {
-  if (!save_pending_ || !saver_ || saver_->busy() || saved_step_ == state_.step) return;
-  if (replica_check_ && checked_step_ != state_.step) return;
+  const bool checked = !replica_check_ || checked_step_ == state_.step;
+  if (decided(save_pending_ && saver_ && !saver_->busy() && saved_step_ != state_.step &&
+              checked)) {
+    start_save();
+  }
+}
+
+void TrainingLoop::start_save() {
   save_pending_ = false;
   saved_step_ = state_.step;
   last_save_ = std::chrono::steady_clock::now();
-  parts_.board.saving(state_.step);
-  snapshot_->copy_from(parts_.engine, parts_.parallel, parts_.optimizer);
+  if (saver_) parts_.board.saving(state_.step);
+  snapshot_.copy_from(parts_.engine, parts_.parallel, parts_.optimizer);
+  if (!saver_) return;
   saver_->start([this, state = state_] {
     become_background_thread(parts_.cores);
-    Checkpoint checkpoint = snapshot_->to_checkpoint(parts_.engine);
+    Checkpoint checkpoint = snapshot_.to_checkpoint(parts_.engine);
     checkpoint.mean.assign(parts_.plan.config.mean.begin(), parts_.plan.config.mean.end());
     checkpoint.std.assign(parts_.plan.config.std.begin(), parts_.plan.config.std.end());
     checkpoint.classes = parts_.plan.config.classes;
@@ -275,13 +293,11 @@ std::optional<BackgroundSaver::Outcome> TrainingLoop::finished_save() {
 
 void TrainingLoop::save_and_wait() {
   parts_.board.enter(Phase::save);
+  if (saver_) saver_->wait();
+  report_saves();
+  if (decided(saver_ && saved_step_ != state_.step)) start_save();
   collectively(parts_.comm, [this] {
     if (!saver_) return;
-    saver_->wait();
-    report_saves();
-    if (saved_step_ == state_.step) return;
-    save_pending_ = true;
-    start_pending_save();
     saver_->wait();
     const auto outcome = finished_save();
     if (outcome && outcome->error) throw Error(ExitStatus::cannot_write, *outcome->error);

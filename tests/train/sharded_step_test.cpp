@@ -64,11 +64,9 @@ BOOST_AUTO_TEST_CASE(each_mode_trains_as_replicated_with_each_optimizer) {
          {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars}) {
       // Adam's first steps go by the signs of gradients, which rounding may turn.
       const bool by_sign = optimizer == OptimizerKind::adam || optimizer == OptimizerKind::adamw;
-      check_as_replicated({.model = "mlp",
-                           .global_batch = 30,
-                           .optimizer = optimizer,
-                           .lr = by_sign ? 1e-5 : 0.05},
-                          mode, 5, by_sign ? 1e-3 : rounding);
+      check_as_replicated(
+          {.model = "mlp", .global_batch = 30, .optimizer = optimizer, .lr = by_sign ? 1e-5 : 0.05},
+          mode, 5, by_sign ? 1e-3 : rounding);
     }
   }
 }
@@ -93,11 +91,9 @@ BOOST_AUTO_TEST_CASE(units_may_be_of_any_size) {
 BOOST_AUTO_TEST_CASE(micro_steps_add_up_whether_reduced_each_or_once) {
   for (const ShardMode mode : all_modes) {
     for (const bool whole : {false, true}) {
-      check_as_replicated({.model = "mlp",
-                           .global_batch = 33,
-                           .accumulate = 3,
-                           .accumulate_full_gradients = whole},
-                          mode, 4, rounding);
+      check_as_replicated(
+          {.model = "mlp", .global_batch = 33, .accumulate = 3, .accumulate_full_gradients = whole},
+          mode, 4, rounding);
     }
   }
 }
@@ -114,8 +110,8 @@ BOOST_AUTO_TEST_CASE(clipping_and_synchronised_norms_see_all_parts) {
 
 BOOST_AUTO_TEST_CASE(bf16_works_with_the_same_rounded_weights) {
   for (const ShardMode mode : all_modes) {
-    check_as_replicated({.model = "mlp", .global_batch = 30, .precision = Precision::bf16}, mode,
-                        3, 1e-2);
+    check_as_replicated({.model = "mlp", .global_batch = 30, .precision = Precision::bf16}, mode, 3,
+                        1e-2);
   }
 }
 

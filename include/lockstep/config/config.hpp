@@ -95,7 +95,7 @@ struct Config {
   double bucket_mb = 25;  ///< MiB
   GradCompression grad_compression = GradCompression::none;
   ShardMode shard = ShardMode::none;
-  ShardUnit shard_unit;
+  ShardUnit shard_unit = {};
   bool accumulate_full_gradients = false;  ///< of sharded gradients
   // run
   std::int64_t seed = 0;

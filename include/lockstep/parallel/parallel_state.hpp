@@ -64,14 +64,12 @@ struct ReplicationOptions {
   std::size_t bucket_bytes = std::size_t{25} << 20;
   ElementType wire = ElementType::f32;  ///< of gradients between ranks: f32, bf16 or f16
 };
-[[nodiscard]] std::unique_ptr<ParallelState> make_replicated_state(Engine& engine,
-                                                                   Communicator& host,
-                                                                   Communicator& comm,
-                                                                   const ReplicationOptions& options);
+[[nodiscard]] std::unique_ptr<ParallelState> make_replicated_state(
+    Engine& engine, Communicator& host, Communicator& comm, const ReplicationOptions& options);
 
-/// Ranks share out each unit of the engine's layout. It becomes the engine's exchange, so it is made
-/// before anything is compiled. Where the engine holds the gradients, they are reduced in the last
-/// micro-step alone, else in each.
+/// Ranks share out each unit of the engine's layout. It becomes the engine's exchange, so it is
+/// made before anything is compiled. Where the engine holds the gradients, they are reduced in the
+/// last micro-step alone, else in each.
 struct ShardingOptions {
   std::size_t tail_size = 0;
   bool accumulates = false;  ///< steps have more than one micro-step
@@ -80,13 +78,20 @@ struct ShardingOptions {
                                                                 Communicator& comm,
                                                                 const ShardingOptions& options);
 
+/// Bytes that a rank keeps between steps.
+struct StateBytes {
+  std::size_t parameters = 0;
+  std::size_t gradients = 0;
+  std::size_t optimizer = 0;
+};
+[[nodiscard]] StateBytes state_bytes(Engine& engine, ParallelState& state, std::size_t slots);
+
 /// What the engine is to hold, as --shard asks.
 [[nodiscard]] UnitOptions unit_options(const Config& config, const Graph& graph, int ranks);
 /// As --shard asks, for an engine with these units. `tail_size`: as the engine's, where it is
 /// replicated.
 [[nodiscard]] std::unique_ptr<ParallelState> make_parallel_state(const Config& config,
-                                                                 Engine& engine,
-                                                                 Communicator& host,
+                                                                 Engine& engine, Communicator& host,
                                                                  Communicator& comm,
                                                                  std::size_t tail_size);
 

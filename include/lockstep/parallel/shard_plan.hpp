@@ -8,8 +8,9 @@
 
 namespace lockstep {
 
-/// By parameter of the graph, the unit it belongs to: a residual block with what stands alone beside
-/// it, a stage, or consecutive layers of at least so many values. Norms belong to their layer. Pure.
+/// By parameter of the graph, the unit it belongs to: a residual block with what stands alone
+/// beside it, a stage, or consecutive layers of at least so many values. Norms belong to their
+/// layer. Pure.
 [[nodiscard]] std::vector<int> plan_units(const Graph& graph, const ShardUnit& unit);
 
 /// How `ranks` share out an arena: of each unit, which divides by them, rank r keeps the r-th part,

@@ -68,7 +68,12 @@ class TrainingLoop final {
   void check_replicas(bool must);
   [[nodiscard]] bool stop_due() noexcept;
   [[nodiscard]] bool save_due() const noexcept;
+  /// At a boundary of which all ranks know that a save may begin.
   void start_pending_save();
+  /// What rank 0 has decided, where all ranks must take part; elsewhere each rank's own.
+  [[nodiscard]] bool decided(bool mine);
+  /// Copies the state aside, and on rank 0 begins to write it.
+  void start_save();
   void report_saves();
   /// The next outcome, told of; nullopt where there is none.
   std::optional<BackgroundSaver::Outcome> finished_save();
@@ -81,8 +86,9 @@ class TrainingLoop final {
   std::int64_t last_step_;
   std::int64_t eval_interval_ = 0;  ///< steps; 0: never
   Schedule schedule_;
-  std::optional<StateSnapshot> snapshot_;  ///< rank 0's
-  std::optional<BackgroundSaver> saver_;   ///< rank 0's
+  bool shared_out_;                       ///< ranks keep parts of the state
+  StateSnapshot snapshot_;                ///< rank 0's
+  std::optional<BackgroundSaver> saver_;  ///< rank 0's
   bool save_pending_ = false;
   std::int64_t saved_step_ = -1;  ///< the newest step handed to the saver
   std::chrono::steady_clock::time_point last_save_ = std::chrono::steady_clock::now();
