@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Runs whose ranks share out optimizer state, gradients and parameters: as replicated ones, and on from each other."""
+
+from harness import *  # noqa: F403
+
+MODES = ("none", "optimizer", "grad", "full")
+
+
+def values(path):
+    """Every floating-point dataset of a checkpoint, by name."""
+    return {name: np.frombuffer(data, "f4") for name, data in tensors(path).items() if not name.endswith("crc32c")}
+
+
+def assert_close(one, other, tolerance):
+    left, right = values(latest(one)), values(latest(other))
+    assert left.keys() == right.keys() and left, sorted(left.keys() ^ right.keys())
+    for name in left:
+        difference = np.linalg.norm(left[name] - right[name]) / max(np.linalg.norm(right[name]), 1e-12)
+        assert difference < tolerance, f"{name}: {difference}"
+
+
+def each_mode_resumes_to_the_bit(folder):
+    data = write_shards(folder / "data")
+    write_shards(folder / "data", samples=12, shards=1, split="val", seed=1)
+    for mode in MODES[1:]:
+        for ranks, more in ((2, ["--optimizer", "adam", "--lr", 0.001]), (3, ["--accumulate", 2])):
+            def args(name):
+                return train_args(data, folder / f"{name}-{mode}-{ranks}", "--shard", mode, "--epochs", 2, "--eval-every", 0.5,
+                                  "--save-every", 3, *more)
+
+            output = run(args("whole"), ranks)
+            assert "finished" in output and "validation:" in output, output
+            for step in (3, 5):
+                run([*args("parts"), "--max-steps", step], ranks)
+            run(args("parts"), ranks)
+            assert_same_run(folder / f"whole-{mode}-{ranks}", folder / f"parts-{mode}-{ranks}")
+
+
+def every_mode_goes_on_from_every_other_at_any_world_size(folder):
+    """A walk over all ordered pairs of modes; the number of ranks falls from 4 to 3 to 2 and begins again."""
+    data = write_shards(folder / "data", samples=480)
+
+    def args(name, *more):
+        return ["train", "--data", data, "--run-dir", folder / name, "--model", "mlp", "--width", 32, "--global-batch-size", 24,
+                "--epochs", 1, "--optimizer", "adamw", "--lr", 0.0005, "--threads", 1, "--log-every", 1, "--progress", "plain",
+                *more]
+
+    walk = "none optimizer none grad none full optimizer grad optimizer full grad full none".split()
+    pairs = set(zip(walk, walk[1:]))
+    assert len(pairs) == 12, pairs
+    for step, mode in enumerate(walk, 1):
+        output = run(args("walk", "--shard", mode, "--max-steps", step), ranks=(4, 3, 2)[step % 3])
+        assert step == 1 or "going on from" in output, output
+    run(args("straight", "--max-steps", len(walk)), ranks=2)
+    assert_close(folder / "walk", folder / "straight", 1e-3)
+    losses = [[event["loss"] for event in events(folder / name, "step")] for name in ("walk", "straight")]
+    assert np.allclose(*losses, rtol=1e-4), losses
+
+
+def weights_alone_start_a_run_in_any_mode(folder):
+    data = write_shards(folder / "data")
+    run(train_args(data, folder / "first", "--max-steps", 2), ranks=2)
+    for mode in MODES:
+        run(train_args(data, folder / mode, "--shard", mode, "--init-from", latest(folder / "first"), "--max-steps", 1), ranks=2)
+        assert_close(folder / mode, folder / "none", 1e-5)
+
+
+def replicas_are_checked_where_there_are_some(folder):
+    data = write_shards(folder / "data")
+    for mode in MODES[1:]:
+        run(train_args(data, folder / mode, "--shard", mode, "--max-steps", 4, "--check-replicas-every", 1), ranks=3)
+
+
+def a_signal_saves_the_parts_and_the_same_command_goes_on(folder):
+    data = write_shards(folder / "data", samples=4000)
+    for mode in MODES[1:]:
+        args = train_args(data, folder / mode, "--shard", mode, "--epochs", 1)
+        process = start(args, ranks=2)
+        wait_for_step(folder / mode, 5, process)
+        process.send_signal(signal.SIGUSR1)
+        status, output = finish(process)
+        assert status == STOPPED, f"{status}\n{output}"
+        stopped = state(latest(folder / mode))["step"]
+        output = run([*args, "--max-steps", stopped + 2], ranks=2)
+        assert f"(step {stopped}," in output, output
+
+
+def what_cannot_be_shared_out_is_refused(folder):
+    data = write_shards(folder / "data")
+    for more, text in ((["--shard", "grad", "--grad-compression", "bf16"], "--grad-compression does not go with --shard"),
+                       (["--accumulate-full-gradients"], "needs --accumulate above 1 and --shard"),
+                       (["--shard", "hybrd"], "one of none, optimizer, grad, full"),
+                       (["--shard-unit", "size:0"], "size:1000000")):
+        output = run(train_args(data, folder / "run", "--max-steps", 1, *more), ranks=2, expect=USAGE)
+        assert text in output, output
+
+
+if __name__ == "__main__":
+    main([each_mode_resumes_to_the_bit, every_mode_goes_on_from_every_other_at_any_world_size,
+          weights_alone_start_a_run_in_any_mode, replicas_are_checked_where_there_are_some,
+          a_signal_saves_the_parts_and_the_same_command_goes_on, what_cannot_be_shared_out_is_refused])
