@@ -24,6 +24,11 @@ struct InspectArguments {
   std::int64_t image_size = 224;
   std::int64_t channels = 3;
   std::int64_t classes = 1000;
+  std::int64_t ranks = 0;  ///< 0: nothing is said of memory
+  std::int64_t batch_size = 32;
+  Precision precision = Precision::fp32;
+  OptimizerKind optimizer = OptimizerKind::sgd;
+  ShardUnit shard_unit = {};
   bool verify = false;
   bool json = false;
 };
@@ -43,7 +48,25 @@ OptionTable<InspectArguments> inspect_options() {
       .add(&InspectArguments::channels,
            {.name = "channels", .help = "of its input", .unit = "", .min = 1, .max = 1024})
       .add(&InspectArguments::classes,
-           {.name = "classes", .help = "of its output", .unit = "", .min = 1, .max = 1'000'000});
+           {.name = "classes", .help = "of its output", .unit = "", .min = 1, .max = 1'000'000})
+      .add(&InspectArguments::ranks,
+           {.name = "ranks",
+            .help = "also what a rank of so many keeps and sends, by --shard; 0: not",
+            .unit = "",
+            .min = 0,
+            .max = 1'000'000})
+      .add(&InspectArguments::batch_size,
+           {.name = "batch-size", .help = "of a rank", .unit = "", .min = 1, .max = 65536})
+      .add(&InspectArguments::precision, {.name = "precision",
+                                          .help = "it would train in",
+                                          .unit = "",
+                                          .choices = {"fp32", "tf32", "bf16", "fp16"}})
+      .add(&InspectArguments::optimizer, {.name = "optimizer",
+                                          .help = "it would train with",
+                                          .unit = "",
+                                          .choices = {"sgd", "adam", "adamw", "lars"}})
+      .add(&InspectArguments::shard_unit,
+           {.name = "shard-unit", .help = "block, stage or size:N, as for train", .unit = ""});
   table.group("result").add(&InspectArguments::json,
                             {.name = "json", .help = "print one JSON object", .unit = ""});
   return table;
@@ -69,7 +92,8 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
     fail(ExitStatus::usage, "--model {} and the path {} (one or the other) leave one away",
          arguments.model, parsed.positional.front());
   }
-  for (const char* name : {"width", "image-size", "channels", "classes"}) {
+  for (const char* name : {"width", "image-size", "channels", "classes", "ranks", "batch-size",
+                           "precision", "optimizer", "shard-unit"}) {
     if (arguments.model.empty() && parsed.given.contains(name)) {
       fail(ExitStatus::usage, "--{} without --model (it describes a network) leave it away", name);
     }
@@ -175,7 +199,21 @@ ExitStatus run_inspect(Invocation& invocation) {
                                        .width = arguments.image_size},
                              .classes = arguments.classes,
                              .width = arguments.width};
-  const Report report = inspect_model(arguments.model, options);
+  Report report = inspect_model(arguments.model, options);
+  if (arguments.ranks > 0) {
+    Config config;
+    config.precision = arguments.precision;
+    config.optimizer = arguments.optimizer;
+    config.shard_unit = arguments.shard_unit;
+    const Report memory = inspect_memory(
+        make_model(arguments.model, options),
+        {.ranks = static_cast<int>(arguments.ranks),
+         .batch_size = arguments.batch_size,
+         .unit = print_option({.name = "shard-unit", .help = "", .unit = ""}, config.shard_unit),
+         .config = config});
+    report.json["memory"] = memory.json;
+    report.text += "\n" + memory.text;
+  }
   if (arguments.json) {
     print_json(report.json);
   } else {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
 
@@ -29,6 +30,18 @@ enum class Verify { no, yes };
 [[nodiscard]] Report inspect_checkpoint(const std::string& path, Verify verify);
 [[nodiscard]] Report inspect_run(const std::string& directory, Verify verify);
 [[nodiscard]] Report inspect_model(const std::string& name, const ModelOptions& options);
+
+/// For how many ranks, samples a rank and how a run would be; from config: precision, optimizer,
+/// shard_unit.
+struct MemoryQuestion {
+  int ranks = 1;
+  std::int64_t batch_size = 32;
+  std::string unit;  ///< --shard-unit as it was given
+  Config config;
+};
+/// A table of what a rank keeps and sends, a row for each --shard; activations are the processor
+/// engine's.
+[[nodiscard]] Report inspect_memory(const Graph& graph, const MemoryQuestion& question);
 
 /// Runs `check` and keeps its Error in the report instead.
 template <typename Check>

@@ -19,14 +19,6 @@ ElementType wire_type(GradCompression compression) noexcept {
 
 }  // namespace
 
-StateBytes state_bytes(Engine& engine, ParallelState& state, std::size_t slots) {
-  const std::size_t own = state.layout().size();
-  const bool shared_out = state.sum_over_parts() != nullptr;
-  return {.parameters = sizeof(float) * (engine.parameters().size() + (shared_out ? own : 0)),
-          .gradients = sizeof(float) * (engine.gradients().size() + (shared_out ? own : 0)),
-          .optimizer = sizeof(float) * slots * own};
-}
-
 UnitOptions unit_options(const Config& config, const Graph& graph, int ranks) {
   if (config.shard == ShardMode::none) return {};
   return {.rule = {.unit_of = plan_units(graph, config.shard_unit),

@@ -7,6 +7,8 @@
 namespace lockstep {
 namespace {
 
+constexpr std::size_t piece_values = std::size_t{1} << 20;  ///< of a broadcast
+
 class ReplicatedState final : public ParallelState {
  public:
   ReplicatedState(Engine& engine, Communicator& host, Communicator& comm,
@@ -41,15 +43,25 @@ class ReplicatedState final : public ParallelState {
     comm_.synchronize();
   }
   void read_tail(std::span<float> tail) override { engine_.read(sent_tail(), tail); }
-  void updated(std::size_t, std::size_t) override {}
+  void updated() override {}
   [[nodiscard]] SumOverRanks sum_over_parts() override { return {}; }
   [[nodiscard]] std::size_t parts() const noexcept override { return reducer_.buckets().size(); }
 
+  [[nodiscard]] StateBytes bytes(std::size_t slots) override {
+    return {.parameters = engine_.parameters().size_bytes(),
+            .gradients = engine_.gradients().size_bytes(),
+            .optimizer = slots * parameters().size_bytes()};
+  }
+
   void distribute(std::span<float> whole, std::span<float> own) override {
-    std::vector<float> received(host_.rank() == 0 ? 0 : own.size());
-    const std::span<float> values = host_.rank() == 0 ? whole : std::span(received);
-    host_.broadcast(values);
-    engine_.write(values, own);
+    std::vector<float> received(host_.rank() == 0 ? 0 : std::min(own.size(), piece_values));
+    for (std::size_t begin = 0; begin < own.size(); begin += piece_values) {
+      const std::size_t size = std::min(piece_values, own.size() - begin);
+      const std::span<float> values =
+          host_.rank() == 0 ? whole.subspan(begin, size) : std::span(received).first(size);
+      host_.broadcast(values);
+      engine_.write(values, own.subspan(begin, size));
+    }
   }
   void collect(std::span<const float> own, std::span<float> whole) override {
     if (!whole.empty()) engine_.read(own, whole);

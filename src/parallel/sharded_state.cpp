@@ -61,11 +61,10 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
 
   void read_tail(std::span<float> tail) override { engine_.read(tail_->values(), tail); }
 
-  void updated(std::size_t begin, std::size_t end) override {
+  void updated() override {
     if (!holds_parameters_) return;
-    for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
-      const ArenaUnit& own = plan_.own().units[unit];
-      if (own.begin < begin || own.end > end) continue;
+    // Forward needs the last unit first.
+    for (std::size_t unit = plan_.units(); unit-- > 0;) {
       const ArenaUnit& whole = plan_.whole().units[unit];
       gather(unit, engine_.parameters().subspan(whole.begin, whole.size()));
     }
@@ -75,6 +74,13 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     return [this](std::span<double> values) { host_.all_reduce(values); };
   }
   [[nodiscard]] std::size_t parts() const noexcept override { return plan_.units(); }
+
+  [[nodiscard]] StateBytes bytes(std::size_t slots) override {
+    const std::size_t addends = addends_ ? addends_->values().size_bytes() : 0;
+    return {.parameters = engine_.parameters().size_bytes() + parameters().size_bytes(),
+            .gradients = engine_.gradients().size_bytes() + gradients().size_bytes() + addends,
+            .optimizer = slots * parameters().size_bytes()};
+  }
 
   void distribute(std::span<float> whole, std::span<float> own) override {
     std::vector<float> part;

@@ -109,7 +109,7 @@ void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeome
       geometry.steps_per_epoch()));
   reporter.say(fmt::format("engine: {}; {}", engine.description(), job.binding.text));
   const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
-  const StateBytes bytes = state_bytes(engine, parallel, optimizer.slot_names().size());
+  const StateBytes bytes = parallel.bytes(optimizer.slot_names().size());
   const bool shared_out = plan.config.shard != ShardMode::none;
   reporter.say(fmt::format(
       "memory a rank: {:.1f} MiB activations, {:.1f} MiB parameters, {:.1f} MiB gradients, {:.1f} "

@@ -85,11 +85,6 @@ Program& TrainStep::program_for(std::int64_t batch_size) noexcept {
   return batch_size == program_->batch_size() ? *program_ : *smaller_program_;
 }
 
-void TrainStep::update(std::size_t begin, std::size_t end, const UpdateOptions& options) {
-  optimizer_.update(begin, end, state_.parameters(), state_.gradients(), options);
-  state_.updated(begin, end);
-}
-
 /// Once all gradients are there: checks them for overflow, clips and updates.
 void TrainStep::update_after_all(double lr, std::int64_t step, StepResult& result) {
   double scale = 1.0 / scaler_.scale();
@@ -107,8 +102,10 @@ void TrainStep::update_after_all(double lr, std::int64_t step, StepResult& resul
     // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a zero norm finite.
     scale *= std::min(1.0, options_.clip_grad_norm / (result.gradient_norm + 1e-6));
   }
-  update(0, state_.layout().size(),
-         {.lr = lr, .step = scaler_.updates(step), .gradient_scale = static_cast<float>(scale)});
+  optimizer_.update(
+      0, state_.layout().size(), state_.parameters(), state_.gradients(),
+      {.lr = lr, .step = scaler_.updates(step), .gradient_scale = static_cast<float>(scale)});
+  state_.updated();
 }
 
 StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
@@ -166,9 +163,13 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
   board_.enter(Phase::communication);
   state_.finish(tail, [&](std::size_t begin, std::size_t end) {
     result.times.communication += watch.lap();
-    if (!update_at_end && begin < end) update(begin, end, {.lr = lr, .step = step});
+    if (!update_at_end && begin < end) {
+      optimizer_.update(begin, end, state_.parameters(), state_.gradients(),
+                        {.lr = lr, .step = step});
+    }
     result.times.optimizer += watch.lap();
   });
+  if (!update_at_end) state_.updated();
   board_.enter(Phase::update);
   state_.read_tail(tail);
   result.own_loss = metrics.loss;

@@ -112,6 +112,16 @@ def inspecting(folder):
     check(LOCKSTEP, ["inspect", data, "--model", "mlp"], 64)
     check(LOCKSTEP, ["inspect", "--model", "resnet51"], 64, says=["resnet50"])
     check(LOCKSTEP, ["inspect", "--model", "resnet50"], 0, prints=["25557032"])
+    options = ["--model", "mlp", "--width", "512", "--image-size", "32", "--batch-size", "4", "--optimizer", "adam"]
+    table = {ranks: {row["shard"]: row for row in json.loads(check(
+        LOCKSTEP, ["inspect", *options, "--ranks", ranks, "--json"], 0))["memory"]} for ranks in ("2", "4")}
+    for ranks, rows in table.items():
+        totals = [rows[mode]["total_bytes"] for mode in ("none", "optimizer", "grad", "full")]
+        expect(totals == sorted(totals, reverse=True), f"the more is shared out the less a rank keeps: {totals}")
+    expect(table["4"]["full"]["total_bytes"] < table["2"]["full"]["total_bytes"], "more ranks, less each")
+    expect(table["4"]["none"]["total_bytes"] == table["2"]["none"]["total_bytes"], "but not where all is replicated")
+    check(LOCKSTEP, ["inspect", *options, "--ranks", "4"], 0, prints=["full", "sent a step"])
+    check(LOCKSTEP, ["inspect", data, "--ranks", "4"], 64, says=["--ranks without --model"])
     check(LOCKSTEP, ["inspect", folder / "nowhere"], 66, says=["nowhere"])
     check(LOCKSTEP, ["inspect", folder], 66, says=["holds no shards"])
     check(LOCKSTEP, ["inspect", __file__], 65, says=["program_test.py"])

@@ -115,6 +115,35 @@ BOOST_AUTO_TEST_CASE(bf16_works_with_the_same_rounded_weights) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
+  for (const ShardMode mode : all_modes) {
+    for (const int accumulate : {1, 2}) {
+      for (const bool whole : {false, accumulate > 1}) {
+        Config config;
+        config.shard = mode;
+        config.accumulate = accumulate;
+        config.accumulate_full_gradients = whole;
+        Rig rig(*world, {.model = "mlp",
+                         .global_batch = 16,
+                         .accumulate = accumulate,
+                         .shard = mode,
+                         .accumulate_full_gradients = whole});
+        const StateBytes kept = rig.state().bytes(1);
+        const StateBytes predicted =
+            shard_cost(config, rig.engine().layout(), world->size(), 1).state;
+        const auto close = boost::test_tools::tolerance(0.05);
+        BOOST_TEST(
+            static_cast<double>(kept.parameters) == static_cast<double>(predicted.parameters),
+            close);
+        BOOST_TEST(static_cast<double>(kept.gradients) == static_cast<double>(predicted.gradients),
+                   close);
+        BOOST_TEST(static_cast<double>(kept.optimizer) == static_cast<double>(predicted.optimizer),
+                   close);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_alone_computes_the_same_bits) {
   if (world->size() > 1) return;
   for (const ShardMode mode : all_modes) {

@@ -128,7 +128,7 @@ class TrainRig final {
   void start(std::vector<float> arena) {
     initialize_statistics(*engine_);
     state_->distribute(arena, state_->parameters());
-    state_->updated(0, state_->layout().size());
+    state_->updated();
     state_->settle();
   }
   [[nodiscard]] std::vector<float> whole(std::span<const float> own) {

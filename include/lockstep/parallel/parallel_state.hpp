@@ -5,6 +5,7 @@
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
 #include "lockstep/parallel/bucket_plan.hpp"
+#include "lockstep/parallel/shard_cost.hpp"
 
 #include <cstddef>
 #include <functional>
@@ -39,14 +40,17 @@ class ParallelState {
   virtual void finish(std::span<const float> tail, const Reduced& reduced) = 0;
   /// After finish(): the tail's sums.
   virtual void read_tail(std::span<float> tail) = 0;
-  /// parameters() in [begin, end), which reduced() was called for, or all, have been updated.
-  virtual void updated(std::size_t begin, std::size_t end) = 0;
+  /// All of parameters() has its new values.
+  virtual void updated() = 0;
 
   /// Sums what ranks have for their parts, where they share the arena out; empty where each keeps
   /// all.
   [[nodiscard]] virtual SumOverRanks sum_over_parts() = 0;
   /// Parts whose reductions begin by themselves.
   [[nodiscard]] virtual std::size_t parts() const noexcept = 0;
+
+  /// What this rank keeps, the engine's part and `slots` of an optimizer included.
+  [[nodiscard]] virtual StateBytes bytes(std::size_t slots) = 0;
 
   // Between steps. Arenas of layout().size() values in the engine's memory, and of
   // Engine::layout().size() values in rank 0's host memory (empty elsewhere).
@@ -77,14 +81,6 @@ struct ShardingOptions {
 [[nodiscard]] std::unique_ptr<ParallelState> make_sharded_state(Engine& engine, Communicator& host,
                                                                 Communicator& comm,
                                                                 const ShardingOptions& options);
-
-/// Bytes that a rank keeps between steps.
-struct StateBytes {
-  std::size_t parameters = 0;
-  std::size_t gradients = 0;
-  std::size_t optimizer = 0;
-};
-[[nodiscard]] StateBytes state_bytes(Engine& engine, ParallelState& state, std::size_t slots);
 
 /// What the engine is to hold, as --shard asks.
 [[nodiscard]] UnitOptions unit_options(const Config& config, const Graph& graph, int ranks);

@@ -81,7 +81,6 @@ class TrainStep final {
   void load_next();
   [[nodiscard]] Batch blank_batch(int micro) const noexcept;
   [[nodiscard]] Program& program_for(std::int64_t batch_size) noexcept;
-  void update(std::size_t begin, std::size_t end, const UpdateOptions& options);
   void update_after_all(double lr, std::int64_t step, StepResult& result);
 
   Engine& engine_;
