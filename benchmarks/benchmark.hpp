@@ -33,6 +33,8 @@ struct BenchOptions {
   bool cuda_graph = true;
   std::string input = "loader";  ///< step: one batch again and again, or all of them by the loader
   double bucket_mb = 25;
+  ShardMode shard = ShardMode::none;
+  OptimizerKind optimizer = OptimizerKind::sgd;
   std::string data;             ///< loader: a directory of shards
   std::string directory = ".";  ///< checkpoint: where to write
   std::int64_t loader_threads = 1;

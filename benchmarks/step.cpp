@@ -6,7 +6,7 @@
 #include "lockstep/models/models.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
-#include "lockstep/train/model_state.hpp"
+#include "lockstep/train/run_state.hpp"
 #include "lockstep/train/train_step.hpp"
 
 #include <fmt/format.h>
@@ -41,23 +41,26 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                                                  .zero_init_residual = false,
                                                  .label_smoothing = 0});
   const TailBucket tail(graph);
-  const auto compute = make_compute(graph,
-                                    {.device = options.device,
-                                     .comm = options.comm,
-                                     .precision = options.precision,
-                                     .threads = context.binding.threads,
-                                     .tail_size = tail.size(),
-                                     .deterministic = options.deterministic,
-                                     .cuda_graph = options.cuda_graph},
-                                    context.grid, comm);
+  Config config;
+  config.bucket_mb = options.bucket_mb;
+  config.shard = options.shard;
+  config.optimizer = options.optimizer;
+  const auto compute =
+      make_compute(graph,
+                   {.device = options.device,
+                    .comm = options.comm,
+                    .precision = options.precision,
+                    .threads = context.binding.threads,
+                    .tail_size = options.shard == ShardMode::none ? tail.size() : 0,
+                    .units = unit_options(config, graph, comm.size()),
+                    .deterministic = options.deterministic,
+                    .cuda_graph = options.cuda_graph},
+                   context.grid, comm);
   Engine& engine = compute->engine();
-  initialize_model(engine, 0);
-  const Config config;
   const auto state =
-      make_replicated_state(engine, comm, compute->arena_communicator(),
-                            {.tail_size = TailBucket(engine.graph()).size(),
-                             .bucket_bytes = static_cast<std::size_t>(options.bucket_mb * 0x1p20)});
-  const auto optimizer = compute->make_optimizer(config, state->layout());
+      make_parallel_state(config, engine, comm, compute->arena_communicator(), tail.size());
+  const auto optimizer = compute->make_optimizer(config, state->layout(), state->sum_over_parts());
+  start_model({}, config, engine, *state, *optimizer, comm);
   const auto data = make_synthetic_dataset(
       {.samples = geometry.samples, .image = image, .classes = options.classes, .seed = 0});
   const auto channels = static_cast<std::size_t>(options.channels);
@@ -116,6 +119,12 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                  {"global_batch", geometry.global_batch},
                  {"precision", to_string(options.precision)},
                  {"input", options.input},
+                 {"shard", options.shard == ShardMode::none        ? "none"
+                           : options.shard == ShardMode::optimizer ? "optimizer"
+                           : options.shard == ShardMode::grad      ? "grad"
+                                                                   : "full"},
+                 {"activation_bytes", step.activation_bytes()},
+                 {"state_bytes", state->bytes(optimizer->slot_names().size()).total()},
                  {"deterministic", options.deterministic},
                  {"cuda_graph", options.cuda_graph},
                  {"threads", context.binding.threads},

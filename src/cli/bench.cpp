@@ -60,6 +60,14 @@ OptionTable<BenchOptions> bench_options() {
       .add(
           &BenchOptions::bucket_mb,
           {.name = "bucket-mb", .help = "as for train", .unit = "MiB", .min = 0, .above_min = true})
+      .add(&BenchOptions::shard, {.name = "shard",
+                                  .help = "step: as for train",
+                                  .unit = "",
+                                  .choices = {"none", "optimizer", "grad", "full"}})
+      .add(&BenchOptions::optimizer, {.name = "optimizer",
+                                      .help = "step: as for train",
+                                      .unit = "",
+                                      .choices = {"sgd", "adam", "adamw", "lars"}})
       .add(&BenchOptions::data, {.name = "data", .help = "shards for loader", .unit = ""})
       .add(&BenchOptions::directory,
            {.name = "directory", .help = "where checkpoint writes", .unit = ""})

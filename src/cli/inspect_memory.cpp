@@ -34,22 +34,21 @@ std::size_t slots_of(OptimizerKind optimizer) {
 }  // namespace
 
 Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
-  constexpr std::array modes{std::pair{"none", ShardMode::none},
-                             std::pair{"optimizer", ShardMode::optimizer},
-                             std::pair{"grad", ShardMode::grad}, std::pair{"full", ShardMode::full}};
+  constexpr std::array modes{
+      std::pair{"none", ShardMode::none}, std::pair{"optimizer", ShardMode::optimizer},
+      std::pair{"grad", ShardMode::grad}, std::pair{"full", ShardMode::full}};
   Report report;
   report.text = fmt::format(
       "MiB a rank, of {} that share out the model ({} samples a rank, {}; unit: {})\n"
       "  {:<10}{:>12}{:>12}{:>12}{:>14}{:>12}{:>14}\n",
-      question.ranks, question.batch_size, to_string(question.config.precision),
-      question.unit, "--shard", "parameters", "gradients", "optimizer", "activations", "in all",
-      "sent a step");
+      question.ranks, question.batch_size, to_string(question.config.precision), question.unit,
+      "--shard", "parameters", "gradients", "optimizer", "activations", "in all", "sent a step");
   for (const auto& [name, mode] : modes) {
     Config config = question.config;
     config.shard = mode;
-    const auto engine =
-        make_cpu_engine(graph, {.precision = config.precision,
-                                .units = unit_options(config, graph, question.ranks)});
+    const auto engine = make_cpu_engine(
+        graph,
+        {.precision = config.precision, .units = unit_options(config, graph, question.ranks)});
     NoExchange exchange;
     if (mode != ShardMode::none) engine->set_exchange(exchange);
     const auto program = engine->compile_training(question.batch_size);

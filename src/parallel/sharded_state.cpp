@@ -2,6 +2,8 @@
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/shard_plan.hpp"
 
+#include <chrono>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -57,8 +59,10 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     }
     comm_.wait(tail_request);
     comm_.synchronize();
+    waited_ = 0;  // it is the caller's to see, as it does not lie within a program
   }
 
+  [[nodiscard]] double take_waited_seconds() override { return std::exchange(waited_, 0); }
   void read_tail(std::span<float> tail) override { engine_.read(tail_->values(), tail); }
 
   void updated() override {
@@ -130,7 +134,13 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   }
 
   void start_gather(std::size_t unit, std::span<float> values) override { gather(unit, values); }
-  void await_gather(std::size_t unit) override { comm_.wait(gathers_[unit]); }
+  void await_gather(std::size_t unit) override { wait(gathers_[unit]); }
+  void wait(Request& request) {
+    if (request.done()) return;
+    const auto begin = std::chrono::steady_clock::now();
+    comm_.wait(request);
+    waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
 
   void start_reduction(std::size_t unit, std::span<const float> gradients) override {
     if (holds_gradients_ && !micro_.last) return;
@@ -141,7 +151,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   }
   void await_reduction(std::size_t unit) override {
     Reduction& reduction = reductions_[unit];
-    comm_.wait(reduction.request);
+    wait(reduction.request);
     if (reduction.adds) engine_.add(own_part(*addends_, unit), own_part(*gradients_, unit));
     reduction.adds = false;
   }
@@ -171,6 +181,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   std::vector<Request> gathers_;       ///< by unit
   std::vector<Reduction> reductions_;  ///< by unit
   MicroStep micro_;
+  double waited_ = 0;
 };
 
 }  // namespace

@@ -130,7 +130,12 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
 
     board_.enter(Phase::forward);
     program.forward(batch);
-    result.times.forward += watch.lap();
+    const auto lap = [&](double& phase) {
+      const double waited = state_.take_waited_seconds();
+      phase += watch.lap() - waited;
+      result.times.communication += waited;
+    };
+    lap(result.times.forward);
 
     board_.enter(Phase::backward);
     BackwardObserver& observer = state_.begin_micro_step({.first = micro == 0, .last = last});
@@ -145,7 +150,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
     tail_.fold(
         tail, program.batch_statistics(),
         static_cast<double>(batch.size) / static_cast<double>(geometry.micro_samples(micro)));
-    result.times.backward += watch.lap();
+    lap(result.times.backward);
 
     board_.enter(Phase::data);
     load_next();

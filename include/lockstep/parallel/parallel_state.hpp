@@ -38,6 +38,8 @@ class ParallelState {
   /// gradients() in ascending order as their sums are there.
   using Reduced = std::function<void(std::size_t begin, std::size_t end)>;
   virtual void finish(std::span<const float> tail, const Reduced& reduced) = 0;
+  /// Seconds that this rank has waited within programs since it was last asked.
+  [[nodiscard]] virtual double take_waited_seconds() = 0;
   /// After finish(): the tail's sums.
   virtual void read_tail(std::span<float> tail) = 0;
   /// All of parameters() has its new values.
