@@ -2,6 +2,7 @@
 #include "optimizers.hpp"
 #include "segments.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
@@ -17,7 +18,7 @@ class Lars final : public Optimizer {
         velocity_(layout.size()),
         momentum_(static_cast<float>(config.momentum)),
         trust_(config.trust_coefficient) {
-    norms_.reserve(2 * segments_.size());
+    norms_.resize(2 * segments_.size());
   }
 
   [[nodiscard]] std::string_view name() const noexcept override { return "lars"; }
@@ -25,20 +26,29 @@ class Lars final : public Optimizer {
   [[nodiscard]] std::span<float> slot(std::size_t) noexcept override { return velocity_.span(); }
   [[nodiscard]] bool needs_all_gradients() const noexcept override { return true; }
 
+  void measure(std::span<const UpdatePart> parts, std::span<const float> gradients) override {
+    std::ranges::fill(norms_, 0.0);
+    for (const UpdatePart& part : parts) {
+      take_norms(segments_in(segments_, part.begin, part.end), part.parameters, gradients);
+    }
+    sum_norms_(norms_);
+  }
+
   void update(std::size_t begin, std::size_t end, std::span<float> parameters,
               std::span<const float> gradients, const UpdateOptions& options) override {
     const auto segments = segments_in(segments_, begin, end);
-    measure_norms(segments, parameters, gradients);
-    auto norm = norms_.begin();
+    if (!sum_norms_) take_norms(segments, parameters, gradients);
     for (const Segment& segment : segments) {
       float* const w = parameters.data();
       const float* const g = gradients.data();
       float* const v = velocity_.data();
-      const double weight = std::sqrt(*norm++);
-      const double gradient = static_cast<double>(options.gradient_scale) * std::sqrt(*norm++);
-      const double local = segment.adapts ? trust_ratio(trust_, weight, gradient,
-                                                        static_cast<double>(segment.weight_decay))
-                                          : 1.0;
+      const double* const norms = norms_of(segment);
+      const double local =
+          segment.adapts
+              ? trust_ratio(trust_, std::sqrt(norms[0]),
+                            static_cast<double>(options.gradient_scale) * std::sqrt(norms[1]),
+                            static_cast<double>(segment.weight_decay))
+              : 1.0;
       const LarsRule rule{.lr = static_cast<float>(options.lr * local),
                           .weight_decay = segment.weight_decay,
                           .momentum = momentum_,
@@ -49,20 +59,22 @@ class Lars final : public Optimizer {
   }
 
  private:
-  /// Squares of each segment's weight norm and gradient norm.
-  void measure_norms(std::span<const Segment> segments, std::span<const float> parameters,
-                     std::span<const float> gradients) {
-    norms_.clear();
+  [[nodiscard]] double* norms_of(const Segment& segment) noexcept {
+    return norms_.data() + 2 * (&segment - segments_.data());
+  }
+  void take_norms(std::span<const Segment> segments, std::span<const float> parameters,
+                  std::span<const float> gradients) {
     for (const Segment& segment : segments) {
-      const std::size_t size = segment.adapts ? segment.end - segment.begin : 0;
-      norms_.push_back(lockstep::squared_norm(parameters.subspan(segment.begin, size)));
-      norms_.push_back(lockstep::squared_norm(gradients.subspan(segment.begin, size)));
+      if (!segment.adapts || segment.begin == segment.end) continue;
+      const std::size_t size = segment.end - segment.begin;
+      double* const norms = norms_of(segment);
+      norms[0] = lockstep::squared_norm(parameters.subspan(segment.begin, size));
+      norms[1] = lockstep::squared_norm(gradients.subspan(segment.begin, size));
     }
-    if (sum_norms_) sum_norms_(norms_);
   }
 
   SumOverRanks sum_norms_;
-  std::vector<double> norms_;
+  std::vector<double> norms_;  ///< by segment: squares of its weight norm and gradient norm
   std::vector<Segment> segments_;
   AlignedBuffer<float> velocity_;
   std::array<std::string, 1> names_{"momentum_buffer"};

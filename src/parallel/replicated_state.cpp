@@ -1,13 +1,11 @@
+#include "broadcast_arena.hpp"
 #include "lockstep/parallel/gradient_reducer.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 
 #include <algorithm>
-#include <vector>
 
 namespace lockstep {
 namespace {
-
-constexpr std::size_t piece_values = std::size_t{1} << 20;  ///< of a broadcast
 
 class ReplicatedState final : public ParallelState {
  public:
@@ -17,6 +15,7 @@ class ReplicatedState final : public ParallelState {
         host_(host),
         comm_(comm),
         tail_size_(options.tail_size),
+        whole_{.begin = 0, .end = engine.layout().size(), .parameters = engine.parameters()},
         reducer_(comm, engine.gradients(),
                  plan_buckets(engine.layout(), options.tail_size, options.bucket_bytes,
                               options.wire == ElementType::f32 ? TailPlace::in_the_last_bucket
@@ -24,10 +23,11 @@ class ReplicatedState final : public ParallelState {
                  {.type = options.wire, .gradients = engine.layout().size()}, &engine) {}
 
   [[nodiscard]] const ArenaLayout& layout() const noexcept override { return engine_.layout(); }
-  [[nodiscard]] std::span<float> parameters() noexcept override { return engine_.parameters(); }
   [[nodiscard]] std::span<float> gradients() noexcept override {
     return engine_.gradients().first(layout().size());
   }
+
+  [[nodiscard]] std::span<const UpdatePart> parts() const noexcept override { return {&whole_, 1}; }
 
   void begin_step() override { reducer_.begin(); }
   [[nodiscard]] BackwardObserver& begin_micro_step(MicroStep micro) override {
@@ -38,7 +38,10 @@ class ReplicatedState final : public ParallelState {
     engine_.queue_write(tail, sent_tail());
     const std::size_t size = layout().size();
     reducer_.finish([&](const Bucket& bucket) {
-      reduced(bucket.begin, std::max(bucket.begin, std::min(bucket.end, size)));
+      if (bucket.begin >= size) return;
+      reduced({.begin = bucket.begin,
+               .end = std::min(bucket.end, size),
+               .parameters = whole_.parameters});
     });
     comm_.synchronize();
   }
@@ -46,23 +49,22 @@ class ReplicatedState final : public ParallelState {
   void read_tail(std::span<float> tail) override { engine_.read(sent_tail(), tail); }
   void updated() override {}
   [[nodiscard]] SumOverRanks sum_over_parts() override { return {}; }
-  [[nodiscard]] std::size_t parts() const noexcept override { return reducer_.buckets().size(); }
+  [[nodiscard]] std::size_t reductions() const noexcept override {
+    return reducer_.buckets().size();
+  }
 
   [[nodiscard]] StateBytes bytes(std::size_t slots) override {
     return {.parameters = engine_.parameters().size_bytes(),
             .gradients = engine_.gradients().size_bytes(),
-            .optimizer = slots * parameters().size_bytes()};
+            .optimizer = slots * engine_.parameters().size_bytes()};
   }
 
+  void distribute_parameters(std::span<float> whole) override {
+    distribute(whole, engine_.parameters());
+  }
+  void collect_parameters(std::span<float> whole) override { collect(engine_.parameters(), whole); }
   void distribute(std::span<float> whole, std::span<float> own) override {
-    std::vector<float> received(host_.rank() == 0 ? 0 : std::min(own.size(), piece_values));
-    for (std::size_t begin = 0; begin < own.size(); begin += piece_values) {
-      const std::size_t size = std::min(piece_values, own.size() - begin);
-      const std::span<float> values =
-          host_.rank() == 0 ? whole.subspan(begin, size) : std::span(received).first(size);
-      host_.broadcast(values);
-      engine_.write(values, own.subspan(begin, size));
-    }
+    broadcast_arena(engine_, host_, whole, own);
   }
   void collect(std::span<const float> own, std::span<float> whole) override {
     if (!whole.empty()) engine_.read(own, whole);
@@ -78,6 +80,7 @@ class ReplicatedState final : public ParallelState {
   Communicator& host_;
   Communicator& comm_;
   std::size_t tail_size_;
+  UpdatePart whole_;
   GradientReducer reducer_;
   NoReduction no_reduction_;
 };

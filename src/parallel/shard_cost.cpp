@@ -25,7 +25,7 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
     const auto kept = static_cast<double>(sizeof(float) * layout.units.front().size());
     cost.sent += micro_steps * (2 * pass - others * kept);
   } else {
-    cost.state.parameters += whole;
+    cost.state.parameters = whole;
     cost.sent += pass;
   }
   return cost;

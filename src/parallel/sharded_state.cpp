@@ -1,3 +1,4 @@
+#include "broadcast_arena.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/shard_plan.hpp"
@@ -19,12 +20,20 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
         plan_(engine.layout(), comm.rank(), comm.size()),
         holds_parameters_(!engine.parameters().empty()),
         holds_gradients_(!engine.gradients().empty()),
-        parameters_(engine.allocate(plan_.own().size())),
         gradients_(engine.allocate(plan_.own().size())),
         tail_(engine.allocate(options.tail_size)),
         gathers_(plan_.units()),
         reductions_(plan_.units()) {
     if (options.accumulates && !holds_gradients_) addends_ = engine.allocate(plan_.own().size());
+    if (!holds_parameters_) parameters_ = engine.allocate(plan_.own().size());
+    for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
+      const ArenaUnit& own = plan_.own().units[unit];
+      // Of the whole arena, seen so that its values have the places they have among the own ones.
+      const std::span<float> parameters =
+          holds_parameters_ ? engine.parameters().subspan(plan_.begin_in_whole(unit) - own.begin)
+                            : parameters_->values();
+      parts_.push_back({.begin = own.begin, .end = own.end, .parameters = parameters});
+    }
     engine.set_exchange(*this);
   }
   ShardedState(const ShardedState&) = delete;
@@ -40,8 +49,9 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   }
 
   [[nodiscard]] const ArenaLayout& layout() const noexcept override { return plan_.own(); }
-  [[nodiscard]] std::span<float> parameters() noexcept override { return parameters_->values(); }
   [[nodiscard]] std::span<float> gradients() noexcept override { return gradients_->values(); }
+
+  [[nodiscard]] std::span<const UpdatePart> parts() const noexcept override { return parts_; }
 
   void begin_step() override {}
   [[nodiscard]] BackwardObserver& begin_micro_step(MicroStep micro) override {
@@ -54,8 +64,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     Request tail_request = comm_.start_all_reduce(tail_->values());
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
       await_reduction(unit);
-      const ArenaUnit& own = plan_.own().units[unit];
-      reduced(own.begin, own.end);
+      reduced(parts_[unit]);
     }
     comm_.wait(tail_request);
     comm_.synchronize();
@@ -77,13 +86,24 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   [[nodiscard]] SumOverRanks sum_over_parts() override {
     return [this](std::span<double> values) { host_.all_reduce(values); };
   }
-  [[nodiscard]] std::size_t parts() const noexcept override { return plan_.units(); }
+  [[nodiscard]] std::size_t reductions() const noexcept override { return plan_.units(); }
 
   [[nodiscard]] StateBytes bytes(std::size_t slots) override {
     const std::size_t addends = addends_ ? addends_->values().size_bytes() : 0;
-    return {.parameters = engine_.parameters().size_bytes() + parameters().size_bytes(),
-            .gradients = engine_.gradients().size_bytes() + gradients().size_bytes() + addends,
-            .optimizer = slots * parameters().size_bytes()};
+    const std::size_t own = gradients().size_bytes();
+    return {.parameters = holds_parameters_ ? engine_.parameters().size_bytes() : own,
+            .gradients = engine_.gradients().size_bytes() + own + addends,
+            .optimizer = slots * own};
+  }
+
+  void distribute_parameters(std::span<float> whole) override {
+    if (holds_parameters_) return broadcast_arena(engine_, host_, whole, engine_.parameters());
+    distribute(whole, parameters_->values());
+  }
+  void collect_parameters(std::span<float> whole) override {
+    if (!holds_parameters_) return collect(parameters_->values(), whole);
+    settle();
+    if (!whole.empty()) engine_.read(engine_.parameters(), whole);
   }
 
   void distribute(std::span<float> whole, std::span<float> own) override {
@@ -123,14 +143,17 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     const ArenaUnit& place = plan_.whole().units[unit];
     return whole.empty() ? whole : whole.subspan(place.begin, place.size());
   }
+  [[nodiscard]] std::span<const float> own_parameters(std::size_t unit) const {
+    const UpdatePart& part = parts_[unit];
+    return part.parameters.subspan(part.begin, part.end - part.begin);
+  }
   [[nodiscard]] std::span<float> own_part(ArenaMemory& memory, std::size_t unit) const {
     const ArenaUnit& own = plan_.own().units[unit];
     return memory.values().subspan(own.begin, own.size());
   }
 
   void gather(std::size_t unit, std::span<float> values) {
-    gathers_[unit] =
-        comm_.start_all_gather(std::span<const float>(own_part(*parameters_, unit)), values);
+    gathers_[unit] = comm_.start_all_gather(own_parameters(unit), values);
   }
 
   void start_gather(std::size_t unit, std::span<float> values) override { gather(unit, values); }
@@ -174,10 +197,11 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   ShardPlan plan_;
   bool holds_parameters_;
   bool holds_gradients_;
-  std::unique_ptr<ArenaMemory> parameters_;
+  std::unique_ptr<ArenaMemory> parameters_;  ///< null where the engine holds them all
   std::unique_ptr<ArenaMemory> gradients_;
   std::unique_ptr<ArenaMemory> addends_;  ///< sums of a micro-step that is not the first
   std::unique_ptr<ArenaMemory> tail_;
+  std::vector<UpdatePart> parts_;      ///< by unit
   std::vector<Request> gathers_;       ///< by unit
   std::vector<Reduction> reductions_;  ///< by unit
   MicroStep micro_;

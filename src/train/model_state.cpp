@@ -170,7 +170,7 @@ StateSnapshot::StateSnapshot(Engine& engine, Optimizer& optimizer, bool keeps)
 }
 
 void StateSnapshot::copy_from(Engine& engine, ParallelState& state, Optimizer& optimizer) {
-  state.collect(state.parameters(), parameters_.span());
+  state.collect_parameters(parameters_.span());
   std::ranges::copy(engine.running_statistics(), statistics_.begin());
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     state.collect(optimizer.slot(i), slots_[i].span());

@@ -87,8 +87,7 @@ void start_model(const RunStart& start, const Config& config, Engine& engine, Pa
     load_parameters(checkpoint, start.state ? InitHead::keep : config.init_head, engine, arena);
     load_statistics(checkpoint, engine);
   });
-  state.distribute(arena, state.parameters());
-  state.updated();
+  state.distribute_parameters(arena);
   comm.broadcast(engine.running_statistics());
   if (start.state) {
     for (std::size_t i = 0; i < optimizer.slot_names().size(); ++i) {
@@ -100,7 +99,6 @@ void start_model(const RunStart& start, const Config& config, Engine& engine, Pa
       state.distribute(arena, optimizer.slot(i));
     }
   }
-  state.settle();
 }
 
 std::string layout_text(const Engine& engine) {

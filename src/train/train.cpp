@@ -115,8 +115,8 @@ void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeome
       "memory a rank: {:.1f} MiB activations, {:.1f} MiB parameters, {:.1f} MiB gradients, {:.1f} "
       "MiB optimizer state; {} {}{}{}",
       mib(step.activation_bytes()), mib(bytes.parameters), mib(bytes.gradients),
-      mib(bytes.optimizer), parallel.parts(), shared_out ? "unit" : "bucket",
-      parallel.parts() == 1 ? "" : "s",
+      mib(bytes.optimizer), parallel.reductions(), shared_out ? "unit" : "bucket",
+      parallel.reductions() == 1 ? "" : "s",
       shared_out ? fmt::format(" that {} rank{} share out", geometry.world_size,
                                geometry.world_size == 1 ? "" : "s")
                  : fmt::format(" of gradients{}", wire_note(plan.config, geometry.world_size))));

@@ -102,9 +102,12 @@ void TrainStep::update_after_all(double lr, std::int64_t step, StepResult& resul
     // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a zero norm finite.
     scale *= std::min(1.0, options_.clip_grad_norm / (result.gradient_norm + 1e-6));
   }
-  optimizer_.update(
-      0, state_.layout().size(), state_.parameters(), state_.gradients(),
-      {.lr = lr, .step = scaler_.updates(step), .gradient_scale = static_cast<float>(scale)});
+  const UpdateOptions update{
+      .lr = lr, .step = scaler_.updates(step), .gradient_scale = static_cast<float>(scale)};
+  if (sum_over_parts_) optimizer_.measure(state_.parts(), state_.gradients());
+  for (const UpdatePart& part : state_.parts()) {
+    optimizer_.update(part.begin, part.end, part.parameters, state_.gradients(), update);
+  }
   state_.updated();
 }
 
@@ -166,10 +169,10 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
                           .failed = data_error_ ? 1 : 0});
 
   board_.enter(Phase::communication);
-  state_.finish(tail, [&](std::size_t begin, std::size_t end) {
+  state_.finish(tail, [&](const UpdatePart& part) {
     result.times.communication += watch.lap();
-    if (!update_at_end && begin < end) {
-      optimizer_.update(begin, end, state_.parameters(), state_.gradients(),
+    if (!update_at_end) {
+      optimizer_.update(part.begin, part.end, part.parameters, state_.gradients(),
                         {.lr = lr, .step = step});
     }
     result.times.optimizer += watch.lap();

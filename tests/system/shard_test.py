@@ -23,7 +23,7 @@ def each_mode_resumes_to_the_bit(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=12, shards=1, split="val", seed=1)
     for mode in MODES[1:]:
-        for ranks, more in ((2, ["--optimizer", "adam", "--lr", 0.001]), (3, ["--accumulate", 2])):
+        for ranks, more in ((2, ["--optimizer", "adam", "--eps", 0.001]), (3, ["--accumulate", 2])):
             def args(name):
                 return train_args(data, folder / f"{name}-{mode}-{ranks}", "--shard", mode, "--epochs", 2, "--eval-every", 0.5,
                                   "--save-every", 3, *more)

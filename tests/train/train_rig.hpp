@@ -99,7 +99,7 @@ class TrainRig final {
     return crc32c(std::as_bytes(engine_->running_statistics()), crc);
   }
   /// Everybody's parts, on all ranks; collective.
-  [[nodiscard]] std::vector<float> all_parameters() { return plain(whole(state_->parameters())); }
+  [[nodiscard]] std::vector<float> all_parameters() { return plain(whole({})); }
   [[nodiscard]] std::vector<float> all_gradients() { return plain(whole(state_->gradients())); }
   [[nodiscard]] std::vector<float> all_of_slot(std::size_t slot) {
     return plain(whole(optimizer_->slot(slot)));
@@ -127,13 +127,16 @@ class TrainRig final {
   }
   void start(std::vector<float> arena) {
     initialize_statistics(*engine_);
-    state_->distribute(arena, state_->parameters());
-    state_->updated();
-    state_->settle();
+    state_->distribute_parameters(arena);
   }
+  /// `own` empty: the parameters.
   [[nodiscard]] std::vector<float> whole(std::span<const float> own) {
     std::vector<float> arena(comm_.rank() == 0 ? engine_->layout().size() : 0);
-    state_->collect(own, arena);
+    if (own.empty()) {
+      state_->collect_parameters(arena);
+    } else {
+      state_->collect(own, arena);
+    }
     arena.resize(engine_->layout().size());
     comm_.broadcast(std::span(arena));
     return arena;

@@ -22,6 +22,14 @@ struct UpdateOptions {
   float gradient_scale = 1.0F;  ///< multiplies every gradient first: clipping
 };
 
+/// A range of an arena that is updated in one call, and where its parameters are: value i of the
+/// range is parameters[i].
+struct UpdatePart {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  std::span<float> parameters;
+};
+
 /// A fused pass over a range of the arena. Slots are arena-shaped, zero at first and in the
 /// padding. All spans are of the engine's device.
 class Optimizer {
@@ -34,6 +42,10 @@ class Optimizer {
   /// True where update() needs whole tensors' norms, so that ranges may not be updated before all
   /// gradients are final (lars).
   [[nodiscard]] virtual bool needs_all_gradients() const noexcept = 0;
+  /// Where ranks share tensors out, before the update of all parts of one that
+  /// needs_all_gradients(): takes the norms of whole tensors. Collective.
+  virtual void measure(std::span<const UpdatePart> /*parts*/,
+                       std::span<const float> /*gradients*/) {}
   /// Updates parameters in [begin, end), cut at tensor boundaries.
   virtual void update(std::size_t begin, std::size_t end, std::span<float> parameters,
                       std::span<const float> gradients, const UpdateOptions& options) = 0;

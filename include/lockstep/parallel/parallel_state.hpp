@@ -4,6 +4,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
+#include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/bucket_plan.hpp"
 #include "lockstep/parallel/shard_cost.hpp"
 
@@ -22,9 +23,10 @@ class ParallelState {
 
   /// Of what this rank keeps and updates, which the optimizer's slots follow.
   [[nodiscard]] virtual const ArenaLayout& layout() const noexcept = 0;
-  /// layout().size() values each, in the engine's memory.
-  [[nodiscard]] virtual std::span<float> parameters() noexcept = 0;
+  /// layout().size() values, in the engine's memory.
   [[nodiscard]] virtual std::span<float> gradients() noexcept = 0;
+  /// What it updates: ranges of layout(), and where the parameters of each are.
+  [[nodiscard]] virtual std::span<const UpdatePart> parts() const noexcept = 0;
 
   // A step, in this order. Collective.
   virtual void begin_step() = 0;
@@ -34,31 +36,34 @@ class ParallelState {
   };
   /// What backward of the micro-step tells as gradients are there.
   [[nodiscard]] virtual BackwardObserver& begin_micro_step(MicroStep micro) = 0;
-  /// Sums what is left, and `tail`, over the ranks. Calls `reduced(begin, end)` for parts of
-  /// gradients() in ascending order as their sums are there.
-  using Reduced = std::function<void(std::size_t begin, std::size_t end)>;
+  /// Sums what is left, and `tail`, over the ranks. Calls `reduced(part)` for parts() or
+  /// parts of them, in ascending order, as the sums of their gradients are there.
+  using Reduced = std::function<void(const UpdatePart& part)>;
   virtual void finish(std::span<const float> tail, const Reduced& reduced) = 0;
   /// Seconds that this rank has waited within programs since it was last asked.
   [[nodiscard]] virtual double take_waited_seconds() = 0;
   /// After finish(): the tail's sums.
   virtual void read_tail(std::span<float> tail) = 0;
-  /// All of parameters() has its new values.
+  /// All parameters that this rank updates have their new values.
   virtual void updated() = 0;
 
   /// Sums what ranks have for their parts, where they share the arena out; empty where each keeps
   /// all.
   [[nodiscard]] virtual SumOverRanks sum_over_parts() = 0;
-  /// Parts whose reductions begin by themselves.
-  [[nodiscard]] virtual std::size_t parts() const noexcept = 0;
+  /// How many reductions a step makes of gradients.
+  [[nodiscard]] virtual std::size_t reductions() const noexcept = 0;
 
   /// What this rank keeps, the engine's part and `slots` of an optimizer included.
   [[nodiscard]] virtual StateBytes bytes(std::size_t slots) = 0;
 
-  // Between steps. Arenas of layout().size() values in the engine's memory, and of
-  // Engine::layout().size() values in rank 0's host memory (empty elsewhere).
-  /// From rank 0, where it stays, to all. Collective.
+  // Between steps, from and to an arena of Engine::layout().size() values in rank 0's host memory
+  // (empty elsewhere).
+  /// The parameters of all ranks become rank 0's. Collective.
+  virtual void distribute_parameters(std::span<float> whole) = 0;
+  /// To rank 0. Collective where sum_over_parts() is not empty.
+  virtual void collect_parameters(std::span<float> whole) = 0;
+  /// The same for an arena of layout().size() values in the engine's memory: an optimizer's slot.
   virtual void distribute(std::span<float> whole, std::span<float> own) = 0;
-  /// From all to rank 0. Collective, unless every rank keeps the whole.
   virtual void collect(std::span<const float> own, std::span<float> whole) = 0;
   /// Until the engine's parameters are up to date, where it holds them all.
   virtual void settle() = 0;
