@@ -77,8 +77,8 @@ class TwoWays {
  private:
   /// From `least` to `most`.
   static std::int32_t draw(PhiloxStream& random, std::int64_t least, std::int64_t most) {
-    return static_cast<std::int32_t>(least +
-                                     random.next_below(static_cast<std::uint32_t>(most - least + 1)));
+    return static_cast<std::int32_t>(
+        least + random.next_below(static_cast<std::uint32_t>(most - least + 1)));
   }
 
   /// Of one image, by the processor's way; a cut of the network's extents stays as it is.
@@ -87,10 +87,9 @@ class TwoWays {
     const auto stored =
         std::as_bytes(pixels_.span()).subspan(static_cast<std::size_t>(n) * bytes, bytes);
     Image image;
-    Resampler().resize(
-        stored, {.channels = 3, .height = height, .width = width},
-        {.top = cut.top, .left = cut.left, .height = cut.height, .width = cut.width},
-        {.channels = 3, .height = 6, .width = 5}, image);
+    Resampler().resize(stored, {.channels = 3, .height = height, .width = width},
+                       {.top = cut.top, .left = cut.left, .height = cut.height, .width = cut.width},
+                       {.channels = 3, .height = 6, .width = 5}, image);
     for (std::size_t i = 0; i < 6 * 5 * 3; ++i) {
       const std::size_t x = i / 3 % 5;
       const std::size_t from = cut.flip != 0 ? i + (4 - 2 * x) * 3 : i;

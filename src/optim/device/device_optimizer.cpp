@@ -193,10 +193,10 @@ class DeviceLars final : public DeviceOptimizer {
     for (std::size_t i = 0; i < ratios_.size(); ++i) {
       const Segment& segment = table().segments()[i];
       if (!segment.adapts) continue;
-      ratios_[i] = trust_ratio(trust_, std::sqrt(squared[i]),
-                               static_cast<double>(options.gradient_scale) *
-                                   std::sqrt(squared[ratios_.size() + i]),
-                               static_cast<double>(segment.weight_decay));
+      ratios_[i] = trust_ratio(
+          trust_, std::sqrt(squared[i]),
+          static_cast<double>(options.gradient_scale) * std::sqrt(squared[ratios_.size() + i]),
+          static_cast<double>(segment.weight_decay));
     }
     // The norms' way to the host has waited for the last step's copy.
     table().set_ratios(device(), ratios_);
