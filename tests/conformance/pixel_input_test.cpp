@@ -90,11 +90,12 @@ class TwoWays {
     Resampler().resize(stored, {.channels = 3, .height = height, .width = width},
                        {.top = cut.top, .left = cut.left, .height = cut.height, .width = cut.width},
                        {.channels = 3, .height = 6, .width = 5}, image);
-    for (std::size_t i = 0; i < 6 * 5 * 3; ++i) {
+    constexpr std::size_t values = 90;  // of 6x5 pixels with 3 channels
+    for (std::size_t i = 0; i < values; ++i) {
       const std::size_t x = i / 3 % 5;
       const std::size_t from = cut.flip != 0 ? i + (4 - 2 * x) * 3 : i;
       const auto pixel = std::to_integer<std::size_t>(image.pixels[from]);
-      images_[static_cast<std::size_t>(n) * 6 * 5 * 3 + i] = table_[i % 3 * 256 + pixel];
+      images_[static_cast<std::size_t>(n) * values + i] = table_[i % 3 * 256 + pixel];
     }
   }
 
