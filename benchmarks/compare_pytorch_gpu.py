@@ -11,6 +11,7 @@ fails or is left out for want of time is listed; status 1 where nothing could be
 import argparse
 import datetime
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -109,9 +110,17 @@ def lockstep(program, model, batch, precision, input_kind):
     return json.loads(output.stdout.splitlines()[-1])
 
 
+def peer_environment():
+    """PyTorch's own libraries come first, not those that scripts/gpu-bundle brings along for Lockstep."""
+    environment = dict(os.environ)
+    if "LOCKSTEP_OUTER_LIBRARY_PATH" in environment:
+        environment["LD_LIBRARY_PATH"] = environment["LOCKSTEP_OUTER_LIBRARY_PATH"]
+    return environment
+
+
 def pytorch(model, batch, precision, variant):
     output = subprocess.run([sys.executable, __file__, "--peer", model, str(batch), precision, variant], capture_output=True, text=True,
-                            timeout=200)
+                            timeout=200, env=peer_environment())
     if output.returncode != 0:
         raise RuntimeError(output.stderr[-600:])
     return json.loads(output.stdout.splitlines()[-1])

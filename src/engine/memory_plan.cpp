@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t alignment = 64;
+constexpr std::size_t alignment = 256;
 
 constexpr std::size_t rounded_up(std::size_t bytes) {
   return (bytes + alignment - 1) / alignment * alignment;

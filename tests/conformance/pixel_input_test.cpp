@@ -3,6 +3,7 @@
 #include "conformance/harness.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/philox.hpp"
+#include "lockstep/data/resample.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -23,12 +24,15 @@ Graph tiny_network() {
   return graph;
 }
 
+/// Cuts that are copied as they are, or those of other extents than the network's.
+enum class Cuts { copied, resampled };
+
 /// Stored images of 8x9 and the same batch as the network's values, in an engine's own memory.
 class TwoWays {
  public:
   static constexpr std::int64_t height = 8;
   static constexpr std::int64_t width = 9;
-  TwoWays(Engine& engine, std::int64_t count, std::uint64_t seed)
+  TwoWays(Engine& engine, std::int64_t count, std::uint64_t seed, Cuts cuts = Cuts::copied)
       : count_(count),
         pixels_(engine.input_format().memory, static_cast<std::size_t>(count * height * width * 3)),
         cuts_(engine.input_format().memory, static_cast<std::size_t>(count)),
@@ -43,12 +47,12 @@ class TwoWays {
     for (std::int64_t n = 0; n < count; ++n) {
       labels_[static_cast<std::size_t>(n)] = static_cast<std::int32_t>(random.next_below(4));
       PixelCut& cut = cuts_[static_cast<std::size_t>(n)];
-      cut = {.top = static_cast<std::int32_t>(random.next_below(3)),
-             .left = static_cast<std::int32_t>(random.next_below(5)),
-             .height = 6,
-             .width = 5,
-             .flip = static_cast<std::int32_t>(random.next_below(2))};
-      for (std::int64_t i = 0; i < 6 * 5 * 3; ++i) write_value(n, i / 15, i / 3 % 5, i % 3, cut);
+      cut = {.height = cuts == Cuts::copied ? 6 : draw(random, 1, height),
+             .width = cuts == Cuts::copied ? 5 : draw(random, 1, width)};
+      cut.top = draw(random, 0, height - cut.height);
+      cut.left = draw(random, 0, width - cut.width);
+      cut.flip = draw(random, 0, 1);
+      write_values(n, cut);
     }
   }
 
@@ -71,12 +75,28 @@ class TwoWays {
   }
 
  private:
-  void write_value(std::int64_t n, std::int64_t y, std::int64_t x, std::int64_t c,
-                   const PixelCut& cut) {
-    const std::int64_t from_x = cut.left + (cut.flip != 0 ? 4 - x : x);
-    const auto at = static_cast<std::size_t>(((n * height + cut.top + y) * width + from_x) * 3 + c);
-    images_[static_cast<std::size_t>(((n * 6 + y) * 5 + x) * 3 + c)] =
-        table_[static_cast<std::size_t>(c) * 256 + pixels_[at]];
+  /// From `least` to `most`.
+  static std::int32_t draw(PhiloxStream& random, std::int64_t least, std::int64_t most) {
+    return static_cast<std::int32_t>(
+        least + random.next_below(static_cast<std::uint32_t>(most - least + 1)));
+  }
+
+  /// Of one image, by the processor's way; a cut of the network's extents stays as it is.
+  void write_values(std::int64_t n, const PixelCut& cut) {
+    constexpr std::size_t bytes = height * width * 3;
+    const auto stored =
+        std::as_bytes(pixels_.span()).subspan(static_cast<std::size_t>(n) * bytes, bytes);
+    Image image;
+    Resampler().resize(stored, {.channels = 3, .height = height, .width = width},
+                       {.top = cut.top, .left = cut.left, .height = cut.height, .width = cut.width},
+                       {.channels = 3, .height = 6, .width = 5}, image);
+    constexpr std::size_t values = 90;  // of 6x5 pixels with 3 channels
+    for (std::size_t i = 0; i < values; ++i) {
+      const std::size_t x = i / 3 % 5;
+      const std::size_t from = cut.flip != 0 ? i + (4 - 2 * x) * 3 : i;
+      const auto pixel = std::to_integer<std::size_t>(image.pixels[from]);
+      images_[static_cast<std::size_t>(n) * values + i] = table_[i % 3 * 256 + pixel];
+    }
   }
 
   std::int64_t count_;
@@ -129,6 +149,18 @@ BOOST_AUTO_TEST_CASE(pixels_and_values_give_the_same_step) {
 
     const Result of_values = train_on(engine, *program, batch.values(6));
     const Result of_pixels = train_on(engine, *program, batch.pixels(6));
+
+    BOOST_TEST((of_pixels == of_values));
+  });
+}
+
+BOOST_AUTO_TEST_CASE(resampled_pixels_and_values_give_the_same_step) {
+  for_each_engine_of_pixels([](Engine& engine) {
+    const TwoWays batch(engine, 40, 1, Cuts::resampled);
+    const auto program = engine.compile_training(40);
+
+    const Result of_values = train_on(engine, *program, batch.values(40));
+    const Result of_pixels = train_on(engine, *program, batch.pixels(40));
 
     BOOST_TEST((of_pixels == of_values));
   });

@@ -18,7 +18,7 @@ std::size_t peak(const std::vector<BufferRequest>& requests) {
     std::size_t alive = 0;
     for (const BufferRequest& request : requests) {
       if (request.first_step <= at.first_step && at.first_step <= request.last_step) {
-        alive += (request.bytes + 63) / 64 * 64;
+        alive += (request.bytes + 255) / 256 * 256;
       }
     }
     result = std::max(result, alive);
@@ -42,16 +42,16 @@ BOOST_AUTO_TEST_CASE(buffers_that_follow_each_other_share_memory) {
   const MemoryPlan plan = plan_memory(requests);
 
   BOOST_TEST(plan.offsets[0] == plan.offsets[1]);
-  BOOST_TEST(plan.total_bytes == 640u);
+  BOOST_TEST(plan.total_bytes == 768u);
 }
 
 BOOST_AUTO_TEST_CASE(buffers_that_meet_in_one_step_do_not_share) {
-  const std::vector<BufferRequest> requests{{.bytes = 64, .first_step = 0, .last_step = 1},
-                                            {.bytes = 64, .first_step = 1, .last_step = 2}};
+  const std::vector<BufferRequest> requests{{.bytes = 256, .first_step = 0, .last_step = 1},
+                                            {.bytes = 256, .first_step = 1, .last_step = 2}};
 
   const MemoryPlan plan = plan_memory(requests);
 
-  BOOST_TEST(plan.total_bytes == 128u);
+  BOOST_TEST(plan.total_bytes == 512u);
 }
 
 BOOST_AUTO_TEST_CASE(random_plans_keep_live_buffers_apart_and_close_to_the_peak) {
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(random_plans_keep_live_buffers_apart_and_close_to_the_peak)
 
     std::size_t clashes = 0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      BOOST_TEST(plan.offsets[i] % 64 == 0u);
+      BOOST_TEST(plan.offsets[i] % 256 == 0u);
       BOOST_TEST(plan.offsets[i] + requests[i].bytes <= plan.total_bytes);
       for (std::size_t j = 0; j < i; ++j) {
         const bool together = requests[i].first_step <= requests[j].last_step &&

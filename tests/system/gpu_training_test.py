@@ -32,10 +32,10 @@ def run(folder, *options, ranks=1):
                           timeout=300, cwd=folder, env={**os.environ, "LOCKSTEP_MODULE_PATH": MODULE}).stdout
 
 
-def train(folder, name, *options, ranks=1):
-    """The events of metrics.jsonl."""
-    run(folder, "train", "--model", "mini-resnet", "--width", 16, "--data", "data", "--run-dir", name, "--global-batch-size", BATCH, "--lr", 0.1,
-        "--warmup-epochs", 0.5, "--augment", "crop-flip", "--crop-padding", 2, "--log-every", 1, "--progress", "plain", "--loader-threads", 4,
+def train(folder, name, *options, ranks=1, rate=(0.1, 0.5)):
+    """The events of metrics.jsonl; `rate`: of learning, after that many epochs of warm-up."""
+    run(folder, "train", "--model", "mini-resnet", "--width", 16, "--data", "data", "--run-dir", name, "--global-batch-size", BATCH, "--lr", rate[0],
+        "--warmup-epochs", rate[1], "--augment", "crop-flip", "--crop-padding", 2, "--log-every", 1, "--progress", "plain", "--loader-threads", 4,
         *options, ranks=ranks)
     with open(pathlib.Path(folder, name, "metrics.jsonl")) as lines:
         return [json.loads(line) for line in lines]
@@ -58,6 +58,16 @@ def twenty_steps_are_the_processors(folder):
     # The first is of the same weights; later ones part as rounding grows.
     close(on_cpu[:1], on_gpu[:1], 1e-5)
     close(on_cpu, on_gpu, 5e-3)
+
+
+def twenty_steps_of_other_optimizers_are_the_processors(folder):
+    for optimizer, lr in (("adamw", 0.0003), ("lars", 0.2)):
+        steps, rate = ["--optimizer", optimizer, "--max-steps", 20], (lr, 0)
+        on_cpu = losses(train(folder, f"cpu-{optimizer}", "--device", "cpu", "--threads", CORES, *steps, rate=rate))
+        on_gpu = losses(train(folder, f"gpu-{optimizer}", "--device", "cuda", *steps, rate=rate))
+        print("losses", optimizer, on_cpu[0], on_cpu[-1], "and", on_gpu[0], on_gpu[-1])
+        assert len(on_cpu) == 20
+        close(on_cpu, on_gpu, 1e-2)
 
 
 def ranks_on_one_gpu_equal_one_rank(folder):
@@ -85,7 +95,8 @@ def every_precision_reaches_the_accuracy(folder):
 
 def main():
     failed = 0
-    tests = [twenty_steps_are_the_processors, ranks_on_one_gpu_equal_one_rank, nccl_alone_changes_nothing]
+    tests = [twenty_steps_are_the_processors, twenty_steps_of_other_optimizers_are_the_processors, ranks_on_one_gpu_equal_one_rank,
+             nccl_alone_changes_nothing]
     if REAL:
         tests.append(every_precision_reaches_the_accuracy)
     else:

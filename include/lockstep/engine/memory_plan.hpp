@@ -13,7 +13,8 @@ struct BufferRequest {
   int last_step = 0;
 };
 
-/// Where each buffer lies within one allocation of `total_bytes`; offsets are multiples of 64.
+/// Where each buffer lies within one allocation of `total_bytes`; offsets are multiples of 256, as
+/// devices' kernels and libraries expect of memory of their own.
 struct MemoryPlan {
   std::vector<std::size_t> offsets;
   std::size_t total_bytes = 0;

@@ -1,12 +1,14 @@
 #include "cuda_device.hpp"
 
 #include "choose_device.hpp"
+#include "cuda_event.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <utility>
 
 namespace lockstep::cuda {
@@ -19,12 +21,6 @@ struct CudaEvent final : Event {
 };
 cudaEvent_t handle_of(const Event& event) {
   return static_cast<const CudaEvent&>(event).handle.get();
-}
-
-UniqueEvent make_cuda_event(unsigned flags) {
-  cudaEvent_t event = nullptr;
-  LOCKSTEP_CUDA_CHECK(cudaEventCreateWithFlags(&event, flags));
-  return UniqueEvent(event);
 }
 
 class CudaReplay final : public Replay {
@@ -82,6 +78,14 @@ std::string describe(const cudaDeviceProp& properties, const DeviceIdentity& ide
       identity.bus_id,
       identity.numa_node < 0 ? "" : fmt::format(", NUMA node {}", identity.numa_node),
       runtime / 1000, runtime % 1000 / 10, cudnn / 10000, cudnn / 100 % 100, cudnn % 100);
+}
+
+/// Keeps its stream busy for as long as the host needs to launch what is timed behind it.
+void hold_stream(void*) {
+  constexpr std::chrono::microseconds longest_launch{200};
+  const auto end = std::chrono::steady_clock::now() + longest_launch;
+  while (std::chrono::steady_clock::now() < end) {
+  }
 }
 
 }  // namespace
@@ -200,6 +204,8 @@ std::unique_ptr<Replay> CudaDevice::record(std::function<void()> work) {
 double CudaDevice::time(const std::function<void()>& work) {
   const UniqueEvent begin = make_cuda_event(cudaEventDefault);
   const UniqueEvent end = make_cuda_event(cudaEventDefault);
+  // An idle stream would stamp the beginning at once, and the way to the first launch would count.
+  LOCKSTEP_CUDA_CHECK(cudaLaunchHostFunc(stream_.get(), hold_stream, nullptr));
   LOCKSTEP_CUDA_CHECK(cudaEventRecord(begin.get(), stream_.get()));
   work();
   LOCKSTEP_CUDA_CHECK(cudaEventRecord(end.get(), stream_.get()));

@@ -17,12 +17,6 @@ struct StreamTraits {
   static void destroy(Handle stream) noexcept { (void)cudaStreamDestroy(stream); }
 };
 using UniqueStream = UniqueHandle<StreamTraits>;
-struct EventTraits {
-  using Handle = cudaEvent_t;
-  static Handle null() noexcept { return nullptr; }
-  static void destroy(Handle event) noexcept { (void)cudaEventDestroy(event); }
-};
-using UniqueEvent = UniqueHandle<EventTraits>;
 struct GraphTraits {
   using Handle = cudaGraph_t;
   static Handle null() noexcept { return nullptr; }

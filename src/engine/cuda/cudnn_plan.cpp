@@ -1,8 +1,8 @@
 #include "cudnn_plan.hpp"
 
 #include "check.hpp"
+#include "cudnn_trial.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/unique_handle.hpp"
 
 // The headers' own JSON, which nothing here needs, is most of what compiling them costs.
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
@@ -152,32 +152,6 @@ fe::error_t offer_engines(fe::graph::Graph& graph, cudnnHandle_t handle) {
       {fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK});
 }
 
-struct EventTraits {
-  using Handle = cudaEvent_t;
-  static Handle null() noexcept { return nullptr; }
-  static void destroy(Handle event) noexcept { (void)cudaEventDestroy(event); }
-};
-UniqueHandle<EventTraits> make_event() {
-  cudaEvent_t event = nullptr;
-  LOCKSTEP_CUDA_CHECK(cudaEventCreate(&event));
-  return UniqueHandle<EventTraits>(event);
-}
-
-struct MemoryTraits {
-  using Handle = void*;
-  static Handle null() noexcept { return nullptr; }
-  static void destroy(Handle memory) noexcept { (void)cudaFree(memory); }
-};
-using UniqueMemory = UniqueHandle<MemoryTraits>;
-/// Every byte 0x3c: 1.06 in fp16, 0.0115 in bf16 and fp32.
-UniqueMemory make_operand(std::size_t bytes, cudaStream_t stream) {
-  void* memory = nullptr;
-  LOCKSTEP_CUDA_CHECK(cudaMalloc(&memory, std::max<std::size_t>(bytes, 1)));
-  UniqueMemory owner(memory);
-  LOCKSTEP_CUDA_CHECK(cudaMemsetAsync(memory, 0x3c, bytes, stream));
-  return owner;
-}
-
 constexpr auto no_limit = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
 
 class Plan final : public ConvolutionPlan {
@@ -234,49 +208,30 @@ class Plan final : public ConvolutionPlan {
   std::string engine_;
 };
 
-/// The one of `candidates` whose median run is shortest on the device.
-std::int64_t fastest(Plan& plan, const std::vector<std::int64_t>& candidates, cudnnHandle_t handle,
-                     const PlanRequest& request) {
+/// The one of `candidates` that is fastest on the device.
+std::int64_t choose_by_time(Plan& plan, const std::vector<std::int64_t>& candidates,
+                            cudnnHandle_t handle, const ConvolutionShape& shape) {
   cudaStream_t stream = nullptr;
   LOCKSTEP_CUDA_CHECK(cudnnGetStream(handle, &stream));
-  const auto bytes = [](const Extents& e, DataType type) {
-    return static_cast<std::size_t>(e[0] * e[1] * e[2] * e[3]) * size_of(type);
-  };
-  const TensorSet extents = extents_of(request.shape);
   // The written one may be wider than the others; four bytes a value are enough for any.
-  const auto x = make_operand(bytes(extents.x, DataType::f32), stream);
-  const auto weights = make_operand(bytes(extents.weights, DataType::f32), stream);
-  const auto y = make_operand(bytes(extents.y, DataType::f32), stream);
+  const auto bytes = [](const Extents& e) {
+    return static_cast<std::size_t>(e[0] * e[1] * e[2] * e[3]) * size_of(DataType::f32);
+  };
+  const TensorSet extents = extents_of(shape);
   std::size_t workspace_bytes = 0;
   for (const auto index : candidates) {
     plan.choose(index);
     workspace_bytes = std::max(workspace_bytes, plan.workspace_bytes());
   }
-  const auto workspace = make_operand(workspace_bytes, stream);
-  const auto start = make_event();
-  const auto stop = make_event();
-
-  constexpr int runs = 5;
-  std::int64_t best = candidates.front();
-  float best_ms = 0;
-  for (const auto index : candidates) {
-    plan.choose(index);
-    std::array<float, runs> times{};
-    plan.run(handle, x.get(), weights.get(), y.get(), workspace.get());
-    for (float& ms : times) {
-      LOCKSTEP_CUDA_CHECK(cudaEventRecord(start.get(), stream));
-      plan.run(handle, x.get(), weights.get(), y.get(), workspace.get());
-      LOCKSTEP_CUDA_CHECK(cudaEventRecord(stop.get(), stream));
-      LOCKSTEP_CUDA_CHECK(cudaEventSynchronize(stop.get()));
-      LOCKSTEP_CUDA_CHECK(cudaEventElapsedTime(&ms, start.get(), stop.get()));
-    }
-    std::nth_element(times.begin(), times.begin() + runs / 2, times.end());
-    if (index == candidates.front() || times[runs / 2] < best_ms) {
-      best = index;
-      best_ms = times[runs / 2];
-    }
-  }
-  return best;
+  return fastest(candidates,
+                 {.x = bytes(extents.x),
+                  .weights = bytes(extents.weights),
+                  .y = bytes(extents.y),
+                  .workspace = workspace_bytes},
+                 stream, [&](std::int64_t index, const TrialMemory& memory) {
+                   plan.choose(index);
+                   plan.run(handle, memory.x, memory.weights, memory.y, memory.workspace);
+                 });
 }
 
 }  // namespace
@@ -295,7 +250,7 @@ PlanResult make_plan(cudnnHandle_t handle, const PlanRequest& request, const Pla
     const auto candidates = plan->build(std::max(1, options.timed_candidates), reason);
     if (candidates.empty()) continue;
     plan->choose(candidates.size() == 1 ? candidates.front()
-                                        : fastest(*plan, candidates, handle, request));
+                                        : choose_by_time(*plan, candidates, handle, request.shape));
     return {.plan = std::move(plan), .reason = {}};
   }
   return {.plan = nullptr, .reason = std::move(reason)};

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <numeric>
 #include <utility>
 
@@ -26,8 +27,8 @@ class TensorTable final {
         tensor_of_block_(device, blocks_),
         updates_(device, segments_.size()),
         host_updates_(device, segments_.size(), DeviceArray<TensorUpdate>::Place::host),
-        norms_(device, segments_.size()),
-        host_norms_(device, segments_.size(), DeviceArray<double>::Place::host),
+        norms_(device, most_arenas * segments_.size()),
+        host_norms_(device, norms_.size(), DeviceArray<double>::Place::host),
         workspace_(device, squared_norms_workspace(blocks_, segments_.size())) {
     std::vector<std::uint32_t> owner(blocks_, 0);
     for (std::size_t i = 0; i < segments_.size(); ++i) {
@@ -66,16 +67,25 @@ class TensorTable final {
     device.copy_to_device(updates_.data(), host_updates_.data(), updates_.bytes());
   }
 
-  /// Sum of squares of each tensor; waits.
-  [[nodiscard]] std::vector<double> squared(Device& device, const float* arena) {
-    squared_norms(device.stream(), arena, blocks_, tensor_of_block_.data(), segments_.size(),
-                  norms_.data(), workspace_.data());
-    device.copy_to_host(host_norms_.data(), norms_.data(), norms_.bytes());
+  /// Sum of squares of each tensor of one or two arenas, (arenas, tensors), until the next call;
+  /// waits.
+  [[nodiscard]] std::span<const double> squared(Device& device,
+                                                std::initializer_list<const float*> arenas) {
+    double* norms = norms_.data();
+    for (const float* arena : arenas) {
+      squared_norms(device.stream(), arena, blocks_, tensor_of_block_.data(), segments_.size(),
+                    norms, workspace_.data());
+      norms += segments_.size();
+    }
+    const std::size_t count = arenas.size() * segments_.size();
+    device.copy_to_host(host_norms_.data(), norms_.data(), count * sizeof(double));
     device.synchronize();
-    return {host_norms_.data(), host_norms_.data() + segments_.size()};
+    return {host_norms_.data(), count};
   }
 
  private:
+  static constexpr std::size_t most_arenas = 2;
+
   std::vector<Segment> segments_;
   std::size_t blocks_;
   DeviceArray<std::uint32_t> tensor_of_block_;
@@ -108,7 +118,7 @@ class DeviceOptimizer : public Optimizer {
   }
   [[nodiscard]] bool needs_all_gradients() const noexcept override { return false; }
   [[nodiscard]] double squared_norm(std::span<const float> gradients) override {
-    const std::vector<double> squared = table_.squared(*device_, gradients.data());
+    const auto squared = table_.squared(*device_, {gradients.data()});
     return std::accumulate(squared.begin(), squared.end(), 0.0);
   }
 
@@ -172,25 +182,24 @@ class DeviceLars final : public DeviceOptimizer {
   DeviceLars(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout)
       : DeviceOptimizer(std::move(device), config, layout, {"momentum_buffer"}),
         momentum_(static_cast<float>(config.momentum)),
-        trust_(config.trust_coefficient) {}
+        trust_(config.trust_coefficient),
+        ratios_(table().segments().size(), 1.0) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "lars"; }
   [[nodiscard]] bool needs_all_gradients() const noexcept override { return true; }
   void update(std::size_t begin, std::size_t end, std::span<float> parameters,
               std::span<const float> gradients, const UpdateOptions& options) override {
-    const std::vector<double> weights = table().squared(device(), parameters.data());
-    const std::vector<double> slopes = table().squared(device(), gradients.data());
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
+    const auto squared = table().squared(device(), {parameters.data(), gradients.data()});
+    for (std::size_t i = 0; i < ratios_.size(); ++i) {
       const Segment& segment = table().segments()[i];
-      ratios.push_back(segment.adapts ? trust_ratio(trust_, std::sqrt(weights[i]),
-                                                    static_cast<double>(options.gradient_scale) *
-                                                        std::sqrt(slopes[i]),
-                                                    static_cast<double>(segment.weight_decay))
-                                      : 1.0);
+      if (!segment.adapts) continue;
+      ratios_[i] = trust_ratio(
+          trust_, std::sqrt(squared[i]),
+          static_cast<double>(options.gradient_scale) * std::sqrt(squared[ratios_.size() + i]),
+          static_cast<double>(segment.weight_decay));
     }
     // The norms' way to the host has waited for the last step's copy.
-    table().set_ratios(device(), ratios);
+    table().set_ratios(device(), ratios_);
     lars_update(device().stream(), table().range(begin, end, parameters, gradients, options),
                 momentum_, slot(0).data());
   }
@@ -198,6 +207,7 @@ class DeviceLars final : public DeviceOptimizer {
  private:
   float momentum_;
   double trust_;
+  std::vector<double> ratios_;  ///< of each tensor; 1 where it does not adapt
 };
 
 }  // namespace

@@ -1,0 +1,114 @@
+#define BOOST_TEST_MODULE cudnn_trial
+#include "engine/cuda/cudnn_trial.hpp"
+
+#include "engine/cuda/check.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+
+using namespace lockstep;
+using namespace lockstep::cuda;
+
+namespace {
+
+/// What stands in for a device here.
+struct Standin {
+  std::size_t most_bytes = 1 << 20;  ///< of one allocation
+  float clock_ms = 0;
+  bool error_left = false;  ///< which the runtime's next call would report
+  std::map<const void*, float> stamps;
+};
+Standin& standin() {
+  static Standin instance;
+  return instance;
+}
+
+/// Candidates by number, each with what a run takes; one without fails, and leaves an error behind.
+std::int64_t fastest_of(const std::vector<std::int64_t>& candidates,
+                        const std::map<std::int64_t, float>& ms, std::size_t workspace = 16) {
+  return fastest(candidates, {.x = 16, .weights = 16, .y = 16, .workspace = workspace}, nullptr,
+                 [&](std::int64_t candidate, const TrialMemory& memory) {
+                   BOOST_TEST(memory.workspace != nullptr);
+                   if (!ms.contains(candidate)) {
+                     standin().error_left = true;
+                     fail(ExitStatus::internal, "candidate {} fails", candidate);
+                   }
+                   standin().clock_ms += ms.at(candidate);
+                 });
+}
+
+struct Fresh {
+  Fresh() { standin() = {}; }
+};
+
+}  // namespace
+
+// The calls of the runtime that trials make.
+extern "C" {
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  if (bytes > standin().most_bytes) return cudaErrorMemoryAllocation;
+  *memory = std::malloc(bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void*, int, std::size_t, cudaStream_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = static_cast<cudaEvent_t>(std::malloc(1));
+  return standin().error_left ? cudaErrorUnknown : cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  std::free(event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  standin().stamps[event] = standin().clock_ms;
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t stop) {
+  *ms = standin().stamps.at(stop) - standin().stamps.at(start);
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() {
+  standin().error_left = false;
+  return cudaSuccess;
+}
+}
+
+void lockstep::cuda::check(cudaError_t status, const char* call) {
+  if (status != cudaSuccess) fail(ExitStatus::internal, "{} failed", call);
+}
+
+BOOST_FIXTURE_TEST_SUITE(trials, Fresh)
+
+BOOST_AUTO_TEST_CASE(the_one_of_the_shortest_run_is_chosen) {
+  BOOST_TEST(fastest_of({4, 7, 9}, {{4, 3.0F}, {7, 1.0F}, {9, 2.0F}}) == 7);
+}
+
+BOOST_AUTO_TEST_CASE(those_that_fail_are_left_out) {
+  BOOST_TEST(fastest_of({4, 7, 9}, {{7, 5.0F}, {9, 2.0F}}) == 9);
+  BOOST_TEST(fastest_of({4, 7, 9}, {{4, 5.0F}}) == 4);
+}
+
+BOOST_AUTO_TEST_CASE(the_last_failure_is_told_where_none_runs) {
+  BOOST_CHECK_EXCEPTION(fastest_of({4, 7}, {}), Error, [](const Error& error) {
+    return std::string(error.what()) == "candidate 7 fails";
+  });
+}
+
+BOOST_AUTO_TEST_CASE(the_first_is_taken_where_there_is_no_room_to_try) {
+  BOOST_TEST(fastest_of({4, 7}, {{4, 3.0F}, {7, 1.0F}}, 2 << 20) == 4);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
