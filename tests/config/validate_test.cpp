@@ -43,6 +43,17 @@ BOOST_AUTO_TEST_CASE(the_default_with_data_or_synthetic_is_sound) {
   }));
 }
 
+BOOST_AUTO_TEST_CASE(what_does_not_go_with_sharing_out_is_refused) {
+  check_refused(
+      [](Config& c) {
+        c.shard = ShardMode::full;
+        c.grad_compression = GradCompression::bf16;
+      },
+      {"--grad-compression", "--shard"});
+  check_refused([](Config& c) { c.accumulate_full_gradients = true; },
+                {"--accumulate-full-gradients", "--accumulate is 1"});
+}
+
 BOOST_AUTO_TEST_CASE(data_is_given_once) {
   check_refused([](Config& c) { c.data = ""; }, {"no data", "--data", "--synthetic"});
   check_refused([](Config& c) { c.synthetic = true; }, {"--data shards", "--synthetic"});
