@@ -71,6 +71,7 @@ class CudaCompute final : public Compute {
     collectively(host, [&] {
       engine_ = module_.make_engine(device_, graph,
                                     {.tail_size = options.tail_size,
+                                     .units = options.units.rule,
                                      .precision = options.precision,
                                      .sum_over_ranks = sum_over_ranks(options, host),
                                      .records = options.cuda_graph});
@@ -82,8 +83,15 @@ class CudaCompute final : public Compute {
   [[nodiscard]] Communicator& arena_communicator() noexcept override {
     return communicator_ ? *communicator_ : host_;
   }
-  [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(
-      const Config& config, const ArenaLayout& layout, const SumOverRanks& /*sum_norms*/) override {
+  [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config,
+                                                          const ArenaLayout& layout,
+                                                          const SumOverRanks& sum_norms) override {
+    if (sum_norms && config.optimizer == OptimizerKind::lars) {
+      fail(
+          ExitStatus::usage,
+          "--optimizer lars does not go with --shard on GPUs (its norms are taken of whole tensors "
+          "there) drop one");
+    }
     return module_.make_optimizer(device_, config, layout);
   }
   [[nodiscard]] std::string peer_note() const override {
@@ -162,10 +170,10 @@ DeviceChoice agree_on_device(DeviceChoice asked, const ProcessGrid& grid, Commun
 std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& options,
                                       const ProcessGrid& grid, Communicator& host) {
   if (agree_on_device(options.device, grid, host) == DeviceChoice::cuda) {
-    if (!options.units.rule.unit_of.empty()) {
+    if (!options.units.holds_parameters || !options.units.holds_gradients) {
       fail(ExitStatus::usage,
-           "--shard does not go with --device cuda (this version shares out on processors alone) "
-           "leave it out, or take --device cpu");
+           "--shard grad and full do not go with --device cuda (a GPU keeps whole parameters and "
+           "gradients in this version) take --shard optimizer, or --device cpu");
     }
     return std::make_unique<CudaCompute>(graph, options, grid, host);
   }

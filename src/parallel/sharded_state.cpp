@@ -33,6 +33,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
           holds_parameters_ ? engine.parameters().subspan(plan_.begin_in_whole(unit) - own.begin)
                             : parameters_->values();
       parts_.push_back({.begin = own.begin, .end = own.end, .parameters = parameters});
+      if (holds_gradients_) boundaries_.push_back(plan_.whole().units[unit].end);
     }
     engine.set_exchange(*this);
   }
@@ -53,13 +54,15 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
 
   [[nodiscard]] std::span<const UpdatePart> parts() const noexcept override { return parts_; }
 
-  void begin_step() override {}
+  void begin_step() override { started_ = 0; }
   [[nodiscard]] BackwardObserver& begin_micro_step(MicroStep micro) override {
     micro_ = micro;
     return *this;
   }
 
   void finish(std::span<const float> tail, const Reduced& reduced) override {
+    // Also where this rank's data failed before the last micro-step.
+    if (holds_gradients_) start_filled_units(plan_.whole().size());
     engine_.queue_write(tail, tail_->values());
     Request tail_request = comm_.start_all_reduce(tail_->values());
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
@@ -166,7 +169,6 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   }
 
   void start_reduction(std::size_t unit, std::span<const float> gradients) override {
-    if (holds_gradients_ && !micro_.last) return;
     Reduction& reduction = reductions_[unit];
     reduction.adds = !holds_gradients_ && !micro_.first;
     ArenaMemory& target = reduction.adds ? *addends_ : *gradients_;
@@ -179,7 +181,20 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     reduction.adds = false;
   }
 
-  void gradients_ready(std::size_t /*filled*/) override { progress(); }
+  void start_filled_units(std::size_t filled) {
+    for (; started_ < plan_.units() && plan_.whole().units[started_].end <= filled; ++started_) {
+      const ArenaUnit& unit = plan_.whole().units[started_];
+      start_reduction(started_, engine_.gradients().subspan(unit.begin, unit.size()));
+    }
+  }
+
+  void gradients_ready(std::size_t filled) override {
+    if (holds_gradients_ && micro_.last) start_filled_units(filled);
+    progress();
+  }
+  [[nodiscard]] std::span<const std::size_t> boundaries() const noexcept override {
+    return micro_.last ? std::span<const std::size_t>(boundaries_) : std::span<const std::size_t>();
+  }
   /// MPI moves on only when it is called; one test lets all requests progress.
   void progress() override {
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
@@ -201,7 +216,9 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   std::unique_ptr<ArenaMemory> gradients_;
   std::unique_ptr<ArenaMemory> addends_;  ///< sums of a micro-step that is not the first
   std::unique_ptr<ArenaMemory> tail_;
-  std::vector<UpdatePart> parts_;      ///< by unit
+  std::vector<UpdatePart> parts_;        ///< by unit
+  std::vector<std::size_t> boundaries_;  ///< ends of units whose gradients the engine holds
+  std::size_t started_ = 0;            ///< units whose gradients, held by the engine, are under way
   std::vector<Request> gathers_;       ///< by unit
   std::vector<Reduction> reductions_;  ///< by unit
   MicroStep micro_;

@@ -269,7 +269,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                  {.geometry = geometry,
                   .clip_grad_norm = config.clip_grad_norm,
                   .loss_scale = loss_scale_of(config, state),
-                  .meets_in_programs = synchronised,
+                  .meets_in_programs = synchronised || config.shard != ShardMode::none,
                   .board = &watch.board()});
   // Rank 0's, whose wish to stop goes to all.
   const TimeAllowed time =

@@ -212,6 +212,7 @@ bool TrainingLoop::evaluate_if_due() {
   // The end by --max-steps is a pause: evaluating there would change a later continuation's record.
   const bool all_epochs_done = state_.epoch >= parts_.plan.config.epochs;
   if (state_.step % eval_interval_ != 0 && !all_epochs_done) return true;
+  parts_.parallel.settle();
   const std::optional<EvaluationResult> evaluation =
       parts_.evaluator->run([this] { return stop_due(); });
   if (!evaluation) return false;

@@ -106,6 +106,26 @@ def write_shards(directory, samples=96, shards=2, shape=(12, 12, 3), classes=10,
     return directory
 
 
+def crc32c(data):
+    value = 0xFFFFFFFF
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    return value ^ 0xFFFFFFFF
+
+
+def write_broken_shards(directory):
+    """A data set of 120 samples; sample 7 of its second shard does not have its checksum."""
+    broken = write_shards(directory, samples=120)
+    with h5py.File(broken / "train-00001-of-00002.h5", "r+") as file:
+        checksums = np.array([crc32c(image.tobytes() + int(label).to_bytes(8, "little"))
+                              for image, label in zip(file["images"], file["labels"])], "u4")
+        checksums[7] ^= 1
+        file["crc32c"] = checksums
+    return broken
+
+
 MODEL = ["--model", "mini-resnet", "--width", "8", "--batch-size", "4", "--lr", "0.05", "--threads", "1",
          "--log-every", "1", "--augment", "crop-flip", "--crop-padding", "2", "--progress", "plain"]
 

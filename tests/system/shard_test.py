@@ -85,6 +85,16 @@ def a_signal_saves_the_parts_and_the_same_command_goes_on(folder):
         assert f"(step {stopped}," in output, output
 
 
+def a_rank_whose_data_fails_leaves_nobody_waiting(folder):
+    broken = write_broken_shards(folder / "data")
+    # Which micro-step has the sample is up to the seed: the first of a step is seen by all before it, others are not.
+    for mode in MODES[1:]:
+        for accumulate, seed in ((1, 0), (4, 1), (4, 2)):
+            args = train_args(broken, folder / f"run-{mode}-{seed}", "--epochs", 4, "--shard", mode, "--seed", seed)
+            output = run([*args, "--accumulate", accumulate], ranks=3, expect=BAD_INPUT)
+            assert "train-00001-of-00002.h5" in output and "sample 7" in output, output
+
+
 def what_cannot_be_shared_out_is_refused(folder):
     data = write_shards(folder / "data")
     for more, text in ((["--shard", "grad", "--grad-compression", "bf16"], "--grad-compression does not go with --shard"),
@@ -98,4 +108,4 @@ def what_cannot_be_shared_out_is_refused(folder):
 if __name__ == "__main__":
     main([each_mode_resumes_to_the_bit, every_mode_goes_on_from_every_other_at_any_world_size,
           weights_alone_start_a_run_in_any_mode, replicas_are_checked_where_there_are_some,
-          a_signal_saves_the_parts_and_the_same_command_goes_on, what_cannot_be_shared_out_is_refused])
+          a_signal_saves_the_parts_and_the_same_command_goes_on, a_rank_whose_data_fails_leaves_nobody_waiting, what_cannot_be_shared_out_is_refused])

@@ -78,12 +78,13 @@ class TrainRig final {
                            .batch_capacity = geometry_.largest_micro_batch(),
                            .threads = 0},
                           plan_training_batches(geometry_, {}, 1000));
-    step_ =
-        std::make_unique<TrainStep>(*engine_, *state_, *optimizer_, comm, *loader_,
-                                    TrainStepOptions{.geometry = geometry_,
-                                                     .clip_grad_norm = options.clip_grad_norm,
-                                                     .loss_scale = options.loss_scale,
-                                                     .meets_in_programs = options.synchronised});
+    step_ = std::make_unique<TrainStep>(
+        *engine_, *state_, *optimizer_, comm, *loader_,
+        TrainStepOptions{
+            .geometry = geometry_,
+            .clip_grad_norm = options.clip_grad_norm,
+            .loss_scale = options.loss_scale,
+            .meets_in_programs = options.synchronised || options.shard != ShardMode::none});
   }
 
   StepResult run() { return step_->run(++steps_, lr_, {}); }
@@ -148,6 +149,7 @@ class TrainRig final {
       device_ = cuda::make_host_device();
       return cuda::make_device_engine(device_, graph_,
                                       {.tail_size = tail_size,
+                                       .units = unit_options(config_, graph_, comm_.size()).rule,
                                        .precision = options.precision,
                                        .sum_over_ranks = sum_over(comm_, options)});
     }

@@ -9,6 +9,7 @@ namespace lockstep {
 
 /// What brings an arena's units from and to the ranks that share them out, while an engine's
 /// programs run. Programs call it in the same order on all ranks. Spans are of the engine's memory.
+/// Gradients that the engine holds are a BackwardObserver's to reduce.
 class UnitExchange {
  public:
   virtual ~UnitExchange() = default;
@@ -19,8 +20,8 @@ class UnitExchange {
   /// Before the first step of a pass that uses a unit's parameters.
   virtual void await_gather(std::size_t unit) = 0;
 
-  /// All of a unit's gradients are final for this micro-step; `gradients`, gaps zero, stay as they
-  /// are until it is awaited, where the engine does not hold them.
+  /// All of a unit's gradients, which the engine does not hold, are final for this micro-step;
+  /// `gradients`, gaps zero, stay as they are until it is awaited.
   virtual void start_reduction(std::size_t unit, std::span<const float> gradients) = 0;
   virtual void await_reduction(std::size_t unit) = 0;
 

@@ -50,8 +50,8 @@ struct TrainStepOptions {
   BatchGeometry geometry;
   double clip_grad_norm = 0;                 ///< 0: off
   std::optional<LossScale> loss_scale = {};  ///< where it stands; empty: no scaling
-  /// Ranks meet inside the engine's programs (synchronised batch norms), so one whose data failed
-  /// still runs each micro-step, on blank images that count for nothing.
+  /// Ranks meet inside the engine's programs (synchronised batch norms, units that are shared out),
+  /// so one whose data failed still runs each micro-step, on blank images that count for nothing.
   bool meets_in_programs = false;
   PhaseBoard* board = nullptr;  ///< told of the step's phases; null: nobody looks
 };

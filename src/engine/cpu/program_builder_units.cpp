@@ -131,18 +131,12 @@ void ProgramBuilder::await_reduction(std::size_t unit) {
 }
 
 void ProgramBuilder::reduce_filled_units() {
-  if (state_.exchange == nullptr) return;
-  ParameterStore& store = state_.parameters;
-  const std::vector<ArenaUnit>& units = store.layout().units;
+  if (state_.parameters.holds_gradients()) return;
+  const std::vector<ArenaUnit>& units = state_.parameters.layout().units;
   for (; units_.reduced < units.size() && units[units_.reduced].end <= filled_; ++units_.reduced) {
     const std::size_t unit = units_.reduced;
-    Tensor values;
-    if (store.holds_gradients()) {
-      values = fixed(vector_of(units[unit].size()), store.gradients().data() + units[unit].begin);
-    } else {
-      if (unit >= reductions_in_flight) await_reduction(unit - reductions_in_flight);
-      values = *units_.gradients[unit];
-    }
+    if (unit >= reductions_in_flight) await_reduction(unit - reductions_in_flight);
+    const Tensor values = *units_.gradients[unit];
     emit(std::make_unique<StartReductionStep>(
              UnitPlace{.exchange = *state_.exchange, .unit = unit, .values = values.memory}),
          {values});
@@ -150,7 +144,7 @@ void ProgramBuilder::reduce_filled_units() {
 }
 
 void ProgramBuilder::end_backward() {
-  if (state_.exchange == nullptr || state_.parameters.holds_gradients()) return;
+  if (state_.parameters.holds_gradients()) return;
   const std::size_t units = units_.reduced;
   for (std::size_t unit = units - std::min(units, reductions_in_flight); unit < units; ++unit) {
     await_reduction(unit);

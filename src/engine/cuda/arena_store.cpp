@@ -36,7 +36,8 @@ ArenaStore::ArenaStore(Device& device, const Graph& graph, const Options& option
     entry.size = static_cast<std::size_t>(padded_out * entry.area * entry.padded_in);
     entries_.push_back(entry);
   }
-  layout_ = lay_out(graph, options.ready, [this](ParameterId id) { return entry(id).size; });
+  layout_ = lay_out(
+      graph, options.ready, [this](ParameterId id) { return entry(id).size; }, options.units);
   for (std::size_t i = 0; i < layout_.views.size(); ++i) {
     Entry& entry = entries_[static_cast<std::size_t>(layout_.views[i].parameter)];
     entry.offset = layout_.views[i].offset;

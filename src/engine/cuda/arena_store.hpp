@@ -19,6 +19,7 @@ class ArenaStore final {
     DataType type = DataType::f32;
     std::vector<ParameterId> ready;  ///< the order in which backward finishes their gradients
     std::size_t tail_size = 0;
+    UnitRule units = {};
   };
   ArenaStore(Device& device, const Graph& graph, const Options& options);
 

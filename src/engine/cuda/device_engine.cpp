@@ -15,7 +15,10 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
   GraphAnalysis analysis = analyse(graph, NormMask::workspace);
   Fusion fusion = plan_fusion(graph, analysis);
   ArenaStore arena(*device, graph,
-                   {.type = type, .ready = fusion.ready, .tail_size = options.tail_size});
+                   {.type = type,
+                    .ready = fusion.ready,
+                    .tail_size = options.tail_size,
+                    .units = options.units});
   std::size_t running = 0;
   for (const RunningStatistic& statistic : graph.statistics()) {
     running += static_cast<std::size_t>(statistic.channels);
@@ -33,7 +36,8 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                   .arena = std::move(arena),
                   .input = std::move(input),
                   .running_statistics = AlignedBuffer<float>(running),
-                  .activations = {}});
+                  .activations = {},
+                  .exchange = nullptr});
 }
 
 class PinnedMemory final : public HostMemory {
@@ -142,9 +146,7 @@ class DeviceEngine final : public Engine {
   [[nodiscard]] std::unique_ptr<ArenaMemory> allocate(std::size_t count) override {
     return std::make_unique<DeviceArena>(state_->device, count);
   }
-  void set_exchange(UnitExchange& /*exchange*/) override {
-    fail(ExitStatus::internal, "units of parameters cannot be exchanged on a GPU (not built in)");
-  }
+  void set_exchange(UnitExchange& exchange) override { state_->exchange = &exchange; }
   [[nodiscard]] std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
                                                                  std::size_t count) override {
     return std::make_unique<DeviceNarrowBuffer>(state_->device, storage_of(type), count);

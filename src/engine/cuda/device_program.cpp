@@ -148,6 +148,11 @@ void DeviceProgram::forward(const Batch& batch) {
   if (!options_.training) statistics_.load(device, state_->running_statistics.span());
   lists_.forward.front().run(f);
   f.stored = nullptr;
+  if (state_->exchange != nullptr) {
+    for (std::size_t unit = state_->arena.layout().units.size(); unit-- > 0;) {
+      state_->exchange->await_gather(unit);
+    }
+  }
   forward_->run(f, nullptr);
   device.mark(*fetched_, Device::Queue::work);
   pending_ = true;

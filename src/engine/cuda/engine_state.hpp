@@ -7,6 +7,7 @@
 #include "input_queue.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
+#include "lockstep/engine/unit_exchange.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -28,6 +29,7 @@ struct EngineState {
   AlignedBuffer<float> running_statistics;
   /// The one allocation that all programs compute in; it grows while one is compiled.
   DeviceArray<std::byte> activations;
+  UnitExchange* exchange = nullptr;  ///< what brings parameters in before forward; null: nothing
 };
 
 }  // namespace lockstep::cuda

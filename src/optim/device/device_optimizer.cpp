@@ -30,13 +30,17 @@ class TensorTable final {
         norms_(device, most_arenas * segments_.size()),
         host_norms_(device, norms_.size(), DeviceArray<double>::Place::host),
         workspace_(device, squared_norms_workspace(blocks_, segments_.size())) {
+    // A gap, whose values are zero, belongs to the tensor before it: a tensor's blocks are one run.
     std::vector<std::uint32_t> owner(blocks_, 0);
-    for (std::size_t i = 0; i < segments_.size(); ++i) {
-      std::fill(
-          owner.begin() + static_cast<std::ptrdiff_t>(segments_[i].begin / arena_block),
-          owner.begin() + static_cast<std::ptrdiff_t>(round_up(segments_[i].end) / arena_block),
-          static_cast<std::uint32_t>(i));
+    auto end = owner.end();
+    for (std::size_t i = segments_.size(); i-- > 0;) {
+      if (segments_[i].begin == segments_[i].end) continue;
+      const auto begin =
+          owner.begin() + static_cast<std::ptrdiff_t>(segments_[i].begin / arena_block);
+      std::fill(begin, end, static_cast<std::uint32_t>(i));
+      end = begin;
     }
+    if (end != owner.end()) std::fill(owner.begin(), end, *end);
     device.copy_to_device(tensor_of_block_.data(), owner.data(), tensor_of_block_.bytes());
     set_ratios(device, std::vector<double>(segments_.size(), 1.0));
     device.synchronize();
