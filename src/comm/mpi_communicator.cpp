@@ -17,9 +17,14 @@ class MpiCommunicator final : public Communicator {
  public:
   explicit MpiCommunicator(MpiCommunicatorOptions options)
       : largest_piece_(options.largest_piece), host_(processor_name()) {
-    check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+    check(MPI_Comm_rank(MPI_COMM_WORLD, &world_rank_), "MPI_Comm_rank");
+    if (options.color) {
+      check(MPI_Comm_split(MPI_COMM_WORLD, *options.color, world_rank_, &comm_), "MPI_Comm_split");
+    } else {
+      check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+    }
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
     // How many requests run at once is a matter of time, and may be more in a later step.
     for (Slot& slot : slots_) slot.pieces.reserve(1);
@@ -212,12 +217,14 @@ class MpiCommunicator final : public Communicator {
     std::array<char, MPI_MAX_ERROR_STRING> text{};
     int length = 0;
     MPI_Error_string(code, text.data(), &length);
-    fail(ExitStatus::internal, "{} failed on rank {} ({}): {}", call, rank_, host_, text.data());
+    fail(ExitStatus::internal, "{} failed on rank {} ({}): {}", call, world_rank_, host_,
+         text.data());
   }
 
   std::size_t largest_piece_;
   std::string host_;
   MPI_Comm comm_ = MPI_COMM_NULL;
+  int world_rank_ = 0;  ///< as messages name it
   int rank_ = 0;
   int size_ = 1;
   NarrowOperators<Bfloat16> bf16_;

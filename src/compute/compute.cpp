@@ -172,7 +172,8 @@ std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& 
   if (agree_on_device(options.device, grid, host) == DeviceChoice::cuda) {
     if (!options.units.holds_parameters || !options.units.holds_gradients) {
       fail(ExitStatus::usage,
-           "--shard grad and full do not go with --device cuda (a GPU keeps whole parameters and "
+           "--shard grad, full and hybrid do not go with --device cuda (a GPU keeps whole "
+           "parameters and "
            "gradients in this version) take --shard optimizer, or --device cpu");
     }
     return std::make_unique<CudaCompute>(graph, options, grid, host);

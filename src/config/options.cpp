@@ -191,6 +191,10 @@ void validate(const Config& config) {
          "--grad-compression does not go with --shard (gradients that are shared out travel in "
          "fp32) drop one");
   }
+  if (config.shard_group > 0 && config.shard != ShardMode::hybrid) {
+    fail(ExitStatus::usage, "--shard-group {} belongs to --shard hybrid (it is another) drop it",
+         config.shard_group);
+  }
   if (config.accumulate_full_gradients &&
       (config.accumulate == 1 || config.shard == ShardMode::none)) {
     fail(ExitStatus::usage,

@@ -212,9 +212,14 @@ OptionTable<Config> make_table() {
       .add(&Config::shard,
            {.name = "shard",
             .help = "what ranks share out instead of each keeping all: optimizer state; and "
-                    "gradients (grad); and parameters (full)",
+                    "gradients (grad); and parameters (full); hybrid: all three, within groups",
             .unit = "",
-            .choices = {"none", "optimizer", "grad", "full"}})
+            .choices = {"none", "optimizer", "grad", "full", "hybrid"}})
+      .add(&Config::shard_group, {.name = "shard-group",
+                                  .help = "that share out with --shard hybrid; 0: those of a node",
+                                  .unit = "ranks",
+                                  .min = 0,
+                                  .max = 1e6})
       .add(&Config::shard_unit,
            {.name = "shard-unit",
             .help = "what is gathered and reduced as one: block, stage, or layers of at least N "

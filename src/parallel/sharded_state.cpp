@@ -12,12 +12,10 @@ namespace {
 
 class ShardedState final : public ParallelState, private UnitExchange, private BackwardObserver {
  public:
-  ShardedState(Engine& engine, Communicator& host, Communicator& comm,
-               const ShardingOptions& options)
+  ShardedState(Engine& engine, const ShardComms& comms, const ShardingOptions& options)
       : engine_(engine),
-        host_(host),
-        comm_(comm),
-        plan_(engine.layout(), comm.rank(), comm.size()),
+        comms_(comms),
+        plan_(engine.layout(), comms.group.rank(), comms.group.size()),
         holds_parameters_(!engine.parameters().empty()),
         holds_gradients_(!engine.gradients().empty()),
         gradients_(engine.allocate(plan_.own().size())),
@@ -44,7 +42,10 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     // the job.
     try {
       settle();
-      for (Reduction& reduction : reductions_) comm_.wait(reduction.request);
+      for (Reduction& reduction : reductions_) {
+        comms_.group.wait(reduction.request);
+        if (comms_.replicas != nullptr) comms_.replicas->wait(reduction.over_replicas);
+      }
     } catch (const Error&) {
     }
   }
@@ -64,13 +65,17 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     // Also where this rank's data failed before the last micro-step.
     if (holds_gradients_) start_filled_units(plan_.whole().size());
     engine_.queue_write(tail, tail_->values());
-    Request tail_request = comm_.start_all_reduce(tail_->values());
+    Request tail_request = comms_.all.start_all_reduce(tail_->values());
+    if (comms_.replicas != nullptr) {
+      for (std::size_t unit = 0; unit < plan_.units(); ++unit) await_reduction(unit);
+    }
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
       await_reduction(unit);
+      if (comms_.replicas != nullptr) comms_.replicas->wait(reductions_[unit].over_replicas);
       reduced(parts_[unit]);
     }
-    comm_.wait(tail_request);
-    comm_.synchronize();
+    comms_.all.wait(tail_request);
+    comms_.all.synchronize();
     waited_ = 0;  // it is the caller's to see, as it does not lie within a program
   }
 
@@ -87,7 +92,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   }
 
   [[nodiscard]] SumOverRanks sum_over_parts() override {
-    return [this](std::span<double> values) { host_.all_reduce(values); };
+    return [this](std::span<double> values) { comms_.group_host.all_reduce(values); };
   }
   [[nodiscard]] std::size_t reductions() const noexcept override { return plan_.units(); }
 
@@ -100,8 +105,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   }
 
   void distribute_parameters(std::span<float> whole) override {
-    if (holds_parameters_) return broadcast_arena(engine_, host_, whole, engine_.parameters());
-    distribute(whole, parameters_->values());
+    if (!holds_parameters_) return distribute(whole, parameters_->values());
+    broadcast_arena(engine_, comms_.group_host, whole, engine_.parameters());
   }
   void collect_parameters(std::span<float> whole) override {
     if (!holds_parameters_) return collect(parameters_->values(), whole);
@@ -109,42 +114,52 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     if (!whole.empty()) engine_.read(engine_.parameters(), whole);
   }
 
+  // Every group makes the same calls; of replicas, those of rank 0's group have the values.
   void distribute(std::span<float> whole, std::span<float> own) override {
+    std::vector<float> unit_values;
     std::vector<float> part;
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
       const ArenaUnit& kept = plan_.own().units[unit];
       part.resize(kept.size());
-      host_.scatter(unit_of(std::span<const float>(whole), unit), std::span(part));
+      comms_.group_host.scatter(std::span<const float>(unit_at_root(whole, unit, unit_values)),
+                                std::span(part));
+      if (comms_.replicas != nullptr) comms_.replicas->broadcast(std::span(part));
       engine_.write(part, own.subspan(kept.begin, kept.size()));
     }
   }
 
   void collect(std::span<const float> own, std::span<float> whole) override {
+    std::vector<float> unit_values;
     std::vector<float> part;
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
       const ArenaUnit& kept = plan_.own().units[unit];
       part.resize(kept.size());
       engine_.read(own.subspan(kept.begin, kept.size()), part);
-      host_.gather(std::span<const float>(part), unit_of(whole, unit));
+      comms_.group_host.gather(std::span<const float>(part),
+                               unit_at_root(whole, unit, unit_values));
     }
   }
 
   void settle() override {
-    for (Request& request : gathers_) comm_.wait(request);
-    comm_.synchronize();
+    for (Request& request : gathers_) comms_.group.wait(request);
+    comms_.group.synchronize();
   }
 
  private:
   struct Reduction {
     Request request;
     bool adds = false;  ///< to what earlier micro-steps have left
+    Request over_replicas = {};
+    bool in_group = false;  ///< begun, and not yet sent on to the replicas
   };
 
-  /// A unit's part of rank 0's arena; nothing on others.
-  template <typename T>
-  [[nodiscard]] std::span<T> unit_of(std::span<T> whole, std::size_t unit) const {
+  /// A unit's values in rank 0's arena; at the root of another group, `instead`.
+  [[nodiscard]] std::span<float> unit_at_root(std::span<float> whole, std::size_t unit,
+                                              std::vector<float>& instead) const {
     const ArenaUnit& place = plan_.whole().units[unit];
-    return whole.empty() ? whole : whole.subspan(place.begin, place.size());
+    if (!whole.empty()) return whole.subspan(place.begin, place.size());
+    if (comms_.group_host.rank() == 0) instead.resize(place.size());
+    return instead;
   }
   [[nodiscard]] std::span<const float> own_parameters(std::size_t unit) const {
     const UpdatePart& part = parts_[unit];
@@ -156,15 +171,16 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   }
 
   void gather(std::size_t unit, std::span<float> values) {
-    gathers_[unit] = comm_.start_all_gather(own_parameters(unit), values);
+    gathers_[unit] = comms_.group.start_all_gather(own_parameters(unit), values);
   }
 
   void start_gather(std::size_t unit, std::span<float> values) override { gather(unit, values); }
   void await_gather(std::size_t unit) override { wait(gathers_[unit]); }
+  /// Of the group.
   void wait(Request& request) {
     if (request.done()) return;
     const auto begin = std::chrono::steady_clock::now();
-    comm_.wait(request);
+    comms_.group.wait(request);
     waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
@@ -172,13 +188,18 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     Reduction& reduction = reductions_[unit];
     reduction.adds = !holds_gradients_ && !micro_.first;
     ArenaMemory& target = reduction.adds ? *addends_ : *gradients_;
-    reduction.request = comm_.start_reduce_scatter(gradients, own_part(target, unit));
+    reduction.request = comms_.group.start_reduce_scatter(gradients, own_part(target, unit));
+    reduction.in_group = true;
   }
   void await_reduction(std::size_t unit) override {
     Reduction& reduction = reductions_[unit];
     wait(reduction.request);
     if (reduction.adds) engine_.add(own_part(*addends_, unit), own_part(*gradients_, unit));
     reduction.adds = false;
+    if (reduction.in_group && micro_.last && comms_.replicas != nullptr) {
+      reduction.over_replicas = comms_.replicas->start_all_reduce(own_part(*gradients_, unit));
+    }
+    reduction.in_group = false;
   }
 
   void start_filled_units(std::size_t filled) {
@@ -200,15 +221,18 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
       for (Request* request : {&gathers_[unit], &reductions_[unit].request}) {
         if (request->done()) continue;
-        comm_.test(*request);
+        comms_.group.test(*request);
         return;
       }
+      Request& request = reductions_[unit].over_replicas;
+      if (request.done()) continue;
+      comms_.replicas->test(request);
+      return;
     }
   }
 
   Engine& engine_;
-  Communicator& host_;
-  Communicator& comm_;
+  ShardComms comms_;
   ShardPlan plan_;
   bool holds_parameters_;
   bool holds_gradients_;
@@ -227,10 +251,9 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
 
 }  // namespace
 
-std::unique_ptr<ParallelState> make_sharded_state(Engine& engine, Communicator& host,
-                                                  Communicator& comm,
+std::unique_ptr<ParallelState> make_sharded_state(Engine& engine, const ShardComms& comms,
                                                   const ShardingOptions& options) {
-  return std::make_unique<ShardedState>(engine, host, comm, options);
+  return std::make_unique<ShardedState>(engine, comms, options);
 }
 
 }  // namespace lockstep

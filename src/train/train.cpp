@@ -1,3 +1,4 @@
+#include "hybrid_groups.hpp"
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/version.hpp"
@@ -92,7 +93,8 @@ std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
 
 void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeometry& geometry,
                     Engine& engine, ParallelState& parallel, const Optimizer& optimizer,
-                    const DatasetInfo& data, const TrainStep& step, const TrainingJob& job) {
+                    const DatasetInfo& data, const TrainStep& step, const TrainingJob& job,
+                    int sharing) {
   reporter.say(fmt::format("{}: {} parameters, input {}x{}x{}, {} classes", engine.graph().name(),
                            engine.graph().parameter_count(), plan.model.image.channels,
                            plan.model.image.height, plan.model.image.width, plan.model.classes));
@@ -117,8 +119,7 @@ void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeome
       mib(step.activation_bytes()), mib(bytes.parameters), mib(bytes.gradients),
       mib(bytes.optimizer), parallel.reductions(), shared_out ? "unit" : "bucket",
       parallel.reductions() == 1 ? "" : "s",
-      shared_out ? fmt::format(" that {} rank{} share out", geometry.world_size,
-                               geometry.world_size == 1 ? "" : "s")
+      shared_out ? fmt::format(" that {} rank{} share out", sharing, sharing == 1 ? "" : "s")
                  : fmt::format(" of gradients{}", wire_note(plan.config, geometry.world_size))));
   if (job.binding.warning) reporter.warn(*job.binding.warning);
 }
@@ -224,13 +225,14 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   // The network on this rank's cores.
   const TailBucket tail(graph);
   const bool synchronised = config.batch_norm == BatchNormScope::sync;
+  const int sharing = ranks_that_share_out(plan.config, job.grid, comm);
   const auto compute = make_compute(graph,
                                     {.device = config.device,
                                      .comm = config.comm,
                                      .precision = config.precision,
                                      .threads = job.binding.threads,
                                      .tail_size = config.shard == ShardMode::none ? tail.size() : 0,
-                                     .units = unit_options(plan.config, graph, comm.size()),
+                                     .units = unit_options(plan.config, graph, sharing),
                                      .synchronised_norms = synchronised,
                                      .deterministic = config.deterministic,
                                      .cuda_graph = config.cuda_graph,
@@ -239,7 +241,14 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   watch.name_devices(compute->device_name());
   Engine& engine = compute->engine();
   Communicator& arena_comm = watch.watched(compute->arena_communicator(), "the device's");
-  const auto parallel = make_parallel_state(plan.config, engine, comm, arena_comm, tail.size());
+  const HybridGroups groups = make_hybrid_groups(plan.config, sharing, comm.rank());
+  HybridComms hybrid;
+  if (groups.group) {
+    hybrid = {.group = &watch.watched(*groups.group, "the group's"),
+              .replicas = &watch.watched(*groups.replicas, "the replicas'")};
+  }
+  const auto parallel =
+      make_parallel_state(plan.config, engine, comm, arena_comm, tail.size(), hybrid);
   const auto optimizer =
       compute->make_optimizer(plan.config, parallel->layout(), parallel->sum_over_parts());
   state.optimizer = std::string(optimizer->name());
@@ -282,7 +291,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                        .batch_size = geometry.largest_micro_batch(),
                                        .board = &watch.board()});
   }
-  describe_start(reporter, plan, geometry, engine, *parallel, *optimizer, data->info(), step, job);
+  describe_start(reporter, plan, geometry, engine, *parallel, *optimizer, data->info(), step, job,
+                 sharing);
   if (!validation) {
     reporter.say(plan.config.synthetic
                      ? std::string("no evaluation: synthetic data has no split val")

@@ -124,6 +124,8 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
                                "fp16",
                                "--shard",
                                "grad",
+                               "--shard-group",
+                               "4",
                                "--shard-unit",
                                "size:5000",
                                "--accumulate-full-gradients",
@@ -212,6 +214,7 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
                         .grad_compression = GradCompression::fp16,
                         .shard = ShardMode::grad,
                         .shard_unit = {.by = ShardUnit::By::size, .smallest = 5000},
+                        .shard_group = 4,
                         .accumulate_full_gradients = true,
                         .seed = 42,
                         .run_dir = "r",
@@ -238,7 +241,7 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
 }
 
 BOOST_AUTO_TEST_CASE(options_of_parts_that_do_not_exist_are_unknown) {
-  for (const char* name : {"--shard-group", "--profile-steps"}) {
+  for (const char* name : {"--param-dtype", "--profile-steps"}) {
     BOOST_TEST(contains(refusal([&] {
                           parse({name, "auto"});
                         }),

@@ -83,7 +83,8 @@ Config random_config(Random& random) {
   c.batch_norm = static_cast<BatchNormScope>(whole(random, 0, 1));
   c.bucket_mb = real(random, 1e-3, 1000);
   c.grad_compression = static_cast<GradCompression>(whole(random, 0, 2));
-  c.shard = static_cast<ShardMode>(whole(random, 0, 3));
+  c.shard = static_cast<ShardMode>(whole(random, 0, 4));
+  c.shard_group = whole(random, 0, 4096);
   c.shard_unit.by = static_cast<ShardUnit::By>(whole(random, 0, 2));
   if (c.shard_unit.by == ShardUnit::By::size) c.shard_unit.smallest = whole(random, 1, 1 << 30);
   c.accumulate_full_gradients = coin(random);

@@ -50,6 +50,12 @@ BOOST_AUTO_TEST_CASE(what_does_not_go_with_sharing_out_is_refused) {
         c.grad_compression = GradCompression::bf16;
       },
       {"--grad-compression", "--shard"});
+  check_refused(
+      [](Config& c) {
+        c.shard = ShardMode::full;
+        c.shard_group = 2;
+      },
+      {"--shard-group 2", "--shard hybrid"});
   check_refused([](Config& c) { c.accumulate_full_gradients = true; },
                 {"--accumulate-full-gradients", "--accumulate is 1"});
 }

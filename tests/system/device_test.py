@@ -80,7 +80,7 @@ def optimizer_state_may_be_shared_out(folder):
             assert "share out" in outputs["optimizer"] and "share out" not in outputs["none"], outputs
             for expected, actual in zip(*(losses(run_dir) for run_dir in runs.values()), strict=True):
                 assert math.isclose(expected, actual, rel_tol=2e-2), (optimizer, precision, ranks, expected, actual)
-    for more, text in ((["--shard", "full"], "--shard grad and full do not go with --device cuda"),
+    for more, text in ((["--shard", "full"], "--shard grad, full and hybrid do not go with --device cuda"),
                        (["--shard", "optimizer", "--optimizer", "lars"], "--optimizer lars does not go with --shard on GPUs")):
         output = run([*train_args(data, folder / "refused"), "--device", "cuda", "--comm", "mpi", *more], 2, env=GPU, expect=USAGE)
         assert text in output, output

@@ -57,6 +57,23 @@ def every_mode_goes_on_from_every_other_at_any_world_size(folder):
     assert np.allclose(*losses, rtol=1e-4), losses
 
 
+def groups_share_out_as_all_do(folder):
+    data = write_shards(folder / "data", samples=240)
+    common = ["--save-every", 3, "--max-steps", 7]
+    run(train_args(data, folder / "none", *common), ranks=4)
+    for name, more in (("pairs", ["--shard-group", 2]), ("node", [])):
+        output = run(train_args(data, folder / name, "--shard", "hybrid", *more, *common), ranks=4)
+        assert f"that {2 if more else 4} ranks share out" in output, output
+        losses = [[event["loss"] for event in events(folder / one, "step")] for one in ("none", name)]
+        assert np.allclose(*losses, rtol=1e-3), losses
+        # And on in another form.
+        run(train_args(data, folder / name, "--shard", "full", "--max-steps", 8), ranks=4)
+        run(train_args(data, folder / name, "--shard", "hybrid", *more, "--max-steps", 9), ranks=4)
+    for more, ranks, text in ((["--shard", "hybrid", "--shard-group", 3], 4, "does not divide 4 ranks"),
+                              (["--shard", "full", "--shard-group", 2], 2, "belongs to --shard hybrid")):
+        assert text in run(train_args(data, folder / "refused", *more, *common), ranks=ranks, expect=USAGE)
+
+
 def weights_alone_start_a_run_in_any_mode(folder):
     data = write_shards(folder / "data")
     run(train_args(data, folder / "first", "--max-steps", 2), ranks=2)
@@ -99,7 +116,7 @@ def what_cannot_be_shared_out_is_refused(folder):
     data = write_shards(folder / "data")
     for more, text in ((["--shard", "grad", "--grad-compression", "bf16"], "--grad-compression does not go with --shard"),
                        (["--accumulate-full-gradients"], "needs --accumulate above 1 and --shard"),
-                       (["--shard", "hybrd"], "one of none, optimizer, grad, full"),
+                       (["--shard", "hybrd"], "one of none, optimizer, grad, full, hybrid"),
                        (["--shard-unit", "size:0"], "size:1000000")):
         output = run(train_args(data, folder / "run", "--max-steps", 1, *more), ranks=2, expect=USAGE)
         assert text in output, output
@@ -107,5 +124,6 @@ def what_cannot_be_shared_out_is_refused(folder):
 
 if __name__ == "__main__":
     main([each_mode_resumes_to_the_bit, every_mode_goes_on_from_every_other_at_any_world_size,
+          groups_share_out_as_all_do,
           weights_alone_start_a_run_in_any_mode, replicas_are_checked_where_there_are_some,
           a_signal_saves_the_parts_and_the_same_command_goes_on, a_rank_whose_data_fails_leaves_nobody_waiting, what_cannot_be_shared_out_is_refused])

@@ -24,7 +24,10 @@ constexpr ShardMode all_modes[] = {ShardMode::optimizer, ShardMode::grad, ShardM
 constexpr double rounding = 1e-5;
 
 const char* name_of(ShardMode mode) {
-  return mode == ShardMode::optimizer ? "optimizer" : mode == ShardMode::grad ? "grad" : "full";
+  return mode == ShardMode::optimizer ? "optimizer"
+         : mode == ShardMode::grad    ? "grad"
+         : mode == ShardMode::full    ? "full"
+                                      : "hybrid";
 }
 
 /// Trains `steps` steps replicated and shared out, from the same values on the same data.
@@ -98,6 +101,25 @@ BOOST_AUTO_TEST_CASE(micro_steps_add_up_whether_reduced_each_or_once) {
           {.model = "mlp", .global_batch = 33, .accumulate = 3, .accumulate_full_gradients = whole},
           mode, 4, rounding);
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(groups_share_out_and_keep_replicas_of_each_other) {
+  for (const std::int64_t group : {1, 2, 3, 4}) {
+    if (world->size() % group != 0) continue;
+    for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::lars}) {
+      for (const int accumulate : {1, 3}) {
+        check_as_replicated({.model = "mlp",
+                             .global_batch = 36,
+                             .accumulate = accumulate,
+                             .clip_grad_norm = accumulate > 1 ? 0.01 : 0.0,
+                             .optimizer = optimizer,
+                             .shard_group = group},
+                            ShardMode::hybrid, 4, rounding);
+      }
+    }
+    check_as_replicated({.global_batch = 24, .lr = 1e-4, .shard_group = group}, ShardMode::hybrid,
+                        3, 1e-3);
   }
 }
 

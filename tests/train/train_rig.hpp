@@ -5,6 +5,7 @@
 #include "../../src/engine/cuda/device_engine.hpp"
 #include "../../src/optim/device/device_optimizer.hpp"
 #include "engine/host_device.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"
@@ -38,6 +39,7 @@ class TrainRig final {
     std::optional<LossScale> loss_scale = std::nullopt;
     ShardMode shard = ShardMode::none;
     ShardUnit shard_unit = {};
+    std::int64_t shard_group = 0;
     bool accumulate_full_gradients = false;
     int threads = 1;
     std::int64_t width = 8;
@@ -62,7 +64,13 @@ class TrainRig final {
                                       .classes = 10,
                                       .seed = 5})),
         lr_(options.lr) {
-    state_ = make_parallel_state(config_, *engine_, comm, comm, TailBucket(graph_).size());
+    HybridComms hybrid;
+    if (options.shard == ShardMode::hybrid) {
+      group_ = make_mpi_communicator({.color = comm.rank() / sharing()});
+      replicas_ = make_mpi_communicator({.color = comm.rank() % sharing()});
+      hybrid = {.group = group_.get(), .replicas = replicas_.get()};
+    }
+    state_ = make_parallel_state(config_, *engine_, comm, comm, TailBucket(graph_).size(), hybrid);
     optimizer_ = options.device
                      ? cuda::make_device_optimizer(device_, config_, state_->layout())
                      : make_optimizer(config_, state_->layout(), state_->sum_over_parts());
@@ -113,6 +121,10 @@ class TrainRig final {
   [[nodiscard]] const Dataset& data() const { return *data_; }
 
  private:
+  [[nodiscard]] int sharing() const {
+    return config_.shard == ShardMode::hybrid ? static_cast<int>(config_.shard_group)
+                                              : comm_.size();
+  }
   static Config config_of(const Options& options) {
     Config config;
     config.optimizer = options.optimizer;
@@ -123,6 +135,7 @@ class TrainRig final {
                                                                  : GradCompression::none;
     config.shard = options.shard;
     config.shard_unit = options.shard_unit;
+    config.shard_group = options.shard_group;
     config.accumulate_full_gradients = options.accumulate_full_gradients;
     return config;
   }
@@ -149,7 +162,7 @@ class TrainRig final {
       device_ = cuda::make_host_device();
       return cuda::make_device_engine(device_, graph_,
                                       {.tail_size = tail_size,
-                                       .units = unit_options(config_, graph_, comm_.size()).rule,
+                                       .units = unit_options(config_, graph_, sharing()).rule,
                                        .precision = options.precision,
                                        .sum_over_ranks = sum_over(comm_, options)});
     }
@@ -157,7 +170,7 @@ class TrainRig final {
                                     .tail_size = tail_size,
                                     .precision = options.precision,
                                     .sum_over_ranks = sum_over(comm_, options),
-                                    .units = unit_options(config_, graph_, comm_.size())});
+                                    .units = unit_options(config_, graph_, sharing())});
   }
   static SumOverRanks sum_over(Communicator& comm, const Options& options) {
     if (!options.synchronised) return {};
@@ -182,6 +195,8 @@ class TrainRig final {
   std::shared_ptr<cuda::Device> device_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Dataset> data_;
+  std::unique_ptr<Communicator> group_;
+  std::unique_ptr<Communicator> replicas_;
   std::unique_ptr<ParallelState> state_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Loader> loader_;

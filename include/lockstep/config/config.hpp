@@ -15,7 +15,7 @@ enum class Progress { automatic, bar, plain };
 enum class InitHead { keep, fresh };
 enum class BatchNormScope { local, sync };
 enum class GradCompression { none, fp16, bf16 };
-enum class ShardMode { none, optimizer, grad, full };
+enum class ShardMode { none, optimizer, grad, full, hybrid };
 enum class DeviceChoice { automatic, cpu, cuda };
 enum class CommChoice { automatic, mpi, nccl };
 
@@ -96,6 +96,7 @@ struct Config {
   GradCompression grad_compression = GradCompression::none;
   ShardMode shard = ShardMode::none;
   ShardUnit shard_unit = {};
+  std::int64_t shard_group = 0;            ///< ranks, of --shard hybrid; 0: a node's
   bool accumulate_full_gradients = false;  ///< of sharded gradients
   // run
   std::int64_t seed = 0;

@@ -78,6 +78,15 @@ struct ReplicationOptions {
 [[nodiscard]] std::unique_ptr<ParallelState> make_replicated_state(
     Engine& engine, Communicator& host, Communicator& comm, const ReplicationOptions& options);
 
+/// Who shares out.
+struct ShardComms {
+  Communicator& all;         ///< all ranks, for the engine's memory: metrics
+  Communicator& group_host;  ///< those that share the model out, for the host's memory
+  Communicator& group;       ///< and for the engine's
+  /// Those that keep the same part, for either memory; null: the group is all ranks.
+  Communicator* replicas = nullptr;
+};
+
 /// Ranks share out each unit of the engine's layout. It becomes the engine's exchange, so it is
 /// made before anything is compiled. Where the engine holds the gradients, they are reduced in the
 /// last micro-step alone, else in each.
@@ -85,17 +94,23 @@ struct ShardingOptions {
   std::size_t tail_size = 0;
   bool accumulates = false;  ///< steps have more than one micro-step
 };
-[[nodiscard]] std::unique_ptr<ParallelState> make_sharded_state(Engine& engine, Communicator& host,
-                                                                Communicator& comm,
+[[nodiscard]] std::unique_ptr<ParallelState> make_sharded_state(Engine& engine,
+                                                                const ShardComms& comms,
                                                                 const ShardingOptions& options);
 
-/// What the engine is to hold, as --shard asks.
+/// What the engine is to hold, as --shard asks, where so many ranks share out.
 [[nodiscard]] UnitOptions unit_options(const Config& config, const Graph& graph, int ranks);
+/// Of --shard hybrid, over the host's memory.
+struct HybridComms {
+  Communicator* group = nullptr;
+  Communicator* replicas = nullptr;
+};
 /// As --shard asks, for an engine with these units. `tail_size`: as the engine's, where it is
 /// replicated.
 [[nodiscard]] std::unique_ptr<ParallelState> make_parallel_state(const Config& config,
                                                                  Engine& engine, Communicator& host,
                                                                  Communicator& comm,
-                                                                 std::size_t tail_size);
+                                                                 std::size_t tail_size,
+                                                                 const HybridComms& hybrid = {});
 
 }  // namespace lockstep

@@ -22,7 +22,7 @@ struct ShardCost {
 };
 
 /// Of a network with that layout, whose optimizer has `slots` arenas, on `ranks` ranks; from
-/// config: shard, accumulate, accumulate_full_gradients. Pure.
+/// config: shard, shard_group, accumulate, accumulate_full_gradients. Pure.
 [[nodiscard]] ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
                                    std::size_t slots);
 
