@@ -12,6 +12,15 @@ namespace {
 
 constexpr std::int64_t batches_between_agreements = 16;
 
+template <typename Work>
+void keep(std::optional<Error>& error, Work work) {
+  try {
+    work();
+  } catch (const Error& failure) {
+    error = failure;
+  }
+}
+
 }  // namespace
 
 Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
@@ -24,6 +33,9 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
   options_.loader.shuffle = false;
   options_.loader.batch_capacity = options_.batch_size;
   program_ = engine.compile_inference(options_.batch_size);
+  if (options_.meets_in_programs) {
+    blank_ = BlankBatch(engine.graph().image(), options_.batch_size);
+  }
 }
 
 std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop_wanted) {
@@ -40,20 +52,20 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
   std::optional<Error> error;
   for (std::int64_t round = 0; round < rounds; ++round) {
     if (options_.board != nullptr) options_.board->enter(Phase::evaluation);
-    try {
-      if (!error) {
-        if (const auto loaded = loader->next()) {
-          program_->forward(loaded->batch);
-          const BatchMetrics metrics = program_->metrics();
-          total.loss += metrics.loss;
-          total.top1 += metrics.top1;
-          total.top5 += metrics.top5;
-          total.samples += metrics.samples;
-        }
-      }
-    } catch (const Error& failure) {
-      error = failure;
-    }
+    std::optional<LoadedBatch> loaded;
+    keep(error, [&] {
+      if (!error) loaded = loader->next();
+    });
+    keep(error, [&] {
+      if (!loaded && !options_.meets_in_programs) return;
+      program_->forward(loaded ? loaded->batch : blank_.of(1));
+      const BatchMetrics metrics = program_->metrics();
+      if (!loaded) return;
+      total.loss += metrics.loss;
+      total.top1 += metrics.top1;
+      total.top5 += metrics.top5;
+      total.samples += metrics.samples;
+    });
     if ((round + 1) % batches_between_agreements == 0 || round + 1 == rounds) {
       std::array<std::int64_t, 2> flags{error.has_value() ? 1 : 0,
                                         stop_wanted && stop_wanted() ? 1 : 0};

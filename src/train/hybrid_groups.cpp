@@ -13,8 +13,8 @@ int ranks_that_share_out(const Config& config, const ProcessGrid& grid, Communic
     // A node's ranks must be a group: as many on each, one after another.
     const int least = comm.all_reduce_value(grid.local_size, ReduceOp::min);
     const int most = comm.all_reduce_value(grid.local_size, ReduceOp::max);
-    const int apart = comm.all_reduce_value(grid.rank % size == grid.local_rank ? 0 : 1,
-                                            ReduceOp::max);
+    const int apart =
+        comm.all_reduce_value(grid.rank % size == grid.local_rank ? 0 : 1, ReduceOp::max);
     if (least != most || apart != 0) {
       fail(ExitStatus::usage,
            "--shard hybrid needs as many ranks on each node, one after another (there are {} to {} "

@@ -289,7 +289,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
     evaluator.emplace(engine, *validation, comm,
                       EvaluatorOptions{.loader = loading,
                                        .batch_size = geometry.largest_micro_batch(),
-                                       .board = &watch.board()});
+                                       .board = &watch.board(),
+                                       .meets_in_programs = engine.parameters().empty()});
   }
   describe_start(reporter, plan, geometry, engine, *parallel, *optimizer, data->info(), step, job,
                  sharing);

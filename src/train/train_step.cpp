@@ -49,11 +49,7 @@ TrainStep::TrainStep(Engine& engine, ParallelState& state, Optimizer& optimizer,
     smaller_program_ = engine.compile_training(options_.geometry.smallest_micro_batch());
   }
   if (options_.meets_in_programs) {
-    const ImageShape& image = engine.graph().image();
-    const auto largest = static_cast<std::size_t>(options_.geometry.largest_micro_batch());
-    blank_images_ = AlignedBuffer<float>(
-        largest * static_cast<std::size_t>(image.channels * image.height * image.width));
-    blank_labels_ = AlignedBuffer<std::int32_t>(largest);
+    blank_ = BlankBatch(engine.graph().image(), options_.geometry.largest_micro_batch());
   }
   collectively(comm, [this] {
     load_next();
@@ -73,12 +69,6 @@ void TrainStep::load_next() {
     batch_.reset();
     data_error_ = error;
   }
-}
-
-Batch TrainStep::blank_batch(int micro) const noexcept {
-  return {.images = blank_images_.data(),
-          .labels = blank_labels_.data(),
-          .size = options_.geometry.micro_batch(micro).count};
 }
 
 Program& TrainStep::program_for(std::int64_t batch_size) noexcept {
@@ -128,7 +118,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
   for (int micro = 0; micro < geometry.accumulate; ++micro) {
     if (!batch_ && !options_.meets_in_programs) break;
     const bool last = micro + 1 == geometry.accumulate;
-    const Batch batch = batch_ ? batch_->batch : blank_batch(micro);
+    const Batch batch = batch_ ? batch_->batch : blank_.of(geometry.micro_batch(micro).count);
     Program& program = program_for(batch.size);
 
     board_.enter(Phase::forward);

@@ -74,6 +74,18 @@ def groups_share_out_as_all_do(folder):
         assert text in run(train_args(data, folder / "refused", *more, *common), ranks=ranks, expect=USAGE)
 
 
+def ranks_without_samples_left_take_part_in_evaluations(folder):
+    data = write_shards(folder / "data", samples=24)
+    write_shards(folder / "data", samples=9, shards=1, split="val", seed=1)
+    for ranks in (2, 4):
+        results = []
+        for mode, more in (("none", []), ("full", []), ("hybrid", ["--shard-group", 2])):
+            run_dir = folder / f"{mode}-{ranks}"
+            run(train_args(data, run_dir, "--shard", mode, *more, "--epochs", 1), ranks=ranks)
+            results += [event["loss"] for event in events(run_dir, "eval")]
+        assert len(results) == 3 and np.allclose(results, results[0], rtol=1e-3), results
+
+
 def weights_alone_start_a_run_in_any_mode(folder):
     data = write_shards(folder / "data")
     run(train_args(data, folder / "first", "--max-steps", 2), ranks=2)
@@ -124,6 +136,6 @@ def what_cannot_be_shared_out_is_refused(folder):
 
 if __name__ == "__main__":
     main([each_mode_resumes_to_the_bit, every_mode_goes_on_from_every_other_at_any_world_size,
-          groups_share_out_as_all_do,
+          groups_share_out_as_all_do, ranks_without_samples_left_take_part_in_evaluations,
           weights_alone_start_a_run_in_any_mode, replicas_are_checked_where_there_are_some,
           a_signal_saves_the_parts_and_the_same_command_goes_on, a_rank_whose_data_fails_leaves_nobody_waiting, what_cannot_be_shared_out_is_refused])

@@ -4,6 +4,7 @@
 #include "lockstep/data/loader.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/runtime/phase_board.hpp"
+#include "lockstep/train/blank_batch.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -25,6 +26,8 @@ struct EvaluatorOptions {
   LoaderOptions loader;  ///< augment, shuffle and batch_capacity are set by the evaluator
   std::int64_t batch_size = 64;
   PhaseBoard* board = nullptr;  ///< told of each batch; null: nobody looks
+  /// As TrainStepOptions::meets_in_programs: every rank runs as many batches.
+  bool meets_in_programs = false;
 };
 
 /// Runs a split through the network: every sample exactly once whatever the world size.
@@ -42,6 +45,7 @@ class Evaluator final {
   Communicator& comm_;
   EvaluatorOptions options_;
   std::unique_ptr<Program> program_;
+  BlankBatch blank_;
 };
 
 }  // namespace lockstep

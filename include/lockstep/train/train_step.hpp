@@ -10,6 +10,7 @@
 #include "lockstep/parallel/tail_bucket.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/train/batch_geometry.hpp"
+#include "lockstep/train/blank_batch.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -79,7 +80,6 @@ class TrainStep final {
 
  private:
   void load_next();
-  [[nodiscard]] Batch blank_batch(int micro) const noexcept;
   [[nodiscard]] Program& program_for(std::int64_t batch_size) noexcept;
   void update_after_all(double lr, std::int64_t step, StepResult& result);
 
@@ -97,8 +97,7 @@ class TrainStep final {
   std::unique_ptr<Program> program_;
   std::unique_ptr<Program> smaller_program_;  ///< where this rank's micro-batches differ by one
   std::optional<LoadedBatch> batch_;
-  AlignedBuffer<float> blank_images_;
-  AlignedBuffer<std::int32_t> blank_labels_;
+  BlankBatch blank_;
   std::optional<Error> data_error_;
 };
 

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "lockstep/core/aligned_buffer.hpp"
+#include "lockstep/engine/engine.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep {
+
+/// What a rank without data runs where ranks meet inside the engine's programs; it counts for
+/// nothing.
+class BlankBatch final {
+ public:
+  BlankBatch() = default;
+  BlankBatch(const ImageShape& image, std::int64_t largest)
+      : images_(static_cast<std::size_t>(largest * image.channels * image.height * image.width)),
+        labels_(static_cast<std::size_t>(largest)) {}
+  [[nodiscard]] Batch of(std::int64_t size) const noexcept {
+    return {.images = images_.data(), .labels = labels_.data(), .size = size};
+  }
+
+ private:
+  AlignedBuffer<float> images_;
+  AlignedBuffer<std::int32_t> labels_;
+};
+
+}  // namespace lockstep
