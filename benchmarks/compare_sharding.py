@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""compare_sharding.py LOCKSTEP OUTPUT.json [ROUNDS] [RANKS...]: what each --shard costs and saves, and PyTorch beside it, in turn.
+
+adamw on generated images, on 1, 2, 3 and 4 ranks of this machine (RANKS) that share its cores. The peers are PyTorch's DDP, for
+`none`, and DDP with its ZeroRedundancyOptimizer, for `optimizer`, over gloo; its FSDP does not run on processors. Each round runs
+every program once, and ratios are taken within a round.
+"""
+
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from compare_pytorch import spread
+
+CASES = [
+    # model, image size, width, samples a rank, steps
+    ("resnet50", 64, 64, 8, 3),
+    ("mlp", 32, 2048, 8, 5),
+]
+MODES = ("none", "optimizer", "grad", "full")
+PEERS = {"none": "ddp", "optimizer": "zero"}
+
+PEER = r"""
+import json, os, resource, statistics, sys, time
+import torch, torchvision
+import torch.distributed as dist
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+model, size, width, batch, steps, threads, peer, store = json.loads(sys.argv[1])
+rank, world = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
+dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=world)
+torch.set_num_threads(threads)
+if model == "mlp":
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * size * size, width), torch.nn.ReLU(),
+                              torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 1000))
+else:
+    net = getattr(torchvision.models, model)(num_classes=1000).to(memory_format=torch.channels_last)
+net = DistributedDataParallel(net, gradient_as_bucket_view=True)
+images, labels = torch.randn(batch, 3, size, size), torch.randint(1000, (batch,))
+images = images.contiguous(memory_format=torch.channels_last)
+if peer == "zero":
+    optimizer = ZeroRedundancyOptimizer(net.parameters(), optimizer_class=torch.optim.AdamW, lr=0.001)
+else:
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.001)
+loss = torch.nn.CrossEntropyLoss()
+seconds = []
+for step in range(steps + 2):
+    begin = time.perf_counter()
+    optimizer.zero_grad(set_to_none=False)
+    loss(net(images), labels).backward()
+    optimizer.step()
+    seconds.append(time.perf_counter() - begin)
+found = torch.tensor([statistics.median(seconds[2:]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0], dtype=torch.float64)
+dist.all_reduce(found, op=dist.ReduceOp.MAX)
+if rank == 0:
+    print(json.dumps({"images_per_second": world * batch / found[0].item(), "peak_rss_bytes": found[1].item(), "version": torch.__version__}))
+"""
+
+
+def launch(ranks, threads, words):
+    """The last line that is a JSON object."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    output = subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *words], check=True,
+                            capture_output=True, text=True, env=environment).stdout
+    return json.loads([line for line in output.splitlines() if line.startswith("{")][-1])
+
+
+def lockstep(program, case, mode, ranks, threads):
+    model, size, width, batch, steps = case
+    return launch(ranks, threads, [program, "bench", "step", "--model", model, "--image-size", str(size), "--channels", "3", "--classes", "1000",
+                                   "--width", str(width), "--batch-size", str(batch), "--steps", str(steps), "--warmup", "2", "--optimizer",
+                                   "adamw", "--threads", str(threads), "--shard", mode, "--json"])
+
+
+def pytorch(case, peer, ranks, threads):
+    with tempfile.TemporaryDirectory() as folder:
+        return launch(ranks, threads, ["/usr/bin/python3", "-c", PEER, json.dumps([*case, threads, peer, folder + "/store"])])
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    program, path = sys.argv[1:3]
+    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 3
+    result = {"benchmark": "sharing out beside PyTorch", "date": datetime.date.today().isoformat(), "rounds": rounds, "rows": []}
+    print(f"{'model':<10} {'ranks':>5} {'--shard':<10} {'images/s':>9} {'exposed ms':>10} {'state MiB':>10} {'peak MiB':>9} {'peer':>9}   of peer (min-max)"
+          "   memory of peer")
+    for case in CASES:
+        for ranks in [int(word) for word in sys.argv[4:]] or [1, 2, 3, 4]:
+            threads = max(1, len(os.sched_getaffinity(0)) // ranks)
+            runs = [{mode: (lockstep(program, case, mode, ranks, threads), pytorch(case, PEERS[mode], ranks, threads) if mode in PEERS else None)
+                     for mode in MODES} for _ in range(rounds)]
+            for mode in MODES:
+                ours, peers = zip(*(run[mode] for run in runs))
+                row = {"model": case[0], "image_size": case[1], "width": case[2], "ranks": ranks, "threads": threads, "batch": case[3],
+                       "shard": mode, "images_per_second": spread([one["images_per_second"] for one in ours]),
+                       "exposed_communication_seconds": spread([one["exposed_communication_seconds"] for one in ours]),
+                       "state_bytes": ours[0]["state_bytes"], "activation_bytes": ours[0]["activation_bytes"],
+                       "peak_rss_bytes": ours[0]["peak_rss_bytes"]}
+                beside = ""
+                if peers[0]:
+                    ratio = spread([one["images_per_second"] / peer["images_per_second"] for one, peer in zip(ours, peers)])
+                    rate = statistics.median(peer["images_per_second"] for peer in peers)
+                    memory = ours[0]["peak_rss_bytes"] / peers[0]["peak_rss_bytes"]
+                    row |= {"peer": PEERS[mode], "peer_images_per_second": rate, "ratio_to_peer": ratio, "peak_memory_ratio_to_peer": memory}
+                    beside = f"{rate:>9.1f}   {ratio['median']:.2f} ({ratio['min']:.2f}-{ratio['max']:.2f})         {memory:.2f}"
+                    result["pytorch"] = peers[0]["version"]
+                result["machine"], result["engine"] = ours[0]["machine"], ours[0]["engine"]
+                result["rows"].append(row)
+                print(f"{case[0]:<10} {ranks:>5} {mode:<10} {row['images_per_second']['median']:>9.1f} "
+                      f"{1e3 * row['exposed_communication_seconds']['median']:>10.1f} {row['state_bytes'] / 2**20:>10.1f} "
+                      f"{row['peak_rss_bytes'] / 2**20:>9.0f} {beside}", flush=True)
+    with open(path, "w") as file:
+        json.dump(result, file, indent=1)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()
