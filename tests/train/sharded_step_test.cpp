@@ -2,6 +2,7 @@
 #define BOOST_TEST_NO_MAIN
 #include <boost/test/unit_test.hpp>
 
+#include "comm/allocation_count.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "train_rig.hpp"
@@ -156,6 +157,24 @@ BOOST_AUTO_TEST_CASE(a_devices_engine_shares_out_optimizer_state) {
       check_as_replicated(options, ShardMode::optimizer, 1, 1e-3);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_step_allocates_no_more_than_a_replicated_one) {
+  const auto allocations = [](ShardMode mode) {
+    Rig rig(*world, {.model = "mlp",
+                     .global_batch = 24,
+                     .clip_grad_norm = 1,
+                     .optimizer = OptimizerKind::lars,
+                     .shard = mode,
+                     .shard_group = 1});
+    for (int step = 0; step < 3; ++step) rig.run();
+    const long before = test::allocation_count();
+    for (int step = 0; step < 3; ++step) rig.run();
+    return test::allocation_count() - before;
+  };
+  const long replicated = allocations(ShardMode::none);
+  for (const ShardMode mode : all_modes) BOOST_TEST(allocations(mode) <= replicated);
+  BOOST_TEST(allocations(ShardMode::hybrid) <= replicated);
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
