@@ -71,7 +71,7 @@ class CudaCompute final : public Compute {
     collectively(host, [&] {
       engine_ = module_.make_engine(device_, graph,
                                     {.tail_size = options.tail_size,
-                                     .units = options.units.rule,
+                                     .units = options.units,
                                      .precision = options.precision,
                                      .sum_over_ranks = sum_over_ranks(options, host),
                                      .records = options.cuda_graph});
@@ -170,11 +170,10 @@ DeviceChoice agree_on_device(DeviceChoice asked, const ProcessGrid& grid, Commun
 std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& options,
                                       const ProcessGrid& grid, Communicator& host) {
   if (agree_on_device(options.device, grid, host) == DeviceChoice::cuda) {
-    if (!options.units.holds_parameters || !options.units.holds_gradients) {
+    if (options.groups) {
       fail(ExitStatus::usage,
-           "--shard grad, full and hybrid do not go with --device cuda (a GPU keeps whole "
-           "parameters and "
-           "gradients in this version) take --shard optimizer, or --device cpu");
+           "--shard hybrid does not go with --device cuda (GPUs share out over all ranks in this "
+           "version) take --shard full, or --device cpu");
     }
     return std::make_unique<CudaCompute>(graph, options, grid, host);
   }

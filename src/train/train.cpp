@@ -233,6 +233,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                      .threads = job.binding.threads,
                                      .tail_size = config.shard == ShardMode::none ? tail.size() : 0,
                                      .units = unit_options(plan.config, graph, sharing),
+                                     .groups = config.shard == ShardMode::hybrid,
                                      .synchronised_norms = synchronised,
                                      .deterministic = config.deterministic,
                                      .cuda_graph = config.cuda_graph,

@@ -103,7 +103,7 @@ def replicas_are_checked_where_there_are_some(folder):
 def a_signal_saves_the_parts_and_the_same_command_goes_on(folder):
     data = write_shards(folder / "data", samples=4000)
     for mode in MODES[1:]:
-        args = train_args(data, folder / mode, "--shard", mode, "--epochs", 1)
+        args = train_args(data, folder / mode, "--shard", mode, "--epochs", 200)  # far more than there is time for
         process = start(args, ranks=2)
         wait_for_step(folder / mode, 5, process)
         process.send_signal(signal.SIGUSR1)

@@ -141,20 +141,24 @@ BOOST_AUTO_TEST_CASE(bf16_works_with_the_same_rounded_weights) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_devices_engine_shares_out_optimizer_state) {
-  for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::adamw}) {
-    for (const int accumulate : {1, 2}) {
-      Rig::Options options{.model = "mlp",
-                           .global_batch = 30,
-                           .accumulate = accumulate,
-                           .clip_grad_norm = accumulate > 1 ? 1.0 : 0.0,
-                           .optimizer = optimizer,
-                           .lr = 1e-5,
-                           .device = true};
-      check_as_replicated(options, ShardMode::optimizer, 4, 1e-3);
-      // ReLUs that flip by rounding, magnified by norms of few samples, part what comes later.
-      options.model = "mini-resnet";
-      check_as_replicated(options, ShardMode::optimizer, 1, 1e-3);
+BOOST_AUTO_TEST_CASE(a_devices_engine_shares_out_as_the_processors) {
+  for (const ShardMode mode : all_modes) {
+    for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::adamw}) {
+      for (const int accumulate : {1, 2}) {
+        Rig::Options options{.model = "mlp",
+                             .global_batch = 30,
+                             .accumulate = accumulate,
+                             .clip_grad_norm = accumulate > 1 ? 1.0 : 0.0,
+                             .optimizer = optimizer,
+                             .lr = 1e-5,
+                             .device = true};
+        check_as_replicated(options, mode, 4, 1e-3);
+        // ReLUs that flip by rounding, magnified by norms of few samples, part what comes later.
+        options.model = "mini-resnet";
+        check_as_replicated(options, mode, 1, 1e-3);
+        options.precision = Precision::bf16;
+        check_as_replicated(options, mode, 1, 1e-2);
+      }
     }
   }
 }

@@ -162,7 +162,7 @@ class TrainRig final {
       device_ = cuda::make_host_device();
       return cuda::make_device_engine(device_, graph_,
                                       {.tail_size = tail_size,
-                                       .units = unit_options(config_, graph_, sharing()).rule,
+                                       .units = unit_options(config_, graph_, sharing()),
                                        .precision = options.precision,
                                        .sum_over_ranks = sum_over(comm_, options)});
     }

@@ -20,6 +20,7 @@ struct ComputeOptions {
   int threads = 0;            ///< of the processor's engine; 0: omp_get_max_threads()
   std::size_t tail_size = 0;  ///< values after the gradients
   UnitOptions units = {};     ///< what ranks share out
+  bool groups = false;        ///< they do so in groups
   bool reduces = true;        ///< false: nothing of the engine's memory goes to other ranks
   bool synchronised_norms = false;
   bool deterministic = true;  ///< a GPU's algorithms give the same bits in every run

@@ -19,7 +19,9 @@ void ArenaStore::Entry::for_each(Visit&& visit) const {
 }
 
 ArenaStore::ArenaStore(Device& device, const Graph& graph, const Options& options)
-    : type_(options.type) {
+    : type_(options.type),
+      holds_parameters_(options.units.holds_parameters),
+      holds_gradients_(options.units.holds_gradients) {
   for (const Parameter& parameter : graph.parameters()) {
     const Shape& shape = parameter.shape;
     Entry entry;
@@ -37,17 +39,25 @@ ArenaStore::ArenaStore(Device& device, const Graph& graph, const Options& option
     entries_.push_back(entry);
   }
   layout_ = lay_out(
-      graph, options.ready, [this](ParameterId id) { return entry(id).size; }, options.units);
+      graph, options.ready, [this](ParameterId id) { return entry(id).size; }, options.units.rule);
+  std::size_t unit = 0;
   for (std::size_t i = 0; i < layout_.views.size(); ++i) {
     Entry& entry = entries_[static_cast<std::size_t>(layout_.views[i].parameter)];
+    while (!layout_.units.empty() && layout_.views[i].offset >= layout_.units[unit].end) ++unit;
+    entry.unit = unit;
     entry.offset = layout_.views[i].offset;
     entry.filled = i + 1 < layout_.views.size() ? layout_.views[i + 1].offset : layout_.size();
   }
-  parameters_ = DeviceArray<float>(device, layout_.size());
-  gradients_ = DeviceArray<float>(device, layout_.size() + options.tail_size);
-  device.clear(parameters_.data(), parameters_.bytes());
-  device.clear(gradients_.data(), gradients_.bytes());
-  if (type_ != DataType::f32) working_ = DeviceArray<std::uint16_t>(device, layout_.size());
+  if (holds_parameters_) {
+    parameters_ = DeviceArray<float>(device, layout_.size());
+    device.clear(parameters_.data(), parameters_.bytes());
+    if (type_ != DataType::f32) working_ = DeviceArray<std::uint16_t>(device, layout_.size());
+  }
+  const std::size_t gradients = (holds_gradients_ ? layout_.size() : 0) + options.tail_size;
+  if (gradients > 0) {
+    gradients_ = DeviceArray<float>(device, gradients);
+    device.clear(gradients_.data(), gradients_.bytes());
+  }
 }
 
 const void* ArenaStore::working(ParameterId id) const {
@@ -56,7 +66,7 @@ const void* ArenaStore::working(ParameterId id) const {
 }
 
 void ArenaStore::refresh(Device& device) const {
-  if (type_ == DataType::f32) return;
+  if (type_ == DataType::f32 || !holds_parameters_) return;
   convert(device.stream(), parameters_.data(), DataType::f32, working_.data(), type_,
           parameters_.size());
 }

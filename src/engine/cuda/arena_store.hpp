@@ -2,6 +2,7 @@
 
 #include "device.hpp"
 #include "lockstep/engine/arena.hpp"
+#include "lockstep/engine/unit_exchange.hpp"
 #include "lockstep/graph/graph.hpp"
 
 #include <cstddef>
@@ -19,7 +20,7 @@ class ArenaStore final {
     DataType type = DataType::f32;
     std::vector<ParameterId> ready;  ///< the order in which backward finishes their gradients
     std::size_t tail_size = 0;
-    UnitRule units = {};
+    UnitOptions units = {};
   };
   ArenaStore(Device& device, const Graph& graph, const Options& options);
 
@@ -29,6 +30,13 @@ class ArenaStore final {
   }
   [[nodiscard]] std::span<float> gradients() const noexcept {
     return {gradients_.data(), gradients_.size()};
+  }
+  [[nodiscard]] bool holds_parameters() const noexcept { return holds_parameters_; }
+  [[nodiscard]] bool holds_gradients() const noexcept { return holds_gradients_; }
+  /// Index into layout().units, and the place there; with a rule for units only.
+  [[nodiscard]] std::size_t unit_of(ParameterId id) const { return entry(id).unit; }
+  [[nodiscard]] std::size_t offset_in_unit(ParameterId id) const {
+    return offset(id) - layout_.units[unit_of(id)].begin;
   }
   [[nodiscard]] float* parameter(ParameterId id) const { return parameters_.data() + offset(id); }
   [[nodiscard]] float* gradient(ParameterId id) const { return gradients_.data() + offset(id); }
@@ -54,6 +62,7 @@ class ArenaStore final {
     std::size_t size = 0;
     std::size_t offset = 0;
     std::size_t filled = 0;
+    std::size_t unit = 0;
     template <typename Visit>
     void for_each(Visit&& visit) const;
   };
@@ -63,6 +72,8 @@ class ArenaStore final {
   [[nodiscard]] std::size_t offset(ParameterId id) const { return entry(id).offset; }
 
   DataType type_;
+  bool holds_parameters_;
+  bool holds_gradients_;
   std::vector<Entry> entries_;
   ArenaLayout layout_;
   DeviceArray<float> parameters_;

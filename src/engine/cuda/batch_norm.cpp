@@ -22,11 +22,6 @@ class NormLowering final : public Lowering {
 
   void forward(ProgramBuilder& builder) override {
     extent_ = builder.extent(options_.norm_id).matrix();
-    norm_ = {.mean = builder.statistics().of(node_.statistics[0]),
-             .variance = builder.statistics().of(node_.statistics[1]),
-             .weight = builder.state().arena.parameter(node_.parameters[0]),
-             .bias = builder.state().arena.parameter(node_.parameters[1]),
-             .eps = static_cast<float>(options_.norm.options.eps)};
     const Tensor x = builder.value(options_.norm.input);
     if (builder.training() && builder.state().sum_over_ranks) {
       ranks_ = std::make_shared<RankSums>(*builder.state().device, builder.state().sum_over_ranks,
@@ -35,18 +30,20 @@ class NormLowering final : public Lowering {
     if (builder.training()) emit_statistics(builder, x);
     const Tensor y =
         builder.overwritable(options_.norm.input) ? x : builder.make_like(options_.norm_id);
-    std::vector<Tensor> touched{x, y};
-    if (options_.residual) touched.push_back(builder.value(*options_.residual));
+    const NormPlace norm = norm_place(builder);
+    std::vector<Tensor> touched{x, y, norm.weight.tensor, norm.bias.tensor};
+    const auto residual =
+        options_.residual ? std::optional(builder.value(*options_.residual)) : std::nullopt;
+    if (residual) touched.push_back(*residual);
     if (options_.relu && builder.training()) {
       const auto values = static_cast<std::size_t>(extent_.rows * extent_.padded);
       mask_ = builder.make((values + 7) / 8);
       touched.push_back(*mask_);
     }
     builder.emit("batch norm " + name(), touched,
-                 [x, y, mask = mask_, relu = options_.relu, norm = norm_, extent = extent_,
-                  residual = options_.residual ? std::optional(touched[2]) : std::nullopt,
+                 [x, y, mask = mask_, relu = options_.relu, norm, extent = extent_, residual,
                   type = builder.type()](const Frame& f) {
-                   batch_norm_apply(f.stream(), type, extent, f.at(x), norm,
+                   batch_norm_apply(f.stream(), type, extent, f.at(x), norm.at(f),
                                     {.residual = residual ? f.at(*residual) : nullptr,
                                      .relu = relu,
                                      .mask = mask ? f.as<std::uint8_t>(*mask) : nullptr},
@@ -67,11 +64,13 @@ class NormLowering final : public Lowering {
     if (has_residual && mask_) dz = exclusive ? dy : builder.make_like(options_.norm_id);
     const bool in_place = exclusive && !has_residual;
     const Tensor dx = in_place ? dy : builder.make_like(options_.norm.input);
-    std::vector<Tensor> touched{x, dy, dx, sums.weight, sums.bias};
+    const NormPlace norm = norm_place(builder);
+    std::vector<Tensor> touched{
+        x, dy, dx, sums.weight, sums.bias, norm.weight.tensor, norm.bias.tensor};
     if (mask_) touched.push_back(*mask_);
     if (dz) touched.push_back(*dz);
     builder.emit("gradient of batch norm " + name(), touched,
-                 [x, dy, dx, dz, sums, mask = mask_, norm = norm_, extent = extent_, ranks = ranks_,
+                 [x, dy, dx, dz, sums, mask = mask_, norm, extent = extent_, ranks = ranks_,
                   type = builder.type()](const Frame& f) {
                    if (ranks) {
                      ranks->combine_gradients(f.as<float>(sums.weight), f.as<float>(sums.bias));
@@ -79,7 +78,7 @@ class NormLowering final : public Lowering {
                    const double elements =
                        ranks ? ranks->elements() : static_cast<double>(extent.rows);
                    batch_norm_backward_apply(f.stream(), type, extent, f.at(x), f.at(dy),
-                                             mask ? f.as<std::uint8_t>(*mask) : nullptr, norm,
+                                             mask ? f.as<std::uint8_t>(*mask) : nullptr, norm.at(f),
                                              f.as<float>(sums.weight), f.as<float>(sums.bias),
                                              elements, f.at(dx), dz ? f.at(*dz) : nullptr);
                  });
@@ -93,6 +92,29 @@ class NormLowering final : public Lowering {
 
  private:
   [[nodiscard]] const std::string& name() const noexcept { return options_.norm.options.name; }
+
+  /// The norm of a pass, in which its parameters may be elsewhere than in another.
+  struct NormPlace {
+    const float* mean;
+    const float* variance;
+    Place weight;
+    Place bias;
+    float eps;
+    [[nodiscard]] Normalization at(const Frame& f) const {
+      return {.mean = mean,
+              .variance = variance,
+              .weight = f.as<const float>(weight),
+              .bias = f.as<const float>(bias),
+              .eps = eps};
+    }
+  };
+  [[nodiscard]] NormPlace norm_place(ProgramBuilder& builder) const {
+    return {.mean = builder.statistics().of(node_.statistics[0]),
+            .variance = builder.statistics().of(node_.statistics[1]),
+            .weight = builder.parameter(node_.parameters[0]),
+            .bias = builder.parameter(node_.parameters[1]),
+            .eps = static_cast<float>(options_.norm.options.eps)};
+  }
 
   void emit_statistics(ProgramBuilder& builder, Tensor x) {
     const Tensor workspace = builder.make(reduction_workspace(extent_));
@@ -120,35 +142,43 @@ class NormLowering final : public Lowering {
     const Tensor workspace = builder.make(reduction_workspace(extent_));
     const Sums sums{.weight = builder.make(padded * sizeof(float)),
                     .bias = builder.make(padded * sizeof(float))};
-    std::vector<Tensor> touched{x, dy, workspace, sums.weight, sums.bias};
+    const NormPlace norm = norm_place(builder);
+    const Place weight = builder.gradient_of(node_.parameters[0]);
+    const Place bias = builder.gradient_of(node_.parameters[1]);
+    std::vector<Tensor> touched{x,
+                                dy,
+                                workspace,
+                                sums.weight,
+                                sums.bias,
+                                norm.weight.tensor,
+                                norm.bias.tensor,
+                                weight.tensor,
+                                bias.tensor};
     if (mask_) touched.push_back(*mask_);
-    builder.emit(
-        "parameter gradients of batch norm " + name(), touched,
-        [x, dy, workspace, sums, padded, mask = mask_, norm = norm_, extent = extent_,
-         type = builder.type(), weight = builder.state().arena.gradient(node_.parameters[0]),
-         bias = builder.state().arena.gradient(node_.parameters[1])](const Frame& f) {
-          batch_norm_backward_sums(f.stream(), type, extent, f.at(x), f.at(dy),
-                                   mask ? f.as<std::uint8_t>(*mask) : nullptr, norm,
-                                   f.as<float>(sums.weight), f.as<float>(sums.bias),
-                                   f.at(workspace));
-          const auto store = [&](const Tensor& from, float* to) {
-            if (f.accumulate) {
-              add_converted(f.stream(), f.at(from), DataType::f32, to, padded);
-            } else {
-              convert(f.stream(), f.at(from), DataType::f32, to, DataType::f32, padded);
-            }
-          };
-          store(sums.weight, weight);
-          store(sums.bias, bias);
-        },
-        {node_.parameters[0], node_.parameters[1]});
+    builder.emit("parameter gradients of batch norm " + name(), touched,
+                 [x, dy, workspace, sums, padded, weight, bias, mask = mask_, norm,
+                  extent = extent_, type = builder.type()](const Frame& f) {
+                   batch_norm_backward_sums(f.stream(), type, extent, f.at(x), f.at(dy),
+                                            mask ? f.as<std::uint8_t>(*mask) : nullptr, norm.at(f),
+                                            f.as<float>(sums.weight), f.as<float>(sums.bias),
+                                            f.at(workspace));
+                   const auto store = [&](const Tensor& from, float* to) {
+                     if (f.accumulate) {
+                       add_converted(f.stream(), f.at(from), DataType::f32, to, padded);
+                     } else {
+                       convert(f.stream(), f.at(from), DataType::f32, to, DataType::f32, padded);
+                     }
+                   };
+                   store(sums.weight, f.as<float>(weight));
+                   store(sums.bias, f.as<float>(bias));
+                 },
+                 {node_.parameters[0], node_.parameters[1]});
     return sums;
   }
 
   Options options_;
   const Node& node_;
   Matrix extent_{};
-  Normalization norm_{};
   std::optional<Tensor> mask_;
   std::shared_ptr<RankSums> ranks_;  // where statistics are taken over all ranks
 };

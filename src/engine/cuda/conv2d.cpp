@@ -41,16 +41,16 @@ class ConvolutionLowering final : public Lowering {
     const Tensor x = builder.value(options_.input);
     const Tensor y = builder.make_like(id_);
     const Tensor workspace = builder.make(convolution_->workspace_bytes());
-    builder.emit("convolution " + options_.name, {x, y, workspace},
-                 [x, y, workspace, convolution = convolution_,
-                  weight = builder.state().arena.working(parameters_[0])](const Frame& f) {
-                   convolution->forward(f.at(x), weight, f.at(y), f.at(workspace));
+    const Place weight = builder.working(parameters_[0]);
+    builder.emit("convolution " + options_.name, {x, y, workspace, weight.tensor},
+                 [x, y, workspace, weight, convolution = convolution_](const Frame& f) {
+                   convolution->forward(f.at(x), f.at(weight), f.at(y), f.at(workspace));
                  });
     if (options_.bias) {
-      builder.emit("bias of " + options_.name, {y},
-                   [y, extent = out.matrix(), type = builder.type(),
-                    bias = builder.state().arena.parameter(parameters_[1])](const Frame& f) {
-                     add_bias(f.stream(), type, extent, bias, f.at(y));
+      const Place bias = builder.parameter(parameters_[1]);
+      builder.emit("bias of " + options_.name, {y, bias.tensor},
+                   [y, bias, extent = out.matrix(), type = builder.type()](const Frame& f) {
+                     add_bias(f.stream(), type, extent, f.as<const float>(bias), f.at(y));
                    });
     }
     builder.set_value(id_, y);
@@ -63,10 +63,10 @@ class ConvolutionLowering final : public Lowering {
     if (!builder.needs_gradient(options_.input)) return;
     const Tensor dx = builder.make_like(options_.input);
     const Tensor workspace = builder.make(convolution_->workspace_bytes());
-    builder.emit("data gradient of " + options_.name, {dy, dx, workspace},
-                 [dy, dx, workspace, convolution = convolution_,
-                  weight = builder.state().arena.working(parameters_[0])](const Frame& f) {
-                   convolution->backward_data(f.at(dy), weight, f.at(dx), f.at(workspace));
+    const Place weight = builder.working(parameters_[0]);
+    builder.emit("data gradient of " + options_.name, {dy, dx, workspace, weight.tensor},
+                 [dy, dx, workspace, weight, convolution = convolution_](const Frame& f) {
+                   convolution->backward_data(f.at(dy), f.at(weight), f.at(dx), f.at(workspace));
                  });
     builder.contribute(options_.input, dx, ProgramBuilder::Ownership::exclusive);
   }
@@ -79,28 +79,31 @@ class ConvolutionLowering final : public Lowering {
     const Tensor x = builder.value(options_.input);
     const Tensor workspace = builder.make(convolution_->workspace_bytes());
     const Tensor aside = builder.make(size * size_of(type));
-    builder.emit("weight gradient of " + options_.name, {x, dy, workspace, aside},
-                 [x, dy, workspace, aside, type, size, convolution = convolution_,
-                  target = arena.gradient(parameters_[0])](const Frame& f) {
-                   const bool direct = type == DataType::f32 && !f.accumulate;
-                   void* const dw = direct ? target : f.at(aside);
-                   convolution->backward_weights(f.at(x), f.at(dy), dw, f.at(workspace));
-                   if (f.accumulate) {
-                     add_converted(f.stream(), dw, type, target, size);
-                   } else if (!direct) {
-                     convert(f.stream(), dw, type, target, DataType::f32, size);
-                   }
-                 },
-                 {parameters_[0]});
+    const Place place = builder.gradient_of(parameters_[0]);
+    builder.emit(
+        "weight gradient of " + options_.name, {x, dy, workspace, aside, place.tensor},
+        [x, dy, workspace, aside, type, size, place, convolution = convolution_](const Frame& f) {
+          float* const target = f.as<float>(place);
+          const bool direct = type == DataType::f32 && !f.accumulate;
+          void* const dw = direct ? target : f.at(aside);
+          convolution->backward_weights(f.at(x), f.at(dy), dw, f.at(workspace));
+          if (f.accumulate) {
+            add_converted(f.stream(), dw, type, target, size);
+          } else if (!direct) {
+            convert(f.stream(), dw, type, target, DataType::f32, size);
+          }
+        },
+        {parameters_[0]});
   }
 
   void emit_bias_gradient(ProgramBuilder& builder, Tensor dy) {
     const Matrix extent = builder.extent(id_).matrix();
     const Tensor workspace = builder.make(reduction_workspace(extent));
     const Tensor aside = builder.make(static_cast<std::size_t>(extent.padded) * sizeof(float));
-    builder.emit("bias gradient of " + options_.name, {dy, workspace, aside},
-                 [dy, workspace, aside, extent, type = builder.type(),
-                  target = builder.state().arena.gradient(parameters_[1])](const Frame& f) {
+    const Place place = builder.gradient_of(parameters_[1]);
+    builder.emit("bias gradient of " + options_.name, {dy, workspace, aside, place.tensor},
+                 [dy, workspace, aside, extent, place, type = builder.type()](const Frame& f) {
+                   float* const target = f.as<float>(place);
                    float* const sums = f.accumulate ? f.as<float>(aside) : target;
                    sum_rows(f.stream(), type, extent, f.at(dy), sums, f.at(workspace));
                    if (f.accumulate) {

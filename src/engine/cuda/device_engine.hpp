@@ -12,7 +12,7 @@ namespace lockstep::cuda {
 
 struct DeviceEngineOptions {
   std::size_t tail_size = 0;  ///< values after the gradients
-  UnitRule units = {};        ///< what ranks share out; all of it is held here
+  UnitOptions units = {};     ///< where less than all is held, set_exchange() before compiling
   Precision precision = Precision::fp32;
   /// As CpuEngineOptions::sum_over_ranks; the host takes part in each sum.
   SumOverRanks sum_over_ranks = {};

@@ -76,6 +76,7 @@ void DeviceProgram::lower_all() {
     }
   });
   builder.set_value(graph.input(), input);
+  builder.begin_forward();
   builder.emit("weights in the type of values", {},
                [this](const Frame& f) { state_->arena.refresh(f.device); });
   std::vector<std::unique_ptr<Lowering>> lowerings;
@@ -102,6 +103,7 @@ void DeviceProgram::lower_all() {
     for (std::size_t id = graph.nodes().size(); id-- > 0;) {
       if (lowerings[id]) lowerings[id]->backward(builder);
     }
+    builder.end_backward();
   }
   lists_ = builder.take();
   Device& device = *state_->device;
@@ -148,7 +150,7 @@ void DeviceProgram::forward(const Batch& batch) {
   if (!options_.training) statistics_.load(device, state_->running_statistics.span());
   lists_.forward.front().run(f);
   f.stored = nullptr;
-  if (state_->exchange != nullptr) {
+  if (state_->exchange != nullptr && state_->arena.holds_parameters()) {
     for (std::size_t unit = state_->arena.layout().units.size(); unit-- > 0;) {
       state_->exchange->await_gather(unit);
     }
@@ -197,7 +199,9 @@ void DeviceProgram::backward(const BackwardOptions& options, BackwardObserver& o
   if (!options_.training) {
     fail(ExitStatus::internal, "backward cannot run (the program is compiled for inference)");
   }
-  backward_->run(frame(options.loss_scale, options.accumulate), &observer);
+  // What is not held is added up where it is reduced to.
+  const bool adds = options.accumulate && state_->arena.holds_gradients();
+  backward_->run(frame(options.loss_scale, adds), &observer);
 }
 
 }  // namespace lockstep::cuda

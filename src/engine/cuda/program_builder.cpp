@@ -19,7 +19,13 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
       options_(options),
       values_(state.graph.nodes().size()),
       gradients_(state.graph.nodes().size()),
-      ownership_(state.graph.nodes().size()) {}
+      ownership_(state.graph.nodes().size()) {
+  const std::size_t units = state.arena.layout().units.size();
+  units_.gathered.resize(units);
+  units_.working.resize(units);
+  units_.entered.resize(units);
+  units_.gradients.resize(units);
+}
 
 Extent ProgramBuilder::extent(ValueId id) const {
   const Shape& shape = state_.graph.nodes()[at(id)].output;
@@ -94,18 +100,26 @@ void ProgramBuilder::contribute(ValueId id, Tensor tensor, Ownership ownership) 
   ownership_[at(id)] = Ownership::exclusive;
 }
 
+void ProgramBuilder::touch(Tensor tensor) {
+  if (tensor.buffer < 0) return;  // of an arena
+  BufferRequest& request = requests_[at(tensor.buffer)];
+  request.first_step = std::min(request.first_step, position_);
+  request.last_step = std::max(request.last_step, position_);
+}
+
+void ProgramBuilder::list(Step step) {
+  step.filled = filled_;
+  steps().push_back(std::move(step));
+  ++position_;
+}
+
 void ProgramBuilder::emit(std::string name, const std::vector<Tensor>& touched,
                           std::function<void(const Frame&)> run,
                           const std::vector<ParameterId>& final) {
-  for (const Tensor& tensor : touched) {
-    BufferRequest& request = requests_[at(tensor.buffer)];
-    request.first_step = std::min(request.first_step, position_);
-    request.last_step = std::max(request.last_step, position_);
-  }
+  for (const Tensor& tensor : touched) touch(tensor);
   for (const ParameterId id : final) filled_ = std::max(filled_, state_.arena.filled_after(id));
-  (in_backward_ ? lists_.backward : lists_.forward)
-      .push_back({.name = std::move(name), .run = std::move(run), .filled = filled_});
-  ++position_;
+  list({.name = std::move(name), .run = std::move(run)});
+  if (!final.empty()) reduce_filled_units();
 }
 
 ProgramBuilder::Lists ProgramBuilder::take() {

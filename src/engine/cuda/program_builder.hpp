@@ -19,6 +19,14 @@ struct Tensor {
   int buffer = -1;
 };
 
+/// Where a parameter or its gradient is: in an arena, or within a planned buffer while its unit is
+/// there.
+struct Place {
+  std::byte* fixed = nullptr;
+  Tensor tensor;
+  std::size_t offset = 0;  ///< bytes into the buffer
+};
+
 /// Where a program's buffers are, and what a call hands to its steps.
 struct Frame {
   Device& device;
@@ -34,9 +42,13 @@ struct Frame {
   [[nodiscard]] void* at(const Tensor& tensor) const {
     return base + offsets[static_cast<std::size_t>(tensor.buffer)];
   }
-  template <typename T>
-  [[nodiscard]] T* as(const Tensor& tensor) const {
-    return static_cast<T*>(at(tensor));
+  [[nodiscard]] void* at(const Place& place) const {
+    if (place.fixed != nullptr) return place.fixed;
+    return static_cast<std::byte*>(at(place.tensor)) + place.offset;
+  }
+  template <typename T, typename Where>
+  [[nodiscard]] T* as(const Where& where) const {
+    return static_cast<T*>(at(where));
   }
 };
 
@@ -45,6 +57,7 @@ struct Step {
   std::string name;
   std::function<void(const Frame&)> run;
   std::size_t filled = 0;
+  bool meets = false;  ///< ranks meet in it, so it is never part of a recording
 };
 
 /// A batch of one value as it is stored: (batch, height, width, padded).
@@ -102,11 +115,20 @@ class ProgramBuilder final {
   enum class Ownership { exclusive, shared };
   void contribute(ValueId id, Tensor tensor, Ownership ownership);
 
+  // Parameters and their gradients. A step that uses one touches its tensor.
+  [[nodiscard]] Place parameter(ParameterId id);
+  /// The parameter in the values' type.
+  [[nodiscard]] Place working(ParameterId id);
+  [[nodiscard]] Place gradient_of(ParameterId id);
+
   /// A step that touches these tensors; `final` are parameters whose gradients are done with it.
   void emit(std::string name, const std::vector<Tensor>& touched,
             std::function<void(const Frame&)> run, const std::vector<ParameterId>& final = {});
 
-  void begin_backward() noexcept { in_backward_ = true; }
+  /// After the first step, which is queued by itself.
+  void begin_forward() { units_.prefetch = here(); }
+  void begin_backward();
+  void end_backward();
   struct Lists {
     std::vector<Step> forward;
     std::vector<Step> backward;
@@ -115,10 +137,39 @@ class ProgramBuilder final {
   [[nodiscard]] Lists take();
 
  private:
+  void touch(Tensor tensor);
+  void list(Step step);
+
+  // Units, which may not be held here: gathered before their first use in a pass, the next one's
+  // while this one computes, and reduced as soon as their gradients are there.
+  struct Mark {
+    std::size_t index = 0;
+    int position = 0;
+    std::size_t filled = 0;
+  };
+  struct Units {
+    std::vector<std::optional<Tensor>> gathered;  ///< by unit, fp32
+    std::vector<std::optional<Tensor>> working;   ///< by unit, in the values' type
+    std::vector<bool> entered;                    ///< by unit, in this pass
+    std::optional<std::size_t> last_entered;
+    Mark prefetch;  ///< where the next unit's gather begins
+    std::vector<std::optional<Tensor>> gradients;
+    std::size_t reduced = 0;
+  };
+  [[nodiscard]] std::vector<Step>& steps() noexcept {
+    return in_backward_ ? lists_.backward : lists_.forward;
+  }
+  [[nodiscard]] Mark here() noexcept;
+  void enter(std::size_t unit);
+  [[nodiscard]] Tensor unit_gradients(std::size_t unit);
+  void reduce_filled_units();
+  void await_reduction(std::size_t unit);
+
   EngineState& state_;
   StatisticsBlock& statistics_;
   Options options_;
   Lists lists_;
+  Units units_;
   std::vector<BufferRequest> requests_;
   std::vector<std::optional<Tensor>> values_;
   std::vector<std::optional<Tensor>> gradients_;

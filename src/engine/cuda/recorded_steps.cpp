@@ -38,14 +38,21 @@ std::vector<RecordedSteps::Part> RecordedSteps::record(const Frame& frame,
   std::size_t begin = 0;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const std::size_t filled = steps_[i].filled;
+    const bool meets = steps_[i].meets;
     const bool reached = boundary != boundaries.end() && filled >= *boundary;
-    if (!reached && i + 1 < steps_.size()) continue;
+    const bool last = i + 1 == steps_.size() || steps_[i + 1].meets;
+    if (!meets && !reached && !last) continue;
     while (boundary != boundaries.end() && filled >= *boundary) ++boundary;
-    const std::span<const Step> steps = steps_.subspan(begin, i + 1 - begin);
-    parts.push_back({.replay = device_.record([steps, frame] {
-                       for (const Step& step : steps) step.run(frame);
-                     }),
-                     .filled = filled});
+    if (meets) {
+      parts.push_back({.replay = nullptr, .step = &steps_[i], .filled = filled});
+    } else {
+      const std::span<const Step> steps = steps_.subspan(begin, i + 1 - begin);
+      parts.push_back({.replay = device_.record([steps, frame] {
+                         for (const Step& step : steps) step.run(frame);
+                       }),
+                       .step = nullptr,
+                       .filled = filled});
+    }
     begin = i + 1;
   }
   return parts;
@@ -68,7 +75,7 @@ void RecordedSteps::run(const Frame& frame, BackwardObserver* observer) {
   }
   if (recording->parts.empty()) recording->parts = record(frame, boundaries);
   for (const Part& part : recording->parts) {
-    part.replay->queue();
+    part.step != nullptr ? part.step->run(frame) : part.replay->queue();
     if (observer != nullptr) observer->gradients_ready(part.filled);
   }
 }

@@ -25,7 +25,8 @@ class RecordedSteps final {
 
  private:
   struct Part {
-    std::unique_ptr<Replay> replay;
+    std::unique_ptr<Replay> replay;  ///< null: a step in which ranks meet
+    const Step* step;
     std::size_t filled;
   };
   /// Of one set of arguments, all that a step may see.

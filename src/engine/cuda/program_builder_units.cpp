@@ -1,0 +1,135 @@
+#include "program_builder.hpp"
+
+#include <algorithm>
+
+// The part of ProgramBuilder that knows of units, as the processor engine's does.
+
+namespace lockstep::cuda {
+namespace {
+
+/// Reductions that go on while the next units' gradients are computed.
+constexpr std::size_t reductions_in_flight = 2;
+
+std::byte* bytes_of(float* values) noexcept {
+  return reinterpret_cast<std::byte*>(values);
+}
+
+}  // namespace
+
+ProgramBuilder::Mark ProgramBuilder::here() noexcept {
+  return {.index = steps().size(), .position = std::max(0, position_ - 1), .filled = filled_};
+}
+
+void ProgramBuilder::begin_backward() {
+  in_backward_ = true;
+  // The unit that forward used last is the first that backward uses.
+  units_.entered.assign(units_.entered.size(), false);
+  if (units_.last_entered) units_.entered[*units_.last_entered] = true;
+  units_.prefetch = here();
+}
+
+void ProgramBuilder::enter(std::size_t unit) {
+  if (units_.entered[unit]) return;
+  units_.entered[unit] = true;
+  units_.last_entered = unit;
+  const std::size_t size = state_.arena.layout().units[unit].size();
+  UnitExchange* const exchange = state_.exchange;
+  const Tensor values = make(size * sizeof(float));
+  requests_[static_cast<std::size_t>(values.buffer)].first_step = units_.prefetch.position;
+  steps().insert(steps().begin() + static_cast<std::ptrdiff_t>(units_.prefetch.index),
+                 {.name = "start of a gather",
+                  .run =
+                      [exchange, unit, values, size](const Frame& f) {
+                        exchange->start_gather(unit, {f.as<float>(values), size});
+                      },
+                  .filled = units_.prefetch.filled,
+                  .meets = true});
+  touch(values);
+  list({.name = "wait for a gather",
+        .run = [exchange, unit](const Frame&) { exchange->await_gather(unit); },
+        .meets = true});
+  units_.prefetch = here();
+  units_.gathered[unit] = values;
+  units_.working[unit] = values;
+  if (type() == DataType::f32) return;
+  const Tensor working = make(size * size_of(type()));
+  emit("weights in the type of values", {values, working},
+       [values, working, size, type = type()](const Frame& f) {
+         convert(f.stream(), f.at(values), DataType::f32, f.at(working), type, size);
+       });
+  units_.working[unit] = working;
+}
+
+Place ProgramBuilder::parameter(ParameterId id) {
+  const ArenaStore& arena = state_.arena;
+  if (arena.holds_parameters()) return {.fixed = bytes_of(arena.parameter(id)), .tensor = {}};
+  enter(arena.unit_of(id));
+  return {.tensor = *units_.gathered[arena.unit_of(id)],
+          .offset = arena.offset_in_unit(id) * sizeof(float)};
+}
+
+Place ProgramBuilder::working(ParameterId id) {
+  const ArenaStore& arena = state_.arena;
+  if (arena.holds_parameters()) {
+    return {.fixed = static_cast<std::byte*>(const_cast<void*>(arena.working(id))), .tensor = {}};
+  }
+  enter(arena.unit_of(id));
+  return {.tensor = *units_.working[arena.unit_of(id)],
+          .offset = arena.offset_in_unit(id) * size_of(type())};
+}
+
+Tensor ProgramBuilder::unit_gradients(std::size_t unit) {
+  std::optional<Tensor>& values = units_.gradients[unit];
+  if (!values) {
+    const std::size_t bytes = state_.arena.layout().units[unit].size() * sizeof(float);
+    values = make(bytes);
+    // What lies between tensors must be zero.
+    emit("clearing of a unit", {*values}, [values = *values, bytes](const Frame& f) {
+      f.device.clear(f.at(values), bytes);
+    });
+  }
+  return *values;
+}
+
+Place ProgramBuilder::gradient_of(ParameterId id) {
+  const ArenaStore& arena = state_.arena;
+  if (arena.holds_gradients()) return {.fixed = bytes_of(arena.gradient(id)), .tensor = {}};
+  return {.tensor = unit_gradients(arena.unit_of(id)),
+          .offset = arena.offset_in_unit(id) * sizeof(float)};
+}
+
+void ProgramBuilder::await_reduction(std::size_t unit) {
+  touch(*units_.gradients[unit]);
+  list({.name = "wait for a reduction",
+        .run = [exchange = state_.exchange,
+                unit](const Frame&) { exchange->await_reduction(unit); },
+        .meets = true});
+}
+
+void ProgramBuilder::reduce_filled_units() {
+  if (state_.arena.holds_gradients()) return;
+  const std::vector<ArenaUnit>& units = state_.arena.layout().units;
+  for (; units_.reduced < units.size() && units[units_.reduced].end <= filled_; ++units_.reduced) {
+    const std::size_t unit = units_.reduced;
+    if (unit >= reductions_in_flight) await_reduction(unit - reductions_in_flight);
+    const Tensor values = *units_.gradients[unit];
+    touch(values);
+    list({.name = "start of a reduction",
+          .run =
+              [exchange = state_.exchange, unit, values,
+               size = units[unit].size()](const Frame& f) {
+                exchange->start_reduction(unit, {f.as<const float>(values), size});
+              },
+          .meets = true});
+  }
+}
+
+void ProgramBuilder::end_backward() {
+  if (state_.arena.holds_gradients()) return;
+  const std::size_t units = units_.reduced;
+  for (std::size_t unit = units - std::min(units, reductions_in_flight); unit < units; ++unit) {
+    await_reduction(unit);
+  }
+}
+
+}  // namespace lockstep::cuda
