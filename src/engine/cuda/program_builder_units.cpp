@@ -84,9 +84,8 @@ Tensor ProgramBuilder::unit_gradients(std::size_t unit) {
     const std::size_t bytes = state_.arena.layout().units[unit].size() * sizeof(float);
     values = make(bytes);
     // What lies between tensors must be zero.
-    emit("clearing of a unit", {*values}, [values = *values, bytes](const Frame& f) {
-      f.device.clear(f.at(values), bytes);
-    });
+    emit("clearing of a unit", {*values},
+         [values = *values, bytes](const Frame& f) { f.device.clear(f.at(values), bytes); });
   }
   return *values;
 }
@@ -100,10 +99,10 @@ Place ProgramBuilder::gradient_of(ParameterId id) {
 
 void ProgramBuilder::await_reduction(std::size_t unit) {
   touch(*units_.gradients[unit]);
-  list({.name = "wait for a reduction",
-        .run = [exchange = state_.exchange,
-                unit](const Frame&) { exchange->await_reduction(unit); },
-        .meets = true});
+  list(
+      {.name = "wait for a reduction",
+       .run = [exchange = state_.exchange, unit](const Frame&) { exchange->await_reduction(unit); },
+       .meets = true});
 }
 
 void ProgramBuilder::reduce_filled_units() {
@@ -114,13 +113,13 @@ void ProgramBuilder::reduce_filled_units() {
     if (unit >= reductions_in_flight) await_reduction(unit - reductions_in_flight);
     const Tensor values = *units_.gradients[unit];
     touch(values);
-    list({.name = "start of a reduction",
-          .run =
-              [exchange = state_.exchange, unit, values,
-               size = units[unit].size()](const Frame& f) {
-                exchange->start_reduction(unit, {f.as<const float>(values), size});
-              },
-          .meets = true});
+    list(
+        {.name = "start of a reduction",
+         .run =
+             [exchange = state_.exchange, unit, values, size = units[unit].size()](const Frame& f) {
+               exchange->start_reduction(unit, {f.as<const float>(values), size});
+             },
+         .meets = true});
   }
 }
 
