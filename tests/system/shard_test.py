@@ -124,6 +124,37 @@ def a_rank_whose_data_fails_leaves_nobody_waiting(folder):
             assert "train-00001-of-00002.h5" in output and "sample 7" in output, output
 
 
+MEASURED = f"""#!{sys.executable}
+import os, resource, subprocess, sys
+status = subprocess.call([{LOCKSTEP!r}, *sys.argv[1:]])
+with open(os.environ["PEAKS"] + "/" + os.environ["OMPI_COMM_WORLD_RANK"], "w") as file:
+    file.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024))
+sys.exit(status)
+"""
+
+
+def a_ranks_peak_falls_as_predicted(folder):
+    """But rank 0's, which takes a copy aside for the checkpoint."""
+    network = ["--model", "mlp", "--width", 2048, "--image-size", 32, "--classes", 10, "--batch-size", 4, "--optimizer", "adam"]
+    rows = json.loads(run(["inspect", *network, "--ranks", 4, "--json"]))["memory"]
+    predicted = {row["shard"]: row["total_bytes"] for row in rows}
+    measured = folder / "measured"
+    measured.write_text(MEASURED)
+    measured.chmod(0o755)
+    peaks = {}
+    for mode in MODES:
+        (folder / mode).mkdir()
+        done = subprocess.run(
+            [*MPIRUN, "-n", "4", measured, "train", "--synthetic", *map(str, network), "--channels", "3", "--synthetic-samples", "64",
+             "--max-steps", "2", "--epochs", "1", "--threads", "1", "--loader-threads", "0", "--shard", mode, "--run-dir", folder / f"run-{mode}"],
+            env=environment({"PEAKS": str(folder / mode)}), capture_output=True, text=True, timeout=SECONDS)
+        assert done.returncode == OK, done.stdout + done.stderr
+        peaks[mode] = min(int((folder / mode / str(rank)).read_text()) for rank in (1, 2, 3))
+    for mode in MODES[1:]:
+        saved, promised = peaks["none"] - peaks[mode], predicted["none"] - predicted[mode]
+        assert saved > promised - 0.05 * predicted["none"], f"{mode}: {saved >> 20} MiB less, {promised >> 20} MiB predicted; {peaks}"
+
+
 def what_cannot_be_shared_out_is_refused(folder):
     data = write_shards(folder / "data")
     for more, text in ((["--shard", "grad", "--grad-compression", "bf16"], "--grad-compression does not go with --shard"),
@@ -138,4 +169,5 @@ if __name__ == "__main__":
     main([each_mode_resumes_to_the_bit, every_mode_goes_on_from_every_other_at_any_world_size,
           groups_share_out_as_all_do, ranks_without_samples_left_take_part_in_evaluations,
           weights_alone_start_a_run_in_any_mode, replicas_are_checked_where_there_are_some,
-          a_signal_saves_the_parts_and_the_same_command_goes_on, a_rank_whose_data_fails_leaves_nobody_waiting, what_cannot_be_shared_out_is_refused])
+          a_signal_saves_the_parts_and_the_same_command_goes_on, a_rank_whose_data_fails_leaves_nobody_waiting,
+          a_ranks_peak_falls_as_predicted, what_cannot_be_shared_out_is_refused])
