@@ -9,7 +9,8 @@ from slurm_harness import *  # noqa: F403
 
 KILLS = int(os.environ.get("LOCKSTEP_KILLS", 20))
 SEED = int(os.environ.get("LOCKSTEP_SEED", 1))
-NODE_TIMEOUT = 10  # seconds, where nodes die
+NODE_TIMEOUT = 15  # seconds, where nodes die
+PATIENT = 60
 
 
 RANKS = 4
@@ -95,18 +96,19 @@ def slurmd_dies(folder):
     what is left of the first attempt when it is back."""
     def restart(job):
         CLUSTER.kill_slurmd("node2")
-        CLUSTER.start_slurmd("node2")
+        CLUSTER.restore_slurmd("node2")
 
+    CLUSTER.configure("SlurmdTimeout", PATIENT)
+    untouched = disturbed(folder, "soon", restart, ["--nodelist=node[1-2]"], resources=TWO_NODES, ranks=RANKS)
     CLUSTER.configure("SlurmdTimeout", NODE_TIMEOUT)
     lost = disturbed(folder, "late", None, ["--nodelist=node[3-4]"], resources=TWO_NODES, ranks=RANKS)
     began = time.monotonic()
     CLUSTER.kill_slurmd("node4")
     lost.release()
     lost.signal(signal.SIGSTOP, 2)  # or the run would be over before Slurm notices
-    untouched = disturbed(folder, "soon", restart, ["--nodelist=node[1-2]"], resources=TWO_NODES, ranks=RANKS)
     until(lambda: lost.state() == "PENDING", lost.report)
     print(f"   requeued {time.monotonic() - began:.1f} s after slurmd died", flush=True)
-    CLUSTER.start_slurmd("node4")
+    CLUSTER.restore_slurmd("node4")
     untouched.end(status=0, restarts=0)
     lost.end(status=0, restarts=1)
     check_same(folder, [untouched.run_dir, lost.run_dir], TWO_NODES)

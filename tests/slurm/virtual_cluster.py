@@ -231,6 +231,23 @@ class VirtualCluster:
         self._spawn(f"{node}.again", ["nsenter", "-t", init, *user, "--mount", "--uts", "--pid", "--",
                                       *self._slurmd(node).split()])
 
+    def restore_slurmd(self, node):
+        """Until Slurm takes the node again. Its daemon now and then hangs at the ones that guard what a job left, and is
+        started anew, as an operator would."""
+        for attempt in (1, 2, 3):
+            self.start_slurmd(node)
+            try:
+                time.sleep(1)  # if it cannot run it has ended by then
+                until(lambda: self._slurmd_processes(node) and
+                      self._client("sinfo", "-h", "-n", node, "-p", "main", "-o", "%t").strip() in ("idle", "mix", "alloc"),
+                      lambda: f"{node} is not back:\n" + self._client("scontrol", "show", "node", node) +
+                      (self.folder / "log" / f"slurmd-{node}.log").read_text()[-2000:], seconds=30, poll=0.2)
+                return
+            except AssertionError as error:
+                print(f"   slurmd of {node}, start {attempt}: {error}", flush=True)
+                self.kill_slurmd(node)
+        raise AssertionError(f"{node} does not come back")
+
     def holds(self, pid):
         """Whether that process runs on one of its nodes."""
         inits = [init for node in NODES for init in children(self._running(node) or 0)]

@@ -94,8 +94,8 @@ def no_step_waits_for_a_save(folder):
     assert len(saves) >= 3, saves
     middle = statistics.median(steps[5:])
     assert max(s["seconds"]["save"] for s in saves) > 3 * middle, f"the saves were not slow: {saves}, {middle}"
-    # A step in a hundred may be hit by something else on a shared machine.
-    late = sorted(steps[5:])[-2]
+    # A step in a hundred may be hit by something else on a shared machine; each save would make one late.
+    late = sorted(steps[5:])[-3]
     assert late < 2 * middle, f"a step took {late:.4f} s, the median is {middle:.4f} s"
 
 
