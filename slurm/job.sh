@@ -49,12 +49,14 @@ ranks=        # the launcher's process, while it runs
 warned=       # the signal that asked this job to stop
 interrupted=  # a signal came while the shell waited
 limit=        # seconds that the ranks may take; none where empty
+launched=0    # when, by SECONDS
 
 # SIGUSR1 whatever came: mpirun forwards it, and would kill the ranks within a second of SIGTERM. But timeout would die
-# of it, and leave them.
+# of it, and leave them. A process that is just about to become the launcher would lose it.
 ask_to_stop() {
   local sent=USR1
   [ -z "$limit" ] || sent=TERM
+  [ $((SECONDS - launched)) -gt 1 ] || sleep 1
   kill -"$sent" "$ranks" 2>/dev/null || true
 }
 
@@ -79,6 +81,7 @@ launch() {
     mpirun) set -- mpirun -n "$tasks" "${mpirun_options[@]}" "$@" ;;
   esac
   if [ -n "$limit" ]; then set -- timeout --kill-after=30 "$limit" "$@"; fi
+  launched=$SECONDS
   "$@" &
   ranks=$!
   [ -z "$warned" ] || ask_to_stop  # it came before there was anyone to pass it on to
