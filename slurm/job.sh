@@ -52,12 +52,12 @@ limit=        # seconds that the ranks may take; none where empty
 launched=0    # when, by SECONDS
 
 # SIGUSR1 whatever came: mpirun forwards it, and would kill the ranks within a second of SIGTERM. But timeout would die
-# of it, and leave them. A process that is just about to become the launcher would lose it.
+# of it, and leave them. A process that is just about to become the launcher would lose it, so a young one is asked twice.
 ask_to_stop() {
   local sent=USR1
   [ -z "$limit" ] || sent=TERM
-  [ $((SECONDS - launched)) -gt 1 ] || sleep 1
   kill -"$sent" "$ranks" 2>/dev/null || true
+  [ $((SECONDS - launched)) -gt 1 ] || (sleep 1 && kill -"$sent" "$ranks" 2>/dev/null) &
 }
 
 pass_on() {
