@@ -60,7 +60,7 @@ void GradientReducer::gradients_ready(std::size_t filled) {
   }
 }
 
-void GradientReducer::finish(const std::function<void(const Bucket&)>& reduced) {
+void GradientReducer::finish(FunctionRef<void(const Bucket&)> reduced) {
   for (; started_ < buckets_.size(); ++started_) {
     requests_[started_] = start(buckets_[started_]);
   }

@@ -34,7 +34,7 @@ class ReplicatedState final : public ParallelState {
     if (micro.last) return reducer_;
     return no_reduction_;
   }
-  void finish(std::span<const float> tail, const Reduced& reduced) override {
+  void finish(std::span<const float> tail, Reduced reduced) override {
     engine_.queue_write(tail, sent_tail());
     const std::size_t size = layout().size();
     reducer_.finish([&](const Bucket& bucket) {

@@ -61,7 +61,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     return *this;
   }
 
-  void finish(std::span<const float> tail, const Reduced& reduced) override {
+  void finish(std::span<const float> tail, Reduced reduced) override {
     // Also where this rank's data failed before the last micro-step.
     if (holds_gradients_) start_filled_units(plan_.whole().size());
     engine_.queue_write(tail, tail_->values());

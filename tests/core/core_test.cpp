@@ -6,6 +6,7 @@
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/float16.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/philox.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/core/unique_handle.hpp"
@@ -147,4 +148,14 @@ BOOST_AUTO_TEST_CASE(float16_keeps_its_own_values_and_rounds_others_to_the_neare
   BOOST_TEST(float{Float16(std::numeric_limits<float>::denorm_min())} == 0.0F);
   BOOST_TEST(std::isnan(float{Float16(std::numeric_limits<float>::quiet_NaN())}));
   BOOST_TEST(std::isnan(float{Float16(std::bit_cast<float>(0xFF800001U))}));
+}
+
+BOOST_AUTO_TEST_CASE(a_function_ref_calls_what_it_was_made_of) {
+  int calls = 0;
+  const auto count = [&calls](int by) { return calls += by; };
+  const auto twice = [](FunctionRef<int(int)> call) { return call(2) + call(3); };
+  BOOST_TEST(twice(count) == 2 + 5);
+  BOOST_TEST(twice([&calls, factor = 10](int by) mutable { return calls += factor++ * by; }) ==
+             25 + 58);
+  BOOST_TEST(calls == 58);
 }

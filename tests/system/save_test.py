@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Saving: killed at any moment, on a full disk, on a slow one."""
 
+import math
 import os
 import random
 import signal
@@ -94,9 +95,11 @@ def no_step_waits_for_a_save(folder):
     assert len(saves) >= 3, saves
     middle = statistics.median(steps[5:])
     assert max(s["seconds"]["save"] for s in saves) > 3 * middle, f"the saves were not slow: {saves}, {middle}"
-    # A step in a hundred may be hit by something else on a shared machine; each save would make one late.
-    late = sorted(steps[5:])[-3]
-    assert late < 2 * middle, f"a step took {late:.4f} s, the median is {middle:.4f} s"
+    # What else runs on a shared machine may hit one step that runs beside a save; waiting would hit one a save.
+    beside = [seconds for save in saves
+              for seconds in steps[save["step"] - 1:save["step"] + 1 + math.ceil(save["seconds"]["save"] / middle)]]
+    late = [seconds for seconds in beside if seconds > 2 * middle]
+    assert len(beside) > 10 and len(late) <= 1, f"steps took {late} s beside saves, the median is {middle:.4f} s"
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/parallel/bucket_plan.hpp"
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -41,7 +41,7 @@ class GradientReducer final : public BackwardObserver {
   }
   /// Starts what is left (the tail must be written now) and calls `reduced(bucket)` for every
   /// bucket, in order, as its sum is there.
-  void finish(const std::function<void(const Bucket&)>& reduced);
+  void finish(FunctionRef<void(const Bucket&)> reduced);
 
   struct Timing {
     double exposed_seconds = 0;             ///< time finish() waited

@@ -2,6 +2,7 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
 #include "lockstep/optim/optimizer.hpp"
@@ -9,7 +10,6 @@
 #include "lockstep/parallel/shard_cost.hpp"
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <span>
 
@@ -38,8 +38,8 @@ class ParallelState {
   [[nodiscard]] virtual BackwardObserver& begin_micro_step(MicroStep micro) = 0;
   /// Sums what is left, and `tail`, over the ranks. Calls `reduced(part)` for parts() or
   /// parts of them, in ascending order, as the sums of their gradients are there.
-  using Reduced = std::function<void(const UpdatePart& part)>;
-  virtual void finish(std::span<const float> tail, const Reduced& reduced) = 0;
+  using Reduced = FunctionRef<void(const UpdatePart& part)>;
+  virtual void finish(std::span<const float> tail, Reduced reduced) = 0;
   /// Seconds that this rank has waited within programs since it was last asked.
   [[nodiscard]] virtual double take_waited_seconds() = 0;
   /// After finish(): the tail's sums.

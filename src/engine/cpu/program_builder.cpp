@@ -19,12 +19,8 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
       options_(options),
       values_(state.graph.nodes().size()),
       gradients_(state.graph.nodes().size()),
-      ownership_(state.graph.nodes().size()) {
-  const std::size_t units = state.parameters.layout().units.size();
-  units_.gathered.resize(units);
-  units_.entered.resize(units);
-  units_.gradients.resize(units);
-}
+      ownership_(state.graph.nodes().size()),
+      units_(state.parameters.layout().units) {}
 
 dnnl::prop_kind ProgramBuilder::forward_kind() const noexcept {
   return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../unit_schedule.hpp"
 #include "activation_pool.hpp"
 #include "engine_state.hpp"
 #include "lockstep/engine/memory_plan.hpp"
@@ -149,14 +150,15 @@ class ProgramBuilder final {
   void enter(std::size_t unit);
   [[nodiscard]] Tensor unit_gradients(std::size_t unit);
   void reduce_filled_units();
+  void start_reduction(std::size_t unit);
   void await_reduction(std::size_t unit);
   struct Units {
+    explicit Units(const std::vector<ArenaUnit>& units)
+        : schedule(units), gathered(units.size()), gradients(units.size()) {}
+    UnitSchedule schedule;
     std::vector<std::optional<Tensor>> gathered;  ///< by unit: where its parameters are now
-    std::vector<bool> entered;                    ///< by unit: in this pass
-    std::optional<std::size_t> last_entered;
-    Mark prefetch;  ///< where the next unit's gather begins
+    Mark prefetch;                                ///< where the next unit's gather begins
     std::vector<std::optional<Tensor>> gradients;
-    std::size_t reduced = 0;
   };
 
   EngineState& state_;

@@ -12,9 +12,6 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Reductions that go on while the next units' gradients are computed.
-constexpr std::size_t reductions_in_flight = 2;
-
 Desc vector_of(std::size_t size) {
   return f32(Dims{static_cast<Dims::value_type>(size)}, Tag::x);
 }
@@ -69,16 +66,12 @@ void ProgramBuilder::insert(std::unique_ptr<Step> step, const Mark& mark) {
 
 void ProgramBuilder::begin_backward() {
   in_backward_ = true;
-  // The unit that forward used last is the first that backward uses.
-  units_.entered.assign(units_.entered.size(), false);
-  if (units_.last_entered) units_.entered[*units_.last_entered] = true;
+  units_.schedule.begin_backward();
   units_.prefetch = here();
 }
 
 void ProgramBuilder::enter(std::size_t unit) {
-  if (units_.entered[unit]) return;
-  units_.entered[unit] = true;
-  units_.last_entered = unit;
+  if (!units_.schedule.enter(unit)) return;
   std::vector<Tensor> touched;
   if (!state_.parameters.holds_parameters()) {
     Tensor values = make(vector_of(state_.parameters.layout().units[unit].size()));
@@ -130,25 +123,23 @@ void ProgramBuilder::await_reduction(std::size_t unit) {
   emit(std::make_unique<AwaitReductionStep>(*state_.exchange, unit), {*units_.gradients[unit]});
 }
 
+void ProgramBuilder::start_reduction(std::size_t unit) {
+  const Tensor values = *units_.gradients[unit];
+  emit(std::make_unique<StartReductionStep>(
+           UnitPlace{.exchange = *state_.exchange, .unit = unit, .values = values.memory}),
+       {values});
+}
+
 void ProgramBuilder::reduce_filled_units() {
   if (state_.parameters.holds_gradients()) return;
-  const std::vector<ArenaUnit>& units = state_.parameters.layout().units;
-  for (; units_.reduced < units.size() && units[units_.reduced].end <= filled_; ++units_.reduced) {
-    const std::size_t unit = units_.reduced;
-    if (unit >= reductions_in_flight) await_reduction(unit - reductions_in_flight);
-    const Tensor values = *units_.gradients[unit];
-    emit(std::make_unique<StartReductionStep>(
-             UnitPlace{.exchange = *state_.exchange, .unit = unit, .values = values.memory}),
-         {values});
-  }
+  units_.schedule.reduce(
+      filled_, [this](std::size_t unit) { await_reduction(unit); },
+      [this](std::size_t unit) { start_reduction(unit); });
 }
 
 void ProgramBuilder::end_backward() {
   if (state_.parameters.holds_gradients()) return;
-  const std::size_t units = units_.reduced;
-  for (std::size_t unit = units - std::min(units, reductions_in_flight); unit < units; ++unit) {
-    await_reduction(unit);
-  }
+  units_.schedule.end_backward([this](std::size_t unit) { await_reduction(unit); });
 }
 
 }  // namespace lockstep::cpu

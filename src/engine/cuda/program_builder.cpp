@@ -19,13 +19,8 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
       options_(options),
       values_(state.graph.nodes().size()),
       gradients_(state.graph.nodes().size()),
-      ownership_(state.graph.nodes().size()) {
-  const std::size_t units = state.arena.layout().units.size();
-  units_.gathered.resize(units);
-  units_.working.resize(units);
-  units_.entered.resize(units);
-  units_.gradients.resize(units);
-}
+      ownership_(state.graph.nodes().size()),
+      units_(state.arena.layout().units) {}
 
 Extent ProgramBuilder::extent(ValueId id) const {
   const Shape& shape = state_.graph.nodes()[at(id)].output;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../unit_schedule.hpp"
 #include "engine_state.hpp"
 #include "lockstep/engine/memory_plan.hpp"
 #include "statistics_block.hpp"
@@ -148,13 +149,13 @@ class ProgramBuilder final {
     std::size_t filled = 0;
   };
   struct Units {
+    explicit Units(const std::vector<ArenaUnit>& units)
+        : schedule(units), gathered(units.size()), working(units.size()), gradients(units.size()) {}
+    UnitSchedule schedule;
     std::vector<std::optional<Tensor>> gathered;  ///< by unit, fp32
     std::vector<std::optional<Tensor>> working;   ///< by unit, in the values' type
-    std::vector<bool> entered;                    ///< by unit, in this pass
-    std::optional<std::size_t> last_entered;
-    Mark prefetch;  ///< where the next unit's gather begins
+    Mark prefetch;                                ///< where the next unit's gather begins
     std::vector<std::optional<Tensor>> gradients;
-    std::size_t reduced = 0;
   };
   [[nodiscard]] std::vector<Step>& steps() noexcept {
     return in_backward_ ? lists_.backward : lists_.forward;
@@ -163,13 +164,13 @@ class ProgramBuilder final {
   void enter(std::size_t unit);
   [[nodiscard]] Tensor unit_gradients(std::size_t unit);
   void reduce_filled_units();
+  void start_reduction(std::size_t unit);
   void await_reduction(std::size_t unit);
 
   EngineState& state_;
   StatisticsBlock& statistics_;
   Options options_;
   Lists lists_;
-  Units units_;
   std::vector<BufferRequest> requests_;
   std::vector<std::optional<Tensor>> values_;
   std::vector<std::optional<Tensor>> gradients_;
@@ -177,6 +178,7 @@ class ProgramBuilder final {
   int position_ = 0;
   bool in_backward_ = false;
   std::size_t filled_ = 0;
+  Units units_;
 };
 
 }  // namespace lockstep::cuda

@@ -7,9 +7,6 @@
 namespace lockstep::cuda {
 namespace {
 
-/// Reductions that go on while the next units' gradients are computed.
-constexpr std::size_t reductions_in_flight = 2;
-
 std::byte* bytes_of(float* values) noexcept {
   return reinterpret_cast<std::byte*>(values);
 }
@@ -22,16 +19,12 @@ ProgramBuilder::Mark ProgramBuilder::here() noexcept {
 
 void ProgramBuilder::begin_backward() {
   in_backward_ = true;
-  // The unit that forward used last is the first that backward uses.
-  units_.entered.assign(units_.entered.size(), false);
-  if (units_.last_entered) units_.entered[*units_.last_entered] = true;
+  units_.schedule.begin_backward();
   units_.prefetch = here();
 }
 
 void ProgramBuilder::enter(std::size_t unit) {
-  if (units_.entered[unit]) return;
-  units_.entered[unit] = true;
-  units_.last_entered = unit;
+  if (!units_.schedule.enter(unit)) return;
   const std::size_t size = state_.arena.layout().units[unit].size();
   UnitExchange* const exchange = state_.exchange;
   const Tensor values = make(size * sizeof(float));
@@ -105,30 +98,28 @@ void ProgramBuilder::await_reduction(std::size_t unit) {
        .meets = true});
 }
 
+void ProgramBuilder::start_reduction(std::size_t unit) {
+  const Tensor values = *units_.gradients[unit];
+  const std::size_t size = state_.arena.layout().units[unit].size();
+  touch(values);
+  list({.name = "start of a reduction",
+        .run =
+            [exchange = state_.exchange, unit, values, size](const Frame& f) {
+              exchange->start_reduction(unit, {f.as<const float>(values), size});
+            },
+        .meets = true});
+}
+
 void ProgramBuilder::reduce_filled_units() {
   if (state_.arena.holds_gradients()) return;
-  const std::vector<ArenaUnit>& units = state_.arena.layout().units;
-  for (; units_.reduced < units.size() && units[units_.reduced].end <= filled_; ++units_.reduced) {
-    const std::size_t unit = units_.reduced;
-    if (unit >= reductions_in_flight) await_reduction(unit - reductions_in_flight);
-    const Tensor values = *units_.gradients[unit];
-    touch(values);
-    list(
-        {.name = "start of a reduction",
-         .run =
-             [exchange = state_.exchange, unit, values, size = units[unit].size()](const Frame& f) {
-               exchange->start_reduction(unit, {f.as<const float>(values), size});
-             },
-         .meets = true});
-  }
+  units_.schedule.reduce(
+      filled_, [this](std::size_t unit) { await_reduction(unit); },
+      [this](std::size_t unit) { start_reduction(unit); });
 }
 
 void ProgramBuilder::end_backward() {
   if (state_.arena.holds_gradients()) return;
-  const std::size_t units = units_.reduced;
-  for (std::size_t unit = units - std::min(units, reductions_in_flight); unit < units; ++unit) {
-    await_reduction(unit);
-  }
+  units_.schedule.end_backward([this](std::size_t unit) { await_reduction(unit); });
 }
 
 }  // namespace lockstep::cuda
