@@ -8,6 +8,7 @@
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/train/model_state.hpp"
+#include "lockstep/train/state_snapshot.hpp"
 
 #include <fmt/format.h>
 
@@ -38,16 +39,13 @@ BenchResult bench_checkpoint(const BenchOptions& options, const BenchContext& co
     {
       CheckpointDirectory directory(path, 1);
       BackgroundSaver saver(directory);
-      StateSnapshot snapshot(*engine, *optimizer, true);
+      StateSnapshot snapshot(*engine, *state, *optimizer, true);
       for (std::int64_t i = 1; i <= options.warmup + options.steps; ++i) {
         const double begin = now();
-        snapshot.copy_from(*engine, *state, *optimizer);
-        saver.start([&, i] {
-          Checkpoint checkpoint = snapshot.to_checkpoint(*engine);
-          checkpoint.state = TrainingState{};
-          checkpoint.state->step = i;
-          return checkpoint;
-        });
+        snapshot.take();
+        CheckpointInfo info;
+        info.state.emplace().step = i;
+        saver.start(info, [&snapshot] { return snapshot.next(); });
         const double copied = now() - begin;
         saver.wait();
         const double written = now() - begin;

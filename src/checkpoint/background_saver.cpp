@@ -9,17 +9,16 @@
 namespace lockstep {
 
 struct BackgroundSaver::State {
-  State(CheckpointDirectory& target, std::function<void()> piece)
-      : directory(target), on_piece(std::move(piece)) {}
+  State(CheckpointDirectory& target, Hooks called) : directory(target), hooks(std::move(called)) {}
 
-  void save(const std::function<Checkpoint()>& make) {
+  void save(const CheckpointInfo& info, const NextTensor& next) {
     const auto begin = std::chrono::steady_clock::now();
     Outcome outcome;
     try {
-      const Checkpoint checkpoint = make();
-      if (checkpoint.state) outcome.step = checkpoint.state->step;
+      if (hooks.begin) hooks.begin();
+      if (info.state) outcome.step = info.state->step;
       outcome.path = directory.path_of(outcome.step);
-      directory.save(checkpoint, on_piece);
+      directory.save(info, next, hooks.on_piece);
     } catch (const std::exception& error) {
       outcome.error = error.what();
     }
@@ -33,15 +32,15 @@ struct BackgroundSaver::State {
   }
 
   CheckpointDirectory& directory;
-  std::function<void()> on_piece;
+  Hooks hooks;
   std::atomic<bool> busy = false;
   std::mutex mutex;
   std::deque<Outcome> outcomes;  ///< guarded by mutex
   std::thread worker;
 };
 
-BackgroundSaver::BackgroundSaver(CheckpointDirectory& directory, std::function<void()> on_piece)
-    : state_(std::make_unique<State>(directory, std::move(on_piece))) {}
+BackgroundSaver::BackgroundSaver(CheckpointDirectory& directory, Hooks hooks)
+    : state_(std::make_unique<State>(directory, std::move(hooks))) {}
 
 BackgroundSaver::~BackgroundSaver() {
   wait();
@@ -51,12 +50,12 @@ bool BackgroundSaver::busy() const noexcept {
   return state_->busy;
 }
 
-void BackgroundSaver::start(std::function<Checkpoint()> make) {
+void BackgroundSaver::start(CheckpointInfo info, NextTensor next) {
   assert(!busy());
   wait();
   state_->busy = true;
-  state_->worker =
-      std::thread([state = state_.get(), make = std::move(make)] { state->save(make); });
+  state_->worker = std::thread([state = state_.get(), info = std::move(info),
+                                next = std::move(next)] { state->save(info, next); });
 }
 
 std::optional<BackgroundSaver::Outcome> BackgroundSaver::poll() {

@@ -67,17 +67,16 @@ std::vector<std::int64_t> CheckpointDirectory::steps() const {
   return steps;
 }
 
-void CheckpointDirectory::save(const Checkpoint& checkpoint,
+void CheckpointDirectory::save(const CheckpointInfo& info, const NextTensor& next,
                                const std::function<void()>& on_piece) {
-  if (!checkpoint.state) {
+  if (!info.state) {
     fail(ExitStatus::internal,
          "a checkpoint without state cannot be kept in {} (it has no step) report this", path_);
   }
-  const std::int64_t step = checkpoint.state->step;
-  write_checkpoint(path_of(step), checkpoint, on_piece);
+  const std::int64_t step = info.state->step;
+  write_checkpoint(path_of(step), info, next, on_piece);
   replace_symlink_atomically(path_ + "/latest", file_name(step));
-  if (checkpoint.state->best_step == step)
-    replace_symlink_atomically(path_ + "/best", file_name(step));
+  if (info.state->best_step == step) replace_symlink_atomically(path_ + "/best", file_name(step));
 
   // Files of later steps did not verify, or belong to a history that was left: they take nobody's
   // place.
@@ -94,9 +93,10 @@ std::optional<CheckpointDirectory::Found> CheckpointDirectory::newest() const {
   std::vector<std::string> rejected;
   for (const std::int64_t step : steps()) {
     try {
-      return Found{.checkpoint = read_checkpoint(path_of(step), CheckpointUse::resume),
-                   .path = path_of(step),
-                   .rejected = std::move(rejected)};
+      CheckpointReader reader(path_of(step), CheckpointUse::resume);
+      reader.verify();
+      return Found{
+          .reader = std::move(reader), .path = path_of(step), .rejected = std::move(rejected)};
     } catch (const Error& error) {
       rejected.emplace_back(error.what());
     }

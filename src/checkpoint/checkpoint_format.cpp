@@ -29,3 +29,11 @@ std::uint32_t values_checksum(std::span<const float> values) noexcept {
 }
 
 }  // namespace lockstep::checkpoint_format
+
+namespace lockstep {
+
+std::string slot_group(const std::string& slot) {
+  return std::string(checkpoint_format::optimizer_group) + "/" + slot;
+}
+
+}  // namespace lockstep

@@ -11,6 +11,7 @@ namespace lockstep::checkpoint_format {
 inline constexpr const char* format = "lockstep-checkpoint";
 inline constexpr std::int64_t version = 1;
 inline constexpr const char* checksum = "crc32c";
+inline constexpr const char* optimizer_group = "/optimizer";
 
 /// Calls `visit(name, field)` for every field of `/state`, by the name of its attribute.
 template <typename State, typename Visitor>

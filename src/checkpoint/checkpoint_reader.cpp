@@ -46,30 +46,30 @@ Shape shape_of(const Source& source, const h5::DatasetInfo& info, const std::str
   return Shape(extents);
 }
 
-NamedTensor read_tensor(const Source& source, const std::string& group, const std::string& name) {
+std::vector<float> read_tensor(const Source& source, const std::string& group,
+                               const std::string& name) {
   const std::string object = group + "/" + name;
   const h5::Dataset dataset = h5::open_dataset(source.file, object);
-  const h5::DatasetInfo info = h5::describe(dataset);
-  NamedTensor tensor{.name = name, .shape = shape_of(source, info, object), .values = {}};
-  tensor.values = h5::read_values<float>(source.file, object, max_tensor_elements);
+  std::vector<float> values = h5::read_values<float>(source.file, object, max_tensor_elements);
   check_checksum(source, h5::read_uint32(dataset, format::checksum),
-                 format::values_checksum(tensor.values), object);
-  const auto bad =
-      std::ranges::find_if(tensor.values, [](float value) { return !std::isfinite(value); });
-  if (bad != tensor.values.end()) {
+                 format::values_checksum(values), object);
+  const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+  if (bad != values.end()) {
     fail(ExitStatus::bad_input,
          "{}:{} holds {} at element {} (no training can go on from it) use an older file",
-         source.path, object, *bad, bad - tensor.values.begin());
+         source.path, object, *bad, bad - values.begin());
   }
-  return tensor;
+  return values;
 }
 
-std::vector<NamedTensor> read_tensors(const Source& source, const std::string& group) {
-  std::vector<NamedTensor> tensors;
+std::vector<CheckpointReader::Tensor> list_tensors(const Source& source, const std::string& group) {
+  std::vector<CheckpointReader::Tensor> tensors;
   for (const std::string& name : h5::children(source.file, group)) {
     // PyTorch's count of batches, an integer that a state dict holds and nothing here needs.
     if (name.ends_with("num_batches_tracked")) continue;
-    tensors.push_back(read_tensor(source, group, name));
+    const std::string object = group + "/" + name;
+    tensors.push_back(
+        {.name = name, .shape = shape_of(source, h5::describe(source.file, object), object)});
   }
   return tensors;
 }
@@ -123,51 +123,119 @@ void check_format(const Source& source) {
   }
 }
 
-Checkpoint read(const Source& source) {
-  check_format(source);
-  Checkpoint checkpoint;
-  checkpoint.mean = h5::read_floats(source.file, "mean").value_or(std::vector<float>());
-  checkpoint.std = h5::read_floats(source.file, "std").value_or(std::vector<float>());
-  checkpoint.classes = h5::read_int64(source.file, "classes").value_or(0);
-  checkpoint.class_names =
+CheckpointInfo read_info(const Source& source) {
+  CheckpointInfo info;
+  info.mean = h5::read_floats(source.file, "mean").value_or(std::vector<float>());
+  info.std = h5::read_floats(source.file, "std").value_or(std::vector<float>());
+  info.classes = h5::read_int64(source.file, "classes").value_or(0);
+  info.class_names =
       h5::read_strings(source.file, "class_names").value_or(std::vector<std::string>());
-  // First the cheap part: most files that cannot be resumed from show it here.
   if (h5::exists(source.file, "/state")) {
-    checkpoint.state = read_state(source, h5::open_group(source.file, "/state"));
+    info.state = read_state(source, h5::open_group(source.file, "/state"));
   } else if (source.use == CheckpointUse::resume) {
     fail(ExitStatus::bad_input, "{} has no group /state (it holds weights alone) use --init-from",
          source.path);
   }
-  checkpoint.model = read_tensors(source, "/model");
-  if (checkpoint.model.empty()) {
-    fail(ExitStatus::bad_input, "{}:/model is empty (it holds no weights) use another file",
-         source.path);
-  }
-  if (source.use == CheckpointUse::resume) {
-    if (!h5::exists(source.file, "/optimizer")) {
-      fail(ExitStatus::bad_input, "{} has no group /optimizer (it is not complete) use --init-from",
-           source.path);
-    }
-  }
-  if (h5::exists(source.file, "/optimizer")) {
-    for (const std::string& slot : h5::children(source.file, "/optimizer")) {
-      checkpoint.optimizer.emplace(slot, read_tensors(source, "/optimizer/" + slot));
-    }
-  }
-  return checkpoint;
+  return info;
 }
 
-}  // namespace
+std::map<std::string, std::vector<CheckpointReader::Tensor>> list_slots(const Source& source) {
+  std::map<std::string, std::vector<CheckpointReader::Tensor>> slots;
+  if (!h5::exists(source.file, format::optimizer_group)) {
+    if (source.use == CheckpointUse::weights) return slots;
+    fail(ExitStatus::bad_input, "{} has no group {} (it is not complete) use --init-from",
+         source.path, format::optimizer_group);
+  }
+  for (const std::string& slot : h5::children(source.file, format::optimizer_group)) {
+    slots.emplace(slot, list_tensors(source, slot_group(slot)));
+  }
+  return slots;
+}
 
-Checkpoint read_checkpoint(const std::string& path, CheckpointUse use) {
-  const h5::File file = h5::open_file(path);
+/// `work()`, where what the file claims may be more than there is memory for.
+template <typename Work>
+auto within_memory(const std::string& path, Work work) {
   try {
-    return read({.file = file, .path = path, .use = use});
+    return work();
   } catch (const std::bad_alloc&) {
     fail(ExitStatus::bad_input,
          "{} asks for more memory than there is (its shapes are too large) it may be damaged",
          path);
   }
+}
+
+}  // namespace
+
+struct CheckpointReader::Contents {
+  std::string path;
+  CheckpointUse use;
+  h5::File file;
+  CheckpointInfo info = {};
+  std::vector<Tensor> model = {};
+  std::map<std::string, std::vector<Tensor>> optimizer = {};
+
+  [[nodiscard]] Source source() const { return {.file = file, .path = path, .use = use}; }
+  void read_all_but_values() {
+    check_format(source());
+    info = read_info(source());
+    model = list_tensors(source(), model_group);
+    if (model.empty()) {
+      fail(ExitStatus::bad_input, "{}:{} is empty (it holds no weights) use another file", path,
+           model_group);
+    }
+    optimizer = list_slots(source());
+  }
+};
+
+CheckpointReader::CheckpointReader(const std::string& path, CheckpointUse use)
+    : contents_(new Contents{.path = path, .use = use, .file = h5::open_file(path)}) {
+  within_memory(path, [this] { contents_->read_all_but_values(); });
+}
+CheckpointReader::~CheckpointReader() = default;
+CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
+CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
+
+const CheckpointInfo& CheckpointReader::info() const noexcept {
+  return contents_->info;
+}
+const std::vector<CheckpointReader::Tensor>& CheckpointReader::model() const noexcept {
+  return contents_->model;
+}
+const std::map<std::string, std::vector<CheckpointReader::Tensor>>& CheckpointReader::optimizer()
+    const noexcept {
+  return contents_->optimizer;
+}
+
+std::vector<float> CheckpointReader::read(const std::string& group, const Tensor& tensor) const {
+  return within_memory(contents_->path,
+                       [&] { return read_tensor(contents_->source(), group, tensor.name); });
+}
+
+void CheckpointReader::verify() const {
+  for (const Tensor& tensor : model()) static_cast<void>(read(model_group, tensor));
+  for (const auto& [slot, tensors] : optimizer()) {
+    for (const Tensor& tensor : tensors) static_cast<void>(read(slot_group(slot), tensor));
+  }
+}
+
+Checkpoint read_checkpoint(const std::string& path, CheckpointUse use) {
+  const CheckpointReader reader(path, use);
+  const auto read_all = [&](const std::string& group,
+                            const std::vector<CheckpointReader::Tensor>& tensors) {
+    std::vector<NamedTensor> all;
+    for (const CheckpointReader::Tensor& tensor : tensors) {
+      all.push_back(
+          {.name = tensor.name, .shape = tensor.shape, .values = reader.read(group, tensor)});
+    }
+    return all;
+  };
+  Checkpoint checkpoint;
+  static_cast<CheckpointInfo&>(checkpoint) = reader.info();
+  checkpoint.model = read_all(model_group, reader.model());
+  for (const auto& [slot, tensors] : reader.optimizer()) {
+    checkpoint.optimizer.emplace(slot, read_all(slot_group(slot), tensors));
+  }
+  return checkpoint;
 }
 
 }  // namespace lockstep

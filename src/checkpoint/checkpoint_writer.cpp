@@ -43,12 +43,17 @@ class Pace final {
   std::int64_t bytes_per_second_ = 0;  ///< 0: as fast as can be
 };
 
-void check_finite(const NamedTensor& tensor, const std::string& group) {
+void check(const StoredTensor& stored) {
+  const NamedTensor& tensor = stored.tensor;
+  if (static_cast<std::size_t>(tensor.shape.elements()) != tensor.values.size()) {
+    fail(ExitStatus::internal, "{}/{} has {} values for shape {} (they differ) report this",
+         stored.group, tensor.name, tensor.values.size(), to_string(tensor.shape));
+  }
   const auto bad =
       std::ranges::find_if(tensor.values, [](float value) { return !std::isfinite(value); });
   if (bad == tensor.values.end()) return;
   fail(ExitStatus::diverged, "{}/{} holds {} at element {} (training diverged) nothing is saved",
-       group, tensor.name, *bad, bad - tensor.values.begin());
+       stored.group, tensor.name, *bad, bad - tensor.values.begin());
 }
 
 void write_pieces(const h5::Dataset& dataset, const NamedTensor& tensor, const Pace& pace) {
@@ -67,25 +72,31 @@ void write_pieces(const h5::Dataset& dataset, const NamedTensor& tensor, const P
   }
 }
 
-void write_tensors(h5::Location file, const std::string& group,
-                   const std::vector<NamedTensor>& tensors, const Pace& pace) {
-  const h5::Group parent = h5::create_group(file, group);
-  for (const NamedTensor& tensor : tensors) {
-    check_finite(tensor, group);
-    if (static_cast<std::size_t>(tensor.shape.elements()) != tensor.values.size()) {
-      fail(ExitStatus::internal, "{}/{} has {} values for shape {} (they differ) report this",
-           group, tensor.name, tensor.values.size(), to_string(tensor.shape));
+void write_tensor(const h5::Group& parent, const NamedTensor& tensor, const Pace& pace) {
+  const std::vector<std::uint64_t> dims(tensor.shape.extents().begin(),
+                                        tensor.shape.extents().end());
+  h5::Dataset dataset;
+  if (dims.empty()) {
+    dataset = h5::write_dataset<float>(parent, tensor.name, dims, tensor.values);
+  } else {
+    dataset = h5::create_dataset<float>(parent, tensor.name, dims);
+    write_pieces(dataset, tensor, pace);
+  }
+  h5::write_uint32(dataset, format::checksum, format::values_checksum(tensor.values));
+}
+
+void write_tensors(const h5::File& file, const NextTensor& next, const Pace& pace) {
+  const h5::Group model = h5::create_group(file, model_group);
+  const h5::Group slots = h5::create_group(file, format::optimizer_group);
+  std::string name = model_group;
+  h5::Group slot;
+  while (const std::optional<StoredTensor> stored = next()) {
+    check(*stored);
+    if (stored->group != name && stored->group != model_group) {
+      slot = h5::create_group(file, stored->group);
     }
-    const std::vector<std::uint64_t> dims(tensor.shape.extents().begin(),
-                                          tensor.shape.extents().end());
-    h5::Dataset dataset;
-    if (dims.empty()) {
-      dataset = h5::write_dataset<float>(parent, tensor.name, dims, tensor.values);
-    } else {
-      dataset = h5::create_dataset<float>(parent, tensor.name, dims);
-      write_pieces(dataset, tensor, pace);
-    }
-    h5::write_uint32(dataset, format::checksum, format::values_checksum(tensor.values));
+    name = stored->group;
+    write_tensor(name == model_group ? model : slot, stored->tensor, pace);
   }
 }
 
@@ -102,29 +113,23 @@ void write_field(h5::Location group, const char* name, const std::string& value)
   h5::write_string(group, name, value);
 }
 
-void write_file(const std::string& path, const Checkpoint& checkpoint,
-                const std::function<void()>& on_piece) {
-  const Pace pace(on_piece);
+void write_file(const std::string& path, const CheckpointInfo& info, const NextTensor& next,
+                const Pace& pace) {
   h5::File file = h5::create_file(path);
   h5::write_string(file, "format", format::format);
   h5::write_int64(file, "version", format::version);
-  h5::write_int64(file, "classes", checkpoint.classes);
-  h5::write_floats(file, "mean", checkpoint.mean);
-  h5::write_floats(file, "std", checkpoint.std);
-  h5::write_strings(file, "class_names", checkpoint.class_names);
-  write_tensors(file, "/model", checkpoint.model, pace);
-  h5::Group slots = h5::create_group(file, "/optimizer");
-  for (const auto& [slot, tensors] : checkpoint.optimizer) {
-    write_tensors(file, "/optimizer/" + slot, tensors, pace);
-  }
-  if (checkpoint.state) {
+  h5::write_int64(file, "classes", info.classes);
+  h5::write_floats(file, "mean", info.mean);
+  h5::write_floats(file, "std", info.std);
+  h5::write_strings(file, "class_names", info.class_names);
+  write_tensors(file, next, pace);
+  if (info.state) {
     const h5::Group state = h5::create_group(file, "/state");
-    format::visit_fields(*checkpoint.state, [&state](const char* name, const auto& value) {
+    format::visit_fields(*info.state, [&state](const char* name, const auto& value) {
       write_field(state, name, value);
     });
-    h5::write_uint32(state, format::checksum, format::state_checksum(*checkpoint.state));
+    h5::write_uint32(state, format::checksum, format::state_checksum(*info.state));
   }
-  slots.reset();  // closing the file closes what is open in it
   h5::close_written(std::move(file));
   // Opening compares the file's length with what its header says.
   static_cast<void>(h5::open_file(path));
@@ -132,11 +137,12 @@ void write_file(const std::string& path, const Checkpoint& checkpoint,
 
 }  // namespace
 
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint,
+void write_checkpoint(const std::string& path, const CheckpointInfo& info, const NextTensor& next,
                       const std::function<void()>& on_piece) {
   try {
-    write_atomically(
-        path, [&](const std::string& temporary) { write_file(temporary, checkpoint, on_piece); });
+    write_atomically(path, [&](const std::string& temporary) {
+      write_file(temporary, info, next, Pace(on_piece));
+    });
   } catch (const Error& error) {
     const ExitStatus status =
         error.status() == ExitStatus::diverged || error.status() == ExitStatus::internal
@@ -144,6 +150,26 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint,
             : ExitStatus::cannot_write;
     fail(status, "checkpoint {} was not saved: {}", path, error.what());
   }
+}
+
+NextTensor tensors_of(Checkpoint checkpoint) {
+  std::vector<StoredTensor> tensors;
+  for (NamedTensor& tensor : checkpoint.model) {
+    tensors.push_back({.group = model_group, .tensor = std::move(tensor)});
+  }
+  for (auto& [slot, of_slot] : checkpoint.optimizer) {
+    for (NamedTensor& tensor : of_slot) {
+      tensors.push_back({.group = slot_group(slot), .tensor = std::move(tensor)});
+    }
+  }
+  return [tensors = std::move(tensors), next = std::size_t{0}]() mutable {
+    return next == tensors.size() ? std::nullopt : std::optional(std::move(tensors[next++]));
+  };
+}
+
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint,
+                      const std::function<void()>& on_piece) {
+  write_checkpoint(path, checkpoint, tensors_of(checkpoint), on_piece);
 }
 
 }  // namespace lockstep

@@ -112,21 +112,23 @@ std::string link_target(const fs::path& link) {
 
 Report inspect_checkpoint(const std::string& path, Verify verify) {
   // Checksums that are there are always checked; --verify asks for a complete file too.
-  Checkpoint checkpoint = read_checkpoint(path, CheckpointUse::weights);
+  const CheckpointReader reader(path, CheckpointUse::weights);
+  reader.verify();
+  const CheckpointInfo& checkpoint = reader.info();
   Report report;
   if (verify == Verify::yes && checkpoint.state) {
-    keep_fault(report, [&] { checkpoint = read_checkpoint(path, CheckpointUse::resume); });
+    keep_fault(report, [&] { CheckpointReader(path, CheckpointUse::resume).verify(); });
   }
   std::int64_t parameters = 0;
   Json tensors = Json::array();
-  for (const NamedTensor& tensor : checkpoint.model) {
+  for (const CheckpointReader::Tensor& tensor : reader.model()) {
     if (!is_statistic(tensor.name)) parameters += tensor.shape.elements();
     const auto extents = tensor.shape.extents();
     tensors.push_back({{"name", tensor.name},
                        {"shape", std::vector<std::int64_t>(extents.begin(), extents.end())}});
   }
   std::vector<std::string> slots;
-  for (const auto& [slot, values] : checkpoint.optimizer) slots.push_back(slot);
+  for (const auto& [slot, values] : reader.optimizer()) slots.push_back(slot);
 
   report.json = {{"path", path},
                  {"kind", "checkpoint"},
@@ -140,7 +142,7 @@ Report inspect_checkpoint(const std::string& path, Verify verify) {
                  {"state", checkpoint.state ? state_json(*checkpoint.state) : Json(nullptr)}};
   if (verify == Verify::yes) report.json["verified"] = report.faults.empty();
   report.text = fmt::format("{}: checkpoint, {} parameters in {} tensors\n", path, parameters,
-                            checkpoint.model.size());
+                            reader.model().size());
   report.text += checkpoint.state ? state_text(*checkpoint.state)
                                   : line("state", "none (weights alone: for eval and --init-from)");
   report.text += line("slots", join(slots));
@@ -187,7 +189,7 @@ Report inspect_run(const std::string& directory, Verify verify) {
   if (verify == Verify::yes) {
     for (const std::string& name : names) {
       const std::string path = (base / "checkpoints" / name).string();
-      keep_fault(report, [&] { (void)read_checkpoint(path, CheckpointUse::resume); });
+      keep_fault(report, [&] { CheckpointReader(path, CheckpointUse::resume).verify(); });
     }
     report.json["verified"] = report.faults.empty();
     report.text += line("verified", report.faults.empty() ? "yes, every checkpoint" : "NO");

@@ -3,9 +3,24 @@
 #include "lockstep/parallel/parallel_state.hpp"
 
 #include <algorithm>
+#include <vector>
 
 namespace lockstep {
 namespace {
+
+/// Of some MiB, as views allow.
+std::vector<ArenaUnit> pieces_of(const ArenaLayout& layout) {
+  constexpr std::size_t piece_values = std::size_t{1} << 20;
+  std::vector<ArenaUnit> pieces;
+  std::size_t begin = 0;
+  for (const ArenaView& view : layout.views) {
+    if (view.end() - begin < piece_values) continue;
+    pieces.push_back({.begin = begin, .end = view.end()});
+    begin = view.end();
+  }
+  if (begin != layout.size()) pieces.push_back({.begin = begin, .end = layout.size()});
+  return pieces;
+}
 
 class ReplicatedState final : public ParallelState {
  public:
@@ -16,6 +31,7 @@ class ReplicatedState final : public ParallelState {
         comm_(comm),
         tail_size_(options.tail_size),
         whole_{.begin = 0, .end = engine.layout().size(), .parameters = engine.parameters()},
+        pieces_(pieces_of(engine.layout())),
         reducer_(comm, engine.gradients(),
                  plan_buckets(engine.layout(), options.tail_size, options.bucket_bytes,
                               options.wire == ElementType::f32 ? TailPlace::in_the_last_bucket
@@ -59,15 +75,22 @@ class ReplicatedState final : public ParallelState {
             .optimizer = slots * engine_.parameters().size_bytes()};
   }
 
-  void distribute_parameters(std::span<float> whole) override {
-    distribute(whole, engine_.parameters());
+  [[nodiscard]] std::span<const ArenaUnit> pieces() const noexcept override { return pieces_; }
+  void distribute_parameters(std::size_t piece, std::span<float> whole) override {
+    distribute(piece, whole, engine_.parameters());
   }
-  void collect_parameters(std::span<float> whole) override { collect(engine_.parameters(), whole); }
-  void distribute(std::span<float> whole, std::span<float> own) override {
-    broadcast_arena(engine_, host_, whole, own);
+  void distribute(std::size_t piece, std::span<float> whole, std::span<float> own) override {
+    broadcast_arena(engine_, host_, whole, pieces_[piece].in(own));
   }
-  void collect(std::span<const float> own, std::span<float> whole) override {
-    if (!whole.empty()) engine_.read(own, whole);
+  [[nodiscard]] std::span<const float> given_parameters(std::size_t piece) override {
+    return given(piece, engine_.parameters());
+  }
+  [[nodiscard]] std::span<const float> given(std::size_t piece,
+                                             std::span<const float> own) const override {
+    return host_.rank() == 0 ? pieces_[piece].in(own) : std::span<const float>();
+  }
+  void collect(std::size_t, std::span<const float> given, std::span<float> whole) override {
+    std::ranges::copy(given, whole.begin());
   }
   void settle() override {}
 
@@ -81,6 +104,7 @@ class ReplicatedState final : public ParallelState {
   Communicator& comm_;
   std::size_t tail_size_;
   UpdatePart whole_;
+  std::vector<ArenaUnit> pieces_;
   GradientReducer reducer_;
   NoReduction no_reduction_;
 };

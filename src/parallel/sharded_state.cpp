@@ -104,40 +104,33 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
             .optimizer = slots * own};
   }
 
-  void distribute_parameters(std::span<float> whole) override {
-    if (!holds_parameters_) return distribute(whole, parameters_->values());
-    broadcast_arena(engine_, comms_.group_host, whole, engine_.parameters());
+  [[nodiscard]] std::span<const ArenaUnit> pieces() const noexcept override {
+    return plan_.whole().units;
   }
-  void collect_parameters(std::span<float> whole) override {
-    if (!holds_parameters_) return collect(parameters_->values(), whole);
-    settle();
-    if (!whole.empty()) engine_.read(engine_.parameters(), whole);
+  void distribute_parameters(std::size_t unit, std::span<float> whole) override {
+    if (!holds_parameters_) return distribute(unit, whole, parameters_->values());
+    broadcast_arena(engine_, comms_.group_host, whole, pieces()[unit].in(engine_.parameters()));
   }
-
   // Every group makes the same calls; of replicas, those of rank 0's group have the values.
-  void distribute(std::span<float> whole, std::span<float> own) override {
-    std::vector<float> unit_values;
-    std::vector<float> part;
-    for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
-      const ArenaUnit& kept = plan_.own().units[unit];
-      part.resize(kept.size());
-      comms_.group_host.scatter(std::span<const float>(unit_at_root(whole, unit, unit_values)),
-                                std::span(part));
-      if (comms_.replicas != nullptr) comms_.replicas->broadcast(std::span(part));
-      engine_.write(part, own.subspan(kept.begin, kept.size()));
-    }
+  void distribute(std::size_t unit, std::span<float> whole, std::span<float> own) override {
+    const ArenaUnit& kept = plan_.own().units[unit];
+    std::vector<float> instead;
+    std::vector<float> part(kept.size());
+    comms_.group_host.scatter(std::span<const float>(at_root(unit, whole, instead)),
+                              std::span(part));
+    if (comms_.replicas != nullptr) comms_.replicas->broadcast(std::span(part));
+    engine_.write(part, kept.in(own));
   }
-
-  void collect(std::span<const float> own, std::span<float> whole) override {
-    std::vector<float> unit_values;
-    std::vector<float> part;
-    for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
-      const ArenaUnit& kept = plan_.own().units[unit];
-      part.resize(kept.size());
-      engine_.read(own.subspan(kept.begin, kept.size()), part);
-      comms_.group_host.gather(std::span<const float>(part),
-                               unit_at_root(whole, unit, unit_values));
-    }
+  [[nodiscard]] std::span<const float> given_parameters(std::size_t unit) override {
+    settle();
+    return in_first_group() ? own_parameters(unit) : std::span<const float>();
+  }
+  [[nodiscard]] std::span<const float> given(std::size_t unit,
+                                             std::span<const float> own) const override {
+    return in_first_group() ? plan_.own().units[unit].in(own) : std::span<const float>();
+  }
+  void collect(std::size_t, std::span<const float> given, std::span<float> whole) override {
+    if (in_first_group()) comms_.group_host.gather(given, whole);
   }
 
   void settle() override {
@@ -153,12 +146,15 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     bool in_group = false;  ///< begun, and not yet sent on to the replicas
   };
 
-  /// A unit's values in rank 0's arena; at the root of another group, `instead`.
-  [[nodiscard]] std::span<float> unit_at_root(std::span<float> whole, std::size_t unit,
-                                              std::vector<float>& instead) const {
-    const ArenaUnit& place = plan_.whole().units[unit];
-    if (!whole.empty()) return whole.subspan(place.begin, place.size());
-    if (comms_.group_host.rank() == 0) instead.resize(place.size());
+  /// Whether it is rank 0's, of those that keep replicas.
+  [[nodiscard]] bool in_first_group() const noexcept {
+    return comms_.replicas == nullptr || comms_.replicas->rank() == 0;
+  }
+  /// A unit's values on rank 0; at the root of another group, `instead`.
+  [[nodiscard]] std::span<float> at_root(std::size_t unit, std::span<float> whole,
+                                         std::vector<float>& instead) const {
+    if (!whole.empty()) return whole;
+    if (comms_.group_host.rank() == 0) instead.resize(pieces()[unit].size());
     return instead;
   }
   [[nodiscard]] std::span<const float> own_parameters(std::size_t unit) const {

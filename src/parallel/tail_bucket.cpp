@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t sums_size = 8;
+constexpr std::size_t sums_size = 9;
 
 }  // namespace
 
@@ -52,7 +52,8 @@ void TailBucket::write_sums(std::span<float> tail, const StepSums& sums) const n
       static_cast<float>(sums.loss),        static_cast<float>(sums.top1),
       static_cast<float>(sums.top5),        static_cast<float>(sums.samples),
       static_cast<float>(sums.not_finite),  static_cast<float>(sums.stop_wishes),
-      static_cast<float>(sums.save_wishes), static_cast<float>(sums.failed)};
+      static_cast<float>(sums.save_wishes), static_cast<float>(sums.pieces),
+      static_cast<float>(sums.failed)};
   std::copy(std::begin(values), std::end(values),
             tail.begin() + static_cast<std::ptrdiff_t>(statistics_));
 }
@@ -67,7 +68,8 @@ StepSums TailBucket::read_sums(std::span<const float> tail) const noexcept {
           .not_finite = count(4),
           .stop_wishes = count(5),
           .save_wishes = count(6),
-          .failed = count(7)};
+          .pieces = count(7),
+          .failed = count(8)};
 }
 
 void TailBucket::update_running(std::span<const float> tail, int micro_steps,

@@ -10,27 +10,27 @@
 namespace lockstep {
 namespace {
 
-/// What eval needs to know of a checkpoint, on every rank; the tensors stay on rank 0.
+/// What eval needs to know of a checkpoint, on every rank.
 struct LoadedWeights {
-  Checkpoint checkpoint;  ///< rank 0's; elsewhere its small parts
-  Config config;          ///< the run's, or the default with the request's model
+  std::optional<CheckpointReader> reader;  ///< rank 0's
+  Config config;                           ///< the run's, or the default with the request's model
 };
 
 LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm) {
   LoadedWeights loaded;
+  CheckpointInfo info;
   comm.barrier();
   collectively(comm, [&] {
-    if (comm.rank() == 0) {
-      loaded.checkpoint = read_checkpoint(request.checkpoint, CheckpointUse::weights);
-      if (!loaded.checkpoint.state && request.model.empty()) {
-        fail(ExitStatus::usage,
-             "{} holds weights alone (nothing says which model they are of) give --model",
-             request.checkpoint);
-      }
+    if (comm.rank() != 0) return;
+    loaded.reader.emplace(request.checkpoint, CheckpointUse::weights);
+    info = loaded.reader->info();
+    if (!info.state && request.model.empty()) {
+      fail(ExitStatus::usage,
+           "{} holds weights alone (nothing says which model they are of) give --model",
+           request.checkpoint);
     }
   });
-  const auto& state = loaded.checkpoint.state;
-  const std::string text = broadcast_text(comm, state ? state->config : std::string());
+  const std::string text = broadcast_text(comm, info.state ? info.state->config : std::string());
   if (!text.empty()) loaded.config = parse_config_text(text);
   if (!request.model.empty()) {
     loaded.config.model = request.model;
@@ -38,11 +38,11 @@ LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm)
   }
   if (request.precision) loaded.config.precision = *request.precision;
   if (request.image_size != 0) loaded.config.image_size = request.image_size;
-  std::int64_t classes = comm.rank() == 0 ? loaded.checkpoint.classes : 0;
+  std::int64_t classes = info.classes;
   comm.broadcast(std::span<std::int64_t>(&classes, 1));
   if (classes > 0) loaded.config.classes = classes;
-  for (const auto& [values, target] : {std::pair{&loaded.checkpoint.mean, &loaded.config.mean},
-                                       std::pair{&loaded.checkpoint.std, &loaded.config.std}}) {
+  for (const auto& [values, target] :
+       {std::pair{&info.mean, &loaded.config.mean}, std::pair{&info.std, &loaded.config.std}}) {
     std::int64_t size = static_cast<std::int64_t>(values->size());
     comm.broadcast(std::span<std::int64_t>(&size, 1));
     if (size == 0) continue;
@@ -80,9 +80,9 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
                                     make_process_grid(), comm);
   Engine& engine = compute->engine();
   collectively(comm, [&] {
-    if (comm.rank() == 0) load_model(loaded.checkpoint, InitHead::keep, engine);
+    if (comm.rank() == 0) load_model(*loaded.reader, engine);
   });
-  loaded.checkpoint = {};
+  loaded.reader.reset();
   require_agreement(comm, layout_text(engine), "the parameters' layout",
                     "the processors differ, so the engine chose other layouts");
   broadcast_model(engine, comm);

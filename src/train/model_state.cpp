@@ -3,23 +3,24 @@
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <unordered_map>
+#include <utility>
 
 namespace lockstep {
 namespace {
 
-using TensorIndex = std::unordered_map<std::string, const NamedTensor*>;
+using Tensors = std::vector<CheckpointReader::Tensor>;
+using TensorIndex = std::unordered_map<std::string, const CheckpointReader::Tensor*>;
 
-TensorIndex index_of(const std::vector<NamedTensor>& tensors) {
+TensorIndex index_of(const Tensors& tensors) {
   TensorIndex index;
-  for (const NamedTensor& tensor : tensors) index.emplace(tensor.name, &tensor);
+  for (const auto& tensor : tensors) index.emplace(tensor.name, &tensor);
   return index;
 }
 
 /// The file's tensor of that name and shape.
-const NamedTensor& find(const TensorIndex& index, const std::string& name, const Shape& shape,
-                        const char* where) {
+const CheckpointReader::Tensor& find(const TensorIndex& index, const std::string& name,
+                                     const Shape& shape, const char* where) {
   const auto found = index.find(name);
   if (found == index.end()) {
     fail(ExitStatus::bad_input,
@@ -38,10 +39,6 @@ const NamedTensor& find(const TensorIndex& index, const std::string& name, const
   return *found->second;
 }
 
-std::size_t size_of(const Parameter& parameter) {
-  return static_cast<std::size_t>(parameter.shape.elements());
-}
-
 /// "fc." of the network's last linear layer.
 std::string head_prefix(const Graph& graph) {
   for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
@@ -50,36 +47,12 @@ std::string head_prefix(const Graph& graph) {
   return {};
 }
 
-template <typename T>
-std::span<T> view_of(const Engine& engine, std::span<T> arena, std::size_t id) {
-  return engine.layout().view_of(static_cast<ParameterId>(id)).in(arena);
-}
-
-std::vector<NamedTensor> named_tensors(const Engine& engine, std::span<const float> arena) {
-  std::vector<NamedTensor> tensors;
-  const auto parameters = engine.graph().parameters();
-  for (std::size_t id = 0; id < parameters.size(); ++id) {
-    NamedTensor tensor{.name = parameters[id].name,
-                       .shape = parameters[id].shape,
-                       .values = std::vector<float>(size_of(parameters[id]))};
-    engine.to_plain(view_of(engine, arena, id), static_cast<ParameterId>(id), tensor.values);
-    const bool finite = std::all_of(tensor.values.begin(), tensor.values.end(),
-                                    [](float value) { return std::isfinite(value); });
-    if (!finite) {
-      fail(ExitStatus::diverged, "{} is not finite (training diverged) lower --lr", tensor.name);
-    }
-    tensors.push_back(std::move(tensor));
-  }
-  return tensors;
-}
-
 /// Error(bad_input) where the file has a tensor that the network does not.
-void require_known_tensors(const Checkpoint& checkpoint, const Graph& graph) {
-  for (const NamedTensor& tensor : checkpoint.model) {
+void require_known_tensors(const Tensors& tensors, const Graph& graph) {
+  for (const auto& tensor : tensors) {
     const auto same_name = [&](const auto& known) { return known.name == tensor.name; };
     if (std::none_of(graph.parameters().begin(), graph.parameters().end(), same_name) &&
-        std::none_of(graph.statistics().begin(), graph.statistics().end(), same_name) &&
-        !tensor.name.ends_with("num_batches_tracked")) {
+        std::none_of(graph.statistics().begin(), graph.statistics().end(), same_name)) {
       fail(ExitStatus::bad_input,
            "the checkpoint's /model/{} ({}) is not in {} (it is another model's) give the --model "
            "it was written with",
@@ -88,15 +61,69 @@ void require_known_tensors(const Checkpoint& checkpoint, const Graph& graph) {
   }
 }
 
+/// By parameter, its tensor in the file; null: not the file's.
+using Places = std::vector<const CheckpointReader::Tensor*>;
+
+TensorValues values_of(const CheckpointReader& reader, std::string group, Places places,
+                       TensorValues otherwise = {}) {
+  return [&reader, group = std::move(group), places = std::move(places),
+          otherwise = std::move(otherwise)](ParameterId id) {
+    const auto* place = places[static_cast<std::size_t>(id)];
+    return place == nullptr ? otherwise(id) : reader.read(group, *place);
+  };
+}
+
 }  // namespace
 
-std::vector<float> initial_parameters(const Engine& engine, std::uint64_t seed) {
-  const auto parameters = engine.graph().parameters();
-  std::vector<float> arena(engine.layout().size());
-  for (std::size_t id = 0; id < parameters.size(); ++id) {
-    engine.from_plain(initial_values(parameters[id], seed), static_cast<ParameterId>(id),
-                      view_of(engine, std::span(arena), id));
+TensorValues initial_values(const Graph& graph, std::uint64_t seed) {
+  return [&graph, seed](ParameterId id) {
+    return initial_values(graph.parameters()[static_cast<std::size_t>(id)], seed);
+  };
+}
+
+TensorValues stored_parameters(const CheckpointReader& reader, const Graph& graph, InitHead head,
+                               TensorValues otherwise) {
+  const TensorIndex index = index_of(reader.model());
+  const std::string kept = head == InitHead::fresh ? head_prefix(graph) : std::string();
+  Places places;
+  for (const Parameter& parameter : graph.parameters()) {
+    const bool is_kept = !kept.empty() && parameter.name.starts_with(kept);
+    places.push_back(is_kept ? nullptr : &find(index, parameter.name, parameter.shape, "/model"));
   }
+  if (head == InitHead::keep) require_known_tensors(reader.model(), graph);
+  return values_of(reader, model_group, std::move(places), std::move(otherwise));
+}
+
+TensorValues stored_slot(const CheckpointReader& reader, const Graph& graph,
+                         std::string_view optimizer, const std::string& slot) {
+  const auto tensors = reader.optimizer().find(slot);
+  if (tensors == reader.optimizer().end()) {
+    fail(ExitStatus::bad_input,
+         "the checkpoint has no /optimizer/{} (it was not written by {}) use --init-from to take "
+         "the weights alone",
+         slot, optimizer);
+  }
+  const TensorIndex index = index_of(tensors->second);
+  Places places;
+  for (const Parameter& parameter : graph.parameters()) {
+    places.push_back(&find(index, parameter.name, parameter.shape, "/optimizer"));
+  }
+  return values_of(reader, slot_group(slot), std::move(places));
+}
+
+void fill(const Engine& engine, const ArenaUnit& run, const TensorValues& values,
+          std::span<float> target) {
+  std::ranges::fill(target, 0.0F);
+  for (const ArenaView& view : engine.layout().views) {
+    if (view.offset < run.begin || view.offset >= run.end) continue;
+    engine.from_plain(values(view.parameter), view.parameter,
+                      target.subspan(view.offset - run.begin, view.size));
+  }
+}
+
+std::vector<float> initial_parameters(const Engine& engine, std::uint64_t seed) {
+  std::vector<float> arena(engine.layout().size());
+  fill(engine, {.begin = 0, .end = arena.size()}, initial_values(engine.graph(), seed), arena);
   return arena;
 }
 
@@ -107,90 +134,25 @@ void initialize_statistics(Engine& engine) {
   }
 }
 
+void load_statistics(const CheckpointReader& reader, Engine& engine) {
+  const TensorIndex index = index_of(reader.model());
+  auto running = engine.running_statistics().begin();
+  for (const RunningStatistic& statistic : engine.graph().statistics()) {
+    const auto& tensor = find(index, statistic.name, Shape{statistic.channels}, model_group);
+    running = std::ranges::copy(reader.read(model_group, tensor), running).out;
+  }
+}
+
 void initialize_model(Engine& engine, std::uint64_t seed) {
   engine.write(initial_parameters(engine, seed), engine.parameters());
   initialize_statistics(engine);
 }
 
-void load_parameters(const Checkpoint& checkpoint, InitHead head, const Engine& engine,
-                     std::span<float> arena) {
-  const Graph& graph = engine.graph();
-  const TensorIndex index = index_of(checkpoint.model);
-  const std::string kept = head == InitHead::fresh ? head_prefix(graph) : std::string();
-  for (std::size_t id = 0; id < graph.parameters().size(); ++id) {
-    const Parameter& parameter = graph.parameters()[id];
-    if (!kept.empty() && parameter.name.starts_with(kept)) continue;
-    const NamedTensor& tensor = find(index, parameter.name, parameter.shape, "/model");
-    engine.from_plain(tensor.values, static_cast<ParameterId>(id), view_of(engine, arena, id));
-  }
-  const std::size_t expected = graph.parameters().size() + graph.statistics().size();
-  if (index.size() > expected && head == InitHead::keep) require_known_tensors(checkpoint, graph);
-}
-
-void load_statistics(const Checkpoint& checkpoint, Engine& engine) {
-  const TensorIndex index = index_of(checkpoint.model);
-  auto running = engine.running_statistics().begin();
-  for (const RunningStatistic& statistic : engine.graph().statistics()) {
-    const NamedTensor& tensor = find(index, statistic.name, Shape{statistic.channels}, "/model");
-    running = std::copy(tensor.values.begin(), tensor.values.end(), running);
-  }
-}
-
-void load_model(const Checkpoint& checkpoint, InitHead head, Engine& engine) {
+void load_model(const CheckpointReader& reader, Engine& engine) {
   std::vector<float> arena(engine.layout().size());
-  engine.read(engine.parameters(), arena);
-  load_parameters(checkpoint, head, engine, arena);
+  fill(engine, {.begin = 0, .end = arena.size()}, stored_parameters(reader, engine.graph()), arena);
   engine.write(arena, engine.parameters());
-  load_statistics(checkpoint, engine);
-}
-
-void load_slot(const Checkpoint& checkpoint, const Engine& engine, const Optimizer& optimizer,
-               const std::string& slot, std::span<float> arena) {
-  const auto tensors = checkpoint.optimizer.find(slot);
-  if (tensors == checkpoint.optimizer.end()) {
-    fail(ExitStatus::bad_input,
-         "the checkpoint has no /optimizer/{} (it was not written by {}) use --init-from to take "
-         "the weights alone",
-         slot, optimizer.name());
-  }
-  const TensorIndex index = index_of(tensors->second);
-  const auto parameters = engine.graph().parameters();
-  for (std::size_t id = 0; id < parameters.size(); ++id) {
-    const NamedTensor& tensor =
-        find(index, parameters[id].name, parameters[id].shape, "/optimizer");
-    engine.from_plain(tensor.values, static_cast<ParameterId>(id), view_of(engine, arena, id));
-  }
-}
-
-StateSnapshot::StateSnapshot(Engine& engine, Optimizer& optimizer, bool keeps)
-    : parameters_(keeps ? engine.layout().size() : 0),
-      statistics_(engine.running_statistics().size()),
-      slot_names_(optimizer.slot_names().begin(), optimizer.slot_names().end()) {
-  for (std::size_t i = 0; i < slot_names_.size(); ++i) slots_.emplace_back(parameters_.size());
-}
-
-void StateSnapshot::copy_from(Engine& engine, ParallelState& state, Optimizer& optimizer) {
-  state.collect_parameters(parameters_.span());
-  std::ranges::copy(engine.running_statistics(), statistics_.begin());
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    state.collect(optimizer.slot(i), slots_[i].span());
-  }
-}
-
-Checkpoint StateSnapshot::to_checkpoint(const Engine& engine) const {
-  Checkpoint checkpoint;
-  checkpoint.model = named_tensors(engine, parameters_.span());
-  auto running = statistics_.begin();
-  for (const RunningStatistic& statistic : engine.graph().statistics()) {
-    const auto end = running + statistic.channels;
-    checkpoint.model.push_back(
-        {.name = statistic.name, .shape = Shape{statistic.channels}, .values = {running, end}});
-    running = end;
-  }
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    checkpoint.optimizer.emplace(slot_names_[i], named_tensors(engine, slots_[i].span()));
-  }
-  return checkpoint;
+  load_statistics(reader, engine);
 }
 
 }  // namespace lockstep

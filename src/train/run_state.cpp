@@ -27,15 +27,16 @@ RunStart read_run_start(const Config& config, const CheckpointDirectory& directo
     }
   } else if (config.resume == "auto") {
     if (auto found = directory.newest()) {
-      start.state = found->checkpoint.state;
+      start.state = found->reader.info().state;
       start.path = std::move(found->path);
       start.rejected = std::move(found->rejected);
-      start.checkpoint = std::move(found->checkpoint);
+      start.reader = std::move(found->reader);
     }
   } else {
     start.path = config.resume;
-    start.checkpoint = read_checkpoint(config.resume, CheckpointUse::resume);
-    start.state = start.checkpoint.state;
+    start.reader.emplace(config.resume, CheckpointUse::resume);
+    start.reader->verify();
+    start.state = start.reader->info().state;
     const auto steps = directory.steps();
     if (!steps.empty() && steps.front() > start.state->step) {
       fail(ExitStatus::usage,
@@ -46,7 +47,7 @@ RunStart read_run_start(const Config& config, const CheckpointDirectory& directo
   }
   // A run that goes on has its weights already.
   if (!start.state && !config.init_from.empty()) {
-    start.checkpoint = read_checkpoint(config.init_from, CheckpointUse::weights);
+    start.reader.emplace(config.init_from, CheckpointUse::weights);
   }
   return start;
 }
@@ -77,27 +78,38 @@ void broadcast_model(Engine& engine, Communicator& comm) {
 
 void start_model(const RunStart& start, const Config& config, Engine& engine, ParallelState& state,
                  Optimizer& optimizer, Communicator& comm) {
-  const Checkpoint& checkpoint = start.checkpoint;
-  std::vector<float> arena;  // rank 0's
+  const Graph& graph = engine.graph();
+  std::vector<float> whole;  // rank 0's, of a piece
+  const auto distribute = [&](const TensorValues& values, const auto& give) {
+    for (std::size_t piece = 0; piece < state.pieces().size(); ++piece) {
+      collectively(comm, [&] {
+        if (comm.rank() != 0) return;
+        whole.resize(state.pieces()[piece].size());
+        fill(engine, state.pieces()[piece], values, whole);
+      });
+      give(piece);
+    }
+  };
+  TensorValues values;  // rank 0's
   initialize_statistics(engine);
   collectively(comm, [&] {
     if (comm.rank() != 0) return;
-    arena = initial_parameters(engine, static_cast<std::uint64_t>(config.seed));
-    if (checkpoint.model.empty()) return;
-    load_parameters(checkpoint, start.state ? InitHead::keep : config.init_head, engine, arena);
-    load_statistics(checkpoint, engine);
+    values = initial_values(graph, static_cast<std::uint64_t>(config.seed));
+    if (!start.reader) return;
+    const InitHead head = start.state ? InitHead::keep : config.init_head;
+    values = stored_parameters(*start.reader, graph, head, values);
+    load_statistics(*start.reader, engine);
   });
-  state.distribute_parameters(arena);
+  distribute(values, [&](std::size_t piece) { state.distribute_parameters(piece, whole); });
   comm.broadcast(engine.running_statistics());
-  if (start.state) {
-    for (std::size_t i = 0; i < optimizer.slot_names().size(); ++i) {
-      collectively(comm, [&] {
-        if (comm.rank() == 0) {
-          load_slot(checkpoint, engine, optimizer, optimizer.slot_names()[i], arena);
-        }
-      });
-      state.distribute(arena, optimizer.slot(i));
-    }
+  if (!start.state) return;
+  for (std::size_t slot = 0; slot < optimizer.slot_names().size(); ++slot) {
+    collectively(comm, [&] {
+      if (comm.rank() != 0) return;
+      values = stored_slot(*start.reader, graph, optimizer.name(), optimizer.slot_names()[slot]);
+    });
+    distribute(values,
+               [&](std::size_t piece) { state.distribute(piece, whole, optimizer.slot(slot)); });
   }
 }
 

@@ -256,7 +256,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   require_agreement(comm, layout_text(engine), "the parameters' layout",
                     "the processors differ, so the engine chose other layouts");
   start_model(start, plan.config, engine, *parallel, *optimizer, comm);
-  start.checkpoint = {};
+  start.reader.reset();
 
   const auto validation = open_validation_data(plan, comm);
   const auto staging =

@@ -156,6 +156,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
                           .not_finite = std::isfinite(metrics.loss) ? 0 : 1,
                           .stop_wishes = wishes.stop ? 1 : 0,
                           .save_wishes = wishes.save ? 1 : 0,
+                          .pieces = wishes.pieces,
                           .failed = data_error_ ? 1 : 0});
 
   board_.enter(Phase::communication);

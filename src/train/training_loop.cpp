@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 namespace lockstep {
 namespace {
@@ -32,7 +33,7 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
                                                 : evaluation_interval(parts.plan, parts.geometry)),
       schedule_(parts.plan.config, parts.geometry.epoch_samples(), parts.geometry.global_batch),
       shared_out_(parts.parallel.sum_over_parts() != nullptr),
-      snapshot_(parts.engine, parts.optimizer, parts.checkpoints != nullptr),
+      snapshot_(parts.engine, parts.parallel, parts.optimizer, parts.checkpoints != nullptr),
       saved_step_(state_.step),
       stragglers_(std::make_unique<StragglerWatch>(
           parts.comm, StragglerWatch::Options{.factor = parts.plan.config.straggler_factor,
@@ -41,11 +42,16 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
     replica_check_.emplace(parts_.engine, parts_.comm, parts_.hosts);
   }
   if (parts_.checkpoints != nullptr) {
-    saver_.emplace(*parts_.checkpoints, [this] { parts_.board.saver_moved(); });
+    saver_.emplace(
+        *parts_.checkpoints,
+        BackgroundSaver::Hooks{.begin = [this] { become_background_thread(parts_.cores); },
+                               .on_piece = [this] { parts_.board.saver_moved(); }});
   }
 }
 
-TrainingLoop::~TrainingLoop() = default;
+TrainingLoop::~TrainingLoop() {
+  snapshot_.give_up();
+}
 
 bool TrainingLoop::finished() const noexcept {
   return state_.step >= last_step_;
@@ -59,7 +65,10 @@ TrainingResult TrainingLoop::run() {
     const double lr = schedule_.lr(state_.samples);
     const StepResult step =
         parts_.step.run(state_.step + 1, lr,
-                        {.stop = stop_due(), .save = parts_.checkpoints != nullptr && save_due()});
+                        {.stop = stop_due(),
+                         .save = parts_.checkpoints != nullptr && save_due(),
+                         .pieces = saver_ && saver_->busy() ? snapshot_.wanted() : 0});
+    snapshot_.deliver(step.sums.pieces);
     check_finite(step);
     keep_loss_scale();
     if (step.updated) advance(step, lr);
@@ -260,18 +269,28 @@ void TrainingLoop::start_save() {
   saved_step_ = state_.step;
   last_save_ = std::chrono::steady_clock::now();
   if (saver_) parts_.board.saving(state_.step);
-  snapshot_.copy_from(parts_.engine, parts_.parallel, parts_.optimizer);
+  parts_.parallel.settle();
+  snapshot_.take();
   if (!saver_) return;
-  saver_->start([this, state = state_] {
-    become_background_thread(parts_.cores);
-    Checkpoint checkpoint = snapshot_.to_checkpoint(parts_.engine);
-    checkpoint.mean.assign(parts_.plan.config.mean.begin(), parts_.plan.config.mean.end());
-    checkpoint.std.assign(parts_.plan.config.std.begin(), parts_.plan.config.std.end());
-    checkpoint.classes = parts_.plan.config.classes;
-    checkpoint.class_names = parts_.class_names;
-    checkpoint.state = state;
-    return checkpoint;
-  });
+  saver_->start({.mean = {parts_.plan.config.mean.begin(), parts_.plan.config.mean.end()},
+                 .std = {parts_.plan.config.std.begin(), parts_.plan.config.std.end()},
+                 .classes = parts_.plan.config.classes,
+                 .class_names = parts_.class_names,
+                 .state = state_},
+                [this] { return snapshot_.next(); });
+}
+
+void TrainingLoop::finish_save() {
+  for (bool going = shared_out_; going;) {
+    std::int32_t pieces = 0;
+    while (saver_ && saver_->busy() && (pieces = snapshot_.wanted()) == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    parts_.comm.broadcast(std::span(&pieces, 1));
+    snapshot_.deliver(pieces);
+    going = pieces > 0;
+  }
+  if (saver_) saver_->wait();
 }
 
 void TrainingLoop::report_saves() {
@@ -294,12 +313,12 @@ std::optional<BackgroundSaver::Outcome> TrainingLoop::finished_save() {
 
 void TrainingLoop::save_and_wait() {
   parts_.board.enter(Phase::save);
-  if (saver_) saver_->wait();
+  finish_save();
   report_saves();
   if (decided(saver_ && saved_step_ != state_.step)) start_save();
+  finish_save();
   collectively(parts_.comm, [this] {
     if (!saver_) return;
-    saver_->wait();
     const auto outcome = finished_save();
     if (outcome && outcome->error) throw Error(ExitStatus::cannot_write, *outcome->error);
   });
@@ -307,7 +326,7 @@ void TrainingLoop::save_and_wait() {
 
 std::string TrainingLoop::last_good_checkpoint() {
   parts_.board.enter(Phase::save);
-  if (saver_) saver_->wait();
+  finish_save();
   report_saves();
   return broadcast_text(parts_.comm, result_.checkpoint);
 }

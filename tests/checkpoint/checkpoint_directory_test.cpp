@@ -32,6 +32,10 @@ void damage(const std::string& path) {
   write_file(path, bytes.substr(0, bytes.size() / 2));
 }
 
+void save(CheckpointDirectory& checkpoints, const Checkpoint& checkpoint) {
+  checkpoints.save(checkpoint, tensors_of(checkpoint));
+}
+
 std::string link_target(const std::string& link) {
   return std::filesystem::read_symlink(link).string();
 }
@@ -51,15 +55,15 @@ BOOST_AUTO_TEST_CASE(the_newest_and_the_best_stay) {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints(directory.path(), 2);
 
-  checkpoints.save(at(100));
-  checkpoints.save(at(200, 200));
-  for (const std::int64_t step : {300, 400, 500}) checkpoints.save(at(step, 200));
+  save(checkpoints, at(100));
+  save(checkpoints, at(200, 200));
+  for (const std::int64_t step : {300, 400, 500}) save(checkpoints, at(step, 200));
 
   BOOST_TEST(checkpoints.steps() == (Steps{500, 400, 200}), boost::test_tools::per_element());
   BOOST_TEST(link_target(directory / "latest") == "step-00000500.h5");
   BOOST_TEST(link_target(directory / "best") == "step-00000200.h5");
 
-  checkpoints.save(at(600, 600));
+  save(checkpoints, at(600, 600));
 
   BOOST_TEST(checkpoints.steps() == (Steps{600, 500}), boost::test_tools::per_element());
   BOOST_TEST(link_target(directory / "best") == "step-00000600.h5");
@@ -68,14 +72,14 @@ BOOST_AUTO_TEST_CASE(the_newest_and_the_best_stay) {
 BOOST_AUTO_TEST_CASE(newest_goes_back_past_files_that_do_not_verify) {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints(directory.path(), 5);
-  for (const std::int64_t step : {1, 2, 3}) checkpoints.save(at(step));
+  for (const std::int64_t step : {1, 2, 3}) save(checkpoints, at(step));
   damage(checkpoints.path_of(3));
   write_file(checkpoints.path_of(2), "");
 
   const auto found = checkpoints.newest();
 
   BOOST_REQUIRE(found.has_value());
-  BOOST_TEST((found->checkpoint == at(1)));
+  BOOST_TEST((read_checkpoint(found->path, CheckpointUse::resume) == at(1)));
   BOOST_TEST(found->path == checkpoints.path_of(1));
   BOOST_REQUIRE(found->rejected.size() == 2u);
   BOOST_TEST(found->rejected[0].find("step-00000003.h5") != std::string::npos);
@@ -86,20 +90,20 @@ BOOST_AUTO_TEST_CASE(newest_goes_back_past_files_that_do_not_verify) {
 BOOST_AUTO_TEST_CASE(a_damaged_later_file_does_not_push_out_a_good_one) {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints(directory.path(), 1);
-  checkpoints.save(at(400));
+  save(checkpoints, at(400));
   write_file(checkpoints.path_of(500), "damaged");
 
-  checkpoints.save(at(450));
+  save(checkpoints, at(450));
 
   BOOST_TEST(checkpoints.steps() == (Steps{500, 450}), boost::test_tools::per_element());
-  BOOST_TEST((checkpoints.newest()->checkpoint == at(450)));
+  BOOST_TEST((read_checkpoint(checkpoints.newest()->path, CheckpointUse::resume) == at(450)));
 }
 
 BOOST_AUTO_TEST_CASE(no_file_that_verifies_is_bad_input_and_names_them_all) {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints(directory.path(), 5);
   for (const std::int64_t step : {1, 2}) {
-    checkpoints.save(at(step));
+    save(checkpoints, at(step));
     damage(checkpoints.path_of(step));
   }
 
@@ -137,9 +141,9 @@ BOOST_AUTO_TEST_CASE(a_background_save_is_published_while_the_caller_goes_on) {
   ::setenv("LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND", "20000", 1);
 
   const auto begin = std::chrono::steady_clock::now();
-  saver.start([caller] {
+  saver.start(at(7), [caller, next = tensors_of(at(7))] {
     BOOST_REQUIRE((std::this_thread::get_id() != caller));
-    return at(7);
+    return next();
   });
   const std::chrono::duration<double> held = std::chrono::steady_clock::now() - begin;
   BOOST_TEST(saver.busy());
@@ -155,7 +159,7 @@ BOOST_AUTO_TEST_CASE(a_background_save_is_published_while_the_caller_goes_on) {
   BOOST_TEST(!outcome->error.has_value());
   BOOST_TEST(outcome->seconds > held.count());
   BOOST_TEST(!saver.poll().has_value());
-  BOOST_TEST((checkpoints.newest()->checkpoint == at(7)));
+  BOOST_TEST((read_checkpoint(checkpoints.newest()->path, CheckpointUse::resume) == at(7)));
 }
 
 BOOST_AUTO_TEST_CASE(a_failed_background_save_is_an_outcome_and_the_next_one_works) {
@@ -164,14 +168,16 @@ BOOST_AUTO_TEST_CASE(a_failed_background_save_is_an_outcome_and_the_next_one_wor
   BackgroundSaver saver(checkpoints);
   std::filesystem::remove_all(directory / "checkpoints");
 
-  saver.start([] { return at(1); });
+  saver.start(at(1), tensors_of(at(1)));
   saver.wait();
   const auto unwritable = saver.poll();
-  saver.start([]() -> Checkpoint { throw std::runtime_error("no memory"); });
+  std::filesystem::create_directory(directory / "checkpoints");
+  saver.start(at(1),
+              []() -> std::optional<StoredTensor> { throw std::runtime_error("no memory"); });
   saver.wait();
   const auto thrown = saver.poll();
-  std::filesystem::create_directory(directory / "checkpoints");
-  saver.start([] { return at(2); });
+  BOOST_TEST(std::filesystem::is_empty(directory / "checkpoints"));
+  saver.start(at(2), tensors_of(at(2)));
   saver.wait();
   const auto good = saver.poll();
 

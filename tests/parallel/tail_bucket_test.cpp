@@ -44,9 +44,9 @@ void add(std::vector<float>& sum, const std::vector<float>& tail) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_tail_holds_all_statistics_and_eight_sums) {
-  BOOST_TEST(TailBucket(two_norms()).size() == statistics_count + 8);
-  BOOST_TEST(TailBucket(Graph("none", {.height = 2, .width = 2}, 2)).size() == 8u);
+BOOST_AUTO_TEST_CASE(the_tail_holds_all_statistics_and_nine_sums) {
+  BOOST_TEST(TailBucket(two_norms()).size() == statistics_count + 9);
+  BOOST_TEST(TailBucket(Graph("none", {.height = 2, .width = 2}, 2)).size() == 9u);
 }
 
 BOOST_AUTO_TEST_CASE(folding_equals_a_running_average_step_by_step) {
@@ -104,6 +104,7 @@ BOOST_AUTO_TEST_CASE(sums_come_back_as_they_were_written) {
                                 .not_finite = 1,
                                 .stop_wishes = 2,
                                 .save_wishes = 3,
+                                .pieces = 7,
                                 .failed = 4});
 
   const StepSums sums = tail_bucket.read_sums(tail);
@@ -114,6 +115,7 @@ BOOST_AUTO_TEST_CASE(sums_come_back_as_they_were_written) {
   BOOST_TEST(sums.not_finite == 1);
   BOOST_TEST(sums.stop_wishes == 2);
   BOOST_TEST(sums.save_wishes == 3);
+  BOOST_TEST(sums.pieces == 7);
   BOOST_TEST(sums.failed == 4);
 }
 
@@ -127,6 +129,7 @@ BOOST_AUTO_TEST_CASE(sums_add_up_over_ranks_as_counts) {
                                   .not_finite = rank == 1,
                                   .stop_wishes = rank >= 2,
                                   .save_wishes = 0,
+                                  .pieces = rank == 0 ? 5 : 0,
                                   .failed = 1});
     add(reduced, tail);
   }
@@ -138,6 +141,7 @@ BOOST_AUTO_TEST_CASE(sums_add_up_over_ranks_as_counts) {
   BOOST_TEST(sums.not_finite == 1);
   BOOST_TEST(sums.stop_wishes == 3);
   BOOST_TEST(sums.save_wishes == 0);
+  BOOST_TEST(sums.pieces == 5);
   BOOST_TEST(sums.failed == 5);
 }
 

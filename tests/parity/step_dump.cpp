@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
                                                 .label_smoothing = config.label_smoothing});
   const TailBucket tail(graph);
   const auto engine = make_cpu_engine(graph, {.threads = 0, .tail_size = tail.size()});
-  load_model(read_checkpoint(argv[1], CheckpointUse::weights), InitHead::keep, *engine);
+  load_model(CheckpointReader(argv[1], CheckpointUse::weights), *engine);
   const auto optimizer = make_optimizer(config, engine->layout());
   const std::size_t batch_size = input.labels.size();
   const auto program = engine->compile_training(static_cast<std::int64_t>(batch_size));

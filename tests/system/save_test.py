@@ -87,19 +87,24 @@ def a_full_disk_leaves_the_last_good_checkpoint(folder):
 def no_step_waits_for_a_save(folder):
     # Many parameters and little arithmetic, so that a save is much longer than a step of a sanitized program too.
     data = write_shards(folder / "data", samples=4000, shape=(12, 12, 3))
-    args = ["--model", "mini-resnet", "--width", 32, "--batch-size", 32, "--threads", 1, "--lr", "0.05"]
-    run(["train", "--data", data, "--run-dir", folder / "run", *args, "--max-steps", 240, "--save-every", 60,
-         "--log-every", 1], env={SLOW: "10000000"})
-    steps = [sum(e["seconds"].values()) for e in events(folder / "run", "step")]
-    saves = events(folder / "run", "checkpoint")
-    assert len(saves) >= 3, saves
+    for ranks, mode in ((1, "none"), (2, "full")):
+        steps_beside_saves_are_as_long_as_others(folder / mode, data, ranks, mode)
+
+
+def steps_beside_saves_are_as_long_as_others(run_dir, data, ranks, mode):
+    args = ["--model", "mini-resnet", "--width", 32, "--batch-size", 32, "--threads", 1, "--lr", "0.05", "--shard", mode]
+    run(["train", "--data", data, "--run-dir", run_dir, *args, "--max-steps", 240, "--save-every", 100,
+         "--log-every", 1], ranks, env={SLOW: "4000000"})
+    steps = [sum(e["seconds"].values()) for e in events(run_dir, "step")]
+    saves = events(run_dir, "checkpoint")
+    assert len(saves) >= 2, saves
     middle = statistics.median(steps[5:])
-    assert max(s["seconds"]["save"] for s in saves) > 3 * middle, f"the saves were not slow: {saves}, {middle}"
-    # What else runs on a shared machine may hit one step that runs beside a save; waiting would hit one a save.
-    beside = [seconds for save in saves
-              for seconds in steps[save["step"] - 1:save["step"] + 1 + math.ceil(save["seconds"]["save"] / middle)]]
-    late = [seconds for seconds in beside if seconds > 2 * middle]
-    assert len(beside) > 10 and len(late) <= 1, f"steps took {late} s beside saves, the median is {middle:.4f} s"
+    for save in saves:
+        seconds = save["seconds"]["save"]
+        assert seconds > 8 * middle, f"the save was not slow: {save}, {middle}"
+        beside = steps[save["step"] - 1:save["step"] + math.ceil(seconds / middle)]
+        # What else runs on the machine makes steps longer, but none by so much.
+        assert max(beside) < seconds / 3, f"a step took {max(beside):.4f} s beside {save}, the median is {middle:.4f} s"
 
 
 if __name__ == "__main__":

@@ -141,15 +141,21 @@ class TrainRig final {
   }
   void start(std::vector<float> arena) {
     initialize_statistics(*engine_);
-    state_->distribute_parameters(arena);
+    for (std::size_t i = 0; i < state_->pieces().size(); ++i) {
+      state_->distribute_parameters(i, of_rank_0(state_->pieces()[i], arena));
+    }
+  }
+  [[nodiscard]] std::span<float> of_rank_0(const ArenaUnit& piece, std::vector<float>& arena) {
+    return comm_.rank() == 0 ? piece.in(std::span(arena)) : std::span<float>();
   }
   /// `own` empty: the parameters.
   [[nodiscard]] std::vector<float> whole(std::span<const float> own) {
     std::vector<float> arena(comm_.rank() == 0 ? engine_->layout().size() : 0);
-    if (own.empty()) {
-      state_->collect_parameters(arena);
-    } else {
-      state_->collect(own, arena);
+    for (std::size_t i = 0; i < state_->pieces().size(); ++i) {
+      const auto given = own.empty() ? state_->given_parameters(i) : state_->given(i, own);
+      std::vector<float> host(given.size());
+      engine_->read(given, host);
+      state_->collect(i, host, of_rank_0(state_->pieces()[i], arena));
     }
     arena.resize(engine_->layout().size());
     comm_.broadcast(std::span(arena));

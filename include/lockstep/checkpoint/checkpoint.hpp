@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,22 +48,42 @@ struct TrainingState {
   friend bool operator==(const TrainingState&, const TrainingState&) = default;
 };
 
-/// What a checkpoint file holds. A weights-only file has `model` alone.
-struct Checkpoint {
-  std::vector<NamedTensor> model;  ///< parameters and running statistics, torchvision's names
+/// What a checkpoint file holds beside tensors.
+struct CheckpointInfo {
   std::vector<float> mean;
   std::vector<float> std;
   std::int64_t classes = 0;
   std::vector<std::string> class_names;
-  std::map<std::string, std::vector<NamedTensor>> optimizer;  ///< by slot
   std::optional<TrainingState> state;
+  friend bool operator==(const CheckpointInfo&, const CheckpointInfo&) = default;
+};
+
+/// A whole file. A weights-only file has `model` alone.
+struct Checkpoint : CheckpointInfo {
+  std::vector<NamedTensor> model;  ///< parameters and running statistics, torchvision's names
+  std::map<std::string, std::vector<NamedTensor>> optimizer;  ///< by slot
   friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };
 
+inline constexpr const char* model_group = "/model";
+/// Where a slot's tensors are.
+[[nodiscard]] std::string slot_group(const std::string& slot);
+
+/// A tensor and the group it is in: model_group or slot_group().
+struct StoredTensor {
+  std::string group;
+  NamedTensor tensor;
+};
+/// The tensors of a file, one after another, those of a group together; nullopt after the last.
+using NextTensor = std::function<std::optional<StoredTensor>()>;
+[[nodiscard]] NextTensor tensors_of(Checkpoint checkpoint);
+
 /// Writes to a temporary name in the same directory, flushes, fsyncs, renames, fsyncs the
-/// directory. Error(cannot_write) leaves nothing behind under `path` that was not there. The same
-/// checkpoint gives the same bytes.
+/// directory. Error(cannot_write) leaves nothing behind under `path` that was not there, and so do
+/// errors of `next`. The same tensors give the same bytes.
 /// `on_piece` is called after each few MiB, so that a slow disk can be told from one that hangs.
+void write_checkpoint(const std::string& path, const CheckpointInfo& info, const NextTensor& next,
+                      const std::function<void()>& on_piece = {});
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint,
                       const std::function<void()>& on_piece = {});
 
@@ -70,9 +91,35 @@ enum class CheckpointUse {
   weights,  ///< eval, --init-from: /model is enough
   resume,   ///< complete, every checksum right
 };
-/// Error(no_input) where absent or unreadable, Error(bad_input) where it does not verify (checksum,
-/// truncated, NaN in a tensor, wrong type); the text names the dataset. Checksums that are there
-/// are always checked.
+
+/// An open file whose tensors are read one at a time. All of it: Error(no_input) where absent or
+/// unreadable, Error(bad_input) where it does not verify (checksum, truncated, NaN in a tensor,
+/// wrong type); the text names the dataset. Checksums that are there are always checked.
+class CheckpointReader final {
+ public:
+  CheckpointReader(const std::string& path, CheckpointUse use);
+  ~CheckpointReader();
+  CheckpointReader(CheckpointReader&&) noexcept;
+  CheckpointReader& operator=(CheckpointReader&&) noexcept;
+
+  [[nodiscard]] const CheckpointInfo& info() const noexcept;
+  struct Tensor {
+    std::string name;
+    Shape shape;
+  };
+  /// In the file's order.
+  [[nodiscard]] const std::vector<Tensor>& model() const noexcept;
+  [[nodiscard]] const std::map<std::string, std::vector<Tensor>>& optimizer() const noexcept;
+  [[nodiscard]] std::vector<float> read(const std::string& group, const Tensor& tensor) const;
+  /// Reads every tensor, and keeps none.
+  void verify() const;
+
+ private:
+  struct Contents;
+  std::unique_ptr<Contents> contents_;
+};
+
+/// All of it at once.
 [[nodiscard]] Checkpoint read_checkpoint(const std::string& path, CheckpointUse use);
 
 }  // namespace lockstep

@@ -24,10 +24,11 @@ class CheckpointDirectory final {
 
   /// Writes, publishes `latest` (and `best` where state.best_step == state.step) and drops what
   /// retention does not keep: the `keep` newest and the best by validation top-1 stay.
-  void save(const Checkpoint& checkpoint, const std::function<void()>& on_piece = {});
+  void save(const CheckpointInfo& info, const NextTensor& next,
+            const std::function<void()>& on_piece = {});
 
   struct Found {
-    Checkpoint checkpoint;
+    CheckpointReader reader;
     std::string path;
     std::vector<std::string>
         rejected;  ///< one line a newer file that did not verify; left in place
@@ -44,16 +45,19 @@ class CheckpointDirectory final {
 /// Saves on a thread of its own, one at a time. Rank 0's alone.
 class BackgroundSaver final {
  public:
-  /// `on_piece` is called on the thread, as write_checkpoint() says.
-  explicit BackgroundSaver(CheckpointDirectory& directory, std::function<void()> on_piece = {});
+  /// What is called on the thread; any may be empty.
+  struct Hooks {
+    std::function<void()> begin;     ///< before each save
+    std::function<void()> on_piece;  ///< as write_checkpoint() says
+  };
+  explicit BackgroundSaver(CheckpointDirectory& directory, Hooks hooks = {});
   ~BackgroundSaver();
   BackgroundSaver(const BackgroundSaver&) = delete;
   BackgroundSaver& operator=(const BackgroundSaver&) = delete;
 
   [[nodiscard]] bool busy() const noexcept;
-  /// Returns at once; `make` runs on the thread (it reorders the copied state) and its result is
-  /// saved. The caller sees to it that busy() is false.
-  void start(std::function<Checkpoint()> make);
+  /// Returns at once; `next` is called on the thread. The caller sees to it that busy() is false.
+  void start(CheckpointInfo info, NextTensor next);
   struct Outcome {
     std::int64_t step = 0;
     std::string path;

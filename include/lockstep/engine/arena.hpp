@@ -29,6 +29,11 @@ struct ArenaUnit {
   std::size_t begin;
   std::size_t end;
   [[nodiscard]] std::size_t size() const noexcept { return end - begin; }
+  /// Its values in an arena.
+  template <typename T>
+  [[nodiscard]] std::span<T> in(std::span<T> arena) const {
+    return arena.subspan(begin, size());
+  }
   friend bool operator==(const ArenaUnit&, const ArenaUnit&) = default;
 };
 

@@ -56,15 +56,22 @@ class ParallelState {
   /// What this rank keeps, the engine's part and `slots` of an optimizer included.
   [[nodiscard]] virtual StateBytes bytes(std::size_t slots) = 0;
 
-  // Between steps, from and to an arena of Engine::layout().size() values in rank 0's host memory
-  // (empty elsewhere).
+  // Between steps, between rank 0's host memory and what the ranks keep: a piece of the network at
+  // a time, `whole` its values on rank 0 and empty elsewhere, so that no rank needs memory for all.
+  /// Runs of Engine::layout(), each of whole views, that follow each other and cover it.
+  [[nodiscard]] virtual std::span<const ArenaUnit> pieces() const noexcept = 0;
   /// The parameters of all ranks become rank 0's. Collective.
-  virtual void distribute_parameters(std::span<float> whole) = 0;
-  /// To rank 0. Collective where sum_over_parts() is not empty.
-  virtual void collect_parameters(std::span<float> whole) = 0;
+  virtual void distribute_parameters(std::size_t piece, std::span<float> whole) = 0;
   /// The same for an arena of layout().size() values in the engine's memory: an optimizer's slot.
-  virtual void distribute(std::span<float> whole, std::span<float> own) = 0;
-  virtual void collect(std::span<const float> own, std::span<float> whole) = 0;
+  virtual void distribute(std::size_t piece, std::span<float> whole, std::span<float> own) = 0;
+  /// What of its parameters, or of such an arena, this rank must give for rank 0 to have a piece;
+  /// in the engine's memory, empty where nothing.
+  [[nodiscard]] virtual std::span<const float> given_parameters(std::size_t piece) = 0;
+  [[nodiscard]] virtual std::span<const float> given(std::size_t piece,
+                                                     std::span<const float> own) const = 0;
+  /// What the ranks give, now in host memory, to rank 0. Collective where sum_over_parts() is not
+  /// empty.
+  virtual void collect(std::size_t piece, std::span<const float> given, std::span<float> whole) = 0;
   /// Until the engine's parameters are up to date, where it holds them all.
   virtual void settle() = 0;
 };

@@ -15,12 +15,12 @@ namespace lockstep {
 
 class CheckpointDirectory;
 
-/// Where a run begins: on rank 0 with the file's tensors, elsewhere with the state alone.
+/// Where a run begins: on rank 0 with the open file, elsewhere with the state alone.
 struct RunStart {
-  std::optional<TrainingState> state;  ///< empty: from the beginning
-  std::string path;                    ///< the checkpoint it goes on from
-  std::vector<std::string> rejected;   ///< newer files that did not verify
-  Checkpoint checkpoint;               ///< rank 0's
+  std::optional<TrainingState> state;      ///< empty: from the beginning
+  std::string path;                        ///< the checkpoint it goes on from
+  std::vector<std::string> rejected;       ///< newer files that did not verify
+  std::optional<CheckpointReader> reader;  ///< rank 0's; empty: initial values
 };
 
 /// Finds what --resume asks for. Collective, with a barrier on either side of the load: rank 0

@@ -35,6 +35,7 @@ struct PhaseTimes {
 struct StepWishes {
   bool stop = false;
   bool save = false;
+  int pieces = 0;  ///< rank 0's, of StateSnapshot
 };
 
 struct StepResult {

@@ -6,10 +6,10 @@
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/train/evaluator.hpp"
-#include "lockstep/train/model_state.hpp"
 #include "lockstep/train/replica_check.hpp"
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/run_reporter.hpp"
+#include "lockstep/train/state_snapshot.hpp"
 #include "lockstep/train/stop_timer.hpp"
 #include "lockstep/train/train_step.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -74,6 +74,8 @@ class TrainingLoop final {
   [[nodiscard]] bool decided(bool mine);
   /// Copies the state aside, and on rank 0 begins to write it.
   void start_save();
+  /// Waits for the save under way, and brings it what it waits for. Collective.
+  void finish_save();
   void report_saves();
   /// The next outcome, told of; nullopt where there is none.
   std::optional<BackgroundSaver::Outcome> finished_save();
@@ -86,8 +88,8 @@ class TrainingLoop final {
   std::int64_t last_step_;
   std::int64_t eval_interval_ = 0;  ///< steps; 0: never
   Schedule schedule_;
-  bool shared_out_;                       ///< ranks keep parts of the state
-  StateSnapshot snapshot_;                ///< rank 0's
+  bool shared_out_;  ///< ranks keep parts of the state
+  StateSnapshot snapshot_;
   std::optional<BackgroundSaver> saver_;  ///< rank 0's
   bool save_pending_ = false;
   std::int64_t saved_step_ = -1;  ///< the newest step handed to the saver

@@ -1,0 +1,163 @@
+#include "lockstep/train/state_snapshot.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace lockstep {
+namespace {
+
+/// What rank 0 holds of pieces that have come and are not written yet.
+constexpr std::size_t most_arrived_values = std::size_t{8} << 20;
+
+}  // namespace
+
+StateSnapshot::StateSnapshot(Engine& engine, ParallelState& state, Optimizer& optimizer,
+                             bool is_rank_0)
+    : engine_(engine),
+      state_(state),
+      optimizer_(optimizer),
+      is_rank_0_(is_rank_0),
+      shared_out_(state.sum_over_parts() != nullptr),
+      statistics_(is_rank_0 ? engine.running_statistics().size() : 0) {
+  plan_entries();
+  std::size_t size = 0;
+  for (const Item& item : items_) {
+    offsets_.push_back(size);
+    size += given(item).size();
+  }
+  offsets_.push_back(size);
+  copy_ = AlignedBuffer<float>(size);
+}
+
+void StateSnapshot::plan_entries() {
+  const auto slots = optimizer_.slot_names();
+  std::vector<std::size_t> by_name(slots.size());
+  std::iota(by_name.begin(), by_name.end(), std::size_t{1});
+  std::ranges::sort(by_name, {}, [&](std::size_t arena) { return slots[arena - 1]; });
+  by_name.insert(by_name.begin(), 0);
+  const auto& views = engine_.layout().views;
+  const auto pieces = state_.pieces();
+  for (const std::size_t arena : by_name) {
+    const std::string group =
+        arena == 0 ? std::string(model_group) : slot_group(std::string(slots[arena - 1]));
+    // Backward fills the arena, so the network's first layers are at its end.
+    auto view = views.rbegin();
+    for (std::size_t piece = pieces.size(); piece-- > 0;) {
+      for (; view != views.rend() && view->offset >= pieces[piece].begin; ++view) {
+        entries_.push_back({.group = group, .item = items_.size(), .parameter = view->parameter});
+      }
+      items_.push_back({.arena = arena, .piece = piece});
+    }
+    if (arena == 0) entries_before_statistics_ = entries_.size();
+  }
+  std::size_t offset = 0;
+  for (const RunningStatistic& statistic : engine_.graph().statistics()) {
+    statistic_offsets_.push_back(offset);
+    offset += static_cast<std::size_t>(statistic.channels);
+  }
+}
+
+std::span<const float> StateSnapshot::given(const Item& item) {
+  return item.arena == 0 ? state_.given_parameters(item.piece)
+                         : state_.given(item.piece, optimizer_.slot(item.arena - 1));
+}
+
+void StateSnapshot::take() {
+  for (std::size_t item = 0; item < items_.size(); ++item) {
+    const std::span<const float> part = given(items_[item]);
+    engine_.read(part, copy_.span().subspan(offsets_[item], part.size()));
+  }
+  if (is_rank_0_) std::ranges::copy(engine_.running_statistics(), statistics_.begin());
+  next_entry_ = 0;
+  sent_ = 0;
+  const std::lock_guard lock(mutex_);
+  arrived_.clear();
+  first_arrived_ = 0;
+  given_up_ = false;
+}
+
+int StateSnapshot::wanted() {
+  if (!shared_out_) return 0;
+  const std::lock_guard lock(mutex_);
+  std::size_t values = 0;
+  for (const auto& piece : arrived_) values += piece.size();
+  int count = 0;
+  for (std::size_t item = sent_; item < items_.size(); ++item) {
+    values += state_.pieces()[items_[item].piece].size();
+    const bool is_first = arrived_.empty() && count == 0;
+    if (values > most_arrived_values && !is_first) break;
+    ++count;
+  }
+  return count;
+}
+
+void StateSnapshot::deliver(int pieces) {
+  for (; pieces > 0; --pieces, ++sent_) {
+    const std::size_t piece = items_[sent_].piece;
+    std::vector<float> whole(is_rank_0_ ? state_.pieces()[piece].size() : 0);
+    const std::size_t begin = offsets_[sent_];
+    state_.collect(piece, copy_.span().subspan(begin, offsets_[sent_ + 1] - begin), whole);
+    if (!is_rank_0_) continue;
+    const std::lock_guard lock(mutex_);
+    arrived_.push_back(std::move(whole));
+    moved_.notify_one();
+  }
+}
+
+std::span<const float> StateSnapshot::piece_of(std::size_t item) {
+  if (!shared_out_) {
+    return copy_.span().subspan(offsets_[item], offsets_[item + 1] - offsets_[item]);
+  }
+  std::unique_lock lock(mutex_);
+  for (; first_arrived_ < item && !arrived_.empty(); ++first_arrived_) arrived_.pop_front();
+  moved_.wait(lock, [&] { return given_up_ || !arrived_.empty(); });
+  if (given_up_) {
+    fail(ExitStatus::cannot_write,
+         "the state was not brought together (the run ended before) resume from an older "
+         "checkpoint");
+  }
+  return arrived_.front();
+}
+
+NamedTensor StateSnapshot::statistic(std::size_t index) const {
+  const RunningStatistic& statistic = engine_.graph().statistics()[index];
+  const auto begin =
+      statistics_.begin() + static_cast<std::ptrdiff_t>(statistic_offsets_[index]);
+  return {.name = statistic.name,
+          .shape = Shape{statistic.channels},
+          .values = {begin, begin + statistic.channels}};
+}
+
+std::optional<StoredTensor> StateSnapshot::next() {
+  std::size_t index = next_entry_++;
+  if (index >= entries_before_statistics_) {
+    const std::size_t statistic_index = index - entries_before_statistics_;
+    if (statistic_index < statistic_offsets_.size()) {
+      return StoredTensor{.group = model_group, .tensor = statistic(statistic_index)};
+    }
+    index -= statistic_offsets_.size();
+  }
+  if (index >= entries_.size()) return std::nullopt;
+  const Entry& entry = entries_[index];
+  const Parameter& parameter =
+      engine_.graph().parameters()[static_cast<std::size_t>(entry.parameter)];
+  const ArenaView& view = engine_.layout().view_of(entry.parameter);
+  const std::size_t begin = state_.pieces()[items_[entry.item].piece].begin;
+  NamedTensor tensor{
+      .name = parameter.name,
+      .shape = parameter.shape,
+      .values = std::vector<float>(static_cast<std::size_t>(parameter.shape.elements()))};
+  engine_.to_plain(piece_of(entry.item).subspan(view.offset - begin, view.size), entry.parameter,
+                   tensor.values);
+  return StoredTensor{.group = entry.group, .tensor = std::move(tensor)};
+}
+
+void StateSnapshot::give_up() {
+  const std::lock_guard lock(mutex_);
+  given_up_ = true;
+  moved_.notify_one();
+}
+
+}  // namespace lockstep
