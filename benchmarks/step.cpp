@@ -44,6 +44,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   Config config;
   config.bucket_mb = options.bucket_mb;
   config.shard = options.shard;
+  config.precision = options.precision;
   config.optimizer = options.optimizer;
   const auto compute =
       make_compute(graph,

@@ -2,6 +2,7 @@
 #include "inspect_report.hpp"
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
+#include "lockstep/config/options.hpp"
 #include "lockstep/graph/summary.hpp"
 #include "lockstep/io/hdf5.hpp"
 
@@ -29,6 +30,8 @@ struct InspectArguments {
   Precision precision = Precision::fp32;
   OptimizerKind optimizer = OptimizerKind::sgd;
   ShardUnit shard_unit = {};
+  TravelType param_dtype = TravelType::automatic;
+  TravelType reduce_dtype = TravelType::automatic;
   bool verify = false;
   bool json = false;
 };
@@ -66,7 +69,15 @@ OptionTable<InspectArguments> inspect_options() {
                                           .unit = "",
                                           .choices = {"sgd", "adam", "adamw", "lars"}})
       .add(&InspectArguments::shard_unit,
-           {.name = "shard-unit", .help = "block, stage or size:N, as for train", .unit = ""});
+           {.name = "shard-unit", .help = "auto, block, stage or size:N, as for train", .unit = ""})
+      .add(&InspectArguments::param_dtype, {.name = "param-dtype",
+                                            .help = "what weights travel as, as for train",
+                                            .unit = "",
+                                            .choices = {"auto", "fp32", "bf16", "fp16"}})
+      .add(&InspectArguments::reduce_dtype, {.name = "reduce-dtype",
+                                             .help = "what gradients travel as, as for train",
+                                             .unit = "",
+                                             .choices = {"auto", "fp32", "bf16", "fp16"}});
   table.group("result").add(&InspectArguments::json,
                             {.name = "json", .help = "print one JSON object", .unit = ""});
   return table;
@@ -93,7 +104,7 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
          arguments.model, parsed.positional.front());
   }
   for (const char* name : {"width", "image-size", "channels", "classes", "ranks", "batch-size",
-                           "precision", "optimizer", "shard-unit"}) {
+                           "precision", "optimizer", "shard-unit", "param-dtype", "reduce-dtype"}) {
     if (arguments.model.empty() && parsed.given.contains(name)) {
       fail(ExitStatus::usage, "--{} without --model (it describes a network) leave it away", name);
     }
@@ -205,6 +216,10 @@ ExitStatus run_inspect(Invocation& invocation) {
     config.precision = arguments.precision;
     config.optimizer = arguments.optimizer;
     config.shard_unit = arguments.shard_unit;
+    config.param_dtype = arguments.param_dtype;
+    config.reduce_dtype = arguments.reduce_dtype;
+    config.shard = ShardMode::full;  // all but the table's first row share out
+    validate_travel_types(config);
     const Report memory = inspect_memory(
         make_model(arguments.model, options),
         {.ranks = static_cast<int>(arguments.ranks),

@@ -16,7 +16,7 @@ namespace {
 /// For programs that are never run.
 class NoExchange final : public UnitExchange {
  public:
-  void start_gather(std::size_t, std::span<float>) override {}
+  void start_gather(std::size_t, std::span<std::byte>) override {}
   void await_gather(std::size_t) override {}
   void start_reduction(std::size_t, std::span<const float>) override {}
   void await_reduction(std::size_t) override {}

@@ -32,7 +32,7 @@ enum class Verify { no, yes };
 [[nodiscard]] Report inspect_model(const std::string& name, const ModelOptions& options);
 
 /// For how many ranks, samples a rank and how a run would be; from config: precision, optimizer,
-/// shard_unit.
+/// shard_unit, param_dtype, reduce_dtype.
 struct MemoryQuestion {
   int ranks = 1;
   std::int64_t batch_size = 32;

@@ -132,15 +132,17 @@ void parse_option(const OptionSpec& spec, const std::string& text, TimeSpan& val
 void parse_option(const OptionSpec& spec, const std::string& text, ShardUnit& value) {
   constexpr std::string_view by_size = "size:";
   ShardUnit parsed;
-  if (text == "stage") {
+  if (text == "block") {
+    parsed.by = ShardUnit::By::block;
+  } else if (text == "stage") {
     parsed.by = ShardUnit::By::stage;
   } else if (text.starts_with(by_size)) {
     parsed.by = ShardUnit::By::size;
     if (!parse_number(text.substr(by_size.size()), parsed.smallest)) parsed.smallest = 0;
   }
-  if (text != "block" && (parsed.by == ShardUnit::By::size ? parsed.smallest < 1
-                                                           : parsed.by != ShardUnit::By::stage)) {
-    refuse(spec, text, "block, stage, or the smallest number of parameters as size:1000000");
+  const bool bad_size = parsed.by == ShardUnit::By::size && parsed.smallest < 1;
+  if (bad_size || (parsed.by == ShardUnit::By::automatic && text != "auto")) {
+    refuse(spec, text, "auto, block, stage, or the smallest number of parameters as size:1000000");
   }
   value = parsed;
 }
@@ -181,9 +183,11 @@ std::string print_option(const OptionSpec&, const ShardUnit& value) {
     case ShardUnit::By::size:
       return fmt::format("size:{}", value.smallest);
     case ShardUnit::By::block:
+      return "block";
+    case ShardUnit::By::automatic:
       break;
   }
-  return "block";
+  return "auto";
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {

@@ -142,6 +142,31 @@ std::vector<ConfigDifference> differences(const Config& left, const Config& righ
   return result;
 }
 
+void validate_travel_types(const Config& config) {
+  const auto given = [&](const char* name) { return train_options().get(config, name); };
+  const std::string wire = given("grad-compression");
+  const std::string reduced = given("reduce-dtype");
+  if (wire != "none" && reduced != "auto" && reduced != wire) {
+    fail(ExitStatus::usage,
+         "--reduce-dtype {} and --grad-compression {} (both say what gradients travel as) drop one",
+         reduced, wire);
+  }
+  if (config.param_dtype == TravelType::automatic) return;
+  const std::string parameters = given("param-dtype");
+  if (config.shard == ShardMode::none) {
+    fail(ExitStatus::usage,
+         "--param-dtype {} needs --shard (each rank keeps all parameters, so none travel) drop it",
+         parameters);
+  }
+  const std::string precision = given("precision");
+  if (parameters != "fp32" && parameters != precision) {
+    fail(ExitStatus::usage,
+         "--param-dtype {0} does not go with --precision {1} (weights would be rounded to {0} and "
+         "used as {1}) take --precision {0}, or leave --param-dtype away",
+         parameters, precision);
+  }
+}
+
 void validate(const Config& config) {
   train_options().check_values(config);
   refuse_both(config, "");
@@ -186,11 +211,7 @@ void validate(const Config& config) {
     fail(ExitStatus::usage, "--warmup-epochs {} is longer than the {} epochs of --epochs",
          config.warmup_epochs, config.epochs);
   }
-  if (config.shard != ShardMode::none && config.grad_compression != GradCompression::none) {
-    fail(ExitStatus::usage,
-         "--grad-compression does not go with --shard (gradients that are shared out travel in "
-         "fp32) drop one");
-  }
+  validate_travel_types(config);
   if (config.shard_group > 0 && config.shard != ShardMode::hybrid) {
     fail(ExitStatus::usage, "--shard-group {} belongs to --shard hybrid (it is another) drop it",
          config.shard_group);

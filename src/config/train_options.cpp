@@ -209,12 +209,25 @@ OptionTable<Config> make_table() {
             .help = "gradients travel in 16 bits, rounded wherever two ranks' sums meet",
             .unit = "",
             .choices = {"none", "fp16", "bf16"}})
+      .add(&Config::reduce_dtype,
+           {.name = "reduce-dtype",
+            .help = "what gradients travel as, by the name that FSDP gives it; auto: as "
+                    "--grad-compression says, else fp32",
+            .unit = "",
+            .choices = {"auto", "fp32", "bf16", "fp16"}})
       .add(&Config::shard,
            {.name = "shard",
             .help = "what ranks share out instead of each keeping all: optimizer state; and "
                     "gradients (grad); and parameters (full); hybrid: all three, within groups",
             .unit = "",
             .choices = {"none", "optimizer", "grad", "full", "hybrid"}})
+      .add(&Config::param_dtype,
+           {.name = "param-dtype",
+            .help = "with --shard: what weights travel as to the ranks that use them, and are kept "
+                    "there as; biases and norms stay fp32; auto: 16 bits where --precision uses "
+                    "them so",
+            .unit = "",
+            .choices = {"auto", "fp32", "bf16", "fp16"}})
       .add(&Config::shard_group, {.name = "shard-group",
                                   .help = "that share out with --shard hybrid; 0: those of a node",
                                   .unit = "ranks",
@@ -223,7 +236,8 @@ OptionTable<Config> make_table() {
       .add(&Config::shard_unit,
            {.name = "shard-unit",
             .help = "what is gathered and reduced as one: block, stage, or layers of at least N "
-                    "parameters, as size:N",
+                    "parameters, as size:N; auto: block, and with --shard optimizer as many of "
+                    "them as --bucket-mb holds",
             .unit = ""})
       .add(&Config::accumulate_full_gradients,
            {.name = "accumulate-full-gradients",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <numeric>
 
 namespace lockstep {
@@ -10,6 +11,8 @@ namespace {
 std::size_t round_up(std::size_t value, std::size_t multiple) noexcept {
   return (value + multiple - 1) / multiple * multiple;
 }
+
+constexpr int unit_of_vectors = std::numeric_limits<int>::max();
 
 }  // namespace
 
@@ -29,13 +32,20 @@ ArenaLayout lay_out(const Graph& graph, const std::vector<ParameterId>& ready,
   ArenaLayout layout;
   int unit = -1;
   std::size_t end = 0;
-  for (const ParameterId id : ready) {
+  const auto apart = [&](ParameterId id) {
+    return rule.vectors_apart &&
+           graph.parameters()[static_cast<std::size_t>(id)].kind != ParameterKind::weight;
+  };
+  std::vector<ParameterId> order = ready;
+  std::ranges::stable_partition(order, std::not_fn(apart));
+  for (const ParameterId id : order) {
     const auto index = static_cast<std::size_t>(id);
-    if (!rule.unit_of.empty() && rule.unit_of[index] != unit) {
-      unit = rule.unit_of[index];
+    const int next = rule.unit_of.empty() ? unit : apart(id) ? unit_of_vectors : rule.unit_of[index];
+    if (next != unit) {
+      unit = next;
       end = round_up(end, multiple);
       if (!layout.units.empty()) layout.units.back().end = end;
-      layout.units.push_back({.begin = end, .end = end});
+      layout.units.push_back({.begin = end, .end = end, .in_fp32 = apart(id)});
     }
     layout.views.push_back({.parameter = id,
                             .kind = graph.parameters()[index].kind,
@@ -45,6 +55,23 @@ ArenaLayout lay_out(const Graph& graph, const std::vector<ParameterId>& ready,
   }
   if (!layout.units.empty()) layout.units.back().end = round_up(end, multiple);
   return layout;
+}
+
+std::vector<std::size_t> filled_after_each(const ArenaLayout& layout,
+                                      const std::vector<ParameterId>& ready) {
+  std::vector<bool> is_ready(ready.size(), false);
+  std::vector<std::size_t> filled(ready.size());
+  std::size_t view = 0;
+  for (const ParameterId id : ready) {
+    is_ready[static_cast<std::size_t>(id)] = true;
+    while (view < layout.views.size() &&
+           is_ready[static_cast<std::size_t>(layout.views[view].parameter)]) {
+      ++view;
+    }
+    filled[static_cast<std::size_t>(id)] =
+        view < layout.views.size() ? layout.views[view].offset : layout.size();
+  }
+  return filled;
 }
 
 }  // namespace lockstep

@@ -8,6 +8,11 @@ namespace lockstep {
 namespace {
 
 template <typename T>
+void narrow_to(std::span<const float> values, std::uint16_t* to) {
+  for (std::size_t i = 0; i < values.size(); ++i) to[i] = T(values[i]).bits;
+}
+
+template <typename T>
 class HostNarrowBuffer final : public NarrowBuffer {
  public:
   explicit HostNarrowBuffer(std::size_t count) : values_(count) {}
@@ -15,8 +20,7 @@ class HostNarrowBuffer final : public NarrowBuffer {
     return values_.data() + at;
   }
   void narrow(std::span<const float> values, std::size_t at) override {
-    std::uint16_t* const to = data(at);
-    for (std::size_t i = 0; i < values.size(); ++i) to[i] = T(values[i]).bits;
+    narrow_to<T>(values, data(at));
   }
   void widen(std::size_t at, std::span<float> values) override {
     const std::uint16_t* const from = data(at);
@@ -32,6 +36,11 @@ class HostNarrowBuffer final : public NarrowBuffer {
 };
 
 }  // namespace
+
+void narrow_on_host(std::span<const float> values, Precision type, std::uint16_t* to) {
+  if (type == Precision::fp16) return narrow_to<Float16>(values, to);
+  narrow_to<Bfloat16>(values, to);
+}
 
 std::unique_ptr<NarrowBuffer> make_host_narrow_buffer(Precision type, std::size_t count) {
   if (type == Precision::fp16) return std::make_unique<HostNarrowBuffer<Float16>>(count);

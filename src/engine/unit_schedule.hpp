@@ -13,19 +13,25 @@ namespace lockstep {
 class UnitSchedule final {
  public:
   explicit UnitSchedule(const std::vector<ArenaUnit>& units) : entered_(units.size()) {
-    for (const ArenaUnit& unit : units) ends_.push_back(unit.end);
+    for (const ArenaUnit& unit : units) {
+      ends_.push_back(unit.end);
+      stays_.push_back(unit.in_fp32);
+    }
   }
 
   /// A pass uses the unit's parameters; true where it has not before.
   [[nodiscard]] bool enter(std::size_t unit) {
     if (entered_[unit]) return false;
     entered_[unit] = true;
-    last_entered_ = unit;
+    if (!stays_[unit]) last_entered_ = unit;
     return true;
   }
-  /// The unit that forward used last is the first that backward uses, and stays.
+  /// The unit that forward used last is the first that backward uses, and stays; so does the one of
+  /// all vectors, which every layer uses and which is small.
   void begin_backward() {
-    entered_.assign(entered_.size(), false);
+    for (std::size_t unit = 0; unit < entered_.size(); ++unit) {
+      entered_[unit] = entered_[unit] && stays_[unit];
+    }
     if (last_entered_) entered_[*last_entered_] = true;
   }
 
@@ -49,6 +55,7 @@ class UnitSchedule final {
  private:
   static constexpr std::size_t in_flight = 2;
   std::vector<std::size_t> ends_;
+  std::vector<bool> stays_;
   std::vector<bool> entered_;  ///< in this pass
   std::optional<std::size_t> last_entered_;
   std::size_t reduced_ = 0;

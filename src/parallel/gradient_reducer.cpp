@@ -1,13 +1,8 @@
 #include "lockstep/parallel/gradient_reducer.hpp"
 
+#include "element_precision.hpp"
+
 namespace lockstep {
-namespace {
-
-Precision precision_of(ElementType type) noexcept {
-  return type == ElementType::f16 ? Precision::fp16 : Precision::bf16;
-}
-
-}  // namespace
 
 GradientReducer::GradientReducer(Communicator& comm, std::span<float> arena,
                                  std::vector<Bucket> buckets, Wire wire, Engine* engine)

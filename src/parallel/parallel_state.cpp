@@ -2,31 +2,29 @@
 
 #include "lockstep/parallel/shard_plan.hpp"
 
+#include <utility>
+#include <vector>
+
 namespace lockstep {
-namespace {
-
-ElementType wire_type(GradCompression compression) noexcept {
-  switch (compression) {
-    case GradCompression::bf16:
-      return ElementType::bf16;
-    case GradCompression::fp16:
-      return ElementType::f16;
-    case GradCompression::none:
-      break;
-  }
-  return ElementType::f32;
-}
-
-}  // namespace
 
 UnitOptions unit_options(const Config& config, const Graph& graph, int ranks) {
   if (config.shard == ShardMode::none) return {};
+  std::vector<int> unit_of = plan_units(graph, config.shard_unit);
+  const bool merges =
+      config.shard == ShardMode::optimizer && config.shard_unit.by == ShardUnit::By::automatic;
+  if (merges) {
+    const double bucket_values = config.bucket_mb * 0x1p20 / sizeof(float);
+    unit_of = merge_units(std::move(unit_of), graph, static_cast<std::int64_t>(bucket_values));
+  }
+  const Precision parameters = parameter_type(config);
   return {
-      .rule = {.unit_of = plan_units(graph, config.shard_unit),
-               .multiple = arena_alignment * static_cast<std::size_t>(ranks)},
+      .rule = {.unit_of = std::move(unit_of),
+               .multiple = arena_alignment * static_cast<std::size_t>(ranks),
+               .vectors_apart = parameters != Precision::fp32},
       .holds_parameters = config.shard == ShardMode::optimizer || config.shard == ShardMode::grad,
       .holds_gradients = config.shard == ShardMode::optimizer ||
-                         (config.accumulate_full_gradients && config.accumulate > 1)};
+                         (config.accumulate_full_gradients && config.accumulate > 1),
+      .parameters = parameters};
 }
 
 std::unique_ptr<ParallelState> make_parallel_state(const Config& config, Engine& engine,
@@ -38,9 +36,12 @@ std::unique_ptr<ParallelState> make_parallel_state(const Config& config, Engine&
         engine, host, comm,
         {.tail_size = tail_size,
          .bucket_bytes = static_cast<std::size_t>(config.bucket_mb * 0x1p20),
-         .wire = wire_type(config.grad_compression)});
+         .wire = wire_type(config)});
   }
-  const ShardingOptions options{.tail_size = tail_size, .accumulates = config.accumulate > 1};
+  const ShardingOptions options{.tail_size = tail_size,
+                                .accumulates = config.accumulate > 1,
+                                .wire = wire_type(config),
+                                .parameters = parameter_type(config)};
   if (config.shard != ShardMode::hybrid) {
     return make_sharded_state(engine, {.all = comm, .group_host = host, .group = comm}, options);
   }

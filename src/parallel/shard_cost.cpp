@@ -1,37 +1,95 @@
 #include "lockstep/parallel/shard_cost.hpp"
 
+#include "lockstep/engine/unit_exchange.hpp"
+
+#include <algorithm>
+
 namespace lockstep {
+namespace {
+
+/// Bytes of all parameters as they come in.
+struct Gathered {
+  double weights = 0;
+  double vectors = 0;  ///< where they are a unit of their own
+};
+
+Gathered gathered_bytes(const Config& config, const ArenaLayout& layout) {
+  const UnitOptions units{.parameters = parameter_type(config)};
+  Gathered bytes;
+  for (const ArenaUnit& unit : layout.units) {
+    const auto size = static_cast<double>(unit.size() * units.value_bytes(unit));
+    (unit.in_fp32 ? bytes.vectors : bytes.weights) += size;
+  }
+  return bytes;
+}
+
+std::size_t largest_unit(const ArenaLayout& layout) {
+  return std::ranges::max_element(layout.units, {}, &ArenaUnit::size)->size();
+}
+
+}  // namespace
+
+ElementType wire_type(const Config& config) noexcept {
+  const bool by_compression = config.reduce_dtype == TravelType::automatic;
+  if (by_compression ? config.grad_compression == GradCompression::bf16
+                     : config.reduce_dtype == TravelType::bf16) {
+    return ElementType::bf16;
+  }
+  if (by_compression ? config.grad_compression == GradCompression::fp16
+                     : config.reduce_dtype == TravelType::fp16) {
+    return ElementType::f16;
+  }
+  return ElementType::f32;
+}
+
+Precision parameter_type(const Config& config) noexcept {
+  const bool narrow = config.precision == Precision::bf16 || config.precision == Precision::fp16;
+  const bool shared_out = config.shard != ShardMode::none;
+  if (!narrow || !shared_out || config.param_dtype == TravelType::fp32) return Precision::fp32;
+  return config.precision;
+}
 
 ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
                      std::size_t slots) {
   const std::size_t whole = sizeof(float) * layout.size();
   const auto micro_steps = static_cast<double>(config.accumulate);
+  const bool narrow = wire_type(config) != ElementType::f32;
+  const double reduced = static_cast<double>(whole) / (narrow ? 2 : 1);
   // Of a sum or a gather, a rank sends the other ranks' parts once.
   if (config.shard == ShardMode::none) {
     return {.state = {.parameters = whole, .gradients = whole, .optimizer = slots * whole},
-            .sent = 2 * static_cast<double>(ranks - 1) / ranks * static_cast<double>(whole)};
+            .sent = 2 * static_cast<double>(ranks - 1) / ranks * reduced};
   }
   const bool hybrid = config.shard == ShardMode::hybrid;
   const int group = hybrid ? static_cast<int>(config.shard_group) : ranks;
-  const double in_group = static_cast<double>(group - 1) / group * static_cast<double>(whole);
+  const int replicas = ranks / group;
+  const double others = static_cast<double>(group - 1) / group;
   const std::size_t own = whole / static_cast<std::size_t>(group);
   const bool keeps_gradients = config.shard == ShardMode::optimizer ||
                                (config.accumulate_full_gradients && config.accumulate > 1);
   const bool adds_up = !keeps_gradients && config.accumulate > 1;
   ShardCost cost{.state = {.parameters = own, .gradients = own, .optimizer = slots * own}};
   cost.state.gradients += keeps_gradients ? whole : adds_up ? own : 0;
-  cost.sent = keeps_gradients ? in_group : micro_steps * in_group;
+  if (narrow && group > 1) {
+    // What is on its way, as it travels: all at once, or of two units at a time.
+    cost.state.gradients += keeps_gradients ? whole / 2 : 4 * largest_unit(layout);
+  }
+  if (narrow && ranks > 1) cost.state.gradients += own / 2;
+  cost.sent = (keeps_gradients ? 1 : micro_steps) * others * reduced;
+  const Gathered gathered = gathered_bytes(config, layout);
+  const bool narrow_parameters = parameter_type(config) != Precision::fp32;
   if (config.shard == ShardMode::full || hybrid) {
-    // Backward begins with the unit that forward used last.
-    const auto kept = static_cast<double>(sizeof(float) * layout.units.front().size());
-    cost.sent += micro_steps * (2 - kept / static_cast<double>(whole)) * in_group;
+    // Backward begins with the unit that forward used last, and keeps all vectors.
+    const double kept =
+        static_cast<double>(layout.units.front().size()) * (narrow_parameters ? 2 : 4);
+    cost.sent += micro_steps * others * (2 * gathered.weights - kept + gathered.vectors);
   } else {
-    cost.state.parameters = whole;
-    cost.sent += in_group;
+    const double held = gathered.weights + gathered.vectors;
+    cost.state.parameters = narrow_parameters ? own + static_cast<std::size_t>(held) : whole;
+    cost.sent += others * held;
   }
   if (hybrid) {
-    const int replicas = ranks / group;
-    cost.sent += 2 * static_cast<double>(replicas - 1) / replicas * static_cast<double>(own);
+    cost.sent += 2 * static_cast<double>(replicas - 1) / replicas * reduced / group;
   }
   return cost;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -71,13 +72,34 @@ std::vector<int> plan_units(const Graph& graph, const ShardUnit& unit) {
   return unit_of;
 }
 
+std::vector<int> merge_units(std::vector<int> unit_of, const Graph& graph, std::int64_t most) {
+  std::map<int, std::int64_t> sizes;
+  for (std::size_t id = 0; id < unit_of.size(); ++id) {
+    sizes[unit_of[id]] += graph.parameters()[id].shape.elements();
+  }
+  std::map<int, int> merged_of;
+  int merged = 0;
+  std::int64_t values = 0;
+  for (auto unit = sizes.rbegin(); unit != sizes.rend(); ++unit) {
+    if (values > 0 && values + unit->second > most) {
+      ++merged;
+      values = 0;
+    }
+    values += unit->second;
+    merged_of[unit->first] = merged;
+  }
+  for (int& unit : unit_of) unit = merged_of.at(unit);
+  return unit_of;
+}
+
 ShardPlan::ShardPlan(ArenaLayout whole, int rank, int ranks)
     : whole_(std::move(whole)), rank_(rank) {
   const auto parts = static_cast<std::size_t>(ranks);
   std::size_t view = 0;
   for (const ArenaUnit& unit : whole_.units) {
     assert(unit.begin % (parts * arena_alignment) == 0 && unit.size() % parts == 0);
-    const ArenaUnit own{.begin = unit.begin / parts, .end = unit.end / parts};
+    const ArenaUnit own{
+        .begin = unit.begin / parts, .end = unit.end / parts, .in_fp32 = unit.in_fp32};
     const std::size_t begin = unit.begin + static_cast<std::size_t>(rank) * own.size();
     const std::size_t end = begin + own.size();
     for (; view < whole_.views.size() && whole_.views[view].offset < unit.end; ++view) {

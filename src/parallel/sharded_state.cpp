@@ -1,7 +1,9 @@
 #include "broadcast_arena.hpp"
+#include "element_precision.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/shard_plan.hpp"
+#include "reduction_wire.hpp"
 
 #include <chrono>
 #include <utility>
@@ -20,6 +22,9 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
         holds_gradients_(!engine.gradients().empty()),
         gradients_(engine.allocate(plan_.own().size())),
         tail_(engine.allocate(options.tail_size)),
+        parameter_type_(options.parameters),
+        wire_(engine, plan_, comms.group, comms.replicas,
+              {.type = options.wire, .all_at_once = holds_gradients_}),
         gathers_(plan_.units()),
         reductions_(plan_.units()) {
     if (options.accumulates && !holds_gradients_) addends_ = engine.allocate(plan_.own().size());
@@ -71,7 +76,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     }
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
       await_reduction(unit);
-      if (comms_.replicas != nullptr) comms_.replicas->wait(reductions_[unit].over_replicas);
+      await_replicas(unit);
       reduced(parts_[unit]);
     }
     comms_.all.wait(tail_request);
@@ -83,12 +88,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   void read_tail(std::span<float> tail) override { engine_.read(tail_->values(), tail); }
 
   void updated() override {
-    if (!holds_parameters_) return;
     // Forward needs the last unit first.
-    for (std::size_t unit = plan_.units(); unit-- > 0;) {
-      const ArenaUnit& whole = plan_.whole().units[unit];
-      gather(unit, engine_.parameters().subspan(whole.begin, whole.size()));
-    }
+    for (std::size_t unit = plan_.units(); unit-- > 0;) bring_together(unit);
   }
 
   [[nodiscard]] SumOverRanks sum_over_parts() override {
@@ -99,8 +100,10 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   [[nodiscard]] StateBytes bytes(std::size_t slots) override {
     const std::size_t addends = addends_ ? addends_->values().size_bytes() : 0;
     const std::size_t own = gradients().size_bytes();
-    return {.parameters = holds_parameters_ ? engine_.parameters().size_bytes() : own,
-            .gradients = engine_.gradients().size_bytes() + own + addends,
+    std::size_t held = holds_parameters_ ? engine_.parameters().size_bytes() : own;
+    for (std::size_t unit = 0; unit < plan_.units(); ++unit) held += engine_.held_unit(unit).size();
+    return {.parameters = held,
+            .gradients = engine_.gradients().size_bytes() + own + addends + wire_.bytes(),
             .optimizer = slots * own};
   }
 
@@ -108,8 +111,13 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     return plan_.whole().units;
   }
   void distribute_parameters(std::size_t unit, std::span<float> whole) override {
-    if (!holds_parameters_) return distribute(unit, whole, parameters_->values());
-    broadcast_arena(engine_, comms_.group_host, whole, pieces()[unit].in(engine_.parameters()));
+    if (holds_parameters_) {
+      return broadcast_arena(engine_, comms_.group_host, whole,
+                             pieces()[unit].in(engine_.parameters()));
+    }
+    settle();  // what the engine holds in 16 bits may still come in
+    distribute(unit, whole, parameters_->values());
+    bring_together(unit);
   }
   // Every group makes the same calls; of replicas, those of rank 0's group have the values.
   void distribute(std::size_t unit, std::span<float> whole, std::span<float> own) override {
@@ -143,7 +151,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     Request request;
     bool adds = false;  ///< to what earlier micro-steps have left
     Request over_replicas = {};
-    bool in_group = false;  ///< begun, and not yet sent on to the replicas
+    bool in_group = false;         ///< begun, and not yet sent on to the replicas
+    bool between_groups = false;   ///< sent on
   };
 
   /// Whether it is rank 0's, of those that keep replicas.
@@ -166,11 +175,34 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     return memory.values().subspan(own.begin, own.size());
   }
 
-  void gather(std::size_t unit, std::span<float> values) {
-    gathers_[unit] = comms_.group.start_all_gather(own_parameters(unit), values);
+  /// Where the engine holds it all.
+  void bring_together(std::size_t unit) {
+    if (holds_parameters_) {
+      gather(unit, std::as_writable_bytes(pieces()[unit].in(engine_.parameters())));
+    } else if (const std::span<std::byte> held = engine_.held_unit(unit); !held.empty()) {
+      gather(unit, held);
+    }
+  }
+  void gather(std::size_t unit, std::span<std::byte> values) {
+    const std::span<const float> own = own_parameters(unit);
+    const ArenaUnit& whole = plan_.whole().units[unit];
+    const bool narrow = parameter_type_ != Precision::fp32 && !whole.in_fp32;
+    const ElementType type = narrow ? element_of(parameter_type_) : ElementType::f32;
+    const MutableBuffer all{.data = values.data(), .count = whole.size(), .type = type};
+    ConstBuffer mine{.data = own.data(), .count = own.size(), .type = type};
+    if (narrow) {
+      // Rounded where it belongs, so that the gather finds it in its place.
+      auto* const place = reinterpret_cast<std::uint16_t*>(values.data()) +
+                          static_cast<std::size_t>(comms_.group.rank()) * own.size();
+      engine_.narrow(own, parameter_type_, place);
+      mine.data = place;
+    }
+    gathers_[unit] = comms_.group.start_all_gather_buffer(mine, all);
   }
 
-  void start_gather(std::size_t unit, std::span<float> values) override { gather(unit, values); }
+  void start_gather(std::size_t unit, std::span<std::byte> values) override {
+    gather(unit, values);
+  }
   void await_gather(std::size_t unit) override { wait(gathers_[unit]); }
   /// Of the group.
   void wait(Request& request) {
@@ -184,18 +216,25 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     Reduction& reduction = reductions_[unit];
     reduction.adds = !holds_gradients_ && !micro_.first;
     ArenaMemory& target = reduction.adds ? *addends_ : *gradients_;
-    reduction.request = comms_.group.start_reduce_scatter(gradients, own_part(target, unit));
+    reduction.request = wire_.start(unit, gradients, own_part(target, unit));
     reduction.in_group = true;
   }
   void await_reduction(std::size_t unit) override {
     Reduction& reduction = reductions_[unit];
     wait(reduction.request);
-    if (reduction.adds) engine_.add(own_part(*addends_, unit), own_part(*gradients_, unit));
-    reduction.adds = false;
-    if (reduction.in_group && micro_.last && comms_.replicas != nullptr) {
-      reduction.over_replicas = comms_.replicas->start_all_reduce(own_part(*gradients_, unit));
-    }
+    if (!reduction.in_group) return;
     reduction.in_group = false;
+    wire_.end(unit, own_part(reduction.adds ? *addends_ : *gradients_, unit));
+    if (reduction.adds) engine_.add(own_part(*addends_, unit), own_part(*gradients_, unit));
+    if (!micro_.last || comms_.replicas == nullptr) return;
+    reduction.over_replicas = wire_.start_over_replicas(unit, own_part(*gradients_, unit));
+    reduction.between_groups = true;
+  }
+  void await_replicas(std::size_t unit) {
+    Reduction& reduction = reductions_[unit];
+    if (!std::exchange(reduction.between_groups, false)) return;
+    comms_.replicas->wait(reduction.over_replicas);
+    wire_.end_over_replicas(unit, own_part(*gradients_, unit));
   }
 
   void start_filled_units(std::size_t filled) {
@@ -232,10 +271,12 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   ShardPlan plan_;
   bool holds_parameters_;
   bool holds_gradients_;
-  std::unique_ptr<ArenaMemory> parameters_;  ///< null where the engine holds them all
+  std::unique_ptr<ArenaMemory> parameters_;  ///< null where the engine holds them all in fp32
   std::unique_ptr<ArenaMemory> gradients_;
   std::unique_ptr<ArenaMemory> addends_;  ///< sums of a micro-step that is not the first
   std::unique_ptr<ArenaMemory> tail_;
+  Precision parameter_type_;
+  ReductionWire wire_;
   std::vector<UpdatePart> parts_;        ///< by unit
   std::vector<std::size_t> boundaries_;  ///< ends of units whose gradients the engine holds
   std::size_t started_ = 0;            ///< units whose gradients, held by the engine, are under way

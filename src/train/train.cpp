@@ -63,10 +63,22 @@ std::optional<LossScale> loss_scale_of(const Config& config, TrainingState& stat
 }
 
 std::string_view wire_note(const Config& config, int world_size) noexcept {
-  if (config.grad_compression == GradCompression::none) return "";
+  const ElementType wire = wire_type(config);
+  if (wire == ElementType::f32) return "";
   if (world_size == 1) return ", which go nowhere from one rank";
-  return config.grad_compression == GradCompression::fp16 ? ", which travel as fp16"
-                                                          : ", which travel as bf16";
+  return wire == ElementType::f16 ? ", which travel as fp16" : ", which travel as bf16";
+}
+
+std::string travel_note(const Config& config, int world_size) {
+  const Precision weights = parameter_type(config);
+  if (world_size == 1 || (weights == Precision::fp32 && wire_type(config) == ElementType::f32)) {
+    return "";
+  }
+  const ElementType wire = wire_type(config);
+  const std::string_view gradients = wire == ElementType::f32   ? "fp32"
+                                     : wire == ElementType::f16 ? "fp16"
+                                                                : "bf16";
+  return fmt::format("; weights travel as {}, gradients as {}", to_string(weights), gradients);
 }
 
 Graph build_graph(const RunPlan& plan, const TrainingJob& job) {
@@ -119,7 +131,8 @@ void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeome
       mib(step.activation_bytes()), mib(bytes.parameters), mib(bytes.gradients),
       mib(bytes.optimizer), parallel.reductions(), shared_out ? "unit" : "bucket",
       parallel.reductions() == 1 ? "" : "s",
-      shared_out ? fmt::format(" that {} rank{} share out", sharing, sharing == 1 ? "" : "s")
+      shared_out ? fmt::format(" that {} rank{} share out{}", sharing, sharing == 1 ? "" : "s",
+                               travel_note(plan.config, geometry.world_size))
                  : fmt::format(" of gradients{}", wire_note(plan.config, geometry.world_size))));
   if (job.binding.warning) reporter.warn(*job.binding.warning);
 }

@@ -120,6 +120,13 @@ def inspecting(folder):
         expect(totals == sorted(totals, reverse=True), f"the more is shared out the less a rank keeps: {totals}")
     expect(table["4"]["full"]["total_bytes"] < table["2"]["full"]["total_bytes"], "more ranks, less each")
     expect(table["4"]["none"]["total_bytes"] == table["2"]["none"]["total_bytes"], "but not where all is replicated")
+    narrow = {row["shard"]: row for row in json.loads(check(
+        LOCKSTEP, ["inspect", *options, "--ranks", "4", "--precision", "bf16", "--reduce-dtype", "bf16", "--json"], 0))["memory"]}
+    for mode in ("none", "optimizer", "grad", "full"):
+        ratio = narrow[mode]["sent_bytes_per_step"] / table["4"][mode]["sent_bytes_per_step"]
+        expect(0.49 < ratio < 0.51, f"16 bits send half of fp32's bytes with --shard {mode}: {ratio}")
+    expect(narrow["grad"]["parameter_bytes"] < 0.8 * table["4"]["grad"]["parameter_bytes"], "a whole copy in 16 bits and a quarter in fp32")
+    check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--param-dtype", "bf16"], 64, says=["--precision fp32"])
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4"], 0, prints=["full", "sent a step"])
     check(LOCKSTEP, ["inspect", data, "--ranks", "4"], 64, says=["--ranks without --model"])
     check(LOCKSTEP, ["inspect", folder / "nowhere"], 66, says=["nowhere"])

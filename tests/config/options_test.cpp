@@ -122,8 +122,12 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
                                "4",
                                "--grad-compression",
                                "fp16",
+                               "--reduce-dtype",
+                               "fp16",
                                "--shard",
                                "grad",
+                               "--param-dtype",
+                               "bf16",
                                "--shard-group",
                                "4",
                                "--shard-unit",
@@ -212,7 +216,9 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
                         .batch_norm = BatchNormScope::sync,
                         .bucket_mb = 4,
                         .grad_compression = GradCompression::fp16,
+                        .reduce_dtype = TravelType::fp16,
                         .shard = ShardMode::grad,
+                        .param_dtype = TravelType::bf16,
                         .shard_unit = {.by = ShardUnit::By::size, .smallest = 5000},
                         .shard_group = 4,
                         .accumulate_full_gradients = true,
@@ -241,7 +247,7 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
 }
 
 BOOST_AUTO_TEST_CASE(options_of_parts_that_do_not_exist_are_unknown) {
-  for (const char* name : {"--param-dtype", "--profile-steps"}) {
+  for (const char* name : {"--buffer-dtype", "--profile-steps"}) {
     BOOST_TEST(contains(refusal([&] {
                           parse({name, "auto"});
                         }),

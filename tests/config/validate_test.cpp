@@ -47,17 +47,54 @@ BOOST_AUTO_TEST_CASE(what_does_not_go_with_sharing_out_is_refused) {
   check_refused(
       [](Config& c) {
         c.shard = ShardMode::full;
-        c.grad_compression = GradCompression::bf16;
-      },
-      {"--grad-compression", "--shard"});
-  check_refused(
-      [](Config& c) {
-        c.shard = ShardMode::full;
         c.shard_group = 2;
       },
       {"--shard-group 2", "--shard hybrid"});
   check_refused([](Config& c) { c.accumulate_full_gradients = true; },
                 {"--accumulate-full-gradients", "--accumulate is 1"});
+}
+
+BOOST_AUTO_TEST_CASE(what_gradients_travel_as_is_given_once) {
+  for (const ShardMode mode : {ShardMode::none, ShardMode::full}) {
+    for (const TravelType type : {TravelType::fp32, TravelType::fp16}) {
+      check_refused(
+          [&](Config& c) {
+            c.shard = mode;
+            c.grad_compression = GradCompression::bf16;
+            c.reduce_dtype = type;
+          },
+          {type == TravelType::fp32 ? "--reduce-dtype fp32" : "--reduce-dtype fp16",
+           "--grad-compression bf16"});
+    }
+    BOOST_TEST(sound([&](Config& c) {
+      c.shard = mode;
+      c.grad_compression = GradCompression::bf16;
+    }));
+    BOOST_TEST(sound([&](Config& c) {
+      c.shard = mode;
+      c.grad_compression = GradCompression::bf16;
+      c.reduce_dtype = TravelType::bf16;
+    }));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(weights_travel_as_they_are_used_or_in_fp32) {
+  const auto with = [](ShardMode mode, Precision precision, TravelType type) {
+    return [=](Config& c) {
+      c.shard = mode;
+      c.precision = precision;
+      c.param_dtype = type;
+    };
+  };
+  check_refused(with(ShardMode::full, Precision::fp32, TravelType::bf16),
+                {"--param-dtype bf16", "--precision fp32"});
+  check_refused(with(ShardMode::grad, Precision::bf16, TravelType::fp16),
+                {"--param-dtype fp16", "--precision bf16"});
+  check_refused(with(ShardMode::none, Precision::bf16, TravelType::bf16),
+                {"--param-dtype bf16", "needs --shard"});
+  BOOST_TEST(sound(with(ShardMode::full, Precision::bf16, TravelType::bf16)));
+  BOOST_TEST(sound(with(ShardMode::optimizer, Precision::bf16, TravelType::fp32)));
+  BOOST_TEST(sound(with(ShardMode::full, Precision::fp32, TravelType::fp32)));
 }
 
 BOOST_AUTO_TEST_CASE(data_is_given_once) {

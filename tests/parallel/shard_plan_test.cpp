@@ -57,6 +57,70 @@ BOOST_AUTO_TEST_CASE(blocks_are_units_and_what_stands_alone_keeps_its_norm) {
   BOOST_TEST(units.rbegin()->second == head, boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(units_are_merged_from_the_last_on_as_far_as_they_fit) {
+  const Graph graph = network("resnet18");
+  const std::vector<int> blocks = plan_units(graph, {});
+  for (const std::int64_t most : {std::int64_t{1}, std::int64_t{3'000'000}, std::int64_t{1} << 40}) {
+    const std::vector<int> merged = merge_units(blocks, graph, most);
+    std::map<int, std::set<int>> units;
+    std::map<int, std::int64_t> values;
+    for (std::size_t id = 0; id < blocks.size(); ++id) {
+      units[merged[id]].insert(blocks[id]);
+      values[merged[id]] += graph.parameters()[id].shape.elements();
+    }
+    for (const auto& [unit, members] : units) {
+      // Neighbours; and what does not fit stays alone.
+      BOOST_TEST(*members.rbegin() - *members.begin() + 1 == static_cast<int>(members.size()));
+      BOOST_TEST((values[unit] <= most || members.size() == 1));
+      // The next one, which is nearer to the input, did not fit any more.
+      if (!units.contains(unit + 1)) continue;
+      const int next = *units[unit + 1].rbegin();
+      BOOST_TEST(next == *members.begin() - 1);
+      std::int64_t more = 0;
+      for (std::size_t id = 0; id < blocks.size(); ++id) {
+        if (blocks[id] == next) more += graph.parameters()[id].shape.elements();
+      }
+      BOOST_TEST(values[unit] + more > most);
+    }
+    BOOST_TEST(units.size() == (most == 1 ? 10U : most > 20'000'000 ? 1U : units.size()));
+    BOOST_TEST((most != 3'000'000 || (units.size() > 1 && units.size() < 10)));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(vectors_that_are_apart_are_one_unit_behind_the_others) {
+  const Graph graph = network("resnet18");
+  std::vector<ParameterId> ready(graph.parameters().size());
+  std::iota(ready.rbegin(), ready.rend(), ParameterId{0});
+  const ArenaLayout layout = lay_out(
+      graph, ready,
+      [&graph](ParameterId id) {
+        return static_cast<std::size_t>(
+            graph.parameters()[static_cast<std::size_t>(id)].shape.elements());
+      },
+      {.unit_of = plan_units(graph, {}), .multiple = 4 * arena_alignment, .vectors_apart = true});
+  BOOST_TEST(layout.units.size() == 11U);
+  for (const ArenaView& view : layout.views) {
+    const bool behind = view.offset >= layout.units.back().begin;
+    BOOST_TEST(behind == (view.kind != ParameterKind::weight));
+  }
+  for (const ArenaUnit& unit : layout.units) {
+    BOOST_TEST(unit.in_fp32 == (&unit == &layout.units.back()));
+    BOOST_TEST(unit.size() % (4 * arena_alignment) == 0U);
+  }
+  // Weights are final as they come; vectors, and with them the whole, when the last is there.
+  const std::vector<std::size_t> filled = filled_after_each(layout, ready);
+  std::size_t before = 0;
+  for (const ParameterId id : ready) {
+    const std::size_t now = filled[static_cast<std::size_t>(id)];
+    const ArenaView& view = layout.view_of(id);
+    BOOST_TEST(now >= before);
+    if (view.kind == ParameterKind::weight) BOOST_TEST(now >= view.end());
+    if (id != ready.back()) BOOST_TEST(now <= layout.units.back().begin);
+    before = now;
+  }
+  BOOST_TEST(before == layout.size());
+}
+
 BOOST_AUTO_TEST_CASE(stages_are_larger_units) {
   const auto units = names_by_unit(network("resnet50"), {.by = ShardUnit::By::stage});
   BOOST_TEST(units.size() == 6U);  // the stem, four stages, the head

@@ -57,6 +57,32 @@ def every_mode_goes_on_from_every_other_at_any_world_size(folder):
     assert np.allclose(*losses, rtol=1e-4), losses
 
 
+def sixteen_bits_travel_as_asked(folder):
+    data = write_shards(folder / "data")
+    write_shards(folder / "data", samples=12, shards=1, split="val", seed=1)
+    bf16 = ["--precision", "bf16", "--lr", 0.01]
+    run(train_args(data, folder / "none", "--max-steps", 6, *bf16), ranks=2)
+    for mode in (*MODES[1:], "hybrid"):
+        def args(name, *more):
+            return train_args(data, folder / f"{name}-{mode}", "--shard", mode, "--eval-every", 0.5, *bf16, *more)
+
+        # Weights in 16 bits change nothing; gradients do, but go on to the bit.
+        output = run(args("weights", "--max-steps", 6), ranks=2)
+        assert "weights travel as bf16, gradients as fp32" in output, output
+        assert tensors(latest(folder / f"weights-{mode}")) == tensors(latest(folder / "none")), mode
+        for name, step in (("whole", 6), ("parts", 3), ("parts", 6)):
+            output = run(args(name, "--reduce-dtype", "bf16", "--max-steps", step), ranks=2)
+            assert "weights travel as bf16, gradients as bf16" in output, output
+        assert_same_run(folder / f"whole-{mode}", folder / f"parts-{mode}")
+        assert tensors(latest(folder / f"whole-{mode}")) != tensors(latest(folder / "none")), f"{mode} did not round"
+        assert_close(folder / f"whole-{mode}", folder / "none", 0.05)
+        run(args("compressed", "--grad-compression", "bf16", "--param-dtype", "fp32", "--max-steps", 6), ranks=2)
+        assert_same_run(folder / f"whole-{mode}", folder / f"compressed-{mode}")
+    for name, more in (("compressed", ["--grad-compression", "fp16"]), ("reduced", ["--reduce-dtype", "fp16"])):
+        assert "travel as fp16" in run(train_args(data, folder / name, "--max-steps", 3, *more), ranks=2)
+    assert_same_run(folder / "compressed", folder / "reduced")
+
+
 def groups_share_out_as_all_do(folder):
     data = write_shards(folder / "data", samples=240)
     common = ["--save-every", 3, "--max-steps", 7]
@@ -157,7 +183,10 @@ def a_ranks_peak_falls_as_predicted(folder):
 
 def what_cannot_be_shared_out_is_refused(folder):
     data = write_shards(folder / "data")
-    for more, text in ((["--shard", "grad", "--grad-compression", "bf16"], "--grad-compression does not go with --shard"),
+    for more, text in ((["--shard", "grad", "--grad-compression", "bf16", "--reduce-dtype", "fp16"],
+                        "--reduce-dtype fp16 and --grad-compression bf16"),
+                       (["--shard", "full", "--param-dtype", "bf16"], "--param-dtype bf16 does not go with --precision fp32"),
+                       (["--precision", "bf16", "--param-dtype", "bf16"], "--param-dtype bf16 needs --shard"),
                        (["--accumulate-full-gradients"], "needs --accumulate above 1 and --shard"),
                        (["--shard", "hybrd"], "one of none, optimizer, grad, full, hybrid"),
                        (["--shard-unit", "size:0"], "size:1000000")):
@@ -167,7 +196,7 @@ def what_cannot_be_shared_out_is_refused(folder):
 
 if __name__ == "__main__":
     main([each_mode_resumes_to_the_bit, every_mode_goes_on_from_every_other_at_any_world_size,
-          groups_share_out_as_all_do, ranks_without_samples_left_take_part_in_evaluations,
+          sixteen_bits_travel_as_asked, groups_share_out_as_all_do, ranks_without_samples_left_take_part_in_evaluations,
           weights_alone_start_a_run_in_any_mode, replicas_are_checked_where_there_are_some,
           a_signal_saves_the_parts_and_the_same_command_goes_on, a_rank_whose_data_fails_leaves_nobody_waiting,
           a_ranks_peak_falls_as_predicted, what_cannot_be_shared_out_is_refused])

@@ -182,16 +182,20 @@ BOOST_AUTO_TEST_CASE(a_step_allocates_no_more_than_a_replicated_one) {
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
-  for (const ShardMode mode : all_modes) {
+  const auto check = [](ShardMode mode, Precision precision, ElementType wire) {
     for (const int accumulate : {1, 2}) {
       for (const bool whole : {false, accumulate > 1}) {
         Config config;
         config.shard = mode;
+        config.precision = precision;
+        config.reduce_dtype = wire == ElementType::bf16 ? TravelType::bf16 : TravelType::fp32;
         config.accumulate = accumulate;
         config.accumulate_full_gradients = whole;
         Rig rig(*world, {.model = "mlp",
                          .global_batch = 16,
                          .accumulate = accumulate,
+                         .precision = precision,
+                         .wire = wire,
                          .shard = mode,
                          .accumulate_full_gradients = whole});
         const StateBytes kept = rig.state().bytes(1);
@@ -205,6 +209,13 @@ BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
                    close);
         BOOST_TEST(static_cast<double>(kept.optimizer) == static_cast<double>(predicted.optimizer),
                    close);
+      }
+    }
+  };
+  for (const ShardMode mode : all_modes) {
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      for (const ElementType wire : {ElementType::f32, ElementType::bf16}) {
+        check(mode, precision, wire);
       }
     }
   }

@@ -38,7 +38,8 @@ class TrainRig final {
     bool device = false;  ///< the GPU's engine, on the host
     std::optional<LossScale> loss_scale = std::nullopt;
     ShardMode shard = ShardMode::none;
-    ShardUnit shard_unit = {};
+    ShardUnit shard_unit = {.by = ShardUnit::By::block, .smallest = 0};
+    TravelType param_dtype = TravelType::automatic;
     std::int64_t shard_group = 0;
     bool accumulate_full_gradients = false;
     int threads = 1;
@@ -135,6 +136,8 @@ class TrainRig final {
                                                                  : GradCompression::none;
     config.shard = options.shard;
     config.shard_unit = options.shard_unit;
+    config.param_dtype = options.param_dtype;
+    config.precision = options.precision;
     config.shard_group = options.shard_group;
     config.accumulate_full_gradients = options.accumulate_full_gradients;
     return config;

@@ -15,6 +15,8 @@ enum class Progress { automatic, bar, plain };
 enum class InitHead { keep, fresh };
 enum class BatchNormScope { local, sync };
 enum class GradCompression { none, fp16, bf16 };
+/// What values travel as between ranks.
+enum class TravelType { automatic, fp32, bf16, fp16 };
 enum class ShardMode { none, optimizer, grad, full, hybrid };
 enum class DeviceChoice { automatic, cpu, cuda };
 enum class CommChoice { automatic, mpi, nccl };
@@ -26,10 +28,10 @@ struct SaveInterval {
   friend bool operator==(const SaveInterval&, const SaveInterval&) = default;
 };
 
-/// `--shard-unit block`, `stage` or `size:1000000`.
+/// `--shard-unit auto`, `block`, `stage` or `size:1000000`.
 struct ShardUnit {
-  enum class By { block, stage, size };
-  By by = By::block;
+  enum class By { automatic, block, stage, size };
+  By by = By::automatic;
   std::int64_t smallest = 0;  ///< parameters, by size
   friend bool operator==(const ShardUnit&, const ShardUnit&) = default;
 };
@@ -94,7 +96,9 @@ struct Config {
   BatchNormScope batch_norm = BatchNormScope::local;
   double bucket_mb = 25;  ///< MiB
   GradCompression grad_compression = GradCompression::none;
+  TravelType reduce_dtype = TravelType::automatic;  ///< as grad_compression, or fp32
   ShardMode shard = ShardMode::none;
+  TravelType param_dtype = TravelType::automatic;  ///< of 16 bits where precision is
   ShardUnit shard_unit = {};
   std::int64_t shard_group = 0;            ///< ranks, of --shard hybrid; 0: a node's
   bool accumulate_full_gradients = false;  ///< of sharded gradients

@@ -41,5 +41,7 @@ struct ConfigDifference {
 
 /// Error(usage) for impossible combinations, with the values.
 void validate(const Config& config);
+/// The part of it that is of param_dtype, reduce_dtype and grad_compression.
+void validate_travel_types(const Config& config);
 
 }  // namespace lockstep

@@ -28,6 +28,7 @@ struct ArenaView {
 struct ArenaUnit {
   std::size_t begin;
   std::size_t end;
+  bool in_fp32 = false;  ///< used in fp32, also where weights are used in 16 bits
   [[nodiscard]] std::size_t size() const noexcept { return end - begin; }
   /// Its values in an arena.
   template <typename T>
@@ -41,6 +42,7 @@ struct ArenaUnit {
 struct UnitRule {
   std::vector<int> unit_of;  ///< by parameter; empty: all are one
   std::size_t multiple = 1;
+  bool vectors_apart = false;  ///< biases and norms make one unit, the last, in_fp32
 };
 
 /// The order and extent of all parameters in the flat arena, ascending by offset; each view begins
@@ -58,9 +60,15 @@ struct ArenaLayout {
 inline constexpr std::size_t arena_alignment = 16;  ///< values: 64 bytes
 
 /// Lays parameters out in the order in which backward finishes their gradients; `size_of` counts
-/// padding. Where that order leaves a unit and comes back, it becomes two.
+/// padding. Where that order leaves a unit and comes back, it becomes two; vectors that are apart
+/// lie behind all else.
 [[nodiscard]] ArenaLayout lay_out(const Graph& graph, const std::vector<ParameterId>& ready,
                                   const std::function<std::size_t(ParameterId)>& size_of,
                                   const UnitRule& rule = {});
+
+/// By parameter: the end of the arena's range that is final once its gradient and all before it in
+/// `ready` are.
+[[nodiscard]] std::vector<std::size_t> filled_after_each(const ArenaLayout& layout,
+                                                    const std::vector<ParameterId>& ready);
 
 }  // namespace lockstep

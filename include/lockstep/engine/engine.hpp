@@ -136,8 +136,10 @@ class Engine {
   /// last layer's parameters come first.
   [[nodiscard]] virtual const ArenaLayout& layout() const noexcept = 0;
   /// layout().size() values, in the engine's own layouts, padding zero; empty where the engine does
-  /// not hold them.
+  /// not hold them, or not in fp32.
   [[nodiscard]] virtual std::span<float> parameters() noexcept = 0;
+  /// Where it holds them as UnitOptions::parameters of 16 bits say, a unit's; else empty.
+  [[nodiscard]] virtual std::span<std::byte> held_unit(std::size_t unit) noexcept = 0;
   /// layout().size() values, unless the engine does not hold them, and tail_size more; the tail is
   /// the trainer's (see tail_bucket).
   [[nodiscard]] virtual std::span<float> gradients() noexcept = 0;
@@ -169,6 +171,8 @@ class Engine {
   /// The most memory of a device of its own that was ever in use; 0 where it is the host's.
   [[nodiscard]] virtual std::size_t peak_device_bytes() const noexcept { return 0; }
 
+  /// Rounds values to bf16 or fp16, both sides in its memory.
+  virtual void narrow(std::span<const float> values, Precision type, std::uint16_t* to) = 0;
   /// For `count` gradients that travel as bf16 or fp16.
   [[nodiscard]] virtual std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
                                                                          std::size_t count) = 0;

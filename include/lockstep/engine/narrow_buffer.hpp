@@ -21,7 +21,8 @@ class NarrowBuffer {
   virtual void widen(std::size_t at, std::span<float> values) = 0;
 };
 
-/// In host memory; `type` is bf16 or fp16.
+// In host memory; `type` is bf16 or fp16.
+void narrow_on_host(std::span<const float> values, Precision type, std::uint16_t* to);
 [[nodiscard]] std::unique_ptr<NarrowBuffer> make_host_narrow_buffer(Precision type,
                                                                     std::size_t count);
 

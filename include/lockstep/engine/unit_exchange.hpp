@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/precision.hpp"
 #include "lockstep/engine/arena.hpp"
 
 #include <cstddef>
@@ -14,9 +15,9 @@ class UnitExchange {
  public:
   virtual ~UnitExchange() = default;
 
-  /// Begins to bring in the parameters of a unit, which the engine does not hold: `values`, of the
-  /// unit's size.
-  virtual void start_gather(std::size_t unit, std::span<float> values) = 0;
+  /// Begins to bring in the parameters of a unit, which the engine does not hold: `values`, as many
+  /// as the unit's, in the type that UnitOptions ask for.
+  virtual void start_gather(std::size_t unit, std::span<std::byte> values) = 0;
   /// Before the first step of a pass that uses a unit's parameters.
   virtual void await_gather(std::size_t unit) = 0;
 
@@ -35,6 +36,27 @@ struct UnitOptions {
   UnitRule rule = {};
   bool holds_parameters = true;
   bool holds_gradients = true;
+  /// What parameters come in as, and are held as: fp32, or the 16 bits that the engine uses weights
+  /// in; those of units in_fp32 are fp32 still, so vectors are apart then.
+  Precision parameters = Precision::fp32;
+
+  [[nodiscard]] bool narrow(const ArenaUnit& unit) const noexcept {
+    return parameters != Precision::fp32 && !unit.in_fp32;
+  }
+  [[nodiscard]] std::size_t value_bytes(const ArenaUnit& unit) const noexcept {
+    return narrow(unit) ? 2 : 4;
+  }
+  /// Whether the engine holds them, in 16 bits: units one after another, those in_fp32 last.
+  [[nodiscard]] bool holds_narrow() const noexcept {
+    return holds_parameters && parameters != Precision::fp32;
+  }
+  /// Of a unit's part of what is held so.
+  [[nodiscard]] static std::size_t held_begin(const ArenaUnit& unit) noexcept {
+    return 2 * unit.begin;
+  }
+  [[nodiscard]] std::size_t held_end(const ArenaUnit& unit) const noexcept {
+    return held_begin(unit) + unit.size() * value_bytes(unit);
+  }
 };
 
 }  // namespace lockstep

@@ -100,6 +100,8 @@ struct ShardComms {
 struct ShardingOptions {
   std::size_t tail_size = 0;
   bool accumulates = false;  ///< steps have more than one micro-step
+  ElementType wire = ElementType::f32;     ///< of gradients between ranks: f32, bf16 or f16
+  Precision parameters = Precision::fp32;  ///< as UnitOptions have it
 };
 [[nodiscard]] std::unique_ptr<ParallelState> make_sharded_state(Engine& engine,
                                                                 const ShardComms& comms,

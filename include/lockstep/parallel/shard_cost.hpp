@@ -1,11 +1,17 @@
 #pragma once
 
+#include "lockstep/comm/communicator.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/engine/arena.hpp"
 
 #include <cstddef>
 
 namespace lockstep {
+
+/// What gradients travel as: f32, bf16 or f16.
+[[nodiscard]] ElementType wire_type(const Config& config) noexcept;
+/// What weights that are shared out travel as: fp32, or bf16 or fp16 where they are used so.
+[[nodiscard]] Precision parameter_type(const Config& config) noexcept;
 
 /// Bytes that a rank keeps between steps.
 struct StateBytes {
@@ -22,7 +28,8 @@ struct ShardCost {
 };
 
 /// Of a network with that layout, whose optimizer has `slots` arenas, on `ranks` ranks; from
-/// config: shard, shard_group, accumulate, accumulate_full_gradients. Pure.
+/// config: shard, shard_group, accumulate, accumulate_full_gradients, precision and what travels.
+/// Pure.
 [[nodiscard]] ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
                                    std::size_t slots);
 

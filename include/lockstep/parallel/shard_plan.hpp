@@ -4,6 +4,7 @@
 #include "lockstep/engine/arena.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace lockstep {
@@ -12,6 +13,11 @@ namespace lockstep {
 /// beside it, a stage, or consecutive layers of at least so many values. Norms belong to their
 /// layer. Pure.
 [[nodiscard]] std::vector<int> plan_units(const Graph& graph, const ShardUnit& unit);
+
+/// Makes one of consecutive units as long as they have no more than so many parameters together,
+/// from the last on, as backward goes. Pure.
+[[nodiscard]] std::vector<int> merge_units(std::vector<int> unit_of, const Graph& graph,
+                                           std::int64_t most);
 
 /// How `ranks` share out an arena: of each unit, which divides by them, rank r keeps the r-th part,
 /// in an arena of its own. Pure.

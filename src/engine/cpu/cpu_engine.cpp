@@ -163,6 +163,9 @@ class CpuEngine final : public Engine {
   [[nodiscard]] std::span<float> parameters() noexcept override {
     return state_->parameters.parameters();
   }
+  [[nodiscard]] std::span<std::byte> held_unit(std::size_t unit) noexcept override {
+    return state_->parameters.held_unit(unit);
+  }
   [[nodiscard]] std::span<float> gradients() noexcept override {
     return state_->parameters.gradients();
   }
@@ -193,8 +196,9 @@ class CpuEngine final : public Engine {
   [[nodiscard]] std::unique_ptr<ArenaMemory> allocate(std::size_t count) override {
     return std::make_unique<HostArena>(count);
   }
-  void set_exchange(UnitExchange& exchange) override {
-    state_->exchange = &exchange;
+  void set_exchange(UnitExchange& exchange) override { state_->exchange = &exchange; }
+  void narrow(std::span<const float> values, Precision type, std::uint16_t* to) override {
+    narrow_on_host(values, type, to);
   }
   [[nodiscard]] std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
                                                                  std::size_t count) override {

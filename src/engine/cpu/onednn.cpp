@@ -23,6 +23,12 @@ Desc plain(const Shape& shape, DataType type) {
   return {dims_of(shape), type, tags[shape.rank() - 1]};
 }
 
+Desc in_type(const Desc& desc, DataType type) {
+  dnnl_memory_desc_t data = desc.data;
+  data.data_type = dnnl::memory::convert_to_c(type);
+  return Desc(data);
+}
+
 std::size_t padded_size(const Desc& desc) {
   return desc.get_size() / dnnl::memory::data_type_size(desc.data_type());
 }

@@ -34,6 +34,8 @@ auto checked(std::string_view what, Call&& call) {
 [[nodiscard]] Desc any_layout(const Shape& shape, DataType type);
 /// Row-major without gaps: x, nc, or nchw by the number of axes.
 [[nodiscard]] Desc plain(const Shape& shape, DataType type = DataType::f32);
+/// The same places, of values of another type.
+[[nodiscard]] Desc in_type(const Desc& desc, DataType type);
 [[nodiscard]] Dims dims_of(const Shape& shape);
 
 /// Number of values of a tensor with its padding.

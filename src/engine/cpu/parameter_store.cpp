@@ -5,9 +5,7 @@
 
 namespace lockstep::cpu {
 
-ParameterStore::ParameterStore(const Graph& graph, const Options& options)
-    : holds_parameters_(options.units.holds_parameters),
-      holds_gradients_(options.units.holds_gradients) {
+ParameterStore::ParameterStore(const Graph& graph, const Options& options) : units_(options.units) {
   static_assert(AlignedBuffer<float>::alignment == arena_alignment * sizeof(float));
   for (const Desc& format : options.formats) {
     entries_.push_back({.format = format, .offsets = BlockedOffsets(format)});
@@ -15,17 +13,47 @@ ParameterStore::ParameterStore(const Graph& graph, const Options& options)
   layout_ = lay_out(
       graph, options.ready, [this](ParameterId id) { return padded_size(entry(id).format); },
       options.units.rule);
+  const std::vector<std::size_t> filled = filled_after_each(layout_, options.ready);
   std::size_t unit = 0;
-  for (std::size_t i = 0; i < layout_.views.size(); ++i) {
-    const ArenaView& view = layout_.views[i];
+  for (const ArenaView& view : layout_.views) {
     Entry& entry = entries_[static_cast<std::size_t>(view.parameter)];
     while (!layout_.units.empty() && view.offset >= layout_.units[unit].end) ++unit;
     entry.offset = view.offset;
-    entry.filled = i + 1 < layout_.views.size() ? layout_.views[i + 1].offset : layout_.size();
+    entry.filled = filled[static_cast<std::size_t>(view.parameter)];
     entry.unit = unit;
   }
-  if (holds_parameters_) parameters_ = AlignedBuffer<float>(layout_.size());
-  gradients_ = AlignedBuffer<float>((holds_gradients_ ? layout_.size() : 0) + options.tail_size);
+  if (units_.holds_narrow()) {
+    held_ = AlignedBuffer<std::byte>(units_.held_end(layout_.units.back()));
+  } else if (holds_parameters()) {
+    parameters_ = AlignedBuffer<float>(layout_.size());
+  }
+  gradients_ = AlignedBuffer<float>((holds_gradients() ? layout_.size() : 0) + options.tail_size);
+}
+
+std::span<std::byte> ParameterStore::held_unit(std::size_t unit) noexcept {
+  if (!units_.holds_narrow()) return {};
+  const ArenaUnit& place = layout_.units[unit];
+  const std::size_t begin = UnitOptions::held_begin(place);
+  return held_.span().subspan(begin, units_.held_end(place) - begin);
+}
+
+void* ParameterStore::parameter(ParameterId id) noexcept {
+  if (!units_.holds_narrow()) return parameters_.data() + offset_of(id);
+  return held_unit(unit_of(id)).data() + bytes_into_unit(id);
+}
+
+std::size_t ParameterStore::bytes_into_unit(ParameterId id) const {
+  const ArenaUnit& unit = layout_.units[unit_of(id)];
+  return (offset_of(id) - unit.begin) * units_.value_bytes(unit);
+}
+
+DataType ParameterStore::type_of(std::size_t unit) const {
+  return !layout_.units.empty() && units_.narrow(layout_.units[unit]) ? DataType::bf16
+                                                                      : DataType::f32;
+}
+
+Desc ParameterStore::used_format_of(ParameterId id) const {
+  return in_type(format_of(id), type_of(unit_of(id)));
 }
 
 void ParameterStore::to_plain(std::span<const float> view, ParameterId id,

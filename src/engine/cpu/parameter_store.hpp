@@ -25,15 +25,26 @@ class ParameterStore final {
   ParameterStore(const Graph& graph, const Options& options);
 
   [[nodiscard]] const ArenaLayout& layout() const noexcept { return layout_; }
-  /// Empty where they are not held.
+  /// Empty where they are not held, or not in fp32.
   [[nodiscard]] std::span<float> parameters() noexcept { return parameters_.span(); }
+  /// Where they are held in 16 bits; else empty.
+  [[nodiscard]] std::span<std::byte> held_unit(std::size_t unit) noexcept;
   [[nodiscard]] std::span<float> gradients() noexcept { return gradients_.span(); }
-  [[nodiscard]] bool holds_parameters() const noexcept { return holds_parameters_; }
-  [[nodiscard]] bool holds_gradients() const noexcept { return holds_gradients_; }
+  [[nodiscard]] bool holds_parameters() const noexcept { return units_.holds_parameters; }
+  [[nodiscard]] bool holds_gradients() const noexcept { return units_.holds_gradients; }
+  /// Where it is, if it is held.
+  [[nodiscard]] void* parameter(ParameterId id) noexcept;
+  /// Bytes from its unit's begin on, in the type that parameters come in as.
+  [[nodiscard]] std::size_t bytes_into_unit(ParameterId id) const;
+  /// What parameters of a unit come in as.
+  [[nodiscard]] DataType type_of(std::size_t unit) const;
   [[nodiscard]] std::size_t offset_of(ParameterId id) const { return entry(id).offset; }
   /// Index into layout().units; with a rule for units only.
   [[nodiscard]] std::size_t unit_of(ParameterId id) const { return entry(id).unit; }
+  /// Of fp32 values, in every arena.
   [[nodiscard]] const Desc& format_of(ParameterId id) const { return entry(id).format; }
+  /// The same places, of what the parameter comes in as.
+  [[nodiscard]] Desc used_format_of(ParameterId id) const;
   /// End of the arena's range that is final once this parameter and all before it are.
   [[nodiscard]] std::size_t filled_after(ParameterId id) const { return entry(id).filled; }
 
@@ -53,11 +64,11 @@ class ParameterStore final {
     return entries_[static_cast<std::size_t>(id)];
   }
 
-  bool holds_parameters_;
-  bool holds_gradients_;
+  UnitOptions units_;
   std::vector<Entry> entries_;
   ArenaLayout layout_;
   AlignedBuffer<float> parameters_;
+  AlignedBuffer<std::byte> held_;  ///< instead, unit by unit, where they are held in 16 bits
   AlignedBuffer<float> gradients_;
 };
 

@@ -49,13 +49,13 @@ void ProgramBuilder::place(const Tensor& tensor) {
       {.memory = tensor.memory, .buffer = tensor.buffer, .offset = tensor.offset});
 }
 
-Tensor ProgramBuilder::fixed(const Desc& desc, float* data) const {
+Tensor ProgramBuilder::fixed(const Desc& desc, void* data) const {
   return {.memory = dnnl::memory(desc, engine(), data), .buffer = Tensor::fixed};
 }
 
 Tensor ProgramBuilder::view(const Tensor& tensor, const Desc& desc) {
   if (tensor.buffer == Tensor::fixed) {
-    return fixed(desc, static_cast<float*>(tensor.memory.get_data_handle()));
+    return fixed(desc, tensor.memory.get_data_handle());
   }
   Tensor result{.memory = dnnl::memory(desc, engine(), DNNL_MEMORY_NONE),
                 .buffer = tensor.buffer,
@@ -260,7 +260,7 @@ void ProgramBuilder::emit_parameter_gradients(std::unique_ptr<Step> step,
 
 void ProgramBuilder::mark_filled(ParameterId id) {
   const std::size_t filled = state_.parameters.filled_after(id);
-  assert(filled > filled_);  // the arena's order is the order in which gradients are ready
+  assert(filled >= filled_);  // the arena's order is the order in which gradients are ready
   filled_ = filled;
   lists_.backward_overwrite.back().filled = filled_;
   lists_.backward_accumulate.back().filled = filled_;

@@ -63,7 +63,7 @@ class ProgramBuilder final {
 
   // Tensors.
   [[nodiscard]] Tensor make(const Desc& desc);
-  [[nodiscard]] Tensor fixed(const Desc& desc, float* data) const;
+  [[nodiscard]] Tensor fixed(const Desc& desc, void* data) const;
   /// The same bytes under another descriptor.
   [[nodiscard]] Tensor view(const Tensor& tensor, const Desc& desc);
   /// The tensor in this format: itself, or a copy by a reorder step.
@@ -136,7 +136,7 @@ class ProgramBuilder final {
                                             const dnnl::primitive& primitive,
                                             const Desc& scratchpad, const Arguments& arguments);
   void emit_reorder(const std::string& name, const Tensor& from, const Tensor& to, Lists lists);
-  /// A parameter in its own format.
+  /// A parameter in its own format, in the type it comes in.
   [[nodiscard]] Tensor master(ParameterId id);
   [[nodiscard]] Tensor arena_gradient(ParameterId id);
   void add_to_arena(const std::string& name, const Tensor& from, ParameterId id);
@@ -144,7 +144,7 @@ class ProgramBuilder final {
   void mark_filled(ParameterId id);
 
   // Units.
-  /// Values of a planned tensor from `offset` on, under a descriptor.
+  /// A planned tensor's bytes from `offset` on, under a descriptor.
   [[nodiscard]] Tensor part(const Tensor& whole, const Desc& desc, std::size_t offset);
   /// This pass uses a unit's parameters from here on.
   void enter(std::size_t unit);

@@ -12,8 +12,8 @@
 namespace lockstep::cpu {
 namespace {
 
-Desc vector_of(std::size_t size) {
-  return f32(Dims{static_cast<Dims::value_type>(size)}, Tag::x);
+Desc vector_of(std::size_t size, DataType type = DataType::f32) {
+  return {Dims{static_cast<Dims::value_type>(size)}, type, Tag::x};
 }
 
 std::vector<std::pair<std::size_t, std::size_t>> gaps_of(const ArenaLayout& layout,
@@ -37,7 +37,7 @@ std::vector<std::pair<std::size_t, std::size_t>> gaps_of(const ArenaLayout& layo
 Tensor ProgramBuilder::part(const Tensor& whole, const Desc& desc, std::size_t offset) {
   Tensor result{.memory = dnnl::memory(desc, engine(), DNNL_MEMORY_NONE),
                 .buffer = whole.buffer,
-                .offset = whole.offset + offset * sizeof(float)};
+                .offset = whole.offset + offset};
   place(result);
   return result;
 }
@@ -74,7 +74,8 @@ void ProgramBuilder::enter(std::size_t unit) {
   if (!units_.schedule.enter(unit)) return;
   std::vector<Tensor> touched;
   if (!state_.parameters.holds_parameters()) {
-    Tensor values = make(vector_of(state_.parameters.layout().units[unit].size()));
+    const ParameterStore& store = state_.parameters;
+    Tensor values = make(vector_of(store.layout().units[unit].size(), store.type_of(unit)));
     requests_[static_cast<std::size_t>(values.buffer)].first_step = units_.prefetch.position;
     insert(std::make_unique<StartGatherStep>(
                UnitPlace{.exchange = *state_.exchange, .unit = unit, .values = values.memory}),
@@ -91,11 +92,9 @@ Tensor ProgramBuilder::master(ParameterId id) {
   const bool held = store.holds_parameters();
   // What is held was brought in before backward.
   if (state_.exchange != nullptr && (!held || !in_backward_)) enter(store.unit_of(id));
-  const Desc& format = store.format_of(id);
-  if (held) return fixed(format, store.parameters().data() + store.offset_of(id));
-  const std::size_t unit = store.unit_of(id);
-  return part(*units_.gathered[unit], format,
-              store.offset_of(id) - store.layout().units[unit].begin);
+  const Desc format = store.used_format_of(id);
+  if (held) return fixed(format, store.parameter(id));
+  return part(*units_.gathered[store.unit_of(id)], format, store.bytes_into_unit(id));
 }
 
 Tensor ProgramBuilder::unit_gradients(std::size_t unit) {
@@ -116,7 +115,8 @@ Tensor ProgramBuilder::arena_gradient(ParameterId id) {
     return fixed(format, store.gradients().data() + store.offset_of(id));
   }
   const std::size_t unit = store.unit_of(id);
-  return part(unit_gradients(unit), format, store.offset_of(id) - store.layout().units[unit].begin);
+  const std::size_t values = store.offset_of(id) - store.layout().units[unit].begin;
+  return part(unit_gradients(unit), format, values * sizeof(float));
 }
 
 void ProgramBuilder::await_reduction(std::size_t unit) {

@@ -26,7 +26,7 @@ class StartGatherStep final : public Step {
 
  private:
   UnitPlace place_;
-  std::span<float> values_;
+  std::span<std::byte> values_;
 };
 
 class StartReductionStep final : public Step {

@@ -19,9 +19,7 @@ void ArenaStore::Entry::for_each(Visit&& visit) const {
 }
 
 ArenaStore::ArenaStore(Device& device, const Graph& graph, const Options& options)
-    : type_(options.type),
-      holds_parameters_(options.units.holds_parameters),
-      holds_gradients_(options.units.holds_gradients) {
+    : type_(options.type), units_(options.units) {
   for (const Parameter& parameter : graph.parameters()) {
     const Shape& shape = parameter.shape;
     Entry entry;
@@ -40,33 +38,54 @@ ArenaStore::ArenaStore(Device& device, const Graph& graph, const Options& option
   }
   layout_ = lay_out(
       graph, options.ready, [this](ParameterId id) { return entry(id).size; }, options.units.rule);
+  const std::vector<std::size_t> filled = filled_after_each(layout_, options.ready);
   std::size_t unit = 0;
-  for (std::size_t i = 0; i < layout_.views.size(); ++i) {
-    Entry& entry = entries_[static_cast<std::size_t>(layout_.views[i].parameter)];
-    while (!layout_.units.empty() && layout_.views[i].offset >= layout_.units[unit].end) ++unit;
+  for (const ArenaView& view : layout_.views) {
+    Entry& entry = entries_[static_cast<std::size_t>(view.parameter)];
+    while (!layout_.units.empty() && view.offset >= layout_.units[unit].end) ++unit;
     entry.unit = unit;
-    entry.offset = layout_.views[i].offset;
-    entry.filled = i + 1 < layout_.views.size() ? layout_.views[i + 1].offset : layout_.size();
+    entry.offset = view.offset;
+    entry.filled = filled[static_cast<std::size_t>(view.parameter)];
   }
-  if (holds_parameters_) {
+  if (units_.holds_narrow()) {
+    held_ = DeviceArray<std::byte>(device, units_.held_end(layout_.units.back()));
+    device.clear(held_.data(), held_.bytes());
+  } else if (holds_parameters()) {
     parameters_ = DeviceArray<float>(device, layout_.size());
     device.clear(parameters_.data(), parameters_.bytes());
     if (type_ != DataType::f32) working_ = DeviceArray<std::uint16_t>(device, layout_.size());
   }
-  const std::size_t gradients = (holds_gradients_ ? layout_.size() : 0) + options.tail_size;
+  const std::size_t gradients = (holds_gradients() ? layout_.size() : 0) + options.tail_size;
   if (gradients > 0) {
     gradients_ = DeviceArray<float>(device, gradients);
     device.clear(gradients_.data(), gradients_.bytes());
   }
 }
 
-const void* ArenaStore::working(ParameterId id) const {
+std::span<std::byte> ArenaStore::held_unit(std::size_t unit) const noexcept {
+  if (!units_.holds_narrow()) return {};
+  const ArenaUnit& place = layout_.units[unit];
+  const std::size_t begin = UnitOptions::held_begin(place);
+  return {held_.data() + begin, units_.held_end(place) - begin};
+}
+
+void* ArenaStore::held(ParameterId id) const {
+  const std::size_t unit = unit_of(id);
+  return held_unit(unit).data() + offset_in_unit(id) * units_.value_bytes(layout_.units[unit]);
+}
+
+void* ArenaStore::parameter(ParameterId id) const {
+  return units_.holds_narrow() ? held(id) : parameters_.data() + offset(id);
+}
+
+void* ArenaStore::working(ParameterId id) const {
+  if (units_.holds_narrow()) return held(id);
   if (type_ == DataType::f32) return parameter(id);
   return working_.data() + offset(id);
 }
 
 void ArenaStore::refresh(Device& device) const {
-  if (type_ == DataType::f32 || !holds_parameters_) return;
+  if (working_.size() == 0) return;
   convert(device.stream(), parameters_.data(), DataType::f32, working_.data(), type_,
           parameters_.size());
 }

@@ -31,17 +31,24 @@ class ArenaStore final {
   [[nodiscard]] std::span<float> gradients() const noexcept {
     return {gradients_.data(), gradients_.size()};
   }
-  [[nodiscard]] bool holds_parameters() const noexcept { return holds_parameters_; }
-  [[nodiscard]] bool holds_gradients() const noexcept { return holds_gradients_; }
+  /// Where parameters are held in 16 bits; else empty.
+  [[nodiscard]] std::span<std::byte> held_unit(std::size_t unit) const noexcept;
+  [[nodiscard]] bool holds_parameters() const noexcept { return units_.holds_parameters; }
+  [[nodiscard]] bool holds_gradients() const noexcept { return units_.holds_gradients; }
   /// Index into layout().units, and the place there; with a rule for units only.
   [[nodiscard]] std::size_t unit_of(ParameterId id) const { return entry(id).unit; }
   [[nodiscard]] std::size_t offset_in_unit(ParameterId id) const {
     return offset(id) - layout_.units[unit_of(id)].begin;
   }
-  [[nodiscard]] float* parameter(ParameterId id) const { return parameters_.data() + offset(id); }
+  /// What parameters of a unit come in as.
+  [[nodiscard]] DataType type_of(std::size_t unit) const {
+    return units_.narrow(layout_.units[unit]) ? type_ : DataType::f32;
+  }
+  /// In fp32, which weights are not where they are held in 16 bits.
+  [[nodiscard]] void* parameter(ParameterId id) const;
   [[nodiscard]] float* gradient(ParameterId id) const { return gradients_.data() + offset(id); }
   /// The parameter in the values' type, as of the last refresh().
-  [[nodiscard]] const void* working(ParameterId id) const;
+  [[nodiscard]] void* working(ParameterId id) const;
   /// Values of the view, padding included.
   [[nodiscard]] std::size_t size(ParameterId id) const { return entry(id).size; }
   /// End of the arena's range that is final once this parameter and all before it are.
@@ -71,14 +78,16 @@ class ArenaStore final {
   }
   [[nodiscard]] std::size_t offset(ParameterId id) const { return entry(id).offset; }
 
+  [[nodiscard]] void* held(ParameterId id) const;
+
   DataType type_;
-  bool holds_parameters_;
-  bool holds_gradients_;
+  UnitOptions units_;
   std::vector<Entry> entries_;
   ArenaLayout layout_;
   DeviceArray<float> parameters_;
   DeviceArray<float> gradients_;
   DeviceArray<std::uint16_t> working_;
+  DeviceArray<std::byte> held_;  ///< instead of both, where parameters are held in 16 bits
 };
 
 }  // namespace lockstep::cuda

@@ -116,6 +116,9 @@ class DeviceEngine final : public Engine {
   [[nodiscard]] std::span<float> parameters() noexcept override {
     return state_->arena.parameters();
   }
+  [[nodiscard]] std::span<std::byte> held_unit(std::size_t unit) noexcept override {
+    return state_->arena.held_unit(unit);
+  }
   [[nodiscard]] std::span<float> gradients() noexcept override { return state_->arena.gradients(); }
   [[nodiscard]] std::span<float> running_statistics() noexcept override {
     return state_->running_statistics.span();
@@ -147,6 +150,10 @@ class DeviceEngine final : public Engine {
     return std::make_unique<DeviceArena>(state_->device, count);
   }
   void set_exchange(UnitExchange& exchange) override { state_->exchange = &exchange; }
+  void narrow(std::span<const float> values, Precision type, std::uint16_t* to) override {
+    convert(state_->device->stream(), values.data(), DataType::f32, to, storage_of(type),
+            values.size());
+  }
   [[nodiscard]] std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
                                                                  std::size_t count) override {
     return std::make_unique<DeviceNarrowBuffer>(state_->device, storage_of(type), count);

@@ -152,7 +152,7 @@ class ProgramBuilder final {
     explicit Units(const std::vector<ArenaUnit>& units)
         : schedule(units), gathered(units.size()), working(units.size()), gradients(units.size()) {}
     UnitSchedule schedule;
-    std::vector<std::optional<Tensor>> gathered;  ///< by unit, fp32
+    std::vector<std::optional<Tensor>> gathered;  ///< by unit, as it comes in
     std::vector<std::optional<Tensor>> working;   ///< by unit, in the values' type
     Mark prefetch;                                ///< where the next unit's gather begins
     std::vector<std::optional<Tensor>> gradients;

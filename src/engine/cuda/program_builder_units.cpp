@@ -7,8 +7,8 @@
 namespace lockstep::cuda {
 namespace {
 
-std::byte* bytes_of(float* values) noexcept {
-  return reinterpret_cast<std::byte*>(values);
+std::byte* bytes_of(void* values) noexcept {
+  return static_cast<std::byte*>(values);
 }
 
 }  // namespace
@@ -27,13 +27,15 @@ void ProgramBuilder::enter(std::size_t unit) {
   if (!units_.schedule.enter(unit)) return;
   const std::size_t size = state_.arena.layout().units[unit].size();
   UnitExchange* const exchange = state_.exchange;
-  const Tensor values = make(size * sizeof(float));
+  const DataType gathered = state_.arena.type_of(unit);
+  const std::size_t bytes = size * size_of(gathered);
+  const Tensor values = make(bytes);
   requests_[static_cast<std::size_t>(values.buffer)].first_step = units_.prefetch.position;
   steps().insert(steps().begin() + static_cast<std::ptrdiff_t>(units_.prefetch.index),
                  {.name = "start of a gather",
                   .run =
-                      [exchange, unit, values, size](const Frame& f) {
-                        exchange->start_gather(unit, {f.as<float>(values), size});
+                      [exchange, unit, values, bytes](const Frame& f) {
+                        exchange->start_gather(unit, {f.as<std::byte>(values), bytes});
                       },
                   .filled = units_.prefetch.filled,
                   .meets = true});
@@ -44,7 +46,8 @@ void ProgramBuilder::enter(std::size_t unit) {
   units_.prefetch = here();
   units_.gathered[unit] = values;
   units_.working[unit] = values;
-  if (type() == DataType::f32) return;
+  // Vectors that are apart are used as they are.
+  if (gathered == type() || state_.arena.layout().units[unit].in_fp32) return;
   const Tensor working = make(size * size_of(type()));
   emit("weights in the type of values", {values, working},
        [values, working, size, type = type()](const Frame& f) {
@@ -64,7 +67,7 @@ Place ProgramBuilder::parameter(ParameterId id) {
 Place ProgramBuilder::working(ParameterId id) {
   const ArenaStore& arena = state_.arena;
   if (arena.holds_parameters()) {
-    return {.fixed = static_cast<std::byte*>(const_cast<void*>(arena.working(id))), .tensor = {}};
+    return {.fixed = bytes_of(arena.working(id)), .tensor = {}};
   }
   enter(arena.unit_of(id));
   return {.tensor = *units_.working[arena.unit_of(id)],

@@ -1,0 +1,61 @@
+#include "reduction_wire.hpp"
+
+#include "element_precision.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+
+ReductionWire::ReductionWire(Engine& engine, const ShardPlan& plan, Communicator& group,
+                             Communicator* replicas, const Options& options)
+    : plan_(plan),
+      group_(group),
+      replicas_(replicas),
+      options_(options),
+      // Nothing travels from a rank alone.
+      narrow_in_group_(options.type != ElementType::f32 && group.size() > 1),
+      narrow_over_replicas_(options.type != ElementType::f32 && replicas != nullptr &&
+                            replicas->size() > 1) {
+  const Precision type = precision_of(options.type);
+  for (const ArenaUnit& unit : plan.whole().units) largest_ = std::max(largest_, unit.size());
+  if (narrow_in_group_) {
+    sent_values_ = options.all_at_once ? plan.whole().size() : units_at_a_time * largest_;
+    sent_ = engine.make_narrow_buffer(type, sent_values_);
+  }
+  if (narrow_in_group_ || narrow_over_replicas_) {
+    own_values_ = plan.own().size();
+    own_ = engine.make_narrow_buffer(type, own_values_);
+  }
+}
+
+MutableBuffer ReductionWire::own_part(std::size_t unit) {
+  const ArenaUnit& own = plan_.own().units[unit];
+  return {.data = own_->data(own.begin), .count = own.size(), .type = options_.type};
+}
+
+Request ReductionWire::start(std::size_t unit, std::span<const float> gradients,
+                             std::span<float> own) {
+  if (!narrow_in_group_) return group_.start_reduce_scatter(gradients, own);
+  const std::size_t at = options_.all_at_once ? plan_.whole().units[unit].begin
+                                              : unit % units_at_a_time * largest_;
+  sent_->narrow(gradients, at);
+  return group_.start_reduce_scatter_buffer(
+      {.data = sent_->data(at), .count = gradients.size(), .type = options_.type}, own_part(unit),
+      ReduceOp::sum);
+}
+
+void ReductionWire::end(std::size_t unit, std::span<float> own) {
+  if (narrow_in_group_) own_->widen(plan_.own().units[unit].begin, own);
+}
+
+Request ReductionWire::start_over_replicas(std::size_t unit, std::span<float> own) {
+  if (!narrow_over_replicas_) return replicas_->start_all_reduce(own);
+  own_->narrow(own, plan_.own().units[unit].begin);
+  return replicas_->start_all_reduce_buffer(own_part(unit), ReduceOp::sum);
+}
+
+void ReductionWire::end_over_replicas(std::size_t unit, std::span<float> own) {
+  if (narrow_over_replicas_) own_->widen(plan_.own().units[unit].begin, own);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,237 @@
+#define BOOST_TEST_MODULE sharded_precision
+#define BOOST_TEST_NO_MAIN
+#include <boost/test/unit_test.hpp>
+
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/runtime/mpi_environment.hpp"
+#include "parallel/delaying_communicator.hpp"
+#include "train_rig.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+using namespace lockstep;
+using namespace std::chrono_literals;
+using lockstep::test::relative_difference;
+using Rig = lockstep::test::TrainRig;
+
+namespace {
+
+Communicator* world = nullptr;
+
+constexpr ShardMode all_modes[] = {ShardMode::optimizer, ShardMode::grad, ShardMode::full,
+                                   ShardMode::hybrid};
+constexpr ShardUnit merged{.by = ShardUnit::By::automatic, .smallest = 0};
+
+std::int64_t group_of(ShardMode mode) {
+  if (mode != ShardMode::hybrid) return 0;
+  return world->size() % 2 == 0 ? 2 : world->size();
+}
+
+bool goes_by_sign(OptimizerKind optimizer) {
+  return optimizer == OptimizerKind::adam || optimizer == OptimizerKind::adamw;
+}
+
+/// Twenty steps replicated and shared out, from the same values on the same data. `tolerance` is for
+/// sums of another order; where there is none, bits are the same.
+void check_as_replicated(Rig::Options options, ShardMode mode, double tolerance) {
+  Rig replicated(*world, options);
+  options.shard = mode;
+  options.shard_group = group_of(mode);
+  Rig shared(*world, options);
+  for (int step = 0; step < 20; ++step) {
+    replicated.run();
+    BOOST_TEST(shared.run().updated);
+  }
+  const auto values = shared.all_parameters();
+  const auto expected = replicated.all_parameters();
+  BOOST_TEST_CONTEXT("--shard " << static_cast<int>(mode) << ", optimizer "
+                                << static_cast<int>(options.optimizer) << ", precision "
+                                << to_string(options.precision) << ", " << options.model
+                                << (options.device ? " on a device" : "")) {
+    // A sum of two is the same in either order; LARS' norms are sums over all parts.
+    if (world->size() <= 2 && options.optimizer != OptimizerKind::lars) {
+      BOOST_TEST((values == expected));
+      BOOST_TEST((shared.statistics() == replicated.statistics()));
+    }
+    BOOST_TEST(relative_difference(values, expected) < tolerance);
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(each_mode_optimizer_and_precision_gives_the_parameters_of_none) {
+  for (const ShardMode mode : all_modes) {
+    for (const OptimizerKind optimizer :
+         {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars}) {
+      // Adam's first steps go by the signs of gradients, which rounding may turn.
+      Rig::Options options{.model = "mlp",
+                           .global_batch = 12,
+                           .optimizer = optimizer,
+                           .lr = goes_by_sign(optimizer) ? 1e-5 : 0.01};
+      for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+        options.precision = precision;
+        check_as_replicated(options, mode, precision == Precision::fp32 ? 1e-5 : 1e-3);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_devices_engine_gives_the_parameters_of_none_in_16_bits) {
+  for (const ShardMode mode : all_modes) {
+    for (const OptimizerKind optimizer :
+         {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw}) {
+      for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+        Rig::Options options{.model = "mlp",
+                             .global_batch = 12,
+                             .optimizer = optimizer,
+                             .lr = goes_by_sign(optimizer) ? 1e-5 : 0.01,
+                             .precision = precision,
+                             .device = true};
+        if (precision == Precision::fp16) options.loss_scale = LossScale{.scale = 256};
+        check_as_replicated(options, mode, precision == Precision::fp32 ? 1e-5 : 1e-3);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(norms_and_filters_give_the_parameters_of_none_in_16_bits) {
+  for (const ShardMode mode : all_modes) {
+    for (const TravelType type : {TravelType::automatic, TravelType::fp32}) {
+      Rig::Options options{
+          .global_batch = 8, .lr = 1e-4, .precision = Precision::bf16, .param_dtype = type};
+      check_as_replicated(options, mode, 1e-3);
+      options.device = true;
+      check_as_replicated(options, mode, 1e-3);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_travel_in_16_bits_but_for_their_rounding) {
+  for (const bool device : {false, true}) {
+    Rig wide(*world, {.model = "simple-cnn", .device = device});
+    const StepResult expected = wide.run();
+    const auto exact = wide.gradients();
+    for (const ShardMode mode : all_modes) {
+      for (const auto& [wire, unit] :
+           {std::pair{ElementType::bf16, 0x1p-8}, {ElementType::f16, 0x1p-11}}) {
+        Rig narrow(*world, {.model = "simple-cnn",
+                            .wire = wire,
+                            .device = device,
+                            .shard = mode,
+                            .shard_group = group_of(mode)});
+        const StepResult result = narrow.run();
+
+        // As replicated gradients: a rank rounds once, and each meeting of two ranks' sums once
+        // more. fp16 has no small numbers: those below 2^-14 are rounded more.
+        const double difference = relative_difference(narrow.all_gradients(), exact);
+        BOOST_TEST(difference < 3 * world->size() * unit + 1e-4);
+        if (world->size() == 1) BOOST_TEST(difference == 0);
+        if (world->size() > 1) BOOST_TEST(difference > unit / 50);  // it did travel in 16 bits
+        BOOST_TEST(result.sums.loss == expected.sums.loss, boost::test_tools::tolerance(1e-6));
+        BOOST_TEST(result.sums.samples == 64);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_step_in_16_bits_trains_as_one_in_fp32) {
+  for (const ShardMode mode : all_modes) {
+    for (const int accumulate : {1, 3}) {
+      Rig::Options options{.model = "mlp", .global_batch = 36, .accumulate = accumulate};
+      Rig wide(*world, options);
+      options.wire = ElementType::bf16;
+      options.shard = mode;
+      options.shard_group = group_of(mode);
+      Rig narrow(*world, options);
+      for (int step = 0; step < 10; ++step) {
+        wide.run();
+        narrow.run();
+      }
+      const double difference =
+          relative_difference(narrow.all_parameters(), wide.all_parameters());
+      BOOST_TEST(difference < 0.01);
+      if (world->size() > 1) BOOST_TEST(difference > 1e-7);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_sends_what_is_predicted) {
+  for (const ShardMode mode : {ShardMode::optimizer, ShardMode::grad, ShardMode::full}) {
+    for (const TravelType parameters : {TravelType::automatic, TravelType::fp32}) {
+      for (const ElementType wire : {ElementType::f32, ElementType::bf16}) {
+        Config config;
+        config.shard = mode;
+        config.precision = Precision::bf16;
+        config.param_dtype = parameters;
+        config.reduce_dtype = wire == ElementType::bf16 ? TravelType::bf16 : TravelType::fp32;
+        test::DelayingCommunicator counting(*world, 0ms, 1024);
+        Rig rig(counting, {.global_batch = 8,
+                           .precision = config.precision,
+                           .wire = wire,
+                           .shard = mode,
+                           .param_dtype = parameters});
+        rig.run();
+        const std::size_t before = counting.bytes();
+        rig.run();
+        // All of a buffer is counted, of which a rank sends what the others have no part of.
+        const std::size_t tail = TailBucket(rig.engine().graph()).size() * sizeof(float);
+        const double sent = static_cast<double>(counting.bytes() - before - tail) *
+                            (world->size() - 1) / world->size();
+        const double predicted = shard_cost(config, rig.engine().layout(), world->size(), 1).sent;
+        // A rank alone sends nothing, so it does not round either.
+        BOOST_TEST(sent == predicted, boost::test_tools::tolerance(0.01));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_gathered_takes_half_the_memory) {
+  const auto bytes = [](bool device, TravelType type) {
+    Rig rig(*world, {.model = "mlp",
+                     .global_batch = 4,
+                     .precision = Precision::bf16,
+                     .device = device,
+                     .shard = ShardMode::full,
+                     .param_dtype = type,
+                     .width = 256});
+    return rig.engine().compile_inference(1)->activation_bytes();
+  };
+  for (const bool device : {false, true}) {
+    const std::size_t wide = bytes(device, TravelType::fp32);
+    const std::size_t narrow = bytes(device, TravelType::automatic);
+    BOOST_TEST_MESSAGE("MEM " << wide << " " << narrow);
+    BOOST_TEST(10 * narrow <= 7 * wide);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(buckets_across_units_and_units_above_a_bucket_train_as_replicated) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    const auto units = [&](double bucket_bytes, ShardUnit unit) {
+      Rig::Options options{.global_batch = 8,
+                           .bucket_bytes = bucket_bytes,
+                           .lr = 1e-4,
+                           .precision = precision,
+                           .shard_unit = unit};
+      check_as_replicated(options, ShardMode::optimizer, 1e-3);
+      options.shard = ShardMode::optimizer;
+      return Rig(*world, options).state().reductions();
+    };
+    const std::size_t blocks = units(25e6, {.by = ShardUnit::By::block, .smallest = 0});
+    const std::size_t vectors = precision == Precision::bf16 ? 1 : 0;
+    BOOST_TEST(units(1000, merged) == blocks);
+    BOOST_TEST(units(25e6, merged) == 1 + vectors);
+    const std::size_t some = units(60000, merged);
+    BOOST_TEST((1 + vectors < some && some < blocks), some << " of " << blocks);
+  }
+}
+
+int main(int argc, char** argv) {
+  const MpiEnvironment mpi(argc, argv);
+  const auto comm = make_mpi_communicator();
+  world = comm.get();
+  return boost::unit_test::unit_test_main([] { return true; }, argc, argv);
+}
