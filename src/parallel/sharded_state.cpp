@@ -123,7 +123,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
       part.resize(kept.size());
       comms_.group_host.scatter(std::span<const float>(unit_at_root(whole, unit, unit_values)),
                                 std::span(part));
-      if (comms_.replicas != nullptr) comms_.replicas->broadcast(std::span(part));
+      if (comms_.replicas_host != nullptr) comms_.replicas_host->broadcast(std::span(part));
       engine_.write(part, own.subspan(kept.begin, kept.size()));
     }
   }
