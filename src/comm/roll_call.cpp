@@ -21,6 +21,7 @@ namespace {
 /// From each rank to rank 0, and back.
 struct Announcement {
   int arrival = 0;
+  int stage = 0;
   int leader_count = 0;
   std::array<int, RollCall::most_leaders> leaders{};
   std::array<char, 508> text{};
@@ -195,9 +196,12 @@ class RollCall::Desk final {
           listed(missing), place.name, std::chrono::duration<double>(place.limit).count(), name(0));
     }
     for (const Arrival kind : {Arrival::failed, Arrival::waited}) {
+      const Announcement* first = nullptr;
       for (const auto& announcement : came) {
-        if (announcement->arrival == static_cast<int>(kind)) return announcement->text.data();
+        if (announcement->arrival != static_cast<int>(kind)) continue;
+        if (first == nullptr || announcement->stage < first->stage) first = &*announcement;
       }
+      if (first != nullptr) return first->text.data();
     }
     return "";
   }
@@ -246,6 +250,7 @@ void RollCall::meet(const Place& place, const Outcome& mine, std::span<std::byte
                     std::span<const int> leaders) {
   assert(payload.size() <= largest_payload && leaders.size() <= most_leaders);
   Announcement announcement{.arrival = static_cast<int>(mine.arrival),
+                            .stage = mine.stage,
                             .leader_count = static_cast<int>(leaders.size())};
   std::copy(leaders.begin(), leaders.end(), announcement.leaders.begin());
   std::copy(payload.begin(), payload.end(), announcement.payload.begin());

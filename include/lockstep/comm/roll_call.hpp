@@ -31,6 +31,8 @@ class RollCall final {
   struct Outcome {
     Arrival arrival = Arrival::succeeded;
     std::string text = {};  ///< the error, where it did not succeed; cut at 500 characters
+    /// How far it came: of those that waited in vain, one that did not come far is reported.
+    int stage = 0;
   };
   struct Place {
     const char* name;                 ///< "the start of NCCL"

@@ -57,6 +57,7 @@ void NcclLinks::connect(RollCall& roll_call, const NcclCommunicatorOptions& opti
   RollCall::Outcome connected;
   for (std::size_t i = 0; i < links_.size(); ++i) {
     connected = links_[i].connect(ids[i], options.max_ctas, patience);
+    connected.stage = static_cast<int>(i);
     if (connected.arrival != RollCall::Arrival::succeeded) break;
   }
   // Those that were quick wait for those that are still at it, and for the way there.
