@@ -21,7 +21,11 @@ namespace {
 /// From each rank to rank 0, and back.
 struct Announcement {
   int arrival = 0;
+  int stage = 0;
+  int leader_count = 0;
+  std::array<int, RollCall::most_leaders> leaders{};
   std::array<char, 508> text{};
+  std::array<std::byte, RollCall::largest_payload> payload{};
 };
 struct Verdict {
   int well = 0;
@@ -68,7 +72,7 @@ class RollCall::Desk final {
   }
 
   [[nodiscard]] Verdict judge(const Place& place, const Announcement& mine,
-                              std::span<const std::byte> payload) {
+                              std::size_t payload_size) {
     ++meeting_;
     std::vector<std::optional<Announcement>> came(static_cast<std::size_t>(size_));
     came[0] = mine;
@@ -76,9 +80,13 @@ class RollCall::Desk final {
     Verdict verdict;
     put(fault(came, place), verdict.text);
     verdict.well = verdict.text[0] == '\0' ? 1 : 0;
-    std::copy(payload.begin(), payload.end(), verdict.payload.begin());
-    tell(came, verdict, place.limit);
-    return verdict;
+    auto verdicts = std::make_unique<std::vector<Verdict>>(came.size(), verdict);
+    for (std::size_t peer = 0; verdict.well != 0 && peer < came.size(); ++peer) {
+      (*verdicts)[peer].payload = payload_for(*came[peer], came, payload_size);
+    }
+    const Verdict own = verdicts->front();
+    tell(came, std::move(verdicts), place.limit);
+    return own;
   }
 
   [[nodiscard]] Verdict attend(const Place& place, const Announcement& mine) {
@@ -133,13 +141,27 @@ class RollCall::Desk final {
     }
   }
 
-  void tell(const std::vector<std::optional<Announcement>>& came, const Verdict& verdict,
-            std::chrono::milliseconds limit) {
-    auto sent = std::make_unique<Verdict>(verdict);
+  /// All have come.
+  [[nodiscard]] static decltype(Verdict::payload) payload_for(
+      const Announcement& peer, const std::vector<std::optional<Announcement>>& came,
+      std::size_t size) {
+    if (peer.leader_count == 0) return came[0]->payload;
+    decltype(Verdict::payload) payload{};
+    const std::size_t block = size / static_cast<std::size_t>(peer.leader_count);
+    for (std::size_t k = 0; k < static_cast<std::size_t>(peer.leader_count); ++k) {
+      const auto& leader = came[static_cast<std::size_t>(peer.leaders[k])]->payload;
+      std::copy_n(leader.begin() + k * block, block, payload.begin() + k * block);
+    }
+    return payload;
+  }
+
+  void tell(const std::vector<std::optional<Announcement>>& came,
+            std::unique_ptr<std::vector<Verdict>> sent, std::chrono::milliseconds limit) {
     std::vector<MPI_Request> requests;
     for (int peer = 1; peer < size_; ++peer) {
-      if (!came[static_cast<std::size_t>(peer)]) continue;
-      check(MPI_Isend(sent.get(), sizeof(Verdict), MPI_BYTE, peer, tag(), comm_,
+      const auto place = static_cast<std::size_t>(peer);
+      if (!came[place]) continue;
+      check(MPI_Isend(&(*sent)[place], sizeof(Verdict), MPI_BYTE, peer, tag(), comm_,
                       &requests.emplace_back()),
             "MPI_Isend");
     }
@@ -174,9 +196,12 @@ class RollCall::Desk final {
           listed(missing), place.name, std::chrono::duration<double>(place.limit).count(), name(0));
     }
     for (const Arrival kind : {Arrival::failed, Arrival::waited}) {
+      const Announcement* first = nullptr;
       for (const auto& announcement : came) {
-        if (announcement->arrival == static_cast<int>(kind)) return announcement->text.data();
+        if (announcement->arrival != static_cast<int>(kind)) continue;
+        if (first == nullptr || announcement->stage < first->stage) first = &*announcement;
       }
+      if (first != nullptr) return first->text.data();
     }
     return "";
   }
@@ -221,12 +246,17 @@ std::string RollCall::name(int rank) const {
   return desk_->name(rank);
 }
 
-void RollCall::meet(const Place& place, const Outcome& mine, std::span<std::byte> payload) {
-  assert(payload.size() <= largest_payload);
-  Announcement announcement{.arrival = static_cast<int>(mine.arrival)};
+void RollCall::meet(const Place& place, const Outcome& mine, std::span<std::byte> payload,
+                    std::span<const int> leaders) {
+  assert(payload.size() <= largest_payload && leaders.size() <= most_leaders);
+  Announcement announcement{.arrival = static_cast<int>(mine.arrival),
+                            .stage = mine.stage,
+                            .leader_count = static_cast<int>(leaders.size())};
+  std::copy(leaders.begin(), leaders.end(), announcement.leaders.begin());
+  std::copy(payload.begin(), payload.end(), announcement.payload.begin());
   put(mine.text, announcement.text);
-  const Verdict verdict =
-      rank() == 0 ? desk_->judge(place, announcement, payload) : desk_->attend(place, announcement);
+  const Verdict verdict = rank() == 0 ? desk_->judge(place, announcement, payload.size())
+                                      : desk_->attend(place, announcement);
   if (verdict.well == 0) throw Error(ExitStatus::internal, verdict.text.data());
   std::copy_n(verdict.payload.begin(), payload.size(), payload.begin());
 }

@@ -1,12 +1,14 @@
 #include "lockstep/compute/compute.hpp"
 
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/compute/device_plan.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "module_interface.hpp"
 
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -19,10 +21,50 @@ SumOverRanks sum_over_ranks(const ComputeOptions& options, Communicator& host) {
   return [&host](std::span<double> values) { host.all_reduce(values); };
 }
 
+/// Which ranks communicate with this one over a device's memory.
+struct RankSets {
+  std::vector<std::vector<int>> sets{{}};  ///< the first: all
+  std::size_t group = 0;                   ///< of `sets`
+  std::size_t replicas = 0;                ///< of `sets`; 0 where there is one group alone
+
+  RankSets(const Communicator& host, int group_size) {
+    const int ranks = host.size();
+    sets[0].resize(static_cast<std::size_t>(ranks));
+    std::iota(sets[0].begin(), sets[0].end(), 0);
+    if (group_size == 0 || group_size == ranks) return;
+    RankGroups groups = rank_groups(host.rank(), ranks, group_size);
+    group = 1;
+    sets.push_back(std::move(groups.group));
+    replicas = 2;
+    sets.push_back(std::move(groups.replicas));
+  }
+};
+
+/// Over the host's memory, for --shard hybrid.
+class HostGroups final {
+ public:
+  HostGroups(const Communicator& host, int group_size) {
+    if (group_size == 0) return;
+    const RankGroups groups = rank_groups(host.rank(), host.size(), group_size);
+    group_ = make_mpi_communicator({.color = groups.group.front()});
+    if (group_size < host.size()) {
+      replicas_ = make_mpi_communicator({.color = groups.replicas.front()});
+    }
+  }
+  [[nodiscard]] Compute::Groups get() noexcept {
+    return {.group = group_.get(), .replicas = replicas_.get()};
+  }
+
+ private:
+  std::unique_ptr<Communicator> group_;
+  std::unique_ptr<Communicator> replicas_;
+};
+
 class CpuCompute final : public Compute {
  public:
   CpuCompute(const Graph& graph, const ComputeOptions& options, Communicator& host)
       : host_(host),
+        groups_(host, options.group_size),
         engine_(make_cpu_engine(graph, {.threads = options.threads,
                                         .tail_size = options.tail_size,
                                         .precision = options.precision,
@@ -32,6 +74,8 @@ class CpuCompute final : public Compute {
   [[nodiscard]] Engine& engine() noexcept override { return *engine_; }
   [[nodiscard]] std::string device_name() const override { return ""; }
   [[nodiscard]] Communicator& arena_communicator() noexcept override { return host_; }
+  [[nodiscard]] Groups group_communicators() noexcept override { return groups_.get(); }
+  [[nodiscard]] Groups host_group_communicators() noexcept override { return groups_.get(); }
   [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config,
                                                           const ArenaLayout& layout,
                                                           const SumOverRanks& sum_norms) override {
@@ -40,6 +84,7 @@ class CpuCompute final : public Compute {
 
  private:
   Communicator& host_;
+  HostGroups groups_;
   std::unique_ptr<Engine> engine_;
 };
 
@@ -54,7 +99,10 @@ class CudaCompute final : public Compute {
  public:
   CudaCompute(const Graph& graph, const ComputeOptions& options, const ProcessGrid& grid,
               Communicator& host)
-      : module_(load_on_all_ranks(host)), host_(host) {
+      : module_(load_on_all_ranks(host)),
+        host_(host),
+        ranks_(host, options.group_size),
+        groups_(host, options.group_size) {
     collectively(host, [&] {
       // Algorithms that give the same bits in every run are taken by the library's own order, as
       // timing could choose others each time. Those that it would compile first, for fp32 weight
@@ -81,18 +129,18 @@ class CudaCompute final : public Compute {
   [[nodiscard]] Engine& engine() noexcept override { return *engine_; }
   [[nodiscard]] std::string device_name() const override { return module_.identify(*device_).uuid; }
   [[nodiscard]] Communicator& arena_communicator() noexcept override {
-    return communicator_ ? *communicator_ : host_;
+    return communicators_.empty() ? host_ : *communicators_.front();
   }
+  [[nodiscard]] Groups group_communicators() noexcept override {
+    if (communicators_.empty()) return groups_.get();
+    return {.group = communicators_[ranks_.group].get(),
+            .replicas = ranks_.replicas == 0 ? nullptr : communicators_[ranks_.replicas].get()};
+  }
+  [[nodiscard]] Groups host_group_communicators() noexcept override { return groups_.get(); }
   [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config,
                                                           const ArenaLayout& layout,
                                                           const SumOverRanks& sum_norms) override {
-    if (sum_norms && config.optimizer == OptimizerKind::lars) {
-      fail(
-          ExitStatus::usage,
-          "--optimizer lars does not go with --shard on GPUs (its norms are taken of whole tensors "
-          "there) drop one");
-    }
-    return module_.make_optimizer(device_, config, layout);
+    return module_.make_optimizer(device_, config, layout, sum_norms);
   }
   [[nodiscard]] std::string peer_note() const override {
     if (peers_.pairs == 0) return "";
@@ -106,10 +154,15 @@ class CudaCompute final : public Compute {
  private:
   void choose_communicator(const ComputeOptions& options, const ProcessGrid& grid) {
     if (!options.reduces) return;
-    if (options.comm == CommChoice::automatic && host_.size() == 1) return;  // nothing to reduce
-    if (options.comm == CommChoice::mpi) {
-      if (host_.size() > 1) {
-        communicator_ = module_.make_staged(*device_, make_mpi_communicator(), options.wait_limit);
+    // One rank has nothing to reduce, but brings parts of its own into place.
+    const bool shares_out = !options.units.rule.unit_of.empty();
+    const bool moves = host_.size() > 1 || shares_out;
+    if (options.comm == CommChoice::mpi ||
+        (options.comm == CommChoice::automatic && host_.size() == 1)) {
+      if (!moves) return;
+      for (const std::vector<int>& ranks : ranks_.sets) {
+        communicators_.push_back(module_.make_staged(
+            *device_, make_mpi_communicator({.color = ranks.front()}), options.wait_limit));
       }
       return;
     }
@@ -121,16 +174,20 @@ class CudaCompute final : public Compute {
     }
     require_own_devices(taken);
     roll_call_ = std::make_unique<RollCall>();
-    communicator_ = module_.make_nccl(*device_, *roll_call_, {.wait_limit = options.wait_limit});
+    communicators_ = module_.make_nccl(*device_, *roll_call_, ranks_.sets,
+                                       {.wait_limit = options.wait_limit});
   }
 
   const cuda::ModuleTable& module_;
   Communicator& host_;
+  RankSets ranks_;
+  HostGroups groups_;
   std::shared_ptr<cuda::Device> device_;
   int numa_node_ = -1;
   PeerReach peers_;
   std::unique_ptr<RollCall> roll_call_;
-  std::unique_ptr<DeviceCommunicator> communicator_;
+  /// Over the device's memory, of each set of ranks_; none where one rank has nothing to do.
+  std::vector<std::unique_ptr<DeviceCommunicator>> communicators_;
   std::unique_ptr<Engine> engine_;
 };
 
@@ -170,11 +227,6 @@ DeviceChoice agree_on_device(DeviceChoice asked, const ProcessGrid& grid, Commun
 std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& options,
                                       const ProcessGrid& grid, Communicator& host) {
   if (agree_on_device(options.device, grid, host) == DeviceChoice::cuda) {
-    if (options.groups) {
-      fail(ExitStatus::usage,
-           "--shard hybrid does not go with --device cuda (GPUs share out over all ranks in this "
-           "version) take --shard full, or --device cpu");
-    }
     return std::make_unique<CudaCompute>(graph, options, grid, host);
   }
   if (options.comm == CommChoice::nccl) {

@@ -15,7 +15,9 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 /// What the program and the module lockstep-cuda.so know of each other. The module holds all that
 /// needs CUDA's libraries, so that one program runs on hosts with and without them. Both are built
@@ -59,10 +61,12 @@ struct ModuleTable {
   std::unique_ptr<Engine> (*make_engine)(std::shared_ptr<Device> device, const Graph& graph,
                                          const DeviceEngineOptions& options);
   std::unique_ptr<Optimizer> (*make_optimizer)(std::shared_ptr<Device> device, const Config& config,
-                                               const ArenaLayout& layout);
-  /// Collective. `device` and `roll_call` outlive it.
-  std::unique_ptr<DeviceCommunicator> (*make_nccl)(Device& device, RollCall& roll_call,
-                                                   const NcclCommunicatorOptions& options);
+                                               const ArenaLayout& layout,
+                                               const SumOverRanks& sum_norms);
+  /// As make_nccl_communicators. Collective. `device` and `roll_call` outlive them.
+  std::vector<std::unique_ptr<DeviceCommunicator>> (*make_nccl)(
+      Device& device, RollCall& roll_call, std::span<const std::vector<int>> sets,
+      const NcclCommunicatorOptions& options);
   /// Through the host's memory and `host`, a communicator for this use alone.
   std::unique_ptr<DeviceCommunicator> (*make_staged)(Device& device,
                                                      std::unique_ptr<Communicator> host,

@@ -4,6 +4,10 @@
 #include "lockstep/runtime/thread_binding.hpp"
 #include "measure.hpp"
 
+#include <numeric>
+#include <span>
+#include <vector>
+
 namespace lockstep::doctor {
 namespace {
 
@@ -40,8 +44,11 @@ GpuProbe::GpuProbe(int local_rank, int local_size)
 double GpuProbe::measure(std::chrono::duration<double> limit) {
   const auto patience = std::chrono::ceil<std::chrono::milliseconds>(limit);
   RollCall roll_call;
-  const auto nccl =
-      module_.make_nccl(*device_, roll_call, {.start_limit = patience, .wait_limit = patience});
+  std::vector<int> all(static_cast<std::size_t>(roll_call.size()));
+  std::iota(all.begin(), all.end(), 0);
+  const auto made = module_.make_nccl(*device_, roll_call, std::span(&all, 1),
+                                      {.start_limit = patience, .wait_limit = patience});
+  const auto& nccl = made.front();
   const auto reduce = [&] {
     nccl->all_reduce_buffer({values_.data(), values_.size(), ElementType::f32}, ReduceOp::sum);
     nccl->synchronize();

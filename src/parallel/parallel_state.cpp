@@ -47,8 +47,9 @@ std::unique_ptr<ParallelState> make_parallel_state(const Config& config, Engine&
   }
   return make_sharded_state(engine,
                             {.all = comm,
-                             .group_host = *hybrid.group,
+                             .group_host = *hybrid.group_host,
                              .group = *hybrid.group,
+                             .replicas_host = hybrid.replicas_host,
                              .replicas = hybrid.replicas},
                             options);
 }

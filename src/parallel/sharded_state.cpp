@@ -126,7 +126,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     std::vector<float> part(kept.size());
     comms_.group_host.scatter(std::span<const float>(at_root(unit, whole, instead)),
                               std::span(part));
-    if (comms_.replicas != nullptr) comms_.replicas->broadcast(std::span(part));
+    if (comms_.replicas_host != nullptr) comms_.replicas_host->broadcast(std::span(part));
     engine_.write(part, kept.in(own));
   }
   [[nodiscard]] std::span<const float> given_parameters(std::size_t unit) override {
@@ -157,7 +157,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
 
   /// Whether it is rank 0's, of those that keep replicas.
   [[nodiscard]] bool in_first_group() const noexcept {
-    return comms_.replicas == nullptr || comms_.replicas->rank() == 0;
+    return comms_.replicas_host == nullptr || comms_.replicas_host->rank() == 0;
   }
   /// A unit's values on rank 0; at the root of another group, `instead`.
   [[nodiscard]] std::span<float> at_root(std::size_t unit, std::span<float> whole,

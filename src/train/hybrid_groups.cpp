@@ -1,6 +1,5 @@
 #include "hybrid_groups.hpp"
 
-#include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep {
@@ -30,10 +29,19 @@ int ranks_that_share_out(const Config& config, const ProcessGrid& grid, Communic
   return size;
 }
 
-HybridGroups make_hybrid_groups(const Config& config, int group_size, int rank) {
-  if (config.shard != ShardMode::hybrid) return {};
-  return {.group = make_mpi_communicator({.color = rank / group_size}),
-          .replicas = make_mpi_communicator({.color = rank % group_size})};
+HybridComms watched_groups(Compute& compute, RunWatch& watch) {
+  const auto watched = [&](Communicator* comm, const char* name) {
+    return comm == nullptr ? nullptr : &watch.watched(*comm, name);
+  };
+  const Compute::Groups host = compute.host_group_communicators();
+  const Compute::Groups device = compute.group_communicators();
+  HybridComms comms{.group_host = watched(host.group, "the group's"),
+                    .replicas_host = watched(host.replicas, "the replicas'")};
+  const bool is_host = device.group == host.group;
+  comms.group = is_host ? comms.group_host : watched(device.group, "the group's devices'");
+  comms.replicas =
+      is_host ? comms.replicas_host : watched(device.replicas, "the replicas' devices'");
+  return comms;
 }
 
 }  // namespace lockstep

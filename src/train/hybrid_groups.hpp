@@ -1,10 +1,11 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/compute/compute.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/runtime/process_grid.hpp"
-
-#include <memory>
+#include "run_watch.hpp"
 
 namespace lockstep {
 
@@ -13,12 +14,7 @@ namespace lockstep {
 [[nodiscard]] int ranks_that_share_out(const Config& config, const ProcessGrid& grid,
                                        Communicator& comm);
 
-/// The communicators of --shard hybrid.
-struct HybridGroups {
-  std::unique_ptr<Communicator> group;     ///< ranks one after another
-  std::unique_ptr<Communicator> replicas;  ///< the ranks of the same place in each group
-};
-/// Collective; empty for the other modes.
-[[nodiscard]] HybridGroups make_hybrid_groups(const Config& config, int group_size, int rank);
+/// The communicators of --shard hybrid, watched; empty for the other modes.
+[[nodiscard]] HybridComms watched_groups(Compute& compute, RunWatch& watch);
 
 }  // namespace lockstep

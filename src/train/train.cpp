@@ -246,7 +246,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                      .threads = job.binding.threads,
                                      .tail_size = config.shard == ShardMode::none ? tail.size() : 0,
                                      .units = unit_options(plan.config, graph, sharing),
-                                     .groups = config.shard == ShardMode::hybrid,
+                                     .group_size = config.shard == ShardMode::hybrid ? sharing : 0,
                                      .synchronised_norms = synchronised,
                                      .deterministic = config.deterministic,
                                      .cuda_graph = config.cuda_graph,
@@ -255,14 +255,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   watch.name_devices(compute->device_name());
   Engine& engine = compute->engine();
   Communicator& arena_comm = watch.watched(compute->arena_communicator(), "the device's");
-  const HybridGroups groups = make_hybrid_groups(plan.config, sharing, comm.rank());
-  HybridComms hybrid;
-  if (groups.group) {
-    hybrid = {.group = &watch.watched(*groups.group, "the group's"),
-              .replicas = &watch.watched(*groups.replicas, "the replicas'")};
-  }
-  const auto parallel =
-      make_parallel_state(plan.config, engine, comm, arena_comm, tail.size(), hybrid);
+  const auto parallel = make_parallel_state(plan.config, engine, comm, arena_comm, tail.size(),
+                                            watched_groups(*compute, watch));
   const auto optimizer =
       compute->make_optimizer(plan.config, parallel->layout(), parallel->sum_over_parts());
   state.optimizer = std::string(optimizer->name());

@@ -1,50 +1,36 @@
 #pragma once
 
-#include "comm/stand_in_collective.hpp"
+#include "comm/stand_in_communicator.hpp"
 #include "comm/stand_in_queues.hpp"
-#include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/nccl_api.hpp"
 
-#include <mpi.h>
-
-#include <cstdint>
+#include <cstddef>
 #include <deque>
-#include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace lockstep::test {
 
-/// NCCL and CUDA over host memory and MPI, for one communicator. It is as strict as they are
-/// (addresses must be the device's; no call before the one before has settled; no query in a
-/// capture) and fails where it is told to.
+/// NCCL and CUDA over host memory and MPI, for the communicators of one device. It is as strict as
+/// they are (addresses must be the device's; no call of a communicator before the one before has
+/// settled; no query in a capture) and fails where it is told to.
 ///
 /// Making and destroying it is collective. What a fault held back is sent at the end, so that MPI
-/// is left in order: the buffers of all collectives outlive it.
+/// is left in order: the buffers of all collectives outlive it, and all ranks must have begun the
+/// same ones.
 class NcclStandIn final : public NcclApi {
  public:
-  struct Faults {
-    bool no_memory = false;  ///< on the device
-    bool init_hangs = false;
-    bool init_fails = false;
-    int init_polls = 3;    ///< questions before the start is settled
-    int settle_polls = 2;  ///< questions before a collective is queued; 0: at once
-    int error_after = -1;  ///< collectives, then an asynchronous error
-    int hanging = -1;      ///< the number of a collective that is never made
-    bool finalize_hangs = false;
-  };
-  struct Counts {
-    int finalized = 0;
-    int destroyed = 0;
-    int aborted = 0;
-    int collectives = 0;  ///< made
-    int registered = 0;   ///< at this time, plain and symmetric
-    int allocated = 0;    ///< at this time, device and pinned memory
-  };
+  using Faults = StandInFaults;
+  using Counts = StandInCounts;
 
+  /// One communicator over all ranks.
   NcclStandIn();
+  /// One over each set of ranks, to be started in this order.
+  explicit NcclStandIn(std::span<const std::vector<int>> sets);
   NcclStandIn(const NcclStandIn&) = delete;
   NcclStandIn& operator=(const NcclStandIn&) = delete;
-  ~NcclStandIn() override;
+  ~NcclStandIn() override = default;
 
   Faults faults;
   StandInQueues queues;
@@ -101,31 +87,18 @@ class NcclStandIn final : public NcclApi {
   std::string last_error(NcclComm comm) const override;
 
  private:
-  enum class State { absent, starting, ready, settling, finalizing };
-
-  [[nodiscard]] NcclResult refuse(NcclComm comm, State expected) const;
+  /// Null where it is none of these.
+  [[nodiscard]] StandInCommunicator* find(NcclComm comm) noexcept;
   [[nodiscard]] NcclResult make(const StandInCollective::Work& work, NcclComm comm,
                                 CudaStream stream);
   [[nodiscard]] NcclResult add_to_group(const StandInCollective::Part& part, NcclComm comm,
                                         CudaStream stream);
-  [[nodiscard]] StandInCollective& free_collective();
-  [[nodiscard]] NcclResult submit(StandInCollective& collective, CudaStream stream);
-  void post_start();
 
-  std::unique_ptr<Communicator> mpi_;
-  MPI_Comm peers_ = MPI_COMM_NULL;
-  std::deque<StandInCollective> collectives_;
   Counts counts_;
-  State state_ = State::absent;
-  int polls_left_ = 0;
-  std::int64_t meeting_[2] = {0, 0};
-  bool met_ = false;
-  Request start_;
-  StandInCollective* settling_ = nullptr;
-  CudaStream settling_stream_ = nullptr;
-  StandInCollective* group_ = nullptr;
-  CudaStream group_stream_ = nullptr;
-  int submitted_ = 0;
+  StandInCommunicator::Shared shared_{.queues = queues, .faults = faults, .counts = counts_};
+  std::deque<StandInCommunicator> communicators_;
+  std::size_t started_ = 0;
+  bool grouping_ = false;
 };
 
 }  // namespace lockstep::test

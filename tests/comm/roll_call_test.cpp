@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <thread>
 
 BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
@@ -41,6 +42,36 @@ BOOST_AUTO_TEST_CASE(the_payload_of_rank_0_reaches_all_that_meet) {
     BOOST_TEST((payload.front() == std::byte(meeting + 1)));
     BOOST_TEST((payload.back() == std::byte(meeting + 1)));
   }
+}
+
+BOOST_AUTO_TEST_CASE(each_block_of_the_payload_is_its_leaders) {
+  RollCall roll_call;
+  const int rank = roll_call.rank();
+  // Of all, of pairs, and of those at the same place in each pair.
+  const std::array leaders{0, rank - rank % 2, rank % 2};
+  std::array<std::array<std::byte, 150>, 3> blocks{};
+  for (std::size_t k = 0; k < 3; ++k) blocks[k].fill(std::byte(10 * k + std::size_t(rank)));
+
+  roll_call.meet({"a test", 20s}, {}, std::as_writable_bytes(std::span(blocks)), leaders);
+
+  for (std::size_t k = 0; k < 3; ++k) {
+    const auto expected = std::byte(10 * k + std::size_t(leaders[k]));
+    BOOST_TEST((blocks[k].front() == expected));
+    BOOST_TEST((blocks[k].back() == expected));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(of_those_that_waited_one_that_did_not_come_far_is_reported) {
+  RollCall roll_call;
+  const int last = roll_call.size() - 1;
+
+  const auto error = outcome(roll_call, {"a test", 20s},
+                             {.arrival = RollCall::Arrival::waited,
+                              .text = roll_call.name(roll_call.rank()),
+                              .stage = roll_call.rank() == last ? 1 : 2});
+
+  BOOST_TEST_REQUIRE(error.has_value());
+  BOOST_TEST(error->what() == roll_call.name(last));
 }
 
 BOOST_AUTO_TEST_CASE(a_late_rank_is_waited_for) {

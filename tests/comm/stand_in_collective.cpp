@@ -51,9 +51,17 @@ std::size_t StandInCollective::size_of(NcclType type) {
   std::abort();
 }
 
+void StandInCollective::abort() noexcept {
+  aborted_ = true;
+  if (device_.occupant == this) device_.occupant = nullptr;
+}
+
 bool StandInCollective::attempt() {
-  if (aborted) return true;
+  if (aborted_) return true;
+  if (device_.occupant != nullptr && device_.occupant != this) return false;
+  device_.occupant = this;
   if (hangs || !move()) return false;
+  device_.occupant = nullptr;
   busy = false;
   ++made_;
   return true;

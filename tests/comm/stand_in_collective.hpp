@@ -11,6 +11,13 @@
 
 namespace lockstep::test {
 
+class StandInCollective;
+
+/// A device has room for one collective of NCCL, which holds it until its peers have made it too.
+struct StandInDevice {
+  const StandInCollective* occupant = nullptr;
+};
+
 /// One collective of NCCL, or the sends and receives of a group, made over MPI.
 class StandInCollective final : public StandInTask {
  public:
@@ -33,15 +40,17 @@ class StandInCollective final : public StandInTask {
   [[nodiscard]] static std::size_t size_of(NcclType type);
 
   /// Adds one to `made` whenever it has been made.
-  StandInCollective(Communicator& mpi, MPI_Comm peers, int& made)
-      : mpi_(mpi), peers_(peers), made_(made) {}
+  StandInCollective(Communicator& mpi, MPI_Comm peers, StandInDevice& device, int& made)
+      : mpi_(mpi), peers_(peers), device_(device), made_(made) {}
 
   Work work;
   std::vector<Part> parts;  ///< of a group
   bool busy = false;        ///< from its call until it has been made
   bool hangs = false;
-  bool aborted = false;
+  int number = 0;  ///< of those of its device
 
+  /// It lets the device go.
+  void abort() noexcept;
   [[nodiscard]] bool attempt() override;
   /// Posts it if that has not been done, whatever hinders it; true once it has been made.
   [[nodiscard]] bool move();
@@ -51,7 +60,9 @@ class StandInCollective final : public StandInTask {
 
   Communicator& mpi_;
   MPI_Comm peers_;
+  StandInDevice& device_;
   int& made_;
+  bool aborted_ = false;
   bool posted_ = false;
   Request request_;
   std::vector<MPI_Request> requests_;

@@ -92,11 +92,17 @@ class HostDeviceCommunicator final : public DeviceCommunicator {
   std::unique_ptr<Communicator> host_;
 };
 
-std::unique_ptr<DeviceCommunicator> make_nccl(Device& /*device*/, RollCall& roll_call,
-                                              const NcclCommunicatorOptions& options) {
+std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& /*device*/, RollCall& roll_call,
+                                                           std::span<const std::vector<int>> sets,
+                                                           const NcclCommunicatorOptions& options) {
   hang_at("nccl");
   roll_call.meet({"the start of NCCL", options.start_limit}, {});
-  return std::make_unique<HostDeviceCommunicator>(make_mpi_communicator());
+  std::vector<std::unique_ptr<DeviceCommunicator>> communicators;
+  for (const std::vector<int>& ranks : sets) {
+    communicators.push_back(std::make_unique<HostDeviceCommunicator>(
+        make_mpi_communicator({.color = ranks.front()})));
+  }
+  return communicators;
 }
 
 std::unique_ptr<DeviceCommunicator> make_staged(Device& /*device*/,

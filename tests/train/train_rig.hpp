@@ -69,11 +69,15 @@ class TrainRig final {
     if (options.shard == ShardMode::hybrid) {
       group_ = make_mpi_communicator({.color = comm.rank() / sharing()});
       replicas_ = make_mpi_communicator({.color = comm.rank() % sharing()});
-      hybrid = {.group = group_.get(), .replicas = replicas_.get()};
+      hybrid = {.group_host = group_.get(),
+                .group = group_.get(),
+                .replicas_host = replicas_.get(),
+                .replicas = replicas_.get()};
     }
     state_ = make_parallel_state(config_, *engine_, comm, comm, TailBucket(graph_).size(), hybrid);
     optimizer_ = options.device
-                     ? cuda::make_device_optimizer(device_, config_, state_->layout())
+                     ? cuda::make_device_optimizer(device_, config_, state_->layout(),
+                                                   state_->sum_over_parts())
                      : make_optimizer(config_, state_->layout(), state_->sum_over_parts());
     start(initial_parameters(*engine_, 3));
     loader_ = make_loader(*data_,

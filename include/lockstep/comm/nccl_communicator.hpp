@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
+#include <vector>
 
 namespace lockstep {
 
@@ -19,11 +21,23 @@ struct NcclCommunicatorOptions {
   int max_ctas = 16;
 };
 
-/// Collective over all ranks of `roll_call`, each with a device of its own, which is the calling
-/// thread's. `api`, `roll_call` and the compute stream outlive it. NCCL starts without blocking, so
-/// that a missing rank ends the others: Error(internal) with its rank and host. So does every
-/// later failure of NCCL, after which the communicator has been aborted.
+/// A communicator over each of `sets`: ranks of the job, ascending, this one among them; the k-th of
+/// all ranks part the job between them. At most RollCall::most_leaders. Collective over all ranks of
+/// `roll_call`, each with a device of its own, which is the calling thread's. `api`, `roll_call` and
+/// the compute stream outlive them. NCCL starts without blocking, so that a missing rank ends all
+/// others, whatever their sets: Error(internal) with its rank and host. So does every later failure
+/// of NCCL, after which all of them have been aborted.
+///
+/// All ranks make the calls of all their communicators in one order, as if these were one: the
+/// collectives run one after another, so that none waits on a device for room that another holds.
+/// They also end, and are destroyed, in one order.
+[[nodiscard]] std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl_communicators(
+    NcclApi& api, RollCall& roll_call, CudaStream compute, std::span<const std::vector<int>> sets,
+    const NcclCommunicatorOptions& options = {});
+
+/// Over all ranks.
 [[nodiscard]] std::unique_ptr<DeviceCommunicator> make_nccl_communicator(
-    NcclApi& api, RollCall& roll_call, CudaStream compute, NcclCommunicatorOptions options = {});
+    NcclApi& api, RollCall& roll_call, CudaStream compute,
+    const NcclCommunicatorOptions& options = {});
 
 }  // namespace lockstep

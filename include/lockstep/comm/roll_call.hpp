@@ -31,19 +31,24 @@ class RollCall final {
   struct Outcome {
     Arrival arrival = Arrival::succeeded;
     std::string text = {};  ///< the error, where it did not succeed; cut at 500 characters
+    /// How far it came: of those that waited in vain, one that did not come far is reported.
+    int stage = 0;
   };
   struct Place {
     const char* name;                 ///< "the start of NCCL"
     std::chrono::milliseconds limit;  ///< from this rank's own arrival
   };
-  static constexpr std::size_t largest_payload = 256;
+  static constexpr std::size_t largest_payload = 512;
+  static constexpr std::size_t most_leaders = 4;
 
   /// Ends on every rank that comes, within twice the limit: well, with rank 0's `payload`, where
-  /// all came and all succeeded. Otherwise with one Error(internal), on all alike: it names the
+  /// all came and all succeeded; with `leaders`, of as many equal blocks of it the k-th is that of
+  /// rank leaders[k]. Otherwise with one Error(internal), on all alike: it names the
   /// ranks that did not come within the limit of rank 0's arrival, with their hosts; or it is the
   /// text of the lowest rank that failed. Where rank 0 does not come, it is the one named. After
   /// an Error no further call is possible.
-  void meet(const Place& place, const Outcome& mine, std::span<std::byte> payload = {});
+  void meet(const Place& place, const Outcome& mine, std::span<std::byte> payload = {},
+            std::span<const int> leaders = {});
 
  private:
   class Desk;

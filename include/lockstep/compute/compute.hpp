@@ -20,7 +20,7 @@ struct ComputeOptions {
   int threads = 0;            ///< of the processor's engine; 0: omp_get_max_threads()
   std::size_t tail_size = 0;  ///< values after the gradients
   UnitOptions units = {};     ///< what ranks share out
-  bool groups = false;        ///< they do so in groups
+  int group_size = 0;         ///< they do so in groups of so many; 0: all together
   bool reduces = true;        ///< false: nothing of the engine's memory goes to other ranks
   bool synchronised_norms = false;
   bool deterministic = true;  ///< a GPU's algorithms give the same bits in every run
@@ -40,6 +40,15 @@ class Compute {
   [[nodiscard]] virtual std::string device_name() const = 0;
   /// For values in the engine's memory; for the host's, the host's own. With `reduces`.
   [[nodiscard]] virtual Communicator& arena_communicator() noexcept = 0;
+  /// With `group_size`: as arena_communicator(), of the ranks of this one's group, and of those at
+  /// its place in all groups.
+  struct Groups {
+    Communicator* group = nullptr;
+    Communicator* replicas = nullptr;  ///< null where there is one group alone
+  };
+  [[nodiscard]] virtual Groups group_communicators() noexcept = 0;
+  /// For values in the host's memory.
+  [[nodiscard]] virtual Groups host_group_communicators() noexcept = 0;
   /// Over arenas of that layout in the engine's memory. `sum_norms`: over the ranks that share out
   /// tensors; empty: each keeps whole ones.
   [[nodiscard]] virtual std::unique_ptr<Optimizer> make_optimizer(

@@ -91,6 +91,7 @@ struct ShardComms {
   Communicator& group_host;  ///< those that share the model out, for the host's memory
   Communicator& group;       ///< and for the engine's
   /// Those that keep the same part, for either memory; null: the group is all ranks.
+  Communicator* replicas_host = nullptr;
   Communicator* replicas = nullptr;
 };
 
@@ -109,9 +110,11 @@ struct ShardingOptions {
 
 /// What the engine is to hold, as --shard asks, where so many ranks share out.
 [[nodiscard]] UnitOptions unit_options(const Config& config, const Graph& graph, int ranks);
-/// Of --shard hybrid, over the host's memory.
+/// Of --shard hybrid, as in ShardComms.
 struct HybridComms {
+  Communicator* group_host = nullptr;
   Communicator* group = nullptr;
+  Communicator* replicas_host = nullptr;
   Communicator* replicas = nullptr;
 };
 /// As --shard asks, for an engine with these units. `tail_size`: as the engine's, where it is

@@ -1,45 +1,43 @@
 #include "lockstep/comm/nccl_communicator.hpp"
 
-#include "../cuda_calls.hpp"
 #include "../element_size.hpp"
 #include "../patience.hpp"
 #include "../slot_pool.hpp"
-#include "nccl_link.hpp"
+#include "nccl_links.hpp"
 #include "nccl_types.hpp"
 
 #include <cstddef>
 #include <memory>
+#include <numeric>
 #include <type_traits>
+#include <utility>
 
 namespace lockstep {
 namespace {
 
 class NcclCommunicator final : public DeviceCommunicator {
  public:
-  NcclCommunicator(NcclApi& api, RollCall& roll_call, CudaStream compute,
-                   const NcclCommunicatorOptions& options)
+  /// Over the links' `which`; they have yet to start.
+  NcclCommunicator(NcclApi& api, std::shared_ptr<NcclLinks> links, std::size_t which,
+                   CudaStream compute, const NcclCommunicatorOptions& options)
       : api_(api),
-        cuda_(api, roll_call.name(roll_call.rank())),
+        links_(std::move(links)),
+        link_((*links_)[which]),
+        cuda_(links_->cuda()),
         compute_(compute),
         wait_limit_(options.wait_limit),
-        rank_(roll_call.rank()),
-        size_(roll_call.size()),
+        rank_(link_.rank()),
+        size_(link_.size()),
+        blocking_(make_events()),
         token_(api) {
-    try {
-      stream_ = cuda_.make_stream();
-      blocking_ = make_events();
-      cuda_.check(api_.device_allocate(&token_.memory, 1), "cudaMalloc");
-    } catch (const Error& error) {
-      NcclLink::report(roll_call, options, error);
-      throw;
-    }
-    link_ = std::make_unique<NcclLink>(api, roll_call, options);
+    cuda_.check(api_.device_allocate(&token_.memory, 1), "cudaMalloc");
   }
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
   ~NcclCommunicator() override {
+    links_->end(link_);
     // Freeing waits for the device, which may be what hangs.
-    if (link_->is_aborted()) token_.memory = nullptr;
+    if (links_->is_aborted_amid_work()) token_.memory = nullptr;
   }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
@@ -53,7 +51,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   void broadcast_buffer(MutableBuffer buffer, int root) override {
     block_on(buffer.count, "ncclBroadcast", [&] {
       return api_.broadcast(buffer.data, buffer.data, buffer.count, nccl_type(buffer.type), root,
-                            link_->get(), stream_.get());
+                            link_.get(), links_->stream());
     });
   }
   void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
@@ -66,13 +64,13 @@ class NcclCommunicator final : public DeviceCommunicator {
     const std::size_t bytes = mine.count * size_of(mine.type);
     block_on(mine.count, "a gather of ncclSend and ncclRecv", [&] {
       return grouped([&](auto&& add) {
-        add(api_.send(mine.data, mine.count, nccl_type(mine.type), root, link_->get(),
-                      stream_.get()));
+        add(api_.send(mine.data, mine.count, nccl_type(mine.type), root, link_.get(),
+                      links_->stream()));
         for (int peer = 0; rank_ == root && peer < size_; ++peer) {
           std::byte* const block =
               static_cast<std::byte*>(all.data) + static_cast<std::size_t>(peer) * bytes;
-          add(api_.recv(block, mine.count, nccl_type(mine.type), peer, link_->get(),
-                        stream_.get()));
+          add(api_.recv(block, mine.count, nccl_type(mine.type), peer, link_.get(),
+                        links_->stream()));
         }
       });
     });
@@ -84,11 +82,11 @@ class NcclCommunicator final : public DeviceCommunicator {
         for (int peer = 0; rank_ == root && peer < size_; ++peer) {
           const std::byte* const block =
               static_cast<const std::byte*>(all.data) + static_cast<std::size_t>(peer) * bytes;
-          add(api_.send(block, mine.count, nccl_type(mine.type), peer, link_->get(),
-                        stream_.get()));
+          add(api_.send(block, mine.count, nccl_type(mine.type), peer, link_.get(),
+                        links_->stream()));
         }
-        add(api_.recv(mine.data, mine.count, nccl_type(mine.type), root, link_->get(),
-                      stream_.get()));
+        add(api_.recv(mine.data, mine.count, nccl_type(mine.type), root, link_.get(),
+                      links_->stream()));
       });
     });
   }
@@ -108,7 +106,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     return guarded([&] {
       // A captured collective runs later; asking would spoil the capture.
       if (cuda_.is_capturing(compute_) || !cuda_.is_done(events(request).finished)) {
-        link_->check();
+        links_->check();
         return false;
       }
       release(request);
@@ -124,17 +122,21 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
   void check() override {
-    guarded([&] { link_->check(); });
+    guarded([&] { links_->check(); });
   }
   void synchronize() override {
     guarded([&] {
-      await([&] { return cuda_.is_idle(stream_.get()); }, "the collectives");
+      await([&] { return cuda_.is_idle(links_->stream()); }, "the collectives");
       await([&] { return cuda_.is_idle(compute_); }, "the compute stream");
-      link_->check();
+      links_->check();
     });
   }
   void register_buffer(void* memory, std::size_t bytes, Registration how) override {
-    guarded([&] { link_->register_buffer(memory, bytes, how); });
+    guarded([&] {
+      links_->settle(
+          link_, link_.register_buffer(memory, bytes, how),
+          how == Registration::symmetric ? "ncclCommWindowRegister" : "ncclCommRegister");
+    });
   }
 
  private:
@@ -166,21 +168,21 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
   [[nodiscard]] NcclResult all_reduce(MutableBuffer buffer, ReduceOp op) {
     return api_.all_reduce(buffer.data, buffer.data, buffer.count, nccl_type(buffer.type),
-                           nccl_op(op), link_->get(), stream_.get());
+                           nccl_op(op), link_.get(), links_->stream());
   }
   [[nodiscard]] NcclResult reduce_scatter(ConstBuffer all, MutableBuffer mine, ReduceOp op) {
     return api_.reduce_scatter(all.data, mine.data, mine.count, nccl_type(mine.type), nccl_op(op),
-                               link_->get(), stream_.get());
+                               link_.get(), links_->stream());
   }
   [[nodiscard]] NcclResult all_gather(ConstBuffer mine, MutableBuffer all) {
-    return api_.all_gather(mine.data, all.data, mine.count, nccl_type(mine.type), link_->get(),
-                           stream_.get());
+    return api_.all_gather(mine.data, all.data, mine.count, nccl_type(mine.type), link_.get(),
+                           links_->stream());
   }
 
   /// Whatever fails aborts NCCL, so that no kernel of it waits for a peer for ever.
   template <typename Work>
   std::invoke_result_t<Work> guarded(Work&& work) {
-    if (link_->is_aborted()) {
+    if (links_->is_aborted()) {
       fail(ExitStatus::internal,
            "NCCL was asked for more on {} (it was aborted after an earlier error) end the process",
            cuda_.who());
@@ -188,7 +190,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     try {
       return work();
     } catch (...) {
-      link_->abort();
+      links_->abort();
       throw;
     }
   }
@@ -196,9 +198,9 @@ class NcclCommunicator final : public DeviceCommunicator {
   template <typename Call>
   void queue(const Events& events, const char* name, Call&& call) {
     cuda_.record(events.ready, compute_);
-    cuda_.order_after(stream_.get(), events.ready);
-    link_->settle(call(), name);
-    cuda_.record(events.finished, stream_.get());
+    cuda_.order_after(links_->stream(), events.ready);
+    links_->settle(link_, call(), name);
+    cuda_.record(events.finished, links_->stream());
   }
   /// `result`: where it will be.
   template <typename Call>
@@ -218,7 +220,7 @@ class NcclCommunicator final : public DeviceCommunicator {
       queue(blocking_, name, call);
       cuda_.order_after(compute_, blocking_.finished);
       await([&] { return cuda_.is_done(blocking_.finished); }, name);
-      link_->check();
+      links_->check();
     });
   }
   /// `fill(add)` makes the calls of a group, and hands each result to `add`.
@@ -234,35 +236,57 @@ class NcclCommunicator final : public DeviceCommunicator {
   template <typename Condition>
   void await(Condition&& is_met, const char* what) {
     for (Patience patience(wait_limit_); !is_met();) {
-      link_->check();
+      links_->check();
       if (!patience.pause()) {
         fail(ExitStatus::internal,
-             "{} did not end on {} within {} s (another rank does not take part, or a device "
-             "hangs) look into the other ranks' logs and submit the job again",
-             what, cuda_.who(), patience.limit_seconds());
+             "{} did not end on {} within {} s ({} does not take part, or a device hangs) look "
+             "into the other ranks' logs and submit the job again",
+             what, cuda_.who(), patience.limit_seconds(), link_.another());
       }
     }
   }
 
   NcclApi& api_;
-  CudaCalls cuda_;
+  std::shared_ptr<NcclLinks> links_;
+  NcclLink& link_;
+  const CudaCalls& cuda_;
   CudaStream compute_;
   std::chrono::milliseconds wait_limit_;
   int rank_;
   int size_;
-  StreamHandle stream_;
   Events blocking_;
   SlotPool<Events> slots_;
   Token token_;
-  std::unique_ptr<NcclLink> link_;  ///< ends first, while its stream is there
 };
 
 }  // namespace
 
+std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl_communicators(
+    NcclApi& api, RollCall& roll_call, CudaStream compute, std::span<const std::vector<int>> sets,
+    const NcclCommunicatorOptions& options) {
+  std::shared_ptr<NcclLinks> links;
+  std::vector<std::unique_ptr<DeviceCommunicator>> communicators;
+  try {
+    links = std::make_shared<NcclLinks>(api, roll_call, sets, options);
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+      communicators.push_back(
+          std::make_unique<NcclCommunicator>(api, links, i, compute, options));
+    }
+  } catch (const Error& error) {
+    NcclLinks::report(roll_call, options, error);
+    throw;
+  }
+  links->start(roll_call, options);
+  return communicators;
+}
+
 std::unique_ptr<DeviceCommunicator> make_nccl_communicator(NcclApi& api, RollCall& roll_call,
                                                            CudaStream compute,
-                                                           NcclCommunicatorOptions options) {
-  return std::make_unique<NcclCommunicator>(api, roll_call, compute, options);
+                                                           const NcclCommunicatorOptions& options) {
+  std::vector<int> all(static_cast<std::size_t>(roll_call.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return std::move(
+      make_nccl_communicators(api, roll_call, compute, std::span(&all, 1), options).front());
 }
 
 }  // namespace lockstep

@@ -2,36 +2,46 @@
 
 #include "../patience.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
-#include "lockstep/core/error.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
-/// A NCCL communicator that does not block, from start to end. After a failure it must be aborted
-/// before the Error leaves the rank's communicator; then the peers' kernels end too, or find out.
+/// One communicator of NCCL that does not block. What fails it fails all of its NcclLinks.
 class NcclLink final {
  public:
-  /// Collective; see make_nccl_communicator.
-  NcclLink(NcclApi& api, RollCall& roll_call, const NcclCommunicatorOptions& options);
-  /// In place of the start, on a rank that cannot go on: tells the others, and throws as they do.
-  static void report(RollCall& roll_call, const NcclCommunicatorOptions& options,
-                     const Error& error);
+  /// Not connected yet; `ranks` of the job, this one among them.
+  NcclLink(NcclApi& api, const RollCall& roll_call, std::vector<int> ranks);
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
-  /// Finishes what is queued and destroys; aborts where that fails, or an exception passes.
-  ~NcclLink();
+  /// Aborts what has not ended.
+  ~NcclLink() { abort(); }
 
   [[nodiscard]] NcclComm get() const noexcept { return comm_; }
-  [[nodiscard]] bool is_aborted() const noexcept { return comm_ == nullptr; }
+  /// In the job.
+  [[nodiscard]] const std::vector<int>& ranks() const noexcept { return ranks_; }
+  /// This rank's place among them.
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(ranks_.size()); }
+  /// "rank 3 (node7)"
+  [[nodiscard]] const std::string& who() const noexcept { return who_; }
+  /// "another rank", or "another of rank 2 (node7), rank 3 (node7)"
+  [[nodiscard]] const std::string& another() const noexcept { return another_; }
 
-  /// After a call of NCCL that gave `result`: until it has really been made.
-  void settle(NcclResult result, const char* call);
-  /// Throws what NCCL has found since.
-  void check();
-  void register_buffer(void* memory, std::size_t bytes, DeviceCommunicator::Registration how);
+  /// Collective over its ranks.
+  [[nodiscard]] RollCall::Outcome connect(const NcclUniqueId& id, int max_ctas, Patience& patience);
+  /// What NCCL has found since.
+  [[nodiscard]] NcclResult state();
+  [[nodiscard]] std::string failure(NcclResult result, const char* call) const;
+  /// To be settled; forgotten again in end().
+  [[nodiscard]] NcclResult register_buffer(void* memory, std::size_t bytes,
+                                           DeviceCommunicator::Registration how);
+  /// Finishes what is queued and destroys; false where the others do not end too.
+  [[nodiscard]] bool end(std::chrono::milliseconds limit) noexcept;
   void abort() noexcept;
 
  private:
@@ -39,17 +49,12 @@ class NcclLink final {
     DeviceCommunicator::Registration how;
     void* handle;
   };
-  void start(RollCall& roll_call, const NcclCommunicatorOptions& options);
-  [[nodiscard]] RollCall::Outcome connect(RollCall& roll_call, const NcclUniqueId& id, int max_ctas,
-                                          Patience& patience);
-  [[nodiscard]] std::string failure(NcclResult result, const char* call) const;
-  [[nodiscard]] NcclResult state();
-  [[nodiscard]] bool is_finalized() noexcept;
 
   NcclApi& api_;
+  std::vector<int> ranks_;
+  int rank_;
   std::string who_;
-  std::chrono::milliseconds wait_limit_;
-  int exceptions_;
+  std::string another_;
   NcclComm comm_ = nullptr;
   std::deque<Registered> registered_;  ///< NCCL writes the handles when it pleases: they stay put
 };

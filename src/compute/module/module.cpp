@@ -81,9 +81,10 @@ NcclApi& library_calls() {
   return *api;
 }
 
-std::unique_ptr<DeviceCommunicator> make_nccl(Device& device, RollCall& roll_call,
-                                              const NcclCommunicatorOptions& options) {
-  return make_nccl_communicator(library_calls(), roll_call, device.stream(), options);
+std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, RollCall& roll_call,
+                                                           std::span<const std::vector<int>> sets,
+                                                           const NcclCommunicatorOptions& options) {
+  return make_nccl_communicators(library_calls(), roll_call, device.stream(), sets, options);
 }
 
 std::unique_ptr<DeviceCommunicator> make_staged(Device& device, std::unique_ptr<Communicator> host,

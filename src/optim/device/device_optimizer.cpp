@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <initializer_list>
 #include <numeric>
 #include <utility>
 
@@ -27,7 +26,7 @@ class TensorTable final {
         tensor_of_block_(device, blocks_),
         updates_(device, segments_.size()),
         host_updates_(device, segments_.size(), DeviceArray<TensorUpdate>::Place::host),
-        norms_(device, most_arenas * segments_.size()),
+        norms_(device, segments_.size()),
         host_norms_(device, norms_.size(), DeviceArray<double>::Place::host),
         workspace_(device, squared_norms_workspace(blocks_, segments_.size())) {
     // A gap, whose values are zero, belongs to the tensor before it: a tensor's blocks are one run.
@@ -71,25 +70,37 @@ class TensorTable final {
     device.copy_to_device(updates_.data(), host_updates_.data(), updates_.bytes());
   }
 
-  /// Sum of squares of each tensor of one or two arenas, (arenas, tensors), until the next call;
-  /// waits.
-  [[nodiscard]] std::span<const double> squared(Device& device,
-                                                std::initializer_list<const float*> arenas) {
+  [[nodiscard]] std::size_t arena_size() const noexcept { return blocks_ * arena_block; }
+
+  /// A range of the arena's layout, cut between tensors, and where its values are: value i of the
+  /// range is values[i].
+  struct Range {
+    std::size_t begin;
+    std::size_t end;
+    const float* values;
+  };
+  /// Sum of squares of each tensor within each range, (ranges, tensors), until the next call; 0 for
+  /// those without values there. Waits.
+  [[nodiscard]] std::span<const double> squared(Device& device, std::span<const Range> ranges) {
+    const std::size_t count = ranges.size() * segments_.size();
+    if (norms_.size() < count) {
+      norms_ = DeviceArray<double>(device, count);
+      host_norms_ = DeviceArray<double>(device, count, DeviceArray<double>::Place::host);
+    }
     double* norms = norms_.data();
-    for (const float* arena : arenas) {
-      squared_norms(device.stream(), arena, blocks_, tensor_of_block_.data(), segments_.size(),
-                    norms, workspace_.data());
+    for (const Range& range : ranges) {
+      const std::size_t first = round_up(range.begin) / arena_block;
+      const std::size_t end = std::min(round_up(range.end) / arena_block, blocks_);
+      squared_norms(device.stream(), range.values + first * arena_block, end - first,
+                    tensor_of_block_.data() + first, segments_.size(), norms, workspace_.data());
       norms += segments_.size();
     }
-    const std::size_t count = arenas.size() * segments_.size();
     device.copy_to_host(host_norms_.data(), norms_.data(), count * sizeof(double));
     device.synchronize();
     return {host_norms_.data(), count};
   }
 
  private:
-  static constexpr std::size_t most_arenas = 2;
-
   std::vector<Segment> segments_;
   std::size_t blocks_;
   DeviceArray<std::uint32_t> tensor_of_block_;
@@ -122,7 +133,8 @@ class DeviceOptimizer : public Optimizer {
   }
   [[nodiscard]] bool needs_all_gradients() const noexcept override { return false; }
   [[nodiscard]] double squared_norm(std::span<const float> gradients) override {
-    const auto squared = table_.squared(*device_, {gradients.data()});
+    const TensorTable::Range all{0, table_.arena_size(), gradients.data()};
+    const auto squared = table_.squared(*device_, {&all, 1});
     return std::accumulate(squared.begin(), squared.end(), 0.0);
   }
 
@@ -183,41 +195,83 @@ class DeviceAdam final : public DeviceOptimizer {
 
 class DeviceLars final : public DeviceOptimizer {
  public:
-  DeviceLars(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout)
+  DeviceLars(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout,
+             SumOverRanks sum_norms)
       : DeviceOptimizer(std::move(device), config, layout, {"momentum_buffer"}),
         momentum_(static_cast<float>(config.momentum)),
         trust_(config.trust_coefficient),
+        sum_norms_(std::move(sum_norms)),
+        norms_(2 * table().segments().size()),
         ratios_(table().segments().size(), 1.0) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "lars"; }
   [[nodiscard]] bool needs_all_gradients() const noexcept override { return true; }
   void update(std::size_t begin, std::size_t end, std::span<float> parameters,
               std::span<const float> gradients, const UpdateOptions& options) override {
-    const auto squared = table().squared(device(), {parameters.data(), gradients.data()});
-    for (std::size_t i = 0; i < ratios_.size(); ++i) {
-      const Segment& segment = table().segments()[i];
-      if (!segment.adapts) continue;
-      ratios_[i] = trust_ratio(
-          trust_, std::sqrt(squared[i]),
-          static_cast<double>(options.gradient_scale) * std::sqrt(squared[ratios_.size() + i]),
-          static_cast<double>(segment.weight_decay));
+    if (!sum_norms_) {
+      take_norms(std::array{UpdatePart{0, table().arena_size(), parameters}}, gradients);
     }
-    // The norms' way to the host has waited for the last step's copy.
-    table().set_ratios(device(), ratios_);
+    if (std::exchange(measured_, false)) queue_ratios(options.gradient_scale);
     lars_update(device().stream(), table().range(begin, end, parameters, gradients, options),
                 momentum_, slot(0).data());
   }
 
+  void measure(std::span<const UpdatePart> parts, std::span<const float> gradients) override {
+    take_norms(parts, gradients);
+    sum_norms_(norms_);
+  }
+
  private:
+  /// Of weights and gradients in all parts.
+  void take_norms(std::span<const UpdatePart> parts, std::span<const float> gradients) {
+    ranges_.assign(1, {0, table().arena_size(), gradients.data()});
+    for (const UpdatePart& part : parts) {
+      const float* const values = part.parameters.data();
+      // Parts that lie in one arena, one after another, are measured as one.
+      if (ranges_.size() > 1 && ranges_.back().values == values &&
+          ranges_.back().end == part.begin) {
+        ranges_.back().end = part.end;
+      } else {
+        ranges_.push_back({part.begin, part.end, values});
+      }
+    }
+    const auto squared = table().squared(device(), ranges_);
+    const std::size_t tensors = ratios_.size();
+    for (std::size_t i = 0; i < tensors; ++i) {
+      norms_[2 * i] = 0;
+      for (std::size_t at = tensors + i; at < squared.size(); at += tensors) {
+        norms_[2 * i] += squared[at];
+      }
+      norms_[2 * i + 1] = squared[i];
+    }
+    measured_ = true;
+  }
+  void queue_ratios(float gradient_scale) {
+    for (std::size_t i = 0; i < ratios_.size(); ++i) {
+      const Segment& segment = table().segments()[i];
+      if (!segment.adapts) continue;
+      ratios_[i] = trust_ratio(trust_, std::sqrt(norms_[2 * i]),
+                               static_cast<double>(gradient_scale) * std::sqrt(norms_[2 * i + 1]),
+                               static_cast<double>(segment.weight_decay));
+    }
+    // The norms' way to the host has waited for the last step's copy.
+    table().set_ratios(device(), ratios_);
+  }
+
   float momentum_;
   double trust_;
+  SumOverRanks sum_norms_;  ///< empty: this rank holds whole tensors
+  bool measured_ = false;   ///< norms_ are of this step, and its ratios not yet queued
+  std::vector<TensorTable::Range> ranges_;
+  std::vector<double> norms_;   ///< by tensor: squares of its weights' norm and its gradients'
   std::vector<double> ratios_;  ///< of each tensor; 1 where it does not adapt
 };
 
 }  // namespace
 
 std::unique_ptr<Optimizer> make_device_optimizer(std::shared_ptr<Device> device,
-                                                 const Config& config, const ArenaLayout& layout) {
+                                                 const Config& config, const ArenaLayout& layout,
+                                                 const SumOverRanks& sum_norms) {
   switch (config.optimizer) {
     case OptimizerKind::sgd:
       return std::make_unique<DeviceSgd>(std::move(device), config, layout);
@@ -225,7 +279,7 @@ std::unique_ptr<Optimizer> make_device_optimizer(std::shared_ptr<Device> device,
     case OptimizerKind::adamw:
       return std::make_unique<DeviceAdam>(std::move(device), config, layout);
     case OptimizerKind::lars:
-      return std::make_unique<DeviceLars>(std::move(device), config, layout);
+      return std::make_unique<DeviceLars>(std::move(device), config, layout, sum_norms);
   }
   fail(ExitStatus::internal, "optimizer {} is unknown", static_cast<int>(config.optimizer));
 }

@@ -1,0 +1,108 @@
+#include "nccl_links.hpp"
+
+#include <algorithm>
+#include <exception>
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What the end gives the other ranks to finish too.
+constexpr std::chrono::milliseconds finalize_limit = 10s;
+
+constexpr const char* start_of_nccl = "the start of NCCL";
+
+}  // namespace
+
+NcclLinks::NcclLinks(NcclApi& api, const RollCall& roll_call, std::span<const std::vector<int>> sets,
+                     const NcclCommunicatorOptions& options)
+    : api_(api),
+      cuda_(api, roll_call.name(roll_call.rank())),
+      wait_limit_(options.wait_limit),
+      exceptions_(std::uncaught_exceptions()),
+      stream_(cuda_.make_stream()) {
+  for (const std::vector<int>& ranks : sets) links_.emplace_back(api, roll_call, ranks);
+}
+
+void NcclLinks::report(RollCall& roll_call, const NcclCommunicatorOptions& options,
+                       const Error& error) {
+  roll_call.meet({start_of_nccl, options.start_limit}, {RollCall::Arrival::failed, error.what()});
+}
+
+void NcclLinks::start(RollCall& roll_call, const NcclCommunicatorOptions& options) {
+  try {
+    connect(roll_call, options);
+  } catch (...) {
+    abort();
+    throw;
+  }
+  started_ = true;
+}
+
+void NcclLinks::connect(RollCall& roll_call, const NcclCommunicatorOptions& options) {
+  std::vector<NcclUniqueId> ids(links_.size());
+  std::vector<int> leaders;
+  RollCall::Outcome made;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    leaders.push_back(links_[i].ranks().front());
+    if (leaders.back() != roll_call.rank()) continue;
+    if (const NcclResult result = api_.get_unique_id(&ids[i]); result != NcclResult::success)
+      made = {RollCall::Arrival::failed, links_[i].failure(result, "ncclGetUniqueId")};
+  }
+  roll_call.meet({start_of_nccl, options.start_limit}, made, std::as_writable_bytes(std::span(ids)),
+                 leaders);
+
+  Patience patience(options.start_limit);
+  RollCall::Outcome connected;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    connected = links_[i].connect(ids[i], options.max_ctas, patience);
+    connected.stage = static_cast<int>(i);
+    if (connected.arrival != RollCall::Arrival::succeeded) break;
+  }
+  // Those that were quick wait for those that are still at it, and for the way there.
+  const auto way = std::clamp<std::chrono::milliseconds>(options.start_limit / 4, 1s, 10s);
+  roll_call.meet({"the end of NCCL's start", patience.left() + way}, connected);
+}
+
+void NcclLinks::settle(NcclLink& link, NcclResult result, const char* call) {
+  if (result == NcclResult::success) return;
+  Patience patience(wait_limit_);
+  while (result == NcclResult::in_progress) {
+    result = link.state();
+    if (result != NcclResult::in_progress) break;
+    check();
+    if (!patience.pause()) {
+      fail(ExitStatus::internal,
+           "{} was not made on {} within {} s ({} does not make it, or was lost) look into the "
+           "other ranks' logs and submit the job again",
+           call, link.who(), patience.limit_seconds(), link.another());
+    }
+  }
+  if (result != NcclResult::success) throw Error(ExitStatus::internal, link.failure(result, call));
+}
+
+void NcclLinks::check() {
+  for (NcclLink& link : links_) {
+    if (link.get() == nullptr) continue;
+    const NcclResult result = link.state();
+    if (result == NcclResult::success || result == NcclResult::in_progress) continue;
+    throw Error(ExitStatus::internal, link.failure(result, "a collective of NCCL"));
+  }
+}
+
+void NcclLinks::end(NcclLink& link) noexcept {
+  if (link.get() == nullptr) return;
+  // The other ranks may not be here where an exception ended this one's work.
+  if (std::uncaught_exceptions() > exceptions_ ||
+      !link.end(std::min(wait_limit_, finalize_limit))) {
+    abort();
+  }
+}
+
+void NcclLinks::abort() noexcept {
+  aborted_ = true;
+  for (NcclLink& link : links_) link.abort();
+}
+
+}  // namespace lockstep

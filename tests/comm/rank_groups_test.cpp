@@ -1,0 +1,32 @@
+#define BOOST_TEST_MODULE rank_groups
+#include "lockstep/comm/rank_groups.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+using namespace lockstep;
+using Ranks = std::vector<int>;
+
+BOOST_AUTO_TEST_CASE(groups_are_ranks_one_after_another_and_replicas_those_of_one_place) {
+  const RankGroups groups = rank_groups(4, 6, 3);
+
+  BOOST_TEST((groups.group == Ranks{3, 4, 5}));
+  BOOST_TEST((groups.replicas == Ranks{1, 4}));
+}
+
+BOOST_AUTO_TEST_CASE(groups_and_replicas_part_the_job_and_meet_in_one_rank) {
+  for (const int ranks : {1, 4, 12}) {
+    for (int size = 1; size <= ranks; ++size) {
+      if (ranks % size != 0) continue;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const RankGroups mine = rank_groups(rank, ranks, size);
+        BOOST_TEST(mine.group.size() * mine.replicas.size() == static_cast<std::size_t>(ranks));
+        for (const int other : mine.group) {
+          BOOST_TEST((rank_groups(other, ranks, size).group == mine.group));
+        }
+        for (const int other : mine.replicas) {
+          BOOST_TEST((rank_groups(other, ranks, size).replicas == mine.replicas));
+        }
+      }
+    }
+  }
+}

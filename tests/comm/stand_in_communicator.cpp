@@ -1,0 +1,160 @@
+#include "comm/stand_in_communicator.hpp"
+
+#include "lockstep/comm/mpi_communicator.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+#include <utility>
+
+namespace lockstep::test {
+
+StandInCommunicator::StandInCommunicator(Shared& shared, int number, int color)
+    : shared_(shared), number_(number), mpi_(make_mpi_communicator({.color = color})) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_split(MPI_COMM_WORLD, color, rank, &peers_);
+}
+
+StandInCommunicator::~StandInCommunicator() {
+  if (!met_) post_start();
+  mpi_->wait(start_);
+  std::vector<StandInCollective*> left;
+  for (StandInCollective& collective : collectives_) {
+    if (collective.busy) left.push_back(&collective);
+  }
+  std::ranges::sort(left, {}, &StandInCollective::number);
+  for (StandInCollective* collective : left) {
+    while (!collective->move()) {
+    }
+  }
+  MPI_Comm_free(&peers_);
+}
+
+void StandInCommunicator::post_start() {
+  met_ = true;
+  start_ = mpi_->start_all_reduce(std::span<std::int64_t>(meeting_), ReduceOp::min);
+}
+
+NcclResult StandInCommunicator::init(int ranks, const NcclUniqueId& id, int rank) {
+  if (state_ != State::absent) return NcclResult::invalid_usage;
+  if (ranks != mpi_->size() || rank != mpi_->rank()) return NcclResult::invalid_argument;
+  if (is_told(shared_.faults.init_fails)) return NcclResult::system_error;
+  state_ = State::starting;
+  polls_left_ = shared_.faults.init_polls;
+  const auto hash = static_cast<std::int64_t>(
+      std::hash<std::string_view>{}(std::string_view(id.data(), id.size())) >> 2U);
+  meeting_[0] = hash;
+  meeting_[1] = -hash;
+  if (!is_told(shared_.faults.init_hangs)) post_start();
+  return NcclResult::in_progress;
+}
+
+NcclResult StandInCommunicator::get_async_error(NcclResult* state) {
+  if (state_ == State::absent) return NcclResult::invalid_argument;
+  *state = NcclResult::in_progress;
+  if (state_ != State::starting &&
+      is_told(shared_.faults.error_after >= 0 &&
+              shared_.counts.collectives >= shared_.faults.error_after)) {
+    *state = NcclResult::remote_error;
+    return NcclResult::success;
+  }
+  if (polls_left_ > 0) --polls_left_;
+  if (state_ == State::starting) {
+    if (!met_ || !mpi_->test(start_) || polls_left_ > 0) return NcclResult::success;
+    // Equal ids on all ranks: the least is the greatest.
+    if (meeting_[0] != -meeting_[1]) *state = NcclResult::invalid_argument;
+  } else if (polls_left_ > 0 ||
+             (state_ == State::finalizing && is_told(shared_.faults.finalize_hangs))) {
+    return NcclResult::success;
+  }
+  if (settling_ != nullptr) shared_.queues.queue(settling_stream_, *settling_);
+  settling_ = nullptr;
+  if (*state == NcclResult::in_progress) *state = NcclResult::success;
+  if (state_ != State::finalizing) state_ = State::ready;
+  return NcclResult::success;
+}
+
+NcclResult StandInCommunicator::require_ready() const {
+  return state_ == State::ready ? NcclResult::success : NcclResult::invalid_usage;
+}
+
+NcclResult StandInCommunicator::finalize() {
+  if (const auto refused = require_ready(); refused != NcclResult::success) return refused;
+  ++shared_.counts.finalized;
+  state_ = State::finalizing;
+  polls_left_ = 2;
+  return NcclResult::in_progress;
+}
+NcclResult StandInCommunicator::destroy() noexcept {
+  if (state_ != State::finalizing) return NcclResult::invalid_usage;
+  ++shared_.counts.destroyed;
+  state_ = State::absent;
+  return NcclResult::success;
+}
+NcclResult StandInCommunicator::abort() noexcept {
+  if (state_ == State::absent) return NcclResult::invalid_usage;
+  ++shared_.counts.aborted;
+  state_ = State::absent;
+  settling_ = nullptr;
+  for (StandInCollective& collective : collectives_) collective.abort();
+  return NcclResult::success;
+}
+
+NcclResult StandInCommunicator::begin_settling() {
+  state_ = State::settling;
+  polls_left_ = shared_.faults.settle_polls;
+  return NcclResult::in_progress;
+}
+
+NcclResult StandInCommunicator::make(const StandInCollective::Work& work, CudaStream stream) {
+  if (const auto refused = require_ready(); refused != NcclResult::success) return refused;
+  if (!is_device_address(work.from) || !is_device_address(work.to))
+    return NcclResult::invalid_argument;
+  StandInCollective& made = free_collective();
+  made.work = work;
+  made.work.from = host_address(work.from);
+  made.work.to = host_address(work.to);
+  return submit(made, stream);
+}
+
+StandInCollective& StandInCommunicator::free_collective() {
+  for (StandInCollective& collective : collectives_) {
+    if (!collective.busy) return collective;
+  }
+  return collectives_.emplace_back(*mpi_, peers_, shared_.device, shared_.counts.collectives);
+}
+
+NcclResult StandInCommunicator::submit(StandInCollective& collective, CudaStream stream) {
+  collective.busy = true;
+  collective.number = shared_.counts.submitted++;
+  collective.hangs = collective.number == shared_.faults.hanging;
+  if (shared_.faults.settle_polls == 0) {
+    shared_.queues.queue(stream, collective);
+    return NcclResult::success;
+  }
+  settling_ = &collective;
+  settling_stream_ = stream;
+  return begin_settling();
+}
+
+NcclResult StandInCommunicator::add_to_group(const StandInCollective::Part& part,
+                                             CudaStream stream) {
+  if (const auto refused = require_ready(); refused != NcclResult::success) return refused;
+  if (!is_device_address(part.memory)) return NcclResult::invalid_argument;
+  if (group_ == nullptr) {
+    group_ = &free_collective();
+    group_->work = {.kind = StandInCollective::Kind::group};
+    group_->parts.clear();
+  }
+  group_stream_ = stream;
+  group_->parts.push_back(part);
+  group_->parts.back().memory = host_address(part.memory);
+  return NcclResult::success;
+}
+NcclResult StandInCommunicator::end_group() {
+  if (group_ == nullptr) return NcclResult::success;
+  return submit(*std::exchange(group_, nullptr), group_stream_);
+}
+
+}  // namespace lockstep::test
