@@ -27,10 +27,6 @@ double mib(double bytes) {
   return bytes / 0x1p20;
 }
 
-std::size_t slots_of(OptimizerKind optimizer) {
-  return optimizer == OptimizerKind::adam || optimizer == OptimizerKind::adamw ? 2 : 1;
-}
-
 }  // namespace
 
 Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
@@ -39,10 +35,11 @@ Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
       std::pair{"grad", ShardMode::grad}, std::pair{"full", ShardMode::full}};
   Report report;
   report.text = fmt::format(
-      "MiB a rank, of {} that share out the model ({} samples a rank, {}; unit: {})\n"
-      "  {:<10}{:>12}{:>12}{:>12}{:>14}{:>12}{:>14}\n",
+      "MiB on rank 0, of {} that share out the model ({} samples a rank, {}; unit: {})\n"
+      "  {:<10}{:>12}{:>12}{:>12}{:>14}{:>14}{:>12}{:>14}\n",
       question.ranks, question.batch_size, to_string(question.config.precision), question.unit,
-      "--shard", "parameters", "gradients", "optimizer", "activations", "in all", "sent a step");
+      "--shard", "parameters", "gradients", "optimizer", "copy to save", "activations", "in all",
+      "sent a step");
   for (const auto& [name, mode] : modes) {
     Config config = question.config;
     config.shard = mode;
@@ -53,18 +50,20 @@ Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
     if (mode != ShardMode::none) engine->set_exchange(exchange);
     const auto program = engine->compile_training(question.batch_size);
     const ShardCost cost =
-        shard_cost(config, engine->layout(), question.ranks, slots_of(config.optimizer));
+        shard_cost(config, engine->layout(), question.ranks, slot_count(config.optimizer));
     const auto activations = static_cast<double>(program->activation_bytes());
     const double total = static_cast<double>(cost.state.total()) + activations;
-    report.text += fmt::format("  {:<10}{:>12.1f}{:>12.1f}{:>12.1f}{:>14.1f}{:>12.1f}{:>14.1f}\n",
+    report.text += fmt::format("  {:<10}{:>12.1f}{:>12.1f}{:>12.1f}{:>14.1f}{:>14.1f}{:>12.1f}{:>14.1f}\n",
                                name, mib(static_cast<double>(cost.state.parameters)),
                                mib(static_cast<double>(cost.state.gradients)),
-                               mib(static_cast<double>(cost.state.optimizer)), mib(activations),
+                               mib(static_cast<double>(cost.state.optimizer)),
+                               mib(static_cast<double>(cost.state.copy)), mib(activations),
                                mib(total), mib(cost.sent));
     report.json.push_back({{"shard", name},
                            {"parameter_bytes", cost.state.parameters},
                            {"gradient_bytes", cost.state.gradients},
                            {"optimizer_bytes", cost.state.optimizer},
+                           {"copy_bytes", cost.state.copy},
                            {"activation_bytes", program->activation_bytes()},
                            {"total_bytes", static_cast<std::uint64_t>(total)},
                            {"sent_bytes_per_step", cost.sent},

@@ -234,6 +234,7 @@ std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& 
          "--comm nccl does not go with --device cpu (NCCL reduces the memory of GPUs) leave it "
          "out, or use a GPU");
   }
+  if (options.before_host_memory) options.before_host_memory();
   return std::make_unique<CpuCompute>(graph, options, host);
 }
 

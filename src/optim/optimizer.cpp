@@ -9,6 +9,10 @@ double Optimizer::squared_norm(std::span<const float> gradients) {
   return lockstep::squared_norm(gradients);
 }
 
+std::size_t slot_count(OptimizerKind kind) noexcept {
+  return kind == OptimizerKind::adam || kind == OptimizerKind::adamw ? 2 : 1;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const Config& config, const ArenaLayout& layout,
                                           const SumOverRanks& sum_norms) {
   switch (config.optimizer) {

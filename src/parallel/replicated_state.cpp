@@ -72,7 +72,8 @@ class ReplicatedState final : public ParallelState {
   [[nodiscard]] StateBytes bytes(std::size_t slots) override {
     return {.parameters = engine_.parameters().size_bytes(),
             .gradients = engine_.gradients().size_bytes(),
-            .optimizer = slots * engine_.parameters().size_bytes()};
+            .optimizer = slots * engine_.parameters().size_bytes(),
+            .copy = host_.rank() == 0 ? (1 + slots) * engine_.parameters().size_bytes() : 0};
   }
 
   [[nodiscard]] std::span<const ArenaUnit> pieces() const noexcept override { return pieces_; }

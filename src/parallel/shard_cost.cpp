@@ -57,7 +57,10 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
   const double reduced = static_cast<double>(whole) / (narrow ? 2 : 1);
   // Of a sum or a gather, a rank sends the other ranks' parts once.
   if (config.shard == ShardMode::none) {
-    return {.state = {.parameters = whole, .gradients = whole, .optimizer = slots * whole},
+    return {.state = {.parameters = whole,
+                      .gradients = whole,
+                      .optimizer = slots * whole,
+                      .copy = (1 + slots) * whole},
             .sent = 2 * static_cast<double>(ranks - 1) / ranks * reduced};
   }
   const bool hybrid = config.shard == ShardMode::hybrid;
@@ -68,7 +71,10 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
   const bool keeps_gradients = config.shard == ShardMode::optimizer ||
                                (config.accumulate_full_gradients && config.accumulate > 1);
   const bool adds_up = !keeps_gradients && config.accumulate > 1;
-  ShardCost cost{.state = {.parameters = own, .gradients = own, .optimizer = slots * own}};
+  ShardCost cost{.state = {.parameters = own,
+                           .gradients = own,
+                           .optimizer = slots * own,
+                           .copy = (1 + slots) * own + sizeof(float) * largest_unit(layout)}};
   cost.state.gradients += keeps_gradients ? whole : adds_up ? own : 0;
   if (narrow && group > 1) {
     // What is on its way, as it travels: all at once, or of two units at a time.

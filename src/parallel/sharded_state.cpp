@@ -5,6 +5,7 @@
 #include "lockstep/parallel/shard_plan.hpp"
 #include "reduction_wire.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -104,7 +105,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) held += engine_.held_unit(unit).size();
     return {.parameters = held,
             .gradients = engine_.gradients().size_bytes() + own + addends + wire_.bytes(),
-            .optimizer = slots * own};
+            .optimizer = slots * own,
+            .copy = copy_bytes(slots)};
   }
 
   [[nodiscard]] std::span<const ArenaUnit> pieces() const noexcept override {
@@ -158,6 +160,12 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   /// Whether it is rank 0's, of those that keep replicas.
   [[nodiscard]] bool in_first_group() const noexcept {
     return comms_.replicas_host == nullptr || comms_.replicas_host->rank() == 0;
+  }
+  [[nodiscard]] std::size_t copy_bytes(std::size_t slots) const {
+    if (!in_first_group()) return 0;
+    const std::size_t unit = std::ranges::max_element(pieces(), {}, &ArenaUnit::size)->size();
+    return sizeof(float) * ((1 + slots) * plan_.own().size() +
+                            (comms_.group_host.rank() == 0 ? unit : 0));
   }
   /// A unit's values on rank 0; at the root of another group, `instead`.
   [[nodiscard]] std::span<float> at_root(std::size_t unit, std::span<float> whole,

@@ -8,8 +8,8 @@
 namespace lockstep {
 namespace {
 
-/// What rank 0 holds of pieces that have come and are not written yet.
-constexpr std::size_t most_arrived_values = std::size_t{8} << 20;
+/// What rank 0 holds of pieces that have come and are not written yet, unless one alone is larger.
+constexpr std::size_t most_arrived_values = std::size_t{2} << 20;
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include "lockstep/train/run_state.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "lockstep/train/training_loop.hpp"
+#include "require_memory.hpp"
 #include "run_watch.hpp"
 #include "stage_data.hpp"
 
@@ -127,9 +128,11 @@ void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeome
   const bool shared_out = plan.config.shard != ShardMode::none;
   reporter.say(fmt::format(
       "memory a rank: {:.1f} MiB activations, {:.1f} MiB parameters, {:.1f} MiB gradients, {:.1f} "
-      "MiB optimizer state; {} {}{}{}",
+      "MiB optimizer state{}; {} {}{}{}",
       mib(step.activation_bytes()), mib(bytes.parameters), mib(bytes.gradients),
-      mib(bytes.optimizer), parallel.reductions(), shared_out ? "unit" : "bucket",
+      mib(bytes.optimizer),
+      bytes.copy == 0 ? "" : fmt::format(", {:.1f} MiB copy to save", mib(bytes.copy)),
+      parallel.reductions(), shared_out ? "unit" : "bucket",
       parallel.reductions() == 1 ? "" : "s",
       shared_out ? fmt::format(" that {} rank{} share out{}", sharing, sharing == 1 ? "" : "s",
                                travel_note(plan.config, geometry.world_size))
@@ -250,7 +253,12 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                      .synchronised_norms = synchronised,
                                      .deterministic = config.deterministic,
                                      .cuda_graph = config.cuda_graph,
-                                     .wait_limit = watch.wait_limit()},
+                                     .wait_limit = watch.wait_limit(),
+                                     .before_host_memory =
+                                         [&] {
+                                           require_memory(plan.config, graph, sharing, job.grid,
+                                                          comm);
+                                         }},
                                     job.grid, comm);
   watch.name_devices(compute->device_name());
   Engine& engine = compute->engine();

@@ -209,6 +209,9 @@ BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
                    close);
         BOOST_TEST(static_cast<double>(kept.optimizer) == static_cast<double>(predicted.optimizer),
                    close);
+        if (world->rank() == 0) {
+          BOOST_TEST(static_cast<double>(kept.copy) == static_cast<double>(predicted.copy), close);
+        }
       }
     }
   };

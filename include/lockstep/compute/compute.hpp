@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -27,6 +28,8 @@ struct ComputeOptions {
   bool cuda_graph = true;     ///< a GPU's work of a step is recorded once and replayed
   /// For what a GPU's host waits for; longer than the watchdog's limit (wait_limit_beside).
   std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
+  /// Collective; before an engine on the processor sets its memory aside. It may throw.
+  std::function<void()> before_host_memory = {};
 };
 
 /// What a run computes with: an engine on the processor or on a GPU, what reduces its arenas, and

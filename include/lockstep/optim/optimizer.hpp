@@ -53,6 +53,9 @@ class Optimizer {
   [[nodiscard]] virtual double squared_norm(std::span<const float> gradients);
 };
 
+/// How many arenas of state such an optimizer keeps.
+[[nodiscard]] std::size_t slot_count(OptimizerKind kind) noexcept;
+
 /// Weight decay leaves out norm and bias parameters unless config.decay_norm_and_bias. Where ranks
 /// share tensors out, `sum_norms` sums over their parts; every rank then updates the same tensors.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config,

@@ -53,7 +53,7 @@ class ParallelState {
   /// How many reductions a step makes of gradients.
   [[nodiscard]] virtual std::size_t reductions() const noexcept = 0;
 
-  /// What this rank keeps, the engine's part and `slots` of an optimizer included.
+  /// What this rank keeps, the engine's part, `slots` of an optimizer and a copy to save included.
   [[nodiscard]] virtual StateBytes bytes(std::size_t slots) = 0;
 
   // Between steps, between rank 0's host memory and what the ranks keep: a piece of the network at

@@ -13,12 +13,17 @@ namespace lockstep {
 /// What weights that are shared out travel as: fp32, or bf16 or fp16 where they are used so.
 [[nodiscard]] Precision parameter_type(const Config& config) noexcept;
 
-/// Bytes that a rank keeps between steps.
+/// Bytes that rank 0 keeps between steps.
 struct StateBytes {
   std::size_t parameters = 0;
   std::size_t gradients = 0;
   std::size_t optimizer = 0;
-  [[nodiscard]] std::size_t total() const noexcept { return parameters + gradients + optimizer; }
+  /// Of parameters and optimizer state, for a save: rank 0's of all, or each rank's of its part,
+  /// and rank 0's of the unit that comes in.
+  std::size_t copy = 0;
+  [[nodiscard]] std::size_t total() const noexcept {
+    return parameters + gradients + optimizer + copy;
+  }
 };
 
 /// What `--shard` costs a rank.

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+/// What a process may still take of its host's memory, and what says so.
+struct MemoryLimit {
+  std::uint64_t bytes = 0;
+  std::string source;  ///< "ulimit -v", "the control group", "the node"
+};
+
+/// The tightest of the process's resource limits, its share of its control group's (as Slurm sets
+/// it), and of what is free on the node; nullopt where nothing is known. `local_size`: processes
+/// that share the node. `proc` and `cgroups`: where the kernel tells.
+[[nodiscard]] std::optional<MemoryLimit> memory_left(int local_size,
+                                                     const std::string& proc = "/proc",
+                                                     const std::string& cgroups = "/sys/fs/cgroup");
+
+}  // namespace lockstep

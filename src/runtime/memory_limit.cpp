@@ -1,0 +1,101 @@
+#include "lockstep/runtime/memory_limit.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+namespace lockstep {
+namespace {
+
+/// "VmSize:  1234 kB" by name, in bytes.
+std::map<std::string, std::uint64_t> read_table(const std::string& path) {
+  std::map<std::string, std::uint64_t> table;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    std::istringstream rest(line.substr(colon + 1));
+    std::uint64_t kib = 0;
+    if (rest >> kib) table[line.substr(0, colon)] = kib << 10;
+  }
+  return table;
+}
+
+std::optional<std::uint64_t> read_number(const std::string& path) {
+  std::ifstream file(path);
+  std::uint64_t value = 0;
+  if (file >> value) return value;  // "max" is none
+  return std::nullopt;
+}
+
+/// The smallest limit of a group and those it lies in; files that are not there set none.
+std::optional<std::uint64_t> smallest_limit(const std::string& root, std::string group,
+                                            const char* file) {
+  std::optional<std::uint64_t> smallest;
+  for (;;) {
+    const auto limit = read_number(root + group + "/" + file);
+    if (limit && (!smallest || *limit < *smallest)) smallest = limit;
+    if (group.empty()) return smallest;
+    group.resize(group.rfind('/'));
+  }
+}
+
+/// "/slurm/job_7" of a line such as "0::/slurm/job_7" or "4:memory:/slurm/job_7".
+std::optional<std::uint64_t> group_limit(const std::string& line, const std::string& cgroups) {
+  const std::size_t first = line.find(':');
+  const std::size_t second = line.find(':', first + 1);
+  if (first == std::string::npos || second == std::string::npos) return std::nullopt;
+  const std::string controllers = line.substr(first + 1, second - first - 1);
+  std::string group = line.substr(second + 1);
+  if (group == "/" || !group.starts_with('/')) group.clear();
+  if (controllers.empty()) return smallest_limit(cgroups, group, "memory.max");
+  if (controllers != "memory") return std::nullopt;
+  return smallest_limit(cgroups + "/memory", group, "memory.limit_in_bytes");
+}
+
+class Tightest final {
+ public:
+  void add(std::uint64_t limit, std::uint64_t used, const char* source) {
+    const std::uint64_t left = limit - std::min(limit, used);
+    if (!tightest_ || left < tightest_->bytes) {
+      tightest_ = MemoryLimit{.bytes = left, .source = source};
+    }
+  }
+  [[nodiscard]] const std::optional<MemoryLimit>& get() const noexcept { return tightest_; }
+
+ private:
+  std::optional<MemoryLimit> tightest_;
+};
+
+}  // namespace
+
+std::optional<MemoryLimit> memory_left(int local_size, const std::string& proc,
+                                       const std::string& cgroups) {
+  auto own = read_table(proc + "/self/status");
+  Tightest tightest;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    tightest.add(limit.rlim_cur, own["VmSize"], "ulimit -v");
+  }
+  if (::getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    tightest.add(limit.rlim_cur, own["VmData"], "ulimit -d");
+  }
+  const auto sharing = static_cast<std::uint64_t>(std::max(local_size, 1));
+  std::ifstream groups(proc + "/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    if (const auto of_group = group_limit(line, cgroups)) {
+      tightest.add(*of_group / sharing, own["VmRSS"], "the control group");
+    }
+  }
+  auto node = read_table(proc + "/meminfo");
+  if (node.contains("MemAvailable")) {
+    tightest.add((node["MemAvailable"] + node["SwapFree"]) / sharing, 0, "the node");
+  }
+  return tightest.get();
+}
+
+}  // namespace lockstep

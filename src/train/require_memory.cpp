@@ -1,0 +1,78 @@
+#include "require_memory.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/optim/optimizer.hpp"
+#include "lockstep/parallel/parallel_state.hpp"
+#include "lockstep/parallel/shard_cost.hpp"
+#include "lockstep/runtime/memory_limit.hpp"
+
+#include <array>
+#include <ranges>
+#include <string_view>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array modes{std::pair{ShardMode::none, std::string_view("none")},
+                           std::pair{ShardMode::optimizer, std::string_view("optimizer")},
+                           std::pair{ShardMode::grad, std::string_view("grad")},
+                           std::pair{ShardMode::full, std::string_view("full")},
+                           std::pair{ShardMode::hybrid, std::string_view("hybrid")}};
+
+/// Before there is an engine, so without its padding.
+StateBytes predicted(Config config, ShardMode mode, const Graph& graph, int ranks) {
+  config.shard = mode;
+  if (mode == ShardMode::hybrid) config.shard_group = ranks;
+  std::vector<ParameterId> ready;
+  for (std::size_t id = graph.parameters().size(); id-- > 0;) {
+    ready.push_back(static_cast<ParameterId>(id));
+  }
+  const auto size_of = [&graph](ParameterId id) {
+    return static_cast<std::size_t>(
+        graph.parameters()[static_cast<std::size_t>(id)].shape.elements());
+  };
+  const ArenaLayout layout =
+      lay_out(graph, ready, size_of, unit_options(config, graph, ranks).rule);
+  return shard_cost(config, layout, ranks, slot_count(config.optimizer)).state;
+}
+
+double mib(std::size_t bytes) noexcept {
+  return static_cast<double>(bytes) / 0x1p20;
+}
+
+std::string advice(const Config& config, const Graph& graph, int ranks, std::uint64_t limit) {
+  for (const auto& [mode, name] : modes) {
+    if (mode == ShardMode::none || mode == ShardMode::hybrid || ranks == 1) continue;
+    const std::size_t needs = predicted(config, mode, graph, ranks).total();
+    if (needs <= limit) {
+      return fmt::format("use --shard {}, which needs {:.1f} MiB and its activations", name,
+                         mib(needs));
+    }
+  }
+  return "use more ranks with --shard full, fewer of them a node, or a smaller network";
+}
+
+}  // namespace
+
+void require_memory(const Config& config, const Graph& graph, int ranks, const ProcessGrid& grid,
+                    Communicator& comm) {
+  collectively(comm, [&] {
+    const std::optional<MemoryLimit> left = memory_left(grid.local_size);
+    if (!left) return;
+    const StateBytes needs = predicted(config, config.shard, graph, ranks);
+    if (needs.total() <= left->bytes) return;
+    const auto* const name = std::ranges::find(modes, config.shard, [](const auto& mode) {
+      return mode.first;
+    });
+    fail(ExitStatus::usage,
+         "a rank needs {:.1f} MiB with --shard {} ({:.1f} parameters, {:.1f} gradients, {:.1f} "
+         "optimizer state, {:.1f} copy to save; activations come on top), but may take {:.1f} MiB "
+         "({}) {}",
+         mib(needs.total()), name->second, mib(needs.parameters), mib(needs.gradients),
+         mib(needs.optimizer), mib(needs.copy), mib(left->bytes), left->source,
+         advice(config, graph, ranks, left->bytes));
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,87 @@
+#define BOOST_TEST_MODULE memory_limit
+#include <boost/test/unit_test.hpp>
+
+#include "io/temporary_directory.hpp"
+#include "lockstep/runtime/memory_limit.hpp"
+
+#include <sys/resource.h>
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+constexpr std::uint64_t mib = 1 << 20;
+
+/// A kernel's files, in which this process uses 100 MiB and 8192 MiB are free on the node.
+class Kernel final {
+ public:
+  explicit Kernel(const std::string& groups) {
+    for (const char* folder : {"self", "cg/slurm/job_7/step_0", "cg/memory/slurm/job_7"}) {
+      std::filesystem::create_directories(files_ / folder);
+    }
+    write_file(files_ / "self/status",
+               "Name:\tlockstep\nVmSize:\t  204800 kB\nVmRSS:\t  102400 kB\nVmData:\t 51200 kB\n");
+    write_file(files_ / "self/cgroup", groups);
+    write_file(files_ / "meminfo", "MemTotal: 9 kB\nMemAvailable: 8388608 kB\nSwapFree: 0 kB\n");
+  }
+  void limit(const std::string& file, const std::string& text) { write_file(files_ / file, text); }
+  [[nodiscard]] MemoryLimit left(int local_size) const {
+    return memory_left(local_size, files_.path(), files_ / "cg").value();
+  }
+
+ private:
+  TemporaryDirectory files_;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_process_has_its_share_of_the_node) {
+  const Kernel kernel("0::/\n");
+  BOOST_TEST(kernel.left(1).bytes == 8192 * mib);
+  BOOST_TEST(kernel.left(4).bytes == 2048 * mib);
+  BOOST_TEST(kernel.left(4).source == "the node");
+}
+
+BOOST_AUTO_TEST_CASE(a_group_s_limit_is_the_smallest_up_to_the_root) {
+  Kernel kernel("0::/slurm/job_7/step_0\n");
+  kernel.limit("cg/slurm/job_7/step_0/memory.max", "max\n");
+  BOOST_TEST(kernel.left(2).source == "the node");
+  kernel.limit("cg/slurm/job_7/memory.max", std::to_string(1000 * mib));
+  BOOST_TEST(kernel.left(2).bytes == 400 * mib);
+  BOOST_TEST(kernel.left(2).source == "the control group");
+  kernel.limit("cg/slurm/job_7/step_0/memory.max", std::to_string(600 * mib));
+  BOOST_TEST(kernel.left(2).bytes == 200 * mib);
+  kernel.limit("cg/slurm/job_7/step_0/memory.max", std::to_string(100 * mib));
+  BOOST_TEST(kernel.left(2).bytes == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(groups_of_the_first_version_are_read_too) {
+  Kernel kernel("9:cpu:/slurm/job_7\n4:memory:/slurm/job_7\n0::/\n");
+  kernel.limit("cg/memory/slurm/job_7/memory.limit_in_bytes", std::to_string(900 * mib));
+  BOOST_TEST(kernel.left(1).bytes == 800 * mib);
+  kernel.limit("cg/memory/slurm/job_7/memory.limit_in_bytes", "9223372036854771712");
+  BOOST_TEST(kernel.left(1).bytes == 8192 * mib);
+}
+
+BOOST_AUTO_TEST_CASE(resource_limits_are_what_is_left_of_them) {
+  const Kernel kernel("0::/\n");
+  rlimit before{};
+  BOOST_REQUIRE(::getrlimit(RLIMIT_DATA, &before) == 0);
+  const rlimit data{.rlim_cur = 4050 * mib, .rlim_max = before.rlim_max};
+  BOOST_REQUIRE(::setrlimit(RLIMIT_DATA, &data) == 0);
+  BOOST_TEST(kernel.left(1).bytes == 4000 * mib);
+  BOOST_TEST(kernel.left(1).source == "ulimit -d");
+  BOOST_REQUIRE(::setrlimit(RLIMIT_DATA, &before) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(where_nothing_is_known_there_is_no_limit) {
+  const TemporaryDirectory empty;
+  BOOST_TEST(!memory_left(1, empty.path(), empty.path()).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(this_machine_has_some_left) {
+  const auto left = memory_left(1);
+  BOOST_REQUIRE(left.has_value());
+  BOOST_TEST(left->bytes > mib);
+}
