@@ -140,6 +140,26 @@ def a_signal_saves_the_parts_and_the_same_command_goes_on(folder):
         assert f"(step {stopped}," in output, output
 
 
+def a_run_that_ends_amid_a_save_brings_it_its_parts(folder):
+    """It diverges, or is told to stop, while the first save is still being written."""
+    data = write_shards(folder / "data", samples=400)
+    slow = {"LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND": "200000"}
+    for mode in ("optimizer", "full"):
+        directory = folder / f"diverges-{mode}"
+        args = [("1e30" if a == "0.05" else a) for a in train_args(data, directory, "--shard", mode, "--save-every", 1)]
+        output = run(args, ranks=2, expect=DIVERGED, env=slow)
+        assert "step-00000001.h5" in output, output
+        assert state(latest(directory))["step"] == 1
+        directory = folder / f"stops-{mode}"
+        process = start(train_args(data, directory, "--shard", mode, "--save-every", 2, "--epochs", 200), 2, env=slow)
+        wait_for_step(directory, 3, process)
+        process.send_signal(signal.SIGUSR1)
+        status, output = finish(process)
+        assert status == STOPPED, f"{status}\n{output}"
+        saved = [event["step"] for event in events(directory, "checkpoint")]
+        assert len(saved) >= 2 and saved[-1] == events(directory, "step")[-1]["step"], saved
+
+
 def a_rank_whose_data_fails_leaves_nobody_waiting(folder):
     broken = write_broken_shards(folder / "data")
     # Which micro-step has the sample is up to the seed: the first of a step is seen by all before it, others are not.
@@ -246,6 +266,6 @@ if __name__ == "__main__":
     main([each_mode_resumes_to_the_bit, every_mode_goes_on_from_every_other_at_any_world_size,
           sixteen_bits_travel_as_asked, groups_share_out_as_all_do, ranks_without_samples_left_take_part_in_evaluations,
           weights_alone_start_a_run_in_any_mode, replicas_are_checked_where_there_are_some,
-          a_signal_saves_the_parts_and_the_same_command_goes_on, a_rank_whose_data_fails_leaves_nobody_waiting,
+          a_signal_saves_the_parts_and_the_same_command_goes_on, a_run_that_ends_amid_a_save_brings_it_its_parts, a_rank_whose_data_fails_leaves_nobody_waiting,
           a_ranks_peak_falls_as_predicted,
           what_does_not_fit_replicated_is_refused_and_fits_shared_out, what_cannot_be_shared_out_is_refused])
