@@ -179,11 +179,16 @@ BOOST_AUTO_TEST_CASE(a_rank_sends_what_is_predicted) {
         rig.run();
         // All of a buffer is counted, of which a rank sends what the others have no part of.
         const std::size_t tail = TailBucket(rig.engine().graph()).size() * sizeof(float);
-        const double sent = static_cast<double>(counting.bytes() - before - tail) *
-                            (world->size() - 1) / world->size();
-        const double predicted = shard_cost(config, rig.engine().layout(), world->size(), 1).sent;
-        // A rank alone sends nothing, so it does not round either.
-        BOOST_TEST(sent == predicted, boost::test_tools::tolerance(0.01));
+        const double others = static_cast<double>(world->size() - 1) / world->size();
+        const double sent = static_cast<double>(counting.bytes() - before - tail) * others;
+        const auto& layout = rig.engine().layout();
+        double predicted = shard_cost(config, layout, world->size(), 1).sent;
+        // Images have no gradient, so backward does not bring in the first filter, where that is a
+        // unit without its norm.
+        if (mode == ShardMode::full && parameters == TravelType::automatic) {
+          predicted -= others * 2 * static_cast<double>((layout.units.end() - 2)->size());
+        }
+        BOOST_TEST(sent == predicted, boost::test_tools::tolerance(1e-9));
       }
     }
   }
