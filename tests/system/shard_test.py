@@ -60,9 +60,9 @@ def every_mode_goes_on_from_every_other_at_any_world_size(folder):
 def sixteen_bits_travel_as_asked(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=12, shards=1, split="val", seed=1)
-    bf16 = ["--precision", "bf16", "--lr", 0.01]
+    bf16 = ["--precision", "bf16"]
     run(train_args(data, folder / "none", "--max-steps", 6, *bf16), ranks=2)
-    for mode in (*MODES[1:], "hybrid"):
+    for mode in MODES[1:]:
         def args(name, *more):
             return train_args(data, folder / f"{name}-{mode}", "--shard", mode, "--eval-every", 0.5, *bf16, *more)
 
@@ -75,7 +75,8 @@ def sixteen_bits_travel_as_asked(folder):
             assert "weights travel as bf16, gradients as bf16" in output, output
         assert_same_run(folder / f"whole-{mode}", folder / f"parts-{mode}")
         assert tensors(latest(folder / f"whole-{mode}")) != tensors(latest(folder / "none")), f"{mode} did not round"
-        assert_close(folder / f"whole-{mode}", folder / "none", 0.05)
+        losses = [[event["loss"] for event in events(folder / name, "step")] for name in ("none", f"whole-{mode}")]
+        assert np.allclose(*losses, rtol=0.05), losses
         run(args("compressed", "--grad-compression", "bf16", "--param-dtype", "fp32", "--max-steps", 6), ranks=2)
         assert_same_run(folder / f"whole-{mode}", folder / f"compressed-{mode}")
     for name, more in (("compressed", ["--grad-compression", "fp16"]), ("reduced", ["--reduce-dtype", "fp16"])):

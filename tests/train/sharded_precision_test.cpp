@@ -22,8 +22,8 @@ namespace {
 
 Communicator* world = nullptr;
 
-constexpr ShardMode all_modes[] = {ShardMode::optimizer, ShardMode::grad, ShardMode::full,
-                                   ShardMode::hybrid};
+const std::vector<ShardMode> all_modes{ShardMode::optimizer, ShardMode::grad, ShardMode::full,
+                                       ShardMode::hybrid};
 constexpr ShardUnit merged{.by = ShardUnit::By::automatic, .smallest = 0};
 
 std::int64_t group_of(ShardMode mode) {
@@ -31,81 +31,72 @@ std::int64_t group_of(ShardMode mode) {
   return world->size() % 2 == 0 ? 2 : world->size();
 }
 
+/// Adam's first steps go by the signs of gradients, which rounding may turn.
 bool goes_by_sign(OptimizerKind optimizer) {
   return optimizer == OptimizerKind::adam || optimizer == OptimizerKind::adamw;
 }
 
 /// Twenty steps replicated and shared out, from the same values on the same data. `tolerance` is for
 /// sums of another order; where there is none, bits are the same.
-void check_as_replicated(Rig::Options options, ShardMode mode, double tolerance) {
+void check_as_replicated(Rig::Options options, const std::vector<ShardMode>& modes,
+                         double tolerance) {
   Rig replicated(*world, options);
-  options.shard = mode;
-  options.shard_group = group_of(mode);
-  Rig shared(*world, options);
-  for (int step = 0; step < 20; ++step) {
-    replicated.run();
-    BOOST_TEST(shared.run().updated);
-  }
-  const auto values = shared.all_parameters();
+  for (int step = 0; step < 20; ++step) replicated.run();
   const auto expected = replicated.all_parameters();
-  BOOST_TEST_CONTEXT("--shard " << static_cast<int>(mode) << ", optimizer "
-                                << static_cast<int>(options.optimizer) << ", precision "
-                                << to_string(options.precision) << ", " << options.model
-                                << (options.device ? " on a device" : "")) {
-    // A sum of two is the same in either order; LARS' norms are sums over all parts.
-    if (world->size() <= 2 && options.optimizer != OptimizerKind::lars) {
-      BOOST_TEST((values == expected));
-      BOOST_TEST((shared.statistics() == replicated.statistics()));
+  for (const ShardMode mode : modes) {
+    options.shard = mode;
+    options.shard_group = group_of(mode);
+    Rig shared(*world, options);
+    BOOST_TEST_CONTEXT("--shard " << static_cast<int>(mode) << ", optimizer "
+                                  << static_cast<int>(options.optimizer) << ", precision "
+                                  << to_string(options.precision) << ", " << options.model
+                                  << (options.device ? " on a device" : "")) {
+      for (int step = 0; step < 20; ++step) {
+        const StepResult result = shared.run();
+        BOOST_TEST((result.updated && !result.overflowed));
+      }
+      const auto values = shared.all_parameters();
+      // A sum of two is the same in either order; LARS' norms are sums over all parts.
+      if (world->size() <= 2 && options.optimizer != OptimizerKind::lars) {
+        BOOST_TEST((values == expected));
+        BOOST_TEST((shared.statistics() == replicated.statistics()));
+      }
+      BOOST_TEST(relative_difference(values, expected) < tolerance);
     }
-    BOOST_TEST(relative_difference(values, expected) < tolerance);
   }
 }
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(each_mode_optimizer_and_precision_gives_the_parameters_of_none) {
-  for (const ShardMode mode : all_modes) {
-    for (const OptimizerKind optimizer :
-         {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars}) {
-      // Adam's first steps go by the signs of gradients, which rounding may turn.
-      Rig::Options options{.model = "mlp",
-                           .global_batch = 12,
-                           .optimizer = optimizer,
-                           .lr = goes_by_sign(optimizer) ? 1e-5 : 0.01};
-      for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-        options.precision = precision;
-        check_as_replicated(options, mode, precision == Precision::fp32 ? 1e-5 : 1e-3);
-      }
-    }
-  }
-}
-
-BOOST_AUTO_TEST_CASE(a_devices_engine_gives_the_parameters_of_none_in_16_bits) {
-  for (const ShardMode mode : all_modes) {
-    for (const OptimizerKind optimizer :
-         {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw}) {
-      for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+  for (const OptimizerKind optimizer :
+       {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars}) {
+    for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+      for (const bool device : {false, true}) {
+        // Processors have no fp16; LARS on GPUs knows no parts.
+        if (device ? optimizer == OptimizerKind::lars : precision == Precision::fp16) continue;
         Rig::Options options{.model = "mlp",
                              .global_batch = 12,
                              .optimizer = optimizer,
                              .lr = goes_by_sign(optimizer) ? 1e-5 : 0.01,
                              .precision = precision,
-                             .device = true};
+                             .device = device};
         if (precision == Precision::fp16) options.loss_scale = LossScale{.scale = 256};
-        check_as_replicated(options, mode, precision == Precision::fp32 ? 1e-5 : 1e-3);
+        check_as_replicated(options, all_modes, precision == Precision::fp32 ? 1e-5 : 1e-3);
       }
     }
   }
 }
 
 BOOST_AUTO_TEST_CASE(norms_and_filters_give_the_parameters_of_none_in_16_bits) {
-  for (const ShardMode mode : all_modes) {
+  for (const bool device : {false, true}) {
     for (const TravelType type : {TravelType::automatic, TravelType::fp32}) {
-      Rig::Options options{
-          .global_batch = 8, .lr = 1e-4, .precision = Precision::bf16, .param_dtype = type};
-      check_as_replicated(options, mode, 1e-3);
-      options.device = true;
-      check_as_replicated(options, mode, 1e-3);
+      check_as_replicated({.global_batch = 8,
+                           .lr = 1e-4,
+                           .precision = Precision::bf16,
+                           .device = device,
+                           .param_dtype = type},
+                          all_modes, 1e-3);
     }
   }
 }
@@ -159,6 +150,29 @@ BOOST_AUTO_TEST_CASE(a_step_in_16_bits_trains_as_one_in_fp32) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(what_overflows_on_its_way_skips_the_step_and_halves_the_scale) {
+  for (const ShardMode mode : all_modes) {
+    Rig rig(*world, {.model = "mlp",
+                     .global_batch = 12,
+                     .precision = Precision::fp16,
+                     .wire = ElementType::f16,
+                     .device = true,
+                     .loss_scale = LossScale{.scale = 0x1p24},
+                     .shard = mode,
+                     .shard_group = group_of(mode)});
+    const auto start = rig.all_parameters();
+    int skipped = 0;
+    while (rig.run().overflowed) {
+      BOOST_TEST((rig.all_parameters() == start));
+      ++skipped;
+      BOOST_TEST_REQUIRE(skipped < 24);
+    }
+    BOOST_TEST(skipped > 0);
+    BOOST_TEST(rig.scaler().scale() == std::ldexp(0x1p24, -skipped));
+    BOOST_TEST((rig.all_parameters() != start));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_sends_what_is_predicted) {
   for (const ShardMode mode : {ShardMode::optimizer, ShardMode::grad, ShardMode::full}) {
     for (const TravelType parameters : {TravelType::automatic, TravelType::fp32}) {
@@ -179,11 +193,16 @@ BOOST_AUTO_TEST_CASE(a_rank_sends_what_is_predicted) {
         rig.run();
         // All of a buffer is counted, of which a rank sends what the others have no part of.
         const std::size_t tail = TailBucket(rig.engine().graph()).size() * sizeof(float);
-        const double sent = static_cast<double>(counting.bytes() - before - tail) *
-                            (world->size() - 1) / world->size();
-        const double predicted = shard_cost(config, rig.engine().layout(), world->size(), 1).sent;
-        // A rank alone sends nothing, so it does not round either.
-        BOOST_TEST(sent == predicted, boost::test_tools::tolerance(0.01));
+        const double others = static_cast<double>(world->size() - 1) / world->size();
+        const double sent = static_cast<double>(counting.bytes() - before - tail) * others;
+        const auto& layout = rig.engine().layout();
+        double predicted = shard_cost(config, layout, world->size(), 1).sent;
+        // Images have no gradient, so backward does not bring in the first filter, where that is a
+        // unit without its norm.
+        if (mode == ShardMode::full && parameters == TravelType::automatic) {
+          predicted -= others * 2 * static_cast<double>((layout.units.end() - 2)->size());
+        }
+        BOOST_TEST(sent == predicted, boost::test_tools::tolerance(1e-9));
       }
     }
   }
@@ -216,7 +235,7 @@ BOOST_AUTO_TEST_CASE(buckets_across_units_and_units_above_a_bucket_train_as_repl
                            .lr = 1e-4,
                            .precision = precision,
                            .shard_unit = unit};
-      check_as_replicated(options, ShardMode::optimizer, 1e-3);
+      check_as_replicated(options, {ShardMode::optimizer}, 1e-3);
       options.shard = ShardMode::optimizer;
       return Rig(*world, options).state().reductions();
     };

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace lockstep;
@@ -164,11 +165,13 @@ BOOST_AUTO_TEST_CASE(a_devices_engine_shares_out_as_the_processors) {
 }
 
 BOOST_AUTO_TEST_CASE(a_step_allocates_no_more_than_a_replicated_one) {
-  const auto allocations = [](ShardMode mode) {
+  const auto allocations = [](ShardMode mode, Precision precision, ElementType wire) {
     Rig rig(*world, {.model = "mlp",
                      .global_batch = 24,
                      .clip_grad_norm = 1,
                      .optimizer = OptimizerKind::lars,
+                     .precision = precision,
+                     .wire = wire,
                      .shard = mode,
                      .shard_group = 1});
     for (int step = 0; step < 3; ++step) rig.run();
@@ -176,9 +179,14 @@ BOOST_AUTO_TEST_CASE(a_step_allocates_no_more_than_a_replicated_one) {
     for (int step = 0; step < 3; ++step) rig.run();
     return test::allocation_count() - before;
   };
-  const long replicated = allocations(ShardMode::none);
-  for (const ShardMode mode : all_modes) BOOST_TEST(allocations(mode) == replicated);
-  BOOST_TEST(allocations(ShardMode::hybrid) == replicated);
+  for (const auto& [precision, wire] :
+       {std::pair{Precision::fp32, ElementType::f32}, {Precision::bf16, ElementType::bf16}}) {
+    const long replicated = allocations(ShardMode::none, precision, wire);
+    for (const ShardMode mode : all_modes) {
+      BOOST_TEST(allocations(mode, precision, wire) == replicated);
+    }
+    BOOST_TEST(allocations(ShardMode::hybrid, precision, wire) == replicated);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
