@@ -127,6 +127,24 @@ def a_killed_rank_is_named(folder):
         assert f"{name(rank)} is gone" in log(directory, 2), log(directory, 2)
 
 
+def a_killed_rank_of_one_group_is_named_in_all(folder):
+    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+    devices = [["--device", "cpu"]]
+    if module and pathlib.Path(module).exists():
+        devices += [["--device", "cuda", "--comm", comm] for comm in ("nccl", "mpi")]
+    data = write_shards(folder / "data", samples=4000)
+    for i, device in enumerate(devices):
+        directory = folder / f"run{i}"
+        process = start(watched(data, directory, "--epochs", 500, "--shard", "hybrid", "--shard-group", 2, *device, limit=60), 4,
+                        {"LOCKSTEP_MODULE_PATH": module or "/nonexistent"})
+        wait_for_step(directory, 3, process)
+        os.kill(ranks_of(process)[3], signal.SIGKILL)
+        status, output = finish(process, seconds=30)
+        assert status == 137, f"{status}\n{output}"
+        for rank in (0, 1, 2):
+            assert f"rank 3 ({HOST}" in log(directory, rank) and " is gone" in log(directory, rank), log(directory, rank)
+
+
 def a_rank_that_dies_in_a_save_is_named(folder):
     data = write_shards(folder / "data", samples=4000)
     directory = folder / "run"
@@ -348,6 +366,7 @@ time.sleep(2)
 if __name__ == "__main__":
     main([a_stopped_rank_is_named_within_the_limit, a_paused_rank_and_a_paused_job_raise_no_alarm,
           a_rank_that_sleeps_in_the_loader_is_named, a_late_rank_is_named_with_its_gpu, a_rank_that_skips_a_collective_is_named, a_killed_rank_is_named,
+          a_killed_rank_of_one_group_is_named_in_all,
           a_rank_that_dies_in_a_save_is_named, long_saves_and_slow_starts_raise_no_alarm,
           a_flipped_bit_is_found_within_the_interval_and_its_rank_named, a_flipped_bit_is_found_before_any_save,
           a_rank_slowed_twofold_is_named_with_its_host,
