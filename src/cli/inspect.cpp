@@ -29,6 +29,7 @@ struct InspectArguments {
   Precision precision = Precision::fp32;
   OptimizerKind optimizer = OptimizerKind::sgd;
   ShardUnit shard_unit = {};
+  std::int64_t shard_group = 0;  ///< 0: nothing is said of groups
   bool verify = false;
   bool json = false;
 };
@@ -66,7 +67,13 @@ OptionTable<InspectArguments> inspect_options() {
                                           .unit = "",
                                           .choices = {"sgd", "adam", "adamw", "lars"}})
       .add(&InspectArguments::shard_unit,
-           {.name = "shard-unit", .help = "block, stage or size:N, as for train", .unit = ""});
+           {.name = "shard-unit", .help = "block, stage or size:N, as for train", .unit = ""})
+      .add(&InspectArguments::shard_group,
+           {.name = "shard-group",
+            .help = "with --ranks also --shard hybrid, in groups of so many; 0: not",
+            .unit = "",
+            .min = 0,
+            .max = 1'000'000});
   table.group("result").add(&InspectArguments::json,
                             {.name = "json", .help = "print one JSON object", .unit = ""});
   return table;
@@ -93,10 +100,20 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
          arguments.model, parsed.positional.front());
   }
   for (const char* name : {"width", "image-size", "channels", "classes", "ranks", "batch-size",
-                           "precision", "optimizer", "shard-unit"}) {
+                           "precision", "optimizer", "shard-unit", "shard-group"}) {
     if (arguments.model.empty() && parsed.given.contains(name)) {
       fail(ExitStatus::usage, "--{} without --model (it describes a network) leave it away", name);
     }
+  }
+  if (arguments.shard_group > 0 && arguments.ranks == 0) {
+    fail(ExitStatus::usage,
+         "--shard-group {} without --ranks (it divides them into groups) say how many there are",
+         arguments.shard_group);
+  }
+  if (arguments.shard_group > 0 && arguments.ranks % arguments.shard_group != 0) {
+    fail(ExitStatus::usage,
+         "--shard-group {} does not divide {} ranks (groups must be equal) take another number",
+         arguments.shard_group, arguments.ranks);
   }
   if (!arguments.model.empty() && arguments.verify) {
     fail(ExitStatus::usage, "--verify with --model (a network holds no checksums) leave it away");
@@ -205,6 +222,7 @@ ExitStatus run_inspect(Invocation& invocation) {
     config.precision = arguments.precision;
     config.optimizer = arguments.optimizer;
     config.shard_unit = arguments.shard_unit;
+    config.shard_group = arguments.shard_group;
     const Report memory = inspect_memory(
         make_model(arguments.model, options),
         {.ranks = static_cast<int>(arguments.ranks),

@@ -31,7 +31,8 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
   }
   if (hybrid) {
     const int replicas = ranks / group;
-    cost.sent += 2 * static_cast<double>(replicas - 1) / replicas * static_cast<double>(own);
+    cost.sent_across = 2 * static_cast<double>(replicas - 1) / replicas * static_cast<double>(own);
+    cost.sent += cost.sent_across;
   }
   return cost;
 }
