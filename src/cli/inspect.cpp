@@ -32,6 +32,7 @@ struct InspectArguments {
   ShardUnit shard_unit = {};
   TravelType param_dtype = TravelType::automatic;
   TravelType reduce_dtype = TravelType::automatic;
+  std::int64_t shard_group = 0;  ///< 0: nothing is said of groups
   bool verify = false;
   bool json = false;
 };
@@ -77,7 +78,13 @@ OptionTable<InspectArguments> inspect_options() {
       .add(&InspectArguments::reduce_dtype, {.name = "reduce-dtype",
                                              .help = "what gradients travel as, as for train",
                                              .unit = "",
-                                             .choices = {"auto", "fp32", "bf16", "fp16"}});
+                                             .choices = {"auto", "fp32", "bf16", "fp16"}})
+      .add(&InspectArguments::shard_group,
+           {.name = "shard-group",
+            .help = "with --ranks also --shard hybrid, in groups of so many; 0: not",
+            .unit = "",
+            .min = 0,
+            .max = 1'000'000});
   table.group("result").add(&InspectArguments::json,
                             {.name = "json", .help = "print one JSON object", .unit = ""});
   return table;
@@ -104,10 +111,21 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
          arguments.model, parsed.positional.front());
   }
   for (const char* name : {"width", "image-size", "channels", "classes", "ranks", "batch-size",
-                           "precision", "optimizer", "shard-unit", "param-dtype", "reduce-dtype"}) {
+                           "precision", "optimizer", "shard-unit", "param-dtype", "reduce-dtype",
+                           "shard-group"}) {
     if (arguments.model.empty() && parsed.given.contains(name)) {
       fail(ExitStatus::usage, "--{} without --model (it describes a network) leave it away", name);
     }
+  }
+  if (arguments.shard_group > 0 && arguments.ranks == 0) {
+    fail(ExitStatus::usage,
+         "--shard-group {} without --ranks (it divides them into groups) say how many there are",
+         arguments.shard_group);
+  }
+  if (arguments.shard_group > 0 && arguments.ranks % arguments.shard_group != 0) {
+    fail(ExitStatus::usage,
+         "--shard-group {} does not divide {} ranks (groups must be equal) take another number",
+         arguments.shard_group, arguments.ranks);
   }
   if (!arguments.model.empty() && arguments.verify) {
     fail(ExitStatus::usage, "--verify with --model (a network holds no checksums) leave it away");
@@ -220,6 +238,7 @@ ExitStatus run_inspect(Invocation& invocation) {
     config.reduce_dtype = arguments.reduce_dtype;
     config.shard = ShardMode::full;  // all but the table's first row share out
     validate_travel_types(config);
+    config.shard_group = arguments.shard_group;
     const Report memory = inspect_memory(
         make_model(arguments.model, options),
         {.ranks = static_cast<int>(arguments.ranks),

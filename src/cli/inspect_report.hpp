@@ -32,15 +32,15 @@ enum class Verify { no, yes };
 [[nodiscard]] Report inspect_model(const std::string& name, const ModelOptions& options);
 
 /// For how many ranks, samples a rank and how a run would be; from config: precision, optimizer,
-/// shard_unit, param_dtype, reduce_dtype.
+/// shard_unit, shard_group, param_dtype, reduce_dtype.
 struct MemoryQuestion {
   int ranks = 1;
   std::int64_t batch_size = 32;
   std::string unit;  ///< --shard-unit as it was given
   Config config;
 };
-/// A table of what a rank keeps and sends, a row for each --shard; activations are the processor
-/// engine's.
+/// A table of what a rank keeps and sends, a row for each --shard, for hybrid with a shard_group
+/// alone; activations are the processor engine's.
 [[nodiscard]] Report inspect_memory(const Graph& graph, const MemoryQuestion& question);
 
 /// Runs `check` and keeps its Error in the report instead.

@@ -95,7 +95,8 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
     cost.sent += others * held;
   }
   if (hybrid) {
-    cost.sent += 2 * static_cast<double>(replicas - 1) / replicas * reduced / group;
+    cost.sent_across = 2 * static_cast<double>(replicas - 1) / replicas * reduced / group;
+    cost.sent += cost.sent_across;
   }
   return cost;
 }

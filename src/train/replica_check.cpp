@@ -1,6 +1,7 @@
 #include "lockstep/train/replica_check.hpp"
 
 #include "host_list.hpp"
+#include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/name_list.hpp"
@@ -8,7 +9,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <numeric>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -17,34 +21,112 @@ constexpr std::size_t piece_values = std::size_t{1} << 20;
 
 }  // namespace
 
-ReplicaCheck::ReplicaCheck(Engine& engine, Communicator& comm, std::vector<std::string> hosts)
+ReplicaCheck::ReplicaCheck(Engine& engine, Communicator& comm, std::vector<std::string> hosts,
+                           const KeptParts& parts)
     : engine_(engine),
       comm_(comm),
       hosts_(std::move(hosts)),
+      parts_(parts),
+      held_(held()),
       piece_(std::min(piece_values, engine.layout().size())) {}
 
-std::uint64_t ReplicaCheck::checksum() {
-  const std::span<const float> arena = engine_.parameters();
-  std::uint32_t crc = 0;
-  for (std::size_t begin = 0; begin < arena.size(); begin += piece_.size()) {
-    const auto part = arena.subspan(begin, std::min(piece_.size(), arena.size() - begin));
+std::vector<ReplicaCheck::Held> ReplicaCheck::held() const {
+  std::vector<Held> tensors;
+  const bool in_parts = engine_.parameters().empty() && parts_.state != nullptr;
+  const ArenaLayout& layout = in_parts ? parts_.state->layout() : engine_.layout();
+  const UpdatePart whole{0, layout.size(), engine_.parameters()};
+  const std::span<const UpdatePart> parts =
+      in_parts ? parts_.state->parts() : std::span<const UpdatePart>(&whole, 1);
+  auto part = parts.begin();
+  for (std::size_t i = 0; i < layout.views.size(); ++i) {
+    const ArenaView& view = layout.views[i];
+    while (view.end() > part->end) ++part;
+    const std::size_t next = i + 1 < layout.views.size() ? layout.views[i + 1].offset : part->end;
+    const std::size_t end = std::min(next, part->end);
+    tensors.push_back(
+        {.name = &engine_.graph().parameters()[static_cast<std::size_t>(view.parameter)].name,
+         .values = part->parameters.subspan(view.offset, end - view.offset),
+         .scope = in_parts ? Scope::part : Scope::all,
+         .on_host = false});
+  }
+  std::span<const float> statistics = engine_.running_statistics();
+  for (const RunningStatistic& statistic : engine_.graph().statistics()) {
+    const auto channels = static_cast<std::size_t>(statistic.channels);
+    tensors.push_back({.name = &statistic.name,
+                       .values = statistics.first(channels),
+                       .scope = Scope::all,
+                       .on_host = true});
+    statistics = statistics.subspan(channels);
+  }
+  return tensors;
+}
+
+std::uint32_t ReplicaCheck::checksum(const Held& held, std::uint32_t crc) {
+  if (held.on_host) return crc32c(std::as_bytes(held.values), crc);
+  for (std::size_t begin = 0; begin < held.values.size(); begin += piece_.size()) {
+    const auto part =
+        held.values.subspan(begin, std::min(piece_.size(), held.values.size() - begin));
     const std::span<float> copy = piece_.span().first(part.size());
     engine_.read(part, copy);
     crc = crc32c(std::as_bytes(copy), crc);
   }
-  const std::span<const float> statistics = engine_.running_statistics();
-  return (std::uint64_t{crc} << 32) | crc32c(std::as_bytes(statistics));
+  return crc;
 }
 
 void ReplicaCheck::run(std::int64_t step) {
-  const std::uint64_t mine = checksum();
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(comm_.size()));
-  comm_.all_gather(std::span(&mine, 1), std::span(all));
-  const std::vector<int> wrong = differing_ranks(all);
-  if (wrong.empty()) {
-    alike_at_ = step;
-    return;
+  std::uint32_t of_all = 0;
+  std::uint32_t of_part = 0;
+  for (const Held& tensor : held_) {
+    std::uint32_t& sum = tensor.scope == Scope::all ? of_all : of_part;
+    sum = checksum(tensor, sum);
   }
+  const std::array<std::uint64_t, 2> mine{of_all, of_part};
+  const auto size = static_cast<std::size_t>(comm_.size());
+  std::vector<std::uint64_t> gathered(2 * size);
+  comm_.all_gather(std::span<const std::uint64_t>(mine), std::span(gathered));
+  std::vector<std::uint64_t> sums(size);
+  std::vector<int> ranks(size);
+  for (std::size_t rank = 0; rank < size; ++rank) sums[rank] = gathered[2 * rank];
+  std::iota(ranks.begin(), ranks.end(), 0);
+  compare(ranks, sums, Scope::all, step);
+  for (std::size_t rank = 0; rank < size; ++rank) sums[rank] = gathered[2 * rank + 1];
+  for (int place = 0; parts_.ranks < comm_.size() && place < parts_.ranks; ++place) {
+    compare(rank_groups(place, comm_.size(), parts_.ranks).replicas, sums, Scope::part, step);
+  }
+  alike_at_ = step;
+}
+
+void ReplicaCheck::compare(const std::vector<int>& ranks, std::span<const std::uint64_t> sums,
+                           Scope scope, std::int64_t step) {
+  std::vector<std::uint64_t> compared;
+  for (const int rank : ranks) compared.push_back(sums[static_cast<std::size_t>(rank)]);
+  std::vector<int> wrong;
+  for (const int place : differing_ranks(compared)) {
+    wrong.push_back(ranks[static_cast<std::size_t>(place)]);
+  }
+  if (!wrong.empty()) report(ranks, wrong, scope, step);
+}
+
+std::string ReplicaCheck::differing_tensors(const std::vector<int>& ranks, Scope scope) {
+  std::vector<std::uint64_t> mine;
+  for (const Held& tensor : held_) mine.push_back(checksum(tensor, 0));
+  std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(comm_.size()));
+  comm_.all_gather(std::span<const std::uint64_t>(mine), std::span(all));
+  std::vector<std::string> names;
+  for (std::size_t tensor = 0; tensor < held_.size(); ++tensor) {
+    const auto sum_of = [&](int rank) {
+      return all[static_cast<std::size_t>(rank) * mine.size() + tensor];
+    };
+    const bool is_alike = std::ranges::all_of(
+        ranks, [&](int rank) { return sum_of(rank) == sum_of(ranks.front()); });
+    if (!is_alike && held_[tensor].scope == scope) names.push_back(*held_[tensor].name);
+  }
+  return listed(names);
+}
+
+void ReplicaCheck::report(const std::vector<int>& ranks, const std::vector<int>& wrong, Scope scope,
+                          std::int64_t step) {
+  const std::string tensors = differing_tensors(ranks, scope);
   std::vector<std::string> names;
   std::vector<std::string> hosts;
   for (const int rank : wrong) {
@@ -52,17 +134,18 @@ void ReplicaCheck::run(std::int64_t step) {
     names.push_back(fmt::format("rank {} ({})", rank, host));
     hosts.push_back(host);
   }
-  const bool unclear = wrong.size() == all.size();
+  const bool unclear = wrong.size() == ranks.size();
   const std::string since =
       alike_at_ < 0 ? "since the run began" : fmt::format("since step {}", alike_at_);
   fail(ExitStatus::internal,
-       "the replicas have drifted apart at step {}: {} {} (a bit flipped in memory or on a "
+       "the replicas have drifted apart at step {}: {} {}, in {} (a bit flipped in memory or on a "
        "device {}, or a rank computed otherwise) nothing is saved; submit the job again, {}",
        step, listed(names),
        unclear ? "hold different parameters, and no value is that of most"
-               : fmt::format("hold{} other parameters than the other {}",
-                             wrong.size() == 1 ? "s" : "", all.size() - wrong.size()),
-       since,
+               : fmt::format("hold{} other parameters than the other {}{}",
+                             wrong.size() == 1 ? "s" : "", ranks.size() - wrong.size(),
+                             scope == Scope::part ? " that keep the same part" : ""),
+       tensors, since,
        unclear ? std::string("on other nodes if it comes again")
                : fmt::format("without the node if it comes again: --exclude={}", host_list(hosts)));
 }

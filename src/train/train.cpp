@@ -335,6 +335,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      .comm = comm,
                      .engine = engine,
                      .parallel = *parallel,
+                     .sharing = sharing,
                      .optimizer = *optimizer,
                      .step = step,
                      .evaluator = evaluator ? &*evaluator : nullptr,

@@ -39,7 +39,8 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
           parts.comm, StragglerWatch::Options{.factor = parts.plan.config.straggler_factor,
                                               .hosts = parts.hosts})) {
   if (parts_.plan.config.check_replicas_every > 0) {
-    replica_check_.emplace(parts_.engine, parts_.comm, parts_.hosts);
+    replica_check_.emplace(parts_.engine, parts_.comm, parts_.hosts,
+                           KeptParts{.state = &parts_.parallel, .ranks = parts_.sharing});
   }
   if (parts_.checkpoints != nullptr) {
     saver_.emplace(

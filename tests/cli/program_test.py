@@ -128,6 +128,25 @@ def inspecting(folder):
     expect(narrow["grad"]["parameter_bytes"] < 0.8 * table["4"]["grad"]["parameter_bytes"], "a whole copy in 16 bits and a quarter in fp32")
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--param-dtype", "bf16"], 64, says=["--precision fp32"])
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4"], 0, prints=["full", "sent a step"])
+    # Groups: as --shard full of the group within it, and once over the parts to the other groups.
+    def of_groups(ranks, group):
+        return {row["shard"]: row for row in json.loads(check(
+            LOCKSTEP, ["inspect", *options, "--ranks", ranks, "--shard-group", group, "--json"], 0))["memory"]}
+
+    pairs, all_four, alone = of_groups("4", "2")["hybrid"], of_groups("4", "4"), of_groups("4", "1")
+    full = table["2"]["full"]
+    expect(pairs["shard_group"] == 2 and pairs["total_bytes"] == full["total_bytes"], "a rank of a group keeps what one of so few ranks does")
+    across = pairs["sent_to_other_groups_bytes_per_step"]
+    expect(across == pairs["parameter_bytes"], "two groups: a part's gradients, twice the half")
+    expect(abs(pairs["sent_bytes_per_step"] - full["sent_bytes_per_step"] - across) < 1, "and within the group as full sends")
+    expect(all_four["hybrid"]["sent_to_other_groups_bytes_per_step"] == 0, "one group sends to no other")
+    expect(all_four["hybrid"]["sent_bytes_per_step"] == all_four["full"]["sent_bytes_per_step"], "one group is full")
+    whole = alone["none"]["sent_bytes_per_step"]
+    expect(abs(alone["hybrid"]["sent_bytes_per_step"] / whole - 1) < 0.01, "groups of one rank send what replicas do")
+    check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--shard-group", "2"], 0,
+          prints=["hybrid: groups of 2", "to other groups"])
+    check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--shard-group", "3"], 64, says=["does not divide 4 ranks"])
+    check(LOCKSTEP, ["inspect", *options, "--shard-group", "2"], 64, says=["--shard-group 2 without --ranks"])
     check(LOCKSTEP, ["inspect", data, "--ranks", "4"], 64, says=["--ranks without --model"])
     check(LOCKSTEP, ["inspect", folder / "nowhere"], 66, says=["nowhere"])
     check(LOCKSTEP, ["inspect", folder], 66, says=["holds no shards"])

@@ -6,7 +6,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <array>
 #include <cmath>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -123,6 +125,53 @@ BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_are_those_of_a_processor) {
       }
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(lars_sums_the_norms_of_parts_that_lie_apart) {
+  // As where a rank keeps parts of two units; what the others keep comes by the sum.
+  const ArenaLayout layout = odd_layout();
+  const Config config = config_of({.name = "lars", .kind = OptimizerKind::lars});
+  const std::shared_ptr<cuda::Device> device = cuda::make_host_device();
+  const std::size_t cut = 64;
+  int sums = 0;
+  const auto add_others = [&sums](std::span<double> norms) {
+    ++sums;
+    for (std::size_t i = 0; i < norms.size(); ++i) norms[i] += 10 + static_cast<double>(i);
+  };
+  const auto expected = make_optimizer(config, layout, add_others);
+  const auto actual = cuda::make_device_optimizer(device, config, layout, add_others);
+  std::vector<float> first = random_arena(layout, 0);
+  std::vector<float> second = random_arena(layout, 1);
+  DeviceValues device_first(*device, layout.size());
+  DeviceValues device_second(*device, layout.size());
+  DeviceValues device_gradients(*device, layout.size());
+  device_first.set(first);
+  device_second.set(second);
+  const std::array parts{UpdatePart{0, cut, first}, UpdatePart{cut, layout.size(), second}};
+  const std::array device_parts{UpdatePart{0, cut, device_first.span()},
+                                UpdatePart{cut, layout.size(), device_second.span()}};
+
+  for (int step = 1; step <= 5; ++step) {
+    const std::vector<float> gradients = random_arena(layout, static_cast<std::uint32_t>(1 + step));
+    device_gradients.set(gradients);
+    const UpdateOptions options{.lr = 0.02, .step = step, .gradient_scale = 0.25F};
+    expected->measure(parts, gradients);
+    actual->measure(device_parts, device_gradients.span());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      expected->update(parts[i].begin, parts[i].end, parts[i].parameters, gradients, options);
+      actual->update(device_parts[i].begin, device_parts[i].end, device_parts[i].parameters,
+                     device_gradients.span(), options);
+    }
+  }
+
+  BOOST_TEST(sums == 10);
+  const std::vector<float> device_values[] = {host_copy(*device, device_first.span()),
+                                              host_copy(*device, device_second.span())};
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    BOOST_REQUIRE_SMALL(device_values[0][i] - first[i], 1e-6F);
+    BOOST_REQUIRE_SMALL(device_values[1][i] - second[i], 1e-6F);
+  }
+  BOOST_TEST((first != random_arena(layout, 0)));
 }
 
 BOOST_AUTO_TEST_CASE(the_squared_norm_on_a_device_is_a_processors) {

@@ -5,12 +5,15 @@
 #include "comm/nccl_stand_in.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
+#include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/runtime/watchdog.hpp"
 #include "lockstep/runtime/watched_communicator.hpp"
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,23 +24,36 @@ using namespace lockstep;
 using namespace lockstep::test;
 using namespace std::chrono_literals;
 
-BOOST_AUTO_TEST_CASE(a_rank_that_does_not_come_to_ncclallreduce_is_named_while_the_others_wait) {
+namespace {
+
+/// The last rank is late for a step's collective, of its group and then of all those at its place
+/// in other groups; `group_size`: 0: of all ranks at once.
+void check_late_rank(int group_size) {
   RollCall roll_call;
-  NcclStandIn nccl;
-  CudaStream compute = nullptr;
-  BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
-  const auto device =
-      make_nccl_communicator(nccl, roll_call, compute, {.start_limit = 60s, .wait_limit = 60s});
-  const auto host = make_mpi_communicator();
+  const int ranks = roll_call.size();
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<std::vector<int>> sets{all};
+  if (group_size > 0) {
+    const RankGroups groups = rank_groups(roll_call.rank(), ranks, group_size);
+    sets = {all, groups.group, groups.replicas};
+  }
   std::vector<float> values(100, 1.0F);
   const MutableBuffer buffer{device_address(values.data()), 100, ElementType::f32};
+  NcclStandIn nccl(sets);
+  CudaStream compute = nullptr;
+  BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
+  const auto devices = make_nccl_communicators(nccl, roll_call, compute, sets,
+                                               {.start_limit = 60s, .wait_limit = 60s});
+  const auto host = make_mpi_communicator();
   const bool late = roll_call.rank() == roll_call.size() - 1;
 
   PhaseBoard board;
   std::mutex mutex;
   std::string said;
   std::atomic<bool> told = false;
-  WatchedCommunicator comm(*device, board);
+  std::deque<WatchedCommunicator> comms;
+  for (const auto& device : devices) comms.emplace_back(*device, board);
   std::vector<std::string> names(static_cast<std::size_t>(roll_call.size()));
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = roll_call.name(static_cast<int>(i));
   Watchdog watchdog(*host, make_process_grid(), board,
@@ -52,10 +68,13 @@ BOOST_AUTO_TEST_CASE(a_rank_that_does_not_come_to_ncclallreduce_is_named_while_t
   board.enter(Phase::backward);
   // The late one comes when all have heard of it.
   for (int i = 0; late && !told && i < 3000; ++i) std::this_thread::sleep_for(10ms);
-  Request request = comm.start_all_reduce_buffer(buffer, ReduceOp::sum);
-  board.enter(Phase::communication);
-  comm.wait(request);
-  comm.synchronize();
+  const auto reduce = [&](WatchedCommunicator& comm) {
+    Request request = comm.start_all_reduce_buffer(buffer, ReduceOp::sum);
+    board.enter(Phase::communication);
+    comm.wait(request);
+  };
+  for (std::size_t i = group_size > 0 ? 1 : 0; i < comms.size(); ++i) reduce(comms[i]);
+  comms.front().synchronize();
   for (int i = 0; !told && i < 3000; ++i) std::this_thread::sleep_for(10ms);
 
   BOOST_TEST(values[99] == static_cast<float>(roll_call.size()));
@@ -69,4 +88,16 @@ BOOST_AUTO_TEST_CASE(a_rank_that_does_not_come_to_ncclallreduce_is_named_while_t
                    std::string::npos,
                said);
   }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_rank_that_does_not_come_to_ncclallreduce_is_named_while_the_others_wait) {
+  check_late_rank(0);
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_is_late_in_one_group_is_named_in_all_groups) {
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  check_late_rank(ranks % 2 == 0 ? ranks / 2 : 1);
 }

@@ -79,9 +79,33 @@ def state_may_be_shared_out(folder):
             assert ("share out" in output) == (mode != "none"), output
             for expected, actual in zip(losses(runs["none"]), losses(run_dir), strict=True):
                 assert math.isclose(expected, actual, rel_tol=2e-2), (mode, optimizer, precision, ranks, expected, actual)
-    for more, text in ((["--shard", "hybrid"], "--shard hybrid does not go with --device cuda"),
-                       (["--shard", "optimizer", "--optimizer", "lars"], "--optimizer lars does not go with --shard on GPUs")):
-        output = run([*train_args(data, folder / "refused"), "--device", "cuda", "--comm", "mpi", *more], 2, env=GPU, expect=USAGE)
+    one = [*train_args(data, folder / "alone", "--max-steps", 2), "--device", "cuda", "--shard", "full"]
+    assert "that 1 rank share out" in run(one, env=GPU)
+
+
+def groups_and_lars_share_out_as_none(folder):
+    """Sums in another order are all that differs; LARS takes its norms of whole tensors."""
+    data = write_shards(folder / "data", samples=240)
+    common = ["--device", "cuda", "--save-every", 3]
+    modes = {"full": ["full"], "pairs": ["hybrid", "--shard-group", 2], "singles": ["hybrid", "--shard-group", 1], "node": ["hybrid"]}
+    for optimizer, comm in (("lars", "mpi"), ("sgd", "mpi" if REAL else "nccl")):
+        more = [*common, "--optimizer", optimizer, "--comm", comm]
+        run([*train_args(data, folder / f"none-{optimizer}", "--max-steps", 6), *more], 4, env=GPU)
+        for mode, shard in modes.items():
+            run_dir = folder / f"{mode}-{optimizer}"
+            output = run([*train_args(data, run_dir, "--max-steps", 6), *more, "--shard", *shard], 4, env=GPU)
+            groups = {"pairs": 2, "singles": 1}.get(mode, 4)
+            assert f"that {groups} rank{'' if groups == 1 else 's'} share out" in output, output
+            for expected, actual in zip(losses(folder / f"none-{optimizer}"), losses(run_dir), strict=True):
+                assert math.isclose(expected, actual, rel_tol=1e-3), (mode, optimizer, expected, actual)
+    # And on in another mode, on other ranks, and to the bit.
+    more = [*common, "--optimizer", "lars", "--comm", "mpi"]
+    for step in (4, 6):
+        run([*train_args(data, folder / "parts-lars", "--max-steps", step), *more, "--shard", "hybrid", "--shard-group", 2], 4, env=GPU)
+    assert_same_run(folder / "pairs-lars", folder / "parts-lars")
+    run([*train_args(data, folder / "parts-lars", "--max-steps", 8), *more, "--shard", "grad"], 2, env=GPU)
+    for group, ranks, text in ((3, 4, "does not divide 4 ranks"), (2, 1, "does not divide 1 ranks")):
+        output = run([*train_args(data, folder / "refused"), *common, "--shard", "hybrid", "--shard-group", group], ranks, env=GPU, expect=USAGE)
         assert text in output, output
 
 
@@ -159,6 +183,7 @@ def what_cannot_be_had_is_refused(folder):
 
 if __name__ == "__main__":
     main([a_gpu_trains_as_a_processor, auto_takes_the_gpu_where_there_is_one, it_resumes_to_the_bit_in_every_precision,
-          recorded_steps_give_the_numbers_of_single_ones, state_may_be_shared_out, checkpoints_go_from_one_device_to_the_other, norms_and_narrow_gradients_go_over_ranks,
+          recorded_steps_give_the_numbers_of_single_ones, state_may_be_shared_out, groups_and_lars_share_out_as_none,
+          checkpoints_go_from_one_device_to_the_other, norms_and_narrow_gradients_go_over_ranks,
           a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run,
           gpus_that_do_not_reach_each_other_are_named, what_cannot_be_had_is_refused])

@@ -3,18 +3,21 @@
 //   sleep  the WHENth read of a shard takes HOW seconds
 //   skip   the WHENth MPI_Barrier is not made
 //   flip   after the WHENth MPI_Waitall a bit of what was reduced last is another
+//   spoil  a bit of what the WHENth MPI_Iallreduce gives is another
 //   slow   the computation between a step's waits takes HOW times as long, from step WHEN on
 
 #include <dlfcn.h>
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 namespace {
 
@@ -76,12 +79,24 @@ ssize_t read_at(const char* name, int descriptor, void* buffer, size_t size, off
 
 struct Reduction {
   void* buffer = nullptr;
+  long started = 0;
+  void* spoiled = nullptr;                  ///< what is to be spoiled; null: nothing is under way
+  MPI_Request request = MPI_REQUEST_NULL;  ///< that gives it
   long waited = 0;
   Clock::time_point last = Clock::now();
 };
 Reduction& reduction() {
   static Reduction state;
   return state;
+}
+
+bool gives_what_is_spoiled(int count, const MPI_Request requests[]) {
+  const Reduction& state = reduction();
+  return state.spoiled != nullptr &&
+         std::find(requests, requests + count, state.request) != requests + count;
+}
+void spoil() {
+  static_cast<unsigned char*>(std::exchange(reduction().spoiled, nullptr))[2] ^= 0x40U;
 }
 
 }  // namespace
@@ -103,7 +118,12 @@ int MPI_Iallreduce(const void* from, void* to, int count, MPI_Datatype type, MPI
     std::this_thread::sleep_for((fault().how - 1) * (Clock::now() - state.last));
     state.last = Clock::now();
   }
-  return PMPI_Iallreduce(from, to, count, type, op, comm, request);
+  const int result = PMPI_Iallreduce(from, to, count, type, op, comm, request);
+  if (is("spoil") && ++state.started == fault().when) {
+    state.spoiled = to;
+    state.request = *request;
+  }
+  return result;
 }
 
 int MPI_Barrier(MPI_Comm comm) {
@@ -111,8 +131,17 @@ int MPI_Barrier(MPI_Comm comm) {
   return is("skip") && ++barriers == fault().when ? MPI_SUCCESS : PMPI_Barrier(comm);
 }
 
+int MPI_Testall(int count, MPI_Request requests[], int* done, MPI_Status statuses[]) {
+  const bool spoils = gives_what_is_spoiled(count, requests);
+  const int result = PMPI_Testall(count, requests, done, statuses);
+  if (spoils && *done != 0) spoil();
+  return result;
+}
+
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+  const bool spoils = gives_what_is_spoiled(count, requests);
   const int result = PMPI_Waitall(count, requests, statuses);
+  if (spoils) spoil();
   Reduction& state = reduction();
   if (++state.waited == fault().when && is("flip")) {
     static_cast<unsigned char*>(state.buffer)[2] ^= 0x40U;

@@ -127,6 +127,24 @@ def a_killed_rank_is_named(folder):
         assert f"{name(rank)} is gone" in log(directory, 2), log(directory, 2)
 
 
+def a_killed_rank_of_one_group_is_named_in_all(folder):
+    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+    devices = [["--device", "cpu"]]
+    if module and pathlib.Path(module).exists():
+        devices += [["--device", "cuda", "--comm", comm] for comm in ("nccl", "mpi")]
+    data = write_shards(folder / "data", samples=4000)
+    for i, device in enumerate(devices):
+        directory = folder / f"run{i}"
+        process = start(watched(data, directory, "--epochs", 500, "--shard", "hybrid", "--shard-group", 2, *device, limit=60), 4,
+                        {"LOCKSTEP_MODULE_PATH": module or "/nonexistent"})
+        wait_for_step(directory, 3, process)
+        os.kill(ranks_of(process)[3], signal.SIGKILL)
+        status, output = finish(process, seconds=30)
+        assert status == 137, f"{status}\n{output}"
+        for rank in (0, 1, 2):
+            assert f"rank 3 ({HOST}" in log(directory, rank) and " is gone" in log(directory, rank), log(directory, rank)
+
+
 def a_rank_that_dies_in_a_save_is_named(folder):
     data = write_shards(folder / "data", samples=4000)
     directory = folder / "run"
@@ -171,6 +189,28 @@ def a_flipped_bit_is_found_within_the_interval_and_its_rank_named(folder):
     assert "since step 20" in output and "--exclude=n7" in output, output
     assert not list((folder / "run" / "checkpoints").glob("*.h5")), "drifted replicas were saved"
     run([*args, "--debug-collectives"], 3)
+
+
+def a_flipped_bit_of_a_replica_among_groups_is_found_and_its_rank_named(folder):
+    """Of three replicas the one that differs; of two both, and no rank that keeps another part."""
+    data = write_shards(folder / "data", samples=4000)
+    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+    devices = {"cpu": []}
+    if module and pathlib.Path(module).exists():
+        devices["cuda"] = ["--comm", "nccl"]
+    for device, more in devices.items():
+        for ranks, group, words in ((3, 1, "rank 2 (n7) holds other parameters than the other 2 that keep the same part, in "),
+                                    (4, 2, "rank 1 (n7), rank 3 (n7) hold different parameters, and no value is that of most, in ")):
+            directory = folder / f"{device}-{group}"
+            args = train_args(data, directory, "--max-steps", 60, "--check-replicas-every", 10, "--shard", "hybrid", "--shard-group", group,
+                              "--device", device, *more)
+            # Of step 23 the first sum over the replicas; a step has one for each unit, and one for losses, hits and statistics.
+            output = run(args, ranks, {"SLURMD_NODENAME": "n7", "LOCKSTEP_MODULE_PATH": module or "/nonexistent",
+                                       **faulty(f"{ranks - 1}:spoil:{22 * 9 + 1}:0")}, expect=INTERNAL)
+            assert f"drifted apart at step 30: {words}" in output, output
+            assert "since step 20" in output, output
+            assert not list((directory / "checkpoints").glob("*.h5")), "drifted replicas were saved"
+            run(args, ranks, {"LOCKSTEP_MODULE_PATH": module or "/nonexistent"})
 
 
 def a_flipped_bit_is_found_before_any_save(folder):
@@ -348,8 +388,10 @@ time.sleep(2)
 if __name__ == "__main__":
     main([a_stopped_rank_is_named_within_the_limit, a_paused_rank_and_a_paused_job_raise_no_alarm,
           a_rank_that_sleeps_in_the_loader_is_named, a_late_rank_is_named_with_its_gpu, a_rank_that_skips_a_collective_is_named, a_killed_rank_is_named,
+          a_killed_rank_of_one_group_is_named_in_all,
           a_rank_that_dies_in_a_save_is_named, long_saves_and_slow_starts_raise_no_alarm,
-          a_flipped_bit_is_found_within_the_interval_and_its_rank_named, a_flipped_bit_is_found_before_any_save,
+          a_flipped_bit_is_found_within_the_interval_and_its_rank_named,
+          a_flipped_bit_of_a_replica_among_groups_is_found_and_its_rank_named, a_flipped_bit_is_found_before_any_save,
           a_rank_slowed_twofold_is_named_with_its_host,
           clean_runs_name_nobody, a_time_limit_stops_the_run_in_time_without_losing_a_step,
           a_second_interrupt_stops_at_once, a_rank_waits_for_a_debugger])

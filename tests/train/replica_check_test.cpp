@@ -11,6 +11,7 @@
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/train/model_state.hpp"
 #include "lockstep/train/replica_check.hpp"
+#include "train_rig.hpp"
 
 #include <bit>
 #include <functional>
@@ -38,8 +39,7 @@ std::vector<std::string> hosts() {
   return all;
 }
 
-void flip_a_bit(Engine& engine, std::size_t at, int bit) {
-  const std::span<float> place = engine.parameters().subspan(at, 1);
+void flip_a_bit(Engine& engine, std::span<float> place, int bit) {
   float value = 0;
   engine.read(place, std::span(&value, 1));
   value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ (1U << bit));
@@ -55,6 +55,19 @@ std::string refusal(const std::function<void()>& work) {
   return "";
 }
 
+/// Of the tensor whose value that is, or that the gap is behind.
+std::string name_at(const Engine& engine, std::size_t at) {
+  const ArenaView* found = nullptr;
+  for (const ArenaView& view : engine.layout().views) {
+    if (view.offset <= at) found = &view;
+  }
+  return engine.graph().parameters()[static_cast<std::size_t>(found->parameter)].name;
+}
+
+std::string name_of(int rank) {
+  return "rank " + std::to_string(rank) + " (node" + std::to_string(rank) + ".cluster)";
+}
+
 void check_engine(Engine& engine) {
   initialize_model(engine, 3);
   ReplicaCheck check(engine, *world, hosts());
@@ -64,19 +77,20 @@ void check_engine(Engine& engine) {
 
   for (const auto& [at, bit] : {std::pair{std::size_t{0}, 0}, {end / 2, 31}, {end, 22}}) {
     const bool mine = world->rank() == last && last > 0;
-    if (mine) flip_a_bit(engine, at, bit);
+    const std::span<float> place = engine.parameters().subspan(at, 1);
+    if (mine) flip_a_bit(engine, place, bit);
     const std::string text = refusal([&] { check.run(20); });
-    if (mine) flip_a_bit(engine, at, bit);
+    if (mine) flip_a_bit(engine, place, bit);
 
     if (last == 0) {
       BOOST_TEST(text.empty());
       continue;
     }
-    const std::string name =
-        "rank " + std::to_string(last) + " (node" + std::to_string(last) + ".cluster)";
+    const std::string name = name_of(last);
     BOOST_TEST(text.find("drifted apart at step 20: ") != std::string::npos, text);
     BOOST_TEST(text.find(name) != std::string::npos, text);
     BOOST_TEST(text.find("since step 10") != std::string::npos, text);
+    BOOST_TEST(text.find(", in " + name_at(engine, at) + " (a bit") != std::string::npos, text);
     if (last > 1) {
       BOOST_TEST(text.find("rank 0") == std::string::npos, text);
       BOOST_TEST(text.find("--exclude=node" + std::to_string(last)) != std::string::npos, text);
@@ -86,7 +100,65 @@ void check_engine(Engine& engine) {
 
   // Running statistics are replicas too.
   if (world->rank() == 0) engine.running_statistics()[1] += 1;
-  BOOST_TEST(refusal([&] { check.run(40); }).empty() == (last == 0));
+  const std::string text = refusal([&] { check.run(40); });
+  BOOST_TEST(text.empty() == (last == 0));
+  if (last > 0) {
+    BOOST_TEST(text.find(", in " + engine.graph().statistics()[0].name + " (") != std::string::npos,
+               text);
+  }
+}
+
+/// Trains a step with `group` ranks that share out, and flips a bit of what the last rank keeps.
+void check_shared_out(ShardMode mode, int group, bool device) {
+  BOOST_TEST_CONTEXT("mode " << static_cast<int>(mode) << ", groups of " << group) {
+    test::TrainRig rig(*world, {.global_batch = 24,
+                                .device = device,
+                                .shard = mode,
+                                .shard_group = mode == ShardMode::hybrid ? group : 0});
+    rig.run();
+    rig.state().settle();
+    Engine& engine = rig.engine();
+    ReplicaCheck check(engine, *world, hosts(), {.state = &rig.state(), .ranks = group});
+    const int size = world->size();
+    const int last = size - 1;
+    const bool mine = world->rank() == last;
+    const bool whole = !engine.parameters().empty();
+    const int alike = whole ? size : size / group;
+    BOOST_TEST(refusal([&] { check.run(10); }).empty());
+
+    for (const UpdatePart& part : rig.state().parts()) {
+      const std::span<float> place =
+          part.parameters.subspan((part.begin + part.end) / 2, part.end > part.begin ? 1 : 0);
+      if (mine) flip_a_bit(engine, place, 3);
+      const std::string text = refusal([&] { check.run(20); });
+      if (mine) flip_a_bit(engine, place, 3);
+
+      if (alike == 1) {
+        BOOST_TEST(text.empty(), text);  // no rank keeps the same
+        continue;
+      }
+      BOOST_TEST(text.find("drifted apart at step 20: ") != std::string::npos, text);
+      BOOST_TEST(text.find(name_of(last)) != std::string::npos, text);
+      BOOST_TEST((text.find(".weight") != std::string::npos ||
+                  text.find(".bias") != std::string::npos),
+                 text);
+      for (int rank = 0; rank < last; ++rank) {
+        // Of two that keep the same, neither is known to be right.
+        const bool keeps_the_same = whole || (last - rank) % group == 0;
+        BOOST_TEST((text.find(name_of(rank)) != std::string::npos) ==
+                       (alike == 2 && keeps_the_same),
+                   text);
+      }
+    }
+    BOOST_TEST(refusal([&] { check.run(30); }).empty());
+
+    if (mine) engine.running_statistics()[1] += 1;
+    const std::string text = refusal([&] { check.run(40); });
+    BOOST_TEST(text.empty() == (last == 0), text);
+    if (last > 1) {
+      BOOST_TEST(text.find(name_of(last) + " holds other parameters") != std::string::npos, text);
+    }
+  }
 }
 
 }  // namespace
@@ -102,6 +174,17 @@ BOOST_AUTO_TEST_CASE(any_flipped_bit_of_a_devices_replica_is_found_and_its_rank_
   const std::shared_ptr<cuda::Device> device = cuda::make_host_device();
   const auto engine = cuda::make_device_engine(device, graph, {.tail_size = 8});
   check_engine(*engine);
+}
+
+BOOST_AUTO_TEST_CASE(a_flipped_bit_of_what_several_ranks_keep_is_found_and_its_rank_named) {
+  for (const bool device : {false, true}) {
+    for (const ShardMode mode : {ShardMode::optimizer, ShardMode::grad, ShardMode::full}) {
+      check_shared_out(mode, world->size(), device);
+    }
+    for (int group = 1; group <= world->size(); ++group) {
+      if (world->size() % group == 0) check_shared_out(ShardMode::hybrid, group, device);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(those_that_most_are_not_like_differ) {

@@ -164,6 +164,44 @@ BOOST_AUTO_TEST_CASE(a_devices_engine_shares_out_as_the_processors) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(lars_on_a_device_takes_the_norms_of_whole_tensors) {
+  for (const double lr : {0.05, 2.0}) {
+    for (const ShardMode mode : all_modes) {
+      check_as_replicated({.model = "mlp",
+                           .global_batch = 30,
+                           .clip_grad_norm = lr > 1 ? 0.01 : 0.0,
+                           .optimizer = OptimizerKind::lars,
+                           .lr = lr,
+                           .device = true},
+                          mode, 5, rounding);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(groups_of_devices_share_out_and_keep_replicas_of_each_other) {
+  for (const std::int64_t group : {1, 2, 3, 4}) {
+    if (world->size() % group != 0) continue;
+    for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::lars}) {
+      for (const int accumulate : {1, 2}) {
+        check_as_replicated({.model = "mlp",
+                             .global_batch = 36,
+                             .accumulate = accumulate,
+                             .clip_grad_norm = accumulate > 1 ? 0.01 : 0.0,
+                             .optimizer = optimizer,
+                             .device = true,
+                             .shard_group = group},
+                            ShardMode::hybrid, 4, rounding);
+      }
+    }
+    check_as_replicated({.global_batch = 24,
+                         .lr = 1e-5,
+                         .precision = Precision::bf16,
+                         .device = true,
+                         .shard_group = group},
+                        ShardMode::hybrid, 1, 1e-2);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_step_allocates_no_more_than_a_replicated_one) {
   const auto allocations = [](ShardMode mode, Precision precision, ElementType wire) {
     Rig rig(*world, {.model = "mlp",

@@ -42,6 +42,9 @@ class TrainRig final {
     TravelType param_dtype = TravelType::automatic;
     std::int64_t shard_group = 0;
     bool accumulate_full_gradients = false;
+    /// For the engine's memory, instead of those for the host's: over all ranks, those of the
+    /// group, and those at its place in all groups.
+    std::vector<Communicator*> device_comms = {};
     int threads = 1;
     std::int64_t width = 8;
   };
@@ -74,7 +77,14 @@ class TrainRig final {
                 .replicas_host = replicas_.get(),
                 .replicas = replicas_.get()};
     }
-    state_ = make_parallel_state(config_, *engine_, comm, comm, TailBucket(graph_).size(), hybrid);
+    Communicator* arena_comm = &comm;
+    if (!options.device_comms.empty()) {
+      arena_comm = options.device_comms[0];
+      hybrid.group = options.device_comms[1];
+      hybrid.replicas = options.device_comms[2];
+    }
+    state_ = make_parallel_state(config_, *engine_, comm, *arena_comm, TailBucket(graph_).size(),
+                                 hybrid);
     optimizer_ = options.device
                      ? cuda::make_device_optimizer(device_, config_, state_->layout(),
                                                    state_->sum_over_parts())

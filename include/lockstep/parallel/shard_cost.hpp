@@ -30,6 +30,7 @@ struct StateBytes {
 struct ShardCost {
   StateBytes state;
   double sent = 0;  ///< bytes a rank sends in a step, by algorithms that send the least
+  double sent_across = 0;  ///< of them, to ranks of other groups; with `hybrid`
 };
 
 /// Of a network with that layout, whose optimizer has `slots` arenas, on `ranks` ranks; from

@@ -3,6 +3,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/engine.hpp"
+#include "lockstep/parallel/parallel_state.hpp"
 
 #include <cstdint>
 #include <span>
@@ -11,24 +12,50 @@
 
 namespace lockstep {
 
-/// Compares what all ranks hold: parameters and running statistics, which are the same bits
-/// everywhere unless a memory, a device or a program failed.
+/// What ranks keep that share out: a part each, which so many do together; those at the same place
+/// of each such group keep the same part.
+struct KeptParts {
+  ParallelState* state = nullptr;  ///< null: every rank keeps the whole
+  int ranks = 1;
+};
+
+/// Compares what ranks hold alike, the same bits everywhere unless a memory, a device or a program
+/// failed: running statistics and the parameters, where all ranks hold them; else the parts that
+/// several ranks keep.
 class ReplicaCheck final {
  public:
   /// `hosts` by rank. Everything outlives it.
-  ReplicaCheck(Engine& engine, Communicator& comm, std::vector<std::string> hosts);
+  ReplicaCheck(Engine& engine, Communicator& comm, std::vector<std::string> hosts,
+               const KeptParts& parts = {});
 
   /// Collective; `step` has just been taken. Error(internal), on all ranks alike, that names the
-  /// ranks whose bits are not those of most, with their hosts, and the step of the last check that
-  /// found all alike (that of the run's begin, before one).
+  /// ranks whose bits are not those of most that hold the same, with their hosts, the tensors, and
+  /// the step of the last check that found all alike (that of the run's begin, before one).
   void run(std::int64_t step);
 
  private:
-  [[nodiscard]] std::uint64_t checksum();
+  enum class Scope { all, part };  ///< compared by all ranks, or by those that keep the same part
+  /// A tensor that ranks hold, or its part, with the gap behind it.
+  struct Held {
+    const std::string* name;
+    std::span<const float> values;
+    Scope scope;
+    bool on_host;
+  };
+  [[nodiscard]] std::vector<Held> held() const;
+  [[nodiscard]] std::uint32_t checksum(const Held& held, std::uint32_t crc);
+  /// `sums` by rank, of `ranks` that should be alike.
+  void compare(const std::vector<int>& ranks, std::span<const std::uint64_t> sums, Scope scope,
+               std::int64_t step);
+  [[noreturn]] void report(const std::vector<int>& ranks, const std::vector<int>& wrong,
+                           Scope scope, std::int64_t step);
+  [[nodiscard]] std::string differing_tensors(const std::vector<int>& ranks, Scope scope);
 
   Engine& engine_;
   Communicator& comm_;
   std::vector<std::string> hosts_;
+  KeptParts parts_;
+  std::vector<Held> held_;
   AlignedBuffer<float> piece_;
   std::int64_t alike_at_ = -1;  ///< -1: before the first check
 };

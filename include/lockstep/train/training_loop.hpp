@@ -31,6 +31,7 @@ struct TrainingLoopParts {
   Communicator& comm;
   Engine& engine;
   ParallelState& parallel;
+  int sharing;  ///< ranks that share out together
   Optimizer& optimizer;
   TrainStep& step;
   Evaluator* evaluator;              ///< null: no validation split

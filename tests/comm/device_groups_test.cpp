@@ -1,10 +1,12 @@
-#define BOOST_TEST_MODULE nccl_groups
+#define BOOST_TEST_MODULE device_groups
 #include "comm/communicator_suite.hpp"
 #include "comm/mpi_fixture.hpp"
 #include "comm/nccl_stand_in.hpp"
 #include "comm/on_device.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/comm/rank_groups.hpp"
+#include "lockstep/comm/staged_communicator.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -70,6 +72,13 @@ struct Rig {
   void make() {
     comms = make_nccl_communicators(nccl, roll_call, compute, sets,
                                     {.start_limit = limit, .wait_limit = limit});
+  }
+  /// Through the host instead.
+  void make_staged() {
+    for (const auto& ranks : sets) {
+      comms.push_back(make_staged_communicator(
+          nccl, make_mpi_communicator({.color = ranks.front()}), compute, {.wait_limit = limit}));
+    }
   }
   [[nodiscard]] std::optional<Error> error_of(const std::function<void()>& work) {
     const auto begin = Clock::now();
@@ -143,6 +152,27 @@ bool says(const std::optional<Error>& error, const std::string& text) {
   return found;
 }
 
+/// A device has room for one collective, and devices are not alike quick.
+void check_steps(Rig& rig) {
+  rig.nccl.faults.settle_polls = rig.rank() % 3;
+  for (int step = 0; step < 20; ++step) {
+    rig.nccl.queues.delays = {.kernel = 1 + (5 * step + 11 * rig.rank()) % 17,
+                              .copy = 1 + (step + rig.rank()) % 4,
+                              .task = 1 + rig.rank() % 5};
+    for (Unit& unit : rig.units) std::ranges::fill(unit.weights, -1.0F);
+
+    rig.queue_step();
+    rig.all().synchronize();
+
+    const auto ranks = static_cast<float>(rig.roll_call.size());
+    for (const Unit& unit : rig.units) {
+      BOOST_TEST((unit.sums == std::vector<float>(unit.sums.size(), ranks)));
+      BOOST_TEST((unit.weights == std::vector<float>(unit.weights.size(), -ranks)));
+    }
+    BOOST_TEST(rig.tail[4] == ranks);
+  }
+}
+
 /// Two groups of two, where there are four ranks.
 int usual_size() {
   int ranks = 0;
@@ -172,23 +202,15 @@ BOOST_AUTO_TEST_CASE(steps_over_groups_never_wait_for_room_on_a_device) {
   for (const int size : group_sizes(RollCall().size())) {
     Rig rig(size, 20s);
     rig.make();
-    // A device has room for one collective, and devices are not alike quick.
-    rig.nccl.faults.settle_polls = rig.rank() % 3;
-    for (int step = 0; step < 20; ++step) {
-      rig.nccl.queues.delays = {
-          .kernel = 1 + (5 * step + 11 * rig.rank()) % 17, .copy = 2, .task = 1 + rig.rank() % 5};
-      for (Unit& unit : rig.units) std::ranges::fill(unit.weights, -1.0F);
+    check_steps(rig);
+  }
+}
 
-      rig.queue_step();
-      rig.all().synchronize();
-
-      const auto ranks = static_cast<float>(rig.roll_call.size());
-      for (const Unit& unit : rig.units) {
-        BOOST_TEST((unit.sums == std::vector<float>(unit.sums.size(), ranks)));
-        BOOST_TEST((unit.weights == std::vector<float>(unit.weights.size(), -ranks)));
-      }
-      BOOST_TEST(rig.tail[4] == ranks);
-    }
+BOOST_AUTO_TEST_CASE(steps_over_groups_through_the_host_give_the_same) {
+  for (const int size : group_sizes(RollCall().size())) {
+    Rig rig(size, 20s);
+    rig.make_staged();
+    check_steps(rig);
   }
 }
 

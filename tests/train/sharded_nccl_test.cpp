@@ -1,0 +1,106 @@
+#define BOOST_TEST_MODULE sharded_nccl
+#define BOOST_TEST_NO_MAIN
+#include <boost/test/unit_test.hpp>
+
+#include "comm/nccl_stand_in.hpp"
+#include "comm/on_device.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/nccl_communicator.hpp"
+#include "lockstep/comm/rank_groups.hpp"
+#include "lockstep/runtime/mpi_environment.hpp"
+#include "train_rig.hpp"
+
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+using namespace lockstep;
+using namespace lockstep::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+Communicator* world = nullptr;
+
+/// NCCL's communicators of a rank of groups that share out.
+struct Links {
+  explicit Links(int group_size) {
+    std::vector<int> all(static_cast<std::size_t>(roll_call.size()));
+    std::iota(all.begin(), all.end(), 0);
+    const RankGroups groups = rank_groups(roll_call.rank(), roll_call.size(), group_size);
+    const std::vector<std::vector<int>> sets{all, groups.group, groups.replicas};
+    nccl = std::make_unique<NcclStandIn>(sets);
+    BOOST_TEST_REQUIRE((nccl->stream_create(&compute) == CudaResult::success));
+    // Devices are not alike quick; each has room for one collective.
+    nccl->queues.delays.task = 1 + 3 * roll_call.rank();
+    nccl->faults.settle_polls = roll_call.rank() % 3;
+    made = make_nccl_communicators(*nccl, roll_call, compute, sets,
+                                   {.start_limit = 60s, .wait_limit = 20s});
+    for (const auto& comm : made) host_side.emplace_back(*comm);
+  }
+  [[nodiscard]] std::vector<Communicator*> comms() {
+    std::vector<Communicator*> all;
+    for (OnDevice& comm : host_side) all.push_back(&comm);
+    return all;
+  }
+
+  RollCall roll_call;
+  std::unique_ptr<NcclStandIn> nccl;
+  CudaStream compute = nullptr;
+  std::vector<std::unique_ptr<DeviceCommunicator>> made;
+  std::deque<OnDevice> host_side;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(groups_over_nccl_train_as_replicated) {
+  for (int group = 1; group <= world->size(); ++group) {
+    if (world->size() % group != 0) continue;
+    for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::lars}) {
+      for (const int accumulate : {1, 3}) {
+        TrainRig::Options options{.model = "mlp",
+                                  .global_batch = 36,
+                                  .accumulate = accumulate,
+                                  .clip_grad_norm = accumulate > 1 ? 0.01 : 0.0,
+                                  .optimizer = optimizer,
+                                  .device = true};
+        TrainRig replicated(*world, options);
+        options.shard = ShardMode::hybrid;
+        options.shard_group = group;
+        Links links(group);
+        options.device_comms = links.comms();
+        TrainRig shared(*world, options);
+
+        for (int step = 0; step < 4; ++step) {
+          const double expected = replicated.run().sums.loss;
+          BOOST_TEST(shared.run().sums.loss == expected, boost::test_tools::tolerance(1e-5));
+        }
+
+        BOOST_TEST(relative_difference(shared.all_parameters(), replicated.all_parameters()) <
+                   1e-5);
+        BOOST_TEST(relative_difference(shared.statistics(), replicated.statistics()) < 1e-5);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(units_of_a_residual_network_meet_in_one_order_on_all_ranks) {
+  const int group = world->size() % 2 == 0 ? world->size() / 2 : 1;
+  Links links(group);
+  TrainRig shared(*world, {.global_batch = 24,
+                           .accumulate = 2,
+                           .device = true,
+                           .shard = ShardMode::hybrid,
+                           .shard_unit = {.by = ShardUnit::By::size, .smallest = 1},
+                           .shard_group = group,
+                           .device_comms = links.comms()});
+  for (int step = 0; step < 3; ++step) BOOST_TEST(shared.run().updated);
+}
+
+int main(int argc, char** argv) {
+  const MpiEnvironment mpi(argc, argv);
+  const auto comm = make_mpi_communicator();
+  world = comm.get();
+  return boost::unit_test::unit_test_main([] { return true; }, argc, argv);
+}
