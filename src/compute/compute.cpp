@@ -1,8 +1,10 @@
 #include "lockstep/compute/compute.hpp"
 
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/compute/convolution_plan.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/compute/device_plan.hpp"
+#include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "module_interface.hpp"
@@ -19,15 +21,35 @@ SumOverRanks sum_over_ranks(const ComputeOptions& options, Communicator& host) {
   return [&host](std::span<double> values) { host.all_reduce(values); };
 }
 
+ConvolutionChoices choose_convolutions(const Graph& graph, const ComputeOptions& options) {
+  TrialCache cache(trial_cache_path());
+  return plan_convolutions(graph,
+                           {.algorithm = options.conv_algorithm,
+                            .precision = options.precision,
+                            .threads = options.threads,
+                            .batch_size = options.conv_batch,
+                            .known = options.convolutions},
+                           cache)
+      .choices;
+}
+
 class CpuCompute final : public Compute {
  public:
   CpuCompute(const Graph& graph, const ComputeOptions& options, Communicator& host)
-      : host_(host),
-        engine_(make_cpu_engine(graph, {.threads = options.threads,
+      : host_(host) {
+    collectively(host, [&] {
+      if (host.rank() == 0) choices_ = choose_convolutions(graph, options);
+    });
+    choices_ = ConvolutionChoices::parse(broadcast_text(host, choices_.text()));
+    collectively(host, [&] {
+      engine_ = make_cpu_engine(graph, {.threads = options.threads,
                                         .tail_size = options.tail_size,
                                         .precision = options.precision,
                                         .sum_over_ranks = sum_over_ranks(options, host),
-                                        .units = options.units})) {}
+                                        .convolutions = choices_,
+                                        .units = options.units});
+    });
+  }
 
   [[nodiscard]] Engine& engine() noexcept override { return *engine_; }
   [[nodiscard]] std::string device_name() const override { return ""; }
@@ -37,9 +59,11 @@ class CpuCompute final : public Compute {
                                                           const SumOverRanks& sum_norms) override {
     return lockstep::make_optimizer(config, layout, sum_norms);
   }
+  [[nodiscard]] std::string convolutions() const override { return choices_.text(); }
 
  private:
   Communicator& host_;
+  ConvolutionChoices choices_;
   std::unique_ptr<Engine> engine_;
 };
 
@@ -170,6 +194,7 @@ DeviceChoice agree_on_device(DeviceChoice asked, const ProcessGrid& grid, Commun
 std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& options,
                                       const ProcessGrid& grid, Communicator& host) {
   if (agree_on_device(options.device, grid, host) == DeviceChoice::cuda) {
+    require_conv_algorithm(options.conv_algorithm, options.precision, DeviceChoice::cuda);
     if (options.groups) {
       fail(ExitStatus::usage,
            "--shard hybrid does not go with --device cuda (GPUs share out over all ranks in this "

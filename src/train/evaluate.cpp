@@ -14,6 +14,10 @@ namespace {
 struct LoadedWeights {
   Checkpoint checkpoint;  ///< rank 0's; elsewhere its small parts
   Config config;          ///< the run's, or the default with the request's model
+  /// The run's own algorithms, by which its evaluations gave what they gave.
+  [[nodiscard]] std::string convolutions() const {
+    return checkpoint.state ? checkpoint.state->convolutions.value_or("") : std::string();
+  }
 };
 
 LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm) {
@@ -76,7 +80,8 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
                                      .comm = CommChoice::automatic,
                                      .precision = config.precision,
                                      .threads = job.binding.threads,
-                                     .reduces = false},
+                                     .reduces = false,
+                                     .convolutions = loaded.convolutions()},
                                     make_process_grid(), comm);
   Engine& engine = compute->engine();
   collectively(comm, [&] {
