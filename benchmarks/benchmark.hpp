@@ -29,6 +29,7 @@ struct BenchOptions {
   Precision precision = Precision::fp32;
   DeviceChoice device = DeviceChoice::automatic;
   CommChoice comm = CommChoice::automatic;
+  ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
   bool deterministic = true;
   bool cuda_graph = true;
   std::string input = "loader";  ///< step: one batch again and again, or all of them by the loader

@@ -49,6 +49,8 @@ BenchResult bench_ops(const BenchOptions& options, const BenchContext& context) 
                                      .precision = options.precision,
                                      .threads = context.binding.threads,
                                      .reduces = false,
+                                     .conv_algorithm = options.conv_algorithm,
+                                     .conv_batch = options.batch_size,
                                      .deterministic = options.deterministic},
                                     context.grid, context.comm);
   Engine& engine = compute->engine();

@@ -54,6 +54,8 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                     .threads = context.binding.threads,
                     .tail_size = options.shard == ShardMode::none ? tail.size() : 0,
                     .units = unit_options(config, graph, comm.size()),
+                    .conv_algorithm = options.conv_algorithm,
+                    .conv_batch = options.batch_size,
                     .deterministic = options.deterministic,
                     .cuda_graph = options.cuda_graph},
                    context.grid, comm);
@@ -126,6 +128,10 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                                                                    : "full"},
                  {"activation_bytes", step.activation_bytes()},
                  {"state_bytes", state->bytes(optimizer->slot_names().size()).total()},
+                 {"conv_algorithm", options.conv_algorithm == ConvAlgorithm::automatic ? "auto"
+                                    : options.conv_algorithm == ConvAlgorithm::direct
+                                        ? "direct"
+                                        : "winograd"},
                  {"deterministic", options.deterministic},
                  {"cuda_graph", options.cuda_graph},
                  {"threads", context.binding.threads},

@@ -12,7 +12,10 @@ namespace lockstep::checkpoint_format {
 std::uint32_t state_checksum(const TrainingState& state) {
   std::vector<std::string> lines;
   visit_fields(state, [&lines](const char* name, const auto& value) {
-    if constexpr (std::is_floating_point_v<std::decay_t<decltype(value)>>) {
+    using T = std::decay_t<decltype(value)>;
+    if constexpr (std::is_same_v<T, std::optional<std::string>>) {
+      if (value) lines.push_back(fmt::format("{}={}\n", name, *value));
+    } else if constexpr (std::is_floating_point_v<T>) {
       lines.push_back(fmt::format("{}={:.17g}\n", name, value));
     } else {
       lines.push_back(fmt::format("{}={}\n", name, value));

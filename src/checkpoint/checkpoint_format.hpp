@@ -13,7 +13,8 @@ inline constexpr std::int64_t version = 1;
 inline constexpr const char* checksum = "crc32c";
 inline constexpr const char* optimizer_group = "/optimizer";
 
-/// Calls `visit(name, field)` for every field of `/state`, by the name of its attribute.
+/// Calls `visit(name, field)` for every field of `/state`, by the name of its attribute. A field
+/// that is a std::optional and empty has no attribute, and no line in the checksum.
 template <typename State, typename Visitor>
 void visit_fields(State& state, Visitor&& visit) {
   visit("step", state.step);
@@ -39,6 +40,7 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("optimizer", state.optimizer);
   visit("config", state.config);
   visit("version", state.version);
+  visit("convolutions", state.convolutions);
 }
 
 /// CRC-32C of the canonical state: lines `name=value`, sorted by name, each with a newline;

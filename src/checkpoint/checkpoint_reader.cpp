@@ -90,14 +90,18 @@ void read_field(h5::Location group, const char* name, std::optional<std::string>
 TrainingState read_state(const Source& source, const h5::Group& group) {
   TrainingState state;
   format::visit_fields(state, [&]<typename T>(const char* name, T& field) {
-    std::optional<T> value;
-    read_field(group, name, value);
-    if (!value) {
-      fail(ExitStatus::bad_input,
-           "{}:/state has no attribute {} (it is not complete) use --init-from, or another file",
-           source.path, name);
+    if constexpr (std::is_same_v<T, std::optional<std::string>>) {
+      read_field(group, name, field);
+    } else {
+      std::optional<T> value;
+      read_field(group, name, value);
+      if (!value) {
+        fail(ExitStatus::bad_input,
+             "{}:/state has no attribute {} (it is not complete) use --init-from, or another file",
+             source.path, name);
+      }
+      field = std::move(*value);
     }
-    field = std::move(*value);
   });
   check_checksum(source, h5::read_uint32(group, format::checksum), format::state_checksum(state),
                  "/state");

@@ -126,7 +126,11 @@ void write_file(const std::string& path, const CheckpointInfo& info, const NextT
   if (info.state) {
     const h5::Group state = h5::create_group(file, "/state");
     format::visit_fields(*info.state, [&state](const char* name, const auto& value) {
-      write_field(state, name, value);
+      if constexpr (requires { value.has_value(); }) {
+        if (value) write_field(state, name, *value);
+      } else {
+        write_field(state, name, value);
+      }
     });
     h5::write_uint32(state, format::checksum, format::state_checksum(*info.state));
   }

@@ -9,8 +9,13 @@ namespace lockstep {
 
 std::string training_state_text(const TrainingState& state) {
   nlohmann::ordered_json text;
-  checkpoint_format::visit_fields(state,
-                                  [&](const char* name, const auto& field) { text[name] = field; });
+  checkpoint_format::visit_fields(state, [&](const char* name, const auto& field) {
+    if constexpr (requires { field.has_value(); }) {
+      if (field) text[name] = *field;
+    } else {
+      text[name] = field;
+    }
+  });
   // CBOR, not JSON: paths are any bytes, and sums may be infinite.
   std::string bytes;
   nlohmann::ordered_json::to_cbor(text, bytes);
@@ -21,8 +26,13 @@ TrainingState parse_training_state(const std::string& text) {
   try {
     const auto json = nlohmann::ordered_json::from_cbor(text);
     TrainingState state;
-    checkpoint_format::visit_fields(
-        state, [&](const char* name, auto& field) { json.at(name).get_to(field); });
+    checkpoint_format::visit_fields(state, [&](const char* name, auto& field) {
+      if constexpr (requires { field.has_value(); }) {
+        if (json.contains(name)) field = json.at(name).get<std::string>();
+      } else {
+        json.at(name).get_to(field);
+      }
+    });
     return state;
   } catch (const nlohmann::json::exception& error) {
     fail(ExitStatus::internal, "the training state does not parse ({}) this is a bug",

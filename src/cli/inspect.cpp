@@ -33,6 +33,9 @@ struct InspectArguments {
   TravelType param_dtype = TravelType::automatic;
   TravelType reduce_dtype = TravelType::automatic;
   std::int64_t shard_group = 0;  ///< 0: nothing is said of groups
+  std::string engine;  ///< empty: nothing is said of one
+  ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
+  std::int64_t threads = 0;
   bool verify = false;
   bool json = false;
 };
@@ -84,7 +87,21 @@ OptionTable<InspectArguments> inspect_options() {
             .help = "with --ranks also --shard hybrid, in groups of so many; 0: not",
             .unit = "",
             .min = 0,
-            .max = 1'000'000});
+            .max = 1'000'000})
+      .add(&InspectArguments::engine,
+           {.name = "engine",
+            .help = "also which algorithm each convolution is computed by, and the times that were "
+                    "measured for it: cpu",
+            .unit = ""})
+      .add(&InspectArguments::conv_algorithm, {.name = "conv-algorithm",
+                                               .help = "as for train",
+                                               .unit = "",
+                                               .choices = {"auto", "direct", "winograd"}})
+      .add(&InspectArguments::threads, {.name = "threads",
+                                        .help = "of a rank; 0: as many as cores",
+                                        .unit = "",
+                                        .min = 0,
+                                        .max = 4096});
   table.group("result").add(&InspectArguments::json,
                             {.name = "json", .help = "print one JSON object", .unit = ""});
   return table;
@@ -112,7 +129,7 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
   }
   for (const char* name : {"width", "image-size", "channels", "classes", "ranks", "batch-size",
                            "precision", "optimizer", "shard-unit", "param-dtype", "reduce-dtype",
-                           "shard-group"}) {
+                           "shard-group", "engine", "conv-algorithm", "threads"}) {
     if (arguments.model.empty() && parsed.given.contains(name)) {
       fail(ExitStatus::usage, "--{} without --model (it describes a network) leave it away", name);
     }
@@ -126,6 +143,11 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
     fail(ExitStatus::usage,
          "--shard-group {} does not divide {} ranks (groups must be equal) take another number",
          arguments.shard_group, arguments.ranks);
+  }
+  if (!arguments.engine.empty() && arguments.engine != "cpu") {
+    fail(ExitStatus::usage,
+         "--engine {} cannot be inspected (cuDNN chooses on the GPU itself, when it runs) take cpu",
+         arguments.engine);
   }
   if (!arguments.model.empty() && arguments.verify) {
     fail(ExitStatus::usage, "--verify with --model (a network holds no checksums) leave it away");
@@ -229,6 +251,26 @@ ExitStatus run_inspect(Invocation& invocation) {
                              .classes = arguments.classes,
                              .width = arguments.width};
   Report report = inspect_model(arguments.model, options);
+  // By what is compiled here, memory and algorithms are those of a run.
+  ConvolutionPlan convolutions;
+  if (arguments.ranks > 0 || !arguments.engine.empty()) {
+    TrialCache cache(trial_cache_path());
+    convolutions = plan_convolutions(make_model(arguments.model, options),
+                                     {.algorithm = arguments.conv_algorithm,
+                                      .precision = arguments.precision,
+                                      .threads = static_cast<int>(arguments.threads),
+                                      .batch_size = arguments.batch_size},
+                                     cache);
+  }
+  if (!arguments.engine.empty()) {
+    const Report engine = inspect_engine(make_model(arguments.model, options),
+                                         {.precision = arguments.precision,
+                                          .threads = static_cast<int>(arguments.threads),
+                                          .batch_size = arguments.batch_size},
+                                         convolutions);
+    report.json["engine"] = engine.json;
+    report.text += "\n" + engine.text;
+  }
   if (arguments.ranks > 0) {
     Config config;
     config.precision = arguments.precision;
@@ -244,6 +286,7 @@ ExitStatus run_inspect(Invocation& invocation) {
         {.ranks = static_cast<int>(arguments.ranks),
          .batch_size = arguments.batch_size,
          .unit = print_option({.name = "shard-unit", .help = "", .unit = ""}, config.shard_unit),
+         .convolutions = convolutions.choices,
          .config = config});
     report.json["memory"] = memory.json;
     report.text += "\n" + memory.text;

@@ -51,6 +51,7 @@ Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
     const auto engine = make_cpu_engine(
         graph,
         {.precision = config.precision,
+         .convolutions = question.convolutions,
          .units = unit_options(config, graph, hybrid ? group : question.ranks)});
     NoExchange exchange;
     if (mode != ShardMode::none) engine->set_exchange(exchange);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/compute/convolution_plan.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
@@ -37,11 +38,21 @@ struct MemoryQuestion {
   int ranks = 1;
   std::int64_t batch_size = 32;
   std::string unit;  ///< --shard-unit as it was given
+  ConvolutionChoices convolutions;
   Config config;
 };
 /// A table of what a rank keeps and sends, a row for each --shard, for hybrid with a shard_group
 /// alone; activations are the processor engine's.
 [[nodiscard]] Report inspect_memory(const Graph& graph, const MemoryQuestion& question);
+
+struct EngineQuestion {
+  Precision precision = Precision::fp32;
+  int threads = 0;
+  std::int64_t batch_size = 32;
+};
+/// What each convolution is computed by.
+[[nodiscard]] Report inspect_engine(const Graph& graph, const EngineQuestion& question,
+                                    const ConvolutionPlan& plan);
 
 /// Runs `check` and keeps its Error in the report instead.
 template <typename Check>

@@ -2,8 +2,10 @@
 
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/rank_groups.hpp"
+#include "lockstep/compute/convolution_plan.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/compute/device_plan.hpp"
+#include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "module_interface.hpp"
@@ -60,16 +62,35 @@ class HostGroups final {
   std::unique_ptr<Communicator> replicas_;
 };
 
+ConvolutionChoices choose_convolutions(const Graph& graph, const ComputeOptions& options) {
+  TrialCache cache(trial_cache_path());
+  return plan_convolutions(graph,
+                           {.algorithm = options.conv_algorithm,
+                            .precision = options.precision,
+                            .threads = options.threads,
+                            .batch_size = options.conv_batch,
+                            .known = options.convolutions},
+                           cache)
+      .choices;
+}
+
 class CpuCompute final : public Compute {
  public:
   CpuCompute(const Graph& graph, const ComputeOptions& options, Communicator& host)
-      : host_(host),
-        groups_(host, options.group_size),
-        engine_(make_cpu_engine(graph, {.threads = options.threads,
+      : host_(host), groups_(host, options.group_size) {
+    collectively(host, [&] {
+      if (host.rank() == 0) choices_ = choose_convolutions(graph, options);
+    });
+    choices_ = ConvolutionChoices::parse(broadcast_text(host, choices_.text()));
+    collectively(host, [&] {
+      engine_ = make_cpu_engine(graph, {.threads = options.threads,
                                         .tail_size = options.tail_size,
                                         .precision = options.precision,
                                         .sum_over_ranks = sum_over_ranks(options, host),
-                                        .units = options.units})) {}
+                                        .convolutions = choices_,
+                                        .units = options.units});
+    });
+  }
 
   [[nodiscard]] Engine& engine() noexcept override { return *engine_; }
   [[nodiscard]] std::string device_name() const override { return ""; }
@@ -81,10 +102,12 @@ class CpuCompute final : public Compute {
                                                           const SumOverRanks& sum_norms) override {
     return lockstep::make_optimizer(config, layout, sum_norms);
   }
+  [[nodiscard]] std::string convolutions() const override { return choices_.text(); }
 
  private:
   Communicator& host_;
   HostGroups groups_;
+  ConvolutionChoices choices_;
   std::unique_ptr<Engine> engine_;
 };
 
@@ -227,6 +250,7 @@ DeviceChoice agree_on_device(DeviceChoice asked, const ProcessGrid& grid, Commun
 std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& options,
                                       const ProcessGrid& grid, Communicator& host) {
   if (agree_on_device(options.device, grid, host) == DeviceChoice::cuda) {
+    require_conv_algorithm(options.conv_algorithm, options.precision, DeviceChoice::cuda);
     return std::make_unique<CudaCompute>(graph, options, grid, host);
   }
   if (options.comm == CommChoice::nccl) {

@@ -167,6 +167,21 @@ void validate_travel_types(const Config& config) {
   }
 }
 
+void require_conv_algorithm(ConvAlgorithm algorithm, Precision precision, DeviceChoice device) {
+  if (algorithm != ConvAlgorithm::automatic && device == DeviceChoice::cuda) {
+    fail(ExitStatus::usage,
+         "--conv-algorithm {} does not go with --device cuda (cuDNN has algorithms of its own) "
+         "leave it out, or take --device cpu",
+         algorithm == ConvAlgorithm::direct ? "direct" : "winograd");
+  }
+  if (algorithm == ConvAlgorithm::winograd && precision != Precision::fp32) {
+    fail(ExitStatus::usage,
+         "--conv-algorithm winograd does not go with --precision {} (oneDNN has that algorithm in "
+         "fp32 alone) take auto, or fp32",
+         to_string(precision));
+  }
+}
+
 void validate(const Config& config) {
   train_options().check_values(config);
   refuse_both(config, "");
@@ -190,6 +205,7 @@ void validate(const Config& config) {
          "copy) drop one",
          config.stage_dir);
   }
+  require_conv_algorithm(config.conv_algorithm, config.precision, config.device);
   if (config.nesterov && (config.momentum == 0 || config.optimizer != OptimizerKind::sgd)) {
     fail(ExitStatus::usage, "--nesterov needs --optimizer sgd with momentum (momentum is {})",
          config.momentum);

@@ -333,6 +333,12 @@ OptionTable<Config> make_table() {
                              .help = "what to compute on; auto: GPUs where all ranks have one",
                              .unit = "",
                              .choices = {"auto", "cpu", "cuda"}})
+      .add(&Config::conv_algorithm,
+           {.name = "conv-algorithm",
+            .help = "of 3x3 convolutions on CPUs in fp32: direct; winograd, which rounds more; "
+                    "auto: each step by the faster, timed once and kept with the run",
+            .unit = "",
+            .choices = {"auto", "direct", "winograd"}})
       .add(&Config::deterministic,
            {.name = "deterministic",
             .help = "a GPU's algorithms give the same bits in every run; --no-deterministic times "

@@ -14,6 +14,8 @@ namespace {
 struct LoadedWeights {
   std::optional<CheckpointReader> reader;  ///< rank 0's
   Config config;                           ///< the run's, or the default with the request's model
+  std::string convolutions;  ///< rank 0's: the run's own algorithms, by which its evaluations
+                             ///< gave what they gave
 };
 
 LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm) {
@@ -29,6 +31,7 @@ LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm)
            "{} holds weights alone (nothing says which model they are of) give --model",
            request.checkpoint);
     }
+    if (info.state) loaded.convolutions = info.state->convolutions.value_or("");
   });
   const std::string text = broadcast_text(comm, info.state ? info.state->config : std::string());
   if (!text.empty()) loaded.config = parse_config_text(text);
@@ -76,7 +79,8 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
                                      .comm = CommChoice::automatic,
                                      .precision = config.precision,
                                      .threads = job.binding.threads,
-                                     .reduces = false},
+                                     .reduces = false,
+                                     .convolutions = loaded.convolutions},
                                     make_process_grid(), comm);
   Engine& engine = compute->engine();
   collectively(comm, [&] {

@@ -168,6 +168,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   if (start.state) {
     const Config before = parse_config_text(start.state->config);
     check_resumable(plan, before, *start.state, data->info().identity, graph.fingerprint());
+    // Another --conv-algorithm chooses anew.
+    if (before.conv_algorithm != plan.config.conv_algorithm) start.state->convolutions.reset();
     plan.global_batch = resumed_global_batch(plan, before, *start.state, comm.size());
     for (const ConfigDifference& change : differences(before, plan.config)) {
       changes.push_back(
@@ -251,6 +253,9 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                      .units = unit_options(plan.config, graph, sharing),
                                      .group_size = config.shard == ShardMode::hybrid ? sharing : 0,
                                      .synchronised_norms = synchronised,
+                                     .conv_algorithm = config.conv_algorithm,
+                                     .conv_batch = geometry.largest_micro_batch(),
+                                     .convolutions = state.convolutions.value_or(""),
                                      .deterministic = config.deterministic,
                                      .cuda_graph = config.cuda_graph,
                                      .wait_limit = watch.wait_limit(),
@@ -261,6 +266,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                          }},
                                     job.grid, comm);
   watch.name_devices(compute->device_name());
+  state.convolutions = compute->convolutions();
   Engine& engine = compute->engine();
   Communicator& arena_comm = watch.watched(compute->arena_communicator(), "the device's");
   const auto parallel = make_parallel_state(plan.config, engine, comm, arena_comm, tail.size(),

@@ -52,6 +52,24 @@ BOOST_AUTO_TEST_CASE(empty_parts_come_back_too) {
   BOOST_TEST((read_checkpoint(directory / "a.h5", CheckpointUse::resume) == checkpoint));
 }
 
+// Files of programs that chose no algorithms.
+BOOST_AUTO_TEST_CASE(a_state_without_algorithms_comes_back) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "step-00000001.h5";
+  for (const std::optional<std::string>& convolutions :
+       {std::optional<std::string>(), std::optional<std::string>("")}) {
+    Checkpoint checkpoint = example_checkpoint();
+    checkpoint.state->convolutions = convolutions;
+
+    write_checkpoint(path, checkpoint);
+
+    BOOST_TEST((read_checkpoint(path, CheckpointUse::resume) == checkpoint));
+    const h5::File file = h5::open_file(path);
+    const h5::Group state = h5::open_group(file, "/state");
+    BOOST_TEST((h5::read_string(state, "convolutions") == convolutions));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(many_parameters_and_long_texts_come_back) {
   const TemporaryDirectory directory;
   Checkpoint checkpoint = example_checkpoint();

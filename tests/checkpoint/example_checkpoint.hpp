@@ -56,7 +56,9 @@ namespace lockstep::test {
                                    .model = "mini_resnet",
                                    .optimizer = "sgd",
                                    .config = "model = mini_resnet\nlr = 0.1\n",
-                                   .version = "0.1.0"};
+                                   .version = "0.1.0",
+                                   .convolutions =
+                                       "64x8x8 to 64, padding 1: winograd direct direct\n"};
   return checkpoint;
 }
 

@@ -18,6 +18,7 @@ BOOST_AUTO_TEST_CASE(a_state_comes_back_to_the_bit) {
   state.epoch_top1 = -0.0;
   state.data_identity = 0xFFFFFFFFU;
   state.config = "model=resnet18\nlr=0.1\n";
+  state.convolutions = "64x8x8 to 64, padding 1: winograd direct direct\n";
 
   const TrainingState found = parse_training_state(training_state_text(state));
 
@@ -45,6 +46,14 @@ BOOST_AUTO_TEST_CASE(sums_that_are_not_finite_come_back) {
 
   BOOST_TEST(std::isnan(found.epoch_loss));
   BOOST_TEST(found.best_top1 == state.best_top1);
+}
+
+BOOST_AUTO_TEST_CASE(no_algorithms_and_none_chosen_are_told_apart) {
+  TrainingState state;
+  BOOST_TEST((parse_training_state(training_state_text(state)) == state));
+
+  state.convolutions = "";
+  BOOST_TEST((parse_training_state(training_state_text(state)) == state));
 }
 
 BOOST_AUTO_TEST_CASE(other_text_is_an_internal_error) {

@@ -111,6 +111,7 @@ Config random_config(Random& random) {
   c.straggler_factor = real(random, 0, 9);
   c.debug_collectives = coin(random);
   c.wait_for_debugger = whole(random, -1, 4096);
+  c.conv_algorithm = static_cast<ConvAlgorithm>(whole(random, 0, 2));
   c.deterministic = coin(random);
   c.cuda_graph = coin(random);
   c.threads = whole(random, 0, 4096);

@@ -97,6 +97,29 @@ BOOST_AUTO_TEST_CASE(weights_travel_as_they_are_used_or_in_fp32) {
   BOOST_TEST(sound(with(ShardMode::full, Precision::fp32, TravelType::fp32)));
 }
 
+BOOST_AUTO_TEST_CASE(algorithms_of_convolutions_are_of_processors_and_winograds_of_fp32) {
+  for (const ConvAlgorithm algorithm : {ConvAlgorithm::direct, ConvAlgorithm::winograd}) {
+    check_refused(
+        [=](Config& c) {
+          c.conv_algorithm = algorithm;
+          c.device = DeviceChoice::cuda;
+        },
+        {algorithm == ConvAlgorithm::direct ? "--conv-algorithm direct"
+                                            : "--conv-algorithm winograd",
+         "--device cuda"});
+  }
+  check_refused(
+      [](Config& c) {
+        c.conv_algorithm = ConvAlgorithm::winograd;
+        c.precision = Precision::bf16;
+      },
+      {"--conv-algorithm winograd", "--precision bf16"});
+  BOOST_TEST(sound([](Config& c) {
+    c.conv_algorithm = ConvAlgorithm::direct;
+    c.precision = Precision::bf16;
+  }));
+}
+
 BOOST_AUTO_TEST_CASE(data_is_given_once) {
   check_refused([](Config& c) { c.data = ""; }, {"no data", "--data", "--synthetic"});
   check_refused([](Config& c) { c.synthetic = true; }, {"--data shards", "--synthetic"});

@@ -105,6 +105,33 @@ BOOST_AUTO_TEST_CASE(convolutions_of_odd_channels) {
   }
 }
 
+// Tiles of 4x4 values, 16 channels at a time: what is no whole number of them, and many of them.
+BOOST_AUTO_TEST_CASE(convolutions_that_winograds_algorithm_computes) {
+  struct Case {
+    std::int64_t in_channels, out_channels, padding, height, width, batch_size;
+  };
+  for (const Case& c : {Case{16, 16, 1, 8, 8, 4}, Case{16, 48, 0, 9, 6, 3}, Case{17, 33, 1, 5, 7, 5},
+                        Case{48, 32, 1, 13, 12, 1}, Case{64, 64, 1, 4, 4, 8},
+                        Case{16, 16, 1, 28, 28, 1}, Case{40, 24, 0, 3, 3, 2}}) {
+    for (const bool bias : {false, true}) {
+      const Graph graph = convolution_graph({.in_channels = c.in_channels,
+                                             .out_channels = c.out_channels,
+                                             .kernel = 3,
+                                             .stride = 1,
+                                             .padding = c.padding,
+                                             .height = c.height,
+                                             .width = c.width,
+                                             .batch_size = c.batch_size,
+                                             .bias = bias});
+      for (const Candidate& candidate : candidates()) {
+        // What rounds more is compared with random roundings of the oracle, which takes long.
+        if (candidate.precision != Precision::fp32) continue;
+        check_against_oracle(candidate, graph, c.batch_size);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(first_convolutions_of_images) {
   for (const std::int64_t channels : {1, 3, 4}) {
     for (const std::int64_t kernel : {3, 7}) {

@@ -4,6 +4,7 @@
 #include "conformance/fixtures.hpp"
 #include "engine/host_device.hpp"
 #include "lockstep/compute/cuda_module.hpp"
+#include "lockstep/engine/convolution_trial.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -21,7 +22,8 @@ namespace {
 
 /// fp32 rounds at 6e-8; sums of some hundred terms, and norms that divide by small deviations,
 /// multiply that. The floor is for tensors whose true values cancel to nearly nothing, as the
-/// gradient of a bias before a batch norm does.
+/// gradient of a bias before a batch norm does. Winograd's algorithm, which adds before and after it
+/// multiplies, is held to the same.
 constexpr double relative_tolerance = 3e-5;
 constexpr double floor_tolerance = 3e-6;
 
@@ -270,6 +272,12 @@ std::vector<Candidate> candidates() {
   const SumOverRanks one_rank = [](std::span<double>) {};
   return {
       {.name = "cpu, 2 threads, fp32", .make = cpu(Precision::fp32)},
+      {.name = "cpu, 2 threads, fp32, winograd",
+       .make =
+           [](const Graph& graph) {
+             return make_cpu_engine(
+                 graph, {.threads = 2, .tail_size = 7, .convolutions = all_winograd(graph)});
+           }},
       {.name = "cpu, 2 threads, bf16", .make = cpu(Precision::bf16), .precision = Precision::bf16},
       {.name = "cpu, 2 threads, fp32, synchronised", .make = cpu(Precision::fp32, one_rank)},
       {.name = "cpu, 2 threads, bf16, synchronised",
@@ -279,6 +287,19 @@ std::vector<Candidate> candidates() {
       {.name = "device, fp32, synchronised", .make = device(Precision::fp32, one_rank)},
       {.name = "device, bf16", .make = device(Precision::bf16), .precision = Precision::bf16},
       {.name = "device, fp16", .make = device(Precision::fp16), .precision = Precision::fp16}};
+}
+
+ConvolutionChoices all_winograd(const Graph& graph) {
+  ConvolutionChoices choices;
+  for (const Node& node : graph.nodes()) {
+    const auto* op = std::get_if<Conv2d>(&node.op);
+    const auto shape = op != nullptr ? winograd_shape(graph, *op) : std::nullopt;
+    if (!shape) continue;
+    for (const ConvolutionStep step : convolution_steps) {
+      choices.set(*shape, step, has_winograd(*shape, step));
+    }
+  }
+  return choices;
 }
 
 EngineBatch::EngineBatch(Engine& engine, const oracle::Problem& problem)

@@ -3,6 +3,7 @@
 #include "conformance/oracle.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/precision.hpp"
+#include "lockstep/engine/convolution_choices.hpp"
 #include "lockstep/engine/engine.hpp"
 
 #include <cstdint>
@@ -15,6 +16,9 @@
 namespace lockstep::conformance {
 
 using EngineFactory = std::function<std::unique_ptr<Engine>(const Graph&)>;
+
+/// Winograd's algorithm for each step of each convolution for which the processor has it.
+[[nodiscard]] ConvolutionChoices all_winograd(const Graph& graph);
 
 /// An engine that the suite is run against.
 struct Candidate {

@@ -93,24 +93,28 @@ Graph residual_network() {
 
 BOOST_AUTO_TEST_CASE(the_tenth_step_allocates_nothing) {
   const Graph graph = residual_network();
-  const auto engine = make_cpu_engine(graph, {.threads = 2, .tail_size = 0});
-  conformance::load(*engine, oracle::random_state(graph, 1));
-  const conformance::EngineBatch batch(*engine, oracle::random_problem(graph, 4, 1));
-  const auto training = engine->compile_training(4);
-  const auto inference = engine->compile_inference(4);
-  SilentObserver observer;
+  for (const ConvolutionChoices& convolutions :
+       {ConvolutionChoices(), conformance::all_winograd(graph)}) {
+    const auto engine =
+        make_cpu_engine(graph, {.threads = 2, .tail_size = 0, .convolutions = convolutions});
+    conformance::load(*engine, oracle::random_state(graph, 1));
+    const conformance::EngineBatch batch(*engine, oracle::random_problem(graph, 4, 1));
+    const auto training = engine->compile_training(4);
+    const auto inference = engine->compile_inference(4);
+    SilentObserver observer;
 
-  for (int step = 1; step <= 10; ++step) {
-    counting = step == 10;
-    training->forward(batch.batch());
-    training->backward({.loss_scale = 1.0F, .accumulate = false}, observer);
-    training->forward(batch.batch());
-    training->backward({.loss_scale = 1.0F, .accumulate = true}, observer);
-    inference->forward(batch.first(3));
+    for (int step = 1; step <= 10; ++step) {
+      counting = step == 10;
+      training->forward(batch.batch());
+      training->backward({.loss_scale = 1.0F, .accumulate = false}, observer);
+      training->forward(batch.batch());
+      training->backward({.loss_scale = 1.0F, .accumulate = true}, observer);
+      inference->forward(batch.first(3));
+    }
+    counting = false;
+
+    BOOST_TEST(allocations == 0, convolutions.text());
   }
-  counting = false;
-
-  BOOST_TEST(allocations == 0);
 }
 
 BOOST_AUTO_TEST_CASE(the_counter_of_allocations_counts) {
@@ -127,6 +131,90 @@ BOOST_AUTO_TEST_CASE(the_description_names_library_and_threads) {
 
   BOOST_TEST(engine->description().starts_with("oneDNN 2."));
   BOOST_TEST(engine->description().ends_with(", 2 threads"));
+}
+
+BOOST_AUTO_TEST_CASE(the_description_counts_steps_by_winograds_algorithm) {
+  const Graph graph = residual_network();
+  const WinogradShape shape{
+      .in_channels = 18, .height = 10, .width = 10, .out_channels = 18, .padding = 1};
+  ConvolutionChoices choices;
+  choices.set(shape, ConvolutionStep::data_gradient, true);
+
+  const auto engine = make_cpu_engine(graph, {.threads = 1, .convolutions = choices});
+
+  // The first convolution has too few channels.
+  BOOST_TEST(engine->description().ends_with(
+      "1 thread, Winograd's algorithm in 1 of 3 steps of 3x3 convolutions"));
+}
+
+BOOST_AUTO_TEST_CASE(each_step_is_computed_by_the_algorithm_that_is_chosen_for_it) {
+  const Graph graph = residual_network();
+  const WinogradShape shape = conformance::all_winograd(graph).begin()->first;
+  const auto results = [&](const ConvolutionChoices& choices) {
+    const auto engine = make_cpu_engine(graph, {.threads = 2, .convolutions = choices});
+    conformance::load(*engine, oracle::random_state(graph, 1));
+    const conformance::EngineBatch batch(*engine, oracle::random_problem(graph, 4, 1));
+    const auto program = engine->compile_training(4);
+    SilentObserver observer;
+    program->forward(batch.batch());
+    program->backward({.loss_scale = 1.0F, .accumulate = false}, observer);
+    const auto of = [&](const char* name) {
+      const auto parameters = graph.parameters();
+      const auto found = std::ranges::find(parameters, name, &Parameter::name);
+      const auto view = engine->layout()
+                            .view_of(static_cast<ParameterId>(found - parameters.begin()))
+                            .in(std::span<const float>(engine->gradients()));
+      return std::vector<float>(view.begin(), view.end());
+    };
+    return std::tuple(
+        std::vector<float>(program->logits().begin(), program->logits().end()),
+        of("conv1.weight"), of("conv2.weight"));
+  };
+  const auto [logits, before, own] = results({});
+  for (const ConvolutionStep step : convolution_steps) {
+    ConvolutionChoices choices;
+    choices.set(shape, step, true);
+
+    const auto [other_logits, other_before, other_own] = results(choices);
+
+    BOOST_TEST_CONTEXT(to_string(step)) {
+      BOOST_TEST((other_logits != logits) == (step == ConvolutionStep::forward));
+      BOOST_TEST((other_before != before) == (step != ConvolutionStep::weight_gradient));
+      BOOST_TEST((other_own != own) == (step != ConvolutionStep::data_gradient));
+    }
+    BOOST_TEST((results(choices) == std::tuple(other_logits, other_before, other_own)));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(inference_gives_the_same_bits_in_each_program_of_an_engine) {
+  const Graph graph = residual_network();
+  const auto engine =
+      make_cpu_engine(graph, {.threads = 2, .convolutions = conformance::all_winograd(graph)});
+  conformance::load(*engine, oracle::random_state(graph, 1));
+  const conformance::EngineBatch batch(*engine, oracle::random_problem(graph, 6, 1));
+  const auto large = engine->compile_inference(6);
+  const auto small = engine->compile_inference(2);
+
+  large->forward(batch.batch());
+  const std::vector<float> logits(large->logits().begin(), large->logits().begin() + 20);
+  small->forward(batch.first(2));
+
+  BOOST_TEST(logits == std::vector<float>(small->logits().begin(), small->logits().end()),
+             boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(an_algorithm_that_the_library_has_not_got_is_refused) {
+  ConvolutionChoices choices;
+  choices.set({.in_channels = 18, .height = 10, .width = 10, .out_channels = 18, .padding = 2},
+              ConvolutionStep::forward, true);
+
+  BOOST_CHECK_EXCEPTION(
+      static_cast<void>(make_cpu_engine(residual_network(), {.convolutions = choices})), Error,
+      [](const Error& error) {
+        BOOST_TEST_MESSAGE(error.what());
+        return error.status() == ExitStatus::usage &&
+               std::string(error.what()).find("18x10x10 to 18, padding 2") != std::string::npos;
+      });
 }
 
 BOOST_AUTO_TEST_CASE(parameters_start_as_zeros_and_statistics_as_the_graph_says) {

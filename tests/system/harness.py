@@ -41,8 +41,9 @@ def environment(extra=None):
         sanitizers = {"ASAN_OPTIONS": f"{log}:exitcode=99", "UBSAN_OPTIONS": f"{log}:print_stacktrace=1",
                       "LSAN_OPTIONS": f"{log}:exitcode=0"}
     # The same tests on a machine with a GPU: what is not about GPUs finds none.
-    return {**os.environ, "OMP_WAIT_POLICY": "passive", "LOCKSTEP_MODULE_PATH": "/nonexistent", **sanitizers,
-            **(extra or {})}
+    # What they time stays out of the user's cache.
+    return {**os.environ, "OMP_WAIT_POLICY": "passive", "LOCKSTEP_MODULE_PATH": "/nonexistent",
+            "XDG_CACHE_HOME": "/proc/none", **sanitizers, **(extra or {})}
 
 
 def findings(report):

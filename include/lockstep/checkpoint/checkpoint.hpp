@@ -45,6 +45,8 @@ struct TrainingState {
   std::string optimizer;
   std::string config;   ///< the whole resolved configuration, as --print-config prints it
   std::string version;  ///< the program's
+  /// Compute::convolutions(); empty in files of programs that had none.
+  std::optional<std::string> convolutions = {};
   friend bool operator==(const TrainingState&, const TrainingState&) = default;
 };
 

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,7 +25,10 @@ struct ComputeOptions {
   int group_size = 0;         ///< they do so in groups of so many; 0: all together
   bool reduces = true;        ///< false: nothing of the engine's memory goes to other ranks
   bool synchronised_norms = false;
-  bool deterministic = true;  ///< a GPU's algorithms give the same bits in every run
+  ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
+  std::int64_t conv_batch = 0;  ///< to time convolutions at; 0: they are not timed
+  std::string convolutions = {};  ///< Compute::convolutions() of a run that goes on; rank 0's
+  bool deterministic = true;    ///< a GPU's algorithms give the same bits in every run
   bool cuda_graph = true;     ///< a GPU's work of a step is recorded once and replayed
   /// For what a GPU's host waits for; longer than the watchdog's limit (wait_limit_beside).
   std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
@@ -56,6 +60,8 @@ class Compute {
   /// tensors; empty: each keeps whole ones.
   [[nodiscard]] virtual std::unique_ptr<Optimizer> make_optimizer(
       const Config& config, const ArenaLayout& layout, const SumOverRanks& sum_norms = {}) = 0;
+  /// The algorithms that were chosen for convolutions, for a checkpoint; empty for a GPU.
+  [[nodiscard]] virtual std::string convolutions() const { return ""; }
   /// Which of the host's GPUs reach each other's memory, for the start; empty where there is one or
   /// none.
   [[nodiscard]] virtual std::string peer_note() const { return ""; }

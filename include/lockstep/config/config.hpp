@@ -19,6 +19,7 @@ enum class GradCompression { none, fp16, bf16 };
 enum class TravelType { automatic, fp32, bf16, fp16 };
 enum class ShardMode { none, optimizer, grad, full, hybrid };
 enum class DeviceChoice { automatic, cpu, cuda };
+enum class ConvAlgorithm { automatic, direct, winograd };
 enum class CommChoice { automatic, mpi, nccl };
 
 /// `--save-every 500` or `--save-every 10min`; both zero: at epoch ends alone.
@@ -123,6 +124,7 @@ struct Config {
   std::int64_t wait_for_debugger = -1;  ///< rank; -1: none
   // machine
   DeviceChoice device = DeviceChoice::automatic;
+  ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< of the processor's engine
   bool deterministic = true;        ///< a GPU's algorithms
   bool cuda_graph = true;           ///< a GPU's work is recorded and replayed
   std::int64_t threads = 0;         ///< 0: from the affinity mask

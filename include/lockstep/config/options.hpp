@@ -39,6 +39,9 @@ struct ConfigDifference {
 };
 [[nodiscard]] std::vector<ConfigDifference> differences(const Config& left, const Config& right);
 
+/// Error(usage) where --conv-algorithm does not go with these.
+void require_conv_algorithm(ConvAlgorithm algorithm, Precision precision, DeviceChoice device);
+
 /// Error(usage) for impossible combinations, with the values.
 void validate(const Config& config);
 /// The part of it that is of param_dtype, reduce_dtype and grad_compression.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/core/precision.hpp"
+#include "lockstep/engine/convolution_choices.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
 
@@ -15,6 +16,9 @@ struct CpuEngineOptions {
   /// Where given, batch norms take statistics, and their gradients, over all ranks' samples, by one
   /// call each in forward and backward; all ranks must then run the same programs in step.
   SumOverRanks sum_over_ranks = {};
+  /// In fp32. Error(usage) where the library has not got a chosen algorithm on this processor; for
+  /// a batch size for which alone it has not, a program computes directly.
+  ConvolutionChoices convolutions = {};
   UnitOptions units = {};  ///< where less than all is held, set_exchange() before compiling
 };
 

@@ -1,70 +1,34 @@
+#include "convolution.hpp"
 #include "lowering.hpp"
 
 namespace lockstep::cpu {
 namespace {
 
-using Forward = dnnl::convolution_forward;
-using BackwardData = dnnl::convolution_backward_data;
-using BackwardWeights = dnnl::convolution_backward_weights;
-constexpr auto direct = dnnl::algorithm::convolution_direct;
+using Forward = Convolution::Forward;
+using BackwardData = Convolution::BackwardData;
+using BackwardWeights = Convolution::BackwardWeights;
 
-/// Descriptors that leave all formats to oneDNN.
-class Convolution final {
- public:
-  struct Types {
-    DataType activations;
-    std::int64_t batch_size;
-  };
-  Convolution(const Conv2d& op, const LoweringContext& context, const Types& types)
-      : name_(op.options.name),
-        source_(
-            any_layout(context.graph.nodes()[static_cast<std::size_t>(op.input)].output.with_batch(
-                           types.batch_size),
-                       types.activations)),
-        target_(any_layout(context.node().output.with_batch(types.batch_size), types.activations)),
-        stride_{op.options.stride, op.options.stride},
-        padding_{op.options.padding, op.options.padding} {
-    const Shape& weight =
-        context.graph.parameters()[static_cast<std::size_t>(context.node().parameters[0])].shape;
-    weight_ = any_layout(weight, types.activations);
-    weight_gradient_ = any_layout(weight, DataType::f32);
-    if (op.options.bias) bias_ = f32(Dims{op.options.out_channels}, Tag::x);
-  }
+Convolution make_convolution(const Conv2d& op, const LoweringContext& context,
+                             std::int64_t batch_size, DataType activations) {
+  const Node& node = context.node();
+  return Convolution(
+      {.name = op.options.name,
+       .source = context.graph.nodes()[static_cast<std::size_t>(op.input)].output.with_batch(
+           batch_size),
+       .weight = context.graph.parameters()[static_cast<std::size_t>(node.parameters[0])].shape,
+       .target = node.output.with_batch(batch_size),
+       .stride = op.options.stride,
+       .padding = op.options.padding,
+       .bias = op.options.bias,
+       .activations = activations});
+}
 
-  [[nodiscard]] Forward::primitive_desc forward(dnnl::prop_kind kind,
-                                                const dnnl::engine& engine) const {
-    return checked("the forward convolution " + name_, [&] {
-      const Forward::desc desc(kind, direct, source_, weight_, bias_, target_, stride_, padding_,
-                               padding_);
-      return Forward::primitive_desc(desc, ProgramBuilder::attributes(), engine);
-    });
-  }
-  [[nodiscard]] BackwardData::primitive_desc backward_data(const Forward::primitive_desc& hint,
-                                                           const dnnl::engine& engine) const {
-    return checked("the data gradient of convolution " + name_, [&] {
-      const BackwardData::desc desc(direct, source_, weight_, target_, stride_, padding_, padding_);
-      return BackwardData::primitive_desc(desc, ProgramBuilder::attributes(), engine, hint);
-    });
-  }
-  [[nodiscard]] BackwardWeights::primitive_desc backward_weights(
-      const Forward::primitive_desc& hint, const dnnl::engine& engine) const {
-    return checked("the weight gradient of convolution " + name_, [&] {
-      const BackwardWeights::desc desc(direct, source_, weight_gradient_, bias_, target_, stride_,
-                                       padding_, padding_);
-      return BackwardWeights::primitive_desc(desc, ProgramBuilder::attributes(), engine, hint);
-    });
-  }
-
- private:
-  std::string name_;
-  Desc source_;
-  Desc target_;
-  Desc weight_;
-  Desc weight_gradient_;
-  Desc bias_;
-  Dims stride_;
-  Dims padding_;
-};
+/// Whether a step of a convolution is to be computed by Winograd's algorithm.
+bool chosen(const ConvolutionChoices& choices, const Conv2d& op, const LoweringContext& context,
+            ConvolutionStep step) {
+  const auto shape = winograd_shape(context.graph, op);
+  return shape && choices.winograd(*shape, step);
+}
 
 class Conv2dLowering final : public Lowering {
  public:
@@ -72,9 +36,9 @@ class Conv2dLowering final : public Lowering {
       : op_(op), context_(context), parameters_(context.node().parameters) {}
 
   void forward(ProgramBuilder& builder) override {
-    const Convolution convolution(
-        op_, context_, {.activations = builder.activations(), .batch_size = builder.batch_size()});
-    forward_ = convolution.forward(builder.forward_kind(), builder.engine());
+    forward_ = convolution(builder).forward(builder.convolution_kind(),
+                                            chosen(builder, ConvolutionStep::forward),
+                                            builder.engine());
     const std::string& name = op_.options.name;
     source_ = builder.in_format(builder.value(op_.input), forward_.src_desc(), "input of " + name);
     const Tensor weight = builder.parameter(parameters_[0], forward_.weights_desc(), name);
@@ -90,15 +54,25 @@ class Conv2dLowering final : public Lowering {
   }
 
   void backward(ProgramBuilder& builder) override {
-    const Convolution convolution(
-        op_, context_, {.activations = builder.activations(), .batch_size = builder.batch_size()});
-    emit_weight_gradient(builder, convolution.backward_weights(forward_, builder.engine()));
+    const Convolution each = convolution(builder);
+    emit_weight_gradient(
+        builder, each.backward_weights(forward_, chosen(builder, ConvolutionStep::weight_gradient),
+                                       builder.engine()));
     if (builder.needs_gradient(op_.input)) {
-      emit_data_gradient(builder, convolution.backward_data(forward_, builder.engine()));
+      emit_data_gradient(
+          builder, each.backward_data(forward_, chosen(builder, ConvolutionStep::data_gradient),
+                                      builder.engine()));
     }
   }
 
  private:
+  [[nodiscard]] Convolution convolution(const ProgramBuilder& builder) const {
+    return make_convolution(op_, context_, builder.batch_size(), builder.activations());
+  }
+  [[nodiscard]] bool chosen(ProgramBuilder& builder, ConvolutionStep step) const {
+    return cpu::chosen(builder.state().convolutions, op_, context_, step);
+  }
+
   void emit_weight_gradient(ProgramBuilder& builder, const BackwardWeights::primitive_desc& pd) {
     const std::string& name = op_.options.name;
     // From the reordered input where forward had made one in the right format.
@@ -147,11 +121,14 @@ std::unique_ptr<Lowering> lower(const Conv2d& op, const LoweringContext& context
 
 Desc weight_format(const Conv2d& op, const LoweringContext& context,
                    const WeightFormatOptions& options) {
-  const Convolution convolution(op, context,
-                                {.activations = options.activations, .batch_size = nominal_batch});
+  const Convolution convolution =
+      make_convolution(op, context, nominal_batch, options.activations);
   const dnnl::engine& engine = options.engine;
-  const auto hint = convolution.forward(dnnl::prop_kind::forward_training, engine);
-  return convolution.backward_weights(hint, engine).diff_weights_desc();
+  const auto hint = convolution.forward(dnnl::prop_kind::forward_training, false, engine);
+  return convolution
+      .backward_weights(
+          hint, chosen(options.choices, op, context, ConvolutionStep::weight_gradient), engine)
+      .diff_weights_desc();
 }
 
 }  // namespace lockstep::cpu

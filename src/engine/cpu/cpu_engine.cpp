@@ -1,6 +1,7 @@
 #include "lockstep/engine/cpu_engine.hpp"
 
 #include "cpu_program.hpp"
+#include "lockstep/engine/convolution_trial.hpp"
 #include "lowering.hpp"
 
 #include <omp.h>
@@ -39,34 +40,6 @@ std::vector<Desc> parameter_formats(const Graph& graph, const GraphAnalysis& ana
   return formats;
 }
 
-std::string instruction_set() {
-  switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::sse41:
-      return "sse41";
-    case dnnl::cpu_isa::avx:
-      return "avx";
-    case dnnl::cpu_isa::avx2:
-      return "avx2";
-    case dnnl::cpu_isa::avx2_vnni:
-      return "avx2_vnni";
-    case dnnl::cpu_isa::avx512_core:
-      return "avx512_core";
-    case dnnl::cpu_isa::avx512_core_vnni:
-      return "avx512_core_vnni";
-    case dnnl::cpu_isa::avx512_core_bf16:
-      return "avx512_core_bf16";
-    case dnnl::cpu_isa::avx512_core_amx:
-      return "avx512_core_amx";
-    default:
-      return "another instruction set";
-  }
-}
-
-std::string library_version() {
-  const dnnl_version_t* version = dnnl_version();
-  return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
-}
-
 bool has_bf16_instructions() {
   const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
   return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
@@ -92,17 +65,51 @@ DataType activation_type(Precision precision) {
   return DataType::bf16;
 }
 
+/// Ranks are given one choice, which each processor must have.
+void require_convolutions(const ConvolutionChoices& choices) {
+  for (const auto& [shape, steps] : choices) {
+    for (const ConvolutionStep step : convolution_steps) {
+      if (!choices.winograd(shape, step) || has_winograd(shape, step)) continue;
+      fail(ExitStatus::usage,
+           "the {} of the convolution {} cannot be computed by Winograd's algorithm as chosen "
+           "({}, {} has not got it) take --conv-algorithm direct",
+           to_string(step), shape.text(), library_version(), instruction_set());
+    }
+  }
+}
+
+/// "Winograd's algorithm in 9 of 12 steps of 3x3 convolutions"; empty where there is no choice.
+std::string describe(const Graph& graph, const ConvolutionChoices& choices) {
+  int steps = 0;
+  int winograd = 0;
+  for (const Node& node : graph.nodes()) {
+    const auto* op = std::get_if<Conv2d>(&node.op);
+    const auto shape = op != nullptr ? winograd_shape(graph, *op) : std::nullopt;
+    if (!shape) continue;
+    for (const ConvolutionStep step : convolution_steps) {
+      ++steps;
+      if (choices.winograd(*shape, step)) ++winograd;
+    }
+  }
+  if (winograd == 0) return "";
+  return fmt::format(", Winograd's algorithm in {} of {} steps of 3x3 convolutions", winograd,
+                     steps);
+}
+
 std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptions& options) {
   const DataType activations = activation_type(options.precision);
-  const int threads = options.threads > 0 ? options.threads : omp_get_max_threads();
+  const int threads = engine_threads(options.threads);
   omp_set_num_threads(threads);  // formats may depend on it
+  require_convolutions(options.convolutions);
   GraphAnalysis analysis =
       analyse(graph, options.sum_over_ranks ? NormMask::output : NormMask::workspace);
   return checked("making the CPU engine", [&] {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     ParameterStore parameters(
         graph, {.formats = parameter_formats(graph, analysis,
-                                             {.engine = engine, .activations = activations}),
+                                             {.engine = engine,
+                                              .activations = activations,
+                                              .choices = options.convolutions}),
                 .ready = analysis.ready,
                 .tail_size = options.tail_size,
                 .units = options.units});
@@ -115,6 +122,7 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
                     .analysis = std::move(analysis),
                     .threads = threads,
                     .activations = activations,
+                    .convolutions = options.convolutions,
                     .sum_over_ranks = options.sum_over_ranks,
                     .engine = engine,
                     .stream = dnnl::stream(engine),
@@ -150,8 +158,9 @@ class CpuEngine final : public Engine {
         !bf16                     ? "fp32"
         : has_bf16_instructions() ? "bf16"
                                   : "bf16 by conversion (no instructions for it: slower than fp32)";
-    return fmt::format("{}, {}, {}, {} thread{}", library_version(), instruction_set(), precision,
-                       state_->threads, state_->threads == 1 ? "" : "s");
+    return fmt::format("{}, {}, {} thread{}{}", onednn_description(), precision, state_->threads,
+                       state_->threads == 1 ? "" : "s",
+                       describe(state_->graph, state_->convolutions));
   }
   [[nodiscard]] const Graph& graph() const noexcept override { return state_->graph; }
   [[nodiscard]] InputFormat input_format() noexcept override {

@@ -17,6 +17,7 @@ struct EngineState {
   GraphAnalysis analysis;
   int threads;
   DataType activations;         ///< of values, their gradients and the working copies of weights
+  ConvolutionChoices convolutions;
   SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: over this rank alone
   dnnl::engine engine;
   dnnl::stream stream;

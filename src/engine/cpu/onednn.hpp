@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,11 @@ auto checked(std::string_view what, Call&& call) {
          static_cast<int>(error.status), error.message);
   }
 }
+
+/// "oneDNN 2.6.3"
+[[nodiscard]] std::string library_version();
+/// What the library computes with: "avx512_core_bf16".
+[[nodiscard]] std::string instruction_set();
 
 [[nodiscard]] Desc f32(const Dims& dims, Tag tag);
 /// Of `type` with the layout left to oneDNN.

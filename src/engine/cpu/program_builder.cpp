@@ -26,6 +26,10 @@ dnnl::prop_kind ProgramBuilder::forward_kind() const noexcept {
   return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
 }
 
+dnnl::prop_kind ProgramBuilder::convolution_kind() const {
+  return state_.convolutions.any_forward() ? dnnl::prop_kind::forward_training : forward_kind();
+}
+
 Shape ProgramBuilder::batch_shape(ValueId value) const {
   return state_.graph.nodes()[at(value)].output.with_batch(options_.batch_size);
 }

@@ -55,6 +55,9 @@ class ProgramBuilder final {
   [[nodiscard]] bool training() const noexcept { return options_.training; }
   [[nodiscard]] std::int64_t batch_size() const noexcept { return options_.batch_size; }
   [[nodiscard]] dnnl::prop_kind forward_kind() const noexcept;
+  /// Of convolutions: as in training wherever some are computed by Winograd's algorithm, since
+  /// inference would have the others in another layout and reorder between the two.
+  [[nodiscard]] dnnl::prop_kind convolution_kind() const;
   [[nodiscard]] Shape batch_shape(ValueId value) const;
   /// What values, their gradients and the working copies of weights are computed in.
   [[nodiscard]] DataType activations() const noexcept { return state_.activations; }

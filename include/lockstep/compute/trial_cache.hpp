@@ -1,0 +1,35 @@
+#pragma once
+
+#include "lockstep/engine/convolution_trial.hpp"
+
+#include <map>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+/// Times of convolutions in a text file: what was measured on a processor once is not measured
+/// again. Of one process at a time; rank 0's. A file that cannot be read holds nothing, and one that
+/// cannot be written is left, as every start can measure anew.
+class TrialCache final {
+ public:
+  /// `path`: empty: nothing is read or kept.
+  explicit TrialCache(std::string path);
+
+  /// Of this processor.
+  [[nodiscard]] std::optional<ConvolutionTimes> find(const std::string& key) const;
+  void add(const std::string& key, const ConvolutionTimes& times);
+  /// Adds to the file what was added here, if anything was.
+  void save();
+
+ private:
+  std::string path_;
+  std::string processor_;
+  std::map<std::string, ConvolutionTimes> entries_;
+  bool changed_ = false;
+};
+
+/// lockstep/convolutions.tsv in $XDG_CACHE_HOME, else in ~/.cache; empty where there is neither.
+[[nodiscard]] std::string trial_cache_path();
+
+}  // namespace lockstep

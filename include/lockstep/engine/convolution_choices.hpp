@@ -1,0 +1,60 @@
+#pragma once
+
+#include "lockstep/graph/graph.hpp"
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+/// A convolution that can be computed by Winograd's algorithm: 3x3, stride 1, of 16 channels and
+/// more on either side, as fewer would be padded to 16.
+struct WinogradShape {
+  std::int64_t in_channels = 0;
+  std::int64_t height = 0;  ///< of the input
+  std::int64_t width = 0;
+  std::int64_t out_channels = 0;
+  std::int64_t padding = 0;
+  friend auto operator<=>(const WinogradShape&, const WinogradShape&) = default;
+
+  /// "64x32x32 to 64, padding 1"
+  [[nodiscard]] std::string text() const;
+};
+
+enum class ConvolutionStep { forward, data_gradient, weight_gradient };
+inline constexpr std::array convolution_steps{
+    ConvolutionStep::forward, ConvolutionStep::data_gradient, ConvolutionStep::weight_gradient};
+/// "forward", "data gradient", "weight gradient"
+[[nodiscard]] std::string to_string(ConvolutionStep step);
+
+/// Empty for a convolution of another kind.
+[[nodiscard]] std::optional<WinogradShape> winograd_shape(const Graph& graph, const Conv2d& op);
+
+/// Which steps of which convolutions an engine computes by Winograd's algorithm: the others, and
+/// those of shapes that are not in it, directly.
+class ConvolutionChoices final {
+ public:
+  /// The shape is in it from now on.
+  void set(const WinogradShape& shape, ConvolutionStep step, bool winograd);
+  [[nodiscard]] bool contains(const WinogradShape& shape) const;
+  [[nodiscard]] bool winograd(const WinogradShape& shape, ConvolutionStep step) const;
+  /// Whether any forward step is by Winograd's algorithm.
+  [[nodiscard]] bool any_forward() const;
+  [[nodiscard]] auto begin() const { return choices_.begin(); }
+  [[nodiscard]] auto end() const { return choices_.end(); }
+
+  /// A line a shape: "64x32x32 to 64, padding 1: winograd winograd direct".
+  [[nodiscard]] std::string text() const;
+  /// Inverse; Error(bad_input) for other text.
+  [[nodiscard]] static ConvolutionChoices parse(const std::string& text);
+  friend bool operator==(const ConvolutionChoices&, const ConvolutionChoices&) = default;
+
+ private:
+  std::map<WinogradShape, std::array<bool, convolution_steps.size()>> choices_;
+};
+
+}  // namespace lockstep

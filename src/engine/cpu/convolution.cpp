@@ -1,0 +1,68 @@
+#include "convolution.hpp"
+
+#include "program_builder.hpp"
+
+namespace lockstep::cpu {
+namespace {
+
+/// make(algorithm), by Winograd's where it is asked for and to be had.
+template <typename Make>
+auto by_best(bool winograd, Make&& make) {
+  if (winograd) {
+    // By name, as the library's own choice leaves out some that are faster.
+    try {
+      return make(dnnl::algorithm::convolution_winograd);
+    } catch (const dnnl::error& error) {
+      if (error.status != dnnl_unimplemented) throw;
+    }
+  }
+  return make(dnnl::algorithm::convolution_direct);
+}
+
+}  // namespace
+
+Convolution::Convolution(const ConvolutionOptions& options)
+    : name_(options.name),
+      source_(any_layout(options.source, options.activations)),
+      target_(any_layout(options.target, options.activations)),
+      weight_(any_layout(options.weight, options.activations)),
+      weight_gradient_(any_layout(options.weight, DataType::f32)),
+      stride_{options.stride, options.stride},
+      padding_{options.padding, options.padding} {
+  if (options.bias) bias_ = f32(Dims{options.weight[0]}, Tag::x);
+}
+
+Convolution::Forward::primitive_desc Convolution::forward(dnnl::prop_kind kind, bool winograd,
+                                                          const dnnl::engine& engine) const {
+  return checked("the forward convolution " + name_, [&] {
+    return by_best(winograd, [&](dnnl::algorithm algorithm) {
+      const Forward::desc desc(kind, algorithm, source_, weight_, bias_, target_, stride_, padding_,
+                               padding_);
+      return Forward::primitive_desc(desc, ProgramBuilder::attributes(), engine);
+    });
+  });
+}
+
+Convolution::BackwardData::primitive_desc Convolution::backward_data(
+    const Forward::primitive_desc& hint, bool winograd, const dnnl::engine& engine) const {
+  return checked("the data gradient of convolution " + name_, [&] {
+    return by_best(winograd, [&](dnnl::algorithm algorithm) {
+      const BackwardData::desc desc(algorithm, source_, weight_, target_, stride_, padding_,
+                                    padding_);
+      return BackwardData::primitive_desc(desc, ProgramBuilder::attributes(), engine, hint);
+    });
+  });
+}
+
+Convolution::BackwardWeights::primitive_desc Convolution::backward_weights(
+    const Forward::primitive_desc& hint, bool winograd, const dnnl::engine& engine) const {
+  return checked("the weight gradient of convolution " + name_, [&] {
+    return by_best(winograd, [&](dnnl::algorithm algorithm) {
+      const BackwardWeights::desc desc(algorithm, source_, weight_gradient_, bias_, target_,
+                                       stride_, padding_, padding_);
+      return BackwardWeights::primitive_desc(desc, ProgramBuilder::attributes(), engine, hint);
+    });
+  });
+}
+
+}  // namespace lockstep::cpu

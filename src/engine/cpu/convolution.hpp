@@ -1,0 +1,57 @@
+#pragma once
+
+#include "onednn.hpp"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace lockstep::cpu {
+
+struct ConvolutionOptions {
+  std::string name;  ///< for messages
+  Shape source;      ///< (N, C, H, W)
+  Shape weight;      ///< (K, C, R, S)
+  Shape target;      ///< (N, K, P, Q)
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  bool bias = false;
+  DataType activations = DataType::f32;
+};
+
+/// A convolution's three steps as oneDNN's primitives, with all formats left to it. By Winograd's
+/// algorithm where that is asked for and the library has it for these shapes, else directly.
+class Convolution final {
+ public:
+  using Forward = dnnl::convolution_forward;
+  using BackwardData = dnnl::convolution_backward_data;
+  using BackwardWeights = dnnl::convolution_backward_weights;
+
+  explicit Convolution(const ConvolutionOptions& options);
+
+  [[nodiscard]] Forward::primitive_desc forward(dnnl::prop_kind kind, bool winograd,
+                                                const dnnl::engine& engine) const;
+  [[nodiscard]] BackwardData::primitive_desc backward_data(const Forward::primitive_desc& hint,
+                                                           bool winograd,
+                                                           const dnnl::engine& engine) const;
+  [[nodiscard]] BackwardWeights::primitive_desc backward_weights(
+      const Forward::primitive_desc& hint, bool winograd, const dnnl::engine& engine) const;
+
+ private:
+  std::string name_;
+  Desc source_;
+  Desc target_;
+  Desc weight_;
+  Desc weight_gradient_;
+  Desc bias_;
+  Dims stride_;
+  Dims padding_;
+};
+
+/// Whether a convolution's primitive computes by Winograd's algorithm.
+template <typename PrimitiveDesc>
+[[nodiscard]] bool is_winograd(const PrimitiveDesc& pd) {
+  return std::string_view(pd.impl_info_str()).find("wino") != std::string_view::npos;
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,288 @@
+#define BOOST_TEST_MODULE convolution_plan
+#include "lockstep/compute/convolution_plan.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <unistd.h>
+#include <boost/test/unit_test.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+using namespace lockstep;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Two shapes that can be chosen for, of which the first comes twice; and others.
+Graph network() {
+  Graph graph("two shapes", {.channels = 3, .height = 16, .width = 16}, 10);
+  ValueId x = graph.conv2d(graph.input(),
+                           {.name = "stem", .out_channels = 32, .kernel = 3, .padding = 1});
+  for (const char* name : {"one", "two"}) {
+    x = graph.conv2d(x, {.name = name, .out_channels = 32, .kernel = 3, .padding = 1});
+  }
+  x = graph.conv2d(
+      x, {.name = "smaller", .out_channels = 64, .kernel = 3, .stride = 2, .padding = 1});
+  x = graph.conv2d(x, {.name = "three", .out_channels = 64, .kernel = 3, .padding = 1});
+  x = graph.conv2d(x, {.name = "narrow", .out_channels = 64, .kernel = 1});
+  x = graph.linear(graph.flatten(graph.global_avg_pool(x)), {.name = "fc", .out_features = 10});
+  graph.softmax_cross_entropy(x, {});
+  return graph;
+}
+const WinogradShape wide{
+    .in_channels = 32, .height = 16, .width = 16, .out_channels = 32, .padding = 1};
+const WinogradShape deep{
+    .in_channels = 64, .height = 8, .width = 8, .out_channels = 64, .padding = 1};
+constexpr std::int64_t batch_size = 64;  // 302 million operations a step
+
+class Folder final {
+ public:
+  Folder() : path_(fs::temp_directory_path() / ("lockstep-plan-" + std::to_string(getpid()))) {
+    fs::create_directories(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  [[nodiscard]] std::string file() const { return (path_ / "cache" / "times.tsv").string(); }
+
+ private:
+  fs::path path_;
+};
+
+/// Times that a test says, and what they were asked for.
+struct Library {
+  ConvolutionTimes times{.direct = 2, .winograd = 1};
+  std::vector<ConvolutionProblem> timed = {};
+  [[nodiscard]] ConvolutionLibrary calls() {
+    return {.has_winograd = [](const WinogradShape&, ConvolutionStep) { return true; },
+            .time = [this](const ConvolutionProblem& problem) {
+              timed.push_back(problem);
+              return std::optional(times);
+            }};
+  }
+};
+
+ConvolutionPlan plan(Library& library, ConvolutionPlanOptions options = {},
+                     const std::string& file = "") {
+  if (options.batch_size == 0) options.batch_size = batch_size;
+  TrialCache cache(file);
+  return plan_convolutions(network(), options, cache, library.calls());
+}
+
+template <typename Call>
+std::string refusal(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    BOOST_TEST((error.status() == ExitStatus::usage));
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(each_step_of_each_shape_is_timed_once_and_the_faster_is_taken) {
+  Library library;
+  const ConvolutionPlan faster = plan(library, {.threads = 3});
+  library.times.winograd = 2.5;
+  const ConvolutionPlan slower = plan(library);
+
+  BOOST_REQUIRE(library.timed.size() == 2 * 2 * 3u);
+  BOOST_TEST(library.timed[0].threads == 3);
+  BOOST_TEST(library.timed[0].batch_size == batch_size);
+  for (const WinogradShape& shape : {wide, deep}) {
+    for (const ConvolutionStep step : convolution_steps) {
+      BOOST_TEST(faster.choices.winograd(shape, step));
+      BOOST_TEST(slower.choices.contains(shape));
+      BOOST_TEST(!slower.choices.winograd(shape, step));
+      BOOST_TEST((slower.times.at({shape, step}) == library.times));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_gain_of_a_few_percent_is_not_worth_the_rounding) {
+  Library library{.times = {.direct = 1, .winograd = 0.96}};
+  BOOST_TEST(!plan(library).choices.any_forward());
+  library.times.winograd = 0.94;
+  BOOST_TEST(plan(library).choices.any_forward());
+}
+
+BOOST_AUTO_TEST_CASE(small_convolutions_are_computed_directly_and_not_timed) {
+  Library library;
+  const ConvolutionPlan small = plan(library, {.batch_size = 8});
+
+  BOOST_TEST(library.timed.empty());
+  BOOST_TEST(small.choices.contains(wide));
+  BOOST_TEST(!small.choices.any_forward());
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_timed_without_a_batch) {
+  Library library;
+  TrialCache cache("");
+  const auto choices = plan_convolutions(network(), {}, cache, library.calls()).choices;
+
+  BOOST_TEST(library.timed.empty());
+  BOOST_TEST(!choices.any_forward());
+}
+
+BOOST_AUTO_TEST_CASE(what_a_run_has_chosen_holds_whatever_would_be_measured) {
+  Library library;
+  ConvolutionChoices known;
+  for (const ConvolutionStep step : convolution_steps) {
+    known.set(wide, step, step == ConvolutionStep::data_gradient);
+  }
+  library.times.direct = 0.1;
+
+  const ConvolutionPlan found = plan(library, {.known = known.text()});
+
+  BOOST_TEST(found.choices.winograd(wide, ConvolutionStep::data_gradient));
+  BOOST_TEST(!found.choices.winograd(wide, ConvolutionStep::forward));
+  BOOST_TEST(!found.choices.winograd(deep, ConvolutionStep::data_gradient));
+  BOOST_TEST(library.timed.size() == 3u);  // of the shape that was not known
+}
+
+BOOST_AUTO_TEST_CASE(direct_and_winograd_are_taken_without_timing) {
+  Library library;
+  const auto winograd = plan(library, {.algorithm = ConvAlgorithm::winograd});
+  const auto direct =
+      plan(library, {.algorithm = ConvAlgorithm::direct, .known = winograd.choices.text()});
+
+  BOOST_TEST(library.timed.empty());
+  BOOST_TEST(winograd.choices.winograd(deep, ConvolutionStep::weight_gradient));
+  BOOST_TEST(!direct.choices.winograd(deep, ConvolutionStep::weight_gradient));
+}
+
+BOOST_AUTO_TEST_CASE(winograd_is_refused_where_it_is_not_to_be_had) {
+  TrialCache cache("");
+  const ConvolutionLibrary without{
+      .has_winograd = [](const WinogradShape&, ConvolutionStep) { return false; },
+      .time = [](const ConvolutionProblem&) { return std::optional<ConvolutionTimes>(); }};
+  const std::string nowhere = refusal([&] {
+    static_cast<void>(plan_convolutions(
+        network(), {.algorithm = ConvAlgorithm::winograd, .batch_size = batch_size}, cache,
+        without));
+  });
+  BOOST_TEST(nowhere.find("--conv-algorithm winograd") != std::string::npos, nowhere);
+  BOOST_TEST(nowhere.find("two shapes") != std::string::npos, nowhere);
+  const auto automatic = plan_convolutions(network(), {.batch_size = batch_size}, cache, without);
+  BOOST_TEST(!automatic.choices.any_forward());
+
+  Library library;
+  const std::string bf16 = refusal([&] {
+    static_cast<void>(
+        plan(library, {.algorithm = ConvAlgorithm::winograd, .precision = Precision::bf16}));
+  });
+  BOOST_TEST(bf16.find("--precision bf16") != std::string::npos, bf16);
+}
+
+BOOST_AUTO_TEST_CASE(in_16_bits_all_is_direct) {
+  Library library;
+  const auto found = plan(library, {.precision = Precision::bf16});
+
+  BOOST_TEST(library.timed.empty());
+  BOOST_TEST(found.choices.text().empty());
+}
+
+BOOST_AUTO_TEST_CASE(times_are_kept_on_disk_by_threads_and_batch) {
+  const Folder folder;
+  Library library;
+  static_cast<void>(plan(library, {.threads = 2}, folder.file()));
+  BOOST_TEST(library.timed.size() == 6u);
+  library.times = {.direct = 1, .winograd = 2};
+
+  const ConvolutionPlan again = plan(library, {.threads = 2}, folder.file());
+  BOOST_TEST(library.timed.size() == 6u);
+  BOOST_TEST(again.choices.winograd(wide, ConvolutionStep::forward));
+  BOOST_TEST((again.times.at({wide, ConvolutionStep::forward}) ==
+              ConvolutionTimes{.direct = 2, .winograd = 1}));
+
+  static_cast<void>(plan(library, {.threads = 1}, folder.file()));
+  BOOST_TEST(library.timed.size() == 12u);
+  static_cast<void>(plan(library, {.threads = 2, .batch_size = 65}, folder.file()));
+  BOOST_TEST(library.timed.size() == 18u);
+  static_cast<void>(plan(library, {.threads = 1}, folder.file()));
+  BOOST_TEST(library.timed.size() == 18u);
+}
+
+BOOST_AUTO_TEST_CASE(a_cache_that_is_no_such_file_holds_nothing) {
+  const Folder folder;
+  TrialCache cache(folder.file());
+  cache.add("a", {.direct = 0.25, .winograd = 0.125});
+  cache.save();
+  std::ofstream(folder.file(), std::ios::app)
+      << "noise\n\t\n\t1\nmore\tnoise\tstill\nx\t0.5\tinf\ny\t-1\t1\n";
+
+  const TrialCache read(folder.file());
+  BOOST_TEST((read.find("a") == ConvolutionTimes{.direct = 0.25, .winograd = 0.125}));
+  for (const char* key : {"x", "y", "noise", ""}) BOOST_TEST(!read.find(key));
+}
+
+BOOST_AUTO_TEST_CASE(what_another_job_adds_meanwhile_stays) {
+  const Folder folder;
+  TrialCache one(folder.file());
+  TrialCache two(folder.file());
+  one.add("a", {.direct = 1, .winograd = 1});
+  two.add("b", {.direct = 2, .winograd = 2});
+  one.save();
+  two.save();
+
+  const TrialCache both(folder.file());
+  BOOST_TEST((both.find("a") && both.find("b")));
+}
+
+BOOST_AUTO_TEST_CASE(a_cache_that_cannot_be_written_stops_nothing) {
+  const Folder folder;
+  std::ofstream(fs::path(folder.file()).parent_path()) << "in the directory's place";
+  Library library;
+
+  BOOST_TEST(plan(library, {}, folder.file()).choices.any_forward());
+}
+
+BOOST_AUTO_TEST_CASE(the_cache_is_where_the_user_keeps_caches) {
+  setenv("HOME", "/home/someone", 1);
+  setenv("XDG_CACHE_HOME", "/cache", 1);
+  BOOST_TEST(trial_cache_path() == "/cache/lockstep/convolutions.tsv");
+  setenv("XDG_CACHE_HOME", "relative", 1);
+  BOOST_TEST(trial_cache_path() == "/home/someone/.cache/lockstep/convolutions.tsv");
+  unsetenv("XDG_CACHE_HOME");
+  unsetenv("HOME");
+  BOOST_TEST(trial_cache_path() == "");
+}
+
+BOOST_AUTO_TEST_CASE(choices_come_back_from_their_text_and_other_text_is_refused) {
+  ConvolutionChoices choices;
+  choices.set(wide, ConvolutionStep::forward, true);
+  choices.set(deep, ConvolutionStep::weight_gradient, true);
+
+  BOOST_TEST(choices.text() ==
+             "32x16x16 to 32, padding 1: winograd direct direct\n"
+             "64x8x8 to 64, padding 1: direct direct winograd\n");
+  BOOST_TEST((ConvolutionChoices::parse(choices.text()) == choices));
+  BOOST_TEST((ConvolutionChoices::parse("") == ConvolutionChoices()));
+  for (const char* text : {"x", "32x16x16 to 32, padding 1: winograd direct\n",
+                           "32x16x16 to 32, padding 1: winograd direct direct"}) {
+    BOOST_CHECK_EXCEPTION(static_cast<void>(ConvolutionChoices::parse(text)), Error,
+                          [](const Error& e) { return e.status() == ExitStatus::bad_input; });
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_library_is_timed) {
+  const ConvolutionProblem problem{
+      .shape = wide, .step = ConvolutionStep::weight_gradient, .batch_size = 2, .threads = 1};
+  if (!has_winograd(wide, problem.step)) return;  // not on this processor
+
+  const auto times = time_convolution(problem);
+
+  BOOST_REQUIRE(times.has_value());
+  // The fastest processors are far below this many operations a second.
+  BOOST_TEST(times->direct > problem.operations() / 1e14);
+  BOOST_TEST(times->winograd > problem.operations() / 1e14);
+  BOOST_TEST(times->direct < 60);
+  BOOST_TEST(problem.operations() == 2.0 * 2 * 32 * 32 * 9 * 16 * 16);
+}

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""--conv-algorithm: what is chosen, by whom, and that a run keeps its choice."""
+
+from harness import *  # noqa: F403
+
+# Its convolutions of stride 1, of three shapes, are large enough to be timed.
+WIDE = ["--width", "32", "--batch-size", "24", "--lr", "0.05", "--threads", "1", "--log-every",
+        "1", "--progress", "plain", "--check-replicas-every", "1"]
+STEPS = ("forward", "data gradient", "weight gradient")
+
+
+def args(folder, run_dir, *more):
+    return ["train", "--data", folder / "data", "--run-dir", folder / run_dir, *WIDE,
+            *([] if "--model" in more else ["--model", "mini-resnet"]), *more]
+
+
+def inspect(folder, *more):
+    text = run(["inspect", "--model", "mini-resnet", "--width", 32, "--image-size", 16, "--classes", 10, "--engine",
+                "cpu", "--batch-size", 24, "--threads", 1, "--json", *more], env=cache(folder))
+    return json.loads(text)["engine"]
+
+
+def cache(folder):
+    return {"XDG_CACHE_HOME": str(folder / "cache")}
+
+
+def chosen(folder, run_dir):
+    text = state(latest(folder / run_dir))["convolutions"]
+    return text.decode() if isinstance(text, bytes) else text
+
+
+def has_winograd(folder):
+    return "Winograd" in inspect(folder, "--conv-algorithm", "winograd")["description"]
+
+
+def forge(folder, direct, winograd):
+    """Times in the cache, as if they had been measured."""
+    path = folder / "cache" / "lockstep" / "convolutions.tsv"
+    if not path.exists():
+        return 0
+    lines = path.read_text().splitlines()
+    forged = ["\t".join([*line.split("\t")[:2], str(direct), str(winograd)]) for line in lines[1:]]
+    path.write_text("\n".join([lines[0], *forged]) + "\n")
+    return len(forged)
+
+
+def prepare(folder):
+    """Shards, and a cache that holds the times that runs of one and of two ranks ask for."""
+    write_shards(folder / "data", samples=240, shape=(16, 16, 3))
+    write_shards(folder / "data", samples=20, shards=1, shape=(16, 16, 3), split="val", seed=1)
+    inspect(folder)
+    assert forge(folder, 2, 1) in (0, 9), "three steps of three shapes, where there is Winograd's algorithm"
+
+
+def a_run_that_goes_on_keeps_its_choice(folder):
+    """Whatever would be measured at its start now."""
+    prepare(folder)
+    if not has_winograd(folder):
+        return
+    for ranks in (1, 2):
+        forge(folder, 2, 1)
+        whole, pieces, direct = f"whole-{ranks}", f"pieces-{ranks}", f"direct-{ranks}"
+        output = run(args(folder, whole, "--max-steps", 6), ranks, env=cache(folder))
+        assert "Winograd's algorithm in 30 of 30 steps" in output, output
+        run(args(folder, pieces, "--max-steps", 3), ranks, env=cache(folder))
+        text = chosen(folder, pieces)
+        assert "32x16x16 to 32, padding 1: winograd winograd winograd\n" in text, text
+        forge(folder, 1, 2)
+        run(args(folder, direct, "--max-steps", 6), ranks, env=cache(folder))
+        run(args(folder, pieces, "--max-steps", 6), ranks, env=cache(folder))
+        assert_same_run(folder / whole, folder / pieces)
+        # The two algorithms do differ in their last bits, and the times in the cache were taken.
+        assert tensors(latest(folder / whole)) != tensors(latest(folder / direct))
+        asked = f"asked-{ranks}"
+        run(args(folder, asked, "--max-steps", 6, "--conv-algorithm", "direct"), ranks, env=cache(folder))
+        left, right = tensors(latest(folder / asked)), tensors(latest(folder / direct))
+        assert left == right
+
+
+def another_conv_algorithm_chooses_anew(folder):
+    prepare(folder)
+    if not has_winograd(folder):
+        return
+    run(args(folder, "run", "--max-steps", 2), env=cache(folder))
+    output = run(args(folder, "run", "--max-steps", 4, "--conv-algorithm", "direct"), env=cache(folder))
+    assert "--conv-algorithm was auto, is direct now" in output and "Winograd" not in output, output
+    assert "direct" in chosen(folder, "run") and "winograd" not in chosen(folder, "run")
+
+
+def all_ranks_compute_alike_and_shared_out_as_whole(folder):
+    """The replicas are compared at each step; sharing out gives the bits of whole copies on each number of ranks."""
+    prepare(folder)
+    if not has_winograd(folder):
+        return
+    forced = ["--max-steps", 2, "--conv-algorithm", "winograd"]
+    for ranks in (1, 2, 3, 4):
+        for name, more in (("none", []), ("again", []), ("full", ["--shard", "full"])):
+            output = run(args(folder, f"{name}-{ranks}", *forced, *more), ranks, env=cache(folder))
+            assert "Winograd's algorithm in 30 of 30 steps" in output, output
+        assert_same_run(folder / f"none-{ranks}", folder / f"again-{ranks}")
+        if ranks <= 2:  # of more, sums go another way
+            assert_same_run(folder / f"none-{ranks}", folder / f"full-{ranks}")
+
+
+def evaluation_computes_as_the_run_did(folder):
+    prepare(folder)
+    if not has_winograd(folder):
+        return
+    run(args(folder, "run", "--epochs", 1, "--conv-algorithm", "winograd"), env=cache(folder))
+    recorded = events(folder / "run", "eval")[-1]
+    found = json.loads(run(["eval", "--checkpoint", latest(folder / "run"), "--data", folder / "data", "--batch-size",
+                            16, "--threads", 1, "--json"], env=cache(folder)))
+    assert found["loss"] == recorded["loss"], (found, recorded)
+
+
+def what_was_timed_is_listed_and_kept(folder):
+    listed = inspect(folder)
+    steps = {each["name"]: each["steps"] for each in listed["convolutions"]}
+    assert set(steps["layer1.0.conv1"]) == set(STEPS)
+    assert "direct_seconds" not in steps["layer2.0.downsample.0"]["forward"]
+    if not has_winograd(folder):
+        return
+    for step in STEPS:
+        entry = steps["layer1.0.conv1"][step]
+        faster = entry["winograd_seconds"] < 0.95 * entry["direct_seconds"]
+        assert entry["algorithm"] == ("winograd" if faster else "direct"), entry
+    assert inspect(folder) == listed, "the second time is the cache's"
+    text = run(["inspect", "--model", "mini-resnet", "--width", 32, "--image-size", 16, "--engine", "cpu",
+                "--conv-algorithm", "direct"], env=cache(folder))
+    assert "winograd" not in text and "layer3.1.conv2" in text, text
+
+
+def what_cannot_be_had_is_refused(folder):
+    prepare(folder)
+    for more, words in ((["--conv-algorithm", "winograd", "--precision", "bf16"], "does not go with --precision bf16"),
+                        (["--conv-algorithm", "winograd", "--device", "cuda"], "does not go with --device cuda"),
+                        (["--conv-algorithm", "direct", "--device", "cuda"], "does not go with --device cuda"),
+                        (["--conv-algorithm", "winograd", "--model", "mlp"], "cannot be had for mlp"),
+                        (["--conv-algorithm", "fft"], "--conv-algorithm")):
+        output = run(args(folder, "run", "--max-steps", 1, *more), env=cache(folder), expect=USAGE)
+        assert words in output, output
+    output = run(args(folder, "two", "--max-steps", 1, "--conv-algorithm", "winograd", "--model", "mlp"), 2,
+                 env=cache(folder), expect=USAGE)
+    assert output.count("cannot be had for mlp") == 1, output
+    run(["inspect", "--model", "mlp", "--engine", "cuda"], expect=USAGE)
+
+
+def a_home_that_cannot_be_written_stops_nothing(folder):
+    write_shards(folder / "data", samples=240, shape=(16, 16, 3))
+    run(args(folder, "run", "--max-steps", 1), env={"XDG_CACHE_HOME": "/proc/none"})
+
+
+if __name__ == "__main__":
+    main([a_run_that_goes_on_keeps_its_choice, another_conv_algorithm_chooses_anew,
+          all_ranks_compute_alike_and_shared_out_as_whole, evaluation_computes_as_the_run_did,
+          what_was_timed_is_listed_and_kept, what_cannot_be_had_is_refused,
+          a_home_that_cannot_be_written_stops_nothing])
