@@ -47,6 +47,10 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
 
 TrainingLoop::~TrainingLoop() = default;
 
+TraceRow* TrainingLoop::phases() noexcept {
+  return parts_.trace != nullptr ? &parts_.trace->phases() : nullptr;
+}
+
 bool TrainingLoop::finished() const noexcept {
   return state_.step >= last_step_;
 }
@@ -56,6 +60,7 @@ TrainingResult TrainingLoop::run() {
   bool stop = !evaluate_if_due();
   step_end_ = std::chrono::steady_clock::now();
   while (!finished() && !stop) {
+    if (parts_.trace != nullptr) parts_.trace->step_begins(state_.step + 1);
     const double lr = schedule_.lr(state_.samples);
     const StepResult step =
         parts_.step.run(state_.step + 1, lr,
@@ -82,8 +87,12 @@ TrainingResult TrainingLoop::run() {
     if (may_save && !stop && !finished()) start_pending_save();
     report_saves();
     if (parts_.between_steps) parts_.between_steps();
+    if (parts_.trace != nullptr && !stop && !finished() && parts_.trace->step_ended(state_.step)) {
+      step_end_ = std::chrono::steady_clock::now();
+    }
   }
   save_and_wait();
+  if (parts_.trace != nullptr) parts_.trace->run_ends(state_.step);
   parts_.board.enter(Phase::end);
   result_.status = finished() ? ExitStatus::ok : ExitStatus::stopped;
   result_.step = state_.step;
@@ -159,6 +168,7 @@ void TrainingLoop::check_replicas(bool must) {
   if (!replica_check_ || checked_step_ == state_.step) return;
   if (!must && state_.step % parts_.plan.config.check_replicas_every != 0) return;
   parts_.board.enter(Phase::checks);
+  const TraceSpan span(phases(), "replica check");
   checked_step_ = state_.step;
   parts_.parallel.settle();
   replica_check_->run(state_.step);
@@ -213,6 +223,7 @@ bool TrainingLoop::evaluate_if_due() {
   const bool all_epochs_done = state_.epoch >= parts_.plan.config.epochs;
   if (state_.step % eval_interval_ != 0 && !all_epochs_done) return true;
   parts_.parallel.settle();
+  const TraceSpan span(phases(), "evaluation");
   const std::optional<EvaluationResult> evaluation =
       parts_.evaluator->run([this] { return stop_due(); });
   if (!evaluation) return false;
@@ -260,8 +271,15 @@ void TrainingLoop::start_save() {
   saved_step_ = state_.step;
   last_save_ = std::chrono::steady_clock::now();
   if (saver_) parts_.board.saving(state_.step);
-  snapshot_.copy_from(parts_.engine, parts_.parallel, parts_.optimizer);
+  {
+    const TraceSpan span(phases(), "copy for a save");
+    snapshot_.copy_from(parts_.engine, parts_.parallel, parts_.optimizer);
+  }
   if (!saver_) return;
+  if (parts_.trace != nullptr) {
+    traced_begin_ = TraceRecorder::now();
+    traced_save_ = parts_.trace->saves().open_at(traced_begin_, "save", {{{"step", state_.step}}});
+  }
   saver_->start([this, state = state_] {
     become_background_thread(parts_.cores);
     Checkpoint checkpoint = snapshot_.to_checkpoint(parts_.engine);
@@ -286,6 +304,10 @@ std::optional<BackgroundSaver::Outcome> TrainingLoop::finished_save() {
   auto outcome = saver_ ? saver_->poll() : std::nullopt;
   if (!outcome) return outcome;
   parts_.board.saving(-1);
+  if (parts_.trace != nullptr) {
+    const auto nanoseconds = static_cast<std::int64_t>(1e9 * outcome->seconds);
+    parts_.trace->saves().close_at(traced_begin_ + nanoseconds, traced_save_);
+  }
   parts_.stop_timer.save_took(outcome->seconds);
   parts_.reporter.saved(*outcome);
   if (!outcome->error) result_.checkpoint = outcome->path;
@@ -294,12 +316,18 @@ std::optional<BackgroundSaver::Outcome> TrainingLoop::finished_save() {
 
 void TrainingLoop::save_and_wait() {
   parts_.board.enter(Phase::save);
-  if (saver_) saver_->wait();
+  if (saver_) {
+    const TraceSpan span(phases(), "wait for a save");
+    saver_->wait();
+  }
   report_saves();
   if (decided(saver_ && saved_step_ != state_.step)) start_save();
   collectively(parts_.comm, [this] {
     if (!saver_) return;
-    saver_->wait();
+    {
+      const TraceSpan span(phases(), "wait for a save");
+      saver_->wait();
+    }
     const auto outcome = finished_save();
     if (outcome && outcome->error) throw Error(ExitStatus::cannot_write, *outcome->error);
   });

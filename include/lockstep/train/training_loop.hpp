@@ -10,6 +10,7 @@
 #include "lockstep/train/replica_check.hpp"
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/run_reporter.hpp"
+#include "lockstep/train/run_trace.hpp"
 #include "lockstep/train/stop_timer.hpp"
 #include "lockstep/train/train_step.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -38,6 +39,7 @@ struct TrainingLoopParts {
   RunReporter& reporter;
   PhaseBoard& board;
   StopTimer& stop_timer;
+  RunTrace* trace;                       ///< null: no steps are traced
   std::vector<std::string> hosts;        ///< by rank
   std::vector<std::string> class_names;  ///< for the checkpoints
   std::vector<int> cores;                ///< where saving may run
@@ -75,6 +77,8 @@ class TrainingLoop final {
   /// Copies the state aside, and on rank 0 begins to write it.
   void start_save();
   void report_saves();
+  /// The training thread's row; null where there is no trace.
+  [[nodiscard]] TraceRow* phases() noexcept;
   /// The next outcome, told of; nullopt where there is none.
   std::optional<BackgroundSaver::Outcome> finished_save();
   /// Saves the current state and waits for it; all ranks learn whether it worked.
@@ -90,7 +94,9 @@ class TrainingLoop final {
   StateSnapshot snapshot_;                ///< rank 0's
   std::optional<BackgroundSaver> saver_;  ///< rank 0's
   bool save_pending_ = false;
-  std::int64_t saved_step_ = -1;  ///< the newest step handed to the saver
+  std::int64_t saved_step_ = -1;   ///< the newest step handed to the saver
+  std::int64_t traced_begin_ = 0;  ///< of the save under way
+  TraceRow::Handle traced_save_ = 0;
   std::chrono::steady_clock::time_point last_save_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point step_end_ = last_save_;
   PhaseTimes epoch_times_;

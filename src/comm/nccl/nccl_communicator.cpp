@@ -1,9 +1,9 @@
 #include "lockstep/comm/nccl_communicator.hpp"
 
 #include "../cuda_calls.hpp"
-#include "../element_size.hpp"
 #include "../patience.hpp"
 #include "../slot_pool.hpp"
+#include "lockstep/comm/element_size.hpp"
 #include "nccl_link.hpp"
 #include "nccl_types.hpp"
 
