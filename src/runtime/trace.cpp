@@ -37,8 +37,8 @@ TraceRow::Handle TraceRow::open_at(std::int64_t begin, const char* name,
   }
   const Handle handle = free_.back();
   free_.pop_back();
-  open_[static_cast<std::size_t>(handle)] = {.name = name, .begin = begin, .arguments = arguments,
-                                             .finished = false};
+  open_[static_cast<std::size_t>(handle)] = {
+      .name = name, .begin = begin, .arguments = arguments, .finished = false};
   return handle;
 }
 
@@ -107,8 +107,10 @@ std::vector<std::size_t> lanes_of(const std::vector<TraceEvent>& events) {
   for (const TraceEvent& event : events) {
     const auto free = std::ranges::find_if(ends, [&](auto end) { return end <= event.begin; });
     lanes.push_back(static_cast<std::size_t>(free - ends.begin()));
-    if (free == ends.end()) ends.push_back(event.end);
-    else *free = event.end;
+    if (free == ends.end())
+      ends.push_back(event.end);
+    else
+      *free = event.end;
   }
   return lanes;
 }

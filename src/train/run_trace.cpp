@@ -19,8 +19,8 @@ namespace {
 /// Of one row: enough for hundreds of buckets a step, and 6 MiB at most.
 std::size_t events_a_row(const StepRange& steps) {
   constexpr std::int64_t a_step = 1024;
-  return static_cast<std::size_t>(
-      std::clamp<std::int64_t>((steps.last - steps.first + 1) * a_step, 4 * a_step, 64 * a_step));
+  return static_cast<std::size_t>(a_step *
+                                  std::clamp<std::int64_t>(steps.last - steps.first + 1, 4, 64));
 }
 
 /// What rank 0 is told behind a rank's events.

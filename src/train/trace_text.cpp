@@ -32,8 +32,7 @@ class RankWriter final {
 
   void row(const TraceRow& row, const TraceRow::Content& content) {
     const std::vector<std::size_t> lanes = lanes_of(content.events);
-    const std::size_t count =
-        lanes.empty() ? 1 : *std::max_element(lanes.begin(), lanes.end()) + 1;
+    const std::size_t count = lanes.empty() ? 1 : *std::max_element(lanes.begin(), lanes.end()) + 1;
     for (std::size_t lane = 0; lane < count; ++lane) {
       const std::size_t thread = first_thread_ + lane;
       name("thread_name", thread,

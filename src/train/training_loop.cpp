@@ -277,8 +277,10 @@ void TrainingLoop::start_save() {
   }
   if (!saver_) return;
   if (parts_.trace != nullptr) {
-    traced_begin_ = TraceRecorder::now();
-    traced_save_ = parts_.trace->saves().open_at(traced_begin_, "save", {{{"step", state_.step}}});
+    const std::int64_t now = TraceRecorder::now();
+    traced_saves_.push_back(
+        {.begin = now,
+         .handle = parts_.trace->saves().open_at(now, "save", {{{"step", state_.step}}})});
   }
   saver_->start([this, state = state_] {
     become_background_thread(parts_.cores);
@@ -305,8 +307,10 @@ std::optional<BackgroundSaver::Outcome> TrainingLoop::finished_save() {
   if (!outcome) return outcome;
   parts_.board.saving(-1);
   if (parts_.trace != nullptr) {
-    const auto nanoseconds = static_cast<std::int64_t>(1e9 * outcome->seconds);
-    parts_.trace->saves().close_at(traced_begin_ + nanoseconds, traced_save_);
+    const TracedSave& save = traced_saves_.front();
+    parts_.trace->saves().close_at(save.begin + static_cast<std::int64_t>(1e9 * outcome->seconds),
+                                   save.handle);
+    traced_saves_.pop_front();
   }
   parts_.stop_timer.save_took(outcome->seconds);
   parts_.reporter.saved(*outcome);

@@ -17,6 +17,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -94,9 +95,12 @@ class TrainingLoop final {
   StateSnapshot snapshot_;                ///< rank 0's
   std::optional<BackgroundSaver> saver_;  ///< rank 0's
   bool save_pending_ = false;
-  std::int64_t saved_step_ = -1;   ///< the newest step handed to the saver
-  std::int64_t traced_begin_ = 0;  ///< of the save under way
-  TraceRow::Handle traced_save_ = 0;
+  std::int64_t saved_step_ = -1;  ///< the newest step handed to the saver
+  struct TracedSave {
+    std::int64_t begin = 0;
+    TraceRow::Handle handle = 0;
+  };
+  std::deque<TracedSave> traced_saves_;  ///< whose outcome has not come yet
   std::chrono::steady_clock::time_point last_save_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point step_end_ = last_save_;
   PhaseTimes epoch_times_;
