@@ -21,7 +21,8 @@ ClockEcho echo(std::int64_t at, std::int64_t skew, std::int64_t out, std::int64_
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(equal_delays_give_the_offset_itself) {
-  for (const std::int64_t skew : {std::int64_t{0}, std::int64_t{5'000'000'000}, std::int64_t{-77}}) {
+  for (const std::int64_t skew :
+       {std::int64_t{0}, std::int64_t{5'000'000'000}, std::int64_t{-77}}) {
     const std::vector<ClockEcho> echoes{echo(100, skew, 50, 50)};
 
     const ClockOffset found = estimate_clock_offset(echoes);

@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(threads_have_their_rows_while_another_reads) {
 }
 
 BOOST_AUTO_TEST_CASE(events_that_overlap_lie_on_lanes_of_their_own) {
-  const std::vector<TraceEvent> events{event(0, 10), event(2, 4), event(3, 12),
+  const std::vector<TraceEvent> events{event(0, 10), event(2, 4),   event(3, 12),
                                        event(4, 6),  event(10, 11), event(20, 20)};
 
   BOOST_TEST(lanes_of(events) == (std::vector<std::size_t>{0, 1, 2, 1, 0, 0}),

@@ -28,7 +28,8 @@ Json written(const TraceRecorder& recorder, const RankTrace& rank, std::size_t* 
 std::map<std::int64_t, std::string> thread_names(const Json& list) {
   std::map<std::int64_t, std::string> names;
   for (const Json& each : list) {
-    if (each.is_object() && each["name"] == "thread_name") names[each["tid"]] = each["args"]["name"];
+    if (each.is_object() && each["name"] == "thread_name")
+      names[each["tid"]] = each["args"]["name"];
   }
   return names;
 }
@@ -54,7 +55,8 @@ BOOST_AUTO_TEST_CASE(a_rank_is_a_process_and_its_rows_are_threads) {
   BOOST_TEST(list[0]["name"] == "process_name");
   BOOST_TEST(list[0]["pid"] == 3);
   BOOST_TEST(list[0]["args"]["name"] == "rank 3 on a\"b\\c");
-  BOOST_TEST((thread_names(list) == std::map<std::int64_t, std::string>{{1, "empty"}, {2, "phases"}}));
+  BOOST_TEST(
+      (thread_names(list) == std::map<std::int64_t, std::string>{{1, "empty"}, {2, "phases"}}));
   const Json& last = list[list.size() - 2];
   BOOST_TEST(last["ph"] == "X");
   BOOST_TEST(last["tid"] == 2);
@@ -93,8 +95,8 @@ BOOST_AUTO_TEST_CASE(a_row_whose_events_overlap_is_several_threads) {
 
   const Json list = written(recorder, {.rank = 0, .host = "h", .first = {}, .last = {}});
 
-  BOOST_TEST((thread_names(list) ==
-              std::map<std::int64_t, std::string>{{1, "under way"}, {2, "under way (2)"}, {3, "next"}}));
+  BOOST_TEST((thread_names(list) == std::map<std::int64_t, std::string>{
+                                        {1, "under way"}, {2, "under way (2)"}, {3, "next"}}));
   std::map<std::int64_t, int> events;
   for (const Json& each : list) {
     if (each.is_object() && each["ph"] == "X") ++events[each["tid"]];

@@ -24,11 +24,7 @@ constexpr int warm_up = 3;
 constexpr int steps = 3;
 
 Rig::Options options_of(ShardMode mode, TraceRecorder* trace) {
-  return {.global_batch = 24,
-          .accumulate = 2,
-          .bucket_bytes = 20e3,
-          .shard = mode,
-          .trace = trace};
+  return {.global_batch = 24, .accumulate = 2, .bucket_bytes = 20e3, .shard = mode, .trace = trace};
 }
 
 long allocations(Rig& rig) {
