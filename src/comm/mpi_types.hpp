@@ -1,7 +1,7 @@
 #pragma once
 
-#include "element_size.hpp"
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/element_size.hpp"
 
 #include <mpi.h>
 

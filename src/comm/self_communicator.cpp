@@ -1,6 +1,6 @@
 #include "lockstep/comm/self_communicator.hpp"
 
-#include "element_size.hpp"
+#include "lockstep/comm/element_size.hpp"
 
 #include <cassert>
 #include <cstring>

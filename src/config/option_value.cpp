@@ -147,6 +147,19 @@ void parse_option(const OptionSpec& spec, const std::string& text, ShardUnit& va
   value = parsed;
 }
 
+void parse_option(const OptionSpec& spec, const std::string& text, StepRange& value) {
+  StepRange parsed;
+  const std::size_t colon = text.find(':');
+  const std::string_view whole(text);
+  if (!text.empty() &&
+      (colon == std::string::npos || !parse_number(whole.substr(0, colon), parsed.first) ||
+       !parse_number(whole.substr(colon + 1), parsed.last) || parsed.first < 1 ||
+       parsed.last < parsed.first)) {
+    refuse(spec, text, "a first and a last step from 1, the last not before the first, as 10:12");
+  }
+  value = parsed;
+}
+
 std::size_t parse_choice(const OptionSpec& spec, const std::string& text) {
   const auto found = std::find(spec.choices.begin(), spec.choices.end(), text);
   if (found == spec.choices.end()) refuse(spec, text, allowed_values(spec, false));
@@ -188,6 +201,10 @@ std::string print_option(const OptionSpec&, const ShardUnit& value) {
       break;
   }
   return "auto";
+}
+
+std::string print_option(const OptionSpec&, const StepRange& value) {
+  return value == StepRange{} ? "" : fmt::format("{}:{}", value.first, value.last);
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {

@@ -286,7 +286,12 @@ OptionTable<Config> make_table() {
                                .help = "a live bar where standard error is a terminal without a "
                                        "launcher between; bar forces it",
                                .unit = "",
-                               .choices = {"auto", "bar", "plain"}});
+                               .choices = {"auto", "bar", "plain"}})
+      .add(&Config::profile_steps,
+           {.name = "profile-steps",
+            .help = "write a trace of these steps of all ranks to the run directory, as 10:12; it "
+                    "opens in Perfetto",
+            .unit = ""});
   // A fresh run starts from weights; that one goes on, or must not, is the same then. A checkpoint
   // to go on from leaves no place for them.
   t.exclusive({.one = "resume", .other = "init-from", .both = [](const Config& config) {

@@ -54,11 +54,12 @@ class RingLoader final : public Loader {
         slots_(options_.threads == 0 ? 1 : static_cast<std::size_t>(options_.batches_ahead) + 1),
         own_reader_(dataset_, options_, normalizer_) {
     allocate();
+    if (options_.threads == 0) own_row_ = trace_row(0);
     threads_.reserve(static_cast<std::size_t>(options_.threads));
     for (int i = 0; i < options_.threads; ++i) {
-      threads_.emplace_back([this](const std::stop_token& stop) {
+      threads_.emplace_back([this, row = trace_row(i)](const std::stop_token& stop) {
         allow_cores(options_.cores);
-        work(stop);
+        work(stop, row);
       });
     }
   }
@@ -70,6 +71,7 @@ class RingLoader final : public Loader {
     if (options_.threads == 0) {
       if (ended_) return std::nullopt;
       plan_slot(n);
+      const TraceSpan span(own_row_, "samples", samples_of(slot, n, 0, slot.count()));
       for (std::int64_t i = 0; i < slot.count() && !slot.error; ++i)
         read_sample(own_reader_, slot, i);
     } else {
@@ -201,7 +203,18 @@ class RingLoader final : public Loader {
     }
   }
 
-  void work(const std::stop_token& stop) {
+  [[nodiscard]] TraceRow* trace_row(int thread) {
+    if (options_.trace == nullptr) return nullptr;
+    return &options_.trace->row(fmt::format("{} {}", options_.trace_row, thread));
+  }
+  /// What a trace tells of a part of batch n.
+  [[nodiscard]] static TraceArguments samples_of(const Slot& slot, std::int64_t n,
+                                                 std::int64_t begin, std::int64_t end) noexcept {
+    const std::int64_t first = slot.request ? slot.request->first + begin : 0;
+    return {{{"batch", n}, {"position", first}, {"samples", end - begin}}};
+  }
+
+  void work(const std::stop_token& stop, TraceRow* row) {
     SampleReader reader(dataset_, options_, normalizer_);
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -213,10 +226,14 @@ class RingLoader final : public Loader {
           std::max<std::int64_t>(1, slot->count() / (std::int64_t{4} * options_.threads));
       const std::int64_t end = std::min(slot->count(), begin + piece);
       slot->assigned = end;
+      const std::int64_t batch = assigning_;
       lock.unlock();
       std::optional<Error> error;
       std::int64_t i = begin;
-      for (; i < end && !error && !stop.stop_requested(); ++i) error = try_read(reader, *slot, i);
+      {
+        const TraceSpan span(row, "samples", samples_of(*slot, batch, begin, end));
+        for (; i < end && !error && !stop.stop_requested(); ++i) error = try_read(reader, *slot, i);
+      }
       lock.lock();
       if (error) slot->note(i - 1, std::move(*error));
       slot->finished += end - begin;
@@ -235,6 +252,7 @@ class RingLoader final : public Loader {
   std::vector<Slot> slots_;
   HostBuffer<float> pixel_values_;
   SampleReader own_reader_;       ///< where there are no threads
+  TraceRow* own_row_ = nullptr;   ///< see own_reader_
   std::int64_t next_ = 0;         ///< batch that next() returns
   std::optional<Error> failure_;  ///< thrown from now on
 

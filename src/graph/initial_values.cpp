@@ -6,11 +6,34 @@
 #include <cmath>
 
 namespace lockstep {
+namespace {
+
+/// Of values that one thread draws in one go; a multiple of how many share a block of the stream.
+constexpr std::int64_t chunk = 4096;
+constexpr std::int64_t numbers_a_block = 4;
+
+/// `draw` takes `numbers` of the stream for each value. Any place of the stream can be sought, so
+/// the values are those of one thread that draws them in turn.
+template <typename Draw>
+void fill(std::vector<float>& values, const PhiloxStream& stream, std::int64_t numbers, Draw draw) {
+  const auto size = static_cast<std::int64_t>(values.size());
+#pragma omp parallel for schedule(static) if (size > chunk)
+  for (std::int64_t begin = 0; begin < size; begin += chunk) {
+    PhiloxStream own = stream;
+    own.seek(static_cast<std::uint32_t>(begin * numbers / numbers_a_block));
+    const std::int64_t end = std::min(size, begin + chunk);
+    for (std::int64_t i = begin; i < end; ++i) {
+      values[static_cast<std::size_t>(i)] = static_cast<float>(draw(own));
+    }
+  }
+}
+
+}  // namespace
 
 std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed) {
   std::vector<float> values(static_cast<std::size_t>(parameter.shape.elements()));
   // By name and not by place, so that a layer starts alike whatever stands before it.
-  PhiloxStream random(seed, RandomPurpose::initialization, crc32c(parameter.name), 0);
+  const PhiloxStream random(seed, RandomPurpose::initialization, crc32c(parameter.name), 0);
   switch (parameter.initialization) {
     case Initialization::zeros:
       break;
@@ -20,14 +43,14 @@ std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed
     case Initialization::kaiming_normal_fan_out: {
       const Shape& shape = parameter.shape;
       const double deviation = std::sqrt(2.0 / static_cast<double>(shape[0] * shape[2] * shape[3]));
-      for (float& value : values) value = static_cast<float>(deviation * random.next_normal());
+      fill(values, random, 4, [=](PhiloxStream& own) { return deviation * own.next_normal(); });
       break;
     }
     case Initialization::uniform_fan_in: {
       const double bound =
           1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(parameter.fan_in, 1)));
-      for (float& value : values)
-        value = static_cast<float>(bound * (2 * random.next_double() - 1));
+      fill(values, random, 2,
+           [=](PhiloxStream& own) { return bound * (2 * own.next_double() - 1); });
       break;
     }
   }

@@ -4,11 +4,39 @@
 
 #include <mpi.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <string_view>
 
 namespace lockstep {
+namespace {
+
+/// Whether something may have started this process together with others: each launcher, and each
+/// batch system with one, leaves variables with one of these beginnings.
+bool may_have_peers() {
+  constexpr std::string_view beginnings[] = {"ALPS_", "FLUX_", "HYDRA", "I_MPI_", "LSB_",  "MPI_",
+                                             "OMPI_", "PALS_", "PBS_",  "PMI",    "PRTE_", "SLURM"};
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    for (const std::string_view beginning : beginnings) {
+      if (std::string_view(*variable).starts_with(beginning)) return true;
+    }
+  }
+  return false;
+}
+
+/// A process alone needs neither Open MPI's daemon nor a network. To start the one and to look for
+/// the other takes a few times as long as all else of MPI_Init. Other MPIs know no such variables.
+void start_alone() {
+  ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
+  ::setenv("OMPI_MCA_pml", "ob1", 0);
+  ::setenv("OMPI_MCA_btl", "self", 0);
+}
+
+}  // namespace
 
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
+  if (!may_have_peers()) start_alone();
   int provided = MPI_THREAD_SINGLE;
   if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
     fail(ExitStatus::internal,

@@ -30,6 +30,7 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
       std::min(options_.batch_size,
                std::max<std::int64_t>(1, slice_of(dataset.info().samples, comm.size(), 0).count));
   options_.loader.augment = Augment::none;
+  options_.loader.trace_row = "evaluation loader";
   options_.loader.shuffle = false;
   options_.loader.batch_capacity = options_.batch_size;
   program_ = engine.compile_inference(options_.batch_size);
@@ -52,6 +53,7 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
   std::optional<Error> error;
   for (std::int64_t round = 0; round < rounds; ++round) {
     if (options_.board != nullptr) options_.board->enter(Phase::evaluation);
+    const TraceSpan span(options_.trace, "batch", {{{"batch", round}}});
     std::optional<LoadedBatch> loaded;
     keep(error, [&] {
       if (!error) loaded = loader->next();

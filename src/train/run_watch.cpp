@@ -2,6 +2,7 @@
 
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/runtime/traced_communicator.hpp"
 #include "lockstep/runtime/watched_communicator.hpp"
 
 #include <unistd.h>
@@ -34,8 +35,8 @@ std::string node_name(const ProcessGrid& grid) {
 
 }  // namespace
 
-RunWatch::RunWatch(const Config& config, const TrainingJob& job)
-    : hosts_(all_gather_text(job.comm, node_name(job.grid))) {
+RunWatch::RunWatch(const Config& config, const TrainingJob& job, TraceRecorder* trace)
+    : trace_(trace), hosts_(all_gather_text(job.comm, node_name(job.grid))) {
   if (config.debug_collectives && job.comm.size() > 1) {
     comparison_ = std::make_unique<CollectiveComparison>(
         make_mpi_communicator(), [this] { return board_.read().step; }, hosts_);
@@ -59,7 +60,9 @@ Communicator& RunWatch::watched(Communicator& inner, const char* name) {
     top =
         layers_.emplace_back(std::make_unique<CheckedCommunicator>(*top, *comparison_, name)).get();
   }
-  return *layers_.emplace_back(std::make_unique<WatchedCommunicator>(*top, board_));
+  top = layers_.emplace_back(std::make_unique<WatchedCommunicator>(*top, board_)).get();
+  if (trace_ == nullptr) return *top;
+  return *layers_.emplace_back(std::make_unique<TracedCommunicator>(*top, *trace_));
 }
 
 void RunWatch::name_devices(const std::string& mine) {

@@ -3,6 +3,7 @@
 #include "lockstep/comm/checked_communicator.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/runtime/phase_board.hpp"
+#include "lockstep/runtime/trace.hpp"
 #include "lockstep/runtime/watchdog.hpp"
 #include "lockstep/train/trainer.hpp"
 
@@ -16,11 +17,11 @@
 namespace lockstep {
 
 /// What stands around a run and sees what goes wrong: the board that tells where this rank is, the
-/// watchdog that reads it, what compares collectives, and the wait for a debugger.
+/// watchdog that reads it, what compares and what traces collectives, and the wait for a debugger.
 class RunWatch final {
  public:
-  /// Collective. `job` outlives it.
-  RunWatch(const Config& config, const TrainingJob& job);
+  /// Collective. `job` and `trace`, which may be null, outlive it.
+  RunWatch(const Config& config, const TrainingJob& job, TraceRecorder* trace);
   RunWatch(const RunWatch&) = delete;
   RunWatch& operator=(const RunWatch&) = delete;
   ~RunWatch();
@@ -43,6 +44,7 @@ class RunWatch final {
   /// By rank; `devices` may be empty.
   [[nodiscard]] std::vector<std::string> names(const std::vector<std::string>& devices) const;
 
+  TraceRecorder* trace_;
   PhaseBoard board_;
   std::unique_ptr<CollectiveComparison> comparison_;  ///< null: not asked for
   std::deque<std::unique_ptr<Communicator>> layers_;

@@ -148,7 +148,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   const auto begin = StopTimer::Clock::now();
   require_agreement(job.comm, print_config(config), "the configuration",
                     "ranks were started with different options");
-  RunWatch watch(config, job);
+  const auto recorder = make_trace_recorder(config);
+  RunWatch watch(config, job, recorder.get());
   Communicator& comm = watch.comm();
 
   const auto data = open_training_data(config, comm);
@@ -292,6 +293,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                              near.size(), job.binding.allowed.size(), compute->numa_node()));
   }
   loading.cores = near;
+  loading.trace = recorder.get();
   const auto loader = make_loader(
       *data, loading,
       plan_training_batches(geometry, {.epoch = state.epoch, .position = state.position},
@@ -301,7 +303,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                   .clip_grad_norm = config.clip_grad_norm,
                   .loss_scale = loss_scale_of(config, state),
                   .meets_in_programs = synchronised || config.shard != ShardMode::none,
-                  .board = &watch.board()});
+                  .board = &watch.board(),
+                  .trace = recorder.get()});
   // Rank 0's, whose wish to stop goes to all.
   const TimeAllowed time =
       comm.rank() == 0 ? time_allowed(begin, config.time_limit.seconds) : TimeAllowed{};
@@ -312,6 +315,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                       EvaluatorOptions{.loader = loading,
                                        .batch_size = geometry.largest_micro_batch(),
                                        .board = &watch.board(),
+                                       .trace = evaluation_row(recorder.get()),
                                        .meets_in_programs = engine.parameters().empty()});
   }
   describe_start(reporter, plan, geometry, engine, *parallel, *optimizer, data->info(), step, job,
@@ -336,6 +340,14 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   }
   reporter.started(state, geometry.global_batch);
 
+  std::optional<RunTrace> trace;
+  if (recorder) {
+    trace.emplace(RunTraceOptions{.steps = config.profile_steps,
+                                  .run_dir = plan.config.run_dir,
+                                  .comm = comm,
+                                  .grid = job.grid},
+                  *recorder, watch.board(), reporter);
+  }
   TrainingLoop loop({.plan = plan,
                      .geometry = geometry,
                      .comm = comm,
@@ -349,6 +361,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      .reporter = reporter,
                      .board = watch.board(),
                      .stop_timer = stop_timer,
+                     .trace = trace ? &*trace : nullptr,
                      .hosts = watch.hosts(),
                      .class_names = data->info().class_names,
                      .cores = near,

@@ -1,5 +1,7 @@
 #include "lockstep/train/train_step.hpp"
 
+#include "lockstep/train/run_trace.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -7,18 +9,42 @@
 namespace lockstep {
 namespace {
 
-/// Seconds since it was last read.
+/// Seconds since it was last read, which a trace gets as events.
 class Stopwatch final {
  public:
-  double lap() noexcept {
+  Stopwatch(TraceRow* row, std::int64_t step) : row_(row), step_(step) {}
+
+  double lap(const char* name, int micro_step = 0) noexcept {
     const auto now = std::chrono::steady_clock::now();
+    if (row_ != nullptr) {
+      row_->add({.name = name,
+                 .begin = nanoseconds(last_),
+                 .end = nanoseconds(now),
+                 .arguments = {{{"step", step_}, {"micro-step", micro_step}}}});
+    }
     const std::chrono::duration<double> elapsed = now - last_;
     last_ = now;
     return elapsed.count();
   }
+  /// All of it until it was last read.
+  void add_step(TraceRow* row) const noexcept {
+    if (row == nullptr) return;
+    row->add({.name = "step",
+              .begin = nanoseconds(begin_),
+              .end = nanoseconds(last_),
+              .arguments = {{{"step", step_}}}});
+  }
 
  private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  using TimePoint = std::chrono::steady_clock::time_point;
+  static std::int64_t nanoseconds(TimePoint time) noexcept {
+    return std::chrono::nanoseconds(time.time_since_epoch()).count();
+  }
+
+  TraceRow* row_;
+  std::int64_t step_;
+  TimePoint begin_ = std::chrono::steady_clock::now();
+  TimePoint last_ = begin_;
 };
 
 }  // namespace
@@ -47,6 +73,10 @@ TrainStep::TrainStep(Engine& engine, ParallelState& state, Optimizer& optimizer,
       program_(engine.compile_training(options.geometry.largest_micro_batch())) {
   if (options_.geometry.smallest_micro_batch() != options_.geometry.largest_micro_batch()) {
     smaller_program_ = engine.compile_training(options_.geometry.smallest_micro_batch());
+  }
+  if (options_.trace != nullptr) {
+    phases_ = &options_.trace->row(TraceRows::phases);
+    steps_ = &options_.trace->row(TraceRows::steps);
   }
   if (options_.meets_in_programs) {
     blank_ = BlankBatch(engine.graph().image(), options_.geometry.largest_micro_batch());
@@ -108,7 +138,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
   const bool update_at_end = options_.clip_grad_norm > 0 || optimizer_.needs_all_gradients() ||
                              scaler_.is_dynamic() || geometry.accumulate > 1;
   StepResult result;
-  Stopwatch watch;
+  Stopwatch watch(phases_, step);
   BatchMetrics metrics;
 
   const std::span<float> tail = tail_values_.span();
@@ -123,12 +153,12 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
 
     board_.enter(Phase::forward);
     program.forward(batch);
-    const auto lap = [&](double& phase) {
+    const auto lap = [&](double& phase, const char* name) {
       const double waited = state_.take_waited_seconds();
-      phase += watch.lap() - waited;
+      phase += watch.lap(name, micro) - waited;
       result.times.communication += waited;
     };
-    lap(result.times.forward);
+    lap(result.times.forward, "forward");
 
     board_.enter(Phase::backward);
     BackwardObserver& observer = state_.begin_micro_step({.first = micro == 0, .last = last});
@@ -143,11 +173,11 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
     tail_.fold(
         tail, program.batch_statistics(),
         static_cast<double>(batch.size) / static_cast<double>(geometry.micro_samples(micro)));
-    lap(result.times.backward);
+    lap(result.times.backward, "backward");
 
     board_.enter(Phase::data);
     load_next();
-    result.times.data += watch.lap();
+    result.times.data += watch.lap("data", micro);
   }
   tail_.write_sums(tail, {.loss = metrics.loss / static_cast<double>(geometry.global_batch),
                           .top1 = static_cast<double>(metrics.top1),
@@ -161,12 +191,12 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
 
   board_.enter(Phase::communication);
   state_.finish(tail, [&](const UpdatePart& part) {
-    result.times.communication += watch.lap();
+    result.times.communication += watch.lap("reduction wait", geometry.accumulate - 1);
     if (!update_at_end) {
       optimizer_.update(part.begin, part.end, part.parameters, state_.gradients(),
                         {.lr = lr, .step = step});
     }
-    result.times.optimizer += watch.lap();
+    result.times.optimizer += watch.lap("update", geometry.accumulate - 1);
   });
   if (!update_at_end) state_.updated();
   board_.enter(Phase::update);
@@ -184,7 +214,8 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
       tail_.update_running(tail, geometry.accumulate, engine_.running_statistics());
     }
   }
-  result.times.optimizer += watch.lap();
+  result.times.optimizer += watch.lap("update", geometry.accumulate - 1);
+  watch.add_step(steps_);
   return result;
 }
 

@@ -54,6 +54,10 @@ TrainingLoop::~TrainingLoop() {
   snapshot_.give_up();
 }
 
+TraceRow* TrainingLoop::phases() noexcept {
+  return parts_.trace != nullptr ? &parts_.trace->phases() : nullptr;
+}
+
 bool TrainingLoop::finished() const noexcept {
   return state_.step >= last_step_;
 }
@@ -63,6 +67,7 @@ TrainingResult TrainingLoop::run() {
   bool stop = !evaluate_if_due();
   step_end_ = std::chrono::steady_clock::now();
   while (!finished() && !stop) {
+    if (parts_.trace != nullptr) parts_.trace->step_begins(state_.step + 1);
     const double lr = schedule_.lr(state_.samples);
     const StepResult step =
         parts_.step.run(state_.step + 1, lr,
@@ -92,8 +97,12 @@ TrainingResult TrainingLoop::run() {
     if (may_save && !stop && !finished()) start_pending_save();
     report_saves();
     if (parts_.between_steps) parts_.between_steps();
+    if (parts_.trace != nullptr && !stop && !finished() && parts_.trace->step_ended(state_.step)) {
+      step_end_ = std::chrono::steady_clock::now();
+    }
   }
   save_and_wait();
+  if (parts_.trace != nullptr) parts_.trace->run_ends(state_.step);
   parts_.board.enter(Phase::end);
   result_.status = finished() ? ExitStatus::ok : ExitStatus::stopped;
   result_.step = state_.step;
@@ -169,6 +178,7 @@ void TrainingLoop::check_replicas(bool must) {
   if (!replica_check_ || checked_step_ == state_.step) return;
   if (!must && state_.step % parts_.plan.config.check_replicas_every != 0) return;
   parts_.board.enter(Phase::checks);
+  const TraceSpan span(phases(), "replica check");
   checked_step_ = state_.step;
   parts_.parallel.settle();
   replica_check_->run(state_.step);
@@ -223,6 +233,7 @@ bool TrainingLoop::evaluate_if_due() {
   const bool all_epochs_done = state_.epoch >= parts_.plan.config.epochs;
   if (state_.step % eval_interval_ != 0 && !all_epochs_done) return true;
   parts_.parallel.settle();
+  const TraceSpan span(phases(), "evaluation");
   const std::optional<EvaluationResult> evaluation =
       parts_.evaluator->run([this] { return stop_due(); });
   if (!evaluation) return false;
@@ -270,9 +281,18 @@ void TrainingLoop::start_save() {
   saved_step_ = state_.step;
   last_save_ = std::chrono::steady_clock::now();
   if (saver_) parts_.board.saving(state_.step);
-  parts_.parallel.settle();
-  snapshot_.take();
+  {
+    const TraceSpan span(phases(), "copy for a save");
+    parts_.parallel.settle();
+    snapshot_.take();
+  }
   if (!saver_) return;
+  if (parts_.trace != nullptr) {
+    const std::int64_t now = TraceRecorder::now();
+    traced_saves_.push_back(
+        {.begin = now,
+         .handle = parts_.trace->saves().open_at(now, "save", {{{"step", state_.step}}})});
+  }
   saver_->start({.mean = {parts_.plan.config.mean.begin(), parts_.plan.config.mean.end()},
                  .std = {parts_.plan.config.std.begin(), parts_.plan.config.std.end()},
                  .classes = parts_.plan.config.classes,
@@ -282,6 +302,7 @@ void TrainingLoop::start_save() {
 }
 
 void TrainingLoop::finish_save() {
+  const TraceSpan span(phases(), "wait for a save");
   for (bool going = shared_out_; going;) {
     std::int32_t pieces = 0;
     while (saver_ && saver_->busy() && (pieces = snapshot_.wanted()) == 0) {
@@ -306,6 +327,12 @@ std::optional<BackgroundSaver::Outcome> TrainingLoop::finished_save() {
   auto outcome = saver_ ? saver_->poll() : std::nullopt;
   if (!outcome) return outcome;
   parts_.board.saving(-1);
+  if (parts_.trace != nullptr) {
+    const TracedSave& save = traced_saves_.front();
+    parts_.trace->saves().close_at(save.begin + static_cast<std::int64_t>(1e9 * outcome->seconds),
+                                   save.handle);
+    traced_saves_.pop_front();
+  }
   parts_.stop_timer.save_took(outcome->seconds);
   parts_.reporter.saved(*outcome);
   if (!outcome->error) result_.checkpoint = outcome->path;

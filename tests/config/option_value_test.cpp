@@ -120,6 +120,21 @@ BOOST_AUTO_TEST_CASE(a_save_interval_is_steps_or_a_time) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_range_of_steps_has_a_first_and_a_last) {
+  const auto range = [](const std::string& text) { return parsed<StepRange>(free_spec, text); };
+
+  BOOST_TEST((range("") == StepRange{}));
+  BOOST_TEST((range("3:12") == StepRange{.first = 3, .last = 12}));
+  BOOST_TEST((range("7:7") == StepRange{.first = 7, .last = 7}));
+  BOOST_TEST(print_option(free_spec, range("3:12")) == "3:12");
+  BOOST_TEST(print_option(free_spec, StepRange{}) == "");
+  for (const char* text : {"0:3", "-1:3", "4:3", "3", "3:", ":3", ":", "a:b", "3:b", "1:2:3", "1-3",
+                           " 1:3", "1:3 ", "1 :3", "1.5:3", "0", "9223372036854775808:1"}) {
+    BOOST_TEST_CONTEXT("'" << text << "'")
+    BOOST_TEST(contains(refused<StepRange>(free_spec, text), "--x is '" + std::string(text) + "'"));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_text_that_a_file_could_not_hold_is_refused) {
   BOOST_TEST(parsed<std::string>(free_spec, "a path/with = and % and ü") ==
              "a path/with = and % and ü");

@@ -154,6 +154,8 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
                                "--log-ranks",
                                "--progress",
                                "plain",
+                               "--profile-steps",
+                               "3:12",
                                "--watchdog-seconds",
                                "2.5",
                                "--time-limit",
@@ -235,6 +237,7 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
                         .log_every = 10,
                         .log_ranks = true,
                         .progress = Progress::plain,
+                        .profile_steps = {.first = 3, .last = 12},
                         .watchdog_seconds = 2.5,
                         .time_limit = {.seconds = 7200},
                         .check_replicas_every = 7,
@@ -250,7 +253,7 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
 }
 
 BOOST_AUTO_TEST_CASE(options_of_parts_that_do_not_exist_are_unknown) {
-  for (const char* name : {"--buffer-dtype", "--profile-steps"}) {
+  for (const char* name : {"--buffer-dtype", "--profile"}) {
     BOOST_TEST(contains(refusal([&] {
                           parse({name, "auto"});
                         }),

@@ -87,6 +87,10 @@ Config random_config(Random& random) {
   c.shard = static_cast<ShardMode>(whole(random, 0, 4));
   c.param_dtype = static_cast<TravelType>(whole(random, 0, 3));
   c.shard_group = whole(random, 0, 4096);
+  if (coin(random)) {
+    c.profile_steps.first = whole(random, 1, 1 << 20);
+    c.profile_steps.last = c.profile_steps.first + whole(random, 0, 1 << 20);
+  }
   c.shard_unit.by = static_cast<ShardUnit::By>(whole(random, 0, 3));
   if (c.shard_unit.by == ShardUnit::By::size) c.shard_unit.smallest = whole(random, 1, 1 << 30);
   c.accumulate_full_gradients = coin(random);

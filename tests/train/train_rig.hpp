@@ -47,6 +47,7 @@ class TrainRig final {
     std::vector<Communicator*> device_comms = {};
     int threads = 1;
     std::int64_t width = 8;
+    TraceRecorder* trace = nullptr;
   };
 
   TrainRig(Communicator& comm, const Options& options)
@@ -99,7 +100,8 @@ class TrainRig final {
                            .crop_padding = 2,
                            .seed = 11,
                            .batch_capacity = geometry_.largest_micro_batch(),
-                           .threads = 0},
+                           .threads = 0,
+                           .trace = options.trace},
                           plan_training_batches(geometry_, {}, 1000));
     step_ = std::make_unique<TrainStep>(
         *engine_, *state_, *optimizer_, comm, *loader_,
@@ -107,7 +109,8 @@ class TrainRig final {
             .geometry = geometry_,
             .clip_grad_norm = options.clip_grad_norm,
             .loss_scale = options.loss_scale,
-            .meets_in_programs = options.synchronised || options.shard != ShardMode::none});
+            .meets_in_programs = options.synchronised || options.shard != ShardMode::none,
+            .trace = options.trace});
   }
 
   StepResult run() { return step_->run(++steps_, lr_, {}); }

@@ -37,6 +37,13 @@ struct ShardUnit {
   friend bool operator==(const ShardUnit&, const ShardUnit&) = default;
 };
 
+/// `--profile-steps 10:12`, both included; zeros: none.
+struct StepRange {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  friend bool operator==(const StepRange&, const StepRange&) = default;
+};
+
 /// `--time-limit 10min`; zero: none.
 struct TimeSpan {
   double seconds = 0;
@@ -115,6 +122,7 @@ struct Config {
   std::int64_t log_every = 50;  ///< steps
   bool log_ranks = false;
   Progress progress = Progress::automatic;
+  StepRange profile_steps;  ///< to trace
   // faults
   double watchdog_seconds = 600;  ///< 0: off
   TimeSpan time_limit;

@@ -32,6 +32,7 @@ void parse_option(const OptionSpec& spec, const std::string& text, std::vector<d
 void parse_option(const OptionSpec& spec, const std::string& text, SaveInterval& value);
 void parse_option(const OptionSpec& spec, const std::string& text, TimeSpan& value);
 void parse_option(const OptionSpec& spec, const std::string& text, ShardUnit& value);
+void parse_option(const OptionSpec& spec, const std::string& text, StepRange& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const std::string& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, std::int64_t value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, double value);
@@ -40,6 +41,7 @@ void parse_option(const OptionSpec& spec, const std::string& text, ShardUnit& va
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const SaveInterval& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const TimeSpan& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const ShardUnit& value);
+[[nodiscard]] std::string print_option(const OptionSpec& spec, const StepRange& value);
 /// Place of `text` among spec.choices.
 [[nodiscard]] std::size_t parse_choice(const OptionSpec& spec, const std::string& text);
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/core/huge_pages.hpp"
+
 #include <cstddef>
 #include <memory>
 #include <new>
@@ -19,6 +21,7 @@ class AlignedBuffer final {
                         : static_cast<T*>(
                               ::operator new (size * sizeof(T), std::align_val_t{alignment}))),
         size_(size) {
+    advise_huge_pages(data_.get(), size_ * sizeof(T));
     std::uninitialized_value_construct_n(data_.get(), size_);
   }
 

@@ -64,7 +64,12 @@ class PhiloxStream final {
   [[nodiscard]] std::uint32_t next_below(std::uint32_t bound) noexcept {
     return static_cast<std::uint32_t>((std::uint64_t{next_u32()} * bound) >> 32);
   }
-  /// Standard normal, by the Box-Muller transform.
+  /// Goes on behind the first `blocks` times four numbers of next_u32().
+  void seek(std::uint32_t blocks) noexcept {
+    counter_[0] = blocks;
+    used_ = 4;
+  }
+  /// Standard normal, by the Box-Muller transform; takes four numbers.
   [[nodiscard]] double next_normal() noexcept;
 
  private:

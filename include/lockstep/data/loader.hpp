@@ -4,11 +4,13 @@
 #include "lockstep/data/dataset.hpp"
 #include "lockstep/data/sample_order.hpp"
 #include "lockstep/engine/engine.hpp"
+#include "lockstep/runtime/trace.hpp"
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -38,7 +40,9 @@ struct LoaderOptions {
   int batches_ahead = 3;
   bool shuffle = true;  ///< false: sample index = position (evaluation)
   std::int64_t shuffle_block = 1;
-  std::vector<int> cores = {};  ///< where the loader's threads may run; empty: as the caller
+  std::vector<int> cores = {};       ///< where the loader's threads may run; empty: as the caller
+  TraceRecorder* trace = nullptr;    ///< has a row a thread; null: it is not traced
+  std::string trace_row = "loader";  ///< and the thread's number
 };
 
 /// A batch ready for the engine; valid until the next call of next().

@@ -4,6 +4,7 @@
 #include "lockstep/data/loader.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/runtime/phase_board.hpp"
+#include "lockstep/runtime/trace.hpp"
 #include "lockstep/train/blank_batch.hpp"
 
 #include <cstdint>
@@ -26,6 +27,7 @@ struct EvaluatorOptions {
   LoaderOptions loader;  ///< augment, shuffle and batch_capacity are set by the evaluator
   std::int64_t batch_size = 64;
   PhaseBoard* board = nullptr;  ///< told of each batch; null: nobody looks
+  TraceRow* trace = nullptr;    ///< has each batch as an event; null: it is not traced
   /// As TrainStepOptions::meets_in_programs: every rank runs as many batches.
   bool meets_in_programs = false;
 };

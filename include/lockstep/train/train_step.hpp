@@ -9,6 +9,7 @@
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
 #include "lockstep/runtime/phase_board.hpp"
+#include "lockstep/runtime/trace.hpp"
 #include "lockstep/train/batch_geometry.hpp"
 #include "lockstep/train/blank_batch.hpp"
 
@@ -55,7 +56,8 @@ struct TrainStepOptions {
   /// Ranks meet inside the engine's programs (synchronised batch norms, units that are shared out),
   /// so one whose data failed still runs each micro-step, on blank images that count for nothing.
   bool meets_in_programs = false;
-  PhaseBoard* board = nullptr;  ///< told of the step's phases; null: nobody looks
+  PhaseBoard* board = nullptr;     ///< told of the step's phases; null: nobody looks
+  TraceRecorder* trace = nullptr;  ///< has the step's phases as rows; null: it is not traced
 };
 
 /// The training step: load, forward, backward with each bucket's reduction started as soon as its
@@ -92,6 +94,8 @@ class TrainStep final {
   TrainStepOptions options_;
   PhaseBoard own_board_;
   PhaseBoard& board_;
+  TraceRow* phases_ = nullptr;
+  TraceRow* steps_ = nullptr;
   LossScaler scaler_;
   TailBucket tail_;
   HostBuffer<float> tail_values_;  ///< in host memory; it travels with the gradients

@@ -9,6 +9,7 @@
 #include "lockstep/train/replica_check.hpp"
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/run_reporter.hpp"
+#include "lockstep/train/run_trace.hpp"
 #include "lockstep/train/state_snapshot.hpp"
 #include "lockstep/train/stop_timer.hpp"
 #include "lockstep/train/train_step.hpp"
@@ -16,6 +17,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -39,6 +41,7 @@ struct TrainingLoopParts {
   RunReporter& reporter;
   PhaseBoard& board;
   StopTimer& stop_timer;
+  RunTrace* trace;                       ///< null: no steps are traced
   std::vector<std::string> hosts;        ///< by rank
   std::vector<std::string> class_names;  ///< for the checkpoints
   std::vector<int> cores;                ///< where saving may run
@@ -78,6 +81,8 @@ class TrainingLoop final {
   /// Waits for the save under way, and brings it what it waits for. Collective.
   void finish_save();
   void report_saves();
+  /// The training thread's row; null where there is no trace.
+  [[nodiscard]] TraceRow* phases() noexcept;
   /// The next outcome, told of; nullopt where there is none.
   std::optional<BackgroundSaver::Outcome> finished_save();
   /// Saves the current state and waits for it; all ranks learn whether it worked.
@@ -94,6 +99,11 @@ class TrainingLoop final {
   std::optional<BackgroundSaver> saver_;  ///< rank 0's
   bool save_pending_ = false;
   std::int64_t saved_step_ = -1;  ///< the newest step handed to the saver
+  struct TracedSave {
+    std::int64_t begin = 0;
+    TraceRow::Handle handle = 0;
+  };
+  std::deque<TracedSave> traced_saves_;  ///< whose outcome has not come yet
   std::chrono::steady_clock::time_point last_save_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point step_end_ = last_save_;
   PhaseTimes epoch_times_;

@@ -1,8 +1,8 @@
 #include "lockstep/comm/nccl_communicator.hpp"
 
-#include "../element_size.hpp"
 #include "../patience.hpp"
 #include "../slot_pool.hpp"
+#include "lockstep/comm/element_size.hpp"
 #include "nccl_links.hpp"
 #include "nccl_types.hpp"
 

@@ -1,9 +1,9 @@
 #include "lockstep/comm/staged_communicator.hpp"
 
 #include "../cuda_calls.hpp"
-#include "../element_size.hpp"
 #include "../patience.hpp"
 #include "../processor_name.hpp"
+#include "lockstep/comm/element_size.hpp"
 #include "staging_queue.hpp"
 
 #include <fmt/format.h>

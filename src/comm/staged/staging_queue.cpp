@@ -1,6 +1,6 @@
 #include "staging_queue.hpp"
 
-#include "../element_size.hpp"
+#include "lockstep/comm/element_size.hpp"
 
 #include <algorithm>
 #include <cassert>

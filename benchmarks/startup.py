@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""startup.py LOCKSTEP OUTPUT.json [ROUNDS]: seconds from the command to the end of its first step, PyTorch beside it, in turn.
+
+mini-resnet on generated images of 32x32, 32 a rank. `alone` is the program as it stands, `2 ranks` is under mpirun, and `2 ranks,
+one host` tells Open MPI that no network is needed. PyTorch imports torch alone, builds the same network and takes the same step.
+When the first step begins and ends is read from the trace that the program writes (--profile-steps 1:1); the slowest rank counts.
+"""
+
+import datetime
+import json
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from compare_pytorch import spread
+
+IMAGES = ["--image-size", "32", "--channels", "3", "--classes", "10", "--batch-size", "32"]
+MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"]
+ONE_HOST = ["--mca", "pml", "ob1", "--mca", "btl", "self,vader"]
+
+PEER = r"""
+import time
+import torch
+imported = time.monotonic()
+
+class Block(torch.nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(outputs)
+        self.conv2 = torch.nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = torch.nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = torch.nn.Sequential(torch.nn.Conv2d(inputs, outputs, 1, stride, bias=False), torch.nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+class MiniResNet(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(3, width, 3, padding=1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(width)
+        widths = (width, width, width, 2 * width, 2 * width, 4 * width, 4 * width)
+        self.blocks = torch.nn.Sequential(*(Block(a, b, 1 if a == b else 2) for a, b in zip(widths, widths[1:])))
+        self.fc = torch.nn.Linear(4 * width, 10)
+
+    def forward(self, x):
+        return self.fc(self.blocks(torch.relu(self.bn1(self.conv1(x)))).mean((2, 3)))
+
+net = MiniResNet(64)
+sgd = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+images, labels = torch.randn(32, 3, 32, 32), torch.randint(10, (32,))
+begin = time.monotonic()
+torch.nn.functional.cross_entropy(net(images), labels).backward()
+sgd.step()
+print(imported, begin, time.monotonic(), torch.__version__, flush=True)
+"""
+
+
+def timed(words, environment):
+    """Start, end and processor seconds of a command, and its output."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    begin = time.monotonic()
+    done = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
+    end = time.monotonic()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return begin, end, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
+
+
+def lockstep(program, launch):
+    """By the trace, whose clock is this script's: the machine's steady one."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("OMPI_MCA_")}
+    if launch:
+        environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_WAIT_POLICY": "passive"}
+    folder = tempfile.mkdtemp(prefix="lockstep-startup-")
+    try:
+        begin, end, processor, _ = timed(
+            [*launch, program, "train", "--synthetic", "--model", "mini-resnet", *IMAGES, "--max-steps", "1", "--profile-steps",
+             "1:1", "--progress", "plain", "--run-dir", folder + "/run"], environment)
+        trace = json.loads(pathlib.Path(folder, "run", "trace-1-1.json").read_text())
+    finally:
+        shutil.rmtree(folder)
+    steps = [event for event in trace["traceEvents"] if event["name"] == "step"]
+    first_begin = 1e-6 * min(step["ts"] for step in steps)
+    first_end = 1e-6 * max(step["ts"] + step["dur"] for step in steps)
+    return {"seconds": first_end - begin, "to_the_step": first_begin - begin, "step": first_end - first_begin,
+            "whole_command": end - begin, "processor": processor}
+
+
+def pytorch():
+    begin, end, processor, output = timed(["/usr/bin/python3", "-c", PEER], dict(os.environ))
+    imported, step, stepped, version = output.split()
+    return {"seconds": float(stepped) - begin, "to_the_step": float(step) - begin, "step": float(stepped) - float(step),
+            "import": float(imported) - begin, "whole_command": end - begin, "processor": processor}, version
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    program, path = os.path.abspath(sys.argv[1]), sys.argv[2]
+    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 5
+    machine = json.loads(subprocess.run([program, "bench", "step", "--model", "mlp", "--image-size", "8", "--steps", "1", "--json"],
+                                        check=True, capture_output=True, text=True).stdout.splitlines()[-1])["machine"]
+    result = {"benchmark": "start to the end of the first step", "date": datetime.date.today().isoformat(), "rounds": rounds,
+              "machine": machine, "load_before": os.getloadavg()[0], "rows": []}
+    found = {"alone": [], "2 ranks": [], "2 ranks, one host": []}
+    has_torch = subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode == 0
+    if has_torch:
+        found["pytorch"] = []
+    for _ in range(rounds):
+        for name, launch in (("alone", []), ("2 ranks", MPIRUN), ("2 ranks, one host", [*MPIRUN, *ONE_HOST])):
+            found[name].append(lockstep(program, launch))
+        if has_torch:
+            peer, result["pytorch"] = pytorch()
+            found["pytorch"].append(peer)
+    result["load_after"] = os.getloadavg()[0]
+    print(f"{'':<18} {'s to the end of step 1 (min-max)':>33} {'before it':>10} {'step':>6} {'processor s':>12}   of pytorch (min-max)")
+    for name, runs in found.items():
+        row = {"case": name, **{key: spread([run[key] for run in runs]) for key in runs[0]}}
+        beside = ""
+        if has_torch and name != "pytorch":
+            row["ratio_to_pytorch"] = spread([run["seconds"] / peer["seconds"] for run, peer in zip(runs, found["pytorch"])])
+            beside = "{median:.2f} ({min:.2f}-{max:.2f})".format(**row["ratio_to_pytorch"])
+        result["rows"].append(row)
+        print(f"{name:<18} {'{median:.2f} ({min:.2f}-{max:.2f})'.format(**row['seconds']):>33} {row['to_the_step']['median']:>10.2f} "
+              f"{row['step']['median']:>6.2f} {row['processor']['median']:>12.2f}   {beside}")
+    with open(path, "w") as file:
+        json.dump(result, file, indent=1)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()

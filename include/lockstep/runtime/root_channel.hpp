@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+namespace lockstep {
+
+/// Messages between rank 0 and each other rank, on an MPI communicator of their own. Both sides
+/// know the sizes. Failures throw Error(internal).
+class RootChannel final {
+ public:
+  /// Collective. One rank alone where MPI has not been started.
+  RootChannel();
+  ~RootChannel();
+  RootChannel(const RootChannel&) = delete;
+  RootChannel& operator=(const RootChannel&) = delete;
+
+  [[nodiscard]] int rank() const noexcept;
+  [[nodiscard]] int size() const noexcept;
+  /// `bytes`: below 2^31.
+  void send(int to, std::span<const std::byte> bytes);
+  void receive(int from, std::span<std::byte> bytes);
+
+ private:
+  struct Connection;
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace lockstep

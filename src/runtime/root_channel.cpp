@@ -1,0 +1,61 @@
+#include "lockstep/runtime/root_channel.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <mpi.h>
+
+namespace lockstep {
+
+struct RootChannel::Connection {
+  MPI_Comm comm = MPI_COMM_NULL;
+  int rank = 0;
+  int size = 1;
+  bool failed = false;
+
+  void check(int code, const char* call, int other) {
+    if (code == MPI_SUCCESS) return;
+    failed = true;
+    fail(ExitStatus::internal,
+         "{} between rank {} and rank {} failed with MPI's code {} (a rank may be lost) see the "
+         "other ranks' messages",
+         call, rank, other, code);
+  }
+};
+
+RootChannel::RootChannel() : connection_(std::make_unique<Connection>()) {
+  Connection& c = *connection_;
+  int initialized = 0;
+  MPI_Initialized(&initialized);
+  if (initialized == 0) return;
+  c.check(MPI_Comm_dup(MPI_COMM_WORLD, &c.comm), "MPI_Comm_dup", 0);
+  MPI_Comm_set_errhandler(c.comm, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(c.comm, &c.rank);
+  MPI_Comm_size(c.comm, &c.size);
+}
+
+RootChannel::~RootChannel() {
+  // One whose messages nobody took must not be given to others.
+  if (connection_->comm != MPI_COMM_NULL && !connection_->failed) MPI_Comm_free(&connection_->comm);
+}
+
+int RootChannel::rank() const noexcept {
+  return connection_->rank;
+}
+int RootChannel::size() const noexcept {
+  return connection_->size;
+}
+
+void RootChannel::send(int to, std::span<const std::byte> bytes) {
+  Connection& c = *connection_;
+  c.check(MPI_Send(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, 0, c.comm),
+          "MPI_Send", to);
+}
+
+void RootChannel::receive(int from, std::span<std::byte> bytes) {
+  Connection& c = *connection_;
+  c.check(MPI_Recv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, from, 0, c.comm,
+                   MPI_STATUS_IGNORE),
+          "MPI_Recv", from);
+}
+
+}  // namespace lockstep
