@@ -92,8 +92,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     for (std::size_t unit = plan_.units(); unit-- > 0;) {
       const ArenaUnit& whole = plan_.whole().units[unit];
       if (holds_parameters_) {
-        gather(unit, std::as_writable_bytes(
-                         engine_.parameters().subspan(whole.begin, whole.size())));
+        gather(unit,
+               std::as_writable_bytes(engine_.parameters().subspan(whole.begin, whole.size())));
       } else if (const std::span<std::byte> held = engine_.held_unit(unit); !held.empty()) {
         gather(unit, held);
       }
@@ -165,8 +165,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     Request request;
     bool adds = false;  ///< to what earlier micro-steps have left
     Request over_replicas = {};
-    bool in_group = false;         ///< begun, and not yet sent on to the replicas
-    bool between_groups = false;   ///< sent on
+    bool in_group = false;        ///< begun, and not yet sent on to the replicas
+    bool between_groups = false;  ///< sent on
   };
 
   /// A unit's values in rank 0's arena; at the root of another group, `instead`.
