@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -37,10 +38,12 @@ ArenaLayout lay_out(const Graph& graph, const std::vector<ParameterId>& ready,
            graph.parameters()[static_cast<std::size_t>(id)].kind != ParameterKind::weight;
   };
   std::vector<ParameterId> order = ready;
-  std::ranges::stable_partition(order, std::not_fn(apart));
+  std::stable_partition(order.begin(), order.end(), std::not_fn(apart));
   for (const ParameterId id : order) {
     const auto index = static_cast<std::size_t>(id);
-    const int next = rule.unit_of.empty() ? unit : apart(id) ? unit_of_vectors : rule.unit_of[index];
+    const int next = rule.unit_of.empty() ? unit
+                     : apart(id)          ? unit_of_vectors
+                                          : rule.unit_of[index];
     if (next != unit) {
       unit = next;
       end = round_up(end, multiple);
@@ -58,7 +61,7 @@ ArenaLayout lay_out(const Graph& graph, const std::vector<ParameterId>& ready,
 }
 
 std::vector<std::size_t> filled_after_each(const ArenaLayout& layout,
-                                      const std::vector<ParameterId>& ready) {
+                                           const std::vector<ParameterId>& ready) {
   std::vector<bool> is_ready(ready.size(), false);
   std::vector<std::size_t> filled(ready.size());
   std::size_t view = 0;

@@ -36,8 +36,8 @@ MutableBuffer ReductionWire::own_part(std::size_t unit) {
 Request ReductionWire::start(std::size_t unit, std::span<const float> gradients,
                              std::span<float> own) {
   if (!narrow_in_group_) return group_.start_reduce_scatter(gradients, own);
-  const std::size_t at = options_.all_at_once ? plan_.whole().units[unit].begin
-                                              : unit % units_at_a_time * largest_;
+  const std::size_t at =
+      options_.all_at_once ? plan_.whole().units[unit].begin : unit % units_at_a_time * largest_;
   sent_->narrow(gradients, at);
   return group_.start_reduce_scatter_buffer(
       {.data = sent_->data(at), .count = gradients.size(), .type = options_.type}, own_part(unit),

@@ -153,8 +153,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     Request request;
     bool adds = false;  ///< to what earlier micro-steps have left
     Request over_replicas = {};
-    bool in_group = false;         ///< begun, and not yet sent on to the replicas
-    bool between_groups = false;   ///< sent on
+    bool in_group = false;        ///< begun, and not yet sent on to the replicas
+    bool between_groups = false;  ///< sent on
   };
 
   /// Whether it is rank 0's, of those that keep replicas.

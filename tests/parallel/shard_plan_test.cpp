@@ -60,7 +60,8 @@ BOOST_AUTO_TEST_CASE(blocks_are_units_and_what_stands_alone_keeps_its_norm) {
 BOOST_AUTO_TEST_CASE(units_are_merged_from_the_last_on_as_far_as_they_fit) {
   const Graph graph = network("resnet18");
   const std::vector<int> blocks = plan_units(graph, {});
-  for (const std::int64_t most : {std::int64_t{1}, std::int64_t{3'000'000}, std::int64_t{1} << 40}) {
+  for (const std::int64_t most :
+       {std::int64_t{1}, std::int64_t{3'000'000}, std::int64_t{1} << 40}) {
     const std::vector<int> merged = merge_units(blocks, graph, most);
     std::map<int, std::set<int>> units;
     std::map<int, std::int64_t> values;

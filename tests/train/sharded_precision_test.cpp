@@ -36,8 +36,8 @@ bool goes_by_sign(OptimizerKind optimizer) {
   return optimizer == OptimizerKind::adam || optimizer == OptimizerKind::adamw;
 }
 
-/// Twenty steps replicated and shared out, from the same values on the same data. `tolerance` is for
-/// sums of another order; where there is none, bits are the same.
+/// Twenty steps replicated and shared out, from the same values on the same data. `tolerance` is
+/// for sums of another order; where there is none, bits are the same.
 void check_as_replicated(Rig::Options options, const std::vector<ShardMode>& modes,
                          double tolerance) {
   Rig replicated(*world, options);
@@ -142,8 +142,7 @@ BOOST_AUTO_TEST_CASE(a_step_in_16_bits_trains_as_one_in_fp32) {
         wide.run();
         narrow.run();
       }
-      const double difference =
-          relative_difference(narrow.all_parameters(), wide.all_parameters());
+      const double difference = relative_difference(narrow.all_parameters(), wide.all_parameters());
       BOOST_TEST(difference < 0.01);
       if (world->size() > 1) BOOST_TEST(difference > 1e-7);
     }

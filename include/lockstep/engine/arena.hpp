@@ -69,6 +69,6 @@ inline constexpr std::size_t arena_alignment = 16;  ///< values: 64 bytes
 /// By parameter: the end of the arena's range that is final once its gradient and all before it in
 /// `ready` are.
 [[nodiscard]] std::vector<std::size_t> filled_after_each(const ArenaLayout& layout,
-                                                    const std::vector<ParameterId>& ready);
+                                                         const std::vector<ParameterId>& ready);
 
 }  // namespace lockstep

@@ -100,7 +100,7 @@ struct ShardComms {
 /// last micro-step alone, else in each.
 struct ShardingOptions {
   std::size_t tail_size = 0;
-  bool accumulates = false;  ///< steps have more than one micro-step
+  bool accumulates = false;                ///< steps have more than one micro-step
   ElementType wire = ElementType::f32;     ///< of gradients between ranks: f32, bf16 or f16
   Precision parameters = Precision::fp32;  ///< as UnitOptions have it
 };
@@ -108,7 +108,8 @@ struct ShardingOptions {
                                                                 const ShardComms& comms,
                                                                 const ShardingOptions& options);
 
-/// What the engine is to hold, as --shard asks, where so many ranks share out.
+/// What the engine is to hold, as --shard asks, where so many ranks share out. Units that no option
+/// gives, of an engine that holds all, are buckets of as many blocks as fit.
 [[nodiscard]] UnitOptions unit_options(const Config& config, const Graph& graph, int ranks);
 /// Of --shard hybrid, as in ShardComms.
 struct HybridComms {

@@ -35,7 +35,8 @@ struct ShardCost {
 
 /// Of a network with that layout, whose optimizer has `slots` arenas, on `ranks` ranks; from
 /// config: shard, shard_group, accumulate, accumulate_full_gradients, precision and what travels.
-/// Pure.
+/// Parameters that backward does not use, as a first filter without its norm, count as gathered for
+/// it. Pure.
 [[nodiscard]] ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
                                    std::size_t slots);
 

@@ -205,9 +205,18 @@ class CpuEngine final : public Engine {
   [[nodiscard]] std::unique_ptr<ArenaMemory> allocate(std::size_t count) override {
     return std::make_unique<HostArena>(count);
   }
-  void set_exchange(UnitExchange& exchange) override { state_->exchange = &exchange; }
+  void set_exchange(UnitExchange& exchange) override {
+    state_->exchange = &exchange;
+  }
   void narrow(std::span<const float> values, Precision type, std::uint16_t* to) override {
-    narrow_on_host(values, type, to);
+    constexpr std::size_t piece = 16384;
+    const auto pieces = static_cast<std::ptrdiff_t>((values.size() + piece - 1) / piece);
+#pragma omp parallel for schedule(static)
+    for (std::ptrdiff_t i = 0; i < pieces; ++i) {
+      const std::size_t begin = static_cast<std::size_t>(i) * piece;
+      const std::size_t size = std::min(piece, values.size() - begin);
+      narrow_on_host(values.subspan(begin, size), type, to + begin);
+    }
   }
   [[nodiscard]] std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
                                                                  std::size_t count) override {
