@@ -30,10 +30,10 @@ double mib(double bytes) {
 }  // namespace
 
 Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
-  constexpr std::array modes{
-      std::pair{"none", ShardMode::none}, std::pair{"optimizer", ShardMode::optimizer},
-      std::pair{"grad", ShardMode::grad}, std::pair{"full", ShardMode::full},
-      std::pair{"hybrid", ShardMode::hybrid}};
+  constexpr std::array modes{std::pair{"none", ShardMode::none},
+                             std::pair{"optimizer", ShardMode::optimizer},
+                             std::pair{"grad", ShardMode::grad}, std::pair{"full", ShardMode::full},
+                             std::pair{"hybrid", ShardMode::hybrid}};
   const auto group = static_cast<int>(question.config.shard_group);
   Report report;
   report.text = fmt::format(

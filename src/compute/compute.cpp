@@ -197,8 +197,8 @@ class CudaCompute final : public Compute {
     }
     require_own_devices(taken);
     roll_call_ = std::make_unique<RollCall>();
-    communicators_ = module_.make_nccl(*device_, *roll_call_, ranks_.sets,
-                                       {.wait_limit = options.wait_limit});
+    communicators_ =
+        module_.make_nccl(*device_, *roll_call_, ranks_.sets, {.wait_limit = options.wait_limit});
   }
 
   const cuda::ModuleTable& module_;

@@ -99,6 +99,7 @@ void ReplicaCheck::run(std::int64_t step) {
 void ReplicaCheck::compare(const std::vector<int>& ranks, std::span<const std::uint64_t> sums,
                            Scope scope, std::int64_t step) {
   std::vector<std::uint64_t> compared;
+  compared.reserve(ranks.size());
   for (const int rank : ranks) compared.push_back(sums[static_cast<std::size_t>(rank)]);
   std::vector<int> wrong;
   for (const int place : differing_ranks(compared)) {
@@ -109,6 +110,7 @@ void ReplicaCheck::compare(const std::vector<int>& ranks, std::span<const std::u
 
 std::string ReplicaCheck::differing_tensors(const std::vector<int>& ranks, Scope scope) {
   std::vector<std::uint64_t> mine;
+  mine.reserve(held_.size());
   for (const Held& tensor : held_) mine.push_back(checksum(tensor, 0));
   std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(comm_.size()));
   comm_.all_gather(std::span<const std::uint64_t>(mine), std::span(all));
@@ -117,8 +119,8 @@ std::string ReplicaCheck::differing_tensors(const std::vector<int>& ranks, Scope
     const auto sum_of = [&](int rank) {
       return all[static_cast<std::size_t>(rank) * mine.size() + tensor];
     };
-    const bool is_alike = std::ranges::all_of(
-        ranks, [&](int rank) { return sum_of(rank) == sum_of(ranks.front()); });
+    const bool is_alike =
+        std::ranges::all_of(ranks, [&](int rank) { return sum_of(rank) == sum_of(ranks.front()); });
     if (!is_alike && held_[tensor].scope == scope) names.push_back(*held_[tensor].name);
   }
   return listed(names);

@@ -99,8 +99,8 @@ std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& /*device*/, R
   roll_call.meet({"the start of NCCL", options.start_limit}, {});
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators;
   for (const std::vector<int>& ranks : sets) {
-    communicators.push_back(std::make_unique<HostDeviceCommunicator>(
-        make_mpi_communicator({.color = ranks.front()})));
+    communicators.push_back(
+        std::make_unique<HostDeviceCommunicator>(make_mpi_communicator({.color = ranks.front()})));
   }
   return communicators;
 }

@@ -80,7 +80,7 @@ ssize_t read_at(const char* name, int descriptor, void* buffer, size_t size, off
 struct Reduction {
   void* buffer = nullptr;
   long started = 0;
-  void* spoiled = nullptr;                  ///< what is to be spoiled; null: nothing is under way
+  void* spoiled = nullptr;                 ///< what is to be spoiled; null: nothing is under way
   MPI_Request request = MPI_REQUEST_NULL;  ///< that gives it
   long waited = 0;
   Clock::time_point last = Clock::now();

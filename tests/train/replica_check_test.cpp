@@ -139,15 +139,15 @@ void check_shared_out(ShardMode mode, int group, bool device) {
       }
       BOOST_TEST(text.find("drifted apart at step 20: ") != std::string::npos, text);
       BOOST_TEST(text.find(name_of(last)) != std::string::npos, text);
-      BOOST_TEST((text.find(".weight") != std::string::npos ||
-                  text.find(".bias") != std::string::npos),
-                 text);
+      BOOST_TEST(
+          (text.find(".weight") != std::string::npos || text.find(".bias") != std::string::npos),
+          text);
       for (int rank = 0; rank < last; ++rank) {
         // Of two that keep the same, neither is known to be right.
         const bool keeps_the_same = whole || (last - rank) % group == 0;
-        BOOST_TEST((text.find(name_of(rank)) != std::string::npos) ==
-                       (alike == 2 && keeps_the_same),
-                   text);
+        BOOST_TEST(
+            (text.find(name_of(rank)) != std::string::npos) == (alike == 2 && keeps_the_same),
+            text);
       }
     }
     BOOST_TEST(refusal([&] { check.run(30); }).empty());

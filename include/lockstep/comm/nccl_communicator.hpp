@@ -21,12 +21,12 @@ struct NcclCommunicatorOptions {
   int max_ctas = 16;
 };
 
-/// A communicator over each of `sets`: ranks of the job, ascending, this one among them; the k-th of
-/// all ranks part the job between them. At most RollCall::most_leaders. Collective over all ranks of
-/// `roll_call`, each with a device of its own, which is the calling thread's. `api`, `roll_call` and
-/// the compute stream outlive them. NCCL starts without blocking, so that a missing rank ends all
-/// others, whatever their sets: Error(internal) with its rank and host. So does every later failure
-/// of NCCL, after which all of them have been aborted.
+/// A communicator over each of `sets`: ranks of the job, ascending, this one among them; the k-th
+/// of all ranks part the job between them. At most RollCall::most_leaders. Collective over all
+/// ranks of `roll_call`, each with a device of its own, which is the calling thread's. `api`,
+/// `roll_call` and the compute stream outlive them. NCCL starts without blocking, so that a missing
+/// rank ends all others, whatever their sets: Error(internal) with its rank and host. So does every
+/// later failure of NCCL, after which all of them have been aborted.
 ///
 /// All ranks make the calls of all their communicators in one order, as if these were one: the
 /// collectives run one after another, so that none waits on a device for room that another holds.

@@ -29,7 +29,7 @@ struct StateBytes {
 /// What `--shard` costs a rank.
 struct ShardCost {
   StateBytes state;
-  double sent = 0;  ///< bytes a rank sends in a step, by algorithms that send the least
+  double sent = 0;         ///< bytes a rank sends in a step, by algorithms that send the least
   double sent_across = 0;  ///< of them, to ranks of other groups; with `hybrid`
 };
 

@@ -269,8 +269,7 @@ std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl_communicators(
   try {
     links = std::make_shared<NcclLinks>(api, roll_call, sets, options);
     for (std::size_t i = 0; i < sets.size(); ++i) {
-      communicators.push_back(
-          std::make_unique<NcclCommunicator>(api, links, i, compute, options));
+      communicators.push_back(std::make_unique<NcclCommunicator>(api, links, i, compute, options));
     }
   } catch (const Error& error) {
     NcclLinks::report(roll_call, options, error);

@@ -15,8 +15,8 @@ constexpr const char* start_of_nccl = "the start of NCCL";
 
 }  // namespace
 
-NcclLinks::NcclLinks(NcclApi& api, const RollCall& roll_call, std::span<const std::vector<int>> sets,
-                     const NcclCommunicatorOptions& options)
+NcclLinks::NcclLinks(NcclApi& api, const RollCall& roll_call,
+                     std::span<const std::vector<int>> sets, const NcclCommunicatorOptions& options)
     : api_(api),
       cuda_(api, roll_call.name(roll_call.rank())),
       wait_limit_(options.wait_limit),

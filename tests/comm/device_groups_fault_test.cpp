@@ -1,0 +1,161 @@
+#define BOOST_TEST_MODULE device_groups_fault
+#include "comm/groups_rig.hpp"
+#include "comm/mpi_fixture.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
+
+using namespace lockstep;
+using namespace lockstep::test;
+using namespace std::chrono_literals;
+using Rig = lockstep::test::GroupsRig;
+
+namespace {
+
+constexpr std::array communicators{0, 1, 2};
+
+bool says(const std::optional<Error>& error, const std::string& text) {
+  const bool found = error && error->status() == ExitStatus::internal &&
+                     std::string(error->what()).find(text) != std::string::npos;
+  BOOST_TEST(found, (error ? error->what() : "no error") << ", not '" << text << "'");
+  return found;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_rank_that_never_comes_is_named_in_all_groups) {
+  Rig rig(usual_size(), 1s);
+  if (rig.is_last()) return;
+
+  const auto error = rig.error_of([&] { rig.make(); });
+
+  says(error, rig.roll_call.name(rig.last()) + " did not come to the start of NCCL within 1 s");
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_lost_while_nccl_connects_is_named_in_all_groups) {
+  Rig rig(usual_size(), 1s);
+  if (rig.is_last()) {
+    std::vector<NcclUniqueId> ids(3);
+    std::vector<int> leaders;
+    for (const auto& ranks : rig.sets) leaders.push_back(ranks.front());
+    if (rig.last() > 0) {
+      rig.roll_call.meet({"the start of NCCL", 20s}, {}, std::as_writable_bytes(std::span(ids)),
+                         leaders);
+    }
+    return;
+  }
+
+  const auto error = rig.error_of([&] { rig.make(); });
+
+  says(error, rig.roll_call.name(rig.last()) + " did not come to the end of NCCL's start");
+  BOOST_TEST(rig.nccl.counts().aborted == 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_whose_start_fails_in_any_communicator_says_why_in_all_groups) {
+  for (const int where : communicators) {
+    Rig rig(usual_size(), 1s);
+    rig.nccl.faults.where = where;
+    rig.nccl.faults.init_fails = rig.is_last();
+
+    const auto error = rig.error_of([&] { rig.make(); });
+
+    says(error, "ncclCommInitRankConfig failed on " + rig.roll_call.name(rig.last()));
+    BOOST_TEST(rig.nccl.counts().finalized == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_start_that_hangs_in_any_communicator_names_those_it_should_reach) {
+  for (const int where : communicators) {
+    Rig rig(usual_size(), 1s);
+    rig.nccl.faults.where = where;
+    rig.nccl.faults.init_hangs = rig.is_last();
+    const RankGroups last = rank_groups(rig.last(), rig.roll_call.size(), usual_size());
+    const std::vector<int>& stuck = where == 0   ? rig.sets[0]
+                                    : where == 1 ? last.group
+                                                 : last.replicas;
+
+    const auto error = rig.error_of([&] { rig.make(); });
+
+    // Others wait too, in later communicators, for those that are stuck.
+    says(error, "NCCL did not connect " + rig.roll_call.name(stuck.front()) + " within 1 s");
+    if (stuck.size() == rig.sets[0].size()) {
+      says(error, "it does not reach another rank)");
+    } else {
+      for (const int rank : stuck) says(error, rig.roll_call.name(rank));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_collective_that_one_rank_never_makes_ends_all_groups) {
+  // The group's first reduction, the tail over all, the first sum over replicas.
+  for (const int hanging : {0, 3, 4}) {
+    Rig rig(usual_size(), 1s);
+    rig.make();
+    if (rig.is_last()) rig.nccl.faults.hanging = hanging;
+
+    rig.queue_step();
+    const auto error = rig.error_of([&] { rig.all().synchronize(); });
+    const auto again = rig.error_of([&] { rig.group().barrier(); });
+
+    says(error, "did not end on " + rig.roll_call.name(rig.rank()) + " within 1 s");
+    says(again, "it was aborted after an earlier error");
+    BOOST_TEST(rig.nccl.counts().aborted == 3);
+    rig.comms.clear();
+    BOOST_TEST(rig.nccl.counts().finalized == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_lost_rank_of_one_communicator_is_found_by_another_and_aborts_all) {
+  for (const int where : communicators) {
+    Rig rig(usual_size(), 20s);
+    rig.make();
+    rig.queue_step();
+    rig.all().synchronize();
+    rig.nccl.faults.where = where;
+    rig.nccl.faults.error_after = 0;
+
+    const auto error = rig.error_of([&] { rig.all().synchronize(); });
+
+    says(error, "a collective of NCCL failed on " + rig.roll_call.name(rig.rank()));
+    says(error, " was lost: look into its log");
+    const auto& ranks = rig.sets[static_cast<std::size_t>(where)];
+    if (ranks.size() < rig.sets[0].size()) {
+      for (const int rank : ranks) says(error, rig.roll_call.name(rank));
+    }
+    BOOST_TEST(rig.nccl.counts().aborted == 3);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_exception_that_passes_aborts_all) {
+  Rig rig(usual_size(), 20s);
+  std::vector<std::unique_ptr<DeviceCommunicator>> none;
+  try {
+    const auto comms = make_nccl_communicators(rig.nccl, rig.roll_call, rig.compute, rig.sets);
+    throw std::runtime_error("bad sample");
+  } catch (const std::runtime_error&) {
+  }
+
+  BOOST_TEST(rig.nccl.counts().aborted == 3);
+  BOOST_TEST(rig.nccl.counts().finalized == 0);
+}
+
+BOOST_AUTO_TEST_CASE(an_end_that_the_others_do_not_share_aborts_the_rest) {
+  Rig rig(usual_size(), 500ms);
+  rig.make();
+  rig.nccl.faults.where = 0;
+  rig.nccl.faults.finalize_hangs = true;
+
+  rig.comms.clear();
+
+  BOOST_TEST(rig.nccl.counts().finalized == 1);
+  BOOST_TEST(rig.nccl.counts().destroyed == 0);
+  BOOST_TEST(rig.nccl.counts().aborted == 3);
+}

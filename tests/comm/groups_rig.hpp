@@ -1,0 +1,147 @@
+#pragma once
+
+#include "comm/nccl_stand_in.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/nccl_communicator.hpp"
+#include "lockstep/comm/rank_groups.hpp"
+#include "lockstep/comm/staged_communicator.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <mpi.h>
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace lockstep::test {
+
+inline std::vector<std::vector<int>> sets_of(const RollCall& roll_call, int group_size) {
+  std::vector<int> all(static_cast<std::size_t>(roll_call.size()));
+  std::iota(all.begin(), all.end(), 0);
+  RankGroups groups = rank_groups(roll_call.rank(), roll_call.size(), group_size);
+  return {std::move(all), std::move(groups.group), std::move(groups.replicas)};
+}
+
+/// The sizes of groups that a job of so many ranks may have.
+inline std::vector<int> group_sizes(int ranks) {
+  std::vector<int> sizes;
+  for (int size = 1; size <= ranks; ++size) {
+    if (ranks % size == 0) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+/// What a rank of groups that share out gives its communicators in a step, by unit.
+struct Unit {
+  Unit(int group, int rank, std::size_t part)
+      : gradients(part * static_cast<std::size_t>(group), -1.0F),
+        sums(part, -1.0F),
+        weights(gradients.size(), -1.0F),
+        own(std::span(weights).subspan(part * static_cast<std::size_t>(rank), part)) {}
+  std::vector<float> gradients;
+  std::vector<float> sums;
+  std::vector<float> weights;
+  std::span<float> own;
+};
+
+/// One rank with a device whose communicators are over all ranks, its group and its replicas.
+struct GroupsRig {
+  GroupsRig(int group_size, std::chrono::milliseconds limit_of_waits)
+      : limit(limit_of_waits), sets(sets_of(roll_call, group_size)), nccl(sets) {
+    BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
+    for (std::size_t part : {100U, 7U, 33U}) {
+      units.emplace_back(group_size, roll_call.rank() % group_size, part);
+    }
+  }
+  void make() {
+    comms = make_nccl_communicators(nccl, roll_call, compute, sets,
+                                    {.start_limit = limit, .wait_limit = limit});
+  }
+  /// Through the host instead.
+  void make_staged() {
+    for (const auto& ranks : sets) {
+      comms.push_back(make_staged_communicator(
+          nccl, make_mpi_communicator({.color = ranks.front()}), compute, {.wait_limit = limit}));
+    }
+  }
+  [[nodiscard]] std::optional<Error> error_of(const std::function<void()>& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::optional<Error> error;
+    try {
+      work();
+    } catch (const Error& thrown) {
+      error = thrown;
+    }
+    BOOST_TEST((std::chrono::steady_clock::now() - begin < std::chrono::seconds(20)));
+    return error;
+  }
+  [[nodiscard]] DeviceCommunicator& all() { return *comms[0]; }
+  [[nodiscard]] DeviceCommunicator& group() { return *comms[1]; }
+  [[nodiscard]] DeviceCommunicator& replicas() { return *comms[2]; }
+  [[nodiscard]] int rank() const { return roll_call.rank(); }
+  [[nodiscard]] int last() const { return roll_call.size() - 1; }
+  [[nodiscard]] bool is_last() const { return rank() == last(); }
+  [[nodiscard]] static MutableBuffer there(std::span<float> values) {
+    return {device_address(values.data()), values.size(), ElementType::f32};
+  }
+  [[nodiscard]] static ConstBuffer there_const(std::span<const float> values) {
+    return {device_address(values.data()), values.size(), ElementType::f32};
+  }
+
+  /// As ShardedState does: reductions in the group and then over the replicas, gathers beside them,
+  /// the tail over all.
+  void queue_step() {
+    std::vector<Request> in_group;
+    std::vector<Request> over_replicas;
+    for (Unit& unit : units) {
+      nccl.queues.launch(compute, [&unit] { std::ranges::fill(unit.gradients, 1.0F); });
+      in_group.push_back(group().start_reduce_scatter_buffer(there_const(unit.gradients),
+                                                             there(unit.sums), ReduceOp::sum));
+    }
+    std::ranges::fill(tail, 1.0F);
+    Request tail_sum = all().start_all_reduce_buffer(there(tail), ReduceOp::sum);
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      group().wait(in_group[i]);
+      over_replicas.push_back(
+          replicas().start_all_reduce_buffer(there(units[i].sums), ReduceOp::sum));
+    }
+    std::vector<Request> gathers;
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      Unit& unit = units[i];
+      replicas().wait(over_replicas[i]);
+      nccl.queues.launch(compute, [&unit] {
+        std::ranges::transform(unit.sums, unit.own.begin(), [](float sum) { return -sum; });
+      });
+      gathers.push_back(
+          group().start_all_gather_buffer(there_const(unit.own), there(unit.weights)));
+    }
+    all().wait(tail_sum);
+    for (Request& gather : gathers) group().wait(gather);
+  }
+
+  RollCall roll_call;
+  std::chrono::milliseconds limit;
+  std::vector<std::vector<int>> sets;
+  std::vector<Unit> units;  // buffers outlive the stand-in
+  std::array<float, 5> tail{};
+  NcclStandIn nccl;
+  CudaStream compute = nullptr;
+  std::vector<std::unique_ptr<DeviceCommunicator>> comms;
+};
+
+/// Two groups of two, where there are four ranks.
+inline int usual_size() {
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  return ranks % 2 == 0 ? ranks / 2 : 1;
+}
+
+}  // namespace lockstep::test
