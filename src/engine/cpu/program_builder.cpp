@@ -20,6 +20,7 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
       values_(state.graph.nodes().size()),
       gradients_(state.graph.nodes().size()),
       ownership_(state.graph.nodes().size()),
+      addends_(state.graph.nodes().size()),
       units_(state.parameters.layout().units) {}
 
 dnnl::prop_kind ProgramBuilder::forward_kind() const noexcept {
@@ -102,12 +103,14 @@ bool ProgramBuilder::needs_gradient(ValueId id) const {
   return state_.analysis.needs_gradient[at(id)];
 }
 
-const Tensor& ProgramBuilder::gradient(ValueId id) const {
+const Tensor& ProgramBuilder::gradient(ValueId id) {
+  settle(id);
   assert(gradients_[at(id)].has_value());
   return *gradients_[at(id)];
 }
 
-bool ProgramBuilder::gradient_is_exclusive(ValueId id) const {
+bool ProgramBuilder::gradient_is_exclusive(ValueId id) {
+  settle(id);
   return ownership_[at(id)] == Ownership::exclusive;
 }
 
@@ -120,20 +123,39 @@ void ProgramBuilder::contribute(ValueId id, const Tensor& tensor, Ownership owne
     ownership_[at(id)] = ownership;
     return;
   }
-  const Tensor left = *sum;
-  const Tensor right = in_format(tensor, left.desc(), "gradient by " + name);
-  const bool right_is_copy = right.buffer != tensor.buffer;
+  settle(id);
+  addends_[at(id)] = Addend{.tensor = tensor, .ownership = ownership, .name = name};
+}
+
+ProgramBuilder::OpenSum ProgramBuilder::close(ValueId id) {
+  const Addend addend = *std::exchange(addends_[at(id)], std::nullopt);
+  const Tensor left = *gradients_[at(id)];
+  const Tensor right = in_format(addend.tensor, left.desc(), "gradient by " + addend.name);
+  const bool right_is_copy = right.buffer != addend.tensor.buffer;
   Tensor target = left;
-  if (right_is_copy || ownership == Ownership::exclusive) {
+  if (right_is_copy || addend.ownership == Ownership::exclusive) {
     target = right;
   } else if (ownership_[at(id)] != Ownership::exclusive) {
     target = make(left.desc());
   }
-  emit(std::make_unique<AddStep>(
-           AddStep::Operands{.left = left.memory, .right = right.memory, .target = target.memory}),
-       {left, right, target});
-  sum = target;
+  gradients_[at(id)] = target;
   ownership_[at(id)] = Ownership::exclusive;
+  return {.left = left, .right = right, .target = target};
+}
+
+void ProgramBuilder::settle(ValueId id) {
+  if (!addends_[at(id)]) return;
+  const OpenSum sum = close(id);
+  emit(std::make_unique<AddStep>(AddStep::Operands{.left = sum.left.memory,
+                                                   .right = sum.right.memory,
+                                                   .target = sum.target.memory}),
+       {sum.left, sum.right, sum.target});
+}
+
+std::optional<ProgramBuilder::OpenSum> ProgramBuilder::take_open_sum(ValueId id,
+                                                                     const Desc& desc) {
+  if (!addends_[at(id)] || gradients_[at(id)]->desc() != desc) return std::nullopt;
+  return close(id);
 }
 
 void ProgramBuilder::touch(const Tensor& tensor) {

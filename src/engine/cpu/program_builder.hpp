@@ -82,9 +82,19 @@ class ProgramBuilder final {
   /// Whether the one consumer of a value may compute in its place.
   [[nodiscard]] bool overwritable(ValueId id) const;
   [[nodiscard]] bool needs_gradient(ValueId id) const;
-  [[nodiscard]] const Tensor& gradient(ValueId id) const;
+  [[nodiscard]] const Tensor& gradient(ValueId id);
   /// Whether nothing else reads the gradient's tensor, so that it may be overwritten.
-  [[nodiscard]] bool gradient_is_exclusive(ValueId id) const;
+  [[nodiscard]] bool gradient_is_exclusive(ValueId id);
+  /// A gradient whose last addition is still to be made, for a step that does more in the same pass
+  /// over the values.
+  struct OpenSum {
+    Tensor left;
+    Tensor right;
+    Tensor target;  ///< one of them where it may be overwritten
+  };
+  /// Empty where there is none, or not in this format; gradient() has it then. What is taken must be
+  /// added up.
+  [[nodiscard]] std::optional<OpenSum> take_open_sum(ValueId id, const Desc& desc);
   /// Adds to the gradient of a value. `shared`: others read the tensor too, so it is not added to.
   enum class Ownership { exclusive, shared };
   void contribute(ValueId id, const Tensor& tensor, Ownership ownership, const std::string& name);
@@ -131,6 +141,8 @@ class ProgramBuilder final {
     int position = 0;
     std::size_t filled = 0;
   };
+  [[nodiscard]] OpenSum close(ValueId id);
+  void settle(ValueId id);
   [[nodiscard]] Mark here() const noexcept;
   void insert(std::unique_ptr<Step> step, const Mark& mark);
   void place(const Tensor& tensor);
@@ -173,6 +185,13 @@ class ProgramBuilder final {
   std::vector<std::optional<Tensor>> values_;
   std::vector<std::optional<Tensor>> gradients_;
   std::vector<std::optional<Ownership>> ownership_;
+  /// A contribution that is still to be added to the gradient.
+  struct Addend {
+    Tensor tensor;
+    Ownership ownership;
+    std::string name;
+  };
+  std::vector<std::optional<Addend>> addends_;
   int position_ = 0;
   bool in_backward_ = false;
   std::size_t filled_ = 0;

@@ -2,7 +2,9 @@
 
 #include "lockstep/core/bfloat16.hpp"
 
+#include <bit>
 #include <cassert>
+#include <cstdint>
 #include <limits>
 
 namespace lockstep::cpu {
@@ -18,6 +20,22 @@ void* data_of(const dnnl::memory& memory) {
 
 bool is_bf16(const dnnl::memory& memory) {
   return memory.get_desc().data_type() == DataType::bf16;
+}
+
+// Written to the bits, and without choices between loaded values, which compilers do not vectorise:
+// 2 to 3 times as fast in bf16.
+void store(float& to, float value) {
+  to = value;
+}
+void store(Bfloat16& to, float value) {
+  to.bits = Bfloat16(value).bits;
+}
+/// Zero unless `keep`.
+void store_if(bool keep, float& to, float value) {
+  to = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & (0U - std::uint32_t{keep}));
+}
+void store_if(bool keep, Bfloat16& to, float value) {
+  to.bits = static_cast<std::uint16_t>(Bfloat16(value).bits & (0U - std::uint32_t{keep}));
 }
 
 }  // namespace
@@ -66,7 +84,7 @@ void AddStep::add() const {
 #pragma omp parallel for simd schedule(static)
   for (std::ptrdiff_t i = 0; i < size_; ++i) {
     const float sum = float{left[i]} + float{right[i]};
-    target[i] = T(sum < least ? least : sum);  // so written, NaN stays NaN
+    store(target[i], sum < least ? least : sum);  // so written, NaN stays NaN
   }
 }
 
@@ -93,7 +111,8 @@ void ReluStep::relu() const {
   T* target = static_cast<T*>(target_);
 #pragma omp parallel for simd schedule(static)
   for (std::ptrdiff_t i = 0; i < size_; ++i) {
-    target[i] = float{source[i]} < 0.0F ? T{} : source[i];
+    const float value{source[i]};
+    store(target[i], value < 0.0F ? 0.0F : value);
   }
 }
 
@@ -111,6 +130,7 @@ ReluBackwardStep::ReluBackwardStep(Operands operands)
 void ReluBackwardStep::bind() {
   output_ = data_of(operands_.output);
   gradient_ = data_of(operands_.gradient);
+  addend_ = operands_.addend ? data_of(operands_.addend) : nullptr;
   target_ = data_of(operands_.target);
 }
 
@@ -121,12 +141,28 @@ void ReluBackwardStep::mask() const {
   T* target = static_cast<T*>(target_);
 #pragma omp parallel for simd schedule(static)
   for (std::ptrdiff_t i = 0; i < size_; ++i) {
-    target[i] = float{output[i]} > 0.0F ? gradient[i] : T{};
+    store_if(float{output[i]} > 0.0F, target[i], float{gradient[i]});
+  }
+}
+
+template <typename T>
+void ReluBackwardStep::add_and_mask() const {
+  const T* output = static_cast<const T*>(output_);
+  const T* gradient = static_cast<const T*>(gradient_);
+  const T* addend = static_cast<const T*>(addend_);
+  T* target = static_cast<T*>(target_);
+#pragma omp parallel for simd schedule(static)
+  for (std::ptrdiff_t i = 0; i < size_; ++i) {
+    store_if(float{output[i]} > 0.0F, target[i], float{gradient[i]} + float{addend[i]});
   }
 }
 
 void ReluBackwardStep::run() {
-  bf16_ ? mask<Bfloat16>() : mask<float>();
+  if (addend_ == nullptr) {
+    bf16_ ? mask<Bfloat16>() : mask<float>();
+  } else {
+    bf16_ ? add_and_mask<Bfloat16>() : add_and_mask<float>();
+  }
 }
 
 }  // namespace lockstep::cpu

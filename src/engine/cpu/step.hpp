@@ -90,28 +90,35 @@ class ReluStep final : public Step {
   void* target_ = nullptr;
 };
 
-/// target = gradient where the forward output is positive, else 0; may be in place over gradient.
+/// target = gradient, or gradient + addend, where the forward output is positive, else 0; may be in
+/// place over either.
 class ReluBackwardStep final : public Step {
  public:
   struct Operands {
     dnnl::memory output;
     dnnl::memory gradient;
+    dnnl::memory addend;  ///< none where it is empty
     dnnl::memory target;
   };
   explicit ReluBackwardStep(Operands operands);
   void run() override;
-  [[nodiscard]] std::string_view name() const noexcept override { return "gradient of relu"; }
+  [[nodiscard]] std::string_view name() const noexcept override {
+    return operands_.addend ? "add and gradient of relu" : "gradient of relu";
+  }
   void bind() override;
 
  private:
   template <typename T>
   void mask() const;
+  template <typename T>
+  void add_and_mask() const;
 
   Operands operands_;
   std::ptrdiff_t size_;
   bool bf16_;
   const void* output_ = nullptr;
   const void* gradient_ = nullptr;
+  const void* addend_ = nullptr;
   void* target_ = nullptr;
 };
 
