@@ -1,4 +1,6 @@
 #define BOOST_TEST_MODULE initial_values
+#include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/philox.hpp"
 #include "lockstep/graph/graph.hpp"
 
 #include <algorithm>
@@ -82,4 +84,18 @@ BOOST_AUTO_TEST_CASE(values_depend_on_seed_name_and_shape_alone) {
   BOOST_TEST(initial_values(conv_weight, 2) != values);
   BOOST_TEST(initial_values(conv_weight, std::uint64_t{1} << 32 | 1) != values);
   BOOST_TEST(initial_values(renamed, 1) != values);
+}
+
+BOOST_AUTO_TEST_CASE(values_are_those_of_one_thread_that_draws_them_in_turn) {
+  for (const Parameter& parameter : {conv_weight, fc_weight}) {
+    const std::vector<float> values = initial_values(parameter, 7);
+    PhiloxStream random(7, RandomPurpose::initialization, crc32c(parameter.name), 0);
+    const bool normal = parameter.initialization == Initialization::kaiming_normal_fan_out;
+    const double scale = normal ? std::sqrt(2.0 / (64 * 9)) : 1.0 / 16;
+    BOOST_TEST(values.size() > 3 * 4096U);  // of several chunks
+    for (const float value : values) {
+      const double drawn = normal ? random.next_normal() : 2 * random.next_double() - 1;
+      BOOST_TEST_REQUIRE(value == static_cast<float>(scale * drawn));
+    }
+  }
 }

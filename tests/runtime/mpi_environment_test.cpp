@@ -7,7 +7,9 @@
 
 #include <mpi.h>
 
+#include <cstdlib>
 #include <numeric>
+#include <string>
 
 using namespace lockstep;
 
@@ -28,6 +30,18 @@ void check_environment() {
   // The default handler would end the program here.
   int nothing = 0;
   BOOST_TEST(MPI_Bcast(&nothing, 1, MPI_INT, 99, MPI_COMM_WORLD) != MPI_SUCCESS);
+}
+
+/// A process alone is spared the daemon and the network; ranks need what the launcher chose.
+void check_start() {
+  const char* transport = std::getenv("OMPI_MCA_btl");
+  const bool launched =
+      std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMI_RANK") != nullptr;
+  if (launched) {
+    BOOST_TEST((transport == nullptr || std::string(transport) != "self"));
+  } else if (std::getenv("SLURM_JOB_ID") == nullptr) {
+    BOOST_TEST((transport != nullptr && std::string(transport) == "self"));
+  }
 }
 
 void check_grid() {
@@ -73,6 +87,7 @@ BOOST_AUTO_TEST_CASE(mpi_lives_as_long_as_its_environment) {
   {
     const MpiEnvironment environment(suite.argc, suite.argv);
     check_environment();
+    check_start();
     check_grid();
   }
   int finalized = 0;
