@@ -33,7 +33,7 @@ struct InspectArguments {
   TravelType param_dtype = TravelType::automatic;
   TravelType reduce_dtype = TravelType::automatic;
   std::int64_t shard_group = 0;  ///< 0: nothing is said of groups
-  std::string engine;  ///< empty: nothing is said of one
+  std::string engine;            ///< empty: nothing is said of one
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
   std::int64_t threads = 0;
   bool verify = false;

@@ -26,9 +26,9 @@ std::string describe(bool winograd, const ConvolutionTimes* times) {
 
 Report inspect_engine(const Graph& graph, const EngineQuestion& question,
                       const ConvolutionPlan& plan) {
-  const auto engine = make_cpu_engine(graph, {.threads = question.threads,
-                                              .precision = question.precision,
-                                              .convolutions = plan.choices});
+  const auto engine = make_cpu_engine(
+      graph,
+      {.threads = question.threads, .precision = question.precision, .convolutions = plan.choices});
   Report report;
   report.text = fmt::format(
       "engine: {}\n"

@@ -49,10 +49,9 @@ Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
     Config config = question.config;
     config.shard = mode;
     const auto engine = make_cpu_engine(
-        graph,
-        {.precision = config.precision,
-         .convolutions = question.convolutions,
-         .units = unit_options(config, graph, hybrid ? group : question.ranks)});
+        graph, {.precision = config.precision,
+                .convolutions = question.convolutions,
+                .units = unit_options(config, graph, hybrid ? group : question.ranks)});
     NoExchange exchange;
     if (mode != ShardMode::none) engine->set_exchange(exchange);
     const auto program = engine->compile_training(question.batch_size);
@@ -60,13 +59,13 @@ Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
         shard_cost(config, engine->layout(), question.ranks, slot_count(config.optimizer));
     const auto activations = static_cast<double>(program->activation_bytes());
     const double total = static_cast<double>(cost.state.total()) + activations;
-    report.text += fmt::format(
-        "  {:<10}{:>12.1f}{:>12.1f}{:>12.1f}{:>14.1f}{:>14.1f}{:>12.1f}{:>14.1f}{}\n", name,
-        mib(static_cast<double>(cost.state.parameters)),
-        mib(static_cast<double>(cost.state.gradients)),
-        mib(static_cast<double>(cost.state.optimizer)), mib(static_cast<double>(cost.state.copy)),
-        mib(activations), mib(total), mib(cost.sent),
-        hybrid ? fmt::format("{:>18.1f}", mib(cost.sent_across)) : "");
+    report.text +=
+        fmt::format("  {:<10}{:>12.1f}{:>12.1f}{:>12.1f}{:>14.1f}{:>14.1f}{:>12.1f}{:>14.1f}{}\n",
+                    name, mib(static_cast<double>(cost.state.parameters)),
+                    mib(static_cast<double>(cost.state.gradients)),
+                    mib(static_cast<double>(cost.state.optimizer)),
+                    mib(static_cast<double>(cost.state.copy)), mib(activations), mib(total),
+                    mib(cost.sent), hybrid ? fmt::format("{:>18.1f}", mib(cost.sent_across)) : "");
     report.json.push_back({{"shard", name},
                            {"parameter_bytes", cost.state.parameters},
                            {"gradient_bytes", cost.state.gradients},

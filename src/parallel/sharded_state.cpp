@@ -164,8 +164,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   [[nodiscard]] std::size_t copy_bytes(std::size_t slots) const {
     if (!in_first_group()) return 0;
     const std::size_t unit = std::ranges::max_element(pieces(), {}, &ArenaUnit::size)->size();
-    return sizeof(float) * ((1 + slots) * plan_.own().size() +
-                            (comms_.group_host.rank() == 0 ? unit : 0));
+    return sizeof(float) *
+           ((1 + slots) * plan_.own().size() + (comms_.group_host.rank() == 0 ? unit : 0));
   }
   /// A unit's values on rank 0; at the root of another group, `instead`.
   [[nodiscard]] std::span<float> at_root(std::size_t unit, std::span<float> whole,

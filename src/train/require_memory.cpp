@@ -62,9 +62,8 @@ void require_memory(const Config& config, const Graph& graph, int ranks, const P
     if (!left) return;
     const StateBytes needs = predicted(config, config.shard, graph, ranks);
     if (needs.total() <= left->bytes) return;
-    const auto* const name = std::ranges::find(modes, config.shard, [](const auto& mode) {
-      return mode.first;
-    });
+    const auto* const name =
+        std::ranges::find(modes, config.shard, [](const auto& mode) { return mode.first; });
     fail(ExitStatus::usage,
          "a rank needs {:.1f} MiB with --shard {} ({:.1f} parameters, {:.1f} gradients, {:.1f} "
          "optimizer state, {:.1f} copy to save; activations come on top), but may take {:.1f} MiB "

@@ -123,8 +123,7 @@ std::span<const float> StateSnapshot::piece_of(std::size_t item) {
 
 NamedTensor StateSnapshot::statistic(std::size_t index) const {
   const RunningStatistic& statistic = engine_.graph().statistics()[index];
-  const auto begin =
-      statistics_.begin() + static_cast<std::ptrdiff_t>(statistic_offsets_[index]);
+  const auto begin = statistics_.begin() + static_cast<std::ptrdiff_t>(statistic_offsets_[index]);
   return {.name = statistic.name,
           .shape = Shape{statistic.channels},
           .values = {begin, begin + statistic.channels}};

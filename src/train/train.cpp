@@ -132,8 +132,7 @@ void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeome
       mib(step.activation_bytes()), mib(bytes.parameters), mib(bytes.gradients),
       mib(bytes.optimizer),
       bytes.copy == 0 ? "" : fmt::format(", {:.1f} MiB copy to save", mib(bytes.copy)),
-      parallel.reductions(), shared_out ? "unit" : "bucket",
-      parallel.reductions() == 1 ? "" : "s",
+      parallel.reductions(), shared_out ? "unit" : "bucket", parallel.reductions() == 1 ? "" : "s",
       shared_out ? fmt::format(" that {} rank{} share out{}", sharing, sharing == 1 ? "" : "s",
                                travel_note(plan.config, geometry.world_size))
                  : fmt::format(" of gradients{}", wire_note(plan.config, geometry.world_size))));
@@ -245,27 +244,24 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   const TailBucket tail(graph);
   const bool synchronised = config.batch_norm == BatchNormScope::sync;
   const int sharing = ranks_that_share_out(plan.config, job.grid, comm);
-  const auto compute = make_compute(graph,
-                                    {.device = config.device,
-                                     .comm = config.comm,
-                                     .precision = config.precision,
-                                     .threads = job.binding.threads,
-                                     .tail_size = config.shard == ShardMode::none ? tail.size() : 0,
-                                     .units = unit_options(plan.config, graph, sharing),
-                                     .group_size = config.shard == ShardMode::hybrid ? sharing : 0,
-                                     .synchronised_norms = synchronised,
-                                     .conv_algorithm = config.conv_algorithm,
-                                     .conv_batch = geometry.largest_micro_batch(),
-                                     .convolutions = state.convolutions.value_or(""),
-                                     .deterministic = config.deterministic,
-                                     .cuda_graph = config.cuda_graph,
-                                     .wait_limit = watch.wait_limit(),
-                                     .before_host_memory =
-                                         [&] {
-                                           require_memory(plan.config, graph, sharing, job.grid,
-                                                          comm);
-                                         }},
-                                    job.grid, comm);
+  const auto compute = make_compute(
+      graph,
+      {.device = config.device,
+       .comm = config.comm,
+       .precision = config.precision,
+       .threads = job.binding.threads,
+       .tail_size = config.shard == ShardMode::none ? tail.size() : 0,
+       .units = unit_options(plan.config, graph, sharing),
+       .group_size = config.shard == ShardMode::hybrid ? sharing : 0,
+       .synchronised_norms = synchronised,
+       .conv_algorithm = config.conv_algorithm,
+       .conv_batch = geometry.largest_micro_batch(),
+       .convolutions = state.convolutions.value_or(""),
+       .deterministic = config.deterministic,
+       .cuda_graph = config.cuda_graph,
+       .wait_limit = watch.wait_limit(),
+       .before_host_memory = [&] { require_memory(plan.config, graph, sharing, job.grid, comm); }},
+      job.grid, comm);
   watch.name_devices(compute->device_name());
   state.convolutions = compute->convolutions();
   Engine& engine = compute->engine();
