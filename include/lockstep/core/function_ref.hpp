@@ -13,10 +13,9 @@ class FunctionRef;
 template <typename Result, typename... Arguments>
 class FunctionRef<Result(Arguments...)> final {
  public:
-  template <typename Callable>
-  requires(!std::is_same_v<std::remove_cvref_t<Callable>, FunctionRef>)
-      FunctionRef(Callable&& callable)
-  noexcept  // NOLINT(google-explicit-constructor): as a reference
+  template <typename Callable, typename = std::enable_if_t<
+                                   !std::is_same_v<std::remove_cvref_t<Callable>, FunctionRef>>>
+  FunctionRef(Callable&& callable) noexcept  // NOLINT(google-explicit-constructor): as a reference
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
         call_([](void* object, Arguments... arguments) -> Result {
           return (*static_cast<std::remove_reference_t<Callable>*>(object))(
