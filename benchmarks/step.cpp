@@ -128,9 +128,8 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                  {"activation_bytes", step.activation_bytes()},
                  {"state_bytes", state->bytes(optimizer->slot_names().size()).total()},
                  {"conv_algorithm", options.conv_algorithm == ConvAlgorithm::automatic ? "auto"
-                                    : options.conv_algorithm == ConvAlgorithm::direct
-                                        ? "direct"
-                                        : "winograd"},
+                                    : options.conv_algorithm == ConvAlgorithm::direct  ? "direct"
+                                                                                      : "winograd"},
                  {"deterministic", options.deterministic},
                  {"cuda_graph", options.cuda_graph},
                  {"threads", context.binding.threads},

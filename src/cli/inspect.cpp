@@ -109,9 +109,9 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
     fail(ExitStatus::usage, "--model {} and the path {} (one or the other) leave one away",
          arguments.model, parsed.positional.front());
   }
-  for (const char* name : {"width", "image-size", "channels", "classes", "ranks", "batch-size",
-                           "precision", "optimizer", "shard-unit", "engine", "conv-algorithm",
-                           "threads"}) {
+  for (const char* name :
+       {"width", "image-size", "channels", "classes", "ranks", "batch-size", "precision",
+        "optimizer", "shard-unit", "engine", "conv-algorithm", "threads"}) {
     if (arguments.model.empty() && parsed.given.contains(name)) {
       fail(ExitStatus::usage, "--{} without --model (it describes a network) leave it away", name);
     }

@@ -46,11 +46,10 @@ Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
   for (const auto& [name, mode] : modes) {
     Config config = question.config;
     config.shard = mode;
-    const auto engine = make_cpu_engine(
-        graph,
-        {.precision = config.precision,
-         .convolutions = question.convolutions,
-         .units = unit_options(config, graph, question.ranks)});
+    const auto engine =
+        make_cpu_engine(graph, {.precision = config.precision,
+                                .convolutions = question.convolutions,
+                                .units = unit_options(config, graph, question.ranks)});
     NoExchange exchange;
     if (mode != ShardMode::none) engine->set_exchange(exchange);
     const auto program = engine->compile_training(question.batch_size);

@@ -35,8 +35,7 @@ ConvolutionChoices choose_convolutions(const Graph& graph, const ComputeOptions&
 
 class CpuCompute final : public Compute {
  public:
-  CpuCompute(const Graph& graph, const ComputeOptions& options, Communicator& host)
-      : host_(host) {
+  CpuCompute(const Graph& graph, const ComputeOptions& options, Communicator& host) : host_(host) {
     collectively(host, [&] {
       if (host.rank() == 0) choices_ = choose_convolutions(graph, options);
     });

@@ -44,8 +44,8 @@ std::string cpu_name() {
     const std::string name = line.substr(0, line.find_last_not_of(" \t", colon - 1) + 1);
     facts.emplace(name, line.substr(colon + 2));
   }
-  return fmt::format("{}, family {} model {} stepping {}", facts["model name"],
-                     facts["cpu family"], facts["model"], facts["stepping"]);
+  return fmt::format("{}, family {} model {} stepping {}", facts["model name"], facts["cpu family"],
+                     facts["model"], facts["stepping"]);
 }
 
 }  // namespace

@@ -21,13 +21,13 @@ namespace fs = std::filesystem;
 /// Two shapes that can be chosen for, of which the first comes twice; and others.
 Graph network() {
   Graph graph("two shapes", {.channels = 3, .height = 16, .width = 16}, 10);
-  ValueId x = graph.conv2d(graph.input(),
-                           {.name = "stem", .out_channels = 32, .kernel = 3, .padding = 1});
+  ValueId x =
+      graph.conv2d(graph.input(), {.name = "stem", .out_channels = 32, .kernel = 3, .padding = 1});
   for (const char* name : {"one", "two"}) {
     x = graph.conv2d(x, {.name = name, .out_channels = 32, .kernel = 3, .padding = 1});
   }
-  x = graph.conv2d(
-      x, {.name = "smaller", .out_channels = 64, .kernel = 3, .stride = 2, .padding = 1});
+  x = graph.conv2d(x,
+                   {.name = "smaller", .out_channels = 64, .kernel = 3, .stride = 2, .padding = 1});
   x = graph.conv2d(x, {.name = "three", .out_channels = 64, .kernel = 3, .padding = 1});
   x = graph.conv2d(x, {.name = "narrow", .out_channels = 64, .kernel = 1});
   x = graph.linear(graph.flatten(graph.global_avg_pool(x)), {.name = "fc", .out_features = 10});
@@ -60,10 +60,11 @@ struct Library {
   std::vector<ConvolutionProblem> timed = {};
   [[nodiscard]] ConvolutionLibrary calls() {
     return {.has_winograd = [](const WinogradShape&, ConvolutionStep) { return true; },
-            .time = [this](const ConvolutionProblem& problem) {
-              timed.push_back(problem);
-              return std::optional(times);
-            }};
+            .time =
+                [this](const ConvolutionProblem& problem) {
+                  timed.push_back(problem);
+                  return std::optional(times);
+                }};
   }
 };
 

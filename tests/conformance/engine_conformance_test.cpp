@@ -110,9 +110,10 @@ BOOST_AUTO_TEST_CASE(convolutions_that_winograds_algorithm_computes) {
   struct Case {
     std::int64_t in_channels, out_channels, padding, height, width, batch_size;
   };
-  for (const Case& c : {Case{16, 16, 1, 8, 8, 4}, Case{16, 48, 0, 9, 6, 3}, Case{17, 33, 1, 5, 7, 5},
-                        Case{48, 32, 1, 13, 12, 1}, Case{64, 64, 1, 4, 4, 8},
-                        Case{16, 16, 1, 28, 28, 1}, Case{40, 24, 0, 3, 3, 2}}) {
+  for (const Case& c :
+       {Case{16, 16, 1, 8, 8, 4}, Case{16, 48, 0, 9, 6, 3}, Case{17, 33, 1, 5, 7, 5},
+        Case{48, 32, 1, 13, 12, 1}, Case{64, 64, 1, 4, 4, 8}, Case{16, 16, 1, 28, 28, 1},
+        Case{40, 24, 0, 3, 3, 2}}) {
     for (const bool bias : {false, true}) {
       const Graph graph = convolution_graph({.in_channels = c.in_channels,
                                              .out_channels = c.out_channels,

@@ -22,8 +22,8 @@ namespace {
 
 /// fp32 rounds at 6e-8; sums of some hundred terms, and norms that divide by small deviations,
 /// multiply that. The floor is for tensors whose true values cancel to nearly nothing, as the
-/// gradient of a bias before a batch norm does. Winograd's algorithm, which adds before and after it
-/// multiplies, is held to the same.
+/// gradient of a bias before a batch norm does. Winograd's algorithm, which adds before and after
+/// it multiplies, is held to the same.
 constexpr double relative_tolerance = 3e-5;
 constexpr double floor_tolerance = 3e-6;
 

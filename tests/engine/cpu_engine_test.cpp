@@ -166,9 +166,8 @@ BOOST_AUTO_TEST_CASE(each_step_is_computed_by_the_algorithm_that_is_chosen_for_i
                             .in(std::span<const float>(engine->gradients()));
       return std::vector<float>(view.begin(), view.end());
     };
-    return std::tuple(
-        std::vector<float>(program->logits().begin(), program->logits().end()),
-        of("conv1.weight"), of("conv2.weight"));
+    return std::tuple(std::vector<float>(program->logits().begin(), program->logits().end()),
+                      of("conv1.weight"), of("conv2.weight"));
   };
   const auto [logits, before, own] = results({});
   for (const ConvolutionStep step : convolution_steps) {

@@ -30,10 +30,8 @@ struct ConvolutionPlan {
 
 /// What the plan asks of the library; tests give their own answers.
 struct ConvolutionLibrary {
-  std::function<bool(const WinogradShape&, ConvolutionStep)> has_winograd =
-      lockstep::has_winograd;
-  std::function<std::optional<ConvolutionTimes>(const ConvolutionProblem&)> time =
-      time_convolution;
+  std::function<bool(const WinogradShape&, ConvolutionStep)> has_winograd = lockstep::has_winograd;
+  std::function<std::optional<ConvolutionTimes>(const ConvolutionProblem&)> time = time_convolution;
 };
 
 /// auto: what is known holds; else Winograd's algorithm where its time is clearly shorter, and

@@ -9,8 +9,8 @@
 namespace lockstep {
 
 /// Times of convolutions in a text file: what was measured on a processor once is not measured
-/// again. Of one process at a time; rank 0's. A file that cannot be read holds nothing, and one that
-/// cannot be written is left, as every start can measure anew.
+/// again. Of one process at a time; rank 0's. A file that cannot be read holds nothing, and one
+/// that cannot be written is left, as every start can measure anew.
 class TrialCache final {
  public:
   /// `path`: empty: nothing is read or kept.

@@ -121,7 +121,7 @@ struct Config {
   // machine
   DeviceChoice device = DeviceChoice::automatic;
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< of the processor's engine
-  bool deterministic = true;        ///< a GPU's algorithms
+  bool deterministic = true;                                ///< a GPU's algorithms
   bool cuda_graph = true;           ///< a GPU's work is recorded and replayed
   std::int64_t threads = 0;         ///< 0: from the affinity mask
   std::int64_t loader_threads = 1;  ///< 0: read in the training thread

@@ -28,8 +28,8 @@ struct ConvolutionTimes {
 /// Whether oneDNN has Winograd's algorithm for it on this processor, for the batch that an engine
 /// chooses its layouts for.
 [[nodiscard]] bool has_winograd(const WinogradShape& shape, ConvolutionStep step);
-/// Each algorithm run a few times in turn, and its shortest run that nothing else disturbed. Empty where Winograd's is not to be had for
-/// this batch.
+/// Each algorithm run a few times in turn, and its shortest run that nothing else disturbed. Empty
+/// where Winograd's is not to be had for this batch.
 [[nodiscard]] std::optional<ConvolutionTimes> time_convolution(const ConvolutionProblem& problem);
 
 /// Threads of an engine that is asked for so many; 0: omp_get_max_threads().

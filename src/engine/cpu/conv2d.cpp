@@ -13,8 +13,8 @@ Convolution make_convolution(const Conv2d& op, const LoweringContext& context,
   const Node& node = context.node();
   return Convolution(
       {.name = op.options.name,
-       .source = context.graph.nodes()[static_cast<std::size_t>(op.input)].output.with_batch(
-           batch_size),
+       .source =
+           context.graph.nodes()[static_cast<std::size_t>(op.input)].output.with_batch(batch_size),
        .weight = context.graph.parameters()[static_cast<std::size_t>(node.parameters[0])].shape,
        .target = node.output.with_batch(batch_size),
        .stride = op.options.stride,
@@ -36,9 +36,8 @@ class Conv2dLowering final : public Lowering {
       : op_(op), context_(context), parameters_(context.node().parameters) {}
 
   void forward(ProgramBuilder& builder) override {
-    forward_ = convolution(builder).forward(builder.convolution_kind(),
-                                            chosen(builder, ConvolutionStep::forward),
-                                            builder.engine());
+    forward_ = convolution(builder).forward(
+        builder.convolution_kind(), chosen(builder, ConvolutionStep::forward), builder.engine());
     const std::string& name = op_.options.name;
     source_ = builder.in_format(builder.value(op_.input), forward_.src_desc(), "input of " + name);
     const Tensor weight = builder.parameter(parameters_[0], forward_.weights_desc(), name);
@@ -121,8 +120,7 @@ std::unique_ptr<Lowering> lower(const Conv2d& op, const LoweringContext& context
 
 Desc weight_format(const Conv2d& op, const LoweringContext& context,
                    const WeightFormatOptions& options) {
-  const Convolution convolution =
-      make_convolution(op, context, nominal_batch, options.activations);
+  const Convolution convolution = make_convolution(op, context, nominal_batch, options.activations);
   const dnnl::engine& engine = options.engine;
   const auto hint = convolution.forward(dnnl::prop_kind::forward_training, false, engine);
   return convolution

@@ -25,14 +25,13 @@ using Clock = std::chrono::steady_clock;
 
 Convolution convolution(const ConvolutionProblem& problem) {
   const WinogradShape& s = problem.shape;
-  return Convolution(
-      {.name = s.text(),
-       .source = Shape{problem.batch_size, s.in_channels, s.height, s.width},
-       .weight = Shape{s.out_channels, s.in_channels, 3, 3},
-       .target = Shape{problem.batch_size, s.out_channels, s.height + 2 * s.padding - 2,
-                       s.width + 2 * s.padding - 2},
-       .stride = 1,
-       .padding = s.padding});
+  return Convolution({.name = s.text(),
+                      .source = Shape{problem.batch_size, s.in_channels, s.height, s.width},
+                      .weight = Shape{s.out_channels, s.in_channels, 3, 3},
+                      .target = Shape{problem.batch_size, s.out_channels,
+                                      s.height + 2 * s.padding - 2, s.width + 2 * s.padding - 2},
+                      .stride = 1,
+                      .padding = s.padding});
 }
 
 /// visit(descriptor) for the step's primitive by that algorithm.
@@ -41,8 +40,7 @@ auto with_primitive(const ConvolutionProblem& problem, bool winograd, const dnnl
                     Visit&& visit) {
   const Convolution each = convolution(problem);
   const bool forward = problem.step == ConvolutionStep::forward;
-  const auto hint =
-      each.forward(dnnl::prop_kind::forward_training, forward && winograd, engine);
+  const auto hint = each.forward(dnnl::prop_kind::forward_training, forward && winograd, engine);
   if (forward) return visit(hint);
   if (problem.step == ConvolutionStep::data_gradient) {
     return visit(each.backward_data(hint, winograd, engine));
@@ -169,9 +167,9 @@ ConvolutionTimes time(const ConvolutionProblem& problem) {
 }  // namespace cpu
 
 double ConvolutionProblem::operations() const {
-  const auto values = static_cast<double>(batch_size * shape.out_channels *
-                                          (shape.height + 2 * shape.padding - 2) *
-                                          (shape.width + 2 * shape.padding - 2));
+  const auto values =
+      static_cast<double>(batch_size * shape.out_channels * (shape.height + 2 * shape.padding - 2) *
+                          (shape.width + 2 * shape.padding - 2));
   return values * static_cast<double>(shape.in_channels) * 2 * 9;
 }
 

@@ -106,13 +106,13 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
   return checked("making the CPU engine", [&] {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     ParameterStore parameters(
-        graph, {.formats = parameter_formats(graph, analysis,
-                                             {.engine = engine,
-                                              .activations = activations,
-                                              .choices = options.convolutions}),
-                .ready = analysis.ready,
-                .tail_size = options.tail_size,
-                .units = options.units});
+        graph,
+        {.formats = parameter_formats(
+             graph, analysis,
+             {.engine = engine, .activations = activations, .choices = options.convolutions}),
+         .ready = analysis.ready,
+         .tail_size = options.tail_size,
+         .units = options.units});
     std::size_t running = 0;
     for (const RunningStatistic& statistic : graph.statistics()) {
       running += static_cast<std::size_t>(statistic.channels);

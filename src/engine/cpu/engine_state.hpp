@@ -16,7 +16,7 @@ struct EngineState {
   Graph graph;
   GraphAnalysis analysis;
   int threads;
-  DataType activations;         ///< of values, their gradients and the working copies of weights
+  DataType activations;  ///< of values, their gradients and the working copies of weights
   ConvolutionChoices convolutions;
   SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: over this rank alone
   dnnl::engine engine;

@@ -146,14 +146,12 @@ ProgramBuilder::OpenSum ProgramBuilder::close(ValueId id) {
 void ProgramBuilder::settle(ValueId id) {
   if (!addends_[at(id)]) return;
   const OpenSum sum = close(id);
-  emit(std::make_unique<AddStep>(AddStep::Operands{.left = sum.left.memory,
-                                                   .right = sum.right.memory,
-                                                   .target = sum.target.memory}),
+  emit(std::make_unique<AddStep>(AddStep::Operands{
+           .left = sum.left.memory, .right = sum.right.memory, .target = sum.target.memory}),
        {sum.left, sum.right, sum.target});
 }
 
-std::optional<ProgramBuilder::OpenSum> ProgramBuilder::take_open_sum(ValueId id,
-                                                                     const Desc& desc) {
+std::optional<ProgramBuilder::OpenSum> ProgramBuilder::take_open_sum(ValueId id, const Desc& desc) {
   if (!addends_[at(id)] || gradients_[at(id)]->desc() != desc) return std::nullopt;
   return close(id);
 }

@@ -92,8 +92,8 @@ class ProgramBuilder final {
     Tensor right;
     Tensor target;  ///< one of them where it may be overwritten
   };
-  /// Empty where there is none, or not in this format; gradient() has it then. What is taken must be
-  /// added up.
+  /// Empty where there is none, or not in this format; gradient() has it then. What is taken must
+  /// be added up.
   [[nodiscard]] std::optional<OpenSum> take_open_sum(ValueId id, const Desc& desc);
   /// Adds to the gradient of a value. `shared`: others read the tensor too, so it is not added to.
   enum class Ownership { exclusive, shared };

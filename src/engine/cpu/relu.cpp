@@ -38,24 +38,24 @@ class FusedReluLowering final : public Lowering {
 Tensor emit_relu_backward(ProgramBuilder& builder, ValueId relu) {
   const Tensor output = builder.value(relu);
   if (const auto sum = builder.take_open_sum(relu, output.desc())) {
-    builder.emit(
-        std::make_unique<ReluBackwardStep>(ReluBackwardStep::Operands{.output = output.memory,
-                                                                      .gradient = sum->left.memory,
-                                                                      .addend = sum->right.memory,
-                                                                      .target = sum->target.memory}),
-        {output, sum->left, sum->right, sum->target});
+    builder.emit(std::make_unique<ReluBackwardStep>(
+                     ReluBackwardStep::Operands{.output = output.memory,
+                                                .gradient = sum->left.memory,
+                                                .addend = sum->right.memory,
+                                                .target = sum->target.memory}),
+                 {output, sum->left, sum->right, sum->target});
     return sum->target;
   }
   const Tensor& arrived = builder.gradient(relu);
   const Tensor gradient = builder.in_format(arrived, output.desc(), "gradient of relu");
   const bool in_place = builder.gradient_is_exclusive(relu) || gradient.buffer != arrived.buffer;
   Tensor target = in_place ? gradient : builder.make(output.desc());
-  builder.emit(std::make_unique<ReluBackwardStep>(ReluBackwardStep::Operands{
-                   .output = output.memory,
-                   .gradient = gradient.memory,
-                   .addend = {},
-                   .target = target.memory}),
-               {output, gradient, target});
+  builder.emit(
+      std::make_unique<ReluBackwardStep>(ReluBackwardStep::Operands{.output = output.memory,
+                                                                    .gradient = gradient.memory,
+                                                                    .addend = {},
+                                                                    .target = target.memory}),
+      {output, gradient, target});
   return target;
 }
 
