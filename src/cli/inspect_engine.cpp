@@ -14,7 +14,7 @@ std::string milliseconds(double seconds) {
 
 /// "winograd 5.57 (direct 11.18)"
 std::string describe(bool winograd, const ConvolutionTimes* times) {
-  const std::string name = winograd ? "winograd" : "direct";
+  std::string name = winograd ? "winograd" : "direct";
   if (times == nullptr) return name;
   const double taken = winograd ? times->winograd : times->direct;
   const double other = winograd ? times->direct : times->winograd;

@@ -33,7 +33,8 @@ def the_code_on_the_page_runs(folder):
                                   *options]).splitlines()[-1])
                   for file, options in (("resnet18.h5", []), ("weights.h5", ["--model", "resnet18"])))
     # A file without mean and std takes the data set's: here the same.
-    assert one["loss"] == other["loss"] and one["top1"] == other["top1"], (one, other)
+    # Weights alone do not say by which algorithms the run computed, which round otherwise.
+    assert abs(one["loss"] - other["loss"]) < 1e-5 and one["top1"] == other["top1"], (one, other)
 
 
 if __name__ == "__main__":

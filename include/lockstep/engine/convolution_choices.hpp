@@ -3,11 +3,11 @@
 #include "lockstep/graph/graph.hpp"
 
 #include <array>
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 
 namespace lockstep {
 
@@ -19,10 +19,19 @@ struct WinogradShape {
   std::int64_t width = 0;
   std::int64_t out_channels = 0;
   std::int64_t padding = 0;
-  friend auto operator<=>(const WinogradShape&, const WinogradShape&) = default;
+  friend bool operator==(const WinogradShape&, const WinogradShape&) = default;
+  friend bool operator<(const WinogradShape& a, const WinogradShape& b) noexcept {
+    return a.values() < b.values();
+  }
 
   /// "64x32x32 to 64, padding 1"
   [[nodiscard]] std::string text() const;
+
+ private:
+  [[nodiscard]] std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>
+  values() const noexcept {
+    return {in_channels, height, width, out_channels, padding};
+  }
 };
 
 enum class ConvolutionStep { forward, data_gradient, weight_gradient };

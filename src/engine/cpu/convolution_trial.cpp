@@ -6,9 +6,11 @@
 
 #include <omp.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 #include <unordered_map>
@@ -98,72 +100,67 @@ bool is_available(const ConvolutionProblem& problem) {
                         [](const auto& pd) { return is_winograd(pd); });
 }
 
-/// What the process has used so far.
-struct Usage {
-  double cpu_seconds = 0;
-  long preemptions = 0;  ///< of its threads, by others
-};
-
-Usage usage() {
+/// How often another process has taken a core from a thread of this one.
+long preemptions() {
   rusage now{};
   getrusage(RUSAGE_SELF, &now);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return {.cpu_seconds = seconds(now.ru_utime) + seconds(now.ru_stime),
-          .preemptions = now.ru_nivcsw};
+  return now.ru_nivcsw;
 }
 
-/// The shortest run of a trial, of those in which no thread had to leave its core.
-class Stopwatch final {
- public:
-  explicit Stopwatch(Trial& trial) : trial_(trial) { trial.run(); }
+/// What the calling thread has computed for.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
-  void run() {
-    const Usage before = usage();
-    const auto begin = Clock::now();
-    trial_.run();
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    const Usage after = usage();
-    cpu_seconds_ = std::min(cpu_seconds_, after.cpu_seconds - before.cpu_seconds);
-    if (after.preemptions != before.preemptions) return;
-    undisturbed_ = true;
-    seconds_ = std::min(seconds_, seconds);
-  }
+/// Infinite where a thread had to leave its core.
+double undisturbed_seconds(Trial& trial) {
+  const long before = preemptions();
+  const auto begin = Clock::now();
+  trial.run();
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  return preemptions() == before ? seconds : std::numeric_limits<double>::infinity();
+}
 
-  [[nodiscard]] bool undisturbed() const noexcept { return undisturbed_; }
-  [[nodiscard]] double seconds() const noexcept { return seconds_; }
-  [[nodiscard]] double cpu_seconds() const noexcept { return cpu_seconds_; }
+double thread_seconds(Trial& trial) {
+  const double begin = cpu_seconds();
+  trial.run();
+  return cpu_seconds() - begin;
+}
 
- private:
-  Trial& trial_;
-  bool undisturbed_ = false;
-  double seconds_ = std::numeric_limits<double>::max();
-  double cpu_seconds_ = std::numeric_limits<double>::max();
-};
-
-ConvolutionTimes time(const ConvolutionProblem& problem) {
+/// The least that `measure` finds for each algorithm, in turn.
+template <typename Measure>
+ConvolutionTimes least(const ConvolutionProblem& problem, Measure&& measure) {
   constexpr int fewest_rounds = 3;
   constexpr int most_rounds = 20;
   constexpr std::chrono::milliseconds longest{200};
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   Trial direct(problem, false, engine);
   Trial winograd(problem, true, engine);
-  Stopwatch direct_watch(direct);
-  Stopwatch winograd_watch(winograd);
+  direct.run();
+  winograd.run();
+  constexpr double none = std::numeric_limits<double>::infinity();
+  ConvolutionTimes times{.direct = none, .winograd = none};
   const auto begin = Clock::now();
   for (int round = 0; round < most_rounds; ++round) {
     if (round >= fewest_rounds && Clock::now() - begin > longest) break;
-    direct_watch.run();
-    winograd_watch.run();
+    times.direct = std::min(times.direct, measure(direct));
+    times.winograd = std::min(times.winograd, measure(winograd));
   }
-  if (direct_watch.undisturbed() && winograd_watch.undisturbed()) {
-    return {.direct = direct_watch.seconds(), .winograd = winograd_watch.seconds()};
-  }
-  // On a machine that is busy with other work, by what was computed meanwhile.
-  const double threads = engine_threads(problem.threads);
-  return {.direct = direct_watch.cpu_seconds() / threads,
-          .winograd = winograd_watch.cpu_seconds() / threads};
+  return times;
+}
+
+ConvolutionTimes time(const ConvolutionProblem& problem) {
+  const ConvolutionTimes times = least(problem, undisturbed_seconds);
+  if (std::isfinite(times.direct + times.winograd)) return times;
+  // The machine is busy with other work, and threads that wait for one another would time that: by
+  // what a single one computes.
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const ConvolutionTimes alone = least(problem, thread_seconds);
+  omp_set_num_threads(threads);
+  return {.direct = alone.direct / threads, .winograd = alone.winograd / threads};
 }
 
 }  // namespace
