@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/core/huge_pages.hpp"
+
 #include <cstddef>
 #include <cstdlib>
 #include <limits>
@@ -29,6 +31,7 @@ class AlignedBuffer final {
     std::size_t space = size * sizeof(T) + alignment;
     memory_.reset(std::calloc(space, 1));
     if (memory_ == nullptr) throw std::bad_alloc();
+    advise_huge_pages(memory_.get(), space);
     void* begin = memory_.get();
     data_ = static_cast<T*>(std::align(alignment, size * sizeof(T), begin, space));
   }
