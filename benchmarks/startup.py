@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """startup.py LOCKSTEP OUTPUT.json [ROUNDS]: seconds from the command to the end of its first step, PyTorch beside it, in turn.
 
-mini-resnet on generated images of 32x32, 32 a rank. `alone` is the program as it stands, `2 ranks` is under mpirun, and `2 ranks,
+mini-resnet on generated images of 32x32, a global batch of 32. `alone` is the program as it stands, `2 ranks` is under mpirun, and `2 ranks,
 one host` tells Open MPI that no network is needed. PyTorch imports torch alone, builds the same network and takes the same step.
 When the first step begins and ends is read from the trace that the program writes (--profile-steps 1:1); the slowest rank counts.
 """
@@ -19,7 +19,7 @@ import time
 
 from compare_pytorch import spread
 
-IMAGES = ["--image-size", "32", "--channels", "3", "--classes", "10", "--batch-size", "32"]
+IMAGES = ["--image-size", "32", "--channels", "3", "--classes", "10", "--global-batch-size", "32"]
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"]
 ONE_HOST = ["--mca", "pml", "ob1", "--mca", "btl", "self,vader"]
 
@@ -110,7 +110,7 @@ def main():
     machine = json.loads(subprocess.run([program, "bench", "step", "--model", "mlp", "--image-size", "8", "--steps", "1", "--json"],
                                         check=True, capture_output=True, text=True).stdout.splitlines()[-1])["machine"]
     result = {"benchmark": "start to the end of the first step", "date": datetime.date.today().isoformat(), "rounds": rounds,
-              "machine": machine, "load_before": os.getloadavg()[0], "rows": []}
+              "machine": machine, "load_before": os.getloadavg()[0], "nice": os.nice(0), "rows": []}
     found = {"alone": [], "2 ranks": [], "2 ranks, one host": []}
     has_torch = subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode == 0
     if has_torch:
