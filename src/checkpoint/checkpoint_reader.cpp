@@ -67,7 +67,7 @@ std::vector<CheckpointReader::Tensor> list_tensors(const Source& source, const s
   for (const std::string& name : h5::children(source.file, group)) {
     // PyTorch's count of batches, an integer that a state dict holds and nothing here needs.
     if (name.ends_with("num_batches_tracked")) continue;
-    const std::string object = group + "/" + name;
+    const std::string object = fmt::format("{}/{}", group, name);
     tensors.push_back(
         {.name = name, .shape = shape_of(source, h5::describe(source.file, object), object)});
   }
@@ -227,6 +227,7 @@ Checkpoint read_checkpoint(const std::string& path, CheckpointUse use) {
   const auto read_all = [&](const std::string& group,
                             const std::vector<CheckpointReader::Tensor>& tensors) {
     std::vector<NamedTensor> all;
+    all.reserve(tensors.size());
     for (const CheckpointReader::Tensor& tensor : tensors) {
       all.push_back(
           {.name = tensor.name, .shape = tensor.shape, .values = reader.read(group, tensor)});

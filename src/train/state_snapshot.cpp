@@ -3,6 +3,7 @@
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 
 namespace lockstep {
@@ -76,6 +77,7 @@ void StateSnapshot::take() {
   arrived_.clear();
   first_arrived_ = 0;
   given_up_ = false;
+  waited_ = 0;
 }
 
 int StateSnapshot::wanted() {
@@ -112,7 +114,9 @@ std::span<const float> StateSnapshot::piece_of(std::size_t item) {
   }
   std::unique_lock lock(mutex_);
   for (; first_arrived_ < item && !arrived_.empty(); ++first_arrived_) arrived_.pop_front();
+  const auto begin = std::chrono::steady_clock::now();
   moved_.wait(lock, [&] { return given_up_ || !arrived_.empty(); });
+  waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (given_up_) {
     fail(ExitStatus::cannot_write,
          "the state was not brought together (the run ended before) resume from an older "
@@ -151,6 +155,11 @@ std::optional<StoredTensor> StateSnapshot::next() {
   engine_.to_plain(piece_of(entry.item).subspan(view.offset - begin, view.size), entry.parameter,
                    tensor.values);
   return StoredTensor{.group = entry.group, .tensor = std::move(tensor)};
+}
+
+double StateSnapshot::waited_seconds() {
+  const std::lock_guard lock(mutex_);
+  return waited_;
 }
 
 void StateSnapshot::give_up() {

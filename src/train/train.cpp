@@ -1,3 +1,4 @@
+#include "describe_start.hpp"
 #include "hybrid_groups.hpp"
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
@@ -63,25 +64,6 @@ std::optional<LossScale> loss_scale_of(const Config& config, TrainingState& stat
   return scale;
 }
 
-std::string_view wire_note(const Config& config, int world_size) noexcept {
-  const ElementType wire = wire_type(config);
-  if (wire == ElementType::f32) return "";
-  if (world_size == 1) return ", which go nowhere from one rank";
-  return wire == ElementType::f16 ? ", which travel as fp16" : ", which travel as bf16";
-}
-
-std::string travel_note(const Config& config, int world_size) {
-  const Precision weights = parameter_type(config);
-  if (world_size == 1 || (weights == Precision::fp32 && wire_type(config) == ElementType::f32)) {
-    return "";
-  }
-  const ElementType wire = wire_type(config);
-  const std::string_view gradients = wire == ElementType::f32   ? "fp32"
-                                     : wire == ElementType::f16 ? "fp16"
-                                                                : "bf16";
-  return fmt::format("; weights travel as {}, gradients as {}", to_string(weights), gradients);
-}
-
 Graph build_graph(const RunPlan& plan, const TrainingJob& job) {
   return job.model ? job.model(plan.model) : make_model(plan.config.model, plan.model);
 }
@@ -102,41 +84,6 @@ std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
                 (config.epochs - state.epoch - 1) * geometry.steps_per_epoch();
   const std::int64_t by_epochs = state.step + left_in_epoch;
   return config.max_steps == 0 ? by_epochs : std::min(by_epochs, config.max_steps);
-}
-
-void describe_start(RunReporter& reporter, const RunPlan& plan, const BatchGeometry& geometry,
-                    Engine& engine, ParallelState& parallel, const Optimizer& optimizer,
-                    const DatasetInfo& data, const TrainStep& step, const TrainingJob& job,
-                    int sharing) {
-  reporter.say(fmt::format("{}: {} parameters, input {}x{}x{}, {} classes", engine.graph().name(),
-                           engine.graph().parameter_count(), plan.model.image.channels,
-                           plan.model.image.height, plan.model.image.width, plan.model.classes));
-  reporter.say(fmt::format("data: {} ({} training samples; {} at each epoch's end stay unseen)",
-                           data.directory, data.samples, data.samples - geometry.epoch_samples()));
-  for (const std::string& note : data.notes) reporter.say("data: " + note);
-  reporter.say(fmt::format(
-      "batch: {} = {} ranks x {} micro-steps x {}{}; {} steps an epoch", geometry.global_batch,
-      geometry.world_size, geometry.accumulate, geometry.largest_micro_batch(),
-      geometry.largest_micro_batch() * geometry.world_size * geometry.accumulate ==
-              geometry.global_batch
-          ? ""
-          : " or one less",
-      geometry.steps_per_epoch()));
-  reporter.say(fmt::format("engine: {}; {}", engine.description(), job.binding.text));
-  const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
-  const StateBytes bytes = parallel.bytes(optimizer.slot_names().size());
-  const bool shared_out = plan.config.shard != ShardMode::none;
-  reporter.say(fmt::format(
-      "memory a rank: {:.1f} MiB activations, {:.1f} MiB parameters, {:.1f} MiB gradients, {:.1f} "
-      "MiB optimizer state{}; {} {}{}{}",
-      mib(step.activation_bytes()), mib(bytes.parameters), mib(bytes.gradients),
-      mib(bytes.optimizer),
-      bytes.copy == 0 ? "" : fmt::format(", {:.1f} MiB copy to save", mib(bytes.copy)),
-      parallel.reductions(), shared_out ? "unit" : "bucket", parallel.reductions() == 1 ? "" : "s",
-      shared_out ? fmt::format(" that {} rank{} share out{}", sharing, sharing == 1 ? "" : "s",
-                               travel_note(plan.config, geometry.world_size))
-                 : fmt::format(" of gradients{}", wire_note(plan.config, geometry.world_size))));
-  if (job.binding.warning) reporter.warn(*job.binding.warning);
 }
 
 }  // namespace
@@ -314,8 +261,15 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                        .trace = evaluation_row(recorder.get()),
                                        .meets_in_programs = engine.parameters().empty()});
   }
-  describe_start(reporter, plan, geometry, engine, *parallel, *optimizer, data->info(), step, job,
-                 sharing);
+  describe_start(reporter, {.plan = plan,
+                            .geometry = geometry,
+                            .engine = engine,
+                            .parallel = *parallel,
+                            .optimizer = *optimizer,
+                            .data = data->info(),
+                            .step = step,
+                            .binding = job.binding,
+                            .sharing = sharing});
   if (!validation) {
     reporter.say(plan.config.synthetic
                      ? std::string("no evaluation: synthetic data has no split val")

@@ -1,12 +1,11 @@
 #include "lockstep/train/training_loop.hpp"
 
 #include "lockstep/runtime/signals.hpp"
-#include "lockstep/runtime/thread_binding.hpp"
+#include "run_saver.hpp"
 #include "straggler_watch.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 
 namespace lockstep {
 namespace {
@@ -32,9 +31,7 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
       eval_interval_(parts.evaluator == nullptr ? 0
                                                 : evaluation_interval(parts.plan, parts.geometry)),
       schedule_(parts.plan.config, parts.geometry.epoch_samples(), parts.geometry.global_batch),
-      shared_out_(parts.parallel.sum_over_parts() != nullptr),
-      snapshot_(parts.engine, parts.parallel, parts.optimizer, parts.checkpoints != nullptr),
-      saved_step_(state_.step),
+      saver_(std::make_unique<RunSaver>(parts_, state_.step)),
       stragglers_(std::make_unique<StragglerWatch>(
           parts.comm, StragglerWatch::Options{.factor = parts.plan.config.straggler_factor,
                                               .hosts = parts.hosts})) {
@@ -42,17 +39,9 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
     replica_check_.emplace(parts_.engine, parts_.comm, parts_.hosts,
                            KeptParts{.state = &parts_.parallel, .ranks = parts_.sharing});
   }
-  if (parts_.checkpoints != nullptr) {
-    saver_.emplace(
-        *parts_.checkpoints,
-        BackgroundSaver::Hooks{.begin = [this] { become_background_thread(parts_.cores); },
-                               .on_piece = [this] { parts_.board.saver_moved(); }});
-  }
 }
 
-TrainingLoop::~TrainingLoop() {
-  snapshot_.give_up();
-}
+TrainingLoop::~TrainingLoop() = default;
 
 TraceRow* TrainingLoop::phases() noexcept {
   return parts_.trace != nullptr ? &parts_.trace->phases() : nullptr;
@@ -69,19 +58,18 @@ TrainingResult TrainingLoop::run() {
   while (!finished() && !stop) {
     if (parts_.trace != nullptr) parts_.trace->step_begins(state_.step + 1);
     const double lr = schedule_.lr(state_.samples);
-    const StepResult step =
-        parts_.step.run(state_.step + 1, lr,
-                        {.stop = stop_due(),
-                         .save = parts_.checkpoints != nullptr && save_due(),
-                         .pieces = saver_ && saver_->busy() ? snapshot_.wanted() : 0});
-    snapshot_.deliver(step.sums.pieces);
+    const StepResult step = parts_.step.run(state_.step + 1, lr,
+                                            {.stop = stop_due(),
+                                             .save = saver_->is_due(state_.step),
+                                             .pieces = saver_->pieces_wanted()});
+    saver_->deliver(step.sums.pieces);
     check_finite(step);
     keep_loss_scale();
     if (step.updated) advance(step, lr);
 
     if (step.sums.failed > 0) {
       check_replicas(true);
-      save_and_wait();
+      saver_->save_and_wait(state_);
       collectively(parts_.comm, [this] {
         if (parts_.step.data_error()) throw Error(*parts_.step.data_error());
       });
@@ -93,19 +81,21 @@ TrainingResult TrainingLoop::run() {
     check_replicas(stop || state_.best_step == state_.step);
     const bool may_save =
         step.sums.save_wishes > 0 || state_.position == 0 || state_.best_step == state_.step;
-    save_pending_ = save_pending_ || step.sums.save_wishes > 0 || state_.position == 0;
-    if (may_save && !stop && !finished()) start_pending_save();
-    report_saves();
+    if (step.sums.save_wishes > 0 || state_.position == 0) saver_->want();
+    const bool checked = !replica_check_ || checked_step_ == state_.step;
+    if (may_save && checked && !stop && !finished()) saver_->start_pending(state_);
+    saver_->report();
     if (parts_.between_steps) parts_.between_steps();
     if (parts_.trace != nullptr && !stop && !finished() && parts_.trace->step_ended(state_.step)) {
       step_end_ = std::chrono::steady_clock::now();
     }
   }
-  save_and_wait();
+  saver_->save_and_wait(state_);
   if (parts_.trace != nullptr) parts_.trace->run_ends(state_.step);
   parts_.board.enter(Phase::end);
   result_.status = finished() ? ExitStatus::ok : ExitStatus::stopped;
   result_.step = state_.step;
+  result_.checkpoint = saver_->newest();
   stragglers_->close_run(parts_.reporter);
   parts_.reporter.stopped(state_.step, state_.epoch,
                           finished()     ? "finished"
@@ -186,8 +176,7 @@ void TrainingLoop::check_replicas(bool must) {
 
 bool TrainingLoop::stop_due() noexcept {
   if (SignalFlag::received() != 0) return true;
-  const bool saving = saver_ && saver_->busy();
-  out_of_time_ = parts_.stop_timer.is_due(StopTimer::Clock::now(), saving);
+  out_of_time_ = parts_.stop_timer.is_due(StopTimer::Clock::now(), saver_->busy());
   return out_of_time_;
 }
 
@@ -202,7 +191,7 @@ void TrainingLoop::keep_loss_scale() {
 void TrainingLoop::check_scale(const StepResult& result) {
   const double scale = parts_.step.loss_scaler().scale();
   if (!result.overflowed || scale >= 1) return;
-  const std::string checkpoint = last_good_checkpoint();
+  const std::string checkpoint = saver_->last_good();
   parts_.reporter.stopped(state_.step + 1, state_.epoch, "diverged");
   fail(ExitStatus::diverged,
        "the gradients overflow fp16 at step {} with a loss scale of {} (training diverged; last "
@@ -214,7 +203,7 @@ void TrainingLoop::check_finite(const StepResult& result) {
   // With loss scaling such a step is skipped, and tried with a smaller scale.
   if (parts_.step.loss_scaler().is_dynamic()) return check_scale(result);
   if (result.sums.not_finite == 0) return;
-  const std::string checkpoint = last_good_checkpoint();
+  const std::string checkpoint = saver_->last_good();
   const std::int64_t step = state_.step + 1;
   parts_.reporter.stopped(step, state_.epoch, "diverged");
   collectively(parts_.comm, [&] {
@@ -241,7 +230,7 @@ bool TrainingLoop::evaluate_if_due() {
   if (evaluation->top1 > state_.best_top1) {
     state_.best_top1 = evaluation->top1;
     state_.best_step = state_.step;
-    save_pending_ = true;
+    saver_->want();
   }
   // An epoch is over where its last step has just been taken.
   const std::int64_t epoch = state_.position == 0 ? state_.epoch - 1 : state_.epoch;
@@ -249,114 +238,6 @@ bool TrainingLoop::evaluate_if_due() {
   result_.evaluation = evaluation;
   step_end_ = std::chrono::steady_clock::now();
   return true;
-}
-
-bool TrainingLoop::save_due() const noexcept {
-  // One that had to wait needs a wish of its own, so that the replicas are checked before it.
-  if (save_pending_ && !saver_->busy()) return true;
-  const SaveInterval& every = parts_.plan.config.save_every;
-  // The wish reaches the boundary of the step that is about to begin.
-  if (every.steps > 0 && (state_.step + 1) % every.steps == 0) return true;
-  return every.seconds > 0 &&
-         seconds_between(last_save_, std::chrono::steady_clock::now()) >= every.seconds;
-}
-
-bool TrainingLoop::decided(bool mine) {
-  if (!shared_out_) return mine;
-  std::uint8_t decision = mine ? 1 : 0;
-  parts_.comm.broadcast(std::span(&decision, 1));
-  return decision != 0;
-}
-
-void TrainingLoop::start_pending_save() {
-  const bool checked = !replica_check_ || checked_step_ == state_.step;
-  if (decided(save_pending_ && saver_ && !saver_->busy() && saved_step_ != state_.step &&
-              checked)) {
-    start_save();
-  }
-}
-
-void TrainingLoop::start_save() {
-  save_pending_ = false;
-  saved_step_ = state_.step;
-  last_save_ = std::chrono::steady_clock::now();
-  if (saver_) parts_.board.saving(state_.step);
-  {
-    const TraceSpan span(phases(), "copy for a save");
-    parts_.parallel.settle();
-    snapshot_.take();
-  }
-  if (!saver_) return;
-  if (parts_.trace != nullptr) {
-    const std::int64_t now = TraceRecorder::now();
-    traced_saves_.push_back(
-        {.begin = now,
-         .handle = parts_.trace->saves().open_at(now, "save", {{{"step", state_.step}}})});
-  }
-  saver_->start({.mean = {parts_.plan.config.mean.begin(), parts_.plan.config.mean.end()},
-                 .std = {parts_.plan.config.std.begin(), parts_.plan.config.std.end()},
-                 .classes = parts_.plan.config.classes,
-                 .class_names = parts_.class_names,
-                 .state = state_},
-                [this] { return snapshot_.next(); });
-}
-
-void TrainingLoop::finish_save() {
-  const TraceSpan span(phases(), "wait for a save");
-  for (bool going = shared_out_; going;) {
-    std::int32_t pieces = 0;
-    while (saver_ && saver_->busy() && (pieces = snapshot_.wanted()) == 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    parts_.comm.broadcast(std::span(&pieces, 1));
-    snapshot_.deliver(pieces);
-    going = pieces > 0;
-  }
-  if (saver_) saver_->wait();
-}
-
-void TrainingLoop::report_saves() {
-  while (const auto outcome = finished_save()) {
-    if (!outcome->error) continue;
-    save_pending_ = true;  // the next boundary tries again
-    saved_step_ = -1;
-  }
-}
-
-std::optional<BackgroundSaver::Outcome> TrainingLoop::finished_save() {
-  auto outcome = saver_ ? saver_->poll() : std::nullopt;
-  if (!outcome) return outcome;
-  parts_.board.saving(-1);
-  if (parts_.trace != nullptr) {
-    const TracedSave& save = traced_saves_.front();
-    parts_.trace->saves().close_at(save.begin + static_cast<std::int64_t>(1e9 * outcome->seconds),
-                                   save.handle);
-    traced_saves_.pop_front();
-  }
-  parts_.stop_timer.save_took(outcome->seconds);
-  parts_.reporter.saved(*outcome);
-  if (!outcome->error) result_.checkpoint = outcome->path;
-  return outcome;
-}
-
-void TrainingLoop::save_and_wait() {
-  parts_.board.enter(Phase::save);
-  finish_save();
-  report_saves();
-  if (decided(saver_ && saved_step_ != state_.step)) start_save();
-  finish_save();
-  collectively(parts_.comm, [this] {
-    if (!saver_) return;
-    const auto outcome = finished_save();
-    if (outcome && outcome->error) throw Error(ExitStatus::cannot_write, *outcome->error);
-  });
-}
-
-std::string TrainingLoop::last_good_checkpoint() {
-  parts_.board.enter(Phase::save);
-  finish_save();
-  report_saves();
-  return broadcast_text(parts_.comm, result_.checkpoint);
 }
 
 }  // namespace lockstep

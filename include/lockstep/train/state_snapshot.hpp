@@ -39,6 +39,8 @@ class StateSnapshot final {
   [[nodiscard]] std::optional<StoredTensor> next();
   /// No more pieces will come.
   void give_up();
+  /// How long next() has waited for pieces since take().
+  [[nodiscard]] double waited_seconds();
 
  private:
   /// A piece of the parameters (arena 0) or of slot arena - 1.
@@ -76,6 +78,7 @@ class StateSnapshot final {
   std::deque<std::vector<float>> arrived_;
   std::size_t first_arrived_ = 0;  ///< item of arrived_.front()
   bool given_up_ = false;
+  double waited_ = 0;
 };
 
 }  // namespace lockstep

@@ -10,14 +10,12 @@
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/run_reporter.hpp"
 #include "lockstep/train/run_trace.hpp"
-#include "lockstep/train/state_snapshot.hpp"
 #include "lockstep/train/stop_timer.hpp"
 #include "lockstep/train/train_step.hpp"
 #include "lockstep/train/trainer.hpp"
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -48,6 +46,7 @@ struct TrainingLoopParts {
   std::function<void()> between_steps;   ///< may be empty; not collective
 };
 
+class RunSaver;
 class StragglerWatch;
 
 /// Walks from a state to the configured end, saving, evaluating and reporting at step boundaries.
@@ -71,41 +70,16 @@ class TrainingLoop final {
   /// At a boundary that all ranks know; `must`: whatever the interval, before a save.
   void check_replicas(bool must);
   [[nodiscard]] bool stop_due() noexcept;
-  [[nodiscard]] bool save_due() const noexcept;
-  /// At a boundary of which all ranks know that a save may begin.
-  void start_pending_save();
-  /// What rank 0 has decided, where all ranks must take part; elsewhere each rank's own.
-  [[nodiscard]] bool decided(bool mine);
-  /// Copies the state aside, and on rank 0 begins to write it.
-  void start_save();
-  /// Waits for the save under way, and brings it what it waits for. Collective.
-  void finish_save();
-  void report_saves();
   /// The training thread's row; null where there is no trace.
   [[nodiscard]] TraceRow* phases() noexcept;
-  /// The next outcome, told of; nullopt where there is none.
-  std::optional<BackgroundSaver::Outcome> finished_save();
-  /// Saves the current state and waits for it; all ranks learn whether it worked.
-  void save_and_wait();
-  [[nodiscard]] std::string last_good_checkpoint();
 
   TrainingLoopParts parts_;
   TrainingState state_;
   std::int64_t last_step_;
   std::int64_t eval_interval_ = 0;  ///< steps; 0: never
   Schedule schedule_;
-  bool shared_out_;  ///< ranks keep parts of the state
-  StateSnapshot snapshot_;
-  std::optional<BackgroundSaver> saver_;  ///< rank 0's
-  bool save_pending_ = false;
-  std::int64_t saved_step_ = -1;  ///< the newest step handed to the saver
-  struct TracedSave {
-    std::int64_t begin = 0;
-    TraceRow::Handle handle = 0;
-  };
-  std::deque<TracedSave> traced_saves_;  ///< whose outcome has not come yet
-  std::chrono::steady_clock::time_point last_save_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point step_end_ = last_save_;
+  std::unique_ptr<RunSaver> saver_;
+  std::chrono::steady_clock::time_point step_end_ = std::chrono::steady_clock::now();
   PhaseTimes epoch_times_;
   double epoch_seconds_ = 0;
   std::unique_ptr<StragglerWatch> stragglers_;

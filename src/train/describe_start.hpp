@@ -1,0 +1,25 @@
+#pragma once
+
+#include "lockstep/train/run_plan.hpp"
+#include "lockstep/train/run_reporter.hpp"
+#include "lockstep/train/train_step.hpp"
+#include "lockstep/runtime/thread_binding.hpp"
+
+namespace lockstep {
+
+struct StartParts {
+  const RunPlan& plan;
+  const BatchGeometry& geometry;
+  Engine& engine;
+  ParallelState& parallel;
+  const Optimizer& optimizer;
+  const DatasetInfo& data;
+  const TrainStep& step;
+  const ThreadBinding& binding;
+  int sharing = 1;  ///< ranks that share the model out, if they do
+};
+
+/// Says what is trained, on what, and what memory a rank needs for it.
+void describe_start(RunReporter& reporter, const StartParts& parts);
+
+}  // namespace lockstep

@@ -1,0 +1,137 @@
+#include "run_saver.hpp"
+
+#include "lockstep/runtime/thread_binding.hpp"
+
+#include <thread>
+
+namespace lockstep {
+namespace {
+
+TraceRow* phases(const TrainingLoopParts& parts) noexcept {
+  return parts.trace != nullptr ? &parts.trace->phases() : nullptr;
+}
+
+}  // namespace
+
+RunSaver::RunSaver(const TrainingLoopParts& parts, std::int64_t saved_step)
+    : parts_(parts),
+      shared_out_(parts.parallel.sum_over_parts() != nullptr),
+      snapshot_(parts.engine, parts.parallel, parts.optimizer, parts.checkpoints != nullptr),
+      started_step_(saved_step) {
+  if (parts_.checkpoints == nullptr) return;
+  saver_.emplace(
+      *parts_.checkpoints,
+      BackgroundSaver::Hooks{.begin = [this] { become_background_thread(parts_.cores); },
+                             .on_piece = [this] { parts_.board.saver_moved(); }});
+}
+
+RunSaver::~RunSaver() {
+  snapshot_.give_up();
+}
+
+bool RunSaver::is_due(std::int64_t step) const noexcept {
+  if (!saver_) return false;
+  // One that had to wait needs a wish of its own, so that the replicas are checked before it.
+  if (pending_ && !saver_->busy()) return true;
+  const SaveInterval& every = parts_.plan.config.save_every;
+  if (every.steps > 0 && (step + 1) % every.steps == 0) return true;
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - last_;
+  return every.seconds > 0 && since.count() >= every.seconds;
+}
+
+bool RunSaver::decided(bool mine) {
+  if (!shared_out_) return mine;
+  std::uint8_t decision = mine ? 1 : 0;
+  parts_.comm.broadcast(std::span(&decision, 1));
+  return decision != 0;
+}
+
+void RunSaver::start_pending(const TrainingState& state) {
+  if (decided(pending_ && saver_ && !saver_->busy() && started_step_ != state.step)) start(state);
+}
+
+void RunSaver::start(const TrainingState& state) {
+  pending_ = false;
+  started_step_ = state.step;
+  last_ = std::chrono::steady_clock::now();
+  if (saver_) parts_.board.saving(state.step);
+  {
+    const TraceSpan span(phases(parts_), "copy for a save");
+    parts_.parallel.settle();
+    snapshot_.take();
+  }
+  if (!saver_) return;
+  if (parts_.trace != nullptr) {
+    const std::int64_t now = TraceRecorder::now();
+    traced_.push_back(
+        {.begin = now,
+         .handle = parts_.trace->saves().open_at(now, "save", {{{"step", state.step}}})});
+  }
+  const Config& config = parts_.plan.config;
+  saver_->start({.mean = {config.mean.begin(), config.mean.end()},
+                 .std = {config.std.begin(), config.std.end()},
+                 .classes = config.classes,
+                 .class_names = parts_.class_names,
+                 .state = state},
+                [this] { return snapshot_.next(); });
+}
+
+void RunSaver::finish() {
+  const TraceSpan span(phases(parts_), "wait for a save");
+  for (bool going = shared_out_; going;) {
+    std::int32_t pieces = 0;
+    while (busy() && (pieces = snapshot_.wanted()) == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    parts_.comm.broadcast(std::span(&pieces, 1));
+    snapshot_.deliver(pieces);
+    going = pieces > 0;
+  }
+  if (saver_) saver_->wait();
+}
+
+std::optional<BackgroundSaver::Outcome> RunSaver::finished() {
+  auto outcome = saver_ ? saver_->poll() : std::nullopt;
+  if (!outcome) return outcome;
+  parts_.board.saving(-1);
+  if (parts_.trace != nullptr) {
+    const TracedSave& save = traced_.front();
+    parts_.trace->saves().close_at(save.begin + static_cast<std::int64_t>(1e9 * outcome->seconds),
+                                   save.handle);
+    traced_.pop_front();
+  }
+  // Where training stops for it, the parts come at once.
+  parts_.stop_timer.save_took(outcome->seconds - snapshot_.waited_seconds());
+  parts_.reporter.saved(*outcome);
+  if (!outcome->error) newest_ = outcome->path;
+  return outcome;
+}
+
+void RunSaver::report() {
+  while (const auto outcome = finished()) {
+    if (!outcome->error) continue;
+    pending_ = true;  // the next boundary tries again
+    started_step_ = -1;
+  }
+}
+
+void RunSaver::save_and_wait(const TrainingState& state) {
+  parts_.board.enter(Phase::save);
+  finish();
+  report();
+  if (decided(saver_ && started_step_ != state.step)) start(state);
+  finish();
+  collectively(parts_.comm, [this] {
+    const auto outcome = finished();
+    if (outcome && outcome->error) throw Error(ExitStatus::cannot_write, *outcome->error);
+  });
+}
+
+std::string RunSaver::last_good() {
+  parts_.board.enter(Phase::save);
+  finish();
+  report();
+  return broadcast_text(parts_.comm, newest_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,69 @@
+#pragma once
+
+#include "lockstep/train/state_snapshot.hpp"
+#include "lockstep/train/training_loop.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+/// A run's checkpoints: when they are due, and how the ranks' parts of the state come into them
+/// while training goes on. All ranks make the same calls where the state is shared out.
+class RunSaver final {
+ public:
+  /// `saved_step`: of the newest checkpoint that there is.
+  RunSaver(const TrainingLoopParts& parts, std::int64_t saved_step);
+  ~RunSaver();
+  RunSaver(const RunSaver&) = delete;
+  RunSaver& operator=(const RunSaver&) = delete;
+
+  /// Whether this rank wants to save at the boundary of the step after `step`.
+  [[nodiscard]] bool is_due(std::int64_t step) const noexcept;
+  /// At the next boundary that has its wish, and until one works.
+  void want() noexcept { pending_ = true; }
+  [[nodiscard]] bool busy() const noexcept { return saver_ && saver_->busy(); }
+
+  /// Pieces of the state that rank 0's writer waits for, and that the ranks bring it.
+  [[nodiscard]] int pieces_wanted() { return busy() ? snapshot_.wanted() : 0; }
+  void deliver(int pieces) { snapshot_.deliver(pieces); }
+
+  /// At a boundary of which all ranks know that a save may begin.
+  void start_pending(const TrainingState& state);
+  /// Tells of what has been saved, and wants again what has not.
+  void report();
+  /// Saves and waits for it; all ranks learn whether it worked. Error(cannot_write).
+  void save_and_wait(const TrainingState& state);
+  /// The newest file that this run has written; rank 0's. Empty: none.
+  [[nodiscard]] const std::string& newest() const noexcept { return newest_; }
+  /// The same for all ranks, once what is under way has ended. Collective.
+  [[nodiscard]] std::string last_good();
+
+ private:
+  /// What rank 0 has decided, where all ranks must take part; elsewhere each rank's own.
+  [[nodiscard]] bool decided(bool mine);
+  void start(const TrainingState& state);
+  void finish();
+  /// The next outcome, told of; nullopt where there is none.
+  std::optional<BackgroundSaver::Outcome> finished();
+
+  struct TracedSave {
+    std::int64_t begin = 0;
+    TraceRow::Handle handle = 0;
+  };
+
+  const TrainingLoopParts& parts_;
+  bool shared_out_;  ///< ranks keep parts of the state
+  StateSnapshot snapshot_;
+  std::optional<BackgroundSaver> saver_;  ///< rank 0's
+  bool pending_ = false;
+  std::int64_t started_step_;             ///< the newest that was handed to the saver
+  std::deque<TracedSave> traced_;         ///< whose outcome has not come yet
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  std::string newest_;
+};
+
+}  // namespace lockstep
