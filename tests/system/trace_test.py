@@ -118,7 +118,7 @@ def units_stand_in_the_place_of_buckets(folder):
         ranks = 4 if mode == "hybrid" else 2
         run_dir = folder / mode
         more = ["--shard-group", 2] if mode == "hybrid" else []
-        run(train_args(data, run_dir, "--profile-steps", "2:3", "--max-steps", 5, "--shard", mode, *more), ranks)
+        run(train_args(data, run_dir, "--profile-steps", "2:3", "--max-steps", 5, "--shard", mode, "--shard-unit", "block", *more), ranks)
         for rank in read(run_dir / "trace-2-3.json")[0]:
             check_steps(rank, 2, 3, micro_steps=1)
             for step in (2, 3):
