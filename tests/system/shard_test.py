@@ -204,8 +204,8 @@ def predicted(network):
 
 
 def a_ranks_peak_falls_as_predicted(folder):
-    """Rank 0's, with what it needs to save. MPI sets memory of its own aside for what it reduces: most with `none`, whose buckets are all
-    under way at once, and little for two units of many."""
+    """Rank 0's, with what it needs to save. MPI sets memory of its own aside for what it reduces, up to two buffers of a message's size:
+    most with `none`, whose buckets may all be under way at once, and little for two units of many."""
     network = ["--model", "resnet50"]
     rows = predicted(network)
     total = {mode: row["total_bytes"] for mode, row in rows.items()}
@@ -213,7 +213,7 @@ def a_ranks_peak_falls_as_predicted(folder):
     print({mode: (peaks[mode] >> 20, total[mode] >> 20) for mode in MODES})
     for mode in MODES[1:]:
         saved, promised = peaks["none"] - peaks[mode], total["none"] - total[mode]
-        of_mpi = rows["none"]["gradient_bytes"]
+        of_mpi = 2 * rows["none"]["gradient_bytes"]
         assert -0.05 * total["none"] < saved - promised < of_mpi, f"{mode}: {saved >> 20} MiB less, {promised >> 20} predicted; {peaks}"
 
 
