@@ -1,9 +1,9 @@
 #pragma once
 
+#include "lockstep/runtime/thread_binding.hpp"
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/run_reporter.hpp"
 #include "lockstep/train/train_step.hpp"
-#include "lockstep/runtime/thread_binding.hpp"
 
 namespace lockstep {
 

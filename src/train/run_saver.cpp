@@ -19,10 +19,9 @@ RunSaver::RunSaver(const TrainingLoopParts& parts, std::int64_t saved_step)
       snapshot_(parts.engine, parts.parallel, parts.optimizer, parts.checkpoints != nullptr),
       started_step_(saved_step) {
   if (parts_.checkpoints == nullptr) return;
-  saver_.emplace(
-      *parts_.checkpoints,
-      BackgroundSaver::Hooks{.begin = [this] { become_background_thread(parts_.cores); },
-                             .on_piece = [this] { parts_.board.saver_moved(); }});
+  saver_.emplace(*parts_.checkpoints,
+                 BackgroundSaver::Hooks{.begin = [this] { become_background_thread(parts_.cores); },
+                                        .on_piece = [this] { parts_.board.saver_moved(); }});
 }
 
 RunSaver::~RunSaver() {

@@ -60,8 +60,8 @@ class RunSaver final {
   StateSnapshot snapshot_;
   std::optional<BackgroundSaver> saver_;  ///< rank 0's
   bool pending_ = false;
-  std::int64_t started_step_;             ///< the newest that was handed to the saver
-  std::deque<TracedSave> traced_;         ///< whose outcome has not come yet
+  std::int64_t started_step_;      ///< the newest that was handed to the saver
+  std::deque<TracedSave> traced_;  ///< whose outcome has not come yet
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::string newest_;
 };
