@@ -30,6 +30,7 @@ struct BenchOptions {
   DeviceChoice device = DeviceChoice::automatic;
   CommChoice comm = CommChoice::automatic;
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
+  Recompute recompute = Recompute::automatic;
   bool deterministic = true;
   bool cuda_graph = true;
   std::string input = "loader";  ///< step: one batch again and again, or all of them by the loader

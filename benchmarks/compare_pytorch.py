@@ -2,24 +2,27 @@
 """compare_pytorch.py LOCKSTEP OUTPUT.json [ROUNDS] [fp32|bf16]: the training step beside PyTorch's, in turn, as a ratio with
 its spread.
 
-One rank, all cores, sgd with momentum, generated images; PyTorch's bf16 is its autocast. PyTorch twice: as it comes, and
-tuned (channels_last, threads set and bound; where tcmalloc is installed, preloaded). Each round runs every program once; the ratio is taken within
-a round, so that a machine that slows down for a while slows both.
+One rank, all cores, sgd with momentum, one generated batch; PyTorch's bf16 is its autocast. PyTorch twice: as it comes, and
+tuned (channels_last, threads set and bound; where tcmalloc is installed, preloaded). In fp32 Lockstep twice: as it comes, and with direct
+convolutions, which are PyTorch's. Each round runs every program once; the ratio is taken within a round, so that a machine that slows down for
+a while slows both. What other processes took of the machine meanwhile is noted, and a row where it is more than a twentieth is marked.
 """
 
 import datetime
 import glob
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
+import time
 
 CASES = [
     # model, image size, channels, classes, width, batch, steps
     ("mini-resnet", 32, 3, 10, 64, 64, 8),
-    ("resnet18", 224, 3, 1000, 64, 16, 4),
-    ("resnet50", 224, 3, 1000, 64, 16, 3),
+    ("resnet18", 224, 3, 1000, 64, 32, 4),
+    ("resnet50", 224, 3, 1000, 64, 32, 3),
 ]
 
 PEER = r"""
@@ -54,13 +57,29 @@ print(json.dumps({"images_per_second": batch / statistics.median(seconds[2:]),
 """
 
 
-def lockstep(program, case, precision):
+def busy_seconds():
+    """Of all cores, by whomever, and what the host took from them."""
+    with open("/proc/stat") as file:
+        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def measured(command, env=None):
+    """The last line, as JSON, and the share of the machine's time that others took."""
+    begin, busy, before = time.monotonic(), busy_seconds(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    output = subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    own = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    others = (busy_seconds() - busy - own) / (time.monotonic() - begin) / os.cpu_count()
+    return {**json.loads(output.splitlines()[-1]), "others": max(0.0, others)}
+
+
+def lockstep(program, case, precision, *more):
     model, size, channels, classes, width, batch, steps = case
-    output = subprocess.run(
+    return measured(
         [program, "bench", "step", "--model", model, "--image-size", str(size), "--channels", str(channels), "--classes",
-         str(classes), "--width", str(width), "--batch-size", str(batch), "--precision", precision, "--steps", str(steps), "--warmup", "2", "--json"],
-        check=True, capture_output=True, text=True).stdout
-    return json.loads(output.splitlines()[-1])
+         str(classes), "--width", str(width), "--batch-size", str(batch), "--precision", precision, "--steps", str(steps),
+         "--warmup", "2", "--input", "batch", "--json", *more])
 
 
 def pytorch(case, precision, tuned):
@@ -73,9 +92,7 @@ def pytorch(case, precision, tuned):
         if allocator:
             env["LD_PRELOAD"] = allocator[0]
     threads = len(os.sched_getaffinity(0)) if tuned else 0
-    output = subprocess.run(["/usr/bin/python3", "-c", PEER, parity, json.dumps([*case, threads, precision])], check=True,
-                            capture_output=True, text=True, env=env).stdout
-    return json.loads(output.splitlines()[-1])
+    return measured(["/usr/bin/python3", "-c", PEER, parity, json.dumps([*case, threads, precision])], env)
 
 
 def spread(values):
@@ -92,8 +109,13 @@ def main():
               "rounds": rounds, "rows": []}
     print(f"{'model':<12} {'batch':>5} {'lockstep':>9} {'pytorch':>9} {'tuned':>9}   of pytorch (min-max)   of tuned (min-max)   memory of tuned")
     for case in CASES:
-        runs = [(lockstep(program, case, precision), pytorch(case, precision, False), pytorch(case, precision, True)) for _ in range(rounds)]
+        programs = [lambda: lockstep(program, case, precision), lambda: pytorch(case, precision, False),
+                    lambda: pytorch(case, precision, True)]
+        if precision == "fp32":
+            programs.append(lambda: lockstep(program, case, precision, "--conv-algorithm", "direct"))
+        runs = [[run() for run in programs] for _ in range(rounds)]
         rate = [[run["images_per_second"] for run in column] for column in zip(*runs)]
+        others = max(run["others"] for row in runs for run in row)
         default = spread([ours / peer for ours, peer in zip(rate[0], rate[1])])
         tuned = spread([ours / peer for ours, peer in zip(rate[0], rate[2])])
         memory = runs[0][0]["peak_rss_bytes"] / runs[0][2]["peak_rss_bytes"]
@@ -104,10 +126,18 @@ def main():
         result["rows"].append({"model": case[0], "image_size": case[1], "batch": case[5],
                                "lockstep_images_per_second": spread(rate[0]), "pytorch_images_per_second": spread(rate[1]),
                                "tuned_images_per_second": spread(rate[2]), "ratio_to_pytorch": default,
-                               "ratio_to_tuned": tuned, "peak_memory_ratio_to_tuned": memory})
+                               "ratio_to_tuned": tuned, "peak_memory_ratio_to_tuned": memory,
+                               "peak_mib": {name: round(run["peak_rss_bytes"] / 2**20) for name, run in
+                                            zip(("lockstep", "pytorch", "tuned"), runs[0])},
+                               "others_share_of_machine": others})
+        if len(rate) > 3:
+            direct = spread([ours / peer for ours, peer in zip(rate[3], rate[2])])
+            result["rows"][-1].update(direct_images_per_second=spread(rate[3]), direct_ratio_to_tuned=direct)
         print(f"{case[0]:<12} {case[5]:>5} {statistics.median(rate[0]):>9.1f} {statistics.median(rate[1]):>9.1f} "
               f"{statistics.median(rate[2]):>9.1f}   {default['median']:.2f} ({default['min']:.2f}-{default['max']:.2f})"
-              f"         {tuned['median']:.2f} ({tuned['min']:.2f}-{tuned['max']:.2f})       {memory:.2f}", flush=True)
+              f"         {tuned['median']:.2f} ({tuned['min']:.2f}-{tuned['max']:.2f})       {memory:.2f}"
+              + (f"   direct {direct['median']:.2f} ({direct['min']:.2f}-{direct['max']:.2f})" if len(rate) > 3 else "")
+              + (f"   ({others:.0%} of the machine taken by others)" if others > 0.05 else ""), flush=True)
     with open(path, "w") as file:
         json.dump(result, file, indent=1)
         file.write("\n")

@@ -51,6 +51,7 @@ BenchResult bench_ops(const BenchOptions& options, const BenchContext& context) 
                                      .reduces = false,
                                      .conv_algorithm = options.conv_algorithm,
                                      .conv_batch = options.batch_size,
+                                     .recompute = options.recompute,
                                      .deterministic = options.deterministic},
                                     context.grid, context.comm);
   Engine& engine = compute->engine();

@@ -77,7 +77,7 @@ def timed(words, environment):
 
 def lockstep(program, launch):
     """By the trace, whose clock is this script's: the machine's steady one."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("OMPI_MCA_")}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("OMPI_", "PMI", "PRTE_"))}
     if launch:
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_WAIT_POLICY": "passive"}
     folder = tempfile.mkdtemp(prefix="lockstep-startup-")

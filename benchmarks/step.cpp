@@ -3,6 +3,7 @@
 #include "benchmark.hpp"
 
 #include "lockstep/compute/compute.hpp"
+#include "lockstep/config/options.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
@@ -56,6 +57,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                     .units = unit_options(config, graph, comm.size()),
                     .conv_algorithm = options.conv_algorithm,
                     .conv_batch = options.batch_size,
+                    .recompute = options.recompute,
                     .deterministic = options.deterministic,
                     .cuda_graph = options.cuda_graph},
                    context.grid, comm);
@@ -75,6 +77,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                    .std = std::vector<float>(channels, 0.25F),
                    .batch_capacity = options.batch_size,
                    .threads = static_cast<int>(options.loader_threads),
+                   .batches_ahead = options.input == "batch" ? 0 : LoaderOptions{}.batches_ahead,
                    .shuffle = false},
                   plan_training_batches(geometry, {}, options.warmup + options.steps));
   std::optional<RepeatingLoader> repeated;
@@ -128,9 +131,8 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                                                                    : "full"},
                  {"activation_bytes", step.activation_bytes()},
                  {"state_bytes", state->bytes(optimizer->slot_names().size()).total()},
-                 {"conv_algorithm", options.conv_algorithm == ConvAlgorithm::automatic ? "auto"
-                                    : options.conv_algorithm == ConvAlgorithm::direct  ? "direct"
-                                                                                      : "winograd"},
+                 {"conv_algorithm", to_string(options.conv_algorithm)},
+                 {"recompute", to_string(options.recompute)},
                  {"deterministic", options.deterministic},
                  {"cuda_graph", options.cuda_graph},
                  {"threads", context.binding.threads},

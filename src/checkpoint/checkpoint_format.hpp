@@ -9,7 +9,9 @@
 namespace lockstep::checkpoint_format {
 
 inline constexpr const char* format = "lockstep-checkpoint";
-inline constexpr std::int64_t version = 1;
+/// 1: `/state` had no `convolutions`. What is added to its checksum makes a new version, so that
+/// older programs ask for a newer one.
+inline constexpr std::int64_t version = 2;
 inline constexpr const char* checksum = "crc32c";
 inline constexpr const char* optimizer_group = "/optimizer";
 

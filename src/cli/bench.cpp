@@ -49,6 +49,10 @@ OptionTable<BenchOptions> bench_options() {
            {.name = "device", .help = "of step", .unit = "", .choices = {"auto", "cpu", "cuda"}})
       .add(&BenchOptions::comm,
            {.name = "comm", .help = "of step", .unit = "", .choices = {"auto", "mpi", "nccl"}})
+      .add(&BenchOptions::recompute, {.name = "recompute",
+                                      .help = "of step and ops: as for train",
+                                      .unit = "",
+                                      .choices = {"auto", "none", "norms"}})
       .add(&BenchOptions::conv_algorithm, {.name = "conv-algorithm",
                                            .help = "of step and ops: as for train",
                                            .unit = "",

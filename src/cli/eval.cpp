@@ -28,6 +28,7 @@ struct EvalArguments {
   std::int64_t image_size = 0;
   EvalPrecision precision = EvalPrecision::run;
   DeviceChoice device = DeviceChoice::automatic;
+  ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
   std::int64_t batch_size = 64;
   std::int64_t threads = 0;
   std::int64_t loader_threads = 1;
@@ -59,6 +60,11 @@ OptionTable<EvalArguments> eval_options() {
                                     .help = "what to compute on; auto: a GPU where there is one",
                                     .unit = "",
                                     .choices = {"auto", "cpu", "cuda"}})
+      .add(&EvalArguments::conv_algorithm,
+           {.name = "conv-algorithm",
+            .help = "of the processor's convolutions; run: as the run did",
+            .unit = "",
+            .choices = {"run", "direct"}})
       .add(&EvalArguments::batch_size,
            {.name = "batch-size", .help = "samples per rank", .unit = "", .min = 1, .max = 1 << 24})
       .add(&EvalArguments::threads, {.name = "threads",
@@ -104,6 +110,7 @@ ExitStatus run_eval(Invocation& invocation) {
                   .image_size = arguments.image_size,
                   .precision = precision_of(arguments.precision),
                   .device = arguments.device,
+                  .conv_algorithm = arguments.conv_algorithm,
                   .batch_size = arguments.batch_size,
                   .loader_threads = arguments.loader_threads},
                  {.comm = job.comm(),

@@ -35,6 +35,7 @@ struct InspectArguments {
   std::int64_t shard_group = 0;  ///< 0: nothing is said of groups
   std::string engine;            ///< empty: nothing is said of one
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
+  Recompute recompute = Recompute::automatic;
   std::int64_t threads = 0;
   bool verify = false;
   bool json = false;
@@ -97,6 +98,10 @@ OptionTable<InspectArguments> inspect_options() {
                                                .help = "as for train",
                                                .unit = "",
                                                .choices = {"auto", "direct", "winograd"}})
+      .add(&InspectArguments::recompute, {.name = "recompute",
+                                          .help = "as for train",
+                                          .unit = "",
+                                          .choices = {"auto", "none", "norms"}})
       .add(&InspectArguments::threads, {.name = "threads",
                                         .help = "of a rank; 0: as many as cores",
                                         .unit = "",
@@ -217,8 +222,8 @@ std::string join(const std::vector<std::string>& names) {
                      fmt::join(names.begin(), names.begin() + shown, ", "), names.back());
 }
 
-Report inspect_model(const std::string& name, const ModelOptions& options) {
-  const ModelSummary summary = summarize_model(make_model(name, options));
+Report inspect_model(const Graph& graph) {
+  const ModelSummary summary = summarize_model(graph);
   return {.json = summary_json(summary), .text = format_summary(summary)};
 }
 
@@ -245,29 +250,29 @@ ExitStatus run_inspect(Invocation& invocation) {
   const InspectArguments arguments = check(parsed);
   if (arguments.model.empty()) return inspect_paths(parsed.positional, arguments);
 
-  const ModelOptions options{.image = {.channels = arguments.channels,
-                                       .height = arguments.image_size,
-                                       .width = arguments.image_size},
-                             .classes = arguments.classes,
-                             .width = arguments.width};
-  Report report = inspect_model(arguments.model, options);
+  const Graph graph = make_model(arguments.model, {.image = {.channels = arguments.channels,
+                                                             .height = arguments.image_size,
+                                                             .width = arguments.image_size},
+                                                   .classes = arguments.classes,
+                                                   .width = arguments.width});
+  const auto threads = static_cast<int>(arguments.threads);
+  Report report = inspect_model(graph);
   // By what is compiled here, memory and algorithms are those of a run.
   ConvolutionPlan convolutions;
   if (arguments.ranks > 0 || !arguments.engine.empty()) {
     TrialCache cache(trial_cache_path());
-    convolutions = plan_convolutions(make_model(arguments.model, options),
+    convolutions = plan_convolutions(graph,
                                      {.algorithm = arguments.conv_algorithm,
                                       .precision = arguments.precision,
-                                      .threads = static_cast<int>(arguments.threads),
+                                      .threads = threads,
                                       .batch_size = arguments.batch_size},
                                      cache);
   }
   if (!arguments.engine.empty()) {
-    const Report engine = inspect_engine(make_model(arguments.model, options),
-                                         {.precision = arguments.precision,
-                                          .threads = static_cast<int>(arguments.threads),
-                                          .batch_size = arguments.batch_size},
-                                         convolutions);
+    const Report engine = inspect_engine(
+        graph,
+        {.precision = arguments.precision, .threads = threads, .batch_size = arguments.batch_size},
+        convolutions);
     report.json["engine"] = engine.json;
     report.text += "\n" + engine.text;
   }
@@ -278,13 +283,15 @@ ExitStatus run_inspect(Invocation& invocation) {
     config.shard_unit = arguments.shard_unit;
     config.param_dtype = arguments.param_dtype;
     config.reduce_dtype = arguments.reduce_dtype;
+    config.recompute = arguments.recompute;
     config.shard = ShardMode::full;  // all but the table's first row share out
     validate_travel_types(config);
     config.shard_group = arguments.shard_group;
     const Report memory = inspect_memory(
-        make_model(arguments.model, options),
+        graph,
         {.ranks = static_cast<int>(arguments.ranks),
          .batch_size = arguments.batch_size,
+         .threads = threads,
          .unit = print_option({.name = "shard-unit", .help = "", .unit = ""}, config.shard_unit),
          .convolutions = convolutions.choices,
          .config = config});

@@ -12,12 +12,16 @@ std::string milliseconds(double seconds) {
   return fmt::format("{:.2f}", seconds * 1e3);
 }
 
-/// "winograd 5.57 (direct 11.18)"
-std::string describe(bool winograd, const ConvolutionTimes* times) {
+/// "winograd 5.57 (direct 11.18)", "direct (winograd takes 2481 MiB)"
+std::string describe(bool winograd, const ConvolutionTrial* trial) {
   std::string name = winograd ? "winograd" : "direct";
-  if (times == nullptr) return name;
-  const double taken = winograd ? times->winograd : times->direct;
-  const double other = winograd ? times->direct : times->winograd;
+  if (trial == nullptr) return name;
+  if (!trial->times) {
+    return fmt::format("direct (winograd takes {:.0f} MiB)",
+                       static_cast<double>(trial->scratch_bytes) / 0x1p20);
+  }
+  const double taken = winograd ? trial->times->winograd : trial->times->direct;
+  const double other = winograd ? trial->times->direct : trial->times->winograd;
   return fmt::format("{} {} ({} {})", name, milliseconds(taken), winograd ? "direct" : "winograd",
                      milliseconds(other));
 }
@@ -47,13 +51,14 @@ Report inspect_engine(const Graph& graph, const EngineQuestion& question,
     std::vector<std::string> cells;
     for (const ConvolutionStep step : convolution_steps) {
       const bool winograd = shape && plan.choices.winograd(*shape, step);
-      const auto found = shape ? plan.times.find({*shape, step}) : plan.times.end();
-      const ConvolutionTimes* times = found == plan.times.end() ? nullptr : &found->second;
-      cells.push_back(describe(winograd, times));
+      const auto found = shape ? plan.trials.find({*shape, step}) : plan.trials.end();
+      const ConvolutionTrial* trial = found == plan.trials.end() ? nullptr : &found->second;
+      cells.push_back(describe(winograd, trial));
       nlohmann::ordered_json entry{{"algorithm", winograd ? "winograd" : "direct"}};
-      if (times != nullptr) {
-        entry["direct_seconds"] = times->direct;
-        entry["winograd_seconds"] = times->winograd;
+      if (trial != nullptr) entry["winograd_scratch_bytes"] = trial->scratch_bytes;
+      if (trial != nullptr && trial->times) {
+        entry["direct_seconds"] = trial->times->direct;
+        entry["winograd_seconds"] = trial->times->winograd;
       }
       steps[to_string(step)] = entry;
     }

@@ -49,8 +49,10 @@ Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
     Config config = question.config;
     config.shard = mode;
     const auto engine = make_cpu_engine(
-        graph, {.precision = config.precision,
+        graph, {.threads = question.threads,
+                .precision = config.precision,
                 .convolutions = question.convolutions,
+                .recompute = config.recompute != Recompute::none,
                 .units = unit_options(config, graph, hybrid ? group : question.ranks)});
     NoExchange exchange;
     if (mode != ShardMode::none) engine->set_exchange(exchange);

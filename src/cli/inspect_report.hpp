@@ -30,13 +30,14 @@ enum class Verify { no, yes };
 [[nodiscard]] Report inspect_data_set(const std::string& directory, Verify verify);
 [[nodiscard]] Report inspect_checkpoint(const std::string& path, Verify verify);
 [[nodiscard]] Report inspect_run(const std::string& directory, Verify verify);
-[[nodiscard]] Report inspect_model(const std::string& name, const ModelOptions& options);
+[[nodiscard]] Report inspect_model(const Graph& graph);
 
 /// For how many ranks, samples a rank and how a run would be; from config: precision, optimizer,
 /// shard_unit, shard_group, param_dtype, reduce_dtype.
 struct MemoryQuestion {
   int ranks = 1;
   std::int64_t batch_size = 32;
+  int threads = 0;   ///< of a rank; 0: omp_get_max_threads()
   std::string unit;  ///< --shard-unit as it was given
   ConvolutionChoices convolutions;
   Config config;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <string_view>
 
 namespace lockstep {
@@ -42,17 +43,32 @@ struct CollectiveComparison::Record {
 CollectiveComparison::CollectiveComparison(std::unique_ptr<Communicator> own,
                                            std::function<std::int64_t()> step,
                                            std::vector<std::string> hosts)
-    : own_(std::move(own)), step_(std::move(step)), hosts_(std::move(hosts)) {}
+    : all_{.comm = std::move(own), .ranks = {}}, step_(std::move(step)), hosts_(std::move(hosts)) {
+  all_.ranks.resize(static_cast<std::size_t>(all_.comm->size()));
+  std::iota(all_.ranks.begin(), all_.ranks.end(), 0);
+}
 
-int CollectiveComparison::add(const std::string& name) {
+void CollectiveComparison::compare_in_groups(std::unique_ptr<Communicator> group,
+                                             std::vector<int> ranks) {
+  group_ = {.comm = std::move(group), .ranks = std::move(ranks), .calls = all_.calls};
+}
+
+int CollectiveComparison::add(const std::string& name, Callers callers) {
   names_.push_back(name);
+  callers_.push_back(callers);
   return static_cast<int>(names_.size()) - 1;
 }
 
 void CollectiveComparison::compare(const CollectiveCall& call, int communicator) {
+  if (group_) compare(*group_, call, communicator);
+  const bool by_group = callers_[static_cast<std::size_t>(communicator)] == Callers::group;
+  if (!group_ || !by_group) compare(all_, call, communicator);
+}
+
+void CollectiveComparison::compare(Circle& circle, const CollectiveCall& call, int communicator) {
   static_assert(sizeof(Record) % sizeof(std::int64_t) == 0);
   constexpr std::size_t words = sizeof(Record) / sizeof(std::int64_t);
-  const Record mine{.number = ++calls_,
+  const Record mine{.number = ++circle.calls,
                     .step = step_ ? step_() : 0,
                     .kind = static_cast<std::int64_t>(call.kind),
                     .count = static_cast<std::int64_t>(call.count),
@@ -60,8 +76,8 @@ void CollectiveComparison::compare(const CollectiveCall& call, int communicator)
                     .op = static_cast<std::int64_t>(call.op),
                     .root = call.root,
                     .communicator = communicator};
-  std::vector<Record> all(static_cast<std::size_t>(own_->size()));
-  own_->all_gather_buffer(
+  std::vector<Record> all(circle.ranks.size());
+  circle.comm->all_gather_buffer(
       {.data = &mine, .count = words, .type = ElementType::i64},
       {.data = all.data(), .count = words * all.size(), .type = ElementType::i64});
   // Most are right; of equally many, those of the lowest rank.
@@ -78,10 +94,15 @@ void CollectiveComparison::compare(const CollectiveCall& call, int communicator)
   std::size_t wrong = 0;
   while (all[wrong] == all[right]) ++wrong;
   fail(ExitStatus::internal,
-       "rank {} ({}) calls {}, but rank {} ({}) {} (collectives must be the same on all ranks; {} "
+       "{} calls {}, but {} {} (collectives must be the same on all ranks; {} "
        "of {} ranks differ from most) look at what rank {} did before it",
-       wrong, hosts_[wrong], describe(all[wrong]), right, hosts_[right], describe(all[right]),
-       static_cast<std::ptrdiff_t>(all.size()) - most, all.size(), wrong);
+       name(circle.ranks[wrong]), describe(all[wrong]), name(circle.ranks[right]),
+       describe(all[right]), static_cast<std::ptrdiff_t>(all.size()) - most, all.size(),
+       circle.ranks[wrong]);
+}
+
+std::string CollectiveComparison::name(int rank) const {
+  return fmt::format("rank {} ({})", rank, hosts_[static_cast<std::size_t>(rank)]);
 }
 
 std::string CollectiveComparison::describe(const Record& record) const {

@@ -88,6 +88,7 @@ class CpuCompute final : public Compute {
                                         .precision = options.precision,
                                         .sum_over_ranks = sum_over_ranks(options, host),
                                         .convolutions = choices_,
+                                        .recompute = options.recompute != Recompute::none,
                                         .units = options.units});
     });
   }
@@ -184,8 +185,9 @@ class CudaCompute final : public Compute {
         (options.comm == CommChoice::automatic && host_.size() == 1)) {
       if (!moves) return;
       for (const std::vector<int>& ranks : ranks_.sets) {
-        communicators_.push_back(module_.make_staged(
-            *device_, make_mpi_communicator({.color = ranks.front()}), options.wait_limit));
+        communicators_.push_back(
+            module_.make_staged(*device_, make_mpi_communicator({.color = ranks.front()}),
+                                {.wait_limit = options.wait_limit, .rank = host_.rank()}));
       }
       return;
     }
@@ -251,6 +253,7 @@ std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& 
                                       const ProcessGrid& grid, Communicator& host) {
   if (agree_on_device(options.device, grid, host) == DeviceChoice::cuda) {
     require_conv_algorithm(options.conv_algorithm, options.precision, DeviceChoice::cuda);
+    require_recompute(options.recompute, DeviceChoice::cuda);
     return std::make_unique<CudaCompute>(graph, options, grid, host);
   }
   if (options.comm == CommChoice::nccl) {

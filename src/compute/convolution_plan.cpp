@@ -2,7 +2,9 @@
 
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/graph/summary.hpp"
 
+#include <algorithm>
 #include <set>
 
 namespace lockstep {
@@ -23,16 +25,39 @@ std::set<WinogradShape> shapes_of(const Graph& graph) {
   return shapes;
 }
 
-std::optional<ConvolutionTimes> times_of(const ConvolutionProblem& problem, TrialCache& cache,
-                                         const ConvolutionLibrary& library) {
-  if (problem.operations() < smallest_trial) return std::nullopt;
-  const std::string key =
-      fmt::format("{}, {} threads, batch {}, {}, {}", onednn_description(), problem.threads,
-                  problem.batch_size, problem.shape.text(), to_string(problem.step));
-  if (const auto cached = cache.find(key)) return cached;
-  const auto times = library.time(problem);
-  if (times) cache.add(key, *times);
+/// It lies in the memory of the network's values while a step runs: no more than half a GiB, or a
+/// quarter of all values.
+double allowed_scratch(const Graph& graph, std::int64_t batch_size) {
+  const std::int64_t values = summarize_model(graph).activation_bytes * batch_size;
+  return std::max(0x1p29, static_cast<double>(values) / 4);
+}
+
+ConvolutionTimes times_of(const ConvolutionProblem& problem, TrialCache& cache,
+                          const ConvolutionLibrary& library) {
+  // The number goes up where what is measured changes.
+  const std::string key = fmt::format("{}, trial 2, {} threads, batch {}, {}, {}",
+                                      onednn_description(), problem.threads, problem.batch_size,
+                                      problem.shape.text(), to_string(problem.step));
+  if (const auto cached = cache.find(key)) return *cached;
+  const ConvolutionTimes times = library.time(problem);
+  cache.add(key, times);
   return times;
+}
+
+/// Empty where there is nothing to try.
+std::optional<ConvolutionTrial> try_winograd(const ConvolutionProblem& problem, double allowed,
+                                             TrialCache& cache, const ConvolutionLibrary& library) {
+  if (problem.operations() < smallest_trial) return std::nullopt;
+  if (!library.has_winograd(problem.shape, problem.step)) return std::nullopt;
+  const auto scratch = library.winograd_scratch_bytes(problem);
+  if (!scratch) return std::nullopt;
+  ConvolutionTrial trial{.scratch_bytes = *scratch};
+  if (static_cast<double>(*scratch) <= allowed) trial.times = times_of(problem, cache, library);
+  return trial;
+}
+
+bool is_worthwhile(const ConvolutionTrial& trial) {
+  return trial.times && trial.times->winograd < worthwhile * trial.times->direct;
 }
 
 }  // namespace
@@ -42,24 +67,26 @@ ConvolutionPlan plan_convolutions(const Graph& graph, const ConvolutionPlanOptio
   require_conv_algorithm(options.algorithm, options.precision, DeviceChoice::cpu);
   ConvolutionPlan plan;
   if (options.precision != Precision::fp32) return plan;
-  const ConvolutionChoices known = ConvolutionChoices::parse(
-      options.algorithm == ConvAlgorithm::automatic ? options.known : std::string());
-  bool any = false;
-  for (const WinogradShape& shape : shapes_of(graph)) {
-    for (const ConvolutionStep step : convolution_steps) {
-      bool winograd = options.algorithm != ConvAlgorithm::direct;
-      if (options.algorithm == ConvAlgorithm::automatic && known.contains(shape)) {
-        winograd = known.winograd(shape, step);
-      } else if (options.algorithm == ConvAlgorithm::automatic) {
-        const auto times = times_of({.shape = shape,
+  const bool automatic = options.algorithm == ConvAlgorithm::automatic;
+  const ConvolutionChoices known =
+      ConvolutionChoices::parse(automatic ? options.known : std::string());
+  const double allowed = allowed_scratch(graph, options.batch_size);
+  const auto by_trial = [&](const WinogradShape& shape, ConvolutionStep step) {
+    const auto trial = try_winograd({.shape = shape,
                                      .step = step,
                                      .batch_size = options.batch_size,
                                      .threads = engine_threads(options.threads)},
-                                    cache, library);
-        if (times) plan.times.emplace(std::pair(shape, step), *times);
-        winograd = times && times->winograd < worthwhile * times->direct;
-      }
-      winograd = winograd && library.has_winograd(shape, step);
+                                    allowed, cache, library);
+    if (trial) plan.trials.emplace(std::pair(shape, step), *trial);
+    return trial && is_worthwhile(*trial);
+  };
+  bool any = false;
+  for (const WinogradShape& shape : shapes_of(graph)) {
+    for (const ConvolutionStep step : convolution_steps) {
+      const bool winograd = known.contains(shape) ? known.winograd(shape, step)
+                            : automatic           ? by_trial(shape, step)
+                                                  : options.algorithm == ConvAlgorithm::winograd &&
+                                              library.has_winograd(shape, step);
       plan.choices.set(shape, step, winograd);
       any = any || winograd;
     }

@@ -6,6 +6,7 @@
 #include "lockstep/comm/device_communicator.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/comm/roll_call.hpp"
+#include "lockstep/comm/staged_communicator.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/version.hpp"
@@ -13,7 +14,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,7 +25,7 @@
 namespace lockstep::cuda {
 
 /// Raised with every change of ModuleTable or of a type it names.
-inline constexpr int module_interface_number = 16;
+inline constexpr int module_interface_number = 17;
 
 /// "interface 1 of lockstep 0.1.0, compiler 12.2.0"
 [[nodiscard]] inline std::string module_interface() {
@@ -70,7 +70,7 @@ struct ModuleTable {
   /// Through the host's memory and `host`, a communicator for this use alone.
   std::unique_ptr<DeviceCommunicator> (*make_staged)(Device& device,
                                                      std::unique_ptr<Communicator> host,
-                                                     std::chrono::milliseconds wait_limit);
+                                                     const StagedCommunicatorOptions& options);
 };
 
 inline constexpr const char* module_file_name = "lockstep-cuda.so";

@@ -50,27 +50,33 @@ std::string cpu_name() {
 
 }  // namespace
 
-TrialCache::TrialCache(std::string path)
-    : path_(std::move(path)), processor_(cpu_name()), entries_(read(path_)) {}
+TrialCache::TrialCache(std::string path) : path_(std::move(path)) {}
 
-std::optional<ConvolutionTimes> TrialCache::find(const std::string& key) const {
-  const auto found = entries_.find(processor_ + '\t' + key);
-  return found == entries_.end() ? std::nullopt : std::optional(found->second);
+TrialCache::Content& TrialCache::content() {
+  if (!content_) content_ = {.processor = cpu_name(), .entries = read(path_)};
+  return *content_;
+}
+
+std::optional<ConvolutionTimes> TrialCache::find(const std::string& key) {
+  const Content& known = content();
+  const auto found = known.entries.find(known.processor + '\t' + key);
+  return found == known.entries.end() ? std::nullopt : std::optional(found->second);
 }
 
 void TrialCache::add(const std::string& key, const ConvolutionTimes& times) {
-  entries_[processor_ + '\t' + key] = times;
+  Content& known = content();
+  known.entries[known.processor + '\t' + key] = times;
   changed_ = true;
 }
 
 void TrialCache::save() {
   if (!changed_ || path_.empty()) return;
   changed_ = false;
-  auto merged = entries_;
+  auto merged = content().entries;
   merged.merge(read(path_));  // another job may have added meanwhile
   std::string text(header);
   for (const auto& [key, times] : merged) {
-    text += fmt::format("{}\t{:.9f}\t{:.9f}\n", key, times.direct, times.winograd);
+    text += fmt::format("{}\t{}\t{}\n", key, times.direct, times.winograd);
   }
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);

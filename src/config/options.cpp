@@ -167,12 +167,24 @@ void validate_travel_types(const Config& config) {
   }
 }
 
+std::string_view to_string(ConvAlgorithm algorithm) noexcept {
+  switch (algorithm) {
+    case ConvAlgorithm::automatic:
+      return "auto";
+    case ConvAlgorithm::direct:
+      return "direct";
+    case ConvAlgorithm::winograd:
+      return "winograd";
+  }
+  return "";
+}
+
 void require_conv_algorithm(ConvAlgorithm algorithm, Precision precision, DeviceChoice device) {
   if (algorithm != ConvAlgorithm::automatic && device == DeviceChoice::cuda) {
     fail(ExitStatus::usage,
          "--conv-algorithm {} does not go with --device cuda (cuDNN has algorithms of its own) "
          "leave it out, or take --device cpu",
-         algorithm == ConvAlgorithm::direct ? "direct" : "winograd");
+         to_string(algorithm));
   }
   if (algorithm == ConvAlgorithm::winograd && precision != Precision::fp32) {
     fail(ExitStatus::usage,
@@ -180,6 +192,25 @@ void require_conv_algorithm(ConvAlgorithm algorithm, Precision precision, Device
          "fp32 alone) take auto, or fp32",
          to_string(precision));
   }
+}
+
+std::string_view to_string(Recompute recompute) noexcept {
+  switch (recompute) {
+    case Recompute::automatic:
+      return "auto";
+    case Recompute::none:
+      return "none";
+    case Recompute::norms:
+      return "norms";
+  }
+  return "";
+}
+
+void require_recompute(Recompute recompute, DeviceChoice device) {
+  if (recompute != Recompute::norms || device != DeviceChoice::cuda) return;
+  fail(ExitStatus::usage,
+       "--recompute norms does not go with --device cuda (that engine keeps what its backward "
+       "reads) leave it out, or take --device cpu");
 }
 
 void validate(const Config& config) {
@@ -206,6 +237,7 @@ void validate(const Config& config) {
          config.stage_dir);
   }
   require_conv_algorithm(config.conv_algorithm, config.precision, config.device);
+  require_recompute(config.recompute, config.device);
   if (config.nesterov && (config.momentum == 0 || config.optimizer != OptimizerKind::sgd)) {
     fail(ExitStatus::usage, "--nesterov needs --optimizer sgd with momentum (momentum is {})",
          config.momentum);

@@ -344,6 +344,12 @@ OptionTable<Config> make_table() {
                     "auto: each step by the faster, timed once and kept with the run",
             .unit = "",
             .choices = {"auto", "direct", "winograd"}})
+      .add(&Config::recompute,
+           {.name = "recompute",
+            .help = "what backward computes again, to the same bits, rather than have it kept: "
+                    "norms, the outputs of batch norms and of additions; none; auto: norms on CPUs",
+            .unit = "",
+            .choices = {"auto", "none", "norms"}})
       .add(&Config::deterministic,
            {.name = "deterministic",
             .help = "a GPU's algorithms give the same bits in every run; --no-deterministic times "

@@ -54,10 +54,12 @@ class RingLoader final : public Loader {
         slots_(options_.threads == 0 ? 1 : static_cast<std::size_t>(options_.batches_ahead) + 1),
         own_reader_(dataset_, options_, normalizer_) {
     allocate();
-    if (options_.threads == 0) own_row_ = trace_row(0);
+    const std::vector<TraceRow*> rows = loader_rows(options_);
+    if (options_.threads == 0) own_row_ = rows.front();
     threads_.reserve(static_cast<std::size_t>(options_.threads));
     for (int i = 0; i < options_.threads; ++i) {
-      threads_.emplace_back([this, row = trace_row(i)](const std::stop_token& stop) {
+      TraceRow* const row = rows[static_cast<std::size_t>(i)];
+      threads_.emplace_back([this, row](const std::stop_token& stop) {
         allow_cores(options_.cores);
         work(stop, row);
       });
@@ -203,10 +205,6 @@ class RingLoader final : public Loader {
     }
   }
 
-  [[nodiscard]] TraceRow* trace_row(int thread) {
-    if (options_.trace == nullptr) return nullptr;
-    return &options_.trace->row(fmt::format("{} {}", options_.trace_row, thread));
-  }
   /// What a trace tells of a part of batch n.
   [[nodiscard]] static TraceArguments samples_of(const Slot& slot, std::int64_t n,
                                                  std::int64_t begin, std::int64_t end) noexcept {
@@ -267,6 +265,16 @@ class RingLoader final : public Loader {
 };
 
 }  // namespace
+
+std::vector<TraceRow*> loader_rows(const LoaderOptions& options) {
+  // Where there are no threads, the caller's.
+  std::vector<TraceRow*> rows(static_cast<std::size_t>(std::max(1, options.threads)));
+  if (options.trace == nullptr) return rows;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = &options.trace->row(fmt::format("{} {}", options.trace_row, i));
+  }
+  return rows;
+}
 
 std::unique_ptr<Loader> make_loader(const Dataset& dataset, LoaderOptions options, BatchPlan plan) {
   check_loader_options(dataset.info(), options);

@@ -2,6 +2,7 @@
 
 #include "lockstep/core/error.hpp"
 
+#include <algorithm>
 #include <type_traits>
 
 namespace lockstep {
@@ -36,6 +37,32 @@ void fuse_relus(const Graph& graph, GraphAnalysis& analysis) {
   }
 }
 
+/// How many values in a row are computed from each other again; the next one is kept. What one
+/// needs is there at once, so a chain of all adds of a deep network would save nothing.
+constexpr int longest_chain = 8;
+
+void find_recomputable(const Graph& graph, const std::vector<bool>& input_kept,
+                       GraphAnalysis& analysis) {
+  // By value: how many before it are computed again; none where it is gone when backward runs.
+  std::vector<std::optional<int>> chain(graph.nodes().size());
+  for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
+    const Op& op = graph.nodes()[id].op;
+    const std::size_t value = at(analysis.output_of(static_cast<ValueId>(id)));
+    if (analysis.fused_away[id]) continue;
+    if (input_kept[value] || std::holds_alternative<Relu>(op)) chain[value] = 0;
+    if (!std::holds_alternative<BatchNorm>(op) && !std::holds_alternative<Add>(op)) continue;
+    int longest = 0;
+    bool there = true;
+    for (const ValueId input : inputs_of(op)) {
+      there = there && chain[at(input)].has_value();
+      longest = std::max(longest, chain[at(input)].value_or(0));
+    }
+    if (!there || longest >= longest_chain) continue;
+    chain[value] = longest + 1;
+    analysis.recomputable[value] = true;
+  }
+}
+
 }  // namespace
 
 std::vector<ValueId> inputs_of(const Op& op) {
@@ -61,6 +88,7 @@ GraphAnalysis analyse(const Graph& graph, NormMask norm_mask) {
                          .fused_away = std::vector<bool>(count, false),
                          .overwritable = std::vector<bool>(count, false),
                          .overwritable_in_inference = std::vector<bool>(count, false),
+                         .recomputable = std::vector<bool>(count, false),
                          .ready = {}};
   for (std::size_t id = 0; id < count; ++id) {
     const Node& node = graph.nodes()[id];
@@ -104,6 +132,7 @@ GraphAnalysis analyse(const Graph& graph, NormMask norm_mask) {
                                              !std::holds_alternative<Input>(op) &&
                                              !std::holds_alternative<Flatten>(op);
   }
+  find_recomputable(graph, input_kept, analysis);
   for (std::size_t id = count; id-- > 0;) {
     const auto& parameters = graph.nodes()[id].parameters;
     analysis.ready.insert(analysis.ready.end(), parameters.begin(), parameters.end());

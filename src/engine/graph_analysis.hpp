@@ -15,6 +15,9 @@ struct GraphAnalysis {
   std::vector<bool> fused_away;                 ///< by node: a ReLU that its input computes
   std::vector<bool> overwritable;               ///< by value: its one consumer may compute in place
   std::vector<bool> overwritable_in_inference;
+  /// By value: a norm or an add gives it back from what is kept, so that backward may compute it
+  /// again rather than have it wait.
+  std::vector<bool> recomputable;
   std::vector<ParameterId> ready;  ///< order in which backward finishes gradients
 
   /// The value a node's output goes to: its ReLU's where one is fused.

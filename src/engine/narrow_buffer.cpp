@@ -4,12 +4,31 @@
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/float16.hpp"
 
+#include "vector_loop.hpp"
+
+#include <cstddef>
+
 namespace lockstep {
 namespace {
 
 template <typename T>
 void narrow_to(std::span<const float> values, std::uint16_t* to) {
-  for (std::size_t i = 0; i < values.size(); ++i) to[i] = T(values[i]).bits;
+  const float* const from = values.data();
+  vector_loop(std::ssize(values), [=](std::ptrdiff_t begin, std::ptrdiff_t end) LOCKSTEP_INLINED {
+    for (std::ptrdiff_t i = begin; i < end; ++i) to[i] = T(from[i]).bits;
+  });
+}
+
+template <typename T>
+void widen_from(const std::uint16_t* from, std::span<float> values) {
+  float* const to = values.data();
+  vector_loop(std::ssize(values), [=](std::ptrdiff_t begin, std::ptrdiff_t end) LOCKSTEP_INLINED {
+    for (std::ptrdiff_t i = begin; i < end; ++i) {
+      T value;
+      value.bits = from[i];
+      to[i] = float{value};
+    }
+  });
 }
 
 template <typename T>
@@ -22,14 +41,7 @@ class HostNarrowBuffer final : public NarrowBuffer {
   void narrow(std::span<const float> values, std::size_t at) override {
     narrow_to<T>(values, data(at));
   }
-  void widen(std::size_t at, std::span<float> values) override {
-    const std::uint16_t* const from = data(at);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      T value;
-      value.bits = from[i];
-      values[i] = float{value};
-    }
-  }
+  void widen(std::size_t at, std::span<float> values) override { widen_from<T>(data(at), values); }
 
  private:
   AlignedBuffer<std::uint16_t> values_;

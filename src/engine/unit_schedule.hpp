@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/engine/arena.hpp"
+#include "lockstep/engine/unit_exchange.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -53,7 +54,7 @@ class UnitSchedule final {
   }
 
  private:
-  static constexpr std::size_t in_flight = 2;
+  static constexpr std::size_t in_flight = UnitExchange::reductions_in_flight;
   std::vector<std::size_t> ends_;
   std::vector<bool> stays_;
   std::vector<bool> entered_;  ///< in this pass

@@ -1,6 +1,7 @@
 #include "reduction_wire.hpp"
 
 #include "element_precision.hpp"
+#include "lockstep/engine/unit_exchange.hpp"
 
 #include <algorithm>
 
@@ -19,7 +20,8 @@ ReductionWire::ReductionWire(Engine& engine, const ShardPlan& plan, Communicator
   const Precision type = precision_of(options.type);
   for (const ArenaUnit& unit : plan.whole().units) largest_ = std::max(largest_, unit.size());
   if (narrow_in_group_) {
-    sent_values_ = options.all_at_once ? plan.whole().size() : units_at_a_time * largest_;
+    sent_values_ =
+        options.all_at_once ? plan.whole().size() : UnitExchange::reductions_in_flight * largest_;
     sent_ = engine.make_narrow_buffer(type, sent_values_);
   }
   if (narrow_in_group_ || narrow_over_replicas_) {
@@ -36,8 +38,9 @@ MutableBuffer ReductionWire::own_part(std::size_t unit) {
 Request ReductionWire::start(std::size_t unit, std::span<const float> gradients,
                              std::span<float> own) {
   if (!narrow_in_group_) return group_.start_reduce_scatter(gradients, own);
-  const std::size_t at =
-      options_.all_at_once ? plan_.whole().units[unit].begin : unit % units_at_a_time * largest_;
+  const std::size_t at = options_.all_at_once
+                             ? plan_.whole().units[unit].begin
+                             : unit % UnitExchange::reductions_in_flight * largest_;
   sent_->narrow(gradients, at);
   return group_.start_reduce_scatter_buffer(
       {.data = sent_->data(at), .count = gradients.size(), .type = options_.type}, own_part(unit),

@@ -14,11 +14,9 @@ namespace lockstep {
 /// rounds once and each meeting of two ranks' sums once more.
 class ReductionWire final {
  public:
-  /// Units that are on their way at a time where not all are, as an engine's lists have it.
-  static constexpr std::size_t units_at_a_time = 2;
   struct Options {
     ElementType type = ElementType::f32;  ///< or bf16 or f16
-    bool all_at_once = false;             ///< all units may be on their way
+    bool all_at_once = false;  ///< all units may be on their way, else as many as a program's
   };
   /// `replicas` may be null.
   ReductionWire(Engine& engine, const ShardPlan& plan, Communicator& group, Communicator* replicas,

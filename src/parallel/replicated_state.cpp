@@ -71,7 +71,7 @@ class ReplicatedState final : public ParallelState {
 
   [[nodiscard]] StateBytes bytes(std::size_t slots) override {
     return {.parameters = engine_.parameters().size_bytes(),
-            .gradients = engine_.gradients().size_bytes(),
+            .gradients = engine_.gradients().size_bytes() + reducer_.bytes(),
             .optimizer = slots * engine_.parameters().size_bytes(),
             .copy = host_.rank() == 0 ? (1 + slots) * engine_.parameters().size_bytes() : 0};
   }

@@ -3,6 +3,7 @@
 #include "lockstep/engine/unit_exchange.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace lockstep {
 namespace {
@@ -23,11 +24,17 @@ Gathered gathered_bytes(const Config& config, const ArenaLayout& layout) {
   return bytes;
 }
 
-std::size_t largest_unit(const ArenaLayout& layout) {
-  return std::ranges::max_element(layout.units, {}, &ArenaUnit::size)->size();
+std::size_t largest_of(std::span<const ArenaUnit> units) {
+  return std::ranges::max_element(units, {}, &ArenaUnit::size)->size();
 }
 
 }  // namespace
+
+std::size_t arrival_room(std::span<const ArenaUnit> pieces, std::size_t arenas, std::size_t most) {
+  std::size_t all = 0;
+  for (const ArenaUnit& piece : pieces) all += arenas * piece.size();
+  return std::max(largest_of(pieces), std::min(all, most));
+}
 
 ElementType wire_type(const Config& config) noexcept {
   const bool by_compression = config.reduce_dtype == TravelType::automatic;
@@ -58,7 +65,7 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
   // Of a sum or a gather, a rank sends the other ranks' parts once.
   if (config.shard == ShardMode::none) {
     return {.state = {.parameters = whole,
-                      .gradients = whole,
+                      .gradients = whole + (narrow && ranks > 1 ? whole / 2 : 0),
                       .optimizer = slots * whole,
                       .copy = (1 + slots) * whole},
             .sent = 2 * static_cast<double>(ranks - 1) / ranks * reduced};
@@ -71,14 +78,17 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
   const bool keeps_gradients = config.shard == ShardMode::optimizer ||
                                (config.accumulate_full_gradients && config.accumulate > 1);
   const bool adds_up = !keeps_gradients && config.accumulate > 1;
-  ShardCost cost{.state = {.parameters = own,
-                           .gradients = own,
-                           .optimizer = slots * own,
-                           .copy = (1 + slots) * own + sizeof(float) * largest_unit(layout)}};
+  ShardCost cost{
+      .state = {.parameters = own,
+                .gradients = own,
+                .optimizer = slots * own,
+                .copy = (1 + slots) * own + sizeof(float) * arrival_room(layout.units, 1 + slots)},
+      .others_copy = (1 + slots) * own};
   cost.state.gradients += keeps_gradients ? whole : adds_up ? own : 0;
   if (narrow && group > 1) {
-    // What is on its way, as it travels: all at once, or of two units at a time.
-    cost.state.gradients += keeps_gradients ? whole / 2 : 4 * largest_unit(layout);
+    // What is on its way, as it travels: all at once, or of some units at a time.
+    const std::size_t at_a_time = UnitExchange::reductions_in_flight * largest_of(layout.units);
+    cost.state.gradients += keeps_gradients ? whole / 2 : sizeof(std::uint16_t) * at_a_time;
   }
   if (narrow && ranks > 1) cost.state.gradients += own / 2;
   cost.sent = (keeps_gradients ? 1 : micro_steps) * others * reduced;

@@ -5,7 +5,6 @@
 #include "lockstep/parallel/shard_plan.hpp"
 #include "reduction_wire.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -163,9 +162,9 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   }
   [[nodiscard]] std::size_t copy_bytes(std::size_t slots) const {
     if (!in_first_group()) return 0;
-    const std::size_t unit = std::ranges::max_element(pieces(), {}, &ArenaUnit::size)->size();
+    const bool collects = comms_.group_host.rank() == 0;
     return sizeof(float) *
-           ((1 + slots) * plan_.own().size() + (comms_.group_host.rank() == 0 ? unit : 0));
+           ((1 + slots) * plan_.own().size() + (collects ? arrival_room(pieces(), 1 + slots) : 0));
   }
   /// A unit's values on rank 0; at the root of another group, `instead`.
   [[nodiscard]] std::span<float> at_root(std::size_t unit, std::span<float> whole,

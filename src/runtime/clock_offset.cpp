@@ -31,7 +31,7 @@ ClockOffset estimate_clock_offset(std::span<const ClockEcho> echoes) noexcept {
   return {.at = quickest.back, .offset = offset, .uncertainty = high - offset};
 }
 
-ClockOffset measure_clock_offset(RootChannel& channel, const std::function<std::int64_t()>& clock) {
+ClockOffset measure_clock_offset(RootChannel& channel, FunctionRef<std::int64_t()> clock) {
   std::int64_t there = 0;
   const auto bytes = std::as_writable_bytes(std::span(&there, 1));
   if (channel.rank() == 0) {

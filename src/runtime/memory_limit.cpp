@@ -6,6 +6,7 @@
 #include <charconv>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <sstream>
 
 namespace lockstep {
@@ -57,45 +58,42 @@ std::optional<std::uint64_t> group_limit(const std::string& line, const std::str
   return smallest_limit(cgroups + "/memory", group, "memory.limit_in_bytes");
 }
 
-class Tightest final {
- public:
-  void add(std::uint64_t limit, std::uint64_t used, const char* source) {
-    const std::uint64_t left = limit - std::min(limit, used);
-    if (!tightest_ || left < tightest_->bytes) {
-      tightest_ = MemoryLimit{.bytes = left, .source = source};
-    }
-  }
-  [[nodiscard]] const std::optional<MemoryLimit>& get() const noexcept { return tightest_; }
-
- private:
-  std::optional<MemoryLimit> tightest_;
-};
+std::uint64_t left_of(std::uint64_t limit, std::uint64_t used) noexcept {
+  return limit - std::min(limit, used);
+}
 
 }  // namespace
 
-std::optional<MemoryLimit> memory_left(int local_size, const std::string& proc,
-                                       const std::string& cgroups) {
+std::vector<MemoryLimit> memory_left(int local_size, const std::string& proc,
+                                     const std::string& cgroups) {
   auto own = read_table(proc + "/self/status");
-  Tightest tightest;
+  std::vector<MemoryLimit> limits;
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    tightest.add(limit.rlim_cur, own["VmSize"], "ulimit -v");
+    limits.push_back({.bytes = left_of(limit.rlim_cur, own["VmSize"]), .source = "ulimit -v"});
   }
   if (::getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    tightest.add(limit.rlim_cur, own["VmData"], "ulimit -d");
+    limits.push_back({.bytes = left_of(limit.rlim_cur, own["VmData"]), .source = "ulimit -d"});
   }
-  const auto sharing = static_cast<std::uint64_t>(std::max(local_size, 1));
+  const int sharing = std::max(local_size, 1);
+  const auto share = [sharing](std::uint64_t bytes) {
+    return bytes / static_cast<std::uint64_t>(sharing);
+  };
   std::ifstream groups(proc + "/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     if (const auto of_group = group_limit(line, cgroups)) {
-      tightest.add(*of_group / sharing, own["VmRSS"], "the control group");
+      limits.push_back({.bytes = left_of(share(*of_group), own["VmRSS"]),
+                        .source = "the control group",
+                        .sharing = sharing});
     }
   }
   auto node = read_table(proc + "/meminfo");
   if (node.contains("MemAvailable")) {
-    tightest.add((node["MemAvailable"] + node["SwapFree"]) / sharing, 0, "the node");
+    limits.push_back({.bytes = share(node["MemAvailable"] + node["SwapFree"]),
+                      .source = "the node",
+                      .sharing = sharing});
   }
-  return tightest.get();
+  return limits;
 }
 
 }  // namespace lockstep

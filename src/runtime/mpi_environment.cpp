@@ -12,11 +12,12 @@
 namespace lockstep {
 namespace {
 
-/// Whether something may have started this process together with others: each launcher, and each
-/// batch system with one, leaves variables with one of these beginnings.
+/// Whether something may have started this process together with others: each launcher of Open
+/// MPI's ranks, and each batch system with one, leaves variables with one of these beginnings. What
+/// users and containers set for MPI (OMPI_MCA_..., MPI_HOME) has others.
 bool may_have_peers() {
-  constexpr std::string_view beginnings[] = {"ALPS_", "FLUX_", "HYDRA", "I_MPI_", "LSB_",  "MPI_",
-                                             "OMPI_", "PALS_", "PBS_",  "PMI",    "PRTE_", "SLURM"};
+  constexpr std::string_view beginnings[] = {
+      "ALPS_", "FLUX_", "LSB_", "OMPI_COMM_WORLD_", "PALS_", "PBS_", "PMI", "PRTE_", "SLURM"};
   for (char** variable = environ; *variable != nullptr; ++variable) {
     for (const std::string_view beginning : beginnings) {
       if (std::string_view(*variable).starts_with(beginning)) return true;

@@ -27,10 +27,15 @@ RootChannel::RootChannel() : connection_(std::make_unique<Connection>()) {
   int initialized = 0;
   MPI_Initialized(&initialized);
   if (initialized == 0) return;
-  c.check(MPI_Comm_dup(MPI_COMM_WORLD, &c.comm), "MPI_Comm_dup", 0);
+  MPI_Comm_rank(MPI_COMM_WORLD, &c.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &c.size);
+  if (const int code = MPI_Comm_dup(MPI_COMM_WORLD, &c.comm); code != MPI_SUCCESS) {
+    fail(ExitStatus::internal,
+         "rank {} gets no communicator for messages between rank 0 and the others (MPI_Comm_dup "
+         "failed with MPI's code {}, a rank may be lost) see the other ranks' messages",
+         c.rank, code);
+  }
   MPI_Comm_set_errhandler(c.comm, MPI_ERRORS_RETURN);
-  MPI_Comm_rank(c.comm, &c.rank);
-  MPI_Comm_size(c.comm, &c.size);
 }
 
 RootChannel::~RootChannel() {

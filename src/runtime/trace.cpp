@@ -45,6 +45,8 @@ TraceRow::Handle TraceRow::open_at(std::int64_t begin, const char* name,
 void TraceRow::close_at(std::int64_t end, Handle handle) noexcept {
   if (handle == none) return;
   const std::lock_guard lock(mutex_);
+  // What went on when the trace ended stays open, whoever looks when.
+  if (end > recorder_.stopped_at()) return;
   TraceEvent& event = open_[static_cast<std::size_t>(handle)];
   event.end = end;
   event.finished = true;
@@ -58,7 +60,7 @@ void TraceRow::add(const TraceEvent& event) noexcept {
 }
 
 void TraceRow::keep(const TraceEvent& event) noexcept {
-  if (!recorder_.recording()) return;
+  if (!recorder_.started() || event.end > recorder_.stopped_at()) return;
   if (size_ == events_.size()) {
     ++dropped_;
     return;
@@ -68,6 +70,7 @@ void TraceRow::keep(const TraceEvent& event) noexcept {
 
 TraceRow::Content TraceRow::content() const {
   Content content;
+  const std::int64_t end = std::min(TraceRecorder::now(), recorder_.stopped_at());
   {
     const std::lock_guard lock(mutex_);
     content.dropped = dropped_;
@@ -75,7 +78,7 @@ TraceRow::Content TraceRow::content() const {
     for (std::size_t i = 0; i < open_.size(); ++i) {
       if (std::ranges::find(free_, static_cast<Handle>(i)) != free_.end()) continue;
       content.events.push_back(open_[i]);
-      content.events.back().end = std::max(open_[i].begin, TraceRecorder::now());
+      content.events.back().end = std::max(open_[i].begin, end);
     }
   }
   std::ranges::stable_sort(content.events, {}, &TraceEvent::begin);

@@ -80,6 +80,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
                                      .precision = config.precision,
                                      .threads = job.binding.threads,
                                      .reduces = false,
+                                     .conv_algorithm = request.conv_algorithm,
                                      .convolutions = loaded.convolutions},
                                     make_process_grid(), comm);
   Engine& engine = compute->engine();

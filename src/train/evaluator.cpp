@@ -33,6 +33,8 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
   options_.loader.trace_row = "evaluation loader";
   options_.loader.shuffle = false;
   options_.loader.batch_capacity = options_.batch_size;
+  // Each run of it makes a loader, amid training; what that is traced on is made here.
+  static_cast<void>(loader_rows(options_.loader));
   program_ = engine.compile_inference(options_.batch_size);
   if (options_.meets_in_programs) {
     blank_ = BlankBatch(engine.graph().image(), options_.batch_size);

@@ -30,12 +30,15 @@ int ranks_that_share_out(const Config& config, const ProcessGrid& grid, Communic
 }
 
 HybridComms watched_groups(Compute& compute, RunWatch& watch) {
-  const auto watched = [&](Communicator* comm, const char* name) {
-    return comm == nullptr ? nullptr : &watch.watched(*comm, name);
+  using Callers = RunWatch::Callers;
+  const auto watched = [&](Communicator* comm, const char* name, Callers callers = Callers::all) {
+    return comm == nullptr ? nullptr : &watch.watched(*comm, name, callers);
   };
   const Compute::Groups host = compute.host_group_communicators();
+  if (host.group != nullptr) watch.compare_in_groups(host.group->size());
   const Compute::Groups device = compute.group_communicators();
-  HybridComms comms{.group_host = watched(host.group, "the group's"),
+  // What is saved is gathered in the first group alone.
+  HybridComms comms{.group_host = watched(host.group, "the group's", Callers::group),
                     .replicas_host = watched(host.replicas, "the replicas'")};
   const bool is_host = device.group == host.group;
   comms.group = is_host ? comms.group_host : watched(device.group, "the group's devices'");

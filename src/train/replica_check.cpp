@@ -3,13 +3,13 @@
 #include "host_list.hpp"
 #include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/core/crc32c.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/name_list.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -18,6 +18,11 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t piece_values = std::size_t{1} << 20;
+
+/// Two values of 16 bits at a time: each tensor begins on a multiple of arena_alignment.
+std::span<const float> as_floats(std::span<const std::byte> values) {
+  return {reinterpret_cast<const float*>(values.data()), values.size() / sizeof(float)};
+}
 
 }  // namespace
 
@@ -30,25 +35,50 @@ ReplicaCheck::ReplicaCheck(Engine& engine, Communicator& comm, std::vector<std::
       held_(held()),
       piece_(std::min(piece_values, engine.layout().size())) {}
 
-std::vector<ReplicaCheck::Held> ReplicaCheck::held() const {
+std::vector<ReplicaCheck::Held> ReplicaCheck::held_parameters() const {
+  const ArenaLayout& layout = engine_.layout();
+  if (const std::span<const float> whole = engine_.parameters(); !whole.empty()) {
+    return tensors_in(layout, {{.begin = 0, .end = layout.size(), .values = whole}}, Scope::all);
+  }
+  std::vector<Run> runs;
+  for (std::size_t unit = 0; unit < layout.units.size(); ++unit) {
+    const std::span<const std::byte> values = engine_.held_unit(unit);
+    if (values.empty()) continue;
+    const ArenaUnit& place = layout.units[unit];
+    runs.push_back({.begin = place.begin, .end = place.end, .values = as_floats(values)});
+  }
+  if (!runs.empty()) return tensors_in(layout, runs, Scope::all);
+  if (parts_.state == nullptr || parts_.ranks == comm_.size()) return {};
+  for (const UpdatePart& part : parts_.state->parts()) {
+    runs.push_back({.begin = part.begin,
+                    .end = part.end,
+                    .values = part.parameters.subspan(part.begin, part.end - part.begin)});
+  }
+  return tensors_in(parts_.state->layout(), runs, Scope::part);
+}
+
+std::vector<ReplicaCheck::Held> ReplicaCheck::tensors_in(const ArenaLayout& layout,
+                                                         const std::vector<Run>& runs,
+                                                         Scope scope) const {
   std::vector<Held> tensors;
-  const bool in_parts = engine_.parameters().empty() && parts_.state != nullptr;
-  const ArenaLayout& layout = in_parts ? parts_.state->layout() : engine_.layout();
-  const UpdatePart whole{0, layout.size(), engine_.parameters()};
-  const std::span<const UpdatePart> parts =
-      in_parts ? parts_.state->parts() : std::span<const UpdatePart>(&whole, 1);
-  auto part = parts.begin();
+  auto run = runs.begin();
   for (std::size_t i = 0; i < layout.views.size(); ++i) {
     const ArenaView& view = layout.views[i];
-    while (view.end() > part->end) ++part;
-    const std::size_t next = i + 1 < layout.views.size() ? layout.views[i + 1].offset : part->end;
-    const std::size_t end = std::min(next, part->end);
+    while (view.end() > run->end) ++run;
+    const std::size_t next = i + 1 < layout.views.size() ? layout.views[i + 1].offset : run->end;
+    const std::size_t begin = run->place(view.offset);
+    const std::size_t end = run->place(std::min(next, run->end));
     tensors.push_back(
         {.name = &engine_.graph().parameters()[static_cast<std::size_t>(view.parameter)].name,
-         .values = part->parameters.subspan(view.offset, end - view.offset),
-         .scope = in_parts ? Scope::part : Scope::all,
+         .values = run->values.subspan(begin, end - begin),
+         .scope = scope,
          .on_host = false});
   }
+  return tensors;
+}
+
+std::vector<ReplicaCheck::Held> ReplicaCheck::held() const {
+  std::vector<Held> tensors = held_parameters();
   std::span<const float> statistics = engine_.running_statistics();
   for (const RunningStatistic& statistic : engine_.graph().statistics()) {
     const auto channels = static_cast<std::size_t>(statistic.channels);
@@ -73,7 +103,7 @@ std::uint32_t ReplicaCheck::checksum(const Held& held, std::uint32_t crc) {
   return crc;
 }
 
-void ReplicaCheck::run(std::int64_t step) {
+std::optional<Error> ReplicaCheck::run(std::int64_t step) {
   std::uint32_t of_all = 0;
   std::uint32_t of_part = 0;
   for (const Held& tensor : held_) {
@@ -88,16 +118,19 @@ void ReplicaCheck::run(std::int64_t step) {
   std::vector<int> ranks(size);
   for (std::size_t rank = 0; rank < size; ++rank) sums[rank] = gathered[2 * rank];
   std::iota(ranks.begin(), ranks.end(), 0);
-  compare(ranks, sums, Scope::all, step);
+  if (auto error = compare(ranks, sums, Scope::all, step)) return error;
   for (std::size_t rank = 0; rank < size; ++rank) sums[rank] = gathered[2 * rank + 1];
   for (int place = 0; parts_.ranks < comm_.size() && place < parts_.ranks; ++place) {
-    compare(rank_groups(place, comm_.size(), parts_.ranks).replicas, sums, Scope::part, step);
+    const std::vector<int> replicas = rank_groups(place, comm_.size(), parts_.ranks).replicas;
+    if (auto error = compare(replicas, sums, Scope::part, step)) return error;
   }
   alike_at_ = step;
+  return std::nullopt;
 }
 
-void ReplicaCheck::compare(const std::vector<int>& ranks, std::span<const std::uint64_t> sums,
-                           Scope scope, std::int64_t step) {
+std::optional<Error> ReplicaCheck::compare(const std::vector<int>& ranks,
+                                           std::span<const std::uint64_t> sums, Scope scope,
+                                           std::int64_t step) {
   std::vector<std::uint64_t> compared;
   compared.reserve(ranks.size());
   for (const int rank : ranks) compared.push_back(sums[static_cast<std::size_t>(rank)]);
@@ -105,7 +138,8 @@ void ReplicaCheck::compare(const std::vector<int>& ranks, std::span<const std::u
   for (const int place : differing_ranks(compared)) {
     wrong.push_back(ranks[static_cast<std::size_t>(place)]);
   }
-  if (!wrong.empty()) report(ranks, wrong, scope, step);
+  if (wrong.empty()) return std::nullopt;
+  return difference(ranks, wrong, scope, step);
 }
 
 std::string ReplicaCheck::differing_tensors(const std::vector<int>& ranks, Scope scope) {
@@ -126,8 +160,8 @@ std::string ReplicaCheck::differing_tensors(const std::vector<int>& ranks, Scope
   return listed(names);
 }
 
-void ReplicaCheck::report(const std::vector<int>& ranks, const std::vector<int>& wrong, Scope scope,
-                          std::int64_t step) {
+Error ReplicaCheck::difference(const std::vector<int>& ranks, const std::vector<int>& wrong,
+                               Scope scope, std::int64_t step) {
   const std::string tensors = differing_tensors(ranks, scope);
   std::vector<std::string> names;
   std::vector<std::string> hosts;
@@ -139,17 +173,20 @@ void ReplicaCheck::report(const std::vector<int>& ranks, const std::vector<int>&
   const bool unclear = wrong.size() == ranks.size();
   const std::string since =
       alike_at_ < 0 ? "since the run began" : fmt::format("since step {}", alike_at_);
-  fail(ExitStatus::internal,
-       "the replicas have drifted apart at step {}: {} {}, in {} (a bit flipped in memory or on a "
-       "device {}, or a rank computed otherwise) nothing is saved; submit the job again, {}",
-       step, listed(names),
-       unclear ? "hold different parameters, and no value is that of most"
-               : fmt::format("hold{} other parameters than the other {}{}",
-                             wrong.size() == 1 ? "s" : "", ranks.size() - wrong.size(),
-                             scope == Scope::part ? " that keep the same part" : ""),
-       tensors, since,
-       unclear ? std::string("on other nodes if it comes again")
-               : fmt::format("without the node if it comes again: --exclude={}", host_list(hosts)));
+  return {ExitStatus::internal,
+          fmt::format(
+              "the replicas have drifted apart at step {}: {} {}, in {} (a bit flipped in memory "
+              "or on a device {}, or a rank computed otherwise) nothing is saved; submit the job "
+              "again, {}",
+              step, listed(names),
+              unclear ? "hold different parameters, and no value is that of most"
+                      : fmt::format("hold{} other parameters than the other {}{}",
+                                    wrong.size() == 1 ? "s" : "", ranks.size() - wrong.size(),
+                                    scope == Scope::part ? " that keep the same part" : ""),
+              tensors, since,
+              unclear ? std::string("on other nodes if it comes again")
+                      : fmt::format("without the node if it comes again: --exclude={}",
+                                    host_list(hosts)))};
 }
 
 std::vector<int> differing_ranks(std::span<const std::uint64_t> checksums) {

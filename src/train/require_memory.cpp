@@ -4,8 +4,8 @@
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/shard_cost.hpp"
-#include "lockstep/runtime/memory_limit.hpp"
 
+#include <algorithm>
 #include <array>
 #include <ranges>
 #include <string_view>
@@ -20,8 +20,9 @@ constexpr std::array modes{std::pair{ShardMode::none, std::string_view("none")},
                            std::pair{ShardMode::full, std::string_view("full")},
                            std::pair{ShardMode::hybrid, std::string_view("hybrid")}};
 
-/// Before there is an engine, so without its padding.
-StateBytes predicted(Config config, ShardMode mode, const Graph& graph, int ranks) {
+/// Of `sharing` ranks of rank 0's host, in the mean: a copy to save may be its alone, or its
+/// group's. Before there is an engine, so without its padding.
+StateBytes predicted(Config config, ShardMode mode, const Graph& graph, int ranks, int sharing) {
   config.shard = mode;
   if (mode == ShardMode::hybrid) config.shard_group = ranks;
   std::vector<ParameterId> ready;
@@ -34,20 +35,29 @@ StateBytes predicted(Config config, ShardMode mode, const Graph& graph, int rank
   };
   const ArenaLayout layout =
       lay_out(graph, ready, size_of, unit_options(config, graph, ranks).rule);
-  return shard_cost(config, layout, ranks, slot_count(config.optimizer)).state;
+  const ShardCost cost = shard_cost(config, layout, ranks, slot_count(config.optimizer));
+  StateBytes mean = cost.state;
+  const auto others = static_cast<std::size_t>(std::min(sharing, ranks) - 1);
+  mean.copy += others * cost.others_copy;
+  mean.copy /= static_cast<std::size_t>(sharing);
+  return mean;
 }
 
 double mib(std::size_t bytes) noexcept {
   return static_cast<double>(bytes) / 0x1p20;
 }
 
-std::string advice(const Config& config, const Graph& graph, int ranks, std::uint64_t limit) {
+std::string advice(const Config& config, const Graph& graph, int ranks,
+                   std::span<const MemoryLimit> limits, const MemoryLimit& exceeded) {
   for (const auto& [mode, name] : modes) {
     if (mode == ShardMode::none || mode == ShardMode::hybrid || ranks == 1) continue;
-    const std::size_t needs = predicted(config, mode, graph, ranks).total();
-    if (needs <= limit) {
+    const auto needs = [&, mode = mode](const MemoryLimit& limit) {
+      return predicted(config, mode, graph, ranks, limit.sharing).total();
+    };
+    if (std::ranges::all_of(limits,
+                            [&](const auto& limit) { return needs(limit) <= limit.bytes; })) {
       return fmt::format("use --shard {}, which needs {:.1f} MiB and its activations", name,
-                         mib(needs));
+                         mib(needs(exceeded)));
     }
   }
   return "use more ranks with --shard full, fewer of them a node, or a smaller network";
@@ -55,23 +65,27 @@ std::string advice(const Config& config, const Graph& graph, int ranks, std::uin
 
 }  // namespace
 
-void require_memory(const Config& config, const Graph& graph, int ranks, const ProcessGrid& grid,
-                    Communicator& comm) {
-  collectively(comm, [&] {
-    const std::optional<MemoryLimit> left = memory_left(grid.local_size);
-    if (!left) return;
-    const StateBytes needs = predicted(config, config.shard, graph, ranks);
-    if (needs.total() <= left->bytes) return;
+void require_memory(const Config& config, const Graph& graph, int ranks,
+                    std::span<const MemoryLimit> limits) {
+  for (const MemoryLimit& limit : limits) {
+    const StateBytes needs = predicted(config, config.shard, graph, ranks, limit.sharing);
+    if (needs.total() <= limit.bytes) continue;
     const auto* const name =
         std::ranges::find(modes, config.shard, [](const auto& mode) { return mode.first; });
     fail(ExitStatus::usage,
          "a rank needs {:.1f} MiB with --shard {} ({:.1f} parameters, {:.1f} gradients, {:.1f} "
-         "optimizer state, {:.1f} copy to save; activations come on top), but may take {:.1f} MiB "
+         "optimizer state, {:.1f} {} to save; activations come on top), but may take {:.1f} MiB "
          "({}) {}",
          mib(needs.total()), name->second, mib(needs.parameters), mib(needs.gradients),
-         mib(needs.optimizer), mib(needs.copy), mib(left->bytes), left->source,
-         advice(config, graph, ranks, left->bytes));
-  });
+         mib(needs.optimizer), mib(needs.copy),
+         limit.sharing > 1 ? "as its share of copies" : "copy", mib(limit.bytes), limit.source,
+         advice(config, graph, ranks, limits, limit));
+  }
+}
+
+void require_memory(const Config& config, const Graph& graph, int ranks, const ProcessGrid& grid,
+                    Communicator& comm) {
+  collectively(comm, [&] { require_memory(config, graph, ranks, memory_left(grid.local_size)); });
 }
 
 }  // namespace lockstep

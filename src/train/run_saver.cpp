@@ -30,8 +30,9 @@ RunSaver::~RunSaver() {
 
 bool RunSaver::is_due(std::int64_t step) const noexcept {
   if (!saver_) return false;
-  // One that had to wait needs a wish of its own, so that the replicas are checked before it.
-  if (pending_ && !saver_->busy()) return true;
+  // One that had to wait needs a wish of its own once it may begin, so that the replicas are
+  // checked before it; until then others would only be checked for and thrown away.
+  if (pending_) return !saver_->busy();
   const SaveInterval& every = parts_.plan.config.save_every;
   if (every.steps > 0 && (step + 1) % every.steps == 0) return true;
   const std::chrono::duration<double> since = std::chrono::steady_clock::now() - last_;
@@ -45,11 +46,23 @@ bool RunSaver::decided(bool mine) {
   return decision != 0;
 }
 
+void RunSaver::deliver(int pieces) {
+  if (pieces == 0) return;
+  const Phase before = parts_.board.read().phase;
+  parts_.board.enter(Phase::save);
+  {
+    const TraceSpan span(phases(parts_), "parts for a save");
+    snapshot_.deliver(pieces);
+  }
+  parts_.board.enter(before);
+}
+
 void RunSaver::start_pending(const TrainingState& state) {
   if (decided(pending_ && saver_ && !saver_->busy() && started_step_ != state.step)) start(state);
 }
 
 void RunSaver::start(const TrainingState& state) {
+  report();  // what the snapshot and the board say is the last save's until then
   pending_ = false;
   started_step_ = state.step;
   last_ = std::chrono::steady_clock::now();
@@ -62,9 +75,8 @@ void RunSaver::start(const TrainingState& state) {
   if (!saver_) return;
   if (parts_.trace != nullptr) {
     const std::int64_t now = TraceRecorder::now();
-    traced_.push_back(
-        {.begin = now,
-         .handle = parts_.trace->saves().open_at(now, "save", {{{"step", state.step}}})});
+    traced_ = {.begin = now,
+               .handle = parts_.trace->saves().open_at(now, "save", {{{"step", state.step}}})};
   }
   const Config& config = parts_.plan.config;
   saver_->start({.mean = {config.mean.begin(), config.mean.end()},
@@ -94,10 +106,8 @@ std::optional<BackgroundSaver::Outcome> RunSaver::finished() {
   if (!outcome) return outcome;
   parts_.board.saving(-1);
   if (parts_.trace != nullptr) {
-    const TracedSave& save = traced_.front();
-    parts_.trace->saves().close_at(save.begin + static_cast<std::int64_t>(1e9 * outcome->seconds),
-                                   save.handle);
-    traced_.pop_front();
+    const auto nanoseconds = static_cast<std::int64_t>(1e9 * outcome->seconds);
+    parts_.trace->saves().close_at(traced_.begin + nanoseconds, traced_.handle);
   }
   // Where training stops for it, the parts come at once.
   parts_.stop_timer.save_took(outcome->seconds - snapshot_.waited_seconds());

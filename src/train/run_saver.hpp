@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
 
@@ -29,7 +28,7 @@ class RunSaver final {
 
   /// Pieces of the state that rank 0's writer waits for, and that the ranks bring it.
   [[nodiscard]] int pieces_wanted() { return busy() ? snapshot_.wanted() : 0; }
-  void deliver(int pieces) { snapshot_.deliver(pieces); }
+  void deliver(int pieces);
 
   /// At a boundary of which all ranks know that a save may begin.
   void start_pending(const TrainingState& state);
@@ -60,8 +59,8 @@ class RunSaver final {
   StateSnapshot snapshot_;
   std::optional<BackgroundSaver> saver_;  ///< rank 0's
   bool pending_ = false;
-  std::int64_t started_step_;      ///< the newest that was handed to the saver
-  std::deque<TracedSave> traced_;  ///< whose outcome has not come yet
+  std::int64_t started_step_;  ///< the newest that was handed to the saver
+  TracedSave traced_;          ///< the same; its outcome comes before the next one begins
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::string newest_;
 };

@@ -41,6 +41,11 @@ Summary summary_of(const RankTrace& trace, std::int64_t dropped) {
           .dropped = dropped};
 }
 
+/// Collective.
+ClockOffset offset_of_this_clock(RootChannel& channel) {
+  return measure_clock_offset(channel, [] { return TraceRecorder::now(); });
+}
+
 /// What stands behind the events: whose clock it is, and how well it is known.
 std::string other_data(const std::vector<Summary>& ranks, std::int64_t first, std::int64_t last) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -86,15 +91,16 @@ RunTrace::RunTrace(const RunTraceOptions& options, TraceRecorder& recorder, Phas
       reporter_(reporter),
       mine_{.rank = options.grid.rank, .host = options.grid.host, .first = {}, .last = {}} {}
 
-void RunTrace::step_begins(std::int64_t step) {
+bool RunTrace::step_begins(std::int64_t step) {
   recorder_.begin_step(step);
-  if (first_step_ != 0 || step < steps_.first || step > steps_.last) return;
+  if (first_step_ != 0 || step < steps_.first || step > steps_.last) return false;
   first_step_ = step;
   board_.enter(Phase::checks);
-  mine_.first = measure_clock_offset(channel_, TraceRecorder::now);
+  mine_.first = offset_of_this_clock(channel_);
   // Rank 0 has answered one after another; now they set out together.
   comm_.barrier();
   recorder_.start();
+  return true;
 }
 
 bool RunTrace::step_ended(std::int64_t step) {
@@ -114,7 +120,7 @@ void RunTrace::run_ends(std::int64_t step) {
 void RunTrace::write(std::int64_t last_step) {
   recorder_.stop();
   board_.enter(Phase::checks);
-  mine_.last = measure_clock_offset(channel_, TraceRecorder::now);
+  mine_.last = offset_of_this_clock(channel_);
   if (channel_.rank() != 0) return send();
   const std::string path = fmt::format("{}/trace-{}-{}.json", run_dir_, first_step_, last_step);
   try {

@@ -1,6 +1,7 @@
 #include "run_watch.hpp"
 
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/runtime/traced_communicator.hpp"
 #include "lockstep/runtime/watched_communicator.hpp"
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -53,16 +55,25 @@ RunWatch::RunWatch(const Config& config, const TrainingJob& job, TraceRecorder* 
 
 RunWatch::~RunWatch() = default;
 
-Communicator& RunWatch::watched(Communicator& inner, const char* name) {
+Communicator& RunWatch::watched(Communicator& inner, const char* name, Callers callers) {
   if (&inner == comm_) return inner;
   Communicator* top = &inner;
   if (comparison_) {
     top =
-        layers_.emplace_back(std::make_unique<CheckedCommunicator>(*top, *comparison_, name)).get();
+        layers_
+            .emplace_back(std::make_unique<CheckedCommunicator>(*top, *comparison_, name, callers))
+            .get();
   }
   top = layers_.emplace_back(std::make_unique<WatchedCommunicator>(*top, board_)).get();
   if (trace_ == nullptr) return *top;
   return *layers_.emplace_back(std::make_unique<TracedCommunicator>(*top, *trace_));
+}
+
+void RunWatch::compare_in_groups(int group_size) {
+  if (!comparison_ || group_size == comm_->size()) return;
+  RankGroups groups = rank_groups(comm_->rank(), comm_->size(), group_size);
+  auto group = make_mpi_communicator({.color = groups.group.front()});
+  comparison_->compare_in_groups(std::move(group), std::move(groups.group));
 }
 
 void RunWatch::name_devices(const std::string& mine) {

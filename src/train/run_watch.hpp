@@ -28,8 +28,12 @@ class RunWatch final {
 
   /// The job's communicator, watched.
   [[nodiscard]] Communicator& comm() noexcept { return *comm_; }
+  using Callers = CollectiveComparison::Callers;
   /// Another one, watched too; comm() as it is. `inner` outlives this object's use.
-  [[nodiscard]] Communicator& watched(Communicator& inner, const char* name);
+  [[nodiscard]] Communicator& watched(Communicator& inner, const char* name,
+                                      Callers callers = Callers::all);
+  /// Collective: from here on ranks compare their collectives within groups of so many first.
+  void compare_in_groups(int group_size);
   [[nodiscard]] PhaseBoard& board() noexcept { return board_; }
   /// By rank.
   [[nodiscard]] const std::vector<std::string>& hosts() const noexcept { return hosts_; }

@@ -9,13 +9,17 @@
 namespace lockstep {
 namespace {
 
-/// What rank 0 holds of pieces that have come and are not written yet, unless one alone is larger.
-constexpr std::size_t most_arrived_values = std::size_t{2} << 20;
+/// Memory is not the process's before it is touched; so it is refused at the start or not at all.
+void touch(std::span<float> values) {
+  constexpr std::size_t page = 4096 / sizeof(float);
+#pragma omp parallel for schedule(static)
+  for (std::size_t at = 0; at < values.size(); at += page) values[at] = 0;
+}
 
 }  // namespace
 
 StateSnapshot::StateSnapshot(Engine& engine, ParallelState& state, Optimizer& optimizer,
-                             bool is_rank_0)
+                             bool is_rank_0, std::size_t arriving_values)
     : engine_(engine),
       state_(state),
       optimizer_(optimizer),
@@ -30,6 +34,10 @@ StateSnapshot::StateSnapshot(Engine& engine, ParallelState& state, Optimizer& op
   }
   offsets_.push_back(size);
   copy_ = AlignedBuffer<float>(size);
+  touch(copy_.span());
+  if (!is_rank_0 || !shared_out_) return;
+  places_.resize(items_.size());
+  room_size_ = arrival_room(state.pieces(), 1 + optimizer.slot_names().size(), arriving_values);
 }
 
 void StateSnapshot::plan_entries() {
@@ -70,40 +78,56 @@ void StateSnapshot::take() {
     const std::span<const float> part = given(items_[item]);
     engine_.read(part, copy_.span().subspan(offsets_[item], part.size()));
   }
+  if (room_.size() != room_size_) {
+    room_ = AlignedBuffer<float>(room_size_);
+    touch(room_.span());
+  }
   if (is_rank_0_) std::ranges::copy(engine_.running_statistics(), statistics_.begin());
   next_entry_ = 0;
   sent_ = 0;
   const std::lock_guard lock(mutex_);
-  arrived_.clear();
-  first_arrived_ = 0;
+  written_ = 0;
+  arrived_ = 0;
   given_up_ = false;
   waited_ = 0;
+}
+
+std::size_t StateSnapshot::size_of(std::size_t item) const {
+  return state_.pieces()[items_[item].piece].size();
+}
+
+std::optional<std::size_t> StateSnapshot::place_behind(std::size_t first, std::size_t end,
+                                                       std::size_t size) const {
+  if (first == end) return 0;
+  const std::size_t used_from = places_[first];
+  const std::size_t used_to = places_[end - 1] + size_of(end - 1);
+  const bool wraps = used_to <= used_from;
+  if (used_to + size <= (wraps ? used_from : room_size_)) return used_to;
+  return wraps || size > used_from ? std::nullopt : std::optional<std::size_t>(0);
 }
 
 int StateSnapshot::wanted() {
   if (!shared_out_) return 0;
   const std::lock_guard lock(mutex_);
-  std::size_t values = 0;
-  for (const auto& piece : arrived_) values += piece.size();
-  int count = 0;
-  for (std::size_t item = sent_; item < items_.size(); ++item) {
-    values += state_.pieces()[items_[item].piece].size();
-    const bool is_first = arrived_.empty() && count == 0;
-    if (values > most_arrived_values && !is_first) break;
-    ++count;
+  std::size_t item = sent_;
+  for (; item < items_.size(); ++item) {
+    const auto place = place_behind(written_, item, size_of(item));
+    if (!place) break;
+    places_[item] = *place;
   }
-  return count;
+  return static_cast<int>(item - sent_);
 }
 
 void StateSnapshot::deliver(int pieces) {
   for (; pieces > 0; --pieces, ++sent_) {
-    const std::size_t piece = items_[sent_].piece;
-    std::vector<float> whole(is_rank_0_ ? state_.pieces()[piece].size() : 0);
+    const std::span<float> whole =
+        is_rank_0_ ? room_.span().subspan(places_[sent_], size_of(sent_)) : std::span<float>();
     const std::size_t begin = offsets_[sent_];
-    state_.collect(piece, copy_.span().subspan(begin, offsets_[sent_ + 1] - begin), whole);
+    state_.collect(items_[sent_].piece, copy_.span().subspan(begin, offsets_[sent_ + 1] - begin),
+                   whole);
     if (!is_rank_0_) continue;
     const std::lock_guard lock(mutex_);
-    arrived_.push_back(std::move(whole));
+    ++arrived_;
     moved_.notify_one();
   }
 }
@@ -113,16 +137,16 @@ std::span<const float> StateSnapshot::piece_of(std::size_t item) {
     return copy_.span().subspan(offsets_[item], offsets_[item + 1] - offsets_[item]);
   }
   std::unique_lock lock(mutex_);
-  for (; first_arrived_ < item && !arrived_.empty(); ++first_arrived_) arrived_.pop_front();
+  written_ = item;
   const auto begin = std::chrono::steady_clock::now();
-  moved_.wait(lock, [&] { return given_up_ || !arrived_.empty(); });
+  moved_.wait(lock, [&] { return given_up_ || arrived_ > item; });
   waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (given_up_) {
     fail(ExitStatus::cannot_write,
          "the state was not brought together (the run ended before) resume from an older "
          "checkpoint");
   }
-  return arrived_.front();
+  return room_.span().subspan(places_[item], size_of(item));
 }
 
 NamedTensor StateSnapshot::statistic(std::size_t index) const {

@@ -191,6 +191,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   const TailBucket tail(graph);
   const bool synchronised = config.batch_norm == BatchNormScope::sync;
   const int sharing = ranks_that_share_out(plan.config, job.grid, comm);
+  const UnitOptions units = unit_options(plan.config, graph, sharing);
   const auto compute = make_compute(
       graph,
       {.device = config.device,
@@ -198,19 +199,23 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
        .precision = config.precision,
        .threads = job.binding.threads,
        .tail_size = config.shard == ShardMode::none ? tail.size() : 0,
-       .units = unit_options(plan.config, graph, sharing),
+       .units = units,
        .group_size = config.shard == ShardMode::hybrid ? sharing : 0,
        .synchronised_norms = synchronised,
        .conv_algorithm = config.conv_algorithm,
        .conv_batch = geometry.largest_micro_batch(),
        .convolutions = state.convolutions.value_or(""),
+       .recompute = config.recompute,
        .deterministic = config.deterministic,
        .cuda_graph = config.cuda_graph,
        .wait_limit = watch.wait_limit(),
        .before_host_memory = [&] { require_memory(plan.config, graph, sharing, job.grid, comm); }},
       job.grid, comm);
   watch.name_devices(compute->device_name());
-  state.convolutions = compute->convolutions();
+  // A leg on a GPU or in 16 bits chooses nothing: what the run has chosen holds behind it too.
+  std::string convolutions = compute->convolutions();
+  if (convolutions.empty()) convolutions = state.convolutions.value_or("");
+  state.convolutions = convolutions;
   Engine& engine = compute->engine();
   Communicator& arena_comm = watch.watched(compute->arena_communicator(), "the device's");
   const auto parallel = make_parallel_state(plan.config, engine, comm, arena_comm, tail.size(),
@@ -259,7 +264,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                                        .batch_size = geometry.largest_micro_batch(),
                                        .board = &watch.board(),
                                        .trace = evaluation_row(recorder.get()),
-                                       .meets_in_programs = engine.parameters().empty()});
+                                       .meets_in_programs = !units.holds_parameters});
   }
   describe_start(reporter, {.plan = plan,
                             .geometry = geometry,

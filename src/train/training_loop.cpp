@@ -56,7 +56,9 @@ TrainingResult TrainingLoop::run() {
   bool stop = !evaluate_if_due();
   step_end_ = std::chrono::steady_clock::now();
   while (!finished() && !stop) {
-    if (parts_.trace != nullptr) parts_.trace->step_begins(state_.step + 1);
+    if (parts_.trace != nullptr && parts_.trace->step_begins(state_.step + 1)) {
+      step_end_ = std::chrono::steady_clock::now();
+    }
     const double lr = schedule_.lr(state_.samples);
     const StepResult step = parts_.step.run(state_.step + 1, lr,
                                             {.stop = stop_due(),
@@ -171,7 +173,11 @@ void TrainingLoop::check_replicas(bool must) {
   const TraceSpan span(phases(), "replica check");
   checked_step_ = state_.step;
   parts_.parallel.settle();
-  replica_check_->run(state_.step);
+  const std::optional<Error> drift = replica_check_->run(state_.step);
+  if (!drift) return;
+  // What is still being written is of a state that was checked.
+  static_cast<void>(saver_->last_good());
+  throw Error(*drift);
 }
 
 bool TrainingLoop::stop_due() noexcept {

@@ -70,6 +70,22 @@ BOOST_AUTO_TEST_CASE(a_state_without_algorithms_comes_back) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_file_of_the_first_version_resumes) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "step-00000001.h5";
+  Checkpoint checkpoint = example_checkpoint();
+  checkpoint.state->convolutions.reset();
+  write_checkpoint(path, checkpoint);
+  {
+    const h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
+    BOOST_TEST((h5::read_int64(file, "version") == 2));
+    H5Adelete(file.get(), "version");
+    h5::write_int64(file, "version", 1);
+  }
+
+  BOOST_TEST((read_checkpoint(path, CheckpointUse::resume) == checkpoint));
+}
+
 BOOST_AUTO_TEST_CASE(many_parameters_and_long_texts_come_back) {
   const TemporaryDirectory directory;
   Checkpoint checkpoint = example_checkpoint();
@@ -172,7 +188,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_checkpoint_is_refused_with_what_is_missing) {
   {
     h5::File file = h5::create_file(directory / "future.h5");
     static_cast<void>(h5::create_group(file, "/model"));
-    h5::write_int64(file, "version", 2);
+    h5::write_int64(file, "version", 3);
     h5::close_written(std::move(file));
   }
   const auto read = [&](const std::string& name) {
@@ -182,7 +198,8 @@ BOOST_AUTO_TEST_CASE(what_is_no_checkpoint_is_refused_with_what_is_missing) {
   BOOST_CHECK_EXCEPTION(read("absent.h5"), Error, with(ExitStatus::no_input, {"absent.h5"}));
   BOOST_CHECK_EXCEPTION(read("empty.h5"), Error, with(ExitStatus::bad_input, {"/model"}));
   BOOST_CHECK_EXCEPTION(read("shard.h5"), Error, with(ExitStatus::bad_input, {"lockstep-shard"}));
-  BOOST_CHECK_EXCEPTION(read("future.h5"), Error, with(ExitStatus::bad_input, {"version 2"}));
+  BOOST_CHECK_EXCEPTION(read("future.h5"), Error,
+                        with(ExitStatus::bad_input, {"version 3", "1 to 2", "a newer program"}));
 }
 
 namespace {

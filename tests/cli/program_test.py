@@ -128,6 +128,11 @@ def inspecting(folder):
     expect(narrow["grad"]["parameter_bytes"] < 0.8 * table["4"]["grad"]["parameter_bytes"], "a whole copy in 16 bits and a quarter in fp32")
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--param-dtype", "bf16"], 64, says=["--precision fp32"])
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4"], 0, prints=["full", "sent a step"])
+    # Scratch memory grows with threads: those that are asked for, whatever else is shown.
+    network = ["--model", "mini-resnet", "--image-size", "32", "--conv-algorithm", "direct", "--threads", "64", "--ranks", "1"]
+    alone, beside = (json.loads(check(LOCKSTEP, ["inspect", *network, *more, "--json"], 0))["memory"][0]["activation_bytes"]
+                     for more in ([], ["--engine", "cpu"]))
+    expect(alone == beside, f"memory of 64 threads without and with --engine cpu: {alone}, {beside}")
     # Groups: as --shard full of the group within it, and once over the parts to the other groups.
     def of_groups(ranks, group):
         return {row["shard"]: row for row in json.loads(check(

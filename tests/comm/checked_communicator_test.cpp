@@ -5,6 +5,7 @@
 #include "comm/mpi_fixture.hpp"
 #include "lockstep/comm/checked_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <optional>
@@ -129,6 +130,37 @@ BOOST_AUTO_TEST_CASE(another_size_type_operation_or_root_is_named) {
     Checked checked;
     check_named(checked, refusal([&] { each.work(checked); }), each.wrong, each.right);
   }
+}
+
+BOOST_AUTO_TEST_CASE(groups_call_apart_and_a_rank_that_differs_in_one_is_named_at_once) {
+  Checked checked;
+  const int group_size = checked.comm.size() % 2 == 0 ? 2 : 1;
+  const RankGroups groups = rank_groups(checked.comm.rank(), checked.comm.size(), group_size);
+  const auto inner = make_mpi_communicator({.color = groups.group.front()});
+  CheckedCommunicator group(*inner, checked.comparison, "the group's",
+                            CollectiveComparison::Callers::group);
+  checked.comm.barrier();
+  checked.comparison.compare_in_groups(make_mpi_communicator({.color = groups.group.front()}),
+                                       groups.group);
+
+  std::vector<float> values(8);
+  BOOST_TEST(refusal([&] {
+               if (groups.group.front() == 0) group.broadcast(std::span(values));
+               checked.comm.barrier();
+             }).empty());
+
+  // All others of its group see it, though it goes on to what all ranks call.
+  if (groups.group.back() != checked.comm.size() - 1 || group_size == 1) return;
+  const std::string text = refusal([&] {
+    if (!checked.is_last()) group.broadcast(std::span(values));
+    checked.comm.barrier();
+  });
+  const std::string number = groups.group.front() == 0 ? "4" : "3";
+  BOOST_TEST(text.find(checked.last_name() + " (node7) calls barrier as collective " + number +
+                       " in step 3, of the host's communicator, but rank " +
+                       std::to_string(groups.group.front()) + " (node7) broadcast of 8 f32") == 0U,
+             text);
+  BOOST_TEST(text.find("1 of 2 ranks differ") != std::string::npos, text);
 }
 
 BOOST_AUTO_TEST_CASE(the_same_call_in_another_step_or_on_another_communicator_is_named) {

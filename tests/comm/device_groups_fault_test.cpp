@@ -134,6 +134,19 @@ BOOST_AUTO_TEST_CASE(a_lost_rank_of_one_communicator_is_found_by_another_and_abo
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_device_that_hangs_is_named_by_its_rank_of_the_job_in_all_groups) {
+  for (std::size_t where = 0; where < communicators.size(); ++where) {
+    Rig rig(usual_size(), 500ms);
+    rig.make_staged();
+    rig.nccl.queues.delays.kernel = 1 << 30;
+    rig.nccl.queues.launch(rig.compute, [] {});
+
+    const auto error = rig.error_of([&] { rig.comms[where]->synchronize(); });
+
+    says(error, "the compute stream did not end on " + rig.roll_call.name(rig.rank()));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_exception_that_passes_aborts_all) {
   Rig rig(usual_size(), 20s);
   std::vector<std::unique_ptr<DeviceCommunicator>> none;

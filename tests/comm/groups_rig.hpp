@@ -68,8 +68,9 @@ struct GroupsRig {
   /// Through the host instead.
   void make_staged() {
     for (const auto& ranks : sets) {
-      comms.push_back(make_staged_communicator(
-          nccl, make_mpi_communicator({.color = ranks.front()}), compute, {.wait_limit = limit}));
+      comms.push_back(make_staged_communicator(nccl,
+                                               make_mpi_communicator({.color = ranks.front()}),
+                                               compute, {.wait_limit = limit, .rank = rank()}));
     }
   }
   [[nodiscard]] std::optional<Error> error_of(const std::function<void()>& work) {

@@ -185,6 +185,20 @@ BOOST_FIXTURE_TEST_CASE(a_reduction_that_one_rank_never_makes_ends_on_all, Fixtu
   BOOST_TEST(nccl.counts().aborted == 1);
 }
 
+BOOST_FIXTURE_TEST_CASE(a_rank_that_gives_up_first_makes_nothing_for_those_that_still_wait,
+                        Fixture) {
+  make(500ms);
+  if (is_last()) nccl.faults.hanging = 0;
+
+  Request request = start();
+  comm->wait(request);
+  if (!is_last()) std::this_thread::sleep_for(250ms);
+  const auto error = error_of([&] { comm->synchronize(); });
+
+  BOOST_TEST(says(error, "the collectives did not end on " + me() + " within 0.5 s"));
+  BOOST_TEST(nccl.counts().aborted == 1);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_blocking_collective_that_is_never_made_ends_on_all, Fixture) {
   make(500ms);
   nccl.faults.hanging = 0;

@@ -16,9 +16,9 @@ namespace lockstep::test {
 /// they are (addresses must be the device's; no call of a communicator before the one before has
 /// settled; no query in a capture) and fails where it is told to.
 ///
-/// Making and destroying it is collective. What a fault held back is sent at the end, so that MPI
-/// is left in order: the buffers of all collectives outlive it, and all ranks must have begun the
-/// same ones.
+/// Making and destroying it is collective. What a fault held back is sent at the end, when no rank
+/// waits for it any more, so that MPI is left in order: the buffers of all collectives outlive it,
+/// and all ranks must have begun the same ones.
 class NcclStandIn final : public NcclApi {
  public:
   using Faults = StandInFaults;
@@ -30,7 +30,7 @@ class NcclStandIn final : public NcclApi {
   explicit NcclStandIn(std::span<const std::vector<int>> sets);
   NcclStandIn(const NcclStandIn&) = delete;
   NcclStandIn& operator=(const NcclStandIn&) = delete;
-  ~NcclStandIn() override = default;
+  ~NcclStandIn() override;
 
   Faults faults;
   StandInQueues queues;

@@ -61,17 +61,19 @@ BOOST_AUTO_TEST_CASE(each_block_of_the_payload_is_its_leaders) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(of_those_that_waited_one_that_did_not_come_far_is_reported) {
-  RollCall roll_call;
-  const int last = roll_call.size() - 1;
+BOOST_AUTO_TEST_CASE(of_those_that_waited_or_failed_the_one_that_came_least_far_is_reported) {
+  for (const auto arrival : {RollCall::Arrival::waited, RollCall::Arrival::failed}) {
+    RollCall roll_call;
+    const int last = roll_call.size() - 1;
 
-  const auto error = outcome(roll_call, {"a test", 20s},
-                             {.arrival = RollCall::Arrival::waited,
-                              .text = roll_call.name(roll_call.rank()),
-                              .stage = roll_call.rank() == last ? 1 : 2});
+    const auto error = outcome(roll_call, {"a test", 20s},
+                               {.arrival = arrival,
+                                .text = roll_call.name(roll_call.rank()),
+                                .stage = roll_call.rank() == last ? 1 : 2});
 
-  BOOST_TEST_REQUIRE(error.has_value());
-  BOOST_TEST(error->what() == roll_call.name(last));
+    BOOST_TEST_REQUIRE(error.has_value());
+    BOOST_TEST(error->what() == roll_call.name(last));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_late_rank_is_waited_for) {

@@ -51,7 +51,7 @@ class StandInCommunicator final {
   StandInCommunicator(Shared& shared, int number, int color);
   StandInCommunicator(const StandInCommunicator&) = delete;
   StandInCommunicator& operator=(const StandInCommunicator&) = delete;
-  /// Sends what a fault held back, so that MPI is left in order.
+  /// Sends what a fault held back, so that MPI is left in order. No rank may wait for it any more.
   ~StandInCommunicator();
 
   [[nodiscard]] NcclResult init(int ranks, const NcclUniqueId& id, int rank);

@@ -3,9 +3,12 @@
 
 #include "lockstep/core/error.hpp"
 
+#include <omp.h>
 #include <unistd.h>
 #include <boost/test/unit_test.hpp>
 
+#include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -54,16 +57,19 @@ class Folder final {
   fs::path path_;
 };
 
-/// Times that a test says, and what they were asked for.
+/// What a test says of Winograd's algorithm, and what it was asked for.
 struct Library {
   ConvolutionTimes times{.direct = 2, .winograd = 1};
+  std::optional<std::size_t> scratch_bytes = 1 << 20;  ///< empty: it is not to be had
   std::vector<ConvolutionProblem> timed = {};
   [[nodiscard]] ConvolutionLibrary calls() {
-    return {.has_winograd = [](const WinogradShape&, ConvolutionStep) { return true; },
+    return {.has_winograd = [this](const WinogradShape&,
+                                   ConvolutionStep) { return scratch_bytes.has_value(); },
+            .winograd_scratch_bytes = [this](const ConvolutionProblem&) { return scratch_bytes; },
             .time =
                 [this](const ConvolutionProblem& problem) {
                   timed.push_back(problem);
-                  return std::optional(times);
+                  return times;
                 }};
   }
 };
@@ -102,7 +108,7 @@ BOOST_AUTO_TEST_CASE(each_step_of_each_shape_is_timed_once_and_the_faster_is_tak
       BOOST_TEST(faster.choices.winograd(shape, step));
       BOOST_TEST(slower.choices.contains(shape));
       BOOST_TEST(!slower.choices.winograd(shape, step));
-      BOOST_TEST((slower.times.at({shape, step}) == library.times));
+      BOOST_TEST((slower.trials.at({shape, step}).times == library.times));
     }
   }
 }
@@ -112,6 +118,24 @@ BOOST_AUTO_TEST_CASE(a_gain_of_a_few_percent_is_not_worth_the_rounding) {
   BOOST_TEST(!plan(library).choices.any_forward());
   library.times.winograd = 0.94;
   BOOST_TEST(plan(library).choices.any_forward());
+}
+
+BOOST_AUTO_TEST_CASE(scratch_memory_that_is_large_beside_the_network_is_not_worth_the_time) {
+  Library library{.scratch_bytes = std::size_t{1} << 29};
+  BOOST_TEST(plan(library).choices.any_forward());
+  library.timed.clear();
+
+  library.scratch_bytes = (std::size_t{1} << 29) + 1;
+  const ConvolutionPlan small = plan(library);
+  BOOST_TEST(!small.choices.any_forward());
+  BOOST_TEST(library.timed.empty());
+  const ConvolutionTrial& trial = small.trials.at({wide, ConvolutionStep::forward});
+  BOOST_TEST(trial.scratch_bytes == *library.scratch_bytes);
+  BOOST_TEST(!trial.times.has_value());
+
+  BOOST_TEST(plan(library, {.algorithm = ConvAlgorithm::winograd}).choices.any_forward());
+  // Of so many samples the network's values are several GiB.
+  BOOST_TEST(plan(library, {.batch_size = 1 << 14}).choices.any_forward());
 }
 
 BOOST_AUTO_TEST_CASE(small_convolutions_are_computed_directly_and_not_timed) {
@@ -148,6 +172,18 @@ BOOST_AUTO_TEST_CASE(what_a_run_has_chosen_holds_whatever_would_be_measured) {
   BOOST_TEST(library.timed.size() == 3u);  // of the shape that was not known
 }
 
+BOOST_AUTO_TEST_CASE(what_a_run_has_chosen_is_not_dropped_where_this_processor_has_not_got_it) {
+  Library library{.scratch_bytes = std::nullopt};
+  ConvolutionChoices known;
+  known.set(wide, ConvolutionStep::weight_gradient, true);
+
+  const ConvolutionPlan found = plan(library, {.known = known.text()});
+
+  // The engine of each rank then refuses it.
+  BOOST_TEST(found.choices.winograd(wide, ConvolutionStep::weight_gradient));
+  BOOST_TEST(!found.choices.winograd(deep, ConvolutionStep::weight_gradient));
+}
+
 BOOST_AUTO_TEST_CASE(direct_and_winograd_are_taken_without_timing) {
   Library library;
   const auto winograd = plan(library, {.algorithm = ConvAlgorithm::winograd});
@@ -160,19 +196,13 @@ BOOST_AUTO_TEST_CASE(direct_and_winograd_are_taken_without_timing) {
 }
 
 BOOST_AUTO_TEST_CASE(winograd_is_refused_where_it_is_not_to_be_had) {
-  TrialCache cache("");
-  const ConvolutionLibrary without{
-      .has_winograd = [](const WinogradShape&, ConvolutionStep) { return false; },
-      .time = [](const ConvolutionProblem&) { return std::optional<ConvolutionTimes>(); }};
-  const std::string nowhere = refusal([&] {
-    static_cast<void>(plan_convolutions(
-        network(), {.algorithm = ConvAlgorithm::winograd, .batch_size = batch_size}, cache,
-        without));
-  });
+  Library without{.scratch_bytes = std::nullopt};
+  const std::string nowhere =
+      refusal([&] { static_cast<void>(plan(without, {.algorithm = ConvAlgorithm::winograd})); });
   BOOST_TEST(nowhere.find("--conv-algorithm winograd") != std::string::npos, nowhere);
   BOOST_TEST(nowhere.find("two shapes") != std::string::npos, nowhere);
-  const auto automatic = plan_convolutions(network(), {.batch_size = batch_size}, cache, without);
-  BOOST_TEST(!automatic.choices.any_forward());
+  BOOST_TEST(!plan(without).choices.any_forward());
+  BOOST_TEST(without.timed.empty());
 
   Library library;
   const std::string bf16 = refusal([&] {
@@ -200,7 +230,7 @@ BOOST_AUTO_TEST_CASE(times_are_kept_on_disk_by_threads_and_batch) {
   const ConvolutionPlan again = plan(library, {.threads = 2}, folder.file());
   BOOST_TEST(library.timed.size() == 6u);
   BOOST_TEST(again.choices.winograd(wide, ConvolutionStep::forward));
-  BOOST_TEST((again.times.at({wide, ConvolutionStep::forward}) ==
+  BOOST_TEST((again.trials.at({wide, ConvolutionStep::forward}).times ==
               ConvolutionTimes{.direct = 2, .winograd = 1}));
 
   static_cast<void>(plan(library, {.threads = 1}, folder.file()));
@@ -219,9 +249,29 @@ BOOST_AUTO_TEST_CASE(a_cache_that_is_no_such_file_holds_nothing) {
   std::ofstream(folder.file(), std::ios::app)
       << "noise\n\t\n\t1\nmore\tnoise\tstill\nx\t0.5\tinf\ny\t-1\t1\n";
 
-  const TrialCache read(folder.file());
+  TrialCache read(folder.file());
   BOOST_TEST((read.find("a") == ConvolutionTimes{.direct = 0.25, .winograd = 0.125}));
   for (const char* key : {"x", "y", "noise", ""}) BOOST_TEST(!read.find(key));
+}
+
+BOOST_AUTO_TEST_CASE(times_come_back_from_disk_as_they_were_measured) {
+  const Folder folder;
+  const ConvolutionTimes times{.direct = 0.1 / 3, .winograd = 1e-6 / 7};
+  TrialCache cache(folder.file());
+  cache.add("a", times);
+  cache.save();
+
+  BOOST_TEST((TrialCache(folder.file()).find("a") == times));
+}
+
+BOOST_AUTO_TEST_CASE(a_cache_is_read_when_it_is_first_asked) {
+  const Folder folder;
+  TrialCache early(folder.file());
+  TrialCache cache(folder.file());
+  cache.add("a", {.direct = 1, .winograd = 1});
+  cache.save();
+
+  BOOST_TEST(early.find("a").has_value());
 }
 
 BOOST_AUTO_TEST_CASE(what_another_job_adds_meanwhile_stays) {
@@ -233,7 +283,7 @@ BOOST_AUTO_TEST_CASE(what_another_job_adds_meanwhile_stays) {
   one.save();
   two.save();
 
-  const TrialCache both(folder.file());
+  TrialCache both(folder.file());
   BOOST_TEST((both.find("a") && both.find("b")));
 }
 
@@ -273,17 +323,58 @@ BOOST_AUTO_TEST_CASE(choices_come_back_from_their_text_and_other_text_is_refused
   }
 }
 
+BOOST_AUTO_TEST_CASE(no_thread_of_a_trial_computes_for_long) {
+  const ConvolutionProblem problem{.shape = wide, .batch_size = 100'000, .threads = 8};
+  const double each = problem.operations() / 100'000;
+
+  const ConvolutionProblem of_one = trial_part(problem, 1);
+  BOOST_TEST(of_one.operations() <= 8e9);
+  BOOST_TEST(of_one.operations() + each > 8e9);
+  const ConvolutionProblem of_eight = trial_part(problem, 8);
+  BOOST_TEST(of_eight.operations() <= 64e9);
+  BOOST_TEST(of_eight.operations() + each > 64e9);
+  BOOST_TEST(trial_part({.shape = wide, .batch_size = 3}, 1).batch_size == 3);
+  const WinogradShape giant{
+      .in_channels = 4096, .height = 64, .width = 64, .out_channels = 4096, .padding = 1};
+  BOOST_TEST(trial_part({.shape = giant, .batch_size = 3}, 1).batch_size == 1);
+}
+
 BOOST_AUTO_TEST_CASE(the_library_is_timed) {
-  const ConvolutionProblem problem{
-      .shape = wide, .step = ConvolutionStep::weight_gradient, .batch_size = 2, .threads = 1};
-  if (!has_winograd(wide, problem.step)) return;  // not on this processor
-
-  const auto times = time_convolution(problem);
-
-  BOOST_REQUIRE(times.has_value());
-  // The fastest processors are far below this many operations a second.
-  BOOST_TEST(times->direct > problem.operations() / 1e14);
-  BOOST_TEST(times->winograd > problem.operations() / 1e14);
-  BOOST_TEST(times->direct < 60);
+  const ConvolutionProblem problem{.shape = wide, .batch_size = 2, .threads = 1};
   BOOST_TEST(problem.operations() == 2.0 * 2 * 32 * 32 * 9 * 16 * 16);
+  const int threads = omp_get_max_threads();
+  // The first where the machine is quiet; the second where it never is.
+  const std::array<std::function<long()>, 2> counts{[] { return 0L; },
+                                                    [n = 0L]() mutable { return ++n; }};
+  for (const ConvolutionStep step : convolution_steps) {
+    ConvolutionProblem each = problem;
+    each.step = step;
+    if (!winograd_scratch_bytes(each)) {
+      std::fprintf(stderr, "skipped: %s has no Winograd's algorithm on this processor\n",
+                   onednn_description().c_str());
+      return;
+    }
+    for (const int asked : {1, 3}) {
+      each.threads = asked;
+      for (const auto& count : counts) {
+        const ConvolutionTimes times = time_convolution(each, count);
+        // The fastest processors are far below this many operations a second.
+        BOOST_TEST(times.direct > problem.operations() / 1e14);
+        BOOST_TEST(times.winograd > problem.operations() / 1e14);
+        BOOST_TEST(times.direct < 60);
+        BOOST_TEST(times.winograd < 60);
+        BOOST_TEST(omp_get_max_threads() == threads);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(scratch_memory_grows_with_threads) {
+  ConvolutionProblem problem{
+      .shape = deep, .step = ConvolutionStep::weight_gradient, .batch_size = 32, .threads = 1};
+  const auto one = winograd_scratch_bytes(problem);
+  if (!one) return;  // not on this processor, as said above
+  problem.threads = 8;
+
+  BOOST_TEST(*winograd_scratch_bytes(problem) > *one);
 }

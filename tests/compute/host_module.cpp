@@ -107,7 +107,7 @@ std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& /*device*/, R
 
 std::unique_ptr<DeviceCommunicator> make_staged(Device& /*device*/,
                                                 std::unique_ptr<Communicator> host,
-                                                std::chrono::milliseconds /*wait_limit*/) {
+                                                const StagedCommunicatorOptions& /*options*/) {
   return std::make_unique<HostDeviceCommunicator>(std::move(host));
 }
 

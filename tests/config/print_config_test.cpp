@@ -116,6 +116,7 @@ Config random_config(Random& random) {
   c.debug_collectives = coin(random);
   c.wait_for_debugger = whole(random, -1, 4096);
   c.conv_algorithm = static_cast<ConvAlgorithm>(whole(random, 0, 2));
+  c.recompute = static_cast<Recompute>(whole(random, 0, 1));
   c.deterministic = coin(random);
   c.cuda_graph = coin(random);
   c.threads = whole(random, 0, 4096);

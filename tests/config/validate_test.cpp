@@ -97,6 +97,21 @@ BOOST_AUTO_TEST_CASE(weights_travel_as_they_are_used_or_in_fp32) {
   BOOST_TEST(sound(with(ShardMode::full, Precision::fp32, TravelType::fp32)));
 }
 
+BOOST_AUTO_TEST_CASE(gpus_keep_what_their_backward_reads) {
+  check_refused(
+      [](Config& c) {
+        c.recompute = Recompute::norms;
+        c.device = DeviceChoice::cuda;
+      },
+      {"--recompute norms", "--device cuda"});
+  for (const Recompute recompute : {Recompute::automatic, Recompute::none}) {
+    BOOST_TEST(sound([=](Config& c) {
+      c.recompute = recompute;
+      c.device = DeviceChoice::cuda;
+    }));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(algorithms_of_convolutions_are_of_processors_and_winograds_of_fp32) {
   for (const ConvAlgorithm algorithm : {ConvAlgorithm::direct, ConvAlgorithm::winograd}) {
     check_refused(

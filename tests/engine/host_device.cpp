@@ -3,6 +3,7 @@
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/float16.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -148,14 +149,22 @@ class HostDevice final : public Device {
   [[nodiscard]] std::string description() const override { return "the host as a device"; }
   [[nodiscard]] Stream stream() noexcept override { return nullptr; }
   [[nodiscard]] void* allocate(std::size_t bytes) override {
+    void* const memory = allocate_host(bytes);
+    bytes_ += bytes;
+    peak_bytes_ = std::max(peak_bytes_, bytes_);
+    return memory;
+  }
+  void release(void* memory, std::size_t bytes) noexcept override {
+    bytes_ -= bytes;
+    std::free(memory);
+  }
+  [[nodiscard]] std::size_t peak_bytes() const noexcept override { return peak_bytes_; }
+  [[nodiscard]] void* allocate_host(std::size_t bytes) override {
     void* memory = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
     if (memory == nullptr) throw std::bad_alloc();
     std::memset(memory, 0xFF, bytes);
     return memory;
   }
-  void release(void* memory, std::size_t) noexcept override { std::free(memory); }
-  [[nodiscard]] std::size_t peak_bytes() const noexcept override { return 0; }
-  [[nodiscard]] void* allocate_host(std::size_t bytes) override { return allocate(bytes); }
   void release_host(void* memory) noexcept override { std::free(memory); }
   void copy_to_device(void* to, const void* from, std::size_t bytes) override {
     std::memcpy(to, from, bytes);
@@ -208,6 +217,8 @@ class HostDevice final : public Device {
   };
   std::deque<Transfer> transfers_;
   std::size_t done_ = 0;
+  std::size_t bytes_ = 0;
+  std::size_t peak_bytes_ = 0;
 };
 
 }  // namespace

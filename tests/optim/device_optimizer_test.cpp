@@ -129,10 +129,11 @@ BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_are_those_of_a_processor) {
 
 BOOST_AUTO_TEST_CASE(lars_sums_the_norms_of_parts_that_lie_apart) {
   // As where a rank keeps parts of two units; what the others keep comes by the sum.
-  const ArenaLayout layout = odd_layout();
+  ArenaLayout layout = odd_layout();
   const Config config = config_of({.name = "lars", .kind = OptimizerKind::lars});
   const std::shared_ptr<cuda::Device> device = cuda::make_host_device();
   const std::size_t cut = 64;
+  layout.units = {{.begin = 0, .end = cut}, {.begin = cut, .end = layout.size()}};
   int sums = 0;
   const auto add_others = [&sums](std::span<double> norms) {
     ++sums;
@@ -150,6 +151,7 @@ BOOST_AUTO_TEST_CASE(lars_sums_the_norms_of_parts_that_lie_apart) {
   const std::array parts{UpdatePart{0, cut, first}, UpdatePart{cut, layout.size(), second}};
   const std::array device_parts{UpdatePart{0, cut, device_first.span()},
                                 UpdatePart{cut, layout.size(), device_second.span()}};
+  const std::size_t allocated = device->peak_bytes();
 
   for (int step = 1; step <= 5; ++step) {
     const std::vector<float> gradients = random_arena(layout, static_cast<std::uint32_t>(1 + step));
@@ -164,6 +166,7 @@ BOOST_AUTO_TEST_CASE(lars_sums_the_norms_of_parts_that_lie_apart) {
     }
   }
 
+  BOOST_TEST(device->peak_bytes() == allocated);
   BOOST_TEST(sums == 10);
   const std::vector<float> device_values[] = {host_copy(*device, device_first.span()),
                                               host_copy(*device, device_second.span())};

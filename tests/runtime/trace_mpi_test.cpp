@@ -4,13 +4,17 @@
 
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/runtime/clock_offset.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/root_channel.hpp"
 #include "lockstep/runtime/traced_communicator.hpp"
 
+#include <mpi.h>
+
 #include <array>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 using namespace lockstep;
@@ -18,8 +22,14 @@ using namespace lockstep;
 namespace {
 
 Communicator* world = nullptr;
+bool copies_fail = false;
 
 }  // namespace
+
+/// MPI's own, unless a failure is planted.
+extern "C" int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* copy) {
+  return copies_fail ? MPI_ERR_OTHER : PMPI_Comm_dup(comm, copy);
+}
 
 BOOST_AUTO_TEST_CASE(clocks_of_hosts_that_started_at_other_times_are_brought_together) {
   // Ranks of one host have one clock; here they have not.
@@ -53,6 +63,17 @@ BOOST_AUTO_TEST_CASE(messages_go_to_the_first_rank_and_back) {
       channel.send(rank, bytes);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_channel_that_does_not_come_about_says_whose) {
+  const auto says_it = [](const Error& error) {
+    const std::string own = "rank " + std::to_string(world->rank());
+    return error.status() == ExitStatus::internal &&
+           std::string(error.what()).starts_with(own + " gets no communicator");
+  };
+  copies_fail = true;
+  BOOST_CHECK_EXCEPTION(RootChannel(), Error, says_it);
+  copies_fail = false;
 }
 
 BOOST_AUTO_TEST_CASE(collectives_are_under_way_from_start_to_the_end_of_the_wait) {

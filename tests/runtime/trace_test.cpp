@@ -32,7 +32,7 @@ BOOST_AUTO_TEST_CASE(events_that_end_while_it_records_are_kept) {
   row.add(event(5, 6));
   row.close_at(7, before);
   recorder.stop();
-  row.add(event(8, 9));
+  row.add(event(8, TraceRecorder::now() + 1));
 
   const auto content = row.content();
 
@@ -49,15 +49,36 @@ BOOST_AUTO_TEST_CASE(what_has_not_ended_is_there_and_says_so) {
   recorder.start();
   const TraceRow::Handle open = row.open("save", {{{"step", 4}}});
   recorder.stop();
+  const std::int64_t stopped = TraceRecorder::now();
 
   const auto content = row.content();
 
   BOOST_TEST_REQUIRE(content.events.size() == 1U);
   BOOST_TEST(!content.events[0].finished);
   BOOST_TEST(content.events[0].end >= content.events[0].begin);
+  BOOST_TEST(content.events[0].end <= stopped);
   BOOST_TEST(content.events[0].arguments[0].value == 4);
+  // However late it is asked, and whatever has ended since.
   row.close(open);
-  BOOST_TEST(row.content().events.empty());
+  const auto later = row.content();
+  BOOST_TEST_REQUIRE(later.events.size() == 1U);
+  BOOST_TEST(!later.events[0].finished);
+  BOOST_TEST(later.events[0].end == content.events[0].end);
+}
+
+BOOST_AUTO_TEST_CASE(what_ended_in_time_is_kept_however_late_it_is_told) {
+  TraceRecorder recorder(8);
+  TraceRow& row = recorder.row("a");
+  const TraceRow::Handle save = row.open_at(3, "save", {});
+  recorder.start();
+  recorder.stop();
+  row.close_at(7, save);
+
+  const auto content = row.content();
+
+  BOOST_TEST_REQUIRE(content.events.size() == 1U);
+  BOOST_TEST(content.events[0].finished);
+  BOOST_TEST(content.events[0].end == 7);
 }
 
 BOOST_AUTO_TEST_CASE(what_finds_no_place_is_counted) {

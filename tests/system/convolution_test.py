@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """--conv-algorithm: what is chosen, by whom, and that a run keeps its choice."""
 
+import math
+
 from harness import *  # noqa: F403
 
 # Its convolutions of stride 1, of three shapes, are large enough to be timed.
@@ -87,6 +89,49 @@ def another_conv_algorithm_chooses_anew(folder):
     assert "direct" in chosen(folder, "run") and "winograd" not in chosen(folder, "run")
 
 
+def a_leg_that_chooses_nothing_leaves_the_choice(folder):
+    """In 16 bits, or on a GPU (the host in its place)."""
+    prepare(folder)
+    if not has_winograd(folder):
+        return
+    run(args(folder, "run", "--max-steps", 1), env=cache(folder))
+    text = chosen(folder, "run")
+    assert "winograd" in text, text
+    run(args(folder, "run", "--max-steps", 2, "--precision", "bf16"), env=cache(folder))
+    assert chosen(folder, "run") == text
+    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+    if module and pathlib.Path(module).exists():
+        run(args(folder, "run", "--max-steps", 3, "--device", "cuda"),
+            env={**cache(folder), "LOCKSTEP_MODULE_PATH": module})
+        assert chosen(folder, "run") == text
+    forge(folder, 1, 2)
+    output = run(args(folder, "run", "--max-steps", 4), env=cache(folder))
+    assert "Winograd's algorithm in 30 of 30 steps" in output, output
+
+
+def a_processor_without_the_algorithm_is_named_and_can_be_helped(folder):
+    """What the run has chosen is not dropped in silence, by a run that goes on or an evaluation."""
+    prepare(folder)
+    if not has_winograd(folder):
+        return
+    run(args(folder, "run", "--epochs", 1), env=cache(folder))
+    assert "winograd" in chosen(folder, "run")
+    older = {**cache(folder), "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    evaluation = ["eval", "--checkpoint", latest(folder / "run"), "--data", folder / "data", "--threads", 1, "--json"]
+    training = args(folder, "run", "--epochs", 2)
+    for command in (evaluation, training):
+        for ranks in (1, 2):
+            output = run(command, ranks, env=older, expect=USAGE)
+            assert "cannot be computed by Winograd's algorithm as chosen" in output, output
+            assert "take --conv-algorithm direct" in output, output
+    directly = ["--conv-algorithm", "direct"]
+    found = [json.loads(run([*evaluation, *directly], env=env))["loss"] for env in (older, cache(folder))]
+    assert math.isclose(*found, rel_tol=1e-4), found
+    assert found[1] != json.loads(run(evaluation, env=cache(folder)))["loss"], "the run's own algorithm rounds otherwise"
+    output = run([*training, *directly], env=older)
+    assert "--conv-algorithm was auto, is direct now" in output, output
+
+
 def all_ranks_compute_alike_and_shared_out_as_whole(folder):
     """The replicas are compared at each step; sharing out gives the bits of whole copies on each number of ranks."""
     prepare(folder)
@@ -152,6 +197,7 @@ def a_home_that_cannot_be_written_stops_nothing(folder):
 
 if __name__ == "__main__":
     main([a_run_that_goes_on_keeps_its_choice, another_conv_algorithm_chooses_anew,
+          a_leg_that_chooses_nothing_leaves_the_choice, a_processor_without_the_algorithm_is_named_and_can_be_helped,
           all_ranks_compute_alike_and_shared_out_as_whole, evaluation_computes_as_the_run_did,
           what_was_timed_is_listed_and_kept, what_cannot_be_had_is_refused,
           a_home_that_cannot_be_written_stops_nothing])

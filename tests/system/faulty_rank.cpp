@@ -1,6 +1,7 @@
 // A library to be loaded before the program (LD_PRELOAD), that makes one rank fail as
 // LOCKSTEP_TEST_FAULT=RANK:KIND:WHEN:HOW says:
 //   sleep  the WHENth read of a shard takes HOW seconds
+//   send   the WHENth MPI_Send takes HOW seconds
 //   skip   the WHENth MPI_Barrier is not made
 //   flip   after the WHENth MPI_Waitall a bit of what was reduced last is another
 //   spoil  a bit of what the WHENth MPI_Iallreduce gives is another
@@ -124,6 +125,14 @@ int MPI_Iallreduce(const void* from, void* to, int count, MPI_Datatype type, MPI
     state.request = *request;
   }
   return result;
+}
+
+int MPI_Send(const void* from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
+  static long sent = 0;
+  if (is("send") && ++sent == fault().when) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(fault().how));
+  }
+  return PMPI_Send(from, count, type, to, tag, comm);
 }
 
 int MPI_Barrier(MPI_Comm comm) {

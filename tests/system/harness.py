@@ -1,5 +1,6 @@
 """What the system tests share: running the program on some ranks, small data sets, reading runs back."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -22,6 +23,22 @@ MPIRUN = os.environ["LOCKSTEP_MPIRUN"].split()
 SECONDS = 120  # no command of these tests takes a tenth of it; a hang is a failure
 
 OK, USAGE, BAD_INPUT, NO_INPUT, DIVERGED, INTERNAL, CANNOT_WRITE, STOPPED = 0, 64, 65, 66, 69, 70, 73, 75
+
+
+class Skipped(Exception):
+    """With the reason."""
+
+
+@contextlib.contextmanager
+def small_disk(path, size):
+    """A file system of `size` at `path`."""
+    path.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path]).returncode:
+        raise Skipped("cannot mount a small tmpfs here")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", path])
 
 
 def command(args, ranks=1):
@@ -208,6 +225,8 @@ def main(tests):
             if REPORTS:
                 check_reports()
             print(f"ok      {test.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
+        except Skipped as why:
+            print(f"skipped {test.__name__}: {why}", flush=True)
         except Exception as error:  # noqa: BLE001 - every failure is reported, then the next test runs
             failed += 1
             print(f"FAILED  {test.__name__}: {type(error).__name__}: {error}", flush=True)

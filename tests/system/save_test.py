@@ -55,12 +55,7 @@ def a_killed_job_loses_at_most_the_steps_since_the_last_save(folder):
 
 
 def a_full_disk_leaves_the_last_good_checkpoint(folder):
-    mount = folder / "small"
-    mount.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", mount]).returncode:
-        print("skipped: a_full_disk_leaves_the_last_good_checkpoint: cannot mount a small tmpfs here")
-        return
-    try:
+    with small_disk(folder / "small", "3m") as mount:
         data = write_shards(folder / "data", samples=400)
         run(train_args(data, mount / "run", "--max-steps", 3, "--keep", 2))
         good = latest(mount / "run").read_bytes()
@@ -80,32 +75,42 @@ def a_full_disk_leaves_the_last_good_checkpoint(folder):
             assert latest(mount / "run").read_bytes() == good
         filler.unlink()
         run(train_args(data, mount / "run", "--max-steps", 8))
-    finally:
-        subprocess.run(["umount", mount])
 
 
 def no_step_waits_for_a_save(folder):
     # Many parameters and little arithmetic, so that a save is much longer than a step of a sanitized program too.
     data = write_shards(folder / "data", samples=4000, shape=(12, 12, 3))
-    for ranks, mode in ((1, "none"), (2, "full")):
-        steps_beside_saves_are_as_long_as_others(folder / mode, data, ranks, mode)
+    for ranks, mode, width, speed in ((1, "none", 32, 4000000), (2, "full", 32, 4000000), (2, "full", 64, 8000000)):
+        run_dir = folder / f"{mode}-{width}"
+        steps_beside_saves_are_as_long_as_others(run_dir, data, ranks, ["--shard", mode, "--width", width], speed)
+    # More than rank 0 has room for at a time, so that parts came at several boundaries.
+    assert sum(len(data) for data in tensors(latest(run_dir)).values()) > 2 * 4 * 2**21
 
 
-def steps_beside_saves_are_as_long_as_others(run_dir, data, ranks, mode):
-    args = ["--model", "mini-resnet", "--width", 32, "--batch-size", 32, "--threads", 1, "--lr", "0.05", "--shard", mode]
+def steps_beside_saves_are_as_long_as_others(run_dir, data, ranks, more, speed):
+    args = ["--model", "mini-resnet", "--batch-size", 32, "--threads", 1, "--lr", "0.05", *more]
     run(["train", "--data", data, "--run-dir", run_dir, *args, "--max-steps", 240, "--save-every", 100,
-         "--log-every", 1], ranks, env={SLOW: "4000000"})
+         "--log-every", 1], ranks, env={SLOW: str(speed)})
     # From one step's end to the next one's, so with all that is done in between.
     steps = [32 * ranks / e["images_per_second"] for e in events(run_dir, "step")]
     saves = events(run_dir, "checkpoint")
     assert len(saves) >= 2, saves
     middle = statistics.median(steps[5:])
+    # A step in a hundred may be hit by something else on a shared machine; with more ranks than one also by its ranks.
+    late = sorted(sum(e["seconds"].values()) for e in events(run_dir, "step")[5:])[-3]
+    assert ranks > 1 or late < 2 * middle, f"a step took {late:.4f} s, the median is {middle:.4f} s"
+    excess = []
     for save in saves:
         seconds = save["seconds"]["save"]
         assert seconds > 8 * middle, f"the save was not slow: {save}, {middle}"
         beside = steps[save["step"] - 1:save["step"] + math.ceil(seconds / middle)]
         # What else runs on the machine makes steps longer, but none by so much.
         assert max(beside) < seconds / 3, f"a step took {max(beside):.4f} s beside {save}, the median is {middle:.4f} s"
+        usual = statistics.median(beside)
+        if len(beside) > 8:
+            excess.append(sum(max(0, step - usual) for step in beside) / seconds)
+    # Nor do some of them together: what else runs may make it so for one save, but hardly for each.
+    assert min(excess) < 1 / 3, f"steps beside saves took longer than usual by these parts of the save: {excess}"
 
 
 if __name__ == "__main__":

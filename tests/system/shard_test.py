@@ -37,8 +37,8 @@ def each_mode_resumes_to_the_bit(folder):
 
 
 def every_mode_goes_on_from_every_other_at_any_world_size(folder):
-    """A walk over all ordered pairs of modes; the number of ranks falls from 4 to 3 to 2 and begins again."""
-    data = write_shards(folder / "data", samples=480)
+    """A walk over all ordered pairs of modes; ranks are 3, 2 and 4 in turn."""
+    data = write_shards(folder / "data", samples=528)
 
     def args(name, *more):
         return ["train", "--data", data, "--run-dir", folder / name, "--model", "mlp", "--width", 32, "--global-batch-size", 24,
@@ -46,10 +46,13 @@ def every_mode_goes_on_from_every_other_at_any_world_size(folder):
                 *more]
 
     walk = "none optimizer none grad none full optimizer grad optimizer full grad full none".split()
+    walk += "hybrid optimizer hybrid grad hybrid full hybrid none".split()
     pairs = set(zip(walk, walk[1:]))
-    assert len(pairs) == 12, pairs
+    assert len(pairs) == 20, pairs
     for step, mode in enumerate(walk, 1):
-        output = run(args("walk", "--shard", mode, "--max-steps", step), ranks=(4, 3, 2)[step % 3])
+        ranks = (4, 3, 2)[step % 3]
+        more = ["--shard-group", 1 if ranks == 3 else 2] if mode == "hybrid" else []
+        output = run(args("walk", "--shard", mode, *more, "--max-steps", step), ranks)
         assert step == 1 or "going on from" in output, output
     run(args("straight", "--max-steps", len(walk)), ranks=2)
     assert_close(folder / "walk", folder / "straight", 1e-3)
@@ -89,13 +92,20 @@ def groups_share_out_as_all_do(folder):
     common = ["--save-every", 3, "--max-steps", 7]
     run(train_args(data, folder / "none", *common), ranks=4)
     for name, more in (("pairs", ["--shard-group", 2]), ("node", [])):
-        output = run(train_args(data, folder / name, "--shard", "hybrid", *more, *common), ranks=4)
+        output = run(train_args(data, folder / name, "--shard", "hybrid", "--debug-collectives", *more, *common), ranks=4)
         assert f"that {2 if more else 4} ranks share out" in output, output
         losses = [[event["loss"] for event in events(folder / one, "step")] for one in ("none", name)]
         assert np.allclose(*losses, rtol=1e-3), losses
+        # On Open MPI the sums are of one order, and the values the same to the bit.
+        assert_close(folder / name, folder / "none", 1e-3)
         # And on in another form.
         run(train_args(data, folder / name, "--shard", "full", "--max-steps", 8), ranks=4)
         run(train_args(data, folder / name, "--shard", "hybrid", *more, "--max-steps", 9), ranks=4)
+    run(train_args(data, folder / "none", "--max-steps", 9), ranks=4)
+    for name in ("pairs", "node"):
+        assert_close(folder / name, folder / "none", 1e-3)
+        losses = [[event["loss"] for event in events(folder / one, "step")] for one in ("none", name)]
+        assert len(losses[0]) == 9 and np.allclose(*losses, rtol=1e-3), losses
     for more, ranks, text in ((["--shard", "hybrid", "--shard-group", 3], 4, "does not divide 4 ranks"),
                               (["--shard", "full", "--shard-group", 2], 2, "belongs to --shard hybrid")):
         assert text in run(train_args(data, folder / "refused", *more, *common), ranks=ranks, expect=USAGE)
@@ -145,14 +155,14 @@ def a_run_that_ends_amid_a_save_brings_it_its_parts(folder):
     """It diverges, or is told to stop, while the first save is still being written."""
     data = write_shards(folder / "data", samples=400)
     slow = {"LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND": "200000"}
-    for mode in ("optimizer", "full"):
+    for mode, more, ranks in (("optimizer", [], 2), ("full", [], 2), ("hybrid", ["--shard-group", 2], 4)):
         directory = folder / f"diverges-{mode}"
-        args = [("1e30" if a == "0.05" else a) for a in train_args(data, directory, "--shard", mode, "--save-every", 1)]
-        output = run(args, ranks=2, expect=DIVERGED, env=slow)
+        args = [("1e30" if a == "0.05" else a) for a in train_args(data, directory, "--shard", mode, *more, "--save-every", 1)]
+        output = run(args, ranks, expect=DIVERGED, env=slow)
         assert "step-00000001.h5" in output, output
         assert state(latest(directory))["step"] == 1
         directory = folder / f"stops-{mode}"
-        process = start(train_args(data, directory, "--shard", mode, "--save-every", 2, "--epochs", 200), 2, env=slow)
+        process = start(train_args(data, directory, "--shard", mode, *more, "--save-every", 2, "--epochs", 200), ranks, env=slow)
         wait_for_step(directory, 3, process)
         process.send_signal(signal.SIGUSR1)
         status, output = finish(process)
@@ -205,8 +215,9 @@ def predicted(network):
 
 def a_ranks_peak_falls_as_predicted(folder):
     """Rank 0's, with what it needs to save. MPI sets memory of its own aside for what it reduces, up to two buffers of a message's size:
-    most with `none`, whose buckets may all be under way at once, and little for two units of many."""
-    network = ["--model", "resnet50"]
+    most with `none`, whose buckets may all be under way at once, and little for two units of many. Directly, as what times choose differs
+    from run to run, and its scratch memory with it."""
+    network = ["--model", "resnet50", "--conv-algorithm", "direct"]
     rows = predicted(network)
     total = {mode: row["total_bytes"] for mode, row in rows.items()}
     peaks = {mode: max(run_four(folder, mode, network, mode)[1]) for mode in MODES}

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """Traces of steps (--profile-steps): what is in the file, of which steps, and where it does not come about."""
 
+import os
+import time
+
 from harness import *  # noqa: F403
 
-ROWS = ("steps", "phases", "collectives under way", "waiting for ranks", "evaluation batches", "save", "loader 0")
+FAULTS = os.environ["LOCKSTEP_TEST_FAULTS"]
+ROWS = ("steps", "phases", "collectives under way", "waiting for ranks", "evaluation batches", "save", "loader 0", "evaluation loader 0")
 PHASES = {"forward", "backward", "data", "reduction wait", "update"}
 SMALLEST = 0.0011  # of a time that is printed in whole nanoseconds, as microseconds
 
@@ -60,7 +64,7 @@ def check_steps(rank, first, last, micro_steps):
         for name in ("forward", "backward", "data"):
             assert [e["args"]["micro-step"] for e in phases if e["name"] == name] == list(range(micro_steps)), phases
     others = {e["name"] for e in rank.row("phases") if "step" not in e["args"]}
-    assert others <= {"evaluation", "replica check", "copy for a save", "wait for a save"}, others
+    assert others <= {"evaluation", "replica check", "copy for a save", "parts for a save", "wait for a save"}, others
 
 
 def gradient_bytes(run_dir):
@@ -121,6 +125,7 @@ def units_stand_in_the_place_of_buckets(folder):
         run(train_args(data, run_dir, "--profile-steps", "2:3", "--max-steps", 5, "--shard", mode, "--shard-unit", "block", *more), ranks)
         for rank in read(run_dir / "trace-2-3.json")[0]:
             check_steps(rank, 2, 3, micro_steps=1)
+            assert not any(thread.startswith("evaluation loader") for thread in rank.threads), rank.threads
             for step in (2, 3):
                 by_kind = {}
                 for event in rank.row("collectives under way", step):
@@ -135,6 +140,19 @@ def units_stand_in_the_place_of_buckets(folder):
                 assert scattered < gathered < 2 * scattered if again else gathered == scattered, by_kind
                 # The tail; and of groups, each unit's sums over the replicas.
                 assert len(by_kind["all-reduce"]) == (1 + units if mode == "hybrid" else 1), by_kind
+
+
+def parts_for_a_save_are_a_phase_of_every_rank(folder):
+    data = write_shards(folder / "data")
+    for mode in ("none", "full"):
+        run(train_args(data, folder / mode, "--profile-steps", "2:7", "--max-steps", 9, "--save-every", 3, "--shard", mode), ranks=2)
+        ranks = read(folder / mode / "trace-2-7.json")[0]
+        for rank in ranks:
+            check_steps(rank, 2, 7, micro_steps=1)
+            names = {e["name"] for e in rank.row("phases")}
+            # Of replicas, rank 0 alone copies.
+            assert ("copy for a save" in names) == (mode == "full" or rank is ranks[0]), (mode, names)
+            assert ("parts for a save" in names) == (mode == "full"), (mode, names)
 
 
 def steps_are_counted_over_the_whole_run(folder):
@@ -155,6 +173,26 @@ def steps_are_counted_over_the_whole_run(folder):
     output = run([*args, "--max-steps", 11], ranks=2)
     assert "ends at step 11, made none" in output, output
     assert sorted(path.name for path in (folder / "run").glob("trace*")) == ["trace-4-6.json", "trace-7-8.json"]
+
+
+def rows_of_an_evaluation_are_there_before_it_comes(folder):
+    data = write_shards(folder / "data")
+    write_shards(folder / "data", samples=20, shards=1, split="val", seed=1)
+    run(train_args(data, folder / "run", "--profile-steps", "2:3", "--epochs", 1, "--loader-threads", 2), ranks=2)
+    assert events(folder / "run", "eval")
+    for rank in read(folder / "run" / "trace-2-3.json")[0]:
+        for name in ("evaluation loader 0", "evaluation loader 1"):
+            assert name in rank.threads and not rank.row(name), (name, rank.threads)
+
+
+def comparing_clocks_is_no_part_of_a_step(folder):
+    data = write_shards(folder / "data")
+    late = {"LD_PRELOAD": FAULTS, "LOCKSTEP_TEST_FAULT": "1:send:1:2"}
+    begin = time.monotonic()
+    run(train_args(data, folder / "run", "--profile-steps", "3:4", "--max-steps", 6), ranks=2, env=late)
+    assert time.monotonic() - begin > 2, "no clock was late"
+    steps = [8 / event["images_per_second"] for event in events(folder / "run", "step")]
+    assert len(steps) == 6 and max(steps) < 1, steps
 
 
 def a_traced_run_is_the_same_run(folder):
@@ -186,6 +224,18 @@ def a_trace_that_cannot_be_written_does_not_end_the_run(folder):
     assert "warning: no trace: cannot" in output and "finished at step 5" in output, output
 
 
+def a_trace_that_fills_the_disk_does_not_end_the_run(folder):
+    with small_disk(folder / "run", "1m") as run_dir:
+        data = write_shards(folder / "data")
+        # Of two ranks, so that rank 0 takes what the other sends, though there is no place for it.
+        output = run(["train", "--data", data, "--run-dir", run_dir, "--model", "mlp", "--width", 8, "--batch-size", 4, "--threads", 1,
+                      "--accumulate", 12, "--epochs", 70, "--max-steps", 66, "--profile-steps", "1:64", "--progress", "plain"], ranks=2)
+        assert f"warning: no trace: cannot write {run_dir}/trace-1-64.json" in output, output
+        assert "finished at step 66" in output, output
+        assert state(latest(run_dir))["step"] == 66
+        assert not [path.name for path in run_dir.iterdir() if "trace" in path.name], list(run_dir.iterdir())
+
+
 def what_is_no_range_of_steps_is_refused(folder):
     data = write_shards(folder / "data")
     for text in ("0:3", "4:3", "3", "few", "1:2:3"):
@@ -195,5 +245,7 @@ def what_is_no_range_of_steps_is_refused(folder):
 
 if __name__ == "__main__":
     main([every_rank_has_every_row_of_the_steps_asked_for, units_stand_in_the_place_of_buckets,
-          steps_are_counted_over_the_whole_run, a_traced_run_is_the_same_run, what_does_not_fit_is_counted,
-          a_trace_that_cannot_be_written_does_not_end_the_run, what_is_no_range_of_steps_is_refused])
+          parts_for_a_save_are_a_phase_of_every_rank, steps_are_counted_over_the_whole_run, rows_of_an_evaluation_are_there_before_it_comes,
+          comparing_clocks_is_no_part_of_a_step, a_traced_run_is_the_same_run, what_does_not_fit_is_counted,
+          a_trace_that_cannot_be_written_does_not_end_the_run, a_trace_that_fills_the_disk_does_not_end_the_run,
+          what_is_no_range_of_steps_is_refused])

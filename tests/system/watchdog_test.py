@@ -264,6 +264,21 @@ def a_flipped_bit_is_found_before_any_save(folder):
     assert newest(directory) == 0 and not events(directory, "eval")
 
 
+def a_save_under_way_as_replicas_drift_is_finished(folder):
+    """It is of a state that was checked; its writer gets its parts, also where ranks share the state out."""
+    data = write_shards(folder / "data", samples=4000)
+    slow = {SLOW: "200000"}
+    for group in (1, 2):
+        directory = folder / f"group-{group}"
+        args = train_args(data, directory, "--max-steps", 60, "--save-every", 20, "--check-replicas-every", 5, "--shard", "hybrid",
+                          "--shard-group", group)
+        # The first sum over the replicas of step 23.
+        output = run(args, 4, {**slow, **faulty(f"3:spoil:{22 * 9 + 1}:0")}, expect=INTERNAL)
+        assert "drifted apart at step 25: " in output, output
+        assert state(latest(directory))["step"] == 20, output
+        assert [event["step"] for event in events(directory, "checkpoint")] == [20], output
+
+
 SPEED = ["--model", "mini-resnet", "--width", 16, "--batch-size", 16, "--lr", "0.05", "--threads", 1, "--bucket-mb", "0.01",
          "--log-every", 1000, "--progress", "plain", "--check-replicas-every", 0]
 
@@ -392,6 +407,7 @@ if __name__ == "__main__":
           a_rank_that_dies_in_a_save_is_named, long_saves_and_slow_starts_raise_no_alarm,
           a_flipped_bit_is_found_within_the_interval_and_its_rank_named,
           a_flipped_bit_of_a_replica_among_groups_is_found_and_its_rank_named, a_flipped_bit_is_found_before_any_save,
+          a_save_under_way_as_replicas_drift_is_finished,
           a_rank_slowed_twofold_is_named_with_its_host,
           clean_runs_name_nobody, a_time_limit_stops_the_run_in_time_without_losing_a_step,
           a_second_interrupt_stops_at_once, a_rank_waits_for_a_debugger])

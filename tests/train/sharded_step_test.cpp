@@ -261,12 +261,22 @@ BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
       }
     }
   };
-  for (const ShardMode mode : all_modes) {
+  for (const ShardMode mode :
+       {ShardMode::none, ShardMode::optimizer, ShardMode::grad, ShardMode::full}) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       for (const ElementType wire : {ElementType::f32, ElementType::bf16}) {
         check(mode, precision, wire);
       }
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(replicas_keep_a_buffer_for_gradients_that_travel_in_16_bits) {
+  for (const ElementType wire : {ElementType::f32, ElementType::bf16, ElementType::f16}) {
+    Rig rig(*world, {.model = "mlp", .wire = wire});
+    const bool travels = wire != ElementType::f32 && world->size() > 1;
+    const std::size_t narrow = travels ? 2 * rig.engine().layout().size() : 0;
+    BOOST_TEST(rig.state().bytes(1).gradients == rig.engine().gradients().size_bytes() + narrow);
   }
 }
 

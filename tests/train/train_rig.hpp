@@ -134,6 +134,7 @@ class TrainRig final {
   [[nodiscard]] Engine& engine() { return *engine_; }
   [[nodiscard]] ParallelState& state() { return *state_; }
   [[nodiscard]] Optimizer& optimizer() { return *optimizer_; }
+  [[nodiscard]] TrainStep& step() { return *step_; }
   [[nodiscard]] const LossScaler& scaler() const { return step_->loss_scaler(); }
   [[nodiscard]] const BatchGeometry& geometry() const { return geometry_; }
   [[nodiscard]] const Dataset& data() const { return *data_; }

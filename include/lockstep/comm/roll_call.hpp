@@ -31,7 +31,7 @@ class RollCall final {
   struct Outcome {
     Arrival arrival = Arrival::succeeded;
     std::string text = {};  ///< the error, where it did not succeed; cut at 500 characters
-    /// How far it came: of those that waited in vain, one that did not come far is reported.
+    /// How far it came: of those that arrive alike, the one that came least far is reported.
     int stage = 0;
   };
   struct Place {
@@ -45,8 +45,8 @@ class RollCall final {
   /// all came and all succeeded; with `leaders`, of as many equal blocks of it the k-th is that of
   /// rank leaders[k]. Otherwise with one Error(internal), on all alike: it names the
   /// ranks that did not come within the limit of rank 0's arrival, with their hosts; or it is the
-  /// text of the lowest rank that failed. Where rank 0 does not come, it is the one named. After
-  /// an Error no further call is possible.
+  /// text of the one that is reported, of several the lowest rank's. Where rank 0 does not come, it
+  /// is the one named. After an Error no further call is possible.
   void meet(const Place& place, const Outcome& mine, std::span<std::byte> payload = {},
             std::span<const int> leaders = {});
 

@@ -5,12 +5,14 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 
 namespace lockstep {
 
 struct StagedCommunicatorOptions {
   /// For a copy or a reduction that the host waits for; longer than a watchdog's limit.
   std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
+  std::optional<int> rank = {};  ///< this one's of the job, for errors; without: `host`'s
 };
 
 /// Collectives over device memory by `host`, through pinned copies: for several ranks on one

@@ -28,8 +28,9 @@ struct ComputeOptions {
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
   std::int64_t conv_batch = 0;    ///< to time convolutions at; 0: they are not timed
   std::string convolutions = {};  ///< Compute::convolutions() of a run that goes on; rank 0's
-  bool deterministic = true;      ///< a GPU's algorithms give the same bits in every run
-  bool cuda_graph = true;         ///< a GPU's work of a step is recorded once and replayed
+  Recompute recompute = Recompute::automatic;
+  bool deterministic = true;  ///< a GPU's algorithms give the same bits in every run
+  bool cuda_graph = true;     ///< a GPU's work of a step is recorded once and replayed
   /// For what a GPU's host waits for; longer than the watchdog's limit (wait_limit_beside).
   std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
   /// Collective; before an engine on the processor sets its memory aside. It may throw.

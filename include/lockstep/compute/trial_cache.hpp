@@ -9,23 +9,28 @@
 namespace lockstep {
 
 /// Times of convolutions in a text file: what was measured on a processor once is not measured
-/// again. Of one process at a time; rank 0's. A file that cannot be read holds nothing, and one
-/// that cannot be written is left, as every start can measure anew.
+/// again. Of one process at a time; rank 0's. It is read when it is first asked. A file that cannot
+/// be read holds nothing, and one that cannot be written is left, as every start can measure anew.
 class TrialCache final {
  public:
   /// `path`: empty: nothing is read or kept.
   explicit TrialCache(std::string path);
 
   /// Of this processor.
-  [[nodiscard]] std::optional<ConvolutionTimes> find(const std::string& key) const;
+  [[nodiscard]] std::optional<ConvolutionTimes> find(const std::string& key);
   void add(const std::string& key, const ConvolutionTimes& times);
   /// Adds to the file what was added here, if anything was.
   void save();
 
  private:
+  struct Content {
+    std::string processor;
+    std::map<std::string, ConvolutionTimes> entries;
+  };
+  Content& content();
+
   std::string path_;
-  std::string processor_;
-  std::map<std::string, ConvolutionTimes> entries_;
+  std::optional<Content> content_;
   bool changed_ = false;
 };
 

@@ -20,6 +20,8 @@ enum class TravelType { automatic, fp32, bf16, fp16 };
 enum class ShardMode { none, optimizer, grad, full, hybrid };
 enum class DeviceChoice { automatic, cpu, cuda };
 enum class ConvAlgorithm { automatic, direct, winograd };
+/// What backward computes again rather than have it kept.
+enum class Recompute { automatic, none, norms };
 enum class CommChoice { automatic, mpi, nccl };
 
 /// `--save-every 500` or `--save-every 10min`; both zero: at epoch ends alone.
@@ -133,7 +135,8 @@ struct Config {
   // machine
   DeviceChoice device = DeviceChoice::automatic;
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< of the processor's engine
-  bool deterministic = true;                                ///< a GPU's algorithms
+  Recompute recompute = Recompute::automatic;
+  bool deterministic = true;        ///< a GPU's algorithms
   bool cuda_graph = true;           ///< a GPU's work is recorded and replayed
   std::int64_t threads = 0;         ///< 0: from the affinity mask
   std::int64_t loader_threads = 1;  ///< 0: read in the training thread

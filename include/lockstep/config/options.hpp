@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -39,8 +40,15 @@ struct ConfigDifference {
 };
 [[nodiscard]] std::vector<ConfigDifference> differences(const Config& left, const Config& right);
 
+/// "auto", "direct", "winograd"
+[[nodiscard]] std::string_view to_string(ConvAlgorithm algorithm) noexcept;
 /// Error(usage) where --conv-algorithm does not go with these.
 void require_conv_algorithm(ConvAlgorithm algorithm, Precision precision, DeviceChoice device);
+
+/// "auto", "none", "norms"
+[[nodiscard]] std::string_view to_string(Recompute recompute) noexcept;
+/// Error(usage) where --recompute does not go with the device.
+void require_recompute(Recompute recompute, DeviceChoice device);
 
 /// Error(usage) for impossible combinations, with the values.
 void validate(const Config& config);

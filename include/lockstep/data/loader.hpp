@@ -63,6 +63,10 @@ class Loader {
   [[nodiscard]] virtual std::optional<LoadedBatch> next() = 0;
 };
 
+/// By thread, the row that a loader with these options is traced on; null where it is not. Rows are
+/// made, with their memory, where they are not there.
+[[nodiscard]] std::vector<TraceRow*> loader_rows(const LoaderOptions& options);
+
 /// `dataset` outlives the loader.
 [[nodiscard]] std::unique_ptr<Loader> make_loader(const Dataset& dataset, LoaderOptions options,
                                                   BatchPlan plan);

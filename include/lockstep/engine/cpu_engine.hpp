@@ -19,6 +19,9 @@ struct CpuEngineOptions {
   /// In fp32. Error(usage) where the library has not got a chosen algorithm on this processor; for
   /// a batch size for which alone it has not, a program computes directly.
   ConvolutionChoices convolutions = {};
+  /// Backward computes outputs of batch norms and of additions again rather than have them kept:
+  /// the same bits, in a pass over memory, and about a third less of it.
+  bool recompute = true;
   UnitOptions units = {};  ///< where less than all is held, set_exchange() before compiling
 };
 

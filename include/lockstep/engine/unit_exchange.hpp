@@ -15,6 +15,9 @@ class UnitExchange {
  public:
   virtual ~UnitExchange() = default;
 
+  /// Reductions that a program has under way at a time.
+  static constexpr std::size_t reductions_in_flight = 2;
+
   /// Begins to bring in the parameters of a unit, which the engine does not hold: `values`, as many
   /// as the unit's, in the type that UnitOptions ask for.
   virtual void start_gather(std::size_t unit, std::span<std::byte> values) = 0;

@@ -49,6 +49,8 @@ class GradientReducer final : public BackwardObserver {
   };
   [[nodiscard]] const Timing& timing() const noexcept { return timing_; }
   [[nodiscard]] std::span<const Bucket> buckets() const noexcept { return buckets_; }
+  /// What it keeps beside the arena: values as they travel, where that is in 16 bits.
+  [[nodiscard]] std::size_t bytes() const noexcept { return narrow_ ? 2 * wire_.gradients : 0; }
 
  private:
   [[nodiscard]] bool is_narrow(const Bucket& bucket) const noexcept {

@@ -1,7 +1,8 @@
 #pragma once
 
+#include "lockstep/core/function_ref.hpp"
+
 #include <cstdint>
-#include <functional>
 #include <span>
 
 namespace lockstep {
@@ -31,7 +32,7 @@ struct ClockOffset {
 
 /// By echoes with rank 0, rank after rank. Collective. `clock` is this rank's.
 [[nodiscard]] ClockOffset measure_clock_offset(RootChannel& channel,
-                                               const std::function<std::int64_t()>& clock);
+                                               FunctionRef<std::int64_t()> clock);
 
 /// A reading of this rank's clock, by rank 0's. Clocks of two hosts drift apart, so between the
 /// two times at which the offset was measured it goes in a straight line from one to the other.

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -10,13 +10,16 @@ namespace lockstep {
 struct MemoryLimit {
   std::uint64_t bytes = 0;
   std::string source;  ///< "ulimit -v", "the control group", "the node"
+  /// Processes among which the host's memory was shared out alike; what one of them does not take
+  /// the others may.
+  int sharing = 1;
 };
 
-/// The tightest of the process's resource limits, its share of its control group's (as Slurm sets
-/// it), and of what is free on the node; nullopt where nothing is known. `local_size`: processes
-/// that share the node. `proc` and `cgroups`: where the kernel tells.
-[[nodiscard]] std::optional<MemoryLimit> memory_left(int local_size,
-                                                     const std::string& proc = "/proc",
-                                                     const std::string& cgroups = "/sys/fs/cgroup");
+/// By the process's resource limits, its share of its control group's (as Slurm sets it), and of
+/// what is free on the node; those that are not known are left out. `local_size`: processes that
+/// share the node. `proc` and `cgroups`: where the kernel tells.
+[[nodiscard]] std::vector<MemoryLimit> memory_left(int local_size,
+                                                   const std::string& proc = "/proc",
+                                                   const std::string& cgroups = "/sys/fs/cgroup");
 
 }  // namespace lockstep

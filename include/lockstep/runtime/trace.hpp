@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -46,7 +47,7 @@ class TraceRow final {
   void add(const TraceEvent& event) noexcept;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Of what ended while the recorder recorded, and what has not ended.
+  /// Of what ended while the recorder recorded, and what went on when it stopped, or goes on now.
   struct Content {
     std::vector<TraceEvent> events;  ///< by begin
     std::int64_t dropped = 0;
@@ -80,11 +81,16 @@ class TraceRecorder final {
   [[nodiscard]] std::vector<const TraceRow*> rows() const;
 
   /// Events that end from now on are kept.
-  void start() noexcept { state_.store(State::recording, std::memory_order_relaxed); }
+  void start() noexcept { started_.store(true, std::memory_order_relaxed); }
   /// And no longer; for good.
-  void stop() noexcept { state_.store(State::over, std::memory_order_relaxed); }
-  [[nodiscard]] bool recording() const noexcept { return state() == State::recording; }
-  [[nodiscard]] bool over() const noexcept { return state() == State::over; }
+  void stop() noexcept { stopped_at_.store(now(), std::memory_order_relaxed); }
+  [[nodiscard]] bool started() const noexcept { return started_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool over() const noexcept { return stopped_at() != never; }
+  [[nodiscard]] bool recording() const noexcept { return started() && !over(); }
+  /// In the farthest future until it is over.
+  [[nodiscard]] std::int64_t stopped_at() const noexcept {
+    return stopped_at_.load(std::memory_order_relaxed);
+  }
 
   /// The step that is under way, from the training thread.
   void begin_step(std::int64_t step) noexcept { step_.store(step, std::memory_order_relaxed); }
@@ -94,11 +100,11 @@ class TraceRecorder final {
   [[nodiscard]] static std::int64_t now() noexcept;
 
  private:
-  enum class State { waiting, recording, over };
-  [[nodiscard]] State state() const noexcept { return state_.load(std::memory_order_relaxed); }
+  static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
   std::size_t events_;
-  std::atomic<State> state_ = State::waiting;
+  std::atomic<bool> started_ = false;
+  std::atomic<std::int64_t> stopped_at_ = never;
   std::atomic<std::int64_t> step_ = 0;
   mutable std::mutex mutex_;  ///< of the rows' list
   std::deque<TraceRow> rows_;

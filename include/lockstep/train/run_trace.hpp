@@ -45,7 +45,8 @@ class RunTrace final {
            RunReporter& reporter);
 
   // At step boundaries. Collective.
-  void step_begins(std::int64_t step);
+  /// Whether it compared clocks, which takes time.
+  bool step_begins(std::int64_t step);
   /// Whether it wrote.
   bool step_ended(std::int64_t step);
   /// Writes what there is where that was not done; after the last step.

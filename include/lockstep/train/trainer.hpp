@@ -55,6 +55,7 @@ struct EvaluationRequest {
   std::int64_t image_size = 0;         ///< 0: the checkpoint's, else the data set's
   std::optional<Precision> precision;  ///< nullopt: the run's
   DeviceChoice device = DeviceChoice::automatic;
+  ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< automatic: the run's
   std::int64_t batch_size = 64;
   std::int64_t loader_threads = 1;
 };

@@ -34,7 +34,8 @@ class StagedCommunicator final : public DeviceCommunicator {
   StagedCommunicator(CudaApi& api, std::unique_ptr<Communicator> host, CudaStream compute,
                      const StagedCommunicatorOptions& options)
       : host_(std::move(host)),
-        cuda_(api, fmt::format("rank {} ({})", host_->rank(), processor_name())),
+        cuda_(api,
+              fmt::format("rank {} ({})", options.rank.value_or(host_->rank()), processor_name())),
         compute_(compute),
         wait_limit_(options.wait_limit),
         copied_(cuda_.make_event()),

@@ -88,9 +88,8 @@ std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, RollC
 }
 
 std::unique_ptr<DeviceCommunicator> make_staged(Device& device, std::unique_ptr<Communicator> host,
-                                                std::chrono::milliseconds wait_limit) {
-  return make_staged_communicator(library_calls(), std::move(host), device.stream(),
-                                  {.wait_limit = wait_limit});
+                                                const StagedCommunicatorOptions& options) {
+  return make_staged_communicator(library_calls(), std::move(host), device.stream(), options);
 }
 
 }  // namespace

@@ -10,6 +10,21 @@ class AddLowering final : public Lowering {
       : op_(op), id_(context.id), output_(context.analysis.output_of(context.id)) {}
 
   void forward(ProgramBuilder& builder) override {
+    builder.set_value(output_, emit_add(builder),
+                      [this](ProgramBuilder& again) { return emit_add(again); });
+  }
+
+  void backward(ProgramBuilder& builder) override {
+    if (!builder.needs_gradient(id_)) return;
+    const Tensor gradient =
+        output_ != id_ ? emit_relu_backward(builder, output_) : builder.gradient(id_);
+    // Both operands' gradients are this tensor, so neither may be added to in place.
+    builder.contribute(op_.left, gradient, ProgramBuilder::Ownership::shared, "add");
+    builder.contribute(op_.right, gradient, ProgramBuilder::Ownership::shared, "add");
+  }
+
+ private:
+  [[nodiscard]] Tensor emit_add(ProgramBuilder& builder) const {
     const Tensor left = builder.value(op_.left);
     const Tensor right =
         builder.in_format(builder.value(op_.right), left.desc(), "right operand of add");
@@ -26,19 +41,9 @@ class AddLowering final : public Lowering {
                                                              .target = target.memory,
                                                              .relu = output_ != id_}),
                  {left, right, target});
-    builder.set_value(output_, target);
+    return target;
   }
 
-  void backward(ProgramBuilder& builder) override {
-    if (!builder.needs_gradient(id_)) return;
-    const Tensor gradient =
-        output_ != id_ ? emit_relu_backward(builder, output_) : builder.gradient(id_);
-    // Both operands' gradients are this tensor, so neither may be added to in place.
-    builder.contribute(op_.left, gradient, ProgramBuilder::Ownership::shared, "add");
-    builder.contribute(op_.right, gradient, ProgramBuilder::Ownership::shared, "add");
-  }
-
- private:
   Add op_;
   ValueId id_;
   ValueId output_;

@@ -30,24 +30,23 @@ class BatchNormLowering final : public Lowering {
     // Written in training, read in inference.
     mean_ = builder.statistic(context_.node().statistics[0], channels);
     variance_ = builder.statistic(context_.node().statistics[1], channels);
-    ProgramBuilder::Arguments arguments{{DNNL_ARG_SRC, source},
-                                        {DNNL_ARG_SCALE, builder.parameter(scale_, channels, name)},
-                                        {DNNL_ARG_SHIFT, builder.parameter(shift_, channels, name)},
-                                        {DNNL_ARG_MEAN, mean_},
-                                        {DNNL_ARG_VARIANCE, variance_},
-                                        {DNNL_ARG_DST, target}};
+    scale_values_ = builder.parameter_of(output_, scale_, channels, name);
+    shift_values_ = builder.parameter_of(output_, shift_, channels, name);
+    ProgramBuilder::Arguments arguments{
+        {DNNL_ARG_SRC, source}, {DNNL_ARG_SCALE, scale_values_}, {DNNL_ARG_SHIFT, shift_values_},
+        {DNNL_ARG_MEAN, mean_}, {DNNL_ARG_VARIANCE, variance_},  {DNNL_ARG_DST, target}};
     if (builder.training() && fused()) {
       workspace_ = builder.make(pd.workspace_desc());
       arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_);
     }
     builder.emit("batch norm " + name, Forward(pd), pd.scratchpad_desc(), arguments);
-    builder.set_value(output_, target);
+    builder.set_value(output_, target, [this](ProgramBuilder& again) { return emit_again(again); });
     forward_ = pd;
   }
 
   void backward(ProgramBuilder& builder) override {
     const std::string& name = op_.options.name;
-    const Tensor& source = builder.value(op_.input);
+    const Tensor source = builder.value(op_.input);
     const auto pd = checked("the gradient of batch norm " + name, [&] {
       const Backward::desc desc(dnnl::prop_kind::backward, source.desc(), source.desc(), eps(),
                                 flags(true));
@@ -74,6 +73,25 @@ class BatchNormLowering final : public Lowering {
   }
 
  private:
+  /// From the statistics that forward found.
+  [[nodiscard]] Tensor emit_again(ProgramBuilder& builder) const {
+    const Tensor source = builder.value(op_.input);
+    const std::string name = "batch norm " + op_.options.name + " again";
+    const auto pd = checked(name, [&] {
+      const Forward::desc desc(dnnl::prop_kind::forward_inference, source.desc(), eps(),
+                               flags(false));
+      return Forward::primitive_desc(desc, ProgramBuilder::attributes(), builder.engine());
+    });
+    Tensor target = builder.make(pd.dst_desc());
+    builder.emit(name, Forward(pd), pd.scratchpad_desc(),
+                 {{DNNL_ARG_SRC, source},
+                  {DNNL_ARG_SCALE, scale_values_},
+                  {DNNL_ARG_SHIFT, shift_values_},
+                  {DNNL_ARG_MEAN, mean_},
+                  {DNNL_ARG_VARIANCE, variance_},
+                  {DNNL_ARG_DST, target}});
+    return target;
+  }
   [[nodiscard]] bool fused() const noexcept { return output_ != context_.id; }
   [[nodiscard]] float eps() const noexcept { return static_cast<float>(op_.options.eps); }
   [[nodiscard]] Flags flags(bool training) const noexcept {
@@ -89,6 +107,8 @@ class BatchNormLowering final : public Lowering {
   ParameterId scale_;
   ParameterId shift_;
   Forward::primitive_desc forward_;
+  Tensor scale_values_;
+  Tensor shift_values_;
   Tensor mean_;
   Tensor variance_;
   Tensor workspace_;

@@ -23,13 +23,6 @@ Convolution make_convolution(const Conv2d& op, const LoweringContext& context,
        .activations = activations});
 }
 
-/// Whether a step of a convolution is to be computed by Winograd's algorithm.
-bool chosen(const ConvolutionChoices& choices, const Conv2d& op, const LoweringContext& context,
-            ConvolutionStep step) {
-  const auto shape = winograd_shape(context.graph, op);
-  return shape && choices.winograd(*shape, step);
-}
-
 class Conv2dLowering final : public Lowering {
  public:
   Conv2dLowering(const Conv2d& op, const LoweringContext& context)
@@ -68,16 +61,15 @@ class Conv2dLowering final : public Lowering {
   [[nodiscard]] Convolution convolution(const ProgramBuilder& builder) const {
     return make_convolution(op_, context_, builder.batch_size(), builder.activations());
   }
+  /// Whether the step is to be computed by Winograd's algorithm.
   [[nodiscard]] bool chosen(ProgramBuilder& builder, ConvolutionStep step) const {
-    return cpu::chosen(builder.state().convolutions, op_, context_, step);
+    const auto shape = winograd_shape(context_.graph, op_);
+    return shape && builder.state().convolutions.winograd(*shape, step);
   }
 
   void emit_weight_gradient(ProgramBuilder& builder, const BackwardWeights::primitive_desc& pd) {
     const std::string& name = op_.options.name;
-    // From the reordered input where forward had made one in the right format.
-    const Tensor& value = builder.value(op_.input);
-    const Tensor& nearest = value.desc() == pd.src_desc() ? value : source_;
-    const Tensor source = builder.in_format(nearest, pd.src_desc(), "input of " + name);
+    const Tensor source = builder.input_again(op_.input, source_, pd.src_desc(), name);
     const Tensor gradient =
         builder.in_format(builder.gradient(context_.id), pd.diff_dst_desc(), "gradient of " + name);
     std::vector<ProgramBuilder::ParameterOutput> outputs{{.argument = DNNL_ARG_DIFF_WEIGHTS,
@@ -120,13 +112,8 @@ std::unique_ptr<Lowering> lower(const Conv2d& op, const LoweringContext& context
 
 Desc weight_format(const Conv2d& op, const LoweringContext& context,
                    const WeightFormatOptions& options) {
-  const Convolution convolution = make_convolution(op, context, nominal_batch, options.activations);
-  const dnnl::engine& engine = options.engine;
-  const auto hint = convolution.forward(dnnl::prop_kind::forward_training, false, engine);
-  return convolution
-      .backward_weights(
-          hint, chosen(options.choices, op, context, ConvolutionStep::weight_gradient), engine)
-      .diff_weights_desc();
+  return make_convolution(op, context, nominal_batch, options.activations)
+      .weight_format(options.engine);
 }
 
 }  // namespace lockstep::cpu

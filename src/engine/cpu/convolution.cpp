@@ -65,4 +65,9 @@ Convolution::BackwardWeights::primitive_desc Convolution::backward_weights(
   });
 }
 
+Desc Convolution::weight_format(const dnnl::engine& engine) const {
+  const auto hint = forward(dnnl::prop_kind::forward_training, false, engine);
+  return backward_weights(hint, false, engine).diff_weights_desc();
+}
+
 }  // namespace lockstep::cpu

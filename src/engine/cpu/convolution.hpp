@@ -36,6 +36,8 @@ class Convolution final {
                                                            const dnnl::engine& engine) const;
   [[nodiscard]] BackwardWeights::primitive_desc backward_weights(
       const Forward::primitive_desc& hint, bool winograd, const dnnl::engine& engine) const;
+  /// Of the direct weight gradient, whichever algorithm computes.
+  [[nodiscard]] Desc weight_format(const dnnl::engine& engine) const;
 
  private:
   std::string name_;

@@ -48,63 +48,88 @@ auto with_primitive(const ConvolutionProblem& problem, bool winograd, const dnnl
   return visit(each.backward_weights(hint, winograd, engine));
 }
 
-/// A step's primitive, and values to run it on.
+/// A step's primitive, and values to run it on; with the reorder between its weights and an arena's
+/// where they are in other places.
 class Trial final {
  public:
   Trial(const ConvolutionProblem& problem, bool winograd, const dnnl::engine& engine)
-      : stream_(engine) {
+      : engine_(engine), stream_(engine) {
+    const Desc weights = convolution(problem).weight_format(engine);
     with_primitive(problem, winograd, engine, [&]<typename PrimitiveDesc>(const PrimitiveDesc& pd) {
       using Pd = PrimitiveDesc;
       if constexpr (std::is_same_v<Pd, Convolution::Forward::primitive_desc>) {
-        bind(engine, {{DNNL_ARG_SRC, pd.src_desc()},
-                      {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-                      {DNNL_ARG_DST, pd.dst_desc()}});
+        bind({{DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_DST, pd.dst_desc()}});
+        bind_weights(DNNL_ARG_WEIGHTS, pd.weights_desc(), weights);
         primitive_ = Convolution::Forward(pd);
       } else if constexpr (std::is_same_v<Pd, Convolution::BackwardData::primitive_desc>) {
-        bind(engine, {{DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
-                      {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-                      {DNNL_ARG_DIFF_SRC, pd.diff_src_desc()}});
+        bind({{DNNL_ARG_DIFF_DST, pd.diff_dst_desc()}, {DNNL_ARG_DIFF_SRC, pd.diff_src_desc()}});
+        bind_weights(DNNL_ARG_WEIGHTS, pd.weights_desc(), weights);
         primitive_ = Convolution::BackwardData(pd);
       } else {
-        bind(engine, {{DNNL_ARG_SRC, pd.src_desc()},
-                      {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
-                      {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}});
+        bind({{DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()}});
+        bind_weights(DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc(), weights);
         primitive_ = Convolution::BackwardWeights(pd);
       }
-      bind(engine, {{DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+      bind({{DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
     });
   }
 
   void run() {
     primitive_.execute(stream_, arguments_);
+    if (reorder_) reorder_.execute(stream_, reordered_);
     stream_.wait();
   }
 
  private:
-  void bind(const dnnl::engine& engine, const std::vector<std::pair<int, Desc>>& descs) {
-    for (const auto& [index, desc] : descs) {
-      buffers_.emplace_back(std::max<std::size_t>(desc.get_size(), 1));
-      std::ranges::fill(buffers_.back().span(), std::byte{0x3c});  // each value 0.0115
-      arguments_.emplace(index, dnnl::memory(desc, engine, buffers_.back().data()));
-    }
+  dnnl::memory make(const Desc& desc) {
+    buffers_.emplace_back(std::max<std::size_t>(desc.get_size(), 1));
+    std::ranges::fill(buffers_.back().span(), std::byte{0x3c});  // each value 0.0115
+    return {desc, engine_, buffers_.back().data()};
+  }
+  void bind(const std::vector<std::pair<int, Desc>>& descs) {
+    for (const auto& [index, desc] : descs) arguments_.emplace(index, make(desc));
+  }
+  void bind_weights(int index, const Desc& own, const Desc& arena) {
+    bind({{index, own}});
+    if (same_placement(own, arena)) return;
+    dnnl::memory from = make(arena);
+    dnnl::memory to = arguments_.at(index);
+    if (index == DNNL_ARG_DIFF_WEIGHTS) std::swap(from, to);
+    reorder_ = dnnl::reorder(from, to);
+    reordered_ = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
   }
 
+  dnnl::engine engine_;
   dnnl::stream stream_;
   dnnl::primitive primitive_;
+  dnnl::primitive reorder_;
   std::vector<AlignedBuffer<std::byte>> buffers_;
   std::unordered_map<int, dnnl::memory> arguments_;
+  std::unordered_map<int, dnnl::memory> reordered_;
 };
 
-bool is_available(const ConvolutionProblem& problem) {
-  return with_primitive(problem, true, dnnl::engine(dnnl::engine::kind::cpu, 0),
-                        [](const auto& pd) { return is_winograd(pd); });
-}
+/// Of the calling thread's parallel regions, until it goes.
+class Threads final {
+ public:
+  /// 0: as many as there are.
+  explicit Threads(int count) : before_(omp_get_max_threads()) {
+    if (count > 0) omp_set_num_threads(count);
+  }
+  ~Threads() { omp_set_num_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
 
-/// How often another process has taken a core from a thread of this one.
-long preemptions() {
-  rusage now{};
-  getrusage(RUSAGE_SELF, &now);
-  return now.ru_nivcsw;
+ private:
+  int before_;
+};
+
+/// Empty where the library has not got Winograd's algorithm for it.
+std::optional<std::size_t> winograd_scratch(const ConvolutionProblem& problem) {
+  using Size = std::optional<std::size_t>;
+  return with_primitive(problem, true, dnnl::engine(dnnl::engine::kind::cpu, 0),
+                        [](const auto& pd) {
+                          return is_winograd(pd) ? Size(pd.scratchpad_desc().get_size()) : Size();
+                        });
 }
 
 /// What the calling thread has computed for.
@@ -112,15 +137,6 @@ double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-/// Infinite where a thread had to leave its core.
-double undisturbed_seconds(Trial& trial) {
-  const long before = preemptions();
-  const auto begin = Clock::now();
-  trial.run();
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  return preemptions() == before ? seconds : std::numeric_limits<double>::infinity();
 }
 
 double thread_seconds(Trial& trial) {
@@ -134,32 +150,56 @@ template <typename Measure>
 ConvolutionTimes least(const ConvolutionProblem& problem, Measure&& measure) {
   constexpr int fewest_rounds = 3;
   constexpr int most_rounds = 20;
-  constexpr std::chrono::milliseconds longest{200};
+  constexpr std::chrono::milliseconds usual{200};
+  constexpr std::chrono::milliseconds longest{1000};
+  constexpr double none = std::numeric_limits<double>::infinity();
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   Trial direct(problem, false, engine);
   Trial winograd(problem, true, engine);
+  const auto begin = Clock::now();
   direct.run();
   winograd.run();
-  constexpr double none = std::numeric_limits<double>::infinity();
   ConvolutionTimes times{.direct = none, .winograd = none};
-  const auto begin = Clock::now();
-  for (int round = 0; round < most_rounds; ++round) {
-    if (round >= fewest_rounds && Clock::now() - begin > longest) break;
+  const auto enough = [&](int rounds) {
+    const auto elapsed = Clock::now() - begin;
+    if (rounds < fewest_rounds) return rounds > 0 && elapsed > longest;
+    return elapsed > usual ||
+           (rounds >= most_rounds && std::isfinite(times.direct + times.winograd));
+  };
+  for (int rounds = 0; !enough(rounds); ++rounds) {
     times.direct = std::min(times.direct, measure(direct));
     times.winograd = std::min(times.winograd, measure(winograd));
   }
   return times;
 }
 
-ConvolutionTimes time(const ConvolutionProblem& problem) {
-  const ConvolutionTimes times = least(problem, undisturbed_seconds);
+/// `least` of what is run of the problem, for all its samples.
+template <typename Measure>
+ConvolutionTimes least_of_part(const ConvolutionProblem& problem, Measure&& measure) {
+  const ConvolutionProblem part = trial_part(problem, omp_get_max_threads());
+  const ConvolutionTimes times = least(part, measure);
+  const double scale =
+      static_cast<double>(problem.batch_size) / static_cast<double>(part.batch_size);
+  return {.direct = times.direct * scale, .winograd = times.winograd * scale};
+}
+
+ConvolutionTimes time(const ConvolutionProblem& problem,
+                      const std::function<long()>& count_preemptions) {
+  const auto undisturbed_seconds = [&](Trial& trial) {
+    const long before = count_preemptions();
+    const auto begin = Clock::now();
+    trial.run();
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    return count_preemptions() == before ? seconds : std::numeric_limits<double>::infinity();
+  };
+  const ConvolutionTimes times = least_of_part(problem, undisturbed_seconds);
   if (std::isfinite(times.direct + times.winograd)) return times;
   // The machine is busy with other work, and threads that wait for one another would time that: by
-  // what a single one computes.
+  // what a single one computes. Of all samples, not of a thread's share: what has to be done once
+  // for all of them, such as transforming weights, is shared out as well.
   const int threads = omp_get_max_threads();
-  omp_set_num_threads(1);
-  const ConvolutionTimes alone = least(problem, thread_seconds);
-  omp_set_num_threads(threads);
+  const Threads one(1);
+  const ConvolutionTimes alone = least_of_part(problem, thread_seconds);
   return {.direct = alone.direct / threads, .winograd = alone.winograd / threads};
 }
 
@@ -173,20 +213,41 @@ double ConvolutionProblem::operations() const {
   return values * static_cast<double>(shape.in_channels) * 2 * 9;
 }
 
+ConvolutionProblem trial_part(const ConvolutionProblem& problem, int threads) {
+  constexpr double operations_of_a_thread = 8e9;
+  const double each = problem.operations() / static_cast<double>(problem.batch_size);
+  const double samples = std::clamp(operations_of_a_thread * threads / each, 1.0,
+                                    static_cast<double>(problem.batch_size));
+  ConvolutionProblem part = problem;
+  part.batch_size = static_cast<std::int64_t>(samples);
+  return part;
+}
+
 bool has_winograd(const WinogradShape& shape, ConvolutionStep step) {
+  return winograd_scratch_bytes(
+             {.shape = shape, .step = step, .batch_size = cpu::nominal_batch, .threads = 0})
+      .has_value();
+}
+
+std::optional<std::size_t> winograd_scratch_bytes(const ConvolutionProblem& problem) {
   return cpu::checked("asking for Winograd's algorithm", [&] {
-    return cpu::is_available(
-        {.shape = shape, .step = step, .batch_size = cpu::nominal_batch, .threads = 0});
+    const cpu::Threads threads(problem.threads);
+    return cpu::winograd_scratch(problem);
   });
 }
 
-std::optional<ConvolutionTimes> time_convolution(const ConvolutionProblem& problem) {
-  return cpu::checked("timing the convolution " + problem.shape.text(),
-                      [&]() -> std::optional<ConvolutionTimes> {
-                        if (problem.threads > 0) omp_set_num_threads(problem.threads);
-                        if (!cpu::is_available(problem)) return std::nullopt;
-                        return cpu::time(problem);
-                      });
+long preemptions() {
+  rusage now{};
+  getrusage(RUSAGE_SELF, &now);
+  return now.ru_nivcsw;
+}
+
+ConvolutionTimes time_convolution(const ConvolutionProblem& problem,
+                                  const std::function<long()>& count_preemptions) {
+  return cpu::checked("timing the convolution " + problem.shape.text(), [&] {
+    const cpu::Threads threads(problem.threads);
+    return cpu::time(problem, count_preemptions);
+  });
 }
 
 int engine_threads(int asked) {

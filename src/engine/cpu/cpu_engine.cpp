@@ -103,16 +103,15 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
   require_convolutions(options.convolutions);
   GraphAnalysis analysis =
       analyse(graph, options.sum_over_ranks ? NormMask::output : NormMask::workspace);
+  if (!options.recompute) analysis.recomputable.assign(graph.nodes().size(), false);
   return checked("making the CPU engine", [&] {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     ParameterStore parameters(
-        graph,
-        {.formats = parameter_formats(
-             graph, analysis,
-             {.engine = engine, .activations = activations, .choices = options.convolutions}),
-         .ready = analysis.ready,
-         .tail_size = options.tail_size,
-         .units = options.units});
+        graph, {.formats = parameter_formats(graph, analysis,
+                                             {.engine = engine, .activations = activations}),
+                .ready = analysis.ready,
+                .tail_size = options.tail_size,
+                .units = options.units});
     std::size_t running = 0;
     for (const RunningStatistic& statistic : graph.statistics()) {
       running += static_cast<std::size_t>(statistic.channels);
@@ -209,14 +208,7 @@ class CpuEngine final : public Engine {
     state_->exchange = &exchange;
   }
   void narrow(std::span<const float> values, Precision type, std::uint16_t* to) override {
-    constexpr std::size_t piece = 16384;
-    const auto pieces = static_cast<std::ptrdiff_t>((values.size() + piece - 1) / piece);
-#pragma omp parallel for schedule(static)
-    for (std::ptrdiff_t i = 0; i < pieces; ++i) {
-      const std::size_t begin = static_cast<std::size_t>(i) * piece;
-      const std::size_t size = std::min(piece, values.size() - begin);
-      narrow_on_host(values.subspan(begin, size), type, to + begin);
-    }
+    narrow_on_host(values, type, to);
   }
   [[nodiscard]] std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
                                                                  std::size_t count) override {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "lockstep/engine/convolution_choices.hpp"
 #include "program_builder.hpp"
 
 #include <cstddef>
@@ -51,7 +50,6 @@ struct LoweringContext {
 struct WeightFormatOptions {
   const dnnl::engine& engine;
   DataType activations;
-  const ConvolutionChoices& choices;
 };
 [[nodiscard]] Desc weight_format(const Conv2d& op, const LoweringContext& context,
                                  const WeightFormatOptions& options);

@@ -32,7 +32,7 @@ class PoolingLowering final : public Lowering {
   void backward(ProgramBuilder& builder) override {
     if (!builder.needs_gradient(options_.input)) return;
     const std::string name = "gradient of " + options_.name;
-    const Desc source = builder.value(options_.input).desc();
+    const Desc source = builder.format(options_.input);
     const auto pd = checked(name, [&] {
       const Backward::desc desc(options_.algorithm, source, forward_.dst_desc(), options_.stride,
                                 options_.kernel, options_.padding, options_.padding);

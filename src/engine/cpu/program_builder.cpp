@@ -18,6 +18,7 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
       statistics_(statistics),
       options_(options),
       values_(state.graph.nodes().size()),
+      recomputes_(state.graph.nodes().size()),
       gradients_(state.graph.nodes().size()),
       ownership_(state.graph.nodes().size()),
       addends_(state.graph.nodes().size()),
@@ -77,8 +78,28 @@ Tensor ProgramBuilder::in_format(const Tensor& tensor, const Desc& desc, const s
   return result;
 }
 
+Tensor ProgramBuilder::input_again(ValueId input, const Tensor& forwards, const Desc& desc,
+                                   const std::string& name) {
+  const bool copied = forwards.desc() != format(input);
+  if (copied && forwards.desc() == desc) return forwards;
+  return in_format(value(input), desc, "input of " + name);
+}
+
 Tensor ProgramBuilder::parameter(ParameterId id, const Desc& desc, const std::string& name) {
   return in_format(master(id), desc, name);
+}
+
+bool ProgramBuilder::recomputes(ValueId id) const {
+  return training() && state_.analysis.recomputable[at(id)];
+}
+
+Tensor ProgramBuilder::parameter_of(ValueId value, ParameterId id, const Desc& desc,
+                                    const std::string& name) {
+  Tensor values = parameter(id, desc, name);
+  if (!recomputes(value) || state_.parameters.holds_parameters()) return values;
+  Tensor copy = make(desc);
+  emit_copy("copy of " + name, values, copy);
+  return copy;
 }
 
 Tensor ProgramBuilder::statistic(StatisticId id, const Desc& channels) const {
@@ -90,13 +111,26 @@ bool ProgramBuilder::overwritable(ValueId id) const {
   return (training() ? analysis.overwritable : analysis.overwritable_in_inference)[at(id)];
 }
 
-const Tensor& ProgramBuilder::value(ValueId id) const {
+const Tensor& ProgramBuilder::value(ValueId id) {
   assert(values_[at(id)].has_value());
+  if (in_backward_ && recomputes_[at(id)]) {
+    const Recompute again = std::exchange(recomputes_[at(id)], nullptr);
+    values_[at(id)] = again(*this);
+  }
   return *values_[at(id)];
+}
+
+Desc ProgramBuilder::format(ValueId id) const {
+  return values_[at(id)]->desc();
 }
 
 void ProgramBuilder::set_value(ValueId id, Tensor tensor) {
   values_[at(id)] = std::move(tensor);
+}
+
+void ProgramBuilder::set_value(ValueId id, Tensor tensor, Recompute again) {
+  set_value(id, std::move(tensor));
+  if (recomputes(id)) recomputes_[at(id)] = std::move(again);
 }
 
 bool ProgramBuilder::needs_gradient(ValueId id) const {

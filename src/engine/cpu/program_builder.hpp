@@ -7,6 +7,7 @@
 #include "statistics.hpp"
 #include "step.hpp"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,14 +72,29 @@ class ProgramBuilder final {
   [[nodiscard]] Tensor view(const Tensor& tensor, const Desc& desc);
   /// The tensor in this format: itself, or a copy by a reorder step.
   [[nodiscard]] Tensor in_format(const Tensor& tensor, const Desc& desc, const std::string& name);
+  /// An op's input for its backward in this format: forward's reordered copy where that fits, else
+  /// the value.
+  [[nodiscard]] Tensor input_again(ValueId input, const Tensor& forwards, const Desc& desc,
+                                   const std::string& name);
   [[nodiscard]] Tensor parameter(ParameterId id, const Desc& desc, const std::string& name);
+  /// Of an op that makes `value`, which backward may compute again with it: a copy where parameters
+  /// are brought in for a while.
+  [[nodiscard]] Tensor parameter_of(ValueId value, ParameterId id, const Desc& desc,
+                                    const std::string& name);
 
   /// A batch norm's mean or variance, of the program's own block.
   [[nodiscard]] Tensor statistic(StatisticId id, const Desc& channels) const;
 
   // Values and their gradients.
-  [[nodiscard]] const Tensor& value(ValueId id) const;
+  /// Whether backward computes it again.
+  [[nodiscard]] bool recomputes(ValueId id) const;
+  /// In backward, where it was not kept: computed again.
+  [[nodiscard]] const Tensor& value(ValueId id);
+  [[nodiscard]] Desc format(ValueId id) const;
   void set_value(ValueId id, Tensor tensor);
+  /// With the steps that give it once more, from other values, where backward asks for it.
+  using Recompute = std::function<Tensor(ProgramBuilder&)>;
+  void set_value(ValueId id, Tensor tensor, Recompute again);
   /// Whether the one consumer of a value may compute in its place.
   [[nodiscard]] bool overwritable(ValueId id) const;
   [[nodiscard]] bool needs_gradient(ValueId id) const;
@@ -183,6 +199,7 @@ class ProgramBuilder final {
   PlacedBuffers placed_;
   std::vector<BufferRequest> requests_;
   std::vector<std::optional<Tensor>> values_;
+  std::vector<Recompute> recomputes_;  ///< by value: of those that backward has not asked for
   std::vector<std::optional<Tensor>> gradients_;
   std::vector<std::optional<Ownership>> ownership_;
   /// A contribution that is still to be added to the gradient.

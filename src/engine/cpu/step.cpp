@@ -1,5 +1,6 @@
 #include "step.hpp"
 
+#include "../vector_loop.hpp"
 #include "lockstep/core/bfloat16.hpp"
 
 #include <bit>
@@ -23,17 +24,17 @@ bool is_bf16(const dnnl::memory& memory) {
 }
 
 // Written to the bits, and without choices between loaded values, which compilers do not vectorise.
-void store(float& to, float value) {
+LOCKSTEP_INLINED inline void store(float& to, float value) {
   to = value;
 }
-void store(Bfloat16& to, float value) {
+LOCKSTEP_INLINED inline void store(Bfloat16& to, float value) {
   to.bits = Bfloat16(value).bits;
 }
 /// Zero unless `keep`.
-void store_if(bool keep, float& to, float value) {
+LOCKSTEP_INLINED inline void store_if(bool keep, float& to, float value) {
   to = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & (0U - std::uint32_t{keep}));
 }
-void store_if(bool keep, Bfloat16& to, float value) {
+LOCKSTEP_INLINED inline void store_if(bool keep, Bfloat16& to, float value) {
   to.bits = static_cast<std::uint16_t>(Bfloat16(value).bits & (0U - std::uint32_t{keep}));
 }
 
@@ -80,11 +81,13 @@ void AddStep::add() const {
   const T* right = static_cast<const T*>(right_);
   T* target = static_cast<T*>(target_);
   const float least = operands_.relu ? 0.0F : -std::numeric_limits<float>::infinity();
-#pragma omp parallel for simd schedule(static)
-  for (std::ptrdiff_t i = 0; i < size_; ++i) {
-    const float sum = float{left[i]} + float{right[i]};
-    store(target[i], sum < least ? least : sum);  // so written, NaN stays NaN
-  }
+  vector_loop(size_, [=](std::ptrdiff_t begin, std::ptrdiff_t end) LOCKSTEP_INLINED {
+#pragma omp simd
+    for (std::ptrdiff_t i = begin; i < end; ++i) {
+      const float sum = float{left[i]} + float{right[i]};
+      store(target[i], sum < least ? least : sum);  // so written, NaN stays NaN
+    }
+  });
 }
 
 void AddStep::run() {
@@ -108,11 +111,13 @@ template <typename T>
 void ReluStep::relu() const {
   const T* source = static_cast<const T*>(source_);
   T* target = static_cast<T*>(target_);
-#pragma omp parallel for simd schedule(static)
-  for (std::ptrdiff_t i = 0; i < size_; ++i) {
-    const float value{source[i]};
-    store(target[i], value < 0.0F ? 0.0F : value);
-  }
+  vector_loop(size_, [=](std::ptrdiff_t begin, std::ptrdiff_t end) LOCKSTEP_INLINED {
+#pragma omp simd
+    for (std::ptrdiff_t i = begin; i < end; ++i) {
+      const float value{source[i]};
+      store(target[i], value < 0.0F ? 0.0F : value);
+    }
+  });
 }
 
 void ReluStep::run() {
@@ -138,10 +143,12 @@ void ReluBackwardStep::mask() const {
   const T* output = static_cast<const T*>(output_);
   const T* gradient = static_cast<const T*>(gradient_);
   T* target = static_cast<T*>(target_);
-#pragma omp parallel for simd schedule(static)
-  for (std::ptrdiff_t i = 0; i < size_; ++i) {
-    store_if(float{output[i]} > 0.0F, target[i], float{gradient[i]});
-  }
+  vector_loop(size_, [=](std::ptrdiff_t begin, std::ptrdiff_t end) LOCKSTEP_INLINED {
+#pragma omp simd
+    for (std::ptrdiff_t i = begin; i < end; ++i) {
+      store_if(float{output[i]} > 0.0F, target[i], float{gradient[i]});
+    }
+  });
 }
 
 template <typename T>
@@ -150,10 +157,12 @@ void ReluBackwardStep::add_and_mask() const {
   const T* gradient = static_cast<const T*>(gradient_);
   const T* addend = static_cast<const T*>(addend_);
   T* target = static_cast<T*>(target_);
-#pragma omp parallel for simd schedule(static)
-  for (std::ptrdiff_t i = 0; i < size_; ++i) {
-    store_if(float{output[i]} > 0.0F, target[i], float{gradient[i]} + float{addend[i]});
-  }
+  vector_loop(size_, [=](std::ptrdiff_t begin, std::ptrdiff_t end) LOCKSTEP_INLINED {
+#pragma omp simd
+    for (std::ptrdiff_t i = begin; i < end; ++i) {
+      store_if(float{output[i]} > 0.0F, target[i], float{gradient[i]} + float{addend[i]});
+    }
+  });
 }
 
 void ReluBackwardStep::run() {

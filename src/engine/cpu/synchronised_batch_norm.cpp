@@ -21,7 +21,7 @@ class SynchronisedBatchNormLowering final : public Lowering {
             ? value
             : builder.in_format(value, plain(builder.batch_shape(op_.input), builder.activations()),
                                 "input of " + name);
-    target_ = builder.make(source_.desc());
+    const Tensor target = builder.make(source_.desc());
     const EngineState& state = builder.state();
     norm_ = std::make_shared<SynchronisedNorm>(
         source_.desc(),
@@ -34,38 +34,53 @@ class SynchronisedBatchNormLowering final : public Lowering {
     const Desc channels = f32(Dims{source_.desc().dims()[1]}, Tag::x);
     const Tensor scale = builder.parameter(scale_, channels, name);
     const Tensor shift = builder.parameter(shift_, channels, name);
-    builder.emit(std::make_unique<SynchronisedNormStep>(
-                     norm_, SynchronisedNorm::Forward{.source = source_.memory,
-                                                      .scale = scale.memory,
-                                                      .shift = shift.memory,
-                                                      .target = target_.memory}),
-                 {source_, scale, shift, target_});
-    builder.set_value(output_, target_);
+    builder.emit(std::make_unique<SynchronisedNormForward>(
+                     "synchronised batch norm", norm_,
+                     SynchronisedNorm::Forward{.source = source_.memory,
+                                               .scale = scale.memory,
+                                               .shift = shift.memory,
+                                               .target = target.memory}),
+                 {source_, scale, shift, target});
+    builder.set_value(output_, target, [this](ProgramBuilder& again) { return emit_again(again); });
   }
 
   void backward(ProgramBuilder& builder) override {
     const std::string& name = op_.options.name;
+    const Tensor source = source_of(builder);
     const Tensor gradient =
-        builder.in_format(builder.gradient(output_), source_.desc(), "gradient of " + name);
+        builder.in_format(builder.gradient(output_), source.desc(), "gradient of " + name);
     const Tensor target = builder.make(source_.desc());
     const Desc channels = f32(Dims{source_.desc().dims()[1]}, Tag::x);
     const Tensor scale = builder.parameter(scale_, channels, name);
-    std::vector<Tensor> touched{source_, scale, gradient, target};
-    if (fused()) touched.push_back(target_);
-    builder.emit_parameter_gradients(
-        std::make_unique<SynchronisedNormBackwardStep>(
-            norm_, SynchronisedNorm::Backward{.source = source_.memory,
-                                              .scale = scale.memory,
-                                              .output = target_.memory,
-                                              .gradient = gradient.memory,
-                                              .target = target.memory}),
-        touched,
-        {{.parameter = scale_, .values = norm_->scale_gradient()},
-         {.parameter = shift_, .values = norm_->shift_gradient()}});
+    const Tensor output = fused() ? builder.value(output_) : source;
+    builder.emit_parameter_gradients(std::make_unique<SynchronisedNormBackward>(
+                                         "gradient of synchronised batch norm", norm_,
+                                         SynchronisedNorm::Backward{.source = source.memory,
+                                                                    .scale = scale.memory,
+                                                                    .output = output.memory,
+                                                                    .gradient = gradient.memory,
+                                                                    .target = target.memory}),
+                                     {source, scale, output, gradient, target},
+                                     {{.parameter = scale_, .values = norm_->scale_gradient()},
+                                      {.parameter = shift_, .values = norm_->shift_gradient()}});
     builder.contribute(op_.input, target, ProgramBuilder::Ownership::exclusive, name);
   }
 
  private:
+  [[nodiscard]] Tensor source_of(ProgramBuilder& builder) const {
+    return builder.input_again(op_.input, source_, source_.desc(), op_.options.name);
+  }
+  [[nodiscard]] Tensor emit_again(ProgramBuilder& builder) const {
+    const Tensor source = source_of(builder);
+    Tensor target = builder.make(source.desc());
+    builder.emit(
+        std::make_unique<SynchronisedNormAgain>(
+            "synchronised batch norm again", norm_,
+            SynchronisedNorm::Forward{
+                .source = source.memory, .scale = {}, .shift = {}, .target = target.memory}),
+        {source, target});
+    return target;
+  }
   [[nodiscard]] bool fused() const noexcept { return output_ != context_.id; }
 
   BatchNorm op_;
@@ -75,7 +90,6 @@ class SynchronisedBatchNormLowering final : public Lowering {
   ParameterId shift_;
   std::shared_ptr<SynchronisedNorm> norm_;
   Tensor source_;
-  Tensor target_;
 };
 
 }  // namespace

@@ -201,10 +201,14 @@ void SynchronisedNorm::forward(const Forward& operands) {
     slope_[c] = scale[c] * inverse_[c];
     offset_[c] = shift[c];
   }
+  forward_again(operands);
+}
+
+void SynchronisedNorm::forward_again(const Forward& operands) {
   if (bf16_) {
-    normalize(static_cast<const Bfloat16*>(source), data_of<Bfloat16>(operands.target));
+    normalize(data_of<const Bfloat16>(operands.source), data_of<Bfloat16>(operands.target));
   } else {
-    normalize(static_cast<const float*>(source), data_of<float>(operands.target));
+    normalize(data_of<const float>(operands.source), data_of<float>(operands.target));
   }
 }
 

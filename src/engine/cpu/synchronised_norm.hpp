@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string_view>
+#include <utility>
 
 namespace lockstep::cpu {
 
@@ -43,6 +45,8 @@ class SynchronisedNorm final {
     dnnl::memory target;
   };
   void forward(const Forward& operands);
+  /// Forward's values once more, by the statistics that it found.
+  void forward_again(const Forward& operands);
   void backward(const Backward& operands);
 
   /// (C,) this rank's sums of the last backward, for the arena.
@@ -85,33 +89,27 @@ class SynchronisedNorm final {
   AlignedBuffer<float> shift_gradient_;
 };
 
+/// One of a norm's calls, with its operands.
+template <auto Call, typename Operands>
 class SynchronisedNormStep final : public Step {
  public:
-  SynchronisedNormStep(std::shared_ptr<SynchronisedNorm> norm, SynchronisedNorm::Forward operands)
-      : norm_(std::move(norm)), operands_(std::move(operands)) {}
-  void run() override { norm_->forward(operands_); }
-  [[nodiscard]] std::string_view name() const noexcept override {
-    return "synchronised batch norm";
-  }
+  SynchronisedNormStep(std::string_view name, std::shared_ptr<SynchronisedNorm> norm,
+                       Operands operands)
+      : name_(name), norm_(std::move(norm)), operands_(std::move(operands)) {}
+  void run() override { ((*norm_).*Call)(operands_); }
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
 
  private:
+  std::string_view name_;  ///< a literal
   std::shared_ptr<SynchronisedNorm> norm_;
-  SynchronisedNorm::Forward operands_;
+  Operands operands_;
 };
 
-class SynchronisedNormBackwardStep final : public Step {
- public:
-  SynchronisedNormBackwardStep(std::shared_ptr<SynchronisedNorm> norm,
-                               SynchronisedNorm::Backward operands)
-      : norm_(std::move(norm)), operands_(std::move(operands)) {}
-  void run() override { norm_->backward(operands_); }
-  [[nodiscard]] std::string_view name() const noexcept override {
-    return "gradient of synchronised batch norm";
-  }
-
- private:
-  std::shared_ptr<SynchronisedNorm> norm_;
-  SynchronisedNorm::Backward operands_;
-};
+using SynchronisedNormForward =
+    SynchronisedNormStep<&SynchronisedNorm::forward, SynchronisedNorm::Forward>;
+using SynchronisedNormAgain =
+    SynchronisedNormStep<&SynchronisedNorm::forward_again, SynchronisedNorm::Forward>;
+using SynchronisedNormBackward =
+    SynchronisedNormStep<&SynchronisedNorm::backward, SynchronisedNorm::Backward>;
 
 }  // namespace lockstep::cpu

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -20,13 +21,15 @@ constexpr std::size_t round_up(std::size_t value) noexcept {
 /// What the kernels need to know of the arena's tensors, on the device.
 class TensorTable final {
  public:
-  TensorTable(Device& device, std::vector<Segment> segments, std::size_t arena_size)
+  /// `most_ranges`: that squared() is asked for at a time.
+  TensorTable(Device& device, std::vector<Segment> segments, std::size_t arena_size,
+              std::size_t most_ranges)
       : segments_(std::move(segments)),
         blocks_(arena_size / arena_block),
         tensor_of_block_(device, blocks_),
         updates_(device, segments_.size()),
         host_updates_(device, segments_.size(), DeviceArray<TensorUpdate>::Place::host),
-        norms_(device, segments_.size()),
+        norms_(device, most_ranges * segments_.size()),
         host_norms_(device, norms_.size(), DeviceArray<double>::Place::host),
         workspace_(device, squared_norms_workspace(blocks_, segments_.size())) {
     // A gap, whose values are zero, belongs to the tensor before it: a tensor's blocks are one run.
@@ -83,10 +86,7 @@ class TensorTable final {
   /// those without values there. Waits.
   [[nodiscard]] std::span<const double> squared(Device& device, std::span<const Range> ranges) {
     const std::size_t count = ranges.size() * segments_.size();
-    if (norms_.size() < count) {
-      norms_ = DeviceArray<double>(device, count);
-      host_norms_ = DeviceArray<double>(device, count, DeviceArray<double>::Place::host);
-    }
+    assert(count <= norms_.size());
     double* norms = norms_.data();
     for (const Range& range : ranges) {
       const std::size_t first = round_up(range.begin) / arena_block;
@@ -114,10 +114,10 @@ class TensorTable final {
 class DeviceOptimizer : public Optimizer {
  public:
   DeviceOptimizer(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout,
-                  std::vector<std::string> slot_names)
+                  std::vector<std::string> slot_names, std::size_t most_ranges = 1)
       : device_(std::move(device)),
         table_(*device_, make_segments(layout, config.weight_decay, config.decay_norm_and_bias),
-               layout.size()),
+               layout.size(), most_ranges),
         slot_names_(std::move(slot_names)) {
     for (std::size_t i = 0; i < slot_names_.size(); ++i) {
       slots_.emplace_back(*device_, layout.size());
@@ -197,12 +197,15 @@ class DeviceLars final : public DeviceOptimizer {
  public:
   DeviceLars(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout,
              SumOverRanks sum_norms)
-      : DeviceOptimizer(std::move(device), config, layout, {"momentum_buffer"}),
+      : DeviceOptimizer(std::move(device), config, layout, {"momentum_buffer"},
+                        most_ranges(layout)),
         momentum_(static_cast<float>(config.momentum)),
         trust_(config.trust_coefficient),
         sum_norms_(std::move(sum_norms)),
         norms_(2 * table().segments().size()),
-        ratios_(table().segments().size(), 1.0) {}
+        ratios_(table().segments().size(), 1.0) {
+    ranges_.reserve(most_ranges(layout));
+  }
 
   [[nodiscard]] std::string_view name() const noexcept override { return "lars"; }
   [[nodiscard]] bool needs_all_gradients() const noexcept override { return true; }
@@ -222,6 +225,10 @@ class DeviceLars final : public DeviceOptimizer {
   }
 
  private:
+  /// The gradients, and the weights of each part.
+  [[nodiscard]] static std::size_t most_ranges(const ArenaLayout& layout) {
+    return 1 + std::max<std::size_t>(1, layout.units.size());
+  }
   /// Of weights and gradients in all parts.
   void take_norms(std::span<const UpdatePart> parts, std::span<const float> gradients) {
     ranges_.assign(1, {0, table().arena_size(), gradients.data()});

@@ -1,0 +1,172 @@
+#define BOOST_TEST_MODULE recompute
+#include "conformance/fixtures.hpp"
+#include "conformance/harness.hpp"
+#include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/models/models.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace lockstep;
+
+namespace {
+
+class SilentObserver final : public BackwardObserver {
+ public:
+  void gradients_ready(std::size_t) override {}
+};
+
+struct Case {
+  Graph graph;
+  std::int64_t batch_size = 4;
+  Precision precision = Precision::fp32;
+  bool synchronised = false;
+};
+
+/// (logits, gradients after one backward, and after a second that adds to them, statistics).
+struct Results {
+  std::vector<float> logits;
+  std::vector<float> once;
+  std::vector<float> twice;
+  std::vector<float> statistics;
+  std::size_t activation_bytes = 0;
+};
+
+Results train(const Case& of, bool recompute) {
+  CpuEngineOptions options{.threads = 2, .precision = of.precision, .recompute = recompute};
+  if (of.synchronised) options.sum_over_ranks = [](std::span<double>) {};
+  const auto engine = make_cpu_engine(of.graph, options);
+  conformance::load(*engine, oracle::random_state(of.graph, 1));
+  const conformance::EngineBatch first(*engine, oracle::random_problem(of.graph, of.batch_size, 1));
+  const conformance::EngineBatch second(*engine,
+                                        oracle::random_problem(of.graph, of.batch_size, 2));
+  const auto program = engine->compile_training(of.batch_size);
+  SilentObserver observer;
+  const auto gradients = [&] {
+    return std::vector<float>(engine->gradients().begin(), engine->gradients().end());
+  };
+  Results results;
+  program->forward(first.batch());
+  program->backward({.loss_scale = 1.0F, .accumulate = false}, observer);
+  results.once = gradients();
+  program->forward(second.batch());
+  program->backward({.loss_scale = 1.0F, .accumulate = true}, observer);
+  results.twice = gradients();
+  results.logits.assign(program->logits().begin(), program->logits().end());
+  const auto statistics = program->batch_statistics();
+  results.statistics.assign(statistics.begin(), statistics.end());
+  results.activation_bytes = program->activation_bytes();
+  return results;
+}
+
+Graph model(const std::string& name, std::int64_t size, std::int64_t width = 0) {
+  return make_model(name, {.image = {.channels = 3, .height = size, .width = size},
+                           .classes = 10,
+                           .width = width,
+                           .zero_init_residual = false});
+}
+
+/// Adds of what is kept, of what is gone, and of what is computed again; a norm behind an add; a
+/// ReLU by itself.
+Graph mixed_network() {
+  Graph graph("mixed", {.channels = 3, .height = 12, .width = 12}, 10);
+  const auto convolution = [&](ValueId x, const char* name) {
+    return graph.conv2d(x, {.name = name, .out_channels = 20, .kernel = 3, .padding = 1});
+  };
+  ValueId x = graph.batch_norm(convolution(graph.input(), "conv1"), {.name = "bn1"});
+  ValueId y = convolution(x, "conv2");
+  x = graph.relu(graph.add(y, x));  // the convolution's output is overwritten
+  y = graph.batch_norm(convolution(x, "conv3"), {.name = "bn3"});
+  x = graph.add(x, y);
+  x = graph.relu(graph.batch_norm(x, {.name = "bn4"}));
+  y = graph.relu(convolution(x, "conv5"));
+  x = graph.add(graph.add(x, y), x);
+  x = graph.max_pool(x, {.kernel = 2, .stride = 2, .padding = 0});
+  x = graph.linear(graph.flatten(graph.batch_norm(x, {.name = "bn6"})),
+                   {.name = "fc", .out_features = 10});
+  graph.softmax_cross_entropy(x, {});
+  return graph;
+}
+
+/// `blocks` residual blocks of one size.
+Graph chain(int blocks) {
+  Graph graph("chain", {.channels = 16, .height = 8, .width = 8}, 10);
+  ValueId x = graph.input();
+  for (int i = 0; i < blocks; ++i) {
+    const std::string name = std::to_string(i);
+    const ValueId y =
+        graph.conv2d(x, {.name = "conv" + name, .out_channels = 16, .kernel = 1, .padding = 0});
+    x = graph.relu(graph.add(graph.batch_norm(y, {.name = "bn" + name}), x));
+  }
+  x = graph.linear(graph.flatten(graph.global_avg_pool(x)), {.name = "fc", .out_features = 10});
+  graph.softmax_cross_entropy(x, {});
+  return graph;
+}
+
+std::vector<Graph> graphs() {
+  return {model("mini-resnet", 32, 16), model("resnet18", 64), model("resnet50", 64),
+          model("simple-cnn", 32),      mixed_network(),       chain(24)};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(what_is_computed_again_has_the_same_bits) {
+  for (const Graph& graph : graphs()) {
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      for (const bool synchronised : {false, true}) {
+        const Case of{.graph = graph, .precision = precision, .synchronised = synchronised};
+
+        const Results kept = train(of, false);
+        const Results again = train(of, true);
+
+        BOOST_TEST_CONTEXT(graph.name() << ", " << to_string(precision)
+                                        << (synchronised ? ", synchronised" : "")) {
+          BOOST_TEST((again.logits == kept.logits));
+          BOOST_TEST((again.once == kept.once));
+          BOOST_TEST((again.twice == kept.twice));
+          BOOST_TEST((again.statistics == kept.statistics));
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(residual_networks_take_less_memory) {
+  for (const auto& [name, most] : {std::pair{"resnet18", 0.75}, std::pair{"resnet50", 0.66}}) {
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      const Case of{.graph = model(name, 224), .batch_size = 8, .precision = precision};
+      const auto bytes = [&](bool recompute) {
+        const auto engine =
+            make_cpu_engine(of.graph, {.precision = of.precision, .recompute = recompute});
+        return static_cast<double>(engine->compile_training(of.batch_size)->activation_bytes());
+      };
+
+      BOOST_TEST(bytes(true) < most * bytes(false), name);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(not_all_of_a_long_chain_is_there_at_once) {
+  const auto bytes = [](int blocks, bool recompute) {
+    const auto engine = make_cpu_engine(chain(blocks), {.recompute = recompute});
+    return static_cast<double>(engine->compile_training(32)->activation_bytes());
+  };
+
+  // Two values a block are kept, or one and some of the others.
+  BOOST_TEST(bytes(64, true) < 0.68 * bytes(64, false));
+}
+
+BOOST_AUTO_TEST_CASE(inference_computes_nothing_again) {
+  const Graph graph = model("resnet18", 64);
+  const auto bytes = [&](bool recompute) {
+    return make_cpu_engine(graph, {.recompute = recompute})
+        ->compile_inference(4)
+        ->activation_bytes();
+  };
+
+  BOOST_TEST(bytes(true) == bytes(false));
+}

@@ -1,0 +1,115 @@
+#define BOOST_TEST_MODULE mpi_alone
+#include <boost/test/unit_test.hpp>
+
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/runtime/mpi_environment.hpp"
+#include "lockstep/runtime/process_grid.hpp"
+
+#include <fmt/format.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+using namespace lockstep;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+/// What is around these tests (a launcher, a batch system, a container) is not around the child.
+void replace_environment(Variables variables) {
+  for (const char* name : {"PATH", "HOME", "TMPDIR"}) {
+    if (const char* value = std::getenv(name)) variables.try_emplace(name, value);
+  }
+  variables.try_emplace("PATH", "/usr/bin:/bin");
+  ::clearenv();
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+}
+
+[[noreturn]] void start_and_leave(const Variables& variables, const std::function<bool()>& check) {
+  bool holds = false;
+  try {
+    replace_environment(variables);
+    auto& suite = boost::unit_test::framework::master_test_suite();
+    const MpiEnvironment environment(suite.argc, suite.argv);
+    holds = check();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+  }
+  ::_exit(holds ? 0 : 1);
+}
+
+/// Whether `check` holds once MPI has started among `variables`. It starts once a process, so in a
+/// child.
+bool holds_in_child(const Variables& variables, const std::function<bool()>& check) {
+  const pid_t child = ::fork();
+  if (child == 0) start_and_leave(variables, check);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool transport_is(std::string_view expected) {
+  const char* transport = std::getenv("OMPI_MCA_btl");
+  return transport != nullptr && transport == expected;
+}
+
+bool is_spared_the_network() {
+  return transport_is("self");
+}
+
+bool is_as_it_was() {
+  return std::getenv("OMPI_MCA_btl") == nullptr &&
+         std::getenv("OMPI_MCA_ess_singleton_isolated") == nullptr;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_process_alone_is_spared_the_daemon_and_the_network) {
+  BOOST_TEST(holds_in_child({}, is_spared_the_network));
+}
+
+BOOST_AUTO_TEST_CASE(settings_of_an_mpi_are_no_launcher) {
+  const Variables settings[] = {{{"OMPI_ALLOW_RUN_AS_ROOT", "1"}},
+                                {{"OMPI_MCA_btl_vader_single_copy_mechanism", "none"}},
+                                {{"MPI_HOME", "/usr"}},
+                                {{"I_MPI_ROOT", "/opt/intel/mpi"}},
+                                {{"HYDRA_LAUNCHER", "ssh"}}};
+  for (const Variables& variables : settings) {
+    BOOST_TEST_CONTEXT(variables.begin()->first)
+    BOOST_TEST(holds_in_child(variables, is_spared_the_network));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_the_user_chose_stays) {
+  BOOST_TEST(
+      holds_in_child({{"OMPI_MCA_btl", "self,vader"}}, [] { return transport_is("self,vader"); }));
+}
+
+BOOST_AUTO_TEST_CASE(one_variable_of_a_batch_system_leaves_mpi_as_it_is) {
+  // Without it Open MPI's daemon does not start as root.
+  const Variables as_root{{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  for (const char* name : {"PBS_O_HOME", "SLURM_CLUSTER_NAME", "LSB_QUEUE"}) {
+    Variables variables = as_root;
+    variables[name] = "here";
+    BOOST_TEST_CONTEXT(name)
+    BOOST_TEST(holds_in_child(variables, is_as_it_was));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_process_alone_is_a_grid_of_one) {
+  BOOST_TEST(holds_in_child({}, [] {
+    const ProcessGrid grid = make_process_grid();
+    const auto comm = make_mpi_communicator();
+    return grid.rank == 0 && grid.world_size == 1 && grid.nodes == 1 && comm->size() == 1 &&
+           comm->all_reduce_value<std::int32_t>(3, ReduceOp::sum) == 3;
+  }));
+}

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""--recompute: the same run to the bit in less memory, and no promise that an engine does not keep."""
+
+from harness import *  # noqa: F403
+
+# Of residual blocks; algorithms that times choose would differ from run to run.
+NETWORK = ["--model", "mini-resnet", "--width", 16]
+DIRECT = ["--conv-algorithm", "direct"]
+
+
+def on_gpu(folder, name, *more):
+    return ["train", "--data", folder / "data", "--run-dir", folder / name, *NETWORK, "--batch-size", 4, "--threads", 1, "--epochs", 9,
+            "--progress", "plain", *more]
+
+
+def args(folder, name, *more):
+    return [*on_gpu(folder, name, *more), *DIRECT]
+
+
+def activations(output):
+    return float(output.split("memory a rank: ")[1].split(" MiB activations")[0])
+
+
+def runs_are_the_same_to_the_bit(folder):
+    write_shards(folder / "data", samples=96, shape=(16, 16, 3))
+    for i, (ranks, more) in enumerate(((1, []), (1, ["--precision", "bf16"]), (2, ["--batch-norm", "sync"]), (2, ["--shard", "full"]),
+                                       (2, ["--shard", "grad", "--precision", "bf16", "--accumulate", 2]))):
+        kept = run(args(folder, f"kept-{i}", "--max-steps", 4, "--recompute", "none", *more), ranks)
+        again = run(args(folder, f"again-{i}", "--max-steps", 4, "--recompute", "norms", *more), ranks)
+        assert activations(again) < 0.85 * activations(kept), (more, activations(again), activations(kept))
+        assert_same_run(folder / f"kept-{i}", folder / f"again-{i}")
+        # And half of a run in each way.
+        run(args(folder, f"both-{i}", "--max-steps", 2, "--recompute", "none", *more), ranks)
+        output = run(args(folder, f"both-{i}", "--max-steps", 4, *more), ranks)
+        assert "--recompute was none, is auto now" in output, output
+        assert activations(output) == activations(again), "auto is not norms on processors"
+        assert_same_run(folder / f"kept-{i}", folder / f"both-{i}")
+
+
+def inspect_says_what_a_run_takes(folder):
+    write_shards(folder / "data", samples=96, shape=(16, 16, 3))
+    for asked in ("none", "norms", "auto"):
+        output = run(args(folder, asked, "--max-steps", 1, "--recompute", asked))
+        report = json.loads(run(["inspect", *NETWORK, *DIRECT, "--image-size", 16, "--classes", 10, "--batch-size", 4, "--threads", 1,
+                                 "--ranks", 1, "--recompute", asked, "--json"]))
+        assert abs(report["memory"][0]["activation_bytes"] / 2**20 - activations(output)) < 0.1, (asked, report["memory"][0], output)
+
+
+def a_gpu_is_not_asked_for_what_it_does_not_do(folder):
+    write_shards(folder / "data", samples=96, shape=(16, 16, 3))
+    output = run(on_gpu(folder, "run", "--device", "cuda", "--recompute", "norms"), expect=USAGE)
+    assert "--recompute norms does not go with --device cuda" in output, output
+    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+    if not module or not pathlib.Path(module).exists():
+        raise Skipped("there is no host in a GPU's place")
+    place = {"LOCKSTEP_MODULE_PATH": module}
+    output = run(on_gpu(folder, "run", "--max-steps", 1, "--device", "auto", "--recompute", "norms"), 2, env=place, expect=USAGE)
+    assert "--recompute norms does not go with --device cuda" in output, output
+    for asked in ("auto", "none"):
+        run(on_gpu(folder, asked, "--max-steps", 1, "--device", "cuda", "--recompute", asked), env=place)
+
+
+if __name__ == "__main__":
+    main([runs_are_the_same_to_the_bit, inspect_says_what_a_run_takes, a_gpu_is_not_asked_for_what_it_does_not_do])
