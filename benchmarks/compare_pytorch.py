@@ -1,22 +1,18 @@
 #!/usr/bin/env python3
-"""compare_pytorch.py LOCKSTEP OUTPUT.json [ROUNDS] [fp32|bf16]: the training step beside PyTorch's, in turn, as a ratio with
-its spread.
+"""compare_pytorch.py LOCKSTEP OUTPUT.json: the training step beside PyTorch's, in turn, as a ratio with its spread.
 
-One rank, all cores, sgd with momentum, one generated batch; PyTorch's bf16 is its autocast. PyTorch twice: as it comes, and
-tuned (channels_last, threads set and bound; where tcmalloc is installed, preloaded). In fp32 Lockstep twice: as it comes, and with direct
-convolutions, which are PyTorch's. Each round runs every program once; the ratio is taken within a round, so that a machine that slows down for
-a while slows both. What other processes took of the machine meanwhile is noted, and a row where it is more than a twentieth is marked.
+One rank, all cores, sgd with momentum, one generated batch; PyTorch's bf16 is its autocast. Each PyTorch twice: as it comes, and tuned
+(channels_last, threads set and bound; where tcmalloc is installed, preloaded). In fp32 Lockstep twice: as it comes, and with direct convolutions,
+which are PyTorch's. Each round runs every program once; the ratio is taken within a round, so that a machine that slows down for a while slows
+both. What other processes took of the machine meanwhile is noted, and a row where it is more than a twentieth is marked.
 """
 
+import argparse
 import datetime
-import glob
 import json
-import os
-import resource
 import statistics
-import subprocess
-import sys
-import time
+
+from peers import measured, note_of_others, parity_folder, peers, shown, spread
 
 CASES = [
     # model, image size, channels, classes, width, batch, steps
@@ -37,7 +33,7 @@ if model == "mini-resnet":
 else:
     net = getattr(torchvision.models, model)(num_classes=classes)
 images, labels = torch.randn(batch, channels, size, size), torch.randint(classes, (batch,))
-if threads:  # tuned; counted outside, as a bound process sees its own core alone
+if threads:
     torch.set_num_threads(threads)
     net, images = net.to(memory_format=torch.channels_last), images.contiguous(memory_format=torch.channels_last)
 sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
@@ -57,88 +53,67 @@ print(json.dumps({"images_per_second": batch / statistics.median(seconds[2:]),
 """
 
 
-def busy_seconds():
-    """Of all cores, by whomever, and what the host took from them."""
-    with open("/proc/stat") as file:
-        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-
-
-def measured(command, env=None):
-    """The last line, as JSON, and the share of the machine's time that others took."""
-    begin, busy, before = time.monotonic(), busy_seconds(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    output = subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    own = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    others = (busy_seconds() - busy - own) / (time.monotonic() - begin) / os.cpu_count()
-    return {**json.loads(output.splitlines()[-1]), "others": max(0.0, others)}
-
-
 def lockstep(program, case, precision, *more):
     model, size, channels, classes, width, batch, steps = case
     return measured(
-        [program, "bench", "step", "--model", model, "--image-size", str(size), "--channels", str(channels), "--classes",
-         str(classes), "--width", str(width), "--batch-size", str(batch), "--precision", precision, "--steps", str(steps),
-         "--warmup", "2", "--input", "batch", "--json", *more])
+        [program, "bench", "step", "--model", model, "--image-size", size, "--channels", channels, "--classes", classes, "--width", width,
+         "--batch-size", batch, "--precision", precision, "--steps", steps, "--warmup", 2, "--input", "batch", "--json", *more])
 
 
-def pytorch(case, precision, tuned):
-    parity = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "parity")
-    env = dict(os.environ)
-    if tuned:
-        env.update(OMP_PROC_BIND="true", ATEN_CPU_CAPABILITY="avx512",
-                   OMP_NUM_THREADS=str(len(os.sched_getaffinity(0))))
-        allocator = glob.glob("/usr/lib/*/libtcmalloc*.so.4")
-        if allocator:
-            env["LD_PRELOAD"] = allocator[0]
-    threads = len(os.sched_getaffinity(0)) if tuned else 0
-    return measured(["/usr/bin/python3", "-c", PEER, parity, json.dumps([*case, threads, precision])], env)
+def mebibytes(runs):
+    return round(statistics.median(run["peak_rss_bytes"] for run in runs) / 2**20)
 
 
-def spread(values):
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+def beside(ours, peer, runs):
+    """What a peer's column of runs says."""
+    ratio = lambda column: spread([a["images_per_second"] / b["images_per_second"] for a, b in zip(column, runs)])
+    row = {"pytorch": runs[0]["version"], "form": peer.form, "threads": runs[0]["threads"],
+           "images_per_second": spread([run["images_per_second"] for run in runs]), "ratio": ratio(ours["auto"]), "peak_mib": mebibytes(runs),
+           "peak_memory_ratio": mebibytes(ours["auto"]) / mebibytes(runs)}
+    if "direct" in ours:
+        row["direct_ratio"] = ratio(ours["direct"])
+    return row
 
 
 def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    program, path = sys.argv[1:3]
-    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 3
-    precision = sys.argv[4] if len(sys.argv) > 4 else "fp32"
-    result = {"benchmark": "step beside PyTorch", "date": datetime.date.today().isoformat(), "precision": precision,
-              "rounds": rounds, "rows": []}
-    print(f"{'model':<12} {'batch':>5} {'lockstep':>9} {'pytorch':>9} {'tuned':>9}   of pytorch (min-max)   of tuned (min-max)   memory of tuned")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lockstep")
+    parser.add_argument("output")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--python", action="append", help="an interpreter whose PyTorch is a peer; several where given again (default: /usr/bin/python3)")
+    parser.add_argument("--models", nargs="+", default=[case[0] for case in CASES], choices=[case[0] for case in CASES])
+    options = parser.parse_args()
+    forms = {"auto": [], "direct": ["--conv-algorithm", "direct"]}
+    if options.precision != "fp32":
+        del forms["direct"]
+    beside_it = peers(options.python or ["/usr/bin/python3"])
+    result = {"benchmark": "step beside PyTorch", "date": datetime.date.today().isoformat(), "precision": options.precision,
+              "rounds": options.rounds, "rows": []}
     for case in CASES:
-        programs = [lambda: lockstep(program, case, precision), lambda: pytorch(case, precision, False),
-                    lambda: pytorch(case, precision, True)]
-        if precision == "fp32":
-            programs.append(lambda: lockstep(program, case, precision, "--conv-algorithm", "direct"))
-        runs = [[run() for run in programs] for _ in range(rounds)]
-        rate = [[run["images_per_second"] for run in column] for column in zip(*runs)]
-        others = max(run["others"] for row in runs for run in row)
-        default = spread([ours / peer for ours, peer in zip(rate[0], rate[1])])
-        tuned = spread([ours / peer for ours, peer in zip(rate[0], rate[2])])
-        memory = runs[0][0]["peak_rss_bytes"] / runs[0][2]["peak_rss_bytes"]
-        result["machine"] = runs[0][0]["machine"]
-        result["engine"] = runs[0][0]["engine"]
-        result["pytorch"] = runs[0][1]["version"]
-        result["pytorch_threads"] = {"default": runs[0][1]["threads"], "tuned": runs[0][2]["threads"]}
-        result["rows"].append({"model": case[0], "image_size": case[1], "batch": case[5],
-                               "lockstep_images_per_second": spread(rate[0]), "pytorch_images_per_second": spread(rate[1]),
-                               "tuned_images_per_second": spread(rate[2]), "ratio_to_pytorch": default,
-                               "ratio_to_tuned": tuned, "peak_memory_ratio_to_tuned": memory,
-                               "peak_mib": {name: round(run["peak_rss_bytes"] / 2**20) for name, run in
-                                            zip(("lockstep", "pytorch", "tuned"), runs[0])},
-                               "others_share_of_machine": others})
-        if len(rate) > 3:
-            direct = spread([ours / peer for ours, peer in zip(rate[3], rate[2])])
-            result["rows"][-1].update(direct_images_per_second=spread(rate[3]), direct_ratio_to_tuned=direct)
-        print(f"{case[0]:<12} {case[5]:>5} {statistics.median(rate[0]):>9.1f} {statistics.median(rate[1]):>9.1f} "
-              f"{statistics.median(rate[2]):>9.1f}   {default['median']:.2f} ({default['min']:.2f}-{default['max']:.2f})"
-              f"         {tuned['median']:.2f} ({tuned['min']:.2f}-{tuned['max']:.2f})       {memory:.2f}"
-              + (f"   direct {direct['median']:.2f} ({direct['min']:.2f}-{direct['max']:.2f})" if len(rate) > 3 else "")
-              + (f"   ({others:.0%} of the machine taken by others)" if others > 0.05 else ""), flush=True)
-    with open(path, "w") as file:
+        if case[0] not in options.models:
+            continue
+        ours, theirs = {form: [] for form in forms}, [[] for _ in beside_it]
+        for _ in range(options.rounds):
+            for form, more in forms.items():
+                ours[form].append(lockstep(options.lockstep, case, options.precision, *more))
+            for peer, runs in zip(beside_it, theirs):
+                runs.append(peer.run(PEER, parity_folder(), json.dumps([*case, peer.threads, options.precision])))
+        others = max(run["others"] for runs in [*ours.values(), *theirs] for run in runs)
+        first = ours["auto"][0]
+        result.update(machine=first["machine"], engine=first["engine"])
+        row = {"model": case[0], "image_size": case[1], "batch": case[5], "others_share_of_machine": others,
+               "lockstep": {form: {"images_per_second": spread([run["images_per_second"] for run in runs]), "peak_mib": mebibytes(runs)}
+                            for form, runs in ours.items()},
+               "peers": [beside(ours, peer, runs) for peer, runs in zip(beside_it, theirs)]}
+        result["rows"].append(row)
+        rates = ", ".join(f"{form} {values['images_per_second']['median']:.1f}" for form, values in row["lockstep"].items())
+        print(f"{case[0]} b{case[5]} {options.precision}: Lockstep's images/s: {rates}; {row['lockstep']['auto']['peak_mib']} MiB{note_of_others(others)}")
+        for peer in row["peers"]:
+            direct = f"   direct {shown(peer['direct_ratio'])}" if "direct_ratio" in peer else ""
+            print(f"  of PyTorch {peer['pytorch']} {peer['form']:<7} ({peer['images_per_second']['median']:.1f} images/s): "
+                  f"{shown(peer['ratio'])}{direct}   memory {peer['peak_memory_ratio']:.2f}", flush=True)
+    with open(options.output, "w") as file:
         json.dump(result, file, indent=1)
         file.write("\n")
 

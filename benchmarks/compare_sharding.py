@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from compare_pytorch import spread
+from peers import spread
 
 CASES = [
     # model, image size, width, samples a rank, steps

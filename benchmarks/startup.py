@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from compare_pytorch import spread
+from peers import spread
 
 IMAGES = ["--image-size", "32", "--channels", "3", "--classes", "10", "--global-batch-size", "32"]
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"]

@@ -47,8 +47,10 @@ OptionTable<BenchOptions> bench_options() {
                                       .choices = {"fp32", "tf32", "bf16", "fp16"}})
       .add(&BenchOptions::device,
            {.name = "device", .help = "of step", .unit = "", .choices = {"auto", "cpu", "cuda"}})
-      .add(&BenchOptions::comm,
-           {.name = "comm", .help = "of step", .unit = "", .choices = {"auto", "mpi", "nccl"}})
+      .add(&BenchOptions::comm, {.name = "comm",
+                                 .help = "of step",
+                                 .unit = "",
+                                 .choices = {"auto", "mpi", "shared", "nccl"}})
       .add(&BenchOptions::recompute, {.name = "recompute",
                                       .help = "of step and ops: as for train",
                                       .unit = "",

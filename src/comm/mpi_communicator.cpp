@@ -3,6 +3,7 @@
 #include "lockstep/core/error.hpp"
 #include "mpi_types.hpp"
 #include "processor_name.hpp"
+#include "shared/exchange_progress.hpp"
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -149,6 +150,9 @@ class MpiCommunicator final : public Communicator {
 
   void wait(Request& request) override {
     if (request.done()) return;
+    if (!ExchangeProgress::is_idle()) {
+      return ExchangeProgress::wait_until([&] { return test(request); });
+    }
     Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
     check(
         MPI_Waitall(static_cast<int>(slot.pieces.size()), slot.pieces.data(), MPI_STATUSES_IGNORE),

@@ -2,6 +2,7 @@
 
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/rank_groups.hpp"
+#include "lockstep/comm/shared_memory_communicator.hpp"
 #include "lockstep/compute/convolution_plan.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/compute/device_plan.hpp"
@@ -11,6 +12,7 @@
 #include "module_interface.hpp"
 
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -42,24 +44,61 @@ struct RankSets {
   }
 };
 
+/// What moves arenas in the host's memory between the ranks of a communicator: memory that they
+/// share, where they do, or MPI.
+class HostLink final {
+ public:
+  /// Collective over `mpi`, which outlives it. Error(usage) on all its ranks where shared memory is
+  /// asked for and cannot be had.
+  HostLink(Communicator& mpi, CommChoice comm) : mpi_(mpi) {
+    if (comm == CommChoice::mpi || mpi.size() == 1) return;
+    auto [shared, reason] = make_shared_memory_communicator(mpi);
+    note_ = shared ? "gradients: summed in memory that all ranks share"
+                   : fmt::format("gradients: summed by MPI ({})", reason);
+    if (!shared && comm == CommChoice::shared) {
+      fail(ExitStatus::usage,
+           "--comm shared needs memory that all ranks share ({}) run them on one host with enough "
+           "room in /dev/shm, or leave it out",
+           reason);
+    }
+    shared_ = std::move(shared);
+  }
+  [[nodiscard]] Communicator& get() noexcept { return shared_ ? *shared_ : mpi_; }
+  /// Which it is, where that was left open.
+  [[nodiscard]] const std::string& note() const noexcept { return note_; }
+
+ private:
+  Communicator& mpi_;
+  std::string note_;
+  std::unique_ptr<Communicator> shared_;
+};
+
 /// Over the host's memory, for --shard hybrid.
 class HostGroups final {
  public:
-  HostGroups(const Communicator& host, int group_size) {
+  HostGroups(Communicator& host, int group_size, CommChoice comm) {
     if (group_size == 0) return;
     const RankGroups groups = rank_groups(host.rank(), host.size(), group_size);
     group_ = make_mpi_communicator({.color = groups.group.front()});
     if (group_size < host.size()) {
       replicas_ = make_mpi_communicator({.color = groups.replicas.front()});
     }
+    // What is asked for may be there in some groups alone.
+    collectively(host, [&] { group_link_.emplace(*group_, comm); });
+    collectively(host, [&] {
+      if (replicas_) replicas_link_.emplace(*replicas_, comm);
+    });
   }
   [[nodiscard]] Compute::Groups get() noexcept {
-    return {.group = group_.get(), .replicas = replicas_.get()};
+    return {.group = group_link_ ? &group_link_->get() : nullptr,
+            .replicas = replicas_link_ ? &replicas_link_->get() : nullptr};
   }
 
  private:
   std::unique_ptr<Communicator> group_;
   std::unique_ptr<Communicator> replicas_;
+  std::optional<HostLink> group_link_;
+  std::optional<HostLink> replicas_link_;
 };
 
 ConvolutionChoices choose_convolutions(const Graph& graph, const ComputeOptions& options) {
@@ -77,7 +116,8 @@ ConvolutionChoices choose_convolutions(const Graph& graph, const ComputeOptions&
 class CpuCompute final : public Compute {
  public:
   CpuCompute(const Graph& graph, const ComputeOptions& options, Communicator& host)
-      : host_(host), groups_(host, options.group_size) {
+      : link_(host, options.reduces ? options.comm : CommChoice::mpi),
+        groups_(host, options.group_size, options.comm) {
     collectively(host, [&] {
       if (host.rank() == 0) choices_ = choose_convolutions(graph, options);
     });
@@ -95,7 +135,7 @@ class CpuCompute final : public Compute {
 
   [[nodiscard]] Engine& engine() noexcept override { return *engine_; }
   [[nodiscard]] std::string device_name() const override { return ""; }
-  [[nodiscard]] Communicator& arena_communicator() noexcept override { return host_; }
+  [[nodiscard]] Communicator& arena_communicator() noexcept override { return link_.get(); }
   [[nodiscard]] Groups group_communicators() noexcept override { return groups_.get(); }
   [[nodiscard]] Groups host_group_communicators() noexcept override { return groups_.get(); }
   [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config,
@@ -104,9 +144,10 @@ class CpuCompute final : public Compute {
     return lockstep::make_optimizer(config, layout, sum_norms);
   }
   [[nodiscard]] std::string convolutions() const override { return choices_.text(); }
+  [[nodiscard]] std::string peer_note() const override { return link_.note(); }
 
  private:
-  Communicator& host_;
+  HostLink link_;
   HostGroups groups_;
   ConvolutionChoices choices_;
   std::unique_ptr<Engine> engine_;
@@ -126,7 +167,7 @@ class CudaCompute final : public Compute {
       : module_(load_on_all_ranks(host)),
         host_(host),
         ranks_(host, options.group_size),
-        groups_(host, options.group_size) {
+        groups_(host, options.group_size, CommChoice::mpi) {
     collectively(host, [&] {
       // Algorithms that give the same bits in every run are taken by the library's own order, as
       // timing could choose others each time. Those that it would compile first, for fp32 weight
@@ -254,6 +295,11 @@ std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& 
   if (agree_on_device(options.device, grid, host) == DeviceChoice::cuda) {
     require_conv_algorithm(options.conv_algorithm, options.precision, DeviceChoice::cuda);
     require_recompute(options.recompute, DeviceChoice::cuda);
+    if (options.comm == CommChoice::shared) {
+      fail(ExitStatus::usage,
+           "--comm shared does not go with --device cuda (GPUs' memory is reduced by NCCL, or by "
+           "MPI through the host) leave it out");
+    }
     return std::make_unique<CudaCompute>(graph, options, grid, host);
   }
   if (options.comm == CommChoice::nccl) {

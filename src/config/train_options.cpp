@@ -189,10 +189,11 @@ OptionTable<Config> make_table() {
   t.group("Communication")
       .add(&Config::comm,
            {.name = "comm",
-            .help = "what reduces a GPU's gradients: nccl; or mpi, through the host, "
-                    "by which ranks may share a GPU; auto: nccl",
+            .help = "what reduces gradients: a GPU's, nccl, or mpi through the host, by which "
+                    "ranks may share a GPU; a processor's, memory that the ranks of a host share, "
+                    "or mpi; auto: nccl, or shared on one host",
             .unit = "",
-            .choices = {"auto", "mpi", "nccl"}})
+            .choices = {"auto", "mpi", "shared", "nccl"}})
       .add(&Config::batch_norm,
            {.name = "batch-norm",
             .help = "statistics of each rank's samples, averaged for evaluation, or of all ranks'",

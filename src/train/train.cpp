@@ -217,7 +217,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   if (convolutions.empty()) convolutions = state.convolutions.value_or("");
   state.convolutions = convolutions;
   Engine& engine = compute->engine();
-  Communicator& arena_comm = watch.watched(compute->arena_communicator(), "the device's");
+  Communicator& arena_comm = watch.watched(compute->arena_communicator(), "the arenas'");
   const auto parallel = make_parallel_state(plan.config, engine, comm, arena_comm, tail.size(),
                                             watched_groups(*compute, watch));
   const auto optimizer =

@@ -5,7 +5,7 @@
 //   skip   the WHENth MPI_Barrier is not made
 //   flip   after the WHENth MPI_Waitall a bit of what was reduced last is another
 //   spoil  a bit of what the WHENth MPI_Iallreduce gives is another
-//   slow   the computation between a step's waits takes HOW times as long, from step WHEN on
+//   slow   oneDNN's primitives take HOW times as long, from the WHENth on
 
 #include <dlfcn.h>
 #include <mpi.h>
@@ -84,7 +84,6 @@ struct Reduction {
   void* spoiled = nullptr;                 ///< what is to be spoiled; null: nothing is under way
   MPI_Request request = MPI_REQUEST_NULL;  ///< that gives it
   long waited = 0;
-  Clock::time_point last = Clock::now();
 };
 Reduction& reduction() {
   static Reduction state;
@@ -115,10 +114,6 @@ int MPI_Iallreduce(const void* from, void* to, int count, MPI_Datatype type, MPI
                    MPI_Comm comm, MPI_Request* request) {
   Reduction& state = reduction();
   state.buffer = to;
-  if (is("slow") && state.waited >= fault().when) {
-    std::this_thread::sleep_for((fault().how - 1) * (Clock::now() - state.last));
-    state.last = Clock::now();
-  }
   const int result = PMPI_Iallreduce(from, to, count, type, op, comm, request);
   if (is("spoil") && ++state.started == fault().when) {
     state.spoiled = to;
@@ -155,7 +150,21 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
   if (++state.waited == fault().when && is("flip")) {
     static_cast<unsigned char*>(state.buffer)[2] ^= 0x40U;
   }
-  state.last = Clock::now();
+  return result;
+}
+
+/// Of oneDNN.
+int dnnl_primitive_execute(const void* primitive, void* stream, int count, const void* args) {
+  using Execute = int (*)(const void*, void*, int, const void*);
+  static const auto execute = next<Execute>("dnnl_primitive_execute");
+  static long executed = 0;
+  const Clock::time_point begin = Clock::now();
+  const int result = execute(primitive, stream, count, args);
+  if (is("slow") && ++executed >= fault().when) {
+    const Clock::time_point end = Clock::now();
+    while (Clock::now() < end + (fault().how - 1) * (end - begin)) {
+    }
+  }
   return result;
 }
 

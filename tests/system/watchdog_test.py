@@ -13,6 +13,10 @@ LIMIT = 3
 SLOW = "LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND"
 
 
+# What is reduced is to be found in calls of MPI's.
+BY_MPI = ["--comm", "mpi"]
+
+
 def faulty(text):
     return {"LD_PRELOAD": FAULTS, "LOCKSTEP_TEST_FAULT": text}
 
@@ -182,7 +186,7 @@ def long_saves_and_slow_starts_raise_no_alarm(folder):
 
 def a_flipped_bit_is_found_within_the_interval_and_its_rank_named(folder):
     data = write_shards(folder / "data", samples=4000)
-    args = train_args(data, folder / "run", "--max-steps", 60, "--check-replicas-every", 10)
+    args = train_args(data, folder / "run", "--max-steps", 60, "--check-replicas-every", 10, *BY_MPI)
     # By the name that Slurm gives the node.
     output = run(args, 3, {"SLURMD_NODENAME": "n7", **faulty("2:flip:23:0")}, expect=INTERNAL)
     assert "drifted apart at step 30: rank 2 (n7) holds other parameters than the other 2" in output, output
@@ -195,7 +199,7 @@ def a_flipped_bit_of_a_replica_among_groups_is_found_and_its_rank_named(folder):
     """Of three replicas the one that differs; of two both, and no rank that keeps another part."""
     data = write_shards(folder / "data", samples=4000)
     module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
-    devices = {"cpu": []}
+    devices = {"cpu": BY_MPI}
     if module and pathlib.Path(module).exists():
         devices["cuda"] = ["--comm", "nccl"]
     for device, more in devices.items():
@@ -219,7 +223,7 @@ def a_flipped_bit_is_found_before_any_save(folder):
     run_dir = folder / "run"
 
     def arguments(directory, *more):
-        return train_args(data, directory, "--check-replicas-every", 10**6, *more)
+        return train_args(data, directory, "--check-replicas-every", 10**6, *BY_MPI, *more)
 
     def drifts(step, args, when, env=None):
         output = run(args, 3, {**(env or {}), **faulty(f"2:flip:{when}:0")}, expect=INTERNAL)
@@ -236,7 +240,7 @@ def a_flipped_bit_is_found_before_any_save(folder):
     # Because data cannot be read any more.
     directory = folder / "unread"
     bad = write_shards(folder / "bad", samples=40000)
-    process = start(train_args(bad, directory, "--check-replicas-every", 10**6), 3, faulty("2:flip:2:0"))
+    process = start(train_args(bad, directory, "--check-replicas-every", 10**6, *BY_MPI), 3, faulty("2:flip:2:0"))
     wait_for_step(directory, 3, process)
     victim = bad / "train-00001-of-00002.h5"
     os.truncate(victim, victim.stat().st_size // 2)
@@ -271,7 +275,7 @@ def a_save_under_way_as_replicas_drift_is_finished(folder):
     for group in (1, 2):
         directory = folder / f"group-{group}"
         args = train_args(data, directory, "--max-steps", 60, "--save-every", 20, "--check-replicas-every", 5, "--shard", "hybrid",
-                          "--shard-group", group)
+                          "--shard-group", group, *BY_MPI)
         # The first sum over the replicas of step 23.
         output = run(args, 4, {**slow, **faulty(f"3:spoil:{22 * 9 + 1}:0")}, expect=INTERNAL)
         assert "drifted apart at step 25: " in output, output

@@ -51,7 +51,7 @@ struct ConstBuffer {
 
 /// A collective in flight; `test` or `wait` on the communicator that started it until it is done.
 struct Request {
-  int slot = -1;  ///< -1: done
+  int slot = -1;  ///< -1: done; others begin at 0 and are used again
   [[nodiscard]] bool done() const noexcept { return slot < 0; }
 };
 

@@ -63,8 +63,8 @@ class Compute {
       const Config& config, const ArenaLayout& layout, const SumOverRanks& sum_norms = {}) = 0;
   /// The algorithms that were chosen for convolutions, for a checkpoint; empty for a GPU.
   [[nodiscard]] virtual std::string convolutions() const { return ""; }
-  /// Which of the host's GPUs reach each other's memory, for the start; empty where there is one or
-  /// none.
+  /// How the host's ranks reach each other's memory, for the start; empty where there is nothing to
+  /// tell.
   [[nodiscard]] virtual std::string peer_note() const { return ""; }
   /// The host's NUMA node that a GPU is closest to; -1 where there is none, or it is not known.
   [[nodiscard]] virtual int numa_node() const noexcept { return -1; }

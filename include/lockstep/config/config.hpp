@@ -22,7 +22,7 @@ enum class DeviceChoice { automatic, cpu, cuda };
 enum class ConvAlgorithm { automatic, direct, winograd };
 /// What backward computes again rather than have it kept.
 enum class Recompute { automatic, none, norms };
-enum class CommChoice { automatic, mpi, nccl };
+enum class CommChoice { automatic, mpi, shared, nccl };
 
 /// `--save-every 500` or `--save-every 10min`; both zero: at epoch ends alone.
 struct SaveInterval {

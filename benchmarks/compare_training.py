@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""compare_training.py LOCKSTEP OUTPUT.json: whole training runs on Fashion-MNIST beside PyTorch's, in turn, from the command to its end.
+
+mini-resnet, batch 128, sgd with momentum 0.9, weight decay 1e-4, the rate 0.1 after half an epoch along a cosine; images are padded by two, cropped
+and flipped at random, in an order that is new in each epoch, and all 10,000 test images are classified at the end. Lockstep reads its shards
+through the loader, logs each step and writes its checkpoint. PyTorch as it comes has torchvision's transforms in a DataLoader with a worker; tuned
+(as in compare_pytorch.py) it has all images in memory and augments a whole batch at a time. Each round runs every program once, and the ratio is of
+whole commands' seconds within a round.
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+
+from peers import measured, note_of_others, parity_folder, peers, shown, spread
+
+DATA = "/usr/share/datasets/fashion-mnist"
+BATCH = 128
+
+PEER = r"""
+import gzip, json, math, resource, sys, tempfile, time
+import numpy as np, torch, torchvision
+sys.path.insert(0, sys.argv[1])
+data, width, steps, threads, precision, batch = json.loads(sys.argv[2])
+sys.argv = [sys.argv[0]]
+from pytorch_parity import MiniResNet
+
+def read(part):
+    images = np.frombuffer(gzip.open(f"{data}/{part}-images-idx3-ubyte.gz").read(), np.uint8, offset=16).reshape(-1, 1, 28, 28)
+    labels = np.frombuffer(gzip.open(f"{data}/{part}-labels-idx1-ubyte.gz").read(), np.uint8, offset=8).astype(np.int64)
+    return torch.from_numpy(images.copy()), torch.from_numpy(labels)
+
+torch.manual_seed(0)
+images, labels = read("train")
+mean, std = images.float().mean() / 255, images.float().std() / 255
+net = MiniResNet(1, 10, width)
+format = torch.channels_last if threads else torch.contiguous_format
+if threads:
+    torch.set_num_threads(threads)
+    net = net.to(memory_format=format)
+sgd = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+loss = torch.nn.CrossEntropyLoss()
+an_epoch = len(images) // batch
+rate = torch.optim.lr_scheduler.LambdaLR(
+    sgd, lambda step: min((step + 1) / (an_epoch / 2), 1) * (1 + math.cos(math.pi * min(step / steps, 1))) / 2)
+
+def normalised(pixels):
+    return ((pixels.float() / 255 - mean) / std).contiguous(memory_format=format)
+
+def cropped_and_flipped(pixels):
+    rows = torch.arange(28)[None, :, None] + torch.randint(5, (len(pixels), 1, 1))
+    columns = torch.arange(28)[None, None, :] + torch.randint(5, (len(pixels), 1, 1))
+    columns = torch.where(torch.rand(len(pixels), 1, 1) < 0.5, columns.flip(2), columns)
+    padded = torch.nn.functional.pad(pixels, (2, 2, 2, 2))
+    return padded[torch.arange(len(pixels))[:, None, None], 0, rows, columns][:, None]
+
+class Transformed(torch.utils.data.Dataset):
+    change = torchvision.transforms.Compose([torchvision.transforms.RandomCrop(28, padding=2), torchvision.transforms.RandomHorizontalFlip()])
+    def __len__(self):
+        return len(images)
+    def __getitem__(self, index):
+        return self.change(images[index]), labels[index]
+
+def batches():
+    while True:
+        if threads:
+            order = torch.randperm(len(images))
+            for begin in range(0, an_epoch * batch, batch):
+                chosen = order[begin:begin + batch]
+                yield cropped_and_flipped(images[chosen]), labels[chosen]
+        else:
+            yield from torch.utils.data.DataLoader(Transformed(), batch, shuffle=True, drop_last=True, num_workers=1)
+
+cast = lambda: torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
+begin = time.perf_counter()
+for step, (pixels, target) in zip(range(steps), batches()):
+    sgd.zero_grad(set_to_none=True)
+    with cast():
+        value = loss(net(normalised(pixels)), target)
+    value.backward()
+    sgd.step()
+    rate.step()
+trained = time.perf_counter() - begin
+net.eval()
+images, labels = read("t10k")
+right = 0
+with torch.no_grad(), cast():
+    for begin in range(0, len(images), 500):
+        right += int((net(normalised(images[begin:begin + 500])).argmax(1) == labels[begin:begin + 500]).sum())
+with tempfile.TemporaryFile() as file:
+    torch.save({"model": net.state_dict(), "optimizer": sgd.state_dict()}, file)
+print(json.dumps({"images_per_second": batch * steps / trained, "top1": right / len(images), "threads": torch.get_num_threads(),
+                  "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "version": torch.__version__}))
+"""
+
+
+def lockstep(options, data, run):
+    """Trains and evaluates; its own log says how quick the steps were."""
+    steps = ["--epochs", 1, "--max-steps", options.steps] if options.steps else ["--epochs", options.epochs]
+    done = measured(
+        [options.lockstep, "train", "--data", data, "--run-dir", run, "--model", "mini-resnet", "--width", options.width, "--batch-size", BATCH,
+         "--precision", options.precision, "--lr", 0.1, "--warmup-epochs", 0.5, "--weight-decay", 1e-4, "--augment", "crop-flip",
+         "--crop-padding", 2, "--device", "cpu", "--log-every", 1, *steps])
+    if options.steps:
+        # An end by --max-steps is a pause, at which nothing is evaluated.
+        evaluated = measured([options.lockstep, "eval", "--checkpoint", f"{run}/checkpoints/latest", "--data", data, "--device", "cpu", "--json"])
+        done["command_seconds"] += evaluated["command_seconds"]
+    events = [json.loads(line) for line in (pathlib.Path(run) / "metrics.jsonl").read_text().splitlines()]
+    top1 = [event["top1"] for event in events if event["event"] == "eval"]
+    if options.steps:
+        top1 = [evaluated["top1"]]
+    rates = [event["images_per_second"] for event in events if event["event"] == "step"]
+    if not top1:
+        sys.exit(f"{run} was not evaluated (metrics.jsonl holds no `eval`)")
+    return {**done, "top1": top1[-1], "images_per_second": statistics.median(rates)}
+
+
+def described(runs):
+    return {"command_seconds": spread([run["command_seconds"] for run in runs]), "top1": spread([run["top1"] for run in runs]),
+            "images_per_second": spread([run["images_per_second"] for run in runs])}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lockstep")
+    parser.add_argument("output")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=0, help="end after so many (0: after --epochs)")
+    parser.add_argument("--python", action="append", help="as compare_pytorch.py has it")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        data = f"{folder}/data"
+        measured([options.lockstep, "pack", "--from", "mnist", "--input", DATA, "--output", data, "--shards", 4])
+        steps = options.steps or options.epochs * (60000 // BATCH)
+        beside_it = peers(options.python or ["/usr/bin/python3"])
+        ours, theirs = [], [[] for _ in beside_it]
+        for round in range(options.rounds):
+            ours.append(lockstep(options, data, f"{folder}/run-{round}"))
+            for peer, runs in zip(beside_it, theirs):
+                given = json.dumps([DATA, options.width, steps, peer.threads, options.precision, BATCH])
+                runs.append(peer.run(PEER, parity_folder(), given))
+        engine = measured([options.lockstep, "bench", "step", "--model", "mini-resnet", "--image-size", 28, "--channels", 1, "--classes", 10,
+                           "--width", options.width, "--batch-size", BATCH, "--precision", options.precision, "--steps", 1, "--json"])
+    others = max(run["others"] for runs in [ours, *theirs] for run in runs)
+    result = {"benchmark": "training beside PyTorch", "date": datetime.date.today().isoformat(), "machine": engine["machine"],
+              "engine": engine["engine"], "data": "Fashion-MNIST", "model": "mini-resnet", "width": options.width, "batch": BATCH,
+              "precision": options.precision, "steps": steps, "rounds": options.rounds, "others_share_of_machine": others,
+              "lockstep": described(ours), "peers": []}
+    print(f"mini-resnet of width {options.width}, {options.precision}, {steps} steps of {BATCH}: Lockstep {result['lockstep']['command_seconds']['median']:.1f} s, "
+          f"top-1 {result['lockstep']['top1']['median']:.4f}{note_of_others(others)}")
+    for peer, runs in zip(beside_it, theirs):
+        row = {"pytorch": runs[0]["version"], "form": peer.form, "threads": runs[0]["threads"], **described(runs),
+               "ratio": spread([b["command_seconds"] / a["command_seconds"] for a, b in zip(ours, runs)])}
+        result["peers"].append(row)
+        print(f"  of PyTorch {row['pytorch']} {row['form']:<7} ({row['command_seconds']['median']:.1f} s, top-1 {row['top1']['median']:.4f}): {shown(row['ratio'])}")
+    with open(options.output, "w") as file:
+        json.dump(result, file, indent=1)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()

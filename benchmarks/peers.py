@@ -1,0 +1,82 @@
+"""PyTorch beside Lockstep: whose it is, in which form, and what a run of either took of the machine."""
+
+import dataclasses
+import glob
+import json
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import time
+
+CORES = len(os.sched_getaffinity(0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """PyTorch as an interpreter has it: as it comes, or tuned (channels_last, threads set and bound; where tcmalloc is installed, preloaded)."""
+
+    python: str
+    tuned: bool
+
+    @property
+    def threads(self):
+        """To be set, 0: as it comes. Counted here, as a bound process sees its own core alone."""
+        return CORES if self.tuned else 0
+
+    @property
+    def form(self):
+        return "tuned" if self.tuned else "default"
+
+    def run(self, script, *args):
+        env = dict(os.environ)
+        if self.tuned:
+            env.update(OMP_PROC_BIND="true", ATEN_CPU_CAPABILITY="avx512", OMP_NUM_THREADS=str(CORES))
+            allocator = glob.glob("/usr/lib/*/libtcmalloc*.so.4")
+            if allocator:
+                env["LD_PRELOAD"] = allocator[0]
+        return measured([self.python, "-c", script, *map(str, args)], env)
+
+
+def peers(pythons):
+    return [Peer(python, tuned) for python in pythons for tuned in (False, True)]
+
+
+def parity_folder():
+    """Where the counterparts of our models are."""
+    return str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "parity")
+
+
+def busy_seconds():
+    """Of all cores, by whomever, and what the host took from them."""
+    with open("/proc/stat") as file:
+        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def measured(command, env=None):
+    """The last line, as JSON; the seconds of the whole command, and the share of the machine's time that others took meanwhile."""
+    begin, busy, before = time.monotonic(), busy_seconds(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=env)
+    seconds = time.monotonic() - begin
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, command))[:400]}\nended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    own = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    others = (busy_seconds() - busy - own) / seconds / os.cpu_count()
+    last = (done.stdout.splitlines() or ["{}"])[-1]
+    return {**(json.loads(last) if last.startswith("{") else {}), "command_seconds": seconds, "others": max(0.0, others)}
+
+
+def spread(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def shown(ratio):
+    return f"{ratio['median']:.2f} ({ratio['min']:.2f}-{ratio['max']:.2f})"
+
+
+def note_of_others(share):
+    """A row is to be doubted where others took more than a twentieth."""
+    return f"   ({share:.0%} of the machine taken by others)" if share > 0.05 else ""

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "piece_exchange.hpp"
+
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace lockstep {
+
+/// A thread's exchanges, of all its communicators. Whatever it waits for, it moves all of them on:
+/// another rank may wait for one of the others first.
+class ExchangeProgress final {
+ public:
+  static void join(PieceExchange& exchange) { exchanges().push_back(&exchange); }
+  static void leave(PieceExchange& exchange) noexcept { std::erase(exchanges(), &exchange); }
+
+  [[nodiscard]] static bool is_idle() noexcept {
+    return std::ranges::all_of(exchanges(), &PieceExchange::is_idle);
+  }
+  static void advance() {
+    for (PieceExchange* exchange : exchanges()) exchange->advance();
+  }
+
+  /// Until `is_done()`. A core that has nothing else to do spins, one that others want is given up;
+  /// MPI moves on too, as what it has sent may not have left yet.
+  template <typename Done>
+  static void wait_until(Done&& is_done) {
+    for (std::uint64_t turn = 1; !is_done(); ++turn) {
+      advance();
+      if (turn % 64 == 0) {
+        int there = 0;
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
+      }
+      if (turn > 256) {
+        ::sched_yield();
+      } else {
+        __builtin_ia32_pause();
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] static std::vector<PieceExchange*>& exchanges() noexcept {
+    thread_local std::vector<PieceExchange*> of_thread;
+    return of_thread;
+  }
+};
+
+}  // namespace lockstep

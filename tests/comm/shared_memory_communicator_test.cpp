@@ -1,0 +1,290 @@
+#define BOOST_TEST_MODULE shared_memory_communicator
+#include <boost/test/unit_test.hpp>
+
+#include "comm/allocation_count.hpp"
+#include "comm/communicator_suite.hpp"
+#include "comm/mpi_fixture.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/comm/shared_memory_communicator.hpp"
+#include "lockstep/core/philox.hpp"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <thread>
+#include <vector>
+
+using namespace lockstep;
+using namespace std::chrono_literals;
+
+BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
+
+namespace {
+
+constexpr std::size_t small = 16384;  ///< a window whose pieces hold few values
+
+/// What the ranks of this host share, over MPI.
+struct Shared {
+  std::unique_ptr<Communicator> mpi = make_mpi_communicator();
+  std::unique_ptr<Communicator> comm;
+  explicit Shared(std::size_t bytes = small)
+      : comm(make_shared_memory_communicator(*mpi, {.bytes = bytes}).communicator) {}
+};
+
+bool is_alone() {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size == 1;
+}
+
+std::vector<float> random_values(std::size_t count, int rank) {
+  PhiloxStream random(5, RandomPurpose::synthetic_data, 0, static_cast<std::uint32_t>(rank));
+  std::vector<float> values(count);
+  for (float& value : values) value = static_cast<float>(random.next_normal());
+  return values;
+}
+
+std::vector<float> sum_in_order_of_ranks(std::size_t count, int ranks) {
+  std::vector<float> sum = random_values(count, 0);
+  for (int rank = 1; rank < ranks; ++rank) {
+    const std::vector<float> theirs = random_values(count, rank);
+    for (std::size_t i = 0; i < count; ++i) sum[i] += theirs[i];
+  }
+  return sum;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_rank_alone_shares_with_nobody) {
+  if (!is_alone()) return;
+  const auto mpi = make_mpi_communicator();
+  const SharedMemoryResult result = make_shared_memory_communicator(*mpi);
+  BOOST_TEST(!result.communicator);
+  BOOST_TEST(result.reason == "there is one rank alone");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_of_one_host_conform) {
+  if (is_alone()) return;
+  for (const std::size_t bytes : {small, std::size_t{0}}) {
+    const Shared shared(bytes);
+    BOOST_REQUIRE(shared.comm);
+    test::check_communicator(*shared.comm, {0, 1, 2, 3, 17, 1000, 100003});
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sums_are_in_the_order_of_ranks_wherever_a_value_lies) {
+  if (is_alone()) return;
+  const Shared shared;
+  Communicator& comm = *shared.comm;
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  for (const std::size_t block : {1UL, 15UL, 1000UL, 54321UL}) {
+    const std::size_t count = block * ranks;
+    const std::vector<float> expected = sum_in_order_of_ranks(count, comm.size());
+    const std::vector<float> mine = random_values(count, comm.rank());
+    std::vector<float> reduced = mine;
+    std::vector<float> part(block);
+    std::vector<float> gathered(count);
+    comm.all_reduce(std::span(reduced));
+    comm.reduce_scatter(std::span<const float>(mine), std::span(part));
+    comm.all_gather(std::span<const float>(part), std::span(gathered));
+    BOOST_TEST((reduced == expected));
+    BOOST_TEST((gathered == expected));
+    // Of a message that begins elsewhere.
+    std::vector<float> behind(mine.begin() + 1, mine.end());
+    comm.all_reduce(std::span(behind));
+    BOOST_TEST(std::equal(behind.begin(), behind.end(), expected.begin() + 1));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sums_of_16_bits_are_rounded_once) {
+  if (is_alone()) return;
+  const Shared shared;
+  Communicator& comm = *shared.comm;
+  const auto check = [&]<typename T>(T) {
+    constexpr std::size_t count = 7001;
+    std::vector<float> sum(count);
+    std::vector<T> values(count);
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      const std::vector<float> theirs = random_values(count, rank);
+      for (std::size_t i = 0; i < count; ++i) {
+        sum[i] += float{T(theirs[i])};
+        if (rank == comm.rank()) values[i] = T(theirs[i]);
+      }
+    }
+    comm.all_reduce(std::span(values));
+    bool same = true;
+    for (std::size_t i = 0; i < count; ++i) same = same && float{values[i]} == float{T(sum[i])};
+    BOOST_TEST(same);
+  };
+  check(Bfloat16{});
+  check(Float16{});
+}
+
+BOOST_AUTO_TEST_CASE(not_a_number_and_infinity_reach_every_rank) {
+  if (is_alone()) return;
+  const Shared shared;
+  const bool last = shared.comm->rank() == shared.comm->size() - 1;
+  std::vector<float> values(100, 1.0F);
+  values[3] = last ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
+  values[97] = last ? std::numeric_limits<float>::infinity() : 1.0F;
+  shared.comm->all_reduce(std::span(values));
+  BOOST_TEST(std::isnan(values[3]));
+  BOOST_TEST(std::isinf(values[97]));
+  BOOST_TEST(values[98] == static_cast<float>(shared.comm->size()));
+}
+
+BOOST_AUTO_TEST_CASE(more_requests_than_are_remembered_end_in_any_order) {
+  if (is_alone()) return;
+  const Shared shared;
+  Communicator& comm = *shared.comm;
+  const auto ranks = static_cast<float>(comm.size());
+  constexpr std::size_t many = 150;
+  std::vector<std::vector<float>> buffers;
+  std::vector<std::int64_t> counts(many);
+  std::vector<Request> requests;
+  for (std::size_t i = 0; i < many; ++i) buffers.emplace_back(1 + i * 37, static_cast<float>(i));
+  for (std::size_t i = 0; i < many; ++i) {
+    requests.push_back(comm.start_all_reduce(std::span(buffers[i])));
+    // MPI's go between them.
+    counts[i] = static_cast<std::int64_t>(i);
+    requests.push_back(comm.start_all_reduce(std::span(&counts[i], 1)));
+  }
+  for (std::size_t i = requests.size(); i-- > 0;) {
+    if (i % 3 == 0) comm.wait(requests[i]);
+  }
+  for (Request& request : requests) {
+    while (!comm.test(request)) {
+    }
+  }
+  for (std::size_t i = 0; i < many; ++i) {
+    BOOST_TEST((buffers[i] == std::vector(1 + i * 37, static_cast<float>(i) * ranks)));
+    BOOST_TEST(counts[i] == static_cast<std::int64_t>(i) * comm.size());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(requests_of_both_kinds_have_numbers_of_their_own_that_are_used_again) {
+  if (is_alone()) return;
+  const Shared shared;
+  std::vector<float> values(10);
+  std::vector<double> more(10);
+  for (int step = 0; step < 1000; ++step) {
+    Request own = shared.comm->start_all_reduce(std::span(values));
+    Request inner = shared.comm->start_all_reduce(std::span(more));
+    BOOST_TEST_REQUIRE(own.slot != inner.slot);
+    BOOST_TEST_REQUIRE(std::max(own.slot, inner.slot) < 4);  // who watches them counts on it
+    shared.comm->wait(inner);
+    shared.comm->wait(own);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_slow_rank_is_waited_for_and_nothing_runs_over_what_it_has_not_taken) {
+  if (is_alone()) return;
+  const Shared shared;
+  Communicator& comm = *shared.comm;
+  constexpr std::size_t count = 100000;  // many times what a window holds
+  for (int slow = 0; slow < comm.size(); ++slow) {
+    std::vector<std::vector<float>> buffers(3, random_values(count, comm.rank()));
+    std::vector<Request> requests;
+    for (auto& buffer : buffers) {
+      requests.push_back(comm.start_all_reduce(std::span(buffer)));
+      if (comm.rank() == slow) std::this_thread::sleep_for(20ms);
+    }
+    for (Request& request : requests) {
+      while (!comm.test(request)) {
+        if (comm.rank() == slow) std::this_thread::sleep_for(100us);
+      }
+    }
+    const std::vector<float> expected = sum_in_order_of_ranks(count, comm.size());
+    for (const auto& buffer : buffers) BOOST_TEST((buffer == expected));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(communicators_may_be_waited_for_in_any_order) {
+  if (is_alone()) return;
+  const Shared one;
+  const Shared other;
+  const auto ranks = static_cast<float>(one.comm->size());
+  std::vector<float> a(100000, 1.0F);
+  std::vector<float> b(100000, 2.0F);
+  std::vector<double> c(100000, 3.0);
+  std::vector<Request> requests{one.comm->start_all_reduce(std::span(a)),
+                                other.comm->start_all_reduce(std::span(b)),
+                                one.mpi->start_all_reduce(std::span(c))};
+  const std::vector<Communicator*> comms{one.comm.get(), other.comm.get(), one.mpi.get()};
+  // Each rank begins with another one.
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::size_t at = (i + static_cast<std::size_t>(one.comm->rank())) % 3;
+    comms[at]->wait(requests[at]);
+  }
+  BOOST_TEST((a == std::vector(100000, ranks)));
+  BOOST_TEST((b == std::vector(100000, 2 * ranks)));
+  BOOST_TEST((c == std::vector(100000, 3.0 * static_cast<double>(ranks))));
+}
+
+BOOST_AUTO_TEST_CASE(steps_after_the_first_allocate_nothing) {
+  if (is_alone()) return;
+  const Shared shared;
+  Communicator& comm = *shared.comm;
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  std::vector<float> values(4000, 1.0F);
+  std::vector<float> all(300 * ranks, 1.0F);
+  std::vector<float> mine(300);
+  std::vector<Request> requests(6);
+  const auto step = [&] {
+    for (std::size_t i = 0; i < 4; ++i) {
+      requests[i] = comm.start_all_reduce(std::span(values).subspan(i * 1000, 1000));
+    }
+    requests[4] = comm.start_reduce_scatter(std::span<const float>(all), std::span(mine));
+    requests[5] = comm.start_all_gather(std::span<const float>(mine), std::span(all));
+    for (Request& request : requests) comm.wait(request);
+  };
+  step();
+  const long before = test::allocation_count();
+  for (int i = 0; i < 50; ++i) step();
+  BOOST_TEST(test::allocation_count() - before == 0);
+}
+
+BOOST_AUTO_TEST_CASE(memory_that_cannot_be_had_is_told_on_all_ranks) {
+  if (is_alone()) return;
+  const auto mpi = make_mpi_communicator();
+  const SharedMemoryResult result =
+      make_shared_memory_communicator(*mpi, {.bytes = std::size_t{1} << 50});
+  BOOST_TEST(!result.communicator);
+  BOOST_TEST(result.reason.find("bytes of shared memory failed") != std::string::npos,
+             result.reason);
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_may_not_open_it_keeps_all_from_it) {
+  if (is_alone()) return;
+  const auto mpi = make_mpi_communicator();
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  if (mpi->rank() == mpi->size() - 1) {
+    const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  const SharedMemoryResult result = make_shared_memory_communicator(*mpi);
+  setrlimit(RLIMIT_NOFILE, &before);
+  BOOST_TEST(!result.communicator);
+  BOOST_TEST(result.reason.find("Too many open files") != std::string::npos, result.reason);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_stays_behind) {
+  if (is_alone()) return;
+  const auto left = [] {
+    std::size_t files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+      files += entry.path().filename().string().starts_with("lockstep-" +
+                                                            std::to_string(::getpid()) + "-");
+    }
+    return files;
+  };
+  const Shared shared;
+  BOOST_TEST(left() == 0);
+}

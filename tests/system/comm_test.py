@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""What reduces gradients: memory that ranks share where they are on one host, or MPI."""
+
+from harness import *  # noqa: F403
+
+SHARED = "gradients: summed in memory that all ranks share"
+LONG = ["--max-steps", 6, "--save-every", 3]
+
+
+def apart(folder, rank, size):
+    """A program under which one rank sees shared memory of its own, of `size`, as on another host."""
+    program = folder / f"apart-{rank}"
+    program.write_text(f"""#!/bin/sh
+if [ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = {rank} ]; then
+  exec unshare -m sh -c 'mount -t tmpfs -o size={size} none /dev/shm && exec "$0" "$@"' {LOCKSTEP} "$@"
+fi
+exec {LOCKSTEP} "$@"
+""")
+    program.chmod(0o755)
+    return program
+
+
+def run_apart(program, args, expect=OK):
+    # Open MPI's own shared memory is elsewhere.
+    done = subprocess.run([*MPIRUN, "--mca", "btl_vader_backing_directory", "/tmp", "-n", "3", program, *map(str, args)], env=environment(), capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == expect, f"{done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def ranks_of_a_host_share_memory_unless_told_otherwise(folder):
+    data = write_shards(folder / "data", samples=240)
+    for ranks, comm, note in ((1, "auto", False), (1, "shared", False), (2, "auto", True), (3, "shared", True), (3, "mpi", False)):
+        output = run(train_args(data, folder / f"run-{ranks}-{comm}", *LONG, "--comm", comm), ranks)
+        assert (SHARED in output) == note, output
+        assert "summed by MPI" not in output, output
+    # Two values are added alike in either order.
+    run(train_args(data, folder / "mpi", *LONG, "--comm", "mpi"), ranks=2)
+    assert_same_run(folder / "run-2-auto", folder / "mpi")
+
+
+def sums_are_the_same_however_they_travel(folder):
+    """On four ranks, to the bit: in buckets of any size, shared out in any way, and on a run that goes on."""
+    data = write_shards(folder / "data", samples=240)
+    run(train_args(data, folder / "none", *LONG), ranks=4)
+    ways = {"small": ["--bucket-mb", "0.001"], "large": ["--bucket-mb", 100], "optimizer": ["--shard", "optimizer"], "grad": ["--shard", "grad"],
+            "full": ["--shard", "full"], "wide": ["--shard", "hybrid", "--shard-group", 4]}
+    for name, more in ways.items():
+        run(train_args(data, folder / name, "--save-every", 3, "--max-steps", 4, *more), ranks=4)
+        run(train_args(data, folder / name, *LONG, *more), ranks=4)
+        assert_same_run(folder / name, folder / "none")
+    # Over MPI the order is another one.
+    run(train_args(data, folder / "mpi", *LONG, "--comm", "mpi"), ranks=4)
+    assert tensors(latest(folder / "mpi")) != tensors(latest(folder / "none")), "MPI gives the same bits: this test shows nothing"
+
+
+def where_memory_cannot_be_shared_mpi_sums_and_says_so(folder):
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"]).returncode:
+        raise Skipped("cannot give a rank shared memory of its own here")
+    data = write_shards(folder / "data", samples=240)
+    for rank, size, reason in ((2, "100M", "not all ranks are on one host"), (0, "1M", "bytes of shared memory failed: No space left on device")):
+        args = train_args(data, folder / f"run-{rank}", *LONG)
+        output = run_apart(apart(folder, rank, size), args)
+        assert "gradients: summed by MPI (" in output and reason in output, output
+        assert state(latest(folder / f"run-{rank}"))["step"] == 6
+        # What is asked for is not exchanged for something else.
+        refused = train_args(data, folder / f"refused-{rank}", *LONG, "--comm", "shared")
+        output = run_apart(apart(folder, rank, size), refused, USAGE)
+        assert "--comm shared needs memory that all ranks share (" in output and reason in output, output
+
+
+def a_gpus_memory_is_not_shared_so(folder):
+    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+    if not module or not pathlib.Path(module).exists():
+        raise Skipped("no module that stands for a GPU's was built")
+    data = write_shards(folder / "data", samples=240)
+    args = train_args(data, folder / "run", *LONG, "--device", "cuda", "--comm", "shared")
+    assert "--comm shared does not go with --device cuda" in run(args, 2, {"LOCKSTEP_MODULE_PATH": module}, expect=USAGE)
+
+
+def nothing_is_left_in_shared_memory(folder):
+    """Also by ranks that are killed."""
+    def left():
+        return [path.name for path in pathlib.Path("/dev/shm").glob("lockstep-*")]
+
+    before = left()
+    data = write_shards(folder / "data", samples=4000)
+    process = start(train_args(data, folder / "run", "--epochs", 500), ranks=2)
+    wait_for_step(folder / "run", 2, process)
+    assert left() == before, left()
+    process.kill()
+    finish(process)
+    assert left() == before, left()
+
+
+if __name__ == "__main__":
+    main([ranks_of_a_host_share_memory_unless_told_otherwise, sums_are_the_same_however_they_travel,
+          where_memory_cannot_be_shared_mpi_sums_and_says_so, a_gpus_memory_is_not_shared_so, nothing_is_left_in_shared_memory])
