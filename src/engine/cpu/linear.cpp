@@ -1,5 +1,7 @@
 #include "lowering.hpp"
 
+#include <string_view>
+
 namespace lockstep::cpu {
 namespace {
 
@@ -45,7 +47,10 @@ class InnerProduct final {
                                                            const dnnl::engine& engine) const {
     return checked("the data gradient of " + name_, [&] {
       const BackwardData::desc desc(source_, weight_, target_gradient_);
-      return BackwardData::primitive_desc(desc, ProgramBuilder::attributes(), engine, hint);
+      BackwardData::primitive_desc chosen(desc, ProgramBuilder::attributes(), engine, hint);
+      while (writes_nothing(chosen) && chosen.next_impl()) {
+      }
+      return chosen;
     });
   }
   [[nodiscard]] BackwardWeights::primitive_desc backward_weights(
@@ -60,6 +65,14 @@ class InnerProduct final {
   static bool makes_logits(const LoweringContext& context) {
     const auto& loss = std::get<SoftmaxCrossEntropy>(context.graph.nodes().back().op);
     return loss.input == context.id;
+  }
+
+  /// oneDNN 2.6 forgets to write what it has added up over several threads where there are at most
+  /// 16 features and AMX computes (seen at 520 and more outputs).
+  [[nodiscard]] bool writes_nothing(const BackwardData::primitive_desc& primitive) const {
+    constexpr std::int64_t most_features = 16;
+    return source_.dims()[1] <= most_features &&
+           std::string_view(primitive.impl_info_str()).find("amx") != std::string_view::npos;
   }
 
   std::string name_;
