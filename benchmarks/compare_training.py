@@ -146,6 +146,7 @@ def main():
             for peer, runs in zip(beside_it, theirs):
                 given = json.dumps([DATA, options.width, steps, peer.threads, options.precision, BATCH])
                 runs.append(peer.run(PEER, parity_folder(), given))
+        loading = measured([options.lockstep, "bench", "loader", "--data", data, "--batch-size", BATCH, "--loader-threads", 1, "--json"])
         engine = measured([options.lockstep, "bench", "step", "--model", "mini-resnet", "--image-size", 28, "--channels", 1, "--classes", 10,
                            "--width", options.width, "--batch-size", BATCH, "--precision", options.precision, "--steps", 1, "--json"])
     others = max(run["others"] for runs in [ours, *theirs] for run in runs)
@@ -153,8 +154,12 @@ def main():
               "engine": engine["engine"], "data": "Fashion-MNIST", "model": "mini-resnet", "width": options.width, "batch": BATCH,
               "precision": options.precision, "steps": steps, "rounds": options.rounds, "others_share_of_machine": others,
               "lockstep": described(ours), "peers": []}
+    in_cache = next(row for row in loading["rows"] if row["reader"] == "loader" and row["files_in"] == "cache")
+    result["loader_images_per_second"] = in_cache["images_per_second"]
+    result["loader_to_training"] = in_cache["images_per_second"] / result["lockstep"]["images_per_second"]["median"]
     print(f"mini-resnet of width {options.width}, {options.precision}, {steps} steps of {BATCH}: Lockstep {result['lockstep']['command_seconds']['median']:.1f} s, "
-          f"top-1 {result['lockstep']['top1']['median']:.4f}{note_of_others(others)}")
+          f"top-1 {result['lockstep']['top1']['median']:.4f}; its loader gives {result['loader_to_training']:.0f} times "
+          f"the images that a step takes{note_of_others(others)}")
     for peer, runs in zip(beside_it, theirs):
         row = {"pytorch": runs[0]["version"], "form": peer.form, "threads": runs[0]["threads"], **described(runs),
                "ratio": spread([b["command_seconds"] / a["command_seconds"] for a, b in zip(ours, runs)])}

@@ -1,38 +1,81 @@
-// The loader against a plain pread of the same bytes: one epoch in shuffled order, crop and flip,
-// into the engine's format; then the shards' files read front to back in 1 MiB pieces by one
-// thread.
+// The loader, one epoch in shuffled order, cropped and flipped, into the engine's format, against
+// plain reading by one thread: each image by a pread of its own, in an order as random, and all
+// files front to back in pieces of 1 MiB; and against what bounds a loader, a pread of each image
+// and a fill of the memory that its values take in fp32. Once with the files in the page cache, and
+// once from disk.
 #include "benchmark.hpp"
 
+#include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/philox.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/train/batch_geometry.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace lockstep::benchmark {
 namespace {
 
-/// Bytes and seconds of reading every shard of the split from front to back.
-std::pair<std::int64_t, double> plain_read(const std::string& directory) {
-  std::vector<char> piece(std::size_t{1} << 20);
-  std::int64_t total = 0;
-  const double begin = now();
-  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-    if (!entry.path().filename().string().starts_with("train-")) continue;
-    const int file = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) continue;
-    std::int64_t offset = 0;
-    for (ssize_t n; (n = ::pread(file, piece.data(), piece.size(), offset)) > 0; offset += n) {
+/// The split's shards.
+class Files final {
+ public:
+  explicit Files(const std::string& directory) {
+    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+      if (!entry.path().filename().string().starts_with("train-")) continue;
+      Descriptor file(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
+      if (!file) continue;
+      bytes_ += static_cast<std::int64_t>(entry.file_size());
+      sizes_.push_back(static_cast<std::int64_t>(entry.file_size()));
+      files_.push_back(std::move(file));
     }
-    total += offset;
-    ::close(file);
   }
-  return {total, now() - begin};
-}
+  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+
+  /// Out of the page cache.
+  void forget() const {
+    for (const Descriptor& file : files_) {
+      ::fsync(file.get());
+      ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+    }
+  }
+  void read_front_to_back() {
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      for (std::int64_t at = 0; at < sizes_[i]; at += read(i, at, std::size_t{1} << 20)) {
+      }
+    }
+  }
+  /// As many pieces of the same size, one after another, anywhere; for each one `values` are
+  /// filled.
+  void read_pieces(std::int64_t count, std::int64_t values) {
+    constexpr std::int64_t ahead = 256;  // beyond the caches, as a loader's batches are
+    filled_.resize(static_cast<std::size_t>(values * ahead));
+    const auto size = static_cast<std::size_t>(bytes_ / count);
+    PhiloxStream random(0, RandomPurpose::synthetic_data, 0, 0);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::size_t file = random.next_below(static_cast<std::uint32_t>(files_.size()));
+      const std::int64_t room = std::max<std::int64_t>(1, sizes_[file] - bytes_ / count);
+      read(file, random.next_below(static_cast<std::uint32_t>(room)), size);
+      std::fill_n(filled_.begin() + values * (i % ahead), values, static_cast<float>(i));
+    }
+  }
+
+ private:
+  std::int64_t read(std::size_t file, std::int64_t at, std::size_t size) {
+    piece_.resize(std::max(piece_.size(), size));
+    return std::max<std::int64_t>(1, ::pread(files_[file].get(), piece_.data(), size, at));
+  }
+  std::vector<Descriptor> files_;
+  std::vector<std::int64_t> sizes_;
+  std::int64_t bytes_ = 0;
+  std::vector<char> piece_;
+  std::vector<float> filled_;
+};
 
 }  // namespace
 
@@ -50,10 +93,7 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
                                .world_size = comm.size(),
                                .rank = comm.rank(),
                                .accumulate = 1};
-  std::vector<double> seconds;
-  std::vector<double> plain_seconds;
-  std::int64_t plain_bytes = 0;
-  for (std::int64_t round = 0; round < 6; ++round) {
+  const auto epoch = [&](std::int64_t number) {
     const auto loader =
         make_loader(*data,
                     {.image = image,
@@ -63,43 +103,71 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
                      .augment = info.encoded ? Augment::resized_crop : Augment::crop_flip,
                      .batch_capacity = options.batch_size,
                      .threads = static_cast<int>(options.loader_threads)},
-                    plan_training_batches(geometry, {.epoch = round, .position = 0},
+                    plan_training_batches(geometry, {.epoch = number, .position = 0},
                                           geometry.steps_per_epoch()));
-    comm.barrier();
-    const double begin = now();
     while (loader->next()) {
     }
-    const double elapsed = comm.all_reduce_value(now() - begin, ReduceOp::max);
-    const auto [bytes, plain] = plain_read(options.data);
-    if (round == 0) continue;  // the page cache is warm from here on
-    seconds.push_back(elapsed);
-    plain_seconds.push_back(plain);
-    plain_bytes = bytes;
-  }
-  const Sample sample = summarize(seconds);
-  const Sample plain = summarize(plain_seconds);
+  };
+  Files files(options.data);
+  const auto timed = [&](auto&& work) {
+    comm.barrier();
+    const double begin = now();
+    work();
+    return comm.all_reduce_value(now() - begin, ReduceOp::max);
+  };
   const auto images = static_cast<double>(geometry.epoch_samples());
   const double bytes =
-      images * static_cast<double>(plain_bytes) / static_cast<double>(info.samples);
+      images * static_cast<double>(files.bytes()) / static_cast<double>(info.samples);
   BenchResult result;
-  result.columns = {"reader", "threads", "images/s", "GB/s", "of plain"};
-  const double rate = bytes / sample.median;
-  const double plain_rate = static_cast<double>(plain_bytes) / plain.median;
-  result.rows.push_back({"loader", std::to_string(options.loader_threads),
-                         fmt::format("{:.0f}", images / sample.median),
-                         fmt::format("{:.3f}", rate / 1e9),
-                         fmt::format("{:.3f}", rate / plain_rate)});
-  result.rows.push_back({"plain pread", "1",
-                         fmt::format("{:.0f}", static_cast<double>(info.samples) / plain.median),
-                         fmt::format("{:.3f}", plain_rate / 1e9), "1"});
+  result.columns = {"reader", "files in", "threads", "images/s", "GB/s", "of each by pread"};
   result.json = {{"benchmark", "loader"},
                  {"samples", info.samples},
+                 {"bytes", files.bytes()},
+                 {"encoded", info.encoded},
                  {"loader_threads", options.loader_threads},
-                 {"images_per_second", images / sample.median},
-                 {"bytes_per_second", rate},
-                 {"plain_bytes_per_second", plain_rate},
-                 {"seconds_p10", sample.p10},
-                 {"seconds_p90", sample.p90}};
+                 {"rows", Json::array()}};
+  for (const bool cached : {true, false}) {
+    std::vector<double> loading;
+    std::vector<double> each;
+    std::vector<double> bound;
+    std::vector<double> straight;
+    for (std::int64_t round = 0; round < 6; ++round) {
+      const auto prepared = [&](auto&& work) {
+        if (!cached) files.forget();
+        return timed(work);
+      };
+      const double first = prepared([&] { epoch(round); });
+      const std::int64_t samples = geometry.epoch_samples();
+      const double second = prepared([&] { files.read_pieces(samples, 0); });
+      const double third = prepared(
+          [&] { files.read_pieces(samples, image.channels * image.height * image.width); });
+      const double fourth = prepared([&] { files.read_front_to_back(); });
+      if (round == 0) continue;  // the cache is warm from here on
+      loading.push_back(first);
+      each.push_back(second);
+      bound.push_back(third);
+      straight.push_back(fourth);
+    }
+    const double plain = bytes / summarize(each).median;
+    const auto add = [&](const char* reader, std::int64_t threads, double read, double seconds) {
+      const double rate = read / seconds;
+      const double pictures = rate / bytes * images;
+      const char* const place = cached ? "cache" : "disk";
+      result.rows.push_back({reader, place, std::to_string(threads),
+                             fmt::format("{:.0f}", pictures), fmt::format("{:.3f}", rate / 1e9),
+                             fmt::format("{:.2f}", rate / plain)});
+      result.json["rows"].push_back({{"reader", reader},
+                                     {"files_in", place},
+                                     {"threads", threads},
+                                     {"images_per_second", pictures},
+                                     {"bytes_per_second", rate},
+                                     {"of_each_by_pread", rate / plain}});
+    };
+    add("loader", options.loader_threads, bytes, summarize(loading).median);
+    add("pread of each image", 1, bytes, summarize(each).median);
+    add("pread and fill of each", 1, bytes, summarize(bound).median);
+    add("pread front to back", 1, static_cast<double>(files.bytes()), summarize(straight).median);
+  }
   return result;
 }
 

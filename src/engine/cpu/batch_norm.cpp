@@ -76,7 +76,7 @@ class BatchNormLowering final : public Lowering {
   /// From the statistics that forward found.
   [[nodiscard]] Tensor emit_again(ProgramBuilder& builder) const {
     const Tensor source = builder.value(op_.input);
-    const std::string name = "batch norm " + op_.options.name + " again";
+    const std::string name = "batch norm again " + op_.options.name;
     const auto pd = checked(name, [&] {
       const Forward::desc desc(dnnl::prop_kind::forward_inference, source.desc(), eps(),
                                flags(false));
