@@ -4,6 +4,7 @@
 #include "lockstep/core/version.hpp"
 #include "lockstep/io/atomic_file.hpp"
 #include "lockstep/runtime/traced_communicator.hpp"
+#include "lockstep/train/step_trace.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -70,7 +71,7 @@ std::unique_ptr<TraceRecorder> make_trace_recorder(const Config& config) {
   auto recorder = std::make_unique<TraceRecorder>(events_a_row(config.profile_steps));
   // As they are drawn, from the top; the loader's follow as it is made.
   for (const char* name :
-       {TraceRows::steps, TraceRows::phases, TracedCommunicator::under_way_row,
+       {TraceRows::steps, TraceRows::phases, StepTrace::row_name, TracedCommunicator::under_way_row,
         TracedCommunicator::waiting_row, TraceRows::evaluation, TraceRows::save}) {
     static_cast<void>(recorder->row(name));
   }

@@ -7,6 +7,7 @@
 #include "lockstep/train/progress.hpp"
 #include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/run_state.hpp"
+#include "lockstep/train/step_trace.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "lockstep/train/training_loop.hpp"
 #include "require_memory.hpp"
@@ -95,6 +96,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   require_agreement(job.comm, print_config(config), "the configuration",
                     "ranks were started with different options");
   const auto recorder = make_trace_recorder(config);
+  std::optional<StepTrace> step_trace;
   RunWatch watch(config, job, recorder.get());
   Communicator& comm = watch.comm();
 
@@ -217,6 +219,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   if (convolutions.empty()) convolutions = state.convolutions.value_or("");
   state.convolutions = convolutions;
   Engine& engine = compute->engine();
+  if (recorder) engine.set_step_timer(step_trace.emplace(*recorder));
   Communicator& arena_comm = watch.watched(compute->arena_communicator(), "the arenas'");
   const auto parallel = make_parallel_state(plan.config, engine, comm, arena_comm, tail.size(),
                                             watched_groups(*compute, watch));

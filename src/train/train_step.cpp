@@ -215,6 +215,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
     }
   }
   result.times.optimizer += watch.lap("update", geometry.accumulate - 1);
+  if (options_.trace != nullptr && options_.trace->recording()) engine_.report_steps();
   watch.add_step(steps_);
   return result;
 }

@@ -132,6 +132,7 @@ class HostConvolution final : public Convolution {
 /// How far the queue of transfers must have come; work is always done.
 struct HostEvent final : Event {
   std::size_t transfers = 0;
+  std::chrono::steady_clock::time_point marked;
 };
 
 class HostReplay final : public Replay {
@@ -183,6 +184,13 @@ class HostDevice final : public Device {
   [[nodiscard]] std::unique_ptr<Event> make_event() override {
     return std::make_unique<HostEvent>();
   }
+  [[nodiscard]] std::unique_ptr<Event> make_timed_event() override { return make_event(); }
+  [[nodiscard]] double seconds_between(const Event& begin, const Event& end) override {
+    const auto time = [](const Event& event) {
+      return static_cast<const HostEvent&>(event).marked;
+    };
+    return std::chrono::duration<double>(time(end) - time(begin)).count();
+  }
   [[nodiscard]] std::unique_ptr<Replay> record(std::function<void()> work) override {
     return std::make_unique<HostReplay>(std::move(work));
   }
@@ -192,7 +200,9 @@ class HostDevice final : public Device {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
   void mark(Event& event, Queue queue) override {
-    static_cast<HostEvent&>(event).transfers = queue == Queue::work ? 0 : done_ + transfers_.size();
+    auto& marked = static_cast<HostEvent&>(event);
+    marked.transfers = queue == Queue::work ? 0 : done_ + transfers_.size();
+    marked.marked = std::chrono::steady_clock::now();
   }
   void queue_wait(Queue queue, const Event& event) override {
     if (queue == Queue::work) wait(event);

@@ -37,6 +37,8 @@ class TwoQueues final : public Device {
     add(Queue::transfers, {.run = [=] { std::memcpy(to, from, bytes); }, .after = {}});
   }
   void synchronize() override { run_all(Queue::work); }
+  [[nodiscard]] std::unique_ptr<Event> make_timed_event() override { return make_event(); }
+  [[nodiscard]] double seconds_between(const Event&, const Event&) override { return 0; }
   [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<Mark>(); }
   void mark(Event& event, Queue queue) override {
     static_cast<Mark&>(event).point = {.queue = queue, .entries = line(queue).queued};

@@ -5,6 +5,10 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 using namespace lockstep;
@@ -126,4 +130,71 @@ BOOST_AUTO_TEST_CASE(without_recording_each_step_is_told) {
     BOOST_TEST((fixture.run(recorded, 1, true, &observer) == all_with(1, true)));
     BOOST_TEST((observer.told == Told{0, 10, 10, 30, 40}));
   }
+}
+
+namespace {
+
+/// Keeps what it is told.
+class NotingTimer final : public StepTimer {
+ public:
+  struct Told {
+    std::string step;
+    std::int64_t begin;
+    std::int64_t end;
+  };
+  bool asks = true;
+  std::vector<Told> told;
+  [[nodiscard]] bool wants() const noexcept override { return asks; }
+  void took(std::string_view step, std::int64_t begin, std::int64_t end) override {
+    told.push_back({std::string(step), begin, end});
+  }
+};
+
+std::int64_t clock_now() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_timeline_tells_when_each_step_was_computed) {
+  Fixture fixture;
+  for (std::size_t i = 0; i < fixture.steps.size(); ++i) {
+    fixture.steps[i].name = "step " + std::to_string(i);
+  }
+  fixture.steps[3].run = [](const Frame&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  };
+  RecordedSteps recorded(*fixture.device, fixture.steps, true);
+  NotingTimer timer;
+  DeviceTimeline timeline;
+  BOOST_TEST(!timeline.wants());
+  timeline.set_timer(timer);
+  NotingObserver observer({10, 30});
+  for (int round = 0; round < 3; ++round) {
+    timer.told.clear();
+    observer.told.clear();
+    const std::int64_t before = clock_now();
+    recorded.run(fixture.frame(1, false), &observer, &timeline);
+    BOOST_TEST(timer.told.empty());  // not before the device is done
+    timeline.report(*fixture.device);
+    const std::int64_t after = clock_now();
+    BOOST_TEST_REQUIRE(timer.told.size() == 5U);
+    std::int64_t last = before;
+    for (std::size_t i = 0; i < 5; ++i) {
+      const NotingTimer::Told& told = timer.told[i];
+      BOOST_TEST(told.step == fixture.steps[i].name);
+      BOOST_TEST(last <= told.begin);
+      BOOST_TEST(told.begin <= told.end);
+      BOOST_TEST((told.end - told.begin >= 20'000'000) == (i == 3));
+      last = told.end;
+    }
+    // The origin is read a little after the device was idle.
+    BOOST_TEST(last <= after + 1'000'000);
+    BOOST_TEST((observer.told == std::vector<std::size_t>{0, 10, 10, 30, 40}));
+  }
+  timer.told.clear();
+  timeline.report(*fixture.device);
+  BOOST_TEST(timer.told.empty());
+  timer.asks = false;
+  BOOST_TEST(!timeline.wants());
 }

@@ -7,7 +7,7 @@ import time
 from harness import *  # noqa: F403
 
 FAULTS = os.environ["LOCKSTEP_TEST_FAULTS"]
-ROWS = ("steps", "phases", "collectives under way", "waiting for ranks", "evaluation batches", "save", "loader 0", "evaluation loader 0")
+ROWS = ("steps", "phases", "network", "collectives under way", "waiting for ranks", "evaluation batches", "save", "loader 0", "evaluation loader 0")
 PHASES = {"forward", "backward", "data", "reduction wait", "update"}
 SMALLEST = 0.0011  # of a time that is printed in whole nanoseconds, as microseconds
 
@@ -114,6 +114,32 @@ def every_rank_has_every_row_of_the_steps_asked_for(folder):
             uncertain = sum(one["clock_uncertainty_us"] for one in other["ranks"])
             for together in zip(*sums):
                 assert max(e["ts"] for e in together) <= min(end(e) for e in together) + uncertain, together
+
+
+def each_step_of_the_network_has_its_time(folder):
+    """On a processor, and on a device (here the host in its place) by the device's clock; also where it would replay a recording."""
+    data = write_shards(folder / "data")
+    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+    devices = {"cpu": []}
+    if module and pathlib.Path(module).exists():
+        devices |= {"graph": ["--device", "cuda", "--comm", "mpi"], "no-graph": ["--device", "cuda", "--comm", "mpi", "--no-cuda-graph"]}
+    for name, more in devices.items():
+        run_dir = folder / name
+        run(train_args(data, run_dir, "--profile-steps", "4:5", "--max-steps", 7, *more), 2, {"LOCKSTEP_MODULE_PATH": module or "/nonexistent"})
+        for rank in read(run_dir / "trace-4-5.json")[0]:
+            counts = []
+            for step in rank.row("steps"):
+                found = rank.row("network", step["args"]["step"])
+                names = [e["name"] for e in found]
+                assert sum(each.startswith("weight gradient") for each in names) > 3 and "loss" in names, names
+                assert all(within(e, step) for e in found), (step, found)
+                computing = [e for e in rank.row("phases", step["args"]["step"]) if e["name"] in ("forward", "backward")]
+                assert all(any(within(e, phase) for phase in computing) for e in found), (computing, found)
+                # What a step of the network takes is most of what its phases take.
+                share = sum(e["dur"] for e in found) / sum(e["dur"] for e in computing)
+                assert 0.3 < share <= 1, (name, share)
+                counts.append(sorted(names))
+            assert counts[0] == counts[1] and len(counts) == 2, counts
 
 
 def units_stand_in_the_place_of_buckets(folder):
@@ -244,7 +270,7 @@ def what_is_no_range_of_steps_is_refused(folder):
 
 
 if __name__ == "__main__":
-    main([every_rank_has_every_row_of_the_steps_asked_for, units_stand_in_the_place_of_buckets,
+    main([every_rank_has_every_row_of_the_steps_asked_for, each_step_of_the_network_has_its_time, units_stand_in_the_place_of_buckets,
           parts_for_a_save_are_a_phase_of_every_rank, steps_are_counted_over_the_whole_run, rows_of_an_evaluation_are_there_before_it_comes,
           comparing_clocks_is_no_part_of_a_step, a_traced_run_is_the_same_run, what_does_not_fit_is_counted,
           a_trace_that_cannot_be_written_does_not_end_the_run, a_trace_that_fills_the_disk_does_not_end_the_run,

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -71,6 +72,15 @@ class BackwardObserver {
 struct StepTime {
   std::string name;  ///< "weight gradient of layer1.0.conv2"
   double seconds = 0;
+};
+
+/// Is told what each step of a program took, while it asks.
+class StepTimer {
+ public:
+  virtual ~StepTimer() = default;
+  [[nodiscard]] virtual bool wants() const noexcept = 0;
+  /// Nanoseconds of the steady clock, on a device when it computed.
+  virtual void took(std::string_view step, std::int64_t begin, std::int64_t end) = 0;
 };
 
 /// A network compiled for one batch size and for training or inference: a flat list of bound
@@ -180,6 +190,12 @@ class Engine {
   /// What brings units from and to other ranks, for all that is compiled from now on and outlived
   /// by it.
   virtual void set_exchange(UnitExchange& exchange) = 0;
+
+  /// Times every step that is run while `timer` asks for it; a device then queues them one by one.
+  /// `timer` outlives the engine's last step.
+  virtual void set_step_timer(StepTimer& timer) = 0;
+  /// Until `timer` has been told of all steps that were run.
+  virtual void report_steps() {}
 
   [[nodiscard]] virtual std::unique_ptr<Program> compile_training(std::int64_t batch_size) = 0;
   [[nodiscard]] virtual std::unique_ptr<Program> compile_inference(std::int64_t batch_size) = 0;

@@ -204,6 +204,9 @@ class CpuEngine final : public Engine {
   [[nodiscard]] std::unique_ptr<ArenaMemory> allocate(std::size_t count) override {
     return std::make_unique<HostArena>(count);
   }
+  void set_step_timer(StepTimer& timer) override {
+    state_->timer = &timer;
+  }
   void set_exchange(UnitExchange& exchange) override {
     state_->exchange = &exchange;
   }

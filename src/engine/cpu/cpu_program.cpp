@@ -118,10 +118,21 @@ void CpuProgram::take(const Batch& batch) {
   call_.samples = batch.size;
 }
 
+void CpuProgram::run(const ListedStep& listed) {
+  if (state_->timer == nullptr || !state_->timer->wants()) return listed.step->run();
+  using Clock = std::chrono::steady_clock;
+  const auto nanoseconds = [](Clock::time_point time) {
+    return std::chrono::nanoseconds(time.time_since_epoch()).count();
+  };
+  const auto begin = Clock::now();
+  listed.step->run();
+  state_->timer->took(listed.step->name(), nanoseconds(begin), nanoseconds(Clock::now()));
+}
+
 void CpuProgram::forward(const Batch& batch) {
   take(batch);
   for (const ListedStep& listed : lists_.forward) {
-    listed.step->run();
+    run(listed);
     if (state_->exchange != nullptr) state_->exchange->progress();
   }
 }
@@ -155,7 +166,7 @@ void CpuProgram::backward(const BackwardOptions& options, BackwardObserver& obse
   call_.loss_scale = options.loss_scale;
   const auto& steps = options.accumulate ? lists_.backward_accumulate : lists_.backward_overwrite;
   for (const ListedStep& listed : steps) {
-    listed.step->run();
+    run(listed);
     observer.gradients_ready(listed.filled);
   }
 }

@@ -33,6 +33,7 @@ class CpuProgram final : public Program {
   }
 
  private:
+  void run(const ListedStep& listed);
   void lower_all();
   void take(const Batch& batch);
 

@@ -25,6 +25,7 @@ struct EngineState {
   AlignedBuffer<float> running_statistics;
   ActivationPool pool;
   UnitExchange* exchange = nullptr;  ///< what brings units in and out; null: all is held here
+  StepTimer* timer = nullptr;        ///< null: nobody asks
 };
 
 }  // namespace lockstep::cpu

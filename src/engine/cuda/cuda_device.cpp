@@ -221,6 +221,18 @@ std::unique_ptr<Event> CudaDevice::make_event() {
   return event;
 }
 
+std::unique_ptr<Event> CudaDevice::make_timed_event() {
+  auto event = std::make_unique<CudaEvent>();
+  event->handle = make_cuda_event(cudaEventBlockingSync);
+  return event;
+}
+
+double CudaDevice::seconds_between(const Event& begin, const Event& end) {
+  float milliseconds = 0;
+  LOCKSTEP_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, handle_of(begin), handle_of(end)));
+  return static_cast<double>(milliseconds) * 1e-3;
+}
+
 void CudaDevice::mark(Event& event, Queue queue) {
   LOCKSTEP_CUDA_CHECK(cudaEventRecord(handle_of(event), stream_of(queue)));
 }

@@ -55,6 +55,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::unique_ptr<Replay> record(std::function<void()> work) override;
   [[nodiscard]] double time(const std::function<void()>& work) override;
   [[nodiscard]] std::unique_ptr<Event> make_event() override;
+  [[nodiscard]] std::unique_ptr<Event> make_timed_event() override;
+  [[nodiscard]] double seconds_between(const Event& begin, const Event& end) override;
   void mark(Event& event, Queue queue) override;
   void queue_wait(Queue queue, const Event& event) override;
   void wait(const Event& event) override;

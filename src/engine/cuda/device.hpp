@@ -98,7 +98,12 @@ class Device {
   /// Queues `work` and waits: the seconds it took the device.
   [[nodiscard]] virtual double time(const std::function<void()>& work) = 0;
 
+  /// The host's wait for it gives its core away.
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
+  /// One that also knows when the device came to it.
+  [[nodiscard]] virtual std::unique_ptr<Event> make_timed_event() = 0;
+  /// Of two such, both waited for.
+  [[nodiscard]] virtual double seconds_between(const Event& begin, const Event& end) = 0;
   /// Moves the event behind all that the queue holds.
   virtual void mark(Event& event, Queue queue) = 0;
   /// What is queued next waits for the event where it stands now; at once where it never stood.

@@ -1,6 +1,7 @@
 #include "device_engine.hpp"
 
 #include "device_program.hpp"
+#include "device_timeline.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>
@@ -37,7 +38,8 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                   .input = std::move(input),
                   .running_statistics = AlignedBuffer<float>(running),
                   .activations = {},
-                  .exchange = nullptr});
+                  .exchange = nullptr,
+                  .timeline = nullptr});
 }
 
 class PinnedMemory final : public HostMemory {
@@ -150,6 +152,13 @@ class DeviceEngine final : public Engine {
     return std::make_unique<DeviceArena>(state_->device, count);
   }
   void set_exchange(UnitExchange& exchange) override { state_->exchange = &exchange; }
+  void set_step_timer(StepTimer& timer) override {
+    if (!state_->timeline) state_->timeline = std::make_shared<DeviceTimeline>();
+    state_->timeline->set_timer(timer);
+  }
+  void report_steps() override {
+    if (state_->timeline) state_->timeline->report(*state_->device);
+  }
   void narrow(std::span<const float> values, Precision type, std::uint16_t* to) override {
     convert(state_->device->stream(), values.data(), DataType::f32, to, storage_of(type),
             values.size());

@@ -148,16 +148,23 @@ void DeviceProgram::forward(const Batch& batch) {
   Device& device = *state_->device;
   Frame f = take(batch);
   if (!options_.training) statistics_.load(device, state_->running_statistics.span());
-  lists_.forward.front().run(f);
+  DeviceTimeline* const timeline = timeline_now();
+  const Step& first = lists_.forward.front();
+  timeline != nullptr ? timeline->run(first, f) : first.run(f);
   f.stored = nullptr;
   if (state_->exchange != nullptr && state_->arena.holds_parameters()) {
     for (std::size_t unit = state_->arena.layout().units.size(); unit-- > 0;) {
       state_->exchange->await_gather(unit);
     }
   }
-  forward_->run(f, nullptr);
+  forward_->run(f, nullptr, timeline);
   device.mark(*fetched_, Device::Queue::work);
   pending_ = true;
+}
+
+DeviceTimeline* DeviceProgram::timeline_now() const noexcept {
+  DeviceTimeline* const timeline = state_->timeline.get();
+  return timeline != nullptr && timeline->wants() ? timeline : nullptr;
 }
 
 std::vector<StepTime> DeviceProgram::time_steps(const Batch& batch) {
@@ -201,7 +208,7 @@ void DeviceProgram::backward(const BackwardOptions& options, BackwardObserver& o
   }
   // What is not held is added up where it is reduced to.
   const bool adds = options.accumulate && state_->arena.holds_gradients();
-  backward_->run(frame(options.loss_scale, adds), &observer);
+  backward_->run(frame(options.loss_scale, adds), &observer, timeline_now());
 }
 
 }  // namespace lockstep::cuda

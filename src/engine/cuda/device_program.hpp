@@ -32,6 +32,8 @@ class DeviceProgram final : public Program {
   /// Queues what brings the batch's images and labels in.
   [[nodiscard]] Frame take(const Batch& batch);
   [[nodiscard]] Frame frame(float loss_scale, bool accumulate);
+  /// Null where nobody asks for times now.
+  [[nodiscard]] DeviceTimeline* timeline_now() const noexcept;
   /// Until what the last forward sends to the host is there.
   void wait();
 

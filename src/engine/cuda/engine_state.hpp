@@ -14,6 +14,8 @@
 
 namespace lockstep::cuda {
 
+class DeviceTimeline;
+
 /// What an engine and its programs share; it lives as long as the last of them.
 struct EngineState {
   std::shared_ptr<Device> device;  ///< first, as what follows lies on it
@@ -30,6 +32,8 @@ struct EngineState {
   /// The one allocation that all programs compute in; it grows while one is compiled.
   DeviceArray<std::byte> activations;
   UnitExchange* exchange = nullptr;  ///< what brings parameters in before forward; null: nothing
+  /// Null: nobody asks when the device computed.
+  std::shared_ptr<DeviceTimeline> timeline = {};
 };
 
 }  // namespace lockstep::cuda

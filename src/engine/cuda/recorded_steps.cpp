@@ -24,9 +24,10 @@ RecordedSteps::Recording* RecordedSteps::find(const Frame& frame,
   return found == recordings_.end() ? nullptr : &*found;
 }
 
-void RecordedSteps::run_singly(const Frame& frame, BackwardObserver* observer) {
+void RecordedSteps::run_singly(const Frame& frame, BackwardObserver* observer,
+                               DeviceTimeline* timeline) {
   for (const Step& step : steps_) {
-    step.run(frame);
+    timeline != nullptr ? timeline->run(step, frame) : step.run(frame);
     if (observer != nullptr) observer->gradients_ready(step.filled);
   }
 }
@@ -58,8 +59,8 @@ std::vector<RecordedSteps::Part> RecordedSteps::record(const Frame& frame,
   return parts;
 }
 
-void RecordedSteps::run(const Frame& frame, BackwardObserver* observer) {
-  if (!records_) return run_singly(frame, observer);
+void RecordedSteps::run(const Frame& frame, BackwardObserver* observer, DeviceTimeline* timeline) {
+  if (!records_ || timeline != nullptr) return run_singly(frame, observer, timeline);
   const auto boundaries =
       observer == nullptr ? std::span<const std::size_t>{} : observer->boundaries();
   Recording* recording = find(frame, boundaries);
@@ -71,7 +72,7 @@ void RecordedSteps::run(const Frame& frame, BackwardObserver* observer) {
                            .accumulate = frame.accumulate,
                            .boundaries = {boundaries.begin(), boundaries.end()},
                            .parts = {}});
-    return run_singly(frame, observer);
+    return run_singly(frame, observer, nullptr);
   }
   if (recording->parts.empty()) recording->parts = record(frame, boundaries);
   for (const Part& part : recording->parts) {

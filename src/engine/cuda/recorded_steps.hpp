@@ -1,5 +1,6 @@
 #pragma once
 
+#include "device_timeline.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "program_builder.hpp"
 
@@ -21,7 +22,8 @@ class RecordedSteps final {
 
   /// `observer` is told after each step, or, of a recording, where its boundaries are reached and
   /// at the end; null: nobody is.
-  void run(const Frame& frame, BackwardObserver* observer);
+  /// `timeline`: queued one by one, each step timed; null: not timed.
+  void run(const Frame& frame, BackwardObserver* observer, DeviceTimeline* timeline = nullptr);
 
  private:
   struct Part {
@@ -40,7 +42,7 @@ class RecordedSteps final {
     [[nodiscard]] bool fits(const Frame& frame, std::span<const std::size_t> asked) const noexcept;
   };
   [[nodiscard]] Recording* find(const Frame& frame, std::span<const std::size_t> boundaries);
-  void run_singly(const Frame& frame, BackwardObserver* observer);
+  void run_singly(const Frame& frame, BackwardObserver* observer, DeviceTimeline* timeline);
   [[nodiscard]] std::vector<Part> record(const Frame& frame,
                                          std::span<const std::size_t> boundaries);
 

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "device.hpp"
+#include "lockstep/engine/engine.hpp"
+#include "program_builder.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::cuda {
+
+/// When a device computed what was queued, by the host's clock, as far as a StepTimer asks.
+class DeviceTimeline final {
+ public:
+  void set_timer(StepTimer& timer) noexcept { timer_ = &timer; }
+  [[nodiscard]] bool wants() const noexcept { return timer_ != nullptr && timer_->wants(); }
+
+  /// Queues the step between two marks.
+  void run(const Step& step, const Frame& frame);
+  /// Waits for all that was marked and tells the timer of it.
+  void report(Device& device);
+
+ private:
+  struct Span {
+    std::string_view step;
+    std::size_t begin = 0;  ///< of events_
+    std::size_t end = 0;
+  };
+  /// Where the clocks meet: the device is idle as the host reads its own.
+  void begin(Device& device);
+  [[nodiscard]] std::size_t mark(Device& device);
+
+  StepTimer* timer_ = nullptr;
+  std::vector<std::unique_ptr<Event>> events_;  ///< used again after each report
+  std::size_t marked_ = 0;
+  std::int64_t origin_ = 0;  ///< of the first event, in nanoseconds of the steady clock
+  std::vector<Span> spans_;
+};
+
+}  // namespace lockstep::cuda
