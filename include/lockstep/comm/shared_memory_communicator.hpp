@@ -9,8 +9,8 @@
 namespace lockstep {
 
 struct SharedMemoryOptions {
-  /// Of memory that all ranks see, for each of them; 0: as many as their caches hold together.
-  /// Tests make it small.
+  /// Of memory that all ranks see, for each of them, whole pages; 0: as many as their caches
+  /// hold together. Tests make it small.
   std::size_t bytes = 0;
 };
 
@@ -24,7 +24,8 @@ struct SharedMemoryResult {
 /// ranks of `inner` see, as they do on one host; everything else goes to `inner`, which outlives
 /// it. Values are added in the order of the ranks, so that each has the same sum wherever it lies
 /// in a message, and sums of 16-bit types are rounded once. A rank moves what it takes part in
-/// while it tests or waits. Collective over the ranks of `inner`; with the same result on all.
+/// while it tests or waits, in the thread that made this, which also ends it. Collective over the
+/// ranks of `inner`; with the same result on all.
 [[nodiscard]] SharedMemoryResult make_shared_memory_communicator(Communicator& inner,
                                                                  SharedMemoryOptions options = {});
 

@@ -39,15 +39,15 @@ void accumulate(std::array<float, tile>& sum, const std::byte* from, std::size_t
 
 }  // namespace
 
-std::size_t PieceExchange::bytes_for(int ranks, std::size_t window) {
-  return static_cast<std::size_t>(ranks) * (sizeof(Counters) + window);
+std::size_t PieceExchange::counter_bytes(int ranks) {
+  return static_cast<std::size_t>(ranks) * sizeof(Counters);
 }
 
-PieceExchange::PieceExchange(std::byte* memory, std::size_t window, int rank, int ranks)
-    : counters_(reinterpret_cast<Counters*>(memory)),
-      windows_(memory + static_cast<std::size_t>(ranks) * sizeof(Counters)),
-      window_(window),
-      piece_bytes_(window / ring),
+PieceExchange::PieceExchange(const Memory& memory, int rank, int ranks)
+    : counters_(reinterpret_cast<Counters*>(memory.counters)),
+      windows_(memory.windows),
+      window_(memory.window),
+      piece_bytes_(memory.window / ring),
       rank_(rank),
       ranks_(ranks) {
   // The slice of a rank holds some values of the largest type at least.

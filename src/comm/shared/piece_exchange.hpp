@@ -29,10 +29,15 @@ class PieceExchange final {
     bool gathers = false;  ///< or each keeps its own block
   };
 
-  /// Bytes of shared memory for windows of so many bytes a rank.
-  [[nodiscard]] static std::size_t bytes_for(int ranks, std::size_t window);
-  /// `memory`: bytes_for() of them, zero at first, of all ranks.
-  PieceExchange(std::byte* memory, std::size_t window, int rank, int ranks);
+  /// Bytes of the counters.
+  [[nodiscard]] static std::size_t counter_bytes(int ranks);
+  struct Memory {
+    std::byte* counters = nullptr;  ///< counter_bytes() of them, zero at first
+    std::byte* windows = nullptr;   ///< of each rank, one after another
+    std::size_t window = 0;         ///< bytes of each
+  };
+  /// All ranks share the memory.
+  PieceExchange(const Memory& memory, int rank, int ranks);
 
   /// In the order of all ranks. Values of `from` and `to` are the exchange's until it is done.
   void add(const Operation& operation);

@@ -31,7 +31,8 @@ class SharedMemoryCommunicator final : public Communicator {
                            std::size_t window)
       : inner_(inner),
         segment_(std::move(segment)),
-        exchange_(segment_->data(), window, inner.rank(), inner.size()) {
+        exchange_({.counters = segment_->common(), .windows = segment_->parts(), .window = window},
+                  inner.rank(), inner.size()) {
     ExchangeProgress::join(exchange_);
   }
   SharedMemoryCommunicator(const SharedMemoryCommunicator&) = delete;
@@ -161,7 +162,8 @@ class SharedMemoryCommunicator final : public Communicator {
 std::size_t window_for(int ranks) {
   constexpr std::size_t most = std::size_t{4} << 20;
   constexpr std::size_t of_all = std::size_t{64} << 20;
-  return std::clamp(of_all / static_cast<std::size_t>(ranks), most / 16, most);
+  constexpr std::size_t least = most / 16;  // whole pages of any size
+  return std::clamp(of_all / static_cast<std::size_t>(ranks) / least * least, least, most);
 }
 
 }  // namespace
@@ -170,8 +172,8 @@ SharedMemoryResult make_shared_memory_communicator(Communicator& inner,
                                                    SharedMemoryOptions options) {
   if (inner.size() == 1) return {.communicator = nullptr, .reason = "there is one rank alone"};
   const std::size_t window = options.bytes != 0 ? options.bytes : window_for(inner.size());
-  auto [segment, reason] =
-      SharedSegment::make(inner, PieceExchange::bytes_for(inner.size(), window));
+  auto [segment, reason] = SharedSegment::make(
+      inner, {.common = PieceExchange::counter_bytes(inner.size()), .a_rank = window});
   if (!segment) return {.communicator = nullptr, .reason = std::move(reason)};
   return {
       .communicator = std::make_unique<SharedMemoryCommunicator>(inner, std::move(segment), window),

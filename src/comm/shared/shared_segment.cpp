@@ -1,5 +1,7 @@
 #include "shared_segment.hpp"
 
+#include "lockstep/core/descriptor.hpp"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -12,21 +14,6 @@
 
 namespace lockstep {
 namespace {
-
-/// Closed at the end; a mapping stays.
-class Descriptor final {
- public:
-  explicit Descriptor(int file) : file_(file) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (file_ >= 0) ::close(file_);
-  }
-  [[nodiscard]] int get() const noexcept { return file_; }
-
- private:
-  int file_;
-};
 
 /// Which no other job of the host has, and no host of the job.
 std::string random_name() {
@@ -48,17 +35,31 @@ std::string first_reason(Communicator& comm, const std::string& mine) {
 
 }  // namespace
 
-std::unique_ptr<SharedSegment> SharedSegment::map(int file, std::size_t bytes,
+std::unique_ptr<SharedSegment> SharedSegment::map(int file, const Layout& layout, int rank,
                                                   std::string& reason) {
-  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (data == MAP_FAILED) {
-    reason = cannot("mapping", bytes, errno);
+  // By each rank for itself, so that its part lies in the memory of its own processor; and now, as
+  // a page that is missing later ends a process by SIGBUS.
+  const std::size_t own = layout.parts + static_cast<std::size_t>(rank) * layout.a_rank;
+  int error = ::posix_fallocate(file, static_cast<off_t>(own), static_cast<off_t>(layout.a_rank));
+  if (error == 0 && rank == 0) {
+    error = ::posix_fallocate(file, 0, static_cast<off_t>(layout.parts));
+  }
+  if (error != 0) {
+    reason = cannot("setting aside", layout.a_rank, error);
     return nullptr;
   }
-  return std::unique_ptr<SharedSegment>(new SharedSegment(static_cast<std::byte*>(data), bytes));
+  void* const data = ::mmap(nullptr, layout.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (data == MAP_FAILED) {
+    reason = cannot("mapping", layout.bytes, errno);
+    return nullptr;
+  }
+  return std::unique_ptr<SharedSegment>(new SharedSegment(static_cast<std::byte*>(data), layout));
 }
 
-SharedSegment::Result SharedSegment::make(Communicator& comm, std::size_t bytes) {
+SharedSegment::Result SharedSegment::make(Communicator& comm, const Sizes& sizes) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  Layout layout{.parts = (sizes.common + page - 1) / page * page, .a_rank = sizes.a_rank};
+  layout.bytes = layout.parts + static_cast<std::size_t>(comm.size()) * layout.a_rank;
   std::unique_ptr<SharedSegment> segment;
   std::string reason;
   std::string name;
@@ -66,23 +67,22 @@ SharedSegment::Result SharedSegment::make(Communicator& comm, std::size_t bytes)
     name = random_name();
     const Descriptor file(::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
     if (file.get() < 0) {
-      reason = cannot("making", bytes, errno);
+      reason = cannot("making", layout.bytes, errno);
       name.clear();
-    } else if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
-               error != 0) {
-      // Found out now: a page that is missing later ends a process by SIGBUS.
-      reason = cannot("setting aside", bytes, error);
+    } else if (::ftruncate(file.get(), static_cast<off_t>(layout.bytes)) != 0) {
+      reason = cannot("making", layout.bytes, errno);
     } else {
-      segment = map(file.get(), bytes, reason);
+      segment = map(file.get(), layout, 0, reason);
     }
   }
   const std::string told = broadcast_text(comm, segment ? name : "");
   if (comm.rank() != 0 && !told.empty()) {
     const Descriptor file(::shm_open(told.c_str(), O_RDWR | O_CLOEXEC, 0));
     if (file.get() < 0) {
-      reason = errno == ENOENT ? "not all ranks are on one host" : cannot("opening", bytes, errno);
+      reason = errno == ENOENT ? "not all ranks are on one host"
+                               : cannot("opening", layout.bytes, errno);
     } else {
-      segment = map(file.get(), bytes, reason);
+      segment = map(file.get(), layout, comm.rank(), reason);
     }
   }
   reason = first_reason(comm, reason);
