@@ -249,7 +249,7 @@ print("peak", peak, file=sys.stderr)
     output = subprocess.run([*MPIRUN, "-n", "4", idle, *small], env=environment({}), capture_output=True, text=True, timeout=SECONDS).stderr
     base = max(int(line.split()[1]) for line in output.splitlines() if line.startswith("peak"))
     rows = predicted(wide)
-    limit = str(base + 3 * rows["none"]["total_bytes"] // 4)
+    limit = str(base + 7 * rows["none"]["total_bytes"] // 10)
     output, _ = run_four(folder, "refused", wide, "none", expect=USAGE, ADDRESS_SPACE=limit)
     assert "MiB with --shard none" in output and "ulimit -v" in output and "use --shard" in output, output
     told = float(output.split("a rank needs ")[1].split()[0]) * 2**20
