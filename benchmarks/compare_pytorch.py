@@ -7,12 +7,11 @@ which are PyTorch's. Each round runs every program once; the ratio is taken with
 both. What other processes took of the machine meanwhile is noted, and a row where it is more than a twentieth is marked.
 """
 
-import argparse
 import datetime
 import json
 import statistics
 
-from peers import measured, note_of_others, parity_folder, peers, shown, spread
+from peers import arguments, measured, note_of_others, parity_folder, peers, shown, spread, write
 
 CASES = [
     # model, image size, channels, classes, width, batch, steps
@@ -76,10 +75,7 @@ def beside(ours, peer, runs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lockstep")
-    parser.add_argument("output")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = arguments(__doc__, rounds=3)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--python", action="append", help="an interpreter whose PyTorch is a peer; several where given again (default: /usr/bin/python3)")
     parser.add_argument("--models", nargs="+", default=[case[0] for case in CASES], choices=[case[0] for case in CASES])
@@ -113,9 +109,7 @@ def main():
             direct = f"   direct {shown(peer['direct_ratio'])}" if "direct_ratio" in peer else ""
             print(f"  of PyTorch {peer['pytorch']} {peer['form']:<7} ({peer['images_per_second']['median']:.1f} images/s): "
                   f"{shown(peer['ratio'])}{direct}   memory {peer['peak_memory_ratio']:.2f}", flush=True)
-    with open(options.output, "w") as file:
-        json.dump(result, file, indent=1)
-        file.write("\n")
+    write(result, options.output)
 
 
 if __name__ == "__main__":

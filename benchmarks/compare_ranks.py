@@ -5,11 +5,9 @@ The global batch is the same. Ranks reduce their gradients through the memory th
 images/s within a round, to one rank's.
 """
 
-import argparse
 import datetime
-import json
 
-from peers import CORES, measured, note_of_others, shown, spread
+from peers import CORES, arguments, measured, note_of_others, shown, spread, write
 
 CASES = [
     # model, image size, channels, classes, global batch, steps
@@ -28,10 +26,7 @@ def step(program, case, precision, ranks, *more):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lockstep")
-    parser.add_argument("output")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = arguments(__doc__, rounds=3)
     parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16"), default=["fp32", "bf16"])
     parser.add_argument("--models", nargs="+", default=[case[0] for case in CASES], choices=[case[0] for case in CASES])
     options = parser.parse_args()
@@ -56,9 +51,7 @@ def main():
             result["rows"].append(row)
             print(f"{case[0]} b{case[4]} {precision}: one rank of {CORES} threads {row['threads_images_per_second']['median']:.1f} images/s; "
                   f"{CORES} ranks of one: shared memory {shown(row['auto']['ratio'])}, MPI {shown(row['mpi']['ratio'])}{note_of_others(others)}", flush=True)
-    with open(options.output, "w") as file:
-        json.dump(result, file, indent=1)
-        file.write("\n")
+    write(result, options.output)
 
 
 if __name__ == "__main__":

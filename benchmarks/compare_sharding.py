@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from peers import spread
+from peers import spread, write
 
 CASES = [
     # model, image size, width, samples a rank, steps
@@ -117,9 +117,7 @@ def main():
                 print(f"{case[0]:<10} {ranks:>5} {mode:<10} {row['images_per_second']['median']:>9.1f} "
                       f"{1e3 * row['exposed_communication_seconds']['median']:>10.1f} {row['state_bytes'] / 2**20:>10.1f} "
                       f"{row['peak_rss_bytes'] / 2**20:>9.0f} {beside}", flush=True)
-    with open(path, "w") as file:
-        json.dump(result, file, indent=1)
-        file.write("\n")
+    write(result, path)
 
 
 if __name__ == "__main__":

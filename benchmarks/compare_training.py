@@ -8,7 +8,6 @@ through the loader, logs each step and writes its checkpoint. PyTorch as it come
 whole commands' seconds within a round.
 """
 
-import argparse
 import datetime
 import json
 import pathlib
@@ -16,7 +15,7 @@ import statistics
 import sys
 import tempfile
 
-from peers import measured, note_of_others, parity_folder, peers, shown, spread
+from peers import arguments, measured, note_of_others, parity_folder, peers, shown, spread, write
 
 DATA = "/usr/share/datasets/fashion-mnist"
 BATCH = 128
@@ -125,10 +124,7 @@ def described(runs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lockstep")
-    parser.add_argument("output")
-    parser.add_argument("--rounds", type=int, default=2)
+    parser = arguments(__doc__, rounds=2)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=1)
@@ -165,9 +161,7 @@ def main():
                "ratio": spread([b["command_seconds"] / a["command_seconds"] for a, b in zip(ours, runs)])}
         result["peers"].append(row)
         print(f"  of PyTorch {row['pytorch']} {row['form']:<7} ({row['command_seconds']['median']:.1f} s, top-1 {row['top1']['median']:.4f}): {shown(row['ratio'])}")
-    with open(options.output, "w") as file:
-        json.dump(result, file, indent=1)
-        file.write("\n")
+    write(result, options.output)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 namespace lockstep::benchmark {
 namespace {
+
+[[noreturn]] void fail_to_read(const std::filesystem::path& path) {
+  fail(ExitStatus::no_input, "{} cannot be read ({}) check that it is there and permitted",
+       path.string(), std::strerror(errno));
+}
 
 /// The split's shards.
 class Files final {
@@ -29,9 +36,10 @@ class Files final {
     for (const auto& entry : std::filesystem::directory_iterator(directory)) {
       if (!entry.path().filename().string().starts_with("train-")) continue;
       Descriptor file(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
-      if (!file) continue;
+      if (!file) fail_to_read(entry.path());
       bytes_ += static_cast<std::int64_t>(entry.file_size());
       sizes_.push_back(static_cast<std::int64_t>(entry.file_size()));
+      paths_.push_back(entry.path());
       files_.push_back(std::move(file));
     }
   }
@@ -50,26 +58,34 @@ class Files final {
       }
     }
   }
-  /// As many pieces of the same size, one after another, anywhere; for each one `values` are
-  /// filled.
-  void read_pieces(std::int64_t count, std::int64_t values) {
+  struct Pieces {
+    std::int64_t count;
+    std::int64_t bytes;   ///< of each
+    std::int64_t values;  ///< that are filled for each
+  };
+  /// One after another, anywhere.
+  void read_pieces(const Pieces& pieces) {
     constexpr std::int64_t ahead = 256;  // beyond the caches, as a loader's batches are
-    filled_.resize(static_cast<std::size_t>(values * ahead));
-    const auto size = static_cast<std::size_t>(bytes_ / count);
+    filled_.resize(static_cast<std::size_t>(pieces.values * ahead));
     PhiloxStream random(0, RandomPurpose::synthetic_data, 0, 0);
-    for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t i = 0; i < pieces.count; ++i) {
       const std::size_t file = random.next_below(static_cast<std::uint32_t>(files_.size()));
-      const std::int64_t room = std::max<std::int64_t>(1, sizes_[file] - bytes_ / count);
-      read(file, random.next_below(static_cast<std::uint32_t>(room)), size);
-      std::fill_n(filled_.begin() + values * (i % ahead), values, static_cast<float>(i));
+      const std::int64_t room = std::max<std::int64_t>(1, sizes_[file] - pieces.bytes);
+      read(file, random.next_below(static_cast<std::uint32_t>(room)),
+           static_cast<std::size_t>(pieces.bytes));
+      std::fill_n(filled_.begin() + pieces.values * (i % ahead), pieces.values,
+                  static_cast<float>(i));
     }
   }
 
  private:
   std::int64_t read(std::size_t file, std::int64_t at, std::size_t size) {
     piece_.resize(std::max(piece_.size(), size));
-    return std::max<std::int64_t>(1, ::pread(files_[file].get(), piece_.data(), size, at));
+    const std::int64_t count = ::pread(files_[file].get(), piece_.data(), size, at);
+    if (count < 0) fail_to_read(paths_[file]);
+    return std::max<std::int64_t>(1, count);
   }
+  std::vector<std::filesystem::path> paths_;
   std::vector<Descriptor> files_;
   std::vector<std::int64_t> sizes_;
   std::int64_t bytes_ = 0;
@@ -118,6 +134,10 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
   const auto images = static_cast<double>(geometry.epoch_samples());
   const double bytes =
       images * static_cast<double>(files.bytes()) / static_cast<double>(info.samples);
+  // Of each rank, as many as it loads.
+  Files::Pieces pieces{.count = geometry.epoch_samples() / comm.size(),
+                       .bytes = files.bytes() / info.samples,
+                       .values = 0};
   BenchResult result;
   result.columns = {"reader", "files in", "threads", "images/s", "GB/s", "of each by pread"};
   result.json = {{"benchmark", "loader"},
@@ -137,10 +157,10 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
         return timed(work);
       };
       const double first = prepared([&] { epoch(round); });
-      const std::int64_t samples = geometry.epoch_samples();
-      const double second = prepared([&] { files.read_pieces(samples, 0); });
-      const double third = prepared(
-          [&] { files.read_pieces(samples, image.channels * image.height * image.width); });
+      pieces.values = 0;
+      const double second = prepared([&] { files.read_pieces(pieces); });
+      pieces.values = image.channels * image.height * image.width;
+      const double third = prepared([&] { files.read_pieces(pieces); });
       const double fourth = prepared([&] { files.read_front_to_back(); });
       if (round == 0) continue;  // the cache is warm from here on
       loading.push_back(first);

@@ -1,5 +1,6 @@
 """PyTorch beside Lockstep: whose it is, in which form, and what a run of either took of the machine."""
 
+import argparse
 import dataclasses
 import glob
 import json
@@ -67,6 +68,21 @@ def measured(command, env=None):
     others = (busy_seconds() - busy - own) / seconds / os.cpu_count()
     last = (done.stdout.splitlines() or ["{}"])[-1]
     return {**(json.loads(last) if last.startswith("{") else {}), "command_seconds": seconds, "others": max(0.0, others)}
+
+
+def arguments(description, rounds):
+    """What the comparisons have in common."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lockstep")
+    parser.add_argument("output")
+    parser.add_argument("--rounds", type=int, default=rounds)
+    return parser
+
+
+def write(result, path):
+    with open(path, "w") as file:
+        json.dump(result, file, indent=1)
+        file.write("\n")
 
 
 def spread(values):

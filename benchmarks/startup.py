@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from peers import spread
+from peers import spread, write
 
 IMAGES = ["--image-size", "32", "--channels", "3", "--classes", "10", "--global-batch-size", "32"]
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"]
@@ -132,9 +132,7 @@ def main():
         result["rows"].append(row)
         print(f"{name:<18} {'{median:.2f} ({min:.2f}-{max:.2f})'.format(**row['seconds']):>33} {row['to_the_step']['median']:>10.2f} "
               f"{row['step']['median']:>6.2f} {row['processor']['median']:>12.2f}   {beside}")
-    with open(path, "w") as file:
-        json.dump(result, file, indent=1)
-        file.write("\n")
+    write(result, path)
 
 
 if __name__ == "__main__":

@@ -52,9 +52,8 @@ class HostLink final {
   /// asked for and cannot be had.
   HostLink(Communicator& mpi, CommChoice comm) : mpi_(mpi) {
     if (comm == CommChoice::mpi || mpi.size() == 1) return;
+    tried_ = true;
     auto [shared, reason] = make_shared_memory_communicator(mpi);
-    note_ = shared ? "gradients: summed in memory that all ranks share"
-                   : fmt::format("gradients: summed by MPI ({})", reason);
     if (!shared && comm == CommChoice::shared) {
       fail(ExitStatus::usage,
            "--comm shared needs memory that all ranks share ({}) run them on one host with enough "
@@ -62,14 +61,20 @@ class HostLink final {
            reason);
     }
     shared_ = std::move(shared);
+    by_mpi_ = fmt::format("by MPI ({})", reason);
   }
-  [[nodiscard]] Communicator& get() noexcept { return shared_ ? *shared_ : mpi_; }
-  /// Which it is, where that was left open.
-  [[nodiscard]] const std::string& note() const noexcept { return note_; }
+  [[nodiscard]] Communicator& get() noexcept { return is_shared() ? *shared_ : mpi_; }
+  [[nodiscard]] bool is_shared() const noexcept { return shared_ != nullptr; }
+  /// What sums, where that was left open: in memory of `whose`, or by MPI and why. Else empty.
+  [[nodiscard]] std::string way(std::string_view whose) const {
+    if (!tried_) return "";
+    return is_shared() ? fmt::format("in memory that {} share", whose) : by_mpi_;
+  }
 
  private:
   Communicator& mpi_;
-  std::string note_;
+  bool tried_ = false;
+  std::string by_mpi_;
   std::unique_ptr<Communicator> shared_;
 };
 
@@ -92,6 +97,15 @@ class HostGroups final {
   [[nodiscard]] Compute::Groups get() noexcept {
     return {.group = group_link_ ? &group_link_->get() : nullptr,
             .replicas = replicas_link_ ? &replicas_link_->get() : nullptr};
+  }
+  /// How this rank's group sums, and it with the others; empty where there is one group alone, or
+  /// nothing was left open.
+  [[nodiscard]] std::string way() const {
+    if (!replicas_link_) return "";
+    const std::string within = group_link_->way("its ranks");
+    const std::string between = replicas_link_->way("their ranks");
+    return within.empty() ? between
+                          : fmt::format("within a group {}, between groups {}", within, between);
   }
 
  private:
@@ -144,7 +158,11 @@ class CpuCompute final : public Compute {
     return lockstep::make_optimizer(config, layout, sum_norms);
   }
   [[nodiscard]] std::string convolutions() const override { return choices_.text(); }
-  [[nodiscard]] std::string peer_note() const override { return link_.note(); }
+  [[nodiscard]] std::string peer_note() const override {
+    const std::string of_groups = link_.is_shared() ? "" : groups_.way();
+    const std::string way = of_groups.empty() ? link_.way("all ranks") : of_groups;
+    return way.empty() ? "" : "gradients: summed " + way;
+  }
 
  private:
   HostLink link_;

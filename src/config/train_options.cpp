@@ -207,7 +207,7 @@ OptionTable<Config> make_table() {
                                 .above_min = true})
       .add(&Config::grad_compression,
            {.name = "grad-compression",
-            .help = "gradients travel in 16 bits, rounded wherever two ranks' sums meet",
+            .help = "gradients travel in 16 bits, rounded as they are summed",
             .unit = "",
             .choices = {"none", "fp16", "bf16"}})
       .add(&Config::reduce_dtype,

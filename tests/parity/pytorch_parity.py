@@ -5,6 +5,7 @@ Both start from one HDF5 checkpoint that PyTorch's module wrote. Every tensor's 
 PyTorch run may be at most four times that of fp32 PyTorch (plus a floor of a few ulps).
 """
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -158,6 +159,7 @@ def relative_error(value, exact):
 
 def main():
     step_dump, case, optimizer_name = sys.argv[1:4]
+    torch.set_num_threads(len(os.sched_getaffinity(0)))  # some builds begin with one
     make, options, channels, size, classes, batch, steps = CASES[case]
     optimizer_options, optimizer = OPTIMIZERS[optimizer_name]
     smoothing = 0.1 if optimizer_name == "adam" else 0.0

@@ -7,12 +7,12 @@ SHARED = "gradients: summed in memory that all ranks share"
 LONG = ["--max-steps", 6, "--save-every", 3]
 
 
-def apart(folder, rank, size):
-    """A program under which one rank sees shared memory of its own, of `size`, as on another host."""
-    program = folder / f"apart-{rank}"
+def apart(memory, first):
+    """A program under which the ranks from `first` on see `memory` as what is shared, as on another host."""
+    program = memory.with_suffix(".sh")
     program.write_text(f"""#!/bin/sh
-if [ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = {rank} ]; then
-  exec unshare -m sh -c 'mount -t tmpfs -o size={size} none /dev/shm && exec "$0" "$@"' {LOCKSTEP} "$@"
+if [ "$OMPI_COMM_WORLD_RANK$PMI_RANK" -ge {first} ]; then
+  exec unshare -m sh -c 'mount --bind {memory} /dev/shm && exec "$0" "$@"' {LOCKSTEP} "$@"
 fi
 exec {LOCKSTEP} "$@"
 """)
@@ -20,9 +20,10 @@ exec {LOCKSTEP} "$@"
     return program
 
 
-def run_apart(program, args, expect=OK):
+def run_apart(program, args, ranks=3, expect=OK):
     # Open MPI's own shared memory is elsewhere.
-    done = subprocess.run([*MPIRUN, "--mca", "btl_vader_backing_directory", "/tmp", "-n", "3", program, *map(str, args)], env=environment(), capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run([*MPIRUN, "--mca", "btl_vader_backing_directory", "/tmp", "-n", str(ranks), program, *map(str, args)],
+                          env=environment(), capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == expect, f"{done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 
@@ -53,19 +54,38 @@ def sums_are_the_same_however_they_travel(folder):
     assert tensors(latest(folder / "mpi")) != tensors(latest(folder / "none")), "MPI gives the same bits: this test shows nothing"
 
 
-def where_memory_cannot_be_shared_mpi_sums_and_says_so(folder):
+def require_namespaces():
     if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"]).returncode:
         raise Skipped("cannot give a rank shared memory of its own here")
+
+
+def where_memory_cannot_be_shared_mpi_sums_and_says_so(folder):
+    require_namespaces()
     data = write_shards(folder / "data", samples=240)
-    for rank, size, reason in ((2, "100M", "not all ranks are on one host"), (0, "1M", "bytes of shared memory failed: No space left on device")):
-        args = train_args(data, folder / f"run-{rank}", *LONG)
-        output = run_apart(apart(folder, rank, size), args)
-        assert "gradients: summed by MPI (" in output and reason in output, output
-        assert state(latest(folder / f"run-{rank}"))["step"] == 6
-        # What is asked for is not exchanged for something else.
-        refused = train_args(data, folder / f"refused-{rank}", *LONG, "--comm", "shared")
-        output = run_apart(apart(folder, rank, size), refused, USAGE)
-        assert "--comm shared needs memory that all ranks share (" in output and reason in output, output
+    for first, size, reason in ((2, "100m", "not all ranks are on one host"), (0, "1m", "bytes of shared memory failed: No space left on device")):
+        with small_disk(folder / f"memory-{first}", size) as memory:
+            output = run_apart(apart(memory, first), train_args(data, folder / f"run-{first}", *LONG))
+            assert "gradients: summed by MPI (" in output and reason in output, output
+            assert state(latest(folder / f"run-{first}"))["step"] == 6
+            # What is asked for is not exchanged for something else.
+            refused = train_args(data, folder / f"refused-{first}", *LONG, "--comm", "shared")
+            output = run_apart(apart(memory, first), refused, expect=USAGE)
+            assert "--comm shared needs memory that all ranks share (" in output and reason in output, output
+
+
+def a_group_on_one_host_shares_memory(folder):
+    require_namespaces()
+    data = write_shards(folder / "data", samples=240)
+    hybrid = ["--shard", "hybrid", "--shard-group", 2]
+    output = run(train_args(data, folder / "one", *LONG, *hybrid), ranks=4)
+    assert SHARED in output, output
+    with small_disk(folder / "memory", "100m") as memory:
+        output = run_apart(apart(memory, 2), train_args(data, folder / "two", *LONG, *hybrid), ranks=4)
+    assert ("gradients: summed within a group in memory that its ranks share, between groups by MPI "
+            "(not all ranks are on one host)") in output, output
+    # Two values are added alike in either order; those of all four ranks are not, and norms' statistics are means over them.
+    one, two = ({name: value for name, value in tensors(latest(folder / run)).items() if "running_" not in name} for run in ("one", "two"))
+    assert one == two
 
 
 def a_gpus_memory_is_not_shared_so(folder):
@@ -94,4 +114,4 @@ def nothing_is_left_in_shared_memory(folder):
 
 if __name__ == "__main__":
     main([ranks_of_a_host_share_memory_unless_told_otherwise, sums_are_the_same_however_they_travel,
-          where_memory_cannot_be_shared_mpi_sums_and_says_so, a_gpus_memory_is_not_shared_so, nothing_is_left_in_shared_memory])
+          where_memory_cannot_be_shared_mpi_sums_and_says_so, a_group_on_one_host_shares_memory, a_gpus_memory_is_not_shared_so, nothing_is_left_in_shared_memory])

@@ -14,7 +14,7 @@
 namespace lockstep {
 
 enum class ReduceOp { sum, min, max };
-/// Sums of 16-bit types are rounded to them wherever two ranks' values meet.
+/// Sums of 16-bit types are rounded to them, at most where two ranks' values meet.
 enum class ElementType { f32, f64, i32, i64, u8, u64, bf16, f16 };
 
 template <typename T>

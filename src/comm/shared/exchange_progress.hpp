@@ -38,12 +38,20 @@ class ExchangeProgress final {
       if (turn > 256) {
         ::sched_yield();
       } else {
-        __builtin_ia32_pause();
+        spin();
       }
     }
   }
 
  private:
+  /// Leaves the core's other threads its units for some cycles.
+  static void spin() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+  }
   [[nodiscard]] static std::vector<PieceExchange*>& exchanges() noexcept {
     thread_local std::vector<PieceExchange*> of_thread;
     return of_thread;

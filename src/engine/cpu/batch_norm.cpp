@@ -1,5 +1,7 @@
 #include "lowering.hpp"
 
+#include <string_view>
+
 namespace lockstep::cpu {
 namespace {
 
@@ -19,22 +21,22 @@ class BatchNormLowering final : public Lowering {
 
   void forward(ProgramBuilder& builder) override {
     const std::string& name = op_.options.name;
-    const Tensor source = builder.value(op_.input);
-    const auto pd = checked("the batch norm " + name, [&] {
-      const Forward::desc desc(builder.forward_kind(), source.desc(), eps(),
-                               flags(builder.training()));
-      return Forward::primitive_desc(desc, ProgramBuilder::attributes(), builder.engine());
-    });
-    const Tensor target = builder.overwritable(op_.input) ? source : builder.make(pd.dst_desc());
-    const Desc channels = f32(Dims{source.desc().dims()[1]}, Tag::x);
+    auto pd = normalize(builder, builder.format(op_.input));
+    if (is_slow(pd)) {
+      const Desc& given = builder.format(op_.input);
+      pd = normalize(builder, Desc(given.dims(), given.data_type(), Tag::nChw16c));
+    }
+    source_ = builder.in_format(builder.value(op_.input), pd.src_desc(), "input of " + name);
+    const Tensor target = builder.overwritable(op_.input) ? source_ : builder.make(pd.dst_desc());
+    const Desc channels = f32(Dims{source_.desc().dims()[1]}, Tag::x);
     // Written in training, read in inference.
     mean_ = builder.statistic(context_.node().statistics[0], channels);
     variance_ = builder.statistic(context_.node().statistics[1], channels);
     scale_values_ = builder.parameter_of(output_, scale_, channels, name);
     shift_values_ = builder.parameter_of(output_, shift_, channels, name);
     ProgramBuilder::Arguments arguments{
-        {DNNL_ARG_SRC, source}, {DNNL_ARG_SCALE, scale_values_}, {DNNL_ARG_SHIFT, shift_values_},
-        {DNNL_ARG_MEAN, mean_}, {DNNL_ARG_VARIANCE, variance_},  {DNNL_ARG_DST, target}};
+        {DNNL_ARG_SRC, source_}, {DNNL_ARG_SCALE, scale_values_}, {DNNL_ARG_SHIFT, shift_values_},
+        {DNNL_ARG_MEAN, mean_},  {DNNL_ARG_VARIANCE, variance_},  {DNNL_ARG_DST, target}};
     if (builder.training() && fused()) {
       workspace_ = builder.make(pd.workspace_desc());
       arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_);
@@ -46,7 +48,7 @@ class BatchNormLowering final : public Lowering {
 
   void backward(ProgramBuilder& builder) override {
     const std::string& name = op_.options.name;
-    const Tensor source = builder.value(op_.input);
+    const Tensor source = source_again(builder);
     const auto pd = checked("the gradient of batch norm " + name, [&] {
       const Backward::desc desc(dnnl::prop_kind::backward, source.desc(), source.desc(), eps(),
                                 flags(true));
@@ -75,7 +77,7 @@ class BatchNormLowering final : public Lowering {
  private:
   /// From the statistics that forward found.
   [[nodiscard]] Tensor emit_again(ProgramBuilder& builder) const {
-    const Tensor source = builder.value(op_.input);
+    const Tensor source = source_again(builder);
     const std::string name = "batch norm again " + op_.options.name;
     const auto pd = checked(name, [&] {
       const Forward::desc desc(dnnl::prop_kind::forward_inference, source.desc(), eps(),
@@ -92,6 +94,22 @@ class BatchNormLowering final : public Lowering {
                   {DNNL_ARG_DST, target}});
     return target;
   }
+  [[nodiscard]] Forward::primitive_desc normalize(ProgramBuilder& builder,
+                                                  const Desc& source) const {
+    return checked("the batch norm " + op_.options.name, [&] {
+      const Forward::desc desc(builder.forward_kind(), source, eps(), flags(builder.training()));
+      return Forward::primitive_desc(desc, ProgramBuilder::attributes(), builder.engine());
+    });
+  }
+  /// In 16 bits oneDNN's compiled norms take channels that lie together by sixteen alone; for
+  /// others there is one that takes a hundred times as long, and one for blocks, padded.
+  [[nodiscard]] static bool is_slow(const Forward::primitive_desc& norm) {
+    return norm.src_desc().data_type() != DataType::f32 &&
+           std::string_view(norm.impl_info_str()).starts_with("nspc");
+  }
+  [[nodiscard]] Tensor source_again(ProgramBuilder& builder) const {
+    return builder.input_again(op_.input, source_, source_.desc(), op_.options.name);
+  }
   [[nodiscard]] bool fused() const noexcept { return output_ != context_.id; }
   [[nodiscard]] float eps() const noexcept { return static_cast<float>(op_.options.eps); }
   [[nodiscard]] Flags flags(bool training) const noexcept {
@@ -107,6 +125,7 @@ class BatchNormLowering final : public Lowering {
   ParameterId scale_;
   ParameterId shift_;
   Forward::primitive_desc forward_;
+  Tensor source_;
   Tensor scale_values_;
   Tensor shift_values_;
   Tensor mean_;

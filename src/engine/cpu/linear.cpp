@@ -48,7 +48,10 @@ class InnerProduct final {
     return checked("the data gradient of " + name_, [&] {
       const BackwardData::desc desc(source_, weight_, target_gradient_);
       BackwardData::primitive_desc chosen(desc, ProgramBuilder::attributes(), engine, hint);
-      while (writes_nothing(chosen) && chosen.next_impl()) {
+      while (writes_nothing(chosen)) {
+        if (!chosen.next_impl()) {
+          fail(ExitStatus::internal, "oneDNN has no data gradient of {} that is whole", name_);
+        }
       }
       return chosen;
     });
