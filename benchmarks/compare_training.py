@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """compare_training.py LOCKSTEP OUTPUT.json: whole training runs on Fashion-MNIST beside PyTorch's, in turn, from the command to its end.
 
-mini-resnet, batch 128, sgd with momentum 0.9, weight decay 1e-4, the rate 0.1 after half an epoch along a cosine; images are padded by two, cropped
+mini-resnet, batch 128, sgd with momentum 0.9, weight decay 1e-4, the rate up to 0.1 in half an epoch, then down along a cosine; images are padded by two, cropped
 and flipped at random, in an order that is new in each epoch, and all 10,000 test images are classified at the end. Lockstep reads its shards
 through the loader, logs each step and writes its checkpoint. PyTorch as it comes has torchvision's transforms in a DataLoader with a worker; tuned
 (as in compare_pytorch.py) it has all images in memory and augments a whole batch at a time. Each round runs every program once, and the ratio is of
@@ -24,7 +24,7 @@ PEER = r"""
 import gzip, json, math, resource, sys, tempfile, time
 import numpy as np, torch, torchvision
 sys.path.insert(0, sys.argv[1])
-data, width, steps, threads, precision, batch = json.loads(sys.argv[2])
+data, width, steps, scheduled, threads, precision, batch = json.loads(sys.argv[2])
 sys.argv = [sys.argv[0]]
 from pytorch_parity import MiniResNet
 
@@ -44,8 +44,9 @@ if threads:
 sgd = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
 loss = torch.nn.CrossEntropyLoss()
 an_epoch = len(images) // batch
+warmup = an_epoch / 2
 rate = torch.optim.lr_scheduler.LambdaLR(
-    sgd, lambda step: min((step + 1) / (an_epoch / 2), 1) * (1 + math.cos(math.pi * min(step / steps, 1))) / 2)
+    sgd, lambda step: (step + 1) / warmup if step < warmup else (1 + math.cos(math.pi * min((step - warmup) / (scheduled - warmup), 1))) / 2)
 
 def normalised(pixels):
     return ((pixels.float() / 255 - mean) / std).contiguous(memory_format=format)
@@ -99,7 +100,7 @@ print(json.dumps({"images_per_second": batch * steps / trained, "top1": right / 
 
 def lockstep(options, data, run):
     """Trains and evaluates; its own log says how quick the steps were."""
-    steps = ["--epochs", 1, "--max-steps", options.steps] if options.steps else ["--epochs", options.epochs]
+    steps = ["--epochs", options.epochs, *(["--max-steps", options.steps] if options.steps else [])]
     done = measured(
         [options.lockstep, "train", "--data", data, "--run-dir", run, "--model", "mini-resnet", "--width", options.width, "--batch-size", BATCH,
          "--precision", options.precision, "--lr", 0.1, "--warmup-epochs", 0.5, "--weight-decay", 1e-4, "--augment", "crop-flip",
@@ -128,19 +129,20 @@ def main():
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=0, help="end after so many (0: after --epochs)")
+    parser.add_argument("--steps", type=int, default=0, help="end after so many, wherever the rate is then (0: after --epochs)")
     parser.add_argument("--python", action="append", help="as compare_pytorch.py has it")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         data = f"{folder}/data"
         measured([options.lockstep, "pack", "--from", "mnist", "--input", DATA, "--output", data, "--shards", 4])
-        steps = options.steps or options.epochs * (60000 // BATCH)
+        scheduled = options.epochs * (60000 // BATCH)
+        steps = options.steps or scheduled
         beside_it = peers(options.python or ["/usr/bin/python3"])
         ours, theirs = [], [[] for _ in beside_it]
         for round in range(options.rounds):
             ours.append(lockstep(options, data, f"{folder}/run-{round}"))
             for peer, runs in zip(beside_it, theirs):
-                given = json.dumps([DATA, options.width, steps, peer.threads, options.precision, BATCH])
+                given = json.dumps([DATA, options.width, steps, scheduled, peer.threads, options.precision, BATCH])
                 runs.append(peer.run(PEER, parity_folder(), given))
         loading = measured([options.lockstep, "bench", "loader", "--data", data, "--batch-size", BATCH, "--loader-threads", 1, "--json"])
         engine = measured([options.lockstep, "bench", "step", "--model", "mini-resnet", "--image-size", 28, "--channels", 1, "--classes", 10,

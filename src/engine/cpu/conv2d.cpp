@@ -47,13 +47,21 @@ class Conv2dLowering final : public Lowering {
 
   void backward(ProgramBuilder& builder) override {
     const Convolution each = convolution(builder);
-    emit_weight_gradient(
-        builder, each.backward_weights(forward_, chosen(builder, ConvolutionStep::weight_gradient),
-                                       builder.engine()));
+    const auto weights = each.backward_weights(
+        forward_, chosen(builder, ConvolutionStep::weight_gradient), builder.engine());
+    if (const auto product = each.weight_product(weights, builder.engine())) {
+      emit_weight_product(builder, *product);
+    } else {
+      emit_weight_gradient(builder, weights);
+    }
     if (builder.needs_gradient(op_.input)) {
-      emit_data_gradient(
-          builder, each.backward_data(forward_, chosen(builder, ConvolutionStep::data_gradient),
-                                      builder.engine()));
+      const auto data = each.backward_data(
+          forward_, chosen(builder, ConvolutionStep::data_gradient), builder.engine());
+      if (const auto product = each.data_product(data, builder.engine())) {
+        emit_data_product(builder, *product);
+      } else {
+        emit_data_gradient(builder, data);
+      }
     }
   }
 
@@ -85,6 +93,40 @@ class Conv2dLowering final : public Lowering {
         {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_DST, gradient}}, outputs);
   }
 
+  void emit_weight_product(ProgramBuilder& builder, const WeightProduct& product) {
+    const std::string& name = op_.options.name;
+    const Tensor source = builder.input_again(op_.input, source_, product.source, name);
+    const Tensor gradient =
+        builder.in_format(builder.gradient(context_.id), product.gradient, "gradient of " + name);
+    const Tensor patches =
+        emit_patches(builder, source, product.patches,
+                     {.places = product.gradient.dims(), .window = product.window});
+    builder.emit_parameter_gradients("weight gradient of convolution " + name,
+                                     dnnl::matmul(product.product),
+                                     product.product.scratchpad_desc(),
+                                     {{DNNL_ARG_SRC, builder.view(gradient, product.gradient_rows)},
+                                      {DNNL_ARG_WEIGHTS, patches}},
+                                     {{.argument = DNNL_ARG_DST,
+                                       .parameter = parameters_[0],
+                                       .desc = product.weight,
+                                       .primitives = product.weight_rows}});
+  }
+
+  /// Which places see how much of a tensor.
+  struct View {
+    Dims places;
+    Window window;
+  };
+  static Tensor emit_patches(ProgramBuilder& builder, const Tensor& tensor, const Desc& desc,
+                             const View& view) {
+    if (view.window.is_point()) return builder.view(tensor, desc);
+    Tensor patches = builder.make(desc);
+    builder.emit(
+        std::make_unique<PatchesStep>(tensor.memory, patches.memory, view.places, view.window),
+        {tensor, patches});
+    return patches;
+  }
+
   void emit_data_gradient(ProgramBuilder& builder, const BackwardData::primitive_desc& pd) {
     const std::string& name = op_.options.name;
     const Tensor gradient =
@@ -95,6 +137,40 @@ class Conv2dLowering final : public Lowering {
         "data gradient of convolution " + name, BackwardData(pd), pd.scratchpad_desc(),
         {{DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DIFF_SRC, target}});
     builder.contribute(op_.input, target, ProgramBuilder::Ownership::exclusive, name);
+  }
+
+  void emit_data_product(ProgramBuilder& builder, const DataProduct& product) {
+    const std::string& name = op_.options.name;
+    const Tensor gradient =
+        builder.in_format(builder.gradient(context_.id), product.gradient, "gradient of " + name);
+    const Tensor weight = builder.parameter(parameters_[0], product.weight, name);
+    const bool skips = product.window.stride > 1;
+    const Tensor patches =
+        skips ? builder.view(gradient, product.patches)
+              : emit_patches(builder, gradient, product.patches,
+                             {.places = product.source.dims(), .window = product.window.turned()});
+    const Tensor result = builder.make(skips ? product.source_rows : product.source);
+    builder.emit("data gradient of convolution " + name, dnnl::matmul(product.product),
+                 product.product.scratchpad_desc(),
+                 {{DNNL_ARG_SRC, patches},
+                  {DNNL_ARG_WEIGHTS, emit_turned(builder, weight, product)},
+                  {DNNL_ARG_DST, builder.view(result, product.source_rows)}});
+    Tensor target = result;
+    if (skips) {
+      target = builder.make(product.source);
+      builder.emit(std::make_unique<SpreadStep>(result.memory, target.memory,
+                                                product.gradient.dims(), product.window),
+                   {result, target});
+    }
+    builder.contribute(op_.input, target, ProgramBuilder::Ownership::exclusive, name);
+  }
+
+  static Tensor emit_turned(ProgramBuilder& builder, const Tensor& weight,
+                            const DataProduct& product) {
+    if (product.window.height == 1) return builder.view(weight, product.weight_rows);
+    Tensor turned = builder.make(product.weight_rows);
+    builder.emit(std::make_unique<TurnStep>(weight.memory, turned.memory), {weight, turned});
+    return turned;
   }
 
   Conv2d op_;

@@ -65,9 +65,28 @@ Convolution::BackwardWeights::primitive_desc Convolution::backward_weights(
   });
 }
 
+std::optional<WeightProduct> Convolution::weight_product(
+    const BackwardWeights::primitive_desc& direct, const dnnl::engine& engine) const {
+  return checked("the weight gradient of convolution " + name_,
+                 [&] { return WeightProduct::make(direct, window(), engine); });
+}
+
+std::optional<DataProduct> Convolution::data_product(const BackwardData::primitive_desc& direct,
+                                                     const dnnl::engine& engine) const {
+  return checked("the data gradient of convolution " + name_,
+                 [&] { return DataProduct::make(direct, window(), engine); });
+}
+
+Window Convolution::window() const {
+  const Dims weight = weight_.dims();
+  return {.height = weight[2], .width = weight[3], .stride = stride_[0], .padding = padding_[0]};
+}
+
 Desc Convolution::weight_format(const dnnl::engine& engine) const {
   const auto hint = forward(dnnl::prop_kind::forward_training, false, engine);
-  return backward_weights(hint, false, engine).diff_weights_desc();
+  const auto direct = backward_weights(hint, false, engine);
+  const auto product = weight_product(direct, engine);
+  return product ? product->weight : direct.diff_weights_desc();
 }
 
 }  // namespace lockstep::cpu

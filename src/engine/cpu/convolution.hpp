@@ -1,8 +1,10 @@
 #pragma once
 
+#include "convolution_products.hpp"
 #include "onednn.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -36,10 +38,17 @@ class Convolution final {
                                                            const dnnl::engine& engine) const;
   [[nodiscard]] BackwardWeights::primitive_desc backward_weights(
       const Forward::primitive_desc& hint, bool winograd, const dnnl::engine& engine) const;
+  /// The direct gradients as products of matrices, where that is quicker.
+  [[nodiscard]] std::optional<DataProduct> data_product(const BackwardData::primitive_desc& direct,
+                                                        const dnnl::engine& engine) const;
+  [[nodiscard]] std::optional<WeightProduct> weight_product(
+      const BackwardWeights::primitive_desc& direct, const dnnl::engine& engine) const;
   /// Of the direct weight gradient, whichever algorithm computes.
   [[nodiscard]] Desc weight_format(const dnnl::engine& engine) const;
 
  private:
+  [[nodiscard]] Window window() const;
+
   std::string name_;
   Desc source_;
   Desc target_;

@@ -281,10 +281,13 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
     targets.push_back(arena_gradient(output.parameter));
     const bool fits = targets.back().desc() == output.desc;
     direct.push_back(fits ? targets.back() : make(output.desc));
-    overwriting.emplace_back(output.argument, direct.back());
+    const auto as_primitive_has_it = [&](const Tensor& tensor) {
+      return output.primitives.get_size() == 0 ? tensor : view(tensor, output.primitives);
+    };
+    overwriting.emplace_back(output.argument, as_primitive_has_it(direct.back()));
     if (!held) continue;
     aside.push_back(make(output.desc));
-    accumulating.emplace_back(output.argument, aside.back());
+    accumulating.emplace_back(output.argument, as_primitive_has_it(aside.back()));
   }
   list(bound(name, primitive, scratchpad, overwriting), lists);
   for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -128,6 +128,7 @@ class ProgramBuilder final {
     int argument;
     ParameterId parameter;
     Desc desc;
+    Desc primitives = {};  ///< the same bytes as the primitive has them, where it differs
   };
   void emit_parameter_gradients(const std::string& name, const dnnl::primitive& primitive,
                                 const Desc& scratchpad, const Arguments& arguments,

@@ -1,0 +1,214 @@
+#include "convolution_products.hpp"
+
+#include "program_builder.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace lockstep::cpu {
+namespace {
+
+/// Places of a row of which AMX leaves most empty.
+constexpr std::int64_t short_row = 8;
+
+Desc channels_last(const Dims& dims, DataType type) {
+  return {dims, type, Tag::nhwc};
+}
+
+template <typename PrimitiveDesc>
+bool is_slow(const PrimitiveDesc& pd) {
+  return std::string_view(pd.impl_info_str()).find("amx") != std::string_view::npos;
+}
+
+bool is_point(const Desc& weight) {
+  return weight.dims()[2] == 1 && weight.dims()[3] == 1;
+}
+
+Dims::value_type places_of(const Dims& dims) {
+  return dims[0] * dims[2] * dims[3];
+}
+
+dnnl::matmul::primitive_desc product_of(const Desc& left, const Desc& right, const Desc& target,
+                                        const dnnl::engine& engine) {
+  return {dnnl::matmul::desc(left, right, target), ProgramBuilder::attributes(), engine};
+}
+
+}  // namespace
+
+WeightProduct WeightProduct::make(const Dims& source, const Dims& gradient, const Window& window,
+                                  const dnnl::engine& engine) {
+  const Dims::value_type seen = window.height * window.width * source[1];
+  WeightProduct made{
+      .window = window,
+      .source = channels_last(source, DataType::bf16),
+      .gradient = channels_last(gradient, DataType::bf16),
+      .weight =
+          channels_last(Dims{gradient[1], source[1], window.height, window.width}, DataType::f32),
+      .gradient_rows = Desc(Dims{gradient[1], places_of(gradient)}, DataType::bf16, Tag::ba),
+      .patches = Desc(Dims{places_of(gradient), seen}, DataType::bf16, Tag::ab),
+      .weight_rows = Desc(Dims{gradient[1], seen}, DataType::f32, Tag::ab),
+      .product = {}};
+  made.product = product_of(made.gradient_rows, made.patches, made.weight_rows, engine);
+  return made;
+}
+
+std::optional<WeightProduct> WeightProduct::make(
+    const dnnl::convolution_backward_weights::primitive_desc& direct, const Window& window,
+    const dnnl::engine& engine) {
+  const Desc source = direct.src_desc();
+  const Desc gradient = direct.diff_dst_desc();
+  const bool suits = is_point(direct.diff_weights_desc()) || gradient.dims()[3] <= short_row;
+  if (!suits || !is_slow(direct) || direct.diff_bias_desc().get_size() != 0) return std::nullopt;
+  if (source != channels_last(source.dims(), DataType::bf16) ||
+      gradient != channels_last(gradient.dims(), DataType::bf16)) {
+    return std::nullopt;
+  }
+  return make(source.dims(), gradient.dims(), window, engine);
+}
+
+DataProduct DataProduct::make(const Dims& source, const Dims& gradient, const Window& window,
+                              const dnnl::engine& engine) {
+  const Dims::value_type rows = places_of(window.stride == 1 ? source : gradient);
+  const Dims::value_type seen = window.height * window.width * gradient[1];
+  DataProduct made{.window = window,
+                   .gradient = channels_last(gradient, DataType::bf16),
+                   .weight = channels_last(
+                       Dims{gradient[1], source[1], window.height, window.width}, DataType::bf16),
+                   .source = channels_last(source, DataType::bf16),
+                   .patches = Desc(Dims{rows, seen}, DataType::bf16, Tag::ab),
+                   .weight_rows = Desc(Dims{seen, source[1]}, DataType::bf16, Tag::ab),
+                   .source_rows = Desc(Dims{rows, source[1]}, DataType::bf16, Tag::ab),
+                   .product = {}};
+  made.product = product_of(made.patches, made.weight_rows, made.source_rows, engine);
+  return made;
+}
+
+std::optional<DataProduct> DataProduct::make(
+    const dnnl::convolution_backward_data::primitive_desc& direct, const Window& window,
+    const dnnl::engine& engine) {
+  const Desc source = direct.diff_src_desc();
+  const Desc gradient = direct.diff_dst_desc();
+  const bool is_pointwise = is_point(direct.weights_desc()) && window.padding == 0;
+  const bool is_short = window.stride == 1 && window.height == window.width &&
+                        window.padding < window.height && source.dims()[3] <= short_row;
+  if (!(is_pointwise || is_short) || !is_slow(direct)) return std::nullopt;
+  if (source != channels_last(source.dims(), DataType::bf16) ||
+      gradient != channels_last(gradient.dims(), DataType::bf16)) {
+    return std::nullopt;
+  }
+  return make(source.dims(), gradient.dims(), window, engine);
+}
+
+PatchesStep::PatchesStep(dnnl::memory source, dnnl::memory target, const Dims& places,
+                         const Window& window)
+    : source_memory_(std::move(source)),
+      target_memory_(std::move(target)),
+      window_(window),
+      channels_(source_memory_.get_desc().dims()[1]),
+      height_(source_memory_.get_desc().dims()[2]),
+      width_(source_memory_.get_desc().dims()[3]),
+      rows_a_sample_(places[2]),
+      row_width_(places[3]),
+      rows_(places[0] * places[2]) {
+  bind();
+}
+
+void PatchesStep::bind() {
+  source_ = static_cast<const std::uint16_t*>(source_memory_.get_data_handle());
+  target_ = static_cast<std::uint16_t*>(target_memory_.get_data_handle());
+}
+
+/// What a row of the convolution's target sees. What one place sees of a row of the source lies
+/// together, in both.
+void PatchesStep::copy_row(std::ptrdiff_t row) const {
+  const std::ptrdiff_t sample = row / rows_a_sample_;
+  const std::ptrdiff_t top = row % rows_a_sample_ * window_.stride - window_.padding;
+  std::uint16_t* to = target_ + row * row_width_ * window_.height * window_.width * channels_;
+  for (std::ptrdiff_t place = 0; place < row_width_; ++place) {
+    const std::ptrdiff_t left = place * window_.stride - window_.padding;
+    const std::ptrdiff_t first = std::clamp(-left, std::ptrdiff_t{0}, window_.width);
+    const std::ptrdiff_t last = std::clamp(width_ - left, first, window_.width);
+    for (std::ptrdiff_t y = top; y < top + window_.height; ++y) {
+      const bool inside = y >= 0 && y < height_;
+      const std::ptrdiff_t begin = inside ? first : window_.width;
+      const std::ptrdiff_t end = inside ? last : window_.width;
+      to = std::fill_n(to, begin * channels_, std::uint16_t{0});
+      if (begin < end) {
+        const std::uint16_t* from =
+            source_ + ((sample * height_ + y) * width_ + left + begin) * channels_;
+        to = std::copy_n(from, (end - begin) * channels_, to);
+      }
+      to = std::fill_n(to, (window_.width - end) * channels_, std::uint16_t{0});
+    }
+  }
+}
+
+void PatchesStep::run() {
+#pragma omp parallel for schedule(static)
+  for (std::ptrdiff_t row = 0; row < rows_; ++row) copy_row(row);
+}
+
+TurnStep::TurnStep(dnnl::memory weight, dnnl::memory target)
+    : weight_memory_(std::move(weight)),
+      target_memory_(std::move(target)),
+      filters_(weight_memory_.get_desc().dims()[0]),
+      channels_(weight_memory_.get_desc().dims()[1]),
+      points_(weight_memory_.get_desc().dims()[2] * weight_memory_.get_desc().dims()[3]) {
+  bind();
+}
+
+void TurnStep::bind() {
+  weight_ = static_cast<const std::uint16_t*>(weight_memory_.get_data_handle());
+  target_ = static_cast<std::uint16_t*>(target_memory_.get_data_handle());
+}
+
+void TurnStep::run() {
+#pragma omp parallel for schedule(static)
+  for (std::ptrdiff_t filter = 0; filter < filters_; ++filter) {
+    for (std::ptrdiff_t point = 0; point < points_; ++point) {
+      const std::ptrdiff_t turned = points_ - 1 - point;
+      std::copy_n(weight_ + (filter * points_ + point) * channels_, channels_,
+                  target_ + (turned * filters_ + filter) * channels_);
+    }
+  }
+}
+
+SpreadStep::SpreadStep(dnnl::memory source, dnnl::memory target, const Dims& places,
+                       const Window& window)
+    : source_memory_(std::move(source)),
+      target_memory_(std::move(target)),
+      stride_(window.stride),
+      channels_(target_memory_.get_desc().dims()[1]),
+      height_(target_memory_.get_desc().dims()[2]),
+      width_(target_memory_.get_desc().dims()[3]),
+      seen_rows_(places[2]),
+      seen_width_(places[3]),
+      rows_(places[0] * height_) {
+  bind();
+}
+
+void SpreadStep::bind() {
+  source_ = static_cast<const std::uint16_t*>(source_memory_.get_data_handle());
+  target_ = static_cast<std::uint16_t*>(target_memory_.get_data_handle());
+}
+
+void SpreadStep::write_row(std::ptrdiff_t row) const {
+  const std::ptrdiff_t sample = row / height_;
+  const std::ptrdiff_t y = row % height_;
+  std::uint16_t* const to = target_ + row * width_ * channels_;
+  std::fill_n(to, width_ * channels_, std::uint16_t{0});
+  if (y % stride_ != 0 || y / stride_ >= seen_rows_) return;
+  const std::uint16_t* from =
+      source_ + (sample * seen_rows_ + y / stride_) * seen_width_ * channels_;
+  for (std::ptrdiff_t place = 0; place < seen_width_; ++place) {
+    std::copy_n(from + place * channels_, channels_, to + place * stride_ * channels_);
+  }
+}
+
+void SpreadStep::run() {
+#pragma omp parallel for schedule(static)
+  for (std::ptrdiff_t row = 0; row < rows_; ++row) write_row(row);
+}
+
+}  // namespace lockstep::cpu
