@@ -11,6 +11,9 @@ namespace {
 
 /// Places of a row of which AMX leaves most empty.
 constexpr std::int64_t short_row = 8;
+/// Pairs of channels from which on a product is worth it, and one whose patches are, too.
+constexpr std::int64_t fewest_pairs = 64 * 64;
+constexpr std::int64_t fewest_pairs_for_patches = 128 * 128;
 
 Desc channels_last(const Dims& dims, DataType type) {
   return {dims, type, Tag::nhwc};
@@ -21,8 +24,17 @@ bool is_slow(const PrimitiveDesc& pd) {
   return std::string_view(pd.impl_info_str()).find("amx") != std::string_view::npos;
 }
 
-bool is_point(const Desc& weight) {
-  return weight.dims()[2] == 1 && weight.dims()[3] == 1;
+std::int64_t pairs_of(const Desc& weight) {
+  return weight.dims()[0] * weight.dims()[1];
+}
+
+bool is_large_point(const Desc& weight) {
+  return weight.dims()[2] == 1 && weight.dims()[3] == 1 && pairs_of(weight) >= fewest_pairs;
+}
+
+/// Of short rows, whichever of a convolution's they are.
+bool is_large_and_short(const Desc& weight, const Desc& rows) {
+  return pairs_of(weight) >= fewest_pairs_for_patches && rows.dims()[3] <= short_row;
 }
 
 Dims::value_type places_of(const Dims& dims) {
@@ -58,7 +70,8 @@ std::optional<WeightProduct> WeightProduct::make(
     const dnnl::engine& engine) {
   const Desc source = direct.src_desc();
   const Desc gradient = direct.diff_dst_desc();
-  const bool suits = is_point(direct.diff_weights_desc()) || gradient.dims()[3] <= short_row;
+  const Desc weight = direct.diff_weights_desc();
+  const bool suits = is_large_point(weight) || is_large_and_short(weight, gradient);
   if (!suits || !is_slow(direct) || direct.diff_bias_desc().get_size() != 0) return std::nullopt;
   if (source != channels_last(source.dims(), DataType::bf16) ||
       gradient != channels_last(gradient.dims(), DataType::bf16)) {
@@ -89,9 +102,10 @@ std::optional<DataProduct> DataProduct::make(
     const dnnl::engine& engine) {
   const Desc source = direct.diff_src_desc();
   const Desc gradient = direct.diff_dst_desc();
-  const bool is_pointwise = is_point(direct.weights_desc()) && window.padding == 0;
+  const Desc weight = direct.weights_desc();
+  const bool is_pointwise = is_large_point(weight) && window.padding == 0;
   const bool is_short = window.stride == 1 && window.height == window.width &&
-                        window.padding < window.height && source.dims()[3] <= short_row;
+                        window.padding < window.height && is_large_and_short(weight, source);
   if (!(is_pointwise || is_short) || !is_slow(direct)) return std::nullopt;
   if (source != channels_last(source.dims(), DataType::bf16) ||
       gradient != channels_last(gradient.dims(), DataType::bf16)) {
