@@ -12,8 +12,8 @@ namespace {
 /// Places of a row of which AMX leaves most empty.
 constexpr std::int64_t short_row = 8;
 /// Pairs of channels from which on a product is worth it, and one whose patches are, too.
-constexpr std::int64_t fewest_pairs = 64 * 64;
-constexpr std::int64_t fewest_pairs_for_patches = 128 * 128;
+constexpr std::int64_t fewest_pairs = 4096;               // 64 * 64
+constexpr std::int64_t fewest_pairs_for_patches = 16384;  // 128 * 128
 
 Desc channels_last(const Dims& dims, DataType type) {
   return {dims, type, Tag::nhwc};
