@@ -19,7 +19,7 @@ reports=$(mktemp -d)
 trap 'rm -rf "$reports"' EXIT
 export LOCKSTEP_PROGRAM=$build/lockstep LOCKSTEP_SANITIZER_REPORTS=$reports
 status=0
-for suite in batch_norm data faults resume save; do
+for suite in batch_norm comm data faults resume save; do
   "${LOCKSTEP_PYTHON:-python3}" "$here/${suite}_test.py" || status=1
 done
 exit $status
