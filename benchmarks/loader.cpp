@@ -20,6 +20,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 namespace lockstep::benchmark {
 namespace {
@@ -124,12 +125,18 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
     while (loader->next()) {
     }
   };
-  Files files(options.data);
+  std::optional<Files> opened;
+  collectively(comm, [&] { opened.emplace(options.data); });
+  Files& files = *opened;
   const auto timed = [&](auto&& work) {
     comm.barrier();
-    const double begin = now();
-    work();
-    return comm.all_reduce_value(now() - begin, ReduceOp::max);
+    double seconds = 0;
+    collectively(comm, [&] {
+      const double begin = now();
+      work();
+      seconds = now() - begin;
+    });
+    return comm.all_reduce_value(seconds, ReduceOp::max);
   };
   const auto images = static_cast<double>(geometry.epoch_samples());
   const double bytes =

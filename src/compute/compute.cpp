@@ -52,7 +52,6 @@ class HostLink final {
   /// asked for and cannot be had.
   HostLink(Communicator& mpi, CommChoice comm) : mpi_(mpi) {
     if (comm == CommChoice::mpi || mpi.size() == 1) return;
-    tried_ = true;
     auto [shared, reason] = make_shared_memory_communicator(mpi);
     if (!shared && comm == CommChoice::shared) {
       fail(ExitStatus::usage,
@@ -60,21 +59,19 @@ class HostLink final {
            "room in /dev/shm, or leave it out",
            reason);
     }
+    if (!shared) by_mpi_ = fmt::format("by MPI ({})", reason);
     shared_ = std::move(shared);
-    by_mpi_ = fmt::format("by MPI ({})", reason);
   }
   [[nodiscard]] Communicator& get() noexcept { return is_shared() ? *shared_ : mpi_; }
   [[nodiscard]] bool is_shared() const noexcept { return shared_ != nullptr; }
   /// What sums, where that was left open: in memory of `whose`, or by MPI and why. Else empty.
   [[nodiscard]] std::string way(std::string_view whose) const {
-    if (!tried_) return "";
     return is_shared() ? fmt::format("in memory that {} share", whose) : by_mpi_;
   }
 
  private:
   Communicator& mpi_;
-  bool tried_ = false;
-  std::string by_mpi_;
+  std::string by_mpi_;  ///< and why, where memory cannot be shared
   std::unique_ptr<Communicator> shared_;
 };
 

@@ -107,22 +107,12 @@ BOOST_AUTO_TEST_CASE(convolutions_of_odd_channels) {
 
 // In 16 bits with AMX their gradients are, of channels enough.
 BOOST_AUTO_TEST_CASE(convolutions_that_are_products) {
-  struct Case {
-    std::int64_t in_channels, out_channels, kernel, stride, padding, height, width, batch_size;
-  };
-  for (const Case& c : {Case{64, 64, 1, 1, 0, 5, 7, 3}, Case{96, 48, 1, 2, 0, 6, 5, 2},
-                        Case{128, 128, 3, 1, 1, 4, 8, 2}, Case{128, 144, 3, 2, 1, 9, 7, 1},
-                        Case{144, 128, 3, 1, 0, 5, 4, 2}}) {
-    check_all(convolution_graph({.in_channels = c.in_channels,
-                                 .out_channels = c.out_channels,
-                                 .kernel = c.kernel,
-                                 .stride = c.stride,
-                                 .padding = c.padding,
-                                 .height = c.height,
-                                 .width = c.width,
-                                 .batch_size = c.batch_size,
-                                 .bias = false}),
-              c.batch_size);
+  for (const ConvolutionCase& c : {ConvolutionCase{64, 64, 1, 1, 0, 5, 7, 3, false},
+                                   ConvolutionCase{96, 48, 1, 2, 0, 6, 5, 2, false},
+                                   ConvolutionCase{128, 128, 3, 1, 1, 4, 8, 2, false},
+                                   ConvolutionCase{128, 144, 3, 2, 1, 9, 7, 1, false},
+                                   ConvolutionCase{144, 128, 3, 1, 0, 5, 4, 2, false}}) {
+    check_all(convolution_graph(c), c.batch_size);
   }
 }
 

@@ -19,6 +19,10 @@ Desc channels_last(const Dims& dims, DataType type) {
   return {dims, type, Tag::nhwc};
 }
 
+bool is_channels_last(const Desc& desc) {
+  return desc == channels_last(desc.dims(), DataType::bf16);
+}
+
 template <typename PrimitiveDesc>
 bool is_slow(const PrimitiveDesc& pd) {
   return std::string_view(pd.impl_info_str()).find("amx") != std::string_view::npos;
@@ -73,10 +77,7 @@ std::optional<WeightProduct> WeightProduct::make(
   const Desc weight = direct.diff_weights_desc();
   const bool suits = is_large_point(weight) || is_large_and_short(weight, gradient);
   if (!suits || !is_slow(direct) || direct.diff_bias_desc().get_size() != 0) return std::nullopt;
-  if (source != channels_last(source.dims(), DataType::bf16) ||
-      gradient != channels_last(gradient.dims(), DataType::bf16)) {
-    return std::nullopt;
-  }
+  if (!is_channels_last(source) || !is_channels_last(gradient)) return std::nullopt;
   return make(source.dims(), gradient.dims(), window, engine);
 }
 
@@ -107,38 +108,37 @@ std::optional<DataProduct> DataProduct::make(
   const bool is_short = window.stride == 1 && window.height == window.width &&
                         window.padding < window.height && is_large_and_short(weight, source);
   if (!(is_pointwise || is_short) || !is_slow(direct)) return std::nullopt;
-  if (source != channels_last(source.dims(), DataType::bf16) ||
-      gradient != channels_last(gradient.dims(), DataType::bf16)) {
-    return std::nullopt;
-  }
+  if (!is_channels_last(source) || !is_channels_last(gradient)) return std::nullopt;
   return make(source.dims(), gradient.dims(), window, engine);
 }
 
-PatchesStep::PatchesStep(dnnl::memory source, dnnl::memory target, const Dims& places,
-                         const Window& window)
-    : source_memory_(std::move(source)),
-      target_memory_(std::move(target)),
-      window_(window),
-      channels_(source_memory_.get_desc().dims()[1]),
-      height_(source_memory_.get_desc().dims()[2]),
-      width_(source_memory_.get_desc().dims()[3]),
-      rows_a_sample_(places[2]),
-      row_width_(places[3]),
-      rows_(places[0] * places[2]) {
-  bind();
+PlacingStep::PlacingStep(dnnl::memory source, dnnl::memory target)
+    : source_memory_(std::move(source)), target_memory_(std::move(target)) {
+  PlacingStep::bind();
 }
 
-void PatchesStep::bind() {
+void PlacingStep::bind() {
   source_ = static_cast<const std::uint16_t*>(source_memory_.get_data_handle());
   target_ = static_cast<std::uint16_t*>(target_memory_.get_data_handle());
 }
+
+PatchesStep::PatchesStep(const dnnl::memory& source, const dnnl::memory& target, const Dims& places,
+                         const Window& window)
+    : PlacingStep(source, target),
+      window_(window),
+      channels_(source.get_desc().dims()[1]),
+      height_(source.get_desc().dims()[2]),
+      width_(source.get_desc().dims()[3]),
+      rows_a_sample_(places[2]),
+      row_width_(places[3]),
+      rows_(places[0] * places[2]) {}
 
 /// What a row of the convolution's target sees. What one place sees of a row of the source lies
 /// together, in both.
 void PatchesStep::copy_row(std::ptrdiff_t row) const {
   const std::ptrdiff_t sample = row / rows_a_sample_;
   const std::ptrdiff_t top = row % rows_a_sample_ * window_.stride - window_.padding;
-  std::uint16_t* to = target_ + row * row_width_ * window_.height * window_.width * channels_;
+  std::uint16_t* to = target() + row * row_width_ * window_.height * window_.width * channels_;
   for (std::ptrdiff_t place = 0; place < row_width_; ++place) {
     const std::ptrdiff_t left = place * window_.stride - window_.padding;
     const std::ptrdiff_t first = std::clamp(-left, std::ptrdiff_t{0}, window_.width);
@@ -150,7 +150,7 @@ void PatchesStep::copy_row(std::ptrdiff_t row) const {
       to = std::fill_n(to, begin * channels_, std::uint16_t{0});
       if (begin < end) {
         const std::uint16_t* from =
-            source_ + ((sample * height_ + y) * width_ + left + begin) * channels_;
+            source() + ((sample * height_ + y) * width_ + left + begin) * channels_;
         to = std::copy_n(from, (end - begin) * channels_, to);
       }
       to = std::fill_n(to, (window_.width - end) * channels_, std::uint16_t{0});
@@ -163,58 +163,42 @@ void PatchesStep::run() {
   for (std::ptrdiff_t row = 0; row < rows_; ++row) copy_row(row);
 }
 
-TurnStep::TurnStep(dnnl::memory weight, dnnl::memory target)
-    : weight_memory_(std::move(weight)),
-      target_memory_(std::move(target)),
-      filters_(weight_memory_.get_desc().dims()[0]),
-      channels_(weight_memory_.get_desc().dims()[1]),
-      points_(weight_memory_.get_desc().dims()[2] * weight_memory_.get_desc().dims()[3]) {
-  bind();
-}
-
-void TurnStep::bind() {
-  weight_ = static_cast<const std::uint16_t*>(weight_memory_.get_data_handle());
-  target_ = static_cast<std::uint16_t*>(target_memory_.get_data_handle());
-}
+TurnStep::TurnStep(const dnnl::memory& weight, const dnnl::memory& target)
+    : PlacingStep(weight, target),
+      filters_(weight.get_desc().dims()[0]),
+      channels_(weight.get_desc().dims()[1]),
+      points_(weight.get_desc().dims()[2] * weight.get_desc().dims()[3]) {}
 
 void TurnStep::run() {
 #pragma omp parallel for schedule(static)
   for (std::ptrdiff_t filter = 0; filter < filters_; ++filter) {
     for (std::ptrdiff_t point = 0; point < points_; ++point) {
       const std::ptrdiff_t turned = points_ - 1 - point;
-      std::copy_n(weight_ + (filter * points_ + point) * channels_, channels_,
-                  target_ + (turned * filters_ + filter) * channels_);
+      std::copy_n(source() + (filter * points_ + point) * channels_, channels_,
+                  target() + (turned * filters_ + filter) * channels_);
     }
   }
 }
 
-SpreadStep::SpreadStep(dnnl::memory source, dnnl::memory target, const Dims& places,
+SpreadStep::SpreadStep(const dnnl::memory& source, const dnnl::memory& target, const Dims& places,
                        const Window& window)
-    : source_memory_(std::move(source)),
-      target_memory_(std::move(target)),
+    : PlacingStep(source, target),
       stride_(window.stride),
-      channels_(target_memory_.get_desc().dims()[1]),
-      height_(target_memory_.get_desc().dims()[2]),
-      width_(target_memory_.get_desc().dims()[3]),
+      channels_(target.get_desc().dims()[1]),
+      height_(target.get_desc().dims()[2]),
+      width_(target.get_desc().dims()[3]),
       seen_rows_(places[2]),
       seen_width_(places[3]),
-      rows_(places[0] * height_) {
-  bind();
-}
-
-void SpreadStep::bind() {
-  source_ = static_cast<const std::uint16_t*>(source_memory_.get_data_handle());
-  target_ = static_cast<std::uint16_t*>(target_memory_.get_data_handle());
-}
+      rows_(places[0] * height_) {}
 
 void SpreadStep::write_row(std::ptrdiff_t row) const {
   const std::ptrdiff_t sample = row / height_;
   const std::ptrdiff_t y = row % height_;
-  std::uint16_t* const to = target_ + row * width_ * channels_;
+  std::uint16_t* const to = target() + row * width_ * channels_;
   std::fill_n(to, width_ * channels_, std::uint16_t{0});
   if (y % stride_ != 0 || y / stride_ >= seen_rows_) return;
   const std::uint16_t* from =
-      source_ + (sample * seen_rows_ + y / stride_) * seen_width_ * channels_;
+      source() + (sample * seen_rows_ + y / stride_) * seen_width_ * channels_;
   for (std::ptrdiff_t place = 0; place < seen_width_; ++place) {
     std::copy_n(from + place * channels_, channels_, to + place * stride_ * channels_);
   }

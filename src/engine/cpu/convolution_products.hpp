@@ -74,21 +74,36 @@ struct DataProduct {
                                         const Window& window, const dnnl::engine& engine);
 };
 
+/// Copies values of bf16 from one tensor to places of another.
+class PlacingStep : public Step {
+ public:
+  void bind() final;
+
+ protected:
+  PlacingStep(dnnl::memory source, dnnl::memory target);
+  [[nodiscard]] const std::uint16_t* source() const noexcept { return source_; }
+  [[nodiscard]] std::uint16_t* target() const noexcept { return target_; }
+
+ private:
+  dnnl::memory source_memory_;
+  dnnl::memory target_memory_;
+  const std::uint16_t* source_ = nullptr;
+  std::uint16_t* target_ = nullptr;
+};
+
 /// target, (N P Q, R S C) = what each place of the convolution's target sees of the source,
 /// (N, C, H, W), channels last, in bf16; zero beyond its edges.
-class PatchesStep final : public Step {
+class PatchesStep final : public PlacingStep {
  public:
   /// `places`: (N, K, P, Q) of the convolution's target.
-  PatchesStep(dnnl::memory source, dnnl::memory target, const Dims& places, const Window& window);
+  PatchesStep(const dnnl::memory& source, const dnnl::memory& target, const Dims& places,
+              const Window& window);
   void run() override;
   [[nodiscard]] std::string_view name() const noexcept override { return "patches"; }
-  void bind() override;
 
  private:
   void copy_row(std::ptrdiff_t row) const;
 
-  dnnl::memory source_memory_;
-  dnnl::memory target_memory_;
   Window window_;
   std::ptrdiff_t channels_;
   std::ptrdiff_t height_;
@@ -96,43 +111,34 @@ class PatchesStep final : public Step {
   std::ptrdiff_t rows_a_sample_;  ///< of the convolution's target
   std::ptrdiff_t row_width_;
   std::ptrdiff_t rows_;
-  const std::uint16_t* source_ = nullptr;
-  std::uint16_t* target_ = nullptr;
 };
 
 /// target, (R S K, C) = weight, (K, C, R, S), each filter turned by half, channels last, in bf16.
-class TurnStep final : public Step {
+class TurnStep final : public PlacingStep {
  public:
-  TurnStep(dnnl::memory weight, dnnl::memory target);
+  TurnStep(const dnnl::memory& weight, const dnnl::memory& target);
   void run() override;
   [[nodiscard]] std::string_view name() const noexcept override { return "turn"; }
-  void bind() override;
 
  private:
-  dnnl::memory weight_memory_;
-  dnnl::memory target_memory_;
   std::ptrdiff_t filters_;
   std::ptrdiff_t channels_;
   std::ptrdiff_t points_;  ///< of a filter
-  const std::uint16_t* weight_ = nullptr;
-  std::uint16_t* target_ = nullptr;
 };
 
 /// target, (N, C, H, W) = what is known of the places that a point's convolution sees,
 /// (N P Q, C), channels last, in bf16; zero where it sees nothing.
-class SpreadStep final : public Step {
+class SpreadStep final : public PlacingStep {
  public:
   /// `places`: (N, K, P, Q) of the convolution's target.
-  SpreadStep(dnnl::memory source, dnnl::memory target, const Dims& places, const Window& window);
+  SpreadStep(const dnnl::memory& source, const dnnl::memory& target, const Dims& places,
+             const Window& window);
   void run() override;
   [[nodiscard]] std::string_view name() const noexcept override { return "spread"; }
-  void bind() override;
 
  private:
   void write_row(std::ptrdiff_t row) const;
 
-  dnnl::memory source_memory_;
-  dnnl::memory target_memory_;
   std::ptrdiff_t stride_;
   std::ptrdiff_t channels_;
   std::ptrdiff_t height_;
@@ -140,8 +146,6 @@ class SpreadStep final : public Step {
   std::ptrdiff_t seen_rows_;  ///< of a sample
   std::ptrdiff_t seen_width_;
   std::ptrdiff_t rows_;
-  const std::uint16_t* source_ = nullptr;
-  std::uint16_t* target_ = nullptr;
 };
 
 }  // namespace lockstep::cpu
