@@ -91,31 +91,27 @@ def no_step_waits_for_a_save(folder):
 def steps_beside_saves_are_as_long_as_others(run_dir, data, ranks, more, speed):
     args = ["--model", "mini-resnet", "--batch-size", 32, "--threads", 1, "--lr", "0.05", *more]
     # A sanitized program shows what it does with memory, and little of time.
-    steps, interval = (24, 10) if SANITIZED else (240, 100)
+    steps, interval = (24, 10) if SANITIZED else (240, 60)
     run(["train", "--data", data, "--run-dir", run_dir, *args, "--max-steps", steps, "--save-every", interval,
          "--log-every", 1], ranks, env={SLOW: str(speed)})
+    saves = events(run_dir, "checkpoint")
+    assert len(saves) >= 2, saves
     if SANITIZED:
-        assert len(events(run_dir, "checkpoint")) >= 2
         return
     # From one step's end to the next one's, so with all that is done in between.
     steps = [32 * ranks / e["images_per_second"] for e in events(run_dir, "step")]
-    saves = events(run_dir, "checkpoint")
-    assert len(saves) >= 2, saves
     middle = statistics.median(steps[5:])
-    # A step in a hundred may be hit by something else on a shared machine; with more ranks than one also by its ranks.
-    late = sorted(sum(e["seconds"].values()) for e in events(run_dir, "step")[5:])[-3]
-    assert ranks > 1 or late < 2 * middle, f"a step took {late:.4f} s, the median is {middle:.4f} s"
     excess = []
     for save in saves:
         seconds = save["seconds"]["save"]
         assert seconds > 8 * middle, f"the save was not slow: {save}, {middle}"
         beside = steps[save["step"] - 1:save["step"] + math.ceil(seconds / middle)]
-        # What else runs on the machine makes steps longer, but none by so much.
-        assert max(beside) < seconds / 3, f"a step took {max(beside):.4f} s beside {save}, the median is {middle:.4f} s"
         usual = statistics.median(beside)
         if len(beside) > 8:
             excess.append(sum(max(0, step - usual) for step in beside) / seconds)
-    # Nor do some of them together: what else runs may make it so for one save, but hardly for each.
+    # What else the machine does may hold a step or some for as long as part of a save, but hardly beside each of them;
+    # steps that wait for the writer do so every time.
+    assert len(excess) >= 2, saves
     assert min(excess) < 1 / 3, f"steps beside saves took longer than usual by these parts of the save: {excess}"
 
 
