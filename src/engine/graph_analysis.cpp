@@ -24,6 +24,19 @@ bool keeps_input(const Op& op) {
          std::holds_alternative<Linear>(op) || std::holds_alternative<Flatten>(op);
 }
 
+/// Into the operand that is computed last, so that the other one is there.
+void fuse_sums(const Graph& graph, GraphAnalysis& analysis) {
+  for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
+    const auto* add = std::get_if<Add>(&graph.nodes()[id].op);
+    if (add == nullptr) continue;
+    const std::size_t last = at(std::max(add->left, add->right));
+    if (analysis.consumers[last] != 1) continue;
+    if (!std::holds_alternative<BatchNorm>(graph.nodes()[last].op)) continue;
+    analysis.sum_of[last] = static_cast<ValueId>(id);
+    analysis.fused_away[id] = true;
+  }
+}
+
 void fuse_relus(const Graph& graph, GraphAnalysis& analysis) {
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
     const auto* relu = std::get_if<Relu>(&graph.nodes()[id].op);
@@ -41,19 +54,26 @@ void fuse_relus(const Graph& graph, GraphAnalysis& analysis) {
 /// needs is there at once, so a chain of all adds of a deep network would save nothing.
 constexpr int longest_chain = 8;
 
-void find_recomputable(const Graph& graph, const std::vector<bool>& input_kept,
-                       GraphAnalysis& analysis) {
+/// Those of the addition that is fused into it too.
+std::vector<ValueId> inputs_with_addend(const Graph& graph, const GraphAnalysis& analysis,
+                                        ValueId id) {
+  std::vector<ValueId> inputs = inputs_of(graph.nodes()[at(id)].op);
+  if (const auto addend = analysis.addend_of(graph, id)) inputs.push_back(*addend);
+  return inputs;
+}
+
+void find_recomputable(const Graph& graph, GraphAnalysis& analysis) {
   // By value: how many before it are computed again; none where it is gone when backward runs.
   std::vector<std::optional<int>> chain(graph.nodes().size());
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
     const Op& op = graph.nodes()[id].op;
     const std::size_t value = at(analysis.output_of(static_cast<ValueId>(id)));
     if (analysis.fused_away[id]) continue;
-    if (input_kept[value] || std::holds_alternative<Relu>(op)) chain[value] = 0;
+    if (analysis.read_in_backward[value] || std::holds_alternative<Relu>(op)) chain[value] = 0;
     if (!std::holds_alternative<BatchNorm>(op) && !std::holds_alternative<Add>(op)) continue;
     int longest = 0;
     bool there = true;
-    for (const ValueId input : inputs_of(op)) {
+    for (const ValueId input : inputs_with_addend(graph, analysis, static_cast<ValueId>(id))) {
       there = there && chain[at(input)].has_value();
       longest = std::max(longest, chain[at(input)].value_or(0));
     }
@@ -80,14 +100,24 @@ std::vector<ValueId> inputs_of(const Op& op) {
       op);
 }
 
-GraphAnalysis analyse(const Graph& graph, NormMask norm_mask) {
+std::optional<ValueId> GraphAnalysis::addend_of(const Graph& graph, ValueId norm) const {
+  const auto& sum = sum_of[at(norm)];
+  if (!sum) return std::nullopt;
+  const auto& add = std::get<Add>(graph.nodes()[at(*sum)].op);
+  return add.left == norm ? add.right : add.left;
+}
+
+GraphAnalysis analyse(const Graph& graph) {
   const std::size_t count = graph.nodes().size();
   GraphAnalysis analysis{.consumers = std::vector<int>(count, 0),
                          .needs_gradient = std::vector<bool>(count, false),
+                         .sum_of = std::vector<std::optional<ValueId>>(count),
                          .relu_of = std::vector<std::optional<ValueId>>(count),
                          .fused_away = std::vector<bool>(count, false),
                          .overwritable = std::vector<bool>(count, false),
                          .overwritable_in_inference = std::vector<bool>(count, false),
+                         .overwritable_in_backward = std::vector<bool>(count, false),
+                         .read_in_backward = std::vector<bool>(count, false),
                          .recomputable = std::vector<bool>(count, false),
                          .ready = {}};
   for (std::size_t id = 0; id < count; ++id) {
@@ -111,28 +141,31 @@ GraphAnalysis analyse(const Graph& graph, NormMask norm_mask) {
            graph.name(), id);
     }
   }
+  fuse_sums(graph, analysis);
   fuse_relus(graph, analysis);
 
-  std::vector<bool> input_kept(count, false);
   for (std::size_t id = 0; id < count; ++id) {
     if (!keeps_input(graph.nodes()[id].op)) continue;
-    for (const ValueId input : inputs_of(graph.nodes()[id].op)) input_kept[at(input)] = true;
+    for (const ValueId input : inputs_of(graph.nodes()[id].op))
+      analysis.read_in_backward[at(input)] = true;
   }
   for (std::size_t id = 0; id < count; ++id) {
     const Op& op = graph.nodes()[id].op;
-    // A norm that computes its ReLU may remember the mask in a workspace; an add does not.
+    // A norm that computes its ReLU remembers the mask; an add does not.
     const auto* relu = std::get_if<Relu>(&op);
-    const bool norm_relu = norm_mask == NormMask::workspace && relu != nullptr &&
-                           analysis.fused_away[id] &&
-                           std::holds_alternative<BatchNorm>(graph.nodes()[at(relu->input)].op);
+    const bool norm_relu = relu != nullptr && analysis.fused_away[id] &&
+                           (std::holds_alternative<BatchNorm>(graph.nodes()[at(relu->input)].op) ||
+                            analysis.fused_away[at(relu->input)]);
+    const bool kept = keeps_output(op) && !norm_relu;
     analysis.overwritable[id] =
-        analysis.consumers[id] == 1 && !input_kept[id] && (norm_relu || !keeps_output(op));
+        analysis.consumers[id] == 1 && !analysis.read_in_backward[id] && !kept;
+    analysis.overwritable_in_backward[id] = analysis.consumers[id] == 1 && !kept;
     // Images and what flatten makes may be the same bytes as another value.
     analysis.overwritable_in_inference[id] = analysis.consumers[id] == 1 &&
                                              !std::holds_alternative<Input>(op) &&
                                              !std::holds_alternative<Flatten>(op);
   }
-  find_recomputable(graph, input_kept, analysis);
+  find_recomputable(graph, analysis);
   for (std::size_t id = count; id-- > 0;) {
     const auto& parameters = graph.nodes()[id].parameters;
     analysis.ready.insert(analysis.ready.end(), parameters.begin(), parameters.end());

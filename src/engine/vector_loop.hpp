@@ -7,51 +7,82 @@
 
 namespace lockstep {
 
-// A loop over values of one kind, shared out over the threads and compiled twice: for every
-// processor that the program runs on, and for those with AVX-512, where a vector holds four times
-// as many values.
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#define LOCKSTEP_WIDE_VECTORS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
-[[nodiscard]] inline bool has_wide_vectors() noexcept {
-  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-         __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
-}
-#else
-#define LOCKSTEP_WIDE_VECTORS
-[[nodiscard]] inline bool has_wide_vectors() noexcept {
-  return false;
-}
-#endif
+// Loops over values of one kind, shared out over the threads and compiled three times: for every
+// processor that the program runs on, and for those with AVX2 and with AVX-512, where a vector
+// holds two and four times as many values.
 
 /// What a loop's call operator must be, so that it is compiled with each caller's instructions.
 #define LOCKSTEP_INLINED __attribute__((always_inline))
 
-template <typename Loop>
-LOCKSTEP_WIDE_VECTORS void run_wide(const Loop& loop, std::ptrdiff_t begin, std::ptrdiff_t end) {
-  loop(begin, end);
+namespace vector_loops {
+
+enum class Vectors { baseline, avx2, avx512 };
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define LOCKSTEP_HAS_WIDE_VECTORS
+#define LOCKSTEP_AVX2 __attribute__((target("avx2")))
+#define LOCKSTEP_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#else
+#define LOCKSTEP_AVX2
+#define LOCKSTEP_AVX512
+#endif
+
+/// That this processor has.
+[[nodiscard]] Vectors widest() noexcept;
+
+template <typename Loop, typename... Arguments>
+LOCKSTEP_AVX2 void run_avx2(const Loop& loop, Arguments... arguments) {
+  loop(arguments...);
 }
+template <typename Loop, typename... Arguments>
+LOCKSTEP_AVX512 void run_avx512(const Loop& loop, Arguments... arguments) {
+  loop(arguments...);
+}
+template <typename Loop, typename... Arguments>
+void run(const Loop& loop, Arguments... arguments) {
+  switch (widest()) {
+    case Vectors::avx512:
+      return run_avx512(loop, arguments...);
+    case Vectors::avx2:
+      return run_avx2(loop, arguments...);
+    case Vectors::baseline:
+      return loop(arguments...);
+  }
+}
+
+/// Loops over fewer values are the calling thread's alone.
+inline constexpr std::ptrdiff_t shortest = 16384;
+
+}  // namespace vector_loops
 
 /// Calls loop(begin, end) once a thread, with its part of [0, size); short ones in the calling
 /// thread alone.
 template <typename Loop>
 void vector_loop(std::ptrdiff_t size, const Loop& loop) {
   constexpr std::ptrdiff_t line = 64;  // values; no two threads write to one cache line
-  constexpr std::ptrdiff_t shortest = 16384;
-  static const bool wide = has_wide_vectors();
-#pragma omp parallel if (size > shortest)
+#pragma omp parallel if (size > vector_loops::shortest)
   {
     const std::ptrdiff_t lines = (size + line - 1) / line;
     const std::ptrdiff_t threads = omp_get_num_threads();
     const std::ptrdiff_t thread = omp_get_thread_num();
-    const std::ptrdiff_t begin = std::min(size, lines * thread / threads * line);
-    const std::ptrdiff_t end = std::min(size, lines * (thread + 1) / threads * line);
-    if (wide) {
-      run_wide(loop, begin, end);
-    } else {
-      loop(begin, end);
-    }
+    vector_loops::run(loop, std::min(size, lines * thread / threads * line),
+                      std::min(size, lines * (thread + 1) / threads * line));
   }
+}
+
+/// Calls loop(begin, end, thread) once a thread, with its part of [0, parts), which hold so many
+/// values; few in the calling thread alone. -> threads
+template <typename Loop>
+int vector_parts(std::ptrdiff_t parts, std::ptrdiff_t values, const Loop& loop) {
+  int used = 1;
+#pragma omp parallel if (values > vector_loops::shortest)
+  {
+    const int threads = omp_get_num_threads();
+    const int thread = omp_get_thread_num();
+    if (thread == 0) used = threads;
+    vector_loops::run(loop, parts * thread / threads, parts * (thread + 1) / threads, thread);
+  }
+  return used;
 }
 
 }  // namespace lockstep

@@ -1,15 +1,18 @@
+#include "batch_norm_state.hpp"
 #include "lowering.hpp"
 
-#include <string_view>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace lockstep::cpu {
 namespace {
 
-using Forward = dnnl::batch_normalization_forward;
-using Backward = dnnl::batch_normalization_backward;
-using Flags = dnnl::normalization_flags;
-
-/// With the ReLU behind it, if one is fused.
+/// With the addition and the ReLU behind it, where they are fused; in training over all ranks where
+/// the engine has a sum over them.
 class BatchNormLowering final : public Lowering {
  public:
   BatchNormLowering(const BatchNorm& op, const LoweringContext& context)
@@ -17,126 +20,182 @@ class BatchNormLowering final : public Lowering {
         context_(context),
         output_(context.analysis.output_of(context.id)),
         scale_(context.node().parameters[0]),
-        shift_(context.node().parameters[1]) {}
+        shift_(context.node().parameters[1]),
+        addend_(context.analysis.addend_of(context.graph, context.id)),
+        relu_(context.analysis.has_relu(context.id)) {}
 
   void forward(ProgramBuilder& builder) override {
     const std::string& name = op_.options.name;
-    auto pd = normalize(builder, builder.format(op_.input));
-    if (is_slow(pd)) {
-      const Desc& given = builder.format(op_.input);
-      pd = normalize(builder, Desc(given.dims(), given.data_type(), Tag::nChw16c));
+    const Tensor value = builder.value(op_.input);
+    const Desc given = value.desc();
+    source_ = ChannelRows::fits(given)
+                  ? value
+                  : builder.in_format(value, Desc(given.dims(), given.data_type(), Tag::nhwc),
+                                      "input of " + name);
+    copied_ = source_.buffer != value.buffer;
+    state_ = std::make_shared<BatchNormState>(
+        source_.desc(),
+        BatchNormState::Options{
+            .eps = op_.options.eps,
+            .relu = relu_,
+            .mean = context_.node().statistics[0],
+            .variance = context_.node().statistics[1],
+            .threads = builder.state().threads,
+            .sum = builder.training() ? builder.state().sum_over_ranks : SumOverRanks()},
+        builder.statistics());
+    mask_comes_again_ = builder.recomputes(output_) &&
+                        context_.analysis.read_in_backward[static_cast<std::size_t>(output_)];
+    if (builder.training() && relu_ && !mask_comes_again_) mask_ = make_mask(builder);
+    using Forward = BatchNormState::Forward;
+    auto [operands, target] = values(builder, source_);
+    operands.add(&Forward::scale, builder.parameter(scale_, channels(), name));
+    operands.add(&Forward::shift, builder.parameter(shift_, channels(), name));
+    operands.add(&Forward::mask, mask_);
+    if (builder.training()) {
+      builder.emit(operands.step<BatchNormForward>("batch norm " + name, state_), operands.touched);
+    } else {
+      builder.emit(operands.step<BatchNormInference>("batch norm " + name, state_),
+                   operands.touched);
     }
-    source_ = builder.in_format(builder.value(op_.input), pd.src_desc(), "input of " + name);
-    const Tensor target = builder.overwritable(op_.input) ? source_ : builder.make(pd.dst_desc());
-    const Desc channels = f32(Dims{source_.desc().dims()[1]}, Tag::x);
-    // Written in training, read in inference.
-    mean_ = builder.statistic(context_.node().statistics[0], channels);
-    variance_ = builder.statistic(context_.node().statistics[1], channels);
-    scale_values_ = builder.parameter_of(output_, scale_, channels, name);
-    shift_values_ = builder.parameter_of(output_, shift_, channels, name);
-    ProgramBuilder::Arguments arguments{
-        {DNNL_ARG_SRC, source_}, {DNNL_ARG_SCALE, scale_values_}, {DNNL_ARG_SHIFT, shift_values_},
-        {DNNL_ARG_MEAN, mean_},  {DNNL_ARG_VARIANCE, variance_},  {DNNL_ARG_DST, target}};
-    if (builder.training() && fused()) {
-      workspace_ = builder.make(pd.workspace_desc());
-      arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_);
-    }
-    builder.emit("batch norm " + name, Forward(pd), pd.scratchpad_desc(), arguments);
-    builder.set_value(output_, target, [this](ProgramBuilder& again) { return emit_again(again); });
-    forward_ = pd;
+    builder.set_value(output_, target, [this](ProgramBuilder& again) {
+      Values more = values(again, source_again(again));
+      if (relu_ && mask_comes_again_) mask_ = make_mask(again);
+      if (mask_comes_again_) more.operands.add(&Forward::mask, mask_);
+      again.emit(more.operands.step<BatchNormAgain>("batch norm again " + op_.options.name, state_),
+                 more.operands.touched);
+      return more.target;
+    });
   }
 
   void backward(ProgramBuilder& builder) override {
     const std::string& name = op_.options.name;
+    if (relu_ && !mask_) static_cast<void>(builder.value(output_));  // nobody has asked for it
     const Tensor source = source_again(builder);
-    const auto pd = checked("the gradient of batch norm " + name, [&] {
-      const Backward::desc desc(dnnl::prop_kind::backward, source.desc(), source.desc(), eps(),
-                                flags(true));
-      return Backward::primitive_desc(desc, ProgramBuilder::attributes(), builder.engine(),
-                                      forward_);
-    });
-    const Tensor gradient =
-        builder.in_format(builder.gradient(output_), source.desc(), "gradient of " + name);
-    const Tensor target = builder.make(pd.diff_src_desc());
-    const Desc channels = f32(Dims{source.desc().dims()[1]}, Tag::x);
-    ProgramBuilder::Arguments arguments{{DNNL_ARG_SRC, source},
-                                        {DNNL_ARG_MEAN, mean_},
-                                        {DNNL_ARG_VARIANCE, variance_},
-                                        {DNNL_ARG_SCALE, builder.parameter(scale_, channels, name)},
-                                        {DNNL_ARG_SHIFT, builder.parameter(shift_, channels, name)},
-                                        {DNNL_ARG_DIFF_DST, gradient},
-                                        {DNNL_ARG_DIFF_SRC, target}};
-    if (fused()) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_);
+    const Gradient gradient = take_gradient(builder, source.desc());
+    using Backward = BatchNormState::Backward;
+    Bound<Backward> operands;
+    operands.add(&Backward::source, source);
+    operands.add(&Backward::scale, builder.parameter(scale_, channels(), name));
+    operands.add(&Backward::mask, mask_);
+    operands.add(&Backward::gradient, gradient.arrived);
+    operands.add(&Backward::gradient_addend, gradient.addend);
+    operands.add(&Backward::masked, gradient.masked);
+    std::optional<Tensor> target;
+    if (builder.needs_gradient(op_.input)) target = target_of_backward(builder, source);
+    operands.add(&Backward::target, target);
     builder.emit_parameter_gradients(
-        "gradient of batch norm " + name, Backward(pd), pd.scratchpad_desc(), arguments,
-        {{.argument = DNNL_ARG_DIFF_SCALE, .parameter = scale_, .desc = channels},
-         {.argument = DNNL_ARG_DIFF_SHIFT, .parameter = shift_, .desc = channels}});
-    builder.contribute(op_.input, target, ProgramBuilder::Ownership::exclusive, name);
+        operands.step<BatchNormBackward>("gradient of batch norm " + name, state_),
+        operands.touched,
+        {{.parameter = scale_, .values = state_->scale_gradient()},
+         {.parameter = shift_, .values = state_->shift_gradient()}});
+    if (target) {
+      builder.contribute(op_.input, *target, ProgramBuilder::Ownership::exclusive, name);
+    }
+    if (addend_) {
+      builder.contribute(*addend_, gradient.masked.value_or(gradient.arrived), gradient.ownership,
+                         name);
+    }
   }
 
  private:
-  /// From the statistics that forward found.
-  [[nodiscard]] Tensor emit_again(ProgramBuilder& builder) const {
-    const Tensor source = source_again(builder);
-    const std::string name = "batch norm again " + op_.options.name;
-    const auto pd = checked(name, [&] {
-      const Forward::desc desc(dnnl::prop_kind::forward_inference, source.desc(), eps(),
-                               flags(false));
-      return Forward::primitive_desc(desc, ProgramBuilder::attributes(), builder.engine());
-    });
-    Tensor target = builder.make(pd.dst_desc());
-    builder.emit(name, Forward(pd), pd.scratchpad_desc(),
-                 {{DNNL_ARG_SRC, source},
-                  {DNNL_ARG_SCALE, scale_values_},
-                  {DNNL_ARG_SHIFT, shift_values_},
-                  {DNNL_ARG_MEAN, mean_},
-                  {DNNL_ARG_VARIANCE, variance_},
-                  {DNNL_ARG_DST, target}});
-    return target;
+  /// The operands of a step.
+  template <typename Operands>
+  struct Bound {
+    Operands memories;
+    std::vector<Tensor> touched;
+
+    void add(dnnl::memory Operands::*member, const std::optional<Tensor>& tensor) {
+      if (!tensor) return;
+      memories.*member = tensor->memory;
+      touched.push_back(*tensor);
+    }
+    template <typename Step>
+    [[nodiscard]] std::unique_ptr<Step> step(std::string name,
+                                             const std::shared_ptr<BatchNormState>& state) const {
+      return std::make_unique<Step>(std::move(name), state, memories);
+    }
+  };
+  struct Values {
+    Bound<BatchNormState::Forward> operands;
+    Tensor target;
+  };
+  /// Of what is behind the ReLU, where there is one.
+  struct Gradient {
+    Tensor arrived;
+    std::optional<Tensor> addend;         ///< what it lacks
+    std::optional<Tensor> masked;         ///< where that of the sum goes
+    ProgramBuilder::Ownership ownership;  ///< of that
+  };
+
+  /// Those that forward and forward again share, and where the output goes.
+  [[nodiscard]] Values values(ProgramBuilder& builder, const Tensor& source) const {
+    Values result;
+    std::optional<Tensor> addend;
+    if (addend_) {
+      addend = builder.in_format(builder.value(*addend_), source.desc(),
+                                 "addend of " + op_.options.name);
+    }
+    if (addend && builder.overwritable(*addend_)) {
+      result.target = *addend;
+    } else if (builder.overwritable(op_.input)) {
+      result.target = source;
+    } else {
+      result.target = builder.make(source.desc());
+    }
+    result.operands.add(&BatchNormState::Forward::source, source);
+    result.operands.add(&BatchNormState::Forward::addend, addend);
+    result.operands.add(&BatchNormState::Forward::target, result.target);
+    return result;
   }
-  [[nodiscard]] Forward::primitive_desc normalize(ProgramBuilder& builder,
-                                                  const Desc& source) const {
-    return checked("the batch norm " + op_.options.name, [&] {
-      const Forward::desc desc(builder.forward_kind(), source, eps(), flags(builder.training()));
-      return Forward::primitive_desc(desc, ProgramBuilder::attributes(), builder.engine());
-    });
+  [[nodiscard]] Gradient take_gradient(ProgramBuilder& builder, const Desc& desc) const {
+    if (const auto sum = builder.take_open_sum(output_, desc)) {
+      return {.arrived = sum->left,
+              .addend = sum->right,
+              .masked = sum->target,
+              .ownership = ProgramBuilder::Ownership::exclusive};
+    }
+    const Tensor& given = builder.gradient(output_);
+    Gradient gradient{.arrived = builder.in_format(given, desc, "gradient of " + op_.options.name),
+                      .addend = {},
+                      .masked = {},
+                      .ownership = ProgramBuilder::Ownership::shared};
+    const bool ours =
+        builder.gradient_is_exclusive(output_) || gradient.arrived.buffer != given.buffer;
+    if (addend_ && relu_) gradient.masked = ours ? gradient.arrived : builder.make(desc);
+    if (ours || gradient.masked) gradient.ownership = ProgramBuilder::Ownership::exclusive;
+    return gradient;
   }
-  /// In 16 bits oneDNN's compiled norms take channels that lie together by sixteen alone; for
-  /// others there is one that takes a hundred times as long, and one for blocks, padded.
-  [[nodiscard]] static bool is_slow(const Forward::primitive_desc& norm) {
-    return norm.src_desc().data_type() != DataType::f32 &&
-           std::string_view(norm.impl_info_str()).starts_with("nspc");
+  /// In the place of the source where nobody else reads it any more.
+  [[nodiscard]] Tensor target_of_backward(ProgramBuilder& builder, const Tensor& source) const {
+    if (copied_ || builder.overwritable_in_backward(op_.input)) return source;
+    return builder.make(source.desc());
   }
   [[nodiscard]] Tensor source_again(ProgramBuilder& builder) const {
     return builder.input_again(op_.input, source_, source_.desc(), op_.options.name);
   }
-  [[nodiscard]] bool fused() const noexcept { return output_ != context_.id; }
-  [[nodiscard]] float eps() const noexcept { return static_cast<float>(op_.options.eps); }
-  [[nodiscard]] Flags flags(bool training) const noexcept {
-    Flags result = Flags::use_scale | Flags::use_shift;
-    if (fused()) result |= Flags::fuse_norm_relu;
-    if (!training) result |= Flags::use_global_stats;
-    return result;
+  [[nodiscard]] Tensor make_mask(ProgramBuilder& builder) const {
+    return builder.make(Desc({state_->mask_bytes()}, DataType::u8, Tag::a));
   }
+  [[nodiscard]] Desc channels() const { return f32(Dims{source_.desc().dims()[1]}, Tag::x); }
 
   BatchNorm op_;
   LoweringContext context_;
   ValueId output_;
   ParameterId scale_;
   ParameterId shift_;
-  Forward::primitive_desc forward_;
+  std::optional<ValueId> addend_;
+  bool relu_;
+  std::shared_ptr<BatchNormState> state_;
   Tensor source_;
-  Tensor scale_values_;
-  Tensor shift_values_;
-  Tensor mean_;
-  Tensor variance_;
-  Tensor workspace_;
+  bool copied_ = false;  ///< nobody else reads the source
+  /// With the values that backward computes again for others, rather than kept.
+  bool mask_comes_again_ = false;
+  std::optional<Tensor> mask_;
 };
 
 }  // namespace
 
 std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context) {
-  if (context.synchronised) return lower_synchronised(op, context);
   return std::make_unique<BatchNormLowering>(op, context);
 }
 

@@ -5,67 +5,59 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Whether pixels lie at equal distances.
-bool pixels_are_even(const dnnl_memory_desc_t& data) {
+/// Whether the pixels of an image, and the images, follow each other at `pixel` values' distance.
+bool pixels_are_dense(const dnnl_memory_desc_t& data, std::int64_t pixel, std::int64_t image) {
   const auto& strides = data.format_desc.blocking.strides;
-  return data.dims[2] == 1 || data.dims[3] == 1 || strides[2] == data.dims[3] * strides[3];
-}
-
-/// Between neighbouring pixels.
-std::ptrdiff_t pixel_stride(const dnnl_memory_desc_t& data) {
-  const auto& strides = data.format_desc.blocking.strides;
-  return data.dims[3] > 1 ? strides[3] : strides[2];
+  const auto& dims = data.dims;
+  return (dims[3] == 1 || strides[3] == pixel) && (dims[2] == 1 || strides[2] == pixel * dims[3]) &&
+         (dims[0] == 1 || strides[0] == image);
 }
 
 bool is_blocked(const dnnl_memory_desc_t& data) {
   const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
-  return blocking.inner_nblks == 1 && blocking.inner_idxs[0] == 1 &&
-         blocking.inner_blks[0] <= ChannelRows::widest;
-}
-
-bool is_plain(const dnnl_memory_desc_t& data) {
-  return data.format_desc.blocking.inner_nblks == 0;
+  if (blocking.inner_nblks != 1 || blocking.inner_idxs[0] != 1) return false;
+  const dnnl_dim_t lanes = blocking.inner_blks[0];
+  const dnnl_dim_t block = data.dims[2] * data.dims[3] * lanes;
+  return (data.padded_dims[1] == lanes || blocking.strides[1] == block) &&
+         pixels_are_dense(data, lanes, data.padded_dims[1] / lanes * block);
 }
 
 bool is_channels_last(const dnnl_memory_desc_t& data) {
-  return is_plain(data) && data.format_desc.blocking.strides[1] == 1 && data.dims[1] > 1 &&
-         (data.dims[2] * data.dims[3] > 1);
+  const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
+  const dnnl_dim_t channels = data.dims[1];
+  return blocking.inner_nblks == 0 && (channels == 1 || blocking.strides[1] == 1) &&
+         pixels_are_dense(data, channels, data.dims[2] * data.dims[3] * channels);
 }
 
-bool is_planar(const dnnl_memory_desc_t& data) {
-  const bool one_pixel = data.dims[2] * data.dims[3] == 1;
-  return is_plain(data) && (one_pixel || pixel_stride(data) == 1);
-}
+/// Of a unit where all rows follow each other.
+constexpr std::int64_t rows_of_a_unit = 64;
 
 }  // namespace
 
 bool ChannelRows::fits(const Desc& desc) {
   const dnnl_memory_desc_t& data = desc.data;
   return data.format_kind == dnnl_blocked && data.ndims == 4 && data.offset0 == 0 &&
-         pixels_are_even(data) && (is_blocked(data) || is_channels_last(data) || is_planar(data));
+         (is_blocked(data) || is_channels_last(data));
 }
 
-ChannelRows::ChannelRows(const Desc& desc)
-    : batch_(desc.data.dims[0]),
-      channels_(desc.data.dims[1]),
-      pixels_(desc.data.dims[2] * desc.data.dims[3]) {
+ChannelRows::ChannelRows(const Desc& desc) : channels_(desc.data.dims[1]) {
   assert(fits(desc));
   const dnnl_memory_desc_t& data = desc.data;
-  const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
-  image_stride_ = blocking.strides[0];
-  pixel_stride_ = pixels_ > 1 ? pixel_stride(data) : 1;
-  if (is_blocked(data)) {
-    padded_ = true;
-    lanes_ = blocking.inner_blks[0];
-    block_stride_ = blocking.strides[1];
-  } else if (is_channels_last(data)) {
-    lanes_ = widest;
-    block_stride_ = widest;
+  const std::int64_t pixels = data.dims[2] * data.dims[3];
+  const std::int64_t batch = data.dims[0];
+  all_rows_ = batch * pixels;
+  if (is_channels_last(data)) {
+    width_ = static_cast<int>(channels_);
+    blocks_ = 1;
+    rows_ = rows_of_a_unit;
+    units_ = (all_rows_ + rows_ - 1) / rows_;
   } else {
-    planar_ = true;
-    block_stride_ = blocking.strides[1];
+    width_ = static_cast<int>(data.format_desc.blocking.inner_blks[0]);
+    blocks_ = data.padded_dims[1] / width_;
+    rows_ = pixels;
+    units_ = batch * blocks_;
   }
-  blocks_ = planar_ ? channels_ : (channels_ + lanes_ - 1) / lanes_;
+  count_ = static_cast<double>(batch * pixels);
 }
 
 }  // namespace lockstep::cpu

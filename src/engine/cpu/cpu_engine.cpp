@@ -101,8 +101,7 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
   const int threads = engine_threads(options.threads);
   omp_set_num_threads(threads);  // formats may depend on it
   require_convolutions(options.convolutions);
-  GraphAnalysis analysis =
-      analyse(graph, options.sum_over_ranks ? NormMask::output : NormMask::workspace);
+  GraphAnalysis analysis = analyse(graph);
   if (!options.recompute) analysis.recomputable.assign(graph.nodes().size(), false);
   return checked("making the CPU engine", [&] {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);

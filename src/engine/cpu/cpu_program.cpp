@@ -72,11 +72,9 @@ void CpuProgram::lower_all() {
   }
   std::vector<std::unique_ptr<Lowering>> lowerings;
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
-    lowerings.push_back(lower_node(graph.nodes()[id],
-                                   {.graph = graph,
-                                    .analysis = state_->analysis,
-                                    .id = static_cast<ValueId>(id),
-                                    .synchronised = options_.training && state_->sum_over_ranks}));
+    lowerings.push_back(
+        lower_node(graph.nodes()[id],
+                   {.graph = graph, .analysis = state_->analysis, .id = static_cast<ValueId>(id)}));
     if (lowerings.back()) lowerings.back()->forward(builder);
   }
   const ValueId logits_id = std::get<SoftmaxCrossEntropy>(graph.nodes().back().op).input;

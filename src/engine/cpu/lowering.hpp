@@ -17,13 +17,22 @@ class Lowering {
   virtual void backward(ProgramBuilder& builder) = 0;
 };
 
+/// Of a node that one of its inputs computes.
+class FusedLowering final : public Lowering {
+ public:
+  void forward(ProgramBuilder&) override {}
+  void backward(ProgramBuilder&) override {}
+};
+
 /// What each op's lowering is made from.
 struct LoweringContext {
   const Graph& graph;
   const GraphAnalysis& analysis;
   ValueId id;
-  bool synchronised = false;  ///< batch norms of training go over all ranks
   [[nodiscard]] const Node& node() const { return graph.nodes()[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] bool fused_away() const {
+    return analysis.fused_away[static_cast<std::size_t>(id)];
+  }
 };
 
 // One overload per op, each in the file of its name; a missing one does not compile.
@@ -36,10 +45,6 @@ struct LoweringContext {
                                               const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Linear& op, const LoweringContext& context);
-
-/// A batch norm over all ranks' samples.
-[[nodiscard]] std::unique_ptr<Lowering> lower_synchronised(const BatchNorm& op,
-                                                           const LoweringContext& context);
 
 /// The gradient of a ReLU's input, given its output and its output's gradient; the tensor is read
 /// by nothing else.

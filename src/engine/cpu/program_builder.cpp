@@ -111,6 +111,10 @@ bool ProgramBuilder::overwritable(ValueId id) const {
   return (training() ? analysis.overwritable : analysis.overwritable_in_inference)[at(id)];
 }
 
+bool ProgramBuilder::overwritable_in_backward(ValueId id) const {
+  return state_.analysis.overwritable_in_backward[at(id)];
+}
+
 const Tensor& ProgramBuilder::value(ValueId id) {
   assert(values_[at(id)].has_value());
   if (in_backward_ && recomputes_[at(id)]) {

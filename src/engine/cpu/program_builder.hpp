@@ -97,6 +97,8 @@ class ProgramBuilder final {
   void set_value(ValueId id, Tensor tensor, Recompute again);
   /// Whether the one consumer of a value may compute in its place.
   [[nodiscard]] bool overwritable(ValueId id) const;
+  /// Whether its one consumer's backward may compute in its place.
+  [[nodiscard]] bool overwritable_in_backward(ValueId id) const;
   [[nodiscard]] bool needs_gradient(ValueId id) const;
   [[nodiscard]] const Tensor& gradient(ValueId id);
   /// Whether nothing else reads the gradient's tensor, so that it may be overwritten.

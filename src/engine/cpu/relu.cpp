@@ -26,13 +26,6 @@ class ReluLowering final : public Lowering {
   ValueId id_;
 };
 
-/// Its input computes it.
-class FusedReluLowering final : public Lowering {
- public:
-  void forward(ProgramBuilder&) override {}
-  void backward(ProgramBuilder&) override {}
-};
-
 }  // namespace
 
 Tensor emit_relu_backward(ProgramBuilder& builder, ValueId relu) {
@@ -60,9 +53,7 @@ Tensor emit_relu_backward(ProgramBuilder& builder, ValueId relu) {
 }
 
 std::unique_ptr<Lowering> lower(const Relu& op, const LoweringContext& context) {
-  if (context.analysis.fused_away[static_cast<std::size_t>(context.id)]) {
-    return std::make_unique<FusedReluLowering>();
-  }
+  if (context.fused_away()) return std::make_unique<FusedLowering>();
   return std::make_unique<ReluLowering>(op, context);
 }
 

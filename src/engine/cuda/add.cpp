@@ -48,10 +48,7 @@ class AddLowering final : public Lowering {
 }  // namespace
 
 std::unique_ptr<Lowering> lower(const Add& op, const LoweringContext& context) {
-  if (const auto norm_id = context.state.fusion.norm_of[static_cast<std::size_t>(context.id)]) {
-    const auto& norm = std::get<BatchNorm>(context.node(*norm_id).op);
-    return lower_norm_and_add(norm, *norm_id, *norm_id == op.left ? op.right : op.left, context);
-  }
+  if (context.state.analysis.fused_away[static_cast<std::size_t>(context.id)]) return nullptr;
   return std::make_unique<AddLowering>(op, context);
 }
 

@@ -186,25 +186,14 @@ class NormLowering final : public Lowering {
 }  // namespace
 
 std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context) {
-  if (context.state.fusion.absorbed[static_cast<std::size_t>(context.id)]) return nullptr;
-  const ValueId output = context.state.analysis.output_of(context.id);
-  return std::make_unique<NormLowering>(NormLowering::Options{.norm = op,
-                                                              .norm_id = context.id,
-                                                              .output = output,
-                                                              .residual = std::nullopt,
-                                                              .relu = output != context.id},
-                                        context);
-}
-
-std::unique_ptr<Lowering> lower_norm_and_add(const BatchNorm& norm, ValueId norm_id,
-                                             ValueId residual, const LoweringContext& context) {
-  const ValueId output = context.state.analysis.output_of(context.id);
-  return std::make_unique<NormLowering>(NormLowering::Options{.norm = norm,
-                                                              .norm_id = norm_id,
-                                                              .output = output,
-                                                              .residual = residual,
-                                                              .relu = output != context.id},
-                                        context);
+  const GraphAnalysis& analysis = context.state.analysis;
+  return std::make_unique<NormLowering>(
+      NormLowering::Options{.norm = op,
+                            .norm_id = context.id,
+                            .output = analysis.output_of(context.id),
+                            .residual = analysis.addend_of(context.state.graph, context.id),
+                            .relu = analysis.has_relu(context.id)},
+      context);
 }
 
 }  // namespace lockstep::cuda

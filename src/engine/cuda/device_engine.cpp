@@ -13,11 +13,10 @@ namespace {
 std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Graph& graph,
                                         const DeviceEngineOptions& options) {
   const DataType type = storage_of(options.precision);
-  GraphAnalysis analysis = analyse(graph, NormMask::workspace);
-  Fusion fusion = plan_fusion(graph, analysis);
+  GraphAnalysis analysis = analyse(graph);
   ArenaStore arena(*device, graph,
                    {.type = type,
-                    .ready = fusion.ready,
+                    .ready = analysis.ready,
                     .tail_size = options.tail_size,
                     .units = options.units});
   std::size_t running = 0;
@@ -29,7 +28,6 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
       EngineState{.device = std::move(device),
                   .graph = graph,
                   .analysis = std::move(analysis),
-                  .fusion = std::move(fusion),
                   .type = type,
                   .tf32 = options.precision == Precision::tf32,
                   .sum_over_ranks = options.sum_over_ranks,

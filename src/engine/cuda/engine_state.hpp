@@ -3,7 +3,6 @@
 #include "../graph_analysis.hpp"
 #include "arena_store.hpp"
 #include "device.hpp"
-#include "fusion.hpp"
 #include "input_queue.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
@@ -21,7 +20,6 @@ struct EngineState {
   std::shared_ptr<Device> device;  ///< first, as what follows lies on it
   Graph graph;
   GraphAnalysis analysis;
-  Fusion fusion;
   DataType type;  ///< of values, their gradients and the working copies of weights
   bool tf32;
   SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: over this rank alone

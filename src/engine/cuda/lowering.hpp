@@ -37,11 +37,6 @@ struct LoweringContext {
                                               const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& context);
 
-/// A norm with the addition behind it.
-[[nodiscard]] std::unique_ptr<Lowering> lower_norm_and_add(const BatchNorm& norm, ValueId norm_id,
-                                                           ValueId residual,
-                                                           const LoweringContext& context);
-
 /// The gradient of a ReLU's input, given its output and its output's gradient; the tensor is read
 /// by nothing else.
 [[nodiscard]] Tensor emit_relu_backward(ProgramBuilder& builder, ValueId relu);

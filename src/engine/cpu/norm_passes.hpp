@@ -1,0 +1,81 @@
+#pragma once
+
+#include "channel_rows.hpp"
+#include "lockstep/core/aligned_buffer.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace lockstep::cpu {
+
+/// A batch norm's passes over the values of a (N, C, H, W) tensor of fp32 or bf16, which is
+/// computed in fp32, with what is behind the norm in the same pass: an addition, and a ReLU with a
+/// bit for each value that passed it. Tensors are of one layout and type; those written may be
+/// those read. By channel, padded as the layout is: `mean` and the like.
+class NormPasses final {
+ public:
+  NormPasses(const Desc& desc, int threads);
+
+  [[nodiscard]] const ChannelRows& rows() const noexcept { return rows_; }
+
+  /// A value of each channel. -> (C,)
+  void first_values(const void* source, float* to) const;
+
+  /// (2, C) sums of source - reference and of its square.
+  [[nodiscard]] std::span<double> sum_values(const void* source, const float* reference);
+
+  /// target = (source - mean) * slope + offset, + addend, and max(that, 0).
+  struct Normalization {
+    const void* source;
+    const void* addend;  ///< null: none
+    const float* mean;
+    const float* slope;
+    const float* offset;
+    bool relu;
+    std::uint8_t* mask;  ///< of the ReLU; null: nobody needs it
+    void* target;
+  };
+  void normalize(const Normalization& of) const;
+
+  /// (2, C) sums of g and of g * (source - mean), where g is the gradient, + addend, where the mask
+  /// has a bit, else 0.
+  struct GradientSums {
+    const void* source;
+    const void* gradient;
+    const void* addend;  ///< null: none
+    const float* mean;
+    const std::uint8_t* mask;  ///< null: all bits
+    void* masked;              ///< where g goes; with an addend it must go somewhere
+  };
+  [[nodiscard]] std::span<double> sum_gradients(const GradientSums& of);
+
+  /// target = factor * g + slope * (source - mean) + offset
+  struct Propagation {
+    const void* source;
+    const void* gradient;
+    const std::uint8_t* mask;  ///< null: all bits
+    const float* mean;
+    const float* slope;
+    const float* offset;
+    const float* factor;
+    void* target;
+  };
+  void propagate(const Propagation& of) const;
+
+ private:
+  template <typename Loop>
+  void over_units(const Loop& loop) const;
+  /// Into sums_.
+  template <typename Loop>
+  void sums_over_units(const Loop& loop);
+
+  ChannelRows rows_;
+  bool bf16_;
+  std::size_t channels_;
+  AlignedBuffer<float> lane_sums_;  ///< (threads, 2, row), over some rows
+  AlignedBuffer<double> parts_;     ///< (threads, 2, C)
+  AlignedBuffer<double> sums_;      ///< (2, C)
+};
+
+}  // namespace lockstep::cpu
