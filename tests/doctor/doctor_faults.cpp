@@ -27,18 +27,39 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <map>
 #include <string>
 #include <thread>
 
 namespace {
 
+/// As the process began: what is here is called by all threads, also while one of them changes the
+/// environment.
+const char* variable(const std::string& name) {
+  static const auto& all = []() -> const std::map<std::string, std::string>& {
+    auto& found = *new std::map<std::string, std::string>;  // for threads that outlive main
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string text = *entry;
+      const std::size_t equals = text.find('=');
+      if (equals != std::string::npos) found[text.substr(0, equals)] = text.substr(equals + 1);
+    }
+    return found;
+  }();
+  const auto found = all.find(name);
+  return found == all.end() ? nullptr : found->second.c_str();
+}
+
+__attribute__((constructor)) void read_variables() {
+  variable("");
+}
+
 const char* fault(const char* name) {
-  return std::getenv((std::string("DOCTOR_FAULT_") + name).c_str());
+  return variable(std::string("DOCTOR_FAULT_") + name);
 }
 
 /// As the launcher says: MPI may not have started.
 int my_rank() {
-  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const char* rank = variable("OMPI_COMM_WORLD_RANK");
   return rank == nullptr ? 0 : std::atoi(rank);
 }
 

@@ -89,7 +89,8 @@ def sixteen_bits_travel_as_asked(folder):
 
 def groups_share_out_as_all_do(folder):
     data = write_shards(folder / "data", samples=240)
-    common = ["--save-every", 3, "--max-steps", 7]
+    # Few steps: sums of another order round otherwise, and in such small batches the first ReLU that flips is no rounding.
+    common = ["--save-every", 2, "--max-steps", 4]
     run(train_args(data, folder / "none", *common), ranks=4)
     for name, more in (("pairs", ["--shard-group", 2]), ("node", [])):
         output = run(train_args(data, folder / name, "--shard", "hybrid", "--debug-collectives", *more, *common), ranks=4)
@@ -99,13 +100,13 @@ def groups_share_out_as_all_do(folder):
         # On Open MPI the sums are of one order, and the values the same to the bit.
         assert_close(folder / name, folder / "none", 1e-3)
         # And on in another form.
-        run(train_args(data, folder / name, "--shard", "full", "--max-steps", 8), ranks=4)
-        run(train_args(data, folder / name, "--shard", "hybrid", *more, "--max-steps", 9), ranks=4)
-    run(train_args(data, folder / "none", "--max-steps", 9), ranks=4)
+        run(train_args(data, folder / name, "--shard", "full", "--max-steps", 5), ranks=4)
+        run(train_args(data, folder / name, "--shard", "hybrid", *more, "--max-steps", 6), ranks=4)
+    run(train_args(data, folder / "none", "--max-steps", 6), ranks=4)
     for name in ("pairs", "node"):
         assert_close(folder / name, folder / "none", 1e-3)
         losses = [[event["loss"] for event in events(folder / one, "step")] for one in ("none", name)]
-        assert len(losses[0]) == 9 and np.allclose(*losses, rtol=1e-3), losses
+        assert len(losses[0]) == 6 and np.allclose(*losses, rtol=1e-3), losses
     for more, ranks, text in ((["--shard", "hybrid", "--shard-group", 3], 4, "does not divide 4 ranks"),
                               (["--shard", "full", "--shard-group", 2], 2, "belongs to --shard hybrid")):
         assert text in run(train_args(data, folder / "refused", *more, *common), ranks=ranks, expect=USAGE)
