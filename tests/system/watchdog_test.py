@@ -307,6 +307,21 @@ def run_and_look(*args):
     return output, others > 0.2 * (time.monotonic() - begin)
 
 
+def cores_differ():
+    """Whether two that do the same at once take unlike times at one of three looks. So it is on cores whose other half works
+    for another machine, which none of this one's counters shows."""
+    args = ["bench", "step", *SPEED[:4], "--image-size", 16, "--batch-size", 16, "--threads", 1, "--input", "batch", "--steps", 60,
+            "--json"]
+    for _ in range(3):
+        pair = [subprocess.Popen([LOCKSTEP, *map(str, args)], stdout=subprocess.PIPE, env=environment(),
+                                 preexec_fn=lambda core=core: os.sched_setaffinity(0, {core}))
+                for core in sorted(os.sched_getaffinity(0))[:2]]
+        rates = [json.loads(process.communicate()[0])["images_per_second"] for process in pair]
+        if max(rates) > 1.2 * min(rates):
+            return True
+    return False
+
+
 MOST_DISTURBED = 40  # runs, until the machine is quiet enough to tell who is slow
 
 
@@ -317,7 +332,7 @@ def a_rank_slowed_twofold_is_named_with_its_host(folder):
         args = ["train", "--data", data, "--run-dir", directory, *SPEED, "--epochs", 2]
         output, disturbed = run_and_look(args, 2, faulty("1:slow:1:2"))
         named = re.search(r"epoch [12]: " + re.escape(name(1)) + r" is slow: \d\.\d times the median", output)
-        if disturbed and (not named or name(0) in output):
+        if (not named or name(0) in output) and (disturbed or cores_differ()):
             continue
         assert named and name(0) not in output, output
         assert f"slow hosts of this run: --exclude={HOST}" in output, output
@@ -336,7 +351,7 @@ def clean_runs_name_nobody(folder):
         output, disturbed = run_and_look(["train", "--data", data, "--run-dir", directory, *SPEED, "--epochs", 1], 2)
         assert "watchdog" not in logs(directory)
         named = [line for line in output.splitlines() if "slow" in line]
-        if named and disturbed:
+        if named and (disturbed or cores_differ()):
             repeated += 1
             assert repeated < MOST_DISTURBED, "this machine is never quiet"
             continue
