@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 namespace lockstep::cpu {
 namespace {
@@ -27,6 +28,12 @@ struct VectorTypes<8> {
   using Float = float __attribute__((vector_size(32)));
   using Bits = std::uint32_t __attribute__((vector_size(32)));
   using Bytes = std::uint8_t __attribute__((vector_size(8)));
+};
+template <>
+struct VectorTypes<4> {
+  using Float = float __attribute__((vector_size(16)));
+  using Bits = std::uint32_t __attribute__((vector_size(16)));
+  using Bytes = std::uint8_t __attribute__((vector_size(4)));
 };
 template <>
 struct VectorTypes<1> {
@@ -73,6 +80,7 @@ struct Lanes<float, count> : VectorTypes<count> {
 /// that they come apart, and together again, without a value moving to another lane.
 template <int count>
 struct Lanes<Bfloat16, count> : VectorTypes<count / 2> {
+  static constexpr int pairs = count / 2;
   static constexpr int lanes = count;
   static constexpr int vectors = 2;
   using typename VectorTypes<count / 2>::Float;
@@ -96,15 +104,15 @@ struct Lanes<Bfloat16, count> : VectorTypes<count / 2> {
     Float first;
     Float second;
     load_bytes(from, first);
-    load_bytes(from + count / 2, second);
+    load_bytes(from + pairs, second);
     to = {evens(first, second), odds(first, second)};
   }
   LOCKSTEP_INLINED static void add_channels(const Floats& values, float* to) {
     Floats sum;
     load_channels(to, sum);
     for (int v = 0; v < 2; ++v) sum[v] += values[v];
-    store_bytes(lower(sum[0], sum[1]), to);
-    store_bytes(higher(sum[0], sum[1]), to + count / 2);
+    store_bytes(merged<0>(sum[0], sum[1]), to);
+    store_bytes(merged<1>(sum[0], sum[1]), to + pairs);
   }
 
  private:
@@ -115,36 +123,26 @@ struct Lanes<Bfloat16, count> : VectorTypes<count / 2> {
     const Bits quiet = wide | 0x400000U;
     return std::bit_cast<Float>((value != value ? quiet : nearest) & upper);
   }
+  using Places = std::make_integer_sequence<int, pairs>;
   LOCKSTEP_INLINED static Float evens(const Float& a, const Float& b) {
-    if constexpr (count == 32) {
-      return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28,
-                                     30);
-    } else {
-      return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+    return [&]<int... i>(std::integer_sequence<int, i...>) LOCKSTEP_INLINED {
+      return __builtin_shufflevector(a, b, (2 * i)...);
     }
+    (Places());
   }
   LOCKSTEP_INLINED static Float odds(const Float& a, const Float& b) {
-    if constexpr (count == 32) {
-      return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29,
-                                     31);
-    } else {
-      return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+    return [&]<int... i>(std::integer_sequence<int, i...>) LOCKSTEP_INLINED {
+      return __builtin_shufflevector(a, b, (2 * i + 1)...);
     }
+    (Places());
   }
-  LOCKSTEP_INLINED static Float lower(const Float& a, const Float& b) {
-    if constexpr (count == 32) {
-      return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    } else {
-      return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+  /// The first half of the lanes, or the second, from the even ones and the odd ones.
+  template <int half>
+  LOCKSTEP_INLINED static Float merged(const Float& a, const Float& b) {
+    return [&]<int... i>(std::integer_sequence<int, i...>) LOCKSTEP_INLINED {
+      return __builtin_shufflevector(a, b, (half * pairs / 2 + i / 2 + i % 2 * pairs)...);
     }
-  }
-  LOCKSTEP_INLINED static Float higher(const Float& a, const Float& b) {
-    if constexpr (count == 32) {
-      return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
-                                     31);
-    } else {
-      return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
-    }
+    (Places());
   }
 };
 
@@ -239,6 +237,7 @@ LOCKSTEP_INLINED inline void for_unit(const Unit& unit, const Loop& loop) {
     };
     run(Lanes<T, most>());
     run(Lanes<T, most / 2>());
+    run(Lanes<T, most / 4>());
     run(Lanes<T, 1>());
   }
 }
