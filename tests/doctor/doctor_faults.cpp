@@ -6,8 +6,8 @@
 //   DOCTOR_FAULT_LOCKS=1             the file system has no locks
 //   DOCTOR_FAULT_CLOCK=R:SECONDS     rank R's clock is ahead
 //   DOCTOR_FAULT_SILENT=R:PATH       rank R hangs when it looks into that directory
-//   DOCTOR_FAULT_FADE=A:B:COUNT      large messages between ranks A and B are slow, and lost after
-//   COUNT DOCTOR_FAULT_APART=R             rank R does not see what others write for it to find
+//   DOCTOR_FAULT_FADE=A:B:COUNT      large messages between A and B are slow, then lost
+//   DOCTOR_FAULT_APART=R             rank R does not see what others write for it to find
 //   DOCTOR_FAULT_THREADS=R           rank R can make no thread once MPI has started
 #include <dirent.h>
 #include <dlfcn.h>

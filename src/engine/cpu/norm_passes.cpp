@@ -1,208 +1,15 @@
 #include "norm_passes.hpp"
 
-#include "../vector_loop.hpp"
-#include "lockstep/core/bfloat16.hpp"
+#include "norm_lanes.hpp"
 
-#include <array>
-#include <bit>
-#include <cstring>
+#include <algorithm>
+#include <cassert>
 #include <type_traits>
-#include <utility>
 
 namespace lockstep::cpu {
 namespace {
 
 using Unit = ChannelRows::Unit;
-
-/// The compilers' own vectors, which are as many of the processor's as it takes.
-template <int lanes>
-struct VectorTypes;
-template <>
-struct VectorTypes<16> {
-  using Float = float __attribute__((vector_size(64)));
-  using Bits = std::uint32_t __attribute__((vector_size(64)));
-  using Bytes = std::uint8_t __attribute__((vector_size(16)));
-};
-template <>
-struct VectorTypes<8> {
-  using Float = float __attribute__((vector_size(32)));
-  using Bits = std::uint32_t __attribute__((vector_size(32)));
-  using Bytes = std::uint8_t __attribute__((vector_size(8)));
-};
-template <>
-struct VectorTypes<4> {
-  using Float = float __attribute__((vector_size(16)));
-  using Bits = std::uint32_t __attribute__((vector_size(16)));
-  using Bytes = std::uint8_t __attribute__((vector_size(4)));
-};
-template <>
-struct VectorTypes<1> {
-  using Float = float __attribute__((vector_size(4)));
-  using Bits = std::uint32_t __attribute__((vector_size(4)));
-  using Bytes = std::uint8_t __attribute__((vector_size(1)));
-};
-
-template <typename Vector, typename T>
-LOCKSTEP_INLINED inline void load_bytes(const T* from, Vector& to) {
-  std::memcpy(&to, from, sizeof(Vector));
-}
-template <typename Vector, typename T>
-LOCKSTEP_INLINED inline void store_bytes(const Vector& from, T* to) {
-  std::memcpy(to, &from, sizeof(Vector));
-}
-
-/// Neighbouring lanes of a row, as one or two vectors. A lane is a channel, so what is added up by
-/// lane does not depend on how many there are.
-template <typename T, int count>
-struct Lanes;
-
-template <int count>
-struct Lanes<float, count> : VectorTypes<count> {
-  static constexpr int lanes = count;
-  static constexpr int vectors = 1;
-  using typename VectorTypes<count>::Float;
-  using typename VectorTypes<count>::Bits;
-  using typename VectorTypes<count>::Bytes;
-  using Floats = std::array<Float, 1>;
-
-  LOCKSTEP_INLINED static void load(const float* from, Floats& to) { load_bytes(from, to[0]); }
-  LOCKSTEP_INLINED static void store(Floats& from, float* to) { store_bytes(from[0], to); }
-  LOCKSTEP_INLINED static void load_channels(const float* from, Floats& to) { load(from, to); }
-  LOCKSTEP_INLINED static void add_channels(const Floats& values, float* to) {
-    Floats sum;
-    load(to, sum);
-    sum[0] += values[0];
-    store(sum, to);
-  }
-};
-
-/// Two neighbours are the halves of a word: the vectors hold the even lanes and the odd ones, so
-/// that they come apart, and together again, without a value moving to another lane.
-template <int count>
-struct Lanes<Bfloat16, count> : VectorTypes<count / 2> {
-  static constexpr int pairs = count / 2;
-  static constexpr int lanes = count;
-  static constexpr int vectors = 2;
-  using typename VectorTypes<count / 2>::Float;
-  using typename VectorTypes<count / 2>::Bits;
-  using typename VectorTypes<count / 2>::Bytes;
-  using Floats = std::array<Float, 2>;
-  static constexpr std::uint32_t upper = 0xFFFF0000U;
-
-  LOCKSTEP_INLINED static void load(const Bfloat16* from, Floats& to) {
-    Bits words;
-    load_bytes(from, words);
-    to = {std::bit_cast<Float>(words << 16), std::bit_cast<Float>(words & upper)};
-  }
-  /// Leaves what was stored.
-  LOCKSTEP_INLINED static void store(Floats& from, Bfloat16* to) {
-    for (Float& values : from) values = rounded(values);
-    const Bits words = (std::bit_cast<Bits>(from[0]) >> 16) | std::bit_cast<Bits>(from[1]);
-    store_bytes(words, &to->bits);
-  }
-  LOCKSTEP_INLINED static void load_channels(const float* from, Floats& to) {
-    Float first;
-    Float second;
-    load_bytes(from, first);
-    load_bytes(from + pairs, second);
-    to = {evens(first, second), odds(first, second)};
-  }
-  LOCKSTEP_INLINED static void add_channels(const Floats& values, float* to) {
-    Floats sum;
-    load_channels(to, sum);
-    for (int v = 0; v < 2; ++v) sum[v] += values[v];
-    store_bytes(merged<0>(sum[0], sum[1]), to);
-    store_bytes(merged<1>(sum[0], sum[1]), to + pairs);
-  }
-
- private:
-  /// As Bfloat16 rounds, in place.
-  LOCKSTEP_INLINED static Float rounded(const Float& value) {
-    const Bits wide = std::bit_cast<Bits>(value);
-    const Bits nearest = wide + 0x7FFFU + ((wide >> 16) & 1U);
-    const Bits quiet = wide | 0x400000U;
-    return std::bit_cast<Float>((value != value ? quiet : nearest) & upper);
-  }
-  using Places = std::make_integer_sequence<int, pairs>;
-  LOCKSTEP_INLINED static Float evens(const Float& a, const Float& b) {
-    return [&]<int... i>(std::integer_sequence<int, i...>) LOCKSTEP_INLINED {
-      return __builtin_shufflevector(a, b, (2 * i)...);
-    }
-    (Places());
-  }
-  LOCKSTEP_INLINED static Float odds(const Float& a, const Float& b) {
-    return [&]<int... i>(std::integer_sequence<int, i...>) LOCKSTEP_INLINED {
-      return __builtin_shufflevector(a, b, (2 * i + 1)...);
-    }
-    (Places());
-  }
-  /// The first half of the lanes, or the second, from the even ones and the odd ones.
-  template <int half>
-  LOCKSTEP_INLINED static Float merged(const Float& a, const Float& b) {
-    return [&]<int... i>(std::integer_sequence<int, i...>) LOCKSTEP_INLINED {
-      return __builtin_shufflevector(a, b, (half * pairs / 2 + i / 2 + i % 2 * pairs)...);
-    }
-    (Places());
-  }
-};
-
-/// By itself, where a row has no neighbour for it.
-template <>
-struct Lanes<Bfloat16, 1> : VectorTypes<1> {
-  static constexpr int lanes = 1;
-  static constexpr int vectors = 1;
-  using Floats = std::array<Float, 1>;
-
-  LOCKSTEP_INLINED static void load(const Bfloat16* from, Floats& to) {
-    to[0] = Float{} + static_cast<float>(*from);
-  }
-  LOCKSTEP_INLINED static void store(Floats& from, Bfloat16* to) {
-    *to = Bfloat16(from[0][0]);
-    load(to, from);
-  }
-  LOCKSTEP_INLINED static void load_channels(const float* from, Floats& to) {
-    load_bytes(from, to[0]);
-  }
-  LOCKSTEP_INLINED static void add_channels(const Floats& values, float* to) {
-    *to += values[0][0];
-  }
-};
-
-/// The bits of a mask, of some lanes of up to eight rows: a byte a lane, by vector.
-template <typename V>
-struct MaskOf {
-  using Bits = typename V::Bits;
-  std::array<Bits, V::vectors> bits{};
-
-  LOCKSTEP_INLINED void load(const std::uint8_t* from) {
-    for (Bits& some : bits) {
-      typename V::Bytes bytes;
-      load_bytes(from, bytes);
-      some = __builtin_convertvector(bytes, Bits);
-      from += sizeof(bytes);
-    }
-  }
-  LOCKSTEP_INLINED void store(std::uint8_t* to) const {
-    for (const Bits& some : bits) {
-      const auto bytes = __builtin_convertvector(some, typename V::Bytes);
-      store_bytes(bytes, to);
-      to += sizeof(bytes);
-    }
-  }
-  LOCKSTEP_INLINED void set_where_positive(const typename V::Floats& values, int row) {
-    for (int v = 0; v < V::vectors; ++v) {
-      const typename V::Float nothing{};
-      bits[v] |= std::bit_cast<Bits>(values[v] > nothing) & (1U << row);
-    }
-  }
-  /// Zero in the lanes without the row's bit.
-  LOCKSTEP_INLINED void keep(typename V::Floats& values, int row) const {
-    for (int v = 0; v < V::vectors; ++v) {
-      const typename V::Float nothing{};
-      values[v] = (bits[v] & (1U << row)) != 0U ? values[v] : nothing;
-    }
-  }
-};
 
 /// Some rows of a unit, at most eight, that share their lanes' bytes of a mask, from one lane on.
 struct Rows {
@@ -257,14 +64,12 @@ struct SumValues {
   template <typename V>
   LOCKSTEP_INLINED void operator()(const Rows& rows, V, const LaneSums& sums) const {
     using Floats = typename V::Floats;
-    Floats zero;
-    V::load_channels(reference + rows.channel, zero);
+    const Floats zero = V::load_channels(reference + rows.channel);
     Floats first{};
     Floats second{};
     const T* at = source + rows.offset;
     for (int row = 0; row < rows.count; ++row, at += rows.width) {
-      Floats values;
-      V::load(at, values);
+      Floats values = V::load(at);
       for (int v = 0; v < V::vectors; ++v) {
         const typename V::Float value = values[v] - zero[v];
         first[v] += value;
@@ -284,26 +89,22 @@ struct SumGradients {
   template <typename V>
   LOCKSTEP_INLINED void operator()(const Rows& rows, V, const LaneSums& sums) const {
     using Floats = typename V::Floats;
-    Floats zero;
-    V::load_channels(of.mean + rows.channel, zero);
+    const Floats zero = V::load_channels(of.mean + rows.channel);
     MaskOf<V> mask;
     if constexpr (masks) mask.load(of.mask + rows.mask);
     Floats first{};
     Floats second{};
     std::ptrdiff_t at = rows.offset;
     for (int row = 0; row < rows.count; ++row, at += rows.width) {
-      Floats values;
-      V::load(static_cast<const T*>(of.gradient) + at, values);
+      Floats values = V::load(static_cast<const T*>(of.gradient) + at);
       if constexpr (adds) {
-        Floats more;
-        V::load(static_cast<const T*>(of.addend) + at, more);
+        const Floats more = V::load(static_cast<const T*>(of.addend) + at);
         for (int v = 0; v < V::vectors; ++v) values[v] += more[v];
       }
       if constexpr (masks) mask.keep(values, row);
       // What is stored is what the next pass reads.
       if constexpr (stores) V::store(values, static_cast<T*>(of.masked) + at);
-      Floats source;
-      V::load(static_cast<const T*>(of.source) + at, source);
+      const Floats source = V::load(static_cast<const T*>(of.source) + at);
       for (int v = 0; v < V::vectors; ++v) {
         first[v] += values[v];
         second[v] += values[v] * (source[v] - zero[v]);
@@ -322,21 +123,16 @@ struct Normalize {
   template <typename V>
   LOCKSTEP_INLINED void operator()(const Rows& rows, V) const {
     using Floats = typename V::Floats;
-    Floats zero;
-    Floats slope;
-    Floats offset;
-    V::load_channels(of.mean + rows.channel, zero);
-    V::load_channels(of.slope + rows.channel, slope);
-    V::load_channels(of.offset + rows.channel, offset);
+    const Floats zero = V::load_channels(of.mean + rows.channel);
+    const Floats slope = V::load_channels(of.slope + rows.channel);
+    const Floats offset = V::load_channels(of.offset + rows.channel);
     MaskOf<V> mask;
     std::ptrdiff_t at = rows.offset;
     for (int row = 0; row < rows.count; ++row, at += rows.width) {
-      Floats values;
-      V::load(static_cast<const T*>(of.source) + at, values);
+      Floats values = V::load(static_cast<const T*>(of.source) + at);
       for (int v = 0; v < V::vectors; ++v) values[v] = (values[v] - zero[v]) * slope[v] + offset[v];
       if constexpr (adds) {
-        Floats addend;
-        V::load(static_cast<const T*>(of.addend) + at, addend);
+        const Floats addend = V::load(static_cast<const T*>(of.addend) + at);
         for (int v = 0; v < V::vectors; ++v) values[v] += addend[v];
       }
       if constexpr (masks) mask.set_where_positive(values, row);
@@ -359,23 +155,17 @@ struct Propagate {
   template <typename V>
   LOCKSTEP_INLINED void operator()(const Rows& rows, V) const {
     using Floats = typename V::Floats;
-    Floats zero;
-    Floats slope;
-    Floats offset;
-    Floats factor;
-    V::load_channels(of.mean + rows.channel, zero);
-    V::load_channels(of.slope + rows.channel, slope);
-    V::load_channels(of.offset + rows.channel, offset);
-    V::load_channels(of.factor + rows.channel, factor);
+    const Floats zero = V::load_channels(of.mean + rows.channel);
+    const Floats slope = V::load_channels(of.slope + rows.channel);
+    const Floats offset = V::load_channels(of.offset + rows.channel);
+    const Floats factor = V::load_channels(of.factor + rows.channel);
     MaskOf<V> mask;
     if constexpr (masks) mask.load(of.mask + rows.mask);
     std::ptrdiff_t at = rows.offset;
     for (int row = 0; row < rows.count; ++row, at += rows.width) {
-      Floats values;
-      V::load(static_cast<const T*>(of.gradient) + at, values);
+      Floats values = V::load(static_cast<const T*>(of.gradient) + at);
       if constexpr (masks) mask.keep(values, row);
-      Floats source;
-      V::load(static_cast<const T*>(of.source) + at, source);
+      const Floats source = V::load(static_cast<const T*>(of.source) + at);
       for (int v = 0; v < V::vectors; ++v) {
         values[v] = factor[v] * values[v] + slope[v] * (source[v] - zero[v]) + offset[v];
       }
@@ -485,6 +275,7 @@ void NormPasses::normalize(const Normalization& of) const {
 }
 
 std::span<double> NormPasses::sum_gradients(const GradientSums& of) {
+  assert(of.addend == nullptr || of.masked != nullptr);
   with_type_and_flags(
       bf16_,
       [&]<typename T, bool adds, bool masks, bool stores>() {
