@@ -301,6 +301,25 @@ BOOST_AUTO_TEST_CASE(sums_of_sums) {
   check_all(graph, 2);
 }
 
+// What one of two takes in its place, the other lacks.
+BOOST_AUTO_TEST_CASE(norms_whose_gradient_is_that_of_others_too) {
+  const auto conv = [](Graph& graph, ValueId x, std::string name) {
+    return graph.conv2d(x, {.name = std::move(name), .out_channels = 17, .kernel = 1});
+  };
+  for (const bool relu_of_the_sum : {false, true}) {
+    Graph graph(relu_of_the_sum ? "norm, addition and relu in a sum" : "norm and addition in a sum",
+                {.channels = 2, .height = 5, .width = 4}, 3);
+    const ValueId x = conv(graph, graph.input(), "stem");
+    const ValueId other = conv(graph, x, "other");
+    const ValueId addend = graph.relu(conv(graph, x, "addend"));
+    ValueId a = graph.batch_norm(conv(graph, x, "conv"), {.name = "bn"});
+    a = graph.add(a, addend);
+    if (relu_of_the_sum) a = graph.relu(a);
+    classify(graph, graph.add(other, a));
+    check_all(graph, 3);
+  }
+}
+
 // The deeper ones have some ReLU's input within a rounding of zero, whose side is a matter of
 // chance; the parity with PyTorch starts them where that is not so.
 BOOST_AUTO_TEST_CASE(whole_models) {
