@@ -59,10 +59,13 @@ class ReplicatedState final : public ParallelState {
                .end = std::min(bucket.end, size),
                .parameters = whole_.parameters});
     });
-    comm_.synchronize();
   }
   [[nodiscard]] double take_waited_seconds() override { return 0; }
-  void read_tail(std::span<float> tail) override { engine_.read(sent_tail(), tail); }
+  [[nodiscard]] std::span<const float> reduced_tail() noexcept override { return sent_tail(); }
+  void queue_read_tail(std::span<float> tail) override { engine_.queue_read(sent_tail(), tail); }
+  void await_tail() override {
+    comm_.synchronize_until([this] { return engine_.has_read(); });
+  }
   void updated() override {}
   [[nodiscard]] SumOverRanks sum_over_parts() override { return {}; }
   [[nodiscard]] std::size_t reductions() const noexcept override {

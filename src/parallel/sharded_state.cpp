@@ -80,12 +80,17 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
       reduced(parts_[unit]);
     }
     comms_.all.wait(tail_request);
-    comms_.all.synchronize();
     waited_ = 0;  // it is the caller's to see, as it does not lie within a program
   }
 
   [[nodiscard]] double take_waited_seconds() override { return std::exchange(waited_, 0); }
-  void read_tail(std::span<float> tail) override { engine_.read(tail_->values(), tail); }
+  [[nodiscard]] std::span<const float> reduced_tail() noexcept override { return tail_->values(); }
+  void queue_read_tail(std::span<float> tail) override {
+    engine_.queue_read(tail_->values(), tail);
+  }
+  void await_tail() override {
+    comms_.all.synchronize_until([this] { return engine_.has_read(); });
+  }
 
   void updated() override {
     // Forward needs the last unit first.

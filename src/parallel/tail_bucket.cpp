@@ -8,6 +8,9 @@
 namespace lockstep {
 namespace {
 
+// Of StepSums, in their order.
+constexpr std::size_t samples = 3;
+constexpr std::size_t not_finite = 4;
 constexpr std::size_t sums_size = 9;
 
 }  // namespace
@@ -29,6 +32,13 @@ TailBucket::TailBucket(const Graph& graph) {
 
 std::size_t TailBucket::size() const noexcept {
   return statistics_ + sums_size;
+}
+
+std::size_t TailBucket::samples_at() const noexcept {
+  return statistics_ + samples;
+}
+std::size_t TailBucket::not_finite_at() const noexcept {
+  return statistics_ + not_finite;
 }
 
 void TailBucket::clear(std::span<float> tail) const noexcept {
@@ -64,8 +74,8 @@ StepSums TailBucket::read_sums(std::span<const float> tail) const noexcept {
   return {.loss = value(0),
           .top1 = value(1),
           .top5 = value(2),
-          .samples = value(3),
-          .not_finite = count(4),
+          .samples = value(samples),
+          .not_finite = count(not_finite),
           .stop_wishes = count(5),
           .save_wishes = count(6),
           .pieces = count(7),

@@ -71,4 +71,10 @@ void TracedCommunicator::synchronize() {
   inner().synchronize();
 }
 
+void TracedCommunicator::synchronize_until(FunctionRef<bool()> reached) {
+  const TraceSpan waiting(&waiting_, name_of(CollectiveKind::synchronize),
+                          {{{"step", recorder_.step()}}});
+  inner().synchronize_until(reached);
+}
+
 }  // namespace lockstep

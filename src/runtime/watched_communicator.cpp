@@ -42,4 +42,10 @@ void WatchedCommunicator::synchronize() {
   inner().synchronize();
 }
 
+void WatchedCommunicator::synchronize_until(FunctionRef<bool()> reached) {
+  board_.begin_wait(CollectiveKind::synchronize, 0);
+  const EndOfWait wait(board_);
+  inner().synchronize_until(reached);
+}
+
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -14,13 +15,13 @@ class Stopwatch final {
  public:
   Stopwatch(TraceRow* row, std::int64_t step) : row_(row), step_(step) {}
 
-  double lap(const char* name, int micro_step = 0) noexcept {
+  double lap(const char* name, int micro_step = 0, int steps_ahead = 0) noexcept {
     const auto now = std::chrono::steady_clock::now();
     if (row_ != nullptr) {
       row_->add({.name = name,
                  .begin = nanoseconds(last_),
                  .end = nanoseconds(now),
-                 .arguments = {{{"step", step_}, {"micro-step", micro_step}}}});
+                 .arguments = {{{"step", step_ + steps_ahead}, {"micro-step", micro_step}}}});
     }
     const std::chrono::duration<double> elapsed = now - last_;
     last_ = now;
@@ -105,6 +106,36 @@ Program& TrainStep::program_for(std::int64_t batch_size) noexcept {
   return batch_size == program_->batch_size() ? *program_ : *smaller_program_;
 }
 
+void TrainStep::update_all(const UpdateOptions& options) {
+  for (const UpdatePart& part : state_.parts()) {
+    optimizer_.update(part.begin, part.end, part.parameters, state_.gradients(), options);
+  }
+  state_.updated();
+}
+
+bool TrainStep::update_as_decided(double lr, std::int64_t step) {
+  // Sums over parts of norms are made by the hosts.
+  if (sum_over_parts_) return false;
+  const std::span<const float> tail = state_.reduced_tail();
+  if (!optimizer_.decide({.gradients = state_.gradients(),
+                          .samples = &tail[tail_.samples_at()],
+                          .all_samples = options_.geometry.global_batch,
+                          .not_finite = &tail[tail_.not_finite_at()],
+                          .scale = 1.0 / scaler_.scale(),
+                          .clip_norm = options_.clip_grad_norm,
+                          .skips_overflow = scaler_.is_dynamic()})) {
+    return false;
+  }
+  update_all({.lr = lr, .step = scaler_.updates(step), .as_decided = true});
+  return true;
+}
+
+void TrainStep::take_answer(StepResult& result) const {
+  const UpdateAnswer answer = optimizer_.answer();
+  result.gradient_norm = answer.gradient_norm;
+  result.overflowed = !answer.made;
+}
+
 /// Once all gradients are there: checks them for overflow, clips and updates.
 void TrainStep::update_after_all(double lr, std::int64_t step, StepResult& result) {
   double scale = 1.0 / scaler_.scale();
@@ -125,13 +156,10 @@ void TrainStep::update_after_all(double lr, std::int64_t step, StepResult& resul
   const UpdateOptions update{
       .lr = lr, .step = scaler_.updates(step), .gradient_scale = static_cast<float>(scale)};
   if (sum_over_parts_) optimizer_.measure(state_.parts(), state_.gradients());
-  for (const UpdatePart& part : state_.parts()) {
-    optimizer_.update(part.begin, part.end, part.parameters, state_.gradients(), update);
-  }
-  state_.updated();
+  update_all(update);
 }
 
-StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
+StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes, ThenComes then) {
   const BatchGeometry& geometry = options_.geometry;
   const auto loss_scale =
       static_cast<float>(scaler_.scale() / static_cast<double>(geometry.global_batch));
@@ -152,7 +180,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
     Program& program = program_for(batch.size);
 
     board_.enter(Phase::forward);
-    program.forward(batch);
+    if (!std::exchange(is_ahead_, false)) program.forward(batch);
     const auto lap = [&](double& phase, const char* name) {
       const double waited = state_.take_waited_seconds();
       phase += watch.lap(name, micro) - waited;
@@ -198,9 +226,18 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
     }
     result.times.optimizer += watch.lap("update", geometry.accumulate - 1);
   });
+  const bool decided = update_at_end && update_as_decided(lr, step);
   if (!update_at_end) state_.updated();
+  state_.queue_read_tail(tail);
+  if ((decided || !update_at_end) && then == ThenComes::another_step && engine_.queues() &&
+      !options_.meets_in_programs && batch_) {
+    result.times.optimizer += watch.lap("update", geometry.accumulate - 1);
+    program_for(batch_->batch.size).forward(batch_->batch);
+    is_ahead_ = true;
+    result.times.forward += watch.lap("forward", 0, 1);
+  }
   board_.enter(Phase::update);
-  state_.read_tail(tail);
+  state_.await_tail();
   result.own_loss = metrics.loss;
   result.own_samples = static_cast<double>(metrics.samples);
   result.sums = tail_.read_sums(tail);
@@ -208,7 +245,11 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes) {
   // With accumulation the fault may be in the middle of the step: then nothing may change.
   result.updated = result.sums.samples == static_cast<double>(geometry.global_batch);
   if (result.updated) {
-    if (update_at_end) update_after_all(lr, step, result);
+    if (decided) {
+      take_answer(result);
+    } else if (update_at_end) {
+      update_after_all(lr, step, result);
+    }
     scaler_.update(!result.overflowed);
     if (!result.overflowed) {
       tail_.update_running(tail, geometry.accumulate, engine_.running_statistics());

@@ -63,7 +63,8 @@ TrainingResult TrainingLoop::run() {
     const StepResult step = parts_.step.run(state_.step + 1, lr,
                                             {.stop = stop_due(),
                                              .save = saver_->is_due(state_.step),
-                                             .pieces = saver_->pieces_wanted()});
+                                             .pieces = saver_->pieces_wanted()},
+                                            what_follows(state_.step + 1));
     saver_->deliver(step.sums.pieces);
     check_finite(step);
     keep_loss_scale();
@@ -104,6 +105,13 @@ TrainingResult TrainingLoop::run() {
                           : out_of_time_ ? "stopped before the time limit"
                                          : "stopped on request");
   return result_;
+}
+
+ThenComes TrainingLoop::what_follows(std::int64_t step) const noexcept {
+  const bool evaluates = eval_interval_ != 0 && step % eval_interval_ == 0;
+  const bool writes_trace = parts_.trace != nullptr && parts_.trace->is_edge(step);
+  return evaluates || writes_trace || step >= last_step_ ? ThenComes::something_else
+                                                         : ThenComes::another_step;
 }
 
 void TrainingLoop::advance(const StepResult& result, double lr) {

@@ -1,6 +1,7 @@
 // The GPU module with the host in the device's place: the program's whole way with a GPU, where
-// there is none. HOST_MODULE_SHARED=1 puts all ranks on one device, and HOST_MODULE_HANG=device:1
-// or nccl:1 lets rank 1 hang as it opens its device, or as NCCL starts.
+// there is none. HOST_MODULE_LATE=1 runs work when it is waited for, HOST_MODULE_SHARED=1 puts all
+// ranks on one device, and HOST_MODULE_HANG=device:1 or nccl:1 lets rank 1 hang as it opens its
+// device, or as NCCL starts.
 #include "compute/module_interface.hpp"
 #include "engine/host_device.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
@@ -37,7 +38,8 @@ DriverState probe() {
 
 std::unique_ptr<Device> make_device(const DeviceOptions& /*options*/) {
   hang_at("device");
-  return make_host_device();
+  return make_host_device(std::getenv("HOST_MODULE_LATE") != nullptr ? HostWork::late
+                                                                     : HostWork::at_once);
 }
 
 DeviceIdentity identify(const Device& /*device*/) {
@@ -46,69 +48,81 @@ DeviceIdentity identify(const Device& /*device*/) {
           .bus_id = "0000:00:00.0"};
 }
 
-/// The device's memory is the host's, so the host's communicator reaches it.
+/// The device's memory is the host's, so the host's communicator reaches it, once the device's work
+/// is done.
 class HostDeviceCommunicator final : public DeviceCommunicator {
  public:
-  explicit HostDeviceCommunicator(std::unique_ptr<Communicator> host) : host_(std::move(host)) {}
+  HostDeviceCommunicator(Device& device, std::unique_ptr<Communicator> host)
+      : device_(device), host_(std::move(host)) {}
 
   [[nodiscard]] int rank() const noexcept override { return host_->rank(); }
   [[nodiscard]] int size() const noexcept override { return host_->size(); }
-  void barrier() override { host_->barrier(); }
+  void barrier() override { host().barrier(); }
   void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
-    host_->all_reduce_buffer(buffer, op);
+    host().all_reduce_buffer(buffer, op);
   }
   void broadcast_buffer(MutableBuffer buffer, int root) override {
-    host_->broadcast_buffer(buffer, root);
+    host().broadcast_buffer(buffer, root);
   }
   void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
-    host_->all_gather_buffer(mine, all);
+    host().all_gather_buffer(mine, all);
   }
   void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
-    host_->gather_buffer(mine, all, root);
+    host().gather_buffer(mine, all, root);
   }
   void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
-    host_->scatter_buffer(all, mine, root);
+    host().scatter_buffer(all, mine, root);
   }
   void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
-    host_->reduce_scatter_buffer(all, mine, op);
+    host().reduce_scatter_buffer(all, mine, op);
   }
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
-    return host_->start_all_reduce_buffer(buffer, op);
+    return host().start_all_reduce_buffer(buffer, op);
   }
   [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
                                                     ReduceOp op) override {
-    return host_->start_reduce_scatter_buffer(all, mine, op);
+    return host().start_reduce_scatter_buffer(all, mine, op);
   }
   [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
-    return host_->start_all_gather_buffer(mine, all);
+    return host().start_all_gather_buffer(mine, all);
   }
   bool test(Request& request) override { return host_->test(request); }
   void wait(Request& request) override { host_->wait(request); }
   void check() override {}
-  void synchronize() override {}
+  void synchronize() override { device_.synchronize(); }
+  void synchronize_until(FunctionRef<bool()> reached) override {
+    while (!reached()) {
+    }
+  }
   void register_buffer(void* /*memory*/, std::size_t /*bytes*/, Registration /*how*/) override {}
 
  private:
+  /// The host's, with the device's values there.
+  [[nodiscard]] Communicator& host() {
+    device_.synchronize();
+    return *host_;
+  }
+
+  Device& device_;
   std::unique_ptr<Communicator> host_;
 };
 
-std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& /*device*/, RollCall& roll_call,
+std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, RollCall& roll_call,
                                                            std::span<const std::vector<int>> sets,
                                                            const NcclCommunicatorOptions& options) {
   hang_at("nccl");
   roll_call.meet({"the start of NCCL", options.start_limit}, {});
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators;
   for (const std::vector<int>& ranks : sets) {
-    communicators.push_back(
-        std::make_unique<HostDeviceCommunicator>(make_mpi_communicator({.color = ranks.front()})));
+    communicators.push_back(std::make_unique<HostDeviceCommunicator>(
+        device, make_mpi_communicator({.color = ranks.front()})));
   }
   return communicators;
 }
 
-std::unique_ptr<DeviceCommunicator> make_staged(Device& /*device*/,
-                                                std::unique_ptr<Communicator> host,
+std::unique_ptr<DeviceCommunicator> make_staged(Device& device, std::unique_ptr<Communicator> host,
                                                 const StagedCommunicatorOptions& /*options*/) {
-  return std::make_unique<HostDeviceCommunicator>(std::move(host));
+  return std::make_unique<HostDeviceCommunicator>(device, std::move(host));
 }
 
 }  // namespace

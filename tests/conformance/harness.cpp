@@ -262,10 +262,11 @@ std::vector<Candidate> candidates() {
     };
   };
   // All of the GPU engine but its launches and its convolutions.
-  const auto device = [](Precision precision, const SumOverRanks& sum_over_ranks = {}) {
+  const auto device = [](Precision precision, const SumOverRanks& sum_over_ranks = {},
+                         cuda::HostWork when = cuda::HostWork::at_once) {
     return [=](const Graph& graph) {
       return cuda::make_device_engine(
-          cuda::make_host_device(), graph,
+          cuda::make_host_device(when), graph,
           {.tail_size = 7, .precision = precision, .sum_over_ranks = sum_over_ranks});
     };
   };
@@ -285,6 +286,9 @@ std::vector<Candidate> candidates() {
        .precision = Precision::bf16},
       {.name = "device, fp32", .make = device(Precision::fp32)},
       {.name = "device, fp32, synchronised", .make = device(Precision::fp32, one_rank)},
+      {.name = "late device, fp32", .make = device(Precision::fp32, {}, cuda::HostWork::late)},
+      {.name = "late device, fp32, synchronised",
+       .make = device(Precision::fp32, one_rank, cuda::HostWork::late)},
       {.name = "device, bf16", .make = device(Precision::bf16), .precision = Precision::bf16},
       {.name = "device, fp16", .make = device(Precision::fp16), .precision = Precision::fp16}};
 }

@@ -1,5 +1,6 @@
 #include "host_device.hpp"
 
+#include "cuda/kernels/host/host_stream.hpp"
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/float16.hpp"
 
@@ -8,7 +9,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <new>
+#include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace lockstep::cuda {
@@ -20,17 +24,16 @@ std::vector<float> widened(const void* values, std::size_t count, DataType type)
   return result;
 }
 
-class HostConvolution final : public Convolution {
+class ConvolutionLoops final {
  public:
-  explicit HostConvolution(const ConvolutionShape& shape) : shape_(shape) {}
+  explicit ConvolutionLoops(const ConvolutionShape& shape) : shape_(shape) {}
 
-  [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return 64; }
   // Both ways to the fp32 arena are taken by some type.
-  [[nodiscard]] DataType weight_gradient_type() const noexcept override {
+  [[nodiscard]] DataType weight_gradient_type() const noexcept {
     return shape_.type == DataType::f16 ? DataType::f16 : DataType::f32;
   }
 
-  void forward(const void* x, const void* weights, void* y, void*) override {
+  void forward(const void* x, const void* weights, void* y) const {
     const auto in = widened(x, in_values(), shape_.type);
     const auto w = widened(weights, weight_values(), shape_.type);
     std::vector<float> out(out_values(), 0.0F);
@@ -50,7 +53,7 @@ class HostConvolution final : public Convolution {
     convert(nullptr, out.data(), DataType::f32, y, shape_.type, out.size());
   }
 
-  void backward_data(const void* dy, const void* weights, void* dx, void*) override {
+  void backward_data(const void* dy, const void* weights, void* dx) const {
     const auto gradient = widened(dy, out_values(), shape_.type);
     const auto w = widened(weights, weight_values(), shape_.type);
     std::vector<float> in(in_values(), 0.0F);
@@ -71,7 +74,7 @@ class HostConvolution final : public Convolution {
     convert(nullptr, in.data(), DataType::f32, dx, shape_.type, in.size());
   }
 
-  void backward_weights(const void* x, const void* dy, void* dw, void*) override {
+  void backward_weights(const void* x, const void* dy, void* dw) const {
     const auto in = widened(x, in_values(), shape_.type);
     const auto gradient = widened(dy, out_values(), shape_.type);
     std::vector<float> w(weight_values(), 0.0F);
@@ -129,26 +132,77 @@ class HostConvolution final : public Convolution {
   ConvolutionShape shape_;
 };
 
-/// How far the queue of transfers must have come; work is always done.
+/// Work in its order, done as far as somebody asks for.
+class HostQueue final : public HostStream {
+ public:
+  void push(std::function<void()> work) override {
+    if (recording_ != nullptr) return recording_->push_back(std::move(work));
+    pending_.push_back(std::move(work));
+  }
+  [[nodiscard]] std::size_t queued() const noexcept { return begun_ + pending_.size(); }
+  [[nodiscard]] std::size_t left() const noexcept { return pending_.size(); }
+  void run_until(std::size_t count) {
+    must_not_record();
+    while (begun_ < count) {
+      const std::function<void()> next = std::move(pending_.front());
+      pending_.pop_front();
+      ++begun_;
+      next();
+    }
+  }
+  void run_all() { run_until(queued()); }
+
+  using Recording = std::vector<std::function<void()>>;
+  /// What `work` pushes, kept.
+  [[nodiscard]] Recording record(const std::function<void()>& work) {
+    must_not_record();
+    Recording recording;
+    recording_ = &recording;
+    work();
+    recording_ = nullptr;
+    return recording;
+  }
+  /// As a device's queue, whose state a recording must not ask for.
+  void must_not_record() const {
+    if (recording_ != nullptr) throw std::logic_error("a wait or a mark in what is recorded");
+  }
+
+ private:
+  std::deque<std::function<void()>> pending_;
+  std::size_t begun_ = 0;
+  Recording* recording_ = nullptr;
+};
+
+/// So much of a queue.
 struct HostEvent final : Event {
-  std::size_t transfers = 0;
-  std::chrono::steady_clock::time_point marked;
+  HostQueue* queue = nullptr;
+  std::size_t count = 0;
+  /// When the queue came to it.
+  std::shared_ptr<std::chrono::steady_clock::time_point> reached =
+      std::make_shared<std::chrono::steady_clock::time_point>();
+  void wait() const {
+    if (queue != nullptr) queue->run_until(count);
+  }
 };
 
 class HostReplay final : public Replay {
  public:
-  explicit HostReplay(std::function<void()> work) : work_(std::move(work)) {}
-  void queue() override { work_(); }
+  explicit HostReplay(std::function<void()> queue) : queue_(std::move(queue)) {}
+  void queue() override { queue_(); }
 
  private:
-  std::function<void()> work_;
+  std::function<void()> queue_;
 };
 
-/// Work is done at once, transfers as late as can be: when somebody waits for them.
 class HostDevice final : public Device {
  public:
+  explicit HostDevice(HostWork when) : late_(when == HostWork::late) {}
+
+  [[nodiscard]] std::size_t work_left() const noexcept { return work_.left(); }
   [[nodiscard]] std::string description() const override { return "the host as a device"; }
-  [[nodiscard]] Stream stream() noexcept override { return nullptr; }
+  [[nodiscard]] Stream stream() noexcept override {
+    return late_ ? static_cast<HostStream*>(&work_) : nullptr;
+  }
   [[nodiscard]] void* allocate(std::size_t bytes) override {
     void* const memory = allocate_host(bytes);
     bytes_ += bytes;
@@ -157,7 +211,7 @@ class HostDevice final : public Device {
   }
   void release(void* memory, std::size_t bytes) noexcept override {
     bytes_ -= bytes;
-    std::free(memory);
+    release_host(memory);
   }
   [[nodiscard]] std::size_t peak_bytes() const noexcept override { return peak_bytes_; }
   [[nodiscard]] void* allocate_host(std::size_t bytes) override {
@@ -166,75 +220,125 @@ class HostDevice final : public Device {
     std::memset(memory, 0xFF, bytes);
     return memory;
   }
-  void release_host(void* memory) noexcept override { std::free(memory); }
+  /// As a device's, after all that may use it.
+  void release_host(void* memory) noexcept override {
+    work_.run_all();
+    transfers_.run_all();
+    std::free(memory);
+  }
   void copy_to_device(void* to, const void* from, std::size_t bytes) override {
-    std::memcpy(to, from, bytes);
+    copy_on_device(to, from, bytes);
   }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override {
-    std::memcpy(to, from, bytes);
+    copy_on_device(to, from, bytes);
   }
   void copy_on_device(void* to, const void* from, std::size_t bytes) override {
-    std::memmove(to, from, bytes);
+    run_in(stream(), [=] { std::memmove(to, from, bytes); });
   }
-  void clear(void* memory, std::size_t bytes) override { std::memset(memory, 0, bytes); }
+  void clear(void* memory, std::size_t bytes) override {
+    run_in(stream(), [=] { std::memset(memory, 0, bytes); });
+  }
   void transfer_to_device(void* to, const void* from, std::size_t bytes) override {
-    transfers_.push_back({to, from, bytes});
+    transfers_.push([=] { std::memcpy(to, from, bytes); });
   }
-  void synchronize() override {}
+  void synchronize() override { work_.run_all(); }
   [[nodiscard]] std::unique_ptr<Event> make_event() override {
     return std::make_unique<HostEvent>();
   }
   [[nodiscard]] std::unique_ptr<Event> make_timed_event() override { return make_event(); }
   [[nodiscard]] double seconds_between(const Event& begin, const Event& end) override {
     const auto time = [](const Event& event) {
-      return static_cast<const HostEvent&>(event).marked;
+      return *static_cast<const HostEvent&>(event).reached;
     };
     return std::chrono::duration<double>(time(end) - time(begin)).count();
   }
   [[nodiscard]] std::unique_ptr<Replay> record(std::function<void()> work) override {
-    return std::make_unique<HostReplay>(std::move(work));
+    if (!late_) return std::make_unique<HostReplay>(std::move(work));
+    return std::make_unique<HostReplay>([this, recording = work_.record(work)] {
+      for (const std::function<void()>& each : recording) work_.push(each);
+    });
   }
   [[nodiscard]] double time(const std::function<void()>& work) override {
+    synchronize();
     const auto begin = std::chrono::steady_clock::now();
     work();
+    synchronize();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
   void mark(Event& event, Queue queue) override {
+    work_.must_not_record();
     auto& marked = static_cast<HostEvent&>(event);
-    marked.transfers = queue == Queue::work ? 0 : done_ + transfers_.size();
-    marked.marked = std::chrono::steady_clock::now();
+    const auto reach = [reached = marked.reached] { *reached = std::chrono::steady_clock::now(); };
+    if (queue == Queue::work) {
+      run_in(stream(), reach);
+    } else {
+      transfers_.push(reach);
+    }
+    marked.queue = queue == Queue::work ? &work_ : &transfers_;
+    marked.count = marked.queue->queued();
   }
   void queue_wait(Queue queue, const Event& event) override {
-    if (queue == Queue::work) wait(event);
-  }
-  void wait(const Event& event) override {
-    for (; done_ < static_cast<const HostEvent&>(event).transfers; ++done_) {
-      const Transfer& next = transfers_.front();
-      std::memcpy(next.to, next.from, next.bytes);
-      transfers_.pop_front();
+    work_.must_not_record();
+    const auto wait = [marked = static_cast<const HostEvent&>(event)] { marked.wait(); };
+    if (queue == Queue::work) {
+      run_in(stream(), wait);
+    } else {
+      transfers_.push(wait);
     }
   }
-  [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
-                                                              ConvolutionPasses) override {
-    return std::make_unique<HostConvolution>(shape);
+  void wait(const Event& event) override { static_cast<const HostEvent&>(event).wait(); }
+  [[nodiscard]] bool has_reached(const Event& event) override {
+    wait(event);
+    return true;
   }
+  [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
+                                                              ConvolutionPasses) override;
 
  private:
-  struct Transfer {
-    void* to;
-    const void* from;
-    std::size_t bytes;
-  };
-  std::deque<Transfer> transfers_;
-  std::size_t done_ = 0;
+  bool late_;
+  HostQueue work_;
+  HostQueue transfers_;
   std::size_t bytes_ = 0;
   std::size_t peak_bytes_ = 0;
 };
 
+class HostConvolution final : public Convolution {
+ public:
+  HostConvolution(HostDevice& device, const ConvolutionShape& shape)
+      : device_(device), loops_(shape) {}
+
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return 64; }
+  [[nodiscard]] DataType weight_gradient_type() const noexcept override {
+    return loops_.weight_gradient_type();
+  }
+  void forward(const void* x, const void* weights, void* y, void*) override {
+    run_in(device_.stream(), [=, loops = loops_] { loops.forward(x, weights, y); });
+  }
+  void backward_data(const void* dy, const void* weights, void* dx, void*) override {
+    run_in(device_.stream(), [=, loops = loops_] { loops.backward_data(dy, weights, dx); });
+  }
+  void backward_weights(const void* x, const void* dy, void* dw, void*) override {
+    run_in(device_.stream(), [=, loops = loops_] { loops.backward_weights(x, dy, dw); });
+  }
+
+ private:
+  HostDevice& device_;
+  ConvolutionLoops loops_;
+};
+
+std::unique_ptr<Convolution> HostDevice::make_convolution(const ConvolutionShape& shape,
+                                                          ConvolutionPasses) {
+  return std::make_unique<HostConvolution>(*this, shape);
+}
+
 }  // namespace
 
-std::unique_ptr<Device> make_host_device() {
-  return std::make_unique<HostDevice>();
+std::unique_ptr<Device> make_host_device(HostWork when) {
+  return std::make_unique<HostDevice>(when);
+}
+
+std::size_t work_left(const Device& host_device) {
+  return dynamic_cast<const HostDevice&>(host_device).work_left();
 }
 
 }  // namespace lockstep::cuda

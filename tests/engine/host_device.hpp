@@ -2,12 +2,21 @@
 
 #include "../../src/engine/cuda/device.hpp"
 
+#include <cstddef>
 #include <memory>
 
 namespace lockstep::cuda {
 
-/// The host in a device's place: its memory begins as NaN, work runs at once, transfers when they
-/// are waited for, and convolutions are plain loops, rounded where a device rounds.
-[[nodiscard]] std::unique_ptr<Device> make_host_device();
+/// When queued work runs: a device may be as quick or as slow.
+enum class HostWork {
+  at_once,  ///< before the call that queues it returns
+  late      ///< when somebody waits for it
+};
+
+/// The host in a device's place: its memory begins as NaN, transfers run when they are waited for,
+/// and convolutions are plain loops, rounded where a device rounds.
+[[nodiscard]] std::unique_ptr<Device> make_host_device(HostWork when = HostWork::at_once);
+/// How much work of such a device nobody has waited for yet.
+[[nodiscard]] std::size_t work_left(const Device& host_device);
 
 }  // namespace lockstep::cuda

@@ -59,6 +59,7 @@ class TwoQueues final : public Device {
   [[nodiscard]] std::unique_ptr<Replay> record(std::function<void()>) override { unused(); }
   [[nodiscard]] double time(const std::function<void()>&) override { unused(); }
   void wait(const Event&) override { unused(); }
+  [[nodiscard]] bool has_reached(const Event&) override { unused(); }
   [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape&,
                                                               ConvolutionPasses) override {
     unused();

@@ -2,12 +2,14 @@
 #include "../../src/optim/device/device_optimizer.hpp"
 
 #include "engine/host_device.hpp"
+#include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/philox.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include <array>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -91,7 +93,7 @@ BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_are_those_of_a_processor) {
   const ArenaLayout layout = odd_layout();
   for (const Case& each : cases) {
     BOOST_TEST_CONTEXT(each.name) {
-      const std::shared_ptr<cuda::Device> device = cuda::make_host_device();
+      const std::shared_ptr<cuda::Device> device = cuda::make_host_device(cuda::HostWork::late);
       const auto expected = make_optimizer(config_of(each), layout);
       const auto actual = cuda::make_device_optimizer(device, config_of(each), layout);
       BOOST_TEST(actual->name() == expected->name());
@@ -131,7 +133,7 @@ BOOST_AUTO_TEST_CASE(lars_sums_the_norms_of_parts_that_lie_apart) {
   // As where a rank keeps parts of two units; what the others keep comes by the sum.
   ArenaLayout layout = odd_layout();
   const Config config = config_of({.name = "lars", .kind = OptimizerKind::lars});
-  const std::shared_ptr<cuda::Device> device = cuda::make_host_device();
+  const std::shared_ptr<cuda::Device> device = cuda::make_host_device(cuda::HostWork::late);
   const std::size_t cut = 64;
   layout.units = {{.begin = 0, .end = cut}, {.begin = cut, .end = layout.size()}};
   int sums = 0;
@@ -179,7 +181,7 @@ BOOST_AUTO_TEST_CASE(lars_sums_the_norms_of_parts_that_lie_apart) {
 
 BOOST_AUTO_TEST_CASE(the_squared_norm_on_a_device_is_a_processors) {
   const ArenaLayout layout = odd_layout();
-  const std::shared_ptr<cuda::Device> device = cuda::make_host_device();
+  const std::shared_ptr<cuda::Device> device = cuda::make_host_device(cuda::HostWork::late);
   const auto optimizer = cuda::make_device_optimizer(device, Config{}, layout);
   const std::vector<float> values = random_arena(layout, 1);
   DeviceValues device_values(*device, layout.size());
@@ -187,4 +189,133 @@ BOOST_AUTO_TEST_CASE(the_squared_norm_on_a_device_is_a_processors) {
 
   BOOST_TEST(optimizer->squared_norm(device_values.span()) == squared_norm(values),
              boost::test_tools::tolerance(1e-12));
+}
+
+BOOST_AUTO_TEST_CASE(a_device_decides_as_the_host_would) {
+  const ArenaLayout layout = odd_layout();
+  const std::vector<float> gradients = random_arena(layout, 1);
+  std::vector<float> infinite = gradients;
+  infinite[90] = std::numeric_limits<float>::infinity();
+  std::vector<float> not_a_number = gradients;
+  not_a_number[3] = std::numeric_limits<float>::quiet_NaN();
+  const double norm = std::sqrt(squared_norm(gradients));
+
+  struct Decision {
+    const char* what;
+    const std::vector<float>& gradients;
+    float samples;
+    float not_finite;
+    UpdateQuestion question;
+    bool made;
+    double gradient_norm;
+    double gradient_scale;
+  };
+  const Decision decisions[] = {
+      {"all samples", gradients, 64, 0, {.all_samples = 64}, true, 0, 1},
+      {"a sample lacks", gradients, 63, 0, {.all_samples = 64}, false, 0, 1},
+      {"nobody skips", infinite, 64, 1, {.all_samples = 64}, true, 0, 1},
+      {"clipped",
+       gradients,
+       64,
+       0,
+       {.all_samples = 64, .clip_norm = norm / 4},
+       true,
+       norm,
+       norm / 4 / (norm + 1e-6)},
+      {"short enough", gradients, 64, 0, {.all_samples = 64, .clip_norm = 2 * norm}, true, norm, 1},
+      {"scaled",
+       gradients,
+       64,
+       0,
+       {.all_samples = 64, .scale = 0x1p-10, .skips_overflow = true},
+       true,
+       0x1p-10 * norm,
+       0x1p-10},
+      {"scaled and clipped",
+       gradients,
+       64,
+       0,
+       {.all_samples = 64, .scale = 0.5, .clip_norm = norm / 4, .skips_overflow = true},
+       true,
+       norm / 2,
+       0.5 * (norm / 4) / (norm / 2 + 1e-6)},
+      {"overflow",
+       infinite,
+       64,
+       0,
+       {.all_samples = 64, .scale = 0.5, .skips_overflow = true},
+       false,
+       std::numeric_limits<double>::infinity(),
+       0.5},
+      {"not a number",
+       not_a_number,
+       64,
+       0,
+       {.all_samples = 64, .scale = 0.5, .skips_overflow = true},
+       false,
+       std::numeric_limits<double>::quiet_NaN(),
+       0.5},
+      {"a loss that is not finite",
+       gradients,
+       64,
+       2,
+       {.all_samples = 64, .scale = 0.5, .skips_overflow = true},
+       false,
+       norm / 2,
+       0.5},
+  };
+  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adamw, OptimizerKind::lars}) {
+    const Config config = config_of({.name = "", .kind = kind});
+    for (const Decision& each : decisions) {
+      BOOST_TEST_CONTEXT("optimizer " << static_cast<int>(kind) << ", " << each.what) {
+        const std::shared_ptr<cuda::Device> device = cuda::make_host_device(cuda::HostWork::late);
+        const auto expected = cuda::make_device_optimizer(device, config, layout);
+        const auto actual = cuda::make_device_optimizer(device, config, layout);
+        const std::vector<float> start = random_arena(layout, 0);
+        DeviceValues by_host(*device, layout.size());
+        DeviceValues by_device(*device, layout.size());
+        DeviceValues device_gradients(*device, layout.size());
+        DeviceValues sums(*device, 2);
+        by_host.set(start);
+        by_device.set(start);
+        device_gradients.set(each.gradients);
+        sums.set({each.samples, each.not_finite});
+        UpdateQuestion question = each.question;
+        question.gradients = device_gradients.span();
+        question.samples = &sums.span()[0];
+        question.not_finite = &sums.span()[1];
+
+        BOOST_TEST(actual->decide(question));
+        actual->update(0, layout.size(), by_device.span(), device_gradients.span(),
+                       {.lr = 0.1, .as_decided = true});
+        BOOST_TEST(cuda::work_left(*device) > 0);  // nobody has waited
+        device->synchronize();
+
+        const UpdateAnswer answer = actual->answer();
+        BOOST_TEST(answer.made == each.made);
+        if (std::isnan(each.gradient_norm)) {
+          BOOST_TEST(std::isnan(answer.gradient_norm));
+        } else if (std::isinf(each.gradient_norm)) {
+          BOOST_TEST(answer.gradient_norm == each.gradient_norm);
+        } else {
+          BOOST_TEST(answer.gradient_norm == each.gradient_norm,
+                     boost::test_tools::tolerance(1e-12));
+        }
+        if (each.made) {
+          expected->update(0, layout.size(), by_host.span(), device_gradients.span(),
+                           {.lr = 0.1, .gradient_scale = static_cast<float>(each.gradient_scale)});
+        }
+        const auto bits = [&](std::span<const float> values) {
+          const std::vector<float> host = host_copy(*device, values);
+          return crc32c(std::as_bytes(std::span(host)));
+        };
+        BOOST_TEST(bits(by_device.span()) == bits(by_host.span()));
+        BOOST_TEST((bits(by_device.span()) != crc32c(std::as_bytes(std::span(start)))) ==
+                   each.made);
+        for (std::size_t i = 0; i < actual->slot_names().size(); ++i) {
+          BOOST_TEST(bits(actual->slot(i)) == bits(expected->slot(i)));
+        }
+      }
+    }
+  }
 }

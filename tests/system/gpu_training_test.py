@@ -10,6 +10,7 @@ import json
 import math
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -26,17 +27,17 @@ CORES = str(len(os.sched_getaffinity(0)))
 BATCH = 128 if REAL else 12
 
 
-def run(folder, *options, ranks=1):
+def run(folder, *options, ranks=1, env={}):
     launch = [] if ranks == 1 else [*MPIRUN, "-n", str(ranks)]
     return subprocess.run([*launch, LOCKSTEP, *map(str, options)], check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=300, cwd=folder, env={**os.environ, "LOCKSTEP_MODULE_PATH": MODULE}).stdout
+                          timeout=300, cwd=folder, env={**os.environ, **env, "LOCKSTEP_MODULE_PATH": MODULE}).stdout
 
 
-def train(folder, name, *options, ranks=1, rate=(0.1, 0.5)):
+def train(folder, name, *options, ranks=1, rate=(0.1, 0.5), data="data", env={}):
     """The events of metrics.jsonl; `rate`: of learning, after that many epochs of warm-up."""
-    run(folder, "train", "--model", "mini-resnet", "--width", 16, "--data", "data", "--run-dir", name, "--global-batch-size", BATCH, "--lr", rate[0],
+    run(folder, "train", "--model", "mini-resnet", "--width", 16, "--data", data, "--run-dir", name, "--global-batch-size", BATCH, "--lr", rate[0],
         "--warmup-epochs", rate[1], "--augment", "crop-flip", "--crop-padding", 2, "--log-every", 1, "--progress", "plain", "--loader-threads", 4,
-        *options, ranks=ranks)
+        *options, ranks=ranks, env=env)
     with open(pathlib.Path(folder, name, "metrics.jsonl")) as lines:
         return [json.loads(line) for line in lines]
 
@@ -82,6 +83,40 @@ def nccl_alone_changes_nothing(folder):
     assert losses(train(folder, "plain", *steps)) == losses(train(folder, "nccl", *steps, "--comm", "nccl"))
 
 
+def write_idx(path, shape, values):
+    path.write_bytes(struct.pack(f">I{len(shape)}I", 0x0800 + len(shape), *shape) + bytes(values))
+
+
+def pack_few(folder):
+    """96 images to train with and 24 to evaluate, that differ by class."""
+    files = pathlib.Path(folder, "few-files")
+    files.mkdir()
+    for part, count in (("train", 96), ("t10k", 24)):
+        labels = [i * 7 % 10 for i in range(count)]
+        pixels = [(label * 25 + i * 31 + at * 17) % 256 for i, label in enumerate(labels) for at in range(144)]
+        write_idx(files / f"{part}-images-idx3-ubyte", (count, 12, 12), pixels)
+        write_idx(files / f"{part}-labels-idx1-ubyte", (count,), labels)
+    run(folder, "pack", "--from", "mnist", "--input", "few-files", "--output", "few")
+
+
+def a_slow_gpu_gives_the_bits_of_a_quick_one(folder):
+    """Evaluations, saves, a stop and accumulation amid steps whose forward is queued before the last one has ended."""
+    pack_few(folder)
+    for number, (options, ranks) in enumerate(((["--clip-grad-norm", 1, "--save-every", 5], 1), (["--precision", "fp16"], 1), (["--accumulate", 2], 2),
+                                               (["--shard", "full", "--save-every", 3], 2))):
+        seen = []
+        for name, late in ((f"quick-{number}", {}), (f"slow-{number}", {"HOST_MODULE_LATE": "1"})):
+            for steps in (11, 24):  # eight an epoch: the first run is in the middle of one
+                events = train(folder, name, "--device", "cuda", "--eval-every", 0.5, "--epochs", 3, "--max-steps", steps,
+                               *options, ranks=ranks, data="few", env=late)
+            seen.append([(event["event"], event["step"], event["loss"], event["top1"]) for event in events if event["event"] in ("step", "eval")])
+            evaluated = run(folder, "eval", "--checkpoint", f"{name}/checkpoints/latest", "--data", "few", "--device", "cpu", "--precision", "fp32", "--json").splitlines()[-1]
+            seen[-1].append(json.loads(evaluated)["loss"])
+        quick, slow = seen
+        assert [kind for kind, *_ in quick[:-1]].count("step") == 24 and [kind for kind, *_ in quick[:-1]].count("eval") >= 5, quick
+        assert quick == slow, f"{options}: {quick} and {slow}"
+
+
 def every_precision_reaches_the_accuracy(folder):
     reached = {}
     for precision in ("fp32", "tf32", "bf16", "fp16"):
@@ -100,6 +135,7 @@ def main():
     if REAL:
         tests.append(every_precision_reaches_the_accuracy)
     else:
+        tests.append(a_slow_gpu_gives_the_bits_of_a_quick_one)
         print("left out: every_precision_reaches_the_accuracy (it wants a GPU)")
     with tempfile.TemporaryDirectory() as folder:
         run(folder, "pack", "--from", "mnist", "--input", FILES, "--output", "data")

@@ -5,6 +5,7 @@
 #include "../../src/engine/cuda/device_engine.hpp"
 #include "../../src/optim/device/device_optimizer.hpp"
 #include "engine/host_device.hpp"
+#include "lockstep/comm/forwarding_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
@@ -21,6 +22,19 @@
 
 namespace lockstep::test {
 
+/// Over the host's communicator, whose memory a late device fills when it is waited for.
+class BehindDevice final : public ForwardingCommunicator {
+ public:
+  BehindDevice(Communicator& inner, cuda::Device& device)
+      : ForwardingCommunicator(inner), device_(device) {}
+
+ private:
+  void begin(const CollectiveCall& /*call*/) override { device_.synchronize(); }
+  void before_start(const CollectiveCall& /*call*/) override { device_.synchronize(); }
+
+  cuda::Device& device_;
+};
+
 /// One rank's whole training set-up over synthetic images.
 class TrainRig final {
  public:
@@ -36,6 +50,7 @@ class TrainRig final {
     ElementType wire = ElementType::f32;
     bool synchronised = false;
     bool device = false;  ///< the GPU's engine, on the host
+    cuda::HostWork work = cuda::HostWork::at_once;
     std::optional<LossScale> loss_scale = std::nullopt;
     ShardMode shard = ShardMode::none;
     ShardUnit shard_unit = {.by = ShardUnit::By::block, .smallest = 0};
@@ -78,7 +93,8 @@ class TrainRig final {
                 .replicas_host = replicas_.get(),
                 .replicas = replicas_.get()};
     }
-    Communicator* arena_comm = &comm;
+    if (options.device) behind_device_.emplace(comm, *device_);
+    Communicator* arena_comm = behind_device_ ? &*behind_device_ : &comm;
     if (!options.device_comms.empty()) {
       arena_comm = options.device_comms[0];
       hybrid.group = options.device_comms[1];
@@ -113,7 +129,9 @@ class TrainRig final {
             .trace = options.trace});
   }
 
-  StepResult run() { return step_->run(++steps_, lr_, {}); }
+  StepResult run(ThenComes then = ThenComes::something_else) {
+    return step_->run(++steps_, lr_, {}, then);
+  }
 
   [[nodiscard]] std::vector<float> gradients() const { return plain(engine_->gradients()); }
   [[nodiscard]] std::vector<float> parameters() const { return plain(engine_->parameters()); }
@@ -135,6 +153,7 @@ class TrainRig final {
   [[nodiscard]] ParallelState& state() { return *state_; }
   [[nodiscard]] Optimizer& optimizer() { return *optimizer_; }
   [[nodiscard]] TrainStep& step() { return *step_; }
+  [[nodiscard]] const cuda::Device& device() const { return *device_; }
   [[nodiscard]] const LossScaler& scaler() const { return step_->loss_scaler(); }
   [[nodiscard]] const BatchGeometry& geometry() const { return geometry_; }
   [[nodiscard]] const Dataset& data() const { return *data_; }
@@ -186,7 +205,7 @@ class TrainRig final {
     const bool shared_out = options.shard != ShardMode::none;
     const std::size_t tail_size = shared_out ? 0 : TailBucket(graph_).size();
     if (options.device) {
-      device_ = cuda::make_host_device();
+      device_ = cuda::make_host_device(options.work);
       return cuda::make_device_engine(device_, graph_,
                                       {.tail_size = tail_size,
                                        .units = unit_options(config_, graph_, sharing()),
@@ -220,6 +239,7 @@ class TrainRig final {
   Communicator& comm_;
   Config config_;
   std::shared_ptr<cuda::Device> device_;
+  std::optional<BehindDevice> behind_device_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Dataset> data_;
   std::unique_ptr<Communicator> group_;

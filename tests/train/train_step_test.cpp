@@ -165,6 +165,50 @@ BOOST_AUTO_TEST_CASE(a_step_that_overflows_changes_nothing_but_the_scale) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(steps_whose_forward_is_queued_ahead_are_the_same_to_the_bit) {
+  const Rig::Options variants[] = {
+      {.global_batch = 30, .bucket_bytes = 4096},
+      {.global_batch = 31, .accumulate = 2, .optimizer = OptimizerKind::adamw},
+      {.global_batch = 30, .clip_grad_norm = 0.1, .wire = ElementType::bf16},
+      {.global_batch = 30, .optimizer = OptimizerKind::lars, .precision = Precision::bf16},
+      {.global_batch = 30,
+       .clip_grad_norm = 0.1,
+       .precision = Precision::fp16,
+       .loss_scale = LossScale{.scale = 0x1p20}},
+  };
+  for (const Rig::Options& variant : variants) {
+    Rig::Options options = variant;
+    options.device = true;
+    Rig waits(*world, options);
+    options.work = cuda::HostWork::late;
+    Rig ahead(*world, options);
+    int skipped = 0;
+    for (int step = 0; step < 8; ++step) {
+      const bool last = step == 7;
+      const StepResult expected = waits.run();
+      const StepResult result =
+          ahead.run(last ? ThenComes::something_else : ThenComes::another_step);
+      // The next forward, which nobody has waited for.
+      BOOST_TEST((cuda::work_left(ahead.device()) > 0) == !last);
+      BOOST_TEST(result.sums.loss == expected.sums.loss);
+      BOOST_TEST(result.sums.top1 == expected.sums.top1);
+      BOOST_TEST((result.gradient_norm == expected.gradient_norm ||
+                  (std::isnan(result.gradient_norm) && std::isnan(expected.gradient_norm))));
+      BOOST_TEST(result.overflowed == expected.overflowed);
+      BOOST_TEST(ahead.bits() == waits.bits());
+      skipped += result.overflowed ? 1 : 0;
+    }
+    BOOST_TEST((skipped > 0) == variant.loss_scale.has_value());
+    BOOST_TEST(skipped < 8);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(steps_in_which_ranks_meet_wait_for_their_end) {
+  Rig rig(*world, {.synchronised = true, .device = true, .work = cuda::HostWork::late});
+  rig.run(ThenComes::another_step);
+  BOOST_TEST(cuda::work_left(rig.device()) == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(the_same_run_twice_gives_the_same_bits) {
   Rig first(*world, {.global_batch = 29});
   Rig second(*world, {.global_batch = 29});
@@ -249,7 +293,7 @@ BOOST_AUTO_TEST_CASE(synchronised_batch_norm_does_not_depend_on_the_ranks) {
   // Accumulation only where micro-batches of any number of ranks hold the same samples.
   for (const auto& [global_batch, accumulate] :
        {std::pair<std::int64_t, int>{64, 1}, {37, 1}, {48, 2}}) {
-    // Alone, one norm sees the whole micro-batch by itself: the plain oneDNN one.
+    // Alone, one norm sees the whole micro-batch by itself.
     Rig alone(*self, {.global_batch = global_batch, .accumulate = accumulate});
     Rig together(*world, {.global_batch = global_batch,
                           .accumulate = accumulate,

@@ -2,12 +2,14 @@
 
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/float16.hpp"
+#include "lockstep/core/function_ref.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -94,6 +96,10 @@ class Communicator {
   /// Until the results of all requests that were waited for are there: with values in a device's
   /// memory, wait() only sees to their order.
   virtual void synchronize() {}
+  /// Until `reached()`: until a device has come to something that is queued behind such results.
+  virtual void synchronize_until(FunctionRef<bool()> reached) {
+    while (!reached()) std::this_thread::yield();
+  }
 
   template <typename T>
   void all_reduce(std::span<T> values, ReduceOp op = ReduceOp::sum) {

@@ -38,6 +38,9 @@ class ForwardingCommunicator : public Communicator {
   bool test(Request& request) override { return inner_.test(request); }
   void wait(Request& request) override { inner_.wait(request); }
   void synchronize() override { inner_.synchronize(); }
+  void synchronize_until(FunctionRef<bool()> reached) override {
+    inner_.synchronize_until(reached);
+  }
 
  protected:
   [[nodiscard]] Communicator& inner() noexcept { return inner_; }

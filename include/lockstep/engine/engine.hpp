@@ -95,7 +95,7 @@ class Program {
   /// Training: batch statistics, loss and metrics of all batch_size() samples.
   /// Inference: running statistics; `batch.size` may be smaller than batch_size(), the rest of the
   /// buffer is then ignored in the metrics (it must be finite). A device may still be computing
-  /// when it returns.
+  /// when it returns. On one, metrics() of the last batch must have been asked for.
   virtual void forward(const Batch& batch) = 0;
   /// Of the last forward, once it has ended.
   [[nodiscard]] virtual BatchMetrics metrics() = 0;
@@ -164,6 +164,15 @@ class Engine {
   virtual void queue_write(std::span<const float> host, std::span<float> arena) {
     write(host, arena);
   }
+  /// As read, but only queued: the host's side, in memory of InputFormat::memory, is there once
+  /// has_read(). One at a time.
+  virtual void queue_read(std::span<const float> arena, std::span<float> host) {
+    read(arena, host);
+  }
+  [[nodiscard]] virtual bool has_read() { return true; }
+  /// Whether what is called is only queued, so that a forward may be asked for behind an update
+  /// before that is known to have been made.
+  [[nodiscard]] virtual bool queues() const noexcept { return false; }
 
   /// Between a parameter's view of an arena, in host memory (of parameters, gradients or an
   /// optimizer's slot), and torchvision's plain layout. Thread-safe, so that a checkpoint can be

@@ -20,6 +20,23 @@ struct UpdateOptions {
   double lr = 0;
   std::int64_t step = 1;        ///< 1 for the first update; Adam's bias correction
   float gradient_scale = 1.0F;  ///< multiplies every gradient first: clipping
+  bool as_decided = false;      ///< whether it is made, and the scale: as the last decide() has it
+};
+
+/// What says, once all gradients are there, whether an update is made and what gradients are
+/// multiplied by. All spans are of the engine's device.
+struct UpdateQuestion {
+  std::span<const float> gradients = {};
+  const float* samples = nullptr;  ///< that the ranks had: it is made where they are all_samples
+  std::int64_t all_samples = 0;
+  const float* not_finite = nullptr;  ///< ranks whose loss was not finite
+  double scale = 1;                   ///< of all gradients: 1 / loss scale
+  double clip_norm = 0;               ///< that their norm is brought down to; 0: it stays
+  bool skips_overflow = false;        ///< no update where their norm or a loss is not finite
+};
+struct UpdateAnswer {
+  bool made = true;
+  double gradient_norm = 0;  ///< times UpdateQuestion::scale; 0 where it was not asked for
 };
 
 /// A range of an arena that is updated in one call, and where its parameters are: value i of the
@@ -49,6 +66,10 @@ class Optimizer {
   /// Updates parameters in [begin, end), cut at tensor boundaries.
   virtual void update(std::size_t begin, std::size_t end, std::span<float> parameters,
                       std::span<const float> gradients, const UpdateOptions& options) = 0;
+  /// Lets a device decide, so that nobody waits for it; false where the host must. The answer is
+  /// there when what is asked of the device afterwards has been done.
+  [[nodiscard]] virtual bool decide(const UpdateQuestion& /*question*/) { return false; }
+  [[nodiscard]] virtual UpdateAnswer answer() const { return {}; }
   /// Sum of squares of the gradients, in double and in a fixed order.
   [[nodiscard]] virtual double squared_norm(std::span<const float> gradients);
 };

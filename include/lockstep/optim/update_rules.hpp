@@ -37,8 +37,10 @@ struct LarsRule {
 
 /// LARS's ratio of a tensor's step to its gradient, from the norms of its weights and of its
 /// gradient as it is scaled; 1 where one is zero.
-[[nodiscard]] inline double trust_ratio(double trust_coefficient, double weight_norm,
-                                        double gradient_norm, double weight_decay) {
+[[nodiscard]] LOCKSTEP_HOST_DEVICE inline double trust_ratio(double trust_coefficient,
+                                                             double weight_norm,
+                                                             double gradient_norm,
+                                                             double weight_decay) {
   if (weight_norm == 0 || gradient_norm == 0) return 1.0;
   return trust_coefficient * weight_norm / (gradient_norm + weight_decay * weight_norm);
 }

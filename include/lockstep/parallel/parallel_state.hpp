@@ -37,13 +37,18 @@ class ParallelState {
   /// What backward of the micro-step tells as gradients are there.
   [[nodiscard]] virtual BackwardObserver& begin_micro_step(MicroStep micro) = 0;
   /// Sums what is left, and `tail`, over the ranks. Calls `reduced(part)` for parts() or
-  /// parts of them, in ascending order, as the sums of their gradients are there.
+  /// parts of them, in ascending order, as the sums of their gradients are there: what the engine
+  /// is asked for from then on comes after them.
   using Reduced = FunctionRef<void(const UpdatePart& part)>;
   virtual void finish(std::span<const float> tail, Reduced reduced) = 0;
   /// Seconds that this rank has waited within programs since it was last asked.
   [[nodiscard]] virtual double take_waited_seconds() = 0;
-  /// After finish(): the tail's sums.
-  virtual void read_tail(std::span<float> tail) = 0;
+  /// After finish(): the tail's sums, in the engine's memory.
+  [[nodiscard]] virtual std::span<const float> reduced_tail() noexcept = 0;
+  /// After finish(): asks for the tail's sums, behind what the engine was asked for so far.
+  virtual void queue_read_tail(std::span<float> tail) = 0;
+  /// Until they are there.
+  virtual void await_tail() = 0;
   /// All parameters that this rank updates have their new values.
   virtual void updated() = 0;
 

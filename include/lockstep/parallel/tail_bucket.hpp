@@ -28,6 +28,9 @@ class TailBucket final {
  public:
   explicit TailBucket(const Graph& graph);
   [[nodiscard]] std::size_t size() const noexcept;
+  /// Where StepSums::samples and not_finite lie.
+  [[nodiscard]] std::size_t samples_at() const noexcept;
+  [[nodiscard]] std::size_t not_finite_at() const noexcept;
 
   /// Before a step's first micro-step.
   void clear(std::span<float> tail) const noexcept;

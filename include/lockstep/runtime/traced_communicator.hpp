@@ -26,6 +26,7 @@ class TracedCommunicator final : public ForwardingCommunicator {
   bool test(Request& request) override;
   void wait(Request& request) override;
   void synchronize() override;
+  void synchronize_until(FunctionRef<bool()> reached) override;
 
  private:
   struct UnderWay {

@@ -18,6 +18,7 @@ class WatchedCommunicator final : public ForwardingCommunicator {
   bool test(Request& request) override;
   void wait(Request& request) override;
   void synchronize() override;
+  void synchronize_until(FunctionRef<bool()> reached) override;
 
  private:
   void begin(const CollectiveCall& call) override { board_.begin_wait(call.kind, call.count); }

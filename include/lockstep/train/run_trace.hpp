@@ -49,6 +49,10 @@ class RunTrace final {
   bool step_begins(std::int64_t step);
   /// Whether it wrote.
   bool step_ended(std::int64_t step);
+  /// Whether recording begins or ends behind this step.
+  [[nodiscard]] bool is_edge(std::int64_t step) const noexcept {
+    return step + 1 == steps_.first || step == steps_.last;
+  }
   /// Writes what there is where that was not done; after the last step.
   void run_ends(std::int64_t step);
 

@@ -39,6 +39,12 @@ struct StepWishes {
   int pieces = 0;  ///< rank 0's, of StateSnapshot
 };
 
+/// What follows a step where no rank wishes otherwise.
+enum class ThenComes {
+  another_step,   ///< and nothing else of the engine's in between but reads and writes
+  something_else  ///< an evaluation, or the end
+};
+
 struct StepResult {
   StepSums sums;        ///< over all ranks
   double own_loss = 0;  ///< this rank's sum over its samples
@@ -72,8 +78,10 @@ class TrainStep final {
   TrainStep(Engine& engine, ParallelState& state, Optimizer& optimizer, Communicator& comm,
             Loader& loader, const TrainStepOptions& options);
 
-  /// Collective. `step` counts from 1.
-  StepResult run(std::int64_t step, double lr, StepWishes wishes);
+  /// Collective. `step` counts from 1. Where another step comes, and the engine only queues what it
+  /// is asked for, that one's forward is queued before this one's result is waited for.
+  StepResult run(std::int64_t step, double lr, StepWishes wishes,
+                 ThenComes then = ThenComes::something_else);
 
   /// The fault that StepResult::sums.failed counts, on the rank that has it.
   [[nodiscard]] const std::optional<Error>& data_error() const noexcept { return data_error_; }
@@ -84,6 +92,10 @@ class TrainStep final {
  private:
   void load_next();
   [[nodiscard]] Program& program_for(std::int64_t batch_size) noexcept;
+  void update_all(const UpdateOptions& options);
+  /// Lets the engine decide behind what it was asked for so far; false where it cannot.
+  [[nodiscard]] bool update_as_decided(double lr, std::int64_t step);
+  void take_answer(StepResult& result) const;
   void update_after_all(double lr, std::int64_t step, StepResult& result);
 
   Engine& engine_;
@@ -104,6 +116,7 @@ class TrainStep final {
   std::optional<LoadedBatch> batch_;
   BlankBatch blank_;
   std::optional<Error> data_error_;
+  bool is_ahead_ = false;  ///< the next step's first forward is queued
 };
 
 }  // namespace lockstep

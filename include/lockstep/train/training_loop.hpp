@@ -60,6 +60,8 @@ class TrainingLoop final {
 
  private:
   [[nodiscard]] bool finished() const noexcept;
+  /// Unless a rank wishes otherwise.
+  [[nodiscard]] ThenComes what_follows(std::int64_t step) const noexcept;
   void advance(const StepResult& result, double lr);
   void close_epoch(double lr);
   void check_finite(const StepResult& result);

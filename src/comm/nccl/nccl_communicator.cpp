@@ -131,6 +131,12 @@ class NcclCommunicator final : public DeviceCommunicator {
       links_->check();
     });
   }
+  void synchronize_until(FunctionRef<bool()> reached) override {
+    guarded([&] {
+      await(reached, "the work of a step");
+      links_->check();
+    });
+  }
   void register_buffer(void* memory, std::size_t bytes, Registration how) override {
     guarded([&] {
       links_->settle(

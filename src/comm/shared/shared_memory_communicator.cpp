@@ -119,6 +119,9 @@ class SharedMemoryCommunicator final : public Communicator {
   }
 
   void synchronize() override { inner_.synchronize(); }
+  void synchronize_until(FunctionRef<bool()> reached) override {
+    inner_.synchronize_until(reached);
+  }
 
  private:
   /// Whose request it is: those of the exchange have odd numbers, those of `inner` even ones.

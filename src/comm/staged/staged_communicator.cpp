@@ -122,6 +122,9 @@ class StagedCommunicator final : public DeviceCommunicator {
   void synchronize() override {
     await([&] { return cuda_.is_idle(compute_); }, "the compute stream");
   }
+  void synchronize_until(FunctionRef<bool()> reached) override {
+    await(reached, "the work of a step");
+  }
   void register_buffer(void* /*memory*/, std::size_t /*bytes*/, Registration /*how*/) override {}
 
  private:

@@ -246,6 +246,18 @@ void CudaDevice::wait(const Event& event) {
   LOCKSTEP_CUDA_CHECK(cudaEventSynchronize(handle_of(event)));
 }
 
+bool CudaDevice::has_reached(const Event& event) {
+  LOCKSTEP_CUDA_CHECK(cudaGetLastError());
+  const cudaError_t status = cudaEventQuery(handle_of(event));
+  if (status == cudaErrorNotReady) {
+    // It stays as the last error, though it is none.
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  LOCKSTEP_CUDA_CHECK(status);
+  return true;
+}
+
 std::unique_ptr<Convolution> CudaDevice::make_convolution(const ConvolutionShape& shape,
                                                           ConvolutionPasses passes) {
   return convolutions_->make(shape, passes);

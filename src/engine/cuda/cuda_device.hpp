@@ -60,6 +60,7 @@ class CudaDevice final : public Device {
   void mark(Event& event, Queue queue) override;
   void queue_wait(Queue queue, const Event& event) override;
   void wait(const Event& event) override;
+  [[nodiscard]] bool has_reached(const Event& event) override;
 
   [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
                                                               ConvolutionPasses passes) override;

@@ -110,6 +110,8 @@ class Device {
   virtual void queue_wait(Queue queue, const Event& event) = 0;
   /// The host waits. Error(internal) as synchronize().
   virtual void wait(const Event& event) = 0;
+  /// Whether it would not have to. Error(internal) as synchronize().
+  [[nodiscard]] virtual bool has_reached(const Event& event) = 0;
 
   /// Error(usage) where no algorithm computes it.
   [[nodiscard]] virtual std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,

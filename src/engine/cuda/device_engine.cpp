@@ -36,6 +36,7 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                   .input = std::move(input),
                   .running_statistics = AlignedBuffer<float>(running),
                   .activations = {},
+                  .computed_by = nullptr,
                   .exchange = nullptr,
                   .timeline = nullptr});
 }
@@ -91,6 +92,7 @@ class DeviceEngine final : public Engine {
                const DeviceEngineOptions& options)
       : state_(make_state(std::move(device), graph, options)),
         pinned_(state_->device),
+        read_(state_->device->make_event()),
         precision_(options.precision) {
     auto running = state_->running_statistics.span().begin();
     for (const RunningStatistic& statistic : graph.statistics()) {
@@ -134,6 +136,12 @@ class DeviceEngine final : public Engine {
   void queue_write(std::span<const float> host, std::span<float> arena) override {
     state_->device->copy_to_device(arena.data(), host.data(), host.size_bytes());
   }
+  void queue_read(std::span<const float> arena, std::span<float> host) override {
+    state_->device->copy_to_host(host.data(), arena.data(), arena.size_bytes());
+    state_->device->mark(*read_, Device::Queue::work);
+  }
+  [[nodiscard]] bool has_read() override { return state_->device->has_reached(*read_); }
+  [[nodiscard]] bool queues() const noexcept override { return true; }
   void to_plain(std::span<const float> view, ParameterId id,
                 std::span<float> plain) const override {
     state_->arena.to_plain(view, id, plain);
@@ -177,6 +185,7 @@ class DeviceEngine final : public Engine {
  private:
   std::shared_ptr<EngineState> state_;
   PinnedMemory pinned_;
+  std::unique_ptr<Event> read_;
   Precision precision_;
 };
 

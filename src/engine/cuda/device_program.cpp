@@ -53,6 +53,7 @@ DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state,
     state_->device->synchronize();
     state_->activations = {};  // first free, so that the two never exist at once
     state_->activations = DeviceArray<std::byte>(*state_->device, lists_.plan.total_bytes);
+    state_->computed_by = nullptr;
   }
 }
 
@@ -131,6 +132,7 @@ Frame DeviceProgram::take(const Batch& batch) {
   }
   if (pending_) wait();  // the host's side of the last call's copies is used again
   samples_ = batch.size;
+  state_->computed_by = this;
   Device& device = *state_->device;
   Frame f = frame(0, false);
   if (batch.pixels.data != nullptr) {
@@ -205,6 +207,9 @@ std::span<const float> DeviceProgram::logits() {
 void DeviceProgram::backward(const BackwardOptions& options, BackwardObserver& observer) {
   if (!options_.training) {
     fail(ExitStatus::internal, "backward cannot run (the program is compiled for inference)");
+  }
+  if (state_->computed_by != this) {
+    fail(ExitStatus::internal, "backward cannot run (another program took forward's memory)");
   }
   // What is not held is added up where it is reduced to.
   const bool adds = options.accumulate && state_->arena.holds_gradients();

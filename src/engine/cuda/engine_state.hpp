@@ -29,6 +29,8 @@ struct EngineState {
   AlignedBuffer<float> running_statistics;
   /// The one allocation that all programs compute in; it grows while one is compiled.
   DeviceArray<std::byte> activations;
+  /// Whose forward's values lie there; null: nobody's.
+  const void* computed_by = nullptr;
   UnitExchange* exchange = nullptr;  ///< what brings parameters in before forward; null: nothing
   /// Null: nobody asks when the device computed.
   std::shared_ptr<DeviceTimeline> timeline = {};

@@ -5,7 +5,6 @@
 #include "lockstep/optim/update_rules.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cmath>
 #include <numeric>
@@ -31,7 +30,10 @@ class TensorTable final {
         host_updates_(device, segments_.size(), DeviceArray<TensorUpdate>::Place::host),
         norms_(device, most_ranges * segments_.size()),
         host_norms_(device, norms_.size(), DeviceArray<double>::Place::host),
-        workspace_(device, squared_norms_workspace(blocks_, segments_.size())) {
+        workspace_(device, squared_norms_workspace(blocks_, segments_.size())),
+        adapts_(device, segments_.size()),
+        decision_(device, 1),
+        host_decision_(device, 1, DeviceArray<UpdateDecision>::Place::host) {
     // A gap, whose values are zero, belongs to the tensor before it: a tensor's blocks are one run.
     std::vector<std::uint32_t> owner(blocks_, 0);
     auto end = owner.end();
@@ -44,6 +46,9 @@ class TensorTable final {
     }
     if (end != owner.end()) std::fill(owner.begin(), end, *end);
     device.copy_to_device(tensor_of_block_.data(), owner.data(), tensor_of_block_.bytes());
+    std::vector<std::uint8_t> adapts;
+    for (const Segment& segment : segments_) adapts.push_back(segment.adapts ? 1 : 0);
+    device.copy_to_device(adapts_.data(), adapts.data(), adapts_.bytes());
     set_ratios(device, std::vector<double>(segments_.size(), 1.0));
     device.synchronize();
   }
@@ -61,7 +66,43 @@ class TensorTable final {
             .tensor_of_block = tensor_of_block_.data(),
             .tensors = updates_.data(),
             .gradient_scale = options.gradient_scale,
-            .lr = options.lr};
+            .lr = options.lr,
+            .decision = decision_of(options)};
+  }
+
+  /// Queues the decision, and its way to the host.
+  void decide(Device& device, const UpdateQuestion& question) {
+    const bool measures = question.clip_norm > 0 || question.skips_overflow;
+    if (measures) queue_squares(device, {0, arena_size(), question.gradients.data()}, 0);
+    decide_update(device.stream(),
+                  {.samples = question.samples,
+                   .all_samples = static_cast<double>(question.all_samples),
+                   .not_finite = question.not_finite,
+                   .squares = measures ? norms_.data() : nullptr,
+                   .tensors = segments_.size(),
+                   .scale = question.scale,
+                   .clip_norm = question.clip_norm,
+                   .skips_overflow = question.skips_overflow},
+                  decision_.data());
+    device.copy_to_host(host_decision_.data(), decision_.data(), decision_.bytes());
+  }
+  [[nodiscard]] const UpdateDecision& decision() const noexcept { return *host_decision_.data(); }
+
+  /// Queues each tensor's trust ratio for the updates that follow.
+  void queue_trust_ratios(Device& device, std::span<const float> parameters,
+                          std::span<const float> gradients, double trust_coefficient,
+                          const UpdateOptions& options) {
+    queue_squares(device, {0, arena_size(), parameters.data()}, 0);
+    queue_squares(device, {0, arena_size(), gradients.data()}, 1);
+    set_trust_ratios(device.stream(),
+                     {.weight_squares = norms_.data(),
+                      .gradient_squares = norms_.data() + segments_.size(),
+                      .adapts = adapts_.data(),
+                      .tensors = segments_.size(),
+                      .trust_coefficient = trust_coefficient,
+                      .gradient_scale = options.gradient_scale,
+                      .decision = decision_of(options)},
+                     updates_.data());
   }
 
   /// Queues each tensor's share of the rate; `ratios` (tensors,). The last call's copy must be
@@ -86,21 +127,26 @@ class TensorTable final {
   /// those without values there. Waits.
   [[nodiscard]] std::span<const double> squared(Device& device, std::span<const Range> ranges) {
     const std::size_t count = ranges.size() * segments_.size();
-    assert(count <= norms_.size());
-    double* norms = norms_.data();
-    for (const Range& range : ranges) {
-      const std::size_t first = round_up(range.begin) / arena_block;
-      const std::size_t end = std::min(round_up(range.end) / arena_block, blocks_);
-      squared_norms(device.stream(), range.values + first * arena_block, end - first,
-                    tensor_of_block_.data() + first, segments_.size(), norms, workspace_.data());
-      norms += segments_.size();
-    }
+    for (std::size_t i = 0; i < ranges.size(); ++i) queue_squares(device, ranges[i], i);
     device.copy_to_host(host_norms_.data(), norms_.data(), count * sizeof(double));
     device.synchronize();
     return {host_norms_.data(), count};
   }
 
  private:
+  /// To norms_, as its row `row`.
+  void queue_squares(Device& device, const Range& range, std::size_t row) {
+    assert((row + 1) * segments_.size() <= norms_.size());
+    const std::size_t first = round_up(range.begin) / arena_block;
+    const std::size_t end = std::min(round_up(range.end) / arena_block, blocks_);
+    squared_norms(device.stream(), range.values + first * arena_block, end - first,
+                  tensor_of_block_.data() + first, segments_.size(),
+                  norms_.data() + row * segments_.size(), workspace_.data());
+  }
+  [[nodiscard]] const UpdateDecision* decision_of(const UpdateOptions& options) const noexcept {
+    return options.as_decided ? decision_.data() : nullptr;
+  }
+
   std::vector<Segment> segments_;
   std::size_t blocks_;
   DeviceArray<std::uint32_t> tensor_of_block_;
@@ -109,6 +155,9 @@ class TensorTable final {
   DeviceArray<double> norms_;
   DeviceArray<double> host_norms_;
   DeviceArray<std::byte> workspace_;
+  DeviceArray<std::uint8_t> adapts_;
+  DeviceArray<UpdateDecision> decision_;
+  DeviceArray<UpdateDecision> host_decision_;
 };
 
 class DeviceOptimizer : public Optimizer {
@@ -136,6 +185,14 @@ class DeviceOptimizer : public Optimizer {
     const TensorTable::Range all{0, table_.arena_size(), gradients.data()};
     const auto squared = table_.squared(*device_, {&all, 1});
     return std::accumulate(squared.begin(), squared.end(), 0.0);
+  }
+  [[nodiscard]] bool decide(const UpdateQuestion& question) override {
+    table_.decide(*device_, question);
+    return true;
+  }
+  [[nodiscard]] UpdateAnswer answer() const override {
+    const UpdateDecision& decision = table_.decision();
+    return {.made = decision.made != 0, .gradient_norm = decision.gradient_norm};
   }
 
  protected:
@@ -212,9 +269,10 @@ class DeviceLars final : public DeviceOptimizer {
   void update(std::size_t begin, std::size_t end, std::span<float> parameters,
               std::span<const float> gradients, const UpdateOptions& options) override {
     if (!sum_norms_) {
-      take_norms(std::array{UpdatePart{0, table().arena_size(), parameters}}, gradients);
+      table().queue_trust_ratios(device(), parameters, gradients, trust_, options);
+    } else if (std::exchange(measured_, false)) {
+      queue_ratios(options.gradient_scale);
     }
-    if (std::exchange(measured_, false)) queue_ratios(options.gradient_scale);
     lars_update(device().stream(), table().range(begin, end, parameters, gradients, options),
                 momentum_, slot(0).data());
   }
@@ -225,7 +283,7 @@ class DeviceLars final : public DeviceOptimizer {
   }
 
  private:
-  /// The gradients, and the weights of each part.
+  /// The gradients, and the weights of each part that lies by itself.
   [[nodiscard]] static std::size_t most_ranges(const ArenaLayout& layout) {
     return 1 + std::max<std::size_t>(1, layout.units.size());
   }

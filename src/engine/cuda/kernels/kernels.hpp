@@ -14,11 +14,11 @@
 /// type named by the DataType argument; arithmetic is in fp32. Results are the same bits in every
 /// run (no atomic additions of floating-point numbers). A tensor has fewer than 2^34 values.
 ///
-/// The same sources compile for the host, where the queue is ignored and a kernel is a loop, so
+/// The same sources compile for the host, where a kernel is a loop and a queue a HostStream, so
 /// that everything but the launch is tested on any machine.
 namespace lockstep::cuda {
 
-using Stream = void*;  ///< a cudaStream_t
+using Stream = void*;  ///< a cudaStream_t; on the host a HostStream, null: at once
 
 // --- Element-wise -------------------------------------------------------------------------------
 
@@ -184,6 +184,25 @@ struct TensorUpdate {
   double lr;  ///< its share of the range's: 1, or a trust ratio
   float weight_decay;
 };
+/// Whether an update is made, and what gradients are multiplied by before; in the device's memory.
+struct UpdateDecision {
+  double gradient_norm;  ///< of all gradients, multiplied by UpdateTerms::scale; 0: not measured
+  float gradient_scale;
+  std::uint32_t made;
+};
+/// All pointers are to the device's memory.
+struct UpdateTerms {
+  const float* samples;     ///< that the ranks had: the update is made where they are all of them
+  double all_samples;       ///< of the step
+  const float* not_finite;  ///< ranks whose loss was not finite
+  const double* squares;    ///< of each tensor's gradients; null: nobody asks for their norm
+  std::size_t tensors;
+  double scale;         ///< multiplies all gradients
+  double clip_norm;     ///< that their norm is brought down to; 0: it stays
+  bool skips_overflow;  ///< no update where the norm or a loss is not finite
+};
+void decide_update(Stream stream, const UpdateTerms& terms, UpdateDecision* decision);
+
 /// The arena's values [begin, end), multiples of arena_block; `tensor_of_block` names, for every
 /// block of the whole arena, the entry of `tensors` it belongs to; padding belongs to a neighbour.
 struct UpdateRange {
@@ -195,6 +214,7 @@ struct UpdateRange {
   const TensorUpdate* tensors;
   float gradient_scale;
   double lr = 1;
+  const UpdateDecision* decision = nullptr;  ///< instead of gradient_scale; null: it is made
 };
 struct SgdUpdate {
   float momentum;
@@ -203,6 +223,18 @@ struct SgdUpdate {
 void sgd_update(Stream stream, const UpdateRange& range, const SgdUpdate& options,
                 float* momentum_buffer);
 void lars_update(Stream stream, const UpdateRange& range, float momentum, float* momentum_buffer);
+/// Each tensor's share of the rate, its trust ratio, by the sums of squares of its weights and of
+/// its gradients; those that do not adapt keep theirs.
+struct TrustRatios {
+  const double* weight_squares;
+  const double* gradient_squares;
+  const std::uint8_t* adapts;  ///< (tensors,)
+  std::size_t tensors;
+  double trust_coefficient;
+  float gradient_scale;
+  const UpdateDecision* decision;  ///< as in UpdateRange
+};
+void set_trust_ratios(Stream stream, const TrustRatios& ratios, TensorUpdate* updates);
 struct AdamUpdate {
   double beta1;
   double beta2;

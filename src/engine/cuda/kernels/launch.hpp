@@ -10,6 +10,8 @@
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
+#else
+#include "host/host_stream.hpp"
 #endif
 
 /// Two shapes of kernels, each written as a functor that runs on a device and on the host.
@@ -114,30 +116,34 @@ void launch_teams(Stream stream, const Teams& teams, const Functor& functor) {
 #else
 
 template <typename Functor>
-void launch(Stream, std::int64_t items, const Functor& functor) {
+void launch(Stream stream, std::int64_t items, const Functor& functor) {
+  run_in(stream, [=] {
 #pragma omp parallel for schedule(static) if (items >= 1024)
-  for (std::int64_t item = 0; item < items; ++item) functor(item);
+    for (std::int64_t item = 0; item < items; ++item) functor(item);
+  });
 }
 
 template <typename Functor>
-void launch_teams(Stream, const Teams& teams, const Functor& functor) {
+void launch_teams(Stream stream, const Teams& teams, const Functor& functor) {
+  run_in(stream, [=] {
 #pragma omp parallel for schedule(static) if (teams.count >= 8)
-  for (std::int64_t team = 0; team < teams.count; ++team) {
-    std::array<typename Functor::Partial, team_size> partials;
-    for (int thread = 0; thread < team_size; ++thread) {
-      partials[static_cast<std::size_t>(thread)] =
-          functor.partial(team, thread % teams.columns, thread / teams.columns);
-    }
-    for (int half = team_size / 2; half >= teams.columns; half /= 2) {
-      for (int thread = 0; thread < half; ++thread) {
-        partials[static_cast<std::size_t>(thread)].merge(
-            partials[static_cast<std::size_t>(thread + half)]);
+    for (std::int64_t team = 0; team < teams.count; ++team) {
+      std::array<typename Functor::Partial, team_size> partials;
+      for (int thread = 0; thread < team_size; ++thread) {
+        partials[static_cast<std::size_t>(thread)] =
+            functor.partial(team, thread % teams.columns, thread / teams.columns);
+      }
+      for (int half = team_size / 2; half >= teams.columns; half /= 2) {
+        for (int thread = 0; thread < half; ++thread) {
+          partials[static_cast<std::size_t>(thread)].merge(
+              partials[static_cast<std::size_t>(thread + half)]);
+        }
+      }
+      for (int column = 0; column < teams.columns; ++column) {
+        functor.finish(team, column, partials[static_cast<std::size_t>(column)]);
       }
     }
-    for (int column = 0; column < teams.columns; ++column) {
-      functor.finish(team, column, partials[static_cast<std::size_t>(column)]);
-    }
-  }
+  });
 }
 
 #endif

@@ -3,6 +3,9 @@
 #include "lockstep/optim/update_rules.hpp"
 #include "vector_io.hpp"
 
+#include <cmath>
+#include <limits>
+
 namespace lockstep::cuda {
 namespace {
 
@@ -14,6 +17,12 @@ LOCKSTEP_HOST_DEVICE std::size_t place_of(const UpdateRange& range, std::int64_t
 }
 LOCKSTEP_HOST_DEVICE TensorUpdate tensor_at(const UpdateRange& range, std::size_t at) {
   return range.tensors[range.tensor_of_block[at / arena_block]];
+}
+/// False where no update is made.
+LOCKSTEP_HOST_DEVICE bool take_decision(const UpdateDecision* decision, float& gradient_scale) {
+  if (decision == nullptr) return true;
+  gradient_scale = decision->gradient_scale;
+  return decision->made != 0;
 }
 std::int64_t items_of(const UpdateRange& range) {
   return static_cast<std::int64_t>(range.end - range.begin) / piece;
@@ -28,6 +37,7 @@ struct MomentumUpdate {
     const std::size_t at = place_of(range, item);
     const TensorUpdate tensor = tensor_at(range, at);
     Rule rule_here = rule;
+    if (!take_decision(range.decision, rule_here.gradient_scale)) return;
     rule_here.lr = static_cast<float>(range.lr * tensor.lr);
     rule_here.weight_decay = tensor.weight_decay;
     const Floats<piece> g = load<piece>(range.gradients + at);
@@ -50,6 +60,7 @@ struct MomentsUpdate {
     const std::size_t at = place_of(range, item);
     const TensorUpdate tensor = tensor_at(range, at);
     AdamRule rule_here = rule;
+    if (!take_decision(range.decision, rule_here.gradient_scale)) return;
     set_tensor(rule_here, range.lr * tensor.lr, tensor.weight_decay, correction1, decoupled_decay);
     const Floats<piece> g = load<piece>(range.gradients + at);
     Floats<piece> w = load<piece>(range.parameters + at);
@@ -62,7 +73,62 @@ struct MomentsUpdate {
   }
 };
 
+/// One team, whose lanes share out the tensors.
+struct Decide {
+  struct Partial {
+    double squares;
+    LOCKSTEP_HOST_DEVICE void merge(const Partial& other) { squares += other.squares; }
+  };
+  UpdateTerms terms;
+  UpdateDecision* decision;
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t, int, int lane) const {
+    Partial result{0};
+    if (terms.squares == nullptr) return result;
+    for (auto i = static_cast<std::size_t>(lane); i < terms.tensors; i += team_size) {
+      result.squares += terms.squares[i];
+    }
+    return result;
+  }
+  LOCKSTEP_HOST_DEVICE void finish(std::int64_t, int, const Partial& total) const {
+    const double norm = terms.scale * std::sqrt(total.squares);
+    const bool finite = norm <= std::numeric_limits<double>::max() && *terms.not_finite == 0;
+    double scale = terms.scale;
+    if (terms.clip_norm > 0) {
+      // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a zero norm finite.
+      const double share = terms.clip_norm / (norm + 1e-6);
+      if (!(share > 1)) scale *= share;
+    }
+    const bool complete = static_cast<double>(*terms.samples) == terms.all_samples;
+    decision->gradient_norm = norm;
+    decision->gradient_scale = static_cast<float>(scale);
+    decision->made = complete && (finite || !terms.skips_overflow) ? 1 : 0;
+  }
+};
+
+/// The item is a tensor.
+struct SetTrustRatio {
+  TrustRatios ratios;
+  TensorUpdate* updates;
+  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t tensor) const {
+    if (ratios.adapts[tensor] == 0) return;
+    float scale = ratios.gradient_scale;
+    if (!take_decision(ratios.decision, scale)) return;
+    TensorUpdate& update = updates[tensor];
+    update.lr = trust_ratio(ratios.trust_coefficient, std::sqrt(ratios.weight_squares[tensor]),
+                            static_cast<double>(scale) * std::sqrt(ratios.gradient_squares[tensor]),
+                            static_cast<double>(update.weight_decay));
+  }
+};
+
 }  // namespace
+
+void decide_update(Stream stream, const UpdateTerms& terms, UpdateDecision* decision) {
+  launch_teams(stream, {.count = 1, .columns = 1}, Decide{terms, decision});
+}
+
+void set_trust_ratios(Stream stream, const TrustRatios& ratios, TensorUpdate* updates) {
+  launch(stream, static_cast<std::int64_t>(ratios.tensors), SetTrustRatio{ratios, updates});
+}
 
 void sgd_update(Stream stream, const UpdateRange& range, const SgdUpdate& options,
                 float* momentum_buffer) {
