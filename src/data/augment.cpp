@@ -6,6 +6,20 @@
 #include <cmath>
 
 namespace lockstep {
+namespace {
+
+/// A row whose pixels follow each other: the usual one.
+template <int step>
+void look_up(const float* table, const std::uint8_t* from, std::int64_t count, float* to) noexcept {
+  constexpr std::int64_t at_once = 8;
+  std::int64_t i = 0;
+  for (; i + at_once <= count; i += at_once, from += step * at_once) {
+    for (std::int64_t k = 0; k < at_once; ++k) to[i + k] = table[from[step * k]];
+  }
+  for (; i < count; ++i, from += step) to[i] = table[*from];
+}
+
+}  // namespace
 
 Window draw_crop_flip(PhiloxStream& random, const ImageShape& image, const ImageShape& target,
                       std::int64_t padding) noexcept {
@@ -88,7 +102,11 @@ void Normalizer::write(std::span<const std::byte> pixels, const ImageShape& shap
       for (std::int64_t x = 0; x < from_x; ++x) row[x * column_step] = table[0];
       if (from_x < to_x) {
         const std::uint8_t* from = source + (source_y * shape.width + first) * channels_ + c;
-        if (planes) {
+        if (planes && stride == 1) {
+          look_up<1>(table, from, to_x - from_x, row + from_x);
+        } else if (planes && stride == -1) {
+          look_up<-1>(table, from, to_x - from_x, row + from_x);
+        } else if (planes) {
           for (std::int64_t x = from_x; x < to_x; ++x, from += stride) row[x] = table[*from];
         } else {
           float* to = row + from_x * channels_;

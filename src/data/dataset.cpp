@@ -5,6 +5,8 @@
 #include "lockstep/data/shard_copies.hpp"
 #include "shard_report.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <atomic>
 #include <list>
@@ -14,8 +16,14 @@
 namespace lockstep {
 namespace {
 
-/// Files a rank holds open; a node of many ranks must stay below the usual limit of 1024 each.
-constexpr std::size_t max_open_shards = 64;
+/// Files a rank holds open: a quarter of what its process may, which is 1024 as a rule. A shuffled
+/// epoch over more shards opens one for almost every sample.
+std::size_t most_open_shards() noexcept {
+  constexpr rlim_t most = 4096;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 64;
+  return static_cast<std::size_t>(std::clamp<rlim_t>(limit.rlim_cur / 4, 8, most));
+}
 
 /// File names are any bytes but "/", which separates them.
 std::vector<std::string> split_names(const std::string& text) {
@@ -220,7 +228,7 @@ class ShardedDataset final : public Dataset {
     }
     recent_.push_front(shard);
     open_.emplace(shard, OpenShard{.opened = opened, .place = recent_.begin()});
-    if (open_.size() > max_open_shards) {
+    if (open_.size() > most_open_) {
       open_.erase(recent_.back());
       recent_.pop_back();
     }
@@ -233,6 +241,7 @@ class ShardedDataset final : public Dataset {
   };
 
   DatasetInfo info_;
+  std::size_t most_open_ = most_open_shards();
   std::vector<std::string> names_;
   std::vector<ShardHeader> headers_;
   std::vector<std::uint64_t> bytes_;  ///< of the shards' files

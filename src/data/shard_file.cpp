@@ -1,5 +1,6 @@
 #include "lockstep/data/shard_file.hpp"
 
+#include "column_blocks.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/core/error.hpp"
@@ -14,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <system_error>
 
 namespace lockstep {
@@ -95,7 +97,16 @@ struct ShardFile::Implementation {
   h5::Dataset labels;
   h5::Dataset offsets;
   h5::Dataset checksums;
+  // For samples one by one.
+  std::optional<ColumnBlocks> label_blocks;
+  std::optional<ColumnBlocks> offset_blocks;
+  std::optional<ColumnBlocks> checksum_blocks;
 
+  void make_blocks() {
+    label_blocks.emplace(header.samples);
+    offset_blocks.emplace(header.offsets ? header.samples + 1 : 0);
+    checksum_blocks.emplace(header.checksums ? header.samples : 0);
+  }
   void open_library() {
     if (header.contiguous || header.samples == 0) return;
     if (!file) file = h5::open_file(path);
@@ -124,6 +135,13 @@ struct ShardFile::Implementation {
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = decode_integer(raw.data() + i * size, column);
     }
+  }
+
+  std::int64_t integer(ColumnBlocks& blocks, const ShardColumn& column, const h5::Dataset& dataset,
+                       std::int64_t row) const {
+    return blocks.at(row, [&](std::int64_t first, std::span<std::int64_t> values) {
+      read_integers(column, dataset, first, values);
+    });
   }
 
   void read_bytes(std::int64_t offset, std::span<std::byte> bytes) const {
@@ -170,6 +188,7 @@ ShardFile::ShardFile(const std::string& path) : implementation_(new Implementati
   self.file = h5::open_file(path);
   self.header = read_shard_header(self.file, path, bytes);
   self.open_library();
+  self.make_blocks();
   if (self.header.contiguous) self.file.reset();
 }
 
@@ -181,6 +200,7 @@ ShardFile::ShardFile(const std::string& path, ShardHeader header)
   self.descriptor = open_descriptor(path);
   check_columns(self.header, path, size_of(self.descriptor, path));
   self.open_library();
+  self.make_blocks();
 }
 
 ShardFile::~ShardFile() = default;
@@ -229,23 +249,26 @@ ShardContents ShardFile::scan() const {
 }
 
 void ShardFile::read(std::int64_t index, RawSample& sample) const {
-  const Implementation& self = *implementation_;
+  Implementation& self = *implementation_;
   const ShardHeader& header = self.header;
-  self.read_integers(header.labels, self.labels, index, std::span(&sample.label, 1));
+  sample.label = self.integer(*self.label_blocks, header.labels, self.labels, index);
   if (header.encoded) {
-    std::array<std::int64_t, 2> range{};
-    self.read_integers(*header.offsets, self.offsets, index, range);
-    self.check_sample_end(range[0], range[1], index);
-    sample.bytes.resize(static_cast<std::size_t>(range[1] - range[0]));
-    self.read_bytes(range[0], sample.bytes);
+    const auto offset = [&](std::int64_t row) {
+      return self.integer(*self.offset_blocks, *header.offsets, self.offsets, row);
+    };
+    const std::int64_t begin = offset(index);
+    const std::int64_t end = offset(index + 1);
+    self.check_sample_end(begin, end, index);
+    sample.bytes.resize(static_cast<std::size_t>(end - begin));
+    self.read_bytes(begin, sample.bytes);
   } else {
     const std::int64_t bytes = header.image.height * header.image.width * header.image.channels;
     sample.bytes.resize(static_cast<std::size_t>(bytes));
     self.read_bytes(index * bytes, sample.bytes);
   }
   if (header.checksums) {
-    std::int64_t expected = 0;
-    self.read_integers(*header.checksums, self.checksums, index, std::span(&expected, 1));
+    const std::int64_t expected =
+        self.integer(*self.checksum_blocks, *header.checksums, self.checksums, index);
     const std::uint32_t found = checksum_of(sample.bytes, sample.label);
     if (found != static_cast<std::uint32_t>(expected)) {
       fail(ExitStatus::bad_input,

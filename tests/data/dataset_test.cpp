@@ -7,12 +7,14 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/resource.h>
 #include <unistd.h>
 #include <algorithm>
 #include <fstream>
 #include <memory>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -204,6 +206,10 @@ BOOST_AUTO_TEST_CASE(descriptors_stay_bounded_while_threads_read_everywhere) {
       write_shard(shard_path(path, i, shards), {.samples = 1, .first = i});
     }
   });
+  rlimit limit{};
+  BOOST_REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  const rlim_t usual = std::exchange(limit.rlim_cur, 256);
+  BOOST_REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
   const auto dataset = open_dataset(directory.path(), "train", *comm);
   const std::size_t before = open_descriptors();
   std::vector<int> wrong(4);
@@ -222,7 +228,9 @@ BOOST_AUTO_TEST_CASE(descriptors_stay_bounded_while_threads_read_everywhere) {
   threads.clear();
 
   BOOST_TEST(std::accumulate(wrong.begin(), wrong.end(), 0) == 0);
-  BOOST_TEST(open_descriptors() <= before + 64);
+  BOOST_TEST(open_descriptors() == before + 256 / 4);
+  limit.rlim_cur = usual;
+  BOOST_REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(synthetic_samples_are_a_function_of_seed_and_index) {

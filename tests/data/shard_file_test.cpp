@@ -9,6 +9,8 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <thread>
+#include <vector>
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -46,6 +48,17 @@ std::function<void(const h5::File&)> dataset(const std::string& name,
                                              const std::vector<std::uint64_t>& dims,
                                              const std::vector<T>& values) {
   return [=](const h5::File& file) { h5::write_dataset<T>(file, name, dims, values); };
+}
+
+/// Of this process, to read files.
+std::int64_t read_calls() {
+  std::ifstream file("/proc/self/io");
+  for (std::string name; file >> name;) {
+    std::int64_t count = 0;
+    file >> count;
+    if (name == "syscr:") return count;
+  }
+  return 0;
 }
 
 void expect(const Failure& failure, const std::string& part,
@@ -208,6 +221,46 @@ BOOST_AUTO_TEST_CASE(a_flipped_byte_names_file_and_sample) {
 
   expect(failure, path + ": sample 6 has checksum");
   expect(failure_of([&] { verify_shard(path); }), "sample 6 has checksum");
+}
+
+BOOST_AUTO_TEST_CASE(a_sample_costs_one_access_to_the_file_whichever_thread_reads_it) {
+  constexpr std::int64_t samples = 1300;  // labels and checksums are kept in blocks of 512
+  for (const bool encoded : {false, true}) {
+    const TemporaryDirectory directory;
+    const std::string path = directory / shard_name;
+    if (encoded) {
+      std::vector<std::vector<std::uint8_t>> files;
+      for (std::int64_t i = 0; i < samples; ++i) {
+        files.emplace_back(static_cast<std::size_t>(1 + i % 7), static_cast<std::uint8_t>(i));
+      }
+      write_encoded_shard(path, files, {});
+    } else {
+      write_shard(path, {.samples = samples});
+    }
+    const ShardFile shard(path);
+    const std::int64_t before = read_calls();
+    std::vector<int> wrong(4);
+    std::vector<std::jthread> threads;
+    for (std::size_t t = 0; t < wrong.size(); ++t) {
+      threads.emplace_back([&, t] {
+        RawSample sample;
+        for (std::int64_t i = static_cast<std::int64_t>(t); i < samples; i += 4) {
+          const std::int64_t n = i * 607 % samples;
+          shard.read(n, sample);
+          const auto pixel = std::to_integer<std::uint8_t>(sample.bytes[0]);
+          const auto expected = encoded ? static_cast<std::uint8_t>(n) : pixel_of(n, 0);
+          if (pixel != expected || sample.label != label_of(n)) ++wrong[t];
+        }
+      });
+    }
+    threads.clear();
+    const std::int64_t calls = read_calls() - before;
+
+    BOOST_TEST(wrong == std::vector<int>(4), boost::test_tools::per_element());
+    // Three columns of three blocks, that each thread may read.
+    BOOST_TEST(calls >= samples);
+    BOOST_TEST(calls <= samples + 3 * 3 * 4 + 4);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_truncated_file_is_found_at_any_length) {

@@ -60,8 +60,9 @@ struct ShardContents {
   std::uint32_t checksum = 0;  ///< CRC-32C over labels, offsets and the samples' checksums
 };
 
-/// One shard, open for reading; all of it is const and thread-safe. Nothing but the header is held
-/// in memory: a shard may be far larger.
+/// One shard, open for reading; all of it is const and thread-safe. Of a shard, which may be far
+/// larger than memory, the header is held, and the labels, offsets and checksums around samples
+/// that were read.
 class ShardFile final {
  public:
   /// Reads and validates the header with HDF5. Error(no_input) where absent or unreadable,
