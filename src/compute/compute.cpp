@@ -229,6 +229,7 @@ class CudaCompute final : public Compute {
         "{} of {} pairs of this host's GPUs reach each other's memory; {} and {} do not",
         peers_.reaching, peers_.pairs, peers_.first, peers_.second);
   }
+  [[nodiscard]] PhaseMarks* phase_marks() const override { return module_.phase_marks(); }
   [[nodiscard]] int numa_node() const noexcept override { return numa_node_; }
 
  private:

@@ -11,6 +11,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/optim/optimizer.hpp"
+#include "lockstep/runtime/phase_marks.hpp"
 
 #include <fmt/format.h>
 
@@ -25,7 +26,7 @@
 namespace lockstep::cuda {
 
 /// Raised with every change of ModuleTable or of a type it names.
-inline constexpr int module_interface_number = 20;
+inline constexpr int module_interface_number = 21;
 
 /// "interface 1 of lockstep 0.1.0, compiler 12.2.0"
 [[nodiscard]] inline std::string module_interface() {
@@ -71,6 +72,8 @@ struct ModuleTable {
   std::unique_ptr<DeviceCommunicator> (*make_staged)(Device& device,
                                                      std::unique_ptr<Communicator> host,
                                                      const StagedCommunicatorOptions& options);
+  /// There as long as the process.
+  PhaseMarks* (*phase_marks)();
 };
 
 inline constexpr const char* module_file_name = "lockstep-cuda.so";

@@ -5,6 +5,19 @@ namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 
+bool is_outside_steps(Phase phase) noexcept {
+  switch (phase) {
+    case Phase::data:
+    case Phase::forward:
+    case Phase::backward:
+    case Phase::communication:
+    case Phase::update:
+      return false;
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 std::string_view to_string(Phase phase) noexcept {
@@ -33,7 +46,14 @@ std::string_view to_string(Phase phase) noexcept {
   return "";
 }
 
+void PhaseBoard::enter(Phase phase) noexcept {
+  phase_.store(phase, relaxed);
+  move();
+  if (marks_ != nullptr) marks_->enter(to_string(phase).data(), is_outside_steps(phase));
+}
+
 void PhaseBoard::begin_step(std::int64_t step) noexcept {
+  if (marks_ != nullptr) marks_->begin_step(step);
   std::int64_t none = 0;
   first_step_.compare_exchange_strong(none, step, relaxed);
   step_.store(step, relaxed);
@@ -58,6 +78,7 @@ void PhaseBoard::start_bucket() noexcept {
   add(collectives_);
   add(started_);
   move();
+  if (marks_ != nullptr) marks_->start_bucket(started_.load(relaxed));
 }
 
 void PhaseBoard::begin_bucket_wait(CollectiveKind kind) noexcept {

@@ -249,6 +249,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
       *data, loading,
       plan_training_batches(geometry, {.epoch = state.epoch, .position = state.position},
                             last_step - state.step));
+  watch.board().set_marks(compute->phase_marks());
   TrainStep step(engine, *parallel, *optimizer, comm, *loader,
                  {.geometry = geometry,
                   .clip_grad_norm = config.clip_grad_norm,

@@ -15,13 +15,13 @@ class Stopwatch final {
  public:
   Stopwatch(TraceRow* row, std::int64_t step) : row_(row), step_(step) {}
 
-  double lap(const char* name, int micro_step = 0, int steps_ahead = 0) noexcept {
+  double lap(const char* name, int micro_step = 0) noexcept {
     const auto now = std::chrono::steady_clock::now();
     if (row_ != nullptr) {
       row_->add({.name = name,
                  .begin = nanoseconds(last_),
                  .end = nanoseconds(now),
-                 .arguments = {{{"step", step_ + steps_ahead}, {"micro-step", micro_step}}}});
+                 .arguments = {{{"step", step_}, {"micro-step", micro_step}}}});
     }
     const std::chrono::duration<double> elapsed = now - last_;
     last_ = now;
@@ -229,15 +229,18 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes, ThenC
   const bool decided = update_at_end && update_as_decided(lr, step);
   if (!update_at_end) state_.updated();
   state_.queue_read_tail(tail);
-  if ((decided || !update_at_end) && then == ThenComes::another_step && engine_.queues() &&
-      !options_.meets_in_programs && batch_) {
-    result.times.optimizer += watch.lap("update", geometry.accumulate - 1);
+  const bool settled = decided || !update_at_end;
+  // What is traced is waited for at the step's end.
+  const bool traced = options_.trace != nullptr && options_.trace->recording();
+  if (settled && then == ThenComes::another_step && batch_ && engine_.queues() &&
+      !options_.meets_in_programs && !traced) {
+    result.times.optimizer += watch.lap("update");
     program_for(batch_->batch.size).forward(batch_->batch);
     is_ahead_ = true;
-    result.times.forward += watch.lap("forward", 0, 1);
+    result.times.forward += watch.lap("forward");
   }
-  board_.enter(Phase::update);
   state_.await_tail();
+  board_.enter(Phase::update);
   result.own_loss = metrics.loss;
   result.own_samples = static_cast<double>(metrics.samples);
   result.sums = tail_.read_sums(tail);

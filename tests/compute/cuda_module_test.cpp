@@ -6,6 +6,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <dlfcn.h>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -154,6 +155,34 @@ BOOST_AUTO_TEST_CASE(real_module_loads_and_says_what_this_host_has) {
     BOOST_TEST((contains(message, "no NVIDIA driver") || contains(message, "too old") ||
                 contains(message, "no usable GPU") || contains(message, "cannot be used")));
   }
+#else
+  std::fprintf(stderr, "skipped: this build has no GPU module (CUDA was not found)\n");
+#endif
+}
+
+BOOST_AUTO_TEST_CASE(real_module_shows_profilers_steps_phases_and_buckets) {
+#ifdef REAL_MODULE
+  setenv("NVTX_INJECTION64_PATH", PROFILER, 1);
+  void* const module = dlopen((std::string(REAL_MODULE) + "/" + cuda::module_file_name).c_str(),
+                              RTLD_NOW | RTLD_LOCAL);
+  BOOST_REQUIRE_MESSAGE(module != nullptr, dlerror());
+  void* const profiler = dlopen(PROFILER, RTLD_NOW | RTLD_LOCAL);
+  BOOST_REQUIRE_MESSAGE(profiler != nullptr, dlerror());
+  const auto entry =
+      reinterpret_cast<cuda::ModuleEntryPoint>(dlsym(module, cuda::module_entry_point));
+  const auto lines = reinterpret_cast<const char* (*)()>(dlsym(profiler, "profiler_lines"));
+  PhaseMarks& marks = *entry()->phase_marks();
+
+  marks.begin_step(7);
+  marks.enter("backward", false);
+  marks.start_bucket(1);
+  marks.enter("update", false);
+  marks.enter("save", true);
+  marks.begin_step(8);
+
+  BOOST_TEST(lines() == std::string("domain lockstep\nbegin step 7\nbegin backward\n"
+                                    "mark bucket 1\nend\nbegin update\nend\nend\n"
+                                    "begin save\nend\nbegin step 8\n"));
 #else
   std::fprintf(stderr, "skipped: this build has no GPU module (CUDA was not found)\n");
 #endif

@@ -38,6 +38,7 @@ extern "C" __attribute__((visibility("default"))) const ModuleTable* lockstep_cu
                                  .make_engine = nullptr,
                                  .make_optimizer = nullptr,
                                  .make_nccl = nullptr,
-                                 .make_staged = nullptr};
+                                 .make_staged = nullptr,
+                                 .phase_marks = nullptr};
   return &table;
 }

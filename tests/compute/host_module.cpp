@@ -1,7 +1,7 @@
 // The GPU module with the host in the device's place: the program's whole way with a GPU, where
 // there is none. HOST_MODULE_LATE=1 runs work when it is waited for, HOST_MODULE_SHARED=1 puts all
-// ranks on one device, and HOST_MODULE_HANG=device:1 or nccl:1 lets rank 1 hang as it opens its
-// device, or as NCCL starts.
+// ranks on one device, HOST_MODULE_HANG=device:1 or nccl:1 lets rank 1 hang as it opens its device,
+// or as NCCL starts, and HOST_MODULE_MARKS=FILE gets what a profiler would be shown.
 #include "compute/module_interface.hpp"
 #include "engine/host_device.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
@@ -9,6 +9,8 @@
 
 #include <unistd.h>
 #include <cstdlib>
+#include <fstream>
+#include <string_view>
 #include <utility>
 
 namespace {
@@ -125,6 +127,28 @@ std::unique_ptr<DeviceCommunicator> make_staged(Device& device, std::unique_ptr<
   return std::make_unique<HostDeviceCommunicator>(device, std::move(host));
 }
 
+/// Rank 0's, a line each.
+class MarksFile final : public PhaseMarks {
+ public:
+  explicit MarksFile(const char* path) : file_(path) {}
+  void begin_step(std::int64_t step) noexcept override { file_ << "step " << step << std::endl; }
+  void enter(const char* name, bool outside) noexcept override {
+    file_ << (outside ? "" : "  ") << name << std::endl;
+  }
+  void start_bucket(int bucket) noexcept override { file_ << "  bucket " << bucket << std::endl; }
+
+ private:
+  std::ofstream file_;
+};
+
+PhaseMarks* phase_marks() {
+  const char* const path = std::getenv("HOST_MODULE_MARKS");
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (path == nullptr || (rank != nullptr && std::string_view(rank) != "0")) return nullptr;
+  static MarksFile marks(path);
+  return &marks;
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const ModuleTable* lockstep_cuda_module() {
@@ -136,6 +160,7 @@ extern "C" __attribute__((visibility("default"))) const ModuleTable* lockstep_cu
                                  .make_engine = make_device_engine,
                                  .make_optimizer = make_device_optimizer,
                                  .make_nccl = make_nccl,
-                                 .make_staged = make_staged};
+                                 .make_staged = make_staged,
+                                 .phase_marks = phase_marks};
   return &table;
 }

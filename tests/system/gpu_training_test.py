@@ -101,7 +101,6 @@ def pack_few(folder):
 
 def a_slow_gpu_gives_the_bits_of_a_quick_one(folder):
     """Evaluations, saves, a stop and accumulation amid steps whose forward is queued before the last one has ended."""
-    pack_few(folder)
     for number, (options, ranks) in enumerate(((["--clip-grad-norm", 1, "--save-every", 5], 1), (["--precision", "fp16"], 1), (["--accumulate", 2], 2),
                                                (["--shard", "full", "--save-every", 3], 2))):
         seen = []
@@ -115,6 +114,21 @@ def a_slow_gpu_gives_the_bits_of_a_quick_one(folder):
         quick, slow = seen
         assert [kind for kind, *_ in quick[:-1]].count("step") == 24 and [kind for kind, *_ in quick[:-1]].count("eval") >= 5, quick
         assert quick == slow, f"{options}: {quick} and {slow}"
+
+
+def a_profiler_is_shown_steps_phases_and_buckets(folder):
+    marks = pathlib.Path(folder, "marks")
+    train(folder, "marked", "--device", "cuda", "--bucket-mb", 0.05, "--max-steps", 3, "--epochs", 1, "--eval-every", 0.25, data="few",
+          ranks=2, env={"HOST_MODULE_MARKS": str(marks)})
+    lines = marks.read_text().splitlines()
+    steps = [at for at, line in enumerate(lines) if line.startswith("step ")]
+    assert [lines[at] for at in steps] == ["step 1", "step 2", "step 3"], lines
+    first = lines[steps[0]:steps[1]]
+    phases = [line.strip() for line in first if line.startswith("  ") and "bucket" not in line]
+    assert phases == ["forward", "backward", "data", "communication", "update"], first
+    buckets = [line.strip() for line in first if "bucket" in line]
+    assert buckets == [f"bucket {i + 1}" for i in range(len(buckets))] and len(buckets) > 2, first
+    assert "evaluation" in lines[steps[1]:steps[2]], lines
 
 
 def every_precision_reaches_the_accuracy(folder):
@@ -135,10 +149,11 @@ def main():
     if REAL:
         tests.append(every_precision_reaches_the_accuracy)
     else:
-        tests.append(a_slow_gpu_gives_the_bits_of_a_quick_one)
+        tests += [a_slow_gpu_gives_the_bits_of_a_quick_one, a_profiler_is_shown_steps_phases_and_buckets]
         print("left out: every_precision_reaches_the_accuracy (it wants a GPU)")
     with tempfile.TemporaryDirectory() as folder:
         run(folder, "pack", "--from", "mnist", "--input", FILES, "--output", "data")
+        pack_few(folder)
         for test in tests:
             try:
                 test(folder)

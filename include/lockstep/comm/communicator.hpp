@@ -9,7 +9,6 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -97,9 +96,7 @@ class Communicator {
   /// memory, wait() only sees to their order.
   virtual void synchronize() {}
   /// Until `reached()`: until a device has come to something that is queued behind such results.
-  virtual void synchronize_until(FunctionRef<bool()> reached) {
-    while (!reached()) std::this_thread::yield();
-  }
+  virtual void synchronize_until(FunctionRef<bool()> reached);
 
   template <typename T>
   void all_reduce(std::span<T> values, ReduceOp op = ReduceOp::sum) {

@@ -4,6 +4,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/optimizer.hpp"
+#include "lockstep/runtime/phase_marks.hpp"
 #include "lockstep/runtime/process_grid.hpp"
 
 #include <chrono>
@@ -66,6 +67,8 @@ class Compute {
   /// How the host's ranks reach each other's memory, for the start; empty where there is nothing to
   /// tell.
   [[nodiscard]] virtual std::string peer_note() const { return ""; }
+  /// For a GPU's profilers; null for the processor. There as long as the process.
+  [[nodiscard]] virtual PhaseMarks* phase_marks() const { return nullptr; }
   /// The host's NUMA node that a GPU is closest to; -1 where there is none, or it is not known.
   [[nodiscard]] virtual int numa_node() const noexcept { return -1; }
 };

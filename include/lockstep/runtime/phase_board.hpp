@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/collective.hpp"
+#include "lockstep/runtime/phase_marks.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -29,10 +30,7 @@ enum class Phase : std::uint8_t {
 /// a phase.
 class PhaseBoard final {
  public:
-  void enter(Phase phase) noexcept {
-    phase_.store(phase, std::memory_order_relaxed);
-    move();
-  }
+  void enter(Phase phase) noexcept;
   /// Steps count from 1. The first one of a run may take longer (see read().unhurried).
   void begin_step(std::int64_t step) noexcept;
   /// Something went on.
@@ -43,6 +41,9 @@ class PhaseBoard final {
   /// A collective that does not block is started: a bucket of the step.
   void start_bucket() noexcept;
   void begin_bucket_wait(CollectiveKind kind) noexcept;
+
+  /// Tells a profiler too, from now on; null: none. They outlive the board's last call.
+  void set_marks(PhaseMarks* marks) noexcept { marks_ = marks; }
 
   /// From the saver's thread: a piece was written. Counts as progress in Phase::save alone.
   void saver_moved() noexcept { saver_moves_.fetch_add(1, std::memory_order_relaxed); }
@@ -80,6 +81,7 @@ class PhaseBoard final {
   std::atomic<std::int32_t> waited_ = 0;
   std::atomic<Phase> phase_ = Phase::start_up;
   std::atomic<CollectiveKind> waits_in_ = CollectiveKind::none;
+  PhaseMarks* marks_ = nullptr;  ///< the training thread's
 };
 
 }  // namespace lockstep

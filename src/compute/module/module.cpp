@@ -2,6 +2,7 @@
 #include "../../optim/device/device_optimizer.hpp"
 #include "../module_interface.hpp"
 #include "lockstep/comm/staged_communicator.hpp"
+#include "nvtx_marks.hpp"
 
 namespace lockstep::cuda {
 namespace {
@@ -92,6 +93,10 @@ std::unique_ptr<DeviceCommunicator> make_staged(Device& device, std::unique_ptr<
   return make_staged_communicator(library_calls(), std::move(host), device.stream(), options);
 }
 
+PhaseMarks* phase_marks() {
+  return &nvtx_marks();
+}
+
 }  // namespace
 }  // namespace lockstep::cuda
 
@@ -107,6 +112,7 @@ lockstep_cuda_module() {
                                  .make_engine = make_device_engine,
                                  .make_optimizer = make_device_optimizer,
                                  .make_nccl = make_nccl,
-                                 .make_staged = make_staged};
+                                 .make_staged = make_staged,
+                                 .phase_marks = phase_marks};
   return &table;
 }
