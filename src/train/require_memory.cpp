@@ -63,6 +63,10 @@ std::string advice(const Config& config, const Graph& graph, int ranks,
   return "use more ranks with --shard full, fewer of them a node, or a smaller network";
 }
 
+std::string_view name_of(ShardMode wanted) {
+  return std::ranges::find(modes, wanted, [](const auto& mode) { return mode.first; })->second;
+}
+
 }  // namespace
 
 void require_memory(const Config& config, const Graph& graph, int ranks,
@@ -70,22 +74,40 @@ void require_memory(const Config& config, const Graph& graph, int ranks,
   for (const MemoryLimit& limit : limits) {
     const StateBytes needs = predicted(config, config.shard, graph, ranks, limit.sharing);
     if (needs.total() <= limit.bytes) continue;
-    const auto* const name =
-        std::ranges::find(modes, config.shard, [](const auto& mode) { return mode.first; });
     fail(ExitStatus::usage,
          "a rank needs {:.1f} MiB with --shard {} ({:.1f} parameters, {:.1f} gradients, {:.1f} "
          "optimizer state, {:.1f} {} to save; activations come on top), but may take {:.1f} MiB "
          "({}) {}",
-         mib(needs.total()), name->second, mib(needs.parameters), mib(needs.gradients),
+         mib(needs.total()), name_of(config.shard), mib(needs.parameters), mib(needs.gradients),
          mib(needs.optimizer), mib(needs.copy),
          limit.sharing > 1 ? "as its share of copies" : "copy", mib(limit.bytes), limit.source,
          advice(config, graph, ranks, limits, limit));
   }
 }
 
-void require_memory(const Config& config, const Graph& graph, int ranks, const ProcessGrid& grid,
-                    Communicator& comm) {
-  collectively(comm, [&] { require_memory(config, graph, ranks, memory_left(grid.local_size)); });
+std::vector<MemoryLimit> require_memory(const Config& config, const Graph& graph, int ranks,
+                                        const ProcessGrid& grid, Communicator& comm) {
+  std::vector<MemoryLimit> limits;
+  collectively(comm, [&] {
+    limits = memory_left(grid.local_size);
+    require_memory(config, graph, ranks, limits);
+  });
+  return limits;
+}
+
+void require_activations(const Config& config, const Graph& graph, int ranks,
+                         std::span<const MemoryLimit> limits, const ActivationNeeds& needs) {
+  for (const MemoryLimit& limit : limits) {
+    const std::size_t state = predicted(config, config.shard, graph, ranks, limit.sharing).total();
+    if (state + needs.bytes <= limit.bytes) continue;
+    fail(ExitStatus::usage,
+         "a rank needs {:.1f} MiB ({:.1f} activations of {} samples in {}, beside {:.1f} of "
+         "parameters, gradients, optimizer state and copies with --shard {}), but may take {:.1f} "
+         "MiB ({}) lower --batch-size and raise --accumulate as much{}",
+         mib(state + needs.bytes), mib(needs.bytes), needs.samples, to_string(config.precision),
+         mib(state), name_of(config.shard), mib(limit.bytes), limit.source,
+         config.precision == Precision::fp32 ? ", or take --precision bf16" : "");
+  }
 }
 
 }  // namespace lockstep

@@ -194,6 +194,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   const bool synchronised = config.batch_norm == BatchNormScope::sync;
   const int sharing = ranks_that_share_out(plan.config, job.grid, comm);
   const UnitOptions units = unit_options(plan.config, graph, sharing);
+  std::vector<MemoryLimit> limits;  // of a processor's engine
   const auto compute = make_compute(
       graph,
       {.device = config.device,
@@ -211,7 +212,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
        .deterministic = config.deterministic,
        .cuda_graph = config.cuda_graph,
        .wait_limit = watch.wait_limit(),
-       .before_host_memory = [&] { require_memory(plan.config, graph, sharing, job.grid, comm); }},
+       .before_host_memory =
+           [&] { limits = require_memory(plan.config, graph, sharing, job.grid, comm); }},
       job.grid, comm);
   watch.name_devices(compute->device_name());
   // A leg on a GPU or in 16 bits chooses nothing: what the run has chosen holds behind it too.
@@ -257,6 +259,11 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                   .meets_in_programs = synchronised || config.shard != ShardMode::none,
                   .board = &watch.board(),
                   .trace = recorder.get()});
+  collectively(comm, [&] {
+    require_activations(
+        plan.config, graph, sharing, limits,
+        {.bytes = step.activation_bytes(), .samples = geometry.largest_micro_batch()});
+  });
   // Rank 0's, whose wish to stop goes to all.
   const TimeAllowed time =
       comm.rank() == 0 ? time_allowed(begin, config.time_limit.seconds) : TimeAllowed{};

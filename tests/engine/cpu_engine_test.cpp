@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <omp.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +18,7 @@
 #include <cstdlib>
 #include <new>
 #include <string_view>
+#include <utility>
 
 using namespace lockstep;
 
@@ -266,6 +268,28 @@ BOOST_AUTO_TEST_CASE(graphs_that_cannot_be_trained_are_refused) {
     BOOST_CHECK_EXCEPTION(static_cast<void>(make_cpu_engine(graph, {})), Error,
                           [](const Error& error) { return error.status() == ExitStatus::usage; });
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_that_memory_is_too_small_for_is_refused_and_smaller_ones_go_on) {
+  const Graph graph = residual_network();
+  const auto engine = make_cpu_engine(graph, {.threads = 1, .tail_size = 0});
+  conformance::load(*engine, oracle::random_state(graph, 1));
+  const conformance::EngineBatch batch(*engine, oracle::random_problem(graph, 4, 1));
+  const auto program = engine->compile_training(4);
+  const double loss = conformance::run_forward(*program, batch.batch()).loss;
+  rlimit limit{};
+  BOOST_REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
+  const rlim_t usual = std::exchange(limit.rlim_cur, rlim_t{3} << 30);
+  BOOST_REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+
+  BOOST_CHECK_EXCEPTION((void)engine->compile_training(400'000), Error, [](const Error& error) {
+    return error.status() == ExitStatus::usage &&
+           std::string_view(error.what()).find("lower --batch-size") != std::string_view::npos;
+  });
+
+  limit.rlim_cur = usual;
+  BOOST_REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+  BOOST_TEST(conformance::run_forward(*program, batch.batch()).loss == loss);
 }
 
 BOOST_AUTO_TEST_CASE(programs_outlive_their_engine) {

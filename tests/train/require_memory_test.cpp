@@ -82,6 +82,25 @@ BOOST_AUTO_TEST_CASE(what_is_shared_out_is_copied_by_all_of_the_group) {
   BOOST_TEST(refused(hybrid, 2, {limit_of(3.0, 4)}) == fits);
 }
 
+BOOST_AUTO_TEST_CASE(activations_count_beside_the_state) {
+  // Four wholes of state and three of copies, beside two wholes of activations.
+  const Config config = adam(ShardMode::none);
+  const ActivationNeeds needs{.bytes = limit_of(2, 1).bytes, .samples = 32};
+  const auto refused_with = [&](const Config& asked, const MemoryLimit& limit) {
+    return refusal([&] { require_activations(asked, graph(), 64, {&limit, 1}, needs); });
+  };
+  BOOST_TEST(refused_with(config, limit_of(9.1, 1)) == fits);
+  const std::string text = refused_with(config, limit_of(8.9, 1, "the control group"));
+  BOOST_TEST(contains(text, "activations of 32 samples in fp32"), text);
+  BOOST_TEST(contains(text, "the control group"), text);
+  BOOST_TEST(contains(text, "lower --batch-size"), text);
+  BOOST_TEST(contains(text, "--precision bf16"), text);
+  Config narrow = config;
+  narrow.precision = Precision::bf16;
+  BOOST_TEST(!contains(refused_with(narrow, limit_of(8.9, 1)), "--precision"));
+  BOOST_TEST(refusal([&] { require_activations(config, graph(), 64, {}, needs); }) == fits);
+}
+
 BOOST_AUTO_TEST_CASE(every_limit_counts_for_what_is_asked_and_advised) {
   const Config config = adam(ShardMode::none);
   // The smallest one is kept, but not the one that rank 0's copy counts for as a whole.

@@ -1,6 +1,9 @@
 #include "activation_pool.hpp"
 
+#include "lockstep/core/error.hpp"
+
 #include <algorithm>
+#include <new>
 
 namespace lockstep::cpu {
 
@@ -13,13 +16,27 @@ void PlacedBuffers::place(std::byte* base) {
 
 int ActivationPool::attach(std::size_t bytes, Rebind rebind) {
   if (bytes > buffer_.size()) {
-    buffer_ = {};  // first free, so that the two never exist at once
-    buffer_ = AlignedBuffer<std::byte>(bytes);
-    for (auto& [key, rebind_other] : programs_) rebind_other(buffer_.data());
+    const std::size_t before = buffer_.size();
+    try {
+      resize(bytes);
+    } catch (const std::bad_alloc&) {
+      resize(before);
+      fail(ExitStatus::usage,
+           "{:.1f} MiB for the network's values cannot be had (this host, or a limit such as "
+           "ulimit -v, "
+           "does not give them) lower --batch-size and raise --accumulate as much",
+           static_cast<double>(bytes) / 0x1p20);
+    }
   }
   rebind(buffer_.data());
   programs_.emplace_back(next_key_, std::move(rebind));
   return next_key_++;
+}
+
+void ActivationPool::resize(std::size_t bytes) {
+  buffer_ = {};  // first free, so that the two never exist at once
+  buffer_ = AlignedBuffer<std::byte>(bytes);
+  for (auto& [key, rebind] : programs_) rebind(buffer_.data());
 }
 
 void ActivationPool::detach(int key) {

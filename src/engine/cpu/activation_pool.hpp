@@ -31,11 +31,14 @@ class ActivationPool final {
  public:
   using Rebind = std::function<void(std::byte* base)>;
 
-  /// Registers a program, which is bound at once; returns the key to detach it by.
+  /// Registers a program, which is bound at once; returns the key to detach it by. Error(usage)
+  /// where there is not so much memory.
   int attach(std::size_t bytes, Rebind rebind);
   void detach(int key);
 
  private:
+  void resize(std::size_t bytes);
+
   AlignedBuffer<std::byte> buffer_;
   std::vector<std::pair<int, Rebind>> programs_;
   int next_key_ = 0;
