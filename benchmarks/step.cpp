@@ -84,9 +84,10 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   if (options.input == "batch") repeated.emplace(*generated);
   Loader& loader = repeated ? static_cast<Loader&>(*repeated) : *generated;
   const bool scaled = options.precision == Precision::fp16;
-  TrainStep step(
-      engine, *state, *optimizer, comm, loader,
-      {.geometry = geometry, .loss_scale = scaled ? std::optional(LossScale{}) : std::nullopt});
+  TrainStep step(engine, *state, *optimizer, comm, loader,
+                 {.geometry = geometry,
+                  .loss_scale = scaled ? std::optional(LossScale{}) : std::nullopt,
+                  .meets_in_programs = options.shard != ShardMode::none});
 
   std::vector<double> seconds;
   PhaseTimes phases;

@@ -16,13 +16,15 @@
 namespace lockstep {
 namespace {
 
-/// Files a rank holds open: a quarter of what its process may, which is 1024 as a rule. A shuffled
-/// epoch over more shards opens one for almost every sample.
-std::size_t most_open_shards() noexcept {
-  constexpr rlim_t most = 4096;
+/// Shards that a data set holds open, of which a rank has two: an eighth of the files its process
+/// may open, 1024 as a rule. A shuffled epoch over more shards opens one for almost every sample.
+/// Those that the library reads are two files each, and take memory of its own.
+std::size_t most_open_shards(bool by_library) noexcept {
+  constexpr rlim_t few = 64;
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 64;
-  return static_cast<std::size_t>(std::clamp<rlim_t>(limit.rlim_cur / 4, 8, most));
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 1024;
+  return static_cast<std::size_t>(by_library ? std::clamp<rlim_t>(limit.rlim_cur / 16, 4, few)
+                                             : std::clamp<rlim_t>(limit.rlim_cur / 8, 8, 64 * few));
 }
 
 /// File names are any bytes but "/", which separates them.
@@ -130,6 +132,8 @@ class ShardedDataset final : public Dataset {
       bytes_.push_back(report.bytes);
       checksums_.push_back(report.contents.checksum);
     }
+    most_open_ = most_open_shards(std::ranges::any_of(
+        headers_, [](const ShardHeader& header) { return !header.contiguous; }));
   }
 
   [[nodiscard]] const DatasetInfo& info() const noexcept override { return info_; }
@@ -241,12 +245,12 @@ class ShardedDataset final : public Dataset {
   };
 
   DatasetInfo info_;
-  std::size_t most_open_ = most_open_shards();
   std::vector<std::string> names_;
   std::vector<ShardHeader> headers_;
   std::vector<std::uint64_t> bytes_;  ///< of the shards' files
   std::vector<std::uint32_t> checksums_;
   std::vector<std::int64_t> ends_;  ///< one past each shard's last sample
+  std::size_t most_open_ = 0;
   std::shared_ptr<const ShardCopies> copies_;
   std::size_t first_copy_ = 0;                   ///< the first shard's place among the copies
   mutable std::vector<std::atomic<bool>> lost_;  ///< copies that were there and have gone

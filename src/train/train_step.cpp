@@ -150,8 +150,9 @@ void TrainStep::update_after_all(double lr, std::int64_t step, StepResult& resul
     if (result.overflowed) return;
   }
   if (options_.clip_grad_norm > 0) {
-    // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a zero norm finite.
-    scale *= std::min(1.0, options_.clip_grad_norm / (result.gradient_norm + 1e-6));
+    // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a zero norm finite, and NaN stays NaN.
+    const double share = options_.clip_grad_norm / (result.gradient_norm + 1e-6);
+    if (!(share > 1)) scale *= share;
   }
   const UpdateOptions update{
       .lr = lr, .step = scaler_.updates(step), .gradient_scale = static_cast<float>(scale)};
@@ -229,17 +230,21 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes, ThenC
   const bool decided = update_at_end && update_as_decided(lr, step);
   if (!update_at_end) state_.updated();
   state_.queue_read_tail(tail);
+  if (engine_.queues()) result.times.optimizer += watch.lap("update", geometry.accumulate - 1);
   const bool settled = decided || !update_at_end;
   // What is traced is waited for at the step's end.
   const bool traced = options_.trace != nullptr && options_.trace->recording();
   if (settled && then == ThenComes::another_step && batch_ && engine_.queues() &&
       !options_.meets_in_programs && !traced) {
-    result.times.optimizer += watch.lap("update");
     program_for(batch_->batch.size).forward(batch_->batch);
     is_ahead_ = true;
     result.times.forward += watch.lap("forward");
   }
   state_.await_tail();
+  // A device's own work, and through it the others'.
+  if (engine_.queues()) {
+    result.times.communication += watch.lap("reduction wait", geometry.accumulate - 1);
+  }
   board_.enter(Phase::update);
   result.own_loss = metrics.loss;
   result.own_samples = static_cast<double>(metrics.samples);

@@ -155,6 +155,27 @@ BOOST_FIXTURE_TEST_CASE(an_asynchronous_error_aborts_and_names_rank_and_host, Fi
   BOOST_TEST(nccl.counts().finalized == 0);
 }
 
+BOOST_FIXTURE_TEST_CASE(an_asynchronous_error_is_found_while_work_is_waited_for, Fixture) {
+  make(20s);
+  nccl.faults.error_after = 0;
+  const auto begin = Clock::now();
+
+  const auto error = error_of([&] { comm->synchronize_until([] { return false; }); });
+
+  BOOST_TEST(says(error, "failed on " + me() + " (NCCL error 6"));
+  BOOST_TEST((Clock::now() - begin < 10s));
+  BOOST_TEST(nccl.counts().aborted == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(work_that_never_ends_is_not_waited_for_for_ever, Fixture) {
+  make(500ms);
+
+  const auto error = error_of([&] { comm->synchronize_until([] { return false; }); });
+
+  BOOST_TEST(says(error, "the work of a step did not end on " + me() + " within 0.5 s"));
+  BOOST_TEST(nccl.counts().aborted == 1);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_check_finds_an_error_without_waiting, Fixture) {
   make(20s);
   comm->check();

@@ -243,6 +243,17 @@ BOOST_FIXTURE_TEST_CASE(a_rank_that_takes_no_part_ends_the_others, Fixture) {
   }
 }
 
+BOOST_FIXTURE_TEST_CASE(work_that_never_ends_is_not_waited_for_for_ever, Fixture) {
+  make(500ms);
+
+  BOOST_CHECK_EXCEPTION(comm->synchronize_until([] { return false; }), Error,
+                        [&](const Error& error) {
+                          return std::string(error.what())
+                                     .find("the work of a step did not end on " +
+                                           roll_call.name(comm->rank()) + " within 0.5 s") == 0U;
+                        });
+}
+
 BOOST_FIXTURE_TEST_CASE(a_device_that_hangs_ends_the_wait, Fixture) {
   make(500ms);
   cuda.queues.delays.kernel = 1 << 30;

@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE(descriptors_stay_bounded_while_threads_read_everywhere) {
   });
   rlimit limit{};
   BOOST_REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-  const rlim_t usual = std::exchange(limit.rlim_cur, 256);
+  const rlim_t usual = std::exchange(limit.rlim_cur, 512);
   BOOST_REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
   const auto dataset = open_dataset(directory.path(), "train", *comm);
   const std::size_t before = open_descriptors();
@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(descriptors_stay_bounded_while_threads_read_everywhere) {
   threads.clear();
 
   BOOST_TEST(std::accumulate(wrong.begin(), wrong.end(), 0) == 0);
-  BOOST_TEST(open_descriptors() == before + 256 / 4);
+  BOOST_TEST(open_descriptors() == before + 512 / 8);
   limit.rlim_cur = usual;
   BOOST_REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }

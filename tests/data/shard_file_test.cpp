@@ -5,6 +5,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -239,6 +240,10 @@ BOOST_AUTO_TEST_CASE(a_sample_costs_one_access_to_the_file_whichever_thread_read
     }
     const ShardFile shard(path);
     const std::int64_t before = read_calls();
+    if (before == 0) {
+      std::fprintf(stderr, "skipped: /proc/self/io cannot be read\n");
+      return;
+    }
     std::vector<int> wrong(4);
     std::vector<std::jthread> threads;
     for (std::size_t t = 0; t < wrong.size(); ++t) {

@@ -239,6 +239,14 @@ BOOST_AUTO_TEST_CASE(a_device_decides_as_the_host_would) {
        true,
        norm / 2,
        0.5 * (norm / 4) / (norm / 2 + 1e-6)},
+      {"clipped, and not a number",
+       not_a_number,
+       64,
+       0,
+       {.all_samples = 64, .clip_norm = norm},
+       true,
+       std::numeric_limits<double>::quiet_NaN(),
+       std::numeric_limits<double>::quiet_NaN()},
       {"overflow",
        infinite,
        64,
@@ -304,6 +312,10 @@ BOOST_AUTO_TEST_CASE(a_device_decides_as_the_host_would) {
         if (each.made) {
           expected->update(0, layout.size(), by_host.span(), device_gradients.span(),
                            {.lr = 0.1, .gradient_scale = static_cast<float>(each.gradient_scale)});
+        }
+        if (std::isnan(each.gradient_scale)) {
+          BOOST_TEST(std::isnan(host_copy(*device, by_device.span())[0]));
+          continue;
         }
         const auto bits = [&](std::span<const float> values) {
           const std::vector<float> host = host_copy(*device, values);

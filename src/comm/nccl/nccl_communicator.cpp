@@ -133,7 +133,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
   void synchronize_until(FunctionRef<bool()> reached) override {
     guarded([&] {
-      await(reached, "the work of a step");
+      await_work(reached);
       links_->check();
     });
   }
@@ -238,6 +238,14 @@ class NcclCommunicator final : public DeviceCommunicator {
     });
     const NcclResult result = api_.group_end();
     return worst == NcclResult::success ? result : worst;
+  }
+  void await_work(FunctionRef<bool()> reached) {
+    await(
+        [&] {
+          static_cast<void>(cuda_.is_idle(compute_));  // a fault of its work names this rank
+          return reached();
+        },
+        "the work of a step");
   }
   template <typename Condition>
   void await(Condition&& is_met, const char* what) {

@@ -16,9 +16,11 @@ class NvtxMarks final : public PhaseMarks {
     char name[32];
     std::snprintf(name, sizeof name, "step %lld", static_cast<long long>(step));
     push(name);
+    in_step_ = true;
   }
   void enter(const char* name, bool outside) noexcept override {
-    close_to(outside ? 0 : 1);
+    if (outside) in_step_ = false;
+    close_to(in_step_ ? 1 : 0);
     push(name);
   }
   void start_bucket(int bucket) noexcept override {
@@ -47,7 +49,8 @@ class NvtxMarks final : public PhaseMarks {
   }
 
   nvtxDomainHandle_t domain_;
-  int open_ = 0;  ///< ranges, one in the other
+  int open_ = 0;          ///< ranges, one in the other
+  bool in_step_ = false;  ///< the outermost is a step
 };
 
 }  // namespace

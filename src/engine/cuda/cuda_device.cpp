@@ -254,7 +254,7 @@ bool CudaDevice::has_reached(const Event& event) {
     static_cast<void>(cudaGetLastError());
     return false;
   }
-  LOCKSTEP_CUDA_CHECK(status);
+  check(status, "cudaEventQuery");
   return true;
 }
 

@@ -57,6 +57,15 @@ DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state,
   }
 }
 
+DeviceProgram::~DeviceProgram() {
+  if (!pending_) return;
+  try {
+    state_->device->wait(*fetched_);
+  } catch (const Error&) {
+    // The device has failed, which is on its way to be said.
+  }
+}
+
 void DeviceProgram::lower_all() {
   ProgramBuilder builder(*state_, statistics_, options_);
   const Graph& graph = state_->graph;

@@ -15,6 +15,10 @@ namespace lockstep::cuda {
 class DeviceProgram final : public Program {
  public:
   DeviceProgram(std::shared_ptr<EngineState> state, const ProgramBuilder::Options& options);
+  DeviceProgram(const DeviceProgram&) = delete;
+  DeviceProgram& operator=(const DeviceProgram&) = delete;
+  /// Waits for a forward of which nothing comes.
+  ~DeviceProgram() override;
 
   [[nodiscard]] std::int64_t batch_size() const noexcept override { return options_.batch_size; }
   void forward(const Batch& batch) override;
