@@ -4,8 +4,9 @@ one GPU beside PyTorch's, in turn, as a ratio with its spread.
 
 Input stays on the GPU for PyTorch; Lockstep gets one batch again and again through its transfer queue, and (input "loader") each
 batch by its loader. PyTorch is channels_last with autocast: as it is ("eager", cudnn.benchmark), by torch.compile ("compiled"), and with CUDA graphs
-("graphs", torch.compile's reduce-overhead). Each round runs every program once, each in a process of its own; ratios are taken within a round. What
-fails or is left out for want of time is listed; status 1 where nothing could be compared. A case is MODEL:BATCH:PRECISION.
+("graphs", torch.compile's reduce-overhead). Each round runs every program of every case once, each in a process of its own; ratios are taken within
+a round. The file is written after each program. What fails or is left out for want of time is listed; status 1 where nothing could be compared. A
+case is MODEL:BATCH:PRECISION. Memory is the most that tensors took once training was under way (with CUDA graphs: what their pools hold).
 """
 
 import argparse
@@ -20,8 +21,13 @@ import time
 CASES = ("resnet50:256:bf16,resnet50:256:fp16,mini-resnet:512:bf16,resnet18:256:bf16,resnet50:64:bf16,resnet50:512:bf16,"
          "mini-resnet:64:bf16,resnet50:256:tf32")
 VARIANTS = ("eager", "compiled", "graphs")
+# What is compared first comes first, where time may not reach for all.
+PROGRAMS = ("lockstep", "compiled", "graphs", "eager", "loader")
 SHAPES = {"resnet50": (224, 1000), "resnet18": (224, 1000), "mini-resnet": (32, 10)}
-STEPS, WARMUP = 30, 5
+# A second or more of each.
+STEPS = {"resnet50": 30, "resnet18": 60, "mini-resnet": 150}
+WARMUP = 5
+LONGEST_RUN = 200  # seconds
 # Images/s that memory traffic alone would allow ResNet-50 on an H200 (4.3 TB/s) in 16 bits, with norm, addition and ReLU in one pass: a prediction.
 PREDICTED_CEILING = {"resnet50": 10469}
 
@@ -38,20 +44,20 @@ def build(model, classes):
         def __init__(self, inputs, width, stride, expansion):
             super().__init__()
             outputs = width * expansion
-            layers = ([*norm_conv(inputs, width, 3, stride), nn.ReLU(), *norm_conv(width, width, 3)] if expansion == 1 else
-                      [*norm_conv(inputs, width, 1), nn.ReLU(), *norm_conv(width, width, 3, stride), nn.ReLU(),
+            layers = ([*norm_conv(inputs, width, 3, stride), nn.ReLU(inplace=True), *norm_conv(width, width, 3)] if expansion == 1 else
+                      [*norm_conv(inputs, width, 1), nn.ReLU(inplace=True), *norm_conv(width, width, 3, stride), nn.ReLU(inplace=True),
                        *norm_conv(width, outputs, 1)])
             self.body = nn.Sequential(*layers)
             plain = stride == 1 and inputs == outputs
             self.skip = nn.Identity() if plain else nn.Sequential(*norm_conv(inputs, outputs, 1, stride))
-            self.relu = nn.ReLU()
+            self.relu = nn.ReLU(inplace=True)
 
         def forward(self, x):
             return self.relu(self.body(x) + self.skip(x))
 
     depths, expansion = {"resnet50": ((3, 4, 6, 3), 4), "resnet18": ((2, 2, 2, 2), 1), "mini-resnet": ((2, 2, 2), 1)}[model]
-    stem = ([*norm_conv(3, 64, 3), nn.ReLU()] if model == "mini-resnet" else
-            [*norm_conv(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)])
+    stem = ([*norm_conv(3, 64, 3), nn.ReLU(inplace=True)] if model == "mini-resnet" else
+            [*norm_conv(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)])
     blocks, inputs = [], 64
     for stage, depth in enumerate(depths):
         for index in range(depth):
@@ -68,10 +74,11 @@ def peer(model, batch, precision, variant):
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     net = build(model, classes).cuda().to(memory_format=torch.channels_last)
-    forward = {"eager": net, "compiled": torch.compile(net), "graphs": torch.compile(net, mode="reduce-overhead")}[variant]
+    modes = {"compiled": "default", "graphs": "reduce-overhead"}
+    forward = torch.compile(net, mode=modes[variant]) if variant in modes else net
     images = torch.randn(batch, 3, size, size, device="cuda").contiguous(memory_format=torch.channels_last)
     labels = torch.randint(classes, (batch,), device="cuda")
-    sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, foreach=True)
+    sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, fused=True)
     loss = torch.nn.CrossEntropyLoss()
     scaler = torch.amp.GradScaler("cuda", enabled=precision == "fp16")
     kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
@@ -86,25 +93,30 @@ def peer(model, batch, precision, variant):
 
     for _ in range(WARMUP + 5):
         step()
-    seconds = []
+    # What trying algorithms took is not what training takes.
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    seconds, steps = [], STEPS[model] // 3
     for _ in range(3):
         torch.cuda.synchronize()
         begin = time.perf_counter()
-        for _ in range(STEPS // 3):
+        for _ in range(steps):
             step()
         torch.cuda.synchronize()
-        seconds.append((time.perf_counter() - begin) / (STEPS // 3))
-    print(json.dumps({"images_per_second": batch / statistics.median(seconds), "peak_bytes": torch.cuda.max_memory_allocated(),
+        seconds.append((time.perf_counter() - begin) / steps)
+    # Graphs compute in pools that count as free while they do.
+    peak = torch.cuda.memory_reserved() if variant == "graphs" else torch.cuda.max_memory_allocated()
+    print(json.dumps({"images_per_second": batch / statistics.median(seconds), "peak_bytes": peak,
                       "version": torch.__version__, "device": torch.cuda.get_device_name(),
                       "cudnn": torch.backends.cudnn.version()}))
 
 
-def lockstep(program, model, batch, precision, input_kind):
+def lockstep(program, model, batch, precision, input_kind, timeout):
     size, classes = SHAPES[model]
     output = subprocess.run(
         [program, "bench", "step", "--device", "cuda", "--model", model, "--image-size", str(size), "--classes", str(classes),
-         "--batch-size", str(batch), "--precision", precision, "--steps", str(STEPS), "--warmup", str(WARMUP), "--input", input_kind,
-         "--loader-threads", "8", "--json"], capture_output=True, text=True, timeout=200)
+         "--batch-size", str(batch), "--precision", precision, "--steps", str(STEPS[model]), "--warmup", str(WARMUP), "--input", input_kind,
+         "--loader-threads", "8", "--json"], capture_output=True, text=True, timeout=timeout)
     if output.returncode != 0:
         raise RuntimeError(output.stderr[-600:])
     return json.loads(output.stdout.splitlines()[-1])
@@ -118,9 +130,9 @@ def peer_environment():
     return environment
 
 
-def pytorch(model, batch, precision, variant):
+def pytorch(model, batch, precision, variant, timeout):
     output = subprocess.run([sys.executable, __file__, "--peer", model, str(batch), precision, variant], capture_output=True, text=True,
-                            timeout=200, env=peer_environment())
+                            timeout=timeout, env=peer_environment())
     if output.returncode != 0:
         raise RuntimeError(output.stderr[-600:])
     return json.loads(output.stdout.splitlines()[-1])
@@ -139,18 +151,25 @@ def spread(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values)} if values else None
 
 
-def compare(program, case, rounds):
+def run_one(program, case, name, timeout):
     model, batch, precision = case.split(":")
-    runs = [{"lockstep": attempt(f"{case} lockstep", lambda: lockstep(program, model, int(batch), precision, "batch")),
-             "loader": attempt(f"{case} lockstep, loader", lambda: lockstep(program, model, int(batch), precision, "loader")),
-             **{variant: attempt(f"{case} {variant}", lambda variant=variant: pytorch(model, int(batch), precision, variant))
-                for variant in VARIANTS}} for _ in range(rounds)]
+    if name in VARIANTS:
+        return pytorch(model, int(batch), precision, name, timeout)
+    return lockstep(program, model, int(batch), precision, "loader" if name == "loader" else "batch", timeout)
+
+
+def compare(case, runs):
+    """The row of a case: `runs` has, by round, each program's result; those that had no time are not in it."""
+    model, batch, precision = case.split(":")
+
+    def is_there(run, name):
+        return name in run and "error" not in run[name]
 
     def rates(name):
-        return [run[name]["images_per_second"] for run in runs if "error" not in run[name]]
+        return [run[name]["images_per_second"] for run in runs if is_there(run, name)]
 
     best = max((v for v in VARIANTS if rates(v)), key=lambda v: statistics.median(rates(v)), default=None)
-    whole = [run for run in runs if best and "error" not in run["lockstep"] and "error" not in run[best]]
+    whole = [run for run in runs if best and is_there(run, "lockstep") and is_there(run, best)]
     row = {"model": model, "batch": int(batch), "precision": precision,
            "images_per_second": {name: spread(rates(name)) for name in ("lockstep", "loader", *VARIANTS)}, "best_of_pytorch": best,
            "ratio_to_best": spread([run["lockstep"]["images_per_second"] / run[best]["images_per_second"] for run in whole]),
@@ -158,9 +177,7 @@ def compare(program, case, rounds):
            "errors": sorted({f"{name}: {run[name]['error']}" for run in runs for name in run if "error" in run[name]})}
     if model in PREDICTED_CEILING and precision in ("bf16", "fp16") and rates("lockstep"):
         row["fraction_of_predicted_ceiling"] = statistics.median(rates("lockstep")) / PREDICTED_CEILING[model]
-    about = {"lockstep": next((r["lockstep"]["engine"] for r in runs if "engine" in r["lockstep"]), None),
-             "pytorch": next((r[v]["version"] for r in runs for v in VARIANTS if "version" in r[v]), None)}
-    return row, about
+    return row
 
 
 def describe(row):
@@ -182,27 +199,39 @@ def main():
     parser.add_argument("output")
     parser.add_argument("--cases", default=CASES)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--budget", type=float, default=540, help="seconds; no case begins after it")
+    parser.add_argument("--budget", type=float, default=540, help="seconds; no program begins after it, and none takes longer")
     asked = parser.parse_args()
+    cases = asked.cases.split(",")
     result = {"benchmark": "step on a GPU beside PyTorch", "date": datetime.date.today().isoformat(), "rounds": asked.rounds,
               "rows": [], "left_out": []}
-    begin = time.monotonic()
-    print(f"{'model':<12} {'batch':>5} {'':<5}" + "".join(f"{name:>9}" for name in ("lockstep", "loader", *VARIANTS)) +
-          "   of the best (min-max)   memory")
-    longest = 0.0
-    for case in asked.cases.split(","):
-        spent = time.monotonic() - begin
-        if spent + longest > asked.budget:
-            result["left_out"].append(case)
-            continue
-        row, about = compare(asked.lockstep, case, asked.rounds)
-        longest = max(longest, time.monotonic() - begin - spent)
-        result["rows"].append(row)
-        result.update({key: value for key, value in about.items() if value})
-        print(describe(row), flush=True)
-        with open(asked.output, "w") as file:  # after each case, so that nothing measured is lost
+    end = time.monotonic() + asked.budget
+    runs = {case: [{} for _ in range(asked.rounds)] for case in cases}
+
+    def write():
+        result["rows"] = [compare(case, runs[case]) for case in cases if any(runs[case])]
+        with open(asked.output, "w") as file:
             json.dump(result, file, indent=1)
             file.write("\n")
+
+    for turn, case, name in ((turn, case, name) for turn in range(asked.rounds) for case in cases for name in PROGRAMS):
+        left = end - time.monotonic()
+        if left <= 0:
+            result["left_out"].append(f"{case} {name} (round {turn + 1})")
+            continue
+        run = attempt(f"{case} {name}", lambda: run_one(asked.lockstep, case, name, min(LONGEST_RUN, left)))
+        runs[case][turn][name] = run
+        if "engine" in run:
+            result["lockstep"] = run["engine"]
+        if "version" in run:
+            result["pytorch"] = run["version"]
+        if "images_per_second" in run:
+            print(f"{case} {name}: {run['images_per_second']:.0f} images/s", file=sys.stderr, flush=True)
+        write()  # nothing that was measured is lost
+    write()
+    print(f"{'model':<12} {'batch':>5} {'':<5}" + "".join(f"{name:>9}" for name in ("lockstep", "loader", *VARIANTS)) +
+          "   of the best (min-max)   memory")
+    for row in result["rows"]:
+        print(describe(row))
     if result["left_out"]:
         print("left out for want of time: " + ", ".join(result["left_out"]))
     return 0 if any(row["ratio_to_best"] for row in result["rows"]) else 1

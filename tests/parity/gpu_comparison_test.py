@@ -46,5 +46,31 @@ def what_goes_wrong_is_kept():
             assert any(error.startswith(f"{name}: ") for error in row["errors"]), (name, row["errors"])
 
 
+def what_there_was_no_time_for_is_listed():
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "result.json")
+        run = subprocess.run([sys.executable, BENCHMARKS / "compare_pytorch_gpu.py", LOCKSTEP, output, "--cases", "mini-resnet:4:bf16",
+                              "--rounds", "2", "--budget", "0"], capture_output=True, text=True)
+        assert run.returncode == 1, run.stderr
+        with open(output) as file:
+            result = json.load(file)
+        assert result["rows"] == []
+        assert len(result["left_out"]) == 2 * len(comparison.PROGRAMS), result["left_out"]
+
+
+def a_row_compares_programs_of_one_round():
+    lockstep = [{"images_per_second": 200.0, "peak_device_bytes": 50}, {"images_per_second": 330.0, "peak_device_bytes": 60}]
+    runs = [{"lockstep": lockstep[0], "eager": {"images_per_second": 90.0, "peak_bytes": 100},
+             "graphs": {"images_per_second": 100.0, "peak_bytes": 200}},
+            {"lockstep": lockstep[1], "eager": {"error": "no memory"}, "graphs": {"images_per_second": 110.0, "peak_bytes": 200}}]
+    row = comparison.compare("resnet50:256:bf16", runs)
+    assert row["best_of_pytorch"] == "graphs"
+    assert row["ratio_to_best"] == {"median": 2.5, "min": 2.0, "max": 3.0}
+    assert row["peak_memory_ratio_to_best"]["max"] == 0.3
+    assert row["images_per_second"]["compiled"] is None and row["errors"] == ["eager: no memory"]
+
+
 the_networks_are_lockstep_s()
 what_goes_wrong_is_kept()
+what_there_was_no_time_for_is_listed()
+a_row_compares_programs_of_one_round()
