@@ -233,8 +233,9 @@ std::vector<Candidate> cuda_candidates() {
     std::fflush(stdout);
     std::_Exit(77);
   }
-  static const std::shared_ptr<cuda::Device> device = load_cuda_module().make_device(
-      {.plans = {.deterministic = true, .wide_weight_gradients = false}});
+  // It never ends: the parts of cuDNN that are loaded after it would have ended before it.
+  static const auto& device = *new std::shared_ptr<cuda::Device>(load_cuda_module().make_device(
+      {.plans = {.deterministic = true, .wide_weight_gradients = false}}));
   std::vector<Candidate> result;
   for (const Precision precision :
        {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {

@@ -129,7 +129,8 @@ std::unique_ptr<fe::graph::Graph> make_graph(const PlanRequest& request) {
 }
 
 /// Rules out engines that compute with fewer digits than asked for, or other ones in each run.
-void deselect(fe::graph::Graph& graph, const ConvolutionShape& shape, const PlanOptions& options) {
+void deselect(fe::graph::Graph& graph, const ConvolutionShape& shape, const PlanOptions& options,
+              bool precompiled_only) {
   using Note = fe::NumericalNote_t;
   // Products and sums are in fp32 whatever the values are stored as, and an engine neither rounds
   // its inputs to fewer bits nor transforms them with a loss of digits.
@@ -139,6 +140,9 @@ void deselect(fe::graph::Graph& graph, const ConvolutionShape& shape, const Plan
   if (shape.type == DataType::f32 && !shape.tf32) notes.push_back(Note::TENSOR_CORE);
   if (options.deterministic) notes.push_back(Note::NONDETERMINISTIC);
   graph.deselect_numeric_notes(notes);
+  if (precompiled_only) {
+    graph.deselect_behavior_notes({fe::BehaviorNote_t::RUNTIME_COMPILATION});
+  }
   graph.deselect_workspace_greater_than(static_cast<std::int64_t>(options.max_workspace_bytes));
 }
 
@@ -238,14 +242,22 @@ std::int64_t choose_by_time(Plan& plan, const std::vector<std::int64_t>& candida
 
 PlanResult make_plan(cudnnHandle_t handle, const PlanRequest& request, const PlanOptions& options) {
   std::string reason;
-  for (const std::size_t limit : {options.max_workspace_bytes, no_limit}) {
+  struct Round {
+    bool precompiled_only;
+    std::size_t limit;
+  };
+  for (const auto& [precompiled_only, limit] :
+       {Round{true, options.max_workspace_bytes}, Round{false, options.max_workspace_bytes},
+        Round{false, no_limit}}) {
+    // Sums wider than their operands come out of none.
+    if (precompiled_only && request.output != request.shape.type) continue;
     auto graph = make_graph(request);
     if (auto status = offer_engines(*graph, handle); status.is_bad()) {
       return {.plan = nullptr, .reason = shorten(status.get_message())};
     }
     PlanOptions limited = options;
     limited.max_workspace_bytes = limit;
-    deselect(*graph, request.shape, limited);
+    deselect(*graph, request.shape, limited, precompiled_only);
     auto plan = std::make_unique<Plan>(std::move(graph));
     const auto candidates = plan->build(std::max(1, options.timed_candidates), reason);
     if (candidates.empty()) continue;
@@ -257,7 +269,7 @@ PlanResult make_plan(cudnnHandle_t handle, const PlanRequest& request, const Pla
 }
 
 EngineSurvey survey_engines(const std::string& device, const PlanRequest& request,
-                            const PlanOptions& options) {
+                            const PlanOptions& options, bool precompiled_only) {
   auto properties = std::make_shared<fe::DeviceProperties>();
   if (auto status = properties->deserialize({device.begin(), device.end()}); status.is_bad()) {
     fail(ExitStatus::internal, "cuDNN does not take a description of a device ({})",
@@ -268,7 +280,7 @@ EngineSurvey survey_engines(const std::string& device, const PlanRequest& reques
   if (auto status = offer_engines(*graph, nullptr); status.is_bad()) {
     return {.engines = {}, .reason = shorten(status.get_message())};
   }
-  deselect(*graph, request.shape, options);
+  deselect(*graph, request.shape, options, precompiled_only);
   std::vector<EngineSupport> engines;
   for (std::int64_t i = 0; i < graph->get_execution_plan_count(); ++i) {
     EngineSupport support;
@@ -283,7 +295,7 @@ EngineSurvey survey_engines(const std::string& device, const PlanRequest& reques
                                           fe::BehaviorNote_t::RUNTIME_COMPILATION) != notes.end();
     }
     // Compiling takes seconds, and ends where a driver would load what was compiled.
-    if (support.compiled_at_run) {
+    if (support.compiled_at_run && !precompiled_only) {
       support.reason = "compiled at run time";
       engines.push_back(std::move(support));
       continue;

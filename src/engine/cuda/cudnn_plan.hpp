@@ -39,6 +39,8 @@ struct PlanResult {
   std::unique_ptr<ConvolutionPlan> plan;
   std::string reason;
 };
+/// Engines that the library compiles when a plan is made, which takes seconds, are taken only where
+/// no other computes it within the workspace.
 [[nodiscard]] PlanResult make_plan(cudnnHandle_t handle, const PlanRequest& request,
                                    const PlanOptions& options);
 
@@ -55,9 +57,11 @@ struct EngineSurvey {
   std::vector<EngineSupport> engines;  ///< those that cuDNN's heuristics offer, best first
   std::string reason;                  ///< why there is none
 };
-/// Engines that are compiled at run time are listed, not tried. `device` is
-/// the library's own JSON description of a device (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
+/// Engines that are compiled at run time are listed, not tried, or, with `precompiled_only`, ruled
+/// out. `device` is the library's own JSON description of a device
+/// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
 [[nodiscard]] EngineSurvey survey_engines(const std::string& device, const PlanRequest& request,
-                                          const PlanOptions& options);
+                                          const PlanOptions& options,
+                                          bool precompiled_only = false);
 
 }  // namespace lockstep::cuda

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 
 namespace lockstep::cuda {
@@ -30,7 +31,8 @@ UniqueMemory make_operand(std::size_t bytes, cudaStream_t stream) {
   return owner;
 }
 
-float median_ms(cudaStream_t stream, const std::function<void()>& run) {
+/// Or that of the first run alone, where it took longer than `hopeless_ms`.
+float median_ms(cudaStream_t stream, float hopeless_ms, const std::function<void()>& run) {
   const UniqueEvent start = make_cuda_event(cudaEventDefault);
   const UniqueEvent stop = make_cuda_event(cudaEventDefault);
   run();
@@ -41,6 +43,7 @@ float median_ms(cudaStream_t stream, const std::function<void()>& run) {
     LOCKSTEP_CUDA_CHECK(cudaEventRecord(stop.get(), stream));
     LOCKSTEP_CUDA_CHECK(cudaEventSynchronize(stop.get()));
     LOCKSTEP_CUDA_CHECK(cudaEventElapsedTime(&ms, start.get(), stop.get()));
+    if (ms > hopeless_ms) return ms;
   }
   const auto median = times.begin() + times.size() / 2;
   std::nth_element(times.begin(), median, times.end());
@@ -64,7 +67,8 @@ std::int64_t fastest(const std::vector<std::int64_t>& candidates, const TrialByt
   std::optional<Error> failure;
   for (const std::int64_t candidate : candidates) {
     try {
-      const float ms = median_ms(stream, [&] { run(candidate, memory); });
+      const float hopeless_ms = best ? 3 * best_ms : std::numeric_limits<float>::max();
+      const float ms = median_ms(stream, hopeless_ms, [&] { run(candidate, memory); });
       if (!best || ms < best_ms) {
         best = candidate;
         best_ms = ms;

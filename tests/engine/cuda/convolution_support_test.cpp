@@ -171,6 +171,60 @@ BOOST_AUTO_TEST_CASE(every_convolution_of_resnet50_has_a_deterministic_engine) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(every_small_convolution_has_a_precompiled_engine) {
+  // Those that the conformance suite asks a device for.
+  const PlanOptions options{.deterministic = true};
+  for (const Precision precision :
+       {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {
+    const DataType type = storage_of(precision);
+    for (const std::int64_t kernel : {1, 3, 5, 7}) {
+      for (const std::int64_t stride : {1, 2}) {
+        for (const std::int64_t channels : {1, 20, 33}) {
+          const ConvolutionShape shape{.batch = 3,
+                                       .height = 11,
+                                       .width = 12,
+                                       .in_channels = padded_channels(channels, type),
+                                       .out_channels = padded_channels(34 - channels, type),
+                                       .kernel = kernel,
+                                       .stride = stride,
+                                       .padding = stride == 1 ? kernel / 2 : 0,
+                                       .type = type,
+                                       .tf32 = precision == Precision::tf32};
+          for (const auto& pass : passes) {
+            if (pass.wide) continue;
+            const auto survey = survey_engines(
+                hopper, {.shape = shape, .pass = pass.pass, .output = type}, options, true);
+            BOOST_TEST(std::ranges::any_of(survey.engines, &EngineSupport::finalizes),
+                       to_string(precision) << ", " << pass.name << " of " << describe(shape)
+                                            << ": " << survey.reason);
+          }
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(engines_that_are_compiled_first_can_be_ruled_out) {
+  const PlanRequest request{.shape = {.batch = 64,
+                                      .height = 14,
+                                      .width = 14,
+                                      .in_channels = 256,
+                                      .out_channels = 256,
+                                      .kernel = 3,
+                                      .padding = 1,
+                                      .type = DataType::bf16},
+                            .pass = ConvolutionPass::forward,
+                            .output = DataType::bf16};
+  const EngineSurvey survey = survey_engines(hopper, request, {}, true);
+  const auto compiled = std::ranges::count_if(survey.engines, &EngineSupport::compiled_at_run);
+
+  BOOST_TEST(compiled > 0);
+  BOOST_TEST(std::ranges::none_of(survey.engines, [](const EngineSupport& engine) {
+    return engine.compiled_at_run && engine.allowed;
+  }));
+  BOOST_TEST(std::ranges::any_of(survey.engines, &EngineSupport::finalizes));
+}
+
 BOOST_AUTO_TEST_CASE(fp32_is_not_computed_by_tensor_cores) {
   ConvolutionShape shape{.batch = 256,
                          .height = 56,

@@ -96,6 +96,20 @@ BOOST_AUTO_TEST_CASE(the_one_of_the_shortest_run_is_chosen) {
   BOOST_TEST(fastest_of({4, 7, 9}, {{4, 3.0F}, {7, 1.0F}, {9, 2.0F}}) == 7);
 }
 
+BOOST_AUTO_TEST_CASE(one_that_takes_much_longer_is_not_run_again_and_again) {
+  std::map<std::int64_t, int> runs;
+  const std::map<std::int64_t, float> ms{{4, 1.0F}, {7, 100.0F}, {9, 2.0F}};
+  const auto chosen = fastest({4, 7, 9}, {.x = 16, .weights = 16, .y = 16, .workspace = 16},
+                              nullptr, [&](std::int64_t candidate, const TrialMemory&) {
+                                ++runs[candidate];
+                                standin().clock_ms += ms.at(candidate);
+                              });
+
+  BOOST_TEST(chosen == 4);
+  BOOST_TEST(runs[7] == 2);
+  BOOST_TEST(runs[9] == runs[4]);
+}
+
 BOOST_AUTO_TEST_CASE(those_that_fail_are_left_out) {
   BOOST_TEST(fastest_of({4, 7, 9}, {{7, 5.0F}, {9, 2.0F}}) == 9);
   BOOST_TEST(fastest_of({4, 7, 9}, {{4, 5.0F}}) == 4);
