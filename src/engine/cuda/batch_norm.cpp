@@ -155,24 +155,18 @@ class NormLowering final : public Lowering {
                                 weight.tensor,
                                 bias.tensor};
     if (mask_) touched.push_back(*mask_);
-    builder.emit("parameter gradients of batch norm " + name(), touched,
-                 [x, dy, workspace, sums, padded, weight, bias, mask = mask_, norm,
-                  extent = extent_, type = builder.type()](const Frame& f) {
-                   batch_norm_backward_sums(f.stream(), type, extent, f.at(x), f.at(dy),
-                                            mask ? f.as<std::uint8_t>(*mask) : nullptr, norm.at(f),
-                                            f.as<float>(sums.weight), f.as<float>(sums.bias),
-                                            f.at(workspace));
-                   const auto store = [&](const Tensor& from, float* to) {
-                     if (f.accumulate) {
-                       add_converted(f.stream(), f.at(from), DataType::f32, to, padded);
-                     } else {
-                       convert(f.stream(), f.at(from), DataType::f32, to, DataType::f32, padded);
-                     }
-                   };
-                   store(sums.weight, f.as<float>(weight));
-                   store(sums.bias, f.as<float>(bias));
-                 },
-                 {node_.parameters[0], node_.parameters[1]});
+    builder.emit(
+        "parameter gradients of batch norm " + name(), touched,
+        [x, dy, workspace, sums, weight, bias, mask = mask_, norm, extent = extent_,
+         type = builder.type()](const Frame& f) {
+          batch_norm_backward_sums(
+              f.stream(), type, extent, f.at(x), f.at(dy),
+              mask ? f.as<std::uint8_t>(*mask) : nullptr, norm.at(f), f.as<float>(sums.weight),
+              f.as<float>(sums.bias),
+              {.weight = f.as<float>(weight), .bias = f.as<float>(bias), .adds = f.accumulate},
+              f.at(workspace));
+        },
+        {node_.parameters[0], node_.parameters[1]});
     return sums;
   }
 

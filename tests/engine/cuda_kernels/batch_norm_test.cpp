@@ -126,9 +126,21 @@ Gradients backward_sums(const Values& x, const Values& dy, const Mask* mask, con
   const auto padded = static_cast<std::size_t>(extent.padded);
   Gradients result{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
   std::vector<std::byte> workspace(reduction_workspace(extent), static_cast<std::byte>(0xFF));
-  batch_norm_backward_sums(no_stream, x.type(), extent, x.data(), dy.data(),
-                           mask == nullptr ? nullptr : mask->data(), norm.view(),
-                           result.weight.data(), result.bias.data(), workspace.data());
+  const auto run = [&](const KeptGradients& kept) {
+    batch_norm_backward_sums(no_stream, x.type(), extent, x.data(), dy.data(),
+                             mask == nullptr ? nullptr : mask->data(), norm.view(),
+                             result.weight.data(), result.bias.data(), kept, workspace.data());
+  };
+  run({});
+  Gradients kept{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
+  run({.weight = kept.weight.data(), .bias = kept.bias.data(), .adds = false});
+  BOOST_TEST((kept == result));
+  run({.weight = kept.weight.data(), .bias = kept.bias.data(), .adds = true});
+  bool added = true;
+  for (std::size_t c = 0; c < padded; ++c) {
+    added = added && kept.weight[c] == 2 * result.weight[c] && kept.bias[c] == 2 * result.bias[c];
+  }
+  BOOST_TEST(added);
   return result;
 }
 

@@ -107,6 +107,7 @@ struct CombineGradients {
   float eps;
   float* bias_gradient;
   float* weight_gradient;
+  KeptGradients kept;
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int column,
                                                      int lane) const {
     return sums.partial(team * channels_a_team + column, lane);
@@ -115,8 +116,14 @@ struct CombineGradients {
     const std::int64_t channel = team * channels_a_team + column;
     if (channel >= sums.padded) return;
     const double deviation = std::sqrt(static_cast<double>(variance[channel] + eps));
-    bias_gradient[channel] = static_cast<float>(total.sums[0]);
-    weight_gradient[channel] = static_cast<float>(total.sums[1] / deviation);
+    const auto bias = static_cast<float>(total.sums[0]);
+    const auto weight = static_cast<float>(total.sums[1] / deviation);
+    bias_gradient[channel] = bias;
+    weight_gradient[channel] = weight;
+    if (kept.bias != nullptr) kept.bias[channel] = kept.adds ? kept.bias[channel] + bias : bias;
+    if (kept.weight != nullptr) {
+      kept.weight[channel] = kept.adds ? kept.weight[channel] + weight : weight;
+    }
   }
 };
 
@@ -148,7 +155,8 @@ void sum_rows(Stream stream, DataType type, const Matrix& extent, const void* dy
 
 void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent, const void* x,
                               const void* dy, const std::uint8_t* mask, const Normalization& norm,
-                              float* weight_gradient, float* bias_gradient, void* workspace) {
+                              float* weight_gradient, float* bias_gradient,
+                              const KeptGradients& kept, void* workspace) {
   const RowReduction reduction = row_reduction(extent);
   auto* const partials = static_cast<float*>(workspace);
   with_type(type, [&]<typename T>(T*) {
@@ -166,7 +174,7 @@ void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent
   });
   launch_teams(stream, combining_teams(reduction),
                CombineGradients{partial_sums<2>(reduction, workspace), norm.variance, norm.eps,
-                                bias_gradient, weight_gradient});
+                                bias_gradient, weight_gradient, kept});
 }
 
 }  // namespace lockstep::cuda
