@@ -21,6 +21,7 @@ class NoExchange final : public UnitExchange {
   void start_reduction(std::size_t, std::span<const float>) override {}
   void await_reduction(std::size_t) override {}
   void progress() override {}
+  void await(FunctionRef<bool()>) override {}
 };
 
 double mib(double bytes) {

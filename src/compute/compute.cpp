@@ -2,6 +2,7 @@
 
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/rank_groups.hpp"
+#include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/comm/shared_memory_communicator.hpp"
 #include "lockstep/compute/convolution_plan.hpp"
 #include "lockstep/compute/cuda_module.hpp"
@@ -191,7 +192,8 @@ class CudaCompute final : public Compute {
                                      .local_size = grid.local_size,
                                      .plans = {.deterministic = options.deterministic,
                                                .timed_candidates = options.deterministic ? 0 : 8,
-                                               .wide_weight_gradients = false}});
+                                               .wide_weight_gradients = false},
+                                     .exchanges_by_nccl = uses_nccl(options)});
     });
     numa_node_ = module_.identify(*device_).numa_node;
     peers_ = probe_cuda().peers;
@@ -209,7 +211,8 @@ class CudaCompute final : public Compute {
   [[nodiscard]] Engine& engine() noexcept override { return *engine_; }
   [[nodiscard]] std::string device_name() const override { return module_.identify(*device_).uuid; }
   [[nodiscard]] Communicator& arena_communicator() noexcept override {
-    return communicators_.empty() ? host_ : *communicators_.front();
+    if (!communicators_.empty()) return *communicators_.front();
+    return host_.size() > 1 ? host_ : *alone_;
   }
   [[nodiscard]] Groups group_communicators() noexcept override {
     if (communicators_.empty()) return groups_.get();
@@ -233,13 +236,16 @@ class CudaCompute final : public Compute {
   [[nodiscard]] int numa_node() const noexcept override { return numa_node_; }
 
  private:
+  [[nodiscard]] bool uses_nccl(const ComputeOptions& options) const noexcept {
+    return options.reduces && (options.comm == CommChoice::nccl ||
+                               (options.comm == CommChoice::automatic && host_.size() > 1));
+  }
   void choose_communicator(const ComputeOptions& options, const ProcessGrid& grid) {
     if (!options.reduces) return;
     // One rank has nothing to reduce, but brings parts of its own into place.
     const bool shares_out = !options.units.rule.unit_of.empty();
     const bool moves = host_.size() > 1 || shares_out;
-    if (options.comm == CommChoice::mpi ||
-        (options.comm == CommChoice::automatic && host_.size() == 1)) {
+    if (!uses_nccl(options)) {
       if (!moves) return;
       for (const std::vector<int>& ranks : ranks_.sets) {
         communicators_.push_back(
@@ -268,6 +274,8 @@ class CudaCompute final : public Compute {
   int numa_node_ = -1;
   PeerReach peers_;
   std::unique_ptr<RollCall> roll_call_;
+  /// MPI may look at memory that only the device reads, also where nothing is to be sent.
+  std::unique_ptr<Communicator> alone_ = make_self_communicator();
   /// Over the device's memory, of each set of ranks_; none where one rank has nothing to do.
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators_;
   std::unique_ptr<Engine> engine_;

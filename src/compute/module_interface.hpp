@@ -26,7 +26,7 @@
 namespace lockstep::cuda {
 
 /// Raised with every change of ModuleTable or of a type it names.
-inline constexpr int module_interface_number = 21;
+inline constexpr int module_interface_number = 22;
 
 /// "interface 1 of lockstep 0.1.0, compiler 12.2.0"
 [[nodiscard]] inline std::string module_interface() {

@@ -35,9 +35,7 @@ template <typename T>
 class HostNarrowBuffer final : public NarrowBuffer {
  public:
   explicit HostNarrowBuffer(std::size_t count) : values_(count) {}
-  [[nodiscard]] std::uint16_t* data(std::size_t at) noexcept override {
-    return values_.data() + at;
-  }
+  [[nodiscard]] std::span<std::uint16_t> values() noexcept override { return values_.span(); }
   void narrow(std::span<const float> values, std::size_t at) override {
     narrow_to<T>(values, data(at));
   }
@@ -54,9 +52,9 @@ void narrow_on_host(std::span<const float> values, Precision type, std::uint16_t
   narrow_to<Bfloat16>(values, to);
 }
 
-std::unique_ptr<NarrowBuffer> make_host_narrow_buffer(Precision type, std::size_t count) {
-  if (type == Precision::fp16) return std::make_unique<HostNarrowBuffer<Float16>>(count);
-  return std::make_unique<HostNarrowBuffer<Bfloat16>>(count);
+std::shared_ptr<NarrowBuffer> make_host_narrow_buffer(Precision type, std::size_t count) {
+  if (type == Precision::fp16) return std::make_shared<HostNarrowBuffer<Float16>>(count);
+  return std::make_shared<HostNarrowBuffer<Bfloat16>>(count);
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "lockstep/parallel/gradient_reducer.hpp"
 
 #include "element_precision.hpp"
+#include "register_memory.hpp"
 
 namespace lockstep {
 
@@ -18,6 +19,7 @@ GradientReducer::GradientReducer(Communicator& comm, std::span<float> arena,
   const Precision precision = precision_of(wire_.type);
   narrow_ = engine != nullptr ? engine->make_narrow_buffer(precision, wire_.gradients)
                               : make_host_narrow_buffer(precision, wire_.gradients);
+  register_values(comm_, narrow_);
 }
 
 Request GradientReducer::start(const Bucket& bucket) {

@@ -2,6 +2,7 @@
 
 #include "element_precision.hpp"
 #include "lockstep/engine/unit_exchange.hpp"
+#include "register_memory.hpp"
 
 #include <algorithm>
 
@@ -28,6 +29,9 @@ ReductionWire::ReductionWire(Engine& engine, const ShardPlan& plan, Communicator
     own_values_ = plan.own().size();
     own_ = engine.make_narrow_buffer(type, own_values_);
   }
+  register_values(group, sent_);
+  if (narrow_in_group_) register_values(group, own_);
+  if (narrow_over_replicas_) register_values(*replicas, own_);
 }
 
 MutableBuffer ReductionWire::own_part(std::size_t unit) {

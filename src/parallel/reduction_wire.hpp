@@ -45,8 +45,8 @@ class ReductionWire final {
   std::size_t largest_ = 0;  ///< unit, in values
   std::size_t sent_values_ = 0;
   std::size_t own_values_ = 0;
-  std::unique_ptr<NarrowBuffer> sent_;  ///< units, or slots for some of them
-  std::unique_ptr<NarrowBuffer> own_;   ///< this rank's part of each
+  std::shared_ptr<NarrowBuffer> sent_;  ///< units, or slots for some of them
+  std::shared_ptr<NarrowBuffer> own_;   ///< this rank's part of each
 };
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "broadcast_arena.hpp"
 #include "lockstep/parallel/gradient_reducer.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
+#include "register_memory.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -36,7 +37,9 @@ class ReplicatedState final : public ParallelState {
                  plan_buckets(engine.layout(), options.tail_size, options.bucket_bytes,
                               options.wire == ElementType::f32 ? TailPlace::in_the_last_bucket
                                                                : TailPlace::in_a_bucket_of_its_own),
-                 {.type = options.wire, .gradients = engine.layout().size()}, &engine) {}
+                 {.type = options.wire, .gradients = engine.layout().size()}, &engine) {
+    register_arena(comm_, engine, engine.gradients());
+  }
 
   [[nodiscard]] const ArenaLayout& layout() const noexcept override { return engine_.layout(); }
   [[nodiscard]] std::span<float> gradients() noexcept override {

@@ -4,6 +4,7 @@
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/shard_plan.hpp"
 #include "reduction_wire.hpp"
+#include "register_memory.hpp"
 
 #include <chrono>
 #include <utility>
@@ -38,6 +39,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
       parts_.push_back({.begin = own.begin, .end = own.end, .parameters = parameters});
       if (holds_gradients_) boundaries_.push_back(plan_.whole().units[unit].end);
     }
+    register_memory();
     engine.set_exchange(*this);
   }
   ShardedState(const ShardedState&) = delete;
@@ -89,7 +91,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     engine_.queue_read(tail_->values(), tail);
   }
   void await_tail() override {
-    comms_.all.synchronize_until([this] { return engine_.has_read(); });
+    await([this] { return engine_.has_read(); });
   }
 
   void updated() override {
@@ -161,6 +163,18 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     bool between_groups = false;  ///< sent on
   };
 
+  /// All but what lies among the values of programs.
+  void register_memory() {
+    if (holds_parameters_) register_arena(comms_.group, engine_, engine_.parameters());
+    if (const auto first = engine_.held_unit(0); !first.empty()) {
+      const auto last = engine_.held_unit(plan_.units() - 1);
+      register_arena(comms_.group, engine_, std::span(first.data(), last.data() + last.size()));
+    }
+    if (holds_gradients_) register_arena(comms_.group, engine_, engine_.gradients());
+    for (const auto& own : {parameters_, gradients_, addends_}) register_values(comms_.group, own);
+    if (comms_.replicas != nullptr) register_values(*comms_.replicas, gradients_);
+    register_values(comms_.all, tail_);
+  }
   /// Whether it is rank 0's, of those that keep replicas.
   [[nodiscard]] bool in_first_group() const noexcept {
     return comms_.replicas_host == nullptr || comms_.replicas_host->rank() == 0;
@@ -224,6 +238,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
+  void await(FunctionRef<bool()> reached) override { comms_.all.synchronize_until(reached); }
+
   void start_reduction(std::size_t unit, std::span<const float> gradients) override {
     Reduction& reduction = reductions_[unit];
     reduction.adds = !holds_gradients_ && !micro_.first;
@@ -283,10 +299,10 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   ShardPlan plan_;
   bool holds_parameters_;
   bool holds_gradients_;
-  std::unique_ptr<ArenaMemory> parameters_;  ///< null where the engine holds them all in fp32
-  std::unique_ptr<ArenaMemory> gradients_;
-  std::unique_ptr<ArenaMemory> addends_;  ///< sums of a micro-step that is not the first
-  std::unique_ptr<ArenaMemory> tail_;
+  std::shared_ptr<ArenaMemory> parameters_;  ///< null where the engine holds them all in fp32
+  std::shared_ptr<ArenaMemory> gradients_;
+  std::shared_ptr<ArenaMemory> addends_;  ///< sums of a micro-step that is not the first
+  std::shared_ptr<ArenaMemory> tail_;
   Precision parameter_type_;
   ReductionWire wire_;
   std::vector<UpdatePart> parts_;        ///< by unit

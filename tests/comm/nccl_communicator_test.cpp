@@ -9,6 +9,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <vector>
@@ -29,6 +30,9 @@ struct Fixture {
   [[nodiscard]] MutableBuffer on_device(std::vector<float>& values) const {
     return {device_address(values.data()), values.size(), ElementType::f32};
   }
+  [[nodiscard]] static std::span<std::byte> bytes_on_device(std::vector<float>& values) {
+    return {static_cast<std::byte*>(device_address(values.data())), values.size() * sizeof(float)};
+  }
   RollCall roll_call;
   NcclStandIn nccl;
   CudaStream compute = nullptr;
@@ -45,6 +49,13 @@ BOOST_FIXTURE_TEST_CASE(ranks_over_nccl_conform, Fixture) {
 
 BOOST_FIXTURE_TEST_CASE(collectives_that_are_queued_at_once_conform_too, Fixture) {
   nccl.faults.settle_polls = 0;
+  OnDevice host_side(*comm);
+
+  check_communicator(host_side, {17});
+}
+
+BOOST_FIXTURE_TEST_CASE(collectives_that_are_queued_after_their_call_conform_too, Fixture) {
+  nccl.faults.success_early = true;
   OnDevice host_side(*comm);
 
   check_communicator(host_side, {17});
@@ -162,23 +173,43 @@ BOOST_FIXTURE_TEST_CASE(steps_after_the_first_allocate_nothing, Fixture) {
 }
 
 BOOST_FIXTURE_TEST_CASE(the_end_finishes_and_gives_everything_back, Fixture) {
-  std::vector<float> arena(100, 1.0F);
-  comm->register_buffer(device_address(arena.data()), 400, DeviceCommunicator::Registration::plain);
-  comm->register_buffer(device_address(arena.data()), 400,
-                        DeviceCommunicator::Registration::symmetric);
-  Request request = comm->start_all_reduce_buffer(on_device(arena), ReduceOp::sum);
+  const auto arena = std::make_shared<std::vector<float>>(100, 1.0F);
+  const auto own = std::make_shared<std::vector<float>>(10, 1.0F);
+  comm->register_memory({.bytes = bytes_on_device(*arena), .owner = arena, .symmetric = true});
+  comm->register_memory({.bytes = bytes_on_device(*own), .owner = own});
+  Request request = comm->start_all_reduce_buffer(on_device(*arena), ReduceOp::sum);
   comm->wait(request);
   comm->synchronize();
-  const int registered = nccl.counts().registered;
+
+  BOOST_TEST(nccl.counts().registered == 2);
+  BOOST_TEST(nccl.counts().windows == 1);
+  BOOST_TEST(nccl.counts().unknown == 0);
+  BOOST_TEST(arena.use_count() == 2);  // it is there for as long as NCCL knows it
 
   comm.reset();
   nccl.stream_destroy(compute);
 
-  BOOST_TEST(registered == 2);
   BOOST_TEST(nccl.counts().registered == 0);
+  BOOST_TEST(nccl.counts().windows == 0);
+  BOOST_TEST(arena.use_count() == 1);
+  BOOST_TEST(own.use_count() == 1);
   BOOST_TEST(nccl.counts().finalized == 1);
   BOOST_TEST(nccl.counts().destroyed == 1);
   BOOST_TEST(nccl.counts().aborted == 0);
   BOOST_TEST(nccl.counts().allocated == 0);
   BOOST_TEST(nccl.queues.live() == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(where_nccl_has_no_windows_each_rank_registers_its_memory, Fixture) {
+  nccl.faults.no_windows = true;
+  const auto arena = std::make_shared<std::vector<float>>(100, 1.0F);
+
+  comm->register_memory({.bytes = bytes_on_device(*arena), .owner = arena, .symmetric = true});
+
+  BOOST_TEST(nccl.counts().registered == 1);
+  BOOST_TEST(nccl.counts().windows == 0);
+  comm.reset();
+  nccl.stream_destroy(compute);
+  BOOST_TEST(nccl.counts().registered == 0);
+  BOOST_TEST(nccl.counts().aborted == 0);
 }

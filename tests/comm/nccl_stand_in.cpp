@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <random>
 
 namespace lockstep::test {
@@ -68,33 +69,58 @@ NcclResult NcclStandIn::mem_free(void* memory) noexcept {
   device_release(memory);
   return NcclResult::success;
 }
-NcclResult NcclStandIn::comm_register(NcclComm comm, void* memory, std::size_t /*bytes*/,
+NcclResult NcclStandIn::comm_register(NcclComm comm, void* memory, std::size_t bytes,
                                       void** handle) {
   auto* const found = find(comm);
   if (found == nullptr || !is_device_address(memory)) return NcclResult::invalid_argument;
   if (const auto refused = found->require_ready(); refused != NcclResult::success) return refused;
+  registered_.push_back({comm, static_cast<std::byte*>(memory), bytes});
   ++counts_.registered;
   *handle = memory;
   return NcclResult::success;
 }
 NcclResult NcclStandIn::comm_deregister(NcclComm comm, void* handle) noexcept {
-  if (find(comm) == nullptr || !is_device_address(handle)) return NcclResult::invalid_argument;
+  const auto found = std::ranges::find_if(registered_, [&](const Registered& each) {
+    return each.comm == comm && each.memory == handle;
+  });
+  if (found == registered_.end()) return NcclResult::invalid_argument;
+  registered_.erase(found);
   --counts_.registered;
   return NcclResult::success;
 }
 NcclResult NcclStandIn::comm_window_register(NcclComm comm, void* memory, std::size_t bytes,
                                              NcclWindow* window) {
-  const NcclResult result = comm_register(comm, memory, bytes, window);
-  return result == NcclResult::success ? find(comm)->begin_settling() : result;
+  if (!faults.no_windows) {
+    const NcclResult result = comm_register(comm, memory, bytes, window);
+    if (result != NcclResult::success) return result;
+    ++counts_.windows;
+  }
+  return find(comm)->begin_settling();
 }
 NcclResult NcclStandIn::comm_window_deregister(NcclComm comm, NcclWindow window) noexcept {
-  return comm_deregister(comm, window);
+  const NcclResult result = comm_deregister(comm, window);
+  if (result == NcclResult::success) --counts_.windows;
+  return result;
 }
 
+bool NcclStandIn::is_registered(NcclComm comm, const void* memory, std::size_t bytes) const {
+  return std::ranges::any_of(registered_, [&](const Registered& each) {
+    const auto* const begin = static_cast<const std::byte*>(memory);
+    return each.comm == comm && begin >= each.memory && begin + bytes <= each.memory + each.bytes;
+  });
+}
 NcclResult NcclStandIn::make(const StandInCollective::Work& work, NcclComm comm,
                              CudaStream stream) {
   auto* const found = find(comm);
-  return found == nullptr ? NcclResult::invalid_argument : found->make(work, stream);
+  if (found == nullptr) return NcclResult::invalid_argument;
+  using Kind = StandInCollective::Kind;
+  const std::size_t block = work.count * StandInCollective::size_of(work.type);
+  const std::size_t all = block * static_cast<std::size_t>(found->ranks());
+  if (!is_registered(comm, work.from, work.kind == Kind::reduce_scatter ? all : block) ||
+      !is_registered(comm, work.to, work.kind == Kind::all_gather ? all : block)) {
+    ++counts_.unknown;
+  }
+  return found->make(work, stream);
 }
 NcclResult NcclStandIn::all_reduce(const void* from, void* to, std::size_t count, NcclType type,
                                    NcclOp op, NcclComm comm, CudaStream stream) {

@@ -87,8 +87,14 @@ class NcclStandIn final : public NcclApi {
   std::string last_error(NcclComm comm) const override;
 
  private:
+  struct Registered {
+    NcclComm comm;
+    std::byte* memory;
+    std::size_t bytes;
+  };
   /// Null where it is none of these.
   [[nodiscard]] StandInCommunicator* find(NcclComm comm) noexcept;
+  [[nodiscard]] bool is_registered(NcclComm comm, const void* memory, std::size_t bytes) const;
   [[nodiscard]] NcclResult make(const StandInCollective::Work& work, NcclComm comm,
                                 CudaStream stream);
   [[nodiscard]] NcclResult add_to_group(const StandInCollective::Part& part, NcclComm comm,
@@ -97,6 +103,7 @@ class NcclStandIn final : public NcclApi {
   Counts counts_;
   StandInCommunicator::Shared shared_{.queues = queues, .faults = faults, .counts = counts_};
   std::deque<StandInCommunicator> communicators_;
+  std::vector<Registered> registered_;
   std::size_t started_ = 0;
   bool grouping_ = false;
 };

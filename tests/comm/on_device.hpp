@@ -47,6 +47,12 @@ class OnDevice final : public Communicator {
     inner_.wait(request);
     inner_.synchronize();
   }
+  void register_memory(const RegisteredMemory& memory) override {
+    auto* const data = static_cast<std::byte*>(device_address(memory.bytes.data()));
+    inner_.register_memory({.bytes = {data, memory.bytes.size()},
+                            .owner = memory.owner,
+                            .symmetric = memory.symmetric});
+  }
 
  private:
   static MutableBuffer there(MutableBuffer buffer) noexcept {

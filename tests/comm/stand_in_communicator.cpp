@@ -135,7 +135,8 @@ NcclResult StandInCommunicator::submit(StandInCollective& collective, CudaStream
   }
   settling_ = &collective;
   settling_stream_ = stream;
-  return begin_settling();
+  const NcclResult result = begin_settling();
+  return shared_.faults.success_early ? NcclResult::success : result;
 }
 
 NcclResult StandInCommunicator::add_to_group(const StandInCollective::Part& part,

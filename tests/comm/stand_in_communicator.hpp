@@ -18,11 +18,13 @@ struct StandInFaults {
   bool no_memory = false;  ///< on the device
   bool init_hangs = false;
   bool init_fails = false;
-  int init_polls = 3;    ///< questions before the start is settled
-  int settle_polls = 2;  ///< questions before a collective is queued; 0: at once
-  int error_after = -1;  ///< collectives, then an asynchronous error
-  int hanging = -1;      ///< the number of a collective that is never made
+  int init_polls = 3;          ///< questions before the start is settled
+  int settle_polls = 2;        ///< questions before a collective is queued; 0: at once
+  bool success_early = false;  ///< a collective's call says so before it is queued
+  int error_after = -1;        ///< collectives, then an asynchronous error
+  int hanging = -1;            ///< the number of a collective that is never made
   bool finalize_hangs = false;
+  bool no_windows = false;  ///< the platform has none
   /// The communicator that starts badly or finds the error, by the order of starts; -1: each.
   int where = -1;
 };
@@ -33,6 +35,8 @@ struct StandInCounts {
   int submitted = 0;    ///< collectives
   int collectives = 0;  ///< made
   int registered = 0;   ///< at this time, plain and symmetric
+  int windows = 0;      ///< of these
+  int unknown = 0;      ///< collectives on memory that is not registered
   int allocated = 0;    ///< at this time, device and pinned memory
 };
 
@@ -54,6 +58,7 @@ class StandInCommunicator final {
   /// Sends what a fault held back, so that MPI is left in order. No rank may wait for it any more.
   ~StandInCommunicator();
 
+  [[nodiscard]] int ranks() const noexcept { return mpi_->size(); }
   [[nodiscard]] NcclResult init(int ranks, const NcclUniqueId& id, int rank);
   [[nodiscard]] NcclResult get_async_error(NcclResult* state);
   [[nodiscard]] NcclResult finalize();

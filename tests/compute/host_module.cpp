@@ -96,7 +96,6 @@ class HostDeviceCommunicator final : public DeviceCommunicator {
     while (!reached()) {
     }
   }
-  void register_buffer(void* /*memory*/, std::size_t /*bytes*/, Registration /*how*/) override {}
 
  private:
   /// The host's, with the device's values there.

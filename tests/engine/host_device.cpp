@@ -220,6 +220,16 @@ class HostDevice final : public Device {
     bytes_ -= bytes;
     release_host(memory);
   }
+  [[nodiscard]] std::size_t exchanged_bytes() const noexcept { return exchanged_bytes_; }
+  [[nodiscard]] void* allocate_exchanged(std::size_t bytes) override {
+    void* const memory = allocate(bytes);
+    exchanged_bytes_ += bytes;
+    return memory;
+  }
+  void release_exchanged(void* memory, std::size_t bytes) noexcept override {
+    exchanged_bytes_ -= bytes;
+    release(memory, bytes);
+  }
   [[nodiscard]] std::size_t peak_bytes() const noexcept override { return peak_bytes_; }
   [[nodiscard]] void* allocate_host(std::size_t bytes) override {
     void* memory = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
@@ -307,6 +317,7 @@ class HostDevice final : public Device {
   HostQueue transfers_;
   std::size_t bytes_ = 0;
   std::size_t peak_bytes_ = 0;
+  std::size_t exchanged_bytes_ = 0;
 };
 
 class HostConvolution final : public Convolution {
@@ -342,6 +353,10 @@ std::unique_ptr<Convolution> HostDevice::make_convolution(const ConvolutionShape
 
 std::unique_ptr<Device> make_host_device(HostWork when) {
   return std::make_unique<HostDevice>(when);
+}
+
+std::size_t exchanged_bytes(const Device& host_device) {
+  return dynamic_cast<const HostDevice&>(host_device).exchanged_bytes();
 }
 
 std::size_t work_left(const Device& host_device) {

@@ -16,6 +16,8 @@ enum class HostWork {
 /// The host in a device's place: its memory begins as NaN, transfers run when they are waited for,
 /// and convolutions are plain loops, rounded where a device rounds.
 [[nodiscard]] std::unique_ptr<Device> make_host_device(HostWork when = HostWork::at_once);
+/// Bytes that such a device has now for communication.
+[[nodiscard]] std::size_t exchanged_bytes(const Device& host_device);
 /// How much work of such a device nobody has waited for yet.
 [[nodiscard]] std::size_t work_left(const Device& host_device);
 

@@ -105,6 +105,30 @@ BOOST_AUTO_TEST_CASE(units_of_a_residual_network_meet_in_one_order_on_all_ranks)
   BOOST_TEST(relative_difference(shared.all_parameters(), replicated.all_parameters()) < 1e-2);
 }
 
+BOOST_AUTO_TEST_CASE(steps_reduce_and_gather_in_memory_that_nccl_knows) {
+  for (const ShardMode shard : {ShardMode::none, ShardMode::optimizer, ShardMode::grad}) {
+    for (const ElementType wire : {ElementType::f32, ElementType::bf16}) {
+      BOOST_TEST_CONTEXT("shard " << static_cast<int>(shard) << ", wire "
+                                  << static_cast<int>(wire)) {
+        Links links(world->size());
+        TrainRig rig(*world, {.model = "mlp",
+                              .global_batch = 36,
+                              .accumulate = 2,
+                              .wire = wire,
+                              .device = true,
+                              .shard = shard,
+                              .accumulate_full_gradients = true,
+                              .device_comms = links.comms()});
+        for (int step = 0; step < 3; ++step) BOOST_TEST(rig.run().updated);
+
+        BOOST_TEST(links.nccl->counts().submitted > 0);
+        BOOST_TEST(links.nccl->counts().windows > 0);
+        BOOST_TEST(links.nccl->counts().unknown == 0);
+      }
+    }
+  }
+}
+
 int main(int argc, char** argv) {
   const MpiEnvironment mpi(argc, argv);
   const auto comm = make_mpi_communicator();

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -56,6 +57,14 @@ struct Request {
   [[nodiscard]] bool done() const noexcept { return slot < 0; }
 };
 
+/// Memory that collectives will often work on.
+struct RegisteredMemory {
+  std::span<std::byte> bytes;
+  std::shared_ptr<const void> owner;  ///< keeps it
+  /// Of the kind that peers may reach, and of one size on all ranks; registering is collective.
+  bool symmetric = false;
+};
+
 /// Collectives over the ranks of a job. Every rank makes the same calls in the same order with
 /// equal counts and types. Counts may exceed 2^31. Failures throw Error(internal) with rank and
 /// host.
@@ -97,6 +106,10 @@ class Communicator {
   virtual void synchronize() {}
   /// Until `reached()`: until a device has come to something that is queued behind such results.
   virtual void synchronize_until(FunctionRef<bool()> reached);
+
+  /// Before the first collective on it. A transport that gains from knowing the memory keeps it
+  /// until its own end.
+  virtual void register_memory(const RegisteredMemory& /*memory*/) {}
 
   template <typename T>
   void all_reduce(std::span<T> values, ReduceOp op = ReduceOp::sum) {

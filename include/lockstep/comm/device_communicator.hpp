@@ -2,8 +2,6 @@
 
 #include "lockstep/comm/communicator.hpp"
 
-#include <cstddef>
-
 namespace lockstep {
 
 /// Collectives over values in a device's memory, in the order of one compute stream: each works on
@@ -21,14 +19,6 @@ class DeviceCommunicator : public Communicator {
   /// Error(internal) once it takes longer than the time-out.
   void synchronize() override = 0;
   void synchronize_until(FunctionRef<bool()> reached) override = 0;
-
-  enum class Registration {
-    plain,     ///< any device memory
-    symmetric  ///< memory of NcclApi::mem_alloc, of equal size on all ranks; collective
-  };
-  /// Memory that collectives will often work on, where the transport gains from knowing it;
-  /// forgotten again in the destructor, which the memory outlives.
-  virtual void register_buffer(void* memory, std::size_t bytes, Registration how) = 0;
 };
 
 }  // namespace lockstep

@@ -41,6 +41,7 @@ class ForwardingCommunicator : public Communicator {
   void synchronize_until(FunctionRef<bool()> reached) override {
     inner_.synchronize_until(reached);
   }
+  void register_memory(const RegisteredMemory& memory) override { inner_.register_memory(memory); }
 
  protected:
   [[nodiscard]] Communicator& inner() noexcept { return inner_; }

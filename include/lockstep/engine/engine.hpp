@@ -153,6 +153,9 @@ class Engine {
   /// layout().size() values, unless the engine does not hold them, and tail_size more; the tail is
   /// the trainer's (see tail_bucket).
   [[nodiscard]] virtual std::span<float> gradients() noexcept = 0;
+  /// Keeps the three above for as long as it is held, past the engine's end; null where nobody who
+  /// communicates gains from knowing them.
+  [[nodiscard]] virtual std::shared_ptr<const void> arenas() const noexcept { return nullptr; }
   /// All running statistics, concatenated in the order of Graph::statistics(); in host memory.
   [[nodiscard]] virtual std::span<float> running_statistics() noexcept = 0;
 
@@ -185,7 +188,7 @@ class Engine {
   /// to += from, both in its memory.
   virtual void add(std::span<const float> from, std::span<float> to) = 0;
   /// `count` more values in its memory, zero.
-  [[nodiscard]] virtual std::unique_ptr<ArenaMemory> allocate(std::size_t count) = 0;
+  [[nodiscard]] virtual std::shared_ptr<ArenaMemory> allocate(std::size_t count) = 0;
 
   /// The most memory of a device of its own that was ever in use; 0 where it is the host's.
   [[nodiscard]] virtual std::size_t peak_device_bytes() const noexcept { return 0; }
@@ -193,7 +196,7 @@ class Engine {
   /// Rounds values to bf16 or fp16, both sides in its memory.
   virtual void narrow(std::span<const float> values, Precision type, std::uint16_t* to) = 0;
   /// For `count` gradients that travel as bf16 or fp16.
-  [[nodiscard]] virtual std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
+  [[nodiscard]] virtual std::shared_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
                                                                          std::size_t count) = 0;
 
   /// What brings units from and to other ranks, for all that is compiled from now on and outlived

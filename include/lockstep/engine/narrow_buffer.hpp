@@ -14,8 +14,9 @@ namespace lockstep {
 class NarrowBuffer {
  public:
   virtual ~NarrowBuffer() = default;
+  [[nodiscard]] virtual std::span<std::uint16_t> values() noexcept = 0;
   /// Where the value of place `at` lies.
-  [[nodiscard]] virtual std::uint16_t* data(std::size_t at) noexcept = 0;
+  [[nodiscard]] std::uint16_t* data(std::size_t at) noexcept { return values().data() + at; }
   /// Rounds the arena's values from place `at` on to 16 bits, and takes them back.
   virtual void narrow(std::span<const float> values, std::size_t at) = 0;
   virtual void widen(std::size_t at, std::span<float> values) = 0;
@@ -23,7 +24,7 @@ class NarrowBuffer {
 
 // In host memory; `type` is bf16 or fp16.
 void narrow_on_host(std::span<const float> values, Precision type, std::uint16_t* to);
-[[nodiscard]] std::unique_ptr<NarrowBuffer> make_host_narrow_buffer(Precision type,
+[[nodiscard]] std::shared_ptr<NarrowBuffer> make_host_narrow_buffer(Precision type,
                                                                     std::size_t count);
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/precision.hpp"
 #include "lockstep/engine/arena.hpp"
 
@@ -31,6 +32,9 @@ class UnitExchange {
 
   /// Between steps of a program, so that what is under way moves on.
   virtual void progress() = 0;
+  /// Until a device has come to `reached()`, which is queued behind all of the above; Error where
+  /// it cannot any more, because other ranks do not do their part.
+  virtual void await(FunctionRef<bool()> reached) = 0;
 };
 
 /// What an engine holds of units by itself; the rest passes through the exchange, and lies in the

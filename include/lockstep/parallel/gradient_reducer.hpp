@@ -62,7 +62,7 @@ class GradientReducer final : public BackwardObserver {
   Communicator& comm_;
   std::span<float> arena_;
   Wire wire_;
-  std::unique_ptr<NarrowBuffer> narrow_;  ///< what travels, where that is of 16 bits
+  std::shared_ptr<NarrowBuffer> narrow_;  ///< what travels, where that is of 16 bits
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> boundaries_;
   std::vector<Request> requests_;

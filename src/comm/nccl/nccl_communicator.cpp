@@ -137,11 +137,15 @@ class NcclCommunicator final : public DeviceCommunicator {
       links_->check();
     });
   }
-  void register_buffer(void* memory, std::size_t bytes, Registration how) override {
+  void register_memory(const RegisteredMemory& memory) override {
+    if (memory.bytes.empty()) return;
     guarded([&] {
-      links_->settle(
-          link_, link_.register_buffer(memory, bytes, how),
-          how == Registration::symmetric ? "ncclCommWindowRegister" : "ncclCommRegister");
+      link_.keep(memory);
+      if (memory.symmetric) {
+        links_->settle(link_, link_.register_window(), "ncclCommWindowRegister");
+        if (link_.has_window()) return;
+      }
+      links_->settle(link_, link_.register_memory(), "ncclCommRegister");
     });
   }
 

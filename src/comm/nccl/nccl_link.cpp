@@ -56,27 +56,32 @@ std::string NcclLink::failure(NcclResult result, const char* call) const {
                          : "set NCCL_DEBUG=INFO and submit the job again to see more");
 }
 
-NcclResult NcclLink::register_buffer(void* memory, std::size_t bytes,
-                                     DeviceCommunicator::Registration how) {
-  Registered& added = registered_.emplace_back(Registered{how, nullptr});
-  return how == DeviceCommunicator::Registration::symmetric
-             ? api_.comm_window_register(comm_, memory, bytes, &added.handle)
-             : api_.comm_register(comm_, memory, bytes, &added.handle);
+void NcclLink::keep(const RegisteredMemory& memory) {
+  kept_.push_back({.memory = memory});
+}
+NcclResult NcclLink::register_window() {
+  Kept& last = kept_.back();
+  return api_.comm_window_register(comm_, last.memory.bytes.data(), last.memory.bytes.size(),
+                                   &last.window);
+}
+NcclResult NcclLink::register_memory() {
+  Kept& last = kept_.back();
+  return api_.comm_register(comm_, last.memory.bytes.data(), last.memory.bytes.size(),
+                            &last.handle);
 }
 
 bool NcclLink::end(std::chrono::milliseconds limit) noexcept {
-  for (const Registered& each : registered_) {
-    if (each.how == DeviceCommunicator::Registration::symmetric) {
-      api_.comm_window_deregister(comm_, each.handle);
-    } else {
-      api_.comm_deregister(comm_, each.handle);
-    }
+  Patience patience(limit);
+  const auto made = [&](NcclResult result) {
+    while (result == NcclResult::in_progress && patience.pause()) result = state();
+    return result == NcclResult::success;
+  };
+  for (Kept& each : kept_) {
+    if (each.window != nullptr && !made(api_.comm_window_deregister(comm_, each.window)))
+      return false;
+    if (each.handle != nullptr && !made(api_.comm_deregister(comm_, each.handle))) return false;
   }
-  NcclResult result = api_.comm_finalize(comm_);
-  for (Patience patience(limit); result == NcclResult::in_progress && patience.pause();) {
-    result = state();
-  }
-  if (result != NcclResult::success) return false;
+  if (!made(api_.comm_finalize(comm_))) return false;
   api_.comm_destroy(comm_);
   comm_ = nullptr;
   return true;

@@ -4,7 +4,6 @@
 #include "lockstep/comm/nccl_communicator.hpp"
 
 #include <chrono>
-#include <cstddef>
 #include <deque>
 #include <string>
 #include <vector>
@@ -37,17 +36,23 @@ class NcclLink final {
   /// What NCCL has found since.
   [[nodiscard]] NcclResult state();
   [[nodiscard]] std::string failure(NcclResult result, const char* call) const;
-  /// To be settled; forgotten again in end().
-  [[nodiscard]] NcclResult register_buffer(void* memory, std::size_t bytes,
-                                           DeviceCommunicator::Registration how);
+  /// Keeps the memory until the communicator has ended; one of the two below is to follow.
+  void keep(const RegisteredMemory& memory);
+  /// Makes the memory that was kept last known to all ranks; to be settled. Where NCCL has no such
+  /// windows, has_window() is false then.
+  [[nodiscard]] NcclResult register_window();
+  [[nodiscard]] bool has_window() const noexcept { return kept_.back().window != nullptr; }
+  /// To this rank's NCCL alone; to be settled.
+  [[nodiscard]] NcclResult register_memory();
   /// Finishes what is queued and destroys; false where the others do not end too.
   [[nodiscard]] bool end(std::chrono::milliseconds limit) noexcept;
   void abort() noexcept;
 
  private:
-  struct Registered {
-    DeviceCommunicator::Registration how;
-    void* handle;
+  struct Kept {
+    RegisteredMemory memory;
+    NcclWindow window = nullptr;
+    void* handle = nullptr;
   };
 
   NcclApi& api_;
@@ -56,7 +61,7 @@ class NcclLink final {
   std::string who_;
   std::string another_;
   NcclComm comm_ = nullptr;
-  std::deque<Registered> registered_;  ///< NCCL writes the handles when it pleases: they stay put
+  std::deque<Kept> kept_;  ///< NCCL writes the handles when it pleases: they stay put
 };
 
 }  // namespace lockstep

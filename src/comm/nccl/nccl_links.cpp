@@ -66,6 +66,8 @@ void NcclLinks::connect(RollCall& roll_call, const NcclCommunicatorOptions& opti
 }
 
 void NcclLinks::settle(NcclLink& link, NcclResult result, const char* call) {
+  // Some calls say so before what they queue is queued.
+  if (result == NcclResult::success) result = link.state();
   if (result == NcclResult::success) return;
   Patience patience(wait_limit_);
   while (result == NcclResult::in_progress) {

@@ -130,7 +130,6 @@ class StagedCommunicator final : public DeviceCommunicator {
         },
         "the work of a step");
   }
-  void register_buffer(void* /*memory*/, std::size_t /*bytes*/, Registration /*how*/) override {}
 
  private:
   [[nodiscard]] Request start(const StagingQueue::Work& work) {

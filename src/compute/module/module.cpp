@@ -68,18 +68,30 @@ DriverState probe() {
   return state;
 }
 
-std::unique_ptr<Device> make_device(const DeviceOptions& options) {
-  return std::make_unique<CudaDevice>(options);
-}
-
-DeviceIdentity identify(const Device& device) {
-  return dynamic_cast<const CudaDevice&>(device).identity();
-}
-
 /// The libraries' calls, for as long as the process lives: communicators keep references.
 NcclApi& library_calls() {
   static const std::unique_ptr<NcclApi> api = make_nccl_api();
   return *api;
+}
+
+class NcclMemory final : public MemorySource {
+ public:
+  [[nodiscard]] void* allocate(std::size_t bytes) override {
+    void* memory = nullptr;
+    return library_calls().mem_alloc(&memory, bytes) == NcclResult::success ? memory : nullptr;
+  }
+  void release(void* memory) noexcept override {
+    static_cast<void>(library_calls().mem_free(memory));
+  }
+};
+
+std::unique_ptr<Device> make_device(const DeviceOptions& options) {
+  static NcclMemory nccl_memory;
+  return std::make_unique<CudaDevice>(options, options.exchanges_by_nccl ? &nccl_memory : nullptr);
+}
+
+DeviceIdentity identify(const Device& device) {
+  return dynamic_cast<const CudaDevice&>(device).identity();
 }
 
 std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, RollCall& roll_call,

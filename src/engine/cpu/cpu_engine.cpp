@@ -200,8 +200,8 @@ class CpuEngine final : public Engine {
 #pragma omp parallel for simd schedule(static)
     for (std::ptrdiff_t i = 0; i < size; ++i) target[i] += source[i];
   }
-  [[nodiscard]] std::unique_ptr<ArenaMemory> allocate(std::size_t count) override {
-    return std::make_unique<HostArena>(count);
+  [[nodiscard]] std::shared_ptr<ArenaMemory> allocate(std::size_t count) override {
+    return std::make_shared<HostArena>(count);
   }
   void set_step_timer(StepTimer& timer) override {
     state_->timer = &timer;
@@ -212,7 +212,7 @@ class CpuEngine final : public Engine {
   void narrow(std::span<const float> values, Precision type, std::uint16_t* to) override {
     narrow_on_host(values, type, to);
   }
-  [[nodiscard]] std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
+  [[nodiscard]] std::shared_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
                                                                  std::size_t count) override {
     return make_host_narrow_buffer(type, count);
   }

@@ -47,17 +47,21 @@ ArenaStore::ArenaStore(Device& device, const Graph& graph, const Options& option
     entry.offset = view.offset;
     entry.filled = filled[static_cast<std::size_t>(view.parameter)];
   }
+  // Units are brought together where they lie.
+  const MemoryPlace shared_out =
+      layout_.units.empty() ? MemoryPlace::device : MemoryPlace::exchanged;
   if (units_.holds_narrow()) {
-    held_ = DeviceArray<std::byte>(device, units_.held_end(layout_.units.back()));
+    held_ = DeviceArray<std::byte>(device, units_.held_end(layout_.units.back()),
+                                   MemoryPlace::exchanged);
     device.clear(held_.data(), held_.bytes());
   } else if (holds_parameters()) {
-    parameters_ = DeviceArray<float>(device, layout_.size());
+    parameters_ = DeviceArray<float>(device, layout_.size(), shared_out);
     device.clear(parameters_.data(), parameters_.bytes());
     if (type_ != DataType::f32) working_ = DeviceArray<std::uint16_t>(device, layout_.size());
   }
   const std::size_t gradients = (holds_gradients() ? layout_.size() : 0) + options.tail_size;
   if (gradients > 0) {
-    gradients_ = DeviceArray<float>(device, gradients);
+    gradients_ = DeviceArray<float>(device, gradients, MemoryPlace::exchanged);
     device.clear(gradients_.data(), gradients_.bytes());
   }
 }

@@ -80,6 +80,17 @@ std::string describe(const cudaDeviceProp& properties, const DeviceIdentity& ide
       runtime / 1000, runtime % 1000 / 10, cudnn / 10000, cudnn / 100 % 100, cudnn % 100);
 }
 
+[[noreturn]] void fail_for_memory(std::size_t bytes) {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  LOCKSTEP_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  fail(ExitStatus::internal,
+       "cannot allocate {:.2f} GiB on the GPU ({:.2f} of {:.2f} GiB are free) use a smaller "
+       "--batch-size, or see whether another process holds memory",
+       static_cast<double>(bytes) / gib, static_cast<double>(free) / gib,
+       static_cast<double>(total) / gib);
+}
+
 /// Keeps its stream busy for as long as the host needs to launch what is timed behind it.
 void hold_stream(void*) {
   constexpr std::chrono::microseconds longest_launch{200};
@@ -90,7 +101,8 @@ void hold_stream(void*) {
 
 }  // namespace
 
-CudaDevice::CudaDevice(const DeviceOptions& options) {
+CudaDevice::CudaDevice(const DeviceOptions& options, MemorySource* exchanged)
+    : exchanged_(exchanged) {
   const int device = use_device(options);
   cudaDeviceProp properties{};
   LOCKSTEP_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
@@ -107,29 +119,40 @@ CudaDevice::CudaDevice(const DeviceOptions& options) {
   convolutions_ = std::make_unique<ConvolutionMaker>(stream_.get(), options.plans);
 }
 
+void CudaDevice::count(std::size_t bytes) noexcept {
+  bytes_ += bytes;
+  peak_bytes_ = std::max(peak_bytes_, bytes_);
+}
+
 void* CudaDevice::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   void* memory = nullptr;
   const cudaError_t status = cudaMalloc(&memory, bytes);
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
-    std::size_t free = 0;
-    std::size_t total = 0;
-    LOCKSTEP_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-    fail(ExitStatus::internal,
-         "cannot allocate {:.2f} GiB on the GPU ({:.2f} of {:.2f} GiB are free) use a smaller "
-         "--batch-size, or see whether another process holds memory",
-         static_cast<double>(bytes) / gib, static_cast<double>(free) / gib,
-         static_cast<double>(total) / gib);
+    fail_for_memory(bytes);
   }
   check(status, "cudaMalloc");
-  bytes_ += bytes;
-  peak_bytes_ = std::max(peak_bytes_, bytes_);
+  count(bytes);
   return memory;
 }
 
 void CudaDevice::release(void* memory, std::size_t bytes) noexcept {
   (void)cudaFree(memory);
+  bytes_ -= bytes;
+}
+
+void* CudaDevice::allocate_exchanged(std::size_t bytes) {
+  if (exchanged_ == nullptr || bytes == 0) return allocate(bytes);
+  void* const memory = exchanged_->allocate(bytes);
+  if (memory == nullptr) fail_for_memory(bytes);
+  count(bytes);
+  return memory;
+}
+
+void CudaDevice::release_exchanged(void* memory, std::size_t bytes) noexcept {
+  if (exchanged_ == nullptr) return release(memory, bytes);
+  exchanged_->release(memory);
   bytes_ -= bytes;
 }
 
@@ -191,7 +214,8 @@ std::unique_ptr<Replay> CudaDevice::record(std::function<void()> work) {
     work();
   } catch (...) {
     (void)cudaStreamEndCapture(stream_.get(), &captured);
-    (void)cudaGraphDestroy(captured);
+    if (captured != nullptr) (void)cudaGraphDestroy(captured);
+    (void)cudaGetLastError();  // what ended the capture is on its way
     throw;
   }
   LOCKSTEP_CUDA_CHECK(cudaStreamEndCapture(stream_.get(), &captured));

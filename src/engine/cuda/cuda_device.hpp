@@ -32,8 +32,9 @@ struct GraphExecTraits {
 /// that constructs it, which is the one that may use it.
 class CudaDevice final : public Device {
  public:
-  /// Error(usage) where no GPU is fit for this rank (see choose_device).
-  explicit CudaDevice(const DeviceOptions& options);
+  /// `exchanged`, for allocate_exchanged(), outlives it; null: as all other memory. Error(usage)
+  /// where no GPU is fit for this rank (see choose_device).
+  explicit CudaDevice(const DeviceOptions& options, MemorySource* exchanged = nullptr);
 
   [[nodiscard]] std::string description() const override { return description_; }
   [[nodiscard]] const DeviceIdentity& identity() const noexcept { return identity_; }
@@ -41,6 +42,8 @@ class CudaDevice final : public Device {
 
   [[nodiscard]] void* allocate(std::size_t bytes) override;
   void release(void* memory, std::size_t bytes) noexcept override;
+  [[nodiscard]] void* allocate_exchanged(std::size_t bytes) override;
+  void release_exchanged(void* memory, std::size_t bytes) noexcept override;
   [[nodiscard]] std::size_t peak_bytes() const noexcept override { return peak_bytes_; }
   [[nodiscard]] void* allocate_host(std::size_t bytes) override;
   void release_host(void* memory) noexcept override;
@@ -70,6 +73,9 @@ class CudaDevice final : public Device {
     return queue == Queue::work ? stream_.get() : transfers_.get();
   }
 
+  void count(std::size_t bytes) noexcept;
+
+  MemorySource* exchanged_;
   DeviceIdentity identity_;
   std::size_t bytes_ = 0;
   std::size_t peak_bytes_ = 0;

@@ -75,6 +75,12 @@ class Device {
   /// Error(internal) with what was asked for and what is free.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* memory, std::size_t bytes) noexcept = 0;
+  /// The same for memory that devices may reach for their peers, as libraries of communication want
+  /// it; may take more than it is asked for.
+  [[nodiscard]] virtual void* allocate_exchanged(std::size_t bytes) { return allocate(bytes); }
+  virtual void release_exchanged(void* memory, std::size_t bytes) noexcept {
+    release(memory, bytes);
+  }
   /// The most that was ever allocated at a time.
   [[nodiscard]] virtual std::size_t peak_bytes() const noexcept = 0;
   /// Host memory that copies to and from the device are fast from.
@@ -118,18 +124,20 @@ class Device {
                                                                       ConvolutionPasses passes) = 0;
 };
 
+enum class MemoryPlace {
+  device,
+  exchanged,  ///< of the device, for communication
+  host        ///< for copies
+};
+
 /// Memory of a device, or of the host for its copies.
 template <typename T>
 class DeviceArray final {
  public:
-  enum class Place { device, host };
+  using Place = MemoryPlace;
   DeviceArray() = default;
   DeviceArray(Device& device, std::size_t count, Place place = Place::device)
-      : device_(&device),
-        place_(place),
-        count_(count),
-        data_(static_cast<T*>(place == Place::device ? device.allocate(count * sizeof(T))
-                                                     : device.allocate_host(count * sizeof(T)))) {}
+      : device_(&device), place_(place), count_(count), data_(static_cast<T*>(allocate())) {}
   DeviceArray(DeviceArray&& other) noexcept { swap(other); }
   DeviceArray& operator=(DeviceArray&& other) noexcept {
     swap(other);
@@ -139,10 +147,16 @@ class DeviceArray final {
   DeviceArray& operator=(const DeviceArray&) = delete;
   ~DeviceArray() {
     if (data_ == nullptr) return;
-    if (place_ == Place::device) {
-      device_->release(data_, bytes());
-    } else {
-      device_->release_host(data_);
+    switch (place_) {
+      case Place::device:
+        device_->release(data_, bytes());
+        break;
+      case Place::exchanged:
+        device_->release_exchanged(data_, bytes());
+        break;
+      case Place::host:
+        device_->release_host(data_);
+        break;
     }
   }
 
@@ -151,6 +165,17 @@ class DeviceArray final {
   [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }
 
  private:
+  [[nodiscard]] void* allocate() {
+    switch (place_) {
+      case Place::device:
+        return device_->allocate(bytes());
+      case Place::exchanged:
+        return device_->allocate_exchanged(bytes());
+      case Place::host:
+        return device_->allocate_host(bytes());
+    }
+    return nullptr;
+  }
   void swap(DeviceArray& other) noexcept {
     std::swap(device_, other.device_);
     std::swap(place_, other.place_);

@@ -55,8 +55,8 @@ class DeviceNarrowBuffer final : public NarrowBuffer {
  public:
   DeviceNarrowBuffer(std::shared_ptr<Device> device, DataType type, std::size_t count)
       : device_(std::move(device)), type_(type), values_(*device_, count) {}
-  [[nodiscard]] std::uint16_t* data(std::size_t at) noexcept override {
-    return values_.data() + at;
+  [[nodiscard]] std::span<std::uint16_t> values() noexcept override {
+    return {values_.data(), values_.size()};
   }
   void narrow(std::span<const float> values, std::size_t at) override {
     convert(device_->stream(), values.data(), DataType::f32, data(at), type_, values.size());
@@ -122,6 +122,7 @@ class DeviceEngine final : public Engine {
     return state_->arena.held_unit(unit);
   }
   [[nodiscard]] std::span<float> gradients() noexcept override { return state_->arena.gradients(); }
+  [[nodiscard]] std::shared_ptr<const void> arenas() const noexcept override { return state_; }
   [[nodiscard]] std::span<float> running_statistics() noexcept override {
     return state_->running_statistics.span();
   }
@@ -154,8 +155,8 @@ class DeviceEngine final : public Engine {
     cuda::add(state_->device->stream(), DataType::f32, to.data(), from.data(), to.data(),
               to.size());
   }
-  [[nodiscard]] std::unique_ptr<ArenaMemory> allocate(std::size_t count) override {
-    return std::make_unique<DeviceArena>(state_->device, count);
+  [[nodiscard]] std::shared_ptr<ArenaMemory> allocate(std::size_t count) override {
+    return std::make_shared<DeviceArena>(state_->device, count);
   }
   void set_exchange(UnitExchange& exchange) override { state_->exchange = &exchange; }
   void set_step_timer(StepTimer& timer) override {
@@ -169,9 +170,9 @@ class DeviceEngine final : public Engine {
     convert(state_->device->stream(), values.data(), DataType::f32, to, storage_of(type),
             values.size());
   }
-  [[nodiscard]] std::unique_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
+  [[nodiscard]] std::shared_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
                                                                  std::size_t count) override {
-    return std::make_unique<DeviceNarrowBuffer>(state_->device, storage_of(type), count);
+    return std::make_shared<DeviceNarrowBuffer>(state_->device, storage_of(type), count);
   }
   [[nodiscard]] std::unique_ptr<Program> compile_training(std::int64_t batch_size) override {
     return std::make_unique<DeviceProgram>(

@@ -23,6 +23,17 @@ struct DeviceOptions {
   int local_rank = 0;  ///< this rank's place among those of its host
   int local_size = 1;  ///< ranks on this host
   PlanOptions plans;
+  /// What it exchanges lies in memory of NCCL's kind.
+  bool exchanges_by_nccl = false;
+};
+
+/// Where memory comes from.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  /// Null where there is not as much.
+  [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
+  virtual void release(void* memory) noexcept = 0;
 };
 
 /// What tells one GPU from another.

@@ -192,6 +192,9 @@ std::vector<StepTime> DeviceProgram::time_steps(const Batch& batch) {
 }
 
 void DeviceProgram::wait() {
+  if (state_->exchange != nullptr) {
+    state_->exchange->await([this] { return state_->device->has_reached(*fetched_); });
+  }
   state_->device->wait(*fetched_);
   if (options_.training) statistics_.publish();
   pending_ = false;

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/engine/engine.hpp"
+
+#include <memory>
+#include <span>
+
+namespace lockstep {
+
+// What collectives work on in every step, as communicators may know it from the start.
+
+/// One of the engine's arenas, which is of one size on all ranks.
+template <typename T>
+void register_arena(Communicator& comm, const Engine& engine, std::span<T> arena) {
+  comm.register_memory(
+      {.bytes = std::as_writable_bytes(arena), .owner = engine.arenas(), .symmetric = true});
+}
+/// An ArenaMemory or NarrowBuffer, if it is there.
+template <typename Memory>
+void register_values(Communicator& comm, const std::shared_ptr<Memory>& memory) {
+  if (memory == nullptr) return;
+  comm.register_memory({.bytes = std::as_writable_bytes(memory->values()), .owner = memory});
+}
+
+}  // namespace lockstep

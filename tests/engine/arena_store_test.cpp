@@ -1,0 +1,68 @@
+#define BOOST_TEST_MODULE arena_store
+#include "../../src/engine/cuda/arena_store.hpp"
+
+#include "../../src/engine/graph_analysis.hpp"
+#include "engine/host_device.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <memory>
+
+using namespace lockstep;
+using namespace lockstep::cuda;
+
+namespace {
+
+struct Fixture {
+  std::unique_ptr<Device> device = make_host_device();
+  Graph graph{"two layers", {.channels = 3, .height = 8, .width = 8}, 5};
+
+  Fixture() {
+    const ValueId x =
+        graph.conv2d(graph.input(), {.name = "conv", .out_channels = 8, .kernel = 3, .padding = 1});
+    graph.softmax_cross_entropy(
+        graph.linear(graph.flatten(graph.relu(x)), {.name = "fc", .out_features = 5}), {});
+  }
+  [[nodiscard]] ArenaStore make(DataType type, const UnitOptions& units) const {
+    return ArenaStore(
+        *device, graph,
+        {.type = type, .ready = analyse(graph).ready, .tail_size = 40, .units = units});
+  }
+  /// A unit of each parameter.
+  [[nodiscard]] UnitRule shared_out() const {
+    UnitRule rule{.unit_of = {}, .multiple = 64, .vectors_apart = true};
+    for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
+      rule.unit_of.push_back(static_cast<int>(i));
+    }
+    return rule;
+  }
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(gradients_lie_where_communication_reaches_them, Fixture) {
+  const ArenaStore arena = make(DataType::bf16, {});
+
+  BOOST_TEST(arena.gradients().size() == arena.layout().size() + 40);
+  BOOST_TEST(exchanged_bytes(*device) == arena.gradients().size_bytes());
+}
+
+BOOST_FIXTURE_TEST_CASE(so_do_parameters_that_are_brought_together, Fixture) {
+  const ArenaStore arena = make(DataType::bf16, {.rule = shared_out()});
+
+  BOOST_TEST(exchanged_bytes(*device) ==
+             arena.gradients().size_bytes() + arena.parameters().size_bytes());
+}
+
+BOOST_FIXTURE_TEST_CASE(and_those_that_are_held_in_16_bits, Fixture) {
+  const ArenaStore arena =
+      make(DataType::bf16,
+           {.rule = shared_out(), .holds_gradients = false, .parameters = Precision::bf16});
+  std::size_t held = 0;
+  for (std::size_t unit = 0; unit < arena.layout().units.size(); ++unit) {
+    held += arena.held_unit(unit).size();
+  }
+
+  BOOST_TEST(held > 0U);
+  BOOST_TEST(exchanged_bytes(*device) == arena.gradients().size_bytes() + held);
+}

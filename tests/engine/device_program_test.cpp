@@ -1,0 +1,74 @@
+#define BOOST_TEST_MODULE device_program
+#include "../../src/engine/cuda/device_engine.hpp"
+#include "engine/host_device.hpp"
+#include "lockstep/core/aligned_buffer.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+using namespace lockstep;
+using namespace lockstep::cuda;
+
+namespace {
+
+/// Of an engine that holds everything, so that only waits come through it.
+class Exchange final : public UnitExchange {
+ public:
+  void start_gather(std::size_t, std::span<std::byte>) override {}
+  void await_gather(std::size_t) override {}
+  void start_reduction(std::size_t, std::span<const float>) override {}
+  void await_reduction(std::size_t) override {}
+  void progress() override {}
+  void await(FunctionRef<bool()> reached) override {
+    if (peer_is_lost) fail(ExitStatus::internal, "rank 1 was lost");
+    while (!reached()) ++questions;
+  }
+  bool peer_is_lost = false;
+  int questions = 0;
+};
+
+struct Fixture {
+  std::shared_ptr<Device> device = make_host_device(HostWork::late);
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Program> program;
+  Exchange exchange;
+  AlignedBuffer<float> images{2 * 4 * 4 * 3};
+  AlignedBuffer<std::int32_t> labels{2};
+
+  Fixture() {
+    Graph graph("linear", {.channels = 3, .height = 4, .width = 4}, 5);
+    graph.softmax_cross_entropy(
+        graph.linear(graph.flatten(graph.input()), {.name = "fc", .out_features = 5}), {});
+    engine = make_device_engine(device, graph, {.units = {.rule = {.unit_of = {0, 0}}}});
+    engine->set_exchange(exchange);
+    program = engine->compile_training(2);
+    std::ranges::fill(images.span(), 0.5F);
+    std::ranges::fill(labels.span(), 1);
+  }
+  [[nodiscard]] Batch batch() {
+    return {.images = images.data(), .labels = labels.data(), .size = 2, .pixels = {}};
+  }
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(metrics_are_waited_for_where_other_ranks_are_looked_at, Fixture) {
+  program->forward(batch());
+  const BatchMetrics metrics = program->metrics();
+
+  BOOST_TEST(metrics.samples == 2);
+  BOOST_TEST(exchange.questions > 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_rank_that_is_lost_ends_the_wait, Fixture) {
+  program->forward(batch());
+  exchange.peer_is_lost = true;
+
+  BOOST_CHECK_EXCEPTION((void)program->metrics(), Error, [](const Error& error) {
+    return std::string(error.what()) == "rank 1 was lost";
+  });
+}
