@@ -1,5 +1,6 @@
 #include "lockstep/compute/compute.hpp"
 
+#include "cache_file.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/comm/self_communicator.hpp"
@@ -175,6 +176,23 @@ const cuda::ModuleTable& load_on_all_ranks(Communicator& host) {
   return *table;
 }
 
+/// What GPUs compute convolutions fastest by, on disk.
+class AlgorithmFile final : public AlgorithmCache {
+ public:
+  [[nodiscard]] std::optional<std::string> find(const std::string& key) override {
+    return file_.find(key);
+  }
+  void add(const std::string& key, const std::string& algorithm) override {
+    file_.add(key, algorithm);
+  }
+  void save() { file_.save(); }
+
+ private:
+  CacheFile file_{
+      cache_path("gpu-convolutions.tsv"),
+      {.header = "# GPU and library, convolution, fastest algorithm; may be deleted\n"}};
+};
+
 /// The members are in the order in which they need each other.
 class CudaCompute final : public Compute {
  public:
@@ -195,6 +213,7 @@ class CudaCompute final : public Compute {
                                                .wide_weight_gradients = false},
                                      .exchanges_by_nccl = uses_nccl(options)});
     });
+    if (!options.deterministic && options.conv_batch > 0) agree_on_algorithms(graph, options);
     numa_node_ = module_.identify(*device_).numa_node;
     peers_ = probe_cuda().peers;
     choose_communicator(options, grid);
@@ -239,6 +258,18 @@ class CudaCompute final : public Compute {
   [[nodiscard]] bool uses_nccl(const ComputeOptions& options) const noexcept {
     return options.reduces && (options.comm == CommChoice::nccl ||
                                (options.comm == CommChoice::automatic && host_.size() > 1));
+  }
+  /// One rank times them, so that all compute alike and no start of the next job takes as long.
+  void agree_on_algorithms(const Graph& graph, const ComputeOptions& options) {
+    std::string fastest;
+    collectively(host_, [&] {
+      if (host_.rank() != 0) return;
+      AlgorithmFile cache;
+      fastest =
+          module_.choose_algorithms(*device_, graph, options.precision, options.conv_batch, cache);
+      cache.save();
+    });
+    module_.take_algorithms(*device_, broadcast_text(host_, fastest));
   }
   void choose_communicator(const ComputeOptions& options, const ProcessGrid& grid) {
     if (!options.reduces) return;

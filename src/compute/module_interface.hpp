@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../engine/cuda/choose_algorithms.hpp"
 #include "../engine/cuda/device.hpp"
 #include "../engine/cuda/device_engine.hpp"
 #include "../engine/cuda/device_options.hpp"
@@ -26,7 +27,7 @@
 namespace lockstep::cuda {
 
 /// Raised with every change of ModuleTable or of a type it names.
-inline constexpr int module_interface_number = 22;
+inline constexpr int module_interface_number = 23;
 
 /// "interface 1 of lockstep 0.1.0, compiler 12.2.0"
 [[nodiscard]] inline std::string module_interface() {
@@ -72,6 +73,10 @@ struct ModuleTable {
   std::unique_ptr<DeviceCommunicator> (*make_staged)(Device& device,
                                                      std::unique_ptr<Communicator> host,
                                                      const StagedCommunicatorOptions& options);
+  /// As the functions of these names, in choose_algorithms.hpp.
+  std::string (*choose_algorithms)(Device& device, const Graph& graph, Precision precision,
+                                   std::int64_t batch_size, AlgorithmCache& cache);
+  void (*take_algorithms)(Device& device, const std::string& text);
   /// There as long as the process.
   PhaseMarks* (*phase_marks)();
 };

@@ -39,6 +39,8 @@ extern "C" __attribute__((visibility("default"))) const ModuleTable* lockstep_cu
                                  .make_optimizer = nullptr,
                                  .make_nccl = nullptr,
                                  .make_staged = nullptr,
+                                 .choose_algorithms = nullptr,
+                                 .take_algorithms = nullptr,
                                  .phase_marks = nullptr};
   return &table;
 }

@@ -1,7 +1,8 @@
 // The GPU module with the host in the device's place: the program's whole way with a GPU, where
 // there is none. HOST_MODULE_LATE=1 runs work when it is waited for, HOST_MODULE_SHARED=1 puts all
 // ranks on one device, HOST_MODULE_HANG=device:1 or nccl:1 lets rank 1 hang as it opens its device,
-// or as NCCL starts, and HOST_MODULE_MARKS=FILE gets what a profiler would be shown.
+// or as NCCL starts, HOST_MODULE_MARKS=FILE gets what a profiler would be shown, and
+// HOST_MODULE_ALGORITHMS=FILE what is chosen.
 #include "compute/module_interface.hpp"
 #include "engine/host_device.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
@@ -126,6 +127,23 @@ std::unique_ptr<DeviceCommunicator> make_staged(Device& device, std::unique_ptr<
   return std::make_unique<HostDeviceCommunicator>(device, std::move(host));
 }
 
+/// What HOST_MODULE_ALGORITHMS=FILE gets of all ranks.
+void note_algorithms(const std::string& line) {
+  const char* const path = std::getenv("HOST_MODULE_ALGORITHMS");
+  if (path == nullptr) return;
+  std::ofstream(path, std::ios::app) << line + '\n' << std::flush;
+}
+std::string choose(Device& device, const Graph& graph, Precision precision, std::int64_t batch_size,
+                   AlgorithmCache& cache) {
+  std::string text = choose_algorithms(device, graph, precision, batch_size, cache);
+  note_algorithms("timed " + std::to_string(convolutions(device).timed.size()));
+  return text;
+}
+void take(Device& device, const std::string& text) {
+  take_algorithms(device, text);
+  note_algorithms("took " + std::to_string(convolutions(device).taken.size()));
+}
+
 /// Rank 0's, a line each.
 class MarksFile final : public PhaseMarks {
  public:
@@ -160,6 +178,8 @@ extern "C" __attribute__((visibility("default"))) const ModuleTable* lockstep_cu
                                  .make_optimizer = make_device_optimizer,
                                  .make_nccl = make_nccl,
                                  .make_staged = make_staged,
+                                 .choose_algorithms = choose,
+                                 .take_algorithms = take,
                                  .phase_marks = phase_marks};
   return &table;
 }

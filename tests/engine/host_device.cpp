@@ -4,6 +4,8 @@
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/float16.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -309,10 +311,20 @@ class HostDevice final : public Device {
     return static_cast<const HostEvent&>(event).advance();
   }
   [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
-                                                              ConvolutionPasses) override;
+                                                              ConvolutionPasses passes) override;
+  [[nodiscard]] std::string algorithm_library() const override { return "the host, loops 1"; }
+  [[nodiscard]] std::string fastest_algorithm(const ConvolutionRequest& request) override {
+    convolutions_.timed.push_back(request);
+    return fmt::format("loop {}", request.shape.kernel);
+  }
+  void take_algorithms(AlgorithmChoices choices) override {
+    convolutions_.taken = std::move(choices);
+  }
+  [[nodiscard]] const HostConvolutions& convolutions() const noexcept { return convolutions_; }
 
  private:
   bool late_;
+  HostConvolutions convolutions_;
   HostQueue work_;
   HostQueue transfers_;
   std::size_t bytes_ = 0;
@@ -345,7 +357,8 @@ class HostConvolution final : public Convolution {
 };
 
 std::unique_ptr<Convolution> HostDevice::make_convolution(const ConvolutionShape& shape,
-                                                          ConvolutionPasses) {
+                                                          ConvolutionPasses passes) {
+  convolutions_.made.emplace_back(shape, passes);
   return std::make_unique<HostConvolution>(*this, shape);
 }
 
@@ -353,6 +366,10 @@ std::unique_ptr<Convolution> HostDevice::make_convolution(const ConvolutionShape
 
 std::unique_ptr<Device> make_host_device(HostWork when) {
   return std::make_unique<HostDevice>(when);
+}
+
+const HostConvolutions& convolutions(const Device& host_device) {
+  return dynamic_cast<const HostDevice&>(host_device).convolutions();
 }
 
 std::size_t exchanged_bytes(const Device& host_device) {

@@ -41,6 +41,25 @@ def auto_takes_the_gpu_where_there_is_one(folder):
     assert "the scheduler gave rank 0" in output and "--device cpu" in output, output
 
 
+def algorithms_are_timed_by_one_rank_and_kept(folder):
+    data = write_shards(folder / "data")
+    env = {**GPU, "XDG_CACHE_HOME": str(folder / "cache"), "HOST_MODULE_ALGORITHMS": str(folder / "algorithms")}
+    kept = folder / "cache" / "lockstep" / "gpu-convolutions.tsv"
+    told = []
+    for number, options in enumerate(([], ["--no-deterministic"], ["--no-deterministic"], ["--no-deterministic", "--precision", "bf16"])):
+        run([*train_args(data, folder / f"run-{number}", "--max-steps", 2), "--device", "cuda", "--comm", "mpi", *options], 2, env=env)
+        told.append(kept.read_text() if kept.exists() else "")
+    assert told[0] == "", told[0]
+    lines = told[1].splitlines()[1:]
+    assert lines and all(len(line.split("\t")) == 3 for line in lines), told[1]
+    assert told[2] == told[1], "what is known was timed again"
+    assert len(told[3].splitlines()) == 1 + 2 * len(lines), told[3]
+    if not REAL:
+        said = (folder / "algorithms").read_text().split("\n")[:-1]
+        took = [f"took {len(lines)}"] * 2
+        assert said == [f"timed {len(lines)}", *took, "timed 0", *took, f"timed {len(lines)}", *took], said
+
+
 def it_resumes_to_the_bit_in_every_precision(folder):
     data = write_shards(folder / "data")
     for precision in ("fp32", "tf32", "bf16", "fp16"):

@@ -2,11 +2,13 @@
 
 #include "lockstep/engine/convolution_trial.hpp"
 
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
 namespace lockstep {
+
+class CacheFile;
 
 /// Times of convolutions in a text file: what was measured on a processor once is not measured
 /// again. Of one process at a time; rank 0's. It is read when it is first asked. A file that cannot
@@ -15,6 +17,9 @@ class TrialCache final {
  public:
   /// `path`: empty: nothing is read or kept.
   explicit TrialCache(std::string path);
+  TrialCache(const TrialCache&) = delete;
+  TrialCache& operator=(const TrialCache&) = delete;
+  ~TrialCache();
 
   /// Of this processor.
   [[nodiscard]] std::optional<ConvolutionTimes> find(const std::string& key);
@@ -23,15 +28,10 @@ class TrialCache final {
   void save();
 
  private:
-  struct Content {
-    std::string processor;
-    std::map<std::string, ConvolutionTimes> entries;
-  };
-  Content& content();
+  [[nodiscard]] std::string on_this_processor(const std::string& key);
 
-  std::string path_;
-  std::optional<Content> content_;
-  bool changed_ = false;
+  std::unique_ptr<CacheFile> file_;
+  std::string processor_;  ///< once it was asked for
 };
 
 /// lockstep/convolutions.tsv in $XDG_CACHE_HOME, else in ~/.cache; empty where there is neither.

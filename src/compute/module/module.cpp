@@ -125,6 +125,8 @@ lockstep_cuda_module() {
                                  .make_optimizer = make_device_optimizer,
                                  .make_nccl = make_nccl,
                                  .make_staged = make_staged,
+                                 .choose_algorithms = choose_algorithms,
+                                 .take_algorithms = take_algorithms,
                                  .phase_marks = phase_marks};
   return &table;
 }

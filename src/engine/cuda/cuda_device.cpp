@@ -68,16 +68,20 @@ DeviceIdentity identify(int device, const cudaDeviceProp& properties) {
   return {.uuid = uuid_text(properties.uuid), .bus_id = bus_id.data(), .numa_node = numa_node};
 }
 
+std::string cudnn_text() {
+  const auto version = cudnnGetVersion();
+  return fmt::format("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
 std::string describe(const cudaDeviceProp& properties, const DeviceIdentity& identity) {
   int runtime = 0;
   LOCKSTEP_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
-  const auto cudnn = cudnnGetVersion();
   return fmt::format(
-      "{}, {} SMs, {:.0f} GiB, bus {}{}, CUDA {}.{}, cuDNN {}.{}.{}", properties.name,
+      "{}, {} SMs, {:.0f} GiB, bus {}{}, CUDA {}.{}, {}", properties.name,
       properties.multiProcessorCount, static_cast<double>(properties.totalGlobalMem) / gib,
       identity.bus_id,
       identity.numa_node < 0 ? "" : fmt::format(", NUMA node {}", identity.numa_node),
-      runtime / 1000, runtime % 1000 / 10, cudnn / 10000, cudnn / 100 % 100, cudnn % 100);
+      runtime / 1000, runtime % 1000 / 10, cudnn_text());
 }
 
 [[noreturn]] void fail_for_memory(std::size_t bytes) {
@@ -114,6 +118,8 @@ CudaDevice::CudaDevice(const DeviceOptions& options, MemorySource* exchanged)
   }
   identity_ = identify(device, properties);
   description_ = describe(properties, identity_);
+  algorithm_library_ =
+      fmt::format("{}, {} SMs, {}", properties.name, properties.multiProcessorCount, cudnn_text());
   stream_ = make_stream();
   transfers_ = make_stream();
   convolutions_ = std::make_unique<ConvolutionMaker>(stream_.get(), options.plans);

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace lockstep::cuda {
 
@@ -67,6 +68,13 @@ class CudaDevice final : public Device {
 
   [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
                                                               ConvolutionPasses passes) override;
+  [[nodiscard]] std::string algorithm_library() const override { return algorithm_library_; }
+  [[nodiscard]] std::string fastest_algorithm(const ConvolutionRequest& request) override {
+    return convolutions_->fastest(request);
+  }
+  void take_algorithms(AlgorithmChoices choices) override {
+    convolutions_->take(std::move(choices));
+  }
 
  private:
   [[nodiscard]] cudaStream_t stream_of(Queue queue) const noexcept {
@@ -80,6 +88,7 @@ class CudaDevice final : public Device {
   std::size_t bytes_ = 0;
   std::size_t peak_bytes_ = 0;
   std::string description_;
+  std::string algorithm_library_;
   UniqueStream stream_;
   UniqueStream transfers_;
   std::unique_ptr<ConvolutionMaker> convolutions_;

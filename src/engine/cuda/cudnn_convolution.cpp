@@ -6,43 +6,14 @@
 #include <algorithm>
 #include <cassert>
 #include <string>
-#include <string_view>
 
 namespace lockstep::cuda {
 namespace {
 
-std::string_view pass_name(ConvolutionPass pass) {
-  switch (pass) {
-    case ConvolutionPass::forward:
-      break;
-    case ConvolutionPass::backward_data:
-      return "data gradient of a ";
-    case ConvolutionPass::backward_weights:
-      return "weight gradient of a ";
-  }
-  return "";
-}
-
-std::string_view precision_name(const ConvolutionShape& shape) {
-  switch (shape.type) {
-    case DataType::f32:
-      break;
-    case DataType::bf16:
-      return "bf16";
-    case DataType::f16:
-      return "fp16";
-  }
-  return shape.tf32 ? "tf32" : "fp32";
-}
-
-[[noreturn]] void fail_unsupported(const PlanRequest& request, const std::string& reason) {
-  const auto& shape = request.shape;
+[[noreturn]] void fail_unsupported(const ConvolutionRequest& request, const std::string& reason) {
   fail(ExitStatus::usage,
-       "no algorithm for the {}convolution of ({}, {}, {}, {}) values to {} channels, kernel {}, "
-       "stride {}, padding {}, in {} (cuDNN: {}) use another --precision, batch size or width",
-       pass_name(request.pass), shape.batch, shape.height, shape.width, shape.in_channels,
-       shape.out_channels, shape.kernel, shape.stride, shape.padding, precision_name(shape),
-       reason.empty() ? "no engine offered" : reason);
+       "no algorithm for the {} (cuDNN: {}) use another --precision, batch size or width",
+       request.text(), reason.empty() ? "no engine offered" : reason);
 }
 
 using SharedPlan = std::shared_ptr<ConvolutionPlan>;
@@ -103,17 +74,19 @@ ConvolutionMaker::ConvolutionMaker(cudaStream_t stream, const PlanOptions& optio
 }
 
 std::pair<ConvolutionMaker::SharedPlan, std::string> ConvolutionMaker::find(
-    const PlanRequest& request) {
+    const ConvolutionRequest& request) {
   const auto known = std::find_if(plans_.begin(), plans_.end(),
                                   [&](const auto& entry) { return entry.first == request; });
   if (known != plans_.end()) return {known->second, {}};
-  auto result = make_plan(handle_.get(), request, options_);
+  const auto chosen = choices_.find(request.text());
+  auto result = make_plan(handle_.get(), request, options_,
+                          chosen == choices_.end() ? std::string() : chosen->second);
   SharedPlan plan = std::move(result.plan);
   if (plan != nullptr) plans_.emplace_back(request, plan);
   return {std::move(plan), std::move(result.reason)};
 }
 
-ConvolutionMaker::SharedPlan ConvolutionMaker::require(const PlanRequest& request) {
+ConvolutionMaker::SharedPlan ConvolutionMaker::require(const ConvolutionRequest& request) {
   auto [plan, reason] = find(request);
   if (plan == nullptr) fail_unsupported(request, reason);
   return plan;
@@ -125,7 +98,7 @@ std::unique_ptr<Convolution> ConvolutionMaker::make(const ConvolutionShape& shap
   plans.forward = require({.shape = shape, .pass = ConvolutionPass::forward, .output = shape.type});
   if (passes != ConvolutionPasses::forward) {
     // Sums are fp32; where the library cannot write them as they are, they are rounded once.
-    PlanRequest request{
+    ConvolutionRequest request{
         .shape = shape, .pass = ConvolutionPass::backward_weights, .output = DataType::f32};
     if (options_.wide_weight_gradients) plans.backward_weights = find(request).first;
     if (plans.backward_weights == nullptr) {

@@ -8,6 +8,7 @@
 #include <cudnn.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,16 +30,22 @@ class ConvolutionMaker final {
   /// Error(usage) with shape, precision and the library's reason where no engine computes a pass.
   [[nodiscard]] std::unique_ptr<Convolution> make(const ConvolutionShape& shape,
                                                   ConvolutionPasses passes);
+  /// As Device's.
+  [[nodiscard]] std::string fastest(const ConvolutionRequest& request) {
+    return require(request)->engine();
+  }
+  void take(AlgorithmChoices choices) { choices_ = std::move(choices); }
 
  private:
   using SharedPlan = std::shared_ptr<ConvolutionPlan>;
   /// Null, and why, where there is no plan.
-  [[nodiscard]] std::pair<SharedPlan, std::string> find(const PlanRequest& request);
-  [[nodiscard]] SharedPlan require(const PlanRequest& request);
+  [[nodiscard]] std::pair<SharedPlan, std::string> find(const ConvolutionRequest& request);
+  [[nodiscard]] SharedPlan require(const ConvolutionRequest& request);
 
   PlanOptions options_;
+  AlgorithmChoices choices_;
   UniqueCudnnHandle handle_;
-  std::vector<std::pair<PlanRequest, SharedPlan>> plans_;
+  std::vector<std::pair<ConvolutionRequest, SharedPlan>> plans_;
 };
 
 }  // namespace lockstep::cuda

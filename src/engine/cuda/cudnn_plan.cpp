@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 
 namespace lockstep::cuda {
@@ -80,7 +81,7 @@ Attributes attributes_of(const ConvolutionShape& shape) {
   return attributes;
 }
 
-std::unique_ptr<fe::graph::Graph> make_graph(const PlanRequest& request) {
+std::unique_ptr<fe::graph::Graph> make_graph(const ConvolutionRequest& request) {
   const auto& shape = request.shape;
   const TensorSet extents = extents_of(shape);
   auto graph = std::make_unique<fe::graph::Graph>();
@@ -197,6 +198,16 @@ class Plan final : public ConvolutionPlan {
     return built;
   }
 
+  /// The candidate of that name, where there is one and it can be built.
+  [[nodiscard]] std::optional<std::int64_t> build_known(const std::string& wanted) {
+    for (std::int64_t i = 0; i < graph_->get_execution_plan_count(); ++i) {
+      std::string name;
+      if (graph_->get_plan_name_at_index(i, name).is_bad() || name != wanted) continue;
+      if (graph_->build_plan_at_index(i).is_good()) return i;
+    }
+    return std::nullopt;
+  }
+
   void choose(std::int64_t index) {
     index_ = index;
     workspace_bytes_ = static_cast<std::size_t>(
@@ -240,7 +251,8 @@ std::int64_t choose_by_time(Plan& plan, const std::vector<std::int64_t>& candida
 
 }  // namespace
 
-PlanResult make_plan(cudnnHandle_t handle, const PlanRequest& request, const PlanOptions& options) {
+PlanResult make_plan(cudnnHandle_t handle, const ConvolutionRequest& request,
+                     const PlanOptions& options, const std::string& known) {
   std::string reason;
   struct Round {
     bool precompiled_only;
@@ -259,6 +271,12 @@ PlanResult make_plan(cudnnHandle_t handle, const PlanRequest& request, const Pla
     limited.max_workspace_bytes = limit;
     deselect(*graph, request.shape, limited, precompiled_only);
     auto plan = std::make_unique<Plan>(std::move(graph));
+    if (!known.empty()) {
+      if (const auto index = plan->build_known(known)) {
+        plan->choose(*index);
+        return {.plan = std::move(plan), .reason = {}};
+      }
+    }
     const auto candidates = plan->build(std::max(1, options.timed_candidates), reason);
     if (candidates.empty()) continue;
     plan->choose(candidates.size() == 1 ? candidates.front()
@@ -268,7 +286,7 @@ PlanResult make_plan(cudnnHandle_t handle, const PlanRequest& request, const Pla
   return {.plan = nullptr, .reason = std::move(reason)};
 }
 
-EngineSurvey survey_engines(const std::string& device, const PlanRequest& request,
+EngineSurvey survey_engines(const std::string& device, const ConvolutionRequest& request,
                             const PlanOptions& options, bool precompiled_only) {
   auto properties = std::make_shared<fe::DeviceProperties>();
   if (auto status = properties->deserialize({device.begin(), device.end()}); status.is_bad()) {

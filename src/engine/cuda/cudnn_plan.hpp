@@ -1,6 +1,6 @@
 #pragma once
 
-#include "device.hpp"
+#include "convolution_request.hpp"
 #include "device_options.hpp"
 
 #include <cudnn.h>
@@ -11,8 +11,6 @@
 #include <vector>
 
 namespace lockstep::cuda {
-
-enum class ConvolutionPass { forward, backward_data, backward_weights };
 
 /// One pass of a convolution as one of cuDNN's engines computes it.
 class ConvolutionPlan {
@@ -26,14 +24,6 @@ class ConvolutionPlan {
   virtual void run(cudnnHandle_t handle, void* x, void* weights, void* y, void* workspace) = 0;
 };
 
-struct PlanRequest {
-  ConvolutionShape shape;
-  ConvolutionPass pass = ConvolutionPass::forward;
-  DataType output = DataType::f32;  ///< of what the pass writes
-
-  friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
-};
-
 /// A plan, or why there is none.
 struct PlanResult {
   std::unique_ptr<ConvolutionPlan> plan;
@@ -41,8 +31,9 @@ struct PlanResult {
 };
 /// Engines that the library compiles when a plan is made, which takes seconds, are taken only where
 /// no other computes it within the workspace.
-[[nodiscard]] PlanResult make_plan(cudnnHandle_t handle, const PlanRequest& request,
-                                   const PlanOptions& options);
+/// `known`: the engine to take where the library offers it; empty: as the options say.
+[[nodiscard]] PlanResult make_plan(cudnnHandle_t handle, const ConvolutionRequest& request,
+                                   const PlanOptions& options, const std::string& known = {});
 
 /// What cuDNN would do on a device that is described to it, without one.
 struct EngineSupport {
@@ -60,7 +51,8 @@ struct EngineSurvey {
 /// Engines that are compiled at run time are listed, not tried, or, with `precompiled_only`, ruled
 /// out. `device` is the library's own JSON description of a device
 /// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
-[[nodiscard]] EngineSurvey survey_engines(const std::string& device, const PlanRequest& request,
+[[nodiscard]] EngineSurvey survey_engines(const std::string& device,
+                                          const ConvolutionRequest& request,
                                           const PlanOptions& options,
                                           bool precompiled_only = false);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "convolution_request.hpp"
 #include "data_type.hpp"
 #include "kernels/kernels.hpp"
 
@@ -11,29 +12,6 @@
 #include <utility>
 
 namespace lockstep::cuda {
-
-/// A convolution over (N, H, W, C) values with square kernels; channels as stored. Weights are
-/// (out_channels, kernel, kernel, in_channels), without gaps.
-struct ConvolutionShape {
-  std::int64_t batch = 0;
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-  std::int64_t in_channels = 0;
-  std::int64_t out_channels = 0;
-  std::int64_t kernel = 1;
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
-  DataType type = DataType::f32;
-  bool tf32 = false;  ///< fp32 values may be rounded to tf32 on their way into the product
-
-  [[nodiscard]] std::int64_t out_height() const noexcept {
-    return (height + 2 * padding - kernel) / stride + 1;
-  }
-  [[nodiscard]] std::int64_t out_width() const noexcept {
-    return (width + 2 * padding - kernel) / stride + 1;
-  }
-  friend bool operator==(const ConvolutionShape&, const ConvolutionShape&) = default;
-};
 
 /// The passes of a convolution, chosen and bound once. Each queues its work in the device's stream
 /// and returns; accumulation is in fp32. The workspace is of at least workspace_bytes().
@@ -122,6 +100,16 @@ class Device {
   /// Error(usage) where no algorithm computes it.
   [[nodiscard]] virtual std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
                                                                       ConvolutionPasses passes) = 0;
+  /// What algorithms are of: "NVIDIA H200, cuDNN 9.19.0".
+  [[nodiscard]] virtual std::string algorithm_library() const { return ""; }
+  /// The name of the one that computes it fastest, which takes seconds to find out; empty where
+  /// there is no choice. Error(usage) as make_convolution().
+  [[nodiscard]] virtual std::string fastest_algorithm(const ConvolutionRequest& /*request*/) {
+    return "";
+  }
+  /// Those by which convolutions are computed that are made from now on; what is not among them, or
+  /// is not to be had, is chosen as it would be.
+  virtual void take_algorithms(AlgorithmChoices /*choices*/) {}
 };
 
 enum class MemoryPlace {

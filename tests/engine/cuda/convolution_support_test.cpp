@@ -32,33 +32,9 @@ const std::string hopper = R"({
 /// Every different convolution of a model, fully connected layers among them: those of one pixel.
 std::vector<ConvolutionShape> convolutions_of(const Graph& graph, std::int64_t batch,
                                               Precision precision) {
-  const DataType type = storage_of(precision);
   std::vector<ConvolutionShape> shapes;
-  const auto add = [&](ConvolutionShape shape) {
-    shape.batch = batch;
-    shape.type = type;
-    shape.tf32 = precision == Precision::tf32;
-    shape.in_channels = padded_channels(shape.in_channels, type);
-    shape.out_channels = padded_channels(shape.out_channels, type);
-    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
-  };
-  for (const Node& node : graph.nodes()) {
-    if (const auto* conv = std::get_if<Conv2d>(&node.op)) {
-      const Shape& in = graph.nodes()[static_cast<std::size_t>(conv->input)].output;
-      add({.height = in[1],
-           .width = in[2],
-           .in_channels = in[0],
-           .out_channels = conv->options.out_channels,
-           .kernel = conv->options.kernel,
-           .stride = conv->options.stride,
-           .padding = conv->options.padding});
-    } else if (const auto* linear = std::get_if<Linear>(&node.op)) {
-      const Shape& in = graph.nodes()[static_cast<std::size_t>(linear->input)].output;
-      add({.height = 1,
-           .width = 1,
-           .in_channels = in[0],
-           .out_channels = linear->options.out_features});
-    }
+  for (const ConvolutionRequest& request : requests_of(graph, precision, batch)) {
+    if (request.pass == ConvolutionPass::forward) shapes.push_back(request.shape);
   }
   return shapes;
 }
@@ -205,16 +181,16 @@ BOOST_AUTO_TEST_CASE(every_small_convolution_has_a_precompiled_engine) {
 }
 
 BOOST_AUTO_TEST_CASE(engines_that_are_compiled_first_can_be_ruled_out) {
-  const PlanRequest request{.shape = {.batch = 64,
-                                      .height = 14,
-                                      .width = 14,
-                                      .in_channels = 256,
-                                      .out_channels = 256,
-                                      .kernel = 3,
-                                      .padding = 1,
-                                      .type = DataType::bf16},
-                            .pass = ConvolutionPass::forward,
-                            .output = DataType::bf16};
+  const ConvolutionRequest request{.shape = {.batch = 64,
+                                             .height = 14,
+                                             .width = 14,
+                                             .in_channels = 256,
+                                             .out_channels = 256,
+                                             .kernel = 3,
+                                             .padding = 1,
+                                             .type = DataType::bf16},
+                                   .pass = ConvolutionPass::forward,
+                                   .output = DataType::bf16};
   const EngineSurvey survey = survey_engines(hopper, request, {}, true);
   const auto compiled = std::ranges::count_if(survey.engines, &EngineSupport::compiled_at_run);
 
@@ -233,9 +209,9 @@ BOOST_AUTO_TEST_CASE(fp32_is_not_computed_by_tensor_cores) {
                          .out_channels = 64,
                          .kernel = 3,
                          .padding = 1};
-  const PlanRequest fp32{.shape = shape, .pass = ConvolutionPass::forward};
+  const ConvolutionRequest fp32{.shape = shape, .pass = ConvolutionPass::forward};
   shape.tf32 = true;
-  const PlanRequest tf32{.shape = shape, .pass = ConvolutionPass::forward};
+  const ConvolutionRequest tf32{.shape = shape, .pass = ConvolutionPass::forward};
   const auto allowed = [](const EngineSurvey& survey) {
     return std::count_if(survey.engines.begin(), survey.engines.end(),
                          [](const auto& engine) { return engine.allowed; });
@@ -259,7 +235,7 @@ BOOST_AUTO_TEST_CASE(workspace_limit_and_determinism_rule_engines_out) {
                                .out_channels = 64,
                                .kernel = 3,
                                .padding = 1};
-  const PlanRequest request{
+  const ConvolutionRequest request{
       .shape = shape, .pass = ConvolutionPass::backward_weights, .output = DataType::f32};
   const auto made = [&](const PlanOptions& options) {
     const auto survey = survey_engines(hopper, request, options);

@@ -248,3 +248,29 @@ BOOST_AUTO_TEST_CASE(convolutions_of_all_precisions_are_the_sums_of_products) {
     }
   }
 }
+
+BOOST_AUTO_TEST_CASE(algorithms_are_taken_by_name) {
+  if (no_device()) return;
+  const ConvolutionShape shape{.batch = 8,
+                               .height = 14,
+                               .width = 14,
+                               .in_channels = 64,
+                               .out_channels = 64,
+                               .kernel = 3,
+                               .padding = 1,
+                               .type = DataType::bf16};
+  const ConvolutionRequest request{
+      .shape = shape, .pass = ConvolutionPass::forward, .output = DataType::bf16};
+  CudaDevice timed({.plans = {.timed_candidates = 8, .wide_weight_gradients = false}});
+  const std::string fastest = timed.fastest_algorithm(request);
+  CudaDevice told({.plans = {.wide_weight_gradients = false}});
+  told.take_algorithms({{request.text(), fastest}});
+  CudaDevice first({.plans = {.wide_weight_gradients = false}});
+  CudaDevice misled({.plans = {.wide_weight_gradients = false}});
+  misled.take_algorithms({{request.text(), "no such engine"}});
+
+  BOOST_TEST(!fastest.empty());
+  BOOST_TEST(told.fastest_algorithm(request) == fastest);
+  BOOST_TEST(misled.fastest_algorithm(request) == first.fastest_algorithm(request));
+  check_convolution(told, shape);
+}

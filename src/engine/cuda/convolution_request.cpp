@@ -1,0 +1,119 @@
+#include "convolution_request.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+namespace lockstep::cuda {
+namespace {
+
+std::string_view name_of(ConvolutionPass pass) {
+  switch (pass) {
+    case ConvolutionPass::forward:
+      break;
+    case ConvolutionPass::backward_data:
+      return "data gradient";
+    case ConvolutionPass::backward_weights:
+      return "weight gradient";
+  }
+  return "forward";
+}
+
+std::string_view name_of(DataType type) {
+  switch (type) {
+    case DataType::f32:
+      break;
+    case DataType::bf16:
+      return "bf16";
+    case DataType::f16:
+      return "fp16";
+  }
+  return "fp32";
+}
+
+/// The shape that a node asks for, and what it convolves; empty for other nodes.
+struct Asked {
+  ConvolutionShape shape;
+  ValueId input;
+};
+std::optional<Asked> asked_by(const Graph& graph, const Node& node) {
+  const auto output_of = [&](ValueId id) -> const Shape& {
+    return graph.nodes()[static_cast<std::size_t>(id)].output;
+  };
+  if (const auto* conv = std::get_if<Conv2d>(&node.op)) {
+    const Shape& in = output_of(conv->input);
+    return Asked{.shape = {.height = in[1],
+                           .width = in[2],
+                           .in_channels = in[0],
+                           .out_channels = conv->options.out_channels,
+                           .kernel = conv->options.kernel,
+                           .stride = conv->options.stride,
+                           .padding = conv->options.padding},
+                 .input = conv->input};
+  }
+  if (const auto* linear = std::get_if<Linear>(&node.op)) {
+    return Asked{.shape = {.height = 1,
+                           .width = 1,
+                           .in_channels = output_of(linear->input)[0],
+                           .out_channels = linear->options.out_features},
+                 .input = linear->input};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string ConvolutionRequest::text() const {
+  return fmt::format("{} {}{} of {}x{}x{}x{} to {}, kernel {}, stride {}, padding {}",
+                     shape.tf32 ? "tf32" : name_of(shape.type), name_of(pass),
+                     output == shape.type ? "" : fmt::format(" in {}", name_of(output)),
+                     shape.batch, shape.height, shape.width, shape.in_channels, shape.out_channels,
+                     shape.kernel, shape.stride, shape.padding);
+}
+
+std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precision,
+                                            std::int64_t batch_size) {
+  const DataType type = storage_of(precision);
+  std::vector<ConvolutionRequest> requests;
+  for (const Node& node : graph.nodes()) {
+    auto asked = asked_by(graph, node);
+    if (!asked) continue;
+    ConvolutionShape& shape = asked->shape;
+    shape.batch = batch_size;
+    shape.type = type;
+    shape.tf32 = precision == Precision::tf32;
+    shape.in_channels = padded_channels(shape.in_channels, type);
+    shape.out_channels = padded_channels(shape.out_channels, type);
+    for (const ConvolutionPass pass : {ConvolutionPass::forward, ConvolutionPass::backward_data,
+                                       ConvolutionPass::backward_weights}) {
+      // Images have no gradient.
+      if (pass == ConvolutionPass::backward_data && asked->input == graph.input()) continue;
+      const ConvolutionRequest request{.shape = shape, .pass = pass, .output = type};
+      if (std::ranges::find(requests, request) == requests.end()) requests.push_back(request);
+    }
+  }
+  return requests;
+}
+
+std::string to_text(const AlgorithmChoices& choices) {
+  std::string text;
+  for (const auto& [request, algorithm] : choices) {
+    text += fmt::format("{}\t{}\n", request, algorithm);
+  }
+  return text;
+}
+
+AlgorithmChoices parse_algorithms(const std::string& text) {
+  AlgorithmChoices choices;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t tab = line.find('\t');
+    if (tab != std::string::npos) choices[line.substr(0, tab)] = line.substr(tab + 1);
+  }
+  return choices;
+}
+
+}  // namespace lockstep::cuda

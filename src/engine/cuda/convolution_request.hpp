@@ -1,0 +1,62 @@
+#pragma once
+
+#include "data_type.hpp"
+#include "lockstep/core/precision.hpp"
+#include "lockstep/graph/graph.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep::cuda {
+
+/// A convolution over (N, H, W, C) values with square kernels; channels as stored. Weights are
+/// (out_channels, kernel, kernel, in_channels), without gaps.
+struct ConvolutionShape {
+  std::int64_t batch = 0;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t in_channels = 0;
+  std::int64_t out_channels = 0;
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  DataType type = DataType::f32;
+  bool tf32 = false;  ///< fp32 values may be rounded to tf32 on their way into the product
+
+  [[nodiscard]] std::int64_t out_height() const noexcept {
+    return (height + 2 * padding - kernel) / stride + 1;
+  }
+  [[nodiscard]] std::int64_t out_width() const noexcept {
+    return (width + 2 * padding - kernel) / stride + 1;
+  }
+  friend bool operator==(const ConvolutionShape&, const ConvolutionShape&) = default;
+};
+
+enum class ConvolutionPass { forward, backward_data, backward_weights };
+
+/// One pass of a convolution.
+struct ConvolutionRequest {
+  ConvolutionShape shape;
+  ConvolutionPass pass = ConvolutionPass::forward;
+  DataType output = DataType::f32;  ///< of what the pass writes
+
+  /// "bf16 data gradient of 256x56x56x64 to 64, kernel 3, stride 1, padding 1": another for each
+  /// other request.
+  [[nodiscard]] std::string text() const;
+  friend bool operator==(const ConvolutionRequest&, const ConvolutionRequest&) = default;
+};
+
+/// All different ones of a network's training at that batch size, whose weight gradients are
+/// written in the type of the values.
+[[nodiscard]] std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precision,
+                                                          std::int64_t batch_size);
+
+/// Names of algorithms, by ConvolutionRequest::text().
+using AlgorithmChoices = std::map<std::string, std::string>;
+/// A line each, for the other ranks.
+[[nodiscard]] std::string to_text(const AlgorithmChoices& choices);
+[[nodiscard]] AlgorithmChoices parse_algorithms(const std::string& text);
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,130 @@
+#define BOOST_TEST_MODULE choose_algorithms
+#include "../../src/engine/cuda/choose_algorithms.hpp"
+
+#include "../../src/engine/cuda/device_engine.hpp"
+#include "engine/host_device.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace lockstep;
+using namespace lockstep::cuda;
+
+namespace {
+
+/// A stem of images, two convolutions of one shape, and one of another.
+Graph network() {
+  Graph graph("few shapes", {.channels = 3, .height = 8, .width = 8}, 5);
+  ValueId x =
+      graph.conv2d(graph.input(), {.name = "stem", .out_channels = 12, .kernel = 3, .padding = 1});
+  for (const char* name : {"one", "two"}) {
+    x = graph.conv2d(x, {.name = name, .out_channels = 12, .kernel = 3, .padding = 1});
+  }
+  x = graph.conv2d(x, {.name = "half", .out_channels = 20, .kernel = 1, .stride = 2});
+  x = graph.linear(graph.flatten(graph.global_avg_pool(x)), {.name = "fc", .out_features = 5});
+  graph.softmax_cross_entropy(x, {});
+  return graph;
+}
+
+struct Kept final : AlgorithmCache {
+  std::map<std::string, std::string> entries;
+  [[nodiscard]] std::optional<std::string> find(const std::string& key) override {
+    const auto found = entries.find(key);
+    return found == entries.end() ? std::nullopt : std::optional(found->second);
+  }
+  void add(const std::string& key, const std::string& algorithm) override {
+    BOOST_TEST(entries.emplace(key, algorithm).second);
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(requests_are_what_a_training_program_asks_for) {
+  for (const Precision precision :
+       {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {
+    const std::shared_ptr<Device> device = make_host_device();
+    const auto engine = make_device_engine(device, network(), {.precision = precision});
+    const auto program = engine->compile_training(6);
+    std::vector<ConvolutionRequest> asked;
+    for (const auto& [shape, passes] : convolutions(*device).made) {
+      for (const ConvolutionPass pass : {ConvolutionPass::forward, ConvolutionPass::backward_data,
+                                         ConvolutionPass::backward_weights}) {
+        if (pass == ConvolutionPass::backward_data && passes != ConvolutionPasses::all) continue;
+        const ConvolutionRequest request{.shape = shape, .pass = pass, .output = shape.type};
+        if (std::ranges::find(asked, request) == asked.end()) asked.push_back(request);
+      }
+    }
+
+    const std::vector<ConvolutionRequest> requests = requests_of(network(), precision, 6);
+
+    BOOST_TEST(requests.size() == 11U);
+    BOOST_TEST((requests == asked));
+    std::set<std::string> texts;
+    for (const ConvolutionRequest& request : requests) texts.insert(request.text());
+    BOOST_TEST(texts.size() == requests.size());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_request_says_all_that_makes_it_another) {
+  ConvolutionRequest request{.shape = {.batch = 256,
+                                       .height = 56,
+                                       .width = 28,
+                                       .in_channels = 64,
+                                       .out_channels = 128,
+                                       .kernel = 3,
+                                       .stride = 2,
+                                       .padding = 1,
+                                       .type = DataType::bf16},
+                             .pass = ConvolutionPass::backward_weights,
+                             .output = DataType::bf16};
+  BOOST_TEST(request.text() ==
+             "bf16 weight gradient of 256x56x28x64 to 128, kernel 3, stride 2, padding 1");
+  request.output = DataType::f32;
+  BOOST_TEST(request.text() ==
+             "bf16 weight gradient in fp32 of 256x56x28x64 to 128, kernel 3, stride 2, padding 1");
+  request.shape.type = DataType::f32;
+  request.shape.tf32 = true;
+  request.pass = ConvolutionPass::forward;
+  BOOST_TEST(request.text() ==
+             "tf32 forward of 256x56x28x64 to 128, kernel 3, stride 2, padding 1");
+}
+
+BOOST_AUTO_TEST_CASE(each_request_is_timed_once) {
+  Kept cache;
+  const auto first = make_host_device();
+  const std::string text = choose_algorithms(*first, network(), Precision::bf16, 6, cache);
+  const auto second = make_host_device();
+  const std::string again = choose_algorithms(*second, network(), Precision::bf16, 6, cache);
+  const auto larger = make_host_device();
+  const std::string other = choose_algorithms(*larger, network(), Precision::bf16, 7, cache);
+
+  BOOST_TEST(convolutions(*first).timed.size() == 11U);
+  BOOST_TEST(convolutions(*second).timed.empty());
+  BOOST_TEST(convolutions(*larger).timed.size() == 11U);
+  BOOST_TEST(text == again);
+  BOOST_TEST(text != other);
+  for (const auto& [key, algorithm] : cache.entries) {
+    BOOST_TEST(key.starts_with("the host, loops 1\tbf16 "));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_chosen_reaches_other_devices) {
+  Kept cache;
+  const auto first = make_host_device();
+  const auto other = make_host_device();
+  take_algorithms(*other, choose_algorithms(*first, network(), Precision::fp32, 6, cache));
+
+  const AlgorithmChoices& taken = convolutions(*other).taken;
+  BOOST_TEST(taken.size() == 11U);
+  for (const ConvolutionRequest& request : requests_of(network(), Precision::fp32, 6)) {
+    BOOST_TEST(taken.at(request.text()) == "loop " + std::to_string(request.shape.kernel));
+  }
+  take_algorithms(*other, "");
+  BOOST_TEST(taken.empty());
+}
