@@ -13,8 +13,10 @@
 #include "lockstep/engine/cpu_engine.hpp"
 #include "module_interface.hpp"
 
+#include <chrono>
 #include <numeric>
 #include <optional>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -114,6 +116,17 @@ class HostGroups final {
   std::optional<HostLink> replicas_link_;
 };
 
+/// What a run has chosen for processors has no tabs; for GPUs each line has.
+std::string chosen_for(DeviceChoice device, const std::string& text) {
+  std::string chosen;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const bool of_gpu = line.find('\t') != std::string::npos;
+    if (of_gpu == (device == DeviceChoice::cuda)) chosen += line + '\n';
+  }
+  return chosen;
+}
+
 ConvolutionChoices choose_convolutions(const Graph& graph, const ComputeOptions& options) {
   TrialCache cache(trial_cache_path());
   return plan_convolutions(graph,
@@ -121,7 +134,7 @@ ConvolutionChoices choose_convolutions(const Graph& graph, const ComputeOptions&
                             .precision = options.precision,
                             .threads = options.threads,
                             .batch_size = options.conv_batch,
-                            .known = options.convolutions},
+                            .known = chosen_for(DeviceChoice::cpu, options.convolutions)},
                            cache)
       .choices;
 }
@@ -130,7 +143,8 @@ class CpuCompute final : public Compute {
  public:
   CpuCompute(const Graph& graph, const ComputeOptions& options, Communicator& host)
       : link_(host, options.reduces ? options.comm : CommChoice::mpi),
-        groups_(host, options.group_size, options.comm) {
+        groups_(host, options.group_size, options.comm),
+        chosen_before_(options.convolutions) {
     collectively(host, [&] {
       if (host.rank() == 0) choices_ = choose_convolutions(graph, options);
     });
@@ -156,16 +170,23 @@ class CpuCompute final : public Compute {
                                                           const SumOverRanks& sum_norms) override {
     return lockstep::make_optimizer(config, layout, sum_norms);
   }
-  [[nodiscard]] std::string convolutions() const override { return choices_.text(); }
-  [[nodiscard]] std::string peer_note() const override {
+  [[nodiscard]] std::string convolutions() const override {
+    const std::string own = choices_.text();
+    // In 16 bits nothing is chosen.
+    return (own.empty() ? chosen_for(DeviceChoice::cpu, chosen_before_) : own) +
+           chosen_for(DeviceChoice::cuda, chosen_before_);
+  }
+  [[nodiscard]] std::vector<std::string> notes() const override {
     const std::string of_groups = link_.is_shared() ? "" : groups_.way();
     const std::string way = of_groups.empty() ? link_.way("all ranks") : of_groups;
-    return way.empty() ? "" : "gradients: summed " + way;
+    if (way.empty()) return {};
+    return {"gradients: summed " + way};
   }
 
  private:
   HostLink link_;
   HostGroups groups_;
+  std::string chosen_before_;  ///< by the run, rank 0's
   ConvolutionChoices choices_;
   std::unique_ptr<Engine> engine_;
 };
@@ -184,10 +205,13 @@ class AlgorithmFile final : public AlgorithmCache {
   }
   void add(const std::string& key, const std::string& algorithm) override {
     file_.add(key, algorithm);
+    ++added_;
   }
   void save() { file_.save(); }
+  [[nodiscard]] int added() const noexcept { return added_; }
 
  private:
+  int added_ = 0;
   CacheFile file_{
       cache_path("gpu-convolutions.tsv"),
       {.header = "# GPU and library, convolution, fastest algorithm; may be deleted\n"}};
@@ -203,17 +227,16 @@ class CudaCompute final : public Compute {
         ranks_(host, options.group_size),
         groups_(host, options.group_size, CommChoice::mpi) {
     collectively(host, [&] {
-      // Algorithms that give the same bits in every run are taken by the library's own order, as
-      // timing could choose others each time. Those that it would compile first, for fp32 weight
-      // gradients of 16-bit values, are left out.
+      // Algorithms that the library would compile first, for fp32 weight gradients of 16-bit
+      // values, are left out.
       device_ = module_.make_device({.local_rank = grid.local_rank,
                                      .local_size = grid.local_size,
                                      .plans = {.deterministic = options.deterministic,
-                                               .timed_candidates = options.deterministic ? 0 : 8,
+                                               .timed_candidates = 8,
                                                .wide_weight_gradients = false},
                                      .exchanges_by_nccl = uses_nccl(options)});
     });
-    if (!options.deterministic && options.conv_batch > 0) agree_on_algorithms(graph, options);
+    agree_on_algorithms(graph, options);
     numa_node_ = module_.identify(*device_).numa_node;
     peers_ = probe_cuda().peers;
     choose_communicator(options, grid);
@@ -244,12 +267,18 @@ class CudaCompute final : public Compute {
                                                           const SumOverRanks& sum_norms) override {
     return module_.make_optimizer(device_, config, layout, sum_norms);
   }
-  [[nodiscard]] std::string peer_note() const override {
-    if (peers_.pairs == 0) return "";
-    if (peers_.reaching == peers_.pairs) return "all GPUs of this host reach each other's memory";
-    return fmt::format(
-        "{} of {} pairs of this host's GPUs reach each other's memory; {} and {} do not",
-        peers_.reaching, peers_.pairs, peers_.first, peers_.second);
+  [[nodiscard]] std::string convolutions() const override { return convolutions_; }
+  [[nodiscard]] std::vector<std::string> notes() const override {
+    std::vector<std::string> notes;
+    if (!trial_note_.empty()) notes.push_back(trial_note_);
+    if (peers_.pairs == 0) return notes;
+    notes.push_back(
+        peers_.reaching == peers_.pairs
+            ? "all GPUs of this host reach each other's memory"
+            : fmt::format(
+                  "{} of {} pairs of this host's GPUs reach each other's memory; {} and {} do not",
+                  peers_.reaching, peers_.pairs, peers_.first, peers_.second));
+    return notes;
   }
   [[nodiscard]] PhaseMarks* phase_marks() const override { return module_.phase_marks(); }
   [[nodiscard]] int numa_node() const noexcept override { return numa_node_; }
@@ -259,17 +288,27 @@ class CudaCompute final : public Compute {
     return options.reduces && (options.comm == CommChoice::nccl ||
                                (options.comm == CommChoice::automatic && host_.size() > 1));
   }
-  /// One rank times them, so that all compute alike and no start of the next job takes as long.
+  /// Rank 0 times what neither the run nor its cache knows, and all ranks compute alike.
   void agree_on_algorithms(const Graph& graph, const ComputeOptions& options) {
-    std::string fastest;
+    std::string chosen;
     collectively(host_, [&] {
-      if (host_.rank() != 0) return;
+      if (host_.rank() != 0 || options.conv_algorithm != ConvAlgorithm::automatic) return;
+      chosen = chosen_for(DeviceChoice::cuda, options.convolutions);
+      if (options.conv_batch == 0) return;
       AlgorithmFile cache;
-      fastest =
-          module_.choose_algorithms(*device_, graph, options.precision, options.conv_batch, cache);
+      const auto begin = std::chrono::steady_clock::now();
+      chosen = module_.choose_algorithms(*device_, graph, options.precision, options.conv_batch,
+                                         chosen, cache);
       cache.save();
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+      if (cache.added() > 0) {
+        trial_note_ = fmt::format("convolutions: algorithms of {} were timed in {:.1f} s",
+                                  cache.added(), seconds.count());
+      }
     });
-    module_.take_algorithms(*device_, broadcast_text(host_, fastest));
+    chosen = broadcast_text(host_, std::move(chosen));
+    module_.take_algorithms(*device_, chosen);
+    convolutions_ = chosen_for(DeviceChoice::cpu, options.convolutions) + chosen;
   }
   void choose_communicator(const ComputeOptions& options, const ProcessGrid& grid) {
     if (!options.reduces) return;
@@ -302,6 +341,8 @@ class CudaCompute final : public Compute {
   RankSets ranks_;
   HostGroups groups_;
   std::shared_ptr<cuda::Device> device_;
+  std::string convolutions_;
+  std::string trial_note_;  ///< rank 0's
   int numa_node_ = -1;
   PeerReach peers_;
   std::unique_ptr<RollCall> roll_call_;

@@ -75,7 +75,8 @@ struct ModuleTable {
                                                      const StagedCommunicatorOptions& options);
   /// As the functions of these names, in choose_algorithms.hpp.
   std::string (*choose_algorithms)(Device& device, const Graph& graph, Precision precision,
-                                   std::int64_t batch_size, AlgorithmCache& cache);
+                                   std::int64_t batch_size, const std::string& known,
+                                   AlgorithmCache& cache);
   void (*take_algorithms)(Device& device, const std::string& text);
   /// There as long as the process.
   PhaseMarks* (*phase_marks)();

@@ -180,11 +180,10 @@ std::string_view to_string(ConvAlgorithm algorithm) noexcept {
 }
 
 void require_conv_algorithm(ConvAlgorithm algorithm, Precision precision, DeviceChoice device) {
-  if (algorithm != ConvAlgorithm::automatic && device == DeviceChoice::cuda) {
+  if (algorithm == ConvAlgorithm::winograd && device == DeviceChoice::cuda) {
     fail(ExitStatus::usage,
-         "--conv-algorithm {} does not go with --device cuda (cuDNN has algorithms of its own) "
-         "leave it out, or take --device cpu",
-         to_string(algorithm));
+         "--conv-algorithm winograd does not go with --device cuda (cuDNN has algorithms of its "
+         "own) take auto or direct, or --device cpu");
   }
   if (algorithm == ConvAlgorithm::winograd && precision != Precision::fp32) {
     fail(ExitStatus::usage,

@@ -216,10 +216,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
            [&] { limits = require_memory(plan.config, graph, sharing, job.grid, comm); }},
       job.grid, comm);
   watch.name_devices(compute->device_name());
-  // A leg on a GPU or in 16 bits chooses nothing: what the run has chosen holds behind it too.
-  std::string convolutions = compute->convolutions();
-  if (convolutions.empty()) convolutions = state.convolutions.value_or("");
-  state.convolutions = convolutions;
+  state.convolutions = compute->convolutions();
   Engine& engine = compute->engine();
   if (recorder) engine.set_step_timer(step_trace.emplace(*recorder));
   Communicator& arena_comm = watch.watched(compute->arena_communicator(), "the arenas'");
@@ -291,7 +288,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      ? std::string("no evaluation: synthetic data has no split val")
                      : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
   }
-  if (const std::string note = compute->peer_note(); !note.empty()) reporter.say(note);
+  for (const std::string& note : compute->notes()) reporter.say(note);
   if (!time.problem.empty()) reporter.warn(time.problem);
   if (time.end) {
     const std::chrono::duration<double> left = *time.end - StopTimer::Clock::now();

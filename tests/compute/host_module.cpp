@@ -134,8 +134,8 @@ void note_algorithms(const std::string& line) {
   std::ofstream(path, std::ios::app) << line + '\n' << std::flush;
 }
 std::string choose(Device& device, const Graph& graph, Precision precision, std::int64_t batch_size,
-                   AlgorithmCache& cache) {
-  std::string text = choose_algorithms(device, graph, precision, batch_size, cache);
+                   const std::string& known, AlgorithmCache& cache) {
+  std::string text = choose_algorithms(device, graph, precision, batch_size, known, cache);
   note_algorithms("timed " + std::to_string(convolutions(device).timed.size()));
   return text;
 }

@@ -112,17 +112,17 @@ BOOST_AUTO_TEST_CASE(gpus_keep_what_their_backward_reads) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(algorithms_of_convolutions_are_of_processors_and_winograds_of_fp32) {
-  for (const ConvAlgorithm algorithm : {ConvAlgorithm::direct, ConvAlgorithm::winograd}) {
-    check_refused(
-        [=](Config& c) {
-          c.conv_algorithm = algorithm;
-          c.device = DeviceChoice::cuda;
-        },
-        {algorithm == ConvAlgorithm::direct ? "--conv-algorithm direct"
-                                            : "--conv-algorithm winograd",
-         "--device cuda"});
-  }
+BOOST_AUTO_TEST_CASE(winograds_algorithm_is_of_processors_in_fp32) {
+  check_refused(
+      [](Config& c) {
+        c.conv_algorithm = ConvAlgorithm::winograd;
+        c.device = DeviceChoice::cuda;
+      },
+      {"--conv-algorithm winograd", "--device cuda"});
+  BOOST_TEST(sound([](Config& c) {
+    c.conv_algorithm = ConvAlgorithm::direct;
+    c.device = DeviceChoice::cuda;
+  }));
   check_refused(
       [](Config& c) {
         c.conv_algorithm = ConvAlgorithm::winograd;

@@ -85,6 +85,8 @@ BOOST_AUTO_TEST_CASE(a_request_says_all_that_makes_it_another) {
                              .output = DataType::bf16};
   BOOST_TEST(request.text() ==
              "bf16 weight gradient of 256x56x28x64 to 128, kernel 3, stride 2, padding 1");
+  // Twice the products at 28 x 14 places.
+  BOOST_TEST(request.operations() == 2.0 * 256 * 28 * 14 * 64 * 128 * 9);
   request.output = DataType::f32;
   BOOST_TEST(request.text() ==
              "bf16 weight gradient in fp32 of 256x56x28x64 to 128, kernel 3, stride 2, padding 1");
@@ -98,11 +100,11 @@ BOOST_AUTO_TEST_CASE(a_request_says_all_that_makes_it_another) {
 BOOST_AUTO_TEST_CASE(each_request_is_timed_once) {
   Kept cache;
   const auto first = make_host_device();
-  const std::string text = choose_algorithms(*first, network(), Precision::bf16, 6, cache);
+  const std::string text = choose_algorithms(*first, network(), Precision::bf16, 6, "", cache);
   const auto second = make_host_device();
-  const std::string again = choose_algorithms(*second, network(), Precision::bf16, 6, cache);
+  const std::string again = choose_algorithms(*second, network(), Precision::bf16, 6, "", cache);
   const auto larger = make_host_device();
-  const std::string other = choose_algorithms(*larger, network(), Precision::bf16, 7, cache);
+  const std::string other = choose_algorithms(*larger, network(), Precision::bf16, 7, "", cache);
 
   BOOST_TEST(convolutions(*first).timed.size() == 11U);
   BOOST_TEST(convolutions(*second).timed.empty());
@@ -114,11 +116,32 @@ BOOST_AUTO_TEST_CASE(each_request_is_timed_once) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(what_a_run_has_chosen_holds) {
+  Kept cache;
+  const auto device = make_host_device();
+  const std::vector<ConvolutionRequest> requests = requests_of(network(), Precision::fp32, 6);
+  const std::string others = "another GPU\t" + requests[1].text() + "\tits own\n";
+  const std::string smaller = "the host, loops 1\tfp32 forward of one image\tonce\n";
+  const std::string known =
+      others + smaller + "the host, loops 1\t" + requests[0].text() + "\tby hand\n";
+  const std::string text = choose_algorithms(*device, network(), Precision::fp32, 6, known, cache);
+  take_algorithms(*device, text);
+
+  BOOST_TEST(convolutions(*device).timed.size() == requests.size() - 1);
+  BOOST_TEST(!cache.entries.contains("the host, loops 1\t" + requests[0].text()));
+  const AlgorithmChoices& taken = convolutions(*device).taken;
+  BOOST_TEST(taken.size() == requests.size() + 1);
+  BOOST_TEST(taken.at(requests[0].text()) == "by hand");
+  BOOST_TEST(taken.at(requests[1].text()) == "loop 3");
+  BOOST_TEST(text.find(others) != std::string::npos);
+  BOOST_TEST(text.find(smaller) != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(what_is_chosen_reaches_other_devices) {
   Kept cache;
   const auto first = make_host_device();
   const auto other = make_host_device();
-  take_algorithms(*other, choose_algorithms(*first, network(), Precision::fp32, 6, cache));
+  take_algorithms(*other, choose_algorithms(*first, network(), Precision::fp32, 6, "", cache));
 
   const AlgorithmChoices& taken = convolutions(*other).taken;
   BOOST_TEST(taken.size() == 11U);

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -62,11 +63,11 @@ class Compute {
   /// tensors; empty: each keeps whole ones.
   [[nodiscard]] virtual std::unique_ptr<Optimizer> make_optimizer(
       const Config& config, const ArenaLayout& layout, const SumOverRanks& sum_norms = {}) = 0;
-  /// The algorithms that were chosen for convolutions, for a checkpoint; empty for a GPU.
+  /// The algorithms that were chosen for convolutions, for a checkpoint: those of this kind of
+  /// device, and what the run has chosen for others.
   [[nodiscard]] virtual std::string convolutions() const { return ""; }
-  /// How the host's ranks reach each other's memory, for the start; empty where there is nothing to
-  /// tell.
-  [[nodiscard]] virtual std::string peer_note() const { return ""; }
+  /// For the start: how ranks reach each other's memory, and what was timed.
+  [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
   /// For a GPU's profilers; null for the processor. There as long as the process.
   [[nodiscard]] virtual PhaseMarks* phase_marks() const { return nullptr; }
   /// The host's NUMA node that a GPU is closest to; -1 where there is none, or it is not known.

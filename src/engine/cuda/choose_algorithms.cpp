@@ -1,13 +1,32 @@
 #include "choose_algorithms.hpp"
 
+#include <sstream>
+#include <utility>
+
 namespace lockstep::cuda {
+namespace {
+
+std::string lines_of_others(const std::string& text, const std::string& library) {
+  std::string others;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(library + '\t')) others += line + '\n';
+  }
+  return others;
+}
+
+}  // namespace
 
 std::string choose_algorithms(Device& device, const Graph& graph, Precision precision,
-                              std::int64_t batch_size, AlgorithmCache& cache) {
-  AlgorithmChoices choices;
+                              std::int64_t batch_size, const std::string& known,
+                              AlgorithmCache& cache) {
+  const std::string library = device.algorithm_library();
+  // Also those for other batches and precisions, which the run may come back to.
+  AlgorithmChoices choices = parse_algorithms(known, library);
   for (const ConvolutionRequest& request : requests_of(graph, precision, batch_size)) {
     const std::string what = request.text();
-    const std::string key = device.algorithm_library() + '\t' + what;
+    if (choices.contains(what)) continue;
+    const std::string key = library + '\t' + what;
     std::string algorithm = cache.find(key).value_or("");
     if (algorithm.empty()) {
       algorithm = device.fastest_algorithm(request);
@@ -16,11 +35,11 @@ std::string choose_algorithms(Device& device, const Graph& graph, Precision prec
     }
     choices.emplace(what, std::move(algorithm));
   }
-  return to_text(choices);
+  return lines_of_others(known, library) + to_text(choices, library);
 }
 
 void take_algorithms(Device& device, const std::string& text) {
-  device.take_algorithms(parse_algorithms(text));
+  device.take_algorithms(parse_algorithms(text, device.algorithm_library()));
 }
 
 }  // namespace lockstep::cuda

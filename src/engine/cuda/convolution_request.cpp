@@ -98,20 +98,29 @@ std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precis
   return requests;
 }
 
-std::string to_text(const AlgorithmChoices& choices) {
+double ConvolutionRequest::operations() const noexcept {
+  const double positions =
+      static_cast<double>(shape.batch * shape.out_height() * shape.out_width());
+  return 2 * positions * static_cast<double>(shape.in_channels * shape.out_channels) *
+         static_cast<double>(shape.kernel * shape.kernel);
+}
+
+std::string to_text(const AlgorithmChoices& choices, const std::string& library) {
   std::string text;
   for (const auto& [request, algorithm] : choices) {
-    text += fmt::format("{}\t{}\n", request, algorithm);
+    text += fmt::format("{}\t{}\t{}\n", library, request, algorithm);
   }
   return text;
 }
 
-AlgorithmChoices parse_algorithms(const std::string& text) {
+AlgorithmChoices parse_algorithms(const std::string& text, const std::string& library) {
   AlgorithmChoices choices;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    const std::size_t tab = line.find('\t');
-    if (tab != std::string::npos) choices[line.substr(0, tab)] = line.substr(tab + 1);
+    if (!line.starts_with(library + '\t')) continue;
+    const std::size_t begin = library.size() + 1;
+    const std::size_t tab = line.find('\t', begin);
+    if (tab != std::string::npos) choices[line.substr(begin, tab - begin)] = line.substr(tab + 1);
   }
   return choices;
 }

@@ -45,6 +45,8 @@ struct ConvolutionRequest {
   /// "bf16 data gradient of 256x56x56x64 to 64, kernel 3, stride 1, padding 1": another for each
   /// other request.
   [[nodiscard]] std::string text() const;
+  /// Multiplications and additions.
+  [[nodiscard]] double operations() const noexcept;
   friend bool operator==(const ConvolutionRequest&, const ConvolutionRequest&) = default;
 };
 
@@ -55,8 +57,10 @@ struct ConvolutionRequest {
 
 /// Names of algorithms, by ConvolutionRequest::text().
 using AlgorithmChoices = std::map<std::string, std::string>;
-/// A line each, for the other ranks.
-[[nodiscard]] std::string to_text(const AlgorithmChoices& choices);
-[[nodiscard]] AlgorithmChoices parse_algorithms(const std::string& text);
+/// A line each, "library, tab, request, tab, algorithm", which tells other ranks and later runs.
+[[nodiscard]] std::string to_text(const AlgorithmChoices& choices, const std::string& library);
+/// Those of that library; other lines are passed over.
+[[nodiscard]] AlgorithmChoices parse_algorithms(const std::string& text,
+                                                const std::string& library);
 
 }  // namespace lockstep::cuda

@@ -119,7 +119,8 @@ CudaDevice::CudaDevice(const DeviceOptions& options, MemorySource* exchanged)
   identity_ = identify(device, properties);
   description_ = describe(properties, identity_);
   algorithm_library_ =
-      fmt::format("{}, {} SMs, {}", properties.name, properties.multiProcessorCount, cudnn_text());
+      fmt::format("{}, {} SMs, {}{}", properties.name, properties.multiProcessorCount, cudnn_text(),
+                  options.plans.deterministic ? ", deterministic" : "");
   stream_ = make_stream();
   transfers_ = make_stream();
   convolutions_ = std::make_unique<ConvolutionMaker>(stream_.get(), options.plans);

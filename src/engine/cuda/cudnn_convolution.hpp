@@ -31,15 +31,15 @@ class ConvolutionMaker final {
   [[nodiscard]] std::unique_ptr<Convolution> make(const ConvolutionShape& shape,
                                                   ConvolutionPasses passes);
   /// As Device's.
-  [[nodiscard]] std::string fastest(const ConvolutionRequest& request) {
-    return require(request)->engine();
-  }
+  [[nodiscard]] std::string fastest(const ConvolutionRequest& request);
   void take(AlgorithmChoices choices) { choices_ = std::move(choices); }
 
  private:
   using SharedPlan = std::shared_ptr<ConvolutionPlan>;
   /// Null, and why, where there is no plan.
   [[nodiscard]] std::pair<SharedPlan, std::string> find(const ConvolutionRequest& request);
+  [[nodiscard]] std::pair<SharedPlan, std::string> make_shared_plan(
+      const ConvolutionRequest& request, const PlanOptions& options, const std::string& known);
   [[nodiscard]] SharedPlan require(const ConvolutionRequest& request);
 
   PlanOptions options_;

@@ -100,15 +100,15 @@ class Device {
   /// Error(usage) where no algorithm computes it.
   [[nodiscard]] virtual std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
                                                                       ConvolutionPasses passes) = 0;
-  /// What algorithms are of: "NVIDIA H200, cuDNN 9.19.0".
+  /// What algorithms are of, and what is asked of them: "NVIDIA H200, 132 SMs, cuDNN 9.19.0".
   [[nodiscard]] virtual std::string algorithm_library() const { return ""; }
-  /// The name of the one that computes it fastest, which takes seconds to find out; empty where
-  /// there is no choice. Error(usage) as make_convolution().
+  /// The name of the one that computes it fastest, which takes a while to find out; empty where
+  /// that is not worth it, or there is no choice. Error(usage) as make_convolution().
   [[nodiscard]] virtual std::string fastest_algorithm(const ConvolutionRequest& /*request*/) {
     return "";
   }
-  /// Those by which convolutions are computed that are made from now on; what is not among them, or
-  /// is not to be had, is chosen as it would be.
+  /// Those by which convolutions are computed that are made from now on; for what is not among
+  /// them, or is not to be had, the library's own first choice is taken.
   virtual void take_algorithms(AlgorithmChoices /*choices*/) {}
 };
 

@@ -11,9 +11,11 @@ struct PlanOptions {
   std::size_t max_workspace_bytes = std::size_t{1} << 30;
   /// Only algorithms that give the same bits in every run.
   bool deterministic = false;
-  /// That many of the algorithms the library prefers are timed on the device and the fastest is
-  /// taken, which may be another in the next run; below 2 the library's first.
+  /// So many of the algorithms that the library prefers are timed where the fastest is asked for;
+  /// below 2: none, the library's first is taken.
   int timed_candidates = 0;
+  /// Operations of a pass below which it takes too short for that.
+  double smallest_trial = 1e8;
   /// Weight gradients of 16-bit values in fp32 where the library can write them: one rounding less,
   /// by engines that may be slower.
   bool wide_weight_gradients = true;
