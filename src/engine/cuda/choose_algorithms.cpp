@@ -7,10 +7,11 @@ namespace lockstep::cuda {
 namespace {
 
 std::string lines_of_others(const std::string& text, const std::string& library) {
+  const std::string prefix = library + '\t';
   std::string others;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with(library + '\t')) others += line + '\n';
+    if (!line.starts_with(prefix)) others.append(line).push_back('\n');
   }
   return others;
 }
@@ -21,12 +22,13 @@ std::string choose_algorithms(Device& device, const Graph& graph, Precision prec
                               std::int64_t batch_size, const std::string& known,
                               AlgorithmCache& cache) {
   const std::string library = device.algorithm_library();
+  const std::string prefix = library + '\t';
   // Also those for other batches and precisions, which the run may come back to.
   AlgorithmChoices choices = parse_algorithms(known, library);
   for (const ConvolutionRequest& request : requests_of(graph, precision, batch_size)) {
     const std::string what = request.text();
     if (choices.contains(what)) continue;
-    const std::string key = library + '\t' + what;
+    const std::string key = prefix + what;
     std::string algorithm = cache.find(key).value_or("");
     if (algorithm.empty()) {
       algorithm = device.fastest_algorithm(request);

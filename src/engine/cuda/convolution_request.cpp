@@ -114,11 +114,12 @@ std::string to_text(const AlgorithmChoices& choices, const std::string& library)
 }
 
 AlgorithmChoices parse_algorithms(const std::string& text, const std::string& library) {
+  const std::string prefix = library + '\t';
   AlgorithmChoices choices;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with(library + '\t')) continue;
-    const std::size_t begin = library.size() + 1;
+    if (!line.starts_with(prefix)) continue;
+    const std::size_t begin = prefix.size();
     const std::size_t tab = line.find('\t', begin);
     if (tab != std::string::npos) choices[line.substr(begin, tab - begin)] = line.substr(tab + 1);
   }
