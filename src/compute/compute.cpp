@@ -1,6 +1,6 @@
 #include "lockstep/compute/compute.hpp"
 
-#include "cache_file.hpp"
+#include "algorithm_file.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/comm/self_communicator.hpp"
@@ -196,26 +196,6 @@ const cuda::ModuleTable& load_on_all_ranks(Communicator& host) {
   collectively(host, [&table] { table = &load_cuda_module(); });
   return *table;
 }
-
-/// What GPUs compute convolutions fastest by, on disk.
-class AlgorithmFile final : public AlgorithmCache {
- public:
-  [[nodiscard]] std::optional<std::string> find(const std::string& key) override {
-    return file_.find(key);
-  }
-  void add(const std::string& key, const std::string& algorithm) override {
-    file_.add(key, algorithm);
-    ++added_;
-  }
-  void save() { file_.save(); }
-  [[nodiscard]] int added() const noexcept { return added_; }
-
- private:
-  int added_ = 0;
-  CacheFile file_{
-      cache_path("gpu-convolutions.tsv"),
-      {.header = "# GPU and library, convolution, fastest algorithm; may be deleted\n"}};
-};
 
 /// The members are in the order in which they need each other.
 class CudaCompute final : public Compute {
