@@ -3,6 +3,7 @@
 #include "engine/host_device.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/models/models.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -71,4 +72,19 @@ BOOST_FIXTURE_TEST_CASE(a_rank_that_is_lost_ends_the_wait, Fixture) {
   BOOST_CHECK_EXCEPTION((void)program->metrics(), Error, [](const Error& error) {
     return std::string(error.what()) == "rank 1 was lost";
   });
+}
+
+BOOST_AUTO_TEST_CASE(a_norm_adds_up_what_comes_back_to_it_itself) {
+  // Each block's input goes two ways. In mini-resnet all of them come from norms; resnet18's first
+  // comes from the pooling, for which the two gradients are added up by a step of its own.
+  for (const auto& [model, sums] : {std::pair{"mini-resnet", 0}, {"resnet18", 1}}) {
+    const Graph graph = make_model(
+        model, {.image = {.channels = 3, .height = 64, .width = 64}, .classes = 5, .width = 8});
+    const auto engine = make_device_engine(make_host_device(HostWork::at_once), graph, {});
+    const AlignedBuffer<float> images(3 * 64 * 64);
+    const AlignedBuffer<std::int32_t> labels(1);
+    const auto steps = engine->compile_training(1)->time_steps(
+        {.images = images.data(), .labels = labels.data(), .size = 1, .pixels = {}});
+    BOOST_TEST(std::ranges::count(steps, "sum of gradients", &StepTime::name) == sums);
+  }
 }

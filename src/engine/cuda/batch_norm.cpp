@@ -54,23 +54,26 @@ class NormLowering final : public Lowering {
 
   void backward(ProgramBuilder& builder) override {
     const Tensor x = builder.value(options_.norm.input);
-    const Tensor dy = builder.gradient(options_.output);
-    const Sums sums = emit_parameter_gradients(builder, x, dy);
+    const auto incoming = builder.take_gradient(options_.output);
+    const Sums sums = emit_parameter_gradients(builder, x, incoming);
 
+    const Tensor dy = incoming.sum;
+    // A sum that was made here is behind the ReLU already.
+    const std::optional<Tensor> mask = incoming.second ? std::nullopt : mask_;
     const bool has_residual = options_.residual && builder.needs_gradient(*options_.residual);
     const bool exclusive = builder.gradient_is_exclusive(options_.output);
     // What was added has the gradient behind the ReLU; without one it is dy itself.
     std::optional<Tensor> dz;
-    if (has_residual && mask_) dz = exclusive ? dy : builder.make_like(options_.norm_id);
+    if (has_residual && mask) dz = exclusive ? dy : builder.make_like(options_.norm_id);
     const bool in_place = exclusive && !has_residual;
     const Tensor dx = in_place ? dy : builder.make_like(options_.norm.input);
     const NormPlace norm = norm_place(builder);
     std::vector<Tensor> touched{
         x, dy, dx, sums.weight, sums.bias, norm.weight.tensor, norm.bias.tensor};
-    if (mask_) touched.push_back(*mask_);
+    if (mask) touched.push_back(*mask);
     if (dz) touched.push_back(*dz);
     builder.emit("gradient of batch norm " + name(), touched,
-                 [x, dy, dx, dz, sums, mask = mask_, norm, extent = extent_, ranks = ranks_,
+                 [x, dy, dx, dz, sums, mask, norm, extent = extent_, ranks = ranks_,
                   type = builder.type()](const Frame& f) {
                    if (ranks) {
                      ranks->combine_gradients(f.as<float>(sums.weight), f.as<float>(sums.bias));
@@ -83,9 +86,11 @@ class NormLowering final : public Lowering {
                                              elements, f.at(dx), dz ? f.at(*dz) : nullptr);
                  });
     if (has_residual) {
+      // No step reads a sum that was made here once dx is there.
+      const bool own = dz || incoming.second;
       builder.contribute(
           *options_.residual, dz.value_or(dy),
-          dz ? ProgramBuilder::Ownership::exclusive : ProgramBuilder::Ownership::shared);
+          own ? ProgramBuilder::Ownership::exclusive : ProgramBuilder::Ownership::shared);
     }
     builder.contribute(options_.norm.input, dx, ProgramBuilder::Ownership::exclusive);
   }
@@ -137,7 +142,8 @@ class NormLowering final : public Lowering {
   };
   /// The sums over this batch alone are what the data's gradient needs, so they stay aside when
   /// gradients accumulate.
-  Sums emit_parameter_gradients(ProgramBuilder& builder, Tensor x, Tensor dy) {
+  Sums emit_parameter_gradients(ProgramBuilder& builder, Tensor x,
+                                const ProgramBuilder::Addends& incoming) {
     const auto padded = static_cast<std::size_t>(extent_.padded);
     const Tensor workspace = builder.make(reduction_workspace(extent_));
     const Sums sums{.weight = builder.make(padded * sizeof(float)),
@@ -145,8 +151,10 @@ class NormLowering final : public Lowering {
     const NormPlace norm = norm_place(builder);
     const Place weight = builder.gradient_of(node_.parameters[0]);
     const Place bias = builder.gradient_of(node_.parameters[1]);
+    const auto [dy, other, masked] = incoming;
     std::vector<Tensor> touched{x,
                                 dy,
+                                masked,
                                 workspace,
                                 sums.weight,
                                 sums.bias,
@@ -155,12 +163,16 @@ class NormLowering final : public Lowering {
                                 weight.tensor,
                                 bias.tensor};
     if (mask_) touched.push_back(*mask_);
+    if (other) touched.push_back(*other);
     builder.emit(
         "parameter gradients of batch norm " + name(), touched,
-        [x, dy, workspace, sums, weight, bias, mask = mask_, norm, extent = extent_,
-         type = builder.type()](const Frame& f) {
+        [x, dy = dy, other = other, masked = masked, workspace, sums, weight, bias, mask = mask_,
+         norm, extent = extent_, type = builder.type()](const Frame& f) {
           batch_norm_backward_sums(
-              f.stream(), type, extent, f.at(x), f.at(dy),
+              f.stream(), type, extent, f.at(x),
+              {.dy = f.at(dy),
+               .other = other ? f.at(*other) : nullptr,
+               .masked = other ? f.at(masked) : nullptr},
               mask ? f.as<std::uint8_t>(*mask) : nullptr, norm.at(f), f.as<float>(sums.weight),
               f.as<float>(sums.bias),
               {.weight = f.as<float>(weight), .bias = f.as<float>(bias), .adds = f.accumulate},

@@ -19,7 +19,6 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
       options_(options),
       values_(state.graph.nodes().size()),
       gradients_(state.graph.nodes().size()),
-      ownership_(state.graph.nodes().size()),
       units_(state.arena.layout().units) {}
 
 Extent ProgramBuilder::extent(ValueId id) const {
@@ -62,37 +61,46 @@ bool ProgramBuilder::needs_gradient(ValueId id) const {
   return state_.analysis.needs_gradient[at(id)];
 }
 
-Tensor ProgramBuilder::gradient(ValueId id) const {
-  assert(gradients_[at(id)].has_value());
-  return *gradients_[at(id)];
+Tensor ProgramBuilder::gradient(ValueId id) {
+  add_up(id);
+  assert(gradients_[at(id)].sum.has_value());
+  return gradients_[at(id)].sum->tensor;
 }
 
 bool ProgramBuilder::gradient_is_exclusive(ValueId id) const {
-  return ownership_[at(id)] == Ownership::exclusive;
+  assert(!gradients_[at(id)].last);
+  return gradients_[at(id)].sum->ownership == Ownership::exclusive;
+}
+
+ProgramBuilder::Addends ProgramBuilder::take_gradient(ValueId id) {
+  GradientOf& of = gradients_[at(id)];
+  assert(of.sum.has_value());
+  if (!of.last) return {.first = of.sum->tensor, .second = std::nullopt, .sum = of.sum->tensor};
+  const Addends addends{.first = of.sum->tensor, .second = of.last->tensor, .sum = sum_of(id)};
+  of = {.sum = Contribution{addends.sum, Ownership::exclusive}, .last = std::nullopt};
+  return addends;
+}
+
+Tensor ProgramBuilder::sum_of(ValueId id) {
+  const GradientOf& of = gradients_[at(id)];
+  if (of.last->ownership == Ownership::exclusive) return of.last->tensor;
+  if (of.sum->ownership == Ownership::exclusive) return of.sum->tensor;
+  return make_like(id);
 }
 
 void ProgramBuilder::contribute(ValueId id, Tensor tensor, Ownership ownership) {
   if (!needs_gradient(id)) return;
-  std::optional<Tensor>& sum = gradients_[at(id)];
-  if (!sum) {
-    sum = tensor;
-    ownership_[at(id)] = ownership;
-    return;
-  }
-  const Tensor left = *sum;
-  Tensor target = left;
-  if (ownership == Ownership::exclusive) {
-    target = tensor;
-  } else if (ownership_[at(id)] != Ownership::exclusive) {
-    target = make_like(id);
-  }
-  const std::size_t values = extent(id).values();
-  emit("sum of gradients", {left, tensor, target},
-       [left, tensor, target, values, type = type()](const Frame& f) {
-         add(f.stream(), type, f.at(left), f.at(tensor), f.at(target), values);
-       });
-  sum = target;
-  ownership_[at(id)] = Ownership::exclusive;
+  add_up(id);
+  GradientOf& of = gradients_[at(id)];
+  (of.sum ? of.last : of.sum) = {.tensor = tensor, .ownership = ownership};
+}
+
+void ProgramBuilder::add_up(ValueId id) {
+  if (!gradients_[at(id)].last) return;
+  const auto [left, right, sum] = take_gradient(id);
+  emit("sum of gradients", {left, *right, sum},
+       [left = left, right = *right, sum = sum, values = extent(id).values(), type = type()](
+           const Frame& f) { add(f.stream(), type, f.at(left), f.at(right), f.at(sum), values); });
 }
 
 void ProgramBuilder::touch(Tensor tensor) {

@@ -109,9 +109,16 @@ class ProgramBuilder final {
   /// Whether the one consumer of a value may compute in its place.
   [[nodiscard]] bool overwritable(ValueId id) const;
   [[nodiscard]] bool needs_gradient(ValueId id) const;
-  [[nodiscard]] Tensor gradient(ValueId id) const;
+  [[nodiscard]] Tensor gradient(ValueId id);
   /// Whether nothing else reads the gradient's tensor, so that it may be overwritten.
   [[nodiscard]] bool gradient_is_exclusive(ValueId id) const;
+  /// The gradient as it came, for a step that adds the two itself.
+  struct Addends {
+    Tensor first;
+    std::optional<Tensor> second;
+    Tensor sum;  ///< where it goes: the first where there is no second, else it may be overwritten
+  };
+  [[nodiscard]] Addends take_gradient(ValueId id);
   /// Adds to the gradient of a value. `shared`: others read the tensor too, so it is not added to.
   enum class Ownership { exclusive, shared };
   void contribute(ValueId id, Tensor tensor, Ownership ownership);
@@ -138,6 +145,10 @@ class ProgramBuilder final {
   [[nodiscard]] Lists take();
 
  private:
+  /// Where the sum of a value's two addends goes.
+  [[nodiscard]] Tensor sum_of(ValueId id);
+  /// Adds what take_gradient() has not been asked for.
+  void add_up(ValueId id);
   void touch(Tensor tensor);
   void list(Step step);
 
@@ -173,8 +184,16 @@ class ProgramBuilder final {
   Lists lists_;
   std::vector<BufferRequest> requests_;
   std::vector<std::optional<Tensor>> values_;
-  std::vector<std::optional<Tensor>> gradients_;
-  std::vector<std::optional<Ownership>> ownership_;
+  struct Contribution {
+    Tensor tensor;
+    Ownership ownership;
+  };
+  /// The last one waits for its value's own step, which may add it itself.
+  struct GradientOf {
+    std::optional<Contribution> sum;
+    std::optional<Contribution> last;
+  };
+  std::vector<GradientOf> gradients_;
   int position_ = 0;
   bool in_backward_ = false;
   std::size_t filled_ = 0;

@@ -127,7 +127,7 @@ Gradients backward_sums(const Values& x, const Values& dy, const Mask* mask, con
   Gradients result{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
   std::vector<std::byte> workspace(reduction_workspace(extent), static_cast<std::byte>(0xFF));
   const auto run = [&](const KeptGradients& kept) {
-    batch_norm_backward_sums(no_stream, x.type(), extent, x.data(), dy.data(),
+    batch_norm_backward_sums(no_stream, x.type(), extent, x.data(), {.dy = dy.data()},
                              mask == nullptr ? nullptr : mask->data(), norm.view(),
                              result.weight.data(), result.bias.data(), kept, workspace.data());
   };
@@ -142,6 +142,41 @@ Gradients backward_sums(const Values& x, const Values& dy, const Mask* mask, con
   }
   BOOST_TEST(added);
   return result;
+}
+
+/// Sums of a gradient that comes in two parts are those of one that was added up before, and what
+/// is kept is that one behind the ReLU; in the place of either part too.
+void check_joined_sums(DataType type, const Matrix& extent, bool masked) {
+  const Values x = random_matrix(type, extent, 1);
+  const Values left = random_matrix(type, extent, 2);
+  const Values right = random_matrix(type, extent, 3);
+  const Norm norm(extent);
+  const Mask mask = random_mask(extent);
+  const Mask* const used = masked ? &mask : nullptr;
+  Values sum(type, x.size());
+  add(no_stream, type, left.data(), right.data(), sum.data(), static_cast<std::size_t>(x.size()));
+  const Gradients expected = backward_sums(x, sum, used, norm, extent);
+  for (std::int64_t i = 0; i < sum.size(); ++i) {
+    if (masked && !bit(mask, i)) sum.set(i, 0);
+  }
+
+  const auto padded = static_cast<std::size_t>(extent.padded);
+  const auto check = [&](const Values& dy, const Values& other, Values& kept) {
+    Gradients sums{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
+    std::vector<std::byte> workspace(reduction_workspace(extent), static_cast<std::byte>(0xFF));
+    batch_norm_backward_sums(no_stream, type, extent, x.data(),
+                             {.dy = dy.data(), .other = other.data(), .masked = kept.data()},
+                             masked ? mask.data() : nullptr, norm.view(), sums.weight.data(),
+                             sums.bias.data(), {}, workspace.data());
+    BOOST_TEST((sums == expected));
+    BOOST_TEST((kept == sum));
+  };
+  Values apart(type, x.size());
+  check(left, right, apart);
+  Values first = left;
+  check(first, right, first);
+  Values second = right;
+  check(left, second, second);
 }
 
 void check_backward_apply(DataType type, const Matrix& extent, bool masked) {
@@ -299,6 +334,18 @@ BOOST_AUTO_TEST_CASE(sums_of_gradients_are_those_in_double) {
           check_close(reader(sums.bias), reader(bias), extent.padded, DataType::f32, slack);
           const Gradients again = backward_sums(x, dy, masked ? &mask : nullptr, norm, extent);
           BOOST_TEST((again == sums));
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_gradient_in_two_parts_is_added_up_and_masked_on_the_way) {
+  for (const DataType type : all_types) {
+    for (const Matrix& extent : matrices(type)) {
+      for (const bool masked : {false, true}) {
+        BOOST_TEST_CONTEXT(type << ", " << extent << ", mask " << masked) {
+          check_joined_sums(type, extent, masked);
         }
       }
     }

@@ -97,18 +97,25 @@ struct NormalizeOptions {
 void batch_norm_apply(Stream stream, DataType type, const Matrix& extent, const void* x,
                       const Normalization& norm, const NormalizeOptions& options, void* y);
 
-/// With g = mask ? dy where the bit is set, else 0 : dy: the sums over rows of g * (x - mean) /
-/// sqrt(variance + eps) and of g, (padded) each: gradients of weight and bias. `kept`, where not
-/// null, takes them too.
+/// What reaches the output of a norm and the ReLU behind it: dy, or the sum of two, rounded as
+/// values are stored.
+struct IncomingGradient {
+  const void* dy;
+  const void* other = nullptr;
+  void* masked = nullptr;  ///< takes the sum of two as the ReLU passes it on; may be one of them
+};
+/// With g = the incoming gradient, 0 where `mask` is not null and its bit is not set: the sums over
+/// rows of g * (x - mean) / sqrt(variance + eps) and of g, (padded) each: gradients of weight and
+/// bias. `kept`, where not null, takes them too.
 struct KeptGradients {
   float* weight = nullptr;
   float* bias = nullptr;
   bool adds = false;  ///< to what is there
 };
 void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent, const void* x,
-                              const void* dy, const std::uint8_t* mask, const Normalization& norm,
-                              float* weight_gradient, float* bias_gradient,
-                              const KeptGradients& kept, void* workspace);
+                              const IncomingGradient& incoming, const std::uint8_t* mask,
+                              const Normalization& norm, float* weight_gradient,
+                              float* bias_gradient, const KeptGradients& kept, void* workspace);
 /// The gradient of x, given the sums over all `elements` values of a channel. `dz`, where not null,
 /// takes g: the gradient of what was added. dx may be dy; dz may be dy where dx is not.
 void batch_norm_backward_apply(Stream stream, DataType type, const Matrix& extent, const void* x,

@@ -50,13 +50,15 @@ struct CombineSums {
   }
 };
 
-/// Of g and of g * (x - mean).
-template <typename T, bool masked>
+/// Of g and of g * (x - mean). `joins`: g is made here, of two, and kept.
+template <typename T, bool masked, bool joins>
 struct ChunkGradients {
   using Partial = OctetSums<2>;
   RowReduction reduction;
   const T* x;
   const T* dy;
+  const T* other;
+  T* kept;
   const std::uint8_t* mask;
   const float* mean;
   float* partials;
@@ -64,6 +66,7 @@ struct ChunkGradients {
   struct Loaded {
     RawOctet<T> x;
     RawOctet<T> dy;
+    RawOctet<T> other;
     std::uint32_t bits;
   };
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int of_team,
@@ -78,19 +81,37 @@ struct ChunkGradients {
         [&](std::int64_t row) {
           const std::int64_t at = row * reduction.extent.width + column.at;
           const bool whole = row < column.whole_rows;
-          return Loaded{read_octet(x + at, whole), read_octet(dy + at, whole),
+          Loaded loaded{read_octet(x + at, whole),
+                        read_octet(dy + at, whole),
+                        {},
                         masked ? mask[at / octet] : 0xFFU};
+          if constexpr (joins) loaded.other = read_octet(other + at, whole);
+          return loaded;
         },
-        [&](std::int64_t, const Loaded& loaded) {
+        [&](std::int64_t row, const Loaded& loaded) {
           const Octet values = loaded.x.floats();
-          const Octet gradients = loaded.dy.floats();
+          Octet g = gradient(loaded);
           for (int i = 0; i < octet; ++i) {
-            const float g = (loaded.bits >> i & 1U) != 0 ? gradients[i] : 0.0F;
-            result.sums[0][i] += g;
-            result.sums[1][i] += g * (values[i] - center[i]);
+            if (masked && (loaded.bits >> i & 1U) == 0) g[i] = 0;
+            result.sums[0][i] += g[i];
+            result.sums[1][i] += g[i] * (values[i] - center[i]);
+          }
+          if constexpr (joins) {
+            write_octet(kept + row * reduction.extent.width + column.at, packed<T>(g),
+                        row < column.whole_rows);
           }
         });
     return result;
+  }
+  /// As it is stored.
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE static Octet gradient(const Loaded& loaded) {
+    Octet g = loaded.dy.floats();
+    if constexpr (joins) {
+      const Octet others = loaded.other.floats();
+      for (int i = 0; i < octet; ++i) g[i] += others[i];
+      g = packed<T>(g).floats();
+    }
+    return g;
   }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t team, int of_team, const Partial& sums) const {
     const std::int64_t at = reduction.column_of(team, of_team).at;
@@ -154,22 +175,22 @@ void sum_rows(Stream stream, DataType type, const Matrix& extent, const void* dy
 }
 
 void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent, const void* x,
-                              const void* dy, const std::uint8_t* mask, const Normalization& norm,
-                              float* weight_gradient, float* bias_gradient,
-                              const KeptGradients& kept, void* workspace) {
+                              const IncomingGradient& incoming, const std::uint8_t* mask,
+                              const Normalization& norm, float* weight_gradient,
+                              float* bias_gradient, const KeptGradients& kept, void* workspace) {
   const RowReduction reduction = row_reduction(extent);
-  auto* const partials = static_cast<float*>(workspace);
   with_type(type, [&]<typename T>(T*) {
-    const auto* const values = static_cast<const T*>(x);
-    const auto* const gradients = static_cast<const T*>(dy);
+    const auto start = [&]<typename Functor>(Functor) {
+      launch_teams(stream, reduction.teams(),
+                   Functor{reduction, static_cast<const T*>(x), static_cast<const T*>(incoming.dy),
+                           static_cast<const T*>(incoming.other), static_cast<T*>(incoming.masked),
+                           mask, norm.mean, static_cast<float*>(workspace)});
+    };
+    const bool joins = incoming.other != nullptr;
     if (mask != nullptr) {
-      launch_teams(
-          stream, reduction.teams(),
-          ChunkGradients<T, true>{reduction, values, gradients, mask, norm.mean, partials});
+      joins ? start(ChunkGradients<T, true, true>{}) : start(ChunkGradients<T, true, false>{});
     } else {
-      launch_teams(
-          stream, reduction.teams(),
-          ChunkGradients<T, false>{reduction, values, gradients, nullptr, norm.mean, partials});
+      joins ? start(ChunkGradients<T, false, true>{}) : start(ChunkGradients<T, false, false>{});
     }
   });
   launch_teams(stream, combining_teams(reduction),
