@@ -240,13 +240,32 @@ class VirtualCluster:
                 time.sleep(1)  # if it cannot run it has ended by then
                 until(lambda: self._slurmd_processes(node) and
                       self._client("sinfo", "-h", "-n", node, "-p", "main", "-o", "%t").strip() in ("idle", "mix", "alloc"),
-                      lambda: f"{node} is not back:\n" + self._client("scontrol", "show", "node", node) +
-                      (self.folder / "log" / f"slurmd-{node}.log").read_text()[-2000:], seconds=30, poll=0.2)
+                      lambda: f"{node} is not back:\n" + self._state_of(node), seconds=30, poll=0.2)
                 return
             except AssertionError as error:
                 print(f"   slurmd of {node}, start {attempt}: {error}", flush=True)
                 self.kill_slurmd(node)
         raise AssertionError(f"{node} does not come back")
+
+    def _state_of(self, node):
+        """What Slurm says of it, what its daemon said, and what its processes do."""
+        said = [(self.folder / "log" / name).read_text(errors="replace")[-2000:]
+                for name in (f"{node}.again.out", f"slurmd-{node}.log")]
+        processes = ["process parent state in what"]
+        for pid in self._processes(node):
+            try:
+                stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                processes.append(f"{pid} {stat[1]} {stat[0]} {pathlib.Path(f'/proc/{pid}/wchan').read_text()} " +
+                                 pathlib.Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")[:100])
+            except OSError:
+                continue
+        return "\n".join([self._client("scontrol", "show", "node", node), *said, *processes])
+
+    def _processes(self, node):
+        """All of it."""
+        inside = {_processes_of(init) for init in children(self._running(node) or 0)}
+        return [int(one.name) for one in pathlib.Path("/proc").iterdir()
+                if one.name.isdigit() and _processes_of(int(one.name)) in inside]
 
     def holds(self, pid):
         """Whether that process runs on one of its nodes."""
