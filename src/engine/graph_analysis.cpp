@@ -37,6 +37,16 @@ void fuse_sums(const Graph& graph, GraphAnalysis& analysis) {
   }
 }
 
+/// Norms whose values go nowhere but to the addition that another norm has taken in.
+void pair_norms(const Graph& graph, GraphAnalysis& analysis) {
+  for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
+    const auto addend = analysis.addend_of(graph, static_cast<ValueId>(id));
+    if (!addend || analysis.consumers[at(*addend)] != 1) continue;
+    if (!std::holds_alternative<BatchNorm>(graph.nodes()[at(*addend)].op)) continue;
+    analysis.added_to[at(*addend)] = static_cast<ValueId>(id);
+  }
+}
+
 void fuse_relus(const Graph& graph, GraphAnalysis& analysis) {
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
     const auto* relu = std::get_if<Relu>(&graph.nodes()[id].op);
@@ -113,6 +123,7 @@ GraphAnalysis analyse(const Graph& graph) {
                          .needs_gradient = std::vector<bool>(count, false),
                          .sum_of = std::vector<std::optional<ValueId>>(count),
                          .relu_of = std::vector<std::optional<ValueId>>(count),
+                         .added_to = std::vector<std::optional<ValueId>>(count),
                          .fused_away = std::vector<bool>(count, false),
                          .overwritable = std::vector<bool>(count, false),
                          .overwritable_in_inference = std::vector<bool>(count, false),
@@ -142,6 +153,7 @@ GraphAnalysis analyse(const Graph& graph) {
     }
   }
   fuse_sums(graph, analysis);
+  pair_norms(graph, analysis);
   fuse_relus(graph, analysis);
 
   for (std::size_t id = 0; id < count; ++id) {

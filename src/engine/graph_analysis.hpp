@@ -13,8 +13,10 @@ struct GraphAnalysis {
   std::vector<bool> needs_gradient;             ///< by value: a parameter lies before it
   std::vector<std::optional<ValueId>> sum_of;   ///< by node: the add fused into this norm
   std::vector<std::optional<ValueId>> relu_of;  ///< by node: the ReLU fused into this norm or add
-  std::vector<bool> fused_away;                 ///< by node: an add or ReLU that an input computes
-  std::vector<bool> overwritable;               ///< by value: its one consumer may compute in place
+  /// By node: the norm that computes the addition in which alone this norm's values go.
+  std::vector<std::optional<ValueId>> added_to;
+  std::vector<bool> fused_away;    ///< by node: an add or ReLU that an input computes
+  std::vector<bool> overwritable;  ///< by value: its one consumer may compute in place
   std::vector<bool> overwritable_in_inference;
   std::vector<bool> overwritable_in_backward;  ///< by value: by its one consumer's backward
   std::vector<bool> read_in_backward;          ///< by value: by a consumer, as its input

@@ -7,7 +7,8 @@
 namespace lockstep::cuda {
 namespace {
 
-/// A batch norm with the addition and the ReLU behind it, where they are fused.
+/// A batch norm with the addition and the ReLU behind it, where they are fused; and with the norm
+/// whose values are added to its own, where nothing else reads them.
 class NormLowering final : public Lowering {
  public:
   struct Options {
@@ -16,9 +17,13 @@ class NormLowering final : public Lowering {
     ValueId output;  ///< the value that is computed
     std::optional<ValueId> residual;
     bool relu = false;
+    bool residual_is_norm = false;  ///< which is computed here, from its input
+    bool elsewhere = false;         ///< this is such a norm
   };
   NormLowering(Options options, const LoweringContext& context)
-      : options_(std::move(options)), node_(context.node(options_.norm_id)) {}
+      : options_(std::move(options)), node_(context.node(options_.norm_id)) {
+    if (options_.residual_is_norm) added_ = &context.node(*options_.residual);
+  }
 
   void forward(ProgramBuilder& builder) override {
     extent_ = builder.extent(options_.norm_id).matrix();
@@ -28,13 +33,15 @@ class NormLowering final : public Lowering {
                                           extent_.rows, extent_.padded);
     }
     if (builder.training()) emit_statistics(builder, x);
+    if (options_.elsewhere) return builder.set_value(options_.output, x);
     const Tensor y =
         builder.overwritable(options_.norm.input) ? x : builder.make_like(options_.norm_id);
-    const NormPlace norm = norm_place(builder);
+    const NormPlace norm = norm_place(builder, node_);
     std::vector<Tensor> touched{x, y, norm.weight.tensor, norm.bias.tensor};
     const auto residual =
         options_.residual ? std::optional(builder.value(*options_.residual)) : std::nullopt;
     if (residual) touched.push_back(*residual);
+    const auto residual_norm = added_place(builder);
     if (options_.relu && builder.training()) {
       const auto values = static_cast<std::size_t>(extent_.rows * extent_.padded);
       mask_ = builder.make((values + 7) / 8);
@@ -42,9 +49,11 @@ class NormLowering final : public Lowering {
     }
     builder.emit("batch norm " + name(), touched,
                  [x, y, mask = mask_, relu = options_.relu, norm, extent = extent_, residual,
-                  type = builder.type()](const Frame& f) {
+                  residual_norm, type = builder.type()](const Frame& f) {
+                   const auto of_residual = at(residual_norm, f);
                    batch_norm_apply(f.stream(), type, extent, f.at(x), norm.at(f),
                                     {.residual = residual ? f.at(*residual) : nullptr,
+                                     .residual_norm = of_residual ? &*of_residual : nullptr,
                                      .relu = relu,
                                      .mask = mask ? f.as<std::uint8_t>(*mask) : nullptr},
                                     f.at(y));
@@ -53,44 +62,64 @@ class NormLowering final : public Lowering {
   }
 
   void backward(ProgramBuilder& builder) override {
-    const Tensor x = builder.value(options_.norm.input);
+    if (options_.elsewhere) {
+      // That of this norm's input already, and its parameters' are there; they count as final with
+      // what lies behind them in the arena.
+      builder.contribute(options_.norm.input, builder.gradient(options_.output),
+                         ProgramBuilder::Ownership::exclusive);
+      return;
+    }
     const auto incoming = builder.take_gradient(options_.output);
-    const Sums sums = emit_parameter_gradients(builder, x, incoming);
+    const Sums sums = make_sums(builder, node_, builder.value(options_.norm.input));
+    const auto added =
+        added_ != nullptr
+            ? std::optional(make_sums(builder, *added_, builder.value(*options_.residual)))
+            : std::nullopt;
+    emit_parameter_gradients(builder, incoming, sums, added);
 
     const Tensor dy = incoming.sum;
     // A sum that was made here is behind the ReLU already.
     const std::optional<Tensor> mask = incoming.second ? std::nullopt : mask_;
-    const bool has_residual = options_.residual && builder.needs_gradient(*options_.residual);
+    const bool passes_on =
+        options_.residual && !added && builder.needs_gradient(*options_.residual);
     const bool exclusive = builder.gradient_is_exclusive(options_.output);
     // What was added has the gradient behind the ReLU; without one it is dy itself.
     std::optional<Tensor> dz;
-    if (has_residual && mask) dz = exclusive ? dy : builder.make_like(options_.norm_id);
-    const bool in_place = exclusive && !has_residual;
+    if (passes_on && mask) dz = exclusive ? dy : builder.make_like(options_.norm_id);
+    const bool in_place = exclusive && !passes_on;
     const Tensor dx = in_place ? dy : builder.make_like(options_.norm.input);
-    const NormPlace norm = norm_place(builder);
-    std::vector<Tensor> touched{
-        x, dy, dx, sums.weight, sums.bias, norm.weight.tensor, norm.bias.tensor};
-    if (mask) touched.push_back(*mask);
-    if (dz) touched.push_back(*dz);
-    builder.emit("gradient of batch norm " + name(), touched,
-                 [x, dy, dx, dz, sums, mask, norm, extent = extent_, ranks = ranks_,
-                  type = builder.type()](const Frame& f) {
-                   if (ranks) {
-                     ranks->combine_gradients(f.as<float>(sums.weight), f.as<float>(sums.bias));
-                   }
-                   const double elements =
-                       ranks ? ranks->elements() : static_cast<double>(extent.rows);
-                   batch_norm_backward_apply(f.stream(), type, extent, f.at(x), f.at(dy),
-                                             mask ? f.as<std::uint8_t>(*mask) : nullptr, norm.at(f),
-                                             f.as<float>(sums.weight), f.as<float>(sums.bias),
-                                             elements, f.at(dx), dz ? f.at(*dz) : nullptr);
-                 });
-    if (has_residual) {
+    const auto added_dx =
+        added ? std::optional(builder.make_like(*options_.residual)) : std::nullopt;
+    std::vector<Tensor> touched{dy, dx};
+    sums.list(touched);
+    if (added) added->list(touched);
+    for (const auto& tensor : {mask, dz, added_dx}) {
+      if (tensor) touched.push_back(*tensor);
+    }
+    builder.emit(
+        "gradient of batch norm " + name(), touched,
+        [dy, dx, dz, sums, added, added_dx, mask, extent = extent_, ranks = ranks_,
+         type = builder.type()](const Frame& f) {
+          if (ranks) {
+            ranks->combine_gradients(f.as<float>(sums.weight), f.as<float>(sums.bias));
+          }
+          const double elements = ranks ? ranks->elements() : static_cast<double>(extent.rows);
+          const auto of_added =
+              added ? std::optional(added->gradient(f, f.at(*added_dx))) : std::nullopt;
+          batch_norm_backward_apply(f.stream(), type, extent, f.at(dy),
+                                    mask ? f.as<std::uint8_t>(*mask) : nullptr, elements,
+                                    sums.gradient(f, f.at(dx)), of_added ? &*of_added : nullptr,
+                                    dz ? f.at(*dz) : nullptr);
+        });
+    if (passes_on) {
       // No step reads a sum that was made here once dx is there.
       const bool own = dz || incoming.second;
       builder.contribute(
           *options_.residual, dz.value_or(dy),
           own ? ProgramBuilder::Ownership::exclusive : ProgramBuilder::Ownership::shared);
+    }
+    if (added) {
+      builder.contribute(*options_.residual, *added_dx, ProgramBuilder::Ownership::exclusive);
     }
     builder.contribute(options_.norm.input, dx, ProgramBuilder::Ownership::exclusive);
   }
@@ -113,12 +142,21 @@ class NormLowering final : public Lowering {
               .eps = eps};
     }
   };
-  [[nodiscard]] NormPlace norm_place(ProgramBuilder& builder) const {
-    return {.mean = builder.statistics().of(node_.statistics[0]),
-            .variance = builder.statistics().of(node_.statistics[1]),
-            .weight = builder.parameter(node_.parameters[0]),
-            .bias = builder.parameter(node_.parameters[1]),
-            .eps = static_cast<float>(options_.norm.options.eps)};
+  [[nodiscard]] static NormPlace norm_place(ProgramBuilder& builder, const Node& node) {
+    return {.mean = builder.statistics().of(node.statistics[0]),
+            .variance = builder.statistics().of(node.statistics[1]),
+            .weight = builder.parameter(node.parameters[0]),
+            .bias = builder.parameter(node.parameters[1]),
+            .eps = static_cast<float>(std::get<BatchNorm>(node.op).options.eps)};
+  }
+  [[nodiscard]] std::optional<NormPlace> added_place(ProgramBuilder& builder) const {
+    if (added_ == nullptr) return std::nullopt;
+    return norm_place(builder, *added_);
+  }
+  [[nodiscard]] static std::optional<Normalization> at(const std::optional<NormPlace>& place,
+                                                       const Frame& f) {
+    if (!place) return std::nullopt;
+    return place->at(f);
   }
 
   void emit_statistics(ProgramBuilder& builder, Tensor x) {
@@ -136,54 +174,81 @@ class NormLowering final : public Lowering {
                  });
   }
 
+  /// A norm's way back. The sums over this batch alone are what the data's gradient needs, so they
+  /// stay aside when gradients accumulate.
   struct Sums {
+    Tensor x;
+    NormPlace norm;
     Tensor weight;
     Tensor bias;
+    void list(std::vector<Tensor>& touched) const {
+      touched.insert(touched.end(), {x, norm.weight.tensor, norm.bias.tensor, weight, bias});
+    }
+    [[nodiscard]] NormGradient gradient(const Frame& f, void* dx) const {
+      return {.x = f.at(x),
+              .norm = norm.at(f),
+              .weight_gradient = f.as<float>(weight),
+              .bias_gradient = f.as<float>(bias),
+              .dx = dx};
+    }
   };
-  /// The sums over this batch alone are what the data's gradient needs, so they stay aside when
-  /// gradients accumulate.
-  Sums emit_parameter_gradients(ProgramBuilder& builder, Tensor x,
-                                const ProgramBuilder::Addends& incoming) {
-    const auto padded = static_cast<std::size_t>(extent_.padded);
-    const Tensor workspace = builder.make(reduction_workspace(extent_));
-    const Sums sums{.weight = builder.make(padded * sizeof(float)),
-                    .bias = builder.make(padded * sizeof(float))};
-    const NormPlace norm = norm_place(builder);
-    const Place weight = builder.gradient_of(node_.parameters[0]);
-    const Place bias = builder.gradient_of(node_.parameters[1]);
-    const auto [dy, other, masked] = incoming;
-    std::vector<Tensor> touched{x,
-                                dy,
-                                masked,
-                                workspace,
-                                sums.weight,
-                                sums.bias,
-                                norm.weight.tensor,
-                                norm.bias.tensor,
-                                weight.tensor,
-                                bias.tensor};
+  [[nodiscard]] Sums make_sums(ProgramBuilder& builder, const Node& node, Tensor x) const {
+    const auto bytes = static_cast<std::size_t>(extent_.padded) * sizeof(float);
+    return {.x = x,
+            .norm = norm_place(builder, node),
+            .weight = builder.make(bytes),
+            .bias = builder.make(bytes)};
+  }
+  /// Where the sums go, and where they are kept.
+  struct Target {
+    Sums sums;
+    Place weight;
+    Place bias;
+    [[nodiscard]] NormSums at(const Frame& f) const {
+      return {
+          .x = f.at(sums.x),
+          .norm = sums.norm.at(f),
+          .weight = f.as<float>(sums.weight),
+          .bias = f.as<float>(sums.bias),
+          .kept = {.weight = f.as<float>(weight), .bias = f.as<float>(bias), .adds = f.accumulate}};
+    }
+  };
+  [[nodiscard]] static Target make_target(ProgramBuilder& builder, const Node& node,
+                                          const Sums& sums, std::vector<Tensor>& touched) {
+    const Target target{.sums = sums,
+                        .weight = builder.gradient_of(node.parameters[0]),
+                        .bias = builder.gradient_of(node.parameters[1])};
+    sums.list(touched);
+    touched.insert(touched.end(), {target.weight.tensor, target.bias.tensor});
+    return target;
+  }
+  void emit_parameter_gradients(ProgramBuilder& builder, const ProgramBuilder::Addends& incoming,
+                                const Sums& sums, const std::optional<Sums>& sums_of_added) {
+    const Tensor workspace = builder.make(reduction_workspace(extent_, sums_of_added ? 2 : 1));
+    std::vector<Tensor> touched{incoming.first, incoming.sum, workspace};
+    if (incoming.second) touched.push_back(*incoming.second);
     if (mask_) touched.push_back(*mask_);
-    if (other) touched.push_back(*other);
-    builder.emit(
-        "parameter gradients of batch norm " + name(), touched,
-        [x, dy = dy, other = other, masked = masked, workspace, sums, weight, bias, mask = mask_,
-         norm, extent = extent_, type = builder.type()](const Frame& f) {
-          batch_norm_backward_sums(
-              f.stream(), type, extent, f.at(x),
-              {.dy = f.at(dy),
-               .other = other ? f.at(*other) : nullptr,
-               .masked = other ? f.at(masked) : nullptr},
-              mask ? f.as<std::uint8_t>(*mask) : nullptr, norm.at(f), f.as<float>(sums.weight),
-              f.as<float>(sums.bias),
-              {.weight = f.as<float>(weight), .bias = f.as<float>(bias), .adds = f.accumulate},
-              f.at(workspace));
-        },
-        {node_.parameters[0], node_.parameters[1]});
-    return sums;
+    const Target own = make_target(builder, node_, sums, touched);
+    std::optional<Target> added;
+    if (sums_of_added) added = make_target(builder, *added_, *sums_of_added, touched);
+    builder.emit("parameter gradients of batch norm " + name(), touched,
+                 [incoming, workspace, own, added, mask = mask_, extent = extent_,
+                  type = builder.type()](const Frame& f) {
+                   const bool joins = incoming.second.has_value();
+                   const auto of_added = added ? std::optional(added->at(f)) : std::nullopt;
+                   batch_norm_backward_sums(f.stream(), type, extent,
+                                            {.dy = f.at(incoming.first),
+                                             .other = joins ? f.at(*incoming.second) : nullptr,
+                                             .masked = joins ? f.at(incoming.sum) : nullptr},
+                                            mask ? f.as<std::uint8_t>(*mask) : nullptr, own.at(f),
+                                            of_added ? &*of_added : nullptr, f.at(workspace));
+                 },
+                 {node_.parameters[0], node_.parameters[1]});
   }
 
   Options options_;
   const Node& node_;
+  const Node* added_ = nullptr;  ///< the norm that is computed here too
   Matrix extent_{};
   std::optional<Tensor> mask_;
   std::shared_ptr<RankSums> ranks_;  // where statistics are taken over all ranks
@@ -193,12 +258,20 @@ class NormLowering final : public Lowering {
 
 std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context) {
   const GraphAnalysis& analysis = context.state.analysis;
+  const auto addend = analysis.addend_of(context.state.graph, context.id);
+  // Not where a unit's parameters are there for its own steps alone, or ranks meet in each norm.
+  const ArenaStore& arena = context.state.arena;
+  const bool pairs =
+      arena.holds_parameters() && arena.holds_gradients() && !context.state.sum_over_ranks;
+  const auto added_to = [&](ValueId id) { return analysis.added_to[static_cast<std::size_t>(id)]; };
   return std::make_unique<NormLowering>(
       NormLowering::Options{.norm = op,
                             .norm_id = context.id,
                             .output = analysis.output_of(context.id),
-                            .residual = analysis.addend_of(context.state.graph, context.id),
-                            .relu = analysis.has_relu(context.id)},
+                            .residual = addend,
+                            .relu = analysis.has_relu(context.id),
+                            .residual_is_norm = pairs && addend && added_to(*addend),
+                            .elsewhere = pairs && added_to(context.id)},
       context);
 }
 

@@ -42,11 +42,11 @@ Moments moments_of(const Values& x, const Matrix& extent, std::int64_t channel) 
 
 /// A normalisation with all it is made of.
 struct Norm {
-  explicit Norm(const Matrix& extent)
-      : mean(random_channels(extent, 31, 0)),
-        variance(random_channels(extent, 32, 2)),
-        weight(random_channels(extent, 33, 1)),
-        bias(random_channels(extent, 34, 0)) {}
+  explicit Norm(const Matrix& extent, int seed = 31)
+      : mean(random_channels(extent, seed, 0)),
+        variance(random_channels(extent, seed + 1, 2)),
+        weight(random_channels(extent, seed + 2, 1)),
+        bias(random_channels(extent, seed + 3, 0)) {}
   [[nodiscard]] Normalization view() const {
     return {.mean = mean.data(),
             .variance = variance.data(),
@@ -127,9 +127,14 @@ Gradients backward_sums(const Values& x, const Values& dy, const Mask* mask, con
   Gradients result{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
   std::vector<std::byte> workspace(reduction_workspace(extent), static_cast<std::byte>(0xFF));
   const auto run = [&](const KeptGradients& kept) {
-    batch_norm_backward_sums(no_stream, x.type(), extent, x.data(), {.dy = dy.data()},
-                             mask == nullptr ? nullptr : mask->data(), norm.view(),
-                             result.weight.data(), result.bias.data(), kept, workspace.data());
+    batch_norm_backward_sums(no_stream, x.type(), extent, {.dy = dy.data()},
+                             mask == nullptr ? nullptr : mask->data(),
+                             {.x = x.data(),
+                              .norm = norm.view(),
+                              .weight = result.weight.data(),
+                              .bias = result.bias.data(),
+                              .kept = kept},
+                             nullptr, workspace.data());
   };
   run({});
   Gradients kept{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
@@ -164,10 +169,14 @@ void check_joined_sums(DataType type, const Matrix& extent, bool masked) {
   const auto check = [&](const Values& dy, const Values& other, Values& kept) {
     Gradients sums{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
     std::vector<std::byte> workspace(reduction_workspace(extent), static_cast<std::byte>(0xFF));
-    batch_norm_backward_sums(no_stream, type, extent, x.data(),
+    batch_norm_backward_sums(no_stream, type, extent,
                              {.dy = dy.data(), .other = other.data(), .masked = kept.data()},
-                             masked ? mask.data() : nullptr, norm.view(), sums.weight.data(),
-                             sums.bias.data(), {}, workspace.data());
+                             masked ? mask.data() : nullptr,
+                             {.x = x.data(),
+                              .norm = norm.view(),
+                              .weight = sums.weight.data(),
+                              .bias = sums.bias.data()},
+                             nullptr, workspace.data());
     BOOST_TEST((sums == expected));
     BOOST_TEST((kept == sum));
   };
@@ -191,9 +200,14 @@ void check_backward_apply(DataType type, const Matrix& extent, bool masked) {
   Values dz(type, x.size());
 
   const auto run = [&](void* to_dx, const void* from_dy, void* to_dz) {
-    batch_norm_backward_apply(no_stream, type, extent, x.data(), from_dy,
-                              masked ? mask.data() : nullptr, norm.view(), weight_gradient.data(),
-                              bias_gradient.data(), elements, to_dx, to_dz);
+    batch_norm_backward_apply(no_stream, type, extent, from_dy, masked ? mask.data() : nullptr,
+                              elements,
+                              {.x = x.data(),
+                               .norm = norm.view(),
+                               .weight_gradient = weight_gradient.data(),
+                               .bias_gradient = bias_gradient.data(),
+                               .dx = to_dx},
+                              nullptr, to_dz);
   };
   run(dx.data(), dy.data(), dz.data());
 
@@ -214,6 +228,84 @@ void check_backward_apply(DataType type, const Matrix& extent, bool masked) {
   Values other(type, x.size());
   run(other.data(), masked_in_place.data(), masked_in_place.data());
   BOOST_TEST((other == dx && masked_in_place == dz));
+}
+
+/// A norm whose values are added to another's, in the kernels of that one: the bits of two norms,
+/// one after the other.
+void check_added_norm(DataType type, const Matrix& extent, bool relu, bool joins) {
+  const Values x = random_matrix(type, extent, 1);
+  const Values added_x = random_matrix(type, extent, 2);
+  const Norm norm(extent);
+  const Norm added(extent, 51);
+  Values addend(type, x.size());
+  Values apart(type, x.size());
+  Values together(type, x.size());
+  Mask mask = poisoned_mask(extent);
+  Mask mask_apart = mask;
+
+  batch_norm_apply(no_stream, type, extent, added_x.data(), added.view(), {}, addend.data());
+  batch_norm_apply(no_stream, type, extent, x.data(), norm.view(),
+                   {.residual = addend.data(), .relu = relu, .mask = mask_apart.data()},
+                   apart.data());
+  const Normalization view = added.view();
+  batch_norm_apply(
+      no_stream, type, extent, x.data(), norm.view(),
+      {.residual = added_x.data(), .residual_norm = &view, .relu = relu, .mask = mask.data()},
+      together.data());
+  BOOST_TEST((together == apart && mask == mask_apart));
+
+  const Values left = random_matrix(type, extent, 3);
+  const Values right = random_matrix(type, extent, 4);
+  Values dy = left;
+  if (joins) {
+    add(no_stream, type, left.data(), right.data(), dy.data(), static_cast<std::size_t>(x.size()));
+  }
+  const Mask* const used = relu ? &mask : nullptr;
+  const Gradients expected = backward_sums(x, dy, used, norm, extent);
+  const Gradients expected_added = backward_sums(added_x, dy, used, added, extent);
+  const auto padded = static_cast<std::size_t>(extent.padded);
+  Gradients sums{std::vector<float>(padded, NAN), std::vector<float>(padded, NAN)};
+  Gradients sums_added = sums;
+  Gradients kept = sums;
+  std::vector<std::byte> workspace(reduction_workspace(extent, 2), static_cast<std::byte>(0xFF));
+  Values g = left;
+  const NormSums of_added{
+      .x = added_x.data(),
+      .norm = added.view(),
+      .weight = sums_added.weight.data(),
+      .bias = sums_added.bias.data(),
+      .kept = {.weight = kept.weight.data(), .bias = kept.bias.data(), .adds = false}};
+  batch_norm_backward_sums(
+      no_stream, type, extent,
+      {.dy = left.data(),
+       .other = joins ? right.data() : nullptr,
+       .masked = joins ? g.data() : nullptr},
+      relu ? mask.data() : nullptr,
+      {.x = x.data(), .norm = norm.view(), .weight = sums.weight.data(), .bias = sums.bias.data()},
+      &of_added, workspace.data());
+  BOOST_TEST((sums == expected && sums_added == expected_added && kept == expected_added));
+
+  const double elements = 50;
+  const auto gradient = [&](const Values& of, const Norm& by, const Gradients& its, Values& dx) {
+    return NormGradient{.x = of.data(),
+                        .norm = by.view(),
+                        .weight_gradient = its.weight.data(),
+                        .bias_gradient = its.bias.data(),
+                        .dx = dx.data()};
+  };
+  Values dx_apart(type, x.size());
+  Values added_apart(type, x.size());
+  const std::uint8_t* const behind = relu ? mask.data() : nullptr;
+  batch_norm_backward_apply(no_stream, type, extent, dy.data(), behind, elements,
+                            gradient(x, norm, sums, dx_apart), nullptr, nullptr);
+  batch_norm_backward_apply(no_stream, type, extent, dy.data(), behind, elements,
+                            gradient(added_x, added, sums_added, added_apart), nullptr, nullptr);
+  Values added_dx(type, x.size());
+  const NormGradient other = gradient(added_x, added, sums_added, added_dx);
+  // In place, where a sum is behind the ReLU already.
+  batch_norm_backward_apply(no_stream, type, extent, g.data(), joins ? nullptr : behind, elements,
+                            gradient(x, norm, sums, g), &other, nullptr);
+  BOOST_TEST((g == dx_apart && added_dx == added_apart));
 }
 
 }  // namespace
@@ -363,6 +455,20 @@ BOOST_AUTO_TEST_CASE(the_gradient_of_x_follows_the_formula_in_place_too) {
     }
     BOOST_TEST_CONTEXT(type << ", many rows") {
       check_backward_apply(type, many_rows(type), true);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_norm_that_is_added_is_computed_with_the_other_to_the_same_bits) {
+  for (const DataType type : all_types) {
+    for (const Matrix& extent : matrices(type)) {
+      for (const bool relu : {false, true}) {
+        for (const bool joins : {false, true}) {
+          BOOST_TEST_CONTEXT(type << ", " << extent << ", ReLU " << relu << ", joins " << joins) {
+            check_added_norm(type, extent, relu, joins);
+          }
+        }
+      }
     }
   }
 }

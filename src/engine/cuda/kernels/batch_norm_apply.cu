@@ -14,13 +14,33 @@ LOCKSTEP_HOST_DEVICE float inverse_deviation(float variance, float eps) {
   return 1.0F / std::sqrt(variance + eps);
 }
 
-template <typename T, bool adds>
+/// A norm's values of an octet's channels.
+struct ChannelNorm {
+  Octet mean;
+  Octet scale;
+  Octet bias;
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE static ChannelNorm load(const OctetRows& extent,
+                                                             const Normalization& norm,
+                                                             std::int64_t at) {
+    ChannelNorm result{load_channels(extent, norm.mean, at), load_channels(extent, norm.weight, at),
+                       load_channels(extent, norm.bias, at)};
+    const Octet variance = load_channels(extent, norm.variance, at);
+    for (int i = 0; i < octet; ++i) result.scale[i] *= inverse_deviation(variance[i], norm.eps);
+    return result;
+  }
+  LOCKSTEP_HOST_DEVICE void normalize(Octet& values) const {
+    for (int i = 0; i < octet; ++i) values[i] = (values[i] - mean[i]) * scale[i] + bias[i];
+  }
+};
+
+template <typename T, bool adds, bool adds_norm>
 struct Apply {
   OctetRows extent;
   ColumnItems items;
   const T* x;
   const T* residual;
   Normalization norm;
+  Normalization residual_norm;
   bool relu;
   std::uint8_t* mask;
   T* y;
@@ -32,11 +52,11 @@ struct Apply {
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
     const std::int64_t chunk = items.chunk(item);
     const OctetColumn column = octet_column(extent, item - chunk * items.columns);
-    const Octet mean = load_channels(extent, norm.mean, column.at);
-    const Octet bias = load_channels(extent, norm.bias, column.at);
-    Octet scale = load_channels(extent, norm.weight, column.at);
-    const Octet variance = load_channels(extent, norm.variance, column.at);
-    for (int i = 0; i < octet; ++i) scale[i] *= inverse_deviation(variance[i], norm.eps);
+    const ChannelNorm channels = ChannelNorm::load(extent, norm, column.at);
+    ChannelNorm residual_channels{};
+    if constexpr (adds_norm) {
+      residual_channels = ChannelNorm::load(extent, residual_norm, column.at);
+    }
     for_rows<adds ? depth<T> / 2 : depth<T>>(
         chunk, items.chunks, column.rows,
         [&](std::int64_t row) {
@@ -48,9 +68,13 @@ struct Apply {
         },
         [&](std::int64_t row, const Loaded& loaded) {
           Octet values = loaded.x.floats();
-          for (int i = 0; i < octet; ++i) values[i] = (values[i] - mean[i]) * scale[i] + bias[i];
+          channels.normalize(values);
           if constexpr (adds) {
-            const Octet others = loaded.residual.floats();
+            Octet others = loaded.residual.floats();
+            if constexpr (adds_norm) {
+              residual_channels.normalize(others);
+              others = packed<T>(others).floats();
+            }
             for (int i = 0; i < octet; ++i) values[i] += others[i];
           }
           if (relu) {
@@ -72,60 +96,91 @@ struct Apply {
   }
 };
 
-template <typename T, bool masked>
+/// What the gradient of a norm's input takes of an octet's channels:
+/// dx = scale * (g - mean_gradient - (x - mean) * slope)
+struct ChannelGradient {
+  Octet mean;
+  Octet scale;
+  Octet slope;
+  Octet mean_gradient;
+  /// `share`: of a value in the means, 1 / elements.
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE static ChannelGradient load(const OctetRows& extent,
+                                                                 const NormGradient& of,
+                                                                 float share, std::int64_t at) {
+    ChannelGradient result{
+        load_channels(extent, of.norm.mean, at), load_channels(extent, of.norm.weight, at),
+        load_channels(extent, of.weight_gradient, at), load_channels(extent, of.bias_gradient, at)};
+    const Octet variance = load_channels(extent, of.norm.variance, at);
+    for (int i = 0; i < octet; ++i) {
+      const float inverse = inverse_deviation(variance[i], of.norm.eps);
+      result.scale[i] *= inverse;
+      result.slope[i] *= inverse * share;
+      result.mean_gradient[i] *= share;
+    }
+    return result;
+  }
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Octet of(const Octet& g, const Octet& values) const {
+    Octet result;
+    for (int i = 0; i < octet; ++i) {
+      result[i] = scale[i] * (g[i] - mean_gradient[i] - (values[i] - mean[i]) * slope[i]);
+    }
+    return result;
+  }
+};
+
+template <typename T, bool masked, bool adds_norm>
 struct BackwardApply {
   OctetRows extent;
   ColumnItems items;
-  const T* x;
   const T* dy;
   const std::uint8_t* mask;
-  Normalization norm;
-  const float* weight_gradient;
-  const float* bias_gradient;
-  float share;  ///< of a value in the means: 1 / elements
-  T* dx;
+  NormGradient norm;
+  NormGradient added;
+  float share;
   T* dz;
 
   struct Loaded {
     RawOctet<T> x;
     RawOctet<T> dy;
     std::uint32_t bits;
+    RawOctet<T> added_x;
   };
-  /// dx = scale * (g - mean_gradient - (x - mean) * slope)
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
     const std::int64_t chunk = items.chunk(item);
     const OctetColumn column = octet_column(extent, item - chunk * items.columns);
-    const Octet mean = load_channels(extent, norm.mean, column.at);
-    const Octet variance = load_channels(extent, norm.variance, column.at);
-    Octet scale = load_channels(extent, norm.weight, column.at);
-    Octet slope = load_channels(extent, weight_gradient, column.at);
-    Octet mean_gradient = load_channels(extent, bias_gradient, column.at);
-    for (int i = 0; i < octet; ++i) {
-      const float inverse = inverse_deviation(variance[i], norm.eps);
-      scale[i] *= inverse;
-      slope[i] *= inverse * share;
-      mean_gradient[i] *= share;
+    const ChannelGradient channels = ChannelGradient::load(extent, norm, share, column.at);
+    ChannelGradient added_channels{};
+    if constexpr (adds_norm) {
+      added_channels = ChannelGradient::load(extent, added, share, column.at);
     }
     for_rows<depth<T> / 2>(
         chunk, items.chunks, column.rows,
         [&](std::int64_t row) {
           const std::int64_t at = row * extent.width + column.at;
           const bool whole = row < column.whole_rows;
-          return Loaded{read_octet(x + at, whole), read_octet(dy + at, whole),
-                        masked ? mask[at / octet] : 0xFFU};
+          Loaded loaded{read_octet(static_cast<const T*>(norm.x) + at, whole),
+                        read_octet(dy + at, whole),
+                        masked ? mask[at / octet] : 0xFFU,
+                        {}};
+          if constexpr (adds_norm) {
+            loaded.added_x = read_octet(static_cast<const T*>(added.x) + at, whole);
+          }
+          return loaded;
         },
         [&](std::int64_t row, const Loaded& loaded) {
-          const Octet values = loaded.x.floats();
           Octet g = loaded.dy.floats();
-          Octet result;
           for (int i = 0; i < octet; ++i) {
             if (masked && (loaded.bits >> i & 1U) == 0) g[i] = 0;
-            result[i] = scale[i] * (g[i] - mean_gradient[i] - (values[i] - mean[i]) * slope[i]);
           }
           const std::int64_t at = row * extent.width + column.at;
           const bool whole = row < column.whole_rows;
           if (dz != nullptr) write_octet(dz + at, packed<T>(g), whole);
-          write_octet(dx + at, packed<T>(result), whole);
+          write_octet(static_cast<T*>(norm.dx) + at, packed<T>(channels.of(g, loaded.x.floats())),
+                      whole);
+          if constexpr (adds_norm) {
+            write_octet(static_cast<T*>(added.dx) + at,
+                        packed<T>(added_channels.of(g, loaded.added_x.floats())), whole);
+          }
         });
   }
 };
@@ -161,38 +216,31 @@ void batch_norm_apply(Stream stream, DataType type, const Matrix& extent, const 
   const OctetRows rows = octet_rows(extent);
   const ColumnItems items = column_items(rows);
   with_type(type, [&]<typename T>(T*) {
-    const auto* const values = static_cast<const T*>(x);
-    const auto* const residual = static_cast<const T*>(options.residual);
-    auto* const out = static_cast<T*>(y);
-    if (residual != nullptr) {
+    const auto start = [&]<bool adds, bool adds_norm>() {
       launch(stream, items.count(),
-             Apply<T, true>{rows, items, values, residual, norm, options.relu, options.mask, out});
-    } else {
-      launch(stream, items.count(),
-             Apply<T, false>{rows, items, values, nullptr, norm, options.relu, options.mask, out});
-    }
+             Apply<T, adds, adds_norm>{rows, items, static_cast<const T*>(x),
+                                       static_cast<const T*>(options.residual), norm,
+                                       adds_norm ? *options.residual_norm : Normalization{},
+                                       options.relu, options.mask, static_cast<T*>(y)});
+    };
+    with_flags<>(start, options.residual != nullptr, options.residual_norm != nullptr);
   });
 }
 
-void batch_norm_backward_apply(Stream stream, DataType type, const Matrix& extent, const void* x,
-                               const void* dy, const std::uint8_t* mask, const Normalization& norm,
-                               const float* weight_gradient, const float* bias_gradient,
-                               double elements, void* dx, void* dz) {
+void batch_norm_backward_apply(Stream stream, DataType type, const Matrix& extent, const void* dy,
+                               const std::uint8_t* mask, double elements, const NormGradient& of,
+                               const NormGradient* added, void* dz) {
   const OctetRows rows = octet_rows(extent);
   const ColumnItems items = column_items(rows);
   const auto share = static_cast<float>(1.0 / elements);
   with_type(type, [&]<typename T>(T*) {
-    const auto start = [&]<typename Functor>(Functor) {
-      launch(
-          stream, items.count(),
-          Functor{rows, items, static_cast<const T*>(x), static_cast<const T*>(dy), mask, norm,
-                  weight_gradient, bias_gradient, share, static_cast<T*>(dx), static_cast<T*>(dz)});
+    const auto start = [&]<bool masked, bool adds_norm>() {
+      launch(stream, items.count(),
+             BackwardApply<T, masked, adds_norm>{rows, items, static_cast<const T*>(dy), mask, of,
+                                                 adds_norm ? *added : NormGradient{}, share,
+                                                 static_cast<T*>(dz)});
     };
-    if (mask != nullptr) {
-      start(BackwardApply<T, true>{});
-    } else {
-      start(BackwardApply<T, false>{});
-    }
+    with_flags<>(start, mask != nullptr, added != nullptr);
   });
 }
 

@@ -71,8 +71,8 @@ struct Matrix {
   std::int64_t channels;
   std::int64_t padded;
 };
-/// Bytes of the `workspace` of reductions over rows.
-[[nodiscard]] std::size_t reduction_workspace(const Matrix& extent);
+/// Bytes of the `workspace` of reductions over rows; `norms`: that batch_norm_backward_sums is of.
+[[nodiscard]] std::size_t reduction_workspace(const Matrix& extent, int norms = 1);
 
 /// Mean and biased variance of each channel, (padded) each; 0 in the padding. Welford's or shifted
 /// sums, so that a mean much larger than the deviation costs no digits.
@@ -91,6 +91,7 @@ struct Normalization {
 /// null, takes a bit for each value, set where y > 0 (bit i % 8 of byte i / 8).
 struct NormalizeOptions {
   const void* residual = nullptr;
+  const Normalization* residual_norm = nullptr;  ///< its own, to values as they are stored
   bool relu = false;
   std::uint8_t* mask = nullptr;
 };
@@ -104,24 +105,41 @@ struct IncomingGradient {
   const void* other = nullptr;
   void* masked = nullptr;  ///< takes the sum of two as the ReLU passes it on; may be one of them
 };
-/// With g = the incoming gradient, 0 where `mask` is not null and its bit is not set: the sums over
-/// rows of g * (x - mean) / sqrt(variance + eps) and of g, (padded) each: gradients of weight and
-/// bias. `kept`, where not null, takes them too.
+/// Where the gradients of a norm's parameters are kept, too.
 struct KeptGradients {
   float* weight = nullptr;
   float* bias = nullptr;
   bool adds = false;  ///< to what is there
 };
-void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent, const void* x,
+/// A norm of x, and the gradients of its weight and bias, (padded) each.
+struct NormSums {
+  const void* x;
+  Normalization norm;
+  float* weight;
+  float* bias;
+  KeptGradients kept = {};
+};
+/// With g = the incoming gradient, 0 where `mask` is not null and its bit is not set: the sums over
+/// rows of g * (x - mean) / sqrt(variance + eps) and of g: gradients of weight and bias. `added`,
+/// where not null, is the norm that was added to this one's values, of which g is the gradient too.
+void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent,
                               const IncomingGradient& incoming, const std::uint8_t* mask,
-                              const Normalization& norm, float* weight_gradient,
-                              float* bias_gradient, const KeptGradients& kept, void* workspace);
-/// The gradient of x, given the sums over all `elements` values of a channel. `dz`, where not null,
-/// takes g: the gradient of what was added. dx may be dy; dz may be dy where dx is not.
-void batch_norm_backward_apply(Stream stream, DataType type, const Matrix& extent, const void* x,
-                               const void* dy, const std::uint8_t* mask, const Normalization& norm,
-                               const float* weight_gradient, const float* bias_gradient,
-                               double elements, void* dx, void* dz);
+                              const NormSums& of, const NormSums* added, void* workspace);
+
+/// A norm of x, the sums over all its `elements` values of a channel, and where the gradient of x
+/// goes.
+struct NormGradient {
+  const void* x;
+  Normalization norm;
+  const float* weight_gradient;
+  const float* bias_gradient;
+  void* dx;
+};
+/// The gradient of x, and of what was added: of the x of a norm, or, in `dz` where not null, g.
+/// of.dx may be dy; dz may be dy where of.dx is not.
+void batch_norm_backward_apply(Stream stream, DataType type, const Matrix& extent, const void* dy,
+                               const std::uint8_t* mask, double elements, const NormGradient& of,
+                               const NormGradient* added, void* dz);
 
 // --- Pooling, flattening, bias ------------------------------------------------------------------
 

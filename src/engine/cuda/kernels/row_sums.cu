@@ -50,24 +50,28 @@ struct CombineSums {
   }
 };
 
-/// Of g and of g * (x - mean). `joins`: g is made here, of two, and kept.
-template <typename T, bool masked, bool joins>
+/// Of g, of g * (x - mean) and, `added`, of the same of the norm that was added. `joins`: g is made
+/// here, of two, and kept.
+template <typename T, bool masked, bool joins, bool added>
 struct ChunkGradients {
-  using Partial = OctetSums<2>;
+  using Partial = OctetSums<added ? 3 : 2>;
   RowReduction reduction;
-  const T* x;
   const T* dy;
   const T* other;
   T* kept;
   const std::uint8_t* mask;
+  const T* x;
   const float* mean;
+  const T* added_x;
+  const float* added_mean;
   float* partials;
 
   struct Loaded {
     RawOctet<T> x;
     RawOctet<T> dy;
-    RawOctet<T> other;
     std::uint32_t bits;
+    RawOctet<T> other;
+    RawOctet<T> added_x;
   };
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int of_team,
                                                      int lane) const {
@@ -76,6 +80,8 @@ struct ChunkGradients {
     result.clear();
     if (column.rows == 0) return result;
     const Octet center = load_channels(reduction.extent, mean, column.at);
+    Octet added_center{};
+    if constexpr (added) added_center = load_channels(reduction.extent, added_mean, column.at);
     for_rows<piece_size<T> / 4>(
         reduction.chunk_of(team) * reduction.lanes() + lane, reduction.stride(), column.rows,
         [&](std::int64_t row) {
@@ -83,18 +89,22 @@ struct ChunkGradients {
           const bool whole = row < column.whole_rows;
           Loaded loaded{read_octet(x + at, whole),
                         read_octet(dy + at, whole),
+                        masked ? mask[at / octet] : 0xFFU,
                         {},
-                        masked ? mask[at / octet] : 0xFFU};
+                        {}};
           if constexpr (joins) loaded.other = read_octet(other + at, whole);
+          if constexpr (added) loaded.added_x = read_octet(added_x + at, whole);
           return loaded;
         },
         [&](std::int64_t row, const Loaded& loaded) {
-          const Octet values = loaded.x.floats();
           Octet g = gradient(loaded);
           for (int i = 0; i < octet; ++i) {
             if (masked && (loaded.bits >> i & 1U) == 0) g[i] = 0;
             result.sums[0][i] += g[i];
-            result.sums[1][i] += g[i] * (values[i] - center[i]);
+          }
+          add_products(g, loaded.x.floats(), center, result.sums[1]);
+          if constexpr (added) {
+            add_products(g, loaded.added_x.floats(), added_center, result.sums[2]);
           }
           if constexpr (joins) {
             write_octet(kept + row * reduction.extent.width + column.at, packed<T>(g),
@@ -113,22 +123,48 @@ struct ChunkGradients {
     }
     return g;
   }
+  LOCKSTEP_HOST_DEVICE static void add_products(const Octet& g, const Octet& values,
+                                                const Octet& center, Octet& sums) {
+    for (int i = 0; i < octet; ++i) sums[i] += g[i] * (values[i] - center[i]);
+  }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t team, int of_team, const Partial& sums) const {
     const std::int64_t at = reduction.column_of(team, of_team).at;
-    store_partial(reduction, team, at, 0, sums.sums[0], partials);
-    store_partial(reduction, team, at, 1, sums.sums[1], partials);
+    for (int kind = 0; kind < (added ? 3 : 2); ++kind) {
+      store_partial(reduction, team, at, kind, sums.sums[kind], partials);
+    }
   }
 };
 
-struct CombineGradients {
-  using Sums = PartialSums<2>;
-  using Partial = Sums::Partial;
-  Sums sums;
+/// Where one norm's gradients go.
+struct GradientsOut {
   const float* variance;
   float eps;
-  float* bias_gradient;
   float* weight_gradient;
+  float* bias_gradient;
   KeptGradients kept;
+  LOCKSTEP_HOST_DEVICE void write(std::int64_t channel, double sum, double product) const {
+    const double deviation = std::sqrt(static_cast<double>(variance[channel] + eps));
+    const auto bias = static_cast<float>(sum);
+    const auto weight = static_cast<float>(product / deviation);
+    bias_gradient[channel] = bias;
+    weight_gradient[channel] = weight;
+    if (kept.bias != nullptr) kept.bias[channel] = kept.adds ? kept.bias[channel] + bias : bias;
+    if (kept.weight != nullptr) {
+      kept.weight[channel] = kept.adds ? kept.weight[channel] + weight : weight;
+    }
+  }
+};
+[[nodiscard]] GradientsOut gradients_out(const NormSums& of) {
+  return {of.norm.variance, of.norm.eps, of.weight, of.bias, of.kept};
+}
+
+template <bool added>
+struct CombineGradients {
+  using Sums = PartialSums<added ? 3 : 2>;
+  using Partial = typename Sums::Partial;
+  Sums sums;
+  GradientsOut own;
+  GradientsOut other;
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int column,
                                                      int lane) const {
     return sums.partial(team * channels_a_team + column, lane);
@@ -136,15 +172,8 @@ struct CombineGradients {
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t team, int column, const Partial& total) const {
     const std::int64_t channel = team * channels_a_team + column;
     if (channel >= sums.padded) return;
-    const double deviation = std::sqrt(static_cast<double>(variance[channel] + eps));
-    const auto bias = static_cast<float>(total.sums[0]);
-    const auto weight = static_cast<float>(total.sums[1] / deviation);
-    bias_gradient[channel] = bias;
-    weight_gradient[channel] = weight;
-    if (kept.bias != nullptr) kept.bias[channel] = kept.adds ? kept.bias[channel] + bias : bias;
-    if (kept.weight != nullptr) {
-      kept.weight[channel] = kept.adds ? kept.weight[channel] + weight : weight;
-    }
+    own.write(channel, total.sums[0], total.sums[1]);
+    if constexpr (added) other.write(channel, total.sums[0], total.sums[2]);
   }
 };
 
@@ -157,8 +186,8 @@ PartialSums<kinds> partial_sums(const RowReduction& reduction, const void* works
 
 }  // namespace
 
-std::size_t reduction_workspace(const Matrix& extent) {
-  constexpr std::size_t kinds = 2;
+std::size_t reduction_workspace(const Matrix& extent, int norms) {
+  const auto kinds = static_cast<std::size_t>(1 + norms);
   return kinds * sizeof(float) * static_cast<std::size_t>(row_reduction(extent).partials());
 }
 
@@ -174,28 +203,31 @@ void sum_rows(Stream stream, DataType type, const Matrix& extent, const void* dy
                CombineSums{partial_sums<1>(reduction, workspace), sums});
 }
 
-void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent, const void* x,
+void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent,
                               const IncomingGradient& incoming, const std::uint8_t* mask,
-                              const Normalization& norm, float* weight_gradient,
-                              float* bias_gradient, const KeptGradients& kept, void* workspace) {
+                              const NormSums& of, const NormSums* added, void* workspace) {
   const RowReduction reduction = row_reduction(extent);
   with_type(type, [&]<typename T>(T*) {
-    const auto start = [&]<typename Functor>(Functor) {
-      launch_teams(stream, reduction.teams(),
-                   Functor{reduction, static_cast<const T*>(x), static_cast<const T*>(incoming.dy),
-                           static_cast<const T*>(incoming.other), static_cast<T*>(incoming.masked),
-                           mask, norm.mean, static_cast<float*>(workspace)});
+    const auto start = [&]<bool masked, bool joins, bool adds>() {
+      launch_teams(
+          stream, reduction.teams(),
+          ChunkGradients<T, masked, joins, adds>{
+              reduction, static_cast<const T*>(incoming.dy), static_cast<const T*>(incoming.other),
+              static_cast<T*>(incoming.masked), mask, static_cast<const T*>(of.x), of.norm.mean,
+              adds ? static_cast<const T*>(added->x) : nullptr, adds ? added->norm.mean : nullptr,
+              static_cast<float*>(workspace)});
     };
-    const bool joins = incoming.other != nullptr;
-    if (mask != nullptr) {
-      joins ? start(ChunkGradients<T, true, true>{}) : start(ChunkGradients<T, true, false>{});
-    } else {
-      joins ? start(ChunkGradients<T, false, true>{}) : start(ChunkGradients<T, false, false>{});
-    }
+    with_flags<>(start, mask != nullptr, incoming.other != nullptr, added != nullptr);
   });
-  launch_teams(stream, combining_teams(reduction),
-               CombineGradients{partial_sums<2>(reduction, workspace), norm.variance, norm.eps,
-                                bias_gradient, weight_gradient, kept});
+  const GradientsOut own = gradients_out(of);
+  if (added != nullptr) {
+    launch_teams(
+        stream, combining_teams(reduction),
+        CombineGradients<true>{partial_sums<3>(reduction, workspace), own, gradients_out(*added)});
+  } else {
+    launch_teams(stream, combining_teams(reduction),
+                 CombineGradients<false>{partial_sums<2>(reduction, workspace), own, {}});
+  }
 }
 
 }  // namespace lockstep::cuda

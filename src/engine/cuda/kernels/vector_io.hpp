@@ -32,6 +32,20 @@ void with_type(DataType type, const Function& function) {
   }
 }
 
+/// Calls `function` with the flags as its template arguments.
+template <bool... known, typename Function>
+void with_flags(const Function& function) {
+  function.template operator()<known...>();
+}
+template <bool... known, typename Function, typename... Flags>
+void with_flags(const Function& function, bool flag, Flags... others) {
+  if (flag) {
+    with_flags<known..., true>(function, others...);
+  } else {
+    with_flags<known..., false>(function, others...);
+  }
+}
+
 template <int count>
 struct Floats {
   float values[count];
