@@ -37,12 +37,14 @@ void fuse_sums(const Graph& graph, GraphAnalysis& analysis) {
   }
 }
 
-/// Norms whose values go nowhere but to the addition that another norm has taken in.
+/// Norms whose values go nowhere but to the addition that another norm has taken in; not of images,
+/// before which no node says that the gradients are done.
 void pair_norms(const Graph& graph, GraphAnalysis& analysis) {
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
     const auto addend = analysis.addend_of(graph, static_cast<ValueId>(id));
     if (!addend || analysis.consumers[at(*addend)] != 1) continue;
-    if (!std::holds_alternative<BatchNorm>(graph.nodes()[at(*addend)].op)) continue;
+    const auto* norm = std::get_if<BatchNorm>(&graph.nodes()[at(*addend)].op);
+    if (norm == nullptr || !analysis.needs_gradient[at(norm->input)]) continue;
     analysis.added_to[at(*addend)] = static_cast<ValueId>(id);
   }
 }

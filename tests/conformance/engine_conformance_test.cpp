@@ -183,6 +183,15 @@ BOOST_AUTO_TEST_CASE(a_batch_norm_of_images) {
   check_all(graph, 3);
 }
 
+BOOST_AUTO_TEST_CASE(a_batch_norm_of_images_that_is_added_to_another) {
+  Graph graph("norm of images plus norm", {.channels = 3, .height = 4, .width = 5}, 4);
+  const ValueId left = graph.batch_norm(graph.input(), {.name = "bn1"});
+  const ValueId x = graph.conv2d(graph.input(), {.name = "conv", .out_channels = 3, .kernel = 1});
+  const ValueId right = graph.batch_norm(x, {.name = "bn2"});
+  classify(graph, graph.relu(graph.add(left, right)));
+  check_all(graph, 3);
+}
+
 BOOST_AUTO_TEST_CASE(pooling_with_overlaps_and_rests) {
   for (const std::int64_t kernel : {2, 3}) {
     for (const std::int64_t stride : {1, 2, 3}) {

@@ -91,7 +91,7 @@ struct Normalization {
 /// null, takes a bit for each value, set where y > 0 (bit i % 8 of byte i / 8).
 struct NormalizeOptions {
   const void* residual = nullptr;
-  const Normalization* residual_norm = nullptr;  ///< its own, to values as they are stored
+  const Normalization* residual_norm = nullptr;  ///< applied to it first, to values as stored
   bool relu = false;
   std::uint8_t* mask = nullptr;
 };

@@ -67,10 +67,11 @@ template <typename Functor>
 __global__ void __launch_bounds__(team_size)
     run_teams(std::int64_t teams, int columns, Functor functor) {
   using Partial = typename Functor::Partial;
-  // A word more than a partial result, so that equal members of neighbours are in different banks.
+  // An odd number of words, so that equal members of neighbours are in different banks.
+  using Word = std::conditional_t<alignof(Partial) == sizeof(float), float, double>;
   struct Slot {
     Partial value;
-    std::conditional_t<alignof(Partial) == 4, float, double> gap;
+    Word gap[sizeof(Partial) / sizeof(Word) % 2 == 0 ? 1 : 2];
   };
   __shared__ Slot slots[team_size];
   const int thread = static_cast<int>(threadIdx.x);
