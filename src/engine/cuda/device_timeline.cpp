@@ -1,6 +1,8 @@
 #include "device_timeline.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <limits>
 
 namespace lockstep::cuda {
 
@@ -10,12 +12,22 @@ std::size_t DeviceTimeline::mark(Device& device) {
   return marked_++;
 }
 
-void DeviceTimeline::begin(Device& device) {
-  device.synchronize();
-  const std::size_t origin = mark(device);
-  device.wait(*events_[origin]);
+std::int64_t DeviceTimeline::since_origin(Device& device, std::size_t event) const {
+  return static_cast<std::int64_t>(1e9 * device.seconds_between(*events_[0], *events_[event]));
+}
+
+void DeviceTimeline::meet(Device& device, std::size_t event) {
+  device.wait(*events_[event]);
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  origin_ = std::chrono::nanoseconds(now).count();
+  const std::int64_t latest = std::chrono::nanoseconds(now).count() - since_origin(device, event);
+  origin_ = std::min(origin_, latest);
+}
+
+void DeviceTimeline::begin(Device& device) {
+  constexpr int readings = 5;  // one may come late
+  device.synchronize();
+  origin_ = std::numeric_limits<std::int64_t>::max();
+  for (int reading = 0; reading < readings; ++reading) meet(device, mark(device));
 }
 
 void DeviceTimeline::run(const Step& step, const Frame& frame) {
@@ -27,11 +39,8 @@ void DeviceTimeline::run(const Step& step, const Frame& frame) {
 
 void DeviceTimeline::report(Device& device) {
   if (marked_ == 0) return;
-  device.wait(*events_[marked_ - 1]);
-  const auto time = [&](std::size_t event) {
-    return origin_ +
-           static_cast<std::int64_t>(1e9 * device.seconds_between(*events_[0], *events_[event]));
-  };
+  meet(device, marked_ - 1);
+  const auto time = [&](std::size_t event) { return origin_ + since_origin(device, event); };
   for (const Span& span : spans_) timer_->took(span.step, time(span.begin), time(span.end));
   spans_.clear();
   marked_ = 0;

@@ -29,9 +29,13 @@ class DeviceTimeline final {
     std::size_t begin = 0;  ///< of events_
     std::size_t end = 0;
   };
-  /// Where the clocks meet: the device is idle as the host reads its own.
+  /// Where the clocks meet: the device is idle, and the host reads its own some times.
   void begin(Device& device);
   [[nodiscard]] std::size_t mark(Device& device);
+  /// Waits for an event. The device passed it no later than the host's clock then says, which
+  /// bounds the origin.
+  void meet(Device& device, std::size_t event);
+  [[nodiscard]] std::int64_t since_origin(Device& device, std::size_t event) const;
 
   StepTimer* timer_ = nullptr;
   std::vector<std::unique_ptr<Event>> events_;  ///< used again after each report
