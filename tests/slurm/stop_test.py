@@ -135,10 +135,11 @@ def the_time_is_up(folder):
     command("scontrol", "update", f"JobId={warned.number}", "TimeLimit=60", expect=None)
     unwarned.until_restarted(1)
     assert "DUE TO TIME LIMIT" in unwarned.log(), unwarned.log()
-    CLUSTER.configure("KillWait", KILL_WAIT)
     check_goes_on(folder, [warned, unwarned])
     for job in (warned, unwarned):
         check_saved_when_asked(job)
+    # Not before: a daemon that reads its configuration again may fail to launch a step.
+    CLUSTER.configure("KillWait", KILL_WAIT)
 
 
 def one_of_an_array_is_warned(folder):

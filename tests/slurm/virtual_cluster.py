@@ -168,6 +168,10 @@ class VirtualCluster:
         assert not self._pid_file("slurmctld").exists(), f"a cluster was already started in {self.folder}"
         for name in ("run", "log", "state", "tmp"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
+        # Open MPI 4.1 removes a node's folder with the last of its jobs, while the next one may be making it, and gives up.
+        for node in NODES:
+            for user in {0, os.getuid()}:
+                (self.folder / "tmp" / f"ompi.{node}.{user}" / "kept").mkdir(parents=True, exist_ok=True)
         for name in (".", "run"):
             (self.folder / name).chmod(0o755)  # munged insists
         self._configure()
