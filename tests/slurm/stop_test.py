@@ -2,6 +2,7 @@
 """Jobs that are told to stop, or stopped, on a real Slurm: they go on by themselves, to the bits of a run that nobody
 disturbed; and jobs that must not go on do not."""
 
+import concurrent.futures
 import functools
 
 from slurm_harness import *  # noqa: F403
@@ -193,8 +194,8 @@ def without_scontrol_an_element_of_an_array_goes_on_alone(folder):
     array = command("env", "-C", SCRIPTS.parent, "sbatch", "--parsable", "--array=1-2", "--time=50", "--chdir", place,
                     f"--output={place}/%A_%a.out", path_without(folder, "scontrol"), script, env={"LOCKSTEP_SLURM": ""}).strip()
     elements = [Job(f"{array}_{i}", place / f"{array}_{i}.out", folder / f"run-array-seed-{i}") for i in (1, 2)]
-    for element in elements:
-        element.hold(MIDDLE, RANKS)
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # one's run may be over before the other has begun
+        list(pool.map(lambda element: element.hold(MIDDLE, RANKS), elements))
     # The last element's number is the array's own, which has not ended while the first has not.
     warn(elements[1])
     elements[1].release()

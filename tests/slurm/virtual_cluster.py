@@ -229,20 +229,23 @@ class VirtualCluster:
             os.kill(process, signal.SIGKILL)
 
     def start_slurmd(self, node):
-        """Anew on a node that lives on."""
+        """Anew on a node that lives on; --root, for where all this runs in a root of its own, which --mount leaves."""
         init = str(children(self._running(node))[0])
         user = [] if os.getuid() == 0 else ["--user", "--preserve-credentials"]
-        self._spawn(f"{node}.again", ["nsenter", "-t", init, *user, "--mount", "--uts", "--pid", "--",
+        self._spawn(f"{node}.again", ["nsenter", "-t", init, *user, "--mount", "--uts", "--pid", "--root", "--",
                                       *self._slurmd(node).split()])
 
     def restore_slurmd(self, node):
         """Until Slurm takes the node again. Its daemon now and then hangs at the ones that guard what a job left, and is
         started anew, as an operator would."""
+        def started():
+            return re.search(r"SlurmdStartTime=(\S+)", self._client("scontrol", "show", "node", node))[1]
+
+        before = started()
         for attempt in (1, 2, 3):
             self.start_slurmd(node)
             try:
-                time.sleep(1)  # if it cannot run it has ended by then
-                until(lambda: self._slurmd_processes(node) and
+                until(lambda: started() != before and
                       self._client("sinfo", "-h", "-n", node, "-p", "main", "-o", "%t").strip() in ("idle", "mix", "alloc"),
                       lambda: f"{node} is not back:\n" + self._state_of(node), seconds=30, poll=0.2)
                 return
