@@ -206,6 +206,41 @@ BOOST_AUTO_TEST_CASE(a_rank_sends_what_is_predicted) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_rank_of_a_group_sends_what_is_predicted) {
+  for (const int group : {1, 2, 3, 4}) {
+    if (world->size() % group != 0) continue;
+    const int groups = world->size() / group;
+    const auto within = make_mpi_communicator({.color = world->rank() / group});
+    const auto across = make_mpi_communicator({.color = world->rank() % group});
+    for (const ElementType wire : {ElementType::f32, ElementType::bf16}) {
+      Config config;
+      config.shard = ShardMode::hybrid;
+      config.shard_group = group;
+      config.reduce_dtype = wire == ElementType::bf16 ? TravelType::bf16 : TravelType::fp32;
+      test::DelayingCommunicator in_group(*within, 0ms, 1024);
+      test::DelayingCommunicator to_others(*across, 0ms, 1024);
+      Rig rig(*world, {.global_batch = 12,
+                       .wire = wire,
+                       .shard = ShardMode::hybrid,
+                       .shard_group = group,
+                       .device_comms = {world, &in_group, &to_others}});
+      rig.run();
+      const std::size_t before = in_group.bytes();
+      const std::size_t across_before = to_others.bytes();
+      rig.run();
+      const double others = static_cast<double>(group - 1) / group;
+      const double sent_across =
+          2.0 * (groups - 1) / groups * static_cast<double>(to_others.bytes() - across_before);
+      const double sent = static_cast<double>(in_group.bytes() - before) * others + sent_across;
+      const ShardCost predicted = shard_cost(config, rig.engine().layout(), world->size(), 1);
+      BOOST_TEST_CONTEXT("groups of " << group << ", wire " << static_cast<int>(wire)) {
+        BOOST_TEST(sent == predicted.sent, boost::test_tools::tolerance(1e-9));
+        BOOST_TEST(sent_across == predicted.sent_across, boost::test_tools::tolerance(1e-9));
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_is_gathered_takes_half_the_memory) {
   const auto bytes = [](bool device, TravelType type) {
     Rig rig(*world, {.model = "mlp",

@@ -120,8 +120,20 @@ BOOST_AUTO_TEST_CASE(groups_share_out_and_keep_replicas_of_each_other) {
                             ShardMode::hybrid, 4, rounding);
       }
     }
+    check_as_replicated({.model = "mlp",
+                         .global_batch = 36,
+                         .accumulate = 3,
+                         .shard_group = group,
+                         .accumulate_full_gradients = true},
+                        ShardMode::hybrid, 4, rounding);
     check_as_replicated({.global_batch = 24, .lr = 1e-4, .shard_group = group}, ShardMode::hybrid,
                         3, 1e-3);
+    check_as_replicated({.global_batch = 30,
+                         .clip_grad_norm = 0.1,
+                         .lr = 1e-3,
+                         .synchronised = true,
+                         .shard_group = group},
+                        ShardMode::hybrid, 2, 1e-4);
   }
 }
 
@@ -228,7 +240,8 @@ BOOST_AUTO_TEST_CASE(a_step_allocates_no_more_than_a_replicated_one) {
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
-  const auto check = [](ShardMode mode, Precision precision, ElementType wire) {
+  const auto check = [](ShardMode mode, Precision precision, ElementType wire,
+                        std::int64_t group = 0) {
     for (const int accumulate : {1, 2}) {
       for (const bool whole : {false, accumulate > 1}) {
         Config config;
@@ -237,12 +250,14 @@ BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
         config.reduce_dtype = wire == ElementType::bf16 ? TravelType::bf16 : TravelType::fp32;
         config.accumulate = accumulate;
         config.accumulate_full_gradients = whole;
+        config.shard_group = group;
         Rig rig(*world, {.model = "mlp",
                          .global_batch = 16,
                          .accumulate = accumulate,
                          .precision = precision,
                          .wire = wire,
                          .shard = mode,
+                         .shard_group = group,
                          .accumulate_full_gradients = whole});
         const StateBytes kept = rig.state().bytes(1);
         const StateBytes predicted =
@@ -268,6 +283,11 @@ BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
         check(mode, precision, wire);
       }
     }
+  }
+  for (const std::int64_t group : {1, 2, 4}) {
+    if (world->size() % group != 0) continue;
+    check(ShardMode::hybrid, Precision::fp32, ElementType::f32, group);
+    check(ShardMode::hybrid, Precision::bf16, ElementType::bf16, group);
   }
 }
 
