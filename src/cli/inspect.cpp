@@ -13,11 +13,15 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// `all`, or one ShardMode.
+enum class ShardRows { all, none, optimizer, grad, full, hybrid };
 
 struct InspectArguments {
   std::string model;
@@ -29,6 +33,7 @@ struct InspectArguments {
   std::int64_t batch_size = 32;
   Precision precision = Precision::fp32;
   OptimizerKind optimizer = OptimizerKind::sgd;
+  ShardRows shard = ShardRows::all;
   ShardUnit shard_unit = {};
   TravelType param_dtype = TravelType::automatic;
   TravelType reduce_dtype = TravelType::automatic;
@@ -73,6 +78,11 @@ OptionTable<InspectArguments> inspect_options() {
                                           .help = "it would train with",
                                           .unit = "",
                                           .choices = {"sgd", "adam", "adamw", "lars"}})
+      .add(&InspectArguments::shard,
+           {.name = "shard",
+            .help = "with --ranks: of one mode alone",
+            .unit = "",
+            .choices = {"all", "none", "optimizer", "grad", "full", "hybrid"}})
       .add(&InspectArguments::shard_unit,
            {.name = "shard-unit", .help = "auto, block, stage or size:N, as for train", .unit = ""})
       .add(&InspectArguments::param_dtype, {.name = "param-dtype",
@@ -133,11 +143,20 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
          arguments.model, parsed.positional.front());
   }
   for (const char* name : {"width", "image-size", "channels", "classes", "ranks", "batch-size",
-                           "precision", "optimizer", "shard-unit", "param-dtype", "reduce-dtype",
-                           "shard-group", "engine", "conv-algorithm", "threads"}) {
+                           "precision", "optimizer", "shard", "shard-unit", "param-dtype",
+                           "reduce-dtype", "shard-group", "engine", "conv-algorithm", "threads"}) {
     if (arguments.model.empty() && parsed.given.contains(name)) {
       fail(ExitStatus::usage, "--{} without --model (it describes a network) leave it away", name);
     }
+  }
+  if (arguments.shard != ShardRows::all && arguments.ranks == 0) {
+    fail(ExitStatus::usage,
+         "--shard without --ranks (they share out the model) say how many there are");
+  }
+  if (arguments.shard == ShardRows::hybrid && arguments.shard_group == 0) {
+    fail(ExitStatus::usage,
+         "--shard hybrid without --shard-group (a node's ranks are known to a run alone) say how "
+         "many ranks a node has");
   }
   if (arguments.shard_group > 0 && arguments.ranks == 0) {
     fail(ExitStatus::usage,
@@ -259,7 +278,9 @@ ExitStatus run_inspect(Invocation& invocation) {
   Report report = inspect_model(graph);
   // By what is compiled here, memory and algorithms are those of a run.
   ConvolutionPlan convolutions;
-  if (arguments.ranks > 0 || !arguments.engine.empty()) {
+  const bool on_processors =
+      arguments.precision == Precision::fp32 || arguments.precision == Precision::bf16;
+  if ((arguments.ranks > 0 && on_processors) || !arguments.engine.empty()) {
     TrialCache cache(trial_cache_path());
     convolutions = plan_convolutions(graph,
                                      {.algorithm = arguments.conv_algorithm,
@@ -286,6 +307,10 @@ ExitStatus run_inspect(Invocation& invocation) {
     config.recompute = arguments.recompute;
     config.shard = ShardMode::full;  // all but the table's first row share out
     validate_travel_types(config);
+    std::optional<ShardMode> only;
+    if (arguments.shard != ShardRows::all) {
+      only = static_cast<ShardMode>(static_cast<int>(arguments.shard) - 1);
+    }
     config.shard_group = arguments.shard_group;
     const Report memory = inspect_memory(
         graph,
@@ -294,6 +319,8 @@ ExitStatus run_inspect(Invocation& invocation) {
          .threads = threads,
          .unit = print_option({.name = "shard-unit", .help = "", .unit = ""}, config.shard_unit),
          .convolutions = convolutions.choices,
+         .on_processors = on_processors,
+         .only = only,
          .config = config});
     report.json["memory"] = memory.json;
     report.text += "\n" + memory.text;

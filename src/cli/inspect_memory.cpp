@@ -1,5 +1,6 @@
 // What a rank of a training run needs, by --shard: `inspect --model NAME --ranks N`.
 #include "inspect_report.hpp"
+#include "lockstep/engine/arena.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
@@ -7,8 +8,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <numeric>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep::cli {
 namespace {
@@ -28,59 +33,136 @@ double mib(double bytes) {
   return bytes / 0x1p20;
 }
 
+constexpr std::array modes{std::pair{"none", ShardMode::none},
+                           std::pair{"optimizer", ShardMode::optimizer},
+                           std::pair{"grad", ShardMode::grad}, std::pair{"full", ShardMode::full},
+                           std::pair{"hybrid", ShardMode::hybrid}};
+
+/// What an engine makes of the network.
+struct Planned {
+  ArenaLayout layout;
+  std::size_t bytes = 0;  ///< of activations, and of units that come and go
+};
+
+Planned plan_on_processors(const Graph& graph, const MemoryQuestion& question, const Config& config,
+                           int sharing) {
+  const auto engine = make_cpu_engine(graph, {.threads = question.threads,
+                                              .precision = config.precision,
+                                              .convolutions = question.convolutions,
+                                              .recompute = config.recompute != Recompute::none,
+                                              .units = unit_options(config, graph, sharing)});
+  NoExchange exchange;
+  if (config.shard != ShardMode::none) engine->set_exchange(exchange);
+  return {.layout = engine->layout(),
+          .bytes = engine->compile_training(question.batch_size)->activation_bytes()};
+}
+
+ArenaLayout plain_layout(const Graph& graph, const Config& config, int sharing) {
+  std::vector<ParameterId> ready(graph.parameters().size());
+  std::iota(ready.rbegin(), ready.rend(), ParameterId{0});
+  const auto size_of = [&graph](ParameterId id) {
+    return static_cast<std::size_t>(
+        graph.parameters()[static_cast<std::size_t>(id)].shape.elements());
+  };
+  return lay_out(graph, ready, size_of, unit_options(config, graph, sharing).rule);
+}
+
+/// One row of the table.
+struct Row {
+  const char* name;
+  bool hybrid;
+  ShardCost cost;
+  std::size_t units;
+  std::optional<std::size_t> activations;
+  std::size_t gathered = 0;  ///< beside activations, for units that come and go
+
+  [[nodiscard]] std::size_t total() const {
+    return cost.state.total() + activations.value_or(0) + gathered;
+  }
+};
+
+std::string text_of(const Row& row) {
+  const auto cell = [](std::size_t bytes) {
+    return fmt::format("{:.1f}", mib(static_cast<double>(bytes)));
+  };
+  const bool known = row.activations.has_value();
+  return fmt::format("  {:<10}{:>12}{:>12}{:>12}{:>14}{:>13}{:>12}{:>12}{:>14.1f}{}\n", row.name,
+                     cell(row.cost.state.parameters), cell(row.cost.state.gradients),
+                     cell(row.cost.state.optimizer), cell(row.cost.state.copy),
+                     known ? cell(*row.activations) : "-", known ? cell(row.gathered) : "-",
+                     cell(row.total()), mib(row.cost.sent),
+                     row.hybrid ? fmt::format("{:>18.1f}", mib(row.cost.sent_across)) : "");
+}
+
+nlohmann::ordered_json json_of(const Row& row, int group) {
+  nlohmann::ordered_json json{{"shard", row.name},
+                              {"parameter_bytes", row.cost.state.parameters},
+                              {"gradient_bytes", row.cost.state.gradients},
+                              {"optimizer_bytes", row.cost.state.optimizer},
+                              {"copy_bytes", row.cost.state.copy},
+                              {"activation_bytes", nullptr},
+                              {"gathered_unit_bytes", nullptr},
+                              {"total_bytes", row.total()},
+                              {"sent_bytes_per_step", row.cost.sent},
+                              {"units", row.units}};
+  if (row.activations) {
+    json["activation_bytes"] = *row.activations;
+    json["gathered_unit_bytes"] = row.gathered;
+  }
+  if (row.hybrid) {
+    json["shard_group"] = group;
+    json["sent_to_other_groups_bytes_per_step"] = row.cost.sent_across;
+  }
+  return json;
+}
+
+std::string heading(const MemoryQuestion& question, bool groups) {
+  return fmt::format(
+      "MiB on rank 0, of {} that share out the model ({} samples a rank, {}; unit: {}{}{})\n"
+      "  {:<10}{:>12}{:>12}{:>12}{:>14}{:>13}{:>12}{:>12}{:>14}{}\n",
+      question.ranks, question.batch_size, to_string(question.config.precision), question.unit,
+      groups ? fmt::format("; hybrid: groups of {}", question.config.shard_group) : "",
+      question.on_processors ? "; activations: a processor's"
+                             : "; activations, a GPU's, come on top",
+      "--shard", "parameters", "gradients", "optimizer", "copy to save", "activations", "gathered",
+      "in all", "sent a step", groups ? fmt::format("{:>18}", "to other groups") : "");
+}
+
 }  // namespace
 
 Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
-  constexpr std::array modes{std::pair{"none", ShardMode::none},
-                             std::pair{"optimizer", ShardMode::optimizer},
-                             std::pair{"grad", ShardMode::grad}, std::pair{"full", ShardMode::full},
-                             std::pair{"hybrid", ShardMode::hybrid}};
   const auto group = static_cast<int>(question.config.shard_group);
+  const bool groups = group > 0 && question.only.value_or(ShardMode::hybrid) == ShardMode::hybrid;
   Report report;
-  report.text = fmt::format(
-      "MiB on rank 0, of {} that share out the model ({} samples a rank, {}; unit: {}{})\n"
-      "  {:<10}{:>12}{:>12}{:>12}{:>14}{:>14}{:>12}{:>14}{}\n",
-      question.ranks, question.batch_size, to_string(question.config.precision), question.unit,
-      group > 0 ? fmt::format("; hybrid: groups of {}", group) : "", "--shard", "parameters",
-      "gradients", "optimizer", "copy to save", "activations", "in all", "sent a step",
-      group > 0 ? fmt::format("{:>18}", "to other groups") : "");
+  report.text = heading(question, groups);
+  std::size_t replicated = 0;
   for (const auto& [name, mode] : modes) {
     const bool hybrid = mode == ShardMode::hybrid;
-    if (hybrid && group == 0) continue;
+    const bool asked = question.only.value_or(mode) == mode && (!hybrid || groups);
+    if (!asked && mode != ShardMode::none) continue;
     Config config = question.config;
     config.shard = mode;
-    const auto engine = make_cpu_engine(
-        graph, {.threads = question.threads,
-                .precision = config.precision,
-                .convolutions = question.convolutions,
-                .recompute = config.recompute != Recompute::none,
-                .units = unit_options(config, graph, hybrid ? group : question.ranks)});
-    NoExchange exchange;
-    if (mode != ShardMode::none) engine->set_exchange(exchange);
-    const auto program = engine->compile_training(question.batch_size);
-    const ShardCost cost =
-        shard_cost(config, engine->layout(), question.ranks, slot_count(config.optimizer));
-    const auto activations = static_cast<double>(program->activation_bytes());
-    const double total = static_cast<double>(cost.state.total()) + activations;
-    report.text +=
-        fmt::format("  {:<10}{:>12.1f}{:>12.1f}{:>12.1f}{:>14.1f}{:>14.1f}{:>12.1f}{:>14.1f}{}\n",
-                    name, mib(static_cast<double>(cost.state.parameters)),
-                    mib(static_cast<double>(cost.state.gradients)),
-                    mib(static_cast<double>(cost.state.optimizer)),
-                    mib(static_cast<double>(cost.state.copy)), mib(activations), mib(total),
-                    mib(cost.sent), hybrid ? fmt::format("{:>18.1f}", mib(cost.sent_across)) : "");
-    report.json.push_back({{"shard", name},
-                           {"parameter_bytes", cost.state.parameters},
-                           {"gradient_bytes", cost.state.gradients},
-                           {"optimizer_bytes", cost.state.optimizer},
-                           {"copy_bytes", cost.state.copy},
-                           {"activation_bytes", program->activation_bytes()},
-                           {"total_bytes", static_cast<std::uint64_t>(total)},
-                           {"sent_bytes_per_step", cost.sent},
-                           {"units", engine->layout().units.size()}});
-    if (!hybrid) continue;
-    report.json.back()["shard_group"] = group;
-    report.json.back()["sent_to_other_groups_bytes_per_step"] = cost.sent_across;
+    const int sharing = hybrid ? group : question.ranks;
+    Planned planned;
+    if (question.on_processors) {
+      planned = plan_on_processors(graph, question, config, sharing);
+    } else {
+      planned.layout = plain_layout(graph, config, sharing);
+    }
+    if (mode == ShardMode::none) replicated = planned.bytes;
+    if (!asked) continue;
+    Row row{
+        .name = name,
+        .hybrid = hybrid,
+        .cost = shard_cost(config, planned.layout, question.ranks, slot_count(config.optimizer)),
+        .units = planned.layout.units.size(),
+        .activations = std::nullopt};
+    if (question.on_processors) {
+      row.activations = std::min(replicated, planned.bytes);
+      row.gathered = planned.bytes - *row.activations;
+    }
+    report.text += text_of(row);
+    report.json.push_back(json_of(row, group));
   }
   return report;
 }

@@ -6,6 +6,7 @@
 #include "lockstep/models/models.hpp"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,10 +41,13 @@ struct MemoryQuestion {
   int threads = 0;   ///< of a rank; 0: omp_get_max_threads()
   std::string unit;  ///< --shard-unit as it was given
   ConvolutionChoices convolutions;
+  bool on_processors = true;  ///< else nothing is said of activations
+  std::optional<ShardMode> only;
   Config config;
 };
 /// A table of what a rank keeps and sends, a row for each --shard, for hybrid with a shard_group
-/// alone; activations are the processor engine's.
+/// alone; activations, and what units that come and go take beside them, are the processor
+/// engine's.
 [[nodiscard]] Report inspect_memory(const Graph& graph, const MemoryQuestion& question);
 
 struct EngineQuestion {

@@ -128,6 +128,24 @@ def inspecting(folder):
         expect(0.49 < ratio < 0.51, f"16 bits send half of fp32's bytes with --shard {mode}: {ratio}")
     expect(narrow["grad"]["parameter_bytes"] < 0.8 * table["4"]["grad"]["parameter_bytes"], "a whole copy in 16 bits and a quarter in fp32")
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--param-dtype", "bf16"], 64, says=["--precision fp32"])
+    for mode, row in table["4"].items():
+        alone = json.loads(check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--shard", mode, "--json"], 0))["memory"]
+        expect(alone == [row], f"--shard {mode} is that row of the table: {alone}, {row}")
+        expect((row["gathered_unit_bytes"] > 0) == (mode in ("grad", "full")), f"what comes and goes with {mode}: {row}")
+        expect(row["activation_bytes"] == table["4"]["none"]["activation_bytes"], "activations are the same in all modes")
+        parts = ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "copy_bytes", "activation_bytes", "gathered_unit_bytes")
+        expect(row["total_bytes"] == sum(row[part] for part in parts), f"a sum of the columns: {row}")
+    # Precisions of GPUs alone: what a rank keeps and sends, nothing of activations.
+    for precision, like in (("fp16", "bf16"), ("tf32", "fp32")):
+        rows = {name: json.loads(check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--shard", "full", "--precision", name, "--json"], 0))["memory"][0]
+                for name in (precision, like)}
+        known = ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "sent_bytes_per_step")
+        expect(all(abs(rows[precision][part] / rows[like][part] - 1) < 0.01 for part in known), f"{precision} as {like}: {rows}")
+        expect(rows[precision]["activation_bytes"] is None, f"activations of {precision} are a GPU's")
+        check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--precision", precision], 0, prints=["activations, a GPU's, come on top"])
+    check(LOCKSTEP, ["inspect", *options, "--shard", "full"], 64, says=["--shard without --ranks"])
+    check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--shard", "hybrid"], 64, says=["--shard-group"])
+    check(LOCKSTEP, ["inspect", data, "--shard", "full"], 64, says=["--shard without --model"])
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4"], 0, prints=["full", "sent a step"])
     # Scratch memory grows with threads: those that are asked for, whatever else is shown.
     network = ["--model", "mini-resnet", "--image-size", "32", "--conv-algorithm", "direct", "--threads", "64", "--ranks", "1"]
