@@ -36,6 +36,7 @@ struct BenchOptions {
   std::string input = "loader";  ///< step: one batch again and again, or all of them by the loader
   double bucket_mb = 25;
   ShardMode shard = ShardMode::none;
+  std::int64_t shard_group = 0;  ///< of hybrid; 0: a node's ranks
   OptimizerKind optimizer = OptimizerKind::sgd;
   std::string data;             ///< loader: a directory of shards
   std::string directory = ".";  ///< checkpoint: where to write

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""compare_sharding.py LOCKSTEP OUTPUT.json [ROUNDS] [RANKS...]: what each --shard costs and saves, and PyTorch beside it, in turn.
+"""compare_sharding.py LOCKSTEP OUTPUT.json [ROUNDS] [RANKS...] [--python PYTHON]: what each --shard costs and saves, and PyTorch beside it, in turn.
 
-adamw on generated images, on 1, 2, 3 and 4 ranks of this machine (RANKS) that share its cores. The peers are PyTorch's DDP, for
-`none`, and DDP with its ZeroRedundancyOptimizer, for `optimizer`, over gloo; its FSDP does not run on processors. Each round runs
-every program once, and ratios are taken within a round.
+adamw on generated images, on 1, 2, 3 and 4 ranks of this machine (RANKS) that share its cores; hybrid on 4, in pairs. The peers are
+PyTorch's over gloo: DDP, for `none`, DDP with ZeroRedundancyOptimizer, for `optimizer`, and FSDP (fully_shard of each block, or
+layer) for the others, without resharding after forward for `grad`, where that PyTorch has it. PYTHON is a Python that has it, instead of
+the system's. Each round runs every program once, and ratios are taken within a round.
 """
 
+import argparse
 import datetime
 import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 
 from peers import spread, write
@@ -21,8 +22,9 @@ CASES = [
     ("resnet50", 64, 64, 8, 3),
     ("mlp", 32, 2048, 8, 5),
 ]
-MODES = ("none", "optimizer", "grad", "full")
-PEERS = {"none": "ddp", "optimizer": "zero"}
+MODES = ("none", "optimizer", "grad", "full", "hybrid")
+PEERS = {"none": "ddp", "optimizer": "zero", "grad": "fsdp-grad", "full": "fsdp", "hybrid": "fsdp-hybrid"}
+GROUP = 2
 
 PEER = r"""
 import json, os, resource, statistics, sys, time
@@ -30,7 +32,7 @@ import torch, torchvision
 import torch.distributed as dist
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
-model, size, width, batch, steps, threads, peer, store = json.loads(sys.argv[1])
+model, size, width, batch, steps, threads, peer, group, store = json.loads(sys.argv[1])
 rank, world = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
 dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=world)
 torch.set_num_threads(threads)
@@ -38,8 +40,20 @@ if model == "mlp":
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * size * size, width), torch.nn.ReLU(),
                               torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 1000))
 else:
-    net = getattr(torchvision.models, model)(num_classes=1000).to(memory_format=torch.channels_last)
-net = DistributedDataParallel(net, gradient_as_bucket_view=True)
+    net = getattr(torchvision.models, model)(num_classes=1000)
+    if not peer.startswith("fsdp"):  # which takes no other than contiguous parameters
+        net = net.to(memory_format=torch.channels_last)
+if peer.startswith("fsdp"):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    shape = (world // group, group) if peer == "fsdp-hybrid" else (world,)
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("replicas", "shards")[-len(shape):])
+    for module in net.modules():
+        if isinstance(module, (torch.nn.Linear, torchvision.models.resnet.Bottleneck)) and module is not net:
+            fully_shard(module, mesh=mesh, reshard_after_forward=peer != "fsdp-grad")
+    fully_shard(net, mesh=mesh, reshard_after_forward=peer != "fsdp-grad")
+else:
+    net = DistributedDataParallel(net, gradient_as_bucket_view=True)
 images, labels = torch.randn(batch, 3, size, size), torch.randint(1000, (batch,))
 images = images.contiguous(memory_format=torch.channels_last)
 if peer == "zero":
@@ -76,28 +90,44 @@ def lockstep(program, case, mode, ranks, threads):
     model, size, width, batch, steps = case
     return launch(ranks, threads, [program, "bench", "step", "--model", model, "--image-size", str(size), "--channels", "3", "--classes", "1000",
                                    "--width", str(width), "--batch-size", str(batch), "--steps", str(steps), "--warmup", "2", "--optimizer",
-                                   "adamw", "--threads", str(threads), "--shard", mode, "--json"])
+                                   "adamw", "--threads", str(threads), "--shard", mode,
+                                   *(["--shard-group", str(GROUP)] if mode == "hybrid" else []), "--json"])
 
 
-def pytorch(case, peer, ranks, threads):
+def pytorch(python, case, peer, ranks, threads):
     with tempfile.TemporaryDirectory() as folder:
-        return launch(ranks, threads, ["/usr/bin/python3", "-c", PEER, json.dumps([*case, threads, peer, folder + "/store"])])
+        return launch(ranks, threads, [python, "-c", PEER, json.dumps([*case, threads, peer, GROUP, folder + "/store"])])
+
+
+def modes_of(ranks):
+    return [mode for mode in MODES if mode != "hybrid" or (ranks > GROUP and ranks % GROUP == 0)]
+
+
+def peers_in(python):
+    """Those that this PyTorch has."""
+    has_fsdp = subprocess.run([python, "-c", "from torch.distributed.fsdp import fully_shard"], capture_output=True).returncode == 0
+    return {mode: peer for mode, peer in PEERS.items() if has_fsdp or not peer.startswith("fsdp")}
 
 
 def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    program, path = sys.argv[1:3]
-    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 3
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lockstep")
+    parser.add_argument("output")
+    parser.add_argument("rounds", nargs="?", type=int, default=3)
+    parser.add_argument("ranks", nargs="*", type=int)
+    parser.add_argument("--python", default="/usr/bin/python3")
+    arguments = parser.parse_args()
+    program, rounds, python = arguments.lockstep, arguments.rounds, arguments.python
+    peers_of = peers_in(python)
     result = {"benchmark": "sharing out beside PyTorch", "date": datetime.date.today().isoformat(), "rounds": rounds, "rows": []}
     print(f"{'model':<10} {'ranks':>5} {'--shard':<10} {'images/s':>9} {'exposed ms':>10} {'state MiB':>10} {'peak MiB':>9} {'peer':>9}   of peer (min-max)"
           "   memory of peer")
     for case in CASES:
-        for ranks in [int(word) for word in sys.argv[4:]] or [1, 2, 3, 4]:
+        for ranks in arguments.ranks or [1, 2, 3, 4]:
             threads = max(1, len(os.sched_getaffinity(0)) // ranks)
-            runs = [{mode: (lockstep(program, case, mode, ranks, threads), pytorch(case, PEERS[mode], ranks, threads) if mode in PEERS else None)
-                     for mode in MODES} for _ in range(rounds)]
-            for mode in MODES:
+            runs = [{mode: (lockstep(program, case, mode, ranks, threads), pytorch(python, case, peers_of[mode], ranks, threads) if mode in peers_of else None)
+                     for mode in modes_of(ranks)} for _ in range(rounds)]
+            for mode in modes_of(ranks):
                 ours, peers = zip(*(run[mode] for run in runs))
                 row = {"model": case[0], "image_size": case[1], "width": case[2], "ranks": ranks, "threads": threads, "batch": case[3],
                        "shard": mode, "images_per_second": spread([one["images_per_second"] for one in ours]),
@@ -109,7 +139,7 @@ def main():
                     ratio = spread([one["images_per_second"] / peer["images_per_second"] for one, peer in zip(ours, peers)])
                     rate = statistics.median(peer["images_per_second"] for peer in peers)
                     memory = ours[0]["peak_rss_bytes"] / peers[0]["peak_rss_bytes"]
-                    row |= {"peer": PEERS[mode], "peer_images_per_second": rate, "ratio_to_peer": ratio, "peak_memory_ratio_to_peer": memory}
+                    row |= {"peer": peers_of[mode], "peer_images_per_second": rate, "ratio_to_peer": ratio, "peak_memory_ratio_to_peer": memory}
                     beside = f"{rate:>9.1f}   {ratio['median']:.2f} ({ratio['min']:.2f}-{ratio['max']:.2f})         {memory:.2f}"
                     result["pytorch"] = peers[0]["version"]
                 result["machine"], result["engine"] = ours[0]["machine"], ours[0]["engine"]
@@ -117,7 +147,7 @@ def main():
                 print(f"{case[0]:<10} {ranks:>5} {mode:<10} {row['images_per_second']['median']:>9.1f} "
                       f"{1e3 * row['exposed_communication_seconds']['median']:>10.1f} {row['state_bytes'] / 2**20:>10.1f} "
                       f"{row['peak_rss_bytes'] / 2**20:>9.0f} {beside}", flush=True)
-    write(result, path)
+    write(result, arguments.output)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@
 
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
+#include "lockstep/parallel/ranks_that_share_out.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
 #include "lockstep/train/run_state.hpp"
 #include "lockstep/train/train_step.hpp"
@@ -29,6 +31,10 @@ class RepeatingLoader final : public Loader {
 
 BenchResult bench_step(const BenchOptions& options, const BenchContext& context) {
   Communicator& comm = context.comm;
+  if (options.shard_group > 0 && options.shard != ShardMode::hybrid) {
+    fail(ExitStatus::usage, "--shard-group {} belongs to --shard hybrid (it is {}) drop it",
+         options.shard_group, to_string(options.shard));
+  }
   const ImageShape image{
       .channels = options.channels, .height = options.image_size, .width = options.image_size};
   const BatchGeometry geometry{.samples = std::int64_t{1} << 40,
@@ -45,8 +51,10 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   Config config;
   config.bucket_mb = options.bucket_mb;
   config.shard = options.shard;
+  config.shard_group = options.shard_group;
   config.precision = options.precision;
   config.optimizer = options.optimizer;
+  const int sharing = ranks_that_share_out(config, context.grid, comm);
   const auto compute =
       make_compute(graph,
                    {.device = options.device,
@@ -54,7 +62,8 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                     .precision = options.precision,
                     .threads = context.binding.threads,
                     .tail_size = options.shard == ShardMode::none ? tail.size() : 0,
-                    .units = unit_options(config, graph, comm.size()),
+                    .units = unit_options(config, graph, sharing),
+                    .group_size = options.shard == ShardMode::hybrid ? sharing : 0,
                     .conv_algorithm = options.conv_algorithm,
                     .conv_batch = options.batch_size,
                     .recompute = options.recompute,
@@ -62,8 +71,14 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                     .cuda_graph = options.cuda_graph},
                    context.grid, comm);
   Engine& engine = compute->engine();
+  const Compute::Groups host = compute->host_group_communicators();
+  const Compute::Groups device = compute->group_communicators();
   const auto state =
-      make_parallel_state(config, engine, comm, compute->arena_communicator(), tail.size());
+      make_parallel_state(config, engine, comm, compute->arena_communicator(), tail.size(),
+                          {.group_host = host.group,
+                           .group = device.group,
+                           .replicas_host = host.replicas,
+                           .replicas = device.replicas});
   const auto optimizer = compute->make_optimizer(config, state->layout(), state->sum_over_parts());
   start_model({}, config, engine, *state, *optimizer, comm);
   const auto data = make_synthetic_dataset(
@@ -128,10 +143,8 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                  {"global_batch", geometry.global_batch},
                  {"precision", to_string(options.precision)},
                  {"input", options.input},
-                 {"shard", options.shard == ShardMode::none        ? "none"
-                           : options.shard == ShardMode::optimizer ? "optimizer"
-                           : options.shard == ShardMode::grad      ? "grad"
-                                                                   : "full"},
+                 {"shard", to_string(options.shard)},
+                 {"shard_group", options.shard == ShardMode::hybrid ? sharing : 0},
                  {"activation_bytes", step.activation_bytes()},
                  {"state_bytes", state->bytes(optimizer->slot_names().size()).total()},
                  {"conv_algorithm", to_string(options.conv_algorithm)},

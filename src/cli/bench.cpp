@@ -73,7 +73,12 @@ OptionTable<BenchOptions> bench_options() {
       .add(&BenchOptions::shard, {.name = "shard",
                                   .help = "step: as for train",
                                   .unit = "",
-                                  .choices = {"none", "optimizer", "grad", "full"}})
+                                  .choices = {"none", "optimizer", "grad", "full", "hybrid"}})
+      .add(&BenchOptions::shard_group, {.name = "shard-group",
+                                        .help = "step: as for train",
+                                        .unit = "ranks",
+                                        .min = 0,
+                                        .max = 65536})
       .add(&BenchOptions::optimizer, {.name = "optimizer",
                                       .help = "step: as for train",
                                       .unit = "",

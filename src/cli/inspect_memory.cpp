@@ -33,10 +33,8 @@ double mib(double bytes) {
   return bytes / 0x1p20;
 }
 
-constexpr std::array modes{std::pair{"none", ShardMode::none},
-                           std::pair{"optimizer", ShardMode::optimizer},
-                           std::pair{"grad", ShardMode::grad}, std::pair{"full", ShardMode::full},
-                           std::pair{"hybrid", ShardMode::hybrid}};
+constexpr std::array modes{ShardMode::none, ShardMode::optimizer, ShardMode::grad, ShardMode::full,
+                           ShardMode::hybrid};
 
 /// What an engine makes of the network.
 struct Planned {
@@ -69,8 +67,7 @@ ArenaLayout plain_layout(const Graph& graph, const Config& config, int sharing) 
 
 /// One row of the table.
 struct Row {
-  const char* name;
-  bool hybrid;
+  ShardMode mode;
   ShardCost cost;
   std::size_t units;
   std::optional<std::size_t> activations;
@@ -86,16 +83,17 @@ std::string text_of(const Row& row) {
     return fmt::format("{:.1f}", mib(static_cast<double>(bytes)));
   };
   const bool known = row.activations.has_value();
-  return fmt::format("  {:<10}{:>12}{:>12}{:>12}{:>14}{:>13}{:>12}{:>12}{:>14.1f}{}\n", row.name,
-                     cell(row.cost.state.parameters), cell(row.cost.state.gradients),
-                     cell(row.cost.state.optimizer), cell(row.cost.state.copy),
-                     known ? cell(*row.activations) : "-", known ? cell(row.gathered) : "-",
-                     cell(row.total()), mib(row.cost.sent),
-                     row.hybrid ? fmt::format("{:>18.1f}", mib(row.cost.sent_across)) : "");
+  return fmt::format(
+      "  {:<10}{:>12}{:>12}{:>12}{:>14}{:>13}{:>12}{:>12}{:>14.1f}{}\n", to_string(row.mode),
+      cell(row.cost.state.parameters), cell(row.cost.state.gradients),
+      cell(row.cost.state.optimizer), cell(row.cost.state.copy),
+      known ? cell(*row.activations) : "-", known ? cell(row.gathered) : "-", cell(row.total()),
+      mib(row.cost.sent),
+      row.mode == ShardMode::hybrid ? fmt::format("{:>18.1f}", mib(row.cost.sent_across)) : "");
 }
 
 nlohmann::ordered_json json_of(const Row& row, int group) {
-  nlohmann::ordered_json json{{"shard", row.name},
+  nlohmann::ordered_json json{{"shard", to_string(row.mode)},
                               {"parameter_bytes", row.cost.state.parameters},
                               {"gradient_bytes", row.cost.state.gradients},
                               {"optimizer_bytes", row.cost.state.optimizer},
@@ -109,7 +107,7 @@ nlohmann::ordered_json json_of(const Row& row, int group) {
     json["activation_bytes"] = *row.activations;
     json["gathered_unit_bytes"] = row.gathered;
   }
-  if (row.hybrid) {
+  if (row.mode == ShardMode::hybrid) {
     json["shard_group"] = group;
     json["sent_to_other_groups_bytes_per_step"] = row.cost.sent_across;
   }
@@ -136,7 +134,7 @@ Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
   Report report;
   report.text = heading(question, groups);
   std::size_t replicated = 0;
-  for (const auto& [name, mode] : modes) {
+  for (const ShardMode mode : modes) {
     const bool hybrid = mode == ShardMode::hybrid;
     const bool asked = question.only.value_or(mode) == mode && (!hybrid || groups);
     if (!asked && mode != ShardMode::none) continue;
@@ -152,8 +150,7 @@ Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
     if (mode == ShardMode::none) replicated = planned.bytes;
     if (!asked) continue;
     Row row{
-        .name = name,
-        .hybrid = hybrid,
+        .mode = mode,
         .cost = shard_cost(config, planned.layout, question.ranks, slot_count(config.optimizer)),
         .units = planned.layout.units.size(),
         .activations = std::nullopt};

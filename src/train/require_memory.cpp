@@ -6,19 +6,9 @@
 #include "lockstep/parallel/shard_cost.hpp"
 
 #include <algorithm>
-#include <array>
-#include <ranges>
-#include <string_view>
-#include <utility>
 
 namespace lockstep {
 namespace {
-
-constexpr std::array modes{std::pair{ShardMode::none, std::string_view("none")},
-                           std::pair{ShardMode::optimizer, std::string_view("optimizer")},
-                           std::pair{ShardMode::grad, std::string_view("grad")},
-                           std::pair{ShardMode::full, std::string_view("full")},
-                           std::pair{ShardMode::hybrid, std::string_view("hybrid")}};
 
 /// Of `sharing` ranks of rank 0's host, in the mean: a copy to save may be its alone, or its
 /// group's. Before there is an engine, so without its padding.
@@ -49,22 +39,18 @@ double mib(std::size_t bytes) noexcept {
 
 std::string advice(const Config& config, const Graph& graph, int ranks,
                    std::span<const MemoryLimit> limits, const MemoryLimit& exceeded) {
-  for (const auto& [mode, name] : modes) {
-    if (mode == ShardMode::none || mode == ShardMode::hybrid || ranks == 1) continue;
-    const auto needs = [&, mode = mode](const MemoryLimit& limit) {
+  for (const ShardMode mode : {ShardMode::optimizer, ShardMode::grad, ShardMode::full}) {
+    if (ranks == 1) continue;
+    const auto needs = [&](const MemoryLimit& limit) {
       return predicted(config, mode, graph, ranks, limit.sharing).total();
     };
     if (std::ranges::all_of(limits,
                             [&](const auto& limit) { return needs(limit) <= limit.bytes; })) {
-      return fmt::format("use --shard {}, which needs {:.1f} MiB and its activations", name,
-                         mib(needs(exceeded)));
+      return fmt::format("use --shard {}, which needs {:.1f} MiB and its activations",
+                         to_string(mode), mib(needs(exceeded)));
     }
   }
   return "use more ranks with --shard full, fewer of them a node, or a smaller network";
-}
-
-std::string_view name_of(ShardMode wanted) {
-  return std::ranges::find(modes, wanted, [](const auto& mode) { return mode.first; })->second;
 }
 
 }  // namespace
@@ -78,7 +64,7 @@ void require_memory(const Config& config, const Graph& graph, int ranks,
          "a rank needs {:.1f} MiB with --shard {} ({:.1f} parameters, {:.1f} gradients, {:.1f} "
          "optimizer state, {:.1f} {} to save; activations come on top), but may take {:.1f} MiB "
          "({}) {}",
-         mib(needs.total()), name_of(config.shard), mib(needs.parameters), mib(needs.gradients),
+         mib(needs.total()), to_string(config.shard), mib(needs.parameters), mib(needs.gradients),
          mib(needs.optimizer), mib(needs.copy),
          limit.sharing > 1 ? "as its share of copies" : "copy", mib(limit.bytes), limit.source,
          advice(config, graph, ranks, limits, limit));
@@ -105,7 +91,7 @@ void require_activations(const Config& config, const Graph& graph, int ranks,
          "parameters, gradients, optimizer state and copies with --shard {}), but may take {:.1f} "
          "MiB ({}) lower --batch-size and raise --accumulate as much{}",
          mib(state + needs.bytes), mib(needs.bytes), needs.samples, to_string(config.precision),
-         mib(state), name_of(config.shard), mib(limit.bytes), limit.source,
+         mib(state), to_string(config.shard), mib(limit.bytes), limit.source,
          config.precision == Precision::fp32 ? ", or take --precision bf16" : "");
   }
 }

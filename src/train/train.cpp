@@ -3,6 +3,7 @@
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/version.hpp"
+#include "lockstep/parallel/ranks_that_share_out.hpp"
 #include "lockstep/runtime/signals.hpp"
 #include "lockstep/train/progress.hpp"
 #include "lockstep/train/run_directory.hpp"

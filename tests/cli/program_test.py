@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -36,6 +37,10 @@ def words():
     check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "bench", "doctor", "usage:"])
     for command in ("train", "eval", "pack", "inspect", "bench", "doctor"):
         check(LOCKSTEP, [command, "--help"], 0, prints=["lockstep " + command, "--"])
+    contract = (pathlib.Path(__file__).parents[2] / "docs/design.md").read_text()
+    printed = subprocess.run([LOCKSTEP, "train", "--help"], capture_output=True, text=True, timeout=60).stdout
+    named = {name.removeprefix("no-") for name in re.findall(r"^ +--(?:\[no-\])?([a-z0-9-]+)", printed, re.M)}
+    expect(len(named) > 60 and not (absent := {name for name in named if f"--{name}" not in contract}), f"the contract names all options: {absent}")
     check(LOCKSTEP, [], 64, says=["lockstep --help"])
     check(LOCKSTEP, ["trian"], 64, says=["did you mean train?"])
     check(LOCKSTEP, ["wibble"], 64, says=["train, eval, pack"])
@@ -89,6 +94,10 @@ def benchmarking(folder):
         result = json.loads(check(LOCKSTEP, ["bench", "checkpoint", *small, "--directory", folder, "--json"], 0, ranks))
         expect(result["benchmark"] == "checkpoint", "bench checkpoint --json")
     check(LOCKSTEP, ["bench", "step", *small], 0, prints=["images/s", "mini-resnet"])
+    for group in ("1", "2"):
+        result = json.loads(check(LOCKSTEP, ["bench", "step", *small, "--shard", "hybrid", "--shard-group", group, "--json"], 0, 2))
+        expect((result["shard"], result["shard_group"]) == ("hybrid", int(group)), f"a step in groups of {group}: {result}")
+    check(LOCKSTEP, ["bench", "step", *small, "--shard", "full", "--shard-group", "2"], 64, says=["belongs to --shard hybrid"])
     result = json.loads(check(LOCKSTEP, ["bench", "ops", *small, "--json"], 0))
     kinds = {kind["kind"]: kind for kind in result["kinds"]}
     expect(kinds["convolution"]["steps"] == 15 and kinds["convolution"]["seconds"] > 0, "bench ops counts convolutions")

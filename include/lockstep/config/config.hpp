@@ -2,8 +2,11 @@
 
 #include "lockstep/core/precision.hpp"
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -18,6 +21,11 @@ enum class GradCompression { none, fp16, bf16 };
 /// What values travel as between ranks.
 enum class TravelType { automatic, fp32, bf16, fp16 };
 enum class ShardMode { none, optimizer, grad, full, hybrid };
+inline constexpr std::array<std::string_view, 5> shard_mode_names{"none", "optimizer", "grad",
+                                                                  "full", "hybrid"};
+[[nodiscard]] constexpr std::string_view to_string(ShardMode mode) noexcept {
+  return shard_mode_names[static_cast<std::size_t>(mode)];
+}
 enum class DeviceChoice { automatic, cpu, cuda };
 enum class ConvAlgorithm { automatic, direct, winograd };
 /// What backward computes again rather than have it kept.
