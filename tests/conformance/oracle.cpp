@@ -308,6 +308,8 @@ class Runner {
           std::count_if(row, row + classes, [&](double logit) { return logit > label_logit; });
       result_.top1 += larger < 1 ? 1 : 0;
       result_.top5 += larger < 5 ? 1 : 0;
+      const double largest = *std::max_element(row, row + classes);
+      for (std::size_t k = 0; k < classes; ++k) row[k] -= largest;
       double sum = 0;
       for (std::size_t k = 0; k < classes; ++k) sum += std::exp(row[k]);
       for (std::size_t k = 0; k < classes; ++k) {
