@@ -65,6 +65,25 @@ def each_machine_starts_ranks_on_two_nodes_by_mpirun(folder):
         check_ranks(run_dir, 2, 2, 1)
 
 
+def a_nodes_ranks_share_out_where_no_group_is_named(folder):
+    data = write_shards(folder / "data")
+    edited(folder, "train.sbatch", "", "")  # for its machine
+
+    def train(name, *more, options=(), expect=0):
+        return command("salloc", "--nodes=2", "--ntasks-per-node=2", *options, SCRIPTS / "interactive.sh", "--machine", folder / "virtual.env",
+                       *train_args(data, folder / name, "--max-steps", 3, *more), env={"TEST_LAUNCHER": "srun"}, expect=expect)
+
+    train("none")
+    output = train("hybrid", "--shard", "hybrid")
+    assert "that 2 ranks share out" in output, output
+    losses = [[event["loss"] for event in events(folder / name, "step")] for name in ("none", "hybrid")]
+    assert len(losses[0]) == 3 and harness.np.allclose(*losses, rtol=1e-3), losses
+    # Ranks in turn: no two that follow each other are on one node.
+    output = train("apart", "--shard", "hybrid", options=["--distribution=cyclic"], expect=64)
+    assert "as many ranks on each node, one after another" in output and "--shard-group" in output, output
+    assert "that 2 ranks share out" in train("apart", "--shard", "hybrid", "--shard-group", 2, options=["--distribution=cyclic"])
+
+
 def an_array_trains_a_seed_each(folder):
     data = write_shards(folder / "data")
     run_dir = folder / "runs" / "seeds"
@@ -111,5 +130,5 @@ def a_machine_that_is_not_there_is_named(folder):
 
 if __name__ == "__main__":
     main([ranks_are_where_sbatch_asked_for_them, ranks_are_where_salloc_asked_for_them,
-          each_machine_starts_ranks_on_two_nodes_by_mpirun, an_array_trains_a_seed_each,
+          each_machine_starts_ranks_on_two_nodes_by_mpirun, a_nodes_ranks_share_out_where_no_group_is_named, an_array_trains_a_seed_each,
           pack_train_and_eval_follow_each_other, a_machine_that_is_not_there_is_named])

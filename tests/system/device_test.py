@@ -3,6 +3,7 @@
 
 import math
 
+import harness
 from harness import *  # noqa: F403
 
 # With a real module (LOCKSTEP_TEST_REAL_MODULE), ranks share the one GPU, which NCCL does not allow.
@@ -188,12 +189,41 @@ def a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run(f
     assert state(latest(folder / "run"))["step"] == before["step"]
 
 
+def edit_state(checkpoint, **changes):
+    """As `docs/file-formats.md` has its checksum."""
+    with harness.h5py.File(checkpoint, "a") as file:
+        attributes = file["state"].attrs
+        for name, value in changes.items():
+            attributes.modify(name, value)
+        lines = []
+        for name in sorted(set(attributes) - {"crc32c"}):
+            value = attributes[name]
+            text = value.decode() if isinstance(value, bytes) else f"{value:.17g}" if isinstance(value, float) else str(value)
+            lines.append(f"{name}={text}\n")
+        assert "crc32c" in attributes, list(attributes)
+        attributes.modify("crc32c", crc32c("".join(lines).encode()))
+
+
+def a_loss_scale_goes_on_with_its_count_of_good_steps(folder):
+    data = write_shards(folder / "data")
+    args = [*train_args(data, folder / "run"), "--device", "cuda", "--precision", "fp16", "--epochs", 40]
+    run([*args, "--max-steps", 2], env=GPU)
+    edit_state(latest(folder / "run"), loss_scale=1024.0, loss_scale_good_steps=1998, skipped_steps=3)
+    run([*args, "--max-steps", 3], env=GPU)
+    found = state(latest(folder / "run"))
+    assert (found["loss_scale"], found["loss_scale_good_steps"], found["skipped_steps"]) == (1024, 1999, 3), found
+    run([*args, "--max-steps", 5], env=GPU)
+    found = state(latest(folder / "run"))
+    assert (found["loss_scale"], found["loss_scale_good_steps"], found["skipped_steps"]) == (2048, 1, 3), found
+
+
 def norms_and_narrow_gradients_go_over_ranks(folder):
     data = write_shards(folder / "data")
     for name, more in (("sync", ["--batch-norm", "sync"]), ("bf16", ["--grad-compression", "bf16"])):
         for device in ("cpu", "cuda"):
-            run([*train_args(data, folder / f"{name}-{device}", "--max-steps", 5), *more, "--device", device,
-                 *(["--comm", "mpi"] if device == "cuda" else [])], ranks=2, env=GPU)
+            output = run([*train_args(data, folder / f"{name}-{device}", "--max-steps", 5), *more, "--device", device,
+                          *(["--comm", "mpi"] if device == "cuda" else [])], ranks=2, env=GPU)
+            assert ("no CUDA graphs" in output) == (name == "sync" and device == "cuda"), output
         for expected, actual in zip(losses(folder / f"{name}-cpu"), losses(folder / f"{name}-cuda"), strict=True):
             assert math.isclose(expected, actual, rel_tol=1e-2), (name, expected, actual)
     run([*train_args(data, folder / "pieces", "--max-steps", 3), "--batch-norm", "sync", "--device", "cuda", "--comm", "mpi"],
@@ -235,4 +265,5 @@ if __name__ == "__main__":
           recorded_steps_give_the_numbers_of_single_ones, state_may_be_shared_out, groups_and_lars_share_out_as_none,
           checkpoints_go_from_one_device_to_the_other, norms_and_narrow_gradients_go_over_ranks,
           a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run,
+          a_loss_scale_goes_on_with_its_count_of_good_steps,
           gpus_that_do_not_reach_each_other_are_named, what_cannot_be_had_is_refused])

@@ -192,14 +192,14 @@ sys.exit(status)
 """
 
 
-def run_four(folder, name, network, mode, expect=OK, **variables):
+def run_four(folder, name, network, mode, expect=OK, batch=4, **variables):
     """Four ranks under adam; what they printed, and the peaks of their memory."""
     measured, peaks = folder / "measured", folder / f"peaks-{name}"
     measured.write_text(MEASURED)
     measured.chmod(0o755)
     peaks.mkdir()
     done = subprocess.run(
-        [*MPIRUN, "-n", "4", measured, "train", "--synthetic", *map(str, network), *IMAGES, "--channels", "3", "--synthetic-samples", "64",
+        [*MPIRUN, "-n", "4", measured, "train", "--synthetic", *map(str, network), *IMAGES[:-1], str(batch), "--channels", "3", "--synthetic-samples", str(16 * batch),
          "--max-steps", "2", "--epochs", "1", "--threads", "1", "--loader-threads", "0", "--comm", "shared", "--shard", mode, "--run-dir", folder / f"run-{name}"],
         env=environment({"PEAKS": str(peaks), **variables}), capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == expect, done.stdout + done.stderr
@@ -263,6 +263,34 @@ print("peak", peak, file=sys.stderr)
     assert latest(folder / "run-fits-full").exists()
 
 
+def activations_that_do_not_fit_are_refused_before_the_first_step(folder):
+    """More than a fourth of what the node has free, for each of four ranks; none of it is touched."""
+    network = ["--model", "mini-resnet", "--conv-algorithm", "direct"]
+    some = predicted(network)["none"]["activation_bytes"] // 4  # of 4 samples
+    free = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in open("/proc/meminfo")}["MemAvailable"]
+    samples = free // 2 // some
+    output, _ = run_four(folder, "refused", network, "none", expect=USAGE, batch=samples)
+    assert f"activations of {samples} samples" in output and "lower --batch-size" in output and "with --shard none" in output, output
+    assert not events(folder / "run-refused", "step")
+
+
+def modes_go_with_synchronised_norms_and_whole_gradients(folder):
+    data = write_shards(folder / "data", samples=240)
+    for name, common, modes in (("sync", ["--batch-norm", "sync"], ("optimizer", "grad", "full")),
+                                ("micro", ["--accumulate", 2], ("grad", "full"))):
+        for ranks in (2, 4):
+            args = ["--max-steps", 3, *common]
+            run(train_args(data, folder / f"{name}-none-{ranks}", *args), ranks=ranks)
+            for mode in (*modes, *(("hybrid",) if ranks == 4 else ())):
+                run_dir = folder / f"{name}-{mode}-{ranks}"
+                more = ["--shard-group", 2] if mode == "hybrid" else []
+                whole = ["--accumulate-full-gradients"] if name == "micro" else []
+                run(train_args(data, run_dir, "--shard", mode, *more, *whole, *args), ranks=ranks)
+                losses = [[event["loss"] for event in events(one, "step")] for one in (folder / f"{name}-none-{ranks}", run_dir)]
+                assert len(losses[0]) == 3 and np.allclose(*losses, rtol=1e-3), (name, mode, ranks, losses)
+                assert_close(run_dir, folder / f"{name}-none-{ranks}", 1e-3)
+
+
 def what_cannot_be_shared_out_is_refused(folder):
     data = write_shards(folder / "data")
     for more, text in ((["--shard", "grad", "--grad-compression", "bf16", "--reduce-dtype", "fp16"],
@@ -282,4 +310,5 @@ if __name__ == "__main__":
           weights_alone_start_a_run_in_any_mode, replicas_are_checked_where_there_are_some,
           a_signal_saves_the_parts_and_the_same_command_goes_on, a_run_that_ends_amid_a_save_brings_it_its_parts, a_rank_whose_data_fails_leaves_nobody_waiting,
           a_ranks_peak_falls_as_predicted,
-          what_does_not_fit_replicated_is_refused_and_fits_shared_out, what_cannot_be_shared_out_is_refused])
+          what_does_not_fit_replicated_is_refused_and_fits_shared_out,
+          activations_that_do_not_fit_are_refused_before_the_first_step, modes_go_with_synchronised_norms_and_whole_gradients, what_cannot_be_shared_out_is_refused])
