@@ -39,8 +39,19 @@ DriverState probe() {
   return state;
 }
 
-std::unique_ptr<Device> make_device(const DeviceOptions& /*options*/) {
+/// What FILE of NAME=FILE gets of all ranks, a line each.
+void note(const char* name, const std::string& line) {
+  const char* const path = std::getenv(name);
+  if (path == nullptr) return;
+  std::ofstream(path, std::ios::app) << line + '\n' << std::flush;
+}
+
+std::unique_ptr<Device> make_device(const DeviceOptions& options) {
   hang_at("device");
+  note("HOST_MODULE_OPTIONS", "local rank " + std::to_string(options.local_rank) + " of " +
+                                  std::to_string(options.local_size) +
+                                  (options.plans.deterministic ? ", deterministic" : "") +
+                                  (options.exchanges_by_nccl ? ", exchanges by NCCL" : ""));
   return make_host_device(std::getenv("HOST_MODULE_LATE") != nullptr ? HostWork::late
                                                                      : HostWork::at_once);
 }
@@ -127,21 +138,15 @@ std::unique_ptr<DeviceCommunicator> make_staged(Device& device, std::unique_ptr<
   return std::make_unique<HostDeviceCommunicator>(device, std::move(host));
 }
 
-/// What HOST_MODULE_ALGORITHMS=FILE gets of all ranks.
-void note_algorithms(const std::string& line) {
-  const char* const path = std::getenv("HOST_MODULE_ALGORITHMS");
-  if (path == nullptr) return;
-  std::ofstream(path, std::ios::app) << line + '\n' << std::flush;
-}
 std::string choose(Device& device, const Graph& graph, Precision precision, std::int64_t batch_size,
                    const std::string& known, AlgorithmCache& cache) {
   std::string text = choose_algorithms(device, graph, precision, batch_size, known, cache);
-  note_algorithms("timed " + std::to_string(convolutions(device).timed.size()));
+  note("HOST_MODULE_ALGORITHMS", "timed " + std::to_string(convolutions(device).timed.size()));
   return text;
 }
 void take(Device& device, const std::string& text) {
   take_algorithms(device, text);
-  note_algorithms("took " + std::to_string(convolutions(device).taken.size()));
+  note("HOST_MODULE_ALGORITHMS", "took " + std::to_string(convolutions(device).taken.size()));
 }
 
 /// Rank 0's, a line each.

@@ -42,6 +42,19 @@ def auto_takes_the_gpu_where_there_is_one(folder):
     assert "the scheduler gave rank 0" in output and "--device cpu" in output, output
 
 
+def each_rank_opens_its_own_device_as_asked(folder):
+    if REAL:
+        return
+    data = write_shards(folder / "data")
+    told = folder / "options"
+    for ranks, more, rest in ((1, [], ", deterministic"), (2, [], ", deterministic, exchanges by NCCL"),
+                              (2, ["--no-deterministic"], ", exchanges by NCCL"), (3, ["--comm", "mpi"], ", deterministic")):
+        told.unlink(missing_ok=True)
+        run([*train_args(data, folder / f"run-{ranks}-{len(more)}-{len(rest)}", "--max-steps", 1), "--device", "cuda", *more], ranks,
+            env={**GPU, "HOST_MODULE_OPTIONS": str(told)})
+        assert sorted(told.read_text().splitlines()) == [f"local rank {rank} of {ranks}{rest}" for rank in range(ranks)], told.read_text()
+
+
 def algorithms_are_timed_by_one_rank_and_kept(folder):
     if REAL:
         return  # these convolutions are too small for a GPU to be timed
@@ -261,7 +274,8 @@ def what_cannot_be_had_is_refused(folder):
 
 
 if __name__ == "__main__":
-    main([a_gpu_trains_as_a_processor, auto_takes_the_gpu_where_there_is_one, algorithms_are_timed_by_one_rank_and_kept, it_resumes_to_the_bit_in_every_precision,
+    main([a_gpu_trains_as_a_processor, auto_takes_the_gpu_where_there_is_one, each_rank_opens_its_own_device_as_asked,
+          algorithms_are_timed_by_one_rank_and_kept, it_resumes_to_the_bit_in_every_precision,
           recorded_steps_give_the_numbers_of_single_ones, state_may_be_shared_out, groups_and_lars_share_out_as_none,
           checkpoints_go_from_one_device_to_the_other, norms_and_narrow_gradients_go_over_ranks,
           a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run,
