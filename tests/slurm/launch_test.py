@@ -81,6 +81,9 @@ def a_nodes_ranks_share_out_where_no_group_is_named(folder):
     # Ranks in turn: no two that follow each other are on one node.
     output = train("apart", "--shard", "hybrid", options=["--distribution=cyclic"], expect=64)
     assert "as many ranks on each node, one after another" in output and "--shard-group" in output, output
+    output = command("srun", "--nodes=2", "--ntasks=3", "--mpi=pmix", LOCKSTEP,
+                     *train_args(data, folder / "uneven", "--max-steps", 3, "--shard", "hybrid"), expect=64)
+    assert "there are 1 to 2 a node" in output, output
     assert "that 2 ranks share out" in train("apart", "--shard", "hybrid", "--shard-group", 2, options=["--distribution=cyclic"])
 
 

@@ -97,7 +97,6 @@ def groups_share_out_as_all_do(folder):
         assert f"that {2 if more else 4} ranks share out" in output, output
         losses = [[event["loss"] for event in events(folder / one, "step")] for one in ("none", name)]
         assert np.allclose(*losses, rtol=1e-3), losses
-        # On Open MPI the sums are of one order, and the values the same to the bit.
         assert_close(folder / name, folder / "none", 1e-3)
         # And on in another form.
         run(train_args(data, folder / name, "--shard", "full", "--max-steps", 5), ranks=4)
