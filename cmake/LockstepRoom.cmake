@@ -13,6 +13,10 @@ target_compile_options(lockstep_own_flags INTERFACE
 if(LOCKSTEP_WARNINGS_AS_ERRORS)
   target_compile_options(lockstep_own_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Werror>)
 endif()
+if(LOCKSTEP_ASSERTS)
+  # Behind the build type's -DNDEBUG. Device code is compiled as it is shipped.
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-UNDEBUG>)
+endif()
 if(LOCKSTEP_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${LOCKSTEP_SANITIZE}> $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
