@@ -1,5 +1,6 @@
-// Breaks an assertion of the library in a child process. Exit status 0 where that aborts the child, 1 where nothing
-// happens in a build that keeps assertions (argument `kept`), 77 where the build may drop them.
+// Breaks an assertion of the library in a child process. Exit status 0 where that aborts the child,
+// 1 where nothing happens in a build that keeps assertions (argument `kept`), 77 where the build
+// may drop them.
 #include "lockstep/data/sample_order.hpp"
 
 #include <sys/wait.h>

@@ -98,7 +98,7 @@ std::vector<float> by_product(const Problem& problem, std::vector<Bfloat16> sour
   if (made.window.is_point()) {
     patches_memory.set_data_handle(source.data());
   } else {
-    PatchesStep(source_memory, patches_memory, made.gradient.dims(), made.window).run();
+    PatchesStep(source_memory, patches_memory, dims_of(made.gradient), made.window).run();
   }
   dnnl::matmul(made.product)
       .execute(stream, {{DNNL_ARG_SRC, dnnl::memory(made.gradient_rows, engine, gradient.data())},
@@ -163,7 +163,7 @@ std::vector<Bfloat16> data_by_product(const Problem& problem, std::vector<Bfloat
   if (skips) {
     patches = gradient;
   } else {
-    PatchesStep(gradient_memory, patches_memory, made.source.dims(), made.window.turned()).run();
+    PatchesStep(gradient_memory, patches_memory, dims_of(made.source), made.window.turned()).run();
   }
   TurnStep(weight_memory, turned_memory).run();
   dnnl::matmul(made.product)
@@ -174,7 +174,7 @@ std::vector<Bfloat16> data_by_product(const Problem& problem, std::vector<Bfloat
                          dnnl::memory(made.product.scratchpad_desc(), engine, scratch.data())}});
   stream.wait();
   if (!skips) return seen;
-  SpreadStep(seen_memory, dnnl::memory(made.source, engine, source.data()), made.gradient.dims(),
+  SpreadStep(seen_memory, dnnl::memory(made.source, engine, source.data()), dims_of(made.gradient),
              made.window)
       .run();
   return source;

@@ -30,7 +30,7 @@ class BatchNormLowering final : public Lowering {
     const Desc given = value.desc();
     source_ = ChannelRows::fits(given)
                   ? value
-                  : builder.in_format(value, Desc(given.dims(), given.data_type(), Tag::nhwc),
+                  : builder.in_format(value, Desc(dims_of(given), type_of(given), Tag::nhwc),
                                       "input of " + name);
     copied_ = source_.buffer != value.buffer;
     state_ = std::make_shared<BatchNormState>(
@@ -176,7 +176,7 @@ class BatchNormLowering final : public Lowering {
   [[nodiscard]] Tensor make_mask(ProgramBuilder& builder) const {
     return builder.make(Desc({state_->mask_bytes()}, DataType::u8, Tag::a));
   }
-  [[nodiscard]] Desc channels() const { return f32(Dims{source_.desc().dims()[1]}, Tag::x); }
+  [[nodiscard]] Desc channels() const { return f32(Dims{dims_of(source_.desc())[1]}, Tag::x); }
 
   BatchNorm op_;
   LoweringContext context_;

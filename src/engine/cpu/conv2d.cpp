@@ -100,7 +100,7 @@ class Conv2dLowering final : public Lowering {
         builder.in_format(builder.gradient(context_.id), product.gradient, "gradient of " + name);
     const Tensor patches =
         emit_patches(builder, source, product.patches,
-                     {.places = product.gradient.dims(), .window = product.window});
+                     {.places = dims_of(product.gradient), .window = product.window});
     builder.emit_parameter_gradients("weight gradient of convolution " + name,
                                      dnnl::matmul(product.product),
                                      product.product.scratchpad_desc(),
@@ -146,9 +146,10 @@ class Conv2dLowering final : public Lowering {
     const Tensor weight = builder.parameter(parameters_[0], product.weight, name);
     const bool skips = product.window.stride > 1;
     const Tensor patches =
-        skips ? builder.view(gradient, product.patches)
-              : emit_patches(builder, gradient, product.patches,
-                             {.places = product.source.dims(), .window = product.window.turned()});
+        skips
+            ? builder.view(gradient, product.patches)
+            : emit_patches(builder, gradient, product.patches,
+                           {.places = dims_of(product.source), .window = product.window.turned()});
     const Tensor result = builder.make(skips ? product.source_rows : product.source);
     builder.emit("data gradient of convolution " + name, dnnl::matmul(product.product),
                  product.product.scratchpad_desc(),
@@ -159,7 +160,7 @@ class Conv2dLowering final : public Lowering {
     if (skips) {
       target = builder.make(product.source);
       builder.emit(std::make_unique<SpreadStep>(result.memory, target.memory,
-                                                product.gradient.dims(), product.window),
+                                                dims_of(product.gradient), product.window),
                    {result, target});
     }
     builder.contribute(op_.input, target, ProgramBuilder::Ownership::exclusive, name);

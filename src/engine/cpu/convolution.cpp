@@ -36,9 +36,8 @@ Convolution::Forward::primitive_desc Convolution::forward(dnnl::prop_kind kind, 
                                                           const dnnl::engine& engine) const {
   return checked("the forward convolution " + name_, [&] {
     return by_best(winograd, [&](dnnl::algorithm algorithm) {
-      const Forward::desc desc(kind, algorithm, source_, weight_, bias_, target_, stride_, padding_,
-                               padding_);
-      return Forward::primitive_desc(desc, ProgramBuilder::attributes(), engine);
+      return primitive_desc<Forward>(engine, ProgramBuilder::attributes(), kind, algorithm, source_,
+                                     weight_, bias_, target_, stride_, padding_, padding_);
     });
   });
 }
@@ -47,9 +46,9 @@ Convolution::BackwardData::primitive_desc Convolution::backward_data(
     const Forward::primitive_desc& hint, bool winograd, const dnnl::engine& engine) const {
   return checked("the data gradient of convolution " + name_, [&] {
     return by_best(winograd, [&](dnnl::algorithm algorithm) {
-      const BackwardData::desc desc(algorithm, source_, weight_, target_, stride_, padding_,
-                                    padding_);
-      return BackwardData::primitive_desc(desc, ProgramBuilder::attributes(), engine, hint);
+      return backward_primitive_desc<BackwardData>(engine, ProgramBuilder::attributes(), hint,
+                                                   algorithm, source_, weight_, target_, stride_,
+                                                   padding_, padding_);
     });
   });
 }
@@ -58,9 +57,9 @@ Convolution::BackwardWeights::primitive_desc Convolution::backward_weights(
     const Forward::primitive_desc& hint, bool winograd, const dnnl::engine& engine) const {
   return checked("the weight gradient of convolution " + name_, [&] {
     return by_best(winograd, [&](dnnl::algorithm algorithm) {
-      const BackwardWeights::desc desc(algorithm, source_, weight_gradient_, bias_, target_,
-                                       stride_, padding_, padding_);
-      return BackwardWeights::primitive_desc(desc, ProgramBuilder::attributes(), engine, hint);
+      return backward_primitive_desc<BackwardWeights>(engine, ProgramBuilder::attributes(), hint,
+                                                      algorithm, source_, weight_gradient_, bias_,
+                                                      target_, stride_, padding_, padding_);
     });
   });
 }
@@ -78,7 +77,7 @@ std::optional<DataProduct> Convolution::data_product(const BackwardData::primiti
 }
 
 Window Convolution::window() const {
-  const Dims weight = weight_.dims();
+  const Dims weight = dims_of(weight_);
   return {.height = weight[2], .width = weight[3], .stride = stride_[0], .padding = padding_[0]};
 }
 

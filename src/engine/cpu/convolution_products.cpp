@@ -20,7 +20,7 @@ Desc channels_last(const Dims& dims, DataType type) {
 }
 
 bool is_channels_last(const Desc& desc) {
-  return desc == channels_last(desc.dims(), DataType::bf16);
+  return desc == channels_last(dims_of(desc), DataType::bf16);
 }
 
 template <typename PrimitiveDesc>
@@ -29,16 +29,16 @@ bool is_slow(const PrimitiveDesc& pd) {
 }
 
 std::int64_t pairs_of(const Desc& weight) {
-  return weight.dims()[0] * weight.dims()[1];
+  return dims_of(weight)[0] * dims_of(weight)[1];
 }
 
 bool is_large_point(const Desc& weight) {
-  return weight.dims()[2] == 1 && weight.dims()[3] == 1 && pairs_of(weight) >= fewest_pairs;
+  return dims_of(weight)[2] == 1 && dims_of(weight)[3] == 1 && pairs_of(weight) >= fewest_pairs;
 }
 
 /// Of short rows, whichever of a convolution's they are.
 bool is_large_and_short(const Desc& weight, const Desc& rows) {
-  return pairs_of(weight) >= fewest_pairs_for_patches && rows.dims()[3] <= short_row;
+  return pairs_of(weight) >= fewest_pairs_for_patches && dims_of(rows)[3] <= short_row;
 }
 
 Dims::value_type places_of(const Dims& dims) {
@@ -47,7 +47,7 @@ Dims::value_type places_of(const Dims& dims) {
 
 dnnl::matmul::primitive_desc product_of(const Desc& left, const Desc& right, const Desc& target,
                                         const dnnl::engine& engine) {
-  return {dnnl::matmul::desc(left, right, target), ProgramBuilder::attributes(), engine};
+  return primitive_desc<dnnl::matmul>(engine, ProgramBuilder::attributes(), left, right, target);
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ std::optional<WeightProduct> WeightProduct::make(
   const bool suits = is_large_point(weight) || is_large_and_short(weight, gradient);
   if (!suits || !is_slow(direct) || direct.diff_bias_desc().get_size() != 0) return std::nullopt;
   if (!is_channels_last(source) || !is_channels_last(gradient)) return std::nullopt;
-  return make(source.dims(), gradient.dims(), window, engine);
+  return make(dims_of(source), dims_of(gradient), window, engine);
 }
 
 DataProduct DataProduct::make(const Dims& source, const Dims& gradient, const Window& window,
@@ -109,7 +109,7 @@ std::optional<DataProduct> DataProduct::make(
                         window.padding < window.height && is_large_and_short(weight, source);
   if (!(is_pointwise || is_short) || !is_slow(direct)) return std::nullopt;
   if (!is_channels_last(source) || !is_channels_last(gradient)) return std::nullopt;
-  return make(source.dims(), gradient.dims(), window, engine);
+  return make(dims_of(source), dims_of(gradient), window, engine);
 }
 
 PlacingStep::PlacingStep(dnnl::memory source, dnnl::memory target)
@@ -126,9 +126,9 @@ PatchesStep::PatchesStep(const dnnl::memory& source, const dnnl::memory& target,
                          const Window& window)
     : PlacingStep(source, target),
       window_(window),
-      channels_(source.get_desc().dims()[1]),
-      height_(source.get_desc().dims()[2]),
-      width_(source.get_desc().dims()[3]),
+      channels_(dims_of(source.get_desc())[1]),
+      height_(dims_of(source.get_desc())[2]),
+      width_(dims_of(source.get_desc())[3]),
       rows_a_sample_(places[2]),
       row_width_(places[3]),
       rows_(places[0] * places[2]) {}
@@ -165,9 +165,9 @@ void PatchesStep::run() {
 
 TurnStep::TurnStep(const dnnl::memory& weight, const dnnl::memory& target)
     : PlacingStep(weight, target),
-      filters_(weight.get_desc().dims()[0]),
-      channels_(weight.get_desc().dims()[1]),
-      points_(weight.get_desc().dims()[2] * weight.get_desc().dims()[3]) {}
+      filters_(dims_of(weight.get_desc())[0]),
+      channels_(dims_of(weight.get_desc())[1]),
+      points_(dims_of(weight.get_desc())[2] * dims_of(weight.get_desc())[3]) {}
 
 void TurnStep::run() {
 #pragma omp parallel for schedule(static)
@@ -184,9 +184,9 @@ SpreadStep::SpreadStep(const dnnl::memory& source, const dnnl::memory& target, c
                        const Window& window)
     : PlacingStep(source, target),
       stride_(window.stride),
-      channels_(target.get_desc().dims()[1]),
-      height_(target.get_desc().dims()[2]),
-      width_(target.get_desc().dims()[3]),
+      channels_(dims_of(target.get_desc())[1]),
+      height_(dims_of(target.get_desc())[2]),
+      width_(dims_of(target.get_desc())[3]),
       seen_rows_(places[2]),
       seen_width_(places[3]),
       rows_(places[0] * height_) {}

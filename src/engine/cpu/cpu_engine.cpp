@@ -30,9 +30,7 @@ std::vector<Desc> parameter_formats(const Graph& graph, const GraphAnalysis& ana
             Desc& format = formats[static_cast<std::size_t>(node.parameters[0])];
             const Desc chosen = weight_format(op, context, options);
             // A format without blocks (for one, packed) has no place for each element; stay plain.
-            if (chosen.data.format_kind == dnnl_blocked && chosen.data.extra.flags == 0) {
-              format = chosen;
-            }
+            if (is_blocked(chosen) && in_type(chosen, DataType::bf16)) format = chosen;
           }
         },
         node.op);
@@ -41,8 +39,7 @@ std::vector<Desc> parameter_formats(const Graph& graph, const GraphAnalysis& ana
 }
 
 bool has_bf16_instructions() {
-  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+  return has_instructions(dnnl::cpu_isa::avx512_core_bf16);
 }
 
 DataType activation_type(Precision precision) {
@@ -54,9 +51,7 @@ DataType activation_type(Precision precision) {
          to_string(precision), library_version());
   }
   // Without the instructions it converts by others, but all it has needs AVX-512.
-  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-  if (!has_bf16_instructions() && isa != dnnl::cpu_isa::avx512_core &&
-      isa != dnnl::cpu_isa::avx512_core_vnni) {
+  if (!has_instructions(dnnl::cpu_isa::avx512_core)) {
     fail(ExitStatus::usage,
          "--precision bf16 cannot run on this processor ({} needs AVX-512 for it, and finds {}) "
          "take fp32",

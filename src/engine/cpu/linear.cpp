@@ -39,15 +39,15 @@ class InnerProduct final {
   [[nodiscard]] Forward::primitive_desc forward(dnnl::prop_kind kind,
                                                 const dnnl::engine& engine) const {
     return checked("the inner product " + name_, [&] {
-      const Forward::desc desc(kind, source_, weight_, bias_, target_);
-      return Forward::primitive_desc(desc, ProgramBuilder::attributes(), engine);
+      return primitive_desc<Forward>(engine, ProgramBuilder::attributes(), kind, source_, weight_,
+                                     bias_, target_);
     });
   }
   [[nodiscard]] BackwardData::primitive_desc backward_data(const Forward::primitive_desc& hint,
                                                            const dnnl::engine& engine) const {
     return checked("the data gradient of " + name_, [&] {
-      const BackwardData::desc desc(source_, weight_, target_gradient_);
-      BackwardData::primitive_desc chosen(desc, ProgramBuilder::attributes(), engine, hint);
+      auto chosen = backward_primitive_desc<BackwardData>(engine, ProgramBuilder::attributes(),
+                                                          hint, source_, weight_, target_gradient_);
       while (writes_nothing(chosen)) {
         if (!chosen.next_impl()) {
           fail(ExitStatus::internal, "oneDNN has no data gradient of {} that is whole", name_);
@@ -59,8 +59,9 @@ class InnerProduct final {
   [[nodiscard]] BackwardWeights::primitive_desc backward_weights(
       const Forward::primitive_desc& hint, const dnnl::engine& engine) const {
     return checked("the weight gradient of " + name_, [&] {
-      const BackwardWeights::desc desc(source_, weight_gradient_, bias_, target_gradient_);
-      return BackwardWeights::primitive_desc(desc, ProgramBuilder::attributes(), engine, hint);
+      return backward_primitive_desc<BackwardWeights>(engine, ProgramBuilder::attributes(), hint,
+                                                      source_, weight_gradient_, bias_,
+                                                      target_gradient_);
     });
   }
 
@@ -74,7 +75,7 @@ class InnerProduct final {
   /// 16 features and AMX computes (seen at 520 and more outputs).
   [[nodiscard]] bool writes_nothing(const BackwardData::primitive_desc& primitive) const {
     constexpr std::int64_t most_features = 16;
-    return source_.dims()[1] <= most_features &&
+    return dims_of(source_)[1] <= most_features &&
            std::string_view(primitive.impl_info_str()).find("amx") != std::string_view::npos;
   }
 

@@ -196,7 +196,7 @@ constexpr std::int64_t rows_of_a_sum = 64;
 
 NormPasses::NormPasses(const Desc& desc, int threads)
     : rows_(desc),
-      bf16_(desc.data_type() == DataType::bf16),
+      bf16_(type_of(desc) == DataType::bf16),
       channels_(static_cast<std::size_t>(rows_.channels())),
       lane_sums_(static_cast<std::size_t>(threads) * 2 * static_cast<std::size_t>(rows_.width())),
       parts_(static_cast<std::size_t>(threads) * 2 * channels_),

@@ -2,8 +2,17 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace lockstep::cpu {
+namespace {
+
+/// Whether there are values that belong to no element.
+bool has_padding(const Desc& desc) {
+  return dims_of(desc) != layout_of(desc).padded_dims;
+}
+
+}  // namespace
 
 Dims dims_of(const Shape& shape) {
   return {shape.extents().begin(), shape.extents().end()};
@@ -23,41 +32,46 @@ Desc plain(const Shape& shape, DataType type) {
   return {dims_of(shape), type, tags[shape.rank() - 1]};
 }
 
-Desc in_type(const Desc& desc, DataType type) {
-  dnnl_memory_desc_t data = desc.data;
-  data.data_type = dnnl::memory::convert_to_c(type);
-  return Desc(data);
+std::optional<Desc> in_type(const Desc& desc, DataType type) {
+  const DataType own = type_of(desc);
+  if (own == type) return desc;
+  if (!is_blocked(desc)) return std::nullopt;
+  const BlockedLayout layout = layout_of(desc);
+  if (layout.inner_blocks.empty()) return Desc(layout.dims, type, layout.strides);
+  // Blocks have no other description than a tag, which a descriptor does not tell.
+  for (int tag = dnnl_format_tag_any + 1; tag < dnnl_format_tag_last; ++tag) {
+    constexpr bool allow_empty = true;  // where the tag is of another number of axes
+    const Desc tagged(layout.dims, own, static_cast<Tag>(tag), allow_empty);
+    if (was_made(tagged) && tagged == desc) return Desc(layout.dims, type, static_cast<Tag>(tag));
+  }
+  return std::nullopt;
 }
 
 std::size_t padded_size(const Desc& desc) {
-  return desc.get_size() / dnnl::memory::data_type_size(desc.data_type());
-}
-
-bool has_padding(const Desc& desc) {
-  return !std::equal(desc.data.dims, desc.data.dims + desc.data.ndims, desc.data.padded_dims);
+  return desc.get_size() / dnnl::memory::data_type_size(type_of(desc));
 }
 
 BlockedOffsets::BlockedOffsets(const Desc& desc) {
-  const dnnl_memory_desc_t& data = desc.data;
-  assert(data.format_kind == dnnl_blocked && data.ndims <= 4);
-  const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
+  assert(is_blocked(desc));
+  const BlockedLayout layout = layout_of(desc);
+  assert(layout.dims.size() <= terms_.size());
   terms_.fill({0});
-  for (int axis = 0; axis < data.ndims; ++axis) {
-    std::vector<std::size_t>& terms = terms_[static_cast<std::size_t>(axis)];
-    terms.assign(static_cast<std::size_t>(data.dims[axis]), 0);
+  for (std::size_t axis = 0; axis < layout.dims.size(); ++axis) {
+    std::vector<std::size_t>& terms = terms_[axis];
+    terms.assign(static_cast<std::size_t>(layout.dims[axis]), 0);
     for (std::size_t i = 0; i < terms.size(); ++i) {
       std::size_t rest = i;
       std::size_t stride = 1;  // of the block at hand, from the innermost outward
-      std::size_t offset = axis == 0 ? static_cast<std::size_t>(data.offset0) : 0;
-      for (int block = blocking.inner_nblks - 1; block >= 0; --block) {
-        const auto extent = static_cast<std::size_t>(blocking.inner_blks[block]);
-        if (blocking.inner_idxs[block] == axis) {
+      std::size_t offset = axis == 0 ? static_cast<std::size_t>(layout.offset) : 0;
+      for (std::size_t block = layout.inner_blocks.size(); block-- > 0;) {
+        const auto extent = static_cast<std::size_t>(layout.inner_blocks[block]);
+        if (static_cast<std::size_t>(layout.inner_axes[block]) == axis) {
           offset += rest % extent * stride;
           rest /= extent;
         }
         stride *= extent;
       }
-      terms[i] = offset + rest * static_cast<std::size_t>(blocking.strides[axis]);
+      terms[i] = offset + rest * static_cast<std::size_t>(layout.strides[axis]);
     }
   }
 }
@@ -70,32 +84,31 @@ std::size_t BlockedOffsets::elements() const noexcept {
 
 bool same_placement(const Desc& a, const Desc& b) {
   if (a == b) return true;
-  if (a.data.format_kind != dnnl_blocked || b.data.format_kind != dnnl_blocked) return false;
-  return a.data_type() == b.data_type() && !has_padding(a) && !has_padding(b) &&
-         a.dims() == b.dims() && BlockedOffsets(a) == BlockedOffsets(b);
+  if (!is_blocked(a) || !is_blocked(b)) return false;
+  return type_of(a) == type_of(b) && !has_padding(a) && !has_padding(b) &&
+         dims_of(a) == dims_of(b) && BlockedOffsets(a) == BlockedOffsets(b);
+}
+
+bool has_instructions(dnnl::cpu_isa isa) {
+  // Each value has the bits of all that it includes.
+  const auto wanted = static_cast<unsigned>(isa);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
 }
 
 std::string instruction_set() {
-  switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::sse41:
-      return "sse41";
-    case dnnl::cpu_isa::avx:
-      return "avx";
-    case dnnl::cpu_isa::avx2:
-      return "avx2";
-    case dnnl::cpu_isa::avx2_vnni:
-      return "avx2_vnni";
-    case dnnl::cpu_isa::avx512_core:
-      return "avx512_core";
-    case dnnl::cpu_isa::avx512_core_vnni:
-      return "avx512_core_vnni";
-    case dnnl::cpu_isa::avx512_core_bf16:
-      return "avx512_core_bf16";
-    case dnnl::cpu_isa::avx512_core_amx:
-      return "avx512_core_amx";
-    default:
-      return "another instruction set";
-  }
+  constexpr std::array<std::pair<dnnl::cpu_isa, const char*>, 8> known{{
+      {dnnl::cpu_isa::avx512_core_amx, "avx512_core_amx"},
+      {dnnl::cpu_isa::avx512_core_bf16, "avx512_core_bf16"},
+      {dnnl::cpu_isa::avx512_core_vnni, "avx512_core_vnni"},
+      {dnnl::cpu_isa::avx512_core, "avx512_core"},
+      {dnnl::cpu_isa::avx2_vnni, "avx2_vnni"},
+      {dnnl::cpu_isa::avx2, "avx2"},
+      {dnnl::cpu_isa::avx, "avx"},
+      {dnnl::cpu_isa::sse41, "sse41"},
+  }};
+  const auto widest =
+      std::ranges::find_if(known, [](const auto& each) { return has_instructions(each.first); });
+  return widest == known.end() ? "another instruction set" : widest->second;
 }
 
 std::string library_version() {

@@ -2,12 +2,14 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
+#include "onednn_version.hpp"
 
 #include <dnnl.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,20 +36,20 @@ auto checked(std::string_view what, Call&& call) {
 [[nodiscard]] std::string library_version();
 /// What the library computes with: "avx512_core_bf16".
 [[nodiscard]] std::string instruction_set();
+/// Whether that includes `isa`.
+[[nodiscard]] bool has_instructions(dnnl::cpu_isa isa);
 
 [[nodiscard]] Desc f32(const Dims& dims, Tag tag);
 /// Of `type` with the layout left to oneDNN.
 [[nodiscard]] Desc any_layout(const Shape& shape, DataType type);
 /// Row-major without gaps: x, nc, or nchw by the number of axes.
 [[nodiscard]] Desc plain(const Shape& shape, DataType type = DataType::f32);
-/// The same places, of values of another type.
-[[nodiscard]] Desc in_type(const Desc& desc, DataType type);
+/// The same layout with values of another type; empty where the library cannot describe it.
+[[nodiscard]] std::optional<Desc> in_type(const Desc& desc, DataType type);
 [[nodiscard]] Dims dims_of(const Shape& shape);
 
 /// Number of values of a tensor with its padding.
 [[nodiscard]] std::size_t padded_size(const Desc& desc);
-/// Whether the extents are padded, so that there are values that belong to no element.
-[[nodiscard]] bool has_padding(const Desc& desc);
 
 /// Where each element of a blocked tensor lies. A block splits one axis only, so an element's
 /// offset is a sum of one term per axis.

@@ -53,7 +53,7 @@ DataType ParameterStore::type_of(std::size_t unit) const {
 }
 
 Desc ParameterStore::used_format_of(ParameterId id) const {
-  return in_type(format_of(id), type_of(unit_of(id)));
+  return *in_type(format_of(id), type_of(unit_of(id)));
 }
 
 void ParameterStore::to_plain(std::span<const float> view, ParameterId id,

@@ -13,11 +13,12 @@ class PoolingLowering final : public Lowering {
   void forward(ProgramBuilder& builder) override {
     const Tensor source = builder.value(options_.input);
     forward_ = checked(options_.name, [&] {
-      const Forward::desc desc(builder.forward_kind(), options_.algorithm, source.desc(),
-                               any_layout(builder.batch_shape(id_), builder.activations()),
-                               options_.stride, options_.kernel, options_.padding,
-                               options_.padding);
-      return Forward::primitive_desc(desc, ProgramBuilder::attributes(), builder.engine());
+      return with_pooling_window(window(), [&](const auto&... window) {
+        return primitive_desc<Forward>(builder.engine(), ProgramBuilder::attributes(),
+                                       builder.forward_kind(), options_.algorithm, source.desc(),
+                                       any_layout(builder.batch_shape(id_), builder.activations()),
+                                       window...);
+      });
     });
     const Tensor target = builder.make(forward_.dst_desc());
     ProgramBuilder::Arguments arguments{{DNNL_ARG_SRC, source}, {DNNL_ARG_DST, target}};
@@ -34,10 +35,11 @@ class PoolingLowering final : public Lowering {
     const std::string name = "gradient of " + options_.name;
     const Desc source = builder.format(options_.input);
     const auto pd = checked(name, [&] {
-      const Backward::desc desc(options_.algorithm, source, forward_.dst_desc(), options_.stride,
-                                options_.kernel, options_.padding, options_.padding);
-      return Backward::primitive_desc(desc, ProgramBuilder::attributes(), builder.engine(),
-                                      forward_);
+      return with_pooling_window(window(), [&](const auto&... window) {
+        return backward_primitive_desc<Backward>(builder.engine(), ProgramBuilder::attributes(),
+                                                 forward_, options_.algorithm, source,
+                                                 forward_.dst_desc(), window...);
+      });
     });
     const Tensor gradient = builder.in_format(builder.gradient(id_), pd.diff_dst_desc(), name);
     const Tensor target = builder.make(pd.diff_src_desc());
@@ -48,6 +50,10 @@ class PoolingLowering final : public Lowering {
   }
 
  private:
+  [[nodiscard]] PoolingWindow window() const {
+    return {.stride = options_.stride, .kernel = options_.kernel, .padding = options_.padding};
+  }
+
   PoolingOptions options_;
   ValueId id_;
   Forward::primitive_desc forward_;

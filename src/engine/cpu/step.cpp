@@ -20,7 +20,7 @@ void* data_of(const dnnl::memory& memory) {
 }
 
 bool is_bf16(const dnnl::memory& memory) {
-  return memory.get_desc().data_type() == DataType::bf16;
+  return type_of(memory.get_desc()) == DataType::bf16;
 }
 
 // Written to the bits, and without choices between loaded values, which compilers do not vectorise.

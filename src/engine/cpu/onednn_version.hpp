@@ -1,0 +1,131 @@
+#pragma once
+
+#include <dnnl.hpp>
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+// What differs between oneDNN 3, which the engine is written for, and oneDNN 2.6 (Debian 12).
+
+namespace lockstep::cpu {
+
+/// Where the elements of a tensor lie.
+struct BlockedLayout {
+  dnnl::memory::dims dims;
+  dnnl::memory::dims padded_dims;
+  dnnl::memory::dims strides;       ///< of the blocks along each axis, in values
+  dnnl::memory::dims inner_blocks;  ///< extents, the innermost last
+  dnnl::memory::dims inner_axes;    ///< which axis each of them splits
+  dnnl::memory::dim offset = 0;     ///< of the first element
+};
+
+#if DNNL_VERSION_MAJOR >= 3
+
+[[nodiscard]] inline dnnl::memory::dims dims_of(const dnnl::memory::desc& desc) {
+  return desc.get_dims();
+}
+[[nodiscard]] inline dnnl::memory::data_type type_of(const dnnl::memory::desc& desc) {
+  return desc.get_data_type();
+}
+/// Whether a descriptor was made, where its constructor may fail without an exception.
+[[nodiscard]] inline bool was_made(const dnnl::memory::desc& desc) {
+  return static_cast<bool>(desc);
+}
+[[nodiscard]] inline bool is_blocked(const dnnl::memory::desc& desc) {
+  return desc.get_format_kind() == dnnl::memory::format_kind::blocked;
+}
+/// Where is_blocked().
+[[nodiscard]] inline BlockedLayout layout_of(const dnnl::memory::desc& desc) {
+  return {.dims = desc.get_dims(),
+          .padded_dims = desc.get_padded_dims(),
+          .strides = desc.get_strides(),
+          .inner_blocks = desc.get_inner_blks(),
+          .inner_axes = desc.get_inner_idxs(),
+          .offset = desc.get_submemory_offset()};
+}
+
+/// The descriptor of `Primitive` for the arguments that follow the engine in oneDNN 3.
+template <typename Primitive, typename... Arguments>
+[[nodiscard]] typename Primitive::primitive_desc primitive_desc(
+    const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
+    const Arguments&... arguments) {
+  return {engine, arguments..., attributes};
+}
+/// The same for a backward primitive, given the forward one.
+template <typename Primitive, typename Forward, typename... Arguments>
+[[nodiscard]] typename Primitive::primitive_desc backward_primitive_desc(
+    const dnnl::engine& engine, const dnnl::primitive_attr& attributes, const Forward& forward,
+    const Arguments&... arguments) {
+  return {engine, arguments..., forward, attributes};
+}
+
+/// The arguments of a pooling primitive behind its tensors.
+struct PoolingWindow {
+  dnnl::memory::dims stride;
+  dnnl::memory::dims kernel;
+  dnnl::memory::dims padding;
+};
+template <typename Make>
+[[nodiscard]] auto with_pooling_window(const PoolingWindow& window, Make&& make) {
+  const dnnl::memory::dims dilation(window.kernel.size(), 0);
+  return make(window.stride, window.kernel, dilation, window.padding, window.padding);
+}
+
+#else
+
+[[nodiscard]] inline dnnl::memory::dims dims_of(const dnnl::memory::desc& desc) {
+  return desc.dims();
+}
+[[nodiscard]] inline dnnl::memory::data_type type_of(const dnnl::memory::desc& desc) {
+  return desc.data_type();
+}
+[[nodiscard]] inline bool was_made(const dnnl::memory::desc& desc) {
+  return desc.data.ndims > 0;
+}
+[[nodiscard]] inline bool is_blocked(const dnnl::memory::desc& desc) {
+  return desc.data.format_kind == dnnl_blocked;
+}
+[[nodiscard]] inline BlockedLayout layout_of(const dnnl::memory::desc& desc) {
+  const dnnl_memory_desc_t& data = desc.data;
+  const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
+  const auto axes = [&](const dnnl_dim_t* values) {
+    return dnnl::memory::dims(values, values + data.ndims);
+  };
+  const auto blocks = [&](const dnnl_dim_t* values) {
+    return dnnl::memory::dims(values, values + blocking.inner_nblks);
+  };
+  return {.dims = axes(data.dims),
+          .padded_dims = axes(data.padded_dims),
+          .strides = axes(blocking.strides),
+          .inner_blocks = blocks(blocking.inner_blks),
+          .inner_axes = blocks(blocking.inner_idxs),
+          .offset = data.offset0};
+}
+
+template <typename Primitive, typename... Arguments>
+[[nodiscard]] typename Primitive::primitive_desc primitive_desc(
+    const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
+    const Arguments&... arguments) {
+  return {typename Primitive::desc(arguments...), attributes, engine};
+}
+template <typename Primitive, typename Forward, typename... Arguments>
+[[nodiscard]] typename Primitive::primitive_desc backward_primitive_desc(
+    const dnnl::engine& engine, const dnnl::primitive_attr& attributes, const Forward& forward,
+    const Arguments&... arguments) {
+  return {typename Primitive::desc(arguments...), attributes, engine, forward};
+}
+
+struct PoolingWindow {
+  dnnl::memory::dims stride;
+  dnnl::memory::dims kernel;
+  dnnl::memory::dims padding;
+};
+template <typename Make>
+[[nodiscard]] auto with_pooling_window(const PoolingWindow& window, Make&& make) {
+  return make(window.stride, window.kernel, window.padding, window.padding);
+}
+
+#endif
+
+}  // namespace lockstep::cpu
