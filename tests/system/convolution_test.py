@@ -32,8 +32,16 @@ def chosen(folder, run_dir):
     return text.decode() if isinstance(text, bytes) else text
 
 
-def has_winograd(folder):
-    return "Winograd" in inspect(folder, "--conv-algorithm", "winograd")["description"]
+# A processor for which oneDNN 2 has no Winograd's algorithm; oneDNN 3 has it for no x86-64 processor.
+OLDER = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+
+
+def require_winograd(folder):
+    _, text = finish(start(["inspect", "--model", "mini-resnet", "--width", 32, "--image-size", 16, "--engine", "cpu",
+                            "--conv-algorithm", "winograd"], env=cache(folder)))
+    if "has it for none of its convolutions" in text:
+        raise Skipped("oneDNN has no Winograd's algorithm on this processor")
+    assert "Winograd's algorithm in" in text, text
 
 
 def forge(folder, direct, winograd):
@@ -58,8 +66,7 @@ def prepare(folder):
 def a_run_that_goes_on_keeps_its_choice(folder):
     """Whatever would be measured at its start now."""
     prepare(folder)
-    if not has_winograd(folder):
-        return
+    require_winograd(folder)
     for ranks in (1, 2):
         forge(folder, 2, 1)
         whole, pieces, direct = f"whole-{ranks}", f"pieces-{ranks}", f"direct-{ranks}"
@@ -82,8 +89,7 @@ def a_run_that_goes_on_keeps_its_choice(folder):
 
 def another_conv_algorithm_chooses_anew(folder):
     prepare(folder)
-    if not has_winograd(folder):
-        return
+    require_winograd(folder)
     run(args(folder, "run", "--max-steps", 2), env=cache(folder))
     output = run(args(folder, "run", "--max-steps", 4, "--conv-algorithm", "direct"), env=cache(folder))
     assert "--conv-algorithm was auto, is direct now" in output and "Winograd" not in output, output
@@ -93,8 +99,7 @@ def another_conv_algorithm_chooses_anew(folder):
 def a_leg_that_chooses_nothing_leaves_the_choice(folder):
     """In 16 bits, or, for processors, on a GPU (the host in its place)."""
     prepare(folder)
-    if not has_winograd(folder):
-        return
+    require_winograd(folder)
     run(args(folder, "run", "--max-steps", 1), env=cache(folder))
     text = chosen(folder, "run")
     assert "winograd" in text, text
@@ -116,11 +121,10 @@ def a_leg_that_chooses_nothing_leaves_the_choice(folder):
 def a_processor_without_the_algorithm_is_named_and_can_be_helped(folder):
     """What the run has chosen is not dropped in silence, by a run that goes on or an evaluation."""
     prepare(folder)
-    if not has_winograd(folder):
-        return
+    require_winograd(folder)
     run(args(folder, "run", "--epochs", 1), env=cache(folder))
     assert "winograd" in chosen(folder, "run")
-    older = {**cache(folder), "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    older = {**cache(folder), **OLDER}
     evaluation = ["eval", "--checkpoint", latest(folder / "run"), "--data", folder / "data", "--threads", 1, "--json"]
     training = args(folder, "run", "--epochs", 2)
     for command in (evaluation, training):
@@ -139,8 +143,7 @@ def a_processor_without_the_algorithm_is_named_and_can_be_helped(folder):
 def all_ranks_compute_alike_and_shared_out_as_whole(folder):
     """The replicas are compared at each step; sharing out gives the bits of whole copies on each number of ranks."""
     prepare(folder)
-    if not has_winograd(folder):
-        return
+    require_winograd(folder)
     forced = ["--max-steps", 2, "--conv-algorithm", "winograd"]
     for ranks in (1, 2, 3, 4):
         for name, more in (("none", []), ("again", []), ("full", ["--shard", "full"])):
@@ -153,8 +156,7 @@ def all_ranks_compute_alike_and_shared_out_as_whole(folder):
 
 def evaluation_computes_as_the_run_did(folder):
     prepare(folder)
-    if not has_winograd(folder):
-        return
+    require_winograd(folder)
     run(args(folder, "run", "--epochs", 1, "--conv-algorithm", "winograd"), env=cache(folder))
     recorded = events(folder / "run", "eval")[-1]
 
@@ -173,8 +175,7 @@ def what_was_timed_is_listed_and_kept(folder):
     steps = {each["name"]: each["steps"] for each in listed["convolutions"]}
     assert set(steps["layer1.0.conv1"]) == set(STEPS)
     assert "direct_seconds" not in steps["layer2.0.downsample.0"]["forward"]
-    if not has_winograd(folder):
-        return
+    require_winograd(folder)
     for step in STEPS:
         entry = steps["layer1.0.conv1"][step]
         faster = entry["winograd_seconds"] < 0.95 * entry["direct_seconds"]
@@ -183,6 +184,17 @@ def what_was_timed_is_listed_and_kept(folder):
     text = run(["inspect", "--model", "mini-resnet", "--width", 32, "--image-size", 16, "--engine", "cpu",
                 "--conv-algorithm", "direct"], env=cache(folder))
     assert "winograd" not in text and "layer3.1.conv2" in text, text
+
+
+def without_the_algorithm_auto_is_direct_and_says_so(folder):
+    prepare(folder)
+    older = {**cache(folder), **OLDER}
+    said = "direct convolutions (the library has no Winograd's algorithm here)"
+    output = run(args(folder, "run", "--max-steps", 1), env=older)
+    assert said in output, output
+    assert "winograd" not in chosen(folder, "run")
+    output = run(args(folder, "asked", "--max-steps", 1, "--conv-algorithm", "winograd"), env=older, expect=USAGE)
+    assert "has it for none of its convolutions" in output and "auto or direct" in output, output
 
 
 def what_cannot_be_had_is_refused(folder):
@@ -208,5 +220,6 @@ if __name__ == "__main__":
     main([a_run_that_goes_on_keeps_its_choice, another_conv_algorithm_chooses_anew,
           a_leg_that_chooses_nothing_leaves_the_choice, a_processor_without_the_algorithm_is_named_and_can_be_helped,
           all_ranks_compute_alike_and_shared_out_as_whole, evaluation_computes_as_the_run_did,
-          what_was_timed_is_listed_and_kept, what_cannot_be_had_is_refused,
+          what_was_timed_is_listed_and_kept, without_the_algorithm_auto_is_direct_and_says_so,
+          what_cannot_be_had_is_refused,
           a_home_that_cannot_be_written_stops_nothing])

@@ -73,22 +73,27 @@ void require_convolutions(const ConvolutionChoices& choices) {
   }
 }
 
-/// "Winograd's algorithm in 9 of 12 steps of 3x3 convolutions"; empty where there is no choice.
+/// "Winograd's algorithm in 9 of 12 steps of 3x3 convolutions"; that the library lacks it, where it
+/// does; empty where there is no choice, or all are direct by choice.
 std::string describe(const Graph& graph, const ConvolutionChoices& choices) {
   int steps = 0;
   int winograd = 0;
+  bool available = false;
   for (const Node& node : graph.nodes()) {
     const auto* op = std::get_if<Conv2d>(&node.op);
     const auto shape = op != nullptr ? winograd_shape(graph, *op) : std::nullopt;
-    if (!shape) continue;
+    if (!shape || !choices.contains(*shape)) continue;
     for (const ConvolutionStep step : convolution_steps) {
       ++steps;
       if (choices.winograd(*shape, step)) ++winograd;
+      available = available || has_winograd(*shape, step);
     }
   }
-  if (winograd == 0) return "";
-  return fmt::format(", Winograd's algorithm in {} of {} steps of 3x3 convolutions", winograd,
-                     steps);
+  if (winograd > 0) {
+    return fmt::format(", Winograd's algorithm in {} of {} steps of 3x3 convolutions", winograd,
+                       steps);
+  }
+  return steps > 0 && !available ? ", direct convolutions (the library has no Winograd's algorithm here)" : "";
 }
 
 std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptions& options) {
