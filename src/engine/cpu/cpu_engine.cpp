@@ -93,7 +93,9 @@ std::string describe(const Graph& graph, const ConvolutionChoices& choices) {
     return fmt::format(", Winograd's algorithm in {} of {} steps of 3x3 convolutions", winograd,
                        steps);
   }
-  return steps > 0 && !available ? ", direct convolutions (the library has no Winograd's algorithm here)" : "";
+  return steps > 0 && !available
+             ? ", direct convolutions (the library has no Winograd's algorithm here)"
+             : "";
 }
 
 std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptions& options) {
