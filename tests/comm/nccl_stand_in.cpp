@@ -3,7 +3,11 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <random>
+#include <utility>
 
 namespace lockstep::test {
 
@@ -58,7 +62,25 @@ NcclResult NcclStandIn::comm_destroy(NcclComm comm) noexcept {
 }
 NcclResult NcclStandIn::comm_abort(NcclComm comm) noexcept {
   auto* const found = find(comm);
-  return found == nullptr ? NcclResult::invalid_argument : found->abort();
+  if (found == nullptr) return NcclResult::invalid_argument;
+  const NcclResult result = found->abort();
+  if (grouping_) {
+    aborting_ = true;
+  } else {
+    wait_for_device();
+  }
+  return result;
+}
+void NcclStandIn::wait_for_device() {
+  // NCCL would wait for ever.
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::ranges::any_of(communicators_, &StandInCommunicator::has_queued)) {
+    if (std::chrono::steady_clock::now() > limit) {
+      std::fputs("ncclCommAbort hangs: a collective of another communicator is queued\n", stderr);
+      std::abort();
+    }
+    queues.sweep();
+  }
 }
 
 NcclResult NcclStandIn::mem_alloc(void** memory, std::size_t bytes) {
@@ -197,6 +219,7 @@ NcclResult NcclStandIn::group_end() {
   for (StandInCommunicator& communicator : communicators_) {
     if (const auto result = communicator.end_group(); result != NcclResult::success) worst = result;
   }
+  if (std::exchange(aborting_, false)) wait_for_device();
   return worst;
 }
 

@@ -14,7 +14,8 @@ namespace lockstep::test {
 
 /// NCCL and CUDA over host memory and MPI, for the communicators of one device. It is as strict as
 /// they are (addresses must be the device's; no call of a communicator before the one before has
-/// settled; no query in a capture) and fails where it is told to.
+/// settled; no query in a capture; no abort while another communicator's collective is queued,
+/// unless a group aborts both) and fails where it is told to.
 ///
 /// Making and destroying it is collective. What a fault held back is sent at the end, when no rank
 /// waits for it any more, so that MPI is left in order: the buffers of all collectives outlive it,
@@ -99,6 +100,8 @@ class NcclStandIn final : public NcclApi {
                                 CudaStream stream);
   [[nodiscard]] NcclResult add_to_group(const StandInCollective::Part& part, NcclComm comm,
                                         CudaStream stream);
+  /// As cudaFree, which an abort calls: not before the device has ended all collectives.
+  void wait_for_device();
 
   Counts counts_;
   StandInCommunicator::Shared shared_{.queues = queues, .faults = faults, .counts = counts_};
@@ -106,6 +109,7 @@ class NcclStandIn final : public NcclApi {
   std::vector<Registered> registered_;
   std::size_t started_ = 0;
   bool grouping_ = false;
+  bool aborting_ = false;  ///< in the group
 };
 
 }  // namespace lockstep::test

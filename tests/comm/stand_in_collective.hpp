@@ -51,6 +51,8 @@ class StandInCollective final : public StandInTask {
 
   /// It lets the device go.
   void abort() noexcept;
+  /// Neither made nor aborted.
+  [[nodiscard]] bool is_pending() const noexcept { return busy && !aborted_; }
   [[nodiscard]] bool attempt() override;
   /// Posts it if that has not been done, whatever hinders it; true once it has been made.
   [[nodiscard]] bool move();

@@ -100,6 +100,11 @@ NcclResult StandInCommunicator::abort() noexcept {
   for (StandInCollective& collective : collectives_) collective.abort();
   return NcclResult::success;
 }
+bool StandInCommunicator::has_queued() const {
+  return std::ranges::any_of(collectives_, [&](const StandInCollective& collective) {
+    return collective.is_pending() && &collective != settling_ && &collective != group_;
+  });
+}
 
 NcclResult StandInCommunicator::begin_settling() {
   state_ = State::settling;

@@ -63,7 +63,10 @@ class StandInCommunicator final {
   [[nodiscard]] NcclResult get_async_error(NcclResult* state);
   [[nodiscard]] NcclResult finalize();
   [[nodiscard]] NcclResult destroy() noexcept;
+  /// Asks what is queued to quit; what it takes to free the communicator is the caller's.
   [[nodiscard]] NcclResult abort() noexcept;
+  /// Whether a stream has a collective that is neither made nor aborted.
+  [[nodiscard]] bool has_queued() const;
   [[nodiscard]] NcclResult require_ready() const;
   /// A call that others of the communicator must wait for.
   [[nodiscard]] NcclResult begin_settling();

@@ -54,6 +54,8 @@ class NcclApi : public CudaApi {
   [[nodiscard]] virtual NcclResult comm_get_async_error(NcclComm comm, NcclResult* state) = 0;
   [[nodiscard]] virtual NcclResult comm_finalize(NcclComm comm) = 0;
   virtual NcclResult comm_destroy(NcclComm comm) noexcept = 0;
+  /// Never in_progress. May wait for the collectives of the device's other communicators, unless
+  /// one group aborts them all; they are freed at its end.
   virtual NcclResult comm_abort(NcclComm comm) noexcept = 0;
 
   /// Memory of the kind that symmetric windows need.

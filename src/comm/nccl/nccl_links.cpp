@@ -104,7 +104,12 @@ void NcclLinks::end(NcclLink& link) noexcept {
 
 void NcclLinks::abort() noexcept {
   aborted_ = true;
+  // An abort frees memory, which waits for the device. One by one, the first would wait for a
+  // collective of another communicator that hangs. A group asks all of them to quit before it
+  // frees. Its end has freed all of them also where communicators do not block.
+  static_cast<void>(api_.group_start());
   for (NcclLink& link : links_) link.abort();
+  static_cast<void>(api_.group_end());
 }
 
 }  // namespace lockstep

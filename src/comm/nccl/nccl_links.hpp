@@ -47,6 +47,7 @@ class NcclLinks final {
   void check();
   /// Ends one. Aborts all where that fails, or an exception passes.
   void end(NcclLink& link) noexcept;
+  /// All of them, together.
   void abort() noexcept;
 
  private:
