@@ -64,7 +64,8 @@ class NcclApi : public CudaApi {
   [[nodiscard]] virtual NcclResult comm_register(NcclComm comm, void* memory, std::size_t bytes,
                                                  void** handle) = 0;
   virtual NcclResult comm_deregister(NcclComm comm, void* handle) noexcept = 0;
-  /// With NCCL_WIN_COLL_SYMMETRIC. Collective.
+  /// With NCCL_WIN_COLL_SYMMETRIC. Collective. Null where NCCL (before 2.27) or the platform has
+  /// none.
   [[nodiscard]] virtual NcclResult comm_window_register(NcclComm comm, void* memory,
                                                         std::size_t bytes, NcclWindow* window) = 0;
   virtual NcclResult comm_window_deregister(NcclComm comm, NcclWindow window) noexcept = 0;

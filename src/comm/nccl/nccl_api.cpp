@@ -55,6 +55,27 @@ ncclRedOp_t as_op(NcclOp op) noexcept {
   return static_cast<ncclRedOp_t>(op);
 }
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+NcclResult register_window(NcclComm comm, void* memory, std::size_t bytes, NcclWindow* window) {
+  return result(ncclCommWindowRegister(as_comm(comm), memory, bytes,
+                                       reinterpret_cast<ncclWindow_t*>(window),
+                                       NCCL_WIN_COLL_SYMMETRIC));
+}
+NcclResult deregister_window(NcclComm comm, NcclWindow window) noexcept {
+  return result(ncclCommWindowDeregister(as_comm(comm), static_cast<ncclWindow_t>(window)));
+}
+#else
+// As newer ones do on a platform without windows.
+NcclResult register_window(NcclComm /*comm*/, void* /*memory*/, std::size_t /*bytes*/,
+                           NcclWindow* window) {
+  *window = nullptr;
+  return NcclResult::success;
+}
+NcclResult deregister_window(NcclComm /*comm*/, NcclWindow /*window*/) noexcept {
+  return NcclResult::invalid_argument;
+}
+#endif
+
 /// Handles are written where the caller keeps them: NCCL may do so after its call has returned.
 class LibraryApi final : public NcclApi {
  public:
@@ -161,12 +182,10 @@ class LibraryApi final : public NcclApi {
   }
   NcclResult comm_window_register(NcclComm comm, void* memory, std::size_t bytes,
                                   NcclWindow* window) override {
-    return result(ncclCommWindowRegister(as_comm(comm), memory, bytes,
-                                         reinterpret_cast<ncclWindow_t*>(window),
-                                         NCCL_WIN_COLL_SYMMETRIC));
+    return register_window(comm, memory, bytes, window);
   }
   NcclResult comm_window_deregister(NcclComm comm, NcclWindow window) noexcept override {
-    return result(ncclCommWindowDeregister(as_comm(comm), static_cast<ncclWindow_t>(window)));
+    return deregister_window(comm, window);
   }
 
   NcclResult all_reduce(const void* from, void* to, std::size_t count, NcclType type, NcclOp op,

@@ -63,7 +63,7 @@ class Lockstep(CMakePackage, CudaPackage):
     with when("+cuda"):
         depends_on("cuda@12.8:")
         depends_on("cudnn@9:")
-        depends_on("nccl@2.19:")
+        depends_on("nccl@2.22:")
 
     conflicts("%gcc@:11", msg="GCC 12 is the oldest that it is built and tested with")
     conflicts("+fuzzers", when="%gcc", msg="libFuzzer comes with Clang")

@@ -1,0 +1,11 @@
+#pragma once
+
+#pragma GCC system_header
+#include_next <nccl.h>
+
+/// The NCCL at hand, but no use of what came with 2.27 compiles.
+#undef NCCL_VERSION_CODE
+#define NCCL_VERSION_CODE NCCL_VERSION(2, 26, 0)
+#undef NCCL_WIN_COLL_SYMMETRIC
+#pragma GCC poison ncclWindow_t NCCL_WIN_COLL_SYMMETRIC
+#pragma GCC poison ncclCommWindowRegister ncclCommWindowDeregister
