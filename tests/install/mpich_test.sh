@@ -22,8 +22,10 @@ ninja -C "$build" -t deps | awk '
   /\/mpi\.h$/ { print name }' | sort -u >"$build/mpich/anew"
 [ -s "$build/mpich/anew" ] || { echo "$build says of no source that it includes mpi.h"; exit 1; }
 kind=$(sed -n 's/^CMAKE_BUILD_TYPE:[A-Z]*=//p' "$build/CMakeCache.txt")
+asserts=$(sed -n 's/^LOCKSTEP_ASSERTS:[A-Z]*=//p' "$build/CMakeCache.txt")
 export REUSED=$build/mpich/reused ANEW=$build/mpich/anew
-cmake -S . -B "$build/mpich" -G Ninja -DCMAKE_BUILD_TYPE="$kind" -DLOCKSTEP_WARNINGS_AS_ERRORS=ON -DLOCKSTEP_CUDA=OFF \
+cmake -S . -B "$build/mpich" -G Ninja -DCMAKE_BUILD_TYPE="$kind" -DLOCKSTEP_ASSERTS="$asserts" -DLOCKSTEP_WARNINGS_AS_ERRORS=ON \
+  -DLOCKSTEP_CUDA=OFF \
   -DCMAKE_CXX_COMPILER_LAUNCHER="$PWD/tests/install/reuse_object.sh;$build" -DMPI_CXX_COMPILER="$bin/mpicxx$suffix" \
   -DMPI_C_COMPILER="$bin/mpicc$suffix" -DMPIEXEC_EXECUTABLE="$bin/mpiexec$suffix" >"$log" || { cat "$log"; exit 1; }
 grep "Found MPI_CXX" "$log" || true

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# debian_test.sh SUITE: the fast part of the tests, on HEAD in a Debian SUITE of its own: the program and the CPU engine's
+# conformance suite are built, and a run on two ranks is resumed and evaluated. All tests: scripts/debian-root SUITE.
+# Exit status 77 where this machine is that Debian, or cannot make one.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+inside() {
+  scripts/install-dependencies build
+  if [ -d "$HOME/.cache/ccache" ]; then
+    apt-get install -y -qq --no-install-recommends ccache >/dev/null
+    export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+  fi
+  cmake --preset ci -DLOCKSTEP_CUDA=OFF >build/configured.log || { cat build/configured.log; exit 1; }
+  cmake --build --preset ci --target lockstep_program engine_conformance_test >build/built.log || { cat build/built.log; exit 1; }
+  build/ci/tests/conformance/engine_conformance_test
+  lockstep=build/ci/lockstep
+  "$lockstep" --version
+  launch=(mpirun -n 2 --oversubscribe --bind-to none --allow-run-as-root)
+  rm -rf build/run
+  train=(train --synthetic --synthetic-samples 64 --model mini-resnet --width 8 --image-size 16 --channels 3 --classes 4
+    --batch-size 8 --threads 1 --progress plain --run-dir build/run)
+  "${launch[@]}" "$lockstep" "${train[@]}" --max-steps 3
+  "${launch[@]}" "$lockstep" "${train[@]}" --max-steps 5 | tee build/resumed.log
+  grep -q "going on from" build/resumed.log
+  grep -q "finished at step 5" build/resumed.log
+  "$lockstep" inspect build/run/checkpoints/latest --verify
+}
+
+if [ "$1" = --inside ]; then
+  mkdir -p build
+  inside
+  exit
+fi
+suite=$1
+if grep -q "^VERSION_CODENAME=$suite$" /etc/os-release; then
+  echo "skipped: this machine is Debian $suite"
+  exit 77
+fi
+if ! git rev-parse --quiet --verify HEAD >/dev/null; then
+  echo "skipped: this is no checkout of git"
+  exit 77
+fi
+status=0
+scripts/debian-root "$suite" tests/install/debian_test.sh --inside 2>&1 || status=$?
+[ "$status" != 77 ] || echo "skipped: no Debian $suite can be made here"
+exit "$status"
