@@ -125,7 +125,8 @@ std::vector<fs::path> cuda_module_directories() {
 }
 
 const cuda::ModuleTable& load_cuda_module() {
-  const cuda::ModuleTable& table = open_module(find_module());
+  const auto file = find_module();
+  const cuda::ModuleTable& table = open_module(file);
   if (const std::string reason = describe(table.probe()); !reason.empty()) {
     throw Error(ExitStatus::usage, reason);
   }

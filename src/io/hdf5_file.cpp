@@ -182,8 +182,14 @@ bool exists(Location location, const std::string& name) {
 
 ObjectKind kind_of(Location location, const std::string& name) {
   silence_library();
+#if H5_VERSION_GE(1, 12, 0)
+  H5O_info2_t info{};
+  const auto get_info = H5Oget_info_by_name3;
+#else
   H5O_info_t info{};
-  if (H5Oget_info_by_name2(location.id(), name.c_str(), &info, H5O_INFO_BASIC, H5P_DEFAULT) < 0) {
+  const auto get_info = H5Oget_info_by_name2;
+#endif
+  if (get_info(location.id(), name.c_str(), &info, H5O_INFO_BASIC, H5P_DEFAULT) < 0) {
     cannot_read(name_of(location, name));
   }
   if (info.type == H5O_TYPE_GROUP) return ObjectKind::group;

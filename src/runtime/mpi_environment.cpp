@@ -48,7 +48,7 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
     fail(ExitStatus::internal,
          "MPI gives thread level {} (loader and saver threads need MPI_THREAD_FUNNELED, {}) use an "
          "MPI built with thread support",
-         provided, MPI_THREAD_FUNNELED);
+         provided, int{MPI_THREAD_FUNNELED});
   }
 }
 

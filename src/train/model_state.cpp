@@ -138,7 +138,8 @@ void load_statistics(const CheckpointReader& reader, Engine& engine) {
   const TensorIndex index = index_of(reader.model());
   auto running = engine.running_statistics().begin();
   for (const RunningStatistic& statistic : engine.graph().statistics()) {
-    const auto& tensor = find(index, statistic.name, Shape{statistic.channels}, model_group);
+    const Shape shape{statistic.channels};
+    const auto& tensor = find(index, statistic.name, shape, model_group);
     running = std::ranges::copy(reader.read(model_group, tensor), running).out;
   }
 }
