@@ -14,7 +14,6 @@ struct OpenAttribute {
 };
 
 std::optional<OpenAttribute> open_attribute(Location location, const std::string& name) {
-  silence_library();
   OpenAttribute result;
   result.object = fmt::format("attribute {} of {}", name, name_of(location.id()));
   const htri_t there = H5Aexists(location.id(), name.c_str());
@@ -134,7 +133,6 @@ std::vector<std::string> read_all_strings(const OpenAttribute& a) {
 
 void write(Location location, const std::string& name, const Datatype& type, const Dataspace& space,
            const void* data) {
-  silence_library();
   const std::string object = fmt::format("attribute {} of {}", name, name_of(location.id()));
   const Attribute attribute(
       H5Acreate2(location.id(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT));
@@ -165,19 +163,24 @@ Dataspace one_axis(std::size_t size) {
 }  // namespace
 
 std::optional<std::int64_t> read_int64(Location location, const std::string& name) {
+  const LibraryLock lock;
   return read_number<std::int64_t>(location, name);
 }
 std::optional<std::uint64_t> read_uint64(Location location, const std::string& name) {
+  const LibraryLock lock;
   return read_number<std::uint64_t>(location, name);
 }
 std::optional<std::uint32_t> read_uint32(Location location, const std::string& name) {
+  const LibraryLock lock;
   return read_number<std::uint32_t>(location, name);
 }
 std::optional<double> read_double(Location location, const std::string& name) {
+  const LibraryLock lock;
   return read_number<double>(location, name);
 }
 
 std::optional<std::string> read_string(Location location, const std::string& name) {
+  const LibraryLock lock;
   const auto opened = open_attribute(location, name);
   if (!opened) return std::nullopt;
   if (opened->extent.elements != 1) {
@@ -189,12 +192,14 @@ std::optional<std::string> read_string(Location location, const std::string& nam
 }
 
 std::optional<std::vector<std::string>> read_strings(Location location, const std::string& name) {
+  const LibraryLock lock;
   const auto opened = open_attribute(location, name);
   if (!opened) return std::nullopt;
   return read_all_strings(*opened);
 }
 
 std::optional<std::vector<float>> read_floats(Location location, const std::string& name) {
+  const LibraryLock lock;
   const auto opened = open_attribute(location, name);
   if (!opened) return std::nullopt;
   require_number(*opened, TypeClass::floating);
@@ -206,25 +211,31 @@ std::optional<std::vector<float>> read_floats(Location location, const std::stri
 }
 
 void write_int64(Location location, const std::string& name, std::int64_t value) {
+  const LibraryLock lock;
   write_number(location, name, value);
 }
 void write_uint64(Location location, const std::string& name, std::uint64_t value) {
+  const LibraryLock lock;
   write_number(location, name, value);
 }
 void write_uint32(Location location, const std::string& name, std::uint32_t value) {
+  const LibraryLock lock;
   write_number(location, name, value);
 }
 void write_double(Location location, const std::string& name, double value) {
+  const LibraryLock lock;
   write_number(location, name, value);
 }
 
 void write_string(Location location, const std::string& name, std::string_view value) {
+  const LibraryLock lock;
   const std::string padded = value.empty() ? std::string(1, '\0') : std::string(value);
   write(location, name, text_type(value.size()), Dataspace(H5Screate(H5S_SCALAR)), padded.data());
 }
 
 void write_strings(Location location, const std::string& name,
                    std::span<const std::string> values) {
+  const LibraryLock lock;
   std::size_t longest = 1;
   for (const std::string& value : values) longest = std::max(longest, value.size());
   std::string padded(longest * values.size(), '\0');
@@ -234,6 +245,7 @@ void write_strings(Location location, const std::string& name,
 }
 
 void write_floats(Location location, const std::string& name, std::span<const float> values) {
+  const LibraryLock lock;
   constexpr float none = 0;  // the library wants an address for no values, too
   write(location, name, Datatype(H5Tcopy(H5T_IEEE_F32LE)), one_axis(values.size()),
         values.empty() ? &none : values.data());

@@ -177,6 +177,7 @@ std::string to_string(const DatasetInfo& info) {
 }
 
 Dataset open_dataset(Location location, const std::string& name) {
+  const LibraryLock lock;
   if (!exists(location, name)) {
     fail(ExitStatus::bad_input,
          "{} is missing (there is no such dataset) check what wrote the file",
@@ -193,7 +194,7 @@ Dataset open_dataset(Location location, const std::string& name) {
 }
 
 DatasetInfo describe(const Dataset& dataset) {
-  silence_library();
+  const LibraryLock lock;
   const std::string object = name_of(dataset.get());
   const Dataspace space(H5Dget_space(dataset.get()));
   const Datatype type(H5Dget_type(dataset.get()));
@@ -223,11 +224,13 @@ DatasetInfo describe(const Dataset& dataset) {
 }
 
 DatasetInfo describe(Location location, const std::string& name) {
+  const LibraryLock lock;
   return describe(open_dataset(location, name));
 }
 
 template <typename T>
 std::vector<T> read_values(Location location, const std::string& name, std::uint64_t max_elements) {
+  const LibraryLock lock;
   const Dataset dataset = open_dataset(location, name);
   const DatasetInfo info = describe(dataset);
   const std::string object = name_of(location, name);
@@ -248,7 +251,7 @@ std::vector<T> read_values(Location location, const std::string& name, std::uint
 template <typename T>
 void read_rows(const Dataset& dataset, std::uint64_t first, std::uint64_t count,
                std::span<T> values) {
-  silence_library();
+  const LibraryLock lock;
   check_type<T>(describe(dataset), name_of(dataset.get()));
   const Dataspace rows = select_rows(dataset, first, count, values.size(), ExitStatus::bad_input);
   if (values.empty()) return;
@@ -261,7 +264,7 @@ void read_rows(const Dataset& dataset, std::uint64_t first, std::uint64_t count,
 template <typename T>
 Dataset create_dataset(Location location, const std::string& name,
                        std::span<const std::uint64_t> dims) {
-  silence_library();
+  const LibraryLock lock;
   const std::vector<hsize_t> extents(dims.begin(), dims.end());
   const Dataspace space(
       dims.empty() ? H5Screate(H5S_SCALAR)
@@ -280,7 +283,7 @@ Dataset create_dataset(Location location, const std::string& name,
 template <typename T>
 void write_rows(const Dataset& dataset, std::uint64_t first, std::uint64_t count,
                 std::span<const T> values) {
-  silence_library();
+  const LibraryLock lock;
   const Dataspace rows = select_rows(dataset, first, count, values.size(), ExitStatus::internal);
   if (values.empty()) return;
   check_written(dataset.get(), H5Dwrite(dataset.get(), native_type<T>(), flat(values.size()).get(),
@@ -290,6 +293,7 @@ void write_rows(const Dataset& dataset, std::uint64_t first, std::uint64_t count
 template <typename T>
 Dataset write_dataset(Location location, const std::string& name,
                       std::span<const std::uint64_t> dims, std::span<const T> values) {
+  const LibraryLock lock;
   Dataset dataset = create_dataset<T>(location, name, dims);
   std::uint64_t elements = 1;
   for (const std::uint64_t dim : dims) elements *= dim;

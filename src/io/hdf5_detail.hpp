@@ -2,16 +2,27 @@
 
 #include "lockstep/io/hdf5.hpp"
 
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep::h5 {
 
-/// Why the last call failed, in the library's words; empties its stack. Silences it on this thread.
+/// Exclusive use of the library by this thread, which may nest; whatever calls the library holds
+/// it. Taken even where the library was built thread-safe: such a library serializes its calls in
+/// the same way, and one path everywhere is the one that is tested.
+class LibraryLock final {
+ public:
+  /// Also keeps the library from printing errors: each thread has its own setting.
+  LibraryLock() noexcept;
+
+ private:
+  std::lock_guard<std::recursive_mutex> lock_;
+};
+
+/// Why the last call failed, in the library's words; empties its stack.
 [[nodiscard]] std::string library_reason();
-/// The library prints errors unless told not to, and each thread has its own setting.
-void silence_library() noexcept;
 
 /// "FILE:/object", as far as the library can tell.
 [[nodiscard]] std::string name_of(hid_t object);

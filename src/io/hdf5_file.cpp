@@ -42,10 +42,22 @@ PropertyList output_access_list() {
   return list;
 }
 
+/// The library's state is the process's, and so is its lock.
+std::recursive_mutex& library_mutex() noexcept {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
 }  // namespace
 
-void silence_library() noexcept {
+LibraryLock::LibraryLock() noexcept : lock_(library_mutex()) {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
+
+void close_handle(herr_t (*close)(hid_t), hid_t handle) noexcept {
+  const LibraryLock lock;
+  // A thread that ends with errors on its stack keeps the library from closing at exit.
+  if (close(handle) < 0) H5Eclear2(H5E_DEFAULT);
 }
 
 std::string library_reason() {
@@ -109,7 +121,7 @@ void check_written(hid_t object, bool success) {
 }
 
 File open_file(const std::string& path) {
-  silence_library();
+  const LibraryLock lock;
   // A look before the library's: it does not tell "absent" from "damaged", and would wait for a
   // pipe.
   struct stat status {};
@@ -135,7 +147,7 @@ File open_file(const std::string& path) {
 }
 
 File create_file(const std::string& path) {
-  silence_library();
+  const LibraryLock lock;
   const PropertyList access = output_access_list();
   const PropertyList creation = property_list(H5P_FILE_CREATE);
   H5Pset_obj_track_times(creation.get(), false);
@@ -148,7 +160,7 @@ File create_file(const std::string& path) {
 }
 
 File open_for_update(const std::string& path) {
-  silence_library();
+  const LibraryLock lock;
   errno = 0;
   File file(H5Fopen(path.c_str(), H5F_ACC_RDWR, output_access_list().get()));
   if (!file && errno != 0) cannot_write(path, errno);
@@ -157,13 +169,13 @@ File open_for_update(const std::string& path) {
 }
 
 void close_written(File file) {
-  silence_library();
+  const LibraryLock lock;
   const std::string name = name_of(file.get());
   if (const int error = close_output(std::move(file)); error != 0) cannot_write(name, error);
 }
 
 bool exists(Location location, const std::string& name) {
-  silence_library();
+  const LibraryLock lock;
   // The library fails, rather than answers, where a group on the way is missing.
   for (std::size_t end = name.find('/', 1); end != std::string::npos;
        end = name.find('/', end + 1)) {
@@ -181,7 +193,7 @@ bool exists(Location location, const std::string& name) {
 }
 
 ObjectKind kind_of(Location location, const std::string& name) {
-  silence_library();
+  const LibraryLock lock;
 #if H5_VERSION_GE(1, 12, 0)
   H5O_info2_t info{};
   const auto get_info = H5Oget_info_by_name3;
@@ -197,7 +209,7 @@ ObjectKind kind_of(Location location, const std::string& name) {
 }
 
 Group open_group(Location location, const std::string& name) {
-  silence_library();
+  const LibraryLock lock;
   Group group(H5Gopen2(location.id(), name.c_str(), H5P_DEFAULT));
   if (!group) cannot_read(name_of(location, name));
   return group;
@@ -205,7 +217,7 @@ Group open_group(Location location, const std::string& name) {
 
 std::vector<std::string> children(Location location, const std::string& group,
                                   std::size_t max_children) {
-  silence_library();
+  const LibraryLock lock;
   const Group opened = open_group(location, group);
   struct Collected {
     std::vector<std::string> names;
@@ -232,7 +244,7 @@ std::vector<std::string> children(Location location, const std::string& group,
 }
 
 Group create_group(Location location, const std::string& name) {
-  silence_library();
+  const LibraryLock lock;
   const PropertyList creation = property_list(H5P_GROUP_CREATE);
   H5Pset_obj_track_times(creation.get(), false);
   H5Pset_link_creation_order(creation.get(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);

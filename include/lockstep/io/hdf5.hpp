@@ -16,7 +16,12 @@
 /// A thin layer over HDF5's C interface. Files are not trusted: shapes, types and lengths are
 /// checked before anything is allocated. Errors name file, object, what was expected and what was
 /// found: bad_input when reading, cannot_write when writing. The library never prints.
+///
+/// Any thread may call any of these at any time: one lock serializes all calls into the library,
+/// which is often built without its own.
 namespace lockstep::h5 {
+
+void close_handle(herr_t (*close)(hid_t), hid_t handle) noexcept;
 
 template <herr_t (*close)(hid_t)>
 struct HandleTraits {
@@ -24,11 +29,7 @@ struct HandleTraits {
   static Handle null() noexcept { return H5I_INVALID_HID; }
   // A failed close has nobody to tell: writers call close_written(), readers have what they came
   // for.
-  static void destroy(Handle handle) noexcept {
-    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-    // A thread that ends with errors on its stack keeps the library from closing at exit.
-    if (close(handle) < 0) H5Eclear2(H5E_DEFAULT);
-  }
+  static void destroy(Handle handle) noexcept { close_handle(close, handle); }
 };
 
 using File = UniqueHandle<HandleTraits<&H5Fclose>>;
