@@ -4,6 +4,7 @@
 #include "lockstep/comm/element_size.hpp"
 #include "piece_exchange.hpp"
 #include "shared_segment.hpp"
+#include "window_bytes.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -160,21 +161,12 @@ class SharedMemoryCommunicator final : public Communicator {
   PieceExchange exchange_;
 };
 
-/// Of a rank's window, where it is not told: what two ranks have under way then fits in a cache
-/// that cores share, and many ranks of a host do not fill its memory.
-std::size_t window_for(int ranks) {
-  constexpr std::size_t most = std::size_t{4} << 20;
-  constexpr std::size_t of_all = std::size_t{64} << 20;
-  constexpr std::size_t least = most / 16;  // whole pages of any size
-  return std::clamp(of_all / static_cast<std::size_t>(ranks) / least * least, least, most);
-}
-
 }  // namespace
 
 SharedMemoryResult make_shared_memory_communicator(Communicator& inner,
                                                    SharedMemoryOptions options) {
   if (inner.size() == 1) return {.communicator = nullptr, .reason = "there is one rank alone"};
-  const std::size_t window = options.bytes != 0 ? options.bytes : window_for(inner.size());
+  const std::size_t window = options.bytes != 0 ? options.bytes : window_bytes(inner.size());
   auto [segment, reason] = SharedSegment::make(
       inner, {.common = PieceExchange::counter_bytes(inner.size()), .a_rank = window});
   if (!segment) return {.communicator = nullptr, .reason = std::move(reason)};
