@@ -28,12 +28,28 @@ fs::directory_iterator open_directory(const fs::path& path) {
   return entries;
 }
 
+/// The sorted names of a part's class folders. Images beside them would have no class: an error, so
+/// that none is left out unnoticed.
 std::vector<std::string> class_folders(const fs::path& directory) {
   std::vector<std::string> names;
+  std::vector<std::string> loose;
   for (const fs::directory_entry& entry : open_directory(directory)) {
     const std::string name = entry.path().filename().string();
+    if (name.starts_with('.')) continue;
     std::error_code ignored;
-    if (!name.starts_with('.') && entry.is_directory(ignored)) names.push_back(name);
+    if (entry.is_directory(ignored)) {
+      names.push_back(name);
+    } else if (is_image_name(entry.path())) {
+      loose.push_back(name);
+    }
+  }
+  if (!loose.empty()) {
+    fail(ExitStatus::bad_input,
+         "{} holds {} image{} outside of class folders, such as {} (--from folder takes an image's "
+         "class from its folder; ImageNet's validation images come without folders) move each into "
+         "the folder of its class, as docs/file-formats.md shows, or remove {}",
+         directory.string(), loose.size(), loose.size() == 1 ? "" : "s",
+         *std::min_element(loose.begin(), loose.end()), loose.size() == 1 ? "it" : "them");
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -95,6 +111,13 @@ FolderListing list_folder(const std::string& directory) {
   listing.train = list_part(train, listing.classes);
   if (has_parts && fs::is_directory(base / "val", ignored)) {
     listing.val = list_part(base / "val", listing.classes);
+    if (listing.val.images.empty()) {
+      fail(
+          ExitStatus::bad_input,
+          "{} holds no class folders (the test part is read from val/CLASS/*.png, PNG or JPEG) add "
+          "them, or remove val",
+          (base / "val").string());
+    }
   }
   return listing;
 }

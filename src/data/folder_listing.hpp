@@ -22,7 +22,8 @@ struct FolderListing {
 };
 
 /// Lists PNG and JPEG files (by extension) in class folders. Error(no_input) where the folder or
-/// its class folders are not there, Error(bad_input) where a class is empty or unknown in training.
+/// its class folders are not there, Error(bad_input) where a class is empty or unknown in training,
+/// where val/ has no class folders, and where images lie beside the class folders.
 [[nodiscard]] FolderListing list_folder(const std::string& directory);
 
 }  // namespace lockstep

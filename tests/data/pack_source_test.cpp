@@ -185,3 +185,31 @@ BOOST_AUTO_TEST_CASE(folders_that_are_missing_empty_or_unknown_are_refused) {
   check_fails(ExitStatus::bad_input, "val/dog is a class that the training part does not have",
               open);
 }
+
+BOOST_AUTO_TEST_CASE(images_outside_of_class_folders_are_refused) {
+  const TemporaryDirectory folder;
+  const auto open = [&] { return open_folder_source({.directory = folder.path()}); };
+  make_folder(folder / "train/cat");
+  write_file(folder / "train/cat/a.png", flat_png(8, 8, 33));
+  make_folder(folder / "val");
+  check_fails(ExitStatus::bad_input, "/val holds no class folders", open);
+
+  // As ImageNet's validation images come.
+  write_file(folder / "val/ILSVRC2012_val_00000002.JPEG", "not read");
+  write_file(folder / "val/ILSVRC2012_val_00000001.JPEG", "not read");
+  write_file(folder / "val/labels.txt", "no image");
+  check_fails(ExitStatus::bad_input,
+              "/val holds 2 images outside of class folders, such as ILSVRC2012_val_00000001.JPEG",
+              open);
+  check_fails(ExitStatus::bad_input, "docs/file-formats.md", open);
+
+  // A part of them in their folders is not all of them.
+  make_folder(folder / "val/cat");
+  std::filesystem::rename(folder / "val/ILSVRC2012_val_00000001.JPEG", folder / "val/cat/1.JPEG");
+  check_fails(ExitStatus::bad_input, "/val holds 1 image outside of class folders", open);
+
+  std::filesystem::rename(folder / "val/ILSVRC2012_val_00000002.JPEG", folder / "val/cat/2.JPEG");
+  BOOST_TEST(open()->samples(SourcePart::val) == 2);
+  write_file(folder / "train/b.png", flat_png(8, 8, 33));
+  check_fails(ExitStatus::bad_input, "/train holds 1 image outside of class folders", open);
+}
