@@ -26,6 +26,7 @@ struct Expected {
   std::size_t axes;
   std::size_t element_size;  ///< 0: any
   const char* text;
+  std::size_t other_axes = 0;  ///< as good; 0: none
 };
 
 h5::DatasetInfo describe(const h5::File& file, const std::string& path, const std::string& name,
@@ -37,7 +38,8 @@ h5::DatasetInfo describe(const h5::File& file, const std::string& path, const st
   h5::DatasetInfo info = h5::describe(file, name);
   const bool type_fits = info.type == h5::TypeClass::integer && info.element_size <= 8 &&
                          (expected.element_size == 0 || info.element_size == expected.element_size);
-  if (!type_fits || info.dims.size() != expected.axes) {
+  const std::size_t axes = info.dims.size();
+  if (!type_fits || (axes != expected.axes && (axes != expected.other_axes || axes == 0))) {
     fail(ExitStatus::bad_input, "{}:/{} is {} (expected {}) write it again", path, name,
          h5::to_string(info), expected.text);
   }
@@ -55,9 +57,39 @@ void check_count(const std::string& path, const std::string& name, std::uint64_t
        expected, why);
 }
 
+bool is_channel_count(std::uint64_t extent) noexcept {
+  return extent == 1 || extent == 3 || extent == 4;
+}
+
+/// (N, C, H, W), PyTorch's order, read as (N, H, W, C) would train as images of C rows: refused by
+/// the extents, unless mean or std says that the last axis is the channels'.
+void refuse_channels_first(const h5::File& file, const std::string& path,
+                           const h5::DatasetInfo& images) {
+  const auto& dims = images.dims;
+  if (!is_channel_count(dims[1]) || is_channel_count(dims[3])) return;
+  for (const char* name : {"mean", "std"}) {
+    const auto values = h5::read_floats(file, name);
+    if (values && values->size() == dims[3]) return;
+  }
+  fail(ExitStatus::bad_input,
+       "{0}:/images is {1} (it looks like (N, C, H, W); (N, H, W, C) is read, and {2} channels are "
+       "taken only where mean or std has {2} values) rewrite each shard: python3 -c \"import h5py, "
+       "sys; f = h5py.File(sys.argv[1], 'a'); f['nhwc'] = f['images'][()].transpose(0, 2, 3, 1); "
+       "del f['images']; f.move('nhwc', 'images')\" {0}",
+       path, h5::to_string(images), dims[3]);
+}
+
 void read_images(const h5::File& file, const std::string& path, ShardHeader& header) {
-  const h5::DatasetInfo info = describe(
-      file, path, "images", {.axes = 4, .element_size = 1, .text = "/images uint8 (N, H, W, C)"});
+  h5::DatasetInfo info = describe(file, path, "images",
+                                  {.axes = 4,
+                                   .element_size = 1,
+                                   .text = "/images uint8 (N, H, W, C), or (N, H, W)",
+                                   .other_axes = 3});
+  if (info.dims.size() == 3) {
+    info.dims.push_back(1);
+  } else {
+    refuse_channels_first(file, path, info);
+  }
   header.image = {.channels = static_cast<std::int64_t>(info.dims[3]),
                   .height = static_cast<std::int64_t>(info.dims[1]),
                   .width = static_cast<std::int64_t>(info.dims[2])};

@@ -1,5 +1,6 @@
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/data/dataset.hpp"
 
 #include <fmt/format.h>
@@ -7,12 +8,13 @@
 
 #include <algorithm>
 
-/// Prints what the reader finds in split `train` of a directory: a line of facts, the CRC-32C of up
-/// to 1000 samples spread over it, the peak memory in KiB, then the notes.
-int main(int, char** arguments) {
-  using namespace lockstep;
+namespace {
+
+using namespace lockstep;
+
+void dump(const std::string& directory) {
   const auto comm = make_self_communicator();
-  const auto dataset = open_dataset(arguments[1], "train", *comm);
+  const auto dataset = open_dataset(directory, "train", *comm);
   const DatasetInfo& info = dataset->info();
   fmt::print("samples {} classes {} image {}x{}x{} notes {}\n", info.samples, info.classes,
              info.image.height, info.image.width, info.image.channels, info.notes.size());
@@ -27,4 +29,18 @@ int main(int, char** arguments) {
   getrusage(RUSAGE_SELF, &usage);
   fmt::print("crc {:08x}\npeak {}\n", checksum, usage.ru_maxrss);
   for (const std::string& note : info.notes) fmt::print("{}\n", note);
+}
+
+}  // namespace
+
+/// Prints what the reader finds in split `train` of a directory: a line of facts, the CRC-32C of up
+/// to 1000 samples spread over it, the peak memory in KiB, then the notes. Its status is the
+/// program's.
+int main(int, char** arguments) {
+  try {
+    dump(arguments[1]);
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return static_cast<int>(error.status());
+  }
 }

@@ -162,17 +162,68 @@ BOOST_AUTO_TEST_CASE(wrong_datasets_are_named) {
   expect(verify({.images = nothing}), "neither /images nor /encoded");
   expect(verify({.labels = nothing}), "no dataset /labels");
   expect(verify({.images = dataset<float>("images", {4, 2, 2, 1}, std::vector<float>(16))}),
-         "expected /images uint8 (N, H, W, C)");
+         "expected /images uint8 (N, H, W, C), or (N, H, W)");
   expect(verify({.images =
                      dataset<std::int8_t>("images", {4, 2, 2, 1}, std::vector<std::int8_t>(16))}),
          "expected unsigned");
-  expect(
-      verify({.images = dataset<std::uint8_t>("images", {4, 4, 1}, std::vector<std::uint8_t>(16))}),
-      "expected /images uint8 (N, H, W, C)");
+  expect(verify({.images = dataset<std::uint8_t>("images", {4, 4}, std::vector<std::uint8_t>(16))}),
+         "expected /images uint8 (N, H, W, C), or (N, H, W)");
   expect(verify({.labels = dataset<float>("labels", {4}, {0, 1, 2, 3})}), "labels integer (N,)");
   expect(verify({.labels = dataset<std::int64_t>("labels", {3}, {0, 1, 2})}), "3 values, not 4");
   expect(verify({.rest = dataset<std::uint32_t>("crc32c", {3}, {0, 1, 2})}), "3 values, not 4");
   expect(verify({.rest = dataset<std::uint8_t>("encoded", {3}, {0, 1, 2})}), "both /images");
+}
+
+BOOST_AUTO_TEST_CASE(images_of_three_axes_have_one_channel) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / shard_name;
+  std::vector<std::uint8_t> pixels(2 * 3 * 5);
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i);
+  h5::File file = h5::create_file(path);
+  dataset<std::uint8_t>("images", {2, 3, 5}, pixels)(file);
+  dataset<std::int64_t>("labels", {2}, {0, 1})(file);
+  h5::close_written(std::move(file));
+
+  const ShardFile shard(path);
+  RawSample sample;
+  shard.read(1, sample);
+
+  BOOST_TEST((shard.header().image == ImageShape{.channels = 1, .height = 3, .width = 5}));
+  BOOST_REQUIRE_EQUAL(sample.bytes.size(), 15u);
+  BOOST_TEST(std::to_integer<int>(sample.bytes.front()) == 15);
+  BOOST_TEST(std::to_integer<int>(sample.bytes.back()) == 29);
+}
+
+BOOST_AUTO_TEST_CASE(images_with_channels_first_are_refused) {
+  const auto verify_shape = [](std::uint64_t a, std::uint64_t b, std::uint64_t c,
+                               const std::vector<float>& mean = {}) {
+    Parts parts;
+    parts.images =
+        dataset<std::uint8_t>("images", {4, a, b, c}, std::vector<std::uint8_t>(4 * a * b * c, 9));
+    parts.rest = [&mean](const h5::File& file) {
+      if (!mean.empty()) h5::write_floats(file, "mean", mean);
+    };
+    return verify(parts);
+  };
+  const std::array<std::array<std::uint64_t, 3>, 4> channels_first{
+      {{3, 32, 32}, {1, 28, 28}, {4, 8, 6}, {3, 1, 2}}};
+  for (const auto& [a, b, c] : channels_first) {
+    const Failure failure = verify_shape(a, b, c);
+    expect(failure, "looks like (N, C, H, W)");
+    expect(failure, fmt::format("/images is 4x{}x{}x{} uint8", a, b, c));
+    expect(failure, "f['images'][()].transpose(0, 2, 3, 1)");
+  }
+  // One value a channel of the wrong axis is what a user of such a file would write.
+  expect(verify_shape(3, 32, 32, {0.1F, 0.2F, 0.3F}), "looks like (N, C, H, W)");
+
+  // Both ends may be channels, or neither: the last axis is.
+  const std::array<std::array<std::uint64_t, 3>, 5> channels_last{
+      {{3, 32, 3}, {1, 1, 4}, {4, 5, 1}, {32, 32, 12}, {2, 7, 7}}};
+  for (const auto& [a, b, c] : channels_last) {
+    BOOST_TEST(verify_shape(a, b, c).text == "", fmt::format("4x{}x{}x{}", a, b, c));
+  }
+  // Images of three rows and five channels, whose file says so.
+  BOOST_TEST(verify_shape(3, 8, 5, std::vector<float>(5, 0.5F)).text == "");
 }
 
 BOOST_AUTO_TEST_CASE(hostile_attributes_are_refused) {

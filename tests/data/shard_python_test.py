@@ -1,6 +1,7 @@
-"""Shards as h5py writes them: five lines, chunked and compressed, other integer types, JPEG, 20 GiB sparse."""
+"""Shards as h5py writes them: five lines, chunked and compressed, other integer types, PyTorch's order, 20 GiB sparse."""
 
 import pathlib
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -72,3 +73,17 @@ large = dump(sparse)
 assert large[0].startswith("samples 20971520 classes 1 image 32x32x1"), large
 peak_mib = int(large[2].split()[1]) / 1024
 assert peak_mib < 200, f"{peak_mib} MiB"
+
+
+# In PyTorch's order it is refused, with a line that makes it the same data set.
+with tempfile.TemporaryDirectory() as directory:
+    shard = pathlib.Path(directory) / "train-00000-of-00001.h5"
+    with h5py.File(shard, "w") as file:
+        file["images"] = IMAGES.transpose(0, 3, 1, 2)
+        file["labels"] = LABELS
+    refused = subprocess.run([PROGRAM, directory], capture_output=True, text=True)
+    assert refused.returncode == 65 and "20x3x8x9" in refused.stderr, refused
+    line = shlex.split(refused.stderr[refused.stderr.index("python3 -c"):])
+    subprocess.run([sys.executable, *line[1:]], check=True)
+    fixed = subprocess.run([PROGRAM, directory], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert fixed[:2] == plain[:2], (fixed, plain)
