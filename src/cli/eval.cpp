@@ -26,6 +26,8 @@ struct EvalArguments {
   std::string model;
   std::int64_t width = 0;
   std::int64_t image_size = 0;
+  std::vector<double> mean;
+  std::vector<double> std;
   EvalPrecision precision = EvalPrecision::run;
   DeviceChoice device = DeviceChoice::automatic;
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
@@ -50,7 +52,17 @@ OptionTable<EvalArguments> eval_options() {
                                         .help = "0: the checkpoint's, else the data set's",
                                         .unit = "pixels",
                                         .min = 0,
-                                        .max = 16384});
+                                        .max = 16384})
+      .add(&EvalArguments::mean,
+           {.name = "mean",
+            .help =
+                "channel means of pixels in [0, 1]; empty: the checkpoint's, else the data set's",
+            .unit = ""})
+      .add(&EvalArguments::std, {.name = "std",
+                                 .help = "channel standard deviations; empty: as mean",
+                                 .unit = "",
+                                 .min = 0,
+                                 .above_min = true});
   table.group("How")
       .add(&EvalArguments::precision, {.name = "precision",
                                        .help = "what to compute in; run: as the run did",
@@ -108,6 +120,8 @@ ExitStatus run_eval(Invocation& invocation) {
                   .model = arguments.model,
                   .width = arguments.width,
                   .image_size = arguments.image_size,
+                  .mean = arguments.mean,
+                  .std = arguments.std,
                   .precision = precision_of(arguments.precision),
                   .device = arguments.device,
                   .conv_algorithm = arguments.conv_algorithm,
@@ -115,7 +129,10 @@ ExitStatus run_eval(Invocation& invocation) {
                   .loader_threads = arguments.loader_threads},
                  {.comm = job.comm(),
                   .binding = job.bind(static_cast<int>(arguments.threads)),
-                  .model = {}});
+                  .model = {},
+                  .warn = [&](const std::string& text) {
+                    if (job.is_first()) fmt::print(stderr, "lockstep: warning: {}\n", text);
+                  }});
     if (!job.is_first()) return ExitStatus::ok;
     if (arguments.json) {
       const nlohmann::ordered_json json{{"samples", result.samples},

@@ -85,15 +85,16 @@ void fill_defaults(const std::vector<ShardReport>& reports, DatasetInfo& info) {
   const std::int64_t channels = info.image.channels > 0 ? info.image.channels : 3;
   info.mean = first.mean;
   info.std = first.std;
+  info.states_mean = !first.mean.empty();
+  info.states_std = !first.std.empty();
   if (info.mean.empty()) {
     info.mean.assign(static_cast<std::size_t>(channels), 0.5F);
     info.notes.push_back(
-        fmt::format("split {}: no attribute mean; 0.5 is taken for each channel", info.split));
+        fmt::format("split {}: no attribute mean; 0.5 is its default", info.split));
   }
   if (info.std.empty()) {
     info.std.assign(info.mean.size(), 0.5F);
-    info.notes.push_back(
-        fmt::format("split {}: no attribute std; 0.5 is taken for each channel", info.split));
+    info.notes.push_back(fmt::format("split {}: no attribute std; 0.5 is its default", info.split));
   }
   if (first.classes) {
     info.classes = *first.classes;

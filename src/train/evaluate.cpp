@@ -4,6 +4,7 @@
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/run_state.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "normalization.hpp"
 
 #include <algorithm>
 
@@ -16,6 +17,7 @@ struct LoadedWeights {
   Config config;                           ///< the run's, or the default with the request's model
   std::string convolutions;  ///< rank 0's: the run's own algorithms, by which its evaluations
                              ///< gave what they gave
+  WeightsNormalization normalization;
 };
 
 LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm) {
@@ -44,15 +46,9 @@ LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm)
   std::int64_t classes = info.classes;
   comm.broadcast(std::span<std::int64_t>(&classes, 1));
   if (classes > 0) loaded.config.classes = classes;
-  for (const auto& [values, target] :
-       {std::pair{&info.mean, &loaded.config.mean}, std::pair{&info.std, &loaded.config.std}}) {
-    std::int64_t size = static_cast<std::int64_t>(values->size());
-    comm.broadcast(std::span<std::int64_t>(&size, 1));
-    if (size == 0) continue;
-    values->resize(static_cast<std::size_t>(size));
-    comm.broadcast(std::span<float>(*values));
-    target->assign(values->begin(), values->end());
-  }
+  if (info.mean.empty()) info.mean.assign(loaded.config.mean.begin(), loaded.config.mean.end());
+  if (info.std.empty()) info.std.assign(loaded.config.std.begin(), loaded.config.std.end());
+  loaded.normalization = broadcast_normalization(info, request.checkpoint, comm);
   comm.barrier();
   return loaded;
 }
@@ -71,7 +67,11 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   config.accumulate = 1;
   config.loader_threads = request.loader_threads;
   config.data = request.data;
+  config.mean = request.mean;
+  config.std = request.std;
   const DatasetInfo& info = data->info();
+  const std::string warning = normalize_as_trained(loaded.normalization, info, config);
+  if (job.warn && !warning.empty()) job.warn(warning);
   const RunPlan plan = resolve_run(config, info, 1);
   const Graph graph = job.model ? job.model(plan.model) : make_model(config.model, plan.model);
   const auto compute = make_compute(graph,

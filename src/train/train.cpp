@@ -11,6 +11,7 @@
 #include "lockstep/train/step_trace.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "lockstep/train/training_loop.hpp"
+#include "normalization.hpp"
 #include "require_memory.hpp"
 #include "run_watch.hpp"
 #include "stage_data.hpp"
@@ -70,6 +71,29 @@ Graph build_graph(const RunPlan& plan, const TrainingJob& job) {
   return job.model ? job.model(plan.model) : make_model(plan.config.model, plan.model);
 }
 
+/// The plan whose inputs are normalised as those of the weights that it starts from: the run's own
+/// where it goes on, those of --init-from where it begins; --mean and --std go before. `warning`:
+/// as of normalize_as_trained().
+struct NormalizedPlan {
+  RunPlan plan;
+  std::string warning;
+};
+NormalizedPlan normalized_plan(const Config& config, const RunStart& start, const DatasetInfo& data,
+                               Communicator& comm) {
+  Config chosen = config;
+  std::string warning;
+  if (start.state) {
+    const Config before = parse_config_text(start.state->config);
+    if (chosen.mean.empty()) chosen.mean = before.mean;
+    if (chosen.std.empty()) chosen.std = before.std;
+  } else if (!config.init_from.empty()) {
+    const CheckpointInfo info = start.reader ? start.reader->info() : CheckpointInfo();
+    warning =
+        normalize_as_trained(broadcast_normalization(info, config.init_from, comm), data, chosen);
+  }
+  return {.plan = resolve_run(chosen, data, comm.size()), .warning = std::move(warning)};
+}
+
 /// Until a save has been measured: three copies of the parameters on a slow disk.
 double assumed_save_seconds(const Engine& engine) noexcept {
   constexpr double bytes_per_second = 50e6;
@@ -102,17 +126,19 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   Communicator& comm = watch.comm();
 
   const auto data = open_training_data(config, comm);
-  RunPlan plan = resolve_run(config, data->info(), comm.size());
+  const Config opening = resolve_run(config, data->info(), comm.size()).config;
 
   // The run directory, and where the run stands.
   std::optional<RunDirectory> directory;
   std::optional<CheckpointDirectory> checkpoints;
   collectively(comm, [&] {
     if (comm.rank() != 0) return;
-    directory.emplace(RunDirectoryOptions{.path = plan.config.run_dir, .job = job_name()});
+    directory.emplace(RunDirectoryOptions{.path = opening.run_dir, .job = job_name()});
     checkpoints.emplace(directory->checkpoints(), config.keep);
   });
-  RunStart start = find_run_start(plan.config, checkpoints ? &*checkpoints : nullptr, comm);
+  RunStart start = find_run_start(opening, checkpoints ? &*checkpoints : nullptr, comm);
+  NormalizedPlan normalized = normalized_plan(config, start, data->info(), comm);
+  RunPlan& plan = normalized.plan;
   std::vector<std::string> changes;
   const Graph graph = build_graph(plan, job);
   if (start.state) {
@@ -172,6 +198,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   RunReporter& reporter = *opened;
   watch.watchdog().log_to([opened](const std::string& line) { opened->alarm(line); });
   for (const std::string& rejected : start.rejected) reporter.warn(rejected);
+  if (!normalized.warning.empty()) reporter.warn(normalized.warning);
   if (start.state) {
     reporter.say(
         fmt::format("going on from {} (step {}, epoch {}, position {}; written by {} ranks)",

@@ -76,6 +76,86 @@ def initial_weights_come_from_a_checkpoint(folder):
          "--split", "train"], ranks=2)
 
 
+def stating(data, mean, std):
+    """The data set with these attributes in each of its shards."""
+    for shard in data.glob("*.h5"):
+        with h5py.File(shard, "r+") as file:
+            file.attrs["mean"], file.attrs["std"] = mean, std
+    return data
+
+
+def weights_of(checkpoint, file):
+    """The checkpoint's weights alone, as h5py writes them from a module's state."""
+    with h5py.File(checkpoint) as source, h5py.File(file, "w") as target:
+        for name in source["model"]:
+            target["model/" + name] = source["model"][name][...]
+    return file
+
+
+OWN, OTHER = ["--mean", "0.4,0.5,0.6", "--std", "0.25"], ["--mean", "0.1,0.2,0.3", "--std", "0.5"]
+
+
+def evaluation_normalises_as_the_weights_were_trained(folder):
+    data = stating(write_shards(folder / "data"), [0.1, 0.2, 0.3], [0.5, 0.5, 0.5])
+    run(train_args(data, folder / "run", "--max-steps", 3, *OWN))
+    checkpoint = latest(folder / "run")
+    weights = weights_of(checkpoint, folder / "weights.h5")
+
+    def evaluate(file, *options, ranks=1):
+        output = run(["eval", "--checkpoint", file, "--data", data, "--split", "train", "--json", *options], ranks)
+        return json.loads(output.splitlines()[-1])["loss"], output
+
+    alone = ["--model", "mini-resnet", "--width", 8]
+    own, differs = evaluate(checkpoint)
+    other, says_nothing = evaluate(weights, *alone)
+    assert own != other, (own, other)
+    for values in ("[0.4, 0.5, 0.6], std [0.25, 0.25, 0.25]", "[0.1, 0.2, 0.3], std [0.5, 0.5, 0.5]"):
+        assert f"mean {values}" in differs, differs
+    assert differs.count("warning") == 1 and evaluate(checkpoint, ranks=2)[1].count("warning") == 1, differs
+    assert "weights.h5 does not say" in says_nothing and "mean [0.1, 0.2, 0.3]" in says_nothing, says_nothing
+    for file, options, loss in ((checkpoint, OWN, own), (checkpoint, OTHER, other), (weights, [*OWN, *alone], own),
+                                (weights, [*OTHER, *alone], other)):
+        found, output = evaluate(file, *options)
+        assert found == loss and "warning" not in output, (file, options, found, loss, output)
+    # What the user writes into a file of weights counts as a checkpoint's.
+    with h5py.File(weights, "r+") as file:
+        file.attrs["mean"], file.attrs["std"] = [0.4, 0.5, 0.6], [0.25, 0.25, 0.25]
+    assert evaluate(weights, *alone)[0] == own
+
+
+def a_run_normalises_as_its_initial_weights_were_trained(folder):
+    data = stating(write_shards(folder / "data"), [0.1, 0.2, 0.3], [0.5, 0.5, 0.5])
+    run(train_args(data, folder / "first", "--max-steps", 2, *OWN))
+    tuned = ["--init-from", latest(folder / "first")]
+    whole = run(train_args(data, folder / "whole", "--max-steps", 4, *tuned), ranks=2)
+    assert "was trained with mean [0.4, 0.5, 0.6]" in whole and "has mean [0.1, 0.2, 0.3]" in whole, whole
+    with h5py.File(latest(folder / "whole")) as file:
+        assert np.allclose(file.attrs["mean"], [0.4, 0.5, 0.6]) and np.allclose(file.attrs["std"], 0.25)
+    # A run that goes on keeps its own, whatever has become of the file that it began with.
+    run(train_args(data, folder / "parts", "--max-steps", 2, *tuned), ranks=2)
+    shutil.rmtree(folder / "first")
+    parts = run(train_args(data, folder / "parts", "--max-steps", 4, *tuned), ranks=2)
+    assert "warning" not in parts and "--mean was" not in parts, parts
+    assert_same_run(folder / "whole", folder / "parts")
+    output = run(train_args(data, folder / "given", "--max-steps", 1, "--init-from", latest(folder / "whole"), *OTHER))
+    assert "was trained with" not in output, output
+    with h5py.File(latest(folder / "given")) as file:
+        assert np.allclose(file.attrs["mean"], [0.1, 0.2, 0.3]), list(file.attrs["mean"])
+
+
+def images_of_three_axes_train_as_gray_ones(folder):
+    for name, shape in (("three", (64, 12, 12)), ("four", (64, 12, 12, 1))):
+        (folder / name).mkdir()
+        with h5py.File(folder / name / "train-00000-of-00001.h5", "w") as file:
+            file["images"] = np.random.default_rng(1).integers(0, 256, shape, dtype="u1")
+            file["labels"] = np.arange(64) % 4
+        run(train_args(folder / name, folder / f"run-{name}", "--max-steps", 2))
+    assert tensors(latest(folder / "run-three")) == tensors(latest(folder / "run-four"))
+    # PyTorch's order would train as 12 channels.
+    refused = run(train_args(write_shards(folder / "nchw", shape=(3, 12, 12)), folder / "none"), ranks=2, expect=BAD_INPUT)
+    assert refused.count("it looks like (N, C, H, W)") == 1 and "h5py" in refused, refused
+
+
 def logs_say_who_ran_where(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=16, shards=1, split="val")
@@ -94,4 +174,5 @@ def logs_say_who_ran_where(folder):
 if __name__ == "__main__":
     main([a_shard_of_five_lines_of_h5py_trains, evaluation_counts_every_sample_once, twenty_gigabytes_train_under_one,
           synthetic_data_needs_no_files, printed_configuration_trains_the_same, initial_weights_come_from_a_checkpoint,
-          logs_say_who_ran_where])
+          evaluation_normalises_as_the_weights_were_trained, a_run_normalises_as_its_initial_weights_were_trained,
+          images_of_three_axes_train_as_gray_ones, logs_say_who_ran_where])

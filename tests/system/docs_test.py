@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The Python on docs/file-formats.md, as it stands, between the program's commands."""
+"""The code on docs/file-formats.md, as it stands, between the program's commands."""
 
 import pathlib
 import re
@@ -16,7 +16,7 @@ def the_code_on_the_page_runs(folder):
     except ImportError as missing:
         print(f"skipped: the_code_on_the_page_runs: {missing}")
         return
-    shard, weights = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+    shard, weights, figures = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
     (folder / "data").mkdir()
     os.chdir(folder)
     exec(shard, {})
@@ -30,12 +30,44 @@ def the_code_on_the_page_runs(folder):
         for name in ours["model"]:
             assert ours["model"][name][...].tobytes() == theirs["model"][name][...].tobytes(), name
         assert len(ours["model"]) + 20 == len(theirs["model"])  # PyTorch's num_batches_tracked
-    one, other = (json.loads(run(["eval", "--data", "data", "--split", "train", "--json", "--checkpoint", file,
-                                  *options]).splitlines()[-1])
-                  for file, options in (("resnet18.h5", []), ("weights.h5", ["--model", "resnet18"])))
+
+    def evaluate(file, *options):
+        return json.loads(run(["eval", "--data", "data", "--split", "train", "--json", "--checkpoint", file, *options]).splitlines()[-1])
+
+    one, other = evaluate("resnet18.h5"), evaluate("weights.h5", "--model", "resnet18")
     # A file without mean and std takes the data set's, and weights alone are taken by direct convolutions: here the same.
     assert one["loss"] == other["loss"] and one["top1"] == other["top1"], (one, other)
+    (given,) = re.findall(r"`(--mean [0-9.,]+ --std [0-9.,]+)`", PAGE.read_text())
+    given = evaluate("weights.h5", "--model", "resnet18", *given.split())
+    exec(figures, {})
+    written = evaluate("weights.h5", "--model", "resnet18")
+    assert given["loss"] == written["loss"] != one["loss"], (given, written, one)
+
+
+def the_lines_for_imagenet_sort_its_validation_images(folder):
+    pack = ["pack", "--from", "folder", "--input", folder, "--output", folder / "shards", "--image-size", 8]
+    # The smallest of PNG files, by its name a JPEG, as one of ImageNet's is.
+    image = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
+                          "0000000a49444154789c636000000002000148afa4710000000049454e44ae426082")
+    (folder / "val").mkdir()
+    rows = ["ImageId,PredictionString"]
+    for i, label in enumerate(("n01440764", "n01443537", "n01440764"), 1):
+        (folder / "train" / label).mkdir(parents=True, exist_ok=True)
+        (folder / "train" / label / f"{i}.JPEG").write_bytes(image)
+        (folder / "val" / f"ILSVRC2012_val_{i:08}.JPEG").write_bytes(image)
+        rows.append(f"ILSVRC2012_val_{i:08},{label} 85 1 499 272 {label} 1 2 3 4 ")
+    (folder / "LOC_val_solution.csv").write_text("\n".join(rows) + "\n")
+    assert "docs/file-formats.md" in run(pack, expect=BAD_INPUT)
+    (lines,) = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.S)
+
+    subprocess.run(["sh", "-euc", lines], cwd=folder / "val", check=True)
+
+    assert sorted(path.name for path in (folder / "val" / "n01440764").iterdir()) == [
+        "ILSVRC2012_val_00000001.JPEG", "ILSVRC2012_val_00000003.JPEG"]
+    run(pack)
+    with h5py.File(folder / "shards" / "val-00000-of-00001.h5") as file:
+        assert sorted(file["labels"][...]) == [0, 0, 1]
 
 
 if __name__ == "__main__":
-    main([the_code_on_the_page_runs])
+    main([the_code_on_the_page_runs, the_lines_for_imagenet_sort_its_validation_images])

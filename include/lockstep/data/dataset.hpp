@@ -27,6 +27,8 @@ struct DatasetInfo {
   std::int64_t classes = 0;
   std::vector<float> mean = {};  ///< (C,), of pixels scaled to [0, 1]
   std::vector<float> std = {};
+  bool states_mean = false;  ///< the files do; else `mean` is a default
+  bool states_std = false;
   std::vector<std::string> class_names = {};  ///< empty: unknown
   std::uint32_t identity =
       0;  ///< CRC-32C over shard names, counts, shapes, labels' and images' checksums

@@ -12,6 +12,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -43,6 +44,8 @@ struct EvaluationJob {
   Communicator& comm;
   const ThreadBinding& binding;
   ModelFunction model;  ///< empty: make_model of the checkpoint's model
+  /// Told what the user should know, on every rank; empty: nobody is.
+  std::function<void(const std::string&)> warn = {};
 };
 
 /// What `lockstep eval` does; `model` and the like are needed where the file holds weights alone.
@@ -53,6 +56,8 @@ struct EvaluationRequest {
   std::string model;                   ///< empty: the checkpoint's
   std::int64_t width = 0;              ///< with `model`
   std::int64_t image_size = 0;         ///< 0: the checkpoint's, else the data set's
+  std::vector<double> mean = {};       ///< empty: the checkpoint's, else the data set's
+  std::vector<double> std = {};        ///< as `mean`
   std::optional<Precision> precision;  ///< nullopt: the run's
   DeviceChoice device = DeviceChoice::automatic;
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< automatic: the run's

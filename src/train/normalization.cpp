@@ -1,0 +1,84 @@
+#include "normalization.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+namespace lockstep {
+namespace {
+
+/// Values further apart than this are other values, not another rounding or another sum's order.
+constexpr float tolerance = 1e-4F;
+
+void require_usable(const WeightsNormalization& weights) {
+  const auto finite = [](float value) { return std::isfinite(value); };
+  const auto above_zero = [](float value) { return std::isfinite(value) && value > 0; };
+  if (std::ranges::all_of(weights.mean, finite) && std::ranges::all_of(weights.std, above_zero)) {
+    return;
+  }
+  fail(ExitStatus::bad_input,
+       "{} has mean [{}] and std [{}] (they must be finite, std above 0) write others, or give "
+       "--mean and --std with a file that has none",
+       weights.file, fmt::join(weights.mean, ", "), fmt::join(weights.std, ", "));
+}
+
+/// One value stands for all channels.
+bool differ(const std::vector<float>& left, const std::vector<float>& right) {
+  const std::size_t size = std::max(left.size(), right.size());
+  const auto fits = [size](const auto& values) {
+    return values.size() == 1 || values.size() == size;
+  };
+  if (!fits(left) || !fits(right)) return true;
+  for (std::size_t i = 0; i < size; ++i) {
+    const float difference = left[left.size() == 1 ? 0 : i] - right[right.size() == 1 ? 0 : i];
+    if (std::abs(difference) > tolerance) return true;
+  }
+  return false;
+}
+
+std::string text(const std::vector<float>& mean, const std::vector<float>& std) {
+  return fmt::format("mean [{:.4g}], std [{:.4g}]", fmt::join(mean, ", "), fmt::join(std, ", "));
+}
+
+}  // namespace
+
+WeightsNormalization broadcast_normalization(const CheckpointInfo& info, const std::string& file,
+                                             Communicator& comm) {
+  WeightsNormalization weights{.file = file, .mean = info.mean, .std = info.std};
+  for (std::vector<float>* values : {&weights.mean, &weights.std}) {
+    auto size = static_cast<std::int64_t>(values->size());
+    comm.broadcast(std::span<std::int64_t>(&size, 1));
+    values->resize(static_cast<std::size_t>(size));
+    if (size > 0) comm.broadcast(std::span<float>(*values));
+  }
+  require_usable(weights);
+  return weights;
+}
+
+std::string normalize_as_trained(const WeightsNormalization& weights, const DatasetInfo& data,
+                                 Config& config) {
+  const bool takes_mean = config.mean.empty();
+  const bool takes_std = config.std.empty();
+  if (takes_mean) config.mean.assign(weights.mean.begin(), weights.mean.end());
+  if (takes_std) config.std.assign(weights.std.begin(), weights.std.end());
+  if ((takes_mean && weights.mean.empty()) || (takes_std && weights.std.empty())) {
+    return fmt::format(
+        "{} does not say what its inputs were normalised with; the data set's {} are used (--mean "
+        "and --std name others, as ImageNet's for torchvision's weights)",
+        weights.file, text(data.mean, data.std));
+  }
+  const bool mean_differs = takes_mean && data.states_mean && differ(weights.mean, data.mean);
+  const bool std_differs = takes_std && data.states_std && differ(weights.std, data.std);
+  if (!mean_differs && !std_differs) return {};
+  return fmt::format(
+      "{} was trained with {}, but split {} of {} has {}; the weights' are used (--mean and --std "
+      "name others)",
+      weights.file, text(weights.mean, weights.std), data.split, data.directory,
+      text(data.mean, data.std));
+}
+
+}  // namespace lockstep
