@@ -51,24 +51,6 @@ std::int64_t batch_of_ranks(const Config& config, int world_size) {
   return batch * world_size * config.accumulate;
 }
 
-void check_batch(std::int64_t global_batch, const Config& config, const DatasetInfo& data,
-                 int world_size) {
-  const std::int64_t parts = std::int64_t{world_size} * config.accumulate;
-  if (global_batch < parts) {
-    fail(ExitStatus::usage,
-         "global batch {} is smaller than {} ranks x {} micro-steps (every rank needs at least one "
-         "sample) use {} or more, or fewer ranks",
-         global_batch, world_size, config.accumulate, parts);
-  }
-  if (data.samples < global_batch) {
-    fail(
-        ExitStatus::usage,
-        "{} has {} samples in split {}, fewer than one global batch of {} ({} ranks) use a smaller "
-        "--batch-size, or fewer ranks",
-        data.directory, data.samples, data.split, global_batch, world_size);
-  }
-}
-
 template <typename T>
 void check_same(const char* what, const T& now, const T& before) {
   if (now != before) {
@@ -109,8 +91,25 @@ RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_siz
   if (c.run_dir.empty()) c.run_dir = "runs/" + c.model;
   plan.global_batch =
       config.global_batch_size != 0 ? config.global_batch_size : batch_of_ranks(config, world_size);
-  check_batch(plan.global_batch, config, data, world_size);
   return plan;
+}
+
+void check_global_batch(const RunPlan& plan, const DatasetInfo& data, int world_size) {
+  const std::int64_t accumulate = plan.config.accumulate;
+  const std::int64_t parts = world_size * accumulate;
+  if (plan.global_batch < parts) {
+    fail(ExitStatus::usage,
+         "global batch {} is smaller than {} ranks x {} micro-steps (every rank needs at least one "
+         "sample) use {} or more, or fewer ranks",
+         plan.global_batch, world_size, accumulate, parts);
+  }
+  if (data.samples < plan.global_batch) {
+    fail(
+        ExitStatus::usage,
+        "{} has {} samples in split {}, fewer than one global batch of {} ({} ranks) use a smaller "
+        "--batch-size, or fewer ranks",
+        data.directory, data.samples, data.split, plan.global_batch, world_size);
+  }
 }
 
 std::int64_t resumed_global_batch(const RunPlan& plan, const Config& before,

@@ -152,18 +152,12 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
           fmt::format("--{} was {}, is {} now", change.name, change.left, change.right));
     }
   }
+  check_global_batch(plan, data->info(), comm.size());
   const BatchGeometry geometry{.samples = data->info().samples,
                                .global_batch = plan.global_batch,
                                .world_size = comm.size(),
                                .rank = comm.rank(),
                                .accumulate = static_cast<int>(config.accumulate)};
-  if (geometry.global_batch < std::int64_t{geometry.world_size} * geometry.accumulate) {
-    fail(
-        ExitStatus::usage,
-        "the checkpoint's global batch of {} is smaller than {} ranks x {} micro-steps (every rank "
-        "needs a sample) use fewer ranks",
-        geometry.global_batch, geometry.world_size, geometry.accumulate);
-  }
 
   TrainingState state;
   if (start.state) state = *start.state;

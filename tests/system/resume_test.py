@@ -142,6 +142,24 @@ def another_batch_needs_to_be_allowed(folder):
     run([*train_args(data, directory), "--max-steps", 4, "--accumulate", 2, "--allow-batch-change"])
 
 
+def a_run_goes_on_where_the_batch_of_a_new_one_would_not_fit(folder):
+    """4 ranks of 256 samples are more than there are, but the checkpoint's global batch is 256."""
+    data = write_shards(folder / "data", samples=1000)
+
+    def args(directory, option, batch):
+        given = train_args(data, folder / directory, "--epochs", 1)
+        at = given.index("--batch-size")
+        return [*given[:at], option, batch, *given[at + 2:]]
+
+    run([*args("run", "--batch-size", 256), "--max-steps", 1])
+    run([*args("run", "--batch-size", 256), "--max-steps", 3], ranks=4)
+    end = state(latest(folder / "run"))
+    assert end["step"] == 3 and end["global_batch"] == 256 and end["world_size"] == 4, end
+    for option, batch in (("--batch-size", 256), ("--global-batch-size", 3)):
+        output = run(args("new", option, batch), ranks=4, expect=USAGE)
+        assert "global batch" in output and "4 ranks" in output, output
+
+
 def other_model_seed_or_optimizer_is_refused_with_both_values(folder):
     data = write_shards(folder / "data")
     directory = folder / "run"
@@ -194,5 +212,6 @@ if __name__ == "__main__":
     main([stopped_at_any_step_and_resumed_equals_not_stopped, same_seed_gives_the_same_bits_and_another_seed_does_not,
           a_signal_saves_and_the_same_command_goes_on, a_signal_before_the_first_step_stops_after_it, world_size_may_change_in_the_middle_of_an_epoch,
           an_audit_shows_each_sample_once_over_changing_world_sizes, an_audit_shows_each_sample_once_when_the_batch_changes,
-          another_batch_needs_to_be_allowed, other_model_seed_or_optimizer_is_refused_with_both_values,
+          another_batch_needs_to_be_allowed, a_run_goes_on_where_the_batch_of_a_new_one_would_not_fit,
+          other_model_seed_or_optimizer_is_refused_with_both_values,
           an_older_file_is_not_resumed_beside_newer_ones, a_finished_run_says_so, broken_newest_checkpoints_are_passed_over])

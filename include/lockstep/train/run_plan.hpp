@@ -20,8 +20,13 @@ struct RunPlan {
 };
 
 /// Pure. Error(usage) for what cannot go together, with the values: fewer classes than the data
-/// has, other channels, images of another size, B below ranks * accumulate, fewer samples than B.
+/// has, other channels, images of another size. The global batch is that of a new run; a run that
+/// goes on may keep another, so check_global_batch() is a call of its own.
 [[nodiscard]] RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_size);
+
+/// Error(usage) where the plan's global batch is smaller than ranks * accumulate or larger than the
+/// data set.
+void check_global_batch(const RunPlan& plan, const DatasetInfo& data, int world_size);
 
 /// The global batch of a run that goes on: the checkpoint's, whatever the number of ranks.
 /// Error(usage) where another one was asked for without --allow-batch-change: --global-batch-size
