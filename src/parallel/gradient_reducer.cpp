@@ -1,7 +1,10 @@
 #include "lockstep/parallel/gradient_reducer.hpp"
 
 #include "element_precision.hpp"
+#include "keep_until_exit.hpp"
 #include "register_memory.hpp"
+
+#include <algorithm>
 
 namespace lockstep {
 
@@ -10,6 +13,7 @@ GradientReducer::GradientReducer(Communicator& comm, std::span<float> arena,
     : comm_(comm),
       arena_(arena),
       wire_(wire),
+      owner_(engine != nullptr ? engine->arenas() : nullptr),
       buckets_(std::move(buckets)),
       requests_(buckets_.size()) {
   for (std::size_t i = 0; i + 1 < buckets_.size(); ++i) boundaries_.push_back(buckets_[i].end);
@@ -20,6 +24,19 @@ GradientReducer::GradientReducer(Communicator& comm, std::span<float> arena,
   narrow_ = engine != nullptr ? engine->make_narrow_buffer(precision, wire_.gradients)
                               : make_host_narrow_buffer(precision, wire_.gradients);
   register_values(comm_, narrow_);
+}
+
+GradientReducer::~GradientReducer() {
+  if (!start_failed_ && std::ranges::all_of(requests_, &Request::done)) return;
+  keep_until_exit(owner_);
+  keep_until_exit(narrow_);
+}
+
+void GradientReducer::start_next() {
+  start_failed_ = true;
+  requests_[started_] = start(buckets_[started_]);
+  start_failed_ = false;
+  ++started_;
 }
 
 Request GradientReducer::start(const Bucket& bucket) {
@@ -44,8 +61,7 @@ void GradientReducer::begin() noexcept {
 void GradientReducer::gradients_ready(std::size_t filled) {
   // The last bucket waits for the tail, which finish() sends.
   while (started_ + 1 < buckets_.size() && buckets_[started_].end <= filled) {
-    requests_[started_] = start(buckets_[started_]);
-    ++started_;
+    start_next();
   }
   timing_.started_before_finish = started_;
   // MPI moves on only when it is called; one test lets all requests progress.
@@ -58,9 +74,7 @@ void GradientReducer::gradients_ready(std::size_t filled) {
 }
 
 void GradientReducer::finish(FunctionRef<void(const Bucket&)> reduced) {
-  for (; started_ < buckets_.size(); ++started_) {
-    requests_[started_] = start(buckets_[started_]);
-  }
+  while (started_ < buckets_.size()) start_next();
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const auto begin = std::chrono::steady_clock::now();
     comm_.wait(requests_[i]);

@@ -1,6 +1,7 @@
 #include "reduction_wire.hpp"
 
 #include "element_precision.hpp"
+#include "keep_until_exit.hpp"
 #include "lockstep/engine/unit_exchange.hpp"
 #include "register_memory.hpp"
 
@@ -32,6 +33,10 @@ ReductionWire::ReductionWire(Engine& engine, const ShardPlan& plan, Communicator
   register_values(group, sent_);
   if (narrow_in_group_) register_values(group, own_);
   if (narrow_over_replicas_) register_values(*replicas, own_);
+}
+
+void ReductionWire::keep_until_exit() const {
+  for (const auto& buffer : {sent_, own_}) lockstep::keep_until_exit(buffer);
 }
 
 MutableBuffer ReductionWire::own_part(std::size_t unit) {

@@ -31,6 +31,9 @@ class ReductionWire final {
   [[nodiscard]] Request start_over_replicas(std::size_t unit, std::span<float> own);
   void end_over_replicas(std::size_t unit, std::span<float> own);
 
+  /// What travels, where it may still be under way.
+  void keep_until_exit() const;
+
   [[nodiscard]] std::size_t bytes() const noexcept { return 2 * (sent_values_ + own_values_); }
 
  private:

@@ -1,5 +1,6 @@
 #include "broadcast_arena.hpp"
 #include "element_precision.hpp"
+#include "keep_until_exit.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/shard_plan.hpp"
@@ -54,6 +55,9 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
         if (comms_.replicas != nullptr) comms_.replicas->wait(reduction.over_replicas);
       }
     } catch (const Error&) {
+      for (const auto& owner : {parameters_, gradients_, addends_, tail_}) keep_until_exit(owner);
+      keep_until_exit(engine_.arenas());
+      wire_.keep_until_exit();
     }
   }
 

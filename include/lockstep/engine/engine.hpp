@@ -153,8 +153,8 @@ class Engine {
   /// layout().size() values, unless the engine does not hold them, and tail_size more; the tail is
   /// the trainer's (see tail_bucket).
   [[nodiscard]] virtual std::span<float> gradients() noexcept = 0;
-  /// Keeps the three above for as long as it is held, past the engine's end; null where nobody who
-  /// communicates gains from knowing them.
+  /// Keeps the three above for as long as it is held, past the engine's end, as collectives under
+  /// way may need them after an error; null where the engine cannot.
   [[nodiscard]] virtual std::shared_ptr<const void> arenas() const noexcept { return nullptr; }
   /// All running statistics, concatenated in the order of Graph::statistics(); in host memory.
   [[nodiscard]] virtual std::span<float> running_statistics() noexcept = 0;

@@ -31,6 +31,11 @@ class GradientReducer final : public BackwardObserver {
                   Wire wire, Engine* engine = nullptr);
   GradientReducer(Communicator& comm, std::span<float> arena, std::vector<Bucket> buckets)
       : GradientReducer(comm, arena, std::move(buckets), Wire{}) {}
+  GradientReducer(const GradientReducer&) = delete;
+  GradientReducer& operator=(const GradientReducer&) = delete;
+  /// Where reductions are still under way, as after an error, the engine's arenas and what travels
+  /// are kept until the process ends.
+  ~GradientReducer() override;
 
   /// Before backward of the last micro-step.
   void begin() noexcept;
@@ -56,17 +61,20 @@ class GradientReducer final : public BackwardObserver {
   [[nodiscard]] bool is_narrow(const Bucket& bucket) const noexcept {
     return wire_.type != ElementType::f32 && bucket.end <= wire_.gradients;
   }
+  void start_next();
   [[nodiscard]] Request start(const Bucket& bucket);
   void widen(const Bucket& bucket);
 
   Communicator& comm_;
   std::span<float> arena_;
   Wire wire_;
+  std::shared_ptr<const void> owner_;     ///< of the arena; null without an engine
   std::shared_ptr<NarrowBuffer> narrow_;  ///< what travels, where that is of 16 bits
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> boundaries_;
   std::vector<Request> requests_;
   std::size_t started_ = 0;
+  bool start_failed_ = false;  ///< part of a bucket may be under way
   Timing timing_;
 };
 

@@ -178,6 +178,7 @@ class CpuEngine final : public Engine {
   [[nodiscard]] std::span<float> gradients() noexcept override {
     return state_->parameters.gradients();
   }
+  [[nodiscard]] std::shared_ptr<const void> arenas() const noexcept override { return state_; }
   [[nodiscard]] std::span<float> running_statistics() noexcept override {
     return state_->running_statistics.span();
   }

@@ -1,0 +1,133 @@
+#define BOOST_TEST_MODULE gradient_reducer_fault
+#include "comm/mpi_fixture.hpp"
+#include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/models/models.hpp"
+#include "lockstep/parallel/gradient_reducer.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
+
+using namespace lockstep;
+
+namespace {
+
+/// Makes one call of MPI on one rank fail, though the operation itself goes on.
+struct Fault {
+  enum class Call { none, start, test } call = Call::none;
+  int when = 0;
+  int made = 0;
+};
+Fault fault;
+std::vector<MPI_Request> under_way;
+
+int result_of(Fault::Call call, int result) {
+  return fault.call == call && ++fault.made == fault.when ? MPI_ERR_OTHER : result;
+}
+
+}  // namespace
+
+extern "C" {
+
+int MPI_Iallreduce(const void* from, void* to, int count, MPI_Datatype type, MPI_Op op,
+                   MPI_Comm comm, MPI_Request* request) {
+  const int result = PMPI_Iallreduce(from, to, count, type, op, comm, request);
+  under_way.push_back(*request);
+  return result_of(Fault::Call::start, result);
+}
+
+/// Nothing is ever done, so that requests stay under way until this test completes them itself.
+int MPI_Testall(int /*count*/, MPI_Request /*requests*/[], int* done, MPI_Status /*statuses*/[]) {
+  *done = 0;
+  return result_of(Fault::Call::test, MPI_SUCCESS);
+}
+
+}  // extern "C"
+
+namespace {
+
+constexpr std::size_t tail = 24;
+
+struct Rig {
+  Graph graph = make_model("mlp", {.image = {.channels = 3, .height = 4, .width = 4},
+                                   .classes = 10,
+                                   .width = 8,
+                                   .zero_init_residual = false,
+                                   .label_smoothing = 0});
+  std::unique_ptr<Engine> engine = make_cpu_engine(graph, {.threads = 1, .tail_size = tail});
+  std::unique_ptr<GradientReducer> reducer;
+
+  Rig(Communicator& comm, ElementType wire)
+      : reducer(std::make_unique<GradientReducer>(
+            comm, engine->gradients(),
+            plan_buckets(engine->layout(), tail, 0,
+                         wire == ElementType::f32 ? TailPlace::in_the_last_bucket
+                                                  : TailPlace::in_a_bucket_of_its_own),
+            GradientReducer::Wire{.type = wire, .gradients = engine->layout().size()},
+            engine.get())) {}
+
+  /// Backward until `buckets` of them are under way.
+  void backward(std::size_t buckets) {
+    reducer->begin();
+    for (std::size_t i = 0; i < buckets; ++i) reducer->gradients_ready(reducer->buckets()[i].end);
+  }
+};
+
+/// Rank 1's `fault` in mid-backward, after which all ranks leave; whether the arenas outlive the
+/// engine while reductions are under way.
+bool arenas_are_kept(Communicator& comm, const Fault& on_rank_1, ElementType wire) {
+  constexpr std::size_t buckets = 2;
+  auto rig = std::make_unique<Rig>(comm, wire);
+  BOOST_REQUIRE(rig->reducer->buckets().size() > buckets);
+  // Held here too, so that the test itself can end what is under way.
+  const std::shared_ptr<const void> arenas = rig->engine->arenas();
+  fault = comm.rank() == 1 ? on_rank_1 : Fault{};
+  bool failed = false;
+  try {
+    rig->backward(buckets);
+  } catch (const Error&) {
+    failed = true;
+  }
+  fault = {};
+  BOOST_TEST(failed == (comm.rank() == 1));
+  BOOST_TEST(under_way.size() == buckets);
+
+  rig.reset();
+
+  const bool kept = arenas.use_count() > 1;
+  PMPI_Waitall(static_cast<int>(under_way.size()), under_way.data(), MPI_STATUSES_IGNORE);
+  under_way.clear();
+  return kept;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(what_mpi_still_reduces_outlives_an_error_in_mid_backward) {
+  for (const ElementType wire : {ElementType::f32, ElementType::bf16}) {
+    for (const Fault& at : {Fault{.call = Fault::Call::start, .when = 2},
+                            Fault{.call = Fault::Call::test, .when = 2}}) {
+      // Of its own, as requests of the last one have not ended for it.
+      const std::unique_ptr<Communicator> comm = make_mpi_communicator();
+      BOOST_TEST(arenas_are_kept(*comm, at, wire));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_kept_after_a_whole_step) {
+  const std::unique_ptr<Communicator> comm = make_mpi_communicator();
+  auto rig = std::make_unique<Rig>(*comm, ElementType::f32);
+  const std::weak_ptr<const void> arenas = rig->engine->arenas();
+  rig->backward(rig->reducer->buckets().size());
+  rig->reducer->finish([](const Bucket&) {});
+  under_way.clear();
+
+  rig.reset();
+
+  BOOST_TEST(arenas.expired());
+}
