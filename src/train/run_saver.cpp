@@ -13,15 +13,21 @@ TraceRow* phases(const TrainingLoopParts& parts) noexcept {
 
 }  // namespace
 
-RunSaver::RunSaver(const TrainingLoopParts& parts, std::int64_t saved_step)
+RunSaver::RunSaver(const TrainingLoopParts& parts, std::int64_t saved_step,
+                   std::chrono::milliseconds patience)
     : parts_(parts),
       shared_out_(parts.parallel.sum_over_parts() != nullptr),
       snapshot_(parts.engine, parts.parallel, parts.optimizer, parts.checkpoints != nullptr),
+      stall_(patience),
       started_step_(saved_step) {
   if (parts_.checkpoints == nullptr) return;
   saver_.emplace(*parts_.checkpoints,
                  BackgroundSaver::Hooks{.begin = [this] { become_background_thread(parts_.cores); },
-                                        .on_piece = [this] { parts_.board.saver_moved(); }});
+                                        .on_piece =
+                                            [this] {
+                                              ++moves_;
+                                              parts_.board.saver_moved();
+                                            }});
 }
 
 RunSaver::~RunSaver() {
@@ -32,10 +38,12 @@ bool RunSaver::is_due(std::int64_t step) const noexcept {
   if (!saver_) return false;
   // One that had to wait needs a wish of its own once it may begin, so that the replicas are
   // checked before it; until then others would only be checked for and thrown away.
+  const auto now = std::chrono::steady_clock::now();
+  if (!backoff_.may_try(now)) return false;
   if (pending_) return !saver_->busy();
   const SaveInterval& every = parts_.plan.config.save_every;
   if (every.steps > 0 && (step + 1) % every.steps == 0) return true;
-  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - last_;
+  const std::chrono::duration<double> since = now - last_;
   return every.seconds > 0 && since.count() >= every.seconds;
 }
 
@@ -58,7 +66,10 @@ void RunSaver::deliver(int pieces) {
 }
 
 void RunSaver::start_pending(const TrainingState& state) {
-  if (decided(pending_ && saver_ && !saver_->busy() && started_step_ != state.step)) start(state);
+  const bool may_try = backoff_.may_try(std::chrono::steady_clock::now());
+  if (decided(pending_ && may_try && saver_ && !saver_->busy() && started_step_ != state.step)) {
+    start(state);
+  }
 }
 
 void RunSaver::start(const TrainingState& state) {
@@ -79,6 +90,7 @@ void RunSaver::start(const TrainingState& state) {
                .handle = parts_.trace->saves().open_at(now, "save", {{{"step", state.step}}})};
   }
   const Config& config = parts_.plan.config;
+  ++moves_;
   saver_->start({.mean = {config.mean.begin(), config.mean.end()},
                  .std = {config.std.begin(), config.std.end()},
                  .classes = config.classes,
@@ -112,16 +124,34 @@ std::optional<BackgroundSaver::Outcome> RunSaver::finished() {
   // Where training stops for it, the parts come at once.
   parts_.stop_timer.save_took(outcome->seconds - snapshot_.waited_seconds());
   parts_.reporter.saved(*outcome);
-  if (!outcome->error) newest_ = outcome->path;
+  if (outcome->error) {
+    backoff_.failed(std::chrono::steady_clock::now());
+  } else {
+    backoff_.succeeded();
+    newest_ = outcome->path;
+  }
   return outcome;
 }
 
 void RunSaver::report() {
   while (const auto outcome = finished()) {
     if (!outcome->error) continue;
-    pending_ = true;  // the next boundary tries again
+    pending_ = true;  // a later boundary tries again
     started_step_ = -1;
   }
+  report_stall();
+}
+
+void RunSaver::report_stall() {
+  // What ranks have not brought yet does not hang.
+  if (!busy() || snapshot_.wanted() > 0) return;
+  const auto waited = stall_.stalled(moves_, std::chrono::steady_clock::now());
+  if (!waited) return;
+  parts_.reporter.warn(
+      fmt::format("checkpoint {} has made no progress for {:.0f} s (its file system may hang) "
+                  "training goes on without it; see to {}",
+                  parts_.checkpoints->path_of(started_step_),
+                  std::chrono::duration<double>(*waited).count(), parts_.plan.config.run_dir));
 }
 
 void RunSaver::save_and_wait(const TrainingState& state) {

@@ -2,7 +2,10 @@
 
 #include "lockstep/train/state_snapshot.hpp"
 #include "lockstep/train/training_loop.hpp"
+#include "save_backoff.hpp"
+#include "stall_alarm.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -14,15 +17,18 @@ namespace lockstep {
 /// while training goes on. All ranks make the same calls where the state is shared out.
 class RunSaver final {
  public:
-  /// `saved_step`: of the newest checkpoint that there is.
-  RunSaver(const TrainingLoopParts& parts, std::int64_t saved_step);
+  /// `saved_step`: of the newest checkpoint that there is. `patience`: how long a save may stand
+  /// still without a warning.
+  RunSaver(const TrainingLoopParts& parts, std::int64_t saved_step,
+           std::chrono::milliseconds patience = std::chrono::seconds(60));
   ~RunSaver();
   RunSaver(const RunSaver&) = delete;
   RunSaver& operator=(const RunSaver&) = delete;
 
   /// Whether this rank wants to save at the boundary of the step after `step`.
   [[nodiscard]] bool is_due(std::int64_t step) const noexcept;
-  /// At the next boundary that has its wish, and until one works.
+  /// At the next boundary that has its wish, and until one works; after failures less and less
+  /// often.
   void want() noexcept { pending_ = true; }
   [[nodiscard]] bool busy() const noexcept { return saver_ && saver_->busy(); }
 
@@ -32,7 +38,7 @@ class RunSaver final {
 
   /// At a boundary of which all ranks know that a save may begin.
   void start_pending(const TrainingState& state);
-  /// Tells of what has been saved, and wants again what has not.
+  /// Tells of what has been saved or stands still, and wants again what has not been saved.
   void report();
   /// Saves and waits for it; all ranks learn whether it worked. Error(cannot_write).
   void save_and_wait(const TrainingState& state);
@@ -48,6 +54,7 @@ class RunSaver final {
   void finish();
   /// The next outcome, told of; nullopt where there is none.
   std::optional<BackgroundSaver::Outcome> finished();
+  void report_stall();
 
   struct TracedSave {
     std::int64_t begin = 0;
@@ -57,6 +64,9 @@ class RunSaver final {
   const TrainingLoopParts& parts_;
   bool shared_out_;  ///< ranks keep parts of the state
   StateSnapshot snapshot_;
+  SaveBackoff backoff_;
+  StallAlarm stall_;
+  std::atomic<std::int64_t> moves_ = 0;   ///< of the saver: saves begun and pieces written
   std::optional<BackgroundSaver> saver_;  ///< rank 0's
   bool pending_ = false;
   std::int64_t started_step_;  ///< the newest that was handed to the saver

@@ -8,11 +8,16 @@
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "train_rig.hpp"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +29,19 @@ using lockstep::test::TrainRig;
 namespace {
 
 Communicator* world = nullptr;
+std::atomic<bool> disk_hangs = false;
+std::atomic<int> hanging = 0;  // calls that wait for the disk
+
+}  // namespace
+
+extern "C" int fsync(int file) {
+  ++hanging;
+  while (disk_hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  --hanging;
+  return static_cast<int>(::syscall(SYS_fsync, file));
+}
+
+namespace {
 
 /// Notes what the board says while ranks gather.
 class WatchesGathers final : public ForwardingCommunicator {
@@ -56,7 +74,8 @@ class Slowly final {
 /// A run of some ranks, at a boundary between steps.
 class Run final {
  public:
-  explicit Run(ShardMode mode, SaveInterval every = {})
+  explicit Run(ShardMode mode, SaveInterval every = {},
+               std::chrono::milliseconds patience = std::chrono::minutes(10))
       : comm_(*world, board_),
         rig_(comm_, {.model = "mlp", .global_batch = 16, .shard = mode}),
         plan_(plan_of(every)),
@@ -64,11 +83,19 @@ class Run final {
     if (world->rank() == 0) {
       parts_.checkpoints = &checkpoints_.emplace(directory_ / "checkpoints", 10);
     }
-    saver_.emplace(parts_, 0);
+    saver_.emplace(parts_, 0, patience);
   }
 
   [[nodiscard]] RunSaver& saver() { return *saver_; }
   [[nodiscard]] const PhaseBoard& board() const { return board_; }
+  [[nodiscard]] std::string checkpoints() const { return directory_ / "checkpoints"; }
+  /// How many lines of rank 0's log have these words.
+  [[nodiscard]] int logged(const std::string& words) const {
+    std::istringstream log(test::read_file(directory_ / "log/rank-00000.log"));
+    int lines = 0;
+    for (std::string line; std::getline(log, line);) lines += line.find(words) != line.npos ? 1 : 0;
+    return lines;
+  }
   [[nodiscard]] const WatchesGathers& comm() const { return comm_; }
   /// What a save is taken to need.
   [[nodiscard]] double save_seconds() const { return (timer_.needed(false) - 5) / 1.5; }
@@ -176,6 +203,52 @@ BOOST_AUTO_TEST_CASE(a_save_that_waits_for_another_is_wished_for_once_it_may_beg
     run.saver().save_and_wait(Run::at(3));
     if (mine) BOOST_TEST(run.saver().newest().ends_with("step-00000003.h5"), run.saver().newest());
   }
+}
+
+BOOST_AUTO_TEST_CASE(after_a_failed_save_boundaries_do_not_try_at_once) {
+  Run run(ShardMode::none, {.steps = 1, .seconds = 0});
+  const bool mine = world->rank() == 0;
+  BOOST_TEST(run.saver().is_due(0) == mine);
+  if (mine) std::filesystem::rename(run.checkpoints(), run.checkpoints() + "-away");
+  run.start_save(1);
+  run.bring_all();
+  run.saver().report();
+  if (mine) BOOST_TEST(run.logged("no checkpoint of step 1") == 1);
+
+  for (std::int64_t step = 2; step < 100; ++step) {
+    BOOST_TEST(!run.saver().is_due(step));
+    run.start_save(step);  // as at the end of an epoch
+    run.saver().report();
+  }
+  if (mine) BOOST_TEST(run.logged("no checkpoint of step") == 1);
+
+  if (mine) std::filesystem::rename(run.checkpoints() + "-away", run.checkpoints());
+  run.saver().save_and_wait(Run::at(100));
+  BOOST_TEST(run.saver().is_due(100) == mine);
+  if (mine) BOOST_TEST(run.saver().newest().ends_with("step-00000100.h5"), run.saver().newest());
+}
+
+BOOST_AUTO_TEST_CASE(a_save_that_hangs_is_told_of_once_per_doubling) {
+  using namespace std::chrono_literals;
+  Run run(ShardMode::none, {}, 100ms);
+  const bool mine = world->rank() == 0;
+  if (mine) {
+    disk_hangs = true;
+    run.start_save(1);
+    while (hanging == 0) std::this_thread::sleep_for(1ms);
+    const auto begin = std::chrono::steady_clock::now();
+    while (run.logged("step-00000001.h5 has made no progress for") < 3) {
+      run.saver().report();
+      std::this_thread::sleep_for(1ms);
+    }
+    // At 100, 200 and 400 ms, or later.
+    BOOST_TEST((std::chrono::steady_clock::now() - begin >= 400ms));
+    BOOST_TEST(run.saver().busy());
+    disk_hangs = false;
+  }
+  run.bring_all();
+  run.saver().report();
+  if (mine) BOOST_TEST(run.saver().newest().ends_with("step-00000001.h5"), run.saver().newest());
 }
 
 BOOST_AUTO_TEST_CASE(what_the_ranks_bring_is_seen_as_saving) {
