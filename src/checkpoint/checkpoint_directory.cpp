@@ -37,8 +37,9 @@ std::optional<std::int64_t> step_of_link(const std::string& link) {
 
 }  // namespace
 
-CheckpointDirectory::CheckpointDirectory(std::string path, std::int64_t keep)
-    : path_(std::move(path)), keep_(keep) {
+CheckpointDirectory::CheckpointDirectory(std::string path, std::int64_t keep,
+                                         std::function<void()> before_change)
+    : path_(std::move(path)), keep_(keep), before_change_(std::move(before_change)) {
   std::error_code error;
   std::filesystem::create_directories(path_, error);
   if (error) {
@@ -74,9 +75,12 @@ void CheckpointDirectory::save(const CheckpointInfo& info, const NextTensor& nex
          "a checkpoint without state cannot be kept in {} (it has no step) report this", path_);
   }
   const std::int64_t step = info.state->step;
-  write_checkpoint(path_of(step), info, next, on_piece);
-  replace_symlink_atomically(path_ + "/latest", file_name(step));
-  if (info.state->best_step == step) replace_symlink_atomically(path_ + "/best", file_name(step));
+  write_checkpoint(path_of(step), info, next,
+                   {.on_piece = on_piece, .before_publish = before_change_});
+  replace_symlink_atomically(path_ + "/latest", file_name(step), before_change_);
+  if (info.state->best_step == step) {
+    replace_symlink_atomically(path_ + "/best", file_name(step), before_change_);
+  }
 
   // Files of later steps did not verify, or belong to a history that was left: they take nobody's
   // place.
@@ -84,6 +88,7 @@ void CheckpointDirectory::save(const CheckpointInfo& info, const NextTensor& nex
   std::int64_t kept = 0;
   for (const std::int64_t candidate : steps()) {
     if (candidate > step || keep_ <= 0 || kept++ < keep_ || candidate == best) continue;
+    if (before_change_) before_change_();
     std::error_code ignored;  // one file too many does no harm
     std::filesystem::remove(path_of(candidate), ignored);
   }

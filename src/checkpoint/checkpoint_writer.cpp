@@ -142,11 +142,14 @@ void write_file(const std::string& path, const CheckpointInfo& info, const NextT
 }  // namespace
 
 void write_checkpoint(const std::string& path, const CheckpointInfo& info, const NextTensor& next,
-                      const std::function<void()>& on_piece) {
+                      const WriteHooks& hooks) {
   try {
-    write_atomically(path, [&](const std::string& temporary) {
-      write_file(temporary, info, next, Pace(on_piece));
-    });
+    write_atomically(
+        path,
+        [&](const std::string& temporary) {
+          write_file(temporary, info, next, Pace(hooks.on_piece));
+        },
+        hooks.before_publish);
   } catch (const Error& error) {
     const ExitStatus status =
         error.status() == ExitStatus::diverged || error.status() == ExitStatus::internal
@@ -171,9 +174,8 @@ NextTensor tensors_of(Checkpoint checkpoint) {
   };
 }
 
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint,
-                      const std::function<void()>& on_piece) {
-  write_checkpoint(path, checkpoint, tensors_of(checkpoint), on_piece);
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
+  write_checkpoint(path, checkpoint, tensors_of(checkpoint));
 }
 
 }  // namespace lockstep

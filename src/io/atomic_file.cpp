@@ -80,10 +80,12 @@ class TemporaryFile final {
 }  // namespace
 
 void write_atomically(const std::string& path,
-                      const std::function<void(const std::string&)>& writer) {
+                      const std::function<void(const std::string&)>& writer,
+                      const std::function<void()>& before_rename) {
   TemporaryFile temporary(temporary_name(path));
   writer(temporary.path());
   sync(temporary.path(), O_RDONLY);
+  if (before_rename) before_rename();
   temporary.publish(path);
 }
 
@@ -91,9 +93,11 @@ void write_text_atomically(const std::string& path, std::string_view text) {
   write_atomically(path, [&](const std::string& temporary) { write_all(temporary, text); });
 }
 
-void replace_symlink_atomically(const std::string& link, const std::string& target) {
+void replace_symlink_atomically(const std::string& link, const std::string& target,
+                                const std::function<void()>& before_rename) {
   TemporaryFile temporary(temporary_name(link));
   if (::symlink(target.c_str(), temporary.path().c_str()) != 0) cannot("create link", link, errno);
+  if (before_rename) before_rename();
   temporary.publish(link);
 }
 

@@ -36,7 +36,18 @@ RunDirectory::~RunDirectory() = default;
 RunDirectory::RunDirectory(RunDirectory&&) noexcept = default;
 RunDirectory& RunDirectory::operator=(RunDirectory&&) noexcept = default;
 
+void RunDirectory::require_held() const {
+  lock_->require_held();
+}
+bool RunDirectory::is_held() const {
+  return lock_->is_held();
+}
+bool RunDirectory::is_lost() const noexcept {
+  return lock_->is_lost();
+}
+
 void RunDirectory::write_config(std::string_view text) {
+  require_held();
   write_text_atomically(path_ + "/config.ini", text);
 }
 

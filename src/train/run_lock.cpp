@@ -16,6 +16,7 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <random>
 
 namespace lockstep {
 namespace {
@@ -29,6 +30,11 @@ std::string first_line(const char* path) {
   return line;
 }
 
+std::string random_token() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
+
 RunHolder this_process(const std::string& job) {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
@@ -36,7 +42,8 @@ RunHolder this_process(const std::string& job) {
           .host = host.data(),
           .boot = first_line("/proc/sys/kernel/random/boot_id"),
           .process = ::getpid(),
-          .started = fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))};
+          .started = fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr))),
+          .token = random_token()};
 }
 
 nanoseconds modification_time(const struct stat& status) {
@@ -49,7 +56,8 @@ RunHolder unknown_holder() {
           .host = "an unknown host",
           .boot = "",
           .process = 0,
-          .started = "unknown"};
+          .started = "unknown",
+          .token = ""};
 }
 
 std::string name_of(const RunHolder& holder) {
@@ -65,7 +73,7 @@ RunDirectory::Lock::Lock(const RunDirectoryOptions& options)
     fail(ExitStatus::cannot_write, "cannot open {} ({}) check --run-dir and its permissions", path_,
          std::strerror(errno));
   }
-  const Attempt attempt = try_lock();
+  Attempt attempt = try_lock();
   const std::optional<RunHolder> holder = read_holder();
   const bool same_machine = holder && holder->host == self_.host && holder->boot == self_.boot;
   if (attempt == Attempt::held_by_another && (same_machine || !holder)) {
@@ -77,10 +85,14 @@ RunDirectory::Lock::Lock(const RunDirectoryOptions& options)
   } else if (holder && !(same_machine && attempt == Attempt::got_it)) {
     // One machine's kernel knows its locks for certain; of other machines' only the heartbeat
     // tells.
-    wait_until_free(*holder);
+    attempt = wait_until_free(*holder);
   }
   if (holder) taken_over_ = name_of(*holder);
   write_holder();
+  // Where the kernel excludes nobody, others may have found the directory free at the same time.
+  // The last one to write has it, and all others see that once none is still about to write.
+  if (attempt == Attempt::unsupported) std::this_thread::sleep_for(options_.settle);
+  if (const auto successor = find_successor()) refuse(*successor);
   heart_ = std::thread([this] { beat(); });
 }
 
@@ -91,6 +103,7 @@ RunDirectory::Lock::~Lock() {
   }
   wake_.notify_all();
   heart_.join();
+  if (find_successor()) return;
   // An empty file is a free one. The file stays: removing it would race with who just opened it.
   [[maybe_unused]] const int ignored = ::ftruncate(file_.get(), 0);
 }
@@ -101,7 +114,7 @@ RunDirectory::Lock::Attempt RunDirectory::Lock::try_lock() {
   return Attempt::unsupported;  // ENOLCK, ENOSYS, EOPNOTSUPP: some network file systems
 }
 
-void RunDirectory::Lock::wait_until_free(const RunHolder& holder) {
+RunDirectory::Lock::Attempt RunDirectory::Lock::wait_until_free(const RunHolder& holder) {
   const nanoseconds first = last_heartbeat();
   // A dead machine's lock may outlive its heartbeat until the server gives it up.
   const auto deadline = std::chrono::steady_clock::now() + 2 * options_.stale;
@@ -109,27 +122,32 @@ void RunDirectory::Lock::wait_until_free(const RunHolder& holder) {
       std::min<std::chrono::milliseconds>(options_.heartbeat / 5, std::chrono::seconds(1));
   while (last_heartbeat() == first) {
     const bool is_stale = file_system_now() - first > options_.stale;
-    if (is_stale && try_lock() != Attempt::held_by_another) return;
+    if (is_stale) {
+      const Attempt attempt = try_lock();
+      if (attempt != Attempt::held_by_another) return attempt;
+    }
     if (std::chrono::steady_clock::now() > deadline) break;
     std::this_thread::sleep_for(pause);
   }
   if (const auto now = read_holder(); now) refuse(*now);
   // It has just ended by itself.
-  if (try_lock() == Attempt::held_by_another) refuse(holder);
+  const Attempt attempt = try_lock();
+  if (attempt == Attempt::held_by_another) refuse(holder);
+  return attempt;
 }
 
 void RunDirectory::Lock::write_holder() {
-  const std::string text =
-      nlohmann::ordered_json{{"job", self_.job},
-                             {"host", self_.host},
-                             {"boot", self_.boot},
-                             {"process", self_.process},
-                             {"started", self_.started}}
-          .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-      "\n";
+  std::string text = nlohmann::ordered_json{{"job", self_.job},         {"host", self_.host},
+                                            {"boot", self_.boot},       {"process", self_.process},
+                                            {"started", self_.started}, {"token", self_.token}}
+                         .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  // One write of one size, so that of two holders' texts one stands whole.
+  constexpr std::size_t block = 1024;
+  text.resize((text.size() + block) / block * block - 1, ' ');
+  text += '\n';
   const bool written =
-      ::ftruncate(file_.get(), 0) == 0 &&
-      ::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+      ::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
+      ::ftruncate(file_.get(), static_cast<off_t>(text.size())) == 0;
   if (!written || ::fsync(file_.get()) != 0) {
     fail(ExitStatus::cannot_write, "cannot write {} ({}) see that the disk is not full", path_,
          std::strerror(errno));
@@ -143,13 +161,46 @@ void RunDirectory::Lock::beat() {
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, options_.heartbeat, [this] { return stopping_; })) {
+    // Who took the directory over keeps the file fresh itself.
+    if (find_successor()) return;
     ::futimens(file_.get(), nullptr);
   }
 }
 
+std::optional<RunHolder> RunDirectory::Lock::find_successor() {
+  const auto now = std::chrono::steady_clock::now();
+  auto holder = read_holder();
+  // A file that cannot be read, or is nobody's, says of no other holder.
+  if (!holder || holder->token == self_.token) {
+    checked_ = now;
+    return std::nullopt;
+  }
+  lost_ = true;
+  return holder;
+}
+
+void RunDirectory::Lock::require_held() {
+  const auto holder = find_successor();
+  if (!holder) return;
+  fail(ExitStatus::cannot_write,
+       "run directory {} is now held by {} (process {}, since {}; this job showed no sign of life "
+       "for a while, or both started at once) this job writes nothing more to it; see that one job "
+       "at a time uses it",
+       options_.path, name_of(*holder), holder->process, holder->started);
+}
+
+bool RunDirectory::Lock::is_held() {
+  if (lost_) return false;
+  if (std::chrono::steady_clock::now() - checked_.load() < 2 * options_.heartbeat) return true;
+  return !find_successor();
+}
+
 std::optional<RunHolder> RunDirectory::Lock::read_holder() const {
+  // By name: opening anew makes network file systems look at the server.
+  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return std::nullopt;
   std::array<char, 4096> bytes{};
-  const ssize_t size = ::pread(file_.get(), bytes.data(), bytes.size(), 0);
+  const ssize_t size = ::pread(file.get(), bytes.data(), bytes.size(), 0);
   if (size <= 0) return std::nullopt;
   const auto json = nlohmann::json::parse(bytes.data(), bytes.data() + size, nullptr, false);
   RunHolder holder = unknown_holder();
@@ -160,6 +211,7 @@ std::optional<RunHolder> RunDirectory::Lock::read_holder() const {
     holder.boot = json.value("boot", holder.boot);
     holder.process = json.value("process", holder.process);
     holder.started = json.value("started", holder.started);
+    holder.token = json.value("token", holder.token);
   } catch (const nlohmann::json::exception&) {
     // Somebody edited it; what was read until here will do.
   }

@@ -3,6 +3,8 @@
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/train/run_directory.hpp"
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -18,6 +20,7 @@ struct RunHolder {
   std::string boot;  ///< of the host's kernel: two machines may share a name
   std::int64_t process = 0;
   std::string started;
+  std::string token;  ///< random; tells this holder from all others. Empty: an older version's
 };
 
 class RunDirectory::Lock final {
@@ -28,15 +31,25 @@ class RunDirectory::Lock final {
   Lock& operator=(const Lock&) = delete;
 
   [[nodiscard]] const std::string& taken_over() const noexcept { return taken_over_; }
+  /// Reads the file again. Error(cannot_write) naming the new holder where it is another job's.
+  void require_held();
+  /// Reads the file again only where that was last done two heartbeats ago or more, as after a
+  /// suspension.
+  [[nodiscard]] bool is_held();
+  [[nodiscard]] bool is_lost() const noexcept { return lost_; }
 
  private:
   enum class Attempt { got_it, held_by_another, unsupported };
 
   [[nodiscard]] Attempt try_lock();
-  void wait_until_free(const RunHolder& holder);
+  /// How the lock was had at last.
+  Attempt wait_until_free(const RunHolder& holder);
   void write_holder();
   void beat();
+  /// Whose it is now; nullopt: nobody's.
   [[nodiscard]] std::optional<RunHolder> read_holder() const;
+  /// The holder, where it is another one; from then on is_lost().
+  [[nodiscard]] std::optional<RunHolder> find_successor();
   [[nodiscard]] std::chrono::nanoseconds last_heartbeat() const;
   /// What the file system's clock says; hosts' clocks may differ by minutes.
   [[nodiscard]] std::chrono::nanoseconds file_system_now() const;
@@ -50,6 +63,8 @@ class RunDirectory::Lock final {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;  ///< guarded by mutex_
+  std::atomic<bool> lost_ = false;
+  std::atomic<std::chrono::steady_clock::time_point> checked_;  ///< when the file was last read
   std::thread heart_;
 };
 

@@ -59,6 +59,11 @@ struct RunReporter::Impl {
     display->print(options.log_ranks ? fmt::format("[rank {}] {}", options.grid.rank, line) : line);
   }
 
+  /// Whether the run's record is this job's to write: rank 0's, while it holds the directory.
+  [[nodiscard]] bool keeps_record() const {
+    return metrics && (!options.holds_directory || options.holds_directory());
+  }
+
   RunReporterOptions options;
   RankLog log;
   std::optional<MetricsLog> metrics;
@@ -89,7 +94,7 @@ void RunReporter::alarm(const std::string& line) {
 }
 
 void RunReporter::started(const TrainingState& state, std::int64_t global_batch) {
-  if (!impl_->metrics) return;
+  if (!impl_->keeps_record()) return;
   impl_->metrics->write({{"event", state.step == 0 ? "start" : "resume"},
                          {"step", state.step},
                          {"epoch", state.epoch},
@@ -114,7 +119,7 @@ void RunReporter::step(const StepReport& report) {
                             .images_per_second = report.images_per_second,
                             .seconds_left = std::nullopt});
   }
-  if (!impl_->metrics || report.step % impl_->options.log_every != 0) return;
+  if (report.step % impl_->options.log_every != 0 || !impl_->keeps_record()) return;
   Json line{{"event", "step"},
             {"step", report.step},
             {"epoch", report.epoch},
@@ -138,7 +143,7 @@ void RunReporter::epoch(const EpochReport& report) {
   impl_->log.info(fmt::format("epoch {}: own mean loss {:.6f} over {:.0f} samples in {:.2f} s; {}",
                               report.epoch + 1, report.own_loss, report.own_samples, report.seconds,
                               phases_text(report.times)));
-  if (!impl_->metrics) return;
+  if (!impl_->keeps_record()) return;
   impl_->print(fmt::format("epoch {}: loss {:.4f}, top-1 {:.2f} %, {:.0f} images/s, {:.1f} s",
                            report.epoch + 1, report.loss, 100 * report.top1,
                            report.images_per_second, report.seconds));
@@ -164,7 +169,7 @@ void RunReporter::straggler(const StragglerReport& report) {
       "times, compute {:.1f} times; {:.1f} ms) leave it out with --exclude={}",
       report.epoch + 1, slow.rank, report.host, slow.factor, slow.data, slow.compute, 1e3 * own,
       host_list({report.host})));
-  if (!impl_->metrics) return;
+  if (!impl_->keeps_record()) return;
   const auto summary = [](const TimeSummary& time) -> Json {
     return {{"p50", time.p50}, {"max", time.max}};
   };
@@ -184,7 +189,7 @@ void RunReporter::evaluation(std::int64_t step, std::int64_t epoch,
                              const EvaluationResult& result) {
   impl_->log.info(fmt::format("evaluation at step {}: loss {:.6f}, top-1 {:.4f}, top-5 {:.4f}",
                               step, result.loss, result.top1, result.top5));
-  if (!impl_->metrics) return;
+  if (!impl_->keeps_record()) return;
   impl_->print(fmt::format(
       "validation: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} samples, {:.1f} s", result.loss,
       100 * result.top1, 100 * result.top5, result.samples, result.seconds));
@@ -209,7 +214,7 @@ void RunReporter::saved(const BackgroundSaver::Outcome& outcome) {
     return;
   }
   impl_->log.info(fmt::format("checkpoint {} in {:.2f} s", outcome.path, outcome.seconds));
-  if (!impl_->metrics) return;
+  if (!impl_->keeps_record()) return;
   impl_->metrics->write({{"event", "checkpoint"},
                          {"step", outcome.step},
                          {"path", outcome.path},
@@ -219,7 +224,7 @@ void RunReporter::saved(const BackgroundSaver::Outcome& outcome) {
 void RunReporter::stopped(std::int64_t step, std::int64_t epoch, const std::string& reason) {
   if (impl_->display) impl_->display->clear();
   say(fmt::format("{} at step {}", reason, step));
-  if (!impl_->metrics) return;
+  if (!impl_->keeps_record()) return;
   impl_->metrics->write({{"event", "stop"}, {"step", step}, {"epoch", epoch}, {"reason", reason}});
 }
 

@@ -158,6 +158,9 @@ void RunSaver::save_and_wait(const TrainingState& state) {
   parts_.board.enter(Phase::save);
   finish();
   report();
+  collectively(parts_.comm, [this] {
+    if (parts_.directory != nullptr) parts_.directory->require_held();
+  });
   if (decided(saver_ && started_step_ != state.step)) start(state);
   finish();
   collectively(parts_.comm, [this] {

@@ -40,7 +40,8 @@ class RunSaver final {
   void start_pending(const TrainingState& state);
   /// Tells of what has been saved or stands still, and wants again what has not been saved.
   void report();
-  /// Saves and waits for it; all ranks learn whether it worked. Error(cannot_write).
+  /// Saves and waits for it; all ranks learn whether it worked. Error(cannot_write), also where the
+  /// run directory is another job's now.
   void save_and_wait(const TrainingState& state);
   /// The newest file that this run has written; rank 0's. Empty: none.
   [[nodiscard]] const std::string& newest() const noexcept { return newest_; }

@@ -134,7 +134,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   collectively(comm, [&] {
     if (comm.rank() != 0) return;
     directory.emplace(RunDirectoryOptions{.path = opening.run_dir, .job = job_name()});
-    checkpoints.emplace(directory->checkpoints(), config.keep);
+    checkpoints.emplace(directory->checkpoints(), config.keep,
+                        [&directory] { directory->require_held(); });
   });
   RunStart start = find_run_start(opening, checkpoints ? &*checkpoints : nullptr, comm);
   NormalizedPlan normalized = normalized_plan(config, start, data->info(), comm);
@@ -177,6 +178,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   // A log that one rank cannot open stops all of them alike.
   std::shared_ptr<RunReporter> opened;
   collectively(comm, [&] {
+    if (directory) directory->require_held();
     opened = std::make_shared<RunReporter>(
         RunReporterOptions{.run_dir = plan.config.run_dir,
                            .grid = job.grid,
@@ -187,7 +189,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                            .epochs = config.epochs,
                            .steps_per_epoch = geometry.steps_per_epoch(),
                            .total_steps = last_step,
-                           .resumed_step = state.step});
+                           .resumed_step = state.step,
+                           .holds_directory = [&directory] { return directory->is_held(); }});
   });
   RunReporter& reporter = *opened;
   watch.watchdog().log_to([opened](const std::string& line) { opened->alarm(line); });
@@ -343,6 +346,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      .step = step,
                      .evaluator = evaluator ? &*evaluator : nullptr,
                      .checkpoints = checkpoints ? &*checkpoints : nullptr,
+                     .directory = directory ? &*directory : nullptr,
                      .reporter = reporter,
                      .board = watch.board(),
                      .stop_timer = stop_timer,

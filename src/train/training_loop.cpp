@@ -190,6 +190,8 @@ void TrainingLoop::check_replicas(bool must) {
 
 bool TrainingLoop::stop_due() noexcept {
   if (SignalFlag::received() != 0) return true;
+  // All ranks then come to the last save, which tells them why there is none.
+  if (parts_.directory != nullptr && parts_.directory->is_lost()) return true;
   out_of_time_ = parts_.stop_timer.is_due(StopTimer::Clock::now(), saver_->busy());
   return out_of_time_;
 }

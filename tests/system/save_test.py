@@ -78,6 +78,26 @@ def a_full_disk_leaves_the_last_good_checkpoint(folder):
         run(train_args(data, mount / "run", "--max-steps", 8))
 
 
+def a_job_whose_directory_another_has_taken_over_writes_nothing_more(folder):
+    """As it was suspended for so long that the other one took it for dead."""
+    data = write_shards(folder / "data", samples=640)
+    for ranks in (1, 3):
+        run_dir = folder / f"run-{ranks}"
+        process = start(train_args(data, run_dir, "--epochs", 2000, "--save-every", 20), ranks)
+        wait_for_step(run_dir, 3, process)
+        other = json.dumps({"job": "Slurm job 99", "host": "node77", "boot": "b", "process": 4711,
+                            "started": "2026-01-01 00:00:00", "token": "another"})
+        (run_dir / "lock").write_text(other)
+        time.sleep(0.1)  # for a rename that was due just then
+        published = sorted(path.name for path in (run_dir / "checkpoints").glob("[a-z]*"))
+        status, output = finish(process)
+        assert status == CANNOT_WRITE, f"{status}\n{output}"
+        assert "is now held by Slurm job 99 on node77" in output, output
+        assert output.count("lockstep: error") == 1, output
+        assert sorted(path.name for path in (run_dir / "checkpoints").glob("[a-z]*")) == published
+        assert (run_dir / "lock").read_text() == other
+
+
 def no_step_waits_for_a_save(folder):
     # Many parameters and little arithmetic, so that a save is much longer than a step.
     data = write_shards(folder / "data", samples=4000, shape=(12, 12, 3))
@@ -117,4 +137,4 @@ def steps_beside_saves_are_as_long_as_others(run_dir, data, ranks, more, speed):
 
 if __name__ == "__main__":
     main([a_killed_job_loses_at_most_the_steps_since_the_last_save, a_full_disk_leaves_the_last_good_checkpoint,
-          no_step_waits_for_a_save])
+          a_job_whose_directory_another_has_taken_over_writes_nothing_more, no_step_waits_for_a_save])

@@ -150,6 +150,7 @@ class Run final {
                            .step = rig_.step(),
                            .evaluator = nullptr,
                            .checkpoints = nullptr,
+                           .directory = nullptr,
                            .reporter = reporter_,
                            .board = board_,
                            .stop_timer = timer_,

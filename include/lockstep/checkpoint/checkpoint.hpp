@@ -80,14 +80,19 @@ struct StoredTensor {
 using NextTensor = std::function<std::optional<StoredTensor>()>;
 [[nodiscard]] NextTensor tensors_of(Checkpoint checkpoint);
 
+/// What is called while a file is written; any may be empty.
+struct WriteHooks {
+  /// After each few MiB, so that a slow disk can be told from one that hangs.
+  std::function<void()> on_piece;
+  /// Last before the file gets its name; where it throws, nothing is published.
+  std::function<void()> before_publish;
+};
 /// Writes to a temporary name in the same directory, flushes, fsyncs, renames, fsyncs the
 /// directory. Error(cannot_write) leaves nothing behind under `path` that was not there, and so do
 /// errors of `next`. The same tensors give the same bytes.
-/// `on_piece` is called after each few MiB, so that a slow disk can be told from one that hangs.
 void write_checkpoint(const std::string& path, const CheckpointInfo& info, const NextTensor& next,
-                      const std::function<void()>& on_piece = {});
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint,
-                      const std::function<void()>& on_piece = {});
+                      const WriteHooks& hooks = {});
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 
 enum class CheckpointUse {
   weights,  ///< eval, --init-from: /model is enough

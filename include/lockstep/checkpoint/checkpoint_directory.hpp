@@ -16,7 +16,10 @@ namespace lockstep {
 class CheckpointDirectory final {
  public:
   /// Creates it; removes temporary files that a killed writer left. Error(cannot_write).
-  explicit CheckpointDirectory(std::string path, std::int64_t keep);
+  /// `before_change`, which may be empty, is called before each change of a published name, on the
+  /// saving thread; where it throws, nothing changes.
+  explicit CheckpointDirectory(std::string path, std::int64_t keep,
+                               std::function<void()> before_change = {});
 
   [[nodiscard]] std::string path_of(std::int64_t step) const;
   /// Steps of the published files, newest first.
@@ -40,6 +43,7 @@ class CheckpointDirectory final {
  private:
   std::string path_;
   std::int64_t keep_;
+  std::function<void()> before_change_;
 };
 
 /// Saves on a thread of its own, one at a time. Rank 0's alone.

@@ -14,6 +14,9 @@ struct RunDirectoryOptions {
   std::chrono::milliseconds heartbeat = std::chrono::seconds(15);
   /// A holder on another host whose last heartbeat is older is dead.
   std::chrono::milliseconds stale = std::chrono::seconds(60);
+  /// Where file locks do not work: longer than it takes between finding the directory free and
+  /// writing to its lock file.
+  std::chrono::milliseconds settle = std::chrono::seconds(1);
 };
 
 /// "Slurm job 1234" inside one, else "process 5678".
@@ -25,6 +28,10 @@ struct RunDirectoryOptions {
 /// thread that touches it. Where file locks do not reach across hosts, or do not work at all, the
 /// heartbeat alone tells the living from the dead; its age is measured by the file system's clock,
 /// so hosts' clocks do not matter.
+///
+/// A holder that was suspended, or cut off from the file system, may be taken over and come back.
+/// So each holder writes a random token to the file and looks for it again: after taking the lock,
+/// at each heartbeat, and before whatever it changes under a name that both know.
 class RunDirectory final {
  public:
   /// Creates the directory, with `log/` and `checkpoints/`, and takes the lock.
@@ -40,6 +47,14 @@ class RunDirectory final {
   [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
   /// The dead holder's "JOB on HOST" that was taken over; empty: none.
   [[nodiscard]] const std::string& taken_over() const noexcept { return taken_over_; }
+
+  /// Error(cannot_write), naming the new holder, where another job holds the directory now; reads
+  /// the lock file. Any thread may call this and the two below.
+  void require_held() const;
+  /// The same as an answer, which reads the file only where nothing has for two heartbeats.
+  [[nodiscard]] bool is_held() const;
+  /// Whether it is known that another job holds it; reads nothing.
+  [[nodiscard]] bool is_lost() const noexcept;
 
   /// Writes config.ini, atomically. Error(cannot_write).
   void write_config(std::string_view text);

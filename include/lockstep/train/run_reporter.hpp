@@ -8,6 +8,7 @@
 #include "lockstep/train/train_step.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -64,6 +65,9 @@ struct RunReporterOptions {
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
   std::int64_t resumed_step = -1;  ///< metrics and events after it are cut; -1: a fresh run
+  /// Rank 0's: where it says no, metrics and events are another job's and are left alone. May be
+  /// empty.
+  std::function<bool()> holds_directory = {};
 };
 
 /// Everything a run tells: metrics.jsonl, TensorBoard events and terminal on rank 0, a log on every

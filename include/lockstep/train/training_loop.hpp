@@ -7,6 +7,7 @@
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/replica_check.hpp"
+#include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/run_reporter.hpp"
 #include "lockstep/train/run_trace.hpp"
@@ -36,6 +37,7 @@ struct TrainingLoopParts {
   TrainStep& step;
   Evaluator* evaluator;              ///< null: no validation split
   CheckpointDirectory* checkpoints;  ///< rank 0's; null elsewhere
+  const RunDirectory* directory;     ///< rank 0's; null elsewhere
   RunReporter& reporter;
   PhaseBoard& board;
   StopTimer& stop_timer;
