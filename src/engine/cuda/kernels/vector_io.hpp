@@ -76,8 +76,12 @@ LOCKSTEP_HOST_DEVICE inline Piece read_piece(const void* from) {
 }
 LOCKSTEP_HOST_DEVICE inline void write_piece(void* to, const Piece& piece) {
 #ifdef __CUDA_ARCH__
-  *static_cast<uint4*>(to) =
-      make_uint4(piece.words[0], piece.words[1], piece.words[2], piece.words[3]);
+  // Of a uint4 nvcc may make four stores (up to sm_90), and does where values were converted.
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(__cvta_generic_to_global(to)), "r"(piece.words[0]), "r"(piece.words[1]),
+                 "r"(piece.words[2]), "r"(piece.words[3])
+               : "memory");
 #else
   assert(reinterpret_cast<std::uintptr_t>(to) % sizeof(Piece) == 0);
   std::memcpy(to, &piece, sizeof(piece));
