@@ -15,6 +15,16 @@ namespace {
 
 constexpr int backlog = 512;
 
+void set_port(SocketAddress& address, int port) {
+  // Both families keep it in the same place.
+  auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
+  v4.sin_port = htons(static_cast<std::uint16_t>(port));
+}
+
+int port_of(const SocketAddress& address) {
+  return ntohs(reinterpret_cast<const sockaddr_in&>(address.storage).sin_port);
+}
+
 }  // namespace
 
 std::optional<SocketAddress> parse_address(const std::string& number, int port) {
@@ -35,6 +45,16 @@ std::optional<SocketAddress> parse_address(const std::string& number, int port) 
     return address;
   }
   return std::nullopt;
+}
+
+std::optional<SocketAddress> peer_with_port(int descriptor, int port) {
+  SocketAddress address;
+  address.size = sizeof address.storage;
+  auto* name = reinterpret_cast<sockaddr*>(&address.storage);
+  if (::getpeername(descriptor, name, &address.size) != 0) return std::nullopt;
+  if (name->sa_family != AF_INET && name->sa_family != AF_INET6) return std::nullopt;
+  set_port(address, port);
+  return address;
 }
 
 std::string address_number(const sockaddr& address) {
@@ -67,11 +87,15 @@ std::vector<InterfaceAddress> interface_addresses() {
   return addresses;
 }
 
-ListeningSocket::ListeningSocket(const char* suggestion) {
+ListeningSocket::ListeningSocket(const char* suggestion,
+                                 const std::optional<SocketAddress>& asked) {
   // An IPv6 socket takes IPv4 too; there are hosts without IPv6.
+  const std::vector<SocketAddress> choices =
+      asked ? std::vector{*asked}
+            : std::vector{*parse_address("::", 0), *parse_address("0.0.0.0", 0)};
   const char* call = "socket";
-  for (const char* any : {"::", "0.0.0.0"}) {
-    SocketAddress address = *parse_address(any, 0);
+  for (SocketAddress address : choices) {
+    set_port(address, 0);
     auto* name = reinterpret_cast<sockaddr*>(&address.storage);
     Descriptor socket(
         ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -83,9 +107,7 @@ ListeningSocket::ListeningSocket(const char* suggestion) {
     call = "listen";
     if (::listen(socket.get(), backlog) != 0) continue;
     if (::getsockname(socket.get(), name, &address.size) != 0) continue;
-    port_ = ntohs(address.storage.ss_family == AF_INET6
-                      ? reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_port
-                      : reinterpret_cast<const sockaddr_in&>(address.storage).sin_port);
+    port_ = port_of(address);
     descriptor_ = std::move(socket);
     return;
   }

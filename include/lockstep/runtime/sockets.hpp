@@ -18,7 +18,9 @@ struct SocketAddress {
 };
 /// `number` is "10.1.0.7" or "2001:db8::7"; nothing where it is neither.
 [[nodiscard]] std::optional<SocketAddress> parse_address(const std::string& number, int port);
-/// The inverse. Empty for loopback, link-local IPv6 and what is no internet address.
+/// The other end's address, with another port; nothing where the connection has ended.
+[[nodiscard]] std::optional<SocketAddress> peer_with_port(int descriptor, int port);
+/// Inverse of parse_address. Empty for loopback, link-local IPv6 and what is no internet address.
 [[nodiscard]] std::string address_number(const sockaddr& address);
 
 /// An address by which others may reach this host.
@@ -30,15 +32,17 @@ struct InterfaceAddress {
 /// Of all interfaces that are up.
 [[nodiscard]] std::vector<InterfaceAddress> interface_addresses();
 
-/// Listens on a free port of all interfaces, for IPv6 and IPv4; never blocks.
+/// Listens on a free port; never blocks.
 class ListeningSocket final {
  public:
+  /// On `address` (its port is ignored); null: on all interfaces, for IPv6 and IPv4.
   /// Error(internal) that ends in `suggestion`.
-  explicit ListeningSocket(const char* suggestion);
+  explicit ListeningSocket(const char* suggestion,
+                           const std::optional<SocketAddress>& address = std::nullopt);
 
   [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
   [[nodiscard]] int port() const noexcept { return port_; }
-  /// Of a connection, which does not block either; empty where there is none.
+  /// Of a connection, which does not block either; empty where there is none, with errno.
   [[nodiscard]] Descriptor accept() const;
 
  private:
