@@ -52,6 +52,7 @@ class Lockstep(CMakePackage, CudaPackage):
     depends_on("nlohmann-json@3.10:")
     depends_on("fmt@9:")
     depends_on("spdlog@1.10:")
+    depends_on("openssl@1.1.1:")
     depends_on("zlib-api")
     depends_on("libjpeg-turbo")
     depends_on("libpng@1.6:")
