@@ -3,14 +3,19 @@
 #include <boost/test/unit_test.hpp>
 
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/watchdog.hpp"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <mutex>
+#include <set>
+#include <stdexcept>
 #include <thread>
 
 using namespace lockstep;
@@ -29,19 +34,27 @@ std::vector<std::string> names() {
   return all;
 }
 
+struct Planted final : std::runtime_error {
+  Planted() : std::runtime_error("planted") {}
+};
+
 /// A watchdog that notes what it would do.
 class Rig final {
  public:
-  explicit Rig(std::chrono::duration<double> limit, int fan_out = 64)
+  explicit Rig(std::chrono::duration<double> limit, int fan_out = 64, std::string interface = {})
       : grid_(make_process_grid()),
-        watchdog_(
-            std::make_unique<Watchdog>(*world, grid_, board,
-                                       WatchdogOptions{.limit = limit,
-                                                       .names = names(),
-                                                       .cores = {},
-                                                       .fan_out = fan_out,
-                                                       .loss_limit = 600ms,
-                                                       .end_job = [this] { ended = true; }})) {
+        watchdog_(std::make_unique<Watchdog>(*world, grid_, board,
+                                             WatchdogOptions{.limit = limit,
+                                                             .names = names(),
+                                                             .cores = {},
+                                                             .fan_out = fan_out,
+                                                             .loss_limit = 600ms,
+                                                             .end_job = [this] { ended = true; },
+                                                             .interface = std::move(interface),
+                                                             .on_tick =
+                                                                 [this] {
+                                                                   if (fails) throw Planted();
+                                                                 }})) {
     watchdog_->log_to([this](const std::string& line) {
       {
         const std::lock_guard lock(mutex_);
@@ -52,6 +65,7 @@ class Rig final {
   }
   PhaseBoard board;
   std::atomic<bool> ended = false;
+  std::atomic<bool> fails = false;  ///< its thread
 
   [[nodiscard]] std::string lines() {
     const std::lock_guard lock(mutex_);
@@ -104,6 +118,19 @@ class Rig final {
 
 int last_rank() {
   return world->size() - 1;
+}
+
+/// Descriptors of this process that are TCP connections.
+std::set<int> tcp_connections() {
+  std::set<int> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int descriptor = std::stoi(entry.path().filename());
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
+    if (peer.ss_family == AF_INET || peer.ss_family == AF_INET6) found.insert(descriptor);
+  }
+  return found;
 }
 
 }  // namespace
@@ -199,6 +226,67 @@ BOOST_AUTO_TEST_CASE(devices_wait_for_longer_than_any_watchdog_needs_to_speak) {
   BOOST_TEST((wait_limit_beside(std::chrono::duration<double>(1e300)) == wait_limit_beside(0s)));
   BOOST_TEST((std::chrono::steady_clock::now() + wait_limit_beside(0s) >
               std::chrono::steady_clock::now()));
+}
+
+BOOST_AUTO_TEST_CASE(a_stall_after_a_connection_broke_ends_no_job) {
+  const std::set<int> before = tcp_connections();
+  Rig rig(60s);
+  rig.begin_second_step();
+  rig.move_for(1500ms);  // the ranks' watchdogs meet
+  world->barrier();
+  std::set<int> connections;
+  if (world->rank() == last_rank()) {
+    for (const int each : tcp_connections()) {
+      if (!before.contains(each)) connections.insert(each);
+    }
+    BOOST_TEST(connections.size() == (world->size() > 1 ? 1U : 0U));
+  }
+
+  for (const int each : connections) ::shutdown(each, SHUT_RDWR);
+  std::this_thread::sleep_for(3s);  // five times the limit after a loss
+  world->barrier();
+
+  BOOST_TEST(!rig.ended);
+  BOOST_TEST(!rig.says("is gone"), rig.lines());
+}
+
+BOOST_AUTO_TEST_CASE(a_watchdog_that_fails_is_disabled_on_all_ranks_and_ends_no_job) {
+  Rig rig(1s, 2);
+  rig.begin_second_step();
+  rig.move_for(1500ms);
+  world->barrier();
+  rig.fails = world->rank() == last_rank();
+
+  BOOST_TEST(rig.comes_to_say(
+      fmt::format("the watchdog is disabled (that of rank {} failed: planted)", last_rank())));
+  world->barrier();
+  std::this_thread::sleep_for(2s);  // twice the limit
+
+  BOOST_TEST(!rig.ended);
+  BOOST_TEST(!rig.says("progress"), rig.lines());
+  BOOST_TEST(!rig.says("is gone"), rig.lines());
+  world->barrier();
+}
+
+BOOST_AUTO_TEST_CASE(an_interface_that_is_asked_for_is_used) {
+  Rig rig(1s, 64, "nosuch0,127.0.0.0/8");
+  rig.begin_second_step();
+  rig.board.enter(world->rank() == last_rank() ? Phase::data : Phase::update);
+  if (world->rank() != last_rank()) rig.board.begin_wait(CollectiveKind::barrier, 0);
+
+  BOOST_TEST(rig.comes_to_say(name_of(last_rank()) + " has been late for"));
+  world->barrier();
+}
+
+BOOST_AUTO_TEST_CASE(an_interface_that_one_host_lacks_stops_all_ranks) {
+  const std::string asked = world->rank() == last_rank() ? "nosuch0" : "lo";
+
+  BOOST_CHECK_EXCEPTION(Rig(1s, 64, asked), Error, [](const Error& error) {
+    return error.status() == ExitStatus::usage &&
+           std::string(error.what()).find("--watchdog-interface nosuch0 is not on this host") ==
+               0 &&
+           std::string(error.what()).find("lo 127.0.0.1") != std::string::npos;
+  });
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_leave_are_not_missed) {

@@ -22,6 +22,11 @@ struct WatchdogOptions {
   std::chrono::duration<double> loss_limit{10};
   /// Ends the job once its reason is told; empty: abort_job(70). On a thread of the watchdog's.
   std::function<void()> end_job = {};
+  /// The interface that its connections use: names, or networks as "10.1.0.0/16", with commas
+  /// between; empty: any. Error(usage) where a host has none of them.
+  std::string interface = {};
+  /// For tests: called by the watchdog's thread some times a limit.
+  std::function<void()> on_tick = {};
 };
 
 /// How long anything may wait for other ranks before it fails by itself: so long that a watchdog of
@@ -35,7 +40,9 @@ struct WatchdogOptions {
 ///
 /// Once no rank has made progress for the limit (three times that in start-up and in a run's first
 /// step), every rank logs who is late, where, since when, and what the others wait for; then the
-/// job ends. A rank whose connection breaks is named at once, and the job ends if it stands still.
+/// job ends. A rank that ends is named at once, and the job ends if it stands still; a connection
+/// that breaks is made anew. The ranks prove to each other that they know the job's secret.
+/// A watchdog that fails stops those of all ranks, with a warning; the job goes on.
 class Watchdog final {
  public:
   using Log = std::function<void(const std::string&)>;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tree.hpp"
+#include "uplink.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

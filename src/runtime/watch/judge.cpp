@@ -61,7 +61,7 @@ class Court final {
   }
 
   [[nodiscard]] bool is_silent(const RankReport& report) const noexcept {
-    return (report.state == State::running || report.state == State::lost) &&
+    return (report.present() || report.state == State::lost) &&
            report.silent >= silence * options_.limit;
   }
   /// Those below a silent rank of the tree are only out of hearing.
@@ -93,7 +93,7 @@ class Court final {
     if (mark([this](const auto& r) { return is_silent(r) && hears_nobody_above(r); })) {
       return accused(silent);
     }
-    if (mark([](const auto& r) { return r.state == State::running && !waits(r); })) {
+    if (mark([](const auto& r) { return r.present() && !waits(r); })) {
       return accused(late);
     }
     if (mark([](const auto& r) { return r.state == State::unheard; })) {
@@ -129,7 +129,7 @@ class Court final {
   [[nodiscard]] std::string others() const {
     std::map<std::string, std::vector<std::size_t>> groups;
     for (std::size_t i = 0; i < reports_.size(); ++i) {
-      if (!late_[i] && reports_[i].state == State::running) {
+      if (!late_[i] && reports_[i].present()) {
         groups[describe(reports_[i].reading)].push_back(i);
       }
     }
@@ -166,7 +166,7 @@ class Court final {
 /// The job may be at something that takes longer.
 double limit_now(std::span<const RankReport> reports, double limit) noexcept {
   for (const RankReport& report : reports) {
-    if (report.state != State::running) continue;
+    if (!report.present()) continue;
     if (report.reading.unhurried && !waits(report)) return unhurried_factor * limit;
   }
   return limit;
@@ -211,7 +211,7 @@ std::string describe_loss(const RankReport& lost, const std::string& name) {
 double idle_seconds(std::span<const RankReport> reports) noexcept {
   double least = std::numeric_limits<double>::infinity();
   for (const RankReport& report : reports) {
-    if (report.state == State::running) least = std::min(least, report.idle);
+    if (report.present()) least = std::min(least, report.idle);
   }
   return least == std::numeric_limits<double>::infinity() ? 0 : least;
 }

@@ -1,29 +1,30 @@
 #include "link.hpp"
 
-#include <fcntl.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 namespace lockstep::watch {
 namespace {
 
 constexpr std::size_t header_size = sizeof(std::uint32_t) + 1;
-constexpr std::uint32_t largest_payload = std::uint32_t{64} << 20;
+constexpr std::size_t largest_text = std::size_t{64} << 10;
 
-void set(int descriptor, int level, int option) noexcept {
-  const int on = 1;
-  ::setsockopt(descriptor, level, option, &on, sizeof on);
+void set(int descriptor, int level, int option, int value) noexcept {
+  ::setsockopt(descriptor, level, option, &value, sizeof value);
 }
 
-void make_own(int descriptor) noexcept {
-  set(descriptor, IPPROTO_TCP, TCP_NODELAY);
-  // A node that is switched off says nothing; its connection must end some day.
-  set(descriptor, SOL_SOCKET, SO_KEEPALIVE);
+/// A node that loses power closes no connection: what it does not acknowledge for 30 s breaks it,
+/// also where there is nothing to say.
+void limit_silence(int descriptor) noexcept {
+  set(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, 30000);
+  set(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 5);
 }
 
 }  // namespace
@@ -39,25 +40,51 @@ std::vector<RankReport> reports_in(const std::string& payload) {
   return reports;
 }
 
-Link::Link(Descriptor descriptor) : descriptor_(std::move(descriptor)) {
-  make_own(descriptor_.get());
+std::string to_payload(const RankText& value) {
+  return std::string(raw_bytes(value.rank)).append(value.text);
 }
 
-Link::Link(const SocketAddress& address)
-    : descriptor_(
-          ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
-  if (!descriptor_) return;
-  make_own(descriptor_.get());
-  const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
-  if (::connect(descriptor_.get(), name, address.size) != 0 && errno != EINPROGRESS) close();
+RankText rank_text_in(const std::string& payload) {
+  RankText value{.rank = -1, .text = {}};
+  if (payload.size() < sizeof value.rank) return value;
+  std::memcpy(&value.rank, payload.data(), sizeof value.rank);
+  value.text = payload.substr(sizeof value.rank);
+  return value;
+}
+
+std::size_t largest_message(int ranks) noexcept {
+  return std::max(largest_text, static_cast<std::size_t>(ranks) * sizeof(RankReport));
+}
+
+Bytes32 Link::Direction::next(std::string_view frame) {
+  const std::uint64_t place = count++;
+  std::string text(raw_bytes(place));
+  return hmac(key, text.append(frame));
+}
+
+Link::Link(Descriptor descriptor, std::size_t largest)
+    : descriptor_(std::move(descriptor)), largest_(largest) {
+  set(descriptor_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+  limit_silence(descriptor_.get());
+}
+
+void Link::authenticate(const Keys& keys, std::size_t largest) {
+  outgoing_ = {.key = keys.outgoing};
+  incoming_ = {.key = keys.incoming};
+  largest_ = largest;
 }
 
 void Link::send(MessageKind kind, std::string_view payload) {
   if (!valid()) return;
   const auto size = static_cast<std::uint32_t>(payload.size());
-  out_.append(reinterpret_cast<const char*>(&size), sizeof size);
-  out_.push_back(static_cast<char>(kind));
-  out_.append(payload);
+  std::string frame(raw_bytes(size));
+  frame.push_back(static_cast<char>(kind));
+  frame.append(payload);
+  if (outgoing_) {
+    const Bytes32 code = outgoing_->next(frame);
+    frame.append(raw_bytes(code));
+  }
+  out_.append(frame);
   flush();
 }
 
@@ -69,47 +96,74 @@ void Link::flush() noexcept {
     } else if (count < 0 && errno == EINTR) {
       continue;
     } else {
-      // A connection that is not there yet, or has no room; receive() finds out what is broken.
-      return;
+      return;  // no room; receive() finds out what is broken
     }
   }
 }
 
-std::vector<Message> Link::receive() {
-  std::array<char, 16384> buffer{};
-  while (valid()) {
-    const ssize_t count = ::recv(descriptor_.get(), buffer.data(), buffer.size(), 0);
-    if (count > 0) {
-      in_.append(buffer.data(), static_cast<std::size_t>(count));
-    } else if (count < 0 && errno == EINTR) {
-      continue;
-    } else {
-      if (count == 0 || (errno != EAGAIN && errno != ENOTCONN)) close();
-      break;
-    }
+std::optional<Message> Link::receive() {
+  while (true) {
+    if (auto message = parse()) return message;
+    if (!valid() || !read()) return std::nullopt;
   }
-  std::vector<Message> messages;
-  std::size_t at = 0;
-  while (in_.size() - at >= header_size) {
-    std::uint32_t size = 0;
-    std::memcpy(&size, in_.data() + at, sizeof size);
-    if (size > largest_payload) {
-      close();
-      break;
-    }
-    if (in_.size() - at < header_size + size) break;
-    messages.push_back({.kind = static_cast<MessageKind>(in_[at + sizeof size]),
-                        .payload = in_.substr(at + header_size, size)});
-    at += header_size + size;
-  }
-  in_.erase(0, at);
-  return messages;
 }
 
-std::optional<Link> Listener::accept() {
-  Descriptor descriptor = socket_.accept();
-  if (!descriptor) return std::nullopt;
-  return Link(std::move(descriptor));
+std::size_t Link::largest_frame() const noexcept {
+  return header_size + largest_ + (incoming_ ? sizeof(Bytes32) : 0);
+}
+
+/// False where there is nothing to read.
+bool Link::read() {
+  std::array<char, 16384> buffer;
+  const std::size_t room = std::min(buffer.size(), largest_frame() - in_.size());
+  const ssize_t count = ::recv(descriptor_.get(), buffer.data(), room, 0);
+  if (count > 0) {
+    in_.append(buffer.data(), static_cast<std::size_t>(count));
+    return true;
+  }
+  if (count < 0 && errno == EINTR) return true;
+  if (count == 0) {
+    end("the other side closed it");
+  } else if (errno != EAGAIN) {
+    end(std::strerror(errno));
+  }
+  return false;
+}
+
+std::optional<Message> Link::parse() {
+  if (in_.size() < header_size) return std::nullopt;
+  std::uint32_t size = 0;
+  std::memcpy(&size, in_.data(), sizeof size);
+  if (size > largest_) {
+    end("a message was too large");
+    return std::nullopt;
+  }
+  const std::size_t frame = header_size + size;
+  const std::size_t whole = frame + (incoming_ ? sizeof(Bytes32) : 0);
+  if (in_.size() < whole) return std::nullopt;
+  if (incoming_) {
+    const auto code = value_in<Bytes32>(std::string_view(in_).substr(frame, sizeof(Bytes32)));
+    if (!equal(*code, incoming_->next(std::string_view(in_).substr(0, frame)))) {
+      end("a message was not authentic");
+      return std::nullopt;
+    }
+  }
+  Message message{.kind = static_cast<MessageKind>(in_[sizeof size]),
+                  .payload = in_.substr(header_size, size)};
+  in_.erase(0, whole);
+  return message;
+}
+
+void Link::end(std::string reason) {
+  reason_ = std::move(reason);
+  in_.clear();
+  close();
+}
+
+pollfd watched(const Link& link) noexcept {
+  return {.fd = link.descriptor(),
+          .events = static_cast<short>(POLLIN | (link.has_more_to_send() ? POLLOUT : 0)),
+          .revents = 0};
 }
 
 }  // namespace lockstep::watch

@@ -6,14 +6,15 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <exception>
 #include <utility>
 
 namespace lockstep::watch {
 namespace {
 
 /// In one call, so that ranks' lines do not mix.
-void print_line(const std::string& text) {
-  const std::string line = fmt::format("lockstep: error: {}\n", text);
+void print_line(const char* kind, const std::string& text) {
+  const std::string line = fmt::format("lockstep: {}: {}\n", kind, text);
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
@@ -38,11 +39,15 @@ void Scribe::log_to(Log log) {
 }
 
 void Scribe::log(std::string line) {
-  add({.printed = false, .text = std::move(line)});
+  add({.kind = Kind::log, .text = std::move(line)});
 }
 
 void Scribe::print(std::string line) {
-  add({.printed = true, .text = std::move(line)});
+  add({.kind = Kind::error, .text = std::move(line)});
+}
+
+void Scribe::warn(std::string line) {
+  add({.kind = Kind::warning, .text = std::move(line)});
 }
 
 void Scribe::add(Line line) {
@@ -58,16 +63,27 @@ void Scribe::wait(std::chrono::milliseconds longest) {
   changed_.wait_for(lock, longest, [this] { return lines_.empty(); });
 }
 
+void Scribe::write(const Line& line, const Log& log) {
+  switch (line.kind) {
+    case Kind::error:
+      return print_line("error", line.text);
+    case Kind::warning:
+      return print_line("warning", line.text);
+    case Kind::log:
+      if (log) log("watchdog: " + line.text);
+  }
+}
+
 void Scribe::work(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [this] { return !lines_.empty(); })) {
     const Line line = lines_.front();
     const Log log = log_;
     lock.unlock();
-    if (line.printed) {
-      print_line(line.text);
-    } else if (log) {
-      log("watchdog: " + line.text);
+    try {
+      write(line, log);
+    } catch (const std::exception&) {
+      // A log that cannot be written must not end the job.
     }
     lock.lock();
     lines_.pop_front();

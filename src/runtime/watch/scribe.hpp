@@ -23,16 +23,19 @@ class Scribe final {
   /// Where lines of the log go from now on; empty: nowhere.
   void log_to(Log log);
   void log(std::string line);
-  void print(std::string line);
+  void print(std::string line);  ///< as an error
+  void warn(std::string line);
   /// Until everything is written, but not for longer than this.
   void wait(std::chrono::milliseconds longest);
 
  private:
+  enum class Kind { log, error, warning };
   struct Line {
-    bool printed;
+    Kind kind;
     std::string text;
   };
   void add(Line line);
+  static void write(const Line& line, const Log& log);
   void work(const std::stop_token& stop);
 
   std::mutex mutex_;

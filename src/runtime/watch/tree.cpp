@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace lockstep::watch {
@@ -11,18 +10,30 @@ namespace {
 
 using namespace std::chrono_literals;
 using State = RankReport::State;
-
-constexpr auto attempt_limit = 3s;
+using Kind = Tree::Event::Kind;
 
 void wait_for(std::vector<pollfd>& descriptors, std::chrono::milliseconds longest) {
   static_cast<void>(
       ::poll(descriptors.data(), descriptors.size(), static_cast<int>(longest.count())));
 }
 
-pollfd watched(const Link& link) {
-  return {.fd = link.descriptor(),
-          .events = static_cast<short>(POLLIN | (link.has_more_to_send() ? POLLOUT : 0)),
-          .revents = 0};
+UplinkOptions uplink_options(const TreeOptions& options) {
+  return {.rank = options.rank,
+          .parent = parent_of(options.rank, options.fan_out),
+          .secret = options.secret,
+          .endpoint = options.parent,
+          .from = options.address,
+          .connect_limit = options.connect_limit,
+          .largest = largest_message(options.size)};
+}
+
+AdmissionOptions admission_options(const TreeOptions& options) {
+  const int first = options.rank * options.fan_out + 1;
+  return {.rank = options.rank,
+          .first_child = first,
+          .end_child = first + static_cast<int>(options.child_ports.size()),
+          .secret = options.secret,
+          .largest = largest_message(options.size)};
 }
 
 }  // namespace
@@ -35,129 +46,174 @@ void WatchClock::look() {
 
 Tree::Tree(TreeOptions options, std::optional<Listener> listener)
     : options_(std::move(options)),
-      listener_(std::move(listener)),
-      known_(static_cast<std::size_t>(options_.size)),
-      attempts_end_(Clock::now() + options_.connect_limit) {
+      known_(static_cast<std::size_t>(options_.size)) {
   for (int rank = 0; rank < options_.size; ++rank) known(rank).report.rank = rank;
-  if (options_.rank > 0) connect();
-}
-
-/// To the next address of the rank above.
-void Tree::connect() {
-  above_.reset();
-  attempt_end_ = Clock::now() + attempt_limit;
-  const auto& addresses = options_.parent.addresses;
-  if (addresses.empty()) return;
-  const std::string& number = addresses[next_address_++ % addresses.size()];
-  const auto address = parse_address(number, options_.parent.port);
-  if (!address) return;
-  above_.emplace(*address);
-  const Hello hello{
-      .job = options_.job, .from = options_.rank, .to = parent_of(options_.rank, options_.fan_out)};
-  above_->send(MessageKind::hello, {reinterpret_cast<const char*>(&hello), sizeof hello});
+  if (listener) admission_.emplace(admission_options(options_), std::move(*listener));
+  if (options_.rank > 0) uplink_.emplace(uplink_options(options_));
 }
 
 std::vector<Tree::Event> Tree::exchange(int wake, std::chrono::milliseconds longest, double now) {
-  std::vector<pollfd> descriptors{{.fd = wake, .events = POLLIN, .revents = 0}};
-  if (listener_) {
-    descriptors.push_back({.fd = listener_->descriptor(), .events = POLLIN, .revents = 0});
-  }
-  if (above_ && above_->valid()) descriptors.push_back(watched(*above_));
-  for (const Below& below : below_) {
-    if (below.link.valid()) descriptors.push_back(watched(below.link));
-  }
-  wait_for(descriptors, longest);
-
+  wait(wake, longest);
   std::vector<Event> events;
-  if (listener_) {
-    while (auto link = listener_->accept()) below_.push_back({.link = std::move(*link)});
+  if (uplink_) take_from_above(now, events);
+  for (Child& child : children_) take_from_below(child, now, events);
+  std::erase_if(children_, [](const Child& child) { return !child.link.valid(); });
+  if (admission_) {
+    for (Admission::Child& child : admission_->step()) admit(std::move(child), now, events);
   }
-  take_from_above(now, events);
-  for (Below& below : below_) take_from_below(below, now, events);
-  std::erase_if(below_, [](const Below& below) { return !below.link.valid(); });
+  look_after_broken(now, events);
   return events;
 }
 
+void Tree::wait(int wake, std::chrono::milliseconds longest) const {
+  std::vector<pollfd> descriptors{{.fd = wake, .events = POLLIN, .revents = 0}};
+  auto deadline = Clock::time_point::max();
+  if (admission_) {
+    admission_->add_to(descriptors);
+    deadline = admission_->deadline();
+  }
+  if (uplink_) {
+    uplink_->add_to(descriptors);
+    deadline = std::min(deadline, uplink_->deadline());
+  }
+  for (const Child& child : children_) descriptors.push_back(watched(child.link));
+  for (const Broken& broken : broken_) {
+    broken.probe.add_to(descriptors);
+    deadline = std::min(deadline, broken.probe.deadline());
+  }
+  const auto now = Clock::now();
+  if (deadline < now + longest) {
+    longest = std::max(0ms, std::chrono::ceil<std::chrono::milliseconds>(deadline - now));
+  }
+  wait_for(descriptors, longest);
+}
+
 void Tree::take_from_above(double now, std::vector<Event>& events) {
-  if (options_.rank == 0 || above_left_) return;
-  if (above_) {
-    above_->flush();
-    for (const Message& message : above_->receive()) {
-      // Let in: what happens from now on is to be known above.
-      if (!std::exchange(above_spoke_, true)) report_above(now);
-      if (message.kind == MessageKind::reports) note(message.payload, now);
-      if (message.kind == MessageKind::goodbye) above_left_ = true;
-      if (message.kind == MessageKind::loss) {
-        events.push_back({.kind = Event::Kind::told_of_loss, .rank = 0, .text = message.payload});
-      }
-      if (message.kind == MessageKind::verdict) {
-        events.push_back({.kind = Event::Kind::verdict, .text = message.payload});
-      }
-    }
-  }
-  const bool broken = !above_ || !above_->valid();
+  using Above = Uplink::State;
   const int parent = parent_of(options_.rank, options_.fan_out);
-  if (above_left_) {
-    mark_left(parent);
-  } else if (above_spoke_) {
-    if (!broken) return;
-    above_left_ = true;
-    lose(parent, events);
-  } else if (Clock::now() > attempts_end_) {
-    above_left_ = true;
-    events.push_back({.kind = Event::Kind::unreachable, .rank = parent});
+  const Above before = uplink_->state();
+  if (before == Above::closed) return;
+  uplink_->step(now);
+  if (before != Above::connected && uplink_->state() == Above::connected) {
+    note_connection(parent, parent_outage_ ? &*parent_outage_ : nullptr, now, events);
+    parent_outage_.reset();
+    report_above(now);  // what happened meanwhile is to be known above
   }
-  if (above_left_) {
-    above_.reset();  // nobody takes from it any more: its end would wake exchange() for ever
-  } else if (Clock::now() > attempt_end_ ||
-             (broken && Clock::now() > attempt_end_ - attempt_limit + 200ms)) {
-    connect();
+  while (const auto message = uplink_->receive()) take_message(*message, parent, now, events);
+  State& state = known(parent).report.state;
+  if (uplink_->state() == Above::unreachable && !parent_outage_) {
+    parent_outage_ = Outage{.since = now};
+    if (state == State::running) state = State::unreachable;
+    uplink_->step(now);  // one that is refused at once is lost
+  }
+  switch (uplink_->state()) {
+    case Above::unreachable:
+      tell_outage(*parent_outage_,
+                  {.kind = Kind::unreachable, .rank = parent, .text = uplink_->reason()}, now,
+                  events);
+      break;
+    case Above::lost:
+      lose(parent, events);
+      break;
+    case Above::closed:
+      if (state != State::left) events.push_back({.kind = Kind::never_connected, .rank = parent});
+      break;
+    case Above::connecting:
+    case Above::connected:
+      break;
   }
 }
 
-void Tree::take_from_below(Below& below, double now, std::vector<Event>& events) {
-  below.link.flush();
-  for (const Message& message : below.link.receive()) {
-    if (below.rank < 0) {
-      greet(below, message.kind == MessageKind::hello ? message.payload : std::string());
-      if (below.rank < 0) return;
-      continue;
-    }
-    switch (message.kind) {
-      case MessageKind::reports:
-        note(message.payload, now);
-        break;
-      case MessageKind::goodbye:
-        mark_left(below.rank);
-        break;
-      case MessageKind::loss:
-        events.push_back(
-            {.kind = Event::Kind::told_of_loss, .rank = below.rank, .text = message.payload});
-        break;
-      case MessageKind::hello:
-      case MessageKind::verdict:
-        below.link.close();
-        break;
-    }
+void Tree::take_from_below(Child& child, double now, std::vector<Event>& events) {
+  child.link.flush();
+  while (const auto message = child.link.receive()) {
+    take_message(*message, child.rank, now, events);
   }
-  if (!below.link.valid() && below.rank >= 0) lose(below.rank, events);
+  if (child.link.valid()) return;
+  RankReport& report = known(child.rank).report;
+  if (report.state != State::running) return;
+  report.state = State::unreachable;
+  if (!child.port) return lose(child.rank, events);
+  broken_.push_back({.rank = child.rank,
+                     .reason = child.link.reason(),
+                     .probe = Probe(*child.port, options_.address, now),
+                     .outage = {.since = now}});
 }
 
-void Tree::greet(Below& below, const std::string& text) {
-  Hello hello;
-  if (text.size() == sizeof hello) std::memcpy(&hello, text.data(), sizeof hello);
-  const bool ours = text.size() == sizeof hello && hello.job == options_.job &&
-                    hello.to == options_.rank && hello.from > 0 && hello.from < options_.size &&
-                    parent_of(hello.from, options_.fan_out) == options_.rank;
-  if (!ours) {
-    below.link.close();
-    return;
+void Tree::take_message(const Message& message, int from, double now, std::vector<Event>& events) {
+  const bool from_above = from < options_.rank;
+  switch (message.kind) {
+    case MessageKind::reports:
+      note(message.payload, now);
+      break;
+    case MessageKind::goodbye:
+      mark_left(from);
+      if (from_above) uplink_->close();
+      break;
+    case MessageKind::loss:
+    case MessageKind::found: {
+      RankText about = rank_text_in(message.payload);
+      if (about.rank < 0 || about.rank >= options_.size) break;
+      const auto kind =
+          message.kind == MessageKind::loss ? Kind::told_of_loss : Kind::told_of_return;
+      events.push_back(
+          {.kind = kind, .rank = about.rank, .from = from, .text = std::move(about.text)});
+      break;
+    }
+    case MessageKind::disabled:
+      events.push_back({.kind = Kind::told_of_failure, .from = from, .text = message.payload});
+      break;
+    case MessageKind::verdict:
+      if (from_above) events.push_back({.kind = Kind::verdict, .text = message.payload});
+      break;
+    case MessageKind::challenge:
+    case MessageKind::hello:
+    case MessageKind::welcome:
+      break;
   }
-  below.rank = hello.from;
-  // Even before there is something to report it says that the one below is let in.
-  const RankReport& mine = known(options_.rank).report;
-  below.link.send(MessageKind::reports,
-                  mine.state == State::unheard ? "" : bytes_of(std::span(&mine, 1)));
+}
+
+void Tree::admit(Admission::Child child, double now, std::vector<Event>& events) {
+  std::erase_if(children_, [&](const Child& old) { return old.rank == child.rank; });
+  const auto broken = std::ranges::find(broken_, child.rank, &Broken::rank);
+  note_connection(child.rank, broken == broken_.end() ? nullptr : &broken->outage, now, events);
+  if (broken != broken_.end()) broken_.erase(broken);
+  const auto index = static_cast<std::size_t>(child.rank - options_.rank * options_.fan_out - 1);
+  const auto port = peer_with_port(child.link.descriptor(), options_.child_ports[index]);
+  children_.push_back({.rank = child.rank, .link = std::move(child.link), .port = port});
+}
+
+void Tree::look_after_broken(double now, std::vector<Event>& events) {
+  std::erase_if(broken_, [&](Broken& broken) {
+    if (broken.probe.step(now) == Probe::Finding::gone) {
+      lose(broken.rank, events);
+      return true;
+    }
+    tell_outage(broken.outage,
+                {.kind = Kind::unreachable, .rank = broken.rank, .text = broken.reason}, now,
+                events);
+    return false;
+  });
+}
+
+/// Once, and not of one that is mended or turns out to be a loss in no time.
+void Tree::tell_outage(Outage& outage, Event event, double now, std::vector<Event>& events) const {
+  if (outage.told || now - outage.since < 1) return;
+  outage.told = true;
+  events.push_back(std::move(event));
+}
+
+/// What was known of the rank goes on.
+void Tree::note_connection(int rank, const Outage* outage, double now, std::vector<Event>& events) {
+  Known& it = known(rank);
+  if (it.report.state == State::left) return;
+  if (it.report.state == State::lost || (outage != nullptr && outage->told)) {
+    events.push_back({.kind = Kind::reachable, .rank = rank});
+  }
+  if (it.report.state != State::unheard) it.report.idle += now - it.at;
+  it.report.silent = 0;
+  it.at = now;
+  it.report.state = State::running;
 }
 
 void Tree::note(const std::string& payload, double now) {
@@ -182,60 +238,55 @@ void Tree::mark_left(int rank) {
 
 void Tree::lose(int rank, std::vector<Event>& events) {
   RankReport& report = known(rank).report;
-  if (report.state == State::left || report.state == State::lost) return;
-  // Of an attempt to connect that was given up, nothing has been heard.
-  if (rank > options_.rank && report.state == State::unheard) return;
+  if (report.state != State::running && report.state != State::unreachable) return;
   report.state = State::lost;
-  events.push_back({.kind = Event::Kind::lost, .rank = rank});
+  events.push_back({.kind = Kind::lost, .rank = rank});
 }
 
 void Tree::report_above(double now) {
   // What a stopped peer has not read yet says enough.
-  if (!above_ || !above_spoke_ || above_->has_more_to_send()) return;
+  if (!uplink_ || uplink_->has_more_to_send()) return;
   std::vector<RankReport> all = reports(now);
   std::erase_if(all, [&](const RankReport& report) {
     return report.state == State::unheard || report.rank < options_.rank;
   });
-  above_->send(MessageKind::reports, bytes_of(all));
+  uplink_->send(MessageKind::reports, bytes_of(all));
 }
 
 void Tree::publish(const RankReport& mine, double now) {
   known(options_.rank) = {.report = mine, .at = now};
   report_above(now);
-  for (Below& below : below_) {
-    if (below.rank >= 0 && !below.link.has_more_to_send()) {
-      below.link.send(MessageKind::reports, bytes_of(std::span(&mine, 1)));
-    }
+  for (Child& child : children_) {
+    if (child.link.has_more_to_send()) continue;
+    child.link.send(MessageKind::reports, bytes_of(std::span(&mine, 1)));
   }
 }
 
-void Tree::tell_above(const std::string& loss) {
-  if (above_) above_->send(MessageKind::loss, loss);
+void Tree::tell_above(MessageKind kind, const std::string& payload) {
+  if (uplink_) uplink_->send(kind, payload);
 }
 
-void Tree::tell_below(MessageKind kind, const std::string& text) {
-  for (Below& below : below_) {
-    if (below.rank >= 0) below.link.send(kind, text);
-  }
+void Tree::tell_below(MessageKind kind, const std::string& payload) {
+  for (Child& child : children_) child.link.send(kind, payload);
 }
 
 void Tree::say_goodbye() {
-  if (above_) above_->send(MessageKind::goodbye);
-  for (Below& below : below_) below.link.send(MessageKind::goodbye);
+  tell_above(MessageKind::goodbye, {});
+  tell_below(MessageKind::goodbye, {});
 }
 
 void Tree::drain(std::chrono::milliseconds longest) {
   for (const auto end = Clock::now() + longest; Clock::now() < end;) {
     std::vector<pollfd> descriptors;
-    for (Below& below : below_) {
-      below.link.flush();
-      if (below.link.valid() && below.link.has_more_to_send()) {
-        descriptors.push_back(watched(below.link));
+    for (Child& child : children_) {
+      child.link.flush();
+      if (child.link.valid() && child.link.has_more_to_send()) {
+        descriptors.push_back(watched(child.link));
       }
     }
-    if (above_ && above_->valid() && above_spoke_) {
-      above_->flush();
-      if (above_->has_more_to_send()) descriptors.push_back(watched(*above_));
+    if (uplink_) {
+      uplink_->flush();
+      if (uplink_->has_more_to_send()) uplink_->add_to(descriptors);
     }
     if (descriptors.empty()) return;
     wait_for(descriptors, 20ms);

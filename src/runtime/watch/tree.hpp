@@ -1,11 +1,13 @@
 #pragma once
 
+#include "admission.hpp"
 #include "judge.hpp"
 #include "link.hpp"
+#include "probe.hpp"
+#include "uplink.hpp"
 
 #include <chrono>
-#include <cstdint>
-#include <deque>
+#include <list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,51 +28,52 @@ class WatchClock final {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-/// How a rank's watchdog is reached.
-struct Endpoint {
-  std::vector<std::string> addresses;  ///< as numbers, the best one first
-  int port = 0;
-};
-
 struct TreeOptions {
   int rank = 0;
   int size = 1;
   int fan_out = 64;
-  std::uint64_t job = 0;  ///< the same on all ranks, and no other job's
-  Endpoint parent;
+  Bytes32 secret{};  ///< the same on all ranks, and known to nobody else
+  Endpoint parent = {};
+  std::vector<int> child_ports = {};          ///< where each of this rank's children listens
+  std::optional<SocketAddress> address = {};  ///< this rank's; null: any of the host's
   std::chrono::milliseconds connect_limit = std::chrono::seconds(60);  ///< for all attempts
 };
 
-/// This rank's place in the tree of watchdogs: a connection to the rank above, those of the ranks
-/// below, and what is known of the ranks from here down.
+/// This rank's place in the tree of watchdogs: a connection to its parent, those of its children,
+/// and what is known of the ranks from here down.
 class Tree final {
  public:
-  /// `listener` is where the ranks below come; absent where there are none.
+  /// `listener` may be absent where this rank is the only one.
   Tree(TreeOptions options, std::optional<Listener> listener);
 
   struct Event {
     enum class Kind {
-      lost,          ///< a rank below, or the one above
-      told_of_loss,  ///< one further away
-      verdict,       ///< from above
-      unreachable    ///< the rank above, after many attempts
+      unreachable,      ///< the connection of a child or of the parent broke; text: why
+      reachable,        ///< one that was unreachable or lost is connected again
+      lost,             ///< a child or the parent is gone
+      told_of_loss,     ///< `from` says that this rank is gone; text: how
+      told_of_return,   ///< `from` says that this rank is not
+      told_of_failure,  ///< the watchdogs stop; text: why
+      verdict,          ///< from the parent
+      never_connected   ///< to the parent
     };
     Kind kind;
     int rank = 0;
+    int from = 0;
     std::string text = {};
   };
   /// Waits until something comes, `wake` is readable or the time is over, and takes in what came.
   [[nodiscard]] std::vector<Event> exchange(int wake, std::chrono::milliseconds longest,
                                             double now);
-  /// Tells the ranks above and below where this one stands.
+  /// Tells the parent and the children where this rank stands.
   void publish(const RankReport& mine, double now);
-  void tell_above(const std::string& loss);
-  void tell_below(MessageKind kind, const std::string& text);
+  void tell_above(MessageKind kind, const std::string& payload);
+  void tell_below(MessageKind kind, const std::string& payload);
   void say_goodbye();
   /// Sends what is left, for a short time.
   void drain(std::chrono::milliseconds longest);
 
-  /// Of all ranks of the job, as known here at `now`: of this rank, those below and the one above.
+  /// Of all ranks of the job, as known here at `now`: of this rank, those below and the parent.
   [[nodiscard]] std::vector<RankReport> reports(double now) const;
 
  private:
@@ -79,31 +82,45 @@ class Tree final {
     RankReport report;
     double at = 0;  ///< when it came
   };
-  struct Below {
+  struct Child {
+    int rank;
     Link link;
-    int rank = -1;  ///< -1: has not said hello yet
+    std::optional<SocketAddress> port;  ///< where it listens
+  };
+  struct Outage {
+    double since = 0;
+    bool told = false;
+  };
+  /// A child whose connection broke.
+  struct Broken {
+    int rank;
+    std::string reason;
+    Probe probe;
+    Outage outage;
   };
 
   [[nodiscard]] Known& known(int rank) { return known_[static_cast<std::size_t>(rank)]; }
-  void connect();
+  [[nodiscard]] int first_child() const noexcept;
+  void wait(int wake, std::chrono::milliseconds longest) const;
   void report_above(double now);
   void take_from_above(double now, std::vector<Event>& events);
-  void take_from_below(Below& below, double now, std::vector<Event>& events);
-  void greet(Below& below, const std::string& hello);
+  void take_from_below(Child& child, double now, std::vector<Event>& events);
+  void take_message(const Message& message, int from, double now, std::vector<Event>& events);
+  void admit(Admission::Child child, double now, std::vector<Event>& events);
+  void look_after_broken(double now, std::vector<Event>& events);
   void note(const std::string& payload, double now);
+  void note_connection(int rank, const Outage* outage, double now, std::vector<Event>& events);
+  void tell_outage(Outage& outage, Event event, double now, std::vector<Event>& events) const;
   void mark_left(int rank);
   void lose(int rank, std::vector<Event>& events);
 
   TreeOptions options_;
-  std::optional<Listener> listener_;
-  std::vector<Known> known_;  ///< by rank
-  std::deque<Below> below_;
-  std::optional<Link> above_;
-  bool above_spoke_ = false;
-  bool above_left_ = false;
-  std::size_t next_address_ = 0;
-  Clock::time_point attempt_end_{};
-  Clock::time_point attempts_end_;
+  std::optional<Admission> admission_;
+  std::optional<Uplink> uplink_;  ///< of all but rank 0
+  std::vector<Known> known_;      ///< by rank
+  std::list<Child> children_;
+  std::list<Broken> broken_;
+  std::optional<Outage> parent_outage_;
 };
 
 }  // namespace lockstep::watch

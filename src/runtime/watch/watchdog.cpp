@@ -13,8 +13,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
-#include <random>
+#include <set>
+#include <span>
 #include <thread>
 
 namespace lockstep {
@@ -26,6 +28,8 @@ using State = RankReport::State;
 
 /// What a rank lets the others abort the job in, before it does so itself.
 constexpr auto abort_patience = 10s;
+/// Losses that are told on. When a job is killed, ranks go one after the other.
+constexpr std::size_t most_losses = 8;
 /// For the reason to be written, before the job ends all the same.
 constexpr auto writing_patience = 3s;
 
@@ -37,11 +41,6 @@ void abort_from_any_thread() {
     std::_Exit(static_cast<int>(ExitStatus::internal));
   }).detach();
   abort_job(static_cast<int>(ExitStatus::internal));
-}
-
-std::uint64_t new_job_number() {
-  std::random_device random;
-  return (std::uint64_t{random()} << 32) | random();
 }
 
 }  // namespace
@@ -77,36 +76,89 @@ class Watchdog::Impl final {
 
  private:
   void make_tree(Communicator& comm, const ProcessGrid& grid) {
+    const int first_child = rank_ * options_.fan_out + 1;
+    const int children = std::clamp(comm.size() - first_child, 0, options_.fan_out);
+    watch::TreeOptions tree{.rank = rank_, .size = comm.size(), .fan_out = options_.fan_out};
     std::optional<watch::Listener> listener;
     watch::Introduction mine{.node = grid.node, .endpoint = {}};
-    const bool has_below = rank_ * std::int64_t{options_.fan_out} + 1 < comm.size();
     collectively(comm, [&] {
-      if (!has_below) return;
-      listener.emplace();
-      mine.endpoint = {.addresses = watch::own_addresses(), .port = listener->port()};
+      if (rank_ == 0) tree.secret = watch::random_bytes();
+      if (const auto only = only_address(grid)) {
+        mine.endpoint.addresses = {*only};
+        tree.address = parse_address(*only, 0);
+      } else if (children > 0) {
+        mine.endpoint.addresses = watch::own_addresses();
+      }
+      if (comm.size() == 1) return;
+      listener.emplace(tree.address);
+      mine.endpoint.port = listener->port();
     });
-    std::uint64_t job = rank_ == 0 ? new_job_number() : 0;
-    comm.broadcast(std::span(&job, 1));
-    watch::TreeOptions tree{
-        .rank = rank_, .size = comm.size(), .fan_out = options_.fan_out, .job = job, .parent = {}};
-    const int parent = watch::parent_of(rank_, options_.fan_out);
-    const std::vector<std::string> introductions = all_gather_text(comm, mine.text());
-    if (parent >= 0) {
-      const auto introduction =
-          watch::Introduction::parse(introductions[static_cast<std::size_t>(parent)]);
+    comm.broadcast(std::span<unsigned char>(tree.secret));
+    std::vector<watch::Introduction> all;
+    for (const std::string& text : all_gather_text(comm, mine.text())) {
+      all.push_back(watch::Introduction::parse(text));
+    }
+    for (int rank = first_child; rank < first_child + children; ++rank) {
+      tree.child_ports.push_back(all[static_cast<std::size_t>(rank)].endpoint.port);
+    }
+    if (const int parent = watch::parent_of(rank_, options_.fan_out); parent >= 0) {
+      const watch::Introduction& introduction = all[static_cast<std::size_t>(parent)];
       tree.parent = introduction.endpoint;
-      if (introduction.node == grid.node) {
+      if (introduction.node == grid.node && !tree.address) {
         tree.parent.addresses.insert(tree.parent.addresses.begin(), "127.0.0.1");
       }
     }
     tree_.emplace(std::move(tree), std::move(listener));
   }
 
-  void run() {
+  /// The one that all of this rank's connections use; nothing: any.
+  [[nodiscard]] std::optional<std::string> only_address(const ProcessGrid& grid) const {
+    if (!options_.interface.empty()) return chosen_address(grid);
+    return grid.nodes == 1 ? std::optional<std::string>("127.0.0.1") : std::nullopt;
+  }
+
+  [[nodiscard]] std::string chosen_address(const ProcessGrid& grid) const {
+    const auto chosen = watch::choose_address(options_.interface, watch::all_addresses());
+    if (chosen.number == "127.0.0.1" && grid.nodes > 1) {
+      fail(ExitStatus::usage,
+           "--watchdog-interface {} leads to no other host (the job is on {}) name one that does",
+           options_.interface, grid.nodes);
+    }
+    return chosen.number;
+  }
+
+  /// Nothing that fails here is worth the job.
+  void run() noexcept {
+    try {
+      keep_watch();
+    } catch (const std::exception& error) {
+      disable(error.what());
+    } catch (...) {
+      disable("an unknown error");
+    }
+  }
+
+  /// A rank that is not watched could be taken for one that hangs: the others' stop too.
+  void disable(const char* reason) noexcept {
+    try {
+      const std::string why = fmt::format(
+          "the watchdog is disabled (that of rank {} failed: {}) training goes on without it",
+          rank_, reason);
+      scribe_.warn(why);
+      scribe_.log(why);
+      tree_->tell_above(watch::MessageKind::disabled, why);
+      tree_->tell_below(watch::MessageKind::disabled, why);
+      tree_->drain(500ms);
+    } catch (...) {
+      // The others then hear nothing of it.
+    }
+  }
+
+  void keep_watch() {
     watch::step_aside(options_.cores);
     const auto tick = std::chrono::milliseconds(static_cast<int>(1000 * tick_));
     auto next = std::chrono::steady_clock::now();
-    while (!stopping_) {
+    while (!stopping_ && !disabled_) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
           next - std::chrono::steady_clock::now());
       const auto events = tree_->exchange(wake_.get(), std::clamp(left, 0ms, tick), clock_.now());
@@ -114,6 +166,7 @@ class Watchdog::Impl final {
       for (const auto& event : events) handle(event);
       if (std::chrono::steady_clock::now() < next) continue;
       next = std::chrono::steady_clock::now() + tick;
+      if (options_.on_tick) options_.on_tick();
       tree_->publish(own_report(), clock_.now());
       if (ended_) {
         if (abort_at_ && std::chrono::steady_clock::now() > *abort_at_) options_.end_job();
@@ -121,7 +174,7 @@ class Watchdog::Impl final {
         end(*why, true);
       }
     }
-    tree_->say_goodbye();
+    if (!disabled_) tree_->say_goodbye();
     tree_->drain(200ms);
   }
 
@@ -138,20 +191,38 @@ class Watchdog::Impl final {
   void handle(const watch::Tree::Event& event) {
     using Kind = watch::Tree::Event::Kind;
     switch (event.kind) {
-      case Kind::lost: {
-        const auto reports = tree_->reports(clock_.now());
-        const auto& report = reports[static_cast<std::size_t>(event.rank)];
-        lost_first_ = lost_first_ || event.rank == 0;
-        note_loss(watch::describe_loss(report, name(event.rank)), event.rank);
+      case Kind::unreachable:
+        scribe_.log(
+            fmt::format("{} is unreachable (the connection of its watchdog broke: {}); it "
+                        "may connect again",
+                        name(event.rank), event.text));
         break;
-      }
+      case Kind::reachable:
+        scribe_.log(name(event.rank) + " is reachable again");
+        forget_loss(event.rank, rank_);
+        break;
+      case Kind::lost:
+        note_loss({.rank = event.rank, .text = describe_loss(event.rank)}, rank_);
+        break;
       case Kind::told_of_loss:
-        note_loss(event.text, event.rank);
+        note_loss({.rank = event.rank, .text = event.text}, event.from);
+        break;
+      case Kind::told_of_return:
+        if (forget_loss(event.rank, event.from)) {
+          scribe_.log(name(event.rank) + " is reachable again");
+        }
+        break;
+      case Kind::told_of_failure:
+        if (ended_) break;
+        scribe_.log(event.text);
+        if (event.from > rank_) tree_->tell_above(watch::MessageKind::disabled, event.text);
+        tree_->tell_below(watch::MessageKind::disabled, event.text);
+        disabled_ = true;
         break;
       case Kind::verdict:
         if (!ended_) end(event.text, false);
         break;
-      case Kind::unreachable:
+      case Kind::never_connected:
         scribe_.log(
             fmt::format("the watchdog of {} is out of reach (no connection within a minute): that "
                         "of rank {} watches alone",
@@ -160,17 +231,32 @@ class Watchdog::Impl final {
     }
   }
 
-  /// `rank`: who was lost, or who told of it.
-  void note_loss(const std::string& text, int rank) {
-    if (ended_ || loss_ == text) return;
-    scribe_.log(text);
-    const bool first = loss_.empty();
-    if (rank > rank_) tree_->tell_above(text);
-    if (!first) return;  // when a job is killed, ranks go one after the other
-    loss_ = text;
-    tree_->tell_below(watch::MessageKind::loss, text);
+  [[nodiscard]] std::string describe_loss(int rank) {
+    const auto reports = tree_->reports(clock_.now());
+    return watch::describe_loss(reports[static_cast<std::size_t>(rank)], name(rank));
+  }
+
+  /// `from`: who said it; this rank where it found out by itself.
+  void note_loss(const watch::RankText& loss, int from) {
+    if (ended_ || losses_.contains(loss.rank)) return;
+    scribe_.log(loss.text);
+    const std::string payload = watch::to_payload(loss);
+    if (loss.rank > rank_ && from >= rank_) tree_->tell_above(watch::MessageKind::loss, payload);
+    if (losses_.size() >= most_losses) return;
+    const bool first = losses_.empty();
+    losses_.insert(loss.rank);
+    tree_->tell_below(watch::MessageKind::loss, payload);
     // Rank 0 speaks for all; of its own end, the first below it.
-    if (rank_ == 0 || (rank_ == 1 && lost_first_)) scribe_.print(text);
+    if (first && (rank_ == 0 || (rank_ == 1 && loss.rank == 0))) scribe_.print(loss.text);
+  }
+
+  /// Whether it was known.
+  bool forget_loss(int rank, int from) {
+    if (losses_.erase(rank) == 0) return false;
+    const std::string payload = watch::to_payload({.rank = rank, .text = {}});
+    if (rank > rank_ && from >= rank_) tree_->tell_above(watch::MessageKind::found, payload);
+    tree_->tell_below(watch::MessageKind::found, payload);
+    return true;
   }
 
   [[nodiscard]] bool parted_from_above(const std::vector<RankReport>& reports) const {
@@ -197,16 +283,19 @@ class Watchdog::Impl final {
       // Rank 0 judges, unless it is the one that is stopped or gone.
       const RankReport& first = reports.front();
       const bool gone = first.state == State::lost;
-      const bool silent = first.state == State::running && first.silent >= limit;
+      const bool silent = first.present() && first.silent >= limit;
       const double patience = rank_ == 1 ? 1 : 1.5;  // one is enough
       const double idle = reports[static_cast<std::size_t>(rank_)].idle;
       if (!gone && !silent) return std::nullopt;
       if (idle < patience * (gone ? loss_limit : limit)) return std::nullopt;
-      if (gone) return loss_;
+      if (gone) return describe_loss(0);
       limit *= patience;
       leave_out_unheard(reports);
     }
-    if (!loss_.empty() && watch::idle_seconds(reports) >= loss_limit) return loss_;
+    const auto lost = std::ranges::find(reports, State::lost, &RankReport::state);
+    if (lost != reports.end() && watch::idle_seconds(reports) >= loss_limit) {
+      return describe_loss(lost->rank);
+    }
     const std::lock_guard lock(mutex_);
     return watch::judge(reports, names_, {.limit = limit, .fan_out = options_.fan_out});
   }
@@ -246,9 +335,9 @@ class Watchdog::Impl final {
   // The thread's own.
   std::uint64_t last_moves_ = 0;
   double last_move_ = 0;
-  std::string loss_;         ///< of the first rank that was lost
-  bool lost_first_ = false;  ///< rank 0
+  std::set<int> losses_;  ///< ranks whose loss was told on
   bool ended_ = false;
+  bool disabled_ = false;
   std::optional<std::chrono::steady_clock::time_point> abort_at_;
 
   std::atomic<bool> stopping_ = false;

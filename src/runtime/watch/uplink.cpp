@@ -1,0 +1,140 @@
+#include "uplink.hpp"
+
+#include "probe.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::watch {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// On an address that has never worked, there may be another program.
+constexpr auto answer_limit = 10s;
+
+}  // namespace
+
+Uplink::Uplink(UplinkOptions options)
+    : options_(std::move(options)),
+      dialer_(options_.from),
+      first_end_(SteadyClock::now() + options_.connect_limit) {
+  for (const std::string& number : options_.endpoint.addresses) {
+    if (auto address = parse_address(number, options_.endpoint.port))
+      addresses_.push_back(*address);
+  }
+  dial();
+}
+
+/// To the next address; once one has worked, to that one.
+void Uplink::dial() {
+  link_.reset();
+  greeted_ = false;
+  attempt_end_ = SteadyClock::time_point::max();
+  if (addresses_.empty()) return;
+  if (state_ == State::connecting) ++next_address_;
+  dialer_.dial(addresses_[(next_address_ - 1) % addresses_.size()]);
+}
+
+void Uplink::step(double now) {
+  now_ = now;
+  if (state_ == State::closed) return;
+  if (link_) {
+    link_->flush();
+    if (state_ != State::connected) shake_hands();
+    const bool late = state_ == State::connecting && SteadyClock::now() > attempt_end_;
+    // What has come before the end is received first.
+    if (link_ && (late || (!link_->valid() && state_ != State::connected))) dial();
+  }
+  switch (dialer_.step()) {
+    case Dialer::Outcome::waiting:
+      break;
+    case Dialer::Outcome::connected:
+      heard_ = now;
+      link_.emplace(dialer_.take(), sizeof(Challenge));
+      attempt_end_ = SteadyClock::now() + answer_limit;
+      break;
+    case Dialer::Outcome::refused:
+      if (state_ == State::unreachable) state_ = State::lost;
+      dial();
+      break;
+    case Dialer::Outcome::failed:
+      if (state_ == State::unreachable && now - heard_ > unreachable_limit) state_ = State::lost;
+      dial();
+      break;
+  }
+  if (state_ == State::connecting && SteadyClock::now() > first_end_) close();
+}
+
+/// A connection that the parent's system has accepted is kept, however long the parent is stopped.
+void Uplink::shake_hands() {
+  heard_ = now_;
+  while (const auto message = link_->receive()) {
+    const auto challenge = value_in<Challenge>(message->payload);
+    const auto welcome = value_in<Welcome>(message->payload);
+    if (!greeted_ && message->kind == MessageKind::challenge && challenge) {
+      session_ = {.child = options_.rank,
+                  .parent = options_.parent,
+                  .child_nonce = random_bytes(),
+                  .parent_nonce = challenge->nonce};
+      const Hello hello{.child = session_.child,
+                        .parent = session_.parent,
+                        .nonce = session_.child_nonce,
+                        .proof = derive(options_.secret, Purpose::child_proof, session_)};
+      greeted_ = true;
+      link_->send(MessageKind::hello, raw_bytes(hello));
+    } else if (greeted_ && message->kind == MessageKind::welcome && welcome &&
+               equal(welcome->proof, derive(options_.secret, Purpose::parent_proof, session_))) {
+      link_->authenticate({.outgoing = derive(options_.secret, Purpose::child_key, session_),
+                           .incoming = derive(options_.secret, Purpose::parent_key, session_)},
+                          options_.largest);
+      state_ = State::connected;
+      dialer_.forget_attempts();
+      return;
+    } else {
+      link_->close();
+    }
+  }
+}
+
+std::optional<Message> Uplink::receive() {
+  if (state_ != State::connected) return std::nullopt;
+  auto message = link_->receive();
+  if (!message && !link_->valid()) {
+    reason_ = link_->reason();
+    heard_ = now_;
+    state_ = State::unreachable;
+    dial();
+  }
+  return message;
+}
+
+void Uplink::send(MessageKind kind, std::string_view payload) {
+  if (state_ == State::connected) link_->send(kind, payload);
+}
+
+void Uplink::flush() noexcept {
+  if (link_) link_->flush();
+}
+
+bool Uplink::has_more_to_send() const noexcept {
+  return state_ == State::connected && link_->valid() && link_->has_more_to_send();
+}
+
+void Uplink::close() noexcept {
+  state_ = State::closed;
+  link_.reset();
+  dialer_.stop();
+}
+
+void Uplink::add_to(std::vector<pollfd>& descriptors) const {
+  dialer_.add_to(descriptors);
+  if (link_ && link_->valid()) descriptors.push_back(watched(*link_));
+}
+
+SteadyClock::time_point Uplink::deadline() const noexcept {
+  return state_ == State::connecting ? std::min(dialer_.deadline(), attempt_end_)
+                                     : dialer_.deadline();
+}
+
+}  // namespace lockstep::watch

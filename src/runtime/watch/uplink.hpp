@@ -1,0 +1,78 @@
+#pragma once
+
+#include "dialer.hpp"
+#include "link.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::watch {
+
+/// How a rank's watchdog is reached.
+struct Endpoint {
+  std::vector<std::string> addresses;  ///< as numbers, the best one first
+  int port = 0;
+};
+
+struct UplinkOptions {
+  int rank = 0;
+  int parent = 0;
+  Bytes32 secret{};
+  Endpoint endpoint = {};                  ///< the parent's
+  std::optional<SocketAddress> from = {};  ///< this rank's address; null: any
+  std::chrono::milliseconds connect_limit = std::chrono::seconds(60);  ///< for the first connection
+  std::size_t largest = 0;                                             ///< bytes of a message
+};
+
+/// The connection to the parent in the tree of watchdogs. One that breaks is made anew.
+class Uplink final {
+ public:
+  explicit Uplink(UplinkOptions options);
+
+  enum class State {
+    connecting,  ///< for the first time
+    connected,
+    unreachable,  ///< it broke; the parent's process may live
+    lost,         ///< nobody listens there any more, or its host is out of reach; tries on
+    closed        ///< by close(), or never connected within the limit
+  };
+  [[nodiscard]] State state() const noexcept { return state_; }
+  /// Why it broke.
+  [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
+
+  /// Goes on with what is under way; `now` are seconds in which this process ran.
+  void step(double now);
+  /// The next message of an established connection.
+  [[nodiscard]] std::optional<Message> receive();
+  /// Nothing where it is not connected.
+  void send(MessageKind kind, std::string_view payload = {});
+  void flush() noexcept;
+  [[nodiscard]] bool has_more_to_send() const noexcept;
+  void close() noexcept;
+
+  void add_to(std::vector<pollfd>& descriptors) const;
+  [[nodiscard]] SteadyClock::time_point deadline() const noexcept;
+
+ private:
+  void dial();
+  void shake_hands();
+
+  UplinkOptions options_;
+  Dialer dialer_;
+  std::vector<SocketAddress> addresses_;
+  std::size_t next_address_ = 0;
+  std::optional<Link> link_;
+  Session session_;
+  bool greeted_ = false;  ///< hello is sent
+  State state_ = State::connecting;
+  std::string reason_;
+  double now_ = 0;    ///< of the last step
+  double heard_ = 0;  ///< when the parent's system last accepted a connection
+  SteadyClock::time_point attempt_end_ = SteadyClock::time_point::max();
+  SteadyClock::time_point first_end_;
+};
+
+}  // namespace lockstep::watch

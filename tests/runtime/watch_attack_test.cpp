@@ -1,0 +1,347 @@
+// What strangers may try at a rank's watchdog, over loopback.
+#define BOOST_TEST_MODULE watch_attack
+#include <boost/test/unit_test.hpp>
+
+#include "watch_fixture.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <string>
+#include <thread>
+
+using namespace lockstep;
+using namespace lockstep::watch;
+using namespace lockstep::test;
+using State = RankReport::State;
+using Kind = Tree::Event::Kind;
+
+namespace {
+
+const Bytes32 secret{7};
+
+std::size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t pages = 0;
+  file >> pages >> pages;
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+Descriptor connect_to(int port) {
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const auto address = *loopback(port);
+  ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.size);
+  return socket;
+}
+
+std::string frame(MessageKind kind, std::string_view payload) {
+  const auto size = static_cast<std::uint32_t>(payload.size());
+  return std::string(raw_bytes(size)).append(1, static_cast<char>(kind)).append(payload);
+}
+
+void send(const Descriptor& to, const std::string& bytes) {
+  static_cast<void>(::send(to.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
+}
+
+bool has_ended(const Descriptor& connection) {
+  std::array<char, 4096> ignored;
+  ssize_t count = 1;
+  while (count > 0) count = ::recv(connection.get(), ignored.data(), ignored.size(), 0);
+  return count == 0 || errno != EAGAIN;
+}
+
+/// Rank 0 of two, of which rank 1 is not there yet.
+class Target final {
+ public:
+  Target() : Target(Listener(loopback()), Listener(loopback())) {}
+
+  /// Until then; false after a long time.
+  template <typename Condition>
+  [[nodiscard]] bool until(Condition&& condition, std::chrono::seconds longest = 30s) {
+    for (const auto end = std::chrono::steady_clock::now() + longest;
+         std::chrono::steady_clock::now() < end;) {
+      exchange(20ms);
+      if (condition()) return true;
+    }
+    return false;
+  }
+  void exchange(std::chrono::milliseconds longest) {
+    for (auto& event : parent_.exchange(wake_.get(), longest, now())) {
+      events.push_back(std::move(event));
+    }
+    if (!child_) return;
+    child_->publish(running(1), now());
+    static_cast<void>(child_->exchange(wake_.get(), 0ms, now()));
+  }
+  /// The rank of the job that is waited for.
+  void begin_child() {
+    child_.emplace(TreeOptions{.rank = 1,
+                               .size = 2,
+                               .fan_out = 1,
+                               .secret = secret,
+                               .parent = {.addresses = {"127.0.0.1"}, .port = port}},
+                   std::move(*childs_listener_));
+  }
+  [[nodiscard]] bool child_is_in() const {
+    return parent_.reports(now())[1].state == State::running;
+  }
+  [[nodiscard]] Tree& tree() { return parent_; }
+  [[nodiscard]] const Descriptor& wake() const { return wake_; }
+
+  int port;
+  std::vector<Tree::Event> events;
+
+ private:
+  Target(Listener parents, Listener childs)
+      : port(parents.port()),
+        childs_listener_(std::move(childs)),
+        parent_({.rank = 0,
+                 .size = 2,
+                 .fan_out = 1,
+                 .secret = secret,
+                 .child_ports = {childs_listener_->port()}},
+                std::move(parents)) {}
+  [[nodiscard]] double now() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  Descriptor wake_{::eventfd(0, EFD_CLOEXEC)};
+  std::optional<Listener> childs_listener_;
+  Tree parent_;
+  std::optional<Tree> child_;
+};
+
+/// A process that holds connections, and makes a new one for each that ends.
+class Crowd final {
+ public:
+  Crowd(int port, std::size_t size) : process_(::fork()) {
+    if (process_ != 0) return;
+    ::alarm(60);  // whatever becomes of the test
+    std::vector<Descriptor> all(size);
+    while (true) {
+      for (Descriptor& each : all) {
+        if (!each || has_ended(each)) each = connect_to(port);
+      }
+      ::usleep(20000);
+    }
+  }
+  ~Crowd() {
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+  Crowd(const Crowd&) = delete;
+  Crowd& operator=(const Crowd&) = delete;
+
+ private:
+  pid_t process_;
+};
+
+/// This process's limit of open files, for a time.
+class FileLimit final {
+ public:
+  explicit FileLimit(rlim_t limit) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit low{.rlim_cur = limit, .rlim_max = before_.rlim_max};
+    BOOST_REQUIRE(::setrlimit(RLIMIT_NOFILE, &low) == 0);
+  }
+  ~FileLimit() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+std::vector<Descriptor> open_files(std::size_t count) {
+  std::vector<Descriptor> files;
+  for (std::size_t i = 0; i < count; ++i) {
+    files.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  }
+  std::erase_if(files, [](const Descriptor& file) { return !file; });
+  return files;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(connections_that_announce_much_and_send_it_take_no_memory) {
+  Target target;
+  const std::uint32_t announced = 60U << 20;
+  const std::string head = std::string(raw_bytes(announced)) + '\1';
+  const std::string chunk(64 << 10, 'x');
+  std::vector<Descriptor> strangers(120);
+  for (Descriptor& each : strangers) {
+    each = connect_to(target.port);
+    send(each, head);
+  }
+  target.exchange(10ms);
+  const std::size_t before = resident_bytes();
+
+  for (int i = 0; i < 30; ++i) {
+    for (const Descriptor& each : strangers) send(each, chunk);
+    target.exchange(10ms);
+  }
+
+  BOOST_TEST(resident_bytes() < before + (std::size_t{16} << 20));
+  BOOST_TEST(target.until([&] {
+    return std::ranges::all_of(strangers, [](const auto& each) { return has_ended(each); });
+  }));
+}
+
+BOOST_AUTO_TEST_CASE(a_connection_that_says_nothing_is_ended_after_some_seconds) {
+  Target target;
+  const Descriptor stranger = connect_to(target.port);
+  const auto begin = std::chrono::steady_clock::now();
+  send(stranger, frame(MessageKind::hello, "").substr(0, 3));
+
+  BOOST_TEST(target.until([&] { return has_ended(stranger); }));
+
+  BOOST_TEST((std::chrono::steady_clock::now() - begin > 4s));
+}
+
+BOOST_AUTO_TEST_CASE(more_strangers_than_files_may_be_open_starve_nobody) {
+  Target target;
+  const FileLimit limit(64);
+  const Crowd crowd(target.port, 100);
+  int exchanges = 0;
+  for (const auto end = std::chrono::steady_clock::now() + 2s;
+       std::chrono::steady_clock::now() < end; ++exchanges) {
+    target.exchange(100ms);
+  }
+
+  BOOST_TEST(exchanges < 1000);
+  BOOST_TEST(open_files(20).size() == 20U);
+  target.begin_child();
+  BOOST_TEST(target.until([&] { return target.child_is_in(); }, 60s));
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_near_its_limit_of_open_files_accepts_nobody_and_does_not_spin) {
+  Target target;
+  const Descriptor next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Descriptor stranger = connect_to(target.port);
+  {
+    const FileLimit limit(static_cast<rlim_t>(next.get()) + 20);
+    BOOST_TEST(exchanges_in(1s, target.tree(), target.wake()) < 50);
+    BOOST_TEST(open_files(15).size() == 15U);
+    const FileLimit none(static_cast<rlim_t>(next.get()));
+    BOOST_TEST(exchanges_in(1s, target.tree(), target.wake()) < 50);
+  }
+
+  target.begin_child();
+  BOOST_TEST(target.until([&] { return target.child_is_in(); }));
+}
+
+BOOST_AUTO_TEST_CASE(who_does_not_know_the_secret_can_say_nothing) {
+  Target target;
+  target.begin_child();
+  BOOST_REQUIRE(target.until([&] { return target.child_is_in(); }));
+  const std::string loss =
+      frame(MessageKind::loss, to_payload({.rank = 1, .text = "rank 1 is gone, says a stranger"}));
+  const Session session{.child = 1, .parent = 0, .child_nonce = {1}, .parent_nonce = {2}};
+  const Hello hello{.child = 1,
+                    .parent = 0,
+                    .nonce = session.child_nonce,
+                    .proof = derive({8}, Purpose::child_proof, session)};
+  std::vector<Descriptor> strangers;
+  for (const std::string& text :
+       {loss, frame(MessageKind::hello, raw_bytes(hello)) + loss,
+        frame(MessageKind::hello, raw_bytes(hello).substr(1)) + loss,
+        frame(MessageKind::welcome, "") + loss, frame(MessageKind::goodbye, ""),
+        frame(MessageKind::disabled, "stop")}) {
+    strangers.push_back(connect_to(target.port));
+    send(strangers.back(), text);
+  }
+
+  BOOST_TEST(target.until([&] {
+    return std::ranges::all_of(strangers, [](const auto& each) { return has_ended(each); });
+  }));
+
+  BOOST_TEST(target.events.empty());
+  BOOST_TEST(target.child_is_in());
+}
+
+BOOST_AUTO_TEST_CASE(a_hello_that_was_overheard_is_of_no_use) {
+  Target target;
+  // A stranger between the two, who passes on what each says.
+  const Listener between(loopback());
+  Uplink child({.rank = 1,
+                .parent = 0,
+                .secret = secret,
+                .endpoint = {.addresses = {"127.0.0.1"}, .port = between.port()},
+                .largest = 1 << 16});
+  Descriptor to_child;
+  const Descriptor to_parent = connect_to(target.port);
+  const auto pass_on = [&](const Descriptor& from, const Descriptor& to) {
+    std::string bytes(4096, '\0');
+    const ssize_t count = ::recv(from.get(), bytes.data(), bytes.size(), 0);
+    bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    if (!bytes.empty()) send(to, bytes);
+    return bytes;
+  };
+  std::string hello;
+  BOOST_REQUIRE(target.until([&] {
+    child.step(0);
+    if (!to_child) to_child = between.accept();
+    pass_on(to_parent, to_child);
+    hello += pass_on(to_child, to_parent);
+    return child.state() == Uplink::State::connected;
+  }));
+  BOOST_REQUIRE(target.child_is_in());
+  target.events.clear();
+
+  const Descriptor stranger = connect_to(target.port);
+  send(stranger, hello);
+  BOOST_TEST(target.until([&] { return has_ended(stranger); }));
+
+  // Nor can the one between add to what is said.
+  BOOST_TEST(target.events.empty());
+  BOOST_TEST(target.child_is_in());
+  send(to_parent, frame(MessageKind::loss, to_payload({.rank = 1, .text = "gone"})) +
+                      std::string(sizeof(Bytes32), 'x'));
+  BOOST_TEST(target.until([&] { return has_ended(to_parent); }));
+  for (const auto& event : target.events) BOOST_TEST((event.kind != Kind::told_of_loss));
+}
+
+BOOST_AUTO_TEST_CASE(a_parent_that_does_not_know_the_secret_is_not_believed) {
+  const Listener impostor(loopback());
+  Uplink child({.rank = 1,
+                .parent = 0,
+                .secret = secret,
+                .endpoint = {.addresses = {"127.0.0.1"}, .port = impostor.port()},
+                .largest = 1 << 16});
+  Descriptor connection;
+  const auto talk_until = [&](auto&& condition) {
+    for (int i = 0; i < 3000 && !condition(); ++i) {
+      child.step(0);
+      if (!connection) connection = impostor.accept();
+      std::this_thread::sleep_for(5ms);
+    }
+    return condition();
+  };
+  BOOST_REQUIRE(talk_until([&] { return static_cast<bool>(connection); }));
+  send(connection, frame(MessageKind::challenge, raw_bytes(Challenge{})));
+  std::array<char, sizeof(Hello)> hello{};
+  BOOST_REQUIRE(talk_until(
+      [&] { return ::recv(connection.get(), hello.data(), hello.size(), MSG_PEEK) > 0; }));
+  send(connection, frame(MessageKind::welcome, raw_bytes(Welcome{})) +
+                       frame(MessageKind::verdict, "the job ends"));
+
+  BOOST_TEST(talk_until([&] { return has_ended(connection); }));
+
+  BOOST_TEST((child.state() == Uplink::State::connecting));
+}
+
+BOOST_AUTO_TEST_CASE(a_listener_of_one_address_is_not_reached_by_another) {
+  const Listener one(loopback());
+  const auto other = *parse_address("127.0.0.2", one.port());
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+
+  BOOST_TEST(
+      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&other.storage), other.size) != 0);
+  BOOST_TEST(errno == ECONNREFUSED);
+}

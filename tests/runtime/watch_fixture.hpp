@@ -1,0 +1,121 @@
+#pragma once
+
+#include "../../src/runtime/watch/tree.hpp"
+
+#include <sys/eventfd.h>
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace lockstep::test {
+
+using watch::Bytes32;
+using watch::RankReport;
+using watch::Tree;
+using namespace std::chrono_literals;
+
+inline RankReport running(int rank) {
+  RankReport report;
+  report.rank = rank;
+  report.state = RankReport::State::running;
+  return report;
+}
+
+inline std::optional<SocketAddress> loopback(int port = 0) {
+  return parse_address("127.0.0.1", port);
+}
+
+/// Trees of three ranks in a row, in one process: 0 above 1 above 2.
+class Row final {
+ public:
+  using State = RankReport::State;
+  using Kind = Tree::Event::Kind;
+
+  explicit Row(const Bytes32& secret_of_last = {7}) : secrets_{{{7}, {7}, secret_of_last}} {
+    std::array<std::optional<watch::Listener>, 3> listeners;
+    for (std::size_t i = 0; i < 3; ++i) {
+      listeners[i].emplace(loopback());
+      ports[i] = listeners[i]->port();
+    }
+    for (std::size_t i = 0; i < 3; ++i) begin(i, std::move(*listeners[i]));
+  }
+  /// A rank's tree; after one that has ended, as if it had only been away.
+  void begin(std::size_t rank, watch::Listener listener) {
+    std::vector<int> child_ports;
+    if (rank < 2) child_ports.push_back(ports[rank + 1]);
+    watch::Endpoint parent;
+    if (rank > 0) parent = {.addresses = {"127.0.0.1"}, .port = ports[rank - 1]};
+    trees[rank] = std::make_unique<Tree>(watch::TreeOptions{.rank = static_cast<int>(rank),
+                                                            .size = 3,
+                                                            .fan_out = 1,
+                                                            .secret = secrets_[rank],
+                                                            .parent = std::move(parent),
+                                                            .child_ports = std::move(child_ports)},
+                                         std::move(listener));
+  }
+  /// A round of talk; the events of each rank are kept.
+  void talk_once() {
+    for (std::size_t rank = 0; rank < trees.size(); ++rank) {
+      if (!trees[rank]) continue;
+      trees[rank]->publish(running(static_cast<int>(rank)), now());
+      for (auto& event : trees[rank]->exchange(wake.get(), 5ms, now())) {
+        events[rank].push_back(std::move(event));
+      }
+    }
+  }
+  /// Talks until then; false after a long time.
+  template <typename Condition>
+  [[nodiscard]] bool talk_until(Condition&& condition, std::chrono::seconds longest = 30s) {
+    for (const auto end = std::chrono::steady_clock::now() + longest;
+         std::chrono::steady_clock::now() < end;) {
+      talk_once();
+      if (condition()) return true;
+    }
+    return false;
+  }
+  void talk_for(std::chrono::milliseconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    static_cast<void>(talk_until([&] { return std::chrono::steady_clock::now() > end; }));
+  }
+  [[nodiscard]] bool all_have_met() const {
+    return state(1, 0) == State::running && state(2, 0) == State::running &&
+           state(0, 1) == State::running && state(2, 1) == State::running;
+  }
+  [[nodiscard]] State state(std::size_t of, std::size_t seen_by) const {
+    return trees[seen_by]->reports(now())[of].state;
+  }
+  [[nodiscard]] bool saw(std::size_t who, Kind kind) const {
+    for (const auto& event : events[who]) {
+      if (event.kind == kind) return true;
+    }
+    return false;
+  }
+  [[nodiscard]] double now() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+  std::array<int, 3> ports{};
+  std::array<std::unique_ptr<Tree>, 3> trees;
+  std::array<std::vector<Tree::Event>, 3> events;
+  Descriptor wake{::eventfd(0, EFD_CLOEXEC)};
+
+ private:
+  std::array<Bytes32, 3> secrets_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+/// Each waits for 100 ms, where nothing comes.
+inline int exchanges_in(std::chrono::milliseconds time, Tree& tree, const Descriptor& wake) {
+  int count = 0;
+  for (const auto end = std::chrono::steady_clock::now() + time;
+       std::chrono::steady_clock::now() < end; ++count) {
+    static_cast<void>(tree.exchange(wake.get(), 100ms, 0));
+  }
+  return count;
+}
+
+}  // namespace lockstep::test
