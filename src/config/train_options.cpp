@@ -307,6 +307,11 @@ OptionTable<Config> make_table() {
             .unit = "seconds",
             .min = 0,
             .max = 1e6})
+      .add(&Config::watchdog_interface,
+           {.name = "watchdog-interface",
+            .help = "the network that its connections use: interfaces by name, or a network as "
+                    "10.1.0.0/16, the first of a list with commas that a host has; none: any",
+            .unit = ""})
       .add(&Config::time_limit,
            {.name = "time-limit",
             .help = "save and stop with 75 before so much time is over, as 90s, 10min or 2h; a "

@@ -48,9 +48,11 @@ RunWatch::RunWatch(const Config& config, const TrainingJob& job, TraceRecorder* 
   const bool rests = config.wait_for_debugger >= 0;
   const std::chrono::duration<double> limit(rests ? 0 : config.watchdog_seconds);
   wait_limit_ = wait_limit_beside(limit);
-  watchdog_.emplace(
-      job.comm, job.grid, board_,
-      WatchdogOptions{.limit = limit, .names = names({}), .cores = job.binding.allowed});
+  watchdog_.emplace(job.comm, job.grid, board_,
+                    WatchdogOptions{.limit = limit,
+                                    .names = names({}),
+                                    .cores = job.binding.allowed,
+                                    .interface = config.watchdog_interface});
 }
 
 RunWatch::~RunWatch() = default;

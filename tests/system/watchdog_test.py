@@ -149,6 +149,14 @@ def a_killed_rank_of_one_group_is_named_in_all(folder):
             assert f"rank 3 ({HOST}" in log(directory, rank) and " is gone" in log(directory, rank), log(directory, rank)
 
 
+def the_interface_that_is_asked_for_is_used_or_refused(folder):
+    data = write_shards(folder / "data")
+    output = run(watched(data, folder / "none", "--max-steps", 2, "--watchdog-interface", "nosuch0"), 2, expect=USAGE)
+    assert output.count("--watchdog-interface nosuch0 is not on this host (it has ") == 1 and "lo 127.0.0.1)" in output, output
+    run(watched(data, folder / "lo", "--max-steps", 2, "--watchdog-interface", "nosuch0,lo"), 2)
+    assert "watchdog" not in logs(folder / "lo"), logs(folder / "lo")
+
+
 def a_rank_that_dies_in_a_save_is_named(folder):
     data = write_shards(folder / "data", samples=4000)
     directory = folder / "run"
@@ -422,7 +430,7 @@ time.sleep(2)
 if __name__ == "__main__":
     main([a_stopped_rank_is_named_within_the_limit, a_paused_rank_and_a_paused_job_raise_no_alarm,
           a_rank_that_sleeps_in_the_loader_is_named, a_late_rank_is_named_with_its_gpu, a_rank_that_skips_a_collective_is_named, a_killed_rank_is_named,
-          a_killed_rank_of_one_group_is_named_in_all,
+          a_killed_rank_of_one_group_is_named_in_all, the_interface_that_is_asked_for_is_used_or_refused,
           a_rank_that_dies_in_a_save_is_named, long_saves_and_slow_starts_raise_no_alarm,
           a_flipped_bit_is_found_within_the_interval_and_its_rank_named,
           a_flipped_bit_of_a_replica_among_groups_is_found_and_its_rank_named, a_flipped_bit_is_found_before_any_save,

@@ -134,7 +134,8 @@ struct Config {
   Progress progress = Progress::automatic;
   StepRange profile_steps;  ///< to trace
   // faults
-  double watchdog_seconds = 600;  ///< 0: off
+  double watchdog_seconds = 600;   ///< 0: off
+  std::string watchdog_interface;  ///< names or networks; empty: any
   TimeSpan time_limit;
   std::int64_t check_replicas_every = 1000;  ///< steps; 0: never
   double straggler_factor = 1.5;             ///< 0: nobody is named
