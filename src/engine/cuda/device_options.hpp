@@ -8,7 +8,8 @@ namespace lockstep::cuda {
 /// How an algorithm for a convolution is chosen.
 struct PlanOptions {
   /// Algorithms that need more memory for themselves are taken only where no other computes it.
-  std::size_t max_workspace_bytes = std::size_t{1} << 30;
+  /// ResNet-50 in fp32 with a batch of 256 needs 1,176 MiB for its faster ones.
+  std::size_t max_workspace_bytes = std::size_t{3} << 29;
   /// Only algorithms that give the same bits in every run.
   bool deterministic = false;
   /// So many of the algorithms that the library prefers are timed where the fastest is asked for;

@@ -147,6 +147,31 @@ BOOST_AUTO_TEST_CASE(every_convolution_of_resnet50_has_a_deterministic_engine) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(the_limit_of_workspaces_rules_out_no_engine_of_large_fp32_convolutions) {
+  // Their faster engines transpose x of 784 MiB and y: 1,176 MiB.
+  for (const std::int64_t out_channels : {128, 512}) {
+    const ConvolutionShape shape{.batch = 256,
+                                 .height = 56,
+                                 .width = 56,
+                                 .in_channels = 256,
+                                 .out_channels = out_channels,
+                                 .kernel = 1,
+                                 .stride = out_channels == 128 ? 1 : 2};
+    for (const auto& pass : passes) {
+      if (pass.wide) continue;
+      const auto engines = [&](const PlanOptions& options) {
+        return std::ranges::count_if(
+            survey_engines(hopper, {.shape = shape, .pass = pass.pass, .output = DataType::f32},
+                           options)
+                .engines,
+            &EngineSupport::finalizes);
+      };
+      BOOST_TEST(engines({}) == engines({.max_workspace_bytes = std::size_t{1} << 40}),
+                 pass.name << " of " << describe(shape));
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(every_small_convolution_has_a_precompiled_engine) {
   // Those that the conformance suite asks a device for.
   const PlanOptions options{.deterministic = true};
