@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(the_counter_of_allocations_counts) {
 BOOST_AUTO_TEST_CASE(the_description_names_library_and_threads) {
   const auto engine = make_cpu_engine(residual_network(), {.threads = 2, .tail_size = 0});
 
-  BOOST_TEST(engine->description().starts_with("oneDNN 2."));
+  BOOST_TEST(engine->description().starts_with("oneDNN "));
   BOOST_TEST(engine->description().ends_with(", 2 threads"));
 }
 
