@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <stdexcept>
 #include <thread>
 
@@ -67,6 +68,35 @@ BOOST_AUTO_TEST_CASE(the_newest_and_the_best_stay) {
 
   BOOST_TEST(checkpoints.steps() == (Steps{600, 500}), boost::test_tools::per_element());
   BOOST_TEST(link_target(directory / "best") == "step-00000600.h5");
+}
+
+BOOST_AUTO_TEST_CASE(each_change_of_a_name_may_be_forbidden) {
+  const TemporaryDirectory directory;
+  int allowed = 1'000;
+  CheckpointDirectory checkpoints(directory.path(), 1, [&] {
+    if (allowed-- == 0) fail(ExitStatus::cannot_write, "forbidden");
+  });
+  const auto names = [&] {
+    std::map<std::string, std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
+      found[entry.path().filename()] = entry.is_symlink() ? link_target(entry.path()) : "";
+    }
+    return found;
+  };
+  save(checkpoints, at(1, 1));
+  auto expected = names();
+  BOOST_TEST(expected.size() == 3U);
+
+  // The file, `latest`, `best`, and the removal of the first file.
+  const std::string second = "step-00000002.h5";
+  for (int changes = 0; changes < 4; ++changes) {
+    allowed = changes;
+    BOOST_CHECK_THROW(save(checkpoints, at(2, 2)), Error);
+    if (changes == 1) expected[second] = "";
+    if (changes == 2) expected["latest"] = second;
+    if (changes == 3) expected["best"] = second;
+    BOOST_TEST((names() == expected), changes << " changes were allowed");
+  }
 }
 
 BOOST_AUTO_TEST_CASE(newest_goes_back_past_files_that_do_not_verify) {
