@@ -238,10 +238,12 @@ BOOST_AUTO_TEST_CASE(a_save_that_hangs_is_told_of_once_per_doubling) {
     run.start_save(1);
     while (hanging == 0) std::this_thread::sleep_for(1ms);
     const auto begin = std::chrono::steady_clock::now();
-    while (run.logged("step-00000001.h5 has made no progress for") < 3) {
+    const auto told = [&] { return run.logged("step-00000001.h5 has made no progress for"); };
+    while (told() < 3 && std::chrono::steady_clock::now() - begin < 1min) {
       run.saver().report();
       std::this_thread::sleep_for(1ms);
     }
+    BOOST_TEST(told() == 3);
     // At 100, 200 and 400 ms, or later.
     BOOST_TEST((std::chrono::steady_clock::now() - begin >= 400ms));
     BOOST_TEST(run.saver().busy());
