@@ -14,12 +14,18 @@ EXPORTED = {"when", "default_args", "run_after", "run_before", "on_package_attri
             "Version", "Spec", "Executable", "EnvironmentModifications", "InstallError", "SkipTest", "any_combination_of",
             "disjoint_sets", "conditional", "Prefix", "install", "install_tree", "mkdirp", "filter_file", "find"}
 
+# The names among Spack's own packages (its repository builtin, July 2026) and their virtual ones that the recipes may use.
+BUILTIN = {"c", "cxx", "cmake", "mpi", "hdf5", "boost", "onednn", "nlohmann-json", "fmt", "spdlog", "zlib-api", "jpeg", "libpng",
+           "python", "py-h5py", "py-torch", "cuda", "cudnn", "nccl"}
+# Packages that are better named by what they provide, as another of them may be in the environment already.
+PROVIDERS = {"libjpeg-turbo": "jpeg", "libjpeg": "jpeg", "openmpi": "mpi", "mpich": "mpi", "zlib": "zlib-api", "zlib-ng": "zlib-api"}
+
 declared = {}
 
 
 def reset():
     declared.clear()
-    declared.update(versions=[], variants={}, dependencies=[], conflicts=[], context=[])
+    declared.update(versions=[], variants={}, dependencies=[], conflicts=[], licenses=[], maintainers=[], context=[])
 
 
 class SpackRefuses(Exception):
@@ -99,10 +105,11 @@ def requires(*requirement_specs, policy="one_of", when=None, msg=None):
 
 def license(license_identifier, checked_by=None, when=None):
     condition(when)
+    declared["licenses"].append(license_identifier)
 
 
 def maintainers(*names):
-    pass
+    declared["maintainers"] += names
 
 
 def provides(*specs, when=None):
@@ -159,7 +166,13 @@ class Spec:
     def __getitem__(self, name):
         if not any(parse_spec(spec)[0] == name for spec, _ in declared["dependencies"]):
             raise SpackRefuses(f"{name} is no dependency")
-        return types.SimpleNamespace(prefix=f"/spack/{name}", command=types.SimpleNamespace(path=f"/spack/{name}/bin/{name}"))
+        return types.SimpleNamespace(prefix=Prefix(f"/spack/{name}"), command=types.SimpleNamespace(path=f"/spack/{name}/bin/{name}"))
+
+
+class Prefix(str):
+    @property
+    def include(self):
+        return f"{self}/include"
 
 
 class PackageBase:
@@ -184,8 +197,31 @@ class CMakePackage(PackageBase):
     pass
 
 
-class CudaPackage(PackageBase):
+class Package(PackageBase):
     pass
+
+
+class CudaPackage(PackageBase):
+    cuda_arch_values = ("10", "53", "70", "75", "80", "86", "87", "89", "90", "90a", "100", "100a", "100f", "120", "121f")
+
+
+def resolve(spec):
+    """The dependencies that a concrete spec brings, as their specs; refuses it where it conflicts with the recipe, or its
+    dependencies with each other or with what NCCL's recipe asks for."""
+    for conflict, condition in declared["conflicts"]:
+        if not parse_spec(conflict)[0] and not conflict.startswith("%") and spec.satisfies(f"{conflict} {condition}".strip()) \
+                and not ("%" in condition):
+            raise SpackRefuses(f"conflict: {conflict} when {condition!r}")
+    active = [text for text, condition in declared["dependencies"] if spec.satisfies(condition)]
+    asked = {}
+    for text in active:
+        name, variants = parse_spec(text)
+        for variant, value in variants.get(name, {}).items():
+            if isinstance(asked.setdefault(name, {}).setdefault(variant, value), bool) and asked[name][variant] != value:
+                raise SpackRefuses(f"{name}: {variant} is both {asked[name][variant]} and {value}")
+    if any(parse_spec(text)[0] == "nccl" for text in active) and "cuda_arch" not in asked.get("nccl", {}):
+        raise SpackRefuses("nccl: Must specify CUDA compute capabilities of your GPU")
+    return active
 
 
 def generator(*names, default=None):
@@ -208,7 +244,7 @@ def load(recipe):
     modules = {"spack": types.ModuleType("spack"), "spack.package": api}
     for name in ("spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems"):
         modules[name] = types.ModuleType(name)
-    for name, members in {"cmake": (CMakePackage, generator), "cuda": (CudaPackage,)}.items():
+    for name, members in {"cmake": (CMakePackage, generator), "cuda": (CudaPackage,), "generic": (Package,)}.items():
         module = modules[f"spack_repo.builtin.build_systems.{name}"] = types.ModuleType(name)
         for member in members:
             setattr(module, member.__name__, member)

@@ -44,8 +44,13 @@ def the_recipe_is_python_that_spack_takes(_):
     unknown = called - spack.DIRECTIVES.keys() - {"generator", "when"}
     assert not unknown, f"no directives of Spack: {unknown}"
     assert ast.get_docstring(package), "Spack wants a description"
-    assert {"homepage", "git"} <= vars(namespace["Lockstep"]).keys()
-    assert pathlib.Path(namespace["SOURCE"]) == SOURCE, namespace["SOURCE"]
+    assert spack.declared["licenses"] == ["Apache-2.0"] and spack.declared["maintainers"], spack.declared
+    # Where the source is fetched from is the site's to say; a place on one host is none for others.
+    assert "file://" not in RECIPE.read_text() and "as_uri" not in RECIPE.read_text()
+    assert not {"git", "url"} & vars(namespace["Lockstep"]).keys()
+    for recipe in REPOSITORY.glob("packages/*/package.py"):
+        long = [line for line in recipe.read_text().splitlines() if len(line) > 99]
+        assert not long, f"longer than Spack's 99 columns: {recipe} {long}"
     assert re.fullmatch(r"repo:\n  namespace: lockstep\n  api: v2\.\d+\n", (REPOSITORY / "repo.yaml").read_text())
     for kind in ("variants", "dependencies", "conflicts", "versions"):
         print(f"        {len(spack.declared[kind])} {kind} with arguments that Spack's directives take")
@@ -57,13 +62,45 @@ def the_recipe_is_python_that_spack_takes(_):
     print("        every condition speaks of declared variants")
 
 
+def every_dependency_is_a_package_that_spack_finds(_):
+    own = {path.parent.name.replace("_", "-"): path for path in REPOSITORY.glob("packages/*/package.py")}
+    for name, recipe in own.items():
+        namespace = spack.load(recipe)
+        assert "".join(word.capitalize() for word in name.split("-")) in namespace, f"Spack's name for {name}'s class is another"
+        assert spack.declared["versions"] and spack.declared["licenses"] and spack.declared["maintainers"], name
+        for spec, _ in spack.declared["dependencies"]:
+            wanted = spack.parse_spec(spec)[0]
+            assert wanted not in spack.PROVIDERS, f"{name} names {wanted}, where {spack.PROVIDERS[wanted]} will do"
+            assert wanted in spack.BUILTIN | own.keys(), f"{name} depends on {wanted}, which is neither Spack's nor here"
+
+
+def a_spec_for_gpus_builds_nccl_for_them(_):
+    spack.load(RECIPE)
+
+    active = spack.resolve(defaults(cuda=True, cuda_arch=("90a", "100")))
+    assert {"nccl cuda_arch=90a", "nccl cuda_arch=100"} <= set(active), active
+    assert not [spec for spec in active if "cuda_arch=80" in spec], active
+    assert any(spack.parse_spec(spec)[0] == "cudnn-frontend" for spec in active), active
+    assert not [spec for spec in spack.resolve(defaults()) if "nccl" in spec or "cudnn" in spec]
+    for architectures in (("none",), ("70",), ("75", "90")):
+        try:
+            spack.resolve(defaults(cuda=True, cuda_arch=architectures))
+        except spack.SpackRefuses as refused:
+            assert "conflict: cuda_arch=" in str(refused), refused
+        else:
+            raise AssertionError(f"{architectures} is taken")
+    # An environment has one hdf5 for all, mostly with MPI.
+    assert not [spec for spec, _ in spack.declared["dependencies"] if "mpi" in spack.parse_spec(spec)[1].get("hdf5", {})]
+
+
 def every_option_of_cmake_has_a_variant_that_sets_it(_):
     package = spack.load(RECIPE)["Lockstep"]
-    options = cmake_options()
+    # CMake finds the launcher of the MPI that Spack brings.
+    options = cmake_options() - {"LOCKSTEP_MPIRUN"}
     assert len(options) >= 8, options
 
-    everything = defaults(tests=True, cuda=True, cuda_arch=("90a", "100"), python="/usr/bin/python3", mpirun="srun --mpi=pmix",
-                          warnings_as_errors=True, fuzzers=True, sanitize="address", cudnn_frontend="/opt/frontend",
+    everything = defaults(tests=True, cuda=True, cuda_arch=("90a", "100"), asserts=True,
+                          warnings_as_errors=True, fuzzers=True, sanitize="address",
                           module_depends=("openmpi/4.1", "hdf5"), module_conflicts=("horovod",))
     arguments = given(package(everything).cmake_args())
 
@@ -72,7 +109,8 @@ def every_option_of_cmake_has_a_variant_that_sets_it(_):
     assert not unknown, f"CMake has no {unknown}"
     assert arguments["LOCKSTEP_CUDA_ARCHITECTURES"] == "90a-real;100-real"
     assert arguments["LOCKSTEP_SANITIZE"] == "address,undefined"
-    assert arguments["LOCKSTEP_MPIRUN"] == "srun;--mpi=pmix"
+    assert arguments["LOCKSTEP_PYTHON"] == "/spack/python/bin/python"
+    assert arguments["CUDNN_FRONTEND_INCLUDE_DIR"] == "/spack/cudnn-frontend/include"
     assert arguments["LOCKSTEP_MODULE_DEPENDS"] == "openmpi/4.1;hdf5"
     text = RECIPE.read_text()
     for variant in spack.declared["variants"]:
@@ -117,10 +155,11 @@ def spack_itself_reads_the_recipe(folder):
     scope.mkdir()
     (scope / "repos.yaml").write_text(f"repos:\n  lockstep: {REPOSITORY}\n")
     environment = {**os.environ, "SPACK_DISABLE_LOCAL_CONFIG": "1"}
-    assert "cudnn_frontend" in run([program, "-C", scope, "info", "lockstep"], env=environment)
+    assert "cudnn-frontend" in run([program, "-C", scope, "info", "lockstep"], env=environment)
     print("        spack info reads it")
 
 
 if __name__ == "__main__":
-    main([the_recipe_is_python_that_spack_takes, every_option_of_cmake_has_a_variant_that_sets_it, the_default_spec_configures,
+    main([the_recipe_is_python_that_spack_takes, every_dependency_is_a_package_that_spack_finds,
+          a_spec_for_gpus_builds_nccl_for_them, every_option_of_cmake_has_a_variant_that_sets_it, the_default_spec_configures,
           the_example_environment_names_this_recipe_and_this_checkout, spack_itself_reads_the_recipe])
