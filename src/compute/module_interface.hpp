@@ -29,7 +29,7 @@ namespace lockstep::cuda {
 /// Raised with every change of ModuleTable or of a type it names.
 inline constexpr int module_interface_number = 23;
 
-/// "interface 1 of lockstep 0.1.0, compiler 12.2.0"
+/// "interface 1 of lockstep 0.9.0, compiler 12.2.0"
 [[nodiscard]] inline std::string module_interface() {
   return fmt::format("interface {} of lockstep {}, compiler {}", module_interface_number, version(),
                      __VERSION__);

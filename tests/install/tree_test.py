@@ -36,7 +36,8 @@ def a_moved_tree_runs(folder):
     tree = moved_tree(folder)
     program = tree / "bin/lockstep"
 
-    assert re.fullmatch(r"lockstep [0-9.]+\n", run([program, "--version"]))
+    project = re.search(r"project\(lockstep VERSION (\S+)", (SOURCE / "CMakeLists.txt").read_text())[1]
+    assert run([program, "--version"]) == f"lockstep {project}\n"
     run([*MPIRUN, "-n", "2", program, *TRAIN, "--run-dir", folder / "run"], env={**os.environ, "OMP_WAIT_POLICY": "passive"})
 
     assert (folder / "run/checkpoints/latest").exists()
@@ -89,6 +90,10 @@ def job_scripts_and_pages_come_with_it(folder):
             assert copy.read_bytes() == path.read_bytes() and os.access(copy, os.X_OK) == os.access(path, os.X_OK), copy
     for page in ("cluster-staff.md", "exit-status.md", "design.md"):
         assert (tree / "share/doc/lockstep" / page).read_bytes() == (SOURCE / "docs" / page).read_bytes()
+    licence = (tree / "share/doc/lockstep/LICENSE").read_text()
+    assert "Apache License\n                           Version 2.0" in licence and "END OF TERMS AND CONDITIONS" in licence
+    version = run([tree / "bin/lockstep", "--version"]).split()[1]
+    assert f"\n## [{version}]" in (tree / "share/doc/lockstep/CHANGELOG.md").read_text(), version
 
 
 def a_staged_install_names_the_final_place(folder):

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// "0.1.0"
+/// "0.9.0"
 [[nodiscard]] std::string version();
 
 }  // namespace lockstep
