@@ -18,5 +18,5 @@ load_machine "$machine"
 # In the terminal's foreground: interrupts reach the ranks as the launcher hands them on.
 case $launcher in
   srun) exec srun --kill-on-bad-exit=1 "${srun_options[@]}" "${lockstep[@]}" "$@" ;;
-  mpirun) exec mpirun -n "$tasks" "${mpirun_options[@]}" "${lockstep[@]}" "$@" ;;
+  *) exec "$launcher" -n "$tasks" "${mpirun_options[@]}" "${lockstep[@]}" "$@" ;;
 esac

@@ -18,15 +18,16 @@ give_up() {  # give_up STATUS TEXT
 
 load_machine() {
   # What a machine's file may set; these are a plain cluster's.
-  launcher=srun            # or mpirun, where srun and MPI do not understand each other
+  launcher=srun            # or mpirun (or mpiexec), where srun and MPI do not understand each other
   srun_options=(--mpi=pmix)
-  mpirun_options=()
+  mpirun_options=auto      # or a list: options that place the ranks; auto: by the MPI that mpirun is of
   lockstep=(lockstep)      # with what it takes to run it: (apptainer exec lockstep.sif lockstep)
   python=python3           # draws the scaling study's picture, where it has matplotlib
   scratch=${SCRATCH:-$PWD} # where data and runs are
   stage=                   # node-local storage for copies of shards, empty where there is none
   max_restarts=50          # of one submission, by these scripts; Slurm's own do not count
   stalled_restarts=1       # of them in a row without a newer checkpoint
+  crash_restarts=2         # of them after a rank crashed or had too little memory, which a restart seldom cures
   # What it may use, whatever of it the job was asked for by; a number of ranks that the nodes do not share evenly too.
   nodes=${SLURM_JOB_NUM_NODES:-1}
   tasks=${SLURM_NTASKS:-$((nodes * ${SLURM_NTASKS_PER_NODE:-1}))}
@@ -36,11 +37,34 @@ load_machine() {
   [ -r "$file" ] || give_up 66 "no machine '$1' (no file $file) there are: $(cd "$LOCKSTEP_SLURM/machines" && echo *.env)"
   # shellcheck source=/dev/null
   source "$file"
-  [[ $launcher == srun || $launcher == mpirun ]] ||
-    give_up 64 "launcher=$launcher in $file (only srun and mpirun are known) set one of them"
+  [[ $launcher == srun || $launcher == mpirun || $launcher == mpiexec ]] ||
+    give_up 64 "launcher=$launcher in $file (only srun, mpirun and mpiexec are known) set one of them"
+  [ "$launcher" = srun ] || resolve_mpirun
   # Since 22.05 srun does not take these from the job by itself, and ranks would share one core.
   [ -z "${SLURM_CPUS_PER_TASK:-}" ] || srun_options+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")
-  : "$python" "$scratch" "$stage" "$max_restarts" "$stalled_restarts" "$ranks_a_node"
+  : "$python" "$scratch" "$stage" "$max_restarts" "$stalled_restarts" "$crash_restarts" "$ranks_a_node"
+}
+
+# Sets `launcher` to mpiexec where there is no mpirun, and `mpirun_options` where the machine's file does not: as many ranks a
+# node as were asked for, each on cores of its own.
+resolve_mpirun() {
+  local cores=${SLURM_CPUS_PER_TASK:-1}
+  command -v "$launcher" >/dev/null || launcher=mpiexec
+  command -v "$launcher" >/dev/null ||
+    give_up 66 "neither mpirun nor mpiexec is in PATH (an MPI's module may not be loaded) load it in the machine's file"
+  [ "${mpirun_options[*]-}" = auto ] || return 0
+  case $("$launcher" --version 2>&1 || true) in
+    *"Open MPI"* | *OpenRTE* | *PRRTE*) mpirun_options=(--map-by "ppr:$ranks_a_node:node:pe=$cores" --bind-to core) ;;
+    *"Intel(R) MPI"*) # binds by itself, and in a Slurm job heeds -ppn only when told to
+      mpirun_options=(-ppn "$ranks_a_node")
+      export I_MPI_JOB_RESPECT_PROCESS_PLACEMENT=off
+      ;;
+    *HYDRA*) mpirun_options=(-ppn "$ranks_a_node" -bind-to "core:$cores") ;; # MPICH, MVAPICH
+    *)
+      say "warning: $launcher is of an MPI that is not known here; its ranks are placed as it does by itself (mpirun_options)"
+      mpirun_options=()
+      ;;
+  esac
 }
 
 # --- the ranks -------------------------------------------------------------------------------------------------------
@@ -78,7 +102,7 @@ launch() {
   fi
   case $launcher in
     srun) set -- srun --kill-on-bad-exit=1 "${srun_options[@]}" "$@" ;;
-    mpirun) set -- mpirun -n "$tasks" "${mpirun_options[@]}" "$@" ;;
+    *) set -- "$launcher" -n "$tasks" "${mpirun_options[@]}" "$@" ;;
   esac
   if [ -n "$limit" ]; then set -- timeout --kill-after=30 "$limit" "$@"; fi
   launched=$SECONDS
@@ -157,6 +181,18 @@ goes_on() {
   esac
 }
 
+# Whether a rank crashed by a fault of its own (SIGILL, SIGBUS, SIGFPE, SIGSEGV), or Slurm found that one had too little
+# memory: srun returns 1 then, and the job's details have a signal 125 that is none.
+crashed() {
+  case $1 in
+    132 | 135 | 136 | 139) return 0 ;;
+    1 | 137 | 143) ;;
+    *) return 1 ;;
+  esac
+  command -v scontrol >/dev/null &&
+    [[ $(scontrol -d -o show job "$(job_name)" 2>/dev/null) =~ \ DerivedExitCode=[0-9]+:125\  ]]
+}
+
 # Sets `facts` to the job's state and Slurm's reason for it, or to why these cannot be had. A controller that is busy, or is
 # started anew just now, is asked for two minutes, unless Slurm kills this job before.
 ask_slurm() {
@@ -205,18 +241,20 @@ submit_again() {
     return
   fi
   command -v sbatch >/dev/null || return 1
-  # The script's own --dependency does not hold then: elements of an array, of one name, would wait for each other.
-  local job time dependency
-  dependency=afterany:$(job_name)
-  [ -n "${SLURM_ARRAY_TASK_ID:-}" ] || dependency+=,singleton
-  local options=(--parsable "--dependency=$dependency" "--job-name=$SLURM_JOB_NAME"
+  local job name value time='' gres=''
+  local options=(--parsable "--dependency=afterany:$(job_name)" "--job-name=$SLURM_JOB_NAME"
     "--nodes=$SLURM_JOB_NUM_NODES" "--partition=$SLURM_JOB_PARTITION")
-  time=$(squeue -h -j "$(job_name)" -o %l 2>/dev/null) || time=
+  # No variable has these two.
+  read -r time gres < <(squeue -h -j "$(job_name)" -o '%l %b' 2>/dev/null) || true
   [[ ! $time =~ ^([0-9:-]+|UNLIMITED)$ ]] || options+=("--time=$time")
-  [ -z "${SLURM_NTASKS:-}" ] || options+=("--ntasks=$SLURM_NTASKS")
-  [ -z "${SLURM_NTASKS_PER_NODE:-}" ] || options+=("--ntasks-per-node=$SLURM_NTASKS_PER_NODE")
-  [ -z "${SLURM_CPUS_PER_TASK:-}" ] || options+=("--cpus-per-task=$SLURM_CPUS_PER_TASK")
-  [ -z "${SLURM_GPUS_PER_NODE:-}" ] || options+=("--gpus-per-node=$SLURM_GPUS_PER_NODE")
+  for name in NTASKS NTASKS_PER_NODE CPUS_PER_TASK GPUS GPUS_PER_NODE GPUS_PER_SOCKET GPUS_PER_TASK; do
+    value=SLURM_$name
+    name=${name,,}
+    [ -z "${!value:-}" ] || options+=("--${name//_/-}=${!value}")
+  done
+  # It names GPUs that were asked for by --gpus-per-node too. Newer Slurms write gres/gpu:4 where 22.05 writes gres:gpu:4.
+  gres=${gres//gres[:\/]/}
+  [[ -z $gres || $gres == N/A || $gres == "(null)" || -n ${SLURM_GPUS_PER_NODE:-} ]] || options+=("--gres=$gres")
   [ -z "${SLURM_JOB_ACCOUNT:-}" ] || options+=("--account=$SLURM_JOB_ACCOUNT")
   [ -z "${SLURM_JOB_QOS:-}" ] || options+=("--qos=$SLURM_JOB_QOS")
   [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || options+=("--array=$SLURM_ARRAY_TASK_ID")
@@ -226,11 +264,11 @@ submit_again() {
 
 # finish RUN_DIR [ARGUMENTS OF THE JOB SCRIPT...]
 finish() {
-  local run_dir=$1 log=$1/restarts reason checkpoint restarts stalled
+  local run_dir=$1 log=$1/restarts reason checkpoint restarts stalled crash='' crashes
   shift
   first_job=${LOCKSTEP_FIRST_JOB:-$(job_name)}
   # MPICH's mpirun returns 0 after a signal that it forwarded. A run that was done says so when it is started again.
-  if [ "$status" = 0 ] && [ -n "$warned" ] && [ "$launcher" = mpirun ]; then status=75; fi
+  if [ "$status" = 0 ] && [ -n "$warned" ] && [ "$launcher" != srun ]; then status=75; fi
   if [ "$status" = 0 ] && [ "$(size_of_log)" = "$log_size" ]; then
     say "the launcher reports success, but no rank has started"
     status=70
@@ -245,7 +283,8 @@ finish() {
     say "status $status; not submitted again: $reason"
     exit "$status"
   fi
-  # One line a restart: the submission, the status, the newest checkpoint, when.
+  if crashed "$status"; then crash=crash; fi
+  # One line a restart: the submission, the status, the newest checkpoint, when; and whether a crash was the cause.
   checkpoint=$(newest_checkpoint "$run_dir")
   mkdir -p "$run_dir"
   touch "$log" || give_up "$status" "cannot count restarts in $log; not submitted again"
@@ -255,7 +294,10 @@ finish() {
     give_up "$status" "status $status after $restarts restarts (max_restarts=$max_restarts); not submitted again"
   [ "$stalled" -le "$stalled_restarts" ] ||
     give_up "$status" "status $status and still at checkpoint $checkpoint after $stalled restarts (stalled_restarts=$stalled_restarts); not submitted again"
-  printf '%s %s %s %(%FT%T)T\n' "$first_job" "$status" "$checkpoint" -1 >>"$log" ||
+  crashes=$(awk -v job="$first_job" '$1 == job && $5 == "crash"' "$log" | wc -l)
+  [ -z "$crash" ] || [ "$crashes" -lt "$crash_restarts" ] ||
+    give_up "$status" "status $status: a rank crashed or had too little memory, once more after $crashes restarts for that (crash_restarts=$crash_restarts); not submitted again"
+  printf '%s %s %s %(%FT%T)T%s\n' "$first_job" "$status" "$checkpoint" -1 "${crash:+ crash}" >>"$log" ||
     give_up "$status" "cannot count restarts in $log; not submitted again"
   say "status $status at checkpoint $checkpoint: restart $((restarts + 1)) of at most $max_restarts"
   submit_again "$@" || say "cannot submit by itself (neither scontrol requeue nor sbatch works here); submit the same command again"

@@ -2,6 +2,7 @@
 """The job scripts as texts, what they make of the launcher's statuses, and the scaling study."""
 
 import functools
+import itertools
 import json
 import operator
 
@@ -24,8 +25,44 @@ def each_machine_loads_and_starts_by_slurm_or_mpirun(folder):
     for machine in sorted(SCRIPTS.glob("machines/*.env")):
         text = f"source {SCRIPTS}/job.sh; load_machine {machine.stem}; echo $launcher ${{srun_options[@]}} + ${{mpirun_options[@]}}"
         output = command("bash", "-c", text, env={"SLURM_CPUS_PER_TASK": "3", "SLURM_NTASKS_PER_NODE": "2"})
-        assert output.startswith("srun --mpi=pmix ") and "--cpus-per-task=3" in output and "pe=3" in output, output
+        assert output.startswith("srun --mpi=pmix ") and "--cpus-per-task=3" in output, output
         assert "gpus-per-task" not in output, output
+
+
+def by_mpirun(folder, machine):
+    """The machine's file with mpirun for its launcher."""
+    file = folder / f"{machine.stem}-mpirun.env"
+    file.write_text(f"source {machine}\nlauncher=mpirun\n")
+    return file
+
+
+def program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def each_launcher_is_given_options_that_it_knows(folder):
+    """What each MPI's launcher says of its version, against the options that place its ranks."""
+    open_mpi, hydra = "--map-by ppr:2:node:pe=3 --bind-to core", "-ppn 2 -bind-to core:3"
+    versions = (("mpirun (Open MPI) 4.1.6", open_mpi), ("mpirun (Open MPI) 5.0.7", open_mpi), ("prterun (PRRTE) 3.0.8", open_mpi),
+                ("HYDRA build details:\n    Version:  4.2.1", hydra),
+                ("Intel(R) MPI Library for Linux* OS, Version 2021.13 Build 20240701", "-ppn 2"), ("mpiexec version 1.2.12", ""))
+    for i, (version, options) in enumerate(versions):
+        for name in ("mpirun", "mpiexec"):
+            fake = program(folder / f"{name}-{i}" / name, f"echo '{version}'; printf '%s\\n' \"$*\" >&2")
+            machine = by_mpirun(folder, SCRIPTS / "machines" / "cpu.env")
+            done = subprocess.run(["/bin/bash", "-c", f"source {SCRIPTS}/job.sh; load_machine {machine}; launch x; echo $launcher"],
+                                  capture_output=True, text=True, timeout=60,
+                                  env={"PATH": str(fake.parent), "LOCKSTEP_SLURM": str(SCRIPTS), "SLURM_JOB_NUM_NODES": "2",
+                                       "SLURM_NTASKS_PER_NODE": "2", "SLURM_CPUS_PER_TASK": "3"})
+            assert done.stderr.strip().split("\n")[-1] == " ".join(f"-n 4 {options} x".split()), (version, done)
+            assert done.stdout.splitlines()[-1] == name, done
+            assert ("not known here" in done.stdout) == (not options), done
+    none = command("/bin/bash", "-c", f"source {SCRIPTS}/job.sh; load_machine {by_mpirun(folder, SCRIPTS / 'machines/cpu.env')}",
+                   env={"PATH": str(folder)}, expect=66)
+    assert "neither mpirun nor mpiexec is in PATH" in none, none
 
 
 def each_machine_binds_as_many_ranks_by_mpirun_as_were_asked_for(folder):
@@ -35,25 +72,31 @@ def each_machine_binds_as_many_ranks_by_mpirun_as_were_asked_for(folder):
                 "SLURM_JOB_NUM_NODES": "1"}
     asked = ((1, cores, {"SLURM_NTASKS": "1"}), (cores, 1, {"SLURM_NTASKS_PER_NODE": str(cores)}),
              (1, 1, {"SLURM_NTASKS": "1", "SLURM_NTASKS_PER_NODE": "2"}))
-    for machine in sorted(SCRIPTS.glob("machines/*.env")):
-        text = (f"source {SCRIPTS}/job.sh; load_machine {machine.stem}; launcher=mpirun; "
+    launchers = {"Open MPI": os.environ["PATH"]}
+    if shutil.which("mpirun.mpich"):
+        program(folder / "mpich" / "mpirun", 'exec mpirun.mpich "$@"')
+        launchers["MPICH"] = f"{folder}/mpich:{os.environ['PATH']}"
+    else:
+        print("skipped: MPICH's launcher is not here (install mpich)")
+    for machine, (mpi, path) in itertools.product(sorted(SCRIPTS.glob("machines/*.env")), launchers.items()):
+        text = (f"source {SCRIPTS}/job.sh; load_machine {by_mpirun(folder, machine)}; "
                 "launch grep Cpus_allowed: /proc/self/status")
         for ranks, width, extra in asked:
             done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60,
-                                  env={**os.environ, **settings, **extra, "SLURM_CPUS_PER_TASK": str(width)})
+                                  env={**os.environ, **settings, **extra, "SLURM_CPUS_PER_TASK": str(width), "PATH": path})
             masks = [int(line.split()[-1].replace(",", ""), 16) for line in done.stdout.splitlines()]
-            assert len(masks) == ranks and all(bin(mask).count("1") >= width for mask in masks), (machine, extra, done)
+            assert len(masks) == ranks and all(bin(mask).count("1") >= width for mask in masks), (machine, mpi, extra, done)
             assert sum(masks) == functools.reduce(operator.or_, masks), f"ranks share cores: {machine}, {done}"
-        text = f"source {SCRIPTS}/job.sh; load_machine {machine.stem}; echo $tasks ${{mpirun_options[@]}}"
-        output = command("bash", "-c", text, env={"SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS": "5"})
-        assert output.startswith("5 --map-by ppr:3:node:pe=1 "), output
+        text = f"source {SCRIPTS}/job.sh; load_machine {by_mpirun(folder, machine)}; echo $tasks ${{mpirun_options[@]}}"
+        output = command("bash", "-c", text, env={"SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS": "5", "PATH": path})
+        assert output.startswith("5 --map-by ppr:3:node:pe=1 " if mpi == "Open MPI" else "5 -ppn 3 "), output
 
 
 def a_signal_while_the_ranks_start_reaches_them(folder):
-    (folder / "mpirun").write_text("#!/bin/bash\ntrap 'exit 75' USR1\nfor i in {1..200}; do sleep 0.1; done\n")
-    (folder / "mpirun").chmod(0o755)
+    program(folder / "mpirun", "[ \"$1\" != --version ] || exit 0\ntrap 'exit 75' USR1\nfor i in {1..200}; do sleep 0.1; done")
     # Between the start of the launcher and the moment when the script knows its process.
-    (folder / "script").write_text(f"source {SCRIPTS}/job.sh; load_machine generic; launcher=mpirun; set -T\n"
+    (folder / "script").write_text(f"source {SCRIPTS}/job.sh; "
+                                    f"load_machine {by_mpirun(folder, SCRIPTS / 'machines/generic.env')}; set -T\n"
                                    "trap '[[ $BASH_COMMAND != \"ranks=\\$!\" ]] || kill -USR1 $$' DEBUG\n"
                                    "launch; trap - DEBUG; echo status $status\n")
     output = command("bash", folder / "script", env={"PATH": f"{folder}:{os.environ['PATH']}"})
@@ -83,6 +126,26 @@ def statuses_decide_as_documented(folder):
     for status in range(256):
         answer = command("bash", "-c", f"source {SCRIPTS}/job.sh; if goes_on {status}; then echo yes; else echo no; fi").strip()
         assert (answer == "yes") == documented.get(status, False), f"{status}: {answer}, {documented.get(status)}"
+
+
+def a_job_submitted_again_asks_for_the_same(folder):
+    """What Slurm's variables and squeue say of a job that cannot be requeued, against the options of its successor."""
+    programs = folder / "programs"
+    program(programs / "scontrol", "exit 1")
+    program(programs / "sbatch", "echo \"$@\" >&2; echo 8")
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "sweep", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_PARTITION": "main"}
+    for squeue, variables, expected in (
+            ("2-00:00:00 gres:gpu:a100:4", {"SLURM_NTASKS_PER_NODE": "4"}, "--time=2-00:00:00 --ntasks-per-node=4 --gres=gpu:a100:4"),
+            ("1:00:00 gres/gpu:4,gres/nvme:1", {}, "--time=1:00:00 --gres=gpu:4,nvme:1"),
+            ("UNLIMITED gres:gpu:4", {"SLURM_GPUS_PER_NODE": "4"}, "--time=UNLIMITED --gpus-per-node=4"),
+            ("1:00:00 N/A", {"SLURM_GPUS": "8", "SLURM_GPUS_PER_TASK": "1"}, "--time=1:00:00 --gpus=8 --gpus-per-task=1"),
+            ("", {"SLURM_JOB_QOS": "long"}, "--qos=long")):
+        program(programs / "squeue", f"echo '{squeue}'")
+        done = subprocess.run(["bash", "-c", f"source {SCRIPTS}/job.sh; first_job=7; submit_again --lr 1", "train.sbatch"],
+                              env={**job, **variables, "PATH": f"{programs}:{os.environ['PATH']}", "LOCKSTEP_SLURM": str(SCRIPTS)},
+                              capture_output=True, text=True, timeout=60)
+        start = "--parsable --dependency=afterany:7 --job-name=sweep --nodes=2 --partition=main"
+        assert done.stderr.strip() == f"{start} {expected} train.sbatch --lr 1", (squeue, done)
 
 
 def success_without_a_rank_is_none(folder):
@@ -157,7 +220,8 @@ def a_scaling_report_shows_what_is_missing(folder):
 
 if __name__ == "__main__":
     main([shellcheck_finds_nothing, each_machine_loads_and_starts_by_slurm_or_mpirun,
+          each_launcher_is_given_options_that_it_knows,
           each_machine_binds_as_many_ranks_by_mpirun_as_were_asked_for, a_signal_while_the_ranks_start_reaches_them,
           shards_are_staged_where_the_machine_has_a_place, statuses_decide_as_documented,
-          success_without_a_rank_is_none, scaling_runs_on_one_two_and_four_nodes,
+          a_job_submitted_again_asks_for_the_same, success_without_a_rank_is_none, scaling_runs_on_one_two_and_four_nodes,
           a_point_that_hangs_is_missing, a_scaling_report_shows_what_is_missing])

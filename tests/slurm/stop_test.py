@@ -235,12 +235,25 @@ def of_two_jobs_in_one_run_directory_one_stops(folder):
     log = second.end("FAILED", status=73, restarts=0)
     assert f"held by Slurm job {first.number} on node1" in log and "not submitted again" in log, log
     first.end(status=0, restarts=0)
-    # Jobs of one name wait for each other instead.
+    # Jobs of one name wait for each other where they are told to.
     script = script_for(folder, folder / "run-single", "--nodes=1 --ntasks-per-node=1 --time=60")
-    jobs = [submit(script) for _ in range(2)]
+    jobs = [submit(script, "--dependency=singleton") for _ in range(2)]
     until(lambda: jobs[1].facts().get("Reason") == "Dependency", jobs[1].report)
     jobs[0].end(status=0)
     assert "nothing to do" in jobs[1].end(status=0)
+
+
+def a_sweep_runs_side_by_side(folder):
+    """Jobs of one name, each with a run directory of its own."""
+    jobs = [submit(script_for(folder, run_dir, "--nodes=1 --ntasks-per-node=1 --time=60"), "--job-name=sweep", run_dir=run_dir)
+            for run_dir in (folder / "run-one", folder / "run-other")]
+    for job in jobs:
+        job.hold(20, 1)
+    assert [job.state() for job in jobs] == ["RUNNING", "RUNNING"], [job.report() for job in jobs]
+    for job in jobs:
+        job.release()
+    for job in jobs:
+        job.end(status=0, restarts=0)
 
 
 def what_cannot_go_on_is_not_submitted_again(folder):
@@ -279,10 +292,37 @@ def restarts_have_a_cap_and_need_progress(folder):
     assert "after 1 restarts (max_restarts=1)" in log, log
 
 
+def a_crash_is_tried_again_twice(folder):
+    """However far the run gets in between. srun makes 1 of a rank that had too little memory; Slurm's details tell it."""
+    def job_that(name, dies, *options):
+        script = script_for(folder, folder / f"run-{name}", "--nodes=1 --ntasks-per-node=1 --time=60")
+        machine = script.parent / "virtual.env"
+        machine.write_text(machine.read_text() + f"lockstep=({script.parent}/dies)\n")
+        (script.parent / "dies").write_text(
+            f'#!/bin/bash\n[[ "$*" != *--print-config* ]] || exec {LOCKSTEP} "$@"\n'
+            f'{LOCKSTEP} "$@" --max-steps $((10 * SLURM_RESTART_COUNT + 10))\n{dies}\n')
+        (script.parent / "dies").chmod(0o755)
+        return submit(script, *options, run_dir=folder / f"run-{name}", env={"TEST_MAX_RESTARTS": "5"})
+
+    little_memory = path_with(folder / "details", scontrol=f"""\
+if [ "$1" = -d ]; then
+  {shutil.which("scontrol")} "$@" | sed 's/ DerivedExitCode=[0-9]*:[0-9]* / DerivedExitCode=0:125 /'
+else
+  exec {shutil.which("scontrol")} "$@"
+fi""")
+    for job, status in ((job_that("segv", "kill -SEGV $$"), 139), (job_that("memory", "exit 1", little_memory), 1)):
+        log = job.end("FAILED", status=status, restarts=2)
+        assert "once more after 2 restarts for that (crash_restarts=2)" in log, log
+        assert [line.split()[2] for line in job.restarts()] == ["step-00000010.h5", "step-00000020.h5"], job.report()
+    # A status of 1 alone is MPI that could not start.
+    job_that("start", "exit 1").end("FAILED", status=1, restarts=5)
+
+
 if __name__ == "__main__":
     main([a_warning_to_the_script, a_warning_before_the_ranks_are_there, an_mpirun_that_hides_that_a_run_was_stopped,
           a_signal_to_the_ranks, an_operator_requeues, a_higher_partition_preempts, the_time_is_up,
           one_of_an_array_is_warned, a_requeue_that_ends_the_script_is_no_failed_one,
           without_scontrol_a_dependent_job_goes_on, without_scontrol_an_element_of_an_array_goes_on_alone,
           a_job_that_its_user_cancels_stays_cancelled, of_two_jobs_in_one_run_directory_one_stops,
-          what_cannot_go_on_is_not_submitted_again, restarts_have_a_cap_and_need_progress])
+          a_sweep_runs_side_by_side, what_cannot_go_on_is_not_submitted_again, restarts_have_a_cap_and_need_progress,
+          a_crash_is_tried_again_twice])
