@@ -12,14 +12,26 @@
 namespace lockstep::cli {
 namespace {
 
+/// Needs no data and a few seconds.
+constexpr const char* line_to_try =
+    "lockstep train --synthetic --model mini-resnet --width 8 --image-size 32 --classes 10 "
+    "--max-steps 20";
+
+/// A line for each command.
+std::string list_of_commands() {
+  std::string text;
+  for (const Command& command : commands()) {
+    text += fmt::format("  {:<10}{}\n", command.name, command.summary);
+  }
+  return text;
+}
+
 void print_help() {
   fmt::print(
       "lockstep {}: synchronous data-parallel training of residual networks over MPI\n\n"
-      "usage: lockstep COMMAND [options]\n\n",
-      version());
-  for (const Command& command : commands()) {
-    fmt::print("  {:<10}{}\n", command.name, command.summary);
-  }
+      "usage: lockstep COMMAND [options]\n\n"
+      "{}",
+      version(), list_of_commands());
   fmt::print(
       "\n"
       "  lockstep COMMAND --help   a command's options\n"
@@ -35,7 +47,9 @@ ExitStatus dispatch(int& argc, char**& argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty()) {
     fail(ExitStatus::usage,
-         "no command given (lockstep does nothing by itself) see lockstep --help");
+         "no command given (it trains residual networks over MPI, on processors and GPUs) give one "
+         "of these, or see lockstep --help\n\n{}\ntry: {}",
+         list_of_commands(), line_to_try);
   }
   const std::string& name = words.front();
   if (name == "--help" || name == "-h" || name == "help") {

@@ -41,7 +41,14 @@ def words():
     printed = subprocess.run([LOCKSTEP, "train", "--help"], capture_output=True, text=True, timeout=60).stdout
     named = {name.removeprefix("no-") for name in re.findall(r"^ +--(?:\[no-\])?([a-z0-9-]+)", printed, re.M)}
     expect(len(named) > 60 and not (absent := {name for name in named if f"--{name}" not in contract}), f"the contract names all options: {absent}")
-    check(LOCKSTEP, [], 64, says=["lockstep --help"])
+    for ranks in (None, 3):
+        check(LOCKSTEP, [], 64, ranks, says=["lockstep --help", *(f"\n  {name} " for name in ("train", "eval", "pack", "inspect", "bench", "doctor"))])
+    said = subprocess.run([LOCKSTEP], capture_output=True, text=True, timeout=60).stderr
+    tries = re.findall(r"^try: lockstep (.*)$", said, re.M)
+    expect(len(tries) == 1, f"one line to try: {said}")
+    with tempfile.TemporaryDirectory() as folder:
+        tried = subprocess.run([LOCKSTEP, *tries[0].split()], cwd=folder, capture_output=True, text=True, timeout=300)
+        expect(tried.returncode == 0 and "finished at step 20" in tried.stdout + tried.stderr, f"the line to try does train: {tried}")
     check(LOCKSTEP, ["trian"], 64, says=["did you mean train?"])
     check(LOCKSTEP, ["wibble"], 64, says=["train, eval, pack"])
     for ranks in (None, 3):
