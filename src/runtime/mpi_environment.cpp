@@ -1,5 +1,6 @@
 #include "lockstep/runtime/mpi_environment.hpp"
 
+#include "lockstep/comm/mpi_all_reduce.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <mpi.h>
@@ -50,6 +51,7 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
          "MPI built with thread support",
          provided, int{MPI_THREAD_FUNNELED});
   }
+  set_mpi_all_reduce();
 }
 
 MpiEnvironment::~MpiEnvironment() {

@@ -3,7 +3,8 @@
 namespace lockstep {
 
 /// MPI from construction to destruction, owned by main. Works without a launcher (one rank). Asks
-/// for MPI_THREAD_FUNNELED and checks it, sets MPI_ERRORS_RETURN. Destruction finalizes.
+/// for MPI_THREAD_FUNNELED and checks it, sets MPI_ERRORS_RETURN and the algorithm of started
+/// all-reduces (choose_all_reduce). Destruction finalizes.
 class MpiEnvironment final {
  public:
   MpiEnvironment(int& argc, char**& argv);
