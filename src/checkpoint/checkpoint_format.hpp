@@ -9,9 +9,9 @@
 namespace lockstep::checkpoint_format {
 
 inline constexpr const char* format = "lockstep-checkpoint";
-/// 1: `/state` had no `convolutions`. What is added to its checksum makes a new version, so that
-/// older programs ask for a newer one.
-inline constexpr std::int64_t version = 2;
+/// 1: `/state` had no `convolutions`; 2: no `all_reduce`. What is added to its checksum makes a new
+/// version, so that older programs ask for a newer one.
+inline constexpr std::int64_t version = 3;
 inline constexpr const char* checksum = "crc32c";
 inline constexpr const char* optimizer_group = "/optimizer";
 
@@ -43,6 +43,7 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("config", state.config);
   visit("version", state.version);
   visit("convolutions", state.convolutions);
+  visit("all_reduce", state.all_reduce);
 }
 
 /// CRC-32C of the canonical state: lines `name=value`, sorted by name, each with a newline;

@@ -1,6 +1,7 @@
 #include "lockstep/compute/compute.hpp"
 
 #include "algorithm_file.hpp"
+#include "lockstep/comm/mpi_all_reduce.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/comm/self_communicator.hpp"
@@ -71,6 +72,10 @@ class HostLink final {
   /// What sums, where that was left open: in memory of `whose`, or by MPI and why. Else empty.
   [[nodiscard]] std::string way(std::string_view whose) const {
     return is_shared() ? fmt::format("in memory that {} share", whose) : by_mpi_;
+  }
+  /// As Compute::all_reduce().
+  [[nodiscard]] std::string all_reduce() const {
+    return is_shared() ? "shared memory" : mpi_.size() == 1 ? "" : mpi_all_reduce();
   }
 
  private:
@@ -176,6 +181,7 @@ class CpuCompute final : public Compute {
     return (own.empty() ? chosen_for(DeviceChoice::cpu, chosen_before_) : own) +
            chosen_for(DeviceChoice::cuda, chosen_before_);
   }
+  [[nodiscard]] std::string all_reduce() const override { return link_.all_reduce(); }
   [[nodiscard]] std::vector<std::string> notes() const override {
     const std::string of_groups = link_.is_shared() ? "" : groups_.way();
     const std::string way = of_groups.empty() ? link_.way("all ranks") : of_groups;
@@ -248,6 +254,7 @@ class CudaCompute final : public Compute {
     return module_.make_optimizer(device_, config, layout, sum_norms);
   }
   [[nodiscard]] std::string convolutions() const override { return convolutions_; }
+  [[nodiscard]] std::string all_reduce() const override { return all_reduce_; }
   [[nodiscard]] std::vector<std::string> notes() const override {
     std::vector<std::string> notes;
     if (!trial_note_.empty()) notes.push_back(trial_note_);
@@ -292,6 +299,7 @@ class CudaCompute final : public Compute {
   }
   void choose_communicator(const ComputeOptions& options, const ProcessGrid& grid) {
     if (!options.reduces) return;
+    if (host_.size() > 1) all_reduce_ = uses_nccl(options) ? "NCCL" : mpi_all_reduce();
     // One rank has nothing to reduce, but brings parts of its own into place.
     const bool shares_out = !options.units.rule.unit_of.empty();
     const bool moves = host_.size() > 1 || shares_out;
@@ -322,6 +330,7 @@ class CudaCompute final : public Compute {
   HostGroups groups_;
   std::shared_ptr<cuda::Device> device_;
   std::string convolutions_;
+  std::string all_reduce_;
   std::string trial_note_;  ///< rank 0's
   int numa_node_ = -1;
   PeerReach peers_;

@@ -242,6 +242,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
       job.grid, comm);
   watch.name_devices(compute->device_name());
   state.convolutions = compute->convolutions();
+  const std::string summed_before = state.all_reduce.value_or("");
+  state.all_reduce = compute->all_reduce();
   Engine& engine = compute->engine();
   if (recorder) engine.set_step_timer(step_trace.emplace(*recorder));
   Communicator& arena_comm = watch.watched(compute->arena_communicator(), "the arenas'");
@@ -314,6 +316,12 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
   }
   for (const std::string& note : compute->notes()) reporter.say(note);
+  if (!state.all_reduce->empty()) reporter.say("all-reduce: " + *state.all_reduce);
+  if (!summed_before.empty() && !state.all_reduce->empty() && summed_before != *state.all_reduce) {
+    reporter.say(
+        fmt::format("the all-reduce was {}, is {} now (sums may differ in their last bits)",
+                    summed_before, *state.all_reduce));
+  }
   if (!time.problem.empty()) reporter.warn(time.problem);
   if (time.end) {
     const std::chrono::duration<double> left = *time.end - StopTimer::Clock::now();

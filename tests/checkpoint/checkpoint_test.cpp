@@ -52,38 +52,43 @@ BOOST_AUTO_TEST_CASE(empty_parts_come_back_too) {
   BOOST_TEST((read_checkpoint(directory / "a.h5", CheckpointUse::resume) == checkpoint));
 }
 
-// Files of programs that chose no algorithms.
+// Files of programs that chose no algorithms, or did not store that of all-reduces.
 BOOST_AUTO_TEST_CASE(a_state_without_algorithms_comes_back) {
   const TemporaryDirectory directory;
   const std::string path = directory / "step-00000001.h5";
-  for (const std::optional<std::string>& convolutions :
+  for (const std::optional<std::string>& text :
        {std::optional<std::string>(), std::optional<std::string>("")}) {
     Checkpoint checkpoint = example_checkpoint();
-    checkpoint.state->convolutions = convolutions;
+    checkpoint.state->convolutions = text;
+    checkpoint.state->all_reduce = text;
 
     write_checkpoint(path, checkpoint);
 
     BOOST_TEST((read_checkpoint(path, CheckpointUse::resume) == checkpoint));
     const h5::File file = h5::open_file(path);
     const h5::Group state = h5::open_group(file, "/state");
-    BOOST_TEST((h5::read_string(state, "convolutions") == convolutions));
+    BOOST_TEST((h5::read_string(state, "convolutions") == text));
+    BOOST_TEST((h5::read_string(state, "all_reduce") == text));
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_file_of_the_first_version_resumes) {
+BOOST_AUTO_TEST_CASE(files_of_older_versions_resume) {
   const TemporaryDirectory directory;
   const std::string path = directory / "step-00000001.h5";
-  Checkpoint checkpoint = example_checkpoint();
-  checkpoint.state->convolutions.reset();
-  write_checkpoint(path, checkpoint);
-  {
-    const h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
-    BOOST_TEST((h5::read_int64(file, "version") == 2));
-    H5Adelete(file.get(), "version");
-    h5::write_int64(file, "version", 1);
-  }
+  for (const std::int64_t version : {1, 2}) {
+    Checkpoint checkpoint = example_checkpoint();
+    checkpoint.state->all_reduce.reset();
+    if (version == 1) checkpoint.state->convolutions.reset();
+    write_checkpoint(path, checkpoint);
+    {
+      const h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
+      BOOST_TEST((h5::read_int64(file, "version") == 3));
+      H5Adelete(file.get(), "version");
+      h5::write_int64(file, "version", version);
+    }
 
-  BOOST_TEST((read_checkpoint(path, CheckpointUse::resume) == checkpoint));
+    BOOST_TEST((read_checkpoint(path, CheckpointUse::resume) == checkpoint));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(many_parameters_and_long_texts_come_back) {
@@ -188,7 +193,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_checkpoint_is_refused_with_what_is_missing) {
   {
     h5::File file = h5::create_file(directory / "future.h5");
     static_cast<void>(h5::create_group(file, "/model"));
-    h5::write_int64(file, "version", 3);
+    h5::write_int64(file, "version", 4);
     h5::close_written(std::move(file));
   }
   const auto read = [&](const std::string& name) {
@@ -199,7 +204,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_checkpoint_is_refused_with_what_is_missing) {
   BOOST_CHECK_EXCEPTION(read("empty.h5"), Error, with(ExitStatus::bad_input, {"/model"}));
   BOOST_CHECK_EXCEPTION(read("shard.h5"), Error, with(ExitStatus::bad_input, {"lockstep-shard"}));
   BOOST_CHECK_EXCEPTION(read("future.h5"), Error,
-                        with(ExitStatus::bad_input, {"version 3", "1 to 2", "a newer program"}));
+                        with(ExitStatus::bad_input, {"version 4", "1 to 3", "a newer program"}));
 }
 
 namespace {

@@ -19,6 +19,7 @@ BOOST_AUTO_TEST_CASE(a_state_comes_back_to_the_bit) {
   state.data_identity = 0xFFFFFFFFU;
   state.config = "model=resnet18\nlr=0.1\n";
   state.convolutions = "64x8x8 to 64, padding 1: winograd direct direct\n";
+  state.all_reduce = "Open MPI 4.1.4, ring";
 
   const TrainingState found = parse_training_state(training_state_text(state));
 

@@ -47,6 +47,8 @@ struct TrainingState {
   std::string version;  ///< the program's
   /// Compute::convolutions(); empty in files of programs that had none.
   std::optional<std::string> convolutions = {};
+  /// Compute::all_reduce(); empty in files of programs that did not store it.
+  std::optional<std::string> all_reduce = {};
   friend bool operator==(const TrainingState&, const TrainingState&) = default;
 };
 

@@ -66,6 +66,9 @@ class Compute {
   /// The algorithms that were chosen for convolutions, for a checkpoint: those of this kind of
   /// device, and what the run has chosen for others.
   [[nodiscard]] virtual std::string convolutions() const { return ""; }
+  /// What sums arenas over all ranks, for a checkpoint: the MPI and its algorithm, "NCCL" or
+  /// "shared memory"; empty for one rank. A sum's bits depend on it.
+  [[nodiscard]] virtual std::string all_reduce() const { return ""; }
   /// For the start: how ranks reach each other's memory, and what was timed.
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
   /// For a GPU's profilers; null for the processor. There as long as the process.
