@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""The algorithm of MPI's all-reduce: what each node sends, which bits come of it, and that a run that goes on with another one says so."""
+
+import virtual_nodes
+from harness import *  # noqa: F403
+from virtual_nodes import VirtualNodes
+
+VARIABLE = "OMPI_MCA_coll_libnbc_iallreduce_algorithm"
+RING, BINOMIAL, RABENSEIFNER = "1", "2", "3"
+STEPS = 100  # so that what a run sends to start and to end is a few hundredths
+
+
+def require_open_mpi():
+    if "HYDRA" in subprocess.run([*MPIRUN[:1], "--version"], capture_output=True, text=True).stdout:
+        raise Skipped("the algorithm is chosen for Open MPI alone")
+
+
+def no_node_sends_more_than_the_mean(folder, counts=((6, "ring"), (8, "rabenseifner"))):
+    """Of training's bytes, which are what an optimal all-reduce sends. One node that sends more delays all others."""
+    reason = virtual_nodes.why_not()
+    if reason:
+        raise Skipped(reason)
+    data = write_shards(folder / "data", samples=960)
+    for nodes, algorithm in counts:
+        run_dir = folder / f"run-{nodes}"
+        with VirtualNodes(folder / f"nodes-{nodes}", nodes) as lab:
+            status, output, sent = lab.run(
+                [LOCKSTEP, "train", "--data", data, "--run-dir", run_dir, "--model", "mlp", "--width", 512, "--batch-size", 1,
+                 "--threads", 1, "--progress", "plain", "--max-steps", STEPS], env=environment())
+        assert status == OK, f"{status}\n{output}"
+        with h5py.File(latest(run_dir)) as file:
+            gradients = sum(tensor[...].nbytes for name, tensor in file["model"].items() if "running_" not in name)
+        optimum = STEPS * gradients * 2 * (nodes - 1) / nodes
+        mean = sum(sent) / nodes
+        shares = f"{nodes} nodes sent {[f'{bytes / 1e6:.1f}' for bytes in sent]} MB, each at best {optimum / 1e6:.1f}"
+        print(f"   {shares}; max / mean {max(sent) / mean:.3f}", flush=True)
+        assert mean > 0.9 * optimum, f"{shares}: gradients went another way, so this test shows nothing"
+        assert max(sent) <= 1.1 * mean and max(sent) <= 1.1 * optimum, shares
+        assert "all-reduce: Open MPI" in output and f", {algorithm}\n" in output, output
+
+
+def each_algorithm_gives_the_same_bits_each_time(folder):
+    """On all ranks too; another algorithm adds in another order."""
+    require_open_mpi()
+    data = write_shards(folder / "data", samples=240)
+    args = ["--max-steps", 3, "--comm", "mpi", "--check-replicas-every", 1]
+    # Rabenseifner's adds as a binomial tree does.
+    for ranks, chosen, other in ((3, RING, BINOMIAL), (4, RABENSEIFNER, RING)):
+        for name, env in (("a", {}), ("b", {}), ("chosen", {VARIABLE: chosen}), ("other", {VARIABLE: other}), ("again", {VARIABLE: other})):
+            run(train_args(data, folder / f"{name}-{ranks}", *args), ranks, env)
+        for one, same in (("a", "b"), ("a", "chosen"), ("other", "again")):
+            assert_same_run(folder / f"{one}-{ranks}", folder / f"{same}-{ranks}")
+        ours, others = (tensors(latest(folder / f"{name}-{ranks}")) for name in ("a", "other"))
+        assert ours != others, f"{ranks} ranks: the algorithms give the same bits, so this test shows nothing"
+
+
+def a_run_that_goes_on_says_that_the_algorithm_is_another(folder):
+    require_open_mpi()
+    data = write_shards(folder / "data", samples=240)
+    changed = "the all-reduce was "
+
+    def go_on(steps, env=None, ranks=3, comm="mpi"):
+        return run(train_args(data, folder / "run", "--max-steps", steps, "--comm", comm), ranks, env)
+
+    version = go_on(1).partition("all-reduce: ")[2].partition(", ring\n")[0]
+    assert version.startswith("Open MPI "), version
+    stored = state(latest(folder / "run"))["all_reduce"].decode()
+    assert stored == f"{version}, ring", stored
+    output = go_on(2)
+    assert changed not in output, output
+    output = go_on(3, {VARIABLE: BINOMIAL})
+    assert f"{changed}{version}, ring, is {version}, binomial now" in output, output
+    output = go_on(4, {VARIABLE: BINOMIAL})
+    assert changed not in output, output
+    output = go_on(5, comm="auto")
+    assert f"{changed}{version}, binomial, is shared memory now" in output, output
+    # What Open MPI decides by itself has no name.
+    output = go_on(6, {VARIABLE: "0"})
+    assert f"{changed}shared memory, is {version} now" in output, output
+    # One rank reduces nothing.
+    output = go_on(7, ranks=1)
+    assert changed not in output, output
+    # A file of a program that did not store it.
+    without_all_reduce(latest(folder / "run"))
+    output = go_on(8)
+    assert "going on from" in output and changed not in output, output
+
+
+def without_all_reduce(path):
+    """The file as a program of before wrote it."""
+    with h5py.File(path, "r+") as file:
+        attributes = file["state"].attrs
+        del attributes["all_reduce"]
+        file.attrs.modify("version", np.int64(2))
+        lines = [f"{name}=".encode() + canonical(value) + b"\n" for name, value in attributes.items() if name != "crc32c"]
+        attributes.modify("crc32c", np.uint32(crc32c(b"".join(sorted(lines)))))
+
+
+def canonical(value):
+    return value if isinstance(value, bytes) else f"{value:.17g}".encode() if isinstance(value, np.floating) else str(value).encode()
+
+
+if __name__ == "__main__":
+    main([no_node_sends_more_than_the_mean, each_algorithm_gives_the_same_bits_each_time,
+          a_run_that_goes_on_says_that_the_algorithm_is_another])

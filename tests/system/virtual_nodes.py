@@ -1,0 +1,144 @@
+"""Virtual nodes on one machine: Open MPI's ranks on each, and the bytes that each sends.
+
+A node is a namespace of its own for network, host name and /dev/shm; files, process numbers and cores are the machine's.
+Its one link, eth0, leads to a bridge on one more such node, `head`, where mpirun runs. The machine's network stays as it is,
+and all of it ends with the processes that hold the namespaces.
+"""
+
+import ctypes
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+
+PROGRAMS = {"ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mpirun": "openmpi-bin"}
+PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+SECONDS = 30  # for one command of the set-up, each of which takes milliseconds
+
+# Open MPI calls it as it would call ssh: HOST COMMAND.
+AGENT = """#!/bin/sh
+pid=$(cat {folder}/$1) || exit 255
+shift
+exec {enter} sh -c "$*"
+"""
+# Each node is another host to Open MPI: its ranks share memory, those of others talk by TCP over eth0.
+SETTINGS = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_plm_rsh_no_tree_spawn": "1", "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+            "OMPI_MCA_oob_tcp_if_include": "eth0", "PRTE_MCA_prte_if_include": "eth0",
+            "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,vader,tcp", "OMPI_MCA_osc": "^ucx",
+            "OMPI_MCA_btl_tcp_if_include": "eth0", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+            "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
+
+
+def why_not():
+    """Why no virtual nodes can be made here; None where they can."""
+    missing = [f"{name} (package {package})" for name, package in PROGRAMS.items() if shutil.which(name, path=PATH) is None]
+    if missing:
+        return f"no {', '.join(missing)} here"
+    if os.geteuid() != 0:
+        return "virtual nodes need root"
+    version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, env={**os.environ, "PATH": PATH})
+    if "Open MPI" not in version.stdout and "prte" not in version.stdout:
+        return "mpirun is not Open MPI's"
+    probe = subprocess.run(["unshare", "--net", "--uts", "--mount", "sh", "-c",
+                            "ip link add eth0 type bridge && ip link add port0 type veth peer name eth1"],
+                           capture_output=True, text=True, env={**os.environ, "PATH": PATH})
+    return None if probe.returncode == 0 else f"no network namespaces with links here ({probe.stderr.strip()})"
+
+
+def die_with_parent():
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def address(node):
+    return f"10.77.0.{node + 1}"
+
+
+class VirtualNodes:
+    """A context manager; its files lie in `folder`. `rate` of each link in each direction, as tc takes it; None: unlimited."""
+
+    def __init__(self, folder, count, rate=None):
+        self.folder = pathlib.Path(folder)
+        self.count = count
+        self.rate = rate
+        self.holders = []  # of the nodes, and of head
+
+    def __enter__(self):
+        self.folder.mkdir()
+        try:
+            for node in range(self.count):
+                self._hold(address(node), f"node{node}")
+            head = self._hold("head", "head")
+            self._configure(head)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for holder in self.holders:
+            holder.kill()
+            holder.wait()
+
+    def run(self, command, ranks_per_node=1, env=None, seconds=120):
+        """The command's status and output under mpirun, and the bytes that each node sent meanwhile."""
+        hosts = ",".join(f"{address(node)}:{ranks_per_node}" for node in range(self.count))
+        launch = ["mpirun", "--host", hosts, "--map-by", f"ppr:{ranks_per_node}:node", *map(str, command)]
+        agent = str(self.folder / "agent")
+        settings = {**os.environ, **SETTINGS, "PATH": PATH, "OMPI_MCA_plm_rsh_agent": agent, "PRTE_MCA_plm_ssh_agent": agent,
+                    **(env or {})}
+        before = self._sent()
+        process = subprocess.Popen([*self._enter(self.holders[-1].pid), *launch], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=settings,
+                                   start_new_session=True)
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)  # mpirun ends its ranks
+            output, _ = process.communicate(timeout=SECONDS)
+            raise AssertionError(f"hang: {launch}\n{output}")
+        return process.returncode, output, [after - first for after, first in zip(self._sent(), before)]
+
+    @staticmethod
+    def _enter(pid):
+        # --root and --wd, for where all this runs in a root of its own, which --mount leaves.
+        return ["nsenter", "-t", str(pid), "--net", "--uts", "--mount", "--root", f"--wd={os.getcwd()}", "--"]
+
+    def _inside(self, holder, line):
+        done = subprocess.run([*self._enter(holder.pid), *line.split()], capture_output=True, text=True, timeout=SECONDS,
+                              env={**os.environ, "PATH": PATH})
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        return done.stdout
+
+    def _hold(self, name, host):
+        """A process that keeps a node's namespaces; it says when they are there."""
+        script = (f"hostname {host} && mount -t tmpfs -o size=25% shm /dev/shm && "
+                  "ip link set lo up && echo ready && exec sleep 1000000")
+        holder = subprocess.Popen(["unshare", "--net", "--uts", "--mount", "sh", "-c", script],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent,
+                                  env={**os.environ, "PATH": PATH})
+        self.holders.append(holder)
+        assert holder.stdout.readline() == "ready\n", f"no namespaces for {host}"
+        (self.folder / name).write_text(str(holder.pid))
+        return holder
+
+    def _configure(self, head):
+        for line in ("ip link add eth0 type bridge", "ip addr add 10.77.0.254/24 dev eth0", "ip link set eth0 up"):
+            self._inside(head, line)
+        for node in range(self.count):
+            self._inside(head, f"ip link add port{node} type veth peer name eth0 netns {self.holders[node].pid}")
+            self._inside(head, f"ip link set port{node} master eth0 up")
+            self._inside(self.holders[node], f"ip addr add {address(node)}/24 dev eth0")
+            self._inside(self.holders[node], "ip link set eth0 up")
+            for holder, device in ((self.holders[node], "eth0"), (head, f"port{node}")) if self.rate else ():
+                self._inside(holder, f"tc qdisc add dev {device} root tbf rate {self.rate} burst 128k limit 4m")
+        agent = self.folder / "agent"
+        agent.write_text(AGENT.format(folder=self.folder, enter=" ".join(self._enter("$pid"))))
+        agent.chmod(0o755)
+
+    def _sent(self):
+        return [json.loads(self._inside(holder, "ip -s -j link show eth0"))[0]["stats64"]["tx"]["bytes"]
+                for holder in self.holders[:-1]]
