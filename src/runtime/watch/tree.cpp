@@ -45,8 +45,7 @@ void WatchClock::look() {
 }
 
 Tree::Tree(TreeOptions options, std::optional<Listener> listener)
-    : options_(std::move(options)),
-      known_(static_cast<std::size_t>(options_.size)) {
+    : options_(std::move(options)), known_(static_cast<std::size_t>(options_.size)) {
   for (int rank = 0; rank < options_.size; ++rank) known(rank).report.rank = rank;
   if (listener) admission_.emplace(admission_options(options_), std::move(*listener));
   if (options_.rank > 0) uplink_.emplace(uplink_options(options_));
