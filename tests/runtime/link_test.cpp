@@ -5,7 +5,11 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <string>
+#include <utility>
+#include <vector>
 
 using namespace lockstep;
 using namespace lockstep::watch;

@@ -5,9 +5,13 @@
 
 #include <sys/socket.h>
 
+#include <chrono>
 #include <filesystem>
+#include <optional>
 #include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 using namespace lockstep;
 using namespace lockstep::watch;

@@ -4,6 +4,10 @@
 #include "../../src/runtime/watch/addresses.hpp"
 #include "config/refusal.hpp"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 using namespace lockstep;
 using namespace lockstep::watch;
 

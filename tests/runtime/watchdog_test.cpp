@@ -16,7 +16,10 @@
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 using namespace lockstep;
 using namespace std::chrono_literals;
