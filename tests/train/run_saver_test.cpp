@@ -219,6 +219,7 @@ BOOST_AUTO_TEST_CASE(after_a_failed_save_boundaries_do_not_try_at_once) {
   for (std::int64_t step = 2; step < 100; ++step) {
     BOOST_TEST(!run.saver().is_due(step));
     run.start_save(step);  // as at the end of an epoch
+    run.bring_all();
     run.saver().report();
   }
   if (mine) BOOST_TEST(run.logged("no checkpoint of step") == 1);
