@@ -16,7 +16,7 @@ EXPORTED = {"when", "default_args", "run_after", "run_before", "on_package_attri
 
 # The names among Spack's own packages (its repository builtin, July 2026) and their virtual ones that the recipes may use.
 BUILTIN = {"c", "cxx", "cmake", "mpi", "hdf5", "boost", "onednn", "nlohmann-json", "fmt", "spdlog", "zlib-api", "jpeg", "libpng",
-           "python", "py-h5py", "py-torch", "cuda", "cudnn", "nccl"}
+           "openssl", "python", "py-h5py", "py-torch", "cuda", "cudnn", "nccl"}
 # Packages that are better named by what they provide, as another of them may be in the environment already.
 PROVIDERS = {"libjpeg-turbo": "jpeg", "libjpeg": "jpeg", "openmpi": "mpi", "mpich": "mpi", "zlib": "zlib-api", "zlib-ng": "zlib-api"}
 
