@@ -310,7 +310,7 @@ if [ "$1" = -d ]; then
 else
   exec {shutil.which("scontrol")} "$@"
 fi""")
-    for job, status in ((job_that("segv", "kill -SEGV $$"), 139), (job_that("memory", "exit 1", little_memory), 1)):
+    for job, status in ((job_that("segv", "ulimit -c 0; kill -SEGV $$"), 139), (job_that("memory", "exit 1", little_memory), 1)):
         log = job.end("FAILED", status=status, restarts=2)
         assert "once more after 2 restarts for that (crash_restarts=2)" in log, log
         assert [line.split()[2] for line in job.restarts()] == ["step-00000010.h5", "step-00000020.h5"], job.report()
