@@ -343,7 +343,11 @@ BOOST_AUTO_TEST_CASE(gradients_that_travel_in_16_bits_are_those_of_fp32_but_for_
     const double difference = relative_difference(narrow.gradients(), wide.gradients());
     BOOST_TEST(difference < 3 * world->size() * unit + 1e-4);
     if (world->size() == 1) BOOST_TEST(difference == 0);
-    BOOST_TEST(result.sums.loss == expected.sums.loss);
+    // The tail travels in a bucket of its own, where a ring adds three values or more in another
+    // order; each sum rounds world_size - 1 times.
+    const int additions = world->size() <= 2 ? 0 : world->size() - 1;
+    BOOST_TEST(std::abs(result.sums.loss - expected.sums.loss) <=
+               2 * additions * 0x1p-24 * expected.sums.loss);
     BOOST_TEST(result.sums.samples == 64);
   }
 }
