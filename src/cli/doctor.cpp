@@ -154,8 +154,10 @@ void report_start(const LaunchFacts& launch, const DoctorArguments& arguments,
 /// Ends the job without MPI's end, which would wait for ranks that do not answer.
 [[noreturn]] void leave(bool is_first) {
   std::fflush(nullptr);
+  // A launcher may drop what it has not yet forwarded when a rank aborts.
+  constexpr auto forwarding = std::chrono::milliseconds(500);
   constexpr auto courtesy = std::chrono::seconds(10);
-  if (!is_first) std::this_thread::sleep_for(courtesy);
+  std::this_thread::sleep_for(is_first ? forwarding : std::chrono::milliseconds(courtesy));
   abort_job(static_cast<int>(ExitStatus::unfit));
 }
 

@@ -8,6 +8,9 @@ import subprocess
 from harness import *  # noqa: F403
 
 UNFIT = 1
+OPEN_MPI_5 = "Open MPI) 5." in subprocess.run([MPIRUN[0], "--version"], stdout=subprocess.PIPE, text=True).stdout
+# Without them Open MPI 4 would look for the PMI of a Slurm step that is not there; 5 starts alone then.
+ALONE = {} if OPEN_MPI_5 else {"OMPI_MCA_pmix": "isolated", "OMPI_MCA_ess": "singleton"}
 FAULTS = os.environ.get("LOCKSTEP_DOCTOR_FAULTS", "")
 HOST_MODULE = os.environ.get("LOCKSTEP_TEST_HOST_MODULE", "")
 
@@ -69,12 +72,10 @@ def worlds_of_one_are_found(folder):
     expect_finding(found, "ranks", "fail", "Slurm's count is 4", "--mpi=pmix")
     # As under srun with another PMI: each of the tasks is one.
     step = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"}
-    found = diagnose(env={**step, "SLURM_PROCID": "0", "OMPI_MCA_pmix": "isolated", "OMPI_MCA_ess": "singleton"},
-                     expect=UNFIT)
+    found = diagnose(env={**step, "SLURM_PROCID": "0", **ALONE}, expect=UNFIT)
     expect_finding(found, "ranks", "fail", "srun started 4", "world of its own")
     silent = subprocess.run([LOCKSTEP, "doctor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=environment({**step, "SLURM_PROCID": "3", "OMPI_MCA_pmix": "isolated",
-                                             "OMPI_MCA_ess": "singleton"}), timeout=SECONDS)
+                            env=environment({**step, "SLURM_PROCID": "3", **ALONE}), timeout=SECONDS)
     assert silent.returncode == UNFIT and not silent.stdout, f"the others speak too: {silent}"
 
 
@@ -125,6 +126,8 @@ def an_examination_that_breaks_off_ends_the_job(folder):
 
 
 def interfaces_that_lead_nowhere_are_named(folder):
+    if OPEN_MPI_5:
+        raise Skipped("Open MPI 5 connects ranks on nodes of other names by TCP, which the planted fault breaks, too")
     if not [line for line in pathlib.Path("/proc/net/route").read_text().splitlines()[1:]]:
         print("skipped: interfaces_that_lead_nowhere_are_named: there is no network but loopback")
         return
