@@ -20,6 +20,13 @@ struct BlockedLayout {
   dnnl::memory::dim offset = 0;     ///< of the first element
 };
 
+/// Where a pooling primitive looks, an extent for each axis of an image.
+struct PoolingWindow {
+  dnnl::memory::dims stride;
+  dnnl::memory::dims kernel;
+  dnnl::memory::dims padding;
+};
+
 #if DNNL_VERSION_MAJOR >= 3
 
 [[nodiscard]] inline dnnl::memory::dims dims_of(const dnnl::memory::desc& desc) {
@@ -60,12 +67,7 @@ template <typename Primitive, typename Forward, typename... Arguments>
   return {engine, arguments..., forward, attributes};
 }
 
-/// The arguments of a pooling primitive behind its tensors.
-struct PoolingWindow {
-  dnnl::memory::dims stride;
-  dnnl::memory::dims kernel;
-  dnnl::memory::dims padding;
-};
+/// make(...) with the arguments of a pooling primitive that follow its tensors.
 template <typename Make>
 [[nodiscard]] auto with_pooling_window(const PoolingWindow& window, Make&& make) {
   const dnnl::memory::dims dilation(window.kernel.size(), 0);
@@ -116,11 +118,6 @@ template <typename Primitive, typename Forward, typename... Arguments>
   return {typename Primitive::desc(arguments...), attributes, engine, forward};
 }
 
-struct PoolingWindow {
-  dnnl::memory::dims stride;
-  dnnl::memory::dims kernel;
-  dnnl::memory::dims padding;
-};
 template <typename Make>
 [[nodiscard]] auto with_pooling_window(const PoolingWindow& window, Make&& make) {
   return make(window.stride, window.kernel, window.padding, window.padding);

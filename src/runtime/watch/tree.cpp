@@ -195,7 +195,7 @@ void Tree::look_after_broken(double now, std::vector<Event>& events) {
   });
 }
 
-/// Once, and not of one that is mended or turns out to be a loss in no time.
+/// Reports it once, unless it is reachable again, or a loss, within a moment.
 void Tree::tell_outage(Outage& outage, Event event, double now, std::vector<Event>& events) const {
   if (outage.told || now - outage.since < 1) return;
   outage.told = true;
