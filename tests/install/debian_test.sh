@@ -21,7 +21,7 @@ inside() {
   train=(train --synthetic --synthetic-samples 64 --model mini-resnet --width 8 --image-size 16 --channels 3 --classes 4
     --batch-size 8 --threads 1 --progress plain --run-dir build/run)
   "${launch[@]}" "$lockstep" "${train[@]}" --max-steps 3
-  "${launch[@]}" "$lockstep" "${train[@]}" --max-steps 5 | tee build/resumed.log
+  "${launch[@]}" "$lockstep" "${train[@]}" --max-steps 5 2>&1 | tee build/resumed.log
   grep -q "going on from" build/resumed.log
   grep -q "finished at step 5" build/resumed.log
   "$lockstep" inspect build/run/checkpoints/latest --verify

@@ -41,6 +41,25 @@ BOOST_AUTO_TEST_CASE(reports_reach_the_first_rank_through_those_between) {
   BOOST_TEST((row.state(0, 2) == State::unheard));
 }
 
+BOOST_AUTO_TEST_CASE(a_report_is_as_old_as_its_arrival_however_long_it_was_waited_for) {
+  Row row;
+  BOOST_REQUIRE(row.talk_until([&] { return row.all_have_met(); }));
+  WatchClock clock(60);
+  while (row.trees[0]->exchange(row.wake.get(), 10ms, clock).empty() && clock.now() < 0.1) {
+  }
+  clock.look();
+  std::thread child([&] {
+    std::this_thread::sleep_for(500ms);
+    row.trees[1]->publish(running(1), 0);
+  });
+
+  static_cast<void>(row.trees[0]->exchange(row.wake.get(), 30s, clock));
+  child.join();
+
+  BOOST_TEST(clock.now() > 0.5);
+  BOOST_TEST(row.trees[0]->reports(clock.now())[1].silent < 0.4);
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_that_ends_is_lost_and_one_that_says_goodbye_is_not) {
   Row row;
   BOOST_REQUIRE(row.talk_until([&] { return row.all_have_met(); }));
@@ -177,7 +196,10 @@ BOOST_AUTO_TEST_CASE(a_rank_above_that_never_answers_is_given_up_and_wakes_nobod
              .connect_limit = 100ms},
             Listener(loopback()));
   std::vector<Tree::Event> events;
-  for (int i = 0; i < 1000 && events.empty(); ++i) events = tree.exchange(wake.get(), 10ms, 0);
+  WatchClock clock(60);
+  for (int i = 0; i < 1000 && events.empty(); ++i) {
+    events = tree.exchange(wake.get(), 10ms, clock);
+  }
 
   BOOST_REQUIRE(events.size() == 1U);
   BOOST_TEST((events[0].kind == Kind::never_connected));

@@ -79,12 +79,12 @@ class Target final {
     return false;
   }
   void exchange(std::chrono::milliseconds longest) {
-    for (auto& event : parent_.exchange(wake_.get(), longest, now())) {
+    for (auto& event : parent_.exchange(wake_.get(), longest, clock_)) {
       events.push_back(std::move(event));
     }
     if (!child_) return;
     child_->publish(running(1), now());
-    static_cast<void>(child_->exchange(wake_.get(), 0ms, now()));
+    static_cast<void>(child_->exchange(wake_.get(), 0ms, clock_));
   }
   /// The rank of the job that is waited for.
   void begin_child() {
@@ -115,10 +115,11 @@ class Target final {
                  .child_ports = {childs_listener_->port()}},
                 std::move(parents)) {}
   [[nodiscard]] double now() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    clock_.look();
+    return clock_.now();
   }
 
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  mutable WatchClock clock_{60};
   Descriptor wake_{::eventfd(0, EFD_CLOEXEC)};
   std::optional<Listener> childs_listener_;
   Tree parent_;

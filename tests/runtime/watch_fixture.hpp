@@ -62,7 +62,7 @@ class Row final {
     for (std::size_t rank = 0; rank < trees.size(); ++rank) {
       if (!trees[rank]) continue;
       trees[rank]->publish(running(static_cast<int>(rank)), now());
-      for (auto& event : trees[rank]->exchange(wake.get(), 5ms, now())) {
+      for (auto& event : trees[rank]->exchange(wake.get(), 5ms, clock_)) {
         events[rank].push_back(std::move(event));
       }
     }
@@ -95,7 +95,8 @@ class Row final {
     return false;
   }
   [[nodiscard]] double now() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    clock_.look();
+    return clock_.now();
   }
 
   std::array<int, 3> ports{};
@@ -105,15 +106,16 @@ class Row final {
 
  private:
   std::array<Bytes32, 3> secrets_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  mutable watch::WatchClock clock_{60};
 };
 
 /// Each waits for 100 ms, where nothing comes.
 inline int exchanges_in(std::chrono::milliseconds time, Tree& tree, const Descriptor& wake) {
   int count = 0;
+  watch::WatchClock clock(60);
   for (const auto end = std::chrono::steady_clock::now() + time;
        std::chrono::steady_clock::now() < end; ++count) {
-    static_cast<void>(tree.exchange(wake.get(), 100ms, 0));
+    static_cast<void>(tree.exchange(wake.get(), 100ms, clock));
   }
   return count;
 }

@@ -51,8 +51,11 @@ Tree::Tree(TreeOptions options, std::optional<Listener> listener)
   if (options_.rank > 0) uplink_.emplace(uplink_options(options_));
 }
 
-std::vector<Tree::Event> Tree::exchange(int wake, std::chrono::milliseconds longest, double now) {
+std::vector<Tree::Event> Tree::exchange(int wake, std::chrono::milliseconds longest,
+                                        WatchClock& clock) {
   wait(wake, longest);
+  clock.look();
+  const double now = clock.now();
   std::vector<Event> events;
   if (uplink_) take_from_above(now, events);
   for (Child& child : children_) take_from_below(child, now, events);

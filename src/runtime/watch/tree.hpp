@@ -62,9 +62,10 @@ class Tree final {
     int from = 0;
     std::string text = {};
   };
-  /// Waits until something comes, `wake` is readable or the time is over, and takes in what came.
+  /// Waits until a message comes, `wake` is readable or the time is over, looks at the clock and
+  /// processes what has come.
   [[nodiscard]] std::vector<Event> exchange(int wake, std::chrono::milliseconds longest,
-                                            double now);
+                                            WatchClock& clock);
   /// Tells the parent and the children where this rank stands.
   void publish(const RankReport& mine, double now);
   void tell_above(MessageKind kind, const std::string& payload);

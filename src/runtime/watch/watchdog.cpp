@@ -161,8 +161,7 @@ class Watchdog::Impl final {
     while (!stopping_ && !disabled_) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
           next - std::chrono::steady_clock::now());
-      const auto events = tree_->exchange(wake_.get(), std::clamp(left, 0ms, tick), clock_.now());
-      clock_.look();
+      const auto events = tree_->exchange(wake_.get(), std::clamp(left, 0ms, tick), clock_);
       for (const auto& event : events) handle(event);
       if (std::chrono::steady_clock::now() < next) continue;
       next = std::chrono::steady_clock::now() + tick;
