@@ -43,10 +43,11 @@ function(lockstep_room name)
   set_property(GLOBAL APPEND PROPERTY lockstep_rooms lockstep_${name})
 endfunction()
 
-# lockstep_test(NAME SOURCES x_test.cpp ... ROOMS data ... [SIZES 1 2 3 4] [TIMEOUT seconds] [LABELS ...])
-# One Boost.Test program. With SIZES it is run under mpirun once per size, alone on the machine, and the size is in its name.
+# lockstep_test(NAME SOURCES x_test.cpp ... ROOMS data ... [SIZES 1 2 3 4] [SLOTS n] [TIMEOUT seconds] [LABELS ...])
+# One Boost.Test program. With SIZES it is run under mpirun once per size, and the size is in its name. Tests run side by side:
+# SLOTS is this one's share of the machine in half cores (default: 2, and 3 from three ranks on).
 function(lockstep_test name)
-  cmake_parse_arguments(TEST "" "TIMEOUT" "SOURCES;ROOMS;LIBRARIES;SIZES;LABELS" ${ARGN})
+  cmake_parse_arguments(TEST "" "TIMEOUT;SLOTS" "SOURCES;ROOMS;LIBRARIES;SIZES;LABELS" ${ARGN})
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 120)
   endif()
@@ -57,13 +58,23 @@ function(lockstep_test name)
   target_link_libraries(${name} PRIVATE ${TEST_ROOMS} ${TEST_LIBRARIES} lockstep_own_flags Boost::unit_test_framework)
   if(TEST_SIZES)
     foreach(size IN LISTS TEST_SIZES)
+      set(slots 2)
+      if(TEST_SLOTS)
+        set(slots ${TEST_SLOTS})
+      elseif(size GREATER 2)
+        set(slots 3)
+      endif()
       add_test(NAME ${name}.np${size} COMMAND ${LOCKSTEP_MPIRUN} -n ${size} $<TARGET_FILE:${name}>)
-      set_tests_properties(${name}.np${size} PROPERTIES TIMEOUT ${TEST_TIMEOUT} RUN_SERIAL ON
+      set_tests_properties(${name}.np${size} PROPERTIES TIMEOUT ${TEST_TIMEOUT} PROCESSORS ${slots}
         LABELS "mpi;${TEST_LABELS}" ENVIRONMENT "OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
     endforeach()
   else()
+    set(slots 2)
+    if(TEST_SLOTS)
+      set(slots ${TEST_SLOTS})
+    endif()
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "unit;${TEST_LABELS}"
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} PROCESSORS ${slots} LABELS "unit;${TEST_LABELS}"
       ENVIRONMENT "OMP_WAIT_POLICY=passive")
   endif()
 endfunction()

@@ -1,31 +1,57 @@
 #!/usr/bin/env python3
-"""summarize_tests.py JUNIT.xml: each skipped test, or part of one, with its reason, then one closing line."""
+"""summarize_tests.py JUNIT.xml [EXPECTED_SKIPS]: each test above 20 s with its time; each skipped test, or part of one, with its
+reason; each failed test; then one closing line. Exit status 1 where a test was skipped that EXPECTED_SKIPS does not list."""
 
+import fnmatch
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
+LONG = 20  # seconds
+
+
+def skips_of(case):
+    """The reasons why it, or parts of it, did not run."""
+    output = (case.findtext("system-out") or "").strip().splitlines()
+    if case.get("status") == "run":
+        return [line.removeprefix("skipped").lstrip(": ").strip() for line in output if line.startswith("skipped")]
+    reason = next((line for line in output if "skip" in line.lower()), "no reason printed")
+    return [reason.strip().removeprefix("skipped:").strip()]
+
+
+def read_expected(path):
+    """Lines of `TEST: REASON`; the test as a file name pattern, the reason as a regular expression."""
+    with open(path, encoding="utf-8") as file:
+        lines = [line.strip() for line in file if line.strip() and not line.startswith("#")]
+    return [line.split(": ", 1) for line in lines]
+
 
 def main():
-    cases = ElementTree.parse(sys.argv[1]).getroot().iter("testcase")
-    passed = failed = skipped = 0
+    cases = list(ElementTree.parse(sys.argv[1]).getroot().iter("testcase"))
+    expected = read_expected(sys.argv[2]) if len(sys.argv) > 2 else [["*", ""]]
+    passed = failed = skipped = unexpected = 0
+    for case in sorted(cases, key=lambda case: -float(case.get("time"))):
+        if float(case.get("time")) > LONG:
+            print(f"{float(case.get('time')):6.0f} s  {case.get('name')}")
     for case in cases:
-        status = case.get("status")
-        output = (case.findtext("system-out") or "").strip().splitlines()
+        name, status = case.get("name"), case.get("status")
         if status == "run":
             passed += 1
-            for line in output:
-                if line.startswith("skipped"):
-                    skipped += 1
-                    print(f"skipped in {case.get('name')}: {line.removeprefix('skipped').lstrip(': ').strip()}")
-        elif status in ("notrun", "disabled"):
-            skipped += 1
-            reason = next((line for line in output if "skip" in line.lower()), "no reason printed")
-            print(f"skipped: {case.get('name')}: {reason.strip()}")
-        else:
+        elif status not in ("notrun", "disabled"):
             failed += 1
-            print(f"failed: {case.get('name')}")
+            print(f"failed: {name}")
+            continue
+        for reason in skips_of(case):
+            skipped += 1
+            known = any(fnmatch.fnmatch(name, test) and re.search(pattern, reason) for test, pattern in expected)
+            unexpected += not known
+            print(f"skipped{'' if known else ' unexpectedly'}: {name}: {reason}")
+    if unexpected:
+        print(f"{unexpected} skipped that are not in {sys.argv[2]} (it lists what may be missing on a machine); "
+              "install what is missing, or list it")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if unexpected else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -185,7 +185,8 @@ BOOST_AUTO_TEST_CASE(a_timeline_tells_when_each_step_was_computed) {
       BOOST_TEST(told.step == fixture.steps[i].name);
       BOOST_TEST(last <= told.begin);
       BOOST_TEST(told.begin <= told.end);
-      BOOST_TEST((told.end - told.begin >= 20'000'000) == (i == 3));
+      // The one that sleeps; the others may lose their core for as long.
+      if (i == 3) BOOST_TEST(told.end - told.begin >= 20'000'000);
       last = told.end;
     }
     BOOST_TEST(last <= after);

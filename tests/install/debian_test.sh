@@ -37,6 +37,10 @@ if grep -q "^VERSION_CODENAME=$suite$" /etc/os-release; then
   echo "skipped: this machine is Debian $suite"
   exit 77
 fi
+if ! command -v ccache >/dev/null; then
+  echo "skipped: no compiler cache is here (without one it takes minutes; see scripts/soak)"
+  exit 77
+fi
 if ! git rev-parse --quiet --verify HEAD >/dev/null; then
   echo "skipped: this is no checkout of git"
   exit 77

@@ -211,10 +211,23 @@ def wait_for_step(run_dir, step, process, seconds=SECONDS):
     raise AssertionError(f"step {step} never came")
 
 
+def ranks_of(process):
+    """Process ids by rank."""
+    found = {}
+    for pid in subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split():
+        environ = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        rank = [e for e in environ if e.startswith(b"OMPI_COMM_WORLD_RANK=") or e.startswith(b"PMI_RANK=")]
+        if rank:
+            found[int(rank[0].split(b"=")[1])] = int(pid)
+    return found
+
+
 def main(tests):
     """Runs the functions given, each in a folder of its own; exits nonzero if any failed."""
     failed = 0
     chosen = sys.argv[1:]
+    unknown = set(chosen) - {test.__name__ for test in tests}
+    assert not unknown, f"no such test: {unknown}"
     for test in tests:
         if chosen and test.__name__ not in chosen:
             continue

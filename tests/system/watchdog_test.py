@@ -25,17 +25,6 @@ def watched(data, run_dir, *more, limit=LIMIT):
     return train_args(data, run_dir, "--watchdog-seconds", limit, *more)
 
 
-def ranks_of(process):
-    """Process ids by rank."""
-    found = {}
-    for pid in subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split():
-        environ = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        rank = [e for e in environ if e.startswith(b"OMPI_COMM_WORLD_RANK=") or e.startswith(b"PMI_RANK=")]
-        if rank:
-            found[int(rank[0].split(b"=")[1])] = int(pid)
-    return found
-
-
 def log(run_dir, rank):
     return (pathlib.Path(run_dir) / "log" / f"rank-{rank:05}.log").read_text()
 
