@@ -1,9 +1,9 @@
 # `find_package(lockstep)` gives lockstep::lockstep.
-get_property(rooms GLOBAL PROPERTY lockstep_rooms)
+get_property(layers GLOBAL PROPERTY lockstep_layers)
 add_library(lockstep INTERFACE)
 add_library(lockstep::lockstep ALIAS lockstep)
-target_link_libraries(lockstep INTERFACE ${rooms})
-install(TARGETS lockstep lockstep_options ${rooms} EXPORT lockstepTargets)
+target_link_libraries(lockstep INTERFACE ${layers})
+install(TARGETS lockstep lockstep_options ${layers} EXPORT lockstepTargets)
 install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 configure_package_config_file(cmake/lockstepConfig.cmake.in lockstepConfig.cmake

@@ -2,7 +2,7 @@
 
 #include <mpi.h>
 
-/// MPI for one test program; these tests stand below the runtime room, which owns it elsewhere.
+/// MPI for one test program; these tests stand below the layer `runtime`, which owns it elsewhere.
 struct MpiFixture {
   MpiFixture() {
     int provided = MPI_THREAD_SINGLE;
