@@ -1,6 +1,6 @@
 #include "lockstep/doctor/examination.hpp"
 
-#include "conductor.hpp"
+#include "coordinator.hpp"
 #include "facts_json.hpp"
 
 #include <algorithm>
@@ -13,46 +13,46 @@ constexpr auto longest_silence = std::chrono::hours(24);
 /// For the last words to leave.
 constexpr auto parting = std::chrono::seconds(5);
 
-Diagnosis conduct(Post& post, const ExaminationOptions& options) {
-  Worker self(post, options);
-  Conductor conductor(post, self, options);
-  conductor.examine();
-  Diagnosis diagnosis{.findings = conductor.findings(), .all_reached = conductor.all_reached()};
+Diagnosis coordinate(Mailbox& mailbox, const ExaminationOptions& options) {
+  Worker self(mailbox, options);
+  Coordinator coordinator(mailbox, self, options);
+  coordinator.examine();
+  Diagnosis diagnosis{.findings = coordinator.findings(), .all_reached = coordinator.all_reached()};
   diagnosis.fit =
       std::none_of(diagnosis.findings.begin(), diagnosis.findings.end(),
                    [](const Finding& finding) { return finding.verdict == Verdict::fail; });
   // Before the others are told to go: that they go may depend on what was lost.
-  diagnosis.all_reached = diagnosis.all_reached && post.settled(Clock::now() + parting);
-  for (int rank = 1; rank < post.size(); ++rank) {
-    post.send(
+  diagnosis.all_reached = diagnosis.all_reached && mailbox.settled(Clock::now() + parting);
+  for (int rank = 1; rank < mailbox.size(); ++rank) {
+    mailbox.send(
         rank, command_tag,
         to_text({{"do", "end"}, {"fit", diagnosis.fit}, {"all_reached", diagnosis.all_reached}}));
   }
-  diagnosis.all_reached = diagnosis.all_reached && post.settled(Clock::now() + parting);
+  diagnosis.all_reached = diagnosis.all_reached && mailbox.settled(Clock::now() + parting);
   return diagnosis;
 }
 
-Diagnosis serve(Post& post, const ExaminationOptions& options) {
-  Worker worker(post, options);
+Diagnosis serve(Mailbox& mailbox, const ExaminationOptions& options) {
+  Worker worker(mailbox, options);
   for (;;) {
-    const auto text = post.receive(0, command_tag, Clock::now() + longest_silence);
+    const auto text = mailbox.receive(0, command_tag, Clock::now() + longest_silence);
     if (!text) return {.findings = {}, .fit = false, .all_reached = false};
     const auto command = nlohmann::json::parse(*text);
     if (command.at("do") == "end") {
       return {.findings = {},
               .fit = command.at("fit").get<bool>(),
               .all_reached =
-                  command.at("all_reached").get<bool>() && post.settled(Clock::now() + parting)};
+                  command.at("all_reached").get<bool>() && mailbox.settled(Clock::now() + parting)};
     }
-    post.send(0, answer_tag, to_text(worker.perform(command)));
+    mailbox.send(0, answer_tag, to_text(worker.perform(command)));
   }
 }
 
 }  // namespace
 
 Diagnosis examine(const ExaminationOptions& options) {
-  Post post;
-  return post.rank() == 0 ? conduct(post, options) : serve(post, options);
+  Mailbox mailbox;
+  return mailbox.rank() == 0 ? coordinate(mailbox, options) : serve(mailbox, options);
 }
 
 }  // namespace lockstep::doctor

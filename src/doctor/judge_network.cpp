@@ -1,6 +1,6 @@
 #include "lockstep/core/units.hpp"
 #include "lockstep/doctor/judge.hpp"
-#include "middle.hpp"
+#include "median.hpp"
 
 #include <fmt/ranges.h>
 
@@ -34,7 +34,7 @@ Range range_of(const Links& links) {
   return range;
 }
 
-/// The pair far below the middle of all that reach each other; there must be some to compare with.
+/// The pair far below the median of all that reach each other; there must be some to compare with.
 template <typename Pair>
 Pair* outlier(std::span<Pair> pairs) {
   constexpr std::size_t enough = 3;
@@ -46,7 +46,7 @@ Pair* outlier(std::span<Pair> pairs) {
     if (worst == nullptr || pair.bandwidth < worst->bandwidth) worst = &pair;
   }
   if (rates.size() < enough) return nullptr;
-  return worst->bandwidth * slow_factor < middle(std::move(rates)) ? worst : nullptr;
+  return worst->bandwidth * slow_factor < median(std::move(rates)) ? worst : nullptr;
 }
 
 std::string links_text(const std::vector<const LinkFacts*>& links, const char* where) {

@@ -1,6 +1,6 @@
 #include "lockstep/core/units.hpp"
 #include "lockstep/doctor/judge.hpp"
-#include "middle.hpp"
+#include "median.hpp"
 
 #include <algorithm>
 
@@ -40,7 +40,7 @@ Finding judge_data(const std::string& directory, std::span<const DataFacts> node
     rates.push_back(rate_of(node));
     if (slowest == nullptr || rate_of(node) < rate_of(*slowest)) slowest = &node;
   }
-  const double usual = middle(std::move(rates));
+  const double usual = median(std::move(rates));
   finding.values = {{"shards", static_cast<double>(slowest->shards)},
                     {"bandwidth_least", rate_of(*slowest)},
                     {"bandwidth_median", usual}};

@@ -2,7 +2,7 @@
 
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/doctor/facts.hpp"
-#include "post.hpp"
+#include "mailbox.hpp"
 #include "routes.hpp"
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct Passage {
   std::string error = {};
 };
 /// Both call it.
-[[nodiscard]] Passage measure_passage(Post& post, int other, std::chrono::duration<double> limit);
+[[nodiscard]] Passage measure_passage(Mailbox& mailbox, int other, std::chrono::duration<double> limit);
 
 /// Each address of another node, in turn; the time of all is bounded by a few limits.
 struct RouteTarget {

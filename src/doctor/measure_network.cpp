@@ -12,12 +12,12 @@ constexpr std::size_t large_message = std::size_t{1} << 20;
 
 }  // namespace
 
-Passage measure_passage(Post& post, int other, std::chrono::duration<double> limit) {
+Passage measure_passage(Mailbox& mailbox, int other, std::chrono::duration<double> limit) {
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
   Passage passage;
   // The first message makes the connection.
   for (const int repetitions : {1, 20}) {
-    const Post::Echo echo = post.echo(other, {.tag = latency_tag,
+    const Mailbox::Echo echo = mailbox.echo(other, {.tag = latency_tag,
                                               .bytes = small_message,
                                               .repetitions = repetitions,
                                               .deadline = deadline});
@@ -25,7 +25,7 @@ Passage measure_passage(Post& post, int other, std::chrono::duration<double> lim
     passage.error = echo.error;
     if (!echo.error.empty()) return passage;
   }
-  const Post::Echo echo = post.echo(
+  const Mailbox::Echo echo = mailbox.echo(
       other,
       {.tag = bandwidth_tag, .bytes = large_message, .repetitions = 20, .deadline = deadline});
   passage.error = echo.error;

@@ -37,8 +37,8 @@ RouteTarget target_from(const nlohmann::json& json) {
 
 }  // namespace
 
-Worker::Worker(Post& post, const ExaminationOptions& options)
-    : post_(post), options_(options), node_(node_name(options.launch)) {}
+Worker::Worker(Mailbox& mailbox, const ExaminationOptions& options)
+    : mailbox_(mailbox), options_(options), node_(node_name(options.launch)) {}
 
 nlohmann::json Worker::listen() {
   try {
@@ -57,7 +57,7 @@ nlohmann::json Worker::listen() {
 }
 
 nlohmann::json Worker::meet(const nlohmann::json& command) {
-  const Passage passage = measure_passage(post_, command.at("rank").get<int>(),
+  const Passage passage = measure_passage(mailbox_, command.at("rank").get<int>(),
                                           std::min(options_.limit, longest_passage));
   nlohmann::json answer{{"latency", passage.latency},
                         {"bandwidth", passage.bandwidth},
@@ -91,7 +91,7 @@ nlohmann::json Worker::reduce() {
 
 nlohmann::json Worker::perform(const nlohmann::json& command) {
   const std::string what = command.at("do").get<std::string>();
-  if (what == "describe") return measure_rank(post_.rank(), node_);
+  if (what == "describe") return measure_rank(mailbox_.rank(), node_);
   if (what == "listen") return listen();
   if (what == "meet") return meet(command);
   if (what == "clock") return wall_clock();

@@ -20,7 +20,7 @@ inline constexpr int answer_tag = 2;
 class Worker final {
  public:
   /// Both outlive it.
-  Worker(Post& post, const ExaminationOptions& options);
+  Worker(Mailbox& mailbox, const ExaminationOptions& options);
 
   [[nodiscard]] const std::string& node() const noexcept { return node_; }
   /// Its answer; what goes wrong is in there.
@@ -32,7 +32,7 @@ class Worker final {
   [[nodiscard]] nlohmann::json open_gpu(const nlohmann::json& command);
   [[nodiscard]] nlohmann::json reduce();
 
-  Post& post_;
+  Mailbox& mailbox_;
   const ExaminationOptions& options_;
   std::string node_;
   std::optional<Listener> listener_;  ///< of a node's first rank

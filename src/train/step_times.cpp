@@ -8,9 +8,9 @@ namespace {
 /// The lower one, of an even number.
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
+  const auto median = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::ranges::nth_element(values, median);
+  return *median;
 }
 
 template <typename Range, typename Projection>

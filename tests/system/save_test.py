@@ -120,12 +120,12 @@ def steps_beside_saves_are_as_long_as_others(run_dir, data, ranks, more, speed):
         return
     # From one step's end to the next one's, so with all that is done in between.
     steps = [32 * ranks / e["images_per_second"] for e in events(run_dir, "step")]
-    middle = statistics.median(steps[5:])
+    median = statistics.median(steps[5:])
     excess = []
     for save in saves:
         seconds = save["seconds"]["save"]
-        assert seconds > 8 * middle, f"the save was not slow: {save}, {middle}"
-        beside = steps[save["step"] - 1:save["step"] + math.ceil(seconds / middle)]
+        assert seconds > 8 * median, f"the save was not slow: {save}, {median}"
+        beside = steps[save["step"] - 1:save["step"] + math.ceil(seconds / median)]
         usual = statistics.median(beside)
         if len(beside) > 8:
             excess.append(sum(max(0, step - usual) for step in beside) / seconds)

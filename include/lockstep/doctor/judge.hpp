@@ -31,7 +31,7 @@ struct SilentRank {
 [[nodiscard]] Finding judge_cores(std::span<const RankFacts> ranks);
 [[nodiscard]] Finding judge_gpus(std::span<const RankFacts> ranks);
 [[nodiscard]] Finding judge_neighbours(std::span<const LinkFacts> links);
-/// A pair that deserves a second look: far below the middle of at least three, or slow by any
+/// A pair that deserves a second look: far below the median of at least three, or slow by any
 /// measure; null where there is none.
 [[nodiscard]] NodePairFacts* slow_pair(std::span<NodePairFacts> pairs);
 [[nodiscard]] Finding judge_nodes(std::span<const std::string> nodes,

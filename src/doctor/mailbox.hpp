@@ -17,12 +17,12 @@ using Clock = std::chrono::steady_clock;
 /// Messages between two ranks that are looked for until a deadline and never waited on, since the
 /// other may be dead or out of reach: MPI's collectives would hang there. On MPI_COMM_WORLD, for
 /// making another communicator is a collective too. MpiEnvironment outlives it.
-class Post final {
+class Mailbox final {
  public:
-  Post();
-  ~Post();
-  Post(const Post&) = delete;
-  Post& operator=(const Post&) = delete;
+  Mailbox();
+  ~Mailbox();
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
@@ -49,20 +49,20 @@ class Post final {
   [[nodiscard]] bool settled(Clock::time_point deadline);
 
  private:
-  struct Letter {
+  struct Message {
     std::vector<std::byte> bytes;
     MPI_Request request = MPI_REQUEST_NULL;
   };
   /// True once the request is done; false at the deadline, or where MPI reports an error.
   [[nodiscard]] bool done_by(MPI_Request& request, Clock::time_point deadline);
-  [[nodiscard]] bool pass(int other, const EchoOptions& options, Letter& letter, bool sending);
+  [[nodiscard]] bool pass(int other, const EchoOptions& options, Message& message, bool sending);
   void note(int code);
 
   int rank_ = 0;
   int size_ = 1;
   bool lost_ = false;      ///< a message never left, or a reception cannot be taken back
   std::string mpi_error_;  ///< the last one
-  std::vector<std::unique_ptr<Letter>> letters_;  ///< on their way
+  std::vector<std::unique_ptr<Message>> messages_;  ///< on their way
 };
 
 }  // namespace lockstep::doctor

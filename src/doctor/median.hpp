@@ -6,12 +6,12 @@
 
 namespace lockstep::doctor {
 
-/// How much slower than the middle of its kind a link or a node's reading may be. Nodes of one
+/// How much slower than the median of its kind a link or a node's reading may be. Nodes of one
 /// machine differ by less; shared switches and busy cores make twofold differences.
 inline constexpr double slow_factor = 4;
 
 /// 0 of none.
-[[nodiscard]] inline double middle(std::vector<double> values) {
+[[nodiscard]] inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), at, values.end());

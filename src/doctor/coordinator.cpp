@@ -1,4 +1,4 @@
-#include "conductor.hpp"
+#include "coordinator.hpp"
 
 #include "facts_json.hpp"
 
@@ -20,15 +20,15 @@ std::string library_name() {
 
 }  // namespace
 
-Conductor::Conductor(Post& post, Worker& self, const ExaminationOptions& options)
-    : post_(post), self_(self), options_(options) {}
+Coordinator::Coordinator(Mailbox& mailbox, Worker& self, const ExaminationOptions& options)
+    : mailbox_(mailbox), self_(self), options_(options) {}
 
-bool Conductor::is_silent(int rank) const {
+bool Coordinator::is_silent(int rank) const {
   return std::any_of(silent_.begin(), silent_.end(),
                      [&](const SilentRank& one) { return one.rank == rank; });
 }
 
-bool Conductor::all_reached() const {
+bool Coordinator::all_reached() const {
   return silent_.empty() &&
          std::none_of(findings_.begin(), findings_.end(), [](const Finding& finding) {
            return (finding.check == "nodes" || finding.check == "neighbours") &&
@@ -36,13 +36,13 @@ bool Conductor::all_reached() const {
          });
 }
 
-Conductor::Answers Conductor::ask(const std::vector<int>& ranks, const Question& question) {
+Coordinator::Answers Coordinator::ask(const std::vector<int>& ranks, const Question& question) {
   Answers answers;
   std::vector<int> asked;
   const auto begin = Clock::now();
   for (const int rank : ranks) {
     if (rank == 0 || is_silent(rank)) continue;
-    post_.send(rank, command_tag, to_text(question.command(rank)));
+    mailbox_.send(rank, command_tag, to_text(question.command(rank)));
     asked.push_back(rank);
   }
   if (std::find(ranks.begin(), ranks.end(), 0) != ranks.end()) {
@@ -51,7 +51,7 @@ Conductor::Answers Conductor::ask(const std::vector<int>& ranks, const Question&
   const auto deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(options_.limit * question.limits);
   for (const int rank : asked) {
-    const auto text = post_.receive(rank, answer_tag, deadline);
+    const auto text = mailbox_.receive(rank, answer_tag, deadline);
     if (text) {
       answers[rank] = nlohmann::json::parse(*text);
       continue;
@@ -65,21 +65,21 @@ Conductor::Answers Conductor::ask(const std::vector<int>& ranks, const Question&
   return answers;
 }
 
-std::vector<int> Conductor::everyone() const {
-  std::vector<int> ranks(static_cast<std::size_t>(post_.size()));
+std::vector<int> Coordinator::everyone() const {
+  std::vector<int> ranks(static_cast<std::size_t>(mailbox_.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
 }
 
-int Conductor::number_of(int rank) const {
+int Coordinator::number_of(int rank) const {
   return node_of_[static_cast<std::size_t>(rank)];
 }
 
-void Conductor::describe() {
+void Coordinator::describe() {
   const Answers answers = ask(everyone(), {.phase = "the first message", .command = [](int) {
                                              return nlohmann::json{{"do", "describe"}};
                                            }});
-  std::vector<int> nodes(static_cast<std::size_t>(post_.size()), -1);
+  std::vector<int> nodes(static_cast<std::size_t>(mailbox_.size()), -1);
   for (const auto& [rank, answer] : answers) {
     ranks_.push_back(answer.get<RankFacts>());
     const std::string& name = ranks_.back().node;
@@ -92,7 +92,7 @@ void Conductor::describe() {
   node_of_ = std::move(nodes);
 }
 
-std::vector<NodePairFacts> Conductor::meet(const Encounter& encounter) {
+std::vector<NodePairFacts> Coordinator::meet(const Encounter& encounter) {
   std::vector<int> playing;
   for (const int rank : encounter.ranks) {
     const int other = encounter.partner(rank);
@@ -123,13 +123,13 @@ std::vector<NodePairFacts> Conductor::meet(const Encounter& encounter) {
   return pairs;
 }
 
-void Conductor::examine_neighbours() {
+void Coordinator::examine_neighbours() {
   // A rank that does not answer would cost its neighbours the limit each, and tell nothing new.
   if (!silent_.empty()) return;
   std::vector<LinkFacts> links;
   const std::vector<int> all = everyone();
   // Round by round: who waits in vain for one must not come late to the next.
-  for (const Round& round : plan_ring(post_.size())) {
+  for (const Round& round : plan_ring(mailbox_.size())) {
     for (NodePairFacts& pair :
          meet({.ranks = all,
          .partner = [&](int rank) { return round[static_cast<std::size_t>(rank)].value_or(-1); },
@@ -146,7 +146,7 @@ void Conductor::examine_neighbours() {
   findings_.push_back(judge_neighbours(links));
 }
 
-std::vector<NodePairFacts> Conductor::meet_nodes(const Round& round, const Answers& listening) {
+std::vector<NodePairFacts> Coordinator::meet_nodes(const Round& round, const Answers& listening) {
   const auto partner = [&](int rank) {
     const auto other = round[static_cast<std::size_t>(number_of(rank))];
     return other ? leaders_[static_cast<std::size_t>(*other)] : -1;
@@ -162,7 +162,7 @@ std::vector<NodePairFacts> Conductor::meet_nodes(const Round& round, const Answe
   return pairs;
 }
 
-void Conductor::examine_nodes() {
+void Coordinator::examine_nodes() {
   std::vector<NodePairFacts> pairs;
   if (nodes_.size() > 1) {
     const Answers listening = ask(leaders_, {.phase = "opening a port", .command = [](int) {
@@ -192,7 +192,7 @@ void Conductor::examine_nodes() {
   findings_.push_back(judge_nodes(nodes_, pairs));
 }
 
-void Conductor::examine_clocks() {
+void Coordinator::examine_clocks() {
   constexpr int questions = 8;
   std::vector<ClockFacts> clocks;
   for (const int leader : leaders_) {
@@ -216,9 +216,9 @@ void Conductor::examine_clocks() {
   findings_.push_back(judge_clocks(clocks));
 }
 
-void Conductor::examine() {
+void Coordinator::examine() {
   describe();
-  findings_.push_back(judge_ranks({.size = post_.size(),
+  findings_.push_back(judge_ranks({.size = mailbox_.size(),
                                    .nodes = static_cast<int>(nodes_.size()),
                                    .library = library_name(),
                                    .start_seconds = options_.start_seconds,

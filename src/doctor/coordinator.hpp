@@ -11,10 +11,10 @@
 namespace lockstep::doctor {
 
 /// Rank 0's part: what is asked of whom, and what is made of the answers.
-class Conductor final {
+class Coordinator final {
  public:
   /// All outlive it.
-  Conductor(Post& post, Worker& self, const ExaminationOptions& options);
+  Coordinator(Mailbox& mailbox, Worker& self, const ExaminationOptions& options);
 
   void examine();
   [[nodiscard]] const std::vector<Finding>& findings() const noexcept { return findings_; }
@@ -58,7 +58,7 @@ class Conductor final {
   void examine_data();
   void examine_run_directory();
 
-  Post& post_;
+  Mailbox& mailbox_;
   Worker& self_;
   const ExaminationOptions& options_;
   std::vector<Finding> findings_;

@@ -1,4 +1,4 @@
-#include "conductor.hpp"
+#include "coordinator.hpp"
 #include "facts_json.hpp"
 
 #include <future>
@@ -20,7 +20,7 @@ std::optional<Result> within(std::chrono::duration<double> limit, std::function<
 
 }  // namespace
 
-void Conductor::examine_data() {
+void Coordinator::examine_data() {
   if (options_.data.empty()) return;
   // Rank 0's own look must not hang it, so it is a question to itself with a limit.
   const std::string node = self_.node();
@@ -46,7 +46,7 @@ void Conductor::examine_data() {
   findings_.push_back(judge_data(options_.data, all));
 }
 
-void Conductor::examine_run_directory() {
+void Coordinator::examine_run_directory() {
   if (options_.run_dir.empty()) return;
   const std::string phase = "--run-dir " + options_.run_dir;
   const auto probe = within<std::shared_ptr<RunDirectoryProbe>>(

@@ -1,4 +1,4 @@
-#include "conductor.hpp"
+#include "coordinator.hpp"
 #include "facts_json.hpp"
 #include "lockstep/compute/device_plan.hpp"
 #include "lockstep/core/error.hpp"
@@ -19,7 +19,7 @@ std::string first_error(const std::map<int, nlohmann::json>& answers) {
 
 }  // namespace
 
-std::string Conductor::open_gpus() {
+std::string Coordinator::open_gpus() {
   const auto command = [&](int rank) {
     const auto place = node_of_.begin() + rank;
     return nlohmann::json{{"do", "gpu"},
@@ -43,11 +43,11 @@ std::string Conductor::open_gpus() {
   return "";
 }
 
-void Conductor::examine_nccl() {
+void Coordinator::examine_nccl() {
   const bool all_have_one = std::all_of(ranks_.begin(), ranks_.end(),
                                         [](const RankFacts& rank) { return rank.gpu_usable; });
   // One rank has nobody to reduce with, and training starts no NCCL there.
-  if (post_.size() == 1 || !all_have_one || !all_reached()) return;
+  if (mailbox_.size() == 1 || !all_have_one || !all_reached()) return;
   NcclFacts facts{.error = open_gpus()};
   if (facts.error.empty()) {
     // Its start is collective: where a rank is out of reach it would hang.
