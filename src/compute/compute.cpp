@@ -319,9 +319,9 @@ class CudaCompute final : public Compute {
       taken.push_back({.host = hosts[rank], .uuid = uuids[rank]});
     }
     require_own_devices(taken);
-    roll_call_ = std::make_unique<RollCall>();
+    rendezvous_ = std::make_unique<Rendezvous>();
     communicators_ =
-        module_.make_nccl(*device_, *roll_call_, ranks_.sets, {.wait_limit = options.wait_limit});
+        module_.make_nccl(*device_, *rendezvous_, ranks_.sets, {.wait_limit = options.wait_limit});
   }
 
   const cuda::ModuleTable& module_;
@@ -334,7 +334,7 @@ class CudaCompute final : public Compute {
   std::string trial_note_;  ///< rank 0's
   int numa_node_ = -1;
   PeerReach peers_;
-  std::unique_ptr<RollCall> roll_call_;
+  std::unique_ptr<Rendezvous> rendezvous_;
   /// MPI may look at memory that only the device reads, also where nothing is to be sent.
   std::unique_ptr<Communicator> alone_ = make_self_communicator();
   /// Over the device's memory, of each set of ranks_; none where one rank has nothing to do.

@@ -6,7 +6,7 @@
 #include "../engine/cuda/device_options.hpp"
 #include "lockstep/comm/device_communicator.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
-#include "lockstep/comm/roll_call.hpp"
+#include "lockstep/comm/rendezvous.hpp"
 #include "lockstep/comm/staged_communicator.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/config/config.hpp"
@@ -65,9 +65,9 @@ struct ModuleTable {
   std::unique_ptr<Optimizer> (*make_optimizer)(std::shared_ptr<Device> device, const Config& config,
                                                const ArenaLayout& layout,
                                                const SumOverRanks& sum_norms);
-  /// As make_nccl_communicators. Collective. `device` and `roll_call` outlive them.
+  /// As make_nccl_communicators. Collective. `device` and `rendezvous` outlive them.
   std::vector<std::unique_ptr<DeviceCommunicator>> (*make_nccl)(
-      Device& device, RollCall& roll_call, std::span<const std::vector<int>> sets,
+      Device& device, Rendezvous& rendezvous, std::span<const std::vector<int>> sets,
       const NcclCommunicatorOptions& options);
   /// Through the host's memory and `host`, a communicator for this use alone.
   std::unique_ptr<DeviceCommunicator> (*make_staged)(Device& device,

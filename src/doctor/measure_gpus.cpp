@@ -43,10 +43,10 @@ GpuProbe::GpuProbe(int local_rank, int local_size)
 
 double GpuProbe::measure(std::chrono::duration<double> limit) {
   const auto patience = std::chrono::ceil<std::chrono::milliseconds>(limit);
-  RollCall roll_call;
-  std::vector<int> all(static_cast<std::size_t>(roll_call.size()));
+  Rendezvous rendezvous;
+  std::vector<int> all(static_cast<std::size_t>(rendezvous.size()));
   std::iota(all.begin(), all.end(), 0);
-  const auto made = module_.make_nccl(*device_, roll_call, std::span(&all, 1),
+  const auto made = module_.make_nccl(*device_, rendezvous, std::span(&all, 1),
                                       {.start_limit = patience, .wait_limit = patience});
   const auto& nccl = made.front();
   const auto reduce = [&] {
@@ -57,7 +57,7 @@ double GpuProbe::measure(std::chrono::duration<double> limit) {
   const auto begin = Clock::now();
   for (int i = 0; i < repetitions; ++i) reduce();
   const std::chrono::duration<double> seconds = Clock::now() - begin;
-  const double ranks = roll_call.size();
+  const double ranks = rendezvous.size();
   return 2 * (ranks - 1) / ranks * static_cast<double>(values_.bytes()) * repetitions /
          seconds.count();
 }

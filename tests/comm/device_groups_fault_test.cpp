@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_never_comes_is_named_in_all_groups) {
 
   const auto error = rig.error_of([&] { rig.make(); });
 
-  says(error, rig.roll_call.name(rig.last()) + " did not come to the start of NCCL within 1 s");
+  says(error, rig.rendezvous.name(rig.last()) + " did not come to the start of NCCL within 1 s");
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_lost_while_nccl_connects_is_named_in_all_groups) {
@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_CASE(a_rank_lost_while_nccl_connects_is_named_in_all_groups) {
     std::vector<int> leaders;
     for (const auto& ranks : rig.sets) leaders.push_back(ranks.front());
     if (rig.last() > 0) {
-      rig.roll_call.meet({"the start of NCCL", 20s}, {}, std::as_writable_bytes(std::span(ids)),
+      rig.rendezvous.meet({"the start of NCCL", 20s}, {}, std::as_writable_bytes(std::span(ids)),
                          leaders);
     }
     return;
@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(a_rank_lost_while_nccl_connects_is_named_in_all_groups) {
 
   const auto error = rig.error_of([&] { rig.make(); });
 
-  says(error, rig.roll_call.name(rig.last()) + " did not come to the end of NCCL's start");
+  says(error, rig.rendezvous.name(rig.last()) + " did not come to the end of NCCL's start");
   BOOST_TEST(rig.nccl.counts().aborted == 1);
 }
 
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(a_rank_whose_start_fails_in_any_communicator_says_why_in_al
 
     const auto error = rig.error_of([&] { rig.make(); });
 
-    says(error, "ncclCommInitRankConfig failed on " + rig.roll_call.name(rig.last()));
+    says(error, "ncclCommInitRankConfig failed on " + rig.rendezvous.name(rig.last()));
     BOOST_TEST(rig.nccl.counts().finalized == 0);
   }
 }
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(a_start_that_hangs_in_any_communicator_names_those_it_shoul
     Rig rig(usual_size(), 1s);
     rig.nccl.faults.where = where;
     rig.nccl.faults.init_hangs = rig.is_last();
-    const RankGroups last = rank_groups(rig.last(), rig.roll_call.size(), usual_size());
+    const RankGroups last = rank_groups(rig.last(), rig.rendezvous.size(), usual_size());
     const std::vector<int>& stuck = where == 0   ? rig.sets[0]
                                     : where == 1 ? last.group
                                                  : last.replicas;
@@ -85,11 +85,11 @@ BOOST_AUTO_TEST_CASE(a_start_that_hangs_in_any_communicator_names_those_it_shoul
     const auto error = rig.error_of([&] { rig.make(); });
 
     // Others wait too, in later communicators, for those that are stuck.
-    says(error, "NCCL did not connect " + rig.roll_call.name(stuck.front()) + " within 1 s");
+    says(error, "NCCL did not connect " + rig.rendezvous.name(stuck.front()) + " within 1 s");
     if (stuck.size() == rig.sets[0].size()) {
       says(error, "it does not reach another rank)");
     } else {
-      for (const int rank : stuck) says(error, rig.roll_call.name(rank));
+      for (const int rank : stuck) says(error, rig.rendezvous.name(rank));
     }
   }
 }
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(a_collective_that_one_rank_never_makes_ends_all_groups) {
     const auto error = rig.error_of([&] { rig.all().synchronize(); });
     const auto again = rig.error_of([&] { rig.group().barrier(); });
 
-    says(error, "did not end on " + rig.roll_call.name(rig.rank()) + " within 1 s");
+    says(error, "did not end on " + rig.rendezvous.name(rig.rank()) + " within 1 s");
     says(again, "it was aborted after an earlier error");
     BOOST_TEST(rig.nccl.counts().aborted == 3);
     rig.comms.clear();
@@ -124,11 +124,11 @@ BOOST_AUTO_TEST_CASE(a_lost_rank_of_one_communicator_is_found_by_another_and_abo
 
     const auto error = rig.error_of([&] { rig.all().synchronize(); });
 
-    says(error, "a collective of NCCL failed on " + rig.roll_call.name(rig.rank()));
+    says(error, "a collective of NCCL failed on " + rig.rendezvous.name(rig.rank()));
     says(error, " was lost: look into its log");
     const auto& ranks = rig.sets[static_cast<std::size_t>(where)];
     if (ranks.size() < rig.sets[0].size()) {
-      for (const int rank : ranks) says(error, rig.roll_call.name(rank));
+      for (const int rank : ranks) says(error, rig.rendezvous.name(rank));
     }
     BOOST_TEST(rig.nccl.counts().aborted == 3);
   }
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(a_device_that_hangs_is_named_by_its_rank_of_the_job_in_all_
 
     const auto error = rig.error_of([&] { rig.comms[where]->synchronize(); });
 
-    says(error, "the compute stream did not end on " + rig.roll_call.name(rig.rank()));
+    says(error, "the compute stream did not end on " + rig.rendezvous.name(rig.rank()));
   }
 }
 
@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(an_exception_that_passes_aborts_all) {
   Rig rig(usual_size(), 20s);
   std::vector<std::unique_ptr<DeviceCommunicator>> none;
   try {
-    const auto comms = make_nccl_communicators(rig.nccl, rig.roll_call, rig.compute, rig.sets);
+    const auto comms = make_nccl_communicators(rig.nccl, rig.rendezvous, rig.compute, rig.sets);
     throw std::runtime_error("bad sample");
   } catch (const std::runtime_error&) {
   }

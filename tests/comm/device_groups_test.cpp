@@ -30,7 +30,7 @@ void check_steps(Rig& rig) {
     rig.queue_step();
     rig.all().synchronize();
 
-    const auto ranks = static_cast<float>(rig.roll_call.size());
+    const auto ranks = static_cast<float>(rig.rendezvous.size());
     for (const Unit& unit : rig.units) {
       BOOST_TEST((unit.sums == std::vector<float>(unit.sums.size(), ranks)));
       BOOST_TEST((unit.weights == std::vector<float>(unit.weights.size(), -ranks)));
@@ -42,10 +42,10 @@ void check_steps(Rig& rig) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(each_of_several_communicators_conforms) {
-  for (const int size : group_sizes(RollCall().size())) {
+  for (const int size : group_sizes(Rendezvous().size())) {
     Rig rig(size, 60s);
     rig.make();
-    BOOST_TEST(rig.all().size() == rig.roll_call.size());
+    BOOST_TEST(rig.all().size() == rig.rendezvous.size());
     BOOST_TEST(rig.group().size() == size);
     BOOST_TEST(rig.group().rank() == rig.rank() % size);
     BOOST_TEST(rig.replicas().rank() == rig.rank() / size);
@@ -57,7 +57,7 @@ BOOST_AUTO_TEST_CASE(each_of_several_communicators_conforms) {
 }
 
 BOOST_AUTO_TEST_CASE(steps_over_groups_never_wait_for_room_on_a_device) {
-  for (const int size : group_sizes(RollCall().size())) {
+  for (const int size : group_sizes(Rendezvous().size())) {
     Rig rig(size, 20s);
     rig.make();
     check_steps(rig);
@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(steps_over_groups_never_wait_for_room_on_a_device) {
 }
 
 BOOST_AUTO_TEST_CASE(steps_over_groups_through_the_host_give_the_same) {
-  for (const int size : group_sizes(RollCall().size())) {
+  for (const int size : group_sizes(Rendezvous().size())) {
     Rig rig(size, 20s);
     rig.make_staged();
     check_steps(rig);

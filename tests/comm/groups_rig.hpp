@@ -23,10 +23,10 @@
 
 namespace lockstep::test {
 
-inline std::vector<std::vector<int>> sets_of(const RollCall& roll_call, int group_size) {
-  std::vector<int> all(static_cast<std::size_t>(roll_call.size()));
+inline std::vector<std::vector<int>> sets_of(const Rendezvous& rendezvous, int group_size) {
+  std::vector<int> all(static_cast<std::size_t>(rendezvous.size()));
   std::iota(all.begin(), all.end(), 0);
-  RankGroups groups = rank_groups(roll_call.rank(), roll_call.size(), group_size);
+  RankGroups groups = rank_groups(rendezvous.rank(), rendezvous.size(), group_size);
   return {std::move(all), std::move(groups.group), std::move(groups.replicas)};
 }
 
@@ -55,14 +55,14 @@ struct Unit {
 /// One rank with a device whose communicators are over all ranks, its group and its replicas.
 struct GroupsRig {
   GroupsRig(int group_size, std::chrono::milliseconds limit_of_waits)
-      : limit(limit_of_waits), sets(sets_of(roll_call, group_size)), nccl(sets) {
+      : limit(limit_of_waits), sets(sets_of(rendezvous, group_size)), nccl(sets) {
     BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
     for (std::size_t part : {100U, 7U, 33U}) {
-      units.emplace_back(group_size, roll_call.rank() % group_size, part);
+      units.emplace_back(group_size, rendezvous.rank() % group_size, part);
     }
   }
   void make() {
-    comms = make_nccl_communicators(nccl, roll_call, compute, sets,
+    comms = make_nccl_communicators(nccl, rendezvous, compute, sets,
                                     {.start_limit = limit, .wait_limit = limit});
   }
   /// Through the host instead.
@@ -87,8 +87,8 @@ struct GroupsRig {
   [[nodiscard]] DeviceCommunicator& all() { return *comms[0]; }
   [[nodiscard]] DeviceCommunicator& group() { return *comms[1]; }
   [[nodiscard]] DeviceCommunicator& replicas() { return *comms[2]; }
-  [[nodiscard]] int rank() const { return roll_call.rank(); }
-  [[nodiscard]] int last() const { return roll_call.size() - 1; }
+  [[nodiscard]] int rank() const { return rendezvous.rank(); }
+  [[nodiscard]] int last() const { return rendezvous.size() - 1; }
   [[nodiscard]] bool is_last() const { return rank() == last(); }
   [[nodiscard]] static MutableBuffer there(std::span<float> values) {
     return {device_address(values.data()), values.size(), ElementType::f32};
@@ -128,7 +128,7 @@ struct GroupsRig {
     for (Request& gather : gathers) group().wait(gather);
   }
 
-  RollCall roll_call;
+  Rendezvous rendezvous;
   std::chrono::milliseconds limit;
   std::vector<std::vector<int>> sets;
   std::vector<Unit> units;  // buffers outlive the stand-in

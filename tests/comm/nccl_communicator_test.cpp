@@ -25,7 +25,7 @@ namespace {
 struct Fixture {
   Fixture() {
     BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
-    comm = make_nccl_communicator(nccl, roll_call, compute);
+    comm = make_nccl_communicator(nccl, rendezvous, compute);
   }
   [[nodiscard]] MutableBuffer on_device(std::vector<float>& values) const {
     return {device_address(values.data()), values.size(), ElementType::f32};
@@ -33,7 +33,7 @@ struct Fixture {
   [[nodiscard]] static std::span<std::byte> bytes_on_device(std::vector<float>& values) {
     return {static_cast<std::byte*>(device_address(values.data())), values.size() * sizeof(float)};
   }
-  RollCall roll_call;
+  Rendezvous rendezvous;
   NcclStandIn nccl;
   CudaStream compute = nullptr;
   std::unique_ptr<DeviceCommunicator> comm;

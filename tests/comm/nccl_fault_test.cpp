@@ -44,17 +44,17 @@ bool says(const std::optional<Error>& error, const std::string& text) {
 struct Fixture {
   Fixture() { BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success)); }
   void make(std::chrono::milliseconds limit) {
-    comm = make_nccl_communicator(nccl, roll_call, compute,
+    comm = make_nccl_communicator(nccl, rendezvous, compute,
                                   {.start_limit = limit, .wait_limit = limit});
   }
   [[nodiscard]] Request start() { return comm->start_all_reduce_buffer(buffer, ReduceOp::sum); }
-  [[nodiscard]] bool is_last() const { return roll_call.rank() == roll_call.size() - 1; }
-  [[nodiscard]] std::string me() const { return roll_call.name(roll_call.rank()); }
-  [[nodiscard]] std::string last() const { return roll_call.name(roll_call.size() - 1); }
+  [[nodiscard]] bool is_last() const { return rendezvous.rank() == rendezvous.size() - 1; }
+  [[nodiscard]] std::string me() const { return rendezvous.name(rendezvous.rank()); }
+  [[nodiscard]] std::string last() const { return rendezvous.name(rendezvous.size() - 1); }
 
   std::vector<float> values = std::vector<float>(100, 1.0F);
   MutableBuffer buffer{device_address(values.data()), 100, ElementType::f32};
-  RollCall roll_call;
+  Rendezvous rendezvous;
   ShardedStep sharded{*make_mpi_communicator(), 100};
   NcclStandIn nccl;
   CudaStream compute = nullptr;
@@ -65,12 +65,12 @@ struct Fixture {
 
 BOOST_FIXTURE_TEST_CASE(a_late_rank_and_a_slow_start_are_waited_for, Fixture) {
   if (is_last()) std::this_thread::sleep_for(500ms);
-  nccl.faults.init_polls = 3000 * (roll_call.rank() + 1);
+  nccl.faults.init_polls = 3000 * (rendezvous.rank() + 1);
 
   make(20s);
   comm->all_reduce_buffer(buffer, ReduceOp::sum);
 
-  BOOST_TEST(values[99] == static_cast<float>(roll_call.size()));
+  BOOST_TEST(values[99] == static_cast<float>(rendezvous.size()));
 }
 
 BOOST_FIXTURE_TEST_CASE(a_rank_that_never_comes_is_named_by_the_others, Fixture) {
@@ -87,11 +87,11 @@ BOOST_FIXTURE_TEST_CASE(a_rank_that_never_comes_is_named_by_the_others, Fixture)
 BOOST_FIXTURE_TEST_CASE(a_rank_lost_while_nccl_connects_is_named_by_the_others, Fixture) {
   const auto begin = Clock::now();
   std::optional<Error> error;
-  if (is_last() && roll_call.size() > 1) {
+  if (is_last() && rendezvous.size() > 1) {
     // It comes, hears the id, and is gone.
     NcclUniqueId id{};
-    roll_call.meet({"the start of NCCL", 20s}, {}, std::as_writable_bytes(std::span(id)));
-  } else if (roll_call.size() > 1) {
+    rendezvous.meet({"the start of NCCL", 20s}, {}, std::as_writable_bytes(std::span(id)));
+  } else if (rendezvous.size() > 1) {
     error = error_of([&] { make(500ms); });
 
     BOOST_TEST(says(error, last() + " did not come to the end of NCCL's start"));
@@ -278,7 +278,7 @@ BOOST_FIXTURE_TEST_CASE(a_gather_that_one_rank_never_makes_ends_on_all, Fixture)
 
 BOOST_FIXTURE_TEST_CASE(an_exception_that_passes_aborts_and_does_not_wait_for_the_others, Fixture) {
   try {
-    const auto mine = make_nccl_communicator(nccl, roll_call, compute);
+    const auto mine = make_nccl_communicator(nccl, rendezvous, compute);
     throw std::runtime_error("bad sample");
   } catch (const std::runtime_error&) {
   }

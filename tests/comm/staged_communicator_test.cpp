@@ -8,7 +8,7 @@
 #include "comm/recording_communicator.hpp"
 #include "comm/sharded_step.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
-#include "lockstep/comm/roll_call.hpp"
+#include "lockstep/comm/rendezvous.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -46,7 +46,7 @@ struct Fixture {
   [[nodiscard]] bool is_last() const { return comm->rank() == comm->size() - 1; }
   [[nodiscard]] float ranks() const { return static_cast<float>(comm->size()); }
 
-  RollCall roll_call;
+  Rendezvous rendezvous;
   NcclStandIn cuda;
   CudaStream compute = nullptr;
   std::unique_ptr<DeviceCommunicator> comm;
@@ -204,7 +204,7 @@ BOOST_FIXTURE_TEST_CASE(a_capture_is_refused, Fixture) {
 
   BOOST_CHECK_EXCEPTION(static_cast<void>(start(values)), Error, [&](const Error& error) {
     return error.status() == ExitStatus::internal &&
-           std::string(error.what()).find("captured on " + roll_call.name(comm->rank())) !=
+           std::string(error.what()).find("captured on " + rendezvous.name(comm->rank())) !=
                std::string::npos;
   });
 }
@@ -217,7 +217,7 @@ BOOST_FIXTURE_TEST_CASE(a_rank_that_takes_no_part_ends_the_others, Fixture) {
     BOOST_CHECK_EXCEPTION(work(), Error, [&](const Error& error) {
       return error.status() == ExitStatus::internal &&
              std::string(error.what())
-                     .find(what + " did not end on " + roll_call.name(comm->rank()) +
+                     .find(what + " did not end on " + rendezvous.name(comm->rank()) +
                            " within 0.5 s") == 0U;
     });
   };
@@ -250,7 +250,7 @@ BOOST_FIXTURE_TEST_CASE(work_that_never_ends_is_not_waited_for_for_ever, Fixture
                         [&](const Error& error) {
                           return std::string(error.what())
                                      .find("the work of a step did not end on " +
-                                           roll_call.name(comm->rank()) + " within 0.5 s") == 0U;
+                                           rendezvous.name(comm->rank()) + " within 0.5 s") == 0U;
                         });
 }
 
@@ -261,7 +261,7 @@ BOOST_FIXTURE_TEST_CASE(a_device_that_hangs_ends_the_wait, Fixture) {
 
   BOOST_CHECK_EXCEPTION(comm->synchronize(), Error, [&](const Error& error) {
     return std::string(error.what())
-               .find("the compute stream did not end on " + roll_call.name(comm->rank()) +
+               .find("the compute stream did not end on " + rendezvous.name(comm->rank()) +
                      " within 0.5 s") == 0U;
   });
 }

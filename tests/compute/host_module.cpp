@@ -120,11 +120,11 @@ class HostDeviceCommunicator final : public DeviceCommunicator {
   std::unique_ptr<Communicator> host_;
 };
 
-std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, RollCall& roll_call,
+std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, Rendezvous& rendezvous,
                                                            std::span<const std::vector<int>> sets,
                                                            const NcclCommunicatorOptions& options) {
   hang_at("nccl");
-  roll_call.meet({"the start of NCCL", options.start_limit}, {});
+  rendezvous.meet({"the start of NCCL", options.start_limit}, {});
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators;
   for (const std::vector<int>& ranks : sets) {
     communicators.push_back(std::make_unique<HostDeviceCommunicator>(

@@ -29,7 +29,7 @@ cmake -S . -B "$build/mpich" -G Ninja -DCMAKE_BUILD_TYPE="$kind" -DLOCKSTEP_ASSE
   -DCMAKE_CXX_COMPILER_LAUNCHER="$PWD/tests/install/reuse_object.sh;$build" -DMPI_CXX_COMPILER="$bin/mpicxx$suffix" \
   -DMPI_C_COMPILER="$bin/mpicc$suffix" -DMPIEXEC_EXECUTABLE="$bin/mpiexec$suffix" >"$log" || { cat "$log"; exit 1; }
 grep "Found MPI_CXX" "$log" || true
-tests=(mpi_environment_test communicator_test agreement_test roll_call_test gradient_reducer_mpi_test train_step_test trace_mpi_test traced_step_test sharded_step_test sharded_precision_test)
+tests=(mpi_environment_test communicator_test agreement_test rendezvous_test gradient_reducer_mpi_test train_step_test trace_mpi_test traced_step_test sharded_step_test sharded_precision_test)
 cmake --build "$build/mpich" --target "${tests[@]}" lockstep_program job_probe >"$log" || { tail -50 "$log"; exit 1; }
 echo "built with MPICH: $(grep -c 'Building CXX' "$log") objects, $(wc -l <"$REUSED") of them taken from $build"
 

@@ -56,10 +56,10 @@ struct Fixture {
   Fixture() {
     BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
     nccl.queues.delays = {.kernel = 9, .copy = 5, .task = 3};
-    communicators.push_back(make_nccl_communicator(nccl, roll_call, compute));
+    communicators.push_back(make_nccl_communicator(nccl, rendezvous, compute));
     communicators.push_back(make_staged_communicator(nccl, make_mpi_communicator(), compute));
   }
-  RollCall roll_call;
+  Rendezvous rendezvous;
   NcclStandIn nccl;
   CudaStream compute = nullptr;
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators;

@@ -29,13 +29,13 @@ namespace {
 /// The last rank is late for a step's collective, of its group and then of all those at its place
 /// in other groups; `group_size`: 0: of all ranks at once.
 void check_late_rank(int group_size) {
-  RollCall roll_call;
-  const int ranks = roll_call.size();
+  Rendezvous rendezvous;
+  const int ranks = rendezvous.size();
   std::vector<int> all(static_cast<std::size_t>(ranks));
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::vector<int>> sets{all};
   if (group_size > 0) {
-    const RankGroups groups = rank_groups(roll_call.rank(), ranks, group_size);
+    const RankGroups groups = rank_groups(rendezvous.rank(), ranks, group_size);
     sets = {all, groups.group, groups.replicas};
   }
   std::vector<float> values(100, 1.0F);
@@ -43,10 +43,10 @@ void check_late_rank(int group_size) {
   NcclStandIn nccl(sets);
   CudaStream compute = nullptr;
   BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
-  const auto devices = make_nccl_communicators(nccl, roll_call, compute, sets,
+  const auto devices = make_nccl_communicators(nccl, rendezvous, compute, sets,
                                                {.start_limit = 60s, .wait_limit = 60s});
   const auto host = make_mpi_communicator();
-  const bool late = roll_call.rank() == roll_call.size() - 1;
+  const bool late = rendezvous.rank() == rendezvous.size() - 1;
 
   PhaseBoard board;
   std::mutex mutex;
@@ -54,8 +54,8 @@ void check_late_rank(int group_size) {
   std::atomic<bool> told = false;
   std::deque<WatchedCommunicator> comms;
   for (const auto& device : devices) comms.emplace_back(*device, board);
-  std::vector<std::string> names(static_cast<std::size_t>(roll_call.size()));
-  for (std::size_t i = 0; i < names.size(); ++i) names[i] = roll_call.name(static_cast<int>(i));
+  std::vector<std::string> names(static_cast<std::size_t>(rendezvous.size()));
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = rendezvous.name(static_cast<int>(i));
   Watchdog watchdog(*host, make_process_grid(), board,
                     {.limit = 2s, .names = names, .end_job = [] {}});
   watchdog.log_to([&](const std::string& line) {
@@ -77,13 +77,13 @@ void check_late_rank(int group_size) {
   comms.front().synchronize();
   for (int i = 0; !told && i < 3000; ++i) std::this_thread::sleep_for(10ms);
 
-  BOOST_TEST(values[99] == static_cast<float>(roll_call.size()));
+  BOOST_TEST(values[99] == static_cast<float>(rendezvous.size()));
   const std::lock_guard lock(mutex);
   BOOST_TEST(
-      said.find(roll_call.name(roll_call.size() - 1) + " has been late for") != std::string::npos,
+      said.find(rendezvous.name(rendezvous.size() - 1) + " has been late for") != std::string::npos,
       said);
   BOOST_TEST(said.find("in backward of step 2, bucket 1") != std::string::npos, said);
-  if (roll_call.size() > 1) {
+  if (rendezvous.size() > 1) {
     BOOST_TEST(said.find("the synchronization with the device, in communication of step 2") !=
                    std::string::npos,
                said);

@@ -26,16 +26,16 @@ Communicator* world = nullptr;
 /// NCCL's communicators of a rank of groups that share out.
 struct Links {
   explicit Links(int group_size) {
-    std::vector<int> all(static_cast<std::size_t>(roll_call.size()));
+    std::vector<int> all(static_cast<std::size_t>(rendezvous.size()));
     std::iota(all.begin(), all.end(), 0);
-    const RankGroups groups = rank_groups(roll_call.rank(), roll_call.size(), group_size);
+    const RankGroups groups = rank_groups(rendezvous.rank(), rendezvous.size(), group_size);
     const std::vector<std::vector<int>> sets{all, groups.group, groups.replicas};
     nccl = std::make_unique<NcclStandIn>(sets);
     BOOST_TEST_REQUIRE((nccl->stream_create(&compute) == CudaResult::success));
     // Devices are not alike quick; each has room for one collective.
-    nccl->queues.delays.task = 1 + 3 * roll_call.rank();
-    nccl->faults.settle_polls = roll_call.rank() % 3;
-    made = make_nccl_communicators(*nccl, roll_call, compute, sets,
+    nccl->queues.delays.task = 1 + 3 * rendezvous.rank();
+    nccl->faults.settle_polls = rendezvous.rank() % 3;
+    made = make_nccl_communicators(*nccl, rendezvous, compute, sets,
                                    {.start_limit = 60s, .wait_limit = 20s});
     for (const auto& comm : made) host_side.emplace_back(*comm);
   }
@@ -45,7 +45,7 @@ struct Links {
     return all;
   }
 
-  RollCall roll_call;
+  Rendezvous rendezvous;
   std::unique_ptr<NcclStandIn> nccl;
   CudaStream compute = nullptr;
   std::vector<std::unique_ptr<DeviceCommunicator>> made;

@@ -2,7 +2,7 @@
 
 #include "lockstep/comm/device_communicator.hpp"
 #include "lockstep/comm/nccl_api.hpp"
-#include "lockstep/comm/roll_call.hpp"
+#include "lockstep/comm/rendezvous.hpp"
 
 #include <chrono>
 #include <memory>
@@ -22,9 +22,9 @@ struct NcclCommunicatorOptions {
 };
 
 /// A communicator over each of `sets`: ranks of the job, ascending, this one among them; the k-th
-/// of all ranks part the job between them. At most RollCall::most_leaders. Collective over all
-/// ranks of `roll_call`, each with a device of its own, which is the calling thread's. `api`,
-/// `roll_call` and the compute stream outlive them. NCCL starts without blocking, so that a missing
+/// of all ranks part the job between them. At most Rendezvous::most_leaders. Collective over all
+/// ranks of `rendezvous`, each with a device of its own, which is the calling thread's. `api`,
+/// `rendezvous` and the compute stream outlive them. NCCL starts without blocking, so that a missing
 /// rank ends all others, whatever their sets: Error(internal) with its rank and host. So does every
 /// later failure of NCCL, after which all of them have been aborted.
 ///
@@ -32,12 +32,12 @@ struct NcclCommunicatorOptions {
 /// collectives run one after another, so that none waits on a device for room that another holds.
 /// They also end, and are destroyed, in one order.
 [[nodiscard]] std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl_communicators(
-    NcclApi& api, RollCall& roll_call, CudaStream compute, std::span<const std::vector<int>> sets,
+    NcclApi& api, Rendezvous& rendezvous, CudaStream compute, std::span<const std::vector<int>> sets,
     const NcclCommunicatorOptions& options = {});
 
 /// Over all ranks.
 [[nodiscard]] std::unique_ptr<DeviceCommunicator> make_nccl_communicator(
-    NcclApi& api, RollCall& roll_call, CudaStream compute,
+    NcclApi& api, Rendezvous& rendezvous, CudaStream compute,
     const NcclCommunicatorOptions& options = {});
 
 }  // namespace lockstep

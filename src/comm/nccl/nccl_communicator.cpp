@@ -280,30 +280,30 @@ class NcclCommunicator final : public DeviceCommunicator {
 }  // namespace
 
 std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl_communicators(
-    NcclApi& api, RollCall& roll_call, CudaStream compute, std::span<const std::vector<int>> sets,
+    NcclApi& api, Rendezvous& rendezvous, CudaStream compute, std::span<const std::vector<int>> sets,
     const NcclCommunicatorOptions& options) {
   std::shared_ptr<NcclLinks> links;
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators;
   try {
-    links = std::make_shared<NcclLinks>(api, roll_call, sets, options);
+    links = std::make_shared<NcclLinks>(api, rendezvous, sets, options);
     for (std::size_t i = 0; i < sets.size(); ++i) {
       communicators.push_back(std::make_unique<NcclCommunicator>(api, links, i, compute, options));
     }
   } catch (const Error& error) {
-    NcclLinks::report(roll_call, options, error);
+    NcclLinks::report(rendezvous, options, error);
     throw;
   }
-  links->start(roll_call, options);
+  links->start(rendezvous, options);
   return communicators;
 }
 
-std::unique_ptr<DeviceCommunicator> make_nccl_communicator(NcclApi& api, RollCall& roll_call,
+std::unique_ptr<DeviceCommunicator> make_nccl_communicator(NcclApi& api, Rendezvous& rendezvous,
                                                            CudaStream compute,
                                                            const NcclCommunicatorOptions& options) {
-  std::vector<int> all(static_cast<std::size_t>(roll_call.size()));
+  std::vector<int> all(static_cast<std::size_t>(rendezvous.size()));
   std::iota(all.begin(), all.end(), 0);
   return std::move(
-      make_nccl_communicators(api, roll_call, compute, std::span(&all, 1), options).front());
+      make_nccl_communicators(api, rendezvous, compute, std::span(&all, 1), options).front());
 }
 
 }  // namespace lockstep

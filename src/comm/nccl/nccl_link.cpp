@@ -9,19 +9,19 @@
 
 namespace lockstep {
 
-NcclLink::NcclLink(NcclApi& api, const RollCall& roll_call, std::vector<int> ranks)
+NcclLink::NcclLink(NcclApi& api, const Rendezvous& rendezvous, std::vector<int> ranks)
     : api_(api),
       ranks_(std::move(ranks)),
-      rank_(static_cast<int>(std::ranges::find(ranks_, roll_call.rank()) - ranks_.begin())),
-      who_(roll_call.name(roll_call.rank())),
+      rank_(static_cast<int>(std::ranges::find(ranks_, rendezvous.rank()) - ranks_.begin())),
+      who_(rendezvous.name(rendezvous.rank())),
       another_("another rank") {
-  if (size() == roll_call.size()) return;
+  if (size() == rendezvous.size()) return;
   std::vector<std::string> names;
-  for (const int rank : ranks_) names.push_back(roll_call.name(rank));
+  for (const int rank : ranks_) names.push_back(rendezvous.name(rank));
   another_ = "another of " + listed(names);
 }
 
-RollCall::Outcome NcclLink::connect(const NcclUniqueId& id, int max_ctas, Patience& patience) {
+Rendezvous::Outcome NcclLink::connect(const NcclUniqueId& id, int max_ctas, Patience& patience) {
   constexpr const char* call = "ncclCommInitRankConfig";
   NcclResult result = api_.comm_init_rank_config(&comm_, size(), id, rank_,
                                                  {.blocking = false, .max_ctas = max_ctas});
@@ -31,14 +31,14 @@ RollCall::Outcome NcclLink::connect(const NcclUniqueId& id, int max_ctas, Patien
     if (result != NcclResult::in_progress) break;
     if (!patience.pause()) {
       return {
-          RollCall::Arrival::waited,
+          Rendezvous::Arrival::waited,
           fmt::format("NCCL did not connect {} within {} s (it does not reach {}) set "
                       "NCCL_DEBUG=INFO to see which network it tries, and NCCL_SOCKET_IFNAME to "
                       "choose one",
                       who_, patience.limit_seconds(), another_)};
     }
   }
-  return {RollCall::Arrival::failed, failure(result, call)};
+  return {Rendezvous::Arrival::failed, failure(result, call)};
 }
 
 NcclResult NcclLink::state() {

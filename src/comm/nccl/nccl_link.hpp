@@ -14,7 +14,7 @@ namespace lockstep {
 class NcclLink final {
  public:
   /// Not connected yet; `ranks` of the job, this one among them.
-  NcclLink(NcclApi& api, const RollCall& roll_call, std::vector<int> ranks);
+  NcclLink(NcclApi& api, const Rendezvous& rendezvous, std::vector<int> ranks);
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
   /// Aborts what has not ended.
@@ -32,7 +32,7 @@ class NcclLink final {
   [[nodiscard]] const std::string& another() const noexcept { return another_; }
 
   /// Collective over its ranks.
-  [[nodiscard]] RollCall::Outcome connect(const NcclUniqueId& id, int max_ctas, Patience& patience);
+  [[nodiscard]] Rendezvous::Outcome connect(const NcclUniqueId& id, int max_ctas, Patience& patience);
   /// What NCCL has found since.
   [[nodiscard]] NcclResult state();
   [[nodiscard]] std::string failure(NcclResult result, const char* call) const;

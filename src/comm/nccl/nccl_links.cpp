@@ -15,24 +15,24 @@ constexpr const char* start_of_nccl = "the start of NCCL";
 
 }  // namespace
 
-NcclLinks::NcclLinks(NcclApi& api, const RollCall& roll_call,
+NcclLinks::NcclLinks(NcclApi& api, const Rendezvous& rendezvous,
                      std::span<const std::vector<int>> sets, const NcclCommunicatorOptions& options)
     : api_(api),
-      cuda_(api, roll_call.name(roll_call.rank())),
+      cuda_(api, rendezvous.name(rendezvous.rank())),
       wait_limit_(options.wait_limit),
       exceptions_(std::uncaught_exceptions()),
       stream_(cuda_.make_stream()) {
-  for (const std::vector<int>& ranks : sets) links_.emplace_back(api, roll_call, ranks);
+  for (const std::vector<int>& ranks : sets) links_.emplace_back(api, rendezvous, ranks);
 }
 
-void NcclLinks::report(RollCall& roll_call, const NcclCommunicatorOptions& options,
+void NcclLinks::report(Rendezvous& rendezvous, const NcclCommunicatorOptions& options,
                        const Error& error) {
-  roll_call.meet({start_of_nccl, options.start_limit}, {RollCall::Arrival::failed, error.what()});
+  rendezvous.meet({start_of_nccl, options.start_limit}, {Rendezvous::Arrival::failed, error.what()});
 }
 
-void NcclLinks::start(RollCall& roll_call, const NcclCommunicatorOptions& options) {
+void NcclLinks::start(Rendezvous& rendezvous, const NcclCommunicatorOptions& options) {
   try {
-    connect(roll_call, options);
+    connect(rendezvous, options);
   } catch (...) {
     abort();
     throw;
@@ -40,29 +40,29 @@ void NcclLinks::start(RollCall& roll_call, const NcclCommunicatorOptions& option
   started_ = true;
 }
 
-void NcclLinks::connect(RollCall& roll_call, const NcclCommunicatorOptions& options) {
+void NcclLinks::connect(Rendezvous& rendezvous, const NcclCommunicatorOptions& options) {
   std::vector<NcclUniqueId> ids(links_.size());
   std::vector<int> leaders;
-  RollCall::Outcome made;
+  Rendezvous::Outcome made;
   for (std::size_t i = 0; i < links_.size(); ++i) {
     leaders.push_back(links_[i].ranks().front());
-    if (leaders.back() != roll_call.rank()) continue;
+    if (leaders.back() != rendezvous.rank()) continue;
     if (const NcclResult result = api_.get_unique_id(&ids[i]); result != NcclResult::success)
-      made = {RollCall::Arrival::failed, links_[i].failure(result, "ncclGetUniqueId")};
+      made = {Rendezvous::Arrival::failed, links_[i].failure(result, "ncclGetUniqueId")};
   }
-  roll_call.meet({start_of_nccl, options.start_limit}, made, std::as_writable_bytes(std::span(ids)),
+  rendezvous.meet({start_of_nccl, options.start_limit}, made, std::as_writable_bytes(std::span(ids)),
                  leaders);
 
   Patience patience(options.start_limit);
-  RollCall::Outcome connected;
+  Rendezvous::Outcome connected;
   for (std::size_t i = 0; i < links_.size(); ++i) {
     connected = links_[i].connect(ids[i], options.max_ctas, patience);
     connected.stage = static_cast<int>(i);
-    if (connected.arrival != RollCall::Arrival::succeeded) break;
+    if (connected.arrival != Rendezvous::Arrival::succeeded) break;
   }
   // Those that were quick wait for those that are still at it, and for the way there.
   const auto way = std::clamp<std::chrono::milliseconds>(options.start_limit / 4, 1s, 10s);
-  roll_call.meet({"the end of NCCL's start", patience.left() + way}, connected);
+  rendezvous.meet({"the end of NCCL's start", patience.left() + way}, connected);
 }
 
 void NcclLinks::settle(NcclLink& link, NcclResult result, const char* call) {

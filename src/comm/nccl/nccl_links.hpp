@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// All communicators of NCCL of a rank's device. They start at one roll call of the job and fail
+/// All communicators of NCCL of a rank's device. They start at one rendezvous of the job and fail
 /// together: after a failure all must be aborted before the Error leaves the rank's communicator;
 /// then the peers' kernels end too, or find out.
 ///
@@ -22,16 +22,16 @@ namespace lockstep {
 class NcclLinks final {
  public:
   /// One for each of `sets`, in this order; not connected yet.
-  NcclLinks(NcclApi& api, const RollCall& roll_call, std::span<const std::vector<int>> sets,
+  NcclLinks(NcclApi& api, const Rendezvous& rendezvous, std::span<const std::vector<int>> sets,
             const NcclCommunicatorOptions& options);
   NcclLinks(const NcclLinks&) = delete;
   NcclLinks& operator=(const NcclLinks&) = delete;
   ~NcclLinks() = default;
 
   /// Collective; see make_nccl_communicators.
-  void start(RollCall& roll_call, const NcclCommunicatorOptions& options);
+  void start(Rendezvous& rendezvous, const NcclCommunicatorOptions& options);
   /// In place of the start, on a rank that cannot go on: tells the others, and throws as they do.
-  static void report(RollCall& roll_call, const NcclCommunicatorOptions& options,
+  static void report(Rendezvous& rendezvous, const NcclCommunicatorOptions& options,
                      const Error& error);
 
   [[nodiscard]] NcclLink& operator[](std::size_t which) { return links_[which]; }
@@ -51,7 +51,7 @@ class NcclLinks final {
   void abort() noexcept;
 
  private:
-  void connect(RollCall& roll_call, const NcclCommunicatorOptions& options);
+  void connect(Rendezvous& rendezvous, const NcclCommunicatorOptions& options);
 
   NcclApi& api_;
   CudaCalls cuda_;

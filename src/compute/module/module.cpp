@@ -94,10 +94,10 @@ DeviceIdentity identify(const Device& device) {
   return dynamic_cast<const CudaDevice&>(device).identity();
 }
 
-std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, RollCall& roll_call,
+std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, Rendezvous& rendezvous,
                                                            std::span<const std::vector<int>> sets,
                                                            const NcclCommunicatorOptions& options) {
-  return make_nccl_communicators(library_calls(), roll_call, device.stream(), sets, options);
+  return make_nccl_communicators(library_calls(), rendezvous, device.stream(), sets, options);
 }
 
 std::unique_ptr<DeviceCommunicator> make_staged(Device& device, std::unique_ptr<Communicator> host,

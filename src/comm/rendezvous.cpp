@@ -1,4 +1,4 @@
-#include "lockstep/comm/roll_call.hpp"
+#include "lockstep/comm/rendezvous.hpp"
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/name_list.hpp"
@@ -23,14 +23,14 @@ struct Announcement {
   int arrival = 0;
   int stage = 0;
   int leader_count = 0;
-  std::array<int, RollCall::most_leaders> leaders{};
+  std::array<int, Rendezvous::most_leaders> leaders{};
   std::array<char, 508> text{};
-  std::array<std::byte, RollCall::largest_payload> payload{};
+  std::array<std::byte, Rendezvous::largest_payload> payload{};
 };
 struct Verdict {
   int well = 0;
   std::array<char, 1020> text{};
-  std::array<std::byte, RollCall::largest_payload> payload{};
+  std::array<std::byte, Rendezvous::largest_payload> payload{};
 };
 
 template <std::size_t size>
@@ -40,9 +40,9 @@ void put(const std::string& text, std::array<char, size>& place) {
 
 }  // namespace
 
-class RollCall::Desk final {
+class Rendezvous::Mailbox final {
  public:
-  Desk() {
+  Mailbox() {
     check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm_, &rank_);
@@ -55,9 +55,9 @@ class RollCall::Desk final {
           "MPI_Allgather");
     for (std::size_t at = 0; at < all.size(); at += mine.size()) hosts_.emplace_back(&all[at]);
   }
-  Desk(const Desk&) = delete;
-  Desk& operator=(const Desk&) = delete;
-  ~Desk() {
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+  ~Mailbox() {
     // A message that nobody took would be heard by the next communicator of the same number.
     if (!abandoned_) MPI_Comm_free(&comm_);
   }
@@ -96,22 +96,22 @@ class RollCall::Desk final {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Issend(sent.get(), sizeof(Announcement), MPI_BYTE, 0, tag(), comm_, &request),
           "MPI_Issend");
-    Patience until_it_is_there(place.limit);
+    Patience arrival(place.limit);
     for (int there = 0;;) {
       check(MPI_Test(&request, &there, MPI_STATUS_IGNORE), "MPI_Test");
       if (there != 0) break;
-      if (!until_it_is_there.pause()) {
+      if (!arrival.pause()) {
         // MPI may still read a message that nobody took.
         static_cast<void>(sent.release());
         MPI_Request_free(&request);
         rank_0_is_lost(place, "did not come to");
       }
     }
-    Patience until_it_speaks(2 * place.limit + std::chrono::seconds(1));
+    Patience answer(2 * place.limit + std::chrono::seconds(1));
     for (int spoke = 0;;) {
       check(MPI_Iprobe(0, tag(), comm_, &spoke, MPI_STATUS_IGNORE), "MPI_Iprobe");
       if (spoke != 0) break;
-      if (!until_it_speaks.pause()) rank_0_is_lost(place, "was lost at");
+      if (!answer.pause()) rank_0_is_lost(place, "was lost at");
     }
     Verdict verdict;
     check(MPI_Recv(&verdict, sizeof verdict, MPI_BYTE, 0, tag(), comm_, MPI_STATUS_IGNORE),
@@ -231,22 +231,22 @@ class RollCall::Desk final {
   std::vector<std::string> hosts_;
 };
 
-RollCall::RollCall() : desk_(std::make_unique<Desk>()) {}
-RollCall::~RollCall() = default;
-int RollCall::rank() const noexcept {
-  return desk_->rank();
+Rendezvous::Rendezvous() : mailbox_(std::make_unique<Mailbox>()) {}
+Rendezvous::~Rendezvous() = default;
+int Rendezvous::rank() const noexcept {
+  return mailbox_->rank();
 }
-int RollCall::size() const noexcept {
-  return desk_->size();
+int Rendezvous::size() const noexcept {
+  return mailbox_->size();
 }
-const std::string& RollCall::host(int rank) const {
-  return desk_->host(rank);
+const std::string& Rendezvous::host(int rank) const {
+  return mailbox_->host(rank);
 }
-std::string RollCall::name(int rank) const {
-  return desk_->name(rank);
+std::string Rendezvous::name(int rank) const {
+  return mailbox_->name(rank);
 }
 
-void RollCall::meet(const Place& place, const Outcome& mine, std::span<std::byte> payload,
+void Rendezvous::meet(const Place& place, const Outcome& mine, std::span<std::byte> payload,
                     std::span<const int> leaders) {
   assert(payload.size() <= largest_payload && leaders.size() <= most_leaders);
   Announcement announcement{.arrival = static_cast<int>(mine.arrival),
@@ -255,8 +255,8 @@ void RollCall::meet(const Place& place, const Outcome& mine, std::span<std::byte
   std::copy(leaders.begin(), leaders.end(), announcement.leaders.begin());
   std::copy(payload.begin(), payload.end(), announcement.payload.begin());
   put(mine.text, announcement.text);
-  const Verdict verdict = rank() == 0 ? desk_->judge(place, announcement, payload.size())
-                                      : desk_->attend(place, announcement);
+  const Verdict verdict = rank() == 0 ? mailbox_->judge(place, announcement, payload.size())
+                                      : mailbox_->attend(place, announcement);
   if (verdict.well == 0) throw Error(ExitStatus::internal, verdict.text.data());
   std::copy_n(verdict.payload.begin(), payload.size(), payload.begin());
 }

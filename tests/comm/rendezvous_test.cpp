@@ -1,5 +1,5 @@
-#define BOOST_TEST_MODULE roll_call
-#include "lockstep/comm/roll_call.hpp"
+#define BOOST_TEST_MODULE rendezvous
+#include "lockstep/comm/rendezvous.hpp"
 #include "comm/mpi_fixture.hpp"
 #include "lockstep/core/error.hpp"
 
@@ -19,10 +19,10 @@ using namespace std::chrono_literals;
 
 namespace {
 
-std::optional<Error> outcome(RollCall& roll_call, const RollCall::Place& place,
-                             const RollCall::Outcome& mine = {}) {
+std::optional<Error> outcome(Rendezvous& rendezvous, const Rendezvous::Place& place,
+                             const Rendezvous::Outcome& mine = {}) {
   try {
-    roll_call.meet(place, mine);
+    rendezvous.meet(place, mine);
   } catch (const Error& error) {
     return error;
   }
@@ -32,12 +32,12 @@ std::optional<Error> outcome(RollCall& roll_call, const RollCall::Place& place,
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_payload_of_rank_0_reaches_all_that_meet) {
-  RollCall roll_call;
+  Rendezvous rendezvous;
   for (int meeting = 0; meeting < 20; ++meeting) {
-    std::array<std::byte, RollCall::largest_payload> payload{};
-    if (roll_call.rank() == 0) payload.fill(std::byte(meeting + 1));
+    std::array<std::byte, Rendezvous::largest_payload> payload{};
+    if (rendezvous.rank() == 0) payload.fill(std::byte(meeting + 1));
 
-    roll_call.meet({"a test", 20s}, {}, payload);
+    rendezvous.meet({"a test", 20s}, {}, payload);
 
     BOOST_TEST((payload.front() == std::byte(meeting + 1)));
     BOOST_TEST((payload.back() == std::byte(meeting + 1)));
@@ -45,14 +45,14 @@ BOOST_AUTO_TEST_CASE(the_payload_of_rank_0_reaches_all_that_meet) {
 }
 
 BOOST_AUTO_TEST_CASE(each_block_of_the_payload_is_its_leaders) {
-  RollCall roll_call;
-  const int rank = roll_call.rank();
+  Rendezvous rendezvous;
+  const int rank = rendezvous.rank();
   // Of all, of pairs, and of those at the same place in each pair.
   const std::array leaders{0, rank - rank % 2, rank % 2};
   std::array<std::array<std::byte, 150>, 3> blocks{};
   for (std::size_t k = 0; k < 3; ++k) blocks[k].fill(std::byte(10 * k + std::size_t(rank)));
 
-  roll_call.meet({"a test", 20s}, {}, std::as_writable_bytes(std::span(blocks)), leaders);
+  rendezvous.meet({"a test", 20s}, {}, std::as_writable_bytes(std::span(blocks)), leaders);
 
   for (std::size_t k = 0; k < 3; ++k) {
     const auto expected = std::byte(10 * k + std::size_t(leaders[k]));
@@ -62,68 +62,68 @@ BOOST_AUTO_TEST_CASE(each_block_of_the_payload_is_its_leaders) {
 }
 
 BOOST_AUTO_TEST_CASE(of_those_that_waited_or_failed_the_one_that_came_least_far_is_reported) {
-  for (const auto arrival : {RollCall::Arrival::waited, RollCall::Arrival::failed}) {
-    RollCall roll_call;
-    const int last = roll_call.size() - 1;
+  for (const auto arrival : {Rendezvous::Arrival::waited, Rendezvous::Arrival::failed}) {
+    Rendezvous rendezvous;
+    const int last = rendezvous.size() - 1;
 
-    const auto error = outcome(roll_call, {"a test", 20s},
+    const auto error = outcome(rendezvous, {"a test", 20s},
                                {.arrival = arrival,
-                                .text = roll_call.name(roll_call.rank()),
-                                .stage = roll_call.rank() == last ? 1 : 2});
+                                .text = rendezvous.name(rendezvous.rank()),
+                                .stage = rendezvous.rank() == last ? 1 : 2});
 
     BOOST_TEST_REQUIRE(error.has_value());
-    BOOST_TEST(error->what() == roll_call.name(last));
+    BOOST_TEST(error->what() == rendezvous.name(last));
   }
 }
 
 BOOST_AUTO_TEST_CASE(a_late_rank_is_waited_for) {
-  RollCall roll_call;
-  for (int late = 0; late < roll_call.size(); ++late) {
-    if (roll_call.rank() == late) std::this_thread::sleep_for(300ms);
+  Rendezvous rendezvous;
+  for (int late = 0; late < rendezvous.size(); ++late) {
+    if (rendezvous.rank() == late) std::this_thread::sleep_for(300ms);
 
-    BOOST_TEST(!outcome(roll_call, {"a test", 20s}).has_value());
+    BOOST_TEST(!outcome(rendezvous, {"a test", 20s}).has_value());
   }
 }
 
 BOOST_AUTO_TEST_CASE(a_missing_rank_is_named_with_its_host_by_all_others) {
   for (int missing = 0;; ++missing) {
-    RollCall roll_call;
-    if (missing == roll_call.size()) break;
-    if (roll_call.rank() == missing) continue;
+    Rendezvous rendezvous;
+    if (missing == rendezvous.size()) break;
+    if (rendezvous.rank() == missing) continue;
     const auto begin = std::chrono::steady_clock::now();
 
-    const auto error = outcome(roll_call, {"the meeting", 400ms});
+    const auto error = outcome(rendezvous, {"the meeting", 400ms});
 
     BOOST_TEST_REQUIRE(error.has_value());
     BOOST_TEST((error->status() == ExitStatus::internal));
     BOOST_TEST(std::string(error->what())
-                   .find(roll_call.name(missing) + " did not come to the meeting within 0.4 s") ==
+                   .find(rendezvous.name(missing) + " did not come to the meeting within 0.4 s") ==
                0U);
     BOOST_TEST((std::chrono::steady_clock::now() - begin < 10s));
   }
 }
 
 BOOST_AUTO_TEST_CASE(a_failure_is_reported_before_those_who_waited_for_it) {
-  RollCall roll_call;
-  const int failing = roll_call.size() - 1;
-  const bool here = roll_call.rank() == failing;
+  Rendezvous rendezvous;
+  const int failing = rendezvous.size() - 1;
+  const bool here = rendezvous.rank() == failing;
 
   const auto error =
-      outcome(roll_call, {"a test", 20s},
-              {.arrival = here ? RollCall::Arrival::failed : RollCall::Arrival::waited,
-               .text = (here ? "failed on " : "waited on ") + roll_call.name(roll_call.rank())});
+      outcome(rendezvous, {"a test", 20s},
+              {.arrival = here ? Rendezvous::Arrival::failed : Rendezvous::Arrival::waited,
+               .text = (here ? "failed on " : "waited on ") + rendezvous.name(rendezvous.rank())});
 
   BOOST_TEST_REQUIRE(error.has_value());
-  BOOST_TEST(error->what() == "failed on " + roll_call.name(failing));
+  BOOST_TEST(error->what() == "failed on " + rendezvous.name(failing));
 }
 
 BOOST_AUTO_TEST_CASE(of_several_failures_the_lowest_ranks_is_reported_cut_where_it_is_long) {
-  RollCall roll_call;
+  Rendezvous rendezvous;
   const std::string text =
-      "rank " + std::to_string(roll_call.rank()) + ": " + std::string(5000, '.');
+      "rank " + std::to_string(rendezvous.rank()) + ": " + std::string(5000, '.');
 
   const auto error =
-      outcome(roll_call, {"a test", 20s}, {.arrival = RollCall::Arrival::failed, .text = text});
+      outcome(rendezvous, {"a test", 20s}, {.arrival = Rendezvous::Arrival::failed, .text = text});
 
   BOOST_TEST_REQUIRE(error.has_value());
   BOOST_TEST(std::string(error->what()).find("rank 0: ...") == 0U);

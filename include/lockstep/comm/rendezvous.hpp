@@ -11,13 +11,13 @@ namespace lockstep {
 /// Places that every rank of the job is to reach, and that no rank waits at for ever: MPI's own
 /// collectives hang where a rank is missing. Messages are sent and looked for, never waited on.
 /// Make it while all ranks are surely there; MpiEnvironment outlives it.
-class RollCall final {
+class Rendezvous final {
  public:
   /// Collective: the ranks tell each other their hosts.
-  RollCall();
-  RollCall(const RollCall&) = delete;
-  RollCall& operator=(const RollCall&) = delete;
-  ~RollCall();
+  Rendezvous();
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+  ~Rendezvous();
 
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int size() const noexcept;
@@ -51,8 +51,8 @@ class RollCall final {
             std::span<const int> leaders = {});
 
  private:
-  class Desk;
-  std::unique_ptr<Desk> desk_;
+  class Mailbox;
+  std::unique_ptr<Mailbox> mailbox_;
 };
 
 }  // namespace lockstep
