@@ -18,16 +18,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// How long a failed rank waits for the others to fail too.
-constexpr auto patience = std::chrono::seconds(5);
+constexpr auto failure_timeout = std::chrono::seconds(5);
 
-/// How the ranks part: on a communicator of its own, so that it cannot meet a collective that other
+/// The agreement of all ranks on how the job ends: on a communicator of its own, so that it cannot meet a collective that other
 /// ranks are still in.
-class Farewell final {
+class ShutdownAgreement final {
  public:
-  Farewell() { MPI_Comm_dup(MPI_COMM_WORLD, &comm_); }
-  Farewell(const Farewell&) = delete;
-  Farewell& operator=(const Farewell&) = delete;
-  ~Farewell() {
+  ShutdownAgreement() { MPI_Comm_dup(MPI_COMM_WORLD, &comm_); }
+  ShutdownAgreement(const ShutdownAgreement&) = delete;
+  ShutdownAgreement& operator=(const ShutdownAgreement&) = delete;
+  ~ShutdownAgreement() {
     if (complete_) MPI_Comm_free(&comm_);
   }
 
@@ -102,12 +102,12 @@ void print_error(const std::string& message) {
 
 ExitStatus run_job(int& argc, char**& argv, const std::function<ExitStatus(Job&)>& body) {
   Job job(argc, argv);
-  Farewell farewell;
+  ShutdownAgreement shutdown;
   const Outcome outcome = run_body(job, body);
   std::fflush(stdout);
   const bool failed = !outcome.message.empty();
-  const auto deadline = failed ? Clock::now() + patience : Clock::time_point::max();
-  const auto verdict = farewell.agree(job.grid().rank, outcome.status, deadline);
+  const auto deadline = failed ? Clock::now() + failure_timeout : Clock::time_point::max();
+  const auto verdict = shutdown.agree(job.grid().rank, outcome.status, deadline);
   if (!verdict) {
     print_error(fmt::format("rank {} on {}: {}", job.grid().rank, job.grid().host,
                             failed ? outcome.message : "the other ranks were lost"));

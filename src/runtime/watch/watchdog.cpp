@@ -4,7 +4,7 @@
 #include "introduction.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
-#include "scribe.hpp"
+#include "async_logger.hpp"
 #include "tree.hpp"
 
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ class Watchdog::Impl final {
         clock_(std::max(4 * tick_, 0.5)),
         wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         names_(options_.names),
-        scribe_(options_.cores) {
+        logger_(options_.cores) {
     if (!options_.end_job) options_.end_job = abort_from_any_thread;
     make_tree(comm, grid);
     thread_ = std::thread([this] { run(); });
@@ -72,7 +72,7 @@ class Watchdog::Impl final {
     const std::lock_guard lock(mutex_);
     names_ = std::move(names);
   }
-  void log_to(Log log) { scribe_.log_to(std::move(log)); }
+  void log_to(Log log) { logger_.log_to(std::move(log)); }
 
  private:
   void make_tree(Communicator& comm, const ProcessGrid& grid) {
@@ -144,8 +144,8 @@ class Watchdog::Impl final {
       const std::string why = fmt::format(
           "the watchdog is disabled (that of rank {} failed: {}) training goes on without it",
           rank_, reason);
-      scribe_.warn(why);
-      scribe_.log(why);
+      logger_.warn(why);
+      logger_.log(why);
       tree_->tell_above(watch::MessageKind::disabled, why);
       tree_->tell_below(watch::MessageKind::disabled, why);
       tree_->drain(500ms);
@@ -191,13 +191,13 @@ class Watchdog::Impl final {
     using Kind = watch::Tree::Event::Kind;
     switch (event.kind) {
       case Kind::unreachable:
-        scribe_.log(
+        logger_.log(
             fmt::format("{} is unreachable (the connection of its watchdog broke: {}); it "
                         "may connect again",
                         name(event.rank), event.text));
         break;
       case Kind::reachable:
-        scribe_.log(name(event.rank) + " is reachable again");
+        logger_.log(name(event.rank) + " is reachable again");
         forget_loss(event.rank, rank_);
         break;
       case Kind::lost:
@@ -208,12 +208,12 @@ class Watchdog::Impl final {
         break;
       case Kind::told_of_return:
         if (forget_loss(event.rank, event.from)) {
-          scribe_.log(name(event.rank) + " is reachable again");
+          logger_.log(name(event.rank) + " is reachable again");
         }
         break;
       case Kind::told_of_failure:
         if (ended_) break;
-        scribe_.log(event.text);
+        logger_.log(event.text);
         if (event.from > rank_) tree_->tell_above(watch::MessageKind::disabled, event.text);
         tree_->tell_below(watch::MessageKind::disabled, event.text);
         disabled_ = true;
@@ -222,7 +222,7 @@ class Watchdog::Impl final {
         if (!ended_) end(event.text, false);
         break;
       case Kind::never_connected:
-        scribe_.log(
+        logger_.log(
             fmt::format("the watchdog of {} is out of reach (no connection within a minute): that "
                         "of rank {} watches alone",
                         name(event.rank), rank_));
@@ -238,7 +238,7 @@ class Watchdog::Impl final {
   /// `from`: who said it; this rank where it found out by itself.
   void note_loss(const watch::RankText& loss, int from) {
     if (ended_ || losses_.contains(loss.rank)) return;
-    scribe_.log(loss.text);
+    logger_.log(loss.text);
     const std::string payload = watch::to_payload(loss);
     if (loss.rank > rank_ && from >= rank_) tree_->tell_above(watch::MessageKind::loss, payload);
     if (losses_.size() >= most_losses) return;
@@ -246,7 +246,7 @@ class Watchdog::Impl final {
     losses_.insert(loss.rank);
     tree_->tell_below(watch::MessageKind::loss, payload);
     // Rank 0 speaks for all; of its own end, the first below it.
-    if (first && (rank_ == 0 || (rank_ == 1 && loss.rank == 0))) scribe_.print(loss.text);
+    if (first && (rank_ == 0 || (rank_ == 1 && loss.rank == 0))) logger_.print(loss.text);
   }
 
   /// Whether it was known.
@@ -303,11 +303,11 @@ class Watchdog::Impl final {
   void end(const std::string& why, bool found_here) {
     ended_ = true;
     tree_->tell_below(watch::MessageKind::verdict, why);
-    if (found_here) scribe_.print(why);
-    scribe_.log(why);
+    if (found_here) logger_.print(why);
+    logger_.log(why);
     tree_->drain(500ms);
     if (found_here) {
-      scribe_.wait(writing_patience);
+      logger_.wait(writing_patience);
       options_.end_job();
       return;
     }
@@ -329,7 +329,7 @@ class Watchdog::Impl final {
 
   std::mutex mutex_;
   std::vector<std::string> names_;  ///< by rank; guarded by mutex_
-  watch::Scribe scribe_;
+  watch::AsyncLogger logger_;
 
   // The thread's own.
   std::uint64_t last_moves_ = 0;

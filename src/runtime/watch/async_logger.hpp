@@ -13,12 +13,12 @@ namespace lockstep::watch {
 
 /// Writes lines to the standard error and to a log on a thread of its own: a file system that hangs
 /// must not keep the watchdog from its work.
-class Scribe final {
+class AsyncLogger final {
  public:
   using Log = std::function<void(const std::string&)>;
 
   /// `cores`: where its thread may run; empty: anywhere.
-  explicit Scribe(std::vector<int> cores);
+  explicit AsyncLogger(std::vector<int> cores);
 
   /// Where lines of the log go from now on; empty: nowhere.
   void log_to(Log log);

@@ -1,4 +1,4 @@
-#include "scribe.hpp"
+#include "async_logger.hpp"
 
 #include "lockstep/runtime/thread_binding.hpp"
 
@@ -27,30 +27,30 @@ void step_aside(const std::vector<int>& cores) {
   allow_cores(cores);
 }
 
-Scribe::Scribe(std::vector<int> cores)
+AsyncLogger::AsyncLogger(std::vector<int> cores)
     : thread_([this, cores = std::move(cores)](const std::stop_token& stop) {
         step_aside(cores);
         work(stop);
       }) {}
 
-void Scribe::log_to(Log log) {
+void AsyncLogger::log_to(Log log) {
   const std::lock_guard lock(mutex_);
   log_ = std::move(log);
 }
 
-void Scribe::log(std::string line) {
+void AsyncLogger::log(std::string line) {
   add({.kind = Kind::log, .text = std::move(line)});
 }
 
-void Scribe::print(std::string line) {
+void AsyncLogger::print(std::string line) {
   add({.kind = Kind::error, .text = std::move(line)});
 }
 
-void Scribe::warn(std::string line) {
+void AsyncLogger::warn(std::string line) {
   add({.kind = Kind::warning, .text = std::move(line)});
 }
 
-void Scribe::add(Line line) {
+void AsyncLogger::add(Line line) {
   {
     const std::lock_guard lock(mutex_);
     lines_.push_back(std::move(line));
@@ -58,12 +58,12 @@ void Scribe::add(Line line) {
   changed_.notify_all();
 }
 
-void Scribe::wait(std::chrono::milliseconds longest) {
+void AsyncLogger::wait(std::chrono::milliseconds longest) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, longest, [this] { return lines_.empty(); });
 }
 
-void Scribe::write(const Line& line, const Log& log) {
+void AsyncLogger::write(const Line& line, const Log& log) {
   switch (line.kind) {
     case Kind::error:
       return print_line("error", line.text);
@@ -74,7 +74,7 @@ void Scribe::write(const Line& line, const Log& log) {
   }
 }
 
-void Scribe::work(const std::stop_token& stop) {
+void AsyncLogger::work(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [this] { return !lines_.empty(); })) {
     const Line line = lines_.front();
