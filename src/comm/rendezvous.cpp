@@ -2,7 +2,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/name_list.hpp"
-#include "patience.hpp"
+#include "backoff.hpp"
 #include "processor_name.hpp"
 
 #include <fmt/format.h>
@@ -96,7 +96,7 @@ class Rendezvous::Mailbox final {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Issend(sent.get(), sizeof(Announcement), MPI_BYTE, 0, tag(), comm_, &request),
           "MPI_Issend");
-    Patience arrival(place.limit);
+    Backoff arrival(place.limit);
     for (int there = 0;;) {
       check(MPI_Test(&request, &there, MPI_STATUS_IGNORE), "MPI_Test");
       if (there != 0) break;
@@ -107,7 +107,7 @@ class Rendezvous::Mailbox final {
         rank_0_is_lost(place, "did not come to");
       }
     }
-    Patience answer(2 * place.limit + std::chrono::seconds(1));
+    Backoff answer(2 * place.limit + std::chrono::seconds(1));
     for (int spoke = 0;;) {
       check(MPI_Iprobe(0, tag(), comm_, &spoke, MPI_STATUS_IGNORE), "MPI_Iprobe");
       if (spoke != 0) break;
@@ -125,7 +125,7 @@ class Rendezvous::Mailbox final {
 
   void collect(std::vector<std::optional<Announcement>>& came, std::chrono::milliseconds limit) {
     int missing = size_ - 1;
-    for (Patience patience(limit); missing > 0;) {
+    for (Backoff backoff(limit); missing > 0;) {
       int here = 0;
       MPI_Status status{};
       check(MPI_Iprobe(MPI_ANY_SOURCE, tag(), comm_, &here, &status), "MPI_Iprobe");
@@ -135,7 +135,7 @@ class Rendezvous::Mailbox final {
                        comm_, MPI_STATUS_IGNORE),
               "MPI_Recv");
         --missing;
-      } else if (!patience.pause()) {
+      } else if (!backoff.pause()) {
         return;
       }
     }
@@ -165,12 +165,12 @@ class Rendezvous::Mailbox final {
                       &requests.emplace_back()),
             "MPI_Isend");
     }
-    Patience patience(limit);
+    Backoff backoff(limit);
     for (int done = 0; done == 0;) {
       check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done,
                         MPI_STATUSES_IGNORE),
             "MPI_Testall");
-      if (done == 0 && !patience.pause()) {
+      if (done == 0 && !backoff.pause()) {
         // Who came and left before the verdict ends by its own limit.
         abandoned_ = true;
         static_cast<void>(sent.release());

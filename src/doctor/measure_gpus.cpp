@@ -42,12 +42,12 @@ GpuProbe::GpuProbe(int local_rank, int local_size)
 }
 
 double GpuProbe::measure(std::chrono::duration<double> limit) {
-  const auto patience = std::chrono::ceil<std::chrono::milliseconds>(limit);
+  const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(limit);
   Rendezvous rendezvous;
   std::vector<int> all(static_cast<std::size_t>(rendezvous.size()));
   std::iota(all.begin(), all.end(), 0);
   const auto made = module_.make_nccl(*device_, rendezvous, std::span(&all, 1),
-                                      {.start_limit = patience, .wait_limit = patience});
+                                      {.start_limit = timeout, .wait_limit = timeout});
   const auto& nccl = made.front();
   const auto reduce = [&] {
     nccl->all_reduce_buffer({values_.data(), values_.size(), ElementType::f32}, ReduceOp::sum);

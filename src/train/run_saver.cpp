@@ -14,11 +14,11 @@ TraceRow* phases(const TrainingLoopParts& parts) noexcept {
 }  // namespace
 
 RunSaver::RunSaver(const TrainingLoopParts& parts, std::int64_t saved_step,
-                   std::chrono::milliseconds patience)
+                   std::chrono::milliseconds stall_limit)
     : parts_(parts),
       shared_out_(parts.parallel.sum_over_parts() != nullptr),
       snapshot_(parts.engine, parts.parallel, parts.optimizer, parts.checkpoints != nullptr),
-      stall_(patience),
+      stall_(stall_limit),
       started_step_(saved_step) {
   if (parts_.checkpoints == nullptr) return;
   saver_.emplace(*parts_.checkpoints,

@@ -17,10 +17,10 @@ namespace lockstep {
 /// while training goes on. All ranks make the same calls where the state is shared out.
 class RunSaver final {
  public:
-  /// `saved_step`: of the newest checkpoint that there is. `patience`: how long a save may stand
+  /// `saved_step`: of the newest checkpoint that there is. `stall_limit`: how long a save may stand
   /// still without a warning.
   RunSaver(const TrainingLoopParts& parts, std::int64_t saved_step,
-           std::chrono::milliseconds patience = std::chrono::seconds(60));
+           std::chrono::milliseconds stall_limit = std::chrono::seconds(60));
   ~RunSaver();
   RunSaver(const RunSaver&) = delete;
   RunSaver& operator=(const RunSaver&) = delete;

@@ -6,12 +6,12 @@
 
 namespace lockstep {
 
-/// Tells when work that makes no progress is worth a warning: after `patience`, and again each time
+/// Tells when work that makes no progress is worth a warning: after `limit`, and again each time
 /// the wait has doubled.
 class StallAlarm final {
  public:
   using Clock = std::chrono::steady_clock;
-  explicit StallAlarm(Clock::duration patience) noexcept : patience_(patience), next_(patience) {}
+  explicit StallAlarm(Clock::duration limit) noexcept : limit_(limit), next_(limit) {}
 
   /// `progress` is any number that changes as the work moves on. How long it has stood still, where
   /// that is to be told now.
@@ -20,7 +20,7 @@ class StallAlarm final {
     if (progress != progress_) {
       progress_ = progress;
       since_ = now;
-      next_ = patience_;
+      next_ = limit_;
       return std::nullopt;
     }
     const Clock::duration waited = now - since_;
@@ -30,7 +30,7 @@ class StallAlarm final {
   }
 
  private:
-  Clock::duration patience_;
+  Clock::duration limit_;
   Clock::duration next_;  ///< wait that is told next
   std::int64_t progress_ = -1;
   Clock::time_point since_;

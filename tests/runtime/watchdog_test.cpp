@@ -84,7 +84,7 @@ class Rig final {
   [[nodiscard]] bool comes_to_end() {
     return comes([this] { return ended.load(); });
   }
-  /// From here on nothing has the patience of a start any more.
+  /// From here on no limit is that of a start any more.
   void begin_second_step() {
     board.begin_step(1);
     board.begin_step(2);

@@ -75,7 +75,7 @@ class Slowly final {
 class Run final {
  public:
   explicit Run(ShardMode mode, SaveInterval every = {},
-               std::chrono::milliseconds patience = std::chrono::minutes(10))
+               std::chrono::milliseconds stall_limit = std::chrono::minutes(10))
       : comm_(*world, board_),
         rig_(comm_, {.model = "mlp", .global_batch = 16, .shard = mode}),
         plan_(plan_of(every)),
@@ -83,7 +83,7 @@ class Run final {
     if (world->rank() == 0) {
       parts_.checkpoints = &checkpoints_.emplace(directory_ / "checkpoints", 10);
     }
-    saver_.emplace(parts_, 0, patience);
+    saver_.emplace(parts_, 0, stall_limit);
   }
 
   [[nodiscard]] RunSaver& saver() { return *saver_; }

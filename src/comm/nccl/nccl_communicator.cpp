@@ -1,6 +1,6 @@
 #include "lockstep/comm/nccl_communicator.hpp"
 
-#include "../patience.hpp"
+#include "../backoff.hpp"
 #include "../slot_pool.hpp"
 #include "lockstep/comm/element_size.hpp"
 #include "nccl_links.hpp"
@@ -253,13 +253,13 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
   template <typename Condition>
   void await(Condition&& is_met, const char* what) {
-    for (Patience patience(wait_limit_); !is_met();) {
+    for (Backoff backoff(wait_limit_); !is_met();) {
       links_->check();
-      if (!patience.pause()) {
+      if (!backoff.pause()) {
         fail(ExitStatus::internal,
              "{} did not end on {} within {} s ({} does not take part, or a device hangs) look "
              "into the other ranks' logs and submit the job again",
-             what, cuda_.who(), patience.limit_seconds(), link_.another());
+             what, cuda_.who(), backoff.limit_seconds(), link_.another());
       }
     }
   }

@@ -21,7 +21,7 @@ NcclLink::NcclLink(NcclApi& api, const Rendezvous& rendezvous, std::vector<int> 
   another_ = "another of " + listed(names);
 }
 
-Rendezvous::Outcome NcclLink::connect(const NcclUniqueId& id, int max_ctas, Patience& patience) {
+Rendezvous::Outcome NcclLink::connect(const NcclUniqueId& id, int max_ctas, Backoff& backoff) {
   constexpr const char* call = "ncclCommInitRankConfig";
   NcclResult result = api_.comm_init_rank_config(&comm_, size(), id, rank_,
                                                  {.blocking = false, .max_ctas = max_ctas});
@@ -29,13 +29,13 @@ Rendezvous::Outcome NcclLink::connect(const NcclUniqueId& id, int max_ctas, Pati
     result = state();
     if (result == NcclResult::success) return {};
     if (result != NcclResult::in_progress) break;
-    if (!patience.pause()) {
+    if (!backoff.pause()) {
       return {
           Rendezvous::Arrival::waited,
           fmt::format("NCCL did not connect {} within {} s (it does not reach {}) set "
                       "NCCL_DEBUG=INFO to see which network it tries, and NCCL_SOCKET_IFNAME to "
                       "choose one",
-                      who_, patience.limit_seconds(), another_)};
+                      who_, backoff.limit_seconds(), another_)};
     }
   }
   return {Rendezvous::Arrival::failed, failure(result, call)};
@@ -71,9 +71,9 @@ NcclResult NcclLink::register_memory() {
 }
 
 bool NcclLink::end(std::chrono::milliseconds limit) noexcept {
-  Patience patience(limit);
+  Backoff backoff(limit);
   const auto made = [&](NcclResult result) {
-    while (result == NcclResult::in_progress && patience.pause()) result = state();
+    while (result == NcclResult::in_progress && backoff.pause()) result = state();
     return result == NcclResult::success;
   };
   for (Kept& each : kept_) {

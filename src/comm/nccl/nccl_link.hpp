@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../patience.hpp"
+#include "../backoff.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
 
 #include <chrono>
@@ -32,7 +32,7 @@ class NcclLink final {
   [[nodiscard]] const std::string& another() const noexcept { return another_; }
 
   /// Collective over its ranks.
-  [[nodiscard]] Rendezvous::Outcome connect(const NcclUniqueId& id, int max_ctas, Patience& patience);
+  [[nodiscard]] Rendezvous::Outcome connect(const NcclUniqueId& id, int max_ctas, Backoff& backoff);
   /// What NCCL has found since.
   [[nodiscard]] NcclResult state();
   [[nodiscard]] std::string failure(NcclResult result, const char* call) const;

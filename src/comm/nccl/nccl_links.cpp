@@ -53,32 +53,32 @@ void NcclLinks::connect(Rendezvous& rendezvous, const NcclCommunicatorOptions& o
   rendezvous.meet({start_of_nccl, options.start_limit}, made, std::as_writable_bytes(std::span(ids)),
                  leaders);
 
-  Patience patience(options.start_limit);
+  Backoff backoff(options.start_limit);
   Rendezvous::Outcome connected;
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    connected = links_[i].connect(ids[i], options.max_ctas, patience);
+    connected = links_[i].connect(ids[i], options.max_ctas, backoff);
     connected.stage = static_cast<int>(i);
     if (connected.arrival != Rendezvous::Arrival::succeeded) break;
   }
   // Those that were quick wait for those that are still at it, and for the way there.
   const auto way = std::clamp<std::chrono::milliseconds>(options.start_limit / 4, 1s, 10s);
-  rendezvous.meet({"the end of NCCL's start", patience.left() + way}, connected);
+  rendezvous.meet({"the end of NCCL's start", backoff.left() + way}, connected);
 }
 
 void NcclLinks::settle(NcclLink& link, NcclResult result, const char* call) {
   // Some calls say so before what they queue is queued.
   if (result == NcclResult::success) result = link.state();
   if (result == NcclResult::success) return;
-  Patience patience(wait_limit_);
+  Backoff backoff(wait_limit_);
   while (result == NcclResult::in_progress) {
     result = link.state();
     if (result != NcclResult::in_progress) break;
     check();
-    if (!patience.pause()) {
+    if (!backoff.pause()) {
       fail(ExitStatus::internal,
            "{} was not made on {} within {} s ({} does not make it, or was lost) look into the "
            "other ranks' logs and submit the job again",
-           call, link.who(), patience.limit_seconds(), link.another());
+           call, link.who(), backoff.limit_seconds(), link.another());
     }
   }
   if (result != NcclResult::success) throw Error(ExitStatus::internal, link.failure(result, call));

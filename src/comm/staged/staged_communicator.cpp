@@ -1,7 +1,7 @@
 #include "lockstep/comm/staged_communicator.hpp"
 
 #include "../cuda_calls.hpp"
-#include "../patience.hpp"
+#include "../backoff.hpp"
 #include "../processor_name.hpp"
 #include "lockstep/comm/element_size.hpp"
 #include "staging_queue.hpp"
@@ -183,14 +183,14 @@ class StagedCommunicator final : public DeviceCommunicator {
   }
   template <typename Condition>
   void await(Condition&& is_met, const char* what) {
-    for (Patience patience(wait_limit_);;) {
+    for (Backoff backoff(wait_limit_);;) {
       queue_.advance();
       if (is_met()) return;
-      if (!patience.pause()) {
+      if (!backoff.pause()) {
         fail(ExitStatus::internal,
              "{} did not end on {} within {} s (another rank does not take part, or a device "
              "hangs) look into the other ranks' logs and submit the job again",
-             what, cuda_.who(), patience.limit_seconds());
+             what, cuda_.who(), backoff.limit_seconds());
       }
     }
   }

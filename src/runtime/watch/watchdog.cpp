@@ -27,11 +27,11 @@ using watch::RankReport;
 using State = RankReport::State;
 
 /// What a rank lets the others abort the job in, before it does so itself.
-constexpr auto abort_patience = 10s;
+constexpr auto abort_timeout = 10s;
 /// Losses that are told on. When a job is killed, ranks go one after the other.
 constexpr std::size_t most_losses = 8;
 /// For the reason to be written, before the job ends all the same.
-constexpr auto writing_patience = 3s;
+constexpr auto logging_timeout = 3s;
 
 /// MPI_Abort is made for the thread that started MPI, which hangs; should it hang too, the process
 /// ends all the same.
@@ -283,12 +283,12 @@ class Watchdog::Impl final {
       const RankReport& first = reports.front();
       const bool gone = first.state == State::lost;
       const bool silent = first.present() && first.silent >= limit;
-      const double patience = rank_ == 1 ? 1 : 1.5;  // one is enough
+      const double factor = rank_ == 1 ? 1 : 1.5;  // one is enough
       const double idle = reports[static_cast<std::size_t>(rank_)].idle;
       if (!gone && !silent) return std::nullopt;
-      if (idle < patience * (gone ? loss_limit : limit)) return std::nullopt;
+      if (idle < factor * (gone ? loss_limit : limit)) return std::nullopt;
       if (gone) return describe_loss(0);
-      limit *= patience;
+      limit *= factor;
       leave_out_unheard(reports);
     }
     const auto lost = std::ranges::find(reports, State::lost, &RankReport::state);
@@ -307,11 +307,11 @@ class Watchdog::Impl final {
     logger_.log(why);
     tree_->drain(500ms);
     if (found_here) {
-      logger_.wait(writing_patience);
+      logger_.wait(logging_timeout);
       options_.end_job();
       return;
     }
-    abort_at_ = std::chrono::steady_clock::now() + abort_patience;
+    abort_at_ = std::chrono::steady_clock::now() + abort_timeout;
   }
 
   [[nodiscard]] std::string name(int rank) {

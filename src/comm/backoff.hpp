@@ -7,11 +7,11 @@ namespace lockstep {
 
 /// For loops that look until something is there or a limit is reached: spins first, since most
 /// waits are short, and sleeps later.
-class Patience final {
+class Backoff final {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Patience(std::chrono::milliseconds limit) : limit_(limit), end_(Clock::now() + limit) {}
+  explicit Backoff(std::chrono::milliseconds limit) : limit_(limit), end_(Clock::now() + limit) {}
 
   /// Lets others run; false once the limit has passed.
   [[nodiscard]] bool pause() {
