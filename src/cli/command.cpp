@@ -24,7 +24,7 @@ std::span<const Command> commands() {
               .summary = "one measured table: step, ops, allreduce, loader or checkpoint",
               .run = run_bench},
       Command{.name = "doctor",
-              .summary = "is this allocation fit to train? what to mend",
+              .summary = "is this allocation fit to train? what to fix",
               .run = run_doctor},
   };
   return all;

@@ -179,7 +179,7 @@ doctor::Diagnosis examine(const doctor::ExaminationOptions& options) {
 ExitStatus run_doctor(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
     fmt::print(
-        "srun lockstep doctor [options]: is this allocation fit to train? what to mend\n\n"
+        "srun lockstep doctor [options]: is this allocation fit to train? what to fix\n\n"
         "Start it as the run will be started. One line a check: ok; warn, where a run would be\n"
         "slower than it could be; fail, where it would stop. Exit status 1 after a fail, else 0.\n"
         "{}",

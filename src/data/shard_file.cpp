@@ -164,7 +164,7 @@ struct ShardFile::Implementation {
     const std::int64_t end = header.classes.value_or(std::int64_t{1} << 31);
     if (label >= 0 && label < end) return;
     fail(ExitStatus::bad_input,
-         "{}: sample {} has label {} (labels must be in [0, {})) mend /labels or the attribute "
+         "{}: sample {} has label {} (labels must be in [0, {})) fix /labels or the attribute "
          "classes",
          path, sample, label, end);
   }

@@ -134,12 +134,12 @@ void check_statistic(const std::string& path, const std::string& name,
   const bool count_fits =
       header.encoded ? found == 1 || found == 3 : found == header.image.channels;
   if (!count_fits) {
-    fail(ExitStatus::bad_input, "{}: attribute {} has {} values, not {} (one a channel) mend it",
+    fail(ExitStatus::bad_input, "{}: attribute {} has {} values, not {} (one a channel) fix it",
          path, name, found, header.encoded ? "1 or 3" : std::to_string(header.image.channels));
   }
   for (const float value : values) {
     if (std::isfinite(value) && (name != "std" || value > 0)) continue;
-    fail(ExitStatus::bad_input, "{}: attribute {} holds {} (it must be finite{}) mend it", path,
+    fail(ExitStatus::bad_input, "{}: attribute {} holds {} (it must be finite{}) fix it", path,
          name, value, name == "std" ? " and above 0" : "");
   }
 }
@@ -157,13 +157,13 @@ void read_attributes(const h5::File& file, const std::string& path, ShardHeader&
   }
   header.classes = h5::read_int64(file, "classes");
   if (header.classes && (*header.classes < 1 || *header.classes > max_classes)) {
-    fail(ExitStatus::bad_input, "{}: attribute classes is {} (it must be 1 to {}) mend it", path,
+    fail(ExitStatus::bad_input, "{}: attribute classes is {} (it must be 1 to {}) fix it", path,
          *header.classes, max_classes);
   }
   header.class_names = h5::read_strings(file, "class_names").value_or(std::vector<std::string>{});
   const auto names = static_cast<std::int64_t>(header.class_names.size());
   if (names > 0 && header.classes && names != *header.classes) {
-    fail(ExitStatus::bad_input, "{}: {} class_names for {} classes (one each) mend the attribute",
+    fail(ExitStatus::bad_input, "{}: {} class_names for {} classes (one each) fix the attribute",
          path, names, *header.classes);
   }
   // Names alone tell the number too.
@@ -177,7 +177,7 @@ void read_attributes(const h5::File& file, const std::string& path, ShardHeader&
     header.std = std::move(*std);
   }
   if (header.mean.size() != header.std.size() && !header.mean.empty() && !header.std.empty()) {
-    fail(ExitStatus::bad_input, "{}: {} values of mean, {} of std (one a channel) mend them", path,
+    fail(ExitStatus::bad_input, "{}: {} values of mean, {} of std (one a channel) fix them", path,
          header.mean.size(), header.std.size());
   }
   if (header.encoded) {

@@ -26,7 +26,7 @@ const char* launcher_text(Launcher launcher) {
 }
 
 /// What to do where a launcher and MPI do not know of each other.
-const char* launch_mend(Launcher launcher) {
+const char* launch_advice(Launcher launcher) {
   switch (launcher) {
     case Launcher::none:
       break;
@@ -96,7 +96,7 @@ Finding judge_ranks(const WorldFacts& world) {
         count_text(static_cast<std::size_t>(world.size), "rank"), launcher_text(launch.launcher),
         expected, launcher_text(launch.launcher), world.library,
         world.size == 1 ? "each process is a world of its own" : "the count is wrong",
-        launch_mend(launch.launcher));
+        launch_advice(launch.launcher));
     return finding;
   }
   if (launch.launcher == Launcher::none && world.size == 1 && expected > 1) {
@@ -104,7 +104,7 @@ Finding judge_ranks(const WorldFacts& world) {
     finding.text = fmt::format(
         "MPI sees 1 rank where Slurm's count is {} (SLURM_NTASKS; no launcher that this program's "
         "MPI, {}, knows has started it, so each process is a world of its own) {}",
-        expected, world.library, launch_mend(launch.launcher));
+        expected, world.library, launch_advice(launch.launcher));
     return finding;
   }
   finding.text = fmt::format(
@@ -132,7 +132,7 @@ Finding judge_start(const LaunchFacts& launch, const std::string& host, const st
           "each node alone",
           host, what, launch.process,
           launch.started ? fmt::format("{}", *launch.started) : "an unknown count",
-          launcher_text(launch.launcher), launch_mend(launch.launcher))};
+          launcher_text(launch.launcher), launch_advice(launch.launcher))};
 }
 
 Finding judge_answers(std::span<const SilentRank> silent) {

@@ -16,7 +16,7 @@ enum class Verdict {
 struct Finding {
   std::string check;  ///< "run-dir"
   Verdict verdict = Verdict::ok;
-  std::string text = {};  ///< one line; not ok: *problem (why) mend*
+  std::string text = {};  ///< one line; not ok: *problem (why); suggestion*
   std::vector<std::pair<std::string, double>> values = {};  ///< what was measured, for --json
 };
 
