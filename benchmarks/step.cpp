@@ -110,7 +110,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
     const double begin = now();
     const bool last = i == options.warmup + options.steps;
     const StepResult result =
-        step.run(i, 0.01, {}, last ? ThenComes::something_else : ThenComes::another_step);
+        step.run(i, 0.01, {}, last ? NextAction::other : NextAction::step);
     const double elapsed = comm.all_reduce_value(now() - begin, ReduceOp::max);
     if (i <= options.warmup) continue;
     seconds.push_back(elapsed);

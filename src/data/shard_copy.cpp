@@ -17,7 +17,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
-/// Samples verified between two looks at the wish to stop.
+/// Samples verified between two checks for a stop request.
 constexpr std::int64_t samples_between_looks = 64;
 
 Descriptor open_source(const std::string& path) {

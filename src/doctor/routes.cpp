@@ -12,7 +12,7 @@
 namespace lockstep::doctor {
 namespace {
 
-/// How long a listener may overlook the wish to stop.
+/// How long a listener may take to see a stop request.
 constexpr int listener_nap_ms = 50;
 
 /// Waits until the descriptor has what is asked for; false at the limit.

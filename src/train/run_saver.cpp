@@ -36,8 +36,8 @@ RunSaver::~RunSaver() {
 
 bool RunSaver::is_due(std::int64_t step) const noexcept {
   if (!saver_) return false;
-  // One that had to wait needs a wish of its own once it may begin, so that the replicas are
-  // checked before it; until then others would only be checked for and thrown away.
+  // A save that had to wait is requested again once it may begin, so that the replicas are
+  // checked before it; earlier requests would only cost checks.
   const auto now = std::chrono::steady_clock::now();
   if (!backoff_.may_try(now)) return false;
   if (pending_) return !saver_->busy();

@@ -27,8 +27,8 @@ class RunSaver final {
 
   /// Whether this rank wants to save at the boundary of the step after `step`.
   [[nodiscard]] bool is_due(std::int64_t step) const noexcept;
-  /// At the next boundary that has its wish, and until one works; after failures less and less
-  /// often.
+  /// Requests a save at the next boundary, and again until one succeeds; less and less often after
+  /// failures.
   void want() noexcept { pending_ = true; }
   [[nodiscard]] bool busy() const noexcept { return saver_ && saver_->busy(); }
 

@@ -288,7 +288,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
         plan.config, graph, sharing, limits,
         {.bytes = step.activation_bytes(), .samples = geometry.largest_micro_batch()});
   });
-  // Rank 0's, whose wish to stop goes to all.
+  // Rank 0's: its stop request goes to all ranks.
   const TimeAllowed time =
       comm.rank() == 0 ? time_allowed(begin, config.time_limit.seconds) : TimeAllowed{};
   StopTimer stop_timer(time.end, assumed_save_seconds(engine));

@@ -160,7 +160,7 @@ void TrainStep::update_after_all(double lr, std::int64_t step, StepResult& resul
   update_all(update);
 }
 
-StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes, ThenComes then) {
+StepResult TrainStep::run(std::int64_t step, double lr, StepRequests requests, NextAction next) {
   const BatchGeometry& geometry = options_.geometry;
   const auto loss_scale =
       static_cast<float>(scaler_.scale() / static_cast<double>(geometry.global_batch));
@@ -213,9 +213,9 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes, ThenC
                           .top5 = static_cast<double>(metrics.top5),
                           .samples = static_cast<double>(metrics.samples),
                           .not_finite = std::isfinite(metrics.loss) ? 0 : 1,
-                          .stop_wishes = wishes.stop ? 1 : 0,
-                          .save_wishes = wishes.save ? 1 : 0,
-                          .pieces = wishes.pieces,
+                          .stop_requests = requests.stop ? 1 : 0,
+                          .save_requests = requests.save ? 1 : 0,
+                          .pieces = requests.pieces,
                           .failed = data_error_ ? 1 : 0});
 
   board_.enter(Phase::communication);
@@ -234,7 +234,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepWishes wishes, ThenC
   const bool settled = decided || !update_at_end;
   // What is traced is waited for at the step's end.
   const bool traced = options_.trace != nullptr && options_.trace->recording();
-  if (settled && then == ThenComes::another_step && batch_ && engine_.queues() &&
+  if (settled && next == NextAction::step && batch_ && engine_.queues() &&
       !options_.meets_in_programs && !traced) {
     program_for(batch_->batch.size).forward(batch_->batch);
     is_ahead_ = true;

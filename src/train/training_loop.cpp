@@ -64,7 +64,7 @@ TrainingResult TrainingLoop::run() {
                                             {.stop = stop_due(),
                                              .save = saver_->is_due(state_.step),
                                              .pieces = saver_->pieces_wanted()},
-                                            what_follows(state_.step + 1));
+                                            next_action(state_.step + 1));
     saver_->deliver(step.sums.pieces);
     check_finite(step);
     keep_loss_scale();
@@ -77,14 +77,14 @@ TrainingResult TrainingLoop::run() {
         if (parts_.step.data_error()) throw Error(*parts_.step.data_error());
       });
     }
-    check_replicas(step.sums.stop_wishes + step.sums.save_wishes > 0 || state_.position == 0 ||
+    check_replicas(step.sums.stop_requests + step.sums.save_requests > 0 || state_.position == 0 ||
                    finished());
-    stop = step.sums.stop_wishes > 0 || !evaluate_if_due();
+    stop = step.sums.stop_requests > 0 || !evaluate_if_due();
     // What a new best model or a stop amid the evaluation brings about is another save.
     check_replicas(stop || state_.best_step == state_.step);
     const bool may_save =
-        step.sums.save_wishes > 0 || state_.position == 0 || state_.best_step == state_.step;
-    if (step.sums.save_wishes > 0 || state_.position == 0) saver_->want();
+        step.sums.save_requests > 0 || state_.position == 0 || state_.best_step == state_.step;
+    if (step.sums.save_requests > 0 || state_.position == 0) saver_->want();
     const bool checked = !replica_check_ || checked_step_ == state_.step;
     if (may_save && checked && !stop && !finished()) saver_->start_pending(state_);
     saver_->report();
@@ -107,11 +107,11 @@ TrainingResult TrainingLoop::run() {
   return result_;
 }
 
-ThenComes TrainingLoop::what_follows(std::int64_t step) const noexcept {
+NextAction TrainingLoop::next_action(std::int64_t step) const noexcept {
   const bool evaluates = eval_interval_ != 0 && step % eval_interval_ == 0;
   const bool writes_trace = parts_.trace != nullptr && parts_.trace->is_edge(step);
-  return evaluates || writes_trace || step >= last_step_ ? ThenComes::something_else
-                                                         : ThenComes::another_step;
+  return evaluates || writes_trace || step >= last_step_ ? NextAction::other
+                                                         : NextAction::step;
 }
 
 void TrainingLoop::advance(const StepResult& result, double lr) {

@@ -102,8 +102,8 @@ BOOST_AUTO_TEST_CASE(sums_come_back_as_they_were_written) {
                                 .top5 = 7,
                                 .samples = 8,
                                 .not_finite = 1,
-                                .stop_wishes = 2,
-                                .save_wishes = 3,
+                                .stop_requests = 2,
+                                .save_requests = 3,
                                 .pieces = 7,
                                 .failed = 4});
 
@@ -113,8 +113,8 @@ BOOST_AUTO_TEST_CASE(sums_come_back_as_they_were_written) {
   BOOST_TEST(sums.top5 == 7);
   BOOST_TEST(sums.samples == 8);
   BOOST_TEST(sums.not_finite == 1);
-  BOOST_TEST(sums.stop_wishes == 2);
-  BOOST_TEST(sums.save_wishes == 3);
+  BOOST_TEST(sums.stop_requests == 2);
+  BOOST_TEST(sums.save_requests == 3);
   BOOST_TEST(sums.pieces == 7);
   BOOST_TEST(sums.failed == 4);
 }
@@ -127,8 +127,8 @@ BOOST_AUTO_TEST_CASE(sums_add_up_over_ranks_as_counts) {
     tail_bucket.write_sums(tail, {.loss = 0.5,
                                   .samples = 4,
                                   .not_finite = rank == 1,
-                                  .stop_wishes = rank >= 2,
-                                  .save_wishes = 0,
+                                  .stop_requests = rank >= 2,
+                                  .save_requests = 0,
                                   .pieces = rank == 0 ? 5 : 0,
                                   .failed = 1});
     add(reduced, tail);
@@ -139,8 +139,8 @@ BOOST_AUTO_TEST_CASE(sums_add_up_over_ranks_as_counts) {
   BOOST_TEST(sums.loss == 2.5);
   BOOST_TEST(sums.samples == 20);
   BOOST_TEST(sums.not_finite == 1);
-  BOOST_TEST(sums.stop_wishes == 3);
-  BOOST_TEST(sums.save_wishes == 0);
+  BOOST_TEST(sums.stop_requests == 3);
+  BOOST_TEST(sums.save_requests == 0);
   BOOST_TEST(sums.pieces == 5);
   BOOST_TEST(sums.failed == 5);
 }

@@ -230,9 +230,9 @@ def a_flipped_bit_is_found_before_any_save(folder):
         return max((int(path.stem[5:]) for path in (directory / "checkpoints").glob("step-*.h5")), default=0)
 
     # Asked for, and the last one.
-    drifts(10, arguments(folder / "wish", "--max-steps", 60, "--save-every", 10), 5)
+    drifts(10, arguments(folder / "request", "--max-steps", 60, "--save-every", 10), 5)
     drifts(12, arguments(folder / "end", "--max-steps", 12), 5)
-    assert newest(folder / "wish") == newest(folder / "end") == 0
+    assert newest(folder / "request") == newest(folder / "end") == 0
 
     # Because data cannot be read any more.
     directory = folder / "unread"

@@ -187,7 +187,7 @@ BOOST_AUTO_TEST_CASE(the_last_save_is_told_of_before_the_next_one_begins) {
   BOOST_TEST(run.saver().newest().ends_with("step-00000002.h5"), run.saver().newest());
 }
 
-BOOST_AUTO_TEST_CASE(a_save_that_waits_for_another_is_wished_for_once_it_may_begin) {
+BOOST_AUTO_TEST_CASE(a_save_that_waits_for_another_is_requested_once_it_may_begin) {
   for (const SaveInterval every :
        {SaveInterval{.steps = 0, .seconds = 1e-6}, SaveInterval{.steps = 1, .seconds = 0}}) {
     Run run(ShardMode::none, every);
@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(a_save_that_waits_for_another_is_wished_for_once_it_may_beg
       run.start_save(1);
       BOOST_TEST(run.saver().is_due(1) == mine);
       run.start_save(2);
-      BOOST_TEST(!run.saver().is_due(2), "a wish while the first one is written");
+      BOOST_TEST(!run.saver().is_due(2), "a request while the first one is written");
     }
     run.bring_all();
     BOOST_TEST(run.saver().is_due(3) == mine);

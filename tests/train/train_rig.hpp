@@ -129,7 +129,7 @@ class TrainRig final {
             .trace = options.trace});
   }
 
-  StepResult run(ThenComes then = ThenComes::something_else) {
+  StepResult run(NextAction next = NextAction::other) {
     return step_->run(++steps_, lr_, {}, then);
   }
 

@@ -187,7 +187,7 @@ BOOST_AUTO_TEST_CASE(steps_whose_forward_is_queued_ahead_are_the_same_to_the_bit
       const bool last = step == 7;
       const StepResult expected = waits.run();
       const StepResult result =
-          ahead.run(last ? ThenComes::something_else : ThenComes::another_step);
+          ahead.run(last ? NextAction::other : NextAction::step);
       // The next forward, which nobody has waited for.
       BOOST_TEST((cuda::work_left(ahead.device()) > 0) == !last);
       BOOST_TEST(result.sums.loss == expected.sums.loss);
@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE(steps_whose_forward_is_queued_ahead_are_the_same_to_the_bit
 
 BOOST_AUTO_TEST_CASE(steps_in_which_ranks_meet_wait_for_their_end) {
   Rig rig(*world, {.synchronised = true, .device = true, .work = cuda::HostWork::late});
-  rig.run(ThenComes::another_step);
+  rig.run(NextAction::step);
   BOOST_TEST(cuda::work_left(rig.device()) == 0U);
 }
 

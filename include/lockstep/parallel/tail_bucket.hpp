@@ -16,8 +16,8 @@ struct StepSums {
   double top5 = 0;
   double samples = 0;
   int not_finite = 0;   ///< ranks whose loss was NaN or infinite
-  int stop_wishes = 0;  ///< ranks that were asked to stop
-  int save_wishes = 0;  ///< ranks that want a checkpoint
+  int stop_requests = 0;  ///< ranks that were asked to stop
+  int save_requests = 0;  ///< ranks that want a checkpoint
   int pieces = 0;       ///< of a state that is saved, which rank 0's writer waits for
   int failed = 0;       ///< ranks with an error, for which all leave at the step's boundary
 };

@@ -32,17 +32,17 @@ struct PhaseTimes {
   PhaseTimes& operator+=(const PhaseTimes& other) noexcept;
 };
 
-/// What this rank wants the others to know at the step's boundary.
-struct StepWishes {
+/// Requests of this rank to all ranks at the end of the step.
+struct StepRequests {
   bool stop = false;
   bool save = false;
   int pieces = 0;  ///< rank 0's, of StateSnapshot
 };
 
-/// What follows a step where no rank wishes otherwise.
-enum class ThenComes {
-  another_step,   ///< and nothing else of the engine's in between but reads and writes
-  something_else  ///< an evaluation, or the end
+/// Whether the next step may be queued early. A rank's request may still come first.
+enum class NextAction {
+  step,  ///< the engine only reads and writes memory before it
+  other  ///< an evaluation, or the end of the run
 };
 
 struct StepResult {
@@ -80,8 +80,8 @@ class TrainStep final {
 
   /// Collective. `step` counts from 1. Where another step comes, and the engine only queues what it
   /// is asked for, that one's forward is queued before this one's result is waited for.
-  StepResult run(std::int64_t step, double lr, StepWishes wishes,
-                 ThenComes then = ThenComes::something_else);
+  StepResult run(std::int64_t step, double lr, StepRequests requests,
+                 NextAction next = NextAction::other);
 
   /// The fault that StepResult::sums.failed counts, on the rank that has it.
   [[nodiscard]] const std::optional<Error>& data_error() const noexcept { return data_error_; }

@@ -62,14 +62,14 @@ class TrainingLoop final {
 
  private:
   [[nodiscard]] bool finished() const noexcept;
-  /// Unless a rank wishes otherwise.
-  [[nodiscard]] ThenComes what_follows(std::int64_t step) const noexcept;
+  /// Unless a rank requests a stop or a save.
+  [[nodiscard]] NextAction next_action(std::int64_t step) const noexcept;
   void advance(const StepResult& result, double lr);
   void close_epoch(double lr);
   void check_finite(const StepResult& result);
   void check_scale(const StepResult& result);
   void keep_loss_scale();
-  /// False where the wish to stop ended it.
+  /// False where a stop request ended it.
   bool evaluate_if_due();
   /// At a boundary that all ranks know; `must`: whatever the interval, before a save.
   void check_replicas(bool must);
