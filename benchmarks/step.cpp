@@ -7,7 +7,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
-#include "lockstep/parallel/ranks_that_share_out.hpp"
+#include "lockstep/parallel/shard_group.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
 #include "lockstep/train/run_state.hpp"
 #include "lockstep/train/train_step.hpp"
@@ -54,7 +54,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   config.shard_group = options.shard_group;
   config.precision = options.precision;
   config.optimizer = options.optimizer;
-  const int sharing = ranks_that_share_out(config, context.grid, comm);
+  const int shard_group = shard_group_size(config, context.grid, comm);
   const auto compute =
       make_compute(graph,
                    {.device = options.device,
@@ -62,8 +62,8 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                     .precision = options.precision,
                     .threads = context.binding.threads,
                     .tail_size = options.shard == ShardMode::none ? tail.size() : 0,
-                    .units = unit_options(config, graph, sharing),
-                    .group_size = options.shard == ShardMode::hybrid ? sharing : 0,
+                    .units = unit_options(config, graph, shard_group),
+                    .group_size = options.shard == ShardMode::hybrid ? shard_group : 0,
                     .conv_algorithm = options.conv_algorithm,
                     .conv_batch = options.batch_size,
                     .recompute = options.recompute,
@@ -109,8 +109,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   for (std::int64_t i = 1; i <= options.warmup + options.steps; ++i) {
     const double begin = now();
     const bool last = i == options.warmup + options.steps;
-    const StepResult result =
-        step.run(i, 0.01, {}, last ? NextAction::other : NextAction::step);
+    const StepResult result = step.run(i, 0.01, {}, last ? NextAction::other : NextAction::step);
     const double elapsed = comm.all_reduce_value(now() - begin, ReduceOp::max);
     if (i <= options.warmup) continue;
     seconds.push_back(elapsed);
@@ -144,7 +143,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                  {"precision", to_string(options.precision)},
                  {"input", options.input},
                  {"shard", to_string(options.shard)},
-                 {"shard_group", options.shard == ShardMode::hybrid ? sharing : 0},
+                 {"shard_group", options.shard == ShardMode::hybrid ? shard_group : 0},
                  {"activation_bytes", step.activation_bytes()},
                  {"state_bytes", state->bytes(optimizer->slot_names().size()).total()},
                  {"conv_algorithm", to_string(options.conv_algorithm)},

@@ -35,8 +35,8 @@ struct InspectArguments {
   OptimizerKind optimizer = OptimizerKind::sgd;
   ShardRows shard = ShardRows::all;
   ShardUnit shard_unit = {};
-  TravelType param_dtype = TravelType::automatic;
-  TravelType reduce_dtype = TravelType::automatic;
+  CommunicationDtype param_dtype = CommunicationDtype::automatic;
+  CommunicationDtype reduce_dtype = CommunicationDtype::automatic;
   std::int64_t shard_group = 0;  ///< 0: nothing is said of groups
   std::string engine;            ///< empty: nothing is said of one
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
@@ -85,14 +85,16 @@ OptionTable<InspectArguments> inspect_options() {
             .choices = {"all", "none", "optimizer", "grad", "full", "hybrid"}})
       .add(&InspectArguments::shard_unit,
            {.name = "shard-unit", .help = "auto, block, stage or size:N, as for train", .unit = ""})
-      .add(&InspectArguments::param_dtype, {.name = "param-dtype",
-                                            .help = "what weights travel as, as for train",
-                                            .unit = "",
-                                            .choices = {"auto", "fp32", "bf16", "fp16"}})
-      .add(&InspectArguments::reduce_dtype, {.name = "reduce-dtype",
-                                             .help = "what gradients travel as, as for train",
-                                             .unit = "",
-                                             .choices = {"auto", "fp32", "bf16", "fp16"}})
+      .add(&InspectArguments::param_dtype,
+           {.name = "param-dtype",
+            .help = "data type of weights in communication, as for train",
+            .unit = "",
+            .choices = {"auto", "fp32", "bf16", "fp16"}})
+      .add(&InspectArguments::reduce_dtype,
+           {.name = "reduce-dtype",
+            .help = "data type of gradients in communication, as for train",
+            .unit = "",
+            .choices = {"auto", "fp32", "bf16", "fp16"}})
       .add(&InspectArguments::shard_group,
            {.name = "shard-group",
             .help = "with --ranks also --shard hybrid, in groups of so many; 0: not",
@@ -151,7 +153,7 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
   }
   if (arguments.shard != ShardRows::all && arguments.ranks == 0) {
     fail(ExitStatus::usage,
-         "--shard without --ranks (they share out the model) say how many there are");
+         "--shard without --ranks (the memory depends on their number); give --ranks");
   }
   if (arguments.shard == ShardRows::hybrid && arguments.shard_group == 0) {
     fail(ExitStatus::usage,
@@ -305,8 +307,8 @@ ExitStatus run_inspect(Invocation& invocation) {
     config.param_dtype = arguments.param_dtype;
     config.reduce_dtype = arguments.reduce_dtype;
     config.recompute = arguments.recompute;
-    config.shard = ShardMode::full;  // all but the table's first row share out
-    validate_travel_types(config);
+    config.shard = ShardMode::full;  // all but the first row of the table are sharded
+    validate_communication_dtypes(config);
     std::optional<ShardMode> only;
     if (arguments.shard != ShardRows::all) {
       only = static_cast<ShardMode>(static_cast<int>(arguments.shard) - 1);

@@ -43,26 +43,26 @@ struct Planned {
 };
 
 Planned plan_on_processors(const Graph& graph, const MemoryQuestion& question, const Config& config,
-                           int sharing) {
+                           int shard_group) {
   const auto engine = make_cpu_engine(graph, {.threads = question.threads,
                                               .precision = config.precision,
                                               .convolutions = question.convolutions,
                                               .recompute = config.recompute != Recompute::none,
-                                              .units = unit_options(config, graph, sharing)});
+                                              .units = unit_options(config, graph, shard_group)});
   NoExchange exchange;
   if (config.shard != ShardMode::none) engine->set_exchange(exchange);
   return {.layout = engine->layout(),
           .bytes = engine->compile_training(question.batch_size)->activation_bytes()};
 }
 
-ArenaLayout plain_layout(const Graph& graph, const Config& config, int sharing) {
+ArenaLayout plain_layout(const Graph& graph, const Config& config, int shard_group) {
   std::vector<ParameterId> ready(graph.parameters().size());
   std::iota(ready.rbegin(), ready.rend(), ParameterId{0});
   const auto size_of = [&graph](ParameterId id) {
     return static_cast<std::size_t>(
         graph.parameters()[static_cast<std::size_t>(id)].shape.elements());
   };
-  return lay_out(graph, ready, size_of, unit_options(config, graph, sharing).rule);
+  return lay_out(graph, ready, size_of, unit_options(config, graph, shard_group).rule);
 }
 
 /// One row of the table.
@@ -116,7 +116,7 @@ nlohmann::ordered_json json_of(const Row& row, int group) {
 
 std::string heading(const MemoryQuestion& question, bool groups) {
   return fmt::format(
-      "MiB on rank 0, of {} that share out the model ({} samples a rank, {}; unit: {}{}{})\n"
+      "MiB on rank 0 of {}, with a sharded model ({} samples a rank, {}; unit: {}{}{})\n"
       "  {:<10}{:>12}{:>12}{:>12}{:>14}{:>13}{:>12}{:>12}{:>14}{}\n",
       question.ranks, question.batch_size, to_string(question.config.precision), question.unit,
       groups ? fmt::format("; hybrid: groups of {}", question.config.shard_group) : "",
@@ -140,12 +140,12 @@ Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
     if (!asked && mode != ShardMode::none) continue;
     Config config = question.config;
     config.shard = mode;
-    const int sharing = hybrid ? group : question.ranks;
+    const int shard_group = hybrid ? group : question.ranks;
     Planned planned;
     if (question.on_processors) {
-      planned = plan_on_processors(graph, question, config, sharing);
+      planned = plan_on_processors(graph, question, config, shard_group);
     } else {
-      planned.layout = plain_layout(graph, config, sharing);
+      planned.layout = plain_layout(graph, config, shard_group);
     }
     if (mode == ShardMode::none) replicated = planned.bytes;
     if (!asked) continue;

@@ -20,8 +20,8 @@ using Clock = std::chrono::steady_clock;
 /// How long a failed rank waits for the others to fail too.
 constexpr auto failure_timeout = std::chrono::seconds(5);
 
-/// The agreement of all ranks on how the job ends: on a communicator of its own, so that it cannot meet a collective that other
-/// ranks are still in.
+/// The agreement of all ranks on how the job ends: on a communicator of its own, so that it cannot
+/// meet a collective that other ranks are still in.
 class ShutdownAgreement final {
  public:
   ShutdownAgreement() { MPI_Comm_dup(MPI_COMM_WORLD, &comm_); }

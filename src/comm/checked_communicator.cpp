@@ -27,7 +27,7 @@ bool has_root(CollectiveKind kind) noexcept {
 
 }  // namespace
 
-/// As it travels.
+/// As it is sent.
 struct CollectiveComparison::Record {
   std::int64_t number = 0;
   std::int64_t step = 0;

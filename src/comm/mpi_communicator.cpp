@@ -231,8 +231,8 @@ class MpiCommunicator final : public Communicator {
   int world_rank_ = 0;  ///< as messages name it
   int rank_ = 0;
   int size_ = 1;
-  NarrowOperators<Bfloat16> bf16_;
-  NarrowOperators<Float16> f16_;
+  Operators16<Bfloat16> bf16_;
+  Operators16<Float16> f16_;
   std::vector<Slot> slots_ = std::vector<Slot>(64);
 };
 

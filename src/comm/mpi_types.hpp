@@ -46,17 +46,17 @@ void reduce_pairs(void* from, void* to, int* count, MPI_Datatype* /*type*/) {
 
 /// The operators of a 16-bit type.
 template <typename T>
-class NarrowOperators final {
+class Operators16 final {
  public:
-  NarrowOperators() {
+  Operators16() {
     // Commutative: a + b and b + a round alike, so all ranks end with the same bits.
     MPI_Op_create(reduce_pairs<T, ReduceOp::sum>, 1, &sum_);
     MPI_Op_create(reduce_pairs<T, ReduceOp::min>, 1, &min_);
     MPI_Op_create(reduce_pairs<T, ReduceOp::max>, 1, &max_);
   }
-  NarrowOperators(const NarrowOperators&) = delete;
-  NarrowOperators& operator=(const NarrowOperators&) = delete;
-  ~NarrowOperators() {
+  Operators16(const Operators16&) = delete;
+  Operators16& operator=(const Operators16&) = delete;
+  ~Operators16() {
     for (MPI_Op* op : {&sum_, &min_, &max_}) MPI_Op_free(op);
   }
   [[nodiscard]] MPI_Op get(ReduceOp op) const noexcept {

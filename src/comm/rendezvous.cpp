@@ -1,8 +1,8 @@
 #include "lockstep/comm/rendezvous.hpp"
 
+#include "backoff.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/name_list.hpp"
-#include "backoff.hpp"
 #include "processor_name.hpp"
 
 #include <fmt/format.h>
@@ -247,7 +247,7 @@ std::string Rendezvous::name(int rank) const {
 }
 
 void Rendezvous::meet(const Place& place, const Outcome& mine, std::span<std::byte> payload,
-                    std::span<const int> leaders) {
+                      std::span<const int> leaders) {
   assert(payload.size() <= largest_payload && leaders.size() <= most_leaders);
   Announcement announcement{.arrival = static_cast<int>(mine.arrival),
                             .stage = mine.stage,

@@ -142,20 +142,22 @@ std::vector<ConfigDifference> differences(const Config& left, const Config& righ
   return result;
 }
 
-void validate_travel_types(const Config& config) {
+void validate_communication_dtypes(const Config& config) {
   const auto given = [&](const char* name) { return train_options().get(config, name); };
-  const std::string wire = given("grad-compression");
+  const std::string compression = given("grad-compression");
   const std::string reduced = given("reduce-dtype");
-  if (wire != "none" && reduced != "auto" && reduced != wire) {
+  if (compression != "none" && reduced != "auto" && reduced != compression) {
     fail(ExitStatus::usage,
-         "--reduce-dtype {} and --grad-compression {} (both say what gradients travel as) drop one",
-         reduced, wire);
+         "--reduce-dtype {} and --grad-compression {} (both set the data type of the reduction); "
+         "drop one",
+         reduced, compression);
   }
-  if (config.param_dtype == TravelType::automatic) return;
+  if (config.param_dtype == CommunicationDtype::automatic) return;
   const std::string parameters = given("param-dtype");
   if (config.shard == ShardMode::none) {
     fail(ExitStatus::usage,
-         "--param-dtype {} needs --shard (each rank keeps all parameters, so none travel) drop it",
+         "--param-dtype {} needs --shard (each rank keeps all parameters, so none are "
+         "communicated); drop it",
          parameters);
   }
   const std::string precision = given("precision");
@@ -258,7 +260,7 @@ void validate(const Config& config) {
     fail(ExitStatus::usage, "--warmup-epochs {} is longer than the {} epochs of --epochs",
          config.warmup_epochs, config.epochs);
   }
-  validate_travel_types(config);
+  validate_communication_dtypes(config);
   if (config.shard_group > 0 && config.shard != ShardMode::hybrid) {
     fail(ExitStatus::usage, "--shard-group {} belongs to --shard hybrid (it is another) drop it",
          config.shard_group);

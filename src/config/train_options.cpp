@@ -205,35 +205,35 @@ OptionTable<Config> make_table() {
                                 .min = 0,
                                 .max = 1e6,
                                 .above_min = true})
-      .add(&Config::grad_compression,
-           {.name = "grad-compression",
-            .help = "gradients travel in 16 bits, rounded as they are summed",
-            .unit = "",
-            .choices = {"none", "fp16", "bf16"}})
+      .add(&Config::grad_compression, {.name = "grad-compression",
+                                       .help = "reduce gradients in 16 bits; each addition rounds",
+                                       .unit = "",
+                                       .choices = {"none", "fp16", "bf16"}})
       .add(&Config::reduce_dtype,
            {.name = "reduce-dtype",
-            .help = "what gradients travel as, by the name that FSDP gives it; auto: as "
+            .help = "data type of the gradient reduction, as FSDP's reduce_dtype; auto: as "
                     "--grad-compression says, else fp32",
             .unit = "",
             .choices = {"auto", "fp32", "bf16", "fp16"}})
       .add(&Config::shard,
            {.name = "shard",
-            .help = "what ranks share out instead of each keeping all: optimizer state; and "
-                    "gradients (grad); and parameters (full); hybrid: all three, within groups",
+            .help = "shard optimizer state (optimizer: ZeRO-1), gradients too (grad: ZeRO-2), "
+                    "parameters too (full: ZeRO-3, FSDP); hybrid: as full, within shard groups",
             .unit = "",
             .choices = {"none", "optimizer", "grad", "full", "hybrid"}})
-      .add(&Config::param_dtype,
-           {.name = "param-dtype",
-            .help = "with --shard: what weights travel as to the ranks that use them, and are kept "
-                    "there as; biases and norms stay fp32; auto: 16 bits where --precision uses "
-                    "them so",
-            .unit = "",
-            .choices = {"auto", "fp32", "bf16", "fp16"}})
-      .add(&Config::shard_group, {.name = "shard-group",
-                                  .help = "that share out with --shard hybrid; 0: those of a node",
-                                  .unit = "ranks",
-                                  .min = 0,
-                                  .max = 1e6})
+      .add(
+          &Config::param_dtype,
+          {.name = "param-dtype",
+           .help = "with --shard: data type of gathered weights, as FSDP's param_dtype; biases and "
+                   "norms stay fp32; auto: 16 bits where --precision computes in them",
+           .unit = "",
+           .choices = {"auto", "fp32", "bf16", "fp16"}})
+      .add(&Config::shard_group,
+           {.name = "shard-group",
+            .help = "size of the shard group with --shard hybrid; 0: the ranks of a node",
+            .unit = "ranks",
+            .min = 0,
+            .max = 1e6})
       .add(&Config::shard_unit,
            {.name = "shard-unit",
             .help = "what is gathered and reduced as one: block, stage, or layers of at least N "

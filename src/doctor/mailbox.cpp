@@ -68,7 +68,8 @@ bool Mailbox::done_by(MPI_Request& request, Clock::time_point deadline) {
 }
 
 void Mailbox::send(int to, int tag, std::string text) {
-  std::erase_if(messages_, [](const auto& message) { return message->request == MPI_REQUEST_NULL; });
+  std::erase_if(messages_,
+                [](const auto& message) { return message->request == MPI_REQUEST_NULL; });
   auto message = std::make_unique<Message>();
   const auto bytes = std::as_bytes(std::span(text));
   message->bytes.assign(bytes.begin(), bytes.end());
@@ -107,10 +108,10 @@ std::optional<std::string> Mailbox::receive(int from, int tag, Clock::time_point
 
 bool Mailbox::pass(int other, const EchoOptions& options, Message& message, bool sending) {
   const int count = static_cast<int>(message.bytes.size());
-  note(sending ? MPI_Isend(message.bytes.data(), count, MPI_BYTE, other, options.tag, MPI_COMM_WORLD,
-                           &message.request)
-               : MPI_Irecv(message.bytes.data(), count, MPI_BYTE, other, options.tag, MPI_COMM_WORLD,
-                           &message.request));
+  note(sending ? MPI_Isend(message.bytes.data(), count, MPI_BYTE, other, options.tag,
+                           MPI_COMM_WORLD, &message.request)
+               : MPI_Irecv(message.bytes.data(), count, MPI_BYTE, other, options.tag,
+                           MPI_COMM_WORLD, &message.request));
   return done_by(message.request, options.deadline);
 }
 

@@ -20,7 +20,8 @@ struct Passage {
   std::string error = {};
 };
 /// Both call it.
-[[nodiscard]] Passage measure_passage(Mailbox& mailbox, int other, std::chrono::duration<double> limit);
+[[nodiscard]] Passage measure_passage(Mailbox& mailbox, int other,
+                                      std::chrono::duration<double> limit);
 
 /// Each address of another node, in turn; the time of all is bounded by a few limits.
 struct RouteTarget {

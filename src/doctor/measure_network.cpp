@@ -18,9 +18,9 @@ Passage measure_passage(Mailbox& mailbox, int other, std::chrono::duration<doubl
   // The first message makes the connection.
   for (const int repetitions : {1, 20}) {
     const Mailbox::Echo echo = mailbox.echo(other, {.tag = latency_tag,
-                                              .bytes = small_message,
-                                              .repetitions = repetitions,
-                                              .deadline = deadline});
+                                                    .bytes = small_message,
+                                                    .repetitions = repetitions,
+                                                    .deadline = deadline});
     passage.latency = echo.seconds;
     passage.error = echo.error;
     if (!echo.error.empty()) return passage;

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// Loops over values of one kind, shared out over the threads and compiled three times: for every
+// Loops over values of one kind, divided among the threads and compiled three times: for every
 // processor that the program runs on, and for those with AVX2 and with AVX-512, where a vector
 // holds two and four times as many values.
 

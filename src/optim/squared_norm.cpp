@@ -27,7 +27,7 @@ double chunk_sum(const float* values, std::size_t count) noexcept {
 }  // namespace
 
 double squared_norm(std::span<const float> gradients) {
-  // Chunks are shared out to threads, and their sums added in order.
+  // Chunks are divided among threads, and their sums added in order.
   std::array<double, 256> sums;
   double total = 0;
   for (std::size_t group = 0; group < gradients.size(); group += sums.size() * chunk) {

@@ -9,27 +9,27 @@
 namespace lockstep {
 
 GradientReducer::GradientReducer(Communicator& comm, std::span<float> arena,
-                                 std::vector<Bucket> buckets, Wire wire, Engine* engine)
+                                 std::vector<Bucket> buckets, Dtype dtype, Engine* engine)
     : comm_(comm),
       arena_(arena),
-      wire_(wire),
+      dtype_(dtype),
       owner_(engine != nullptr ? engine->arenas() : nullptr),
       buckets_(std::move(buckets)),
       requests_(buckets_.size()) {
   for (std::size_t i = 0; i + 1 < buckets_.size(); ++i) boundaries_.push_back(buckets_[i].end);
-  // Nothing travels from a rank alone.
-  if (comm.size() == 1) wire_.type = ElementType::f32;
-  if (wire_.type == ElementType::f32) return;
-  const Precision precision = precision_of(wire_.type);
-  narrow_ = engine != nullptr ? engine->make_narrow_buffer(precision, wire_.gradients)
-                              : make_host_narrow_buffer(precision, wire_.gradients);
-  register_values(comm_, narrow_);
+  // One rank reduces nothing.
+  if (comm.size() == 1) dtype_.type = ElementType::f32;
+  if (dtype_.type == ElementType::f32) return;
+  const Precision precision = precision_of(dtype_.type);
+  cast_buffer_ = engine != nullptr ? engine->make_cast_buffer(precision, dtype_.gradients)
+                                   : make_host_cast_buffer(precision, dtype_.gradients);
+  register_values(comm_, cast_buffer_);
 }
 
 GradientReducer::~GradientReducer() {
   if (!start_failed_ && std::ranges::all_of(requests_, &Request::done)) return;
   keep_until_exit(owner_);
-  keep_until_exit(narrow_);
+  keep_until_exit(cast_buffer_);
 }
 
 void GradientReducer::start_next() {
@@ -41,16 +41,16 @@ void GradientReducer::start_next() {
 
 Request GradientReducer::start(const Bucket& bucket) {
   const std::span<float> values = arena_.subspan(bucket.begin, bucket.size());
-  if (!is_narrow(bucket)) return comm_.start_all_reduce(values);
-  narrow_->narrow(values, bucket.begin);
+  if (!is_cast(bucket)) return comm_.start_all_reduce(values);
+  cast_buffer_->store(values, bucket.begin);
   return comm_.start_all_reduce_buffer(
-      {.data = narrow_->data(bucket.begin), .count = bucket.size(), .type = wire_.type},
+      {.data = cast_buffer_->data(bucket.begin), .count = bucket.size(), .type = dtype_.type},
       ReduceOp::sum);
 }
 
-void GradientReducer::widen(const Bucket& bucket) {
-  if (!is_narrow(bucket)) return;
-  narrow_->widen(bucket.begin, arena_.subspan(bucket.begin, bucket.size()));
+void GradientReducer::load(const Bucket& bucket) {
+  if (!is_cast(bucket)) return;
+  cast_buffer_->load(bucket.begin, arena_.subspan(bucket.begin, bucket.size()));
 }
 
 void GradientReducer::begin() noexcept {
@@ -78,7 +78,7 @@ void GradientReducer::finish(FunctionRef<void(const Bucket&)> reduced) {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const auto begin = std::chrono::steady_clock::now();
     comm_.wait(requests_[i]);
-    widen(buckets_[i]);
+    load(buckets_[i]);
     timing_.exposed_seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     reduced(buckets_[i]);

@@ -36,11 +36,11 @@ std::unique_ptr<ParallelState> make_parallel_state(const Config& config, Engine&
         engine, host, comm,
         {.tail_size = tail_size,
          .bucket_bytes = static_cast<std::size_t>(config.bucket_mb * 0x1p20),
-         .wire = wire_type(config)});
+         .reduce_dtype = reduce_dtype(config)});
   }
   const ShardingOptions options{.tail_size = tail_size,
                                 .accumulates = config.accumulate > 1,
-                                .wire = wire_type(config),
+                                .reduce_dtype = reduce_dtype(config),
                                 .parameters = parameter_type(config)};
   if (config.shard != ShardMode::hybrid) {
     return make_sharded_state(engine, {.all = comm, .group_host = host, .group = comm}, options);

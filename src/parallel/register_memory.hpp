@@ -16,7 +16,7 @@ void register_arena(Communicator& comm, const Engine& engine, std::span<T> arena
   comm.register_memory(
       {.bytes = std::as_writable_bytes(arena), .owner = engine.arenas(), .symmetric = true});
 }
-/// An ArenaMemory or NarrowBuffer, if it is there.
+/// An ArenaMemory or CastBuffer, if it is there.
 template <typename Memory>
 void register_values(Communicator& comm, const std::shared_ptr<Memory>& memory) {
   if (memory == nullptr) return;

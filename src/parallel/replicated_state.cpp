@@ -35,9 +35,10 @@ class ReplicatedState final : public ParallelState {
         pieces_(pieces_of(engine.layout())),
         reducer_(comm, engine.gradients(),
                  plan_buckets(engine.layout(), options.tail_size, options.bucket_bytes,
-                              options.wire == ElementType::f32 ? TailPlace::in_the_last_bucket
-                                                               : TailPlace::in_a_bucket_of_its_own),
-                 {.type = options.wire, .gradients = engine.layout().size()}, &engine) {
+                              options.reduce_dtype == ElementType::f32
+                                  ? TailPlace::in_the_last_bucket
+                                  : TailPlace::in_a_bucket_of_its_own),
+                 {.type = options.reduce_dtype, .gradients = engine.layout().size()}, &engine) {
     register_arena(comm_, engine, engine.gradients());
   }
 

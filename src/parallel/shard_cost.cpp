@@ -36,23 +36,23 @@ std::size_t arrival_room(std::span<const ArenaUnit> pieces, std::size_t arenas, 
   return std::max(largest_of(pieces), std::min(all, most));
 }
 
-ElementType wire_type(const Config& config) noexcept {
-  const bool by_compression = config.reduce_dtype == TravelType::automatic;
+ElementType reduce_dtype(const Config& config) noexcept {
+  const bool by_compression = config.reduce_dtype == CommunicationDtype::automatic;
   if (by_compression ? config.grad_compression == GradCompression::bf16
-                     : config.reduce_dtype == TravelType::bf16) {
+                     : config.reduce_dtype == CommunicationDtype::bf16) {
     return ElementType::bf16;
   }
   if (by_compression ? config.grad_compression == GradCompression::fp16
-                     : config.reduce_dtype == TravelType::fp16) {
+                     : config.reduce_dtype == CommunicationDtype::fp16) {
     return ElementType::f16;
   }
   return ElementType::f32;
 }
 
 Precision parameter_type(const Config& config) noexcept {
-  const bool narrow = config.precision == Precision::bf16 || config.precision == Precision::fp16;
-  const bool shared_out = config.shard != ShardMode::none;
-  if (!narrow || !shared_out || config.param_dtype == TravelType::fp32) return Precision::fp32;
+  const bool casts = config.precision == Precision::bf16 || config.precision == Precision::fp16;
+  const bool sharded = config.shard != ShardMode::none;
+  if (!casts || !sharded || config.param_dtype == CommunicationDtype::fp32) return Precision::fp32;
   return config.precision;
 }
 
@@ -60,12 +60,12 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
                      std::size_t slots) {
   const std::size_t whole = sizeof(float) * layout.size();
   const auto micro_steps = static_cast<double>(config.accumulate);
-  const bool narrow = wire_type(config) != ElementType::f32;
-  const double reduced = static_cast<double>(whole) / (narrow ? 2 : 1);
+  const bool casts = reduce_dtype(config) != ElementType::f32;
+  const double reduced = static_cast<double>(whole) / (casts ? 2 : 1);
   // Of a sum or a gather, a rank sends the other ranks' parts once.
   if (config.shard == ShardMode::none) {
     return {.state = {.parameters = whole,
-                      .gradients = whole + (narrow && ranks > 1 ? whole / 2 : 0),
+                      .gradients = whole + (casts && ranks > 1 ? whole / 2 : 0),
                       .optimizer = slots * whole,
                       .copy = (1 + slots) * whole},
             .sent = 2 * static_cast<double>(ranks - 1) / ranks * reduced};
@@ -85,23 +85,23 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
                 .copy = (1 + slots) * own + sizeof(float) * arrival_room(layout.units, 1 + slots)},
       .others_copy = (1 + slots) * own};
   cost.state.gradients += keeps_gradients ? whole : adds_up ? own : 0;
-  if (narrow && group > 1) {
-    // What is on its way, as it travels: all at once, or of some units at a time.
+  if (casts && group > 1) {
+    // Buffers of reductions in flight: of all units at once, or of some at a time.
     const std::size_t at_a_time = UnitExchange::reductions_in_flight * largest_of(layout.units);
     cost.state.gradients += keeps_gradients ? whole / 2 : sizeof(std::uint16_t) * at_a_time;
   }
-  if (narrow && ranks > 1) cost.state.gradients += own / 2;
+  if (casts && ranks > 1) cost.state.gradients += own / 2;
   cost.sent = (keeps_gradients ? 1 : micro_steps) * others * reduced;
   const Gathered gathered = gathered_bytes(config, layout);
-  const bool narrow_parameters = parameter_type(config) != Precision::fp32;
+  const bool casts_parameters = parameter_type(config) != Precision::fp32;
   if (config.shard == ShardMode::full || hybrid) {
     // Backward begins with the unit that forward used last, and keeps all vectors.
     const double kept =
-        static_cast<double>(layout.units.front().size()) * (narrow_parameters ? 2 : 4);
+        static_cast<double>(layout.units.front().size()) * (casts_parameters ? 2 : 4);
     cost.sent += micro_steps * others * (2 * gathered.weights - kept + gathered.vectors);
   } else {
     const double held = gathered.weights + gathered.vectors;
-    cost.state.parameters = narrow_parameters ? own + static_cast<std::size_t>(held) : whole;
+    cost.state.parameters = casts_parameters ? own + static_cast<std::size_t>(held) : whole;
     cost.sent += others * held;
   }
   if (hybrid) {

@@ -4,8 +4,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/shard_plan.hpp"
-#include "reduction_wire.hpp"
 #include "register_memory.hpp"
+#include "unit_reducer.hpp"
 
 #include <chrono>
 #include <utility>
@@ -25,8 +25,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
         gradients_(engine.allocate(plan_.own().size())),
         tail_(engine.allocate(options.tail_size)),
         parameter_type_(options.parameters),
-        wire_(engine, plan_, comms.group, comms.replicas,
-              {.type = options.wire, .all_at_once = holds_gradients_}),
+        unit_reducer_(engine, plan_, comms.group, comms.replicas,
+                      {.type = options.reduce_dtype, .all_at_once = holds_gradients_}),
         gathers_(plan_.units()),
         reductions_(plan_.units()) {
     if (options.accumulates && !holds_gradients_) addends_ = engine.allocate(plan_.own().size());
@@ -57,7 +57,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     } catch (const Error&) {
       for (const auto& owner : {parameters_, gradients_, addends_, tail_}) keep_until_exit(owner);
       keep_until_exit(engine_.arenas());
-      wire_.keep_until_exit();
+      unit_reducer_.keep_until_exit();
     }
   }
 
@@ -114,7 +114,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     std::size_t held = holds_parameters_ ? engine_.parameters().size_bytes() : own;
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) held += engine_.held_unit(unit).size();
     return {.parameters = held,
-            .gradients = engine_.gradients().size_bytes() + own + addends + wire_.bytes(),
+            .gradients = engine_.gradients().size_bytes() + own + addends + unit_reducer_.bytes(),
             .optimizer = slots * own,
             .copy = copy_bytes(slots)};
   }
@@ -216,15 +216,15 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   void gather(std::size_t unit, std::span<std::byte> values) {
     const std::span<const float> own = own_parameters(unit);
     const ArenaUnit& whole = plan_.whole().units[unit];
-    const bool narrow = parameter_type_ != Precision::fp32 && !whole.in_fp32;
-    const ElementType type = narrow ? element_of(parameter_type_) : ElementType::f32;
+    const bool casts = parameter_type_ != Precision::fp32 && !whole.in_fp32;
+    const ElementType type = casts ? element_of(parameter_type_) : ElementType::f32;
     const MutableBuffer all{.data = values.data(), .count = whole.size(), .type = type};
     ConstBuffer mine{.data = own.data(), .count = own.size(), .type = type};
-    if (narrow) {
+    if (casts) {
       // Rounded where it belongs, so that the gather finds it in its place.
       auto* const place = reinterpret_cast<std::uint16_t*>(values.data()) +
                           static_cast<std::size_t>(comms_.group.rank()) * own.size();
-      engine_.narrow(own, parameter_type_, place);
+      engine_.cast(own, parameter_type_, place);
       mine.data = place;
     }
     gathers_[unit] = comms_.group.start_all_gather_buffer(mine, all);
@@ -248,7 +248,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     Reduction& reduction = reductions_[unit];
     reduction.adds = !holds_gradients_ && !micro_.first;
     ArenaMemory& target = reduction.adds ? *addends_ : *gradients_;
-    reduction.request = wire_.start(unit, gradients, own_part(target, unit));
+    reduction.request = unit_reducer_.start(unit, gradients, own_part(target, unit));
     reduction.in_group = true;
   }
   void await_reduction(std::size_t unit) override {
@@ -256,17 +256,17 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     wait(reduction.request);
     if (!reduction.in_group) return;
     reduction.in_group = false;
-    wire_.end(unit, own_part(reduction.adds ? *addends_ : *gradients_, unit));
+    unit_reducer_.end(unit, own_part(reduction.adds ? *addends_ : *gradients_, unit));
     if (reduction.adds) engine_.add(own_part(*addends_, unit), own_part(*gradients_, unit));
     if (!micro_.last || comms_.replicas == nullptr) return;
-    reduction.over_replicas = wire_.start_over_replicas(unit, own_part(*gradients_, unit));
+    reduction.over_replicas = unit_reducer_.start_over_replicas(unit, own_part(*gradients_, unit));
     reduction.between_groups = true;
   }
   void await_replicas(std::size_t unit) {
     Reduction& reduction = reductions_[unit];
     if (!std::exchange(reduction.between_groups, false)) return;
     comms_.replicas->wait(reduction.over_replicas);
-    wire_.end_over_replicas(unit, own_part(*gradients_, unit));
+    unit_reducer_.end_over_replicas(unit, own_part(*gradients_, unit));
   }
 
   void start_filled_units(std::size_t filled) {
@@ -308,7 +308,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   std::shared_ptr<ArenaMemory> addends_;  ///< sums of a micro-step that is not the first
   std::shared_ptr<ArenaMemory> tail_;
   Precision parameter_type_;
-  ReductionWire wire_;
+  UnitReducer unit_reducer_;
   std::vector<UpdatePart> parts_;        ///< by unit
   std::vector<std::size_t> boundaries_;  ///< ends of units whose gradients the engine holds
   std::size_t started_ = 0;            ///< units whose gradients, held by the engine, are under way

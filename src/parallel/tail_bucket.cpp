@@ -59,9 +59,9 @@ void TailBucket::fold(std::span<float> tail, std::span<const float> statistics,
 
 void TailBucket::write_sums(std::span<float> tail, const StepSums& sums) const noexcept {
   const float values[sums_size] = {
-      static_cast<float>(sums.loss),        static_cast<float>(sums.top1),
-      static_cast<float>(sums.top5),        static_cast<float>(sums.samples),
-      static_cast<float>(sums.not_finite),  static_cast<float>(sums.stop_requests),
+      static_cast<float>(sums.loss),          static_cast<float>(sums.top1),
+      static_cast<float>(sums.top5),          static_cast<float>(sums.samples),
+      static_cast<float>(sums.not_finite),    static_cast<float>(sums.stop_requests),
       static_cast<float>(sums.save_requests), static_cast<float>(sums.pieces),
       static_cast<float>(sums.failed)};
   std::copy(std::begin(values), std::end(values),

@@ -10,29 +10,31 @@
 namespace lockstep {
 namespace {
 
-std::string_view wire_note(const Config& config, int world_size) noexcept {
-  const ElementType wire = wire_type(config);
-  if (wire == ElementType::f32) return "";
-  if (world_size == 1) return ", which go nowhere from one rank";
-  return wire == ElementType::f16 ? ", which travel as fp16" : ", which travel as bf16";
+std::string_view reduction_note(const Config& config, int world_size) noexcept {
+  const ElementType type = reduce_dtype(config);
+  if (type == ElementType::f32) return "";
+  if (world_size == 1) return ", not reduced (one rank)";
+  return type == ElementType::f16 ? ", reduced as fp16" : ", reduced as bf16";
 }
 
-std::string travel_note(const Config& config, int world_size) {
+std::string communication_note(const Config& config, int world_size) {
   const Precision weights = parameter_type(config);
-  if (world_size == 1 || (weights == Precision::fp32 && wire_type(config) == ElementType::f32)) {
+  if (world_size == 1 || (weights == Precision::fp32 && reduce_dtype(config) == ElementType::f32)) {
     return "";
   }
-  const ElementType wire = wire_type(config);
-  const std::string_view gradients = wire == ElementType::f32   ? "fp32"
-                                     : wire == ElementType::f16 ? "fp16"
+  const ElementType type = reduce_dtype(config);
+  const std::string_view gradients = type == ElementType::f32   ? "fp32"
+                                     : type == ElementType::f16 ? "fp16"
                                                                 : "bf16";
-  return fmt::format("; weights travel as {}, gradients as {}", to_string(weights), gradients);
+  return fmt::format("; communication dtype: weights {}, gradients {}", to_string(weights),
+                     gradients);
 }
 
 }  // namespace
 
 void describe_start(RunReporter& reporter, const StartParts& parts) {
-  const auto& [plan, geometry, engine, parallel, optimizer, data, step, binding, sharing] = parts;
+  const auto& [plan, geometry, engine, parallel, optimizer, data, step, binding, shard_group] =
+      parts;
   reporter.say(fmt::format("{}: {} parameters, input {}x{}x{}, {} classes", engine.graph().name(),
                            engine.graph().parameter_count(), plan.model.image.channels,
                            plan.model.image.height, plan.model.image.width, plan.model.classes));
@@ -50,17 +52,17 @@ void describe_start(RunReporter& reporter, const StartParts& parts) {
   reporter.say(fmt::format("engine: {}; {}", engine.description(), binding.text));
   const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
   const StateBytes bytes = parallel.bytes(optimizer.slot_names().size());
-  const bool shared_out = plan.config.shard != ShardMode::none;
+  const bool sharded = plan.config.shard != ShardMode::none;
   reporter.say(fmt::format(
       "memory a rank: {:.1f} MiB activations, {:.1f} MiB parameters, {:.1f} MiB gradients, {:.1f} "
       "MiB optimizer state{}; {} {}{}{}",
       mib(step.activation_bytes()), mib(bytes.parameters), mib(bytes.gradients),
       mib(bytes.optimizer),
       bytes.copy == 0 ? "" : fmt::format(", {:.1f} MiB copy to save", mib(bytes.copy)),
-      parallel.reductions(), shared_out ? "unit" : "bucket", parallel.reductions() == 1 ? "" : "s",
-      shared_out ? fmt::format(" that {} rank{} share out{}", sharing, sharing == 1 ? "" : "s",
-                               travel_note(plan.config, geometry.world_size))
-                 : fmt::format(" of gradients{}", wire_note(plan.config, geometry.world_size))));
+      parallel.reductions(), sharded ? "unit" : "bucket", parallel.reductions() == 1 ? "" : "s",
+      sharded ? fmt::format(" sharded over {} rank{}{}", shard_group, shard_group == 1 ? "" : "s",
+                            communication_note(plan.config, geometry.world_size))
+              : fmt::format(" of gradients{}", reduction_note(plan.config, geometry.world_size))));
   if (binding.warning) reporter.warn(*binding.warning);
 }
 

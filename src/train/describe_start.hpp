@@ -16,7 +16,7 @@ struct StartParts {
   const DatasetInfo& data;
   const TrainStep& step;
   const ThreadBinding& binding;
-  int sharing = 1;  ///< ranks that share the model out, if they do
+  int shard_group = 1;  ///< its size in ranks
 };
 
 /// Says what is trained, on what, and what memory a rank needs for it.

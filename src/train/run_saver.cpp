@@ -16,7 +16,7 @@ TraceRow* phases(const TrainingLoopParts& parts) noexcept {
 RunSaver::RunSaver(const TrainingLoopParts& parts, std::int64_t saved_step,
                    std::chrono::milliseconds stall_limit)
     : parts_(parts),
-      shared_out_(parts.parallel.sum_over_parts() != nullptr),
+      sharded_(parts.parallel.sum_over_parts() != nullptr),
       snapshot_(parts.engine, parts.parallel, parts.optimizer, parts.checkpoints != nullptr),
       stall_(stall_limit),
       started_step_(saved_step) {
@@ -48,7 +48,7 @@ bool RunSaver::is_due(std::int64_t step) const noexcept {
 }
 
 bool RunSaver::decided(bool mine) {
-  if (!shared_out_) return mine;
+  if (!sharded_) return mine;
   std::uint8_t decision = mine ? 1 : 0;
   parts_.comm.broadcast(std::span(&decision, 1));
   return decision != 0;
@@ -101,7 +101,7 @@ void RunSaver::start(const TrainingState& state) {
 
 void RunSaver::finish() {
   const TraceSpan span(phases(parts_), "wait for a save");
-  for (bool going = shared_out_; going;) {
+  for (bool going = sharded_; going;) {
     std::int32_t pieces = 0;
     while (busy() && (pieces = snapshot_.wanted()) == 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

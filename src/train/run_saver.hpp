@@ -14,7 +14,7 @@
 namespace lockstep {
 
 /// A run's checkpoints: when they are due, and how the ranks' parts of the state come into them
-/// while training goes on. All ranks make the same calls where the state is shared out.
+/// while training goes on. All ranks make the same calls where the state is sharded.
 class RunSaver final {
  public:
   /// `saved_step`: of the newest checkpoint that there is. `stall_limit`: how long a save may stand
@@ -63,7 +63,7 @@ class RunSaver final {
   };
 
   const TrainingLoopParts& parts_;
-  bool shared_out_;  ///< ranks keep parts of the state
+  bool sharded_;  ///< each rank keeps a shard of the state
   StateSnapshot snapshot_;
   SaveBackoff backoff_;
   StallAlarm stall_;

@@ -24,7 +24,7 @@ StateSnapshot::StateSnapshot(Engine& engine, ParallelState& state, Optimizer& op
       state_(state),
       optimizer_(optimizer),
       is_rank_0_(is_rank_0),
-      shared_out_(state.sum_over_parts() != nullptr),
+      sharded_(state.sum_over_parts() != nullptr),
       statistics_(is_rank_0 ? engine.running_statistics().size() : 0) {
   plan_entries();
   std::size_t size = 0;
@@ -35,7 +35,7 @@ StateSnapshot::StateSnapshot(Engine& engine, ParallelState& state, Optimizer& op
   offsets_.push_back(size);
   copy_ = AlignedBuffer<float>(size);
   touch(copy_.span());
-  if (!is_rank_0 || !shared_out_) return;
+  if (!is_rank_0 || !sharded_) return;
   places_.resize(items_.size());
   room_size_ = arrival_room(state.pieces(), 1 + optimizer.slot_names().size(), arriving_values);
 }
@@ -107,7 +107,7 @@ std::optional<std::size_t> StateSnapshot::place_behind(std::size_t first, std::s
 }
 
 int StateSnapshot::wanted() {
-  if (!shared_out_) return 0;
+  if (!sharded_) return 0;
   const std::lock_guard lock(mutex_);
   std::size_t item = sent_;
   for (; item < items_.size(); ++item) {
@@ -133,7 +133,7 @@ void StateSnapshot::deliver(int pieces) {
 }
 
 std::span<const float> StateSnapshot::piece_of(std::size_t item) {
-  if (!shared_out_) {
+  if (!sharded_) {
     return copy_.span().subspan(offsets_[item], offsets_[item + 1] - offsets_[item]);
   }
   std::unique_lock lock(mutex_);

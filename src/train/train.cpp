@@ -3,7 +3,7 @@
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/version.hpp"
-#include "lockstep/parallel/ranks_that_share_out.hpp"
+#include "lockstep/parallel/shard_group.hpp"
 #include "lockstep/runtime/signals.hpp"
 #include "lockstep/train/progress.hpp"
 #include "lockstep/train/run_directory.hpp"
@@ -217,8 +217,8 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   // The network on this rank's cores.
   const TailBucket tail(graph);
   const bool synchronised = config.batch_norm == BatchNormScope::sync;
-  const int sharing = ranks_that_share_out(plan.config, job.grid, comm);
-  const UnitOptions units = unit_options(plan.config, graph, sharing);
+  const int shard_group = shard_group_size(plan.config, job.grid, comm);
+  const UnitOptions units = unit_options(plan.config, graph, shard_group);
   std::vector<MemoryLimit> limits;  // of a processor's engine
   const auto compute = make_compute(
       graph,
@@ -228,7 +228,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
        .threads = job.binding.threads,
        .tail_size = config.shard == ShardMode::none ? tail.size() : 0,
        .units = units,
-       .group_size = config.shard == ShardMode::hybrid ? sharing : 0,
+       .group_size = config.shard == ShardMode::hybrid ? shard_group : 0,
        .synchronised_norms = synchronised,
        .conv_algorithm = config.conv_algorithm,
        .conv_batch = geometry.largest_micro_batch(),
@@ -238,7 +238,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
        .cuda_graph = config.cuda_graph,
        .wait_limit = watch.wait_limit(),
        .before_host_memory =
-           [&] { limits = require_memory(plan.config, graph, sharing, job.grid, comm); }},
+           [&] { limits = require_memory(plan.config, graph, shard_group, job.grid, comm); }},
       job.grid, comm);
   watch.name_devices(compute->device_name());
   state.convolutions = compute->convolutions();
@@ -285,7 +285,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                   .trace = recorder.get()});
   collectively(comm, [&] {
     require_activations(
-        plan.config, graph, sharing, limits,
+        plan.config, graph, shard_group, limits,
         {.bytes = step.activation_bytes(), .samples = geometry.largest_micro_batch()});
   });
   // Rank 0's: its stop request goes to all ranks.
@@ -309,7 +309,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                             .data = data->info(),
                             .step = step,
                             .binding = job.binding,
-                            .sharing = sharing});
+                            .shard_group = shard_group});
   if (!validation) {
     reporter.say(plan.config.synthetic
                      ? std::string("no evaluation: synthetic data has no split val")
@@ -349,7 +349,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
                      .comm = comm,
                      .engine = engine,
                      .parallel = *parallel,
-                     .sharing = sharing,
+                     .shard_group = shard_group,
                      .optimizer = *optimizer,
                      .step = step,
                      .evaluator = evaluator ? &*evaluator : nullptr,

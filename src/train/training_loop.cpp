@@ -37,7 +37,7 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
                                               .hosts = parts.hosts})) {
   if (parts_.plan.config.check_replicas_every > 0) {
     replica_check_.emplace(parts_.engine, parts_.comm, parts_.hosts,
-                           KeptParts{.state = &parts_.parallel, .ranks = parts_.sharing});
+                           KeptParts{.state = &parts_.parallel, .ranks = parts_.shard_group});
   }
 }
 
@@ -110,8 +110,7 @@ TrainingResult TrainingLoop::run() {
 NextAction TrainingLoop::next_action(std::int64_t step) const noexcept {
   const bool evaluates = eval_interval_ != 0 && step % eval_interval_ == 0;
   const bool writes_trace = parts_.trace != nullptr && parts_.trace->is_edge(step);
-  return evaluates || writes_trace || step >= last_step_ ? NextAction::other
-                                                         : NextAction::step;
+  return evaluates || writes_trace || step >= last_step_ ? NextAction::other : NextAction::step;
 }
 
 void TrainingLoop::advance(const StepResult& result, double lr) {

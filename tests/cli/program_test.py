@@ -134,7 +134,7 @@ def inspecting(folder):
         LOCKSTEP, ["inspect", *options, "--ranks", ranks, "--json"], 0))["memory"]} for ranks in ("2", "4")}
     for ranks, rows in table.items():
         totals = [rows[mode]["total_bytes"] for mode in ("none", "optimizer", "grad", "full")]
-        expect(totals == sorted(totals, reverse=True), f"the more is shared out the less a rank keeps: {totals}")
+        expect(totals == sorted(totals, reverse=True), f"the more is sharded the less a rank keeps: {totals}")
     expect(table["4"]["full"]["total_bytes"] < table["2"]["full"]["total_bytes"], "more ranks, less each")
     expect(table["4"]["none"]["total_bytes"] == table["2"]["none"]["total_bytes"], "but not where all is replicated")
     narrow = {row["shard"]: row for row in json.loads(check(

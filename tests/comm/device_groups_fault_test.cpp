@@ -48,7 +48,7 @@ BOOST_AUTO_TEST_CASE(a_rank_lost_while_nccl_connects_is_named_in_all_groups) {
     for (const auto& ranks : rig.sets) leaders.push_back(ranks.front());
     if (rig.last() > 0) {
       rig.rendezvous.meet({"the start of NCCL", 20s}, {}, std::as_writable_bytes(std::span(ids)),
-                         leaders);
+                          leaders);
     }
     return;
   }

@@ -39,7 +39,7 @@ inline std::vector<int> group_sizes(int ranks) {
   return sizes;
 }
 
-/// What a rank of groups that share out gives its communicators in a step, by unit.
+/// What a rank of a shard group gives its communicators in a step, by unit.
 struct Unit {
   Unit(int group, int rank, std::size_t part)
       : gradients(part * static_cast<std::size_t>(group), -1.0F),

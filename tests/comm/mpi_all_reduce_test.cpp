@@ -34,7 +34,7 @@ std::vector<float> values_of(int rank, std::size_t count) {
 }
 
 template <typename T>
-std::vector<T> narrowed(const std::vector<float>& values) {
+std::vector<T> cast(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
 
@@ -48,7 +48,7 @@ template <typename T>
 void check_sums(Communicator& comm, std::size_t count, double tolerance) {
   std::vector<T> first;
   for (int repetition = 0; repetition < 2; ++repetition) {
-    std::vector<T> sums = narrowed<T>(values_of(comm.rank(), count));
+    std::vector<T> sums = cast<T>(values_of(comm.rank(), count));
     Request request = comm.start_all_reduce(std::span<T>(sums));
     comm.wait(request);
 

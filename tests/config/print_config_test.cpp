@@ -83,9 +83,9 @@ Config random_config(Random& random) {
   c.batch_norm = static_cast<BatchNormScope>(whole(random, 0, 1));
   c.bucket_mb = real(random, 1e-3, 1000);
   c.grad_compression = static_cast<GradCompression>(whole(random, 0, 2));
-  c.reduce_dtype = static_cast<TravelType>(whole(random, 0, 3));
+  c.reduce_dtype = static_cast<CommunicationDtype>(whole(random, 0, 3));
   c.shard = static_cast<ShardMode>(whole(random, 0, 4));
-  c.param_dtype = static_cast<TravelType>(whole(random, 0, 3));
+  c.param_dtype = static_cast<CommunicationDtype>(whole(random, 0, 3));
   c.shard_group = whole(random, 0, 4096);
   if (coin(random)) {
     c.profile_steps.first = whole(random, 1, 1 << 20);

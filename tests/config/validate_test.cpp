@@ -54,16 +54,16 @@ BOOST_AUTO_TEST_CASE(what_does_not_go_with_sharing_out_is_refused) {
                 {"--accumulate-full-gradients", "--accumulate is 1"});
 }
 
-BOOST_AUTO_TEST_CASE(what_gradients_travel_as_is_given_once) {
+BOOST_AUTO_TEST_CASE(the_data_type_of_reductions_is_given_once) {
   for (const ShardMode mode : {ShardMode::none, ShardMode::full}) {
-    for (const TravelType type : {TravelType::fp32, TravelType::fp16}) {
+    for (const CommunicationDtype type : {CommunicationDtype::fp32, CommunicationDtype::fp16}) {
       check_refused(
           [&](Config& c) {
             c.shard = mode;
             c.grad_compression = GradCompression::bf16;
             c.reduce_dtype = type;
           },
-          {type == TravelType::fp32 ? "--reduce-dtype fp32" : "--reduce-dtype fp16",
+          {type == CommunicationDtype::fp32 ? "--reduce-dtype fp32" : "--reduce-dtype fp16",
            "--grad-compression bf16"});
     }
     BOOST_TEST(sound([&](Config& c) {
@@ -73,28 +73,28 @@ BOOST_AUTO_TEST_CASE(what_gradients_travel_as_is_given_once) {
     BOOST_TEST(sound([&](Config& c) {
       c.shard = mode;
       c.grad_compression = GradCompression::bf16;
-      c.reduce_dtype = TravelType::bf16;
+      c.reduce_dtype = CommunicationDtype::bf16;
     }));
   }
 }
 
-BOOST_AUTO_TEST_CASE(weights_travel_as_they_are_used_or_in_fp32) {
-  const auto with = [](ShardMode mode, Precision precision, TravelType type) {
+BOOST_AUTO_TEST_CASE(weights_are_gathered_as_they_are_used_or_in_fp32) {
+  const auto with = [](ShardMode mode, Precision precision, CommunicationDtype type) {
     return [=](Config& c) {
       c.shard = mode;
       c.precision = precision;
       c.param_dtype = type;
     };
   };
-  check_refused(with(ShardMode::full, Precision::fp32, TravelType::bf16),
+  check_refused(with(ShardMode::full, Precision::fp32, CommunicationDtype::bf16),
                 {"--param-dtype bf16", "--precision fp32"});
-  check_refused(with(ShardMode::grad, Precision::bf16, TravelType::fp16),
+  check_refused(with(ShardMode::grad, Precision::bf16, CommunicationDtype::fp16),
                 {"--param-dtype fp16", "--precision bf16"});
-  check_refused(with(ShardMode::none, Precision::bf16, TravelType::bf16),
+  check_refused(with(ShardMode::none, Precision::bf16, CommunicationDtype::bf16),
                 {"--param-dtype bf16", "needs --shard"});
-  BOOST_TEST(sound(with(ShardMode::full, Precision::bf16, TravelType::bf16)));
-  BOOST_TEST(sound(with(ShardMode::optimizer, Precision::bf16, TravelType::fp32)));
-  BOOST_TEST(sound(with(ShardMode::full, Precision::fp32, TravelType::fp32)));
+  BOOST_TEST(sound(with(ShardMode::full, Precision::bf16, CommunicationDtype::bf16)));
+  BOOST_TEST(sound(with(ShardMode::optimizer, Precision::bf16, CommunicationDtype::fp32)));
+  BOOST_TEST(sound(with(ShardMode::full, Precision::fp32, CommunicationDtype::fp32)));
 }
 
 BOOST_AUTO_TEST_CASE(gpus_keep_what_their_backward_reads) {

@@ -184,7 +184,7 @@ BOOST_AUTO_TEST_CASE(a_missing_shard_an_empty_directory_and_no_samples_have_thei
   expect(open_failure(*comm, none.path()), "has no samples in split train");
 }
 
-// Names are any bytes; they travel from the rank that lists the directory to all.
+// Names are any bytes; the rank that lists the directory sends them to all.
 BOOST_AUTO_TEST_CASE(a_split_whose_name_is_not_utf_8_is_read) {
   const auto comm = make_mpi_communicator();
   const std::string split = "caf\xe9";

@@ -29,7 +29,7 @@ struct Fixture {
         {.type = type, .ready = analyse(graph).ready, .tail_size = 40, .units = units});
   }
   /// A unit of each parameter.
-  [[nodiscard]] UnitRule shared_out() const {
+  [[nodiscard]] UnitRule sharded() const {
     UnitRule rule{.unit_of = {}, .multiple = 64, .vectors_apart = true};
     for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
       rule.unit_of.push_back(static_cast<int>(i));
@@ -48,16 +48,15 @@ BOOST_FIXTURE_TEST_CASE(gradients_lie_where_communication_reaches_them, Fixture)
 }
 
 BOOST_FIXTURE_TEST_CASE(so_do_parameters_that_are_brought_together, Fixture) {
-  const ArenaStore arena = make(DataType::bf16, {.rule = shared_out()});
+  const ArenaStore arena = make(DataType::bf16, {.rule = sharded()});
 
   BOOST_TEST(exchanged_bytes(*device) ==
              arena.gradients().size_bytes() + arena.parameters().size_bytes());
 }
 
 BOOST_FIXTURE_TEST_CASE(and_those_that_are_held_in_16_bits, Fixture) {
-  const ArenaStore arena =
-      make(DataType::bf16,
-           {.rule = shared_out(), .holds_gradients = false, .parameters = Precision::bf16});
+  const ArenaStore arena = make(
+      DataType::bf16, {.rule = sharded(), .holds_gradients = false, .parameters = Precision::bf16});
   std::size_t held = 0;
   for (std::size_t unit = 0; unit < arena.layout().units.size(); ++unit) {
     held += arena.held_unit(unit).size();

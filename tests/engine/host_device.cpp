@@ -20,7 +20,7 @@
 namespace lockstep::cuda {
 namespace {
 
-std::vector<float> widened(const void* values, std::size_t count, DataType type) {
+std::vector<float> to_floats(const void* values, std::size_t count, DataType type) {
   std::vector<float> result(count);
   convert(nullptr, values, type, result.data(), DataType::f32, count);
   return result;
@@ -36,8 +36,8 @@ class ConvolutionLoops final {
   }
 
   void forward(const void* x, const void* weights, void* y) const {
-    const auto in = widened(x, in_values(), shape_.type);
-    const auto w = widened(weights, weight_values(), shape_.type);
+    const auto in = to_floats(x, in_values(), shape_.type);
+    const auto w = to_floats(weights, weight_values(), shape_.type);
     std::vector<float> out(out_values(), 0.0F);
     const std::int64_t positions = shape_.batch * shape_.out_height() * shape_.out_width();
 #pragma omp parallel for schedule(static)
@@ -56,8 +56,8 @@ class ConvolutionLoops final {
   }
 
   void backward_data(const void* dy, const void* weights, void* dx) const {
-    const auto gradient = widened(dy, out_values(), shape_.type);
-    const auto w = widened(weights, weight_values(), shape_.type);
+    const auto gradient = to_floats(dy, out_values(), shape_.type);
+    const auto w = to_floats(weights, weight_values(), shape_.type);
     std::vector<float> in(in_values(), 0.0F);
     const std::int64_t per_image = shape_.out_height() * shape_.out_width();
 #pragma omp parallel for schedule(static)
@@ -77,8 +77,8 @@ class ConvolutionLoops final {
   }
 
   void backward_weights(const void* x, const void* dy, void* dw) const {
-    const auto in = widened(x, in_values(), shape_.type);
-    const auto gradient = widened(dy, out_values(), shape_.type);
+    const auto in = to_floats(x, in_values(), shape_.type);
+    const auto gradient = to_floats(dy, out_values(), shape_.type);
     std::vector<float> w(weight_values(), 0.0F);
     const std::int64_t positions = shape_.batch * shape_.out_height() * shape_.out_width();
 #pragma omp parallel for schedule(static)

@@ -102,14 +102,14 @@ BOOST_FIXTURE_TEST_CASE(gradients_of_queued_kernels_are_summed_and_used_in_strea
   }
 }
 
-BOOST_FIXTURE_TEST_CASE(sums_are_those_of_mpi_in_any_type_that_travels, Fixture) {
+BOOST_FIXTURE_TEST_CASE(sums_are_those_of_mpi_in_any_communication_type, Fixture) {
   const auto mpi = make_mpi_communicator();
-  const auto reduce = [](Communicator& comm, ElementType wire) {
+  const auto reduce = [](Communicator& comm, ElementType dtype) {
     std::vector<float> arena(arena_size);
     for (std::size_t i = 0; i < arena_size; ++i) arena[i] = gradient(i, comm.rank());
     GradientReducer reducer(comm, arena,
                             plan_buckets(layout(), tail, 3000, TailPlace::in_a_bucket_of_its_own),
-                            {.type = wire, .gradients = view * views});
+                            {.type = dtype, .gradients = view * views});
     reducer.begin();
     for (std::size_t i = 1; i <= views; ++i) reducer.gradients_ready(i * view);
     reducer.finish([](const Bucket&) {});
@@ -117,10 +117,10 @@ BOOST_FIXTURE_TEST_CASE(sums_are_those_of_mpi_in_any_type_that_travels, Fixture)
   };
   for (const auto& comm : communicators) {
     OnDevice host_side(*comm);
-    for (const ElementType wire : {ElementType::f32, ElementType::bf16, ElementType::f16}) {
-      const std::vector<float> sums = reduce(host_side, wire);
+    for (const ElementType dtype : {ElementType::f32, ElementType::bf16, ElementType::f16}) {
+      const std::vector<float> sums = reduce(host_side, dtype);
 
-      BOOST_TEST((sums == reduce(*mpi, wire)));
+      BOOST_TEST((sums == reduce(*mpi, dtype)));
       BOOST_TEST((sums == expected_sums(comm->size())));
     }
   }

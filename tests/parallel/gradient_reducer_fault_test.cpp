@@ -63,13 +63,13 @@ struct Rig {
   std::unique_ptr<Engine> engine = make_cpu_engine(graph, {.threads = 1, .tail_size = tail});
   std::unique_ptr<GradientReducer> reducer;
 
-  Rig(Communicator& comm, ElementType wire)
+  Rig(Communicator& comm, ElementType dtype)
       : reducer(std::make_unique<GradientReducer>(
             comm, engine->gradients(),
             plan_buckets(engine->layout(), tail, 0,
-                         wire == ElementType::f32 ? TailPlace::in_the_last_bucket
-                                                  : TailPlace::in_a_bucket_of_its_own),
-            GradientReducer::Wire{.type = wire, .gradients = engine->layout().size()},
+                         dtype == ElementType::f32 ? TailPlace::in_the_last_bucket
+                                                   : TailPlace::in_a_bucket_of_its_own),
+            GradientReducer::Dtype{.type = dtype, .gradients = engine->layout().size()},
             engine.get())) {}
 
   /// Backward until `buckets` of them are under way.
@@ -81,9 +81,9 @@ struct Rig {
 
 /// Rank 1's `fault` in mid-backward, after which all ranks leave; whether the arenas outlive the
 /// engine while reductions are under way.
-bool arenas_are_kept(Communicator& comm, const Fault& on_rank_1, ElementType wire) {
+bool arenas_are_kept(Communicator& comm, const Fault& on_rank_1, ElementType dtype) {
   constexpr std::size_t buckets = 2;
-  auto rig = std::make_unique<Rig>(comm, wire);
+  auto rig = std::make_unique<Rig>(comm, dtype);
   BOOST_REQUIRE(rig->reducer->buckets().size() > buckets);
   // Held here too, so that the test itself can end what is under way.
   const std::shared_ptr<const void> arenas = rig->engine->arenas();
@@ -109,12 +109,12 @@ bool arenas_are_kept(Communicator& comm, const Fault& on_rank_1, ElementType wir
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(what_mpi_still_reduces_outlives_an_error_in_mid_backward) {
-  for (const ElementType wire : {ElementType::f32, ElementType::bf16}) {
+  for (const ElementType dtype : {ElementType::f32, ElementType::bf16}) {
     for (const Fault& at : {Fault{.call = Fault::Call::start, .when = 2},
                             Fault{.call = Fault::Call::test, .when = 2}}) {
       // Of its own, as requests of the last one have not ended for it.
       const std::unique_ptr<Communicator> comm = make_mpi_communicator();
-      BOOST_TEST(arenas_are_kept(*comm, at, wire));
+      BOOST_TEST(arenas_are_kept(*comm, at, dtype));
     }
   }
 }

@@ -38,14 +38,14 @@ std::vector<float> random_gradients(std::size_t size, int rank) {
 
 /// One step: backward writes the gradients view by view, and the tail is written last.
 std::vector<float> reduce(Communicator& comm, std::size_t bucket_bytes,
-                          ElementType wire = ElementType::f32) {
+                          ElementType dtype = ElementType::f32) {
   const ArenaLayout layout = odd_layout();
   const std::vector<float> mine = random_gradients(layout.size() + tail, comm.rank());
   std::vector<float> arena(mine.size());
   const TailPlace place =
-      wire == ElementType::f32 ? TailPlace::in_the_last_bucket : TailPlace::in_a_bucket_of_its_own;
+      dtype == ElementType::f32 ? TailPlace::in_the_last_bucket : TailPlace::in_a_bucket_of_its_own;
   GradientReducer reducer(comm, arena, plan_buckets(layout, tail, bucket_bytes, place),
-                          {.type = wire, .gradients = layout.size()});
+                          {.type = dtype, .gradients = layout.size()});
   reducer.begin();
   for (std::size_t i = 0; i < layout.views.size(); ++i) {
     const std::size_t begin = layout.views[i].offset;
@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(gradients_in_16_bits_are_rounded_once_for_each_meeting) {
       worst = std::max(worst, std::abs(sum[i] - exact[i]) / allowed);
     }
     BOOST_TEST(worst <= 1);
-    if (comm->size() > 1) BOOST_TEST(worst > 0.05);  // it did travel in 16 bits
+    if (comm->size() > 1) BOOST_TEST(worst > 0.05);  // the reduction was in 16 bits
     // The tail counts samples: it stays as it is.
     BOOST_TEST(
         (std::vector(sum.end() - tail, sum.end()) == std::vector(wide.end() - tail, wide.end())));

@@ -75,7 +75,7 @@ def a_nodes_ranks_share_out_where_no_group_is_named(folder):
 
     train("none")
     output = train("hybrid", "--shard", "hybrid")
-    assert "that 2 ranks share out" in output, output
+    assert "sharded over 2 ranks" in output, output
     losses = [[event["loss"] for event in events(folder / name, "step")] for name in ("none", "hybrid")]
     assert len(losses[0]) == 3 and harness.np.allclose(*losses, rtol=1e-3), losses
     # Ranks in turn: no two that follow each other are on one node.
@@ -84,7 +84,7 @@ def a_nodes_ranks_share_out_where_no_group_is_named(folder):
     output = command("srun", "--nodes=2", "--ntasks=3", "--mpi=pmix", LOCKSTEP,
                      *train_args(data, folder / "uneven", "--max-steps", 3, "--shard", "hybrid"), expect=64)
     assert "there are 1 to 2 a node" in output, output
-    assert "that 2 ranks share out" in train("apart", "--shard", "hybrid", "--shard-group", 2, options=["--distribution=cyclic"])
+    assert "sharded over 2 ranks" in train("apart", "--shard", "hybrid", "--shard-group", 2, options=["--distribution=cyclic"])
 
 
 def an_array_trains_a_seed_each(folder):

@@ -39,8 +39,8 @@ def ranks_of_a_host_share_memory_unless_told_otherwise(folder):
     assert_same_run(folder / "run-2-auto", folder / "mpi")
 
 
-def sums_are_the_same_however_they_travel(folder):
-    """On four ranks, to the bit: in buckets of any size, shared out in any way, and on a run that goes on."""
+def sums_are_the_same_however_they_are_reduced(folder):
+    """On four ranks, to the bit: in buckets of any size, sharded in any way, and on a run that goes on."""
     data = write_shards(folder / "data", samples=240)
     run(train_args(data, folder / "none", *LONG), ranks=4)
     ways = {"small": ["--bucket-mb", "0.001"], "large": ["--bucket-mb", 100], "optimizer": ["--shard", "optimizer"], "grad": ["--shard", "grad"],
@@ -115,5 +115,5 @@ def nothing_is_left_in_shared_memory(folder):
 
 
 if __name__ == "__main__":
-    main([ranks_of_a_host_share_memory_unless_told_otherwise, sums_are_the_same_however_they_travel,
+    main([ranks_of_a_host_share_memory_unless_told_otherwise, sums_are_the_same_however_they_are_reduced,
           where_memory_cannot_be_shared_mpi_sums_and_says_so, a_group_on_one_host_shares_memory, a_gpus_memory_is_not_shared_so, nothing_is_left_in_shared_memory])

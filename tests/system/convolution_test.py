@@ -140,8 +140,8 @@ def a_processor_without_the_algorithm_is_named_and_can_be_helped(folder):
     assert "--conv-algorithm was auto, is direct now" in output, output
 
 
-def all_ranks_compute_alike_and_shared_out_as_whole(folder):
-    """The replicas are compared at each step; sharing out gives the bits of whole copies on each number of ranks."""
+def all_ranks_compute_alike_and_sharded_as_whole(folder):
+    """The replicas are compared at each step; sharding gives the bits of whole copies on each number of ranks."""
     prepare(folder)
     require_winograd(folder)
     forced = ["--max-steps", 2, "--conv-algorithm", "winograd"]
@@ -219,7 +219,7 @@ def a_home_that_cannot_be_written_stops_nothing(folder):
 if __name__ == "__main__":
     main([a_run_that_goes_on_keeps_its_choice, another_conv_algorithm_chooses_anew,
           a_leg_that_chooses_nothing_leaves_the_choice, a_processor_without_the_algorithm_is_named_and_can_be_helped,
-          all_ranks_compute_alike_and_shared_out_as_whole, evaluation_computes_as_the_run_did,
+          all_ranks_compute_alike_and_sharded_as_whole, evaluation_computes_as_the_run_did,
           what_was_timed_is_listed_and_kept, without_the_algorithm_auto_is_direct_and_says_so,
           what_cannot_be_had_is_refused,
           a_home_that_cannot_be_written_stops_nothing])

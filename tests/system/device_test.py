@@ -120,7 +120,7 @@ def recorded_steps_give_the_numbers_of_single_ones(folder):
         assert_same_run(*runs)
 
 
-def state_may_be_shared_out(folder):
+def state_may_be_sharded(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=9, shards=1, split="val", seed=1)
     for optimizer, precision, ranks in (("sgd", "fp32", 1), ("adamw", "bf16", 2), ("sgd", "fp16", 3)):
@@ -129,24 +129,24 @@ def state_may_be_shared_out(folder):
         runs = {mode: folder / f"{mode}-{precision}-{ranks}" for mode in ("none", "optimizer", "grad", "full")}
         for mode, run_dir in runs.items():
             output = run([*train_args(data, run_dir), *more, "--shard", mode], ranks, env=GPU)
-            assert ("share out" in output) == (mode != "none"), output
+            assert ("sharded over" in output) == (mode != "none"), output
             for expected, actual in zip(losses(runs["none"]), losses(run_dir), strict=True):
                 assert math.isclose(expected, actual, rel_tol=2e-2), (mode, optimizer, precision, ranks, expected, actual)
             if mode == "none" or precision != "bf16":
                 continue
-            # Weights travel in 16 bits, which changes nothing (other modes add micro-steps up in another order); gradients as asked.
+            # Weights are gathered in 16 bits, which changes nothing (other modes add micro-steps up in another order); gradients as asked.
             assert mode != "optimizer" or tensors(latest(runs["none"])) == tensors(latest(run_dir)), mode
             rounded = folder / f"{mode}-rounded"
             output = run([*train_args(data, rounded), *more, "--shard", mode, "--reduce-dtype", "bf16"], ranks, env=GPU)
-            assert "weights travel as bf16, gradients as bf16" in output, output
+            assert "communication dtype: weights bf16, gradients bf16" in output, output
             assert tensors(latest(runs["none"])) != tensors(latest(rounded)), mode
             # The first is of the same weights; Adam's steps by sign part the later ones.
             assert losses(rounded)[0] == losses(runs["none"])[0] and len(losses(rounded)) == len(losses(runs["none"])), mode
     one = [*train_args(data, folder / "alone", "--max-steps", 2), "--device", "cuda", "--shard", "full"]
-    assert "that 1 rank share out" in run(one, env=GPU)
+    assert "sharded over 1 rank" in run(one, env=GPU)
 
 
-def groups_and_lars_share_out_as_none(folder):
+def groups_and_lars_shard_as_none(folder):
     """Sums in another order are all that differs; LARS takes its norms of whole tensors."""
     data = write_shards(folder / "data", samples=240)
     common = ["--device", "cuda", "--save-every", 3]
@@ -158,7 +158,7 @@ def groups_and_lars_share_out_as_none(folder):
             run_dir = folder / f"{mode}-{optimizer}"
             output = run([*train_args(data, run_dir, "--max-steps", 6), *more, "--shard", *shard], 4, env=GPU)
             groups = {"pairs": 2, "singles": 1}.get(mode, 4)
-            assert f"that {groups} rank{'' if groups == 1 else 's'} share out" in output, output
+            assert f"sharded over {groups} rank{'' if groups == 1 else 's'}" in output, output
             for expected, actual in zip(losses(folder / f"none-{optimizer}"), losses(run_dir), strict=True):
                 assert math.isclose(expected, actual, rel_tol=1e-3), (mode, optimizer, expected, actual)
     # And on in another mode, on other ranks, and to the bit.
@@ -276,7 +276,7 @@ def what_cannot_be_had_is_refused(folder):
 if __name__ == "__main__":
     main([a_gpu_trains_as_a_processor, auto_takes_the_gpu_where_there_is_one, each_rank_opens_its_own_device_as_asked,
           algorithms_are_timed_by_one_rank_and_kept, it_resumes_to_the_bit_in_every_precision,
-          recorded_steps_give_the_numbers_of_single_ones, state_may_be_shared_out, groups_and_lars_share_out_as_none,
+          recorded_steps_give_the_numbers_of_single_ones, state_may_be_sharded, groups_and_lars_shard_as_none,
           checkpoints_go_from_one_device_to_the_other, norms_and_narrow_gradients_go_over_ranks,
           a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run,
           a_loss_scale_goes_on_with_its_count_of_good_steps,

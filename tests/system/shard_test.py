@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs whose ranks share out optimizer state, gradients and parameters: as replicated ones, and on from each other."""
+"""Runs that shard optimizer state, gradients and parameters: as replicated ones, and on from each other."""
 
 from harness import *  # noqa: F403
 
@@ -60,7 +60,7 @@ def every_mode_goes_on_from_every_other_at_any_world_size(folder):
     assert np.allclose(*losses, rtol=1e-4), losses
 
 
-def sixteen_bits_travel_as_asked(folder):
+def communication_is_in_16_bits_as_asked(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=12, shards=1, split="val", seed=1)
     bf16 = ["--precision", "bf16"]
@@ -71,11 +71,11 @@ def sixteen_bits_travel_as_asked(folder):
 
         # Weights in 16 bits change nothing; gradients do, but go on to the bit.
         output = run(args("weights", "--max-steps", 6), ranks=2)
-        assert "weights travel as bf16, gradients as fp32" in output, output
+        assert "communication dtype: weights bf16, gradients fp32" in output, output
         assert tensors(latest(folder / f"weights-{mode}")) == tensors(latest(folder / "none")), mode
         for name, step in (("whole", 6), ("parts", 3), ("parts", 6)):
             output = run(args(name, "--reduce-dtype", "bf16", "--max-steps", step), ranks=2)
-            assert "weights travel as bf16, gradients as bf16" in output, output
+            assert "communication dtype: weights bf16, gradients bf16" in output, output
         assert_same_run(folder / f"whole-{mode}", folder / f"parts-{mode}")
         assert tensors(latest(folder / f"whole-{mode}")) != tensors(latest(folder / "none")), f"{mode} did not round"
         losses = [[event["loss"] for event in events(folder / name, "step")] for name in ("none", f"whole-{mode}")]
@@ -83,18 +83,18 @@ def sixteen_bits_travel_as_asked(folder):
         run(args("compressed", "--grad-compression", "bf16", "--param-dtype", "fp32", "--max-steps", 6), ranks=2)
         assert_same_run(folder / f"whole-{mode}", folder / f"compressed-{mode}")
     for name, more in (("compressed", ["--grad-compression", "fp16"]), ("reduced", ["--reduce-dtype", "fp16"])):
-        assert "travel as fp16" in run(train_args(data, folder / name, "--max-steps", 3, *more), ranks=2)
+        assert "gradients fp16" in run(train_args(data, folder / name, "--max-steps", 3, *more), ranks=2)
     assert_same_run(folder / "compressed", folder / "reduced")
 
 
-def groups_share_out_as_all_do(folder):
+def groups_shard_as_all_do(folder):
     data = write_shards(folder / "data", samples=240)
     # Few steps: sums of another order round otherwise, and in such small batches the first ReLU that flips is no rounding.
     common = ["--save-every", 2, "--max-steps", 4]
     run(train_args(data, folder / "none", *common), ranks=4)
     for name, more in (("pairs", ["--shard-group", 2]), ("node", [])):
         output = run(train_args(data, folder / name, "--shard", "hybrid", "--debug-collectives", *more, *common), ranks=4)
-        assert f"that {2 if more else 4} ranks share out" in output, output
+        assert f"sharded over {2 if more else 4} ranks" in output, output
         losses = [[event["loss"] for event in events(folder / one, "step")] for one in ("none", name)]
         assert np.allclose(*losses, rtol=1e-3), losses
         assert_close(folder / name, folder / "none", 1e-3)
@@ -237,7 +237,7 @@ def a_ranks_peak_falls_as_predicted(folder):
     assert all(found[mode, 4] < found[mode, 2] for mode in ("grad", "full")), found
 
 
-def what_does_not_fit_replicated_is_refused_and_fits_shared_out(folder):
+def what_does_not_fit_replicated_is_refused_and_fits_sharded(folder):
     """Under a limit below what `none` needs: of address space, so beyond what a process has of it without a model."""
     wide, idle = ["--model", "mlp", "--width", 4096], folder / "idle"
     idle.write_text(f"""#!{sys.executable}
@@ -305,7 +305,7 @@ def modes_go_with_synchronised_norms_and_whole_gradients(folder):
                 assert_close(run_dir, folder / f"{name}-none-{ranks}", 1e-3)
 
 
-def what_cannot_be_shared_out_is_refused(folder):
+def what_cannot_be_sharded_is_refused(folder):
     data = write_shards(folder / "data")
     for more, text in ((["--shard", "grad", "--grad-compression", "bf16", "--reduce-dtype", "fp16"],
                         "--reduce-dtype fp16 and --grad-compression bf16"),
@@ -320,9 +320,9 @@ def what_cannot_be_shared_out_is_refused(folder):
 
 if __name__ == "__main__":
     main([each_mode_resumes_to_the_bit, every_mode_goes_on_from_every_other_at_any_world_size,
-          sixteen_bits_travel_as_asked, groups_share_out_as_all_do, ranks_without_samples_left_take_part_in_evaluations,
+          communication_is_in_16_bits_as_asked, groups_shard_as_all_do, ranks_without_samples_left_take_part_in_evaluations,
           weights_alone_start_a_run_in_any_mode, replicas_are_checked_where_there_are_some,
           a_signal_saves_the_parts_and_the_same_command_goes_on, a_run_that_ends_amid_a_save_brings_it_its_parts, a_rank_whose_data_fails_leaves_nobody_waiting,
           a_ranks_peak_falls_as_predicted,
-          what_does_not_fit_replicated_is_refused_and_fits_shared_out,
-          activations_that_do_not_fit_are_refused_before_the_first_step, modes_go_with_synchronised_norms_and_whole_gradients, what_cannot_be_shared_out_is_refused])
+          what_does_not_fit_replicated_is_refused_and_fits_sharded,
+          activations_that_do_not_fit_are_refused_before_the_first_step, modes_go_with_synchronised_norms_and_whole_gradients, what_cannot_be_sharded_is_refused])

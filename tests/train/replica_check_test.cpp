@@ -120,8 +120,8 @@ std::vector<std::span<float>> places_of(test::TrainRig& rig) {
   return places;
 }
 
-/// Trains a step with `group` ranks that share out, and flips a bit of what the last rank keeps.
-void check_shared_out(ShardMode mode, int group, bool device, Precision precision) {
+/// Trains a step with shard groups of `group` ranks, and flips a bit of what the last rank keeps.
+void check_sharded(ShardMode mode, int group, bool device, Precision precision) {
   BOOST_TEST_CONTEXT("mode " << static_cast<int>(mode) << ", groups of " << group << ", "
                              << to_string(precision)) {
     test::TrainRig rig(*world, {.global_batch = 24,
@@ -192,11 +192,11 @@ BOOST_AUTO_TEST_CASE(a_flipped_bit_of_what_several_ranks_keep_is_found_and_its_r
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     for (const bool device : {false, true}) {
       for (const ShardMode mode : {ShardMode::optimizer, ShardMode::grad, ShardMode::full}) {
-        check_shared_out(mode, world->size(), device, precision);
+        check_sharded(mode, world->size(), device, precision);
       }
       for (int group = 1; group <= world->size(); ++group) {
         if (world->size() % group != 0) continue;
-        check_shared_out(ShardMode::hybrid, group, device, precision);
+        check_sharded(ShardMode::hybrid, group, device, precision);
       }
     }
   }

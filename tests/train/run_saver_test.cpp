@@ -145,7 +145,7 @@ class Run final {
                            .comm = *world,
                            .engine = rig_.engine(),
                            .parallel = rig_.state(),
-                           .sharing = world->size(),
+                           .shard_group = world->size(),
                            .optimizer = rig_.optimizer(),
                            .step = rig_.step(),
                            .evaluator = nullptr,

@@ -23,7 +23,7 @@ namespace {
 
 Communicator* world = nullptr;
 
-/// NCCL's communicators of a rank of groups that share out.
+/// NCCL's communicators of a rank of a shard group.
 struct Links {
   explicit Links(int group_size) {
     std::vector<int> all(static_cast<std::size_t>(rendezvous.size()));
@@ -53,8 +53,8 @@ struct Links {
 };
 
 /// Of three steps' parameters, where 16 bits round other sums.
-double rounding(Precision precision, ElementType wire) {
-  return precision == Precision::fp32 && wire == ElementType::f32 ? 1e-5 : 1e-2;
+double rounding(Precision precision, ElementType dtype) {
+  return precision == Precision::fp32 && dtype == ElementType::f32 ? 1e-5 : 1e-2;
 }
 
 }  // namespace
@@ -113,15 +113,15 @@ BOOST_AUTO_TEST_CASE(units_of_a_residual_network_meet_in_one_order_on_all_ranks)
 BOOST_AUTO_TEST_CASE(steps_reduce_and_gather_in_memory_that_nccl_knows) {
   for (const ShardMode shard : {ShardMode::none, ShardMode::optimizer, ShardMode::grad}) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-      for (const ElementType wire : {ElementType::f32, ElementType::bf16}) {
+      for (const ElementType dtype : {ElementType::f32, ElementType::bf16}) {
         BOOST_TEST_CONTEXT("shard " << static_cast<int>(shard) << ", precision "
-                                    << to_string(precision) << ", wire "
-                                    << static_cast<int>(wire)) {
+                                    << to_string(precision) << ", dtype "
+                                    << static_cast<int>(dtype)) {
           TrainRig::Options options{.model = "mlp",
                                     .global_batch = 36,
                                     .accumulate = 2,
                                     .precision = precision,
-                                    .wire = wire,
+                                    .reduce_dtype = dtype,
                                     .device = true,
                                     .accumulate_full_gradients = true};
           TrainRig replicated(*world, options);
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(steps_reduce_and_gather_in_memory_that_nccl_knows) {
           BOOST_TEST(links.nccl->counts().windows > 0);
           BOOST_TEST(links.nccl->counts().unknown == 0);
           BOOST_TEST(relative_difference(rig.all_parameters(), replicated.all_parameters()) <
-                     rounding(precision, wire));
+                     rounding(precision, dtype));
         }
       }
     }

@@ -36,7 +36,7 @@ bool goes_by_sign(OptimizerKind optimizer) {
   return optimizer == OptimizerKind::adam || optimizer == OptimizerKind::adamw;
 }
 
-/// Twenty steps replicated and shared out, from the same values on the same data. `tolerance` is
+/// Twenty steps replicated and sharded, from the same values on the same data. `tolerance` is
 /// for sums of another order; where there is none, bits are the same.
 void check_as_replicated(Rig::Options options, const std::vector<ShardMode>& modes,
                          double tolerance) {
@@ -89,7 +89,8 @@ BOOST_AUTO_TEST_CASE(each_mode_optimizer_and_precision_gives_the_parameters_of_n
 
 BOOST_AUTO_TEST_CASE(norms_and_filters_give_the_parameters_of_none_in_16_bits) {
   for (const bool device : {false, true}) {
-    for (const TravelType type : {TravelType::automatic, TravelType::fp32}) {
+    for (const CommunicationDtype type :
+         {CommunicationDtype::automatic, CommunicationDtype::fp32}) {
       check_as_replicated({.global_batch = 8,
                            .lr = 1e-4,
                            .precision = Precision::bf16,
@@ -100,16 +101,16 @@ BOOST_AUTO_TEST_CASE(norms_and_filters_give_the_parameters_of_none_in_16_bits) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(gradients_travel_in_16_bits_but_for_their_rounding) {
+BOOST_AUTO_TEST_CASE(gradients_are_reduced_in_16_bits_but_for_their_rounding) {
   for (const bool device : {false, true}) {
     Rig wide(*world, {.model = "simple-cnn", .device = device});
     const StepResult expected = wide.run();
     const auto exact = wide.gradients();
     for (const ShardMode mode : all_modes) {
-      for (const auto& [wire, unit] :
+      for (const auto& [dtype, unit] :
            {std::pair{ElementType::bf16, 0x1p-8}, {ElementType::f16, 0x1p-11}}) {
         Rig narrow(*world, {.model = "simple-cnn",
-                            .wire = wire,
+                            .reduce_dtype = dtype,
                             .device = device,
                             .shard = mode,
                             .shard_group = group_of(mode)});
@@ -120,7 +121,7 @@ BOOST_AUTO_TEST_CASE(gradients_travel_in_16_bits_but_for_their_rounding) {
         const double difference = relative_difference(narrow.all_gradients(), exact);
         BOOST_TEST(difference < 3 * world->size() * unit + 1e-4);
         if (world->size() == 1) BOOST_TEST(difference == 0);
-        if (world->size() > 1) BOOST_TEST(difference > unit / 50);  // it did travel in 16 bits
+        if (world->size() > 1) BOOST_TEST(difference > unit / 50);  // the reduction was in 16 bits
         BOOST_TEST(result.sums.loss == expected.sums.loss, boost::test_tools::tolerance(1e-6));
         BOOST_TEST(result.sums.samples == 64);
       }
@@ -133,7 +134,7 @@ BOOST_AUTO_TEST_CASE(a_step_in_16_bits_trains_as_one_in_fp32) {
     for (const int accumulate : {1, 3}) {
       Rig::Options options{.model = "mlp", .global_batch = 36, .accumulate = accumulate};
       Rig wide(*world, options);
-      options.wire = ElementType::bf16;
+      options.reduce_dtype = ElementType::bf16;
       options.shard = mode;
       options.shard_group = group_of(mode);
       Rig narrow(*world, options);
@@ -153,7 +154,7 @@ BOOST_AUTO_TEST_CASE(what_overflows_on_its_way_skips_the_step_and_halves_the_sca
     Rig rig(*world, {.model = "mlp",
                      .global_batch = 12,
                      .precision = Precision::fp16,
-                     .wire = ElementType::f16,
+                     .reduce_dtype = ElementType::f16,
                      .device = true,
                      .loss_scale = LossScale{.scale = 0x1p24},
                      .shard = mode,
@@ -173,17 +174,19 @@ BOOST_AUTO_TEST_CASE(what_overflows_on_its_way_skips_the_step_and_halves_the_sca
 
 BOOST_AUTO_TEST_CASE(a_rank_sends_what_is_predicted) {
   for (const ShardMode mode : {ShardMode::optimizer, ShardMode::grad, ShardMode::full}) {
-    for (const TravelType parameters : {TravelType::automatic, TravelType::fp32}) {
-      for (const ElementType wire : {ElementType::f32, ElementType::bf16}) {
+    for (const CommunicationDtype parameters :
+         {CommunicationDtype::automatic, CommunicationDtype::fp32}) {
+      for (const ElementType dtype : {ElementType::f32, ElementType::bf16}) {
         Config config;
         config.shard = mode;
         config.precision = Precision::bf16;
         config.param_dtype = parameters;
-        config.reduce_dtype = wire == ElementType::bf16 ? TravelType::bf16 : TravelType::fp32;
+        config.reduce_dtype =
+            dtype == ElementType::bf16 ? CommunicationDtype::bf16 : CommunicationDtype::fp32;
         test::DelayingCommunicator counting(*world, 0ms, 1024);
         Rig rig(counting, {.global_batch = 8,
                            .precision = config.precision,
-                           .wire = wire,
+                           .reduce_dtype = dtype,
                            .shard = mode,
                            .param_dtype = parameters});
         rig.run();
@@ -197,7 +200,7 @@ BOOST_AUTO_TEST_CASE(a_rank_sends_what_is_predicted) {
         double predicted = shard_cost(config, layout, world->size(), 1).sent;
         // Images have no gradient, so backward does not bring in the first filter, where that is a
         // unit without its norm.
-        if (mode == ShardMode::full && parameters == TravelType::automatic) {
+        if (mode == ShardMode::full && parameters == CommunicationDtype::automatic) {
           predicted -= others * 2 * static_cast<double>((layout.units.end() - 2)->size());
         }
         BOOST_TEST(sent == predicted, boost::test_tools::tolerance(1e-9));
@@ -212,15 +215,16 @@ BOOST_AUTO_TEST_CASE(a_rank_of_a_group_sends_what_is_predicted) {
     const int groups = world->size() / group;
     const auto within = make_mpi_communicator({.color = world->rank() / group});
     const auto across = make_mpi_communicator({.color = world->rank() % group});
-    for (const ElementType wire : {ElementType::f32, ElementType::bf16}) {
+    for (const ElementType dtype : {ElementType::f32, ElementType::bf16}) {
       Config config;
       config.shard = ShardMode::hybrid;
       config.shard_group = group;
-      config.reduce_dtype = wire == ElementType::bf16 ? TravelType::bf16 : TravelType::fp32;
+      config.reduce_dtype =
+          dtype == ElementType::bf16 ? CommunicationDtype::bf16 : CommunicationDtype::fp32;
       test::DelayingCommunicator in_group(*within, 0ms, 1024);
       test::DelayingCommunicator to_others(*across, 0ms, 1024);
       Rig rig(*world, {.global_batch = 12,
-                       .wire = wire,
+                       .reduce_dtype = dtype,
                        .shard = ShardMode::hybrid,
                        .shard_group = group,
                        .device_comms = {world, &in_group, &to_others}});
@@ -233,7 +237,7 @@ BOOST_AUTO_TEST_CASE(a_rank_of_a_group_sends_what_is_predicted) {
           2.0 * (groups - 1) / groups * static_cast<double>(to_others.bytes() - across_before);
       const double sent = static_cast<double>(in_group.bytes() - before) * others + sent_across;
       const ShardCost predicted = shard_cost(config, rig.engine().layout(), world->size(), 1);
-      BOOST_TEST_CONTEXT("groups of " << group << ", wire " << static_cast<int>(wire)) {
+      BOOST_TEST_CONTEXT("groups of " << group << ", dtype " << static_cast<int>(dtype)) {
         BOOST_TEST(sent == predicted.sent, boost::test_tools::tolerance(1e-9));
         BOOST_TEST(sent_across == predicted.sent_across, boost::test_tools::tolerance(1e-9));
       }
@@ -242,7 +246,7 @@ BOOST_AUTO_TEST_CASE(a_rank_of_a_group_sends_what_is_predicted) {
 }
 
 BOOST_AUTO_TEST_CASE(what_is_gathered_takes_half_the_memory) {
-  const auto bytes = [](bool device, TravelType type) {
+  const auto bytes = [](bool device, CommunicationDtype type) {
     Rig rig(*world, {.model = "mlp",
                      .global_batch = 4,
                      .precision = Precision::bf16,
@@ -253,8 +257,8 @@ BOOST_AUTO_TEST_CASE(what_is_gathered_takes_half_the_memory) {
     return rig.engine().compile_inference(1)->activation_bytes();
   };
   for (const bool device : {false, true}) {
-    const std::size_t wide = bytes(device, TravelType::fp32);
-    const std::size_t narrow = bytes(device, TravelType::automatic);
+    const std::size_t wide = bytes(device, CommunicationDtype::fp32);
+    const std::size_t narrow = bytes(device, CommunicationDtype::automatic);
     BOOST_TEST(10 * narrow <= 7 * wide);
   }
 }

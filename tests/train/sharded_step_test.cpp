@@ -32,7 +32,7 @@ const char* name_of(ShardMode mode) {
                                       : "hybrid";
 }
 
-/// Trains `steps` steps replicated and shared out, from the same values on the same data.
+/// Trains `steps` steps replicated and sharded, from the same values on the same data.
 void check_as_replicated(Rig::Options options, ShardMode mode, int steps, double tolerance) {
   BOOST_TEST_CONTEXT(options.model << " --shard " << name_of(mode) << " --accumulate "
                                    << options.accumulate << ", optimizer "
@@ -215,13 +215,13 @@ BOOST_AUTO_TEST_CASE(groups_of_devices_share_out_and_keep_replicas_of_each_other
 }
 
 BOOST_AUTO_TEST_CASE(a_step_allocates_no_more_than_a_replicated_one) {
-  const auto allocations = [](ShardMode mode, Precision precision, ElementType wire) {
+  const auto allocations = [](ShardMode mode, Precision precision, ElementType dtype) {
     Rig rig(*world, {.model = "mlp",
                      .global_batch = 24,
                      .clip_grad_norm = 1,
                      .optimizer = OptimizerKind::lars,
                      .precision = precision,
-                     .wire = wire,
+                     .reduce_dtype = dtype,
                      .shard = mode,
                      .shard_group = 1});
     for (int step = 0; step < 3; ++step) rig.run();
@@ -229,25 +229,26 @@ BOOST_AUTO_TEST_CASE(a_step_allocates_no_more_than_a_replicated_one) {
     for (int step = 0; step < 3; ++step) rig.run();
     return test::allocation_count() - before;
   };
-  for (const auto& [precision, wire] :
+  for (const auto& [precision, dtype] :
        {std::pair{Precision::fp32, ElementType::f32}, {Precision::bf16, ElementType::bf16}}) {
-    const long replicated = allocations(ShardMode::none, precision, wire);
+    const long replicated = allocations(ShardMode::none, precision, dtype);
     for (const ShardMode mode : all_modes) {
-      BOOST_TEST(allocations(mode, precision, wire) == replicated);
+      BOOST_TEST(allocations(mode, precision, dtype) == replicated);
     }
-    BOOST_TEST(allocations(ShardMode::hybrid, precision, wire) == replicated);
+    BOOST_TEST(allocations(ShardMode::hybrid, precision, dtype) == replicated);
   }
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
-  const auto check = [](ShardMode mode, Precision precision, ElementType wire,
+  const auto check = [](ShardMode mode, Precision precision, ElementType dtype,
                         std::int64_t group = 0) {
     for (const int accumulate : {1, 2}) {
       for (const bool whole : {false, accumulate > 1}) {
         Config config;
         config.shard = mode;
         config.precision = precision;
-        config.reduce_dtype = wire == ElementType::bf16 ? TravelType::bf16 : TravelType::fp32;
+        config.reduce_dtype =
+            dtype == ElementType::bf16 ? CommunicationDtype::bf16 : CommunicationDtype::fp32;
         config.accumulate = accumulate;
         config.accumulate_full_gradients = whole;
         config.shard_group = group;
@@ -255,7 +256,7 @@ BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
                          .global_batch = 16,
                          .accumulate = accumulate,
                          .precision = precision,
-                         .wire = wire,
+                         .reduce_dtype = dtype,
                          .shard = mode,
                          .shard_group = group,
                          .accumulate_full_gradients = whole});
@@ -279,8 +280,8 @@ BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
   for (const ShardMode mode :
        {ShardMode::none, ShardMode::optimizer, ShardMode::grad, ShardMode::full}) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-      for (const ElementType wire : {ElementType::f32, ElementType::bf16}) {
-        check(mode, precision, wire);
+      for (const ElementType dtype : {ElementType::f32, ElementType::bf16}) {
+        check(mode, precision, dtype);
       }
     }
   }
@@ -291,11 +292,11 @@ BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(replicas_keep_a_buffer_for_gradients_that_travel_in_16_bits) {
-  for (const ElementType wire : {ElementType::f32, ElementType::bf16, ElementType::f16}) {
-    Rig rig(*world, {.model = "mlp", .wire = wire});
-    const bool travels = wire != ElementType::f32 && world->size() > 1;
-    const std::size_t narrow = travels ? 2 * rig.engine().layout().size() : 0;
+BOOST_AUTO_TEST_CASE(replicas_keep_a_buffer_for_gradients_reduced_in_16_bits) {
+  for (const ElementType dtype : {ElementType::f32, ElementType::bf16, ElementType::f16}) {
+    Rig rig(*world, {.model = "mlp", .reduce_dtype = dtype});
+    const bool casts = dtype != ElementType::f32 && world->size() > 1;
+    const std::size_t narrow = casts ? 2 * rig.engine().layout().size() : 0;
     BOOST_TEST(rig.state().bytes(1).gradients == rig.engine().gradients().size_bytes() + narrow);
   }
 }

@@ -47,14 +47,14 @@ class TrainRig final {
     OptimizerKind optimizer = OptimizerKind::sgd;
     double lr = 0.05;
     Precision precision = Precision::fp32;
-    ElementType wire = ElementType::f32;
+    ElementType reduce_dtype = ElementType::f32;
     bool synchronised = false;
     bool device = false;  ///< the GPU's engine, on the host
     cuda::HostWork work = cuda::HostWork::at_once;
     std::optional<LossScale> loss_scale = std::nullopt;
     ShardMode shard = ShardMode::none;
     ShardUnit shard_unit = {.by = ShardUnit::By::block, .smallest = 0};
-    TravelType param_dtype = TravelType::automatic;
+    CommunicationDtype param_dtype = CommunicationDtype::automatic;
     std::int64_t shard_group = 0;
     bool accumulate_full_gradients = false;
     /// For the engine's memory, instead of those for the host's: over all ranks, those of the
@@ -86,8 +86,8 @@ class TrainRig final {
         lr_(options.lr) {
     HybridComms hybrid;
     if (options.shard == ShardMode::hybrid) {
-      group_ = make_mpi_communicator({.color = comm.rank() / sharing()});
-      replicas_ = make_mpi_communicator({.color = comm.rank() % sharing()});
+      group_ = make_mpi_communicator({.color = comm.rank() / shard_group()});
+      replicas_ = make_mpi_communicator({.color = comm.rank() % shard_group()});
       hybrid = {.group_host = group_.get(),
                 .group = group_.get(),
                 .replicas_host = replicas_.get(),
@@ -159,7 +159,7 @@ class TrainRig final {
   [[nodiscard]] const Dataset& data() const { return *data_; }
 
  private:
-  [[nodiscard]] int sharing() const {
+  [[nodiscard]] int shard_group() const {
     return config_.shard == ShardMode::hybrid ? static_cast<int>(config_.shard_group)
                                               : comm_.size();
   }
@@ -168,9 +168,9 @@ class TrainRig final {
     config.optimizer = options.optimizer;
     config.accumulate = options.accumulate;
     config.bucket_mb = options.bucket_bytes / 0x1p20;
-    config.grad_compression = options.wire == ElementType::bf16  ? GradCompression::bf16
-                              : options.wire == ElementType::f16 ? GradCompression::fp16
-                                                                 : GradCompression::none;
+    config.grad_compression = options.reduce_dtype == ElementType::bf16  ? GradCompression::bf16
+                              : options.reduce_dtype == ElementType::f16 ? GradCompression::fp16
+                                                                         : GradCompression::none;
     config.shard = options.shard;
     config.shard_unit = options.shard_unit;
     config.param_dtype = options.param_dtype;
@@ -202,13 +202,13 @@ class TrainRig final {
     return arena;
   }
   [[nodiscard]] std::unique_ptr<Engine> make_engine(const Options& options) {
-    const bool shared_out = options.shard != ShardMode::none;
-    const std::size_t tail_size = shared_out ? 0 : TailBucket(graph_).size();
+    const bool sharded = options.shard != ShardMode::none;
+    const std::size_t tail_size = sharded ? 0 : TailBucket(graph_).size();
     if (options.device) {
       device_ = cuda::make_host_device(options.work);
       return cuda::make_device_engine(device_, graph_,
                                       {.tail_size = tail_size,
-                                       .units = unit_options(config_, graph_, sharing()),
+                                       .units = unit_options(config_, graph_, shard_group()),
                                        .precision = options.precision,
                                        .sum_over_ranks = sum_over(comm_, options)});
     }
@@ -216,7 +216,7 @@ class TrainRig final {
                                     .tail_size = tail_size,
                                     .precision = options.precision,
                                     .sum_over_ranks = sum_over(comm_, options),
-                                    .units = unit_options(config_, graph_, sharing())});
+                                    .units = unit_options(config_, graph_, shard_group())});
   }
   static SumOverRanks sum_over(Communicator& comm, const Options& options) {
     if (!options.synchronised) return {};

@@ -30,15 +30,15 @@ constexpr double rounding = 1e-5;
 BOOST_AUTO_TEST_CASE(all_ranks_hold_the_same_bits_after_every_step) {
   for (const OptimizerKind optimizer :
        {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars}) {
-    for (const auto& [precision, wire] : {std::pair{Precision::fp32, ElementType::f32},
-                                          {Precision::bf16, ElementType::f32},
-                                          {Precision::fp32, ElementType::bf16},
-                                          {Precision::bf16, ElementType::f16}}) {
+    for (const auto& [precision, dtype] : {std::pair{Precision::fp32, ElementType::f32},
+                                           {Precision::bf16, ElementType::f32},
+                                           {Precision::fp32, ElementType::bf16},
+                                           {Precision::bf16, ElementType::f16}}) {
       Rig rig(*world, {.global_batch = 31,
                        .bucket_bytes = 4096,
                        .optimizer = optimizer,
                        .precision = precision,
-                       .wire = wire});
+                       .reduce_dtype = dtype});
       for (int step = 0; step < 3; ++step) {
         rig.run();
         const std::uint64_t mine = rig.bits();
@@ -96,11 +96,11 @@ BOOST_AUTO_TEST_CASE(a_devices_engine_trains_as_the_processors) {
 
 BOOST_AUTO_TEST_CASE(a_devices_norms_and_gradients_go_over_ranks_as_the_processors) {
   for (const bool synchronised : {false, true}) {
-    for (const ElementType wire : {ElementType::f32, ElementType::bf16, ElementType::f16}) {
+    for (const ElementType dtype : {ElementType::f32, ElementType::bf16, ElementType::f16}) {
       const Rig::Options options{.global_batch = 30,
                                  .accumulate = 2,
                                  .bucket_bytes = 4096,
-                                 .wire = wire,
+                                 .reduce_dtype = dtype,
                                  .synchronised = synchronised};
       Rig::Options on_device = options;
       on_device.device = true;
@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(steps_whose_forward_is_queued_ahead_are_the_same_to_the_bit
   const Rig::Options variants[] = {
       {.global_batch = 30, .bucket_bytes = 4096},
       {.global_batch = 31, .accumulate = 2, .optimizer = OptimizerKind::adamw},
-      {.global_batch = 30, .clip_grad_norm = 0.1, .wire = ElementType::bf16},
+      {.global_batch = 30, .clip_grad_norm = 0.1, .reduce_dtype = ElementType::bf16},
       {.global_batch = 30, .optimizer = OptimizerKind::lars, .precision = Precision::bf16},
       {.global_batch = 30,
        .clip_grad_norm = 0.1,
@@ -186,8 +186,7 @@ BOOST_AUTO_TEST_CASE(steps_whose_forward_is_queued_ahead_are_the_same_to_the_bit
     for (int step = 0; step < 8; ++step) {
       const bool last = step == 7;
       const StepResult expected = waits.run();
-      const StepResult result =
-          ahead.run(last ? NextAction::other : NextAction::step);
+      const StepResult result = ahead.run(last ? NextAction::other : NextAction::step);
       // The next forward, which nobody has waited for.
       BOOST_TEST((cuda::work_left(ahead.device()) > 0) == !last);
       BOOST_TEST(result.sums.loss == expected.sums.loss);
@@ -331,19 +330,19 @@ BOOST_AUTO_TEST_CASE(buckets_of_any_size_give_the_result_of_one) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(gradients_that_travel_in_16_bits_are_those_of_fp32_but_for_its_rounding) {
+BOOST_AUTO_TEST_CASE(gradients_reduced_in_16_bits_are_those_of_fp32_but_for_its_rounding) {
   Rig wide(*world, {.model = "simple-cnn"});
   const StepResult expected = wide.run();
-  for (const auto& [wire, unit] :
+  for (const auto& [dtype, unit] :
        {std::pair{ElementType::bf16, 0x1p-8}, {ElementType::f16, 0x1p-11}}) {
-    Rig narrow(*world, {.model = "simple-cnn", .bucket_bytes = 50000, .wire = wire});
+    Rig narrow(*world, {.model = "simple-cnn", .bucket_bytes = 50000, .reduce_dtype = dtype});
     const StepResult result = narrow.run();
 
     // fp16 has no small numbers: gradients below 2^-14 are rounded more, hence the addend.
     const double difference = relative_difference(narrow.gradients(), wide.gradients());
     BOOST_TEST(difference < 3 * world->size() * unit + 1e-4);
     if (world->size() == 1) BOOST_TEST(difference == 0);
-    // The tail travels in a bucket of its own, where a ring adds three values or more in another
+    // The tail is in a bucket of its own, where a ring adds three values or more in another
     // order; each sum rounds world_size - 1 times.
     const int additions = world->size() <= 2 ? 0 : world->size() - 1;
     BOOST_TEST(std::abs(result.sums.loss - expected.sums.loss) <=

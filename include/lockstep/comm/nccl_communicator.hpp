@@ -24,16 +24,16 @@ struct NcclCommunicatorOptions {
 /// A communicator over each of `sets`: ranks of the job, ascending, this one among them; the k-th
 /// of all ranks part the job between them. At most Rendezvous::most_leaders. Collective over all
 /// ranks of `rendezvous`, each with a device of its own, which is the calling thread's. `api`,
-/// `rendezvous` and the compute stream outlive them. NCCL starts without blocking, so that a missing
-/// rank ends all others, whatever their sets: Error(internal) with its rank and host. So does every
-/// later failure of NCCL, after which all of them have been aborted.
+/// `rendezvous` and the compute stream outlive them. NCCL starts without blocking, so that a
+/// missing rank ends all others, whatever their sets: Error(internal) with its rank and host. So
+/// does every later failure of NCCL, after which all of them have been aborted.
 ///
 /// All ranks make the calls of all their communicators in one order, as if these were one: the
 /// collectives run one after another, so that none waits on a device for room that another holds.
 /// They also end, and are destroyed, in one order.
 [[nodiscard]] std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl_communicators(
-    NcclApi& api, Rendezvous& rendezvous, CudaStream compute, std::span<const std::vector<int>> sets,
-    const NcclCommunicatorOptions& options = {});
+    NcclApi& api, Rendezvous& rendezvous, CudaStream compute,
+    std::span<const std::vector<int>> sets, const NcclCommunicatorOptions& options = {});
 
 /// Over all ranks.
 [[nodiscard]] std::unique_ptr<DeviceCommunicator> make_nccl_communicator(

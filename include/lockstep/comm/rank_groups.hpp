@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// Of a job whose ranks share out in groups: the ranks beside this one in its group, which come one
+/// Of a job with shard groups: the ranks beside this one in its group, which come one
 /// after another, and those at its place in every group. Both ascend and hold this rank.
 struct RankGroups {
   std::vector<int> group;

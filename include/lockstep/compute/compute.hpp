@@ -23,7 +23,7 @@ struct ComputeOptions {
   Precision precision = Precision::fp32;
   int threads = 0;            ///< of the processor's engine; 0: omp_get_max_threads()
   std::size_t tail_size = 0;  ///< values after the gradients
-  UnitOptions units = {};     ///< what ranks share out
+  UnitOptions units = {};     ///< what is sharded
   int group_size = 0;         ///< they do so in groups of so many; 0: all together
   bool reduces = true;        ///< false: nothing of the engine's memory goes to other ranks
   bool synchronised_norms = false;
@@ -59,7 +59,7 @@ class Compute {
   [[nodiscard]] virtual Groups group_communicators() noexcept = 0;
   /// For values in the host's memory.
   [[nodiscard]] virtual Groups host_group_communicators() noexcept = 0;
-  /// Over arenas of that layout in the engine's memory. `sum_norms`: over the ranks that share out
+  /// Over arenas of that layout in the engine's memory. `sum_norms`: over the shard group
   /// tensors; empty: each keeps whole ones.
   [[nodiscard]] virtual std::unique_ptr<Optimizer> make_optimizer(
       const Config& config, const ArenaLayout& layout, const SumOverRanks& sum_norms = {}) = 0;

@@ -18,8 +18,8 @@ enum class Progress { automatic, bar, plain };
 enum class InitHead { keep, fresh };
 enum class BatchNormScope { local, sync };
 enum class GradCompression { none, fp16, bf16 };
-/// What values travel as between ranks.
-enum class TravelType { automatic, fp32, bf16, fp16 };
+/// Data type of values in communication.
+enum class CommunicationDtype { automatic, fp32, bf16, fp16 };
 enum class ShardMode { none, optimizer, grad, full, hybrid };
 inline constexpr std::array<std::string_view, 5> shard_mode_names{"none", "optimizer", "grad",
                                                                   "full", "hybrid"};
@@ -114,9 +114,11 @@ struct Config {
   BatchNormScope batch_norm = BatchNormScope::local;
   double bucket_mb = 25;  ///< MiB
   GradCompression grad_compression = GradCompression::none;
-  TravelType reduce_dtype = TravelType::automatic;  ///< as grad_compression, or fp32
+  CommunicationDtype reduce_dtype =
+      CommunicationDtype::automatic;  ///< as grad_compression, or fp32
   ShardMode shard = ShardMode::none;
-  TravelType param_dtype = TravelType::automatic;  ///< of 16 bits where precision is
+  CommunicationDtype param_dtype =
+      CommunicationDtype::automatic;  ///< of 16 bits where precision is
   ShardUnit shard_unit = {};
   std::int64_t shard_group = 0;            ///< ranks, of --shard hybrid; 0: a node's
   bool accumulate_full_gradients = false;  ///< of sharded gradients

@@ -53,6 +53,6 @@ void require_recompute(Recompute recompute, DeviceChoice device);
 /// Error(usage) for impossible combinations, with the values.
 void validate(const Config& config);
 /// The part of it that is of param_dtype, reduce_dtype and grad_compression.
-void validate_travel_types(const Config& config);
+void validate_communication_dtypes(const Config& config);
 
 }  // namespace lockstep

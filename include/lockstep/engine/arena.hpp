@@ -24,7 +24,7 @@ struct ArenaView {
   friend bool operator==(const ArenaView&, const ArenaView&) = default;
 };
 
-/// A run of views that ranks share out, and bring together, as one.
+/// A run of views that is sharded and gathered as one.
 struct ArenaUnit {
   std::size_t begin;
   std::size_t end;
@@ -49,8 +49,7 @@ struct UnitRule {
 /// on a multiple of arena_alignment, gaps are zero in every arena and stay so.
 struct ArenaLayout {
   std::vector<ArenaView> views;
-  std::vector<ArenaUnit> units =
-      {};  ///< they cover the arena, in order; none: it is not shared out
+  std::vector<ArenaUnit> units = {};  ///< they cover the arena, in order; none: it is not sharded
 
   [[nodiscard]] std::size_t size() const noexcept;
   [[nodiscard]] const ArenaView& view_of(ParameterId id) const;

@@ -3,7 +3,7 @@
 #include "lockstep/core/host_memory.hpp"
 #include "lockstep/core/pixel_cut.hpp"
 #include "lockstep/engine/arena.hpp"
-#include "lockstep/engine/narrow_buffer.hpp"
+#include "lockstep/engine/cast_buffer.hpp"
 #include "lockstep/engine/unit_exchange.hpp"
 #include "lockstep/graph/graph.hpp"
 
@@ -194,10 +194,10 @@ class Engine {
   [[nodiscard]] virtual std::size_t peak_device_bytes() const noexcept { return 0; }
 
   /// Rounds values to bf16 or fp16, both sides in its memory.
-  virtual void narrow(std::span<const float> values, Precision type, std::uint16_t* to) = 0;
-  /// For `count` gradients that travel as bf16 or fp16.
-  [[nodiscard]] virtual std::shared_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
-                                                                         std::size_t count) = 0;
+  virtual void cast(std::span<const float> values, Precision type, std::uint16_t* to) = 0;
+  /// For `count` gradients that are reduced as bf16 or fp16.
+  [[nodiscard]] virtual std::shared_ptr<CastBuffer> make_cast_buffer(Precision type,
+                                                                     std::size_t count) = 0;
 
   /// What brings units from and to other ranks, for all that is compiled from now on and outlived
   /// by it.

@@ -47,14 +47,14 @@ struct UnitOptions {
   /// in; those of units in_fp32 are fp32 still, so vectors are apart then.
   Precision parameters = Precision::fp32;
 
-  [[nodiscard]] bool narrow(const ArenaUnit& unit) const noexcept {
+  [[nodiscard]] bool is_16_bit(const ArenaUnit& unit) const noexcept {
     return parameters != Precision::fp32 && !unit.in_fp32;
   }
   [[nodiscard]] std::size_t value_bytes(const ArenaUnit& unit) const noexcept {
-    return narrow(unit) ? 2 : 4;
+    return is_16_bit(unit) ? 2 : 4;
   }
   /// Whether the engine holds them, in 16 bits: units one after another, those in_fp32 last.
-  [[nodiscard]] bool holds_narrow() const noexcept {
+  [[nodiscard]] bool holds_16_bit() const noexcept {
     return holds_parameters && parameters != Precision::fp32;
   }
   /// Of a unit's part of what is held so.

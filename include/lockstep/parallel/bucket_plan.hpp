@@ -15,7 +15,7 @@ struct Bucket {
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-/// Whether the tail travels with the last gradients or, where these travel in another type, alone.
+/// Whether the tail is reduced with the last gradients or, where they have another type, alone.
 enum class TailPlace { in_the_last_bucket, in_a_bucket_of_its_own };
 
 /// Cuts [0, layout.size() + tail_size) at tensor boundaries into buckets in the order in which

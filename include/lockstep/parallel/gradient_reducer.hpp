@@ -19,22 +19,22 @@ namespace lockstep {
 /// after every primitive. The last bucket, with the tail, is started by finish().
 class GradientReducer final : public BackwardObserver {
  public:
-  /// How values travel: buckets within [0, gradients) as this type, bf16 or f16 for half as many
-  /// bytes, rounded where two ranks' sums meet; all others as they are.
-  struct Wire {
+  /// Data type of the communication: buckets within [0, gradients) are reduced as `type`; bf16 and
+  /// f16 halve the bytes, and each addition rounds. All other buckets are reduced in fp32.
+  struct Dtype {
     ElementType type = ElementType::f32;
     std::size_t gradients = 0;
   };
   /// `arena` is gradients with the tail, in `engine`'s memory or, without one, in the host's; it
   /// and `comm` outlive the reducer.
   GradientReducer(Communicator& comm, std::span<float> arena, std::vector<Bucket> buckets,
-                  Wire wire, Engine* engine = nullptr);
+                  Dtype dtype, Engine* engine = nullptr);
   GradientReducer(Communicator& comm, std::span<float> arena, std::vector<Bucket> buckets)
-      : GradientReducer(comm, arena, std::move(buckets), Wire{}) {}
+      : GradientReducer(comm, arena, std::move(buckets), Dtype{}) {}
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
-  /// Where reductions are still under way, as after an error, the engine's arenas and what travels
-  /// are kept until the process ends.
+  /// Where reductions are still in flight, as after an error, the engine's arenas and the 16-bit
+  /// buffer are kept until the process ends.
   ~GradientReducer() override;
 
   /// Before backward of the last micro-step.
@@ -54,22 +54,24 @@ class GradientReducer final : public BackwardObserver {
   };
   [[nodiscard]] const Timing& timing() const noexcept { return timing_; }
   [[nodiscard]] std::span<const Bucket> buckets() const noexcept { return buckets_; }
-  /// What it keeps beside the arena: values as they travel, where that is in 16 bits.
-  [[nodiscard]] std::size_t bytes() const noexcept { return narrow_ ? 2 * wire_.gradients : 0; }
+  /// Bytes of the 16-bit buffer; 0 where gradients are reduced in fp32.
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return cast_buffer_ ? 2 * dtype_.gradients : 0;
+  }
 
  private:
-  [[nodiscard]] bool is_narrow(const Bucket& bucket) const noexcept {
-    return wire_.type != ElementType::f32 && bucket.end <= wire_.gradients;
+  [[nodiscard]] bool is_cast(const Bucket& bucket) const noexcept {
+    return dtype_.type != ElementType::f32 && bucket.end <= dtype_.gradients;
   }
   void start_next();
   [[nodiscard]] Request start(const Bucket& bucket);
-  void widen(const Bucket& bucket);
+  void load(const Bucket& bucket);
 
   Communicator& comm_;
   std::span<float> arena_;
-  Wire wire_;
-  std::shared_ptr<const void> owner_;     ///< of the arena; null without an engine
-  std::shared_ptr<NarrowBuffer> narrow_;  ///< what travels, where that is of 16 bits
+  Dtype dtype_;
+  std::shared_ptr<const void> owner_;        ///< of the arena; null without an engine
+  std::shared_ptr<CastBuffer> cast_buffer_;  ///< null in fp32
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> boundaries_;
   std::vector<Request> requests_;

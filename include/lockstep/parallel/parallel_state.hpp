@@ -85,35 +85,35 @@ class ParallelState {
 struct ReplicationOptions {
   std::size_t tail_size = 0;
   std::size_t bucket_bytes = std::size_t{25} << 20;
-  ElementType wire = ElementType::f32;  ///< of gradients between ranks: f32, bf16 or f16
+  ElementType reduce_dtype = ElementType::f32;  ///< of gradients between ranks: f32, bf16 or f16
 };
 [[nodiscard]] std::unique_ptr<ParallelState> make_replicated_state(
     Engine& engine, Communicator& host, Communicator& comm, const ReplicationOptions& options);
 
-/// Who shares out.
+/// Communicators of a sharded state.
 struct ShardComms {
   Communicator& all;         ///< all ranks, for the engine's memory: metrics
-  Communicator& group_host;  ///< those that share the model out, for the host's memory
+  Communicator& group_host;  ///< the shard group, for the host's memory
   Communicator& group;       ///< and for the engine's
   /// Those that keep the same part, for either memory; null: the group is all ranks.
   Communicator* replicas_host = nullptr;
   Communicator* replicas = nullptr;
 };
 
-/// Ranks share out each unit of the engine's layout. It becomes the engine's exchange, so it is
+/// Shards each unit of the engine's layout. It becomes the engine's exchange, so it is
 /// made before anything is compiled. Where the engine holds the gradients, they are reduced in the
 /// last micro-step alone, else in each.
 struct ShardingOptions {
   std::size_t tail_size = 0;
-  bool accumulates = false;                ///< steps have more than one micro-step
-  ElementType wire = ElementType::f32;     ///< of gradients between ranks: f32, bf16 or f16
-  Precision parameters = Precision::fp32;  ///< as UnitOptions have it
+  bool accumulates = false;                     ///< steps have more than one micro-step
+  ElementType reduce_dtype = ElementType::f32;  ///< of gradients between ranks: f32, bf16 or f16
+  Precision parameters = Precision::fp32;       ///< as UnitOptions have it
 };
 [[nodiscard]] std::unique_ptr<ParallelState> make_sharded_state(Engine& engine,
                                                                 const ShardComms& comms,
                                                                 const ShardingOptions& options);
 
-/// What the engine is to hold, as --shard asks, where so many ranks share out. Units that no option
+/// What the engine is to hold, as --shard asks, for shard groups of `ranks`. Units that no option
 /// gives, of an engine that holds all, are buckets of as many blocks as fit.
 [[nodiscard]] UnitOptions unit_options(const Config& config, const Graph& graph, int ranks);
 /// Of --shard hybrid, as in ShardComms.

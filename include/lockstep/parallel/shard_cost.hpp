@@ -9,9 +9,9 @@
 
 namespace lockstep {
 
-/// What gradients travel as: f32, bf16 or f16.
-[[nodiscard]] ElementType wire_type(const Config& config) noexcept;
-/// What weights that are shared out travel as: fp32, or bf16 or fp16 where they are used so.
+/// Data type of the gradient reduction: f32, bf16 or f16.
+[[nodiscard]] ElementType reduce_dtype(const Config& config) noexcept;
+/// Data type of gathered weights: fp32, or bf16 or fp16 where the engine computes in them.
 [[nodiscard]] Precision parameter_type(const Config& config) noexcept;
 
 /// Bytes that a rank keeps between steps.
@@ -36,15 +36,15 @@ inline constexpr std::size_t most_arriving_values = std::size_t{2} << 20;
 /// What `--shard` costs a rank.
 struct ShardCost {
   StateBytes state;             ///< rank 0's, which keeps most
-  std::size_t others_copy = 0;  ///< what each other rank that shares out with it copies to save
+  std::size_t others_copy = 0;  ///< copy to save of each other rank of its shard group
   double sent = 0;              ///< bytes a rank sends in a step, by algorithms that send the least
   double sent_across = 0;       ///< of them, to ranks of other groups; with `hybrid`
 };
 
 /// Of a network with that layout, whose optimizer has `slots` arenas, on `ranks` ranks; from
-/// config: shard, shard_group, accumulate, accumulate_full_gradients, precision and what travels.
-/// Parameters that backward does not use, as a first filter without its norm, count as gathered for
-/// it. Pure.
+/// config: shard, shard_group, accumulate, accumulate_full_gradients, precision and the
+/// communication data types. Parameters that backward does not use, as a first filter without its
+/// norm, count as gathered for it. Pure.
 [[nodiscard]] ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
                                    std::size_t slots);
 

@@ -19,8 +19,8 @@ namespace lockstep {
 [[nodiscard]] std::vector<int> merge_units(std::vector<int> unit_of, const Graph& graph,
                                            std::int64_t most);
 
-/// How `ranks` share out an arena: of each unit, which divides by them, rank r keeps the r-th part,
-/// in an arena of its own. Pure.
+/// How an arena is sharded over `ranks`: of each unit, which divides by them, rank r keeps the r-th
+/// part, in an arena of its own. Pure.
 class ShardPlan final {
  public:
   ShardPlan(ArenaLayout whole, int rank, int ranks);

@@ -9,17 +9,17 @@
 
 namespace lockstep {
 
-/// What travels behind the gradients in the last bucket; every field is a sum over ranks.
+/// What follows the gradients in the last bucket; every field is a sum over ranks.
 struct StepSums {
   double loss = 0;
   double top1 = 0;
   double top5 = 0;
   double samples = 0;
-  int not_finite = 0;   ///< ranks whose loss was NaN or infinite
+  int not_finite = 0;     ///< ranks whose loss was NaN or infinite
   int stop_requests = 0;  ///< ranks that were asked to stop
   int save_requests = 0;  ///< ranks that want a checkpoint
-  int pieces = 0;       ///< of a state that is saved, which rank 0's writer waits for
-  int failed = 0;       ///< ranks with an error, for which all leave at the step's boundary
+  int pieces = 0;         ///< of a state that is saved, which rank 0's writer waits for
+  int failed = 0;         ///< ranks with an error, for which all leave at the step's boundary
 };
 
 /// Layout of the tail: running statistics first (each layer's batch mean and unbiased variance,

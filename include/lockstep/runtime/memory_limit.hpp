@@ -10,7 +10,7 @@ namespace lockstep {
 struct MemoryLimit {
   std::uint64_t bytes = 0;
   std::string source;  ///< "ulimit -v", "the control group", "the node"
-  /// Processes among which the host's memory was shared out alike; what one of them does not take
+  /// Processes among which the host's memory was divided equally; what one of them does not take
   /// the others may.
   int sharing = 1;
 };

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// What ranks keep that share out: a part each, which so many do together; those at the same place
+/// The shard this rank holds, and the size of its shard group; ranks with the same shard
 /// of each such group keep the same part.
 struct KeptParts {
   ParallelState* state = nullptr;  ///< null: every rank keeps the whole

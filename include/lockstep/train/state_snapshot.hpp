@@ -70,7 +70,7 @@ class StateSnapshot final {
   ParallelState& state_;
   Optimizer& optimizer_;
   bool is_rank_0_;
-  bool shared_out_;
+  bool sharded_;
   std::vector<Item> items_;
   std::vector<std::size_t> offsets_;  ///< of each item's part in copy_
   AlignedBuffer<float> copy_;         ///< what this rank gives

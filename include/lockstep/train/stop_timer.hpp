@@ -18,8 +18,8 @@ class StopTimer final {
 
   void step_took(double seconds) noexcept;
   void save_took(double seconds) noexcept;
-  /// Asked before a step: a request is sent with the step and honoured after it, so that, without one
-  /// now, there is still the step after it. `saving`: a save is under way, which comes first.
+  /// Asked before a step: a request is sent with the step and honoured after it, so that, without
+  /// one now, there is still the step after it. `saving`: a save is under way, which comes first.
   [[nodiscard]] bool is_due(Clock::time_point now, bool saving) const noexcept;
   /// Seconds that saving and stopping may take from now on.
   [[nodiscard]] double needed(bool saving) const noexcept;

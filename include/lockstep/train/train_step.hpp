@@ -59,7 +59,7 @@ struct TrainStepOptions {
   BatchGeometry geometry;
   double clip_grad_norm = 0;                 ///< 0: off
   std::optional<LossScale> loss_scale = {};  ///< where it stands; empty: no scaling
-  /// Ranks meet inside the engine's programs (synchronised batch norms, units that are shared out),
+  /// Ranks meet inside the engine's programs (synchronised batch norms, sharded units),
   /// so one whose data failed still runs each micro-step, on blank images that count for nothing.
   bool meets_in_programs = false;
   PhaseBoard* board = nullptr;     ///< told of the step's phases; null: nobody looks
@@ -110,7 +110,7 @@ class TrainStep final {
   TraceRow* steps_ = nullptr;
   LossScaler scaler_;
   TailBucket tail_;
-  HostBuffer<float> tail_values_;  ///< in host memory; it travels with the gradients
+  HostBuffer<float> tail_values_;  ///< in host memory; reduced with the gradients
   std::unique_ptr<Program> program_;
   std::unique_ptr<Program> smaller_program_;  ///< where this rank's micro-batches differ by one
   std::optional<LoadedBatch> batch_;

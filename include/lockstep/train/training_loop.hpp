@@ -32,7 +32,7 @@ struct TrainingLoopParts {
   Communicator& comm;
   Engine& engine;
   ParallelState& parallel;
-  int sharing;  ///< ranks that share out together
+  int shard_group;  ///< its size in ranks
   Optimizer& optimizer;
   TrainStep& step;
   Evaluator* evaluator;              ///< null: no validation split

@@ -280,8 +280,8 @@ class NcclCommunicator final : public DeviceCommunicator {
 }  // namespace
 
 std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl_communicators(
-    NcclApi& api, Rendezvous& rendezvous, CudaStream compute, std::span<const std::vector<int>> sets,
-    const NcclCommunicatorOptions& options) {
+    NcclApi& api, Rendezvous& rendezvous, CudaStream compute,
+    std::span<const std::vector<int>> sets, const NcclCommunicatorOptions& options) {
   std::shared_ptr<NcclLinks> links;
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators;
   try {

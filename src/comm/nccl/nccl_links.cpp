@@ -27,7 +27,8 @@ NcclLinks::NcclLinks(NcclApi& api, const Rendezvous& rendezvous,
 
 void NcclLinks::report(Rendezvous& rendezvous, const NcclCommunicatorOptions& options,
                        const Error& error) {
-  rendezvous.meet({start_of_nccl, options.start_limit}, {Rendezvous::Arrival::failed, error.what()});
+  rendezvous.meet({start_of_nccl, options.start_limit},
+                  {Rendezvous::Arrival::failed, error.what()});
 }
 
 void NcclLinks::start(Rendezvous& rendezvous, const NcclCommunicatorOptions& options) {
@@ -50,8 +51,8 @@ void NcclLinks::connect(Rendezvous& rendezvous, const NcclCommunicatorOptions& o
     if (const NcclResult result = api_.get_unique_id(&ids[i]); result != NcclResult::success)
       made = {Rendezvous::Arrival::failed, links_[i].failure(result, "ncclGetUniqueId")};
   }
-  rendezvous.meet({start_of_nccl, options.start_limit}, made, std::as_writable_bytes(std::span(ids)),
-                 leaders);
+  rendezvous.meet({start_of_nccl, options.start_limit}, made,
+                  std::as_writable_bytes(std::span(ids)), leaders);
 
   Backoff backoff(options.start_limit);
   Rendezvous::Outcome connected;

@@ -1,7 +1,7 @@
 #include "lockstep/comm/staged_communicator.hpp"
 
-#include "../cuda_calls.hpp"
 #include "../backoff.hpp"
+#include "../cuda_calls.hpp"
 #include "../processor_name.hpp"
 #include "lockstep/comm/element_size.hpp"
 #include "staging_queue.hpp"

@@ -70,7 +70,7 @@ class BatchNormState final {
   StatisticsBlock& statistics_;
   std::size_t channels_;
   double count_ = 0;               ///< values of a channel on all ranks
-  AlignedBuffer<double> message_;  ///< what travels: two sums of each channel and the count
+  AlignedBuffer<double> message_;  ///< what is reduced: two sums of each channel and the count
   // (C,), padded as the layout is
   AlignedBuffer<float> reference_;  ///< what sums are taken relative to: a value of the channel
   AlignedBuffer<float> mean_;

@@ -196,7 +196,7 @@ ConvolutionTimes time(const ConvolutionProblem& problem,
   if (std::isfinite(times.direct + times.winograd)) return times;
   // The machine is busy with other work, and threads that wait for one another would time that: by
   // what a single one computes. Of all samples, not of a thread's share: what has to be done once
-  // for all of them, such as transforming weights, is shared out as well.
+  // for all of them, such as transforming weights, is divided among them as well.
   const int threads = omp_get_max_threads();
   const Threads one(1);
   const ConvolutionTimes alone = least_of_part(problem, thread_seconds);

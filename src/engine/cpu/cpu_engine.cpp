@@ -212,12 +212,12 @@ class CpuEngine final : public Engine {
   void set_exchange(UnitExchange& exchange) override {
     state_->exchange = &exchange;
   }
-  void narrow(std::span<const float> values, Precision type, std::uint16_t* to) override {
-    narrow_on_host(values, type, to);
+  void cast(std::span<const float> values, Precision type, std::uint16_t* to) override {
+    cast_on_host(values, type, to);
   }
-  [[nodiscard]] std::shared_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
-                                                                 std::size_t count) override {
-    return make_host_narrow_buffer(type, count);
+  [[nodiscard]] std::shared_ptr<CastBuffer> make_cast_buffer(Precision type,
+                                                             std::size_t count) override {
+    return make_host_cast_buffer(type, count);
   }
   [[nodiscard]] std::unique_ptr<Program> compile_training(std::int64_t batch_size) override {
     return std::make_unique<CpuProgram>(

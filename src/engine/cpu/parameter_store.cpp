@@ -22,7 +22,7 @@ ParameterStore::ParameterStore(const Graph& graph, const Options& options) : uni
     entry.filled = filled[static_cast<std::size_t>(view.parameter)];
     entry.unit = unit;
   }
-  if (units_.holds_narrow()) {
+  if (units_.holds_16_bit()) {
     held_ = AlignedBuffer<std::byte>(units_.held_end(layout_.units.back()));
   } else if (holds_parameters()) {
     parameters_ = AlignedBuffer<float>(layout_.size());
@@ -31,14 +31,14 @@ ParameterStore::ParameterStore(const Graph& graph, const Options& options) : uni
 }
 
 std::span<std::byte> ParameterStore::held_unit(std::size_t unit) noexcept {
-  if (!units_.holds_narrow()) return {};
+  if (!units_.holds_16_bit()) return {};
   const ArenaUnit& place = layout_.units[unit];
   const std::size_t begin = UnitOptions::held_begin(place);
   return held_.span().subspan(begin, units_.held_end(place) - begin);
 }
 
 void* ParameterStore::parameter(ParameterId id) noexcept {
-  if (!units_.holds_narrow()) return parameters_.data() + offset_of(id);
+  if (!units_.holds_16_bit()) return parameters_.data() + offset_of(id);
   return held_unit(unit_of(id)).data() + bytes_into_unit(id);
 }
 
@@ -48,8 +48,8 @@ std::size_t ParameterStore::bytes_into_unit(ParameterId id) const {
 }
 
 DataType ParameterStore::type_of(std::size_t unit) const {
-  return !layout_.units.empty() && units_.narrow(layout_.units[unit]) ? DataType::bf16
-                                                                      : DataType::f32;
+  return !layout_.units.empty() && units_.is_16_bit(layout_.units[unit]) ? DataType::bf16
+                                                                         : DataType::f32;
 }
 
 Desc ParameterStore::used_format_of(ParameterId id) const {

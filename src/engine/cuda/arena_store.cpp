@@ -48,14 +48,13 @@ ArenaStore::ArenaStore(Device& device, const Graph& graph, const Options& option
     entry.filled = filled[static_cast<std::size_t>(view.parameter)];
   }
   // Units are brought together where they lie.
-  const MemoryPlace shared_out =
-      layout_.units.empty() ? MemoryPlace::device : MemoryPlace::exchanged;
-  if (units_.holds_narrow()) {
+  const MemoryPlace sharded = layout_.units.empty() ? MemoryPlace::device : MemoryPlace::exchanged;
+  if (units_.holds_16_bit()) {
     held_ = DeviceArray<std::byte>(device, units_.held_end(layout_.units.back()),
                                    MemoryPlace::exchanged);
     device.clear(held_.data(), held_.bytes());
   } else if (holds_parameters()) {
-    parameters_ = DeviceArray<float>(device, layout_.size(), shared_out);
+    parameters_ = DeviceArray<float>(device, layout_.size(), sharded);
     device.clear(parameters_.data(), parameters_.bytes());
     if (type_ != DataType::f32) working_ = DeviceArray<std::uint16_t>(device, layout_.size());
   }
@@ -67,7 +66,7 @@ ArenaStore::ArenaStore(Device& device, const Graph& graph, const Options& option
 }
 
 std::span<std::byte> ArenaStore::held_unit(std::size_t unit) const noexcept {
-  if (!units_.holds_narrow()) return {};
+  if (!units_.holds_16_bit()) return {};
   const ArenaUnit& place = layout_.units[unit];
   const std::size_t begin = UnitOptions::held_begin(place);
   return {held_.data() + begin, units_.held_end(place) - begin};
@@ -79,11 +78,11 @@ void* ArenaStore::held(ParameterId id) const {
 }
 
 void* ArenaStore::parameter(ParameterId id) const {
-  return units_.holds_narrow() ? held(id) : parameters_.data() + offset(id);
+  return units_.holds_16_bit() ? held(id) : parameters_.data() + offset(id);
 }
 
 void* ArenaStore::working(ParameterId id) const {
-  if (units_.holds_narrow()) return held(id);
+  if (units_.holds_16_bit()) return held(id);
   if (type_ == DataType::f32) return parameter(id);
   return working_.data() + offset(id);
 }

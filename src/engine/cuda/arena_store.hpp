@@ -42,7 +42,7 @@ class ArenaStore final {
   }
   /// What parameters of a unit come in as.
   [[nodiscard]] DataType type_of(std::size_t unit) const {
-    return units_.narrow(layout_.units[unit]) ? type_ : DataType::f32;
+    return units_.is_16_bit(layout_.units[unit]) ? type_ : DataType::f32;
   }
   /// In fp32, which weights are not where they are held in 16 bits.
   [[nodiscard]] void* parameter(ParameterId id) const;

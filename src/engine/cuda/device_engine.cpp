@@ -51,17 +51,17 @@ class PinnedMemory final : public HostMemory {
   std::shared_ptr<Device> device_;
 };
 
-class DeviceNarrowBuffer final : public NarrowBuffer {
+class DeviceCastBuffer final : public CastBuffer {
  public:
-  DeviceNarrowBuffer(std::shared_ptr<Device> device, DataType type, std::size_t count)
+  DeviceCastBuffer(std::shared_ptr<Device> device, DataType type, std::size_t count)
       : device_(std::move(device)), type_(type), values_(*device_, count) {}
   [[nodiscard]] std::span<std::uint16_t> values() noexcept override {
     return {values_.data(), values_.size()};
   }
-  void narrow(std::span<const float> values, std::size_t at) override {
+  void store(std::span<const float> values, std::size_t at) override {
     convert(device_->stream(), values.data(), DataType::f32, data(at), type_, values.size());
   }
-  void widen(std::size_t at, std::span<float> values) override {
+  void load(std::size_t at, std::span<float> values) override {
     convert(device_->stream(), data(at), type_, values.data(), DataType::f32, values.size());
   }
 
@@ -166,13 +166,13 @@ class DeviceEngine final : public Engine {
   void report_steps() override {
     if (state_->timeline) state_->timeline->report(*state_->device);
   }
-  void narrow(std::span<const float> values, Precision type, std::uint16_t* to) override {
+  void cast(std::span<const float> values, Precision type, std::uint16_t* to) override {
     convert(state_->device->stream(), values.data(), DataType::f32, to, storage_of(type),
             values.size());
   }
-  [[nodiscard]] std::shared_ptr<NarrowBuffer> make_narrow_buffer(Precision type,
-                                                                 std::size_t count) override {
-    return std::make_shared<DeviceNarrowBuffer>(state_->device, storage_of(type), count);
+  [[nodiscard]] std::shared_ptr<CastBuffer> make_cast_buffer(Precision type,
+                                                             std::size_t count) override {
+    return std::make_shared<DeviceCastBuffer>(state_->device, storage_of(type), count);
   }
   [[nodiscard]] std::unique_ptr<Program> compile_training(std::int64_t batch_size) override {
     return std::make_unique<DeviceProgram>(

@@ -1,10 +1,10 @@
 #include "lockstep/runtime/watchdog.hpp"
 
 #include "addresses.hpp"
+#include "async_logger.hpp"
 #include "introduction.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
-#include "async_logger.hpp"
 #include "tree.hpp"
 
 #include <fmt/format.h>

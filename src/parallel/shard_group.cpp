@@ -1,10 +1,10 @@
-#include "lockstep/parallel/ranks_that_share_out.hpp"
+#include "lockstep/parallel/shard_group.hpp"
 
 #include "lockstep/core/error.hpp"
 
 namespace lockstep {
 
-int ranks_that_share_out(const Config& config, const ProcessGrid& grid, Communicator& comm) {
+int shard_group_size(const Config& config, const ProcessGrid& grid, Communicator& comm) {
   if (config.shard != ShardMode::hybrid) return comm.size();
   const auto asked = static_cast<int>(config.shard_group);
   const int size = asked > 0 ? asked : grid.local_size;

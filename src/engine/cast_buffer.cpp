@@ -1,4 +1,4 @@
-#include "lockstep/engine/narrow_buffer.hpp"
+#include "lockstep/engine/cast_buffer.hpp"
 
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/bfloat16.hpp"
@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 template <typename T>
-void narrow_to(std::span<const float> values, std::uint16_t* to) {
+void cast_to(std::span<const float> values, std::uint16_t* to) {
   const float* const from = values.data();
   vector_loop(std::ssize(values), [=](std::ptrdiff_t begin, std::ptrdiff_t end) LOCKSTEP_INLINED {
     for (std::ptrdiff_t i = begin; i < end; ++i) to[i] = T(from[i]).bits;
@@ -20,7 +20,7 @@ void narrow_to(std::span<const float> values, std::uint16_t* to) {
 }
 
 template <typename T>
-void widen_from(const std::uint16_t* from, std::span<float> values) {
+void cast_from(const std::uint16_t* from, std::span<float> values) {
   float* const to = values.data();
   vector_loop(std::ssize(values), [=](std::ptrdiff_t begin, std::ptrdiff_t end) LOCKSTEP_INLINED {
     for (std::ptrdiff_t i = begin; i < end; ++i) {
@@ -32,14 +32,14 @@ void widen_from(const std::uint16_t* from, std::span<float> values) {
 }
 
 template <typename T>
-class HostNarrowBuffer final : public NarrowBuffer {
+class HostCastBuffer final : public CastBuffer {
  public:
-  explicit HostNarrowBuffer(std::size_t count) : values_(count) {}
+  explicit HostCastBuffer(std::size_t count) : values_(count) {}
   [[nodiscard]] std::span<std::uint16_t> values() noexcept override { return values_.span(); }
-  void narrow(std::span<const float> values, std::size_t at) override {
-    narrow_to<T>(values, data(at));
+  void store(std::span<const float> values, std::size_t at) override {
+    cast_to<T>(values, data(at));
   }
-  void widen(std::size_t at, std::span<float> values) override { widen_from<T>(data(at), values); }
+  void load(std::size_t at, std::span<float> values) override { cast_from<T>(data(at), values); }
 
  private:
   AlignedBuffer<std::uint16_t> values_;
@@ -47,14 +47,14 @@ class HostNarrowBuffer final : public NarrowBuffer {
 
 }  // namespace
 
-void narrow_on_host(std::span<const float> values, Precision type, std::uint16_t* to) {
-  if (type == Precision::fp16) return narrow_to<Float16>(values, to);
-  narrow_to<Bfloat16>(values, to);
+void cast_on_host(std::span<const float> values, Precision type, std::uint16_t* to) {
+  if (type == Precision::fp16) return cast_to<Float16>(values, to);
+  cast_to<Bfloat16>(values, to);
 }
 
-std::shared_ptr<NarrowBuffer> make_host_narrow_buffer(Precision type, std::size_t count) {
-  if (type == Precision::fp16) return std::make_shared<HostNarrowBuffer<Float16>>(count);
-  return std::make_shared<HostNarrowBuffer<Bfloat16>>(count);
+std::shared_ptr<CastBuffer> make_host_cast_buffer(Precision type, std::size_t count) {
+  if (type == Precision::fp16) return std::make_shared<HostCastBuffer<Float16>>(count);
+  return std::make_shared<HostCastBuffer<Bfloat16>>(count);
 }
 
 }  // namespace lockstep

@@ -10,17 +10,17 @@
 
 namespace lockstep {
 
-/// How sums of units' gradients travel: as they are, or rounded to 16 bits, of which each rank
-/// rounds once and each meeting of two ranks' sums once more.
-class ReductionWire final {
+/// Reduces the gradients of units in fp32 or in 16 bits. In 16 bits, each rank rounds its gradients
+/// once, and each addition rounds again.
+class UnitReducer final {
  public:
   struct Options {
     ElementType type = ElementType::f32;  ///< or bf16 or f16
-    bool all_at_once = false;  ///< all units may be on their way, else as many as a program's
+    bool all_at_once = false;  ///< all units may be in flight at once, else as many as in a program
   };
   /// `replicas` may be null.
-  ReductionWire(Engine& engine, const ShardPlan& plan, Communicator& group, Communicator* replicas,
-                const Options& options);
+  UnitReducer(Engine& engine, const ShardPlan& plan, Communicator& group, Communicator* replicas,
+              const Options& options);
 
   /// Sums a unit's gradients over the group; `own` holds this rank's part of it when the request is
   /// done and end() was called.
@@ -31,7 +31,7 @@ class ReductionWire final {
   [[nodiscard]] Request start_over_replicas(std::size_t unit, std::span<float> own);
   void end_over_replicas(std::size_t unit, std::span<float> own);
 
-  /// What travels, where it may still be under way.
+  /// Keeps the buffers of requests that may still be in flight.
   void keep_until_exit() const;
 
   [[nodiscard]] std::size_t bytes() const noexcept { return 2 * (sent_values_ + own_values_); }
@@ -43,13 +43,13 @@ class ReductionWire final {
   Communicator& group_;
   Communicator* replicas_;
   Options options_;
-  bool narrow_in_group_;
-  bool narrow_over_replicas_;
+  bool casts_in_group_;
+  bool casts_over_replicas_;
   std::size_t largest_ = 0;  ///< unit, in values
   std::size_t sent_values_ = 0;
   std::size_t own_values_ = 0;
-  std::shared_ptr<NarrowBuffer> sent_;  ///< units, or slots for some of them
-  std::shared_ptr<NarrowBuffer> own_;   ///< this rank's part of each
+  std::shared_ptr<CastBuffer> sent_;  ///< units, or slots for some of them
+  std::shared_ptr<CastBuffer> own_;   ///< this rank's part of each
 };
 
 }  // namespace lockstep

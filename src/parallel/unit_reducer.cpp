@@ -1,0 +1,73 @@
+#include "unit_reducer.hpp"
+
+#include "element_precision.hpp"
+#include "keep_until_exit.hpp"
+#include "lockstep/engine/unit_exchange.hpp"
+#include "register_memory.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+
+UnitReducer::UnitReducer(Engine& engine, const ShardPlan& plan, Communicator& group,
+                         Communicator* replicas, const Options& options)
+    : plan_(plan),
+      group_(group),
+      replicas_(replicas),
+      options_(options),
+      // One rank reduces nothing.
+      casts_in_group_(options.type != ElementType::f32 && group.size() > 1),
+      casts_over_replicas_(options.type != ElementType::f32 && replicas != nullptr &&
+                           replicas->size() > 1) {
+  const Precision type = precision_of(options.type);
+  for (const ArenaUnit& unit : plan.whole().units) largest_ = std::max(largest_, unit.size());
+  if (casts_in_group_) {
+    sent_values_ =
+        options.all_at_once ? plan.whole().size() : UnitExchange::reductions_in_flight * largest_;
+    sent_ = engine.make_cast_buffer(type, sent_values_);
+  }
+  if (casts_in_group_ || casts_over_replicas_) {
+    own_values_ = plan.own().size();
+    own_ = engine.make_cast_buffer(type, own_values_);
+  }
+  register_values(group, sent_);
+  if (casts_in_group_) register_values(group, own_);
+  if (casts_over_replicas_) register_values(*replicas, own_);
+}
+
+void UnitReducer::keep_until_exit() const {
+  for (const auto& buffer : {sent_, own_}) lockstep::keep_until_exit(buffer);
+}
+
+MutableBuffer UnitReducer::own_part(std::size_t unit) {
+  const ArenaUnit& own = plan_.own().units[unit];
+  return {.data = own_->data(own.begin), .count = own.size(), .type = options_.type};
+}
+
+Request UnitReducer::start(std::size_t unit, std::span<const float> gradients,
+                           std::span<float> own) {
+  if (!casts_in_group_) return group_.start_reduce_scatter(gradients, own);
+  const std::size_t at = options_.all_at_once
+                             ? plan_.whole().units[unit].begin
+                             : unit % UnitExchange::reductions_in_flight * largest_;
+  sent_->store(gradients, at);
+  return group_.start_reduce_scatter_buffer(
+      {.data = sent_->data(at), .count = gradients.size(), .type = options_.type}, own_part(unit),
+      ReduceOp::sum);
+}
+
+void UnitReducer::end(std::size_t unit, std::span<float> own) {
+  if (casts_in_group_) own_->load(plan_.own().units[unit].begin, own);
+}
+
+Request UnitReducer::start_over_replicas(std::size_t unit, std::span<float> own) {
+  if (!casts_over_replicas_) return replicas_->start_all_reduce(own);
+  own_->store(own, plan_.own().units[unit].begin);
+  return replicas_->start_all_reduce_buffer(own_part(unit), ReduceOp::sum);
+}
+
+void UnitReducer::end_over_replicas(std::size_t unit, std::span<float> own) {
+  if (casts_over_replicas_) own_->load(plan_.own().units[unit].begin, own);
+}
+
+}  // namespace lockstep
