@@ -44,7 +44,7 @@ CheckpointDirectory::CheckpointDirectory(std::string path, std::int64_t keep,
   std::filesystem::create_directories(path_, error);
   if (error) {
     fail(ExitStatus::cannot_write,
-         "cannot create directory {} ({}) check --run-dir and its permissions", path_,
+         "cannot create directory {} ({}); check --run-dir and its permissions", path_,
          error.message());
   }
   remove_stale_temporaries(path_);
@@ -62,7 +62,8 @@ std::vector<std::int64_t> CheckpointDirectory::steps() const {
     if (const auto step = step_of(entry->path().filename().string())) steps.push_back(*step);
   }
   if (error) {
-    fail(ExitStatus::no_input, "cannot list {} ({}) check its permissions", path_, error.message());
+    fail(ExitStatus::no_input, "cannot list {} ({}); check its permissions", path_,
+         error.message());
   }
   std::ranges::sort(steps, std::greater());
   return steps;
@@ -72,7 +73,7 @@ void CheckpointDirectory::save(const CheckpointInfo& info, const NextTensor& nex
                                const std::function<void()>& on_piece) {
   if (!info.state) {
     fail(ExitStatus::internal,
-         "a checkpoint without state cannot be kept in {} (it has no step) report this", path_);
+         "a checkpoint without state cannot be kept in {} (it has no step); report this", path_);
   }
   const std::int64_t step = info.state->step;
   write_checkpoint(path_of(step), info, next,
@@ -110,7 +111,7 @@ std::optional<CheckpointDirectory::Found> CheckpointDirectory::newest() const {
   std::string reasons;
   for (const std::string& reason : rejected) reasons += "\n  " + reason;
   fail(ExitStatus::bad_input,
-       "no checkpoint in {} can be resumed from ({} tried) restore one, or start anew in another "
+       "no checkpoint in {} can be resumed from ({} tried); restore one, or start anew in another "
        "--run-dir:{}",
        path_, rejected.size(), reasons);
 }

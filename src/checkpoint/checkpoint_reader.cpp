@@ -26,12 +26,12 @@ void check_checksum(const Source& source, std::optional<std::uint32_t> stored, s
                     const std::string& object) {
   if (!stored && source.use == CheckpointUse::resume) {
     fail(ExitStatus::bad_input,
-         "{}:{} has no {} attribute (resuming needs a file that verifies) use --init-from",
+         "{}:{} has no {} attribute (resuming needs a file that verifies); use --init-from",
          source.path, object, format::checksum);
   }
   if (stored && *stored != found) {
     fail(ExitStatus::bad_input,
-         "{}:{} does not verify (checksum {:08x}, its bytes give {:08x}) the file is damaged, use "
+         "{}:{} does not verify (checksum {:08x}, its bytes give {:08x}); the file is damaged, use "
          "another",
          source.path, object, *stored, found);
   }
@@ -56,7 +56,7 @@ std::vector<float> read_tensor(const Source& source, const std::string& group,
   const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
   if (bad != values.end()) {
     fail(ExitStatus::bad_input,
-         "{}:{} holds {} at element {} (no training can go on from it) use an older file",
+         "{}:{} holds {} at element {} (no training can go on from it); use an older file",
          source.path, object, *bad, bad - values.begin());
   }
   return values;
@@ -97,7 +97,7 @@ TrainingState read_state(const Source& source, const h5::Group& group) {
       read_field(group, name, value);
       if (!value) {
         fail(ExitStatus::bad_input,
-             "{}:/state has no attribute {} (it is not complete) use --init-from, or another file",
+             "{}:/state has no attribute {} (it is not complete); use --init-from, or another file",
              source.path, name);
       }
       field = std::move(*value);
@@ -111,18 +111,18 @@ TrainingState read_state(const Source& source, const h5::Group& group) {
 void check_format(const Source& source) {
   const std::optional<std::string> found = h5::read_string(source.file, "format");
   if (found.value_or(format::format) != format::format) {
-    fail(ExitStatus::bad_input, "{} is not a checkpoint (its format is {}, not {}) check the path",
+    fail(ExitStatus::bad_input, "{} is not a checkpoint (its format is {}, not {}); check the path",
          source.path, *found, format::format);
   }
   const std::int64_t version = h5::read_int64(source.file, "version").value_or(format::version);
   if (version < 1 || version > format::version) {
     fail(ExitStatus::bad_input,
-         "{} has version {} of the format (this program reads 1 to {}) use a newer program",
+         "{} has version {} of the format (this program reads 1 to {}); use a newer program",
          source.path, version, format::version);
   }
   if (!h5::exists(source.file, "/model")) {
     fail(ExitStatus::bad_input,
-         "{} has no group /model (a checkpoint holds its weights there) check the path",
+         "{} has no group /model (a checkpoint holds its weights there); check the path",
          source.path);
   }
 }
@@ -137,7 +137,7 @@ CheckpointInfo read_info(const Source& source) {
   if (h5::exists(source.file, "/state")) {
     info.state = read_state(source, h5::open_group(source.file, "/state"));
   } else if (source.use == CheckpointUse::resume) {
-    fail(ExitStatus::bad_input, "{} has no group /state (it holds weights alone) use --init-from",
+    fail(ExitStatus::bad_input, "{} has no group /state (it holds weights alone); use --init-from",
          source.path);
   }
   return info;
@@ -147,7 +147,7 @@ std::map<std::string, std::vector<CheckpointReader::Tensor>> list_slots(const So
   std::map<std::string, std::vector<CheckpointReader::Tensor>> slots;
   if (!h5::exists(source.file, format::optimizer_group)) {
     if (source.use == CheckpointUse::weights) return slots;
-    fail(ExitStatus::bad_input, "{} has no group {} (it is not complete) use --init-from",
+    fail(ExitStatus::bad_input, "{} has no group {} (it is not complete); use --init-from",
          source.path, format::optimizer_group);
   }
   for (const std::string& slot : h5::children(source.file, format::optimizer_group)) {
@@ -184,7 +184,7 @@ struct CheckpointReader::Contents {
     info = read_info(source());
     model = list_tensors(source(), model_group);
     if (model.empty()) {
-      fail(ExitStatus::bad_input, "{}:{} is empty (it holds no weights) use another file", path,
+      fail(ExitStatus::bad_input, "{}:{} is empty (it holds no weights); use another file", path,
            model_group);
     }
     optimizer = list_slots(source());

@@ -46,13 +46,13 @@ class Pace final {
 void check(const StoredTensor& stored) {
   const NamedTensor& tensor = stored.tensor;
   if (static_cast<std::size_t>(tensor.shape.elements()) != tensor.values.size()) {
-    fail(ExitStatus::internal, "{}/{} has {} values for shape {} (they differ) report this",
+    fail(ExitStatus::internal, "{}/{} has {} values for shape {} (they differ); report this",
          stored.group, tensor.name, tensor.values.size(), to_string(tensor.shape));
   }
   const auto bad =
       std::ranges::find_if(tensor.values, [](float value) { return !std::isfinite(value); });
   if (bad == tensor.values.end()) return;
-  fail(ExitStatus::diverged, "{}/{} holds {} at element {} (training diverged) nothing is saved",
+  fail(ExitStatus::diverged, "{}/{} holds {} at element {} (training diverged); nothing is saved",
        stored.group, tensor.name, *bad, bad - tensor.values.begin());
 }
 

@@ -35,7 +35,7 @@ TrainingState parse_training_state(const std::string& text) {
     });
     return state;
   } catch (const nlohmann::json::exception& error) {
-    fail(ExitStatus::internal, "the training state does not parse ({}) this is a bug",
+    fail(ExitStatus::internal, "the training state does not parse ({}); this is a bug",
          error.what());
   }
 }

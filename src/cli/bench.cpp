@@ -101,7 +101,7 @@ const Page& find_page(const std::vector<std::string>& positional) {
     if (positional.size() == 1 && positional.front() == page.name) return page;
   }
   fail(ExitStatus::usage,
-       "bench takes one of step, ops, allreduce, loader, checkpoint ({} given) see lockstep bench "
+       "bench takes one of step, ops, allreduce, loader, checkpoint ({} given); see lockstep bench "
        "--help",
        positional.empty() ? "nothing is" : "'" + positional.front() + "' is");
 }

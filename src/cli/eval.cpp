@@ -94,7 +94,7 @@ EvalArguments parse(const std::vector<std::string>& words) {
   EvalArguments arguments = eval_options().parse(words).value;
   if (arguments.checkpoint.empty() || arguments.data.empty()) {
     fail(ExitStatus::usage,
-         "eval needs --checkpoint and --data ({} missing) see lockstep eval --help",
+         "eval needs --checkpoint and --data ({} missing); see lockstep eval --help",
          arguments.checkpoint.empty() ? "--checkpoint is" : "--data is");
   }
   return arguments;

@@ -138,17 +138,17 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
   const InspectArguments& arguments = parsed.value;
   if (arguments.model.empty() && parsed.positional.empty()) {
     fail(ExitStatus::usage,
-         "nothing to inspect (neither a path nor --model) see lockstep inspect --help");
+         "nothing to inspect (neither a path nor --model); see lockstep inspect --help");
   }
   if (!arguments.model.empty() && !parsed.positional.empty()) {
-    fail(ExitStatus::usage, "--model {} and the path {} (one or the other) leave one away",
+    fail(ExitStatus::usage, "--model {} and the path {} (one or the other); leave one away",
          arguments.model, parsed.positional.front());
   }
   for (const char* name : {"width", "image-size", "channels", "classes", "ranks", "batch-size",
                            "precision", "optimizer", "shard", "shard-unit", "param-dtype",
                            "reduce-dtype", "shard-group", "engine", "conv-algorithm", "threads"}) {
     if (arguments.model.empty() && parsed.given.contains(name)) {
-      fail(ExitStatus::usage, "--{} without --model (it describes a network) leave it away", name);
+      fail(ExitStatus::usage, "--{} without --model (it describes a network); leave it away", name);
     }
   }
   if (arguments.shard != ShardRows::all && arguments.ranks == 0) {
@@ -157,26 +157,27 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
   }
   if (arguments.shard == ShardRows::hybrid && arguments.shard_group == 0) {
     fail(ExitStatus::usage,
-         "--shard hybrid without --shard-group (a node's ranks are known to a run alone) say how "
+         "--shard hybrid without --shard-group (a node's ranks are known to a run alone); say how "
          "many ranks a node has");
   }
   if (arguments.shard_group > 0 && arguments.ranks == 0) {
     fail(ExitStatus::usage,
-         "--shard-group {} without --ranks (it divides them into groups) say how many there are",
+         "--shard-group {} without --ranks (it divides them into groups); say how many there are",
          arguments.shard_group);
   }
   if (arguments.shard_group > 0 && arguments.ranks % arguments.shard_group != 0) {
     fail(ExitStatus::usage,
-         "--shard-group {} does not divide {} ranks (groups must be equal) take another number",
+         "--shard-group {} does not divide {} ranks (groups must be equal); take another number",
          arguments.shard_group, arguments.ranks);
   }
   if (!arguments.engine.empty() && arguments.engine != "cpu") {
-    fail(ExitStatus::usage,
-         "--engine {} cannot be inspected (cuDNN chooses on the GPU itself, when it runs) take cpu",
-         arguments.engine);
+    fail(
+        ExitStatus::usage,
+        "--engine {} cannot be inspected (cuDNN chooses on the GPU itself, when it runs); take cpu",
+        arguments.engine);
   }
   if (!arguments.model.empty() && arguments.verify) {
-    fail(ExitStatus::usage, "--verify with --model (a network holds no checksums) leave it away");
+    fail(ExitStatus::usage, "--verify with --model (a network holds no checksums); leave it away");
   }
   return arguments;
 }
@@ -189,7 +190,7 @@ Report inspect_file(const std::string& path, Verify verify) {
   }
   fail(ExitStatus::bad_input,
        "{} is neither a shard nor a checkpoint (no /images, /encoded, /labels or /model in it; its "
-       "objects: {}) check the path",
+       "objects: {}); check the path",
        path, fmt::join(h5::children(file, "/"), ", "));
 }
 
@@ -252,7 +253,7 @@ Report inspect_path(const std::string& path, Verify verify) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
-    fail(ExitStatus::no_input, "cannot read {} ({}) check the path", path,
+    fail(ExitStatus::no_input, "cannot read {} ({}); check the path", path,
          error ? error.message() : std::strerror(ENOENT));
   }
   if (!fs::is_directory(status)) return inspect_file(path, verify);

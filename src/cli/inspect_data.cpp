@@ -38,7 +38,7 @@ std::set<std::string> splits_in(const std::string& directory) {
     if (name) splits.insert(name->split);
   }
   if (error) {
-    fail(ExitStatus::no_input, "cannot list {} ({}) check its permissions", directory,
+    fail(ExitStatus::no_input, "cannot list {} ({}); check its permissions", directory,
          error.message());
   }
   return splits;
@@ -125,7 +125,7 @@ Report inspect_data_set(const std::string& directory, Verify verify) {
     fail(
         ExitStatus::no_input,
         "{} holds no shards and no run (a shard is called train-00000-of-00001.h5, a run directory "
-        "has metrics.jsonl) check the path",
+        "has metrics.jsonl); check the path",
         directory);
   }
   report.text = fmt::format("{}: data set\n", directory);

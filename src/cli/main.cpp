@@ -46,10 +46,11 @@ void print_help() {
 ExitStatus dispatch(int& argc, char**& argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty()) {
-    fail(ExitStatus::usage,
-         "no command given (it trains residual networks over MPI, on processors and GPUs) give one "
-         "of these, or see lockstep --help\n\n{}\ntry: {}",
-         list_of_commands(), line_to_try);
+    fail(
+        ExitStatus::usage,
+        "no command given (it trains residual networks over MPI, on processors and GPUs); give one "
+        "of these, or see lockstep --help\n\n{}\ntry: {}",
+        list_of_commands(), line_to_try);
   }
   const std::string& name = words.front();
   if (name == "--help" || name == "-h" || name == "help") {
@@ -70,7 +71,7 @@ ExitStatus dispatch(int& argc, char**& argv) {
     names.emplace_back(command.name);
   }
   const std::string near = nearest_name(name, names);
-  fail(ExitStatus::usage, "{} is no command ({}) see lockstep --help", name,
+  fail(ExitStatus::usage, "{} is no command ({}); see lockstep --help", name,
        near.empty() ? "there are " + fmt::format("{}", fmt::join(names, ", "))
                     : "did you mean " + near + "?");
 }

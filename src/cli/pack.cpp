@@ -89,7 +89,7 @@ PackArguments parse(const std::vector<std::string>& arguments) {
   for (const char* name : {"from", "input", "output"}) {
     if (!parsed.given.contains(name)) {
       fail(ExitStatus::usage,
-           "--{} is missing (pack needs --from, --input and --output) see "
+           "--{} is missing (pack needs --from, --input and --output); see "
            "lockstep pack --help",
            name);
     }
@@ -99,7 +99,7 @@ PackArguments parse(const std::vector<std::string>& arguments) {
     for (const char* name : {"image-size", "keep-encoded"}) {
       if (parsed.given.contains(name)) {
         fail(ExitStatus::usage,
-             "--{} is for --from folder ({} images are packed as they are) leave "
+             "--{} is for --from folder ({} images are packed as they are); leave "
              "it away",
              name, pack_options().get(value, "from"));
       }
@@ -108,12 +108,12 @@ PackArguments parse(const std::vector<std::string>& arguments) {
   if (value.keep_encoded && parsed.given.contains("image-size")) {
     fail(ExitStatus::usage,
          "--image-size {} with --keep-encoded (JPEG files are packed as they are, "
-         "training resizes them) leave one away",
+         "training resizes them); leave one away",
          value.image_size);
   }
   if (value.shards != 0 && parsed.given.contains("shard-mb")) {
     fail(ExitStatus::usage,
-         "--shards {} with --shard-mb {} (each says how many shards there are) "
+         "--shards {} with --shard-mb {} (each says how many shards there are); "
          "leave one away",
          value.shards, value.shard_mb);
   }

@@ -43,7 +43,7 @@ void collectively(Communicator& comm, const std::function<void()>& work) {
   } catch (const std::bad_alloc&) {
     error.emplace(
         ExitStatus::internal,
-        "out of memory (an allocation failed) use a smaller --batch-size, or more memory");
+        "out of memory (an allocation failed); use a smaller --batch-size, or more memory");
   } catch (const std::exception& failure) {
     error.emplace(ExitStatus::internal, failure.what());
   } catch (...) {

@@ -95,7 +95,7 @@ void CollectiveComparison::compare(Circle& circle, const CollectiveCall& call, i
   while (all[wrong] == all[right]) ++wrong;
   fail(ExitStatus::internal,
        "{} calls {}, but {} {} (collectives must be the same on all ranks; {} "
-       "of {} ranks differ from most) look at what rank {} did before it",
+       "of {} ranks differ from most); look at what rank {} did before it",
        name(circle.ranks[wrong]), describe(all[wrong]), name(circle.ranks[right]),
        describe(all[right]), static_cast<std::ptrdiff_t>(all.size()) - most, all.size(),
        circle.ranks[wrong]);

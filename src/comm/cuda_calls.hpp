@@ -76,7 +76,7 @@ class CudaCalls final {
   }
   void check(CudaResult result, const char* call) const {
     if (result == CudaResult::success) return;
-    fail(ExitStatus::internal, "{} failed on {} ({}) look for earlier errors of this rank", call,
+    fail(ExitStatus::internal, "{} failed on {} ({}); look for earlier errors of this rank", call,
          who_, api_.error_string(result));
   }
 

@@ -191,7 +191,7 @@ class Rendezvous::Mailbox final {
     }
     if (!missing.empty()) {
       return fmt::format(
-          "{} did not come to {} within {} s of {} (the process ended, hangs or is slow) look "
+          "{} did not come to {} within {} s of {} (the process ended, hangs or is slow); look "
           "into its log and submit the job again",
           listed(missing), place.name, std::chrono::duration<double>(place.limit).count(), name(0));
     }
@@ -209,7 +209,7 @@ class Rendezvous::Mailbox final {
   [[noreturn]] void rank_0_is_lost(const Place& place, const char* how) {
     abandoned_ = true;
     fail(ExitStatus::internal,
-         "{} {} {} within {} s of {} (the process ended, hangs or gave up waiting) look into its "
+         "{} {} {} within {} s of {} (the process ended, hangs or gave up waiting); look into its "
          "log and submit the job again",
          name(0), how, place.name, std::chrono::duration<double>(place.limit).count(), name(rank_));
   }

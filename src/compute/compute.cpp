@@ -60,7 +60,7 @@ class HostLink final {
     auto [shared, reason] = make_shared_memory_communicator(mpi);
     if (!shared && comm == CommChoice::shared) {
       fail(ExitStatus::usage,
-           "--comm shared needs memory that all ranks share ({}) run them on one host with enough "
+           "--comm shared needs memory that all ranks share ({}); run them on one host with enough "
            "room in /dev/shm, or leave it out",
            reason);
     }
@@ -383,13 +383,13 @@ std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& 
     if (options.comm == CommChoice::shared) {
       fail(ExitStatus::usage,
            "--comm shared does not go with --device cuda (GPUs' memory is reduced by NCCL, or by "
-           "MPI through the host) leave it out");
+           "MPI through the host); leave it out");
     }
     return std::make_unique<CudaCompute>(graph, options, grid, host);
   }
   if (options.comm == CommChoice::nccl) {
     fail(ExitStatus::usage,
-         "--comm nccl does not go with --device cpu (NCCL reduces the memory of GPUs) leave it "
+         "--comm nccl does not go with --device cpu (NCCL reduces the memory of GPUs); leave it "
          "out, or use a GPU");
   }
   if (options.before_host_memory) options.before_host_memory();

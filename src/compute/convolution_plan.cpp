@@ -94,7 +94,7 @@ ConvolutionPlan plan_convolutions(const Graph& graph, const ConvolutionPlanOptio
   cache.save();
   if (options.algorithm == ConvAlgorithm::winograd && !any) {
     fail(ExitStatus::usage,
-         "--conv-algorithm winograd cannot be had for {} ({} has it for none of its convolutions) "
+         "--conv-algorithm winograd cannot be had for {} ({} has it for none of its convolutions); "
          "take auto or direct",
          graph.name(), onednn_description());
   }

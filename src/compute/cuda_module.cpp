@@ -31,11 +31,11 @@ fs::path find_module() {
     auto path = directory / cuda::module_file_name;
     if (fs::exists(path, ignored)) return path;
   }
-  fail(
-      ExitStatus::usage,
-      "this installation cannot use GPUs ({} is not in {}) build Lockstep with -DLOCKSTEP_CUDA=ON, "
-      "name the module's directory in LOCKSTEP_MODULE_PATH, or use --device cpu",
-      cuda::module_file_name, joined(directories));
+  fail(ExitStatus::usage,
+       "this installation cannot use GPUs ({} is not in {}); build Lockstep with "
+       "-DLOCKSTEP_CUDA=ON, "
+       "name the module's directory in LOCKSTEP_MODULE_PATH, or use --device cpu",
+       cuda::module_file_name, joined(directories));
 }
 
 const cuda::ModuleTable& open_module(const fs::path& path) {
@@ -43,7 +43,7 @@ const cuda::ModuleTable& open_module(const fs::path& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     fail(ExitStatus::usage,
-         "the GPU module {} cannot be loaded ({}) make the CUDA and cuDNN libraries it was built "
+         "the GPU module {} cannot be loaded ({}); make the CUDA and cuDNN libraries it was built "
          "with known to the loader (a module of the cluster, or LD_LIBRARY_PATH), or use "
          "--device cpu",
          path.string(), dlerror());
@@ -52,14 +52,14 @@ const cuda::ModuleTable& open_module(const fs::path& path) {
       reinterpret_cast<cuda::ModuleEntryPoint>(dlsym(library, cuda::module_entry_point));
   if (entry == nullptr) {
     fail(ExitStatus::usage,
-         "{} is no GPU module of Lockstep (it has no {}) install the program and the module from "
+         "{} is no GPU module of Lockstep (it has no {}); install the program and the module from "
          "one build",
          path.string(), cuda::module_entry_point);
   }
   const cuda::ModuleTable& table = *entry();
   if (table.interface != cuda::module_interface()) {
     fail(ExitStatus::usage,
-         "the GPU module {} is of another build (the module has {}; the program {}) install both "
+         "the GPU module {} is of another build (the module has {}; the program {}); install both "
          "from one build",
          path.string(), table.interface, cuda::module_interface());
   }
@@ -82,7 +82,8 @@ std::string describe(const cuda::DriverState& state) {
     case Status::usable:
       break;
     case Status::no_driver:
-      return "there is no NVIDIA driver on this host (CUDA finds none) run on a host with GPUs, or "
+      return "there is no NVIDIA driver on this host (CUDA finds none); run on a host with GPUs, "
+             "or "
              "use --device cpu";
     case Status::old_driver:
       return fmt::format(
@@ -91,12 +92,12 @@ std::string describe(const cuda::DriverState& state) {
           version_text(state.driver_version), version_text(state.runtime_version));
     case Status::no_device:
       return fmt::format(
-          "no usable GPU is visible on this host ({}{}) ask for GPUs in the allocation, or use "
+          "no usable GPU is visible on this host ({}{}); ask for GPUs in the allocation, or use "
           "--device cpu",
           state.detail.empty() ? "the driver shows none" : state.detail, visible_devices());
     case Status::failed:
       return fmt::format(
-          "the GPUs of this host cannot be used ({}{}) see whether nvidia-smi lists them, or use "
+          "the GPUs of this host cannot be used ({}{}); see whether nvidia-smi lists them, or use "
           "--device cpu",
           state.detail, visible_devices());
   }

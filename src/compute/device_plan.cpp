@@ -39,7 +39,7 @@ void require_own_devices(std::span<const TakenDevice> ranks) {
     const auto [owner, is_new] = owners.try_emplace({ranks[rank].host, ranks[rank].uuid}, rank);
     if (is_new) continue;
     fail(ExitStatus::usage,
-         "ranks {} and {} share {} of {} (NCCL needs a GPU for each rank) start one rank a GPU "
+         "ranks {} and {} share {} of {} (NCCL needs a GPU for each rank); start one rank a GPU "
          "(srun --ntasks-per-node=GPUS --gpus-per-node=GPUS), or share it with --comm mpi",
          owner->second, rank, ranks[rank].uuid, ranks[rank].host);
   }

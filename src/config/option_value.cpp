@@ -16,7 +16,7 @@ namespace {
 
 [[noreturn]] void refuse(const OptionSpec& spec, const std::string& text,
                          const std::string& takes) {
-  fail(ExitStatus::usage, "--{} is '{}' (it takes {}) see --help", spec.name, text, takes);
+  fail(ExitStatus::usage, "--{} is '{}' (it takes {}); see --help", spec.name, text, takes);
 }
 
 /// The whole text as a number.

@@ -24,7 +24,7 @@ void refuse_both(const Config& config, const std::string& where) {
   for (const auto& pair : table.exclusive_pairs()) {
     if (!pair.both(config)) continue;
     fail(ExitStatus::usage,
-         "--{} {} and --{} {} are both given{} (each excludes the other) drop one", pair.one,
+         "--{} {} and --{} {} are both given{} (each excludes the other); drop one", pair.one,
          table.get(config, pair.one), pair.other, table.get(config, pair.other), where);
   }
 }
@@ -49,13 +49,13 @@ void check_normalization(const Config& config) {
   const std::size_t deviations = config.std.size();
   if (means > 1 && deviations > 1 && means != deviations) {
     fail(ExitStatus::usage,
-         "--mean has {} values and --std {} (each is one, or one a channel) give as many", means,
+         "--mean has {} values and --std {} (each is one, or one a channel); give as many", means,
          deviations);
   }
   for (const auto& [name, size] : {std::pair{"mean", means}, std::pair{"std", deviations}}) {
     if (config.channels != 0 && size > 1 && static_cast<std::int64_t>(size) != config.channels) {
       fail(ExitStatus::usage,
-           "--{} has {} values for --channels {} (one, or one a channel) give {}", name, size,
+           "--{} has {} values for --channels {} (one, or one a channel); give {}", name, size,
            config.channels, config.channels);
     }
   }
@@ -65,15 +65,15 @@ void check_normalization(const Config& config) {
 
 std::string read_text_file(const std::string& path) {
   if (std::filesystem::is_directory(path)) {
-    fail(ExitStatus::no_input, "cannot read {} (it is a directory) name a file in it", path);
+    fail(ExitStatus::no_input, "cannot read {} (it is a directory); name a file in it", path);
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    fail(ExitStatus::no_input, "cannot read {} ({}) check the path", path, std::strerror(errno));
+    fail(ExitStatus::no_input, "cannot read {} ({}); check the path", path, std::strerror(errno));
   }
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (file.bad()) {
-    fail(ExitStatus::no_input, "cannot read {} (reading failed) check the disk", path);
+    fail(ExitStatus::no_input, "cannot read {} (reading failed); check the disk", path);
   }
   return text;
 }
@@ -164,7 +164,7 @@ void validate_communication_dtypes(const Config& config) {
   if (parameters != "fp32" && parameters != precision) {
     fail(ExitStatus::usage,
          "--param-dtype {0} does not go with --precision {1} (weights would be rounded to {0} and "
-         "used as {1}) take --precision {0}, or leave --param-dtype away",
+         "used as {1}); take --precision {0}, or leave --param-dtype away",
          parameters, precision);
   }
 }
@@ -185,12 +185,12 @@ void require_conv_algorithm(ConvAlgorithm algorithm, Precision precision, Device
   if (algorithm == ConvAlgorithm::winograd && device == DeviceChoice::cuda) {
     fail(ExitStatus::usage,
          "--conv-algorithm winograd does not go with --device cuda (cuDNN has algorithms of its "
-         "own) take auto or direct, or --device cpu");
+         "own); take auto or direct, or --device cpu");
   }
   if (algorithm == ConvAlgorithm::winograd && precision != Precision::fp32) {
     fail(ExitStatus::usage,
          "--conv-algorithm winograd does not go with --precision {} (oneDNN has that algorithm in "
-         "fp32 alone) take auto, or fp32",
+         "fp32 alone); take auto, or fp32",
          to_string(precision));
   }
 }
@@ -211,7 +211,7 @@ void require_recompute(Recompute recompute, DeviceChoice device) {
   if (recompute != Recompute::norms || device != DeviceChoice::cuda) return;
   fail(ExitStatus::usage,
        "--recompute norms does not go with --device cuda (that engine keeps what its backward "
-       "reads) leave it out, or take --device cpu");
+       "reads); leave it out, or take --device cpu");
 }
 
 void validate(const Config& config) {
@@ -219,22 +219,22 @@ void validate(const Config& config) {
   refuse_both(config, "");
   check_normalization(config);
   if (config.data.empty() && !config.synthetic) {
-    fail(ExitStatus::usage, "no data (neither --data nor --synthetic is given) give --data DIR");
+    fail(ExitStatus::usage, "no data (neither --data nor --synthetic is given); give --data DIR");
   }
   if (!config.data.empty() && config.synthetic) {
     fail(ExitStatus::usage,
-         "--data {} and --synthetic exclude each other (one is trained on) drop one", config.data);
+         "--data {} and --synthetic exclude each other (one is trained on); drop one", config.data);
   }
   if (!config.val_data.empty() && config.synthetic) {
     fail(ExitStatus::usage,
          "--val-data {} and --synthetic exclude each other (generated images have no validation "
-         "split) drop one",
+         "split); drop one",
          config.val_data);
   }
   if (!config.stage_dir.empty() && config.synthetic) {
     fail(ExitStatus::usage,
          "--stage-dir {} and --synthetic exclude each other (generated images have no shards to "
-         "copy) drop one",
+         "copy); drop one",
          config.stage_dir);
   }
   require_conv_algorithm(config.conv_algorithm, config.precision, config.device);
@@ -249,7 +249,7 @@ void validate(const Config& config) {
   }
   if (config.lr_schedule != LrSchedule::step && !config.milestones.empty()) {
     fail(ExitStatus::usage,
-         "--milestones {} belong to --lr-schedule step (the schedule is another) add it, or drop "
+         "--milestones {} belong to --lr-schedule step (the schedule is another); add it, or drop "
          "them",
          fmt::join(config.milestones, ","));
   }
@@ -262,19 +262,19 @@ void validate(const Config& config) {
   }
   validate_communication_dtypes(config);
   if (config.shard_group > 0 && config.shard != ShardMode::hybrid) {
-    fail(ExitStatus::usage, "--shard-group {} belongs to --shard hybrid (it is another) drop it",
+    fail(ExitStatus::usage, "--shard-group {} belongs to --shard hybrid (it is another); drop it",
          config.shard_group);
   }
   if (config.accumulate_full_gradients &&
       (config.accumulate == 1 || config.shard == ShardMode::none)) {
     fail(ExitStatus::usage,
          "--accumulate-full-gradients needs --accumulate above 1 and --shard (--accumulate is {}, "
-         "--shard {}) drop it",
+         "--shard {}); drop it",
          config.accumulate, config.shard == ShardMode::none ? "none" : "given");
   }
   if (config.straggler_factor > 0 && config.straggler_factor <= 1) {
     fail(ExitStatus::usage,
-         "--straggler-factor {} would name ranks that are not slow (the median's own factor is 1) "
+         "--straggler-factor {} would name ranks that are not slow (the median's own factor is 1); "
          "give more than 1, or 0",
          config.straggler_factor);
   }

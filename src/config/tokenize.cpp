@@ -61,7 +61,7 @@ void refuse_repetition(std::vector<GivenOption>& given, const std::string& name,
   const auto same = std::find_if(given.begin(), given.end(),
                                  [&](const GivenOption& option) { return option.name == name; });
   if (same != given.end()) {
-    fail(ExitStatus::usage, "--{} is given twice, as '{}' and '{}' (only one can hold) drop one",
+    fail(ExitStatus::usage, "--{} is given twice, as '{}' and '{}' (only one can hold); drop one",
          name, same->value, value);
   }
   given.push_back({.name = name, .value = value});
@@ -82,7 +82,7 @@ TokenizedOptions tokenize_command_line(const std::vector<std::string>& args,
                  .allow_unregistered()
                  .run();
   } catch (const po::error& error) {
-    fail(ExitStatus::usage, "{} (the command line does not parse) see --help", error.what());
+    fail(ExitStatus::usage, "{} (the command line does not parse); see --help", error.what());
   }
   TokenizedOptions result;
   for (const po::option& option : parsed.options) {
@@ -90,17 +90,17 @@ TokenizedOptions tokenize_command_line(const std::vector<std::string>& args,
         option.original_tokens.empty() ? option.string_key : option.original_tokens.front();
     if (option.position_key >= 0 || !token.starts_with("--")) {
       if (!allow_positional) {
-        fail(ExitStatus::usage, "'{}' stands alone (an option begins with --) see --help", token);
+        fail(ExitStatus::usage, "'{}' stands alone (an option begins with --); see --help", token);
       }
       result.positional.push_back(option.value.empty() ? token : option.value.front());
       continue;
     }
     if (option.original_tokens.size() > 1 && option.original_tokens[1].starts_with("--")) {
-      fail(
-          ExitStatus::usage,
-          "{} has no value (the next word, {}, is an option) give one; a value that begins with -- "
-          "is written {}={}",
-          token, option.original_tokens[1], token, option.original_tokens[1]);
+      fail(ExitStatus::usage,
+           "{} has no value (the next word, {}, is an option); give one; a value that begins with "
+           "-- "
+           "is written {}={}",
+           token, option.original_tokens[1], token, option.original_tokens[1]);
     }
     if (option.unregistered) {
       refuse_unknown(token.substr(2, token.find('=') - 2), known, "");
@@ -120,7 +120,7 @@ std::vector<GivenOption> tokenize_config(const std::string& text,
   try {
     parsed = po::parse_config_file(stream, description, true);
   } catch (const po::error& error) {
-    fail(ExitStatus::usage, "{} does not parse ({}) write one name=value a line", source,
+    fail(ExitStatus::usage, "{} does not parse ({}); write one name=value a line", source,
          error.what());
   }
   std::vector<GivenOption> given;

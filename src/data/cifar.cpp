@@ -13,7 +13,7 @@ CifarBatch parse_cifar(std::span<const std::byte> bytes, const CifarLayout& layo
   if (bytes.empty() || bytes.size() % record != 0) {
     fail(ExitStatus::bad_input,
          "{}: {} bytes is no whole number of records of {} bytes (truncated, or not the binary "
-         "version of CIFAR-{}) fetch it again",
+         "version of CIFAR-{}); fetch it again",
          name, bytes.size(), record, layout.classes);
   }
   const std::size_t count = bytes.size() / record;
@@ -25,8 +25,8 @@ CifarBatch parse_cifar(std::span<const std::byte> bytes, const CifarLayout& layo
     const auto label = std::to_integer<std::uint8_t>(source[label_bytes - 1]);
     if (label >= layout.classes) {
       fail(ExitStatus::bad_input,
-           "{}: sample {} has label {} (CIFAR-{} has labels 0 to {}) fetch the file again", name, i,
-           label, layout.classes, layout.classes - 1);
+           "{}: sample {} has label {} (CIFAR-{} has labels 0 to {}); fetch the file again", name,
+           i, label, layout.classes, layout.classes - 1);
     }
     batch.labels[i] = label;
     std::byte* image = batch.images.data() + i * pixels;

@@ -33,7 +33,7 @@ const CifarFiles& files_in(const std::string& directory) {
   }
   fail(ExitStatus::no_input,
        "{} holds neither data_batch_1.bin (CIFAR-10) nor train.bin (CIFAR-100) (--from cifar reads "
-       "the binary version) check --input",
+       "the binary version); check --input",
        directory);
 }
 
@@ -61,7 +61,7 @@ std::unique_ptr<PackSource> open_cifar_source(const std::string& directory) {
                   .identity = 0};
   if (!info.class_names.empty() &&
       info.class_names.size() != static_cast<std::size_t>(info.classes)) {
-    fail(ExitStatus::bad_input, "{}: holds {} class names (CIFAR-{} has {}) fetch it again",
+    fail(ExitStatus::bad_input, "{}: holds {} class names (CIFAR-{} has {}); fetch it again",
          (base / files.names).string(), info.class_names.size(), info.classes, info.classes);
   }
   return make_pixel_source(std::move(info), std::move(train), std::move(val));

@@ -51,12 +51,12 @@ void check_agreement(const std::string& directory, const std::vector<std::string
     const ShardHeader& other = reports[i].header;
     const auto differ = [&](const char* what) {
       fail(ExitStatus::bad_input,
-           "{}/{} and {} have different {} (shards of one split agree) pack them again", directory,
+           "{}/{} and {} have different {} (shards of one split agree); pack them again", directory,
            names[0], names[i], what);
     };
     if (first.encoded != other.encoded || (!first.encoded && first.image != other.image)) {
       fail(ExitStatus::bad_input,
-           "{}/{} has {}, {} has {} (shards of one split have one shape) pack them again",
+           "{}/{} has {}, {} has {} (shards of one split have one shape); pack them again",
            directory, names[0], shape_text(first), names[i], shape_text(other));
     }
     if (first.classes != other.classes) differ("classes");
@@ -289,7 +289,7 @@ std::unique_ptr<Dataset> open_dataset(const std::string& directory, const std::s
                    .identity = identity_of(names, reports)};
   for (const ShardReport& report : reports) info.samples += report.header.samples;
   if (info.samples == 0) {
-    fail(ExitStatus::bad_input, "{} has no samples in split {} ({} empty shards) pack it again",
+    fail(ExitStatus::bad_input, "{} has no samples in split {} ({} empty shards); pack it again",
          directory, split, names.size());
   }
   fill_defaults(reports, info);

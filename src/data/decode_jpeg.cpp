@@ -88,7 +88,7 @@ void flatten_cmyk(std::int64_t channels, bool inverted, Image& image) {
 void decode_jpeg(std::span<const std::byte> file, std::int64_t channels, Image& image) {
   if (channels != 1 && channels != 3) {
     fail(ExitStatus::usage,
-         "JPEG images cannot have {} channels (1 or 3 can be read) use --channels 3", channels);
+         "JPEG images cannot have {} channels (1 or 3 can be read); use --channels 3", channels);
   }
   Faults faults;
   jpeg_decompress_struct info{};
@@ -104,11 +104,11 @@ void decode_jpeg(std::span<const std::byte> file, std::int64_t channels, Image& 
   jpeg_destroy_decompress(&info);
   if (outcome == Outcome::too_large) {
     fail(ExitStatus::bad_input,
-         "a JPEG image of {}x{} pixels (at most {} can be decoded) shrink it", height, width,
+         "a JPEG image of {}x{} pixels (at most {} can be decoded); shrink it", height, width,
          max_image_pixels);
   }
   if (outcome == Outcome::damaged) {
-    fail(ExitStatus::bad_input, "not a whole JPEG file ({}) replace it",
+    fail(ExitStatus::bad_input, "not a whole JPEG file ({}); replace it",
          static_cast<const char*>(faults.text));
   }
   if (cmyk) flatten_cmyk(channels, inverted, image);

@@ -22,7 +22,7 @@ fs::directory_iterator open_directory(const fs::path& path) {
   std::error_code error;
   fs::directory_iterator entries(path, error);
   if (error) {
-    fail(ExitStatus::no_input, "cannot list {} ({}) check --input and its permissions",
+    fail(ExitStatus::no_input, "cannot list {} ({}); check --input and its permissions",
          path.string(), error.message());
   }
   return entries;
@@ -44,12 +44,13 @@ std::vector<std::string> class_folders(const fs::path& directory) {
     }
   }
   if (!loose.empty()) {
-    fail(ExitStatus::bad_input,
-         "{} holds {} image{} outside of class folders, such as {} (--from folder takes an image's "
-         "class from its folder; ImageNet's validation images come without folders) move each into "
-         "the folder of its class, as docs/file-formats.md shows, or remove {}",
-         directory.string(), loose.size(), loose.size() == 1 ? "" : "s",
-         *std::min_element(loose.begin(), loose.end()), loose.size() == 1 ? "it" : "them");
+    fail(
+        ExitStatus::bad_input,
+        "{} holds {} image{} outside of class folders, such as {} (--from folder takes an image's "
+        "class from its folder; ImageNet's validation images come without folders); move each into "
+        "the folder of its class, as docs/file-formats.md shows, or remove {}",
+        directory.string(), loose.size(), loose.size() == 1 ? "" : "s",
+        *std::min_element(loose.begin(), loose.end()), loose.size() == 1 ? "it" : "them");
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -60,11 +61,11 @@ FolderPart list_part(const fs::path& directory, const std::vector<std::string>& 
   for (const std::string& folder : class_folders(directory)) {
     const auto found = std::lower_bound(classes.begin(), classes.end(), folder);
     if (found == classes.end() || *found != folder) {
-      fail(
-          ExitStatus::bad_input,
-          "{} is a class that the training part does not have ({} classes, {} to {}) remove it, or "
-          "add its training images",
-          (directory / folder).string(), classes.size(), classes.front(), classes.back());
+      fail(ExitStatus::bad_input,
+           "{} is a class that the training part does not have ({} classes, {} to {}); remove it, "
+           "or "
+           "add its training images",
+           (directory / folder).string(), classes.size(), classes.front(), classes.back());
     }
     const std::size_t before = part.images.size();
     for (const fs::directory_entry& entry : open_directory(directory / folder)) {
@@ -75,14 +76,14 @@ FolderPart list_part(const fs::path& directory, const std::vector<std::string>& 
       }
       const std::uintmax_t bytes = entry.file_size(error);
       if (error) {
-        fail(ExitStatus::no_input, "cannot read {} ({}) check its permissions",
+        fail(ExitStatus::no_input, "cannot read {} ({}); check its permissions",
              entry.path().string(), error.message());
       }
       part.images.push_back({.name = name, .label = found - classes.begin(), .bytes = bytes});
     }
     if (part.images.size() == before) {
       fail(ExitStatus::bad_input,
-           "{} holds no .png, .jpg or .jpeg file (a class needs at least one image) remove the "
+           "{} holds no .png, .jpg or .jpeg file (a class needs at least one image); remove the "
            "folder, or check --input",
            (directory / folder).string());
     }
@@ -105,18 +106,18 @@ FolderListing list_folder(const std::string& directory) {
   if (listing.classes.empty()) {
     fail(ExitStatus::no_input,
          "{} holds no folders (--from folder reads INPUT/CLASS/*.png or INPUT/train/CLASS/*.png, "
-         "PNG or JPEG) check --input",
+         "PNG or JPEG); check --input",
          train.string());
   }
   listing.train = list_part(train, listing.classes);
   if (has_parts && fs::is_directory(base / "val", ignored)) {
     listing.val = list_part(base / "val", listing.classes);
     if (listing.val.images.empty()) {
-      fail(
-          ExitStatus::bad_input,
-          "{} holds no class folders (the test part is read from val/CLASS/*.png, PNG or JPEG) add "
-          "them, or remove val",
-          (base / "val").string());
+      fail(ExitStatus::bad_input,
+           "{} holds no class folders (the test part is read from val/CLASS/*.png, PNG or JPEG); "
+           "add "
+           "them, or remove val",
+           (base / "val").string());
     }
   }
   return listing;

@@ -94,7 +94,7 @@ class FolderSource final : public PackSource {
       decode_png(file_, rgb, decoded_);
     } else {
       fail(ExitStatus::bad_input,
-           "neither a JPEG nor a PNG file by its first bytes ({} bytes) replace or remove it",
+           "neither a JPEG nor a PNG file by its first bytes ({} bytes); replace or remove it",
            file_.size());
     }
   }
@@ -102,12 +102,12 @@ class FolderSource final : public PackSource {
   void keep_encoded(const ListedImage& image, RawSample& sample) const {
     if (!is_jpeg(file_)) {
       fail(ExitStatus::bad_input,
-           "a PNG file (--keep-encoded keeps JPEG files) convert it to JPEG, or leave "
+           "a PNG file (--keep-encoded keeps JPEG files); convert it to JPEG, or leave "
            "--keep-encoded away");
     }
     if (file_.size() != image.bytes) {
       fail(ExitStatus::bad_input,
-           "has {} bytes, {} when it was listed (it changed meanwhile) pack again", file_.size(),
+           "has {} bytes, {} when it was listed (it changed meanwhile); pack again", file_.size(),
            image.bytes);
     }
     sample.bytes = file_;

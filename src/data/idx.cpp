@@ -79,7 +79,7 @@ class ByteSource final {
       } else if (status == Z_BUF_ERROR) {
         break;  // the input ended early
       } else if (status != Z_OK) {
-        fail(ExitStatus::bad_input, "{}: damaged gzip data ({}) fetch the file again", name_,
+        fail(ExitStatus::bad_input, "{}: damaged gzip data ({}); fetch the file again", name_,
              stream_.msg != nullptr ? stream_.msg : "zlib gives no reason");
       }
     }
@@ -104,7 +104,7 @@ std::uint32_t read_word(ByteSource& source, const std::string& name) {
   std::array<std::byte, 4> word{};
   if (source.read(word) != word.size()) {
     fail(ExitStatus::bad_input,
-         "{}: the file ends inside its IDX header (truncated) fetch it again", name);
+         "{}: the file ends inside its IDX header (truncated); fetch it again", name);
   }
   return big_endian(word);
 }
@@ -133,22 +133,22 @@ IdxFile parse_idx(std::span<const std::byte> bytes, const std::string& name) {
   }
   // Checked before memory is taken: the header is not trusted.
   if (total > source.limit()) {
-    fail(
-        ExitStatus::bad_input,
-        "{}: the header announces {} bytes, the file holds at most {} (truncated or damaged) fetch "
-        "it again",
-        name, total, source.limit());
+    fail(ExitStatus::bad_input,
+         "{}: the header announces {} bytes, the file holds at most {} (truncated or damaged); "
+         "fetch "
+         "it again",
+         name, total, source.limit());
   }
   file.values.resize(total);
   if (const std::size_t found = source.read(file.values); found != total) {
     fail(ExitStatus::bad_input,
-         "{}: the header announces {} bytes, the file holds {} (truncated) fetch it again", name,
+         "{}: the header announces {} bytes, the file holds {} (truncated); fetch it again", name,
          total, found);
   }
   if (!source.at_end()) {
     fail(ExitStatus::bad_input,
          "{}: the file does not end after the {} bytes its header announces (damaged, or something "
-         "was appended) fetch it again",
+         "was appended); fetch it again",
          name, total);
   }
   return file;

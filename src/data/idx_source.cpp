@@ -25,7 +25,7 @@ std::optional<std::string> find_file(const std::string& directory, const std::st
 std::string require_file(const std::string& directory, const std::string& name) {
   if (auto path = find_file(directory, name)) return *path;
   fail(ExitStatus::no_input,
-       "{} holds neither {} nor {}.gz (--from mnist reads MNIST's four files) check --input",
+       "{} holds neither {} nor {}.gz (--from mnist reads MNIST's four files); check --input",
        directory, name, name);
 }
 

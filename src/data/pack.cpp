@@ -49,7 +49,7 @@ class StagedShard final {
       std::error_code error;
       fs::rename(path_, temporary, error);
       if (error) {
-        fail(ExitStatus::cannot_write, "cannot rename {} ({}) pack again", path_, error.message());
+        fail(ExitStatus::cannot_write, "cannot rename {} ({}); pack again", path_, error.message());
       }
       finish_shard(temporary, attributes);
     });
@@ -86,7 +86,7 @@ std::vector<ShardTask> plan(const PackSource& source, const PackOptions& options
   }
   if (options.shards && (*options.shards < 1 || *options.shards > train)) {
     fail(ExitStatus::usage,
-         "--shards {} for {} training samples (a shard holds at least one) use 1 to {}",
+         "--shards {} for {} training samples (a shard holds at least one); use 1 to {}",
          *options.shards, train, train);
   }
   std::vector<ShardTask> tasks;
@@ -128,12 +128,12 @@ void prepare_directory(const PackOptions& options) {
   std::error_code error;
   fs::create_directories(options.directory, error);
   if (error) {
-    fail(ExitStatus::cannot_write, "cannot create {} ({}) choose another --output",
+    fail(ExitStatus::cannot_write, "cannot create {} ({}); choose another --output",
          options.directory, error.message());
   }
   if (const auto found = shards_in(options.directory); !found.empty() && !options.overwrite) {
     fail(ExitStatus::usage,
-         "{} holds {} shards already, {} among them (they would be replaced) choose another "
+         "{} holds {} shards already, {} among them (they would be replaced); choose another "
          "--output or give --overwrite",
          options.directory, found.size(), found.front().filename().string());
   }
@@ -145,7 +145,7 @@ void remove_old_shards(const std::string& directory) {
     std::error_code error;
     fs::remove(path, error);
     if (error) {
-      fail(ExitStatus::cannot_write, "cannot remove {} ({}) remove it and pack again",
+      fail(ExitStatus::cannot_write, "cannot remove {} ({}); remove it and pack again",
            path.string(), error.message());
     }
   }

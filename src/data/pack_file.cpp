@@ -64,7 +64,7 @@ void read_whole_file(const std::string& path, std::vector<std::byte>& bytes) {
   const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rbe"));
   std::error_code error;
   if (!file) {
-    fail(ExitStatus::no_input, "cannot read {} ({}) check the path and its permissions", path,
+    fail(ExitStatus::no_input, "cannot read {} ({}); check the path and its permissions", path,
          std::strerror(errno));
   }
   const std::uintmax_t size = std::filesystem::file_size(path, error);

@@ -29,31 +29,31 @@ void check_loader_options(const DatasetInfo& info, const LoaderOptions& options)
   const auto channels = static_cast<std::size_t>(wanted.channels);
   if (options.mean.size() != channels || options.std.size() != channels) {
     fail(ExitStatus::usage,
-         "{} values of mean and {} of std for {} channels (one each) set --mean and --std, or "
+         "{} values of mean and {} of std for {} channels (one each); set --mean and --std, or "
          "--channels",
          options.mean.size(), options.std.size(), channels);
   }
   for (const float value : options.std) {
     if (!(value > 0)) {
-      fail(ExitStatus::usage, "a std of {} (pixels are divided by it) give values above 0", value);
+      fail(ExitStatus::usage, "a std of {} (pixels are divided by it); give values above 0", value);
     }
   }
   if (options.batch_capacity < 1 || options.batches_ahead < 0 || options.threads < 0) {
-    fail(
-        ExitStatus::usage,
-        "a loader of {} samples a batch, {} batches ahead and {} threads (1, 0 and 0 at least) see "
-        "--batch-size and --loader-threads",
-        options.batch_capacity, options.batches_ahead, options.threads);
+    fail(ExitStatus::usage,
+         "a loader of {} samples a batch, {} batches ahead and {} threads (1, 0 and 0 at least); "
+         "see "
+         "--batch-size and --loader-threads",
+         options.batch_capacity, options.batches_ahead, options.threads);
   }
   if (options.shuffle_block < 1 || options.crop_padding < 0) {
     fail(ExitStatus::usage,
-         "--shuffle-block {} and --crop-padding {} (1 and 0 at least) raise them",
+         "--shuffle-block {} and --crop-padding {} (1 and 0 at least); raise them",
          options.shuffle_block, options.crop_padding);
   }
   if (info.encoded) {
     if ((info.image.channels != 0 && info.image.channels != wanted.channels) ||
         (wanted.channels != 1 && wanted.channels != 3)) {
-      fail(ExitStatus::usage, "{} holds encoded images, --channels is {} (1 or 3{}) change it",
+      fail(ExitStatus::usage, "{} holds encoded images, --channels is {} (1 or 3{}); change it",
            info.directory, wanted.channels,
            info.image.channels == 0 ? std::string()
                                     : fmt::format("; mean and std are of {}", info.image.channels));
@@ -69,7 +69,7 @@ void check_loader_options(const DatasetInfo& info, const LoaderOptions& options)
   if (info.image.height + 2 * padding < wanted.height ||
       info.image.width + 2 * padding < wanted.width) {
     fail(ExitStatus::usage,
-         "{} has images of {}x{}, the network takes {}x{} (they are cropped, never enlarged) use "
+         "{} has images of {}x{}, the network takes {}x{} (they are cropped, never enlarged); use "
          "--image-size {} or smaller",
          info.directory, info.image.height, info.image.width, wanted.height, wanted.width,
          std::min(info.image.height, info.image.width));

@@ -31,7 +31,7 @@ std::string reason() {
 Descriptor open_descriptor(const std::string& path) {
   Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!descriptor) {
-    fail(ExitStatus::no_input, "cannot open {} ({}) see that it is there and readable", path,
+    fail(ExitStatus::no_input, "cannot open {} ({}); see that it is there and readable", path,
          reason());
   }
   return descriptor;
@@ -40,7 +40,7 @@ Descriptor open_descriptor(const std::string& path) {
 std::uint64_t size_of(const Descriptor& descriptor, const std::string& path) {
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) {
-    fail(ExitStatus::no_input, "cannot look at {} ({}) see that it is readable", path, reason());
+    fail(ExitStatus::no_input, "cannot look at {} ({}); see that it is readable", path, reason());
   }
   return static_cast<std::uint64_t>(status.st_size);
 }
@@ -53,12 +53,12 @@ void read_exactly(const Descriptor& descriptor, std::uint64_t offset, std::span<
                                   static_cast<off_t>(offset + done));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      fail(ExitStatus::no_input, "cannot read {} at byte {} ({}) see that its file system is well",
+      fail(ExitStatus::no_input, "cannot read {} at byte {} ({}); see that its file system is well",
            path, offset + done, reason());
     }
     if (count == 0) {
       fail(ExitStatus::bad_input,
-           "{} ends before byte {} (it was truncated since it was opened) copy it again", path,
+           "{} ends before byte {} (it was truncated since it was opened); copy it again", path,
            offset + bytes.size());
     }
     done += static_cast<std::size_t>(count);
@@ -164,7 +164,7 @@ struct ShardFile::Implementation {
     const std::int64_t end = header.classes.value_or(std::int64_t{1} << 31);
     if (label >= 0 && label < end) return;
     fail(ExitStatus::bad_input,
-         "{}: sample {} has label {} (labels must be in [0, {})) fix /labels or the attribute "
+         "{}: sample {} has label {} (labels must be in [0, {})); fix /labels or the attribute "
          "classes",
          path, sample, label, end);
   }
@@ -175,7 +175,7 @@ struct ShardFile::Implementation {
     fail(
         ExitStatus::bad_input,
         "{}: sample {} takes bytes {} to {} of /encoded (offsets must rise, by at most {}, and end "
-        "by {}) write it again",
+        "by {}); write it again",
         path, sample, begin, end, max_sample_bytes, header.encoded_bytes);
   }
 };
@@ -271,10 +271,11 @@ void ShardFile::read(std::int64_t index, RawSample& sample) const {
         self.integer(*self.checksum_blocks, *header.checksums, self.checksums, index);
     const std::uint32_t found = checksum_of(sample.bytes, sample.label);
     if (found != static_cast<std::uint32_t>(expected)) {
-      fail(ExitStatus::bad_input,
-           "{}: sample {} has checksum {:08x}, not {:08x} (its bytes changed since it was written) "
-           "copy the file again",
-           self.path, index, found, static_cast<std::uint32_t>(expected));
+      fail(
+          ExitStatus::bad_input,
+          "{}: sample {} has checksum {:08x}, not {:08x} (its bytes changed since it was written); "
+          "copy the file again",
+          self.path, index, found, static_cast<std::uint32_t>(expected));
     }
   }
   // After the checksum, which tells more; it also guards against a file changed after validation.

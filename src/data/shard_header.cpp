@@ -32,7 +32,7 @@ struct Expected {
 h5::DatasetInfo describe(const h5::File& file, const std::string& path, const std::string& name,
                          const Expected& expected) {
   if (!h5::exists(file, name)) {
-    fail(ExitStatus::bad_input, "{} has no dataset /{} (a shard needs {}) write it again", path,
+    fail(ExitStatus::bad_input, "{} has no dataset /{} (a shard needs {}); write it again", path,
          name, expected.text);
   }
   h5::DatasetInfo info = h5::describe(file, name);
@@ -40,11 +40,11 @@ h5::DatasetInfo describe(const h5::File& file, const std::string& path, const st
                          (expected.element_size == 0 || info.element_size == expected.element_size);
   const std::size_t axes = info.dims.size();
   if (!type_fits || (axes != expected.axes && (axes != expected.other_axes || axes == 0))) {
-    fail(ExitStatus::bad_input, "{}:/{} is {} (expected {}) write it again", path, name,
+    fail(ExitStatus::bad_input, "{}:/{} is {} (expected {}); write it again", path, name,
          h5::to_string(info), expected.text);
   }
   if (expected.element_size != 0 && info.is_signed) {
-    fail(ExitStatus::bad_input, "{}:/{} is {} (expected unsigned, {}) write it again", path, name,
+    fail(ExitStatus::bad_input, "{}:/{} is {} (expected unsigned, {}); write it again", path, name,
          h5::to_string(info), expected.text);
   }
   return info;
@@ -53,8 +53,8 @@ h5::DatasetInfo describe(const h5::File& file, const std::string& path, const st
 void check_count(const std::string& path, const std::string& name, std::uint64_t found,
                  std::uint64_t expected, const char* why) {
   if (found == expected) return;
-  fail(ExitStatus::bad_input, "{}:/{} has {} values, not {} ({}) write it again", path, name, found,
-       expected, why);
+  fail(ExitStatus::bad_input, "{}:/{} has {} values, not {} ({}); write it again", path, name,
+       found, expected, why);
 }
 
 bool is_channel_count(std::uint64_t extent) noexcept {
@@ -71,12 +71,13 @@ void refuse_channels_first(const h5::File& file, const std::string& path,
     const auto values = h5::read_floats(file, name);
     if (values && values->size() == dims[3]) return;
   }
-  fail(ExitStatus::bad_input,
-       "{0}:/images is {1} (it looks like (N, C, H, W); (N, H, W, C) is read, and {2} channels are "
-       "taken only where mean or std has {2} values) rewrite each shard: python3 -c \"import h5py, "
-       "sys; f = h5py.File(sys.argv[1], 'a'); f['nhwc'] = f['images'][()].transpose(0, 2, 3, 1); "
-       "del f['images']; f.move('nhwc', 'images')\" {0}",
-       path, h5::to_string(images), dims[3]);
+  fail(
+      ExitStatus::bad_input,
+      "{0}:/images is {1} (it looks like (N, C, H, W); (N, H, W, C) is read, and {2} channels are "
+      "taken only where mean or std has {2} values); rewrite each shard: python3 -c \"import h5py, "
+      "sys; f = h5py.File(sys.argv[1], 'a'); f['nhwc'] = f['images'][()].transpose(0, 2, 3, 1); "
+      "del f['images']; f.move('nhwc', 'images')\" {0}",
+      path, h5::to_string(images), dims[3]);
 }
 
 void read_images(const h5::File& file, const std::string& path, ShardHeader& header) {
@@ -99,7 +100,7 @@ void read_images(const h5::File& file, const std::string& path, ShardHeader& hea
       info.dims[1] * info.dims[2] * info.dims[3] > static_cast<std::uint64_t>(max_sample_bytes)) {
     fail(ExitStatus::bad_input,
          "{}:/images is {} (height, width and channels must be at least 1, an image at most {} "
-         "bytes) write it again",
+         "bytes); write it again",
          path, h5::to_string(info), max_sample_bytes);
   }
   if (info.dims[0] > max_samples) {
@@ -117,8 +118,9 @@ void read_encoded(const h5::File& file, const std::string& path, ShardHeader& he
       describe(file, path, "offsets",
                {.axes = 1, .element_size = 8, .text = "/offsets uint64 (N+1,) beside /encoded"});
   if (offsets.elements == 0 || offsets.elements > max_samples) {
-    fail(ExitStatus::bad_input, "{}:/offsets has {} values (expected uint64 (N+1,)) write it again",
-         path, offsets.elements);
+    fail(ExitStatus::bad_input,
+         "{}:/offsets has {} values (expected uint64 (N+1,)); write it again", path,
+         offsets.elements);
   }
   header.encoded = true;
   header.image = {.channels = 0, .height = 0, .width = 0};
@@ -134,36 +136,36 @@ void check_statistic(const std::string& path, const std::string& name,
   const bool count_fits =
       header.encoded ? found == 1 || found == 3 : found == header.image.channels;
   if (!count_fits) {
-    fail(ExitStatus::bad_input, "{}: attribute {} has {} values, not {} (one a channel) fix it",
+    fail(ExitStatus::bad_input, "{}: attribute {} has {} values, not {} (one a channel); fix it",
          path, name, found, header.encoded ? "1 or 3" : std::to_string(header.image.channels));
   }
   for (const float value : values) {
     if (std::isfinite(value) && (name != "std" || value > 0)) continue;
-    fail(ExitStatus::bad_input, "{}: attribute {} holds {} (it must be finite{}) fix it", path,
+    fail(ExitStatus::bad_input, "{}: attribute {} holds {} (it must be finite{}); fix it", path,
          name, value, name == "std" ? " and above 0" : "");
   }
 }
 
 void read_attributes(const h5::File& file, const std::string& path, ShardHeader& header) {
   if (const auto format = h5::read_string(file, "format"); format && *format != "lockstep-shard") {
-    fail(
-        ExitStatus::bad_input,
-        "{}: attribute format is \"{}\", not \"lockstep-shard\" (another program's file) remove it",
-        path, format->substr(0, 64));
+    fail(ExitStatus::bad_input,
+         "{}: attribute format is \"{}\", not \"lockstep-shard\" (another program's file); remove "
+         "it",
+         path, format->substr(0, 64));
   }
   if (const auto version = h5::read_int64(file, "version"); version && *version != 1) {
-    fail(ExitStatus::bad_input, "{}: shard version {} (this program reads 1) use a newer lockstep",
+    fail(ExitStatus::bad_input, "{}: shard version {} (this program reads 1); use a newer lockstep",
          path, *version);
   }
   header.classes = h5::read_int64(file, "classes");
   if (header.classes && (*header.classes < 1 || *header.classes > max_classes)) {
-    fail(ExitStatus::bad_input, "{}: attribute classes is {} (it must be 1 to {}) fix it", path,
+    fail(ExitStatus::bad_input, "{}: attribute classes is {} (it must be 1 to {}); fix it", path,
          *header.classes, max_classes);
   }
   header.class_names = h5::read_strings(file, "class_names").value_or(std::vector<std::string>{});
   const auto names = static_cast<std::int64_t>(header.class_names.size());
   if (names > 0 && header.classes && names != *header.classes) {
-    fail(ExitStatus::bad_input, "{}: {} class_names for {} classes (one each) fix the attribute",
+    fail(ExitStatus::bad_input, "{}: {} class_names for {} classes (one each); fix the attribute",
          path, names, *header.classes);
   }
   // Names alone tell the number too.
@@ -177,7 +179,7 @@ void read_attributes(const h5::File& file, const std::string& path, ShardHeader&
     header.std = std::move(*std);
   }
   if (header.mean.size() != header.std.size() && !header.mean.empty() && !header.std.empty()) {
-    fail(ExitStatus::bad_input, "{}: {} values of mean, {} of std (one a channel) fix them", path,
+    fail(ExitStatus::bad_input, "{}: {} values of mean, {} of std (one a channel); fix them", path,
          header.mean.size(), header.std.size());
   }
   if (header.encoded) {
@@ -209,7 +211,7 @@ ShardHeader read_shard_header(const h5::File& file, const std::string& path,
   const bool encoded = h5::exists(file, "encoded");
   if (images == encoded) {
     fail(ExitStatus::bad_input,
-         "{} has {} (a shard has /images uint8 (N, H, W, C), or /encoded and /offsets) write it "
+         "{} has {} (a shard has /images uint8 (N, H, W, C), or /encoded and /offsets); write it "
          "again",
          path, images ? "both /images and /encoded" : "neither /images nor /encoded");
   }
@@ -239,14 +241,15 @@ void check_column(const ColumnExtent& extent, const std::string& path, std::uint
   if (!extent.column.offset) {
     // Deflate reaches a factor of 1032; a damaged header may claim any number of rows.
     if (bytes / 1032 <= file_bytes) return;
-    fail(ExitStatus::bad_input,
-         "{}:/{} claims {} bytes in a file of {} (it is damaged or was never filled) copy it again",
-         path, extent.name, bytes, file_bytes);
+    fail(
+        ExitStatus::bad_input,
+        "{}:/{} claims {} bytes in a file of {} (it is damaged or was never filled); copy it again",
+        path, extent.name, bytes, file_bytes);
   }
   const std::uint64_t offset = *extent.column.offset;
   if (offset <= file_bytes && bytes <= file_bytes - offset) return;
   fail(ExitStatus::bad_input,
-       "{}:/{} takes bytes {} to {} of a file of {} bytes (it is truncated) copy it again", path,
+       "{}:/{} takes bytes {} to {} of a file of {} bytes (it is truncated); copy it again", path,
        extent.name, offset, offset + bytes, file_bytes);
 }
 

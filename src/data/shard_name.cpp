@@ -53,28 +53,28 @@ std::vector<std::string> list_shards(const std::string& directory, const std::st
     const auto name = parse_shard_name(file);
     if (!name || name->split != split) continue;
     if (name->number >= name->count) {
-      fail(ExitStatus::bad_input, "{}/{} is number {} of {} (numbers begin at 0) rename it",
+      fail(ExitStatus::bad_input, "{}/{} is number {} of {} (numbers begin at 0); rename it",
            directory, file, name->number, name->count);
     }
     if (count && *count != name->count) {
       const auto& [first, second] = std::minmax(found.begin()->second, file);
       fail(ExitStatus::bad_input,
-           "{} holds {} and {} (shards of one split have one count) remove one of the two sets",
+           "{} holds {} and {} (shards of one split have one count); remove one of the two sets",
            directory, first, second);
     }
     count = name->count;
     if (!found.emplace(name->number, file).second) {
-      fail(ExitStatus::bad_input, "{} holds {} and {} (the same number twice) remove one of them",
+      fail(ExitStatus::bad_input, "{} holds {} and {} (the same number twice); remove one of them",
            directory, found[name->number], file);
     }
   }
   if (error) {
-    fail(ExitStatus::no_input, "cannot read directory {} ({}) give a directory of shards",
+    fail(ExitStatus::no_input, "cannot read directory {} ({}); give a directory of shards",
          directory, error.message());
   }
   if (found.empty()) {
     fail(ExitStatus::no_input,
-         "{} holds no shards of split {} (names like {}) make them with lockstep pack", directory,
+         "{} holds no shards of split {} (names like {}); make them with lockstep pack", directory,
          split, shard_file_name({.split = split, .number = 0, .count = 1}));
   }
   std::vector<std::string> names;
@@ -86,7 +86,7 @@ std::vector<std::string> list_shards(const std::string& directory, const std::st
   const auto present = static_cast<std::int64_t>(names.size());
   if (present != *count) {
     fail(ExitStatus::no_input,
-         "{}/{} is missing ({} of {} shards of split {} are there) copy the data set again",
+         "{}/{} is missing ({} of {} shards of split {} are there); copy the data set again",
          directory, shard_file_name({.split = split, .number = present, .count = *count}),
          found.size(), *count, split);
   }

@@ -57,7 +57,7 @@ void ShardWriter::append(const RawSample& sample) {
   const std::size_t index = labels_.size();
   if (sample.bytes.size() != sizes_[index]) {
     fail(ExitStatus::bad_input,
-         "a sample has {} bytes, {} when the source was listed (it changed meanwhile) start again",
+         "a sample has {} bytes, {} when the source was listed (it changed meanwhile); start again",
          sample.bytes.size(), sizes_[index]);
   }
   const auto* first = reinterpret_cast<const std::uint8_t*>(sample.bytes.data());

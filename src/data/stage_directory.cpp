@@ -54,7 +54,7 @@ void remove_leftovers(const std::string& parent) {
 
 [[noreturn]] void cannot(const char* what, const std::string& path, int error) {
   fail(ExitStatus::cannot_write,
-       "cannot {} {} ({}) name storage of the node's own that is writable in --stage-dir", what,
+       "cannot {} {} ({}); name storage of the node's own that is writable in --stage-dir", what,
        path, std::strerror(error));
 }
 

@@ -34,7 +34,7 @@ void create_board(const std::string& path, std::size_t shards) {
   const std::vector<char> zeros(shards, 0);
   if (!file || ::write(file.get(), zeros.data(), shards) != static_cast<ssize_t>(shards)) {
     fail(ExitStatus::cannot_write,
-         "cannot write {} ({}) see that --stage-dir is writable and not full", path,
+         "cannot write {} ({}); see that --stage-dir is writable and not full", path,
          std::strerror(errno));
   }
 }
@@ -76,7 +76,7 @@ class Staging::Directory final {
     if (plan_.chosen.size() == shards) return {};
     return fmt::format(
         "--stage-dir: {} of {} shards will lie in {} on {} ({} of them need {} more than the {} "
-        "that are free) the others stay where they are",
+        "that are free); the others stay where they are",
         plan_.chosen.size(), shards, parent_, host, shards - plan_.chosen.size(),
         size_text(static_cast<double>(plan_.left_out_bytes - (free_ - plan_.bytes))),
         size_text(static_cast<double>(free_)));
@@ -100,7 +100,7 @@ class Staging::Board final {
                         : MAP_FAILED;
     if (memory == MAP_FAILED) {
       fail(ExitStatus::cannot_write,
-           "cannot map {} ({}) name storage of the node's own in --stage-dir", path,
+           "cannot map {} ({}); name storage of the node's own in --stage-dir", path,
            std::strerror(errno));
     }
     static_assert(std::atomic<unsigned char>::is_always_lock_free && sizeof(Flag) == 1);

@@ -20,10 +20,11 @@ class SyntheticDataset final : public Dataset {
     const ImageShape& image = options.image;
     if (options.samples < 1 || options.classes < 1 || image.channels < 1 || image.height < 1 ||
         image.width < 1) {
-      fail(ExitStatus::usage,
-           "synthetic data of {} samples, {} classes and {}x{}x{} pixels (each must be at least 1) "
-           "see --synthetic-samples, --classes, --image-size and --channels",
-           options.samples, options.classes, image.height, image.width, image.channels);
+      fail(
+          ExitStatus::usage,
+          "synthetic data of {} samples, {} classes and {}x{}x{} pixels (each must be at least 1); "
+          "see --synthetic-samples, --classes, --image-size and --channels",
+          options.samples, options.classes, image.height, image.width, image.channels);
     }
     const auto channels = static_cast<std::size_t>(image.channels);
     info_ = {.directory = "synthetic",

@@ -44,13 +44,14 @@ Finding judge_gpus(std::span<const RankFacts> ranks) {
       finding.text = fmt::format(
           "rank {} on {} sees 1 GPU beside {} ranks (--gpus-per-task or --gpu-bind hides the "
           "others', "
-          "and NCCL then goes without peer access; or ranks share one GPU, which NCCL refuses) use "
+          "and NCCL then goes without peer access; or ranks share one GPU, which NCCL refuses); "
+          "use "
           "--gpus-per-node={} and neither of them",
           rank.rank, rank.node, local - 1, local);
     } else {
       finding.verdict = Verdict::fail;
       finding.text = fmt::format(
-          "{} ranks on {} see {} GPUs (NCCL needs one for each rank) start {} ranks a node, or "
+          "{} ranks on {} see {} GPUs (NCCL needs one for each rank); start {} ranks a node, or "
           "train "
           "with --comm mpi",
           local, rank.node, rank.gpus, rank.gpus);
@@ -62,7 +63,7 @@ Finding judge_gpus(std::span<const RankFacts> ranks) {
     finding.verdict = Verdict::warn;
     finding.text = fmt::format(
         "GPUs {} on {} do not reach each other's memory ({} of {} pairs do; NCCL goes through the "
-        "host's for the others) see nvidia-smi topo -m, and whether PCIe's access control or a "
+        "host's for the others); see nvidia-smi topo -m, and whether PCIe's access control or a "
         "virtual machine is between them",
         rank.gpus_apart, rank.node, rank.gpu_pairs_reaching, rank.gpu_pairs);
     return finding;

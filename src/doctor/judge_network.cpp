@@ -174,7 +174,7 @@ Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePair
   }
   if (all.empty()) {
     finding.verdict = Verdict::fail;
-    finding.text = "no two nodes could be tried (their first ranks do not answer) see above";
+    finding.text = "no two nodes could be tried (their first ranks do not answer); see above";
     return finding;
   }
   const Range range = range_of(all);
@@ -192,7 +192,8 @@ Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePair
   if (const NodePairFacts* slow = outlier(pairs)) {
     finding.verdict = Verdict::warn;
     finding.text = fmt::format(
-        "{} move {} between them, far below the other pairs (each step waits for the slowest) look "
+        "{} move {} between them, far below the other pairs (each step waits for the slowest); "
+        "look "
         "at their links, or leave one out with --exclude",
         pair_name(nodes, *slow), rate_text(slow->bandwidth));
     return finding;
@@ -203,7 +204,8 @@ Finding judge_nodes(std::span<const std::string> nodes, std::span<const NodePair
   if (range.worst_bandwidth < poor_bandwidth) {
     finding.verdict = Verdict::warn;
     finding.text = fmt::format(
-        "nodes move {} between them (an Ethernet of the management, rather than the fast network?) "
+        "nodes move {} between them (an Ethernet of the management, rather than the fast "
+        "network?); "
         "name the fast interface: OMPI_MCA_btl_tcp_if_include, or an MPI built for it",
         rate_text(range.worst_bandwidth));
   }
@@ -222,7 +224,7 @@ Finding judge_clocks(std::span<const ClockFacts> clocks) {
     finding.verdict = Verdict::warn;
     finding.text = fmt::format(
         "{}'s clock is {} {} that of rank 0's node (logs and file times mislead, and Slurm's munge "
-        "refuses minutes) see to its time synchronisation, or leave it out with --exclude={}",
+        "refuses minutes); see to its time synchronisation, or leave it out with --exclude={}",
         worst->node, time_text(std::abs(worst->offset)), worst->offset > 0 ? "ahead of" : "behind",
         worst->node);
     return finding;

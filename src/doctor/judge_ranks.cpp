@@ -114,7 +114,7 @@ Finding judge_ranks(const WorldFacts& world) {
   if (launch.started && launch.allocated && *launch.allocated != world.size) {
     finding.verdict = Verdict::warn;
     finding.text = fmt::format(
-        "mpirun started {} where the allocation is of {} (SLURM_NTASKS) leave out mpirun's -n, or "
+        "mpirun started {} where the allocation is of {} (SLURM_NTASKS); leave out mpirun's -n, or "
         "ask for --ntasks={}",
         count_text(static_cast<std::size_t>(world.size), "rank"),
         count_text(static_cast<std::size_t>(*launch.allocated), "task"), world.size);
@@ -146,14 +146,14 @@ Finding judge_answers(std::span<const SilentRank> silent) {
   constexpr std::size_t shown = 8;
   const bool more = names.size() > shown;
   if (more) names.resize(shown);
-  return {
-      .check = "answers",
-      .verdict = Verdict::fail,
-      .text = fmt::format(
-          "no answer from {}{} (it hangs, or rank 0 cannot reach it) look at that node, and at the "
-          "network between; or leave it out with --exclude",
-          fmt::join(names, ", "), more ? fmt::format(" and {} more", silent.size() - shown) : ""),
-      .values = {{"silent", static_cast<double>(silent.size())}}};
+  return {.check = "answers",
+          .verdict = Verdict::fail,
+          .text = fmt::format("no answer from {}{} (it hangs, or rank 0 cannot reach it); look at "
+                              "that node, and at the "
+                              "network between; or leave it out with --exclude",
+                              fmt::join(names, ", "),
+                              more ? fmt::format(" and {} more", silent.size() - shown) : ""),
+          .values = {{"silent", static_cast<double>(silent.size())}}};
 }
 
 Finding judge_cores(std::span<const RankFacts> ranks) {
@@ -173,24 +173,25 @@ Finding judge_cores(std::span<const RankFacts> ranks) {
     const RankFacts& first = *members.front();
     if (cores.empty()) continue;  // the system does not say
     if (cores.size() < members.size()) {
-      warn(fmt::format(
-          "{} share {} on {} (cores {}; they wait for each other) start fewer ranks a node, or ask "
-          "for more cores with --cpus-per-task",
-          count_text(members.size(), "rank"), count_text(cores.size(), "core"), node,
-          core_list({cores.begin(), cores.end()})));
+      warn(
+          fmt::format("{} share {} on {} (cores {}; they wait for each other); start fewer ranks a "
+                      "node, or ask "
+                      "for more cores with --cpus-per-task",
+                      count_text(members.size(), "rank"), count_text(cores.size(), "core"), node,
+                      core_list({cores.begin(), cores.end()})));
       return finding;
     }
     const auto each = static_cast<std::size_t>(first.node_cores) / members.size();
     if (first.cores.size() == 1 && each >= 2) {
       warn(fmt::format(
-          "rank {} may use one core of {}'s {} (the launcher bound it to core {}) start with srun "
+          "rank {} may use one core of {}'s {} (the launcher bound it to core {}); start with srun "
           "--cpus-per-task={}, or mpirun --bind-to none",
           first.rank, node, first.node_cores, first.cores.front(), each));
       return finding;
     }
     if (masks_overlap_in_part(members)) {
       warn(fmt::format(
-          "the ranks' cores on {} overlap in part (rank {} has {}; threads will not be pinned) "
+          "the ranks' cores on {} overlap in part (rank {} has {}; threads will not be pinned); "
           "give "
           "each rank cores of its own with srun --cpu-bind=cores, or all of them the same",
           node, first.rank, core_list(first.cores)));
@@ -201,7 +202,7 @@ Finding judge_cores(std::span<const RankFacts> ranks) {
                     {"ranks_per_node_most", static_cast<double>(largest)}};
   if (smallest != largest) {
     warn(fmt::format(
-        "{} to {} ranks a node (they share their node's cores and network unevenly, so some wait) "
+        "{} to {} ranks a node (they share their node's cores and network unevenly, so some wait); "
         "use --ntasks-per-node",
         smallest, largest));
   }

@@ -32,7 +32,7 @@ Finding judge_data(const std::string& directory, std::span<const DataFacts> node
     if (node.shards != nodes.front().shards) {
       finding.verdict = Verdict::fail;
       finding.text = fmt::format(
-          "{} has {} shards of split train on {}, {} on {} (all nodes must see the same) name a "
+          "{} has {} shards of split train on {}, {} on {} (all nodes must see the same); name a "
           "directory that they share",
           directory, nodes.front().shards, nodes.front().node, node.shards, node.node);
       return finding;
@@ -53,7 +53,7 @@ Finding judge_data(const std::string& directory, std::span<const DataFacts> node
       rate_of(*slowest) * slow_factor < usual) {
     finding.verdict = Verdict::warn;
     finding.text = fmt::format(
-        "{} reads {} at {} where other nodes read at {} (each step waits for the slowest) look at "
+        "{} reads {} at {} where other nodes read at {} (each step waits for the slowest); look at "
         "its "
         "mount, or leave it out with --exclude={}",
         slowest->node, directory, rate_text(rate_of(*slowest)), rate_text(usual), slowest->node);
@@ -77,12 +77,12 @@ Finding judge_run_directory(const RunDirectoryFacts& facts,
       return judge(
           Verdict::fail,
           fmt::format("{} does not see in {} what rank 0's node wrote there (the directory "
-                      "is not shared; {}) name one that all nodes share",
+                      "is not shared; {}); name one that all nodes share",
                       other.node, facts.path, other.error));
     }
     if (!other.can_write) {
       return judge(Verdict::fail,
-                   fmt::format("{} cannot write in {} ({}) see to its mount and permissions",
+                   fmt::format("{} cannot write in {} ({}); see to its mount and permissions",
                                other.node, facts.path, other.error));
     }
   }
@@ -90,7 +90,7 @@ Finding judge_run_directory(const RunDirectoryFacts& facts,
     return judge(
         Verdict::warn,
         fmt::format("{} has no file locks ({}; two jobs in one run directory are told apart "
-                    "by the holder's heartbeat alone, which takes a minute) mount it with "
+                    "by the holder's heartbeat alone, which takes a minute); mount it with "
                     "locks (Lustre: -o flock), or name another",
                     facts.path, facts.lock_error));
   }
@@ -99,14 +99,14 @@ Finding judge_run_directory(const RunDirectoryFacts& facts,
     return judge(
         Verdict::warn,
         fmt::format("file locks in {} do not reach from node to node ({} got one that rank "
-                    "0's node holds; the holder's heartbeat alone tells two jobs apart) "
+                    "0's node holds; the holder's heartbeat alone tells two jobs apart); "
                     "mount it with locks of the whole cluster (Lustre: -o flock, not "
                     "localflock), or name another",
                     facts.path, other.node));
   }
   if (facts.rename_seconds > slow_rename) {
     return judge(Verdict::warn,
-                 fmt::format("a rename in {} takes {} (each save ends in one, and waits) name a "
+                 fmt::format("a rename in {} takes {} (each save ends in one, and waits); name a "
                              "quicker file system",
                              facts.path, time_text(facts.rename_seconds)));
   }
@@ -125,7 +125,7 @@ Finding judge_space(const SpaceFacts& facts) {
   if (!facts.refused.empty() || free < one) {
     finding.verdict = Verdict::fail;
     finding.text = fmt::format(
-        "a checkpoint of {} takes {}, and {} has no room for one ({} free{}) make room, or name "
+        "a checkpoint of {} takes {}, and {} has no room for one ({} free{}); make room, or name "
         "another --run-dir",
         facts.model, size_text(one), facts.path, size_text(free),
         facts.refused.empty() ? std::string() : "; " + facts.refused);
@@ -138,7 +138,7 @@ Finding judge_space(const SpaceFacts& facts) {
     finding.text = fmt::format(
         "{} free where {} checkpoints of {} take {} ({} each: those kept, the best, and the one "
         "being "
-        "written) make room, or lower --keep",
+        "written); make room, or lower --keep",
         size_text(free), facts.kept, facts.model, size_text(all), size_text(one));
   }
   return finding;

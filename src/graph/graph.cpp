@@ -24,7 +24,7 @@ std::int64_t window_output(const std::string& layer, std::int64_t extent, std::i
   }
   if (kernel > extent + 2 * padding) {
     fail(ExitStatus::usage,
-         "{}: a kernel of {} is larger than its input of {} with padding {} (nothing is left) use "
+         "{}: a kernel of {} is larger than its input of {} with padding {} (nothing is left); use "
          "larger images",
          layer, kernel, extent, padding);
   }

@@ -18,7 +18,7 @@ constexpr std::string_view temporary_mark = ".tmp-";
 
 [[noreturn]] void cannot(const char* what, const std::string& path, int error) {
   fail(ExitStatus::cannot_write,
-       "cannot {} {} ({}) see that the directory is there, writable and not full", what, path,
+       "cannot {} {} ({}); see that the directory is there, writable and not full", what, path,
        std::strerror(error));
 }
 

@@ -27,7 +27,7 @@ std::optional<OpenAttribute> open_attribute(Location location, const std::string
   result.extent = extent_of(space, result.object);
   if (result.extent.dims.size() > 1 || result.extent.elements > max_attribute_elements) {
     fail(ExitStatus::bad_input,
-         "{} has {} axes and {} values (one axis and at most {} are expected) write it again",
+         "{} has {} axes and {} values (one axis and at most {} are expected); write it again",
          result.object, result.extent.dims.size(), result.extent.elements, max_attribute_elements);
   }
   return result;
@@ -40,7 +40,7 @@ void require_number(const OpenAttribute& a, TypeClass wanted) {
   if (element.type == wanted ||
       (wanted == TypeClass::floating && element.type == TypeClass::integer))
     return;
-  fail(ExitStatus::bad_input, "{} is {}, not {} (its type is wrong) write it again", a.object,
+  fail(ExitStatus::bad_input, "{} is {}, not {} (its type is wrong); write it again", a.object,
        to_string(element), wanted == TypeClass::integer ? "an integer" : "a number");
 }
 
@@ -51,7 +51,7 @@ std::optional<T> read_number(Location location, const std::string& name) {
   require_number(*opened, std::is_floating_point_v<T> ? TypeClass::floating : TypeClass::integer);
   if (opened->extent.elements != 1) {
     fail(ExitStatus::bad_input,
-         "{} holds {} values, not one (a single value is expected) write it again", opened->object,
+         "{} holds {} values, not one (a single value is expected); write it again", opened->object,
          opened->extent.elements);
   }
   T value{};
@@ -118,7 +118,7 @@ std::vector<std::string> read_fixed(const OpenAttribute& a, const Datatype& memo
 
 std::vector<std::string> read_all_strings(const OpenAttribute& a) {
   if (H5Tget_class(a.type.get()) != H5T_STRING) {
-    fail(ExitStatus::bad_input, "{} is {}, not text (its type is wrong) write it again", a.object,
+    fail(ExitStatus::bad_input, "{} is {}, not text (its type is wrong); write it again", a.object,
          to_string(element_type_of(a.type)));
   }
   const Datatype memory(H5Tcopy(H5T_C_S1));
@@ -185,7 +185,7 @@ std::optional<std::string> read_string(Location location, const std::string& nam
   if (!opened) return std::nullopt;
   if (opened->extent.elements != 1) {
     fail(ExitStatus::bad_input,
-         "{} holds {} texts, not one (a single text is expected) write it again", opened->object,
+         "{} holds {} texts, not one (a single text is expected); write it again", opened->object,
          opened->extent.elements);
   }
   return std::move(read_all_strings(*opened).front());

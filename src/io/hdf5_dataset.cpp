@@ -44,12 +44,13 @@ Dataspace select_rows(const Dataset& dataset, std::uint64_t first, std::uint64_t
   if (!space) cannot_read(object);
   const Extent extent = extent_of(space, object);
   if (extent.dims.empty() || first > extent.dims[0] || count > extent.dims[0] - first) {
-    fail(status, "{} has {} rows, not rows {} to {} (its shape has {} axes) check the file", object,
-         extent.dims.empty() ? 0 : extent.dims[0], first, first + count, extent.dims.size());
+    fail(status, "{} has {} rows, not rows {} to {} (its shape has {} axes); check the file",
+         object, extent.dims.empty() ? 0 : extent.dims[0], first, first + count,
+         extent.dims.size());
   }
   const std::uint64_t row = extent.dims[0] == 0 ? 0 : extent.elements / extent.dims[0];
   if (count * row != values) {
-    fail(status, "{} rows of {} are {} values, not {} (its rows have {}) check the file", count,
+    fail(status, "{} rows of {} are {} values, not {} (its rows have {}); check the file", count,
          object, count * row, values, row);
   }
   std::vector<hsize_t> start(extent.dims.size(), 0);
@@ -72,8 +73,9 @@ template <typename T>
 void check_type(const DatasetInfo& info, const std::string& object) {
   const TypeClass wanted = std::is_floating_point_v<T> ? TypeClass::floating : TypeClass::integer;
   if (info.type != wanted) {
-    fail(ExitStatus::bad_input, "{} is {}, not {} (its type cannot be read as that) write it again",
-         object, to_string(info), wanted == TypeClass::integer ? "integers" : "floating point");
+    fail(ExitStatus::bad_input,
+         "{} is {}, not {} (its type cannot be read as that); write it again", object,
+         to_string(info), wanted == TypeClass::integer ? "integers" : "floating point");
   }
 }
 
@@ -125,7 +127,7 @@ Extent extent_of(const Dataspace& space, const std::string& object) {
   const H5S_class_t kind = H5Sget_simple_extent_type(space.get());
   const int rank = H5Sget_simple_extent_ndims(space.get());
   if ((kind != H5S_SIMPLE && kind != H5S_SCALAR) || rank < 0) {
-    fail(ExitStatus::bad_input, "{} has no values (its data space is empty) write it again",
+    fail(ExitStatus::bad_input, "{} has no values (its data space is empty); write it again",
          object);
   }
   std::vector<hsize_t> dims(static_cast<std::size_t>(rank));
@@ -180,12 +182,12 @@ Dataset open_dataset(Location location, const std::string& name) {
   const LibraryLock lock;
   if (!exists(location, name)) {
     fail(ExitStatus::bad_input,
-         "{} is missing (there is no such dataset) check what wrote the file",
+         "{} is missing (there is no such dataset); check what wrote the file",
          name_of(location, name));
   }
   if (kind_of(location, name) != ObjectKind::dataset) {
     fail(ExitStatus::bad_input,
-         "{} is not a dataset (a group or type is there) check what wrote the file",
+         "{} is not a dataset (a group or type is there); check what wrote the file",
          name_of(location, name));
   }
   Dataset dataset(H5Dopen2(location.id(), name.c_str(), H5P_DEFAULT));
@@ -237,7 +239,7 @@ std::vector<T> read_values(Location location, const std::string& name, std::uint
   check_type<T>(info, object);
   if (info.elements > max_elements) {
     fail(ExitStatus::bad_input,
-         "{} is {}, more than {} values (the most expected there) check the file", object,
+         "{} is {}, more than {} values (the most expected there); check the file", object,
          to_string(info), max_elements);
   }
   check_fits_file(dataset, info, object);
@@ -298,7 +300,7 @@ Dataset write_dataset(Location location, const std::string& name,
   std::uint64_t elements = 1;
   for (const std::uint64_t dim : dims) elements *= dim;
   if (elements != values.size()) {
-    fail(ExitStatus::internal, "{} has {} values, not {} (caller's shape is wrong) report this",
+    fail(ExitStatus::internal, "{} has {} values, not {} (caller's shape is wrong); report this",
          name_of(location, name), values.size(), elements);
   }
   if (!values.empty()) {

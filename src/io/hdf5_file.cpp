@@ -104,13 +104,13 @@ void cannot_read(const std::string& object) {
 }
 
 void cannot_write(const std::string& object) {
-  fail(ExitStatus::cannot_write, "cannot write {} ({}) see that the disk is not full", object,
+  fail(ExitStatus::cannot_write, "cannot write {} ({}); see that the disk is not full", object,
        library_reason());
 }
 
 void cannot_write(const std::string& object, int error) {
   fail(ExitStatus::cannot_write,
-       "cannot write {} ({}) see that the directory is there, writable and not full", object,
+       "cannot write {} ({}); see that the directory is there, writable and not full", object,
        std::strerror(error));
 }
 
@@ -126,22 +126,23 @@ File open_file(const std::string& path) {
   // pipe.
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
-    fail(ExitStatus::no_input, "cannot open {} ({}) check the path", path, std::strerror(errno));
+    fail(ExitStatus::no_input, "cannot open {} ({}); check the path", path, std::strerror(errno));
   }
   if (!S_ISREG(status.st_mode)) {
-    fail(ExitStatus::bad_input, "{} is not an HDF5 file ({}) check the path", path,
+    fail(ExitStatus::bad_input, "{} is not an HDF5 file ({}); check the path", path,
          S_ISDIR(status.st_mode) ? "it is a directory" : "not a regular file");
   }
   if (const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC); file >= 0) {
     ::close(file);
   } else {
-    fail(ExitStatus::no_input, "cannot open {} ({}) check its permissions", path,
+    fail(ExitStatus::no_input, "cannot open {} ({}); check its permissions", path,
          std::strerror(errno));
   }
   File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access_list().get()));
   if (!file) {
-    fail(ExitStatus::bad_input, "{} is not a whole HDF5 file ({}; {} bytes) copy or write it again",
-         path, library_reason(), status.st_size);
+    fail(ExitStatus::bad_input,
+         "{} is not a whole HDF5 file ({}; {} bytes); copy or write it again", path,
+         library_reason(), status.st_size);
   }
   return file;
 }
@@ -237,7 +238,7 @@ std::vector<std::string> children(Location location, const std::string& group,
   const herr_t result = H5Literate(opened.get(), index, H5_ITER_INC, nullptr, collect, &collected);
   if (result < 0) cannot_read(name_of(location, group));
   if (result > 0) {
-    fail(ExitStatus::bad_input, "{} holds more than {} objects (that is the limit) check the file",
+    fail(ExitStatus::bad_input, "{} holds more than {} objects (that is the limit); check the file",
          name_of(location, group), max_children);
   }
   return std::move(collected.names);

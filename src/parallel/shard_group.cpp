@@ -17,13 +17,13 @@ int shard_group_size(const Config& config, const ProcessGrid& grid, Communicator
     if (least != most || apart != 0) {
       fail(ExitStatus::usage,
            "--shard hybrid needs as many ranks on each node, one after another (there are {} to {} "
-           "a node) place them so, or set --shard-group",
+           "a node); place them so, or set --shard-group",
            least, most);
     }
   }
   if (comm.size() % size != 0) {
     fail(ExitStatus::usage,
-         "--shard-group {} does not divide {} ranks (groups must be equal) take another number",
+         "--shard-group {} does not divide {} ranks (groups must be equal); take another number",
          size, comm.size());
   }
   return size;

@@ -42,14 +42,15 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
   int provided = MPI_THREAD_SINGLE;
   if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
     fail(ExitStatus::internal,
-         "MPI does not start (MPI_Init_thread failed) start with mpirun, or srun --mpi=pmix");
+         "MPI does not start (MPI_Init_thread failed); start with mpirun, or srun --mpi=pmix");
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (provided < MPI_THREAD_FUNNELED) {
-    fail(ExitStatus::internal,
-         "MPI gives thread level {} (loader and saver threads need MPI_THREAD_FUNNELED, {}) use an "
-         "MPI built with thread support",
-         provided, int{MPI_THREAD_FUNNELED});
+    fail(
+        ExitStatus::internal,
+        "MPI gives thread level {} (loader and saver threads need MPI_THREAD_FUNNELED, {}); use an "
+        "MPI built with thread support",
+        provided, int{MPI_THREAD_FUNNELED});
   }
   set_mpi_all_reduce();
 }

@@ -16,7 +16,7 @@ struct RootChannel::Connection {
     if (code == MPI_SUCCESS) return;
     failed = true;
     fail(ExitStatus::internal,
-         "{} between rank {} and rank {} failed with MPI's code {} (a rank may be lost) see the "
+         "{} between rank {} and rank {} failed with MPI's code {} (a rank may be lost); see the "
          "other ranks' messages",
          call, rank, other, code);
   }
@@ -32,7 +32,7 @@ RootChannel::RootChannel() : connection_(std::make_unique<Connection>()) {
   if (const int code = MPI_Comm_dup(MPI_COMM_WORLD, &c.comm); code != MPI_SUCCESS) {
     fail(ExitStatus::internal,
          "rank {} gets no communicator for messages between rank 0 and the others (MPI_Comm_dup "
-         "failed with MPI's code {}, a rank may be lost) see the other ranks' messages",
+         "failed with MPI's code {}, a rank may be lost); see the other ranks' messages",
          c.rank, code);
   }
   MPI_Comm_set_errhandler(c.comm, MPI_ERRORS_RETURN);

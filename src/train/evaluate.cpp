@@ -30,7 +30,7 @@ LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm)
     info = loaded.reader->info();
     if (!info.state && request.model.empty()) {
       fail(ExitStatus::usage,
-           "{} holds weights alone (nothing says which model they are of) give --model",
+           "{} holds weights alone (nothing says which model they are of); give --model",
            request.checkpoint);
     }
     if (info.state) loaded.convolutions = info.state->convolutions.value_or("");

@@ -24,7 +24,7 @@ const CheckpointReader::Tensor& find(const TensorIndex& index, const std::string
   const auto found = index.find(name);
   if (found == index.end()) {
     fail(ExitStatus::bad_input,
-         "the checkpoint has no {}/{} ({} is expected there; it is another model's) give the "
+         "the checkpoint has no {}/{} ({} is expected there; it is another model's); give the "
          "--model "
          "it was written with",
          where, name, to_string(shape));
@@ -32,7 +32,7 @@ const CheckpointReader::Tensor& find(const TensorIndex& index, const std::string
   if (found->second->shape != shape) {
     fail(ExitStatus::bad_input,
          "{}/{} is {} in the checkpoint, but {} in the network (it is another model's or has other "
-         "classes) give the --model it was written with; for new classes --init-from with "
+         "classes); give the --model it was written with; for new classes --init-from with "
          "--init-head new",
          where, name, to_string(found->second->shape), to_string(shape));
   }
@@ -54,7 +54,7 @@ void require_known_tensors(const Tensors& tensors, const Graph& graph) {
     if (std::none_of(graph.parameters().begin(), graph.parameters().end(), same_name) &&
         std::none_of(graph.statistics().begin(), graph.statistics().end(), same_name)) {
       fail(ExitStatus::bad_input,
-           "the checkpoint's /model/{} ({}) is not in {} (it is another model's) give the --model "
+           "the checkpoint's /model/{} ({}) is not in {} (it is another model's); give the --model "
            "it was written with",
            tensor.name, to_string(tensor.shape), graph.name());
     }
@@ -99,7 +99,7 @@ TensorValues stored_slot(const CheckpointReader& reader, const Graph& graph,
   const auto tensors = reader.optimizer().find(slot);
   if (tensors == reader.optimizer().end()) {
     fail(ExitStatus::bad_input,
-         "the checkpoint has no /optimizer/{} (it was not written by {}) use --init-from to take "
+         "the checkpoint has no /optimizer/{} (it was not written by {}); use --init-from to take "
          "the weights alone",
          slot, optimizer);
   }

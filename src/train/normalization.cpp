@@ -21,7 +21,7 @@ void require_usable(const WeightsNormalization& weights) {
     return;
   }
   fail(ExitStatus::bad_input,
-       "{} has mean [{}] and std [{}] (they must be finite, std above 0) write others, or give "
+       "{} has mean [{}] and std [{}] (they must be finite, std above 0); write others, or give "
        "--mean and --std with a file that has none",
        weights.file, fmt::join(weights.mean, ", "), fmt::join(weights.std, ", "));
 }

@@ -176,7 +176,7 @@ Error ReplicaCheck::difference(const std::vector<int>& ranks, const std::vector<
   return {ExitStatus::internal,
           fmt::format(
               "the replicas have drifted apart at step {}: {} {}, in {} (a bit flipped in memory "
-              "or on a device {}, or a rank computed otherwise) nothing is saved; submit the job "
+              "or on a device {}, or a rank computed otherwise); nothing is saved; submit the job "
               "again, {}",
               step, listed(names),
               unclear ? "hold different parameters, and no value is that of most"

@@ -89,7 +89,7 @@ void require_activations(const Config& config, const Graph& graph, int ranks,
     fail(ExitStatus::usage,
          "a rank needs {:.1f} MiB ({:.1f} activations of {} samples in {}, beside {:.1f} of "
          "parameters, gradients, optimizer state and copies with --shard {}), but may take {:.1f} "
-         "MiB ({}) lower --batch-size and raise --accumulate as much{}",
+         "MiB ({}); lower --batch-size and raise --accumulate as much{}",
          mib(state + needs.bytes), mib(needs.bytes), needs.samples, to_string(config.precision),
          mib(state), to_string(config.shard), mib(limit.bytes), limit.source,
          config.precision == Precision::fp32 ? ", or take --precision bf16" : "");

@@ -23,7 +23,7 @@ RunDirectory::RunDirectory(const RunDirectoryOptions& options) : path_(options.p
     std::filesystem::create_directories(directory, error);
     if (error) {
       fail(ExitStatus::cannot_write,
-           "cannot create directory {} ({}) check --run-dir and its permissions", directory,
+           "cannot create directory {} ({}); check --run-dir and its permissions", directory,
            error.message());
     }
   }

@@ -70,8 +70,8 @@ RunDirectory::Lock::Lock(const RunDirectoryOptions& options)
     : options_(options), path_(options.path + "/lock"), self_(this_process(options.job)) {
   file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!file_) {
-    fail(ExitStatus::cannot_write, "cannot open {} ({}) check --run-dir and its permissions", path_,
-         std::strerror(errno));
+    fail(ExitStatus::cannot_write, "cannot open {} ({}); check --run-dir and its permissions",
+         path_, std::strerror(errno));
   }
   Attempt attempt = try_lock();
   const std::optional<RunHolder> holder = read_holder();
@@ -149,7 +149,7 @@ void RunDirectory::Lock::write_holder() {
       ::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
       ::ftruncate(file_.get(), static_cast<off_t>(text.size())) == 0;
   if (!written || ::fsync(file_.get()) != 0) {
-    fail(ExitStatus::cannot_write, "cannot write {} ({}) see that the disk is not full", path_,
+    fail(ExitStatus::cannot_write, "cannot write {} ({}); see that the disk is not full", path_,
          std::strerror(errno));
   }
 }
@@ -239,12 +239,13 @@ nanoseconds RunDirectory::Lock::file_system_now() const {
 void RunDirectory::Lock::refuse(const RunHolder& holder) const {
   const auto age =
       std::chrono::duration_cast<std::chrono::seconds>(file_system_now() - last_heartbeat());
-  fail(ExitStatus::cannot_write,
-       "run directory {} is held by {} (process {}, since {}, last sign of life {} s ago) wait for "
-       "it, stop it, or use "
-       "another --run-dir",
-       options_.path, name_of(holder), holder.process, holder.started,
-       std::max<std::int64_t>(0, age.count()));
+  fail(
+      ExitStatus::cannot_write,
+      "run directory {} is held by {} (process {}, since {}, last sign of life {} s ago); wait for "
+      "it, stop it, or use "
+      "another --run-dir",
+      options_.path, name_of(holder), holder.process, holder.started,
+      std::max<std::int64_t>(0, age.count()));
 }
 
 }  // namespace lockstep

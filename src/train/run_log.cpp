@@ -49,8 +49,8 @@ MetricsLog::MetricsLog(const std::string& run_directory, std::int64_t resumed_st
   }
   impl_.reset(new Impl{AppendFile(path, AppendFile::Create::if_absent)});
   if (!impl_->file.valid()) {
-    fail(ExitStatus::cannot_write, "cannot write {} ({}) check --run-dir and its permissions", path,
-         std::strerror(errno));
+    fail(ExitStatus::cannot_write, "cannot write {} ({}); check --run-dir and its permissions",
+         path, std::strerror(errno));
   }
 }
 
@@ -77,8 +77,8 @@ RankLog::RankLog(const std::string& run_directory, const RankIdentity& identity)
     std::filesystem::create_directories(run_directory + "/log");
     impl_ = std::make_unique<Impl>(path);
   } catch (const std::exception& error) {  // spdlog's and the file system's
-    fail(ExitStatus::cannot_write, "cannot write {} ({}) check --run-dir and its permissions", path,
-         error.what());
+    fail(ExitStatus::cannot_write, "cannot write {} ({}); check --run-dir and its permissions",
+         path, error.what());
   }
   info(fmt::format("rank {} of {}, local rank {}, host {}, device {}, cores {}", identity.rank,
                    identity.world_size, identity.local_rank, identity.host, identity.device,

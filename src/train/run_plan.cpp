@@ -15,7 +15,7 @@ constexpr std::int64_t default_encoded_image_size = 224;
 ImageShape resolve_image(const Config& config, const DatasetInfo& data) {
   if (!data.encoded && config.channels != 0 && config.channels != data.image.channels) {
     fail(ExitStatus::usage,
-         "--channels is {}, but images of {} have {} (they are stored as pixels) leave it out",
+         "--channels is {}, but images of {} have {} (they are stored as pixels); leave it out",
          config.channels, data.directory, data.image.channels);
   }
   ImageShape image = data.image;
@@ -27,7 +27,7 @@ ImageShape resolve_image(const Config& config, const DatasetInfo& data) {
   if (!data.encoded && (image.height > data.image.height || image.width > data.image.width)) {
     fail(ExitStatus::usage,
          "--image-size {} is larger than the images of {}, {}x{} (stored pixels are cropped, not "
-         "enlarged) pack them larger, or use at most {}",
+         "enlarged); pack them larger, or use at most {}",
          config.image_size, data.directory, data.image.height, data.image.width,
          std::min(data.image.height, data.image.width));
   }
@@ -40,7 +40,7 @@ std::vector<double> per_channel(const std::vector<double>& given, const std::vec
   if (values.empty()) values.assign(stored.begin(), stored.end());
   if (values.size() == 1) values.assign(static_cast<std::size_t>(channels), values.front());
   if (values.size() != static_cast<std::size_t>(channels)) {
-    fail(ExitStatus::usage, "--{} has {} values for {} channels ([{}]) give one, or one a channel",
+    fail(ExitStatus::usage, "--{} has {} values for {} channels ([{}]); give one, or one a channel",
          option, values.size(), channels, fmt::join(values, ", "));
   }
   return values;
@@ -54,10 +54,11 @@ std::int64_t batch_of_ranks(const Config& config, int world_size) {
 template <typename T>
 void check_same(const char* what, const T& now, const T& before) {
   if (now != before) {
-    fail(ExitStatus::usage,
-         "{} is {}, but the checkpoint was written with {} (a run goes on only as what it was) use "
-         "another --run-dir, or --resume none with it",
-         what, now, before);
+    fail(
+        ExitStatus::usage,
+        "{} is {}, but the checkpoint was written with {} (a run goes on only as what it was); use "
+        "another --run-dir, or --resume none with it",
+        what, now, before);
   }
 }
 
@@ -69,14 +70,14 @@ RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_siz
   Config& c = plan.config;
   if (data.samples == 0) {
     fail(ExitStatus::bad_input,
-         "{} holds no samples in split {} (nothing to train on) pack it again", data.directory,
+         "{} holds no samples in split {} (nothing to train on); pack it again", data.directory,
          data.split);
   }
   plan.model.image = resolve_image(config, data);
   c.channels = plan.model.image.channels;
   if (config.classes != 0 && config.classes < data.classes) {
     fail(ExitStatus::usage,
-         "--classes is {}, but {} has labels of {} classes (each label needs an output) use {} or "
+         "--classes is {}, but {} has labels of {} classes (each label needs an output); use {} or "
          "more, or leave it out",
          config.classes, data.directory, data.classes, data.classes);
   }
@@ -100,15 +101,15 @@ void check_global_batch(const RunPlan& plan, const DatasetInfo& data, int world_
   if (plan.global_batch < parts) {
     fail(ExitStatus::usage,
          "global batch {} is smaller than {} ranks x {} micro-steps (every rank needs at least one "
-         "sample) use {} or more, or fewer ranks",
+         "sample); use {} or more, or fewer ranks",
          plan.global_batch, world_size, accumulate, parts);
   }
   if (data.samples < plan.global_batch) {
-    fail(
-        ExitStatus::usage,
-        "{} has {} samples in split {}, fewer than one global batch of {} ({} ranks) use a smaller "
-        "--batch-size, or fewer ranks",
-        data.directory, data.samples, data.split, plan.global_batch, world_size);
+    fail(ExitStatus::usage,
+         "{} has {} samples in split {}, fewer than one global batch of {} ({} ranks); use a "
+         "smaller "
+         "--batch-size, or fewer ranks",
+         data.directory, data.samples, data.split, plan.global_batch, world_size);
   }
 }
 
@@ -123,7 +124,7 @@ std::int64_t resumed_global_batch(const RunPlan& plan, const Config& before,
   if (!now.allow_batch_change) {
     fail(ExitStatus::usage,
          "a global batch of {} was asked for, but the checkpoint's is {} ({} ranks now, {} then; "
-         "schedule and sample order go by it) leave the batch options as they were, or add "
+         "schedule and sample order go by it); leave the batch options as they were, or add "
          "--allow-batch-change",
          wanted, state.global_batch, world_size, state.world_size);
   }

@@ -148,7 +148,7 @@ void RunSaver::report_stall() {
   const auto waited = stall_.stalled(moves_, std::chrono::steady_clock::now());
   if (!waited) return;
   parts_.reporter.warn(
-      fmt::format("checkpoint {} has made no progress for {:.0f} s (its file system may hang) "
+      fmt::format("checkpoint {} has made no progress for {:.0f} s (its file system may hang); "
                   "training goes on without it; see to {}",
                   parts_.checkpoints->path_of(started_step_),
                   std::chrono::duration<double>(*waited).count(), parts_.plan.config.run_dir));

@@ -20,7 +20,7 @@ RunStart read_run_start(const Config& config, const CheckpointDirectory& directo
     const auto steps = directory.steps();
     if (!steps.empty()) {
       fail(ExitStatus::usage,
-           "--resume none, but {} is there (a fresh run would mix with it) use another --run-dir, "
+           "--resume none, but {} is there (a fresh run would mix with it); use another --run-dir, "
            "or "
            "remove the old run",
            directory.path_of(steps.front()));
@@ -41,7 +41,7 @@ RunStart read_run_start(const Config& config, const CheckpointDirectory& directo
     if (!steps.empty() && steps.front() > start.state->step) {
       fail(ExitStatus::usage,
            "--resume {} is at step {}, but {} is there already (the next start would go on from "
-           "that) use another --run-dir, or leave out --resume",
+           "that); use another --run-dir, or leave out --resume",
            config.resume, start.state->step, directory.path_of(steps.front()));
     }
   }
@@ -138,9 +138,10 @@ void require_agreement(Communicator& comm, const std::string& text, const std::s
     if (all[rank] != all[0]) different.push_back(rank);
   }
   if (different.empty()) return;
-  fail(ExitStatus::usage, "{} of rank{} {} is '{}', but rank 0 has '{}' ({}) start all ranks alike",
-       what, different.size() == 1 ? "" : "s", fmt::join(different, ", "), all[different.front()],
-       all[0], why);
+  fail(ExitStatus::usage,
+       "{} of rank{} {} is '{}', but rank 0 has '{}' ({}); start all ranks alike", what,
+       different.size() == 1 ? "" : "s", fmt::join(different, ", "), all[different.front()], all[0],
+       why);
 }
 
 }  // namespace lockstep

@@ -175,7 +175,7 @@ void RunTrace::gather(const std::string& path, std::int64_t last_step) {
         first_step_, last_step, other_data(ranks, first_step_, last_step)));
     file.close();
     if (!file) {
-      fail(ExitStatus::cannot_write, "cannot write {} (the disk may be full) make room", path);
+      fail(ExitStatus::cannot_write, "cannot write {} (the disk may be full); make room", path);
     }
   });
   const auto worst = std::ranges::max(ranks, {}, &Summary::uncertainty).uncertainty;

@@ -96,7 +96,7 @@ void RunWatch::wait_for_debugger(const Config& config, const TrainingJob& job) {
   if (config.wait_for_debugger < 0) return;
   if (config.wait_for_debugger >= job.grid.world_size) {
     fail(ExitStatus::usage,
-         "--wait-for-debugger {} names no rank (there are {}, from 0) give a smaller one",
+         "--wait-for-debugger {} names no rank (there are {}, from 0); give a smaller one",
          config.wait_for_debugger, job.grid.world_size);
   }
   if (job.grid.rank == config.wait_for_debugger) {

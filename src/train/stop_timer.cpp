@@ -112,7 +112,7 @@ SlurmTime ask_slurm_for_time() {
     if (answer == "UNLIMITED" || answer == "NOT_SET") return {};
   }
   return {.seconds_left = std::nullopt,
-          .problem = fmt::format("Slurm does not tell how long job {} may run (squeue says '{}') "
+          .problem = fmt::format("Slurm does not tell how long job {} may run (squeue says '{}'); "
                                  "give --time-limit, so that the run saves and stops in time",
                                  job, answer)};
 }

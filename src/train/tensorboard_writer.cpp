@@ -167,7 +167,7 @@ AppendFile create_file(const std::string& directory) {
     AppendFile file(path, AppendFile::Create::exclusive);
     if (file.valid()) return file;
     if (errno != EEXIST) {
-      fail(ExitStatus::cannot_write, "cannot write {} ({}) check --run-dir and its permissions",
+      fail(ExitStatus::cannot_write, "cannot write {} ({}); check --run-dir and its permissions",
            path, std::strerror(errno));
     }
   }

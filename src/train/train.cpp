@@ -46,7 +46,7 @@ std::unique_ptr<Dataset> open_validation_data(const RunPlan& plan, Communicator&
     fail(ExitStatus::usage,
          "the validation split of {} has {} classes, but the network has {} (its labels need an "
          "output "
-         "each) use --classes {} or more",
+         "each); use --classes {} or more",
          config.val_data, dataset->info().classes, config.classes, dataset->info().classes);
   }
   return dataset;

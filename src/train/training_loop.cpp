@@ -210,7 +210,7 @@ void TrainingLoop::check_scale(const StepResult& result) {
   parts_.reporter.stopped(state_.step + 1, state_.epoch, "diverged");
   fail(ExitStatus::diverged,
        "the gradients overflow fp16 at step {} with a loss scale of {} (training diverged; last "
-       "good checkpoint: {}) lower --lr, lengthen --warmup-epochs or take --precision bf16",
+       "good checkpoint: {}); lower --lr, lengthen --warmup-epochs or take --precision bf16",
        state_.step + 1, 2 * scale, checkpoint.empty() ? "none" : checkpoint);
 }
 
@@ -224,7 +224,7 @@ void TrainingLoop::check_finite(const StepResult& result) {
   collectively(parts_.comm, [&] {
     if (!std::isfinite(result.own_loss)) {
       fail(ExitStatus::diverged,
-           "the loss is {} at step {} on rank {} (training diverged; last good checkpoint: {}) "
+           "the loss is {} at step {} on rank {} (training diverged; last good checkpoint: {}); "
            "lower --lr, lengthen --warmup-epochs or set --clip-grad-norm",
            result.own_loss, step, parts_.comm.rank(), checkpoint.empty() ? "none" : checkpoint);
     }

@@ -194,7 +194,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   std::invoke_result_t<Work> guarded(Work&& work) {
     if (links_->is_aborted()) {
       fail(ExitStatus::internal,
-           "NCCL was asked for more on {} (it was aborted after an earlier error) end the process",
+           "NCCL was asked for more on {} (it was aborted after an earlier error); end the process",
            cuda_.who());
     }
     try {
@@ -257,7 +257,7 @@ class NcclCommunicator final : public DeviceCommunicator {
       links_->check();
       if (!backoff.pause()) {
         fail(ExitStatus::internal,
-             "{} did not end on {} within {} s ({} does not take part, or a device hangs) look "
+             "{} did not end on {} within {} s ({} does not take part, or a device hangs); look "
              "into the other ranks' logs and submit the job again",
              what, cuda_.who(), backoff.limit_seconds(), link_.another());
       }

@@ -32,7 +32,7 @@ Rendezvous::Outcome NcclLink::connect(const NcclUniqueId& id, int max_ctas, Back
     if (!backoff.pause()) {
       return {
           Rendezvous::Arrival::waited,
-          fmt::format("NCCL did not connect {} within {} s (it does not reach {}) set "
+          fmt::format("NCCL did not connect {} within {} s (it does not reach {}); set "
                       "NCCL_DEBUG=INFO to see which network it tries, and NCCL_SOCKET_IFNAME to "
                       "choose one",
                       who_, backoff.limit_seconds(), another_)};

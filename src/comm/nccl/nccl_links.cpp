@@ -77,7 +77,7 @@ void NcclLinks::settle(NcclLink& link, NcclResult result, const char* call) {
     check();
     if (!backoff.pause()) {
       fail(ExitStatus::internal,
-           "{} was not made on {} within {} s ({} does not make it, or was lost) look into the "
+           "{} was not made on {} within {} s ({} does not make it, or was lost); look into the "
            "other ranks' logs and submit the job again",
            call, link.who(), backoff.limit_seconds(), link.another());
     }

@@ -136,7 +136,7 @@ class StagedCommunicator final : public DeviceCommunicator {
     if (work.to.count == 0) return {};
     if (cuda_.is_capturing(compute_)) {
       fail(ExitStatus::internal,
-           "a step was to be captured on {} (its collectives go through the host) run it without "
+           "a step was to be captured on {} (its collectives go through the host); run it without "
            "a graph",
            cuda_.who());
     }
@@ -189,7 +189,7 @@ class StagedCommunicator final : public DeviceCommunicator {
       if (!backoff.pause()) {
         fail(ExitStatus::internal,
              "{} did not end on {} within {} s (another rank does not take part, or a device "
-             "hangs) look into the other ranks' logs and submit the job again",
+             "hangs); look into the other ranks' logs and submit the job again",
              what, cuda_.who(), backoff.limit_seconds());
       }
     }

@@ -24,7 +24,7 @@ int ActivationPool::attach(std::size_t bytes, Rebind rebind) {
       fail(ExitStatus::usage,
            "{:.1f} MiB for the network's values cannot be had (this host, or a limit such as "
            "ulimit -v, "
-           "does not give them) lower --batch-size and raise --accumulate as much",
+           "does not give them); lower --batch-size and raise --accumulate as much",
            static_cast<double>(bytes) / 0x1p20);
     }
   }

@@ -46,14 +46,14 @@ DataType activation_type(Precision precision) {
   if (precision == Precision::fp32) return DataType::f32;
   if (precision != Precision::bf16) {
     fail(ExitStatus::usage,
-         "--precision {} does not go with the CPU engine ({} trains in fp32 or bf16) take one of "
+         "--precision {} does not go with the CPU engine ({} trains in fp32 or bf16); take one of "
          "them, or a GPU",
          to_string(precision), library_version());
   }
   // Without the instructions it converts by others, but all it has needs AVX-512.
   if (!has_instructions(dnnl::cpu_isa::avx512_core)) {
     fail(ExitStatus::usage,
-         "--precision bf16 cannot run on this processor ({} needs AVX-512 for it, and finds {}) "
+         "--precision bf16 cannot run on this processor ({} needs AVX-512 for it, and finds {}); "
          "take fp32",
          library_version(), instruction_set());
   }
@@ -67,7 +67,7 @@ void require_convolutions(const ConvolutionChoices& choices) {
       if (!choices.winograd(shape, step) || has_winograd(shape, step)) continue;
       fail(ExitStatus::usage,
            "the {} of the convolution {} cannot be computed by Winograd's algorithm as chosen "
-           "({}, {} has not got it) take --conv-algorithm direct",
+           "({}, {} has not got it); take --conv-algorithm direct",
            to_string(step), shape.text(), library_version(), instruction_set());
     }
   }

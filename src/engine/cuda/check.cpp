@@ -8,7 +8,7 @@ void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   // Forgets an error that is of this call alone; a broken device keeps failing.
   (void)cudaGetLastError();
-  fail(ExitStatus::internal, "{} failed ({}: {}) look for earlier errors of this rank", call,
+  fail(ExitStatus::internal, "{} failed ({}: {}); look for earlier errors of this rank", call,
        cudaGetErrorName(status), cudaGetErrorString(status));
 }
 
@@ -16,7 +16,7 @@ void check(cudnnStatus_t status, const char* call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   char text[512] = "";
   cudnnGetLastErrorString(text, sizeof text);
-  fail(ExitStatus::internal, "{} failed ({}: {}) look for earlier errors of this rank", call,
+  fail(ExitStatus::internal, "{} failed ({}: {}); look for earlier errors of this rank", call,
        cudnnGetErrorString(status), text);
 }
 

@@ -89,7 +89,7 @@ std::string describe(const cudaDeviceProp& properties, const DeviceIdentity& ide
   std::size_t total = 0;
   LOCKSTEP_CUDA_CHECK(cudaMemGetInfo(&free, &total));
   fail(ExitStatus::internal,
-       "cannot allocate {:.2f} GiB on the GPU ({:.2f} of {:.2f} GiB are free) use a smaller "
+       "cannot allocate {:.2f} GiB on the GPU ({:.2f} of {:.2f} GiB are free); use a smaller "
        "--batch-size, or see whether another process holds memory",
        static_cast<double>(bytes) / gib, static_cast<double>(free) / gib,
        static_cast<double>(total) / gib);
@@ -112,7 +112,7 @@ CudaDevice::CudaDevice(const DeviceOptions& options, MemorySource* exchanged)
   LOCKSTEP_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
   if (properties.major < 8) {
     fail(ExitStatus::usage,
-         "{} has compute capability {}.{} (8.0 is the oldest supported) use a newer GPU, or "
+         "{} has compute capability {}.{} (8.0 is the oldest supported); use a newer GPU, or "
          "--device cpu",
          properties.name, properties.major, properties.minor);
   }
@@ -171,7 +171,7 @@ void* CudaDevice::allocate_host(std::size_t bytes) {
     (void)cudaGetLastError();
     fail(ExitStatus::internal,
          "cannot allocate {:.2f} GiB of pinned host memory (the host is out of memory, or the "
-         "limit of locked memory is reached) ask for more memory, or start fewer ranks on a host",
+         "limit of locked memory is reached); ask for more memory, or start fewer ranks on a host",
          static_cast<double>(bytes) / gib);
   }
   check(status, "cudaHostAlloc");

@@ -12,7 +12,7 @@ namespace {
 
 [[noreturn]] void fail_unsupported(const ConvolutionRequest& request, const std::string& reason) {
   fail(ExitStatus::usage,
-       "no algorithm for the {} (cuDNN: {}) use another --precision, batch size or width",
+       "no algorithm for the {} (cuDNN: {}); use another --precision, batch size or width",
        request.text(), reason.empty() ? "no engine offered" : reason);
 }
 

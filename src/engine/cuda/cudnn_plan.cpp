@@ -171,7 +171,7 @@ class Plan final : public ConvolutionPlan {
     pointers_[y_id] = y;
     auto status = graph_->execute_plan_at_index(handle, pointers_, workspace, index_);
     if (status.is_bad()) {
-      fail(ExitStatus::internal, "cuDNN's {} failed ({}) look for earlier errors of this rank",
+      fail(ExitStatus::internal, "cuDNN's {} failed ({}); look for earlier errors of this rank",
            engine_, shorten(status.get_message()));
     }
   }

@@ -52,7 +52,7 @@ class Network final {
         bits_ > most) {
       fail(ExitStatus::usage,
            "--watchdog-interface {} is no network (an address and the number of its first bits "
-           "that count are wanted) give one as 10.1.0.0/16, or an interface's name",
+           "that count are wanted); give one as 10.1.0.0/16, or an interface's name",
            text);
     }
   }
@@ -138,10 +138,11 @@ InterfaceAddress choose_address(const std::string& asked, std::span<const Interf
     }
     if (chosen != nullptr) return *chosen;
   }
-  fail(ExitStatus::usage,
-       "--watchdog-interface {} is not on this host (it has {}) name one of these, or a network as "
-       "10.1.0.0/16",
-       asked, listed(all));
+  fail(
+      ExitStatus::usage,
+      "--watchdog-interface {} is not on this host (it has {}); name one of these, or a network as "
+      "10.1.0.0/16",
+      asked, listed(all));
 }
 
 }  // namespace lockstep::watch

@@ -15,11 +15,11 @@ namespace {
 [[noreturn]] void refuse(const char* call) {
   std::array<char, 256> reason{};
   ERR_error_string_n(ERR_get_error(), reason.data(), reason.size());
-  fail(
-      ExitStatus::internal,
-      "the watchdog cannot authenticate other ranks ({}: {}) start with --watchdog-seconds 0 to do "
-      "without it",
-      call, reason.data());
+  fail(ExitStatus::internal,
+       "the watchdog cannot authenticate other ranks ({}: {}); start with --watchdog-seconds 0 to "
+       "do "
+       "without it",
+       call, reason.data());
 }
 
 /// The watchdog's thread may use the library while another one ends the process.

@@ -203,7 +203,7 @@ std::string describe(const PhaseBoard::Reading& reading) {
 
 std::string describe_loss(const RankReport& lost, const std::string& name) {
   return fmt::format(
-      "{} is gone (its process or node ended; last heard of in {}) look into its log and the "
+      "{} is gone (its process or node ended; last heard of in {}); look into its log and the "
       "node's",
       name, describe(lost.reading));
 }

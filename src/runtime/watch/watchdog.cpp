@@ -121,7 +121,7 @@ class Watchdog::Impl final {
     const auto chosen = watch::choose_address(options_.interface, watch::all_addresses());
     if (chosen.number == "127.0.0.1" && grid.nodes > 1) {
       fail(ExitStatus::usage,
-           "--watchdog-interface {} leads to no other host (the job is on {}) name one that does",
+           "--watchdog-interface {} leads to no other host (the job is on {}); name one that does",
            options_.interface, grid.nodes);
     }
     return chosen.number;
@@ -142,7 +142,7 @@ class Watchdog::Impl final {
   void disable(const char* reason) noexcept {
     try {
       const std::string why = fmt::format(
-          "the watchdog is disabled (that of rank {} failed: {}) training goes on without it",
+          "the watchdog is disabled (that of rank {} failed: {}); training goes on without it",
           rank_, reason);
       logger_.warn(why);
       logger_.log(why);
