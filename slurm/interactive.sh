@@ -13,7 +13,7 @@ if [ "${1:-}" = --machine ]; then
 fi
 [ $# -gt 0 ] || { sed -n 2,4p "$0" >&2; exit 64; }
 [ -n "${SLURM_JOB_ID:-}" ] ||
-  give_up 64 "no allocation here (SLURM_JOB_ID is not set) start this in the shell that salloc --nodes=2 gives"
+  give_up 64 "no allocation here (SLURM_JOB_ID is not set); start this in the shell that salloc --nodes=2 gives"
 load_machine "$machine"
 # In the terminal's foreground: interrupts reach the ranks as the launcher hands them on.
 case $launcher in

@@ -22,7 +22,7 @@ struct PeerReach {
 struct CudaAvailability {
   bool available = false;
   int devices = 0;     ///< usable GPUs that this process sees
-  std::string reason;  ///< why not: *problem (why) suggestion*
+  std::string reason;  ///< why not: *problem (why); suggestion*
   PeerReach peers = {};
 };
 

@@ -22,7 +22,7 @@ enum class ExitStatus : int {
   stopped = 75,       ///< stopped on request with a checkpoint written; submit again
 };
 
-/// The one error type. Its text is *problem (why) suggestion*, with the values.
+/// The one error type. Its text is *problem (why); suggestion*, with the values.
 class Error final : public std::runtime_error {
  public:
   Error(ExitStatus status, const std::string& message)
