@@ -335,25 +335,38 @@ class HostDevice final : public Device {
 class HostConvolution final : public Convolution {
  public:
   HostConvolution(HostDevice& device, const ConvolutionShape& shape)
-      : device_(device), loops_(shape) {}
+      : device_(device),
+        loops_(shape),
+        workspace_bytes_(64 * (1 + static_cast<std::size_t>(shape.out_channels % 7))) {}
 
-  [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return 64; }
+  /// Other convolutions have other sizes, as cuDNN's do.
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return workspace_bytes_; }
   [[nodiscard]] DataType weight_gradient_type() const noexcept override {
     return loops_.weight_gradient_type();
   }
-  void forward(const void* x, const void* weights, void* y, void*) override {
+  void forward(const void* x, const void* weights, void* y, void* workspace) override {
+    overwrite(workspace);
     run_in(device_.stream(), [=, loops = loops_] { loops.forward(x, weights, y); });
   }
-  void backward_data(const void* dy, const void* weights, void* dx, void*) override {
+  void backward_data(const void* dy, const void* weights, void* dx, void* workspace) override {
+    overwrite(workspace);
     run_in(device_.stream(), [=, loops = loops_] { loops.backward_data(dy, weights, dx); });
   }
-  void backward_weights(const void* x, const void* dy, void* dw, void*) override {
+  void backward_weights(const void* x, const void* dy, void* dw, void* workspace) override {
+    overwrite(workspace);
     run_in(device_.stream(), [=, loops = loops_] { loops.backward_weights(x, dy, dw); });
   }
 
  private:
+  /// With NaN: what else lies there, because the memory plan gave it away, is lost.
+  void overwrite(void* workspace) const {
+    run_in(device_.stream(),
+           [=, bytes = workspace_bytes_] { std::memset(workspace, 0xff, bytes); });
+  }
+
   HostDevice& device_;
   ConvolutionLoops loops_;
+  std::size_t workspace_bytes_;
 };
 
 std::unique_ptr<Convolution> HostDevice::make_convolution(const ConvolutionShape& shape,

@@ -89,16 +89,14 @@ def bf16_learns_what_fp32_learns(folder):
         print("skipped: bf16_learns_what_fp32_learns: dataset-fashion-mnist is not installed")
         return
     run(["pack", "--from", "mnist", "--input", FASHION, "--output", folder / "data", "--shards", 2])
-    accuracy = {"fp32": [], "bf16": []}
-    for seed in (0, 1):
-        for precision in accuracy:
-            directory = folder / f"{precision}-{seed}"
-            run(["train", "--data", folder / "data", "--run-dir", directory, "--model", "mini-resnet", "--width", 8,
-                 "--batch-size", 64, "--epochs", 1, "--lr", 0.1, "--warmup-epochs", 0.2, "--augment", "crop-flip",
-                 "--crop-padding", 2, "--threads", 1, "--seed", seed, "--precision", precision, "--progress", "plain"], ranks=2)
-            accuracy[precision].append(events(directory, "eval")[-1]["top1"])
-    means = {precision: sum(values) / len(values) for precision, values in accuracy.items()}
-    assert min(means.values()) > 0.75 and abs(means["fp32"] - means["bf16"]) < 0.02, accuracy
+    accuracy = {}
+    for precision in ("fp32", "bf16"):
+        directory = folder / precision
+        run(["train", "--data", folder / "data", "--run-dir", directory, "--model", "mini-resnet", "--width", 8,
+             "--batch-size", 64, "--epochs", 1, "--lr", 0.1, "--warmup-epochs", 0.2, "--threads", 1,
+             "--precision", precision, "--progress", "plain"], ranks=2)
+        accuracy[precision] = events(directory, "eval")[-1]["top1"]
+    assert min(accuracy.values()) > 0.8 and abs(accuracy["fp32"] - accuracy["bf16"]) < 0.02, accuracy
     print(f"top-1 after an epoch: {accuracy}")
 
 

@@ -116,11 +116,12 @@ void launch_teams(Stream stream, const Teams& teams, const Functor& functor) {
 
 #else
 
+// On the host the last item and team come first, since a device may take them in any order.
 template <typename Functor>
 void launch(Stream stream, std::int64_t items, const Functor& functor) {
   run_in(stream, [=] {
 #pragma omp parallel for schedule(static) if (items >= 1024)
-    for (std::int64_t item = 0; item < items; ++item) functor(item);
+    for (std::int64_t item = items - 1; item >= 0; --item) functor(item);
   });
 }
 
@@ -128,7 +129,7 @@ template <typename Functor>
 void launch_teams(Stream stream, const Teams& teams, const Functor& functor) {
   run_in(stream, [=] {
 #pragma omp parallel for schedule(static) if (teams.count >= 8)
-    for (std::int64_t team = 0; team < teams.count; ++team) {
+    for (std::int64_t team = teams.count - 1; team >= 0; --team) {
       std::array<typename Functor::Partial, team_size> partials;
       for (int thread = 0; thread < team_size; ++thread) {
         partials[static_cast<std::size_t>(thread)] =
