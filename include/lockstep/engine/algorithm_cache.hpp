@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// Names of algorithms that were found to be the fastest, by what they compute, and on what.
+/// Cache of the fastest algorithm's name. The key names the computation and the device.
 class AlgorithmCache {
  public:
   virtual ~AlgorithmCache() = default;

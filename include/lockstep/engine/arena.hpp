@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// One parameter's place in an arena. `size` counts the engine's padding within the tensor.
+/// One parameter's range in an arena. `size` includes the engine's padding within the tensor.
 struct ArenaView {
   ParameterId parameter;
   ParameterKind kind;
@@ -24,11 +24,11 @@ struct ArenaView {
   friend bool operator==(const ArenaView&, const ArenaView&) = default;
 };
 
-/// A run of views that is sharded and gathered as one.
+/// Consecutive views that are sharded and gathered together.
 struct ArenaUnit {
   std::size_t begin;
   std::size_t end;
-  bool in_fp32 = false;  ///< used in fp32, also where weights are used in 16 bits
+  bool in_fp32 = false;  ///< used in fp32 even if the other weights are used in 16 bits
   [[nodiscard]] std::size_t size() const noexcept { return end - begin; }
   /// Its values in an arena.
   template <typename T>
@@ -38,35 +38,37 @@ struct ArenaUnit {
   friend bool operator==(const ArenaUnit&, const ArenaUnit&) = default;
 };
 
-/// Which parameters make a unit together, and of what each unit's size is a multiple.
+/// How parameters are grouped into units. Each unit's size is a multiple of `multiple`.
 struct UnitRule {
-  std::vector<int> unit_of;  ///< by parameter; empty: all are one
+  std::vector<int> unit_of;  ///< by parameter; empty: one unit of all parameters
   std::size_t multiple = 1;
-  bool vectors_apart = false;  ///< biases and norms make one unit, the last, in_fp32
+  bool vectors_apart =
+      false;  ///< biases and norms form one separate unit, the last, with in_fp32 set
 };
 
-/// The order and extent of all parameters in the flat arena, ascending by offset; each view begins
-/// on a multiple of arena_alignment, gaps are zero in every arena and stay so.
+/// The order and size of all parameters in the flat arena, ascending by offset. Each view begins on
+/// a multiple of arena_alignment. Gaps are zero in every arena and remain zero.
 struct ArenaLayout {
   std::vector<ArenaView> views;
-  std::vector<ArenaUnit> units = {};  ///< they cover the arena, in order; none: it is not sharded
+  std::vector<ArenaUnit> units =
+      {};  ///< cover the arena, in order; empty: the arena is not sharded
 
   [[nodiscard]] std::size_t size() const noexcept;
   [[nodiscard]] const ArenaView& view_of(ParameterId id) const;
   friend bool operator==(const ArenaLayout&, const ArenaLayout&) = default;
 };
 
-inline constexpr std::size_t arena_alignment = 16;  ///< values: 64 bytes
+inline constexpr std::size_t arena_alignment = 16;  ///< in values; 64 bytes
 
-/// Lays parameters out in the order in which backward finishes their gradients; `size_of` counts
-/// padding. Where that order leaves a unit and comes back, it becomes two; vectors that are apart
-/// lie behind all else.
+/// Lays parameters out in the order in which backward finishes their gradients; `size_of` includes
+/// padding. If that order leaves a unit and returns to it, the unit becomes two. With
+/// vectors_apart, the vectors come last.
 [[nodiscard]] ArenaLayout lay_out(const Graph& graph, const std::vector<ParameterId>& ready,
                                   const std::function<std::size_t(ParameterId)>& size_of,
                                   const UnitRule& rule = {});
 
-/// By parameter: the end of the arena's range that is final once its gradient and all before it in
-/// `ready` are.
+/// By parameter: the end of the arena prefix that is final once the gradients of this parameter and
+/// of all before it in `ready` are final.
 [[nodiscard]] std::vector<std::size_t> filled_after_each(const ArenaLayout& layout,
                                                          const std::vector<ParameterId>& ready);
 

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// A convolution that can be computed by Winograd's algorithm: 3x3, stride 1, of 16 channels and
-/// more on either side, as fewer would be padded to 16.
+/// A convolution that Winograd's algorithm can compute: 3x3, stride 1, at least 16 input and 16
+/// output channels (fewer would be padded to 16).
 struct WinogradShape {
   std::int64_t in_channels = 0;
   std::int64_t height = 0;  ///< of the input
@@ -40,25 +40,25 @@ inline constexpr std::array convolution_steps{
 /// "forward", "data gradient", "weight gradient"
 [[nodiscard]] std::string to_string(ConvolutionStep step);
 
-/// Empty for a convolution of another kind.
+/// Empty if Winograd's algorithm cannot compute the convolution.
 [[nodiscard]] std::optional<WinogradShape> winograd_shape(const Graph& graph, const Conv2d& op);
 
-/// Which steps of which convolutions an engine computes by Winograd's algorithm: the others, and
-/// those of shapes that are not in it, directly.
+/// The algorithm of each step of each convolution shape: Winograd's or direct. Shapes that are not
+/// in the table are computed directly.
 class ConvolutionChoices final {
  public:
-  /// The shape is in it from now on.
+  /// Also adds the shape if it is missing.
   void set(const WinogradShape& shape, ConvolutionStep step, bool winograd);
   [[nodiscard]] bool contains(const WinogradShape& shape) const;
   [[nodiscard]] bool winograd(const WinogradShape& shape, ConvolutionStep step) const;
-  /// Whether any forward step is by Winograd's algorithm.
+  /// Whether Winograd's algorithm computes any forward step.
   [[nodiscard]] bool any_forward() const;
   [[nodiscard]] auto begin() const { return choices_.begin(); }
   [[nodiscard]] auto end() const { return choices_.end(); }
 
-  /// A line a shape: "64x32x32 to 64, padding 1: winograd winograd direct".
+  /// One line per shape: "64x32x32 to 64, padding 1: winograd winograd direct".
   [[nodiscard]] std::string text() const;
-  /// Inverse; Error(bad_input) for other text.
+  /// Inverse of text(); Error(bad_input) for any other text.
   [[nodiscard]] static ConvolutionChoices parse(const std::string& text);
   friend bool operator==(const ConvolutionChoices&, const ConvolutionChoices&) = default;
 

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// One step of a convolution in fp32, for a batch and so many threads.
+/// One step of a convolution in fp32, for a given batch size and number of threads.
 struct ConvolutionProblem {
   WinogradShape shape;
   ConvolutionStep step = ConvolutionStep::forward;
@@ -20,33 +20,33 @@ struct ConvolutionProblem {
   [[nodiscard]] double operations() const;
 };
 
-/// Seconds of a run by each algorithm.
+/// Seconds of one run with each algorithm.
 struct ConvolutionTimes {
   double direct = 0;
   double winograd = 0;
   friend bool operator==(const ConvolutionTimes&, const ConvolutionTimes&) = default;
 };
 
-/// Whether oneDNN has Winograd's algorithm for it on this processor, for the batch that an engine
-/// chooses its layouts for.
+/// Whether oneDNN has Winograd's algorithm for this step on this processor, at the nominal batch
+/// size for which an engine chooses its layouts.
 [[nodiscard]] bool has_winograd(const WinogradShape& shape, ConvolutionStep step);
-/// Memory that Winograd's algorithm takes beside the tensors; the more threads, the more. Empty
-/// where it is not to be had for this batch.
+/// Scratch memory of Winograd's algorithm besides the tensors; it grows with the number of threads.
+/// Empty if the algorithm is not available for this batch size.
 [[nodiscard]] std::optional<std::size_t> winograd_scratch_bytes(const ConvolutionProblem& problem);
 
-/// How often another process has taken a core from a thread of this one.
+/// How often another process has preempted a thread of this process.
 [[nodiscard]] long preemptions();
-/// Each algorithm run a few times in turn, and its shortest run that nothing else disturbed, with
-/// the reorder that its format of the weights costs. A second or two at most; `count_preemptions`:
-/// as preemptions().
+/// Runs each algorithm a few times in turn and takes its shortest undisturbed run, including the
+/// reorder to its weight format. Takes at most a second or two. `count_preemptions` counts as
+/// preemptions() does.
 [[nodiscard]] ConvolutionTimes time_convolution(
     const ConvolutionProblem& problem,
     const std::function<long()>& count_preemptions = preemptions);
-/// What is run of it for that: as many of its samples as so many threads compute in a fraction of a
-/// second, and one at least.
+/// The part of `problem` that a trial runs: as many of its samples as `threads` threads compute in
+/// a fraction of a second, at least one.
 [[nodiscard]] ConvolutionProblem trial_part(const ConvolutionProblem& problem, int threads);
 
-/// Threads of an engine that is asked for so many; 0: omp_get_max_threads().
+/// Number of threads of an engine, given the number asked for; 0: omp_get_max_threads().
 [[nodiscard]] int engine_threads(int asked);
 
 /// "oneDNN 2.6.3, avx512_core_bf16"

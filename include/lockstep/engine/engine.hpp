@@ -17,29 +17,29 @@
 
 namespace lockstep {
 
-/// How a batch of images lies in memory for this engine, and whether it takes the network's values
-/// or stored pixels, which it crops, mirrors, resamples and normalises itself.
+/// Memory layout of a batch of images for this engine, and its content: the network's input values,
+/// or stored pixels that the engine crops, mirrors, resamples and normalises itself.
 enum class ImageLayout { nchw, nhwc };
 enum class ImageContent { values, pixels };
 struct InputFormat {
   ImageLayout layout = ImageLayout::nchw;
   ImageContent content = ImageContent::values;
-  HostMemory* memory = nullptr;  ///< where pixels and labels should lie; null: anywhere
+  HostMemory* memory = nullptr;  ///< memory for pixels and labels; null: any memory
 };
 
-/// A batch as it is stored, in memory of InputFormat::memory.
+/// A batch of stored pixels, in memory of InputFormat::memory.
 struct PixelImages {
   const std::uint8_t* data =
       nullptr;  ///< image i, (height, width, C), begins at i * height * width * C
   std::int32_t height = 0;
   std::int32_t width = 0;
   const PixelCut* cuts = nullptr;  ///< (N,)
-  const float* values = nullptr;   ///< (C, 256): what each pixel value becomes
+  const float* values = nullptr;   ///< (C, 256): network value of each pixel value
 };
 
 /// One micro-batch in host memory, in the engine's input format: fp32 images (N, C, H, W in that
-/// layout), or pixels in their place where the engine takes them, and labels (N,). Aligned to 64
-/// bytes and alive until the program's metrics() are there.
+/// layout), or pixels if the engine takes pixels, and labels (N,). Aligned to 64 bytes. Must stay
+/// alive until the program's metrics() are available.
 struct Batch {
   const float* images = nullptr;
   const std::int32_t* labels = nullptr;
@@ -56,79 +56,79 @@ struct BatchMetrics {
   std::int64_t samples = 0;
 };
 
-/// Told, in backward, as the gradient arena fills; where primitives run one by one after each of
-/// them, so that communication can also move on where no new gradients are there.
+/// Called during backward as the gradient arena fills. An engine that runs primitives one by one
+/// calls it after each of them, so that communication progresses even without new gradients.
 class BackwardObserver {
  public:
   virtual ~BackwardObserver() = default;
   /// Gradients in [0, filled) of the arena are final for this micro-step. Never decreases.
   virtual void gradients_ready(std::size_t filled) = 0;
-  /// Where it needs to be told as soon as that much is filled, ascending; in between an engine may
-  /// leave it out.
+  /// Values of `filled` that must be reported as soon as they are reached, ascending. Between them
+  /// an engine may skip calls.
   [[nodiscard]] virtual std::span<const std::size_t> boundaries() const noexcept { return {}; }
 };
 
-/// What one step of a program's list took.
+/// Time of one step of a program's list.
 struct StepTime {
   std::string name;  ///< "weight gradient of layer1.0.conv2"
   double seconds = 0;
 };
 
-/// Is told what each step of a program took, while it asks.
+/// Receives the times of each step of a program while wants() is true.
 class StepTimer {
  public:
   virtual ~StepTimer() = default;
   [[nodiscard]] virtual bool wants() const noexcept = 0;
-  /// Nanoseconds of the steady clock, on a device when it computed.
+  /// Begin and end in nanoseconds of the steady clock; for a device, the times when it computed.
   virtual void took(std::string_view step, std::int64_t begin, std::int64_t end) = 0;
 };
 
 /// A network compiled for one batch size and for training or inference: a flat list of bound
-/// primitives. Programs of one engine share its parameters and its activation memory, so one runs
-/// at a time, and neither running nor compiling another may come between forward and backward.
-/// Nothing is allocated or decided in a call.
+/// primitives. Programs of one engine share its parameters and its activation memory, so only one
+/// runs at once, and no other program may run or be compiled between forward and backward. Calls
+/// allocate and decide nothing.
 class Program {
  public:
   virtual ~Program() = default;
   [[nodiscard]] virtual std::int64_t batch_size() const noexcept = 0;
 
   /// Training: batch statistics, loss and metrics of all batch_size() samples.
-  /// Inference: running statistics; `batch.size` may be smaller than batch_size(), the rest of the
-  /// buffer is then ignored in the metrics (it must be finite). A device may still be computing
-  /// when it returns. On one, metrics() of the last batch must have been asked for.
+  /// Inference: running statistics. `batch.size` may be less than batch_size(); metrics then ignore
+  /// the rest of the buffer, which must be finite. A device may still be computing when forward
+  /// returns; call metrics() before the next forward.
   virtual void forward(const Batch& batch) = 0;
-  /// Of the last forward, once it has ended.
+  /// Metrics of the last forward; waits until it has ended.
   [[nodiscard]] virtual BatchMetrics metrics() = 0;
 
-  /// Training only, after forward: d(loss_scale * sum of losses)/d(parameter) into the gradient
-  /// arena, overwritten, or added where `accumulate`. The trainer passes loss_scale = 1 / B.
+  /// Training only, after forward: writes d(loss_scale * sum of losses)/d(parameter) to the
+  /// gradient arena, or adds it if `accumulate`. The trainer passes loss_scale = 1 / B.
   struct BackwardOptions {
     float loss_scale = 1.0F;
     bool accumulate = false;
   };
   virtual void backward(const BackwardOptions& options, BackwardObserver& observer) = 0;
 
-  /// Batch statistics of the last training forward, in the order and extents of
-  /// Graph::statistics(): mean and unbiased variance of each batch norm, concatenated.
+  /// Batch statistics of the last training forward, in the order and sizes of Graph::statistics():
+  /// mean and unbiased variance of each batch norm, concatenated.
   [[nodiscard]] virtual std::span<const float> batch_statistics() = 0;
   /// Logits of the last forward, plain (N, classes).
   [[nodiscard]] virtual std::span<const float> logits() = 0;
-  /// Training only: one forward and backward with each step timed by itself, in their order. Waits
-  /// after each, so that the whole takes longer than it would.
+  /// Training only: runs one forward and backward and times each step, in order. It waits after
+  /// each step, so the whole takes longer than usual.
   [[nodiscard]] virtual std::vector<StepTime> time_steps(const Batch& batch) = 0;
-  /// Bytes of activations, their gradients and scratch memory this program uses.
+  /// Bytes of activations, their gradients and scratch memory of this program.
   [[nodiscard]] virtual std::size_t activation_bytes() const noexcept = 0;
 };
 
-/// Values in an engine's memory.
+/// An allocation in an engine's memory.
 class ArenaMemory {
  public:
   virtual ~ArenaMemory() = default;
   [[nodiscard]] virtual std::span<float> values() noexcept = 0;
 };
 
-/// Owns a network's parameters, gradients and running statistics on one device, and compiles it.
-/// The arenas lie in that device's memory, which the host reaches by read() and write() only.
+/// Owns a network's parameters, gradients and running statistics on one device, and compiles the
+/// network. The arenas are in device memory; the host accesses them only by read() and write().
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -138,75 +138,75 @@ class Engine {
   [[nodiscard]] virtual const Graph& graph() const noexcept = 0;
   [[nodiscard]] virtual InputFormat input_format() noexcept = 0;
 
-  /// Begins to bring in a batch of pixels that a later forward takes, beside the work under way.
-  /// Two may be on their way.
+  /// Starts to copy a batch of pixels for a later forward, concurrently with the work under way. At
+  /// most two batches may be in flight.
   virtual void prefetch(const Batch&) {}
 
-  /// Where each parameter lies in the arenas. Backward fills the gradient arena upward from 0: the
+  /// Each parameter's place in the arenas. Backward fills the gradient arena upward from 0: the
   /// last layer's parameters come first.
   [[nodiscard]] virtual const ArenaLayout& layout() const noexcept = 0;
-  /// layout().size() values, in the engine's own layouts, padding zero; empty where the engine does
-  /// not hold them, or not in fp32.
+  /// layout().size() values, in the engine's own layouts, padding zero. Empty if the engine does
+  /// not hold the parameters, or not in fp32.
   [[nodiscard]] virtual std::span<float> parameters() noexcept = 0;
-  /// Where it holds them as UnitOptions::parameters of 16 bits say, a unit's; else empty.
+  /// One unit's parameters if UnitOptions::parameters is 16-bit and the engine holds them; else
+  /// empty.
   [[nodiscard]] virtual std::span<std::byte> held_unit(std::size_t unit) noexcept = 0;
-  /// layout().size() values, unless the engine does not hold them, and tail_size more; the tail is
-  /// the trainer's (see tail_bucket).
+  /// layout().size() values (none if the engine does not hold gradients), then tail_size values for
+  /// the trainer (see tail_bucket).
   [[nodiscard]] virtual std::span<float> gradients() noexcept = 0;
-  /// Keeps the three above for as long as it is held, past the engine's end, as collectives under
-  /// way may need them after an error; null where the engine cannot.
+  /// Keeps the memory of the three above alive, beyond the engine's lifetime, because collectives
+  /// may be in flight after an error. Null if the engine cannot.
   [[nodiscard]] virtual std::shared_ptr<const void> arenas() const noexcept { return nullptr; }
-  /// All running statistics, concatenated in the order of Graph::statistics(); in host memory.
+  /// All running statistics in host memory, concatenated in the order of Graph::statistics().
   [[nodiscard]] virtual std::span<float> running_statistics() noexcept = 0;
 
-  /// Copies between the device's memory and the host's, of equal sizes, after all work that was
-  /// begun before. The host's side may be used again when it returns.
+  /// Copy between device and host memory, of equal sizes, after all work that was queued before.
+  /// The host buffer may be reused when the call returns.
   virtual void read(std::span<const float> arena, std::span<float> host) = 0;
   virtual void write(std::span<const float> host, std::span<float> arena) = 0;
-  /// As write, but only queued: the host's side stays as it is until a later read() returns.
+  /// As write, but only queued: the host buffer must not change until a later read() returns.
   virtual void queue_write(std::span<const float> host, std::span<float> arena) {
     write(host, arena);
   }
-  /// As read, but only queued: the host's side, in memory of InputFormat::memory, is there once
-  /// has_read(). One at a time.
+  /// As read, but only queued: the host buffer, in memory of InputFormat::memory, is valid once
+  /// has_read() is true. One read in flight at most.
   virtual void queue_read(std::span<const float> arena, std::span<float> host) {
     read(arena, host);
   }
   [[nodiscard]] virtual bool has_read() { return true; }
-  /// Whether what is called is only queued, so that a forward may be asked for behind an update
-  /// before that is known to have been made.
+  /// Whether calls only queue work, so that a forward may be queued after an update before the host
+  /// knows whether the update is made.
   [[nodiscard]] virtual bool queues() const noexcept { return false; }
 
-  /// Between a parameter's view of an arena, in host memory (of parameters, gradients or an
-  /// optimizer's slot), and torchvision's plain layout. Thread-safe, so that a checkpoint can be
-  /// written meanwhile.
+  /// Convert between a parameter's view of an arena in host memory (parameters, gradients or an
+  /// optimizer's slot) and torchvision's plain layout. Thread-safe, so that a checkpoint can be
+  /// written concurrently.
   virtual void to_plain(std::span<const float> view, ParameterId id,
                         std::span<float> plain) const = 0;
   virtual void from_plain(std::span<const float> plain, ParameterId id,
                           std::span<float> view) const = 0;
 
-  /// to += from, both in its memory.
+  /// to += from, both in the engine's memory.
   virtual void add(std::span<const float> from, std::span<float> to) = 0;
-  /// `count` more values in its memory, zero.
+  /// Allocates `count` zeros in the engine's memory.
   [[nodiscard]] virtual std::shared_ptr<ArenaMemory> allocate(std::size_t count) = 0;
 
-  /// The most memory of a device of its own that was ever in use; 0 where it is the host's.
+  /// Peak memory in use on a separate device; 0 if the engine uses host memory.
   [[nodiscard]] virtual std::size_t peak_device_bytes() const noexcept { return 0; }
 
-  /// Rounds values to bf16 or fp16, both sides in its memory.
+  /// Rounds values to bf16 or fp16, both in the engine's memory.
   virtual void cast(std::span<const float> values, Precision type, std::uint16_t* to) = 0;
-  /// For `count` gradients that are reduced as bf16 or fp16.
+  /// Buffer for `count` gradients that are reduced as bf16 or fp16.
   [[nodiscard]] virtual std::shared_ptr<CastBuffer> make_cast_buffer(Precision type,
                                                                      std::size_t count) = 0;
 
-  /// What brings units from and to other ranks, for all that is compiled from now on and outlived
-  /// by it.
+  /// Sets the exchange of all programs that are compiled from now on. It must outlive them.
   virtual void set_exchange(UnitExchange& exchange) = 0;
 
-  /// Times every step that is run while `timer` asks for it; a device then queues them one by one.
-  /// `timer` outlives the engine's last step.
+  /// Times every step that runs while `timer` wants times; a device then queues steps one by one.
+  /// `timer` must outlive the engine's last step.
   virtual void set_step_timer(StepTimer& timer) = 0;
-  /// Until `timer` has been told of all steps that were run.
+  /// Blocks until `timer` has received all steps that were run.
   virtual void report_steps() {}
 
   [[nodiscard]] virtual std::unique_ptr<Program> compile_training(std::int64_t batch_size) = 0;

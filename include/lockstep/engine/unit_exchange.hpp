@@ -9,42 +9,42 @@
 
 namespace lockstep {
 
-/// What brings an arena's units from and to the ranks that share them out, while an engine's
-/// programs run. Programs call it in the same order on all ranks. Spans are of the engine's memory.
-/// Gradients that the engine holds are a BackwardObserver's to reduce.
+/// Gathers and reduces an arena's units across the shard group while an engine's programs run.
+/// Programs call it in the same order on all ranks. Spans are in the engine's memory. Gradients
+/// that the engine holds are reduced by a BackwardObserver instead.
 class UnitExchange {
  public:
   virtual ~UnitExchange() = default;
 
-  /// Reductions that a program has under way at a time.
+  /// Most reductions that a program has in flight.
   static constexpr std::size_t reductions_in_flight = 2;
 
-  /// Begins to bring in the parameters of a unit, which the engine does not hold: `values`, as many
-  /// as the unit's, in the type that UnitOptions ask for.
+  /// Starts to gather a unit's parameters, which the engine does not hold, into `values`: all of
+  /// the unit's values, in the type of UnitOptions::parameters.
   virtual void start_gather(std::size_t unit, std::span<std::byte> values) = 0;
-  /// Before the first step of a pass that uses a unit's parameters.
+  /// Called before the first step of a pass that uses the unit's parameters.
   virtual void await_gather(std::size_t unit) = 0;
 
-  /// All of a unit's gradients, which the engine does not hold, are final for this micro-step;
-  /// `gradients`, gaps zero, stay as they are until it is awaited.
+  /// Starts to reduce a unit's gradients, which the engine does not hold and which are final for
+  /// this micro-step. `gradients`, with zero gaps, stays unchanged until await_reduction().
   virtual void start_reduction(std::size_t unit, std::span<const float> gradients) = 0;
   virtual void await_reduction(std::size_t unit) = 0;
 
-  /// Between steps of a program, so that what is under way moves on.
+  /// Called between a program's steps to progress the collectives in flight.
   virtual void progress() = 0;
-  /// Until a device has come to `reached()`, which is queued behind all of the above; Error where
-  /// it cannot any more, because other ranks do not do their part.
+  /// Blocks until a device reaches the point that `reached()` tests, which is queued after all of
+  /// the above. Error if the device can no longer reach it because other ranks do not take part.
   virtual void await(FunctionRef<bool()> reached) = 0;
 };
 
-/// What an engine holds of units by itself; the rest passes through the exchange, and lies in the
-/// memory plan of activations while it is needed.
+/// Whether an engine holds all parameters and gradients. Those it does not hold pass through the
+/// exchange, and are in the memory plan of activations only while they are needed.
 struct UnitOptions {
   UnitRule rule = {};
   bool holds_parameters = true;
   bool holds_gradients = true;
-  /// What parameters come in as, and are held as: fp32, or the 16 bits that the engine uses weights
-  /// in; those of units in_fp32 are fp32 still, so vectors are apart then.
+  /// Type in which parameters are gathered and held: fp32, or the 16-bit type of the engine's
+  /// weights. Units with in_fp32 stay fp32, so 16 bits need UnitRule::vectors_apart.
   Precision parameters = Precision::fp32;
 
   [[nodiscard]] bool is_16_bit(const ArenaUnit& unit) const noexcept {
@@ -53,11 +53,11 @@ struct UnitOptions {
   [[nodiscard]] std::size_t value_bytes(const ArenaUnit& unit) const noexcept {
     return is_16_bit(unit) ? 2 : 4;
   }
-  /// Whether the engine holds them, in 16 bits: units one after another, those in_fp32 last.
+  /// Whether the engine holds the parameters in 16 bits: unit after unit, the in_fp32 unit last.
   [[nodiscard]] bool holds_16_bit() const noexcept {
     return holds_parameters && parameters != Precision::fp32;
   }
-  /// Of a unit's part of what is held so.
+  /// Byte range of a unit within the parameters that are held in 16 bits.
   [[nodiscard]] static std::size_t held_begin(const ArenaUnit& unit) noexcept {
     return 2 * unit.begin;
   }
