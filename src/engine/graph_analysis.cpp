@@ -24,7 +24,7 @@ bool keeps_input(const Op& op) {
          std::holds_alternative<Linear>(op) || std::holds_alternative<Flatten>(op);
 }
 
-/// Into the operand that is computed last, so that the other one is there.
+/// Fuses additions into the operand computed last, so that the other one is available.
 void fuse_sums(const Graph& graph, GraphAnalysis& analysis) {
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
     const auto* add = std::get_if<Add>(&graph.nodes()[id].op);
@@ -37,8 +37,8 @@ void fuse_sums(const Graph& graph, GraphAnalysis& analysis) {
   }
 }
 
-/// Norms whose values go nowhere but to the addition that another norm has taken in; not of images,
-/// before which no node says that the gradients are done.
+/// Pairs a norm whose only consumer is the addition fused into another norm. Not norms of images:
+/// no node before them reports that the gradients are final.
 void pair_norms(const Graph& graph, GraphAnalysis& analysis) {
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
     const auto addend = analysis.addend_of(graph, static_cast<ValueId>(id));
@@ -62,11 +62,11 @@ void fuse_relus(const Graph& graph, GraphAnalysis& analysis) {
   }
 }
 
-/// How many values in a row are computed from each other again; the next one is kept. What one
-/// needs is there at once, so a chain of all adds of a deep network would save nothing.
+/// Most consecutive values recomputed from each other; the next is kept. All of a chain is live at
+/// once, so one chain of all adds of a deep network would save nothing.
 constexpr int longest_chain = 8;
 
-/// Those of the addition that is fused into it too.
+/// Includes the other operand of a fused addition.
 std::vector<ValueId> inputs_with_addend(const Graph& graph, const GraphAnalysis& analysis,
                                         ValueId id) {
   std::vector<ValueId> inputs = inputs_of(graph.nodes()[at(id)].op);
@@ -75,7 +75,7 @@ std::vector<ValueId> inputs_with_addend(const Graph& graph, const GraphAnalysis&
 }
 
 void find_recomputable(const Graph& graph, GraphAnalysis& analysis) {
-  // By value: how many before it are computed again; none where it is gone when backward runs.
+  // By value: number of recomputed values before it; empty if it is not available in backward.
   std::vector<std::optional<int>> chain(graph.nodes().size());
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
     const Op& op = graph.nodes()[id].op;
@@ -165,7 +165,7 @@ GraphAnalysis analyse(const Graph& graph) {
   }
   for (std::size_t id = 0; id < count; ++id) {
     const Op& op = graph.nodes()[id].op;
-    // A norm that computes its ReLU remembers the mask; an add does not.
+    // A norm that computes its ReLU keeps the mask; an add does not.
     const auto* relu = std::get_if<Relu>(&op);
     const bool norm_relu = relu != nullptr && analysis.fused_away[id] &&
                            (std::holds_alternative<BatchNorm>(graph.nodes()[at(relu->input)].op) ||
@@ -174,7 +174,7 @@ GraphAnalysis analyse(const Graph& graph) {
     analysis.overwritable[id] =
         analysis.consumers[id] == 1 && !analysis.read_in_backward[id] && !kept;
     analysis.overwritable_in_backward[id] = analysis.consumers[id] == 1 && !kept;
-    // Images and what flatten makes may be the same bytes as another value.
+    // Images and flatten's outputs may share memory with another value.
     analysis.overwritable_in_inference[id] = analysis.consumers[id] == 1 &&
                                              !std::holds_alternative<Input>(op) &&
                                              !std::holds_alternative<Flatten>(op);

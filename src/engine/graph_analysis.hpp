@@ -7,31 +7,31 @@
 
 namespace lockstep {
 
-/// What lowering must know of a graph as a whole. Pure.
+/// Properties of the whole graph that lowering needs. Pure.
 struct GraphAnalysis {
   std::vector<int> consumers;                   ///< by value
-  std::vector<bool> needs_gradient;             ///< by value: a parameter lies before it
+  std::vector<bool> needs_gradient;             ///< by value: whether a parameter precedes it
   std::vector<std::optional<ValueId>> sum_of;   ///< by node: the add fused into this norm
   std::vector<std::optional<ValueId>> relu_of;  ///< by node: the ReLU fused into this norm or add
-  /// By node: the norm that computes the addition in which alone this norm's values go.
+  /// By node: the norm that computes the addition that is the only consumer of this norm's value.
   std::vector<std::optional<ValueId>> added_to;
-  std::vector<bool> fused_away;    ///< by node: an add or ReLU that an input computes
-  std::vector<bool> overwritable;  ///< by value: its one consumer may compute in place
+  std::vector<bool> fused_away;    ///< by node: an add or ReLU computed by one of its inputs
+  std::vector<bool> overwritable;  ///< by value: its only consumer may compute in place
   std::vector<bool> overwritable_in_inference;
-  std::vector<bool> overwritable_in_backward;  ///< by value: by its one consumer's backward
-  std::vector<bool> read_in_backward;          ///< by value: by a consumer, as its input
-  /// By value: a norm or an add gives it back from what is kept, so that backward may compute it
-  /// again rather than have it wait.
+  std::vector<bool> overwritable_in_backward;  ///< by value: its only consumer's backward may
+  std::vector<bool> read_in_backward;          ///< by value: a consumer's backward reads its input
+  /// By value: a norm or an add can recompute it from values that are kept, so backward may
+  /// recompute it instead of keeping it.
   std::vector<bool> recomputable;
   std::vector<ParameterId> ready;  ///< order in which backward finishes gradients
 
-  /// The value a node's output goes to: that of what is fused into it.
+  /// The value that a node writes, including the ops fused into it.
   [[nodiscard]] ValueId output_of(ValueId node) const {
     return relu_of[at(sum(node))].value_or(sum(node));
   }
-  /// Whether a ReLU is fused into a node, behind its addition where there is one.
+  /// Whether a ReLU is fused into a node, after the node's fused addition if it has one.
   [[nodiscard]] bool has_relu(ValueId node) const { return relu_of[at(sum(node))].has_value(); }
-  /// The value that is added to a norm's in the addition that is fused into it.
+  /// The other operand of the addition that is fused into a norm.
   [[nodiscard]] std::optional<ValueId> addend_of(const Graph& graph, ValueId norm) const;
 
  private:
@@ -39,10 +39,10 @@ struct GraphAnalysis {
   [[nodiscard]] ValueId sum(ValueId node) const { return sum_of[at(node)].value_or(node); }
 };
 
-/// Error(usage) where a value is used by nothing.
+/// Error(usage) if a value has no consumer.
 [[nodiscard]] GraphAnalysis analyse(const Graph& graph);
 
-/// Values an op reads.
+/// The values that an op reads.
 [[nodiscard]] std::vector<ValueId> inputs_of(const Op& op);
 
 }  // namespace lockstep

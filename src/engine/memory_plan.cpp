@@ -26,7 +26,7 @@ MemoryPlan plan_memory(std::span<const BufferRequest> requests) {
   });
 
   MemoryPlan plan{.offsets = std::vector<std::size_t>(requests.size(), 0), .total_bytes = 0};
-  std::vector<std::size_t> by_offset;  // those placed, ascending by offset
+  std::vector<std::size_t> by_offset;  // placed buffers, ascending by offset
   for (const std::size_t index : order) {
     const std::size_t bytes = rounded_up(requests[index].bytes);
     std::size_t offset = 0;

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// When a program's list, as it is made, gathers units and reduces their gradients. Pure.
+/// When a program gathers units and reduces their gradients, for the builder of its list. Pure.
 class UnitSchedule final {
  public:
   explicit UnitSchedule(const std::vector<ArenaUnit>& units) : entered_(units.size()) {
@@ -20,15 +20,15 @@ class UnitSchedule final {
     }
   }
 
-  /// A pass uses the unit's parameters; true where it has not before.
+  /// A pass uses the unit's parameters. Returns whether this is their first use in the pass.
   [[nodiscard]] bool enter(std::size_t unit) {
     if (entered_[unit]) return false;
     entered_[unit] = true;
     if (!stays_[unit]) last_entered_ = unit;
     return true;
   }
-  /// The unit that forward used last is the first that backward uses, and stays; so does the one of
-  /// all vectors, which every layer uses and which is small.
+  /// The last unit that forward used is the first that backward uses, so it stays gathered. So does
+  /// the unit of all vectors, which every layer uses and which is small.
   void begin_backward() {
     for (std::size_t unit = 0; unit < entered_.size(); ++unit) {
       entered_[unit] = entered_[unit] && stays_[unit];
@@ -37,7 +37,7 @@ class UnitSchedule final {
   }
 
   /// Gradients are final up to `filled`: calls `await(unit)` and `start(unit)` for the reductions
-  /// that are due then, of which some go on while the next units' gradients are computed.
+  /// that are now due. Some stay in flight while the next units' gradients are computed.
   template <typename Await, typename Start>
   void reduce(std::size_t filled, Await await, Start start) {
     for (; reduced_ < ends_.size() && ends_[reduced_] <= filled; ++reduced_) {
@@ -45,7 +45,7 @@ class UnitSchedule final {
       start(reduced_);
     }
   }
-  /// Calls `await(unit)` for those that are left.
+  /// Calls `await(unit)` for the reductions still in flight.
   template <typename Await>
   void end_backward(Await await) const {
     for (std::size_t unit = reduced_ - std::min(reduced_, in_flight); unit < reduced_; ++unit) {

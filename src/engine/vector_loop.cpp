@@ -21,7 +21,7 @@ Vectors of_processor() noexcept {
 
 Vectors widest() noexcept {
   static const Vectors vectors = [] {
-    // Tests compute with others that the processor has.
+    // Lets tests select narrower vectors.
     const char* const text = std::getenv("LOCKSTEP_TEST_VECTORS");
     const std::string_view asked = text != nullptr ? text : "";
     const Vectors most = asked == "baseline" ? Vectors::baseline

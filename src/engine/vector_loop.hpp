@@ -7,11 +7,10 @@
 
 namespace lockstep {
 
-// Loops over values of one kind, divided among the threads and compiled three times: for every
-// processor that the program runs on, and for those with AVX2 and with AVX-512, where a vector
-// holds two and four times as many values.
+// Loops over values of one kind, divided among threads and compiled three times: for any processor,
+// for AVX2 and for AVX-512, whose vectors hold two and four times as many values.
 
-/// What a loop's call operator must be, so that it is compiled with each caller's instructions.
+/// Attribute of a loop's call operator, so that each caller compiles it with its own instructions.
 #define LOCKSTEP_INLINED __attribute__((always_inline))
 
 namespace vector_loops {
@@ -27,7 +26,7 @@ enum class Vectors { baseline, avx2, avx512 };
 #define LOCKSTEP_AVX512
 #endif
 
-/// That this processor has.
+/// The widest vectors of this processor.
 [[nodiscard]] Vectors widest() noexcept;
 
 template <typename Loop, typename... Arguments>
@@ -50,13 +49,13 @@ void run(const Loop& loop, Arguments... arguments) {
   }
 }
 
-/// Loops over fewer values are the calling thread's alone.
+/// Shorter loops run in the calling thread alone.
 inline constexpr std::ptrdiff_t shortest = 16384;
 
 }  // namespace vector_loops
 
-/// Calls loop(begin, end) once a thread, with its part of [0, size); short ones in the calling
-/// thread alone.
+/// Calls loop(begin, end) once per thread, with the thread's part of [0, size). Short loops run in
+/// the calling thread alone.
 template <typename Loop>
 void vector_loop(std::ptrdiff_t size, const Loop& loop) {
   constexpr std::ptrdiff_t line = 64;  // values; no two threads write to one cache line
@@ -70,8 +69,8 @@ void vector_loop(std::ptrdiff_t size, const Loop& loop) {
   }
 }
 
-/// Calls loop(begin, end, thread) once a thread, with its part of [0, parts), which hold so many
-/// values; few in the calling thread alone. -> threads
+/// Calls loop(begin, end, thread) once per thread, with the thread's part of [0, parts), which hold
+/// `values` values in total; few values run in the calling thread alone. Returns the threads used.
 template <typename Loop>
 int vector_parts(std::ptrdiff_t parts, std::ptrdiff_t values, const Loop& loop) {
   int used = 1;

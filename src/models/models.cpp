@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 8> names{"mini-resnet", "resnet18",  "res
                                                 "resnet50",    "resnet101", "resnet152",
                                                 "simple-cnn",  "mlp"};
 
-/// Letters to change, add or leave out (Levenshtein's distance).
+/// Levenshtein distance.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

@@ -12,19 +12,19 @@ namespace lockstep::models_detail {
 [[nodiscard]] Graph simple_cnn(const ModelOptions& options);
 [[nodiscard]] Graph mlp(const ModelOptions& options);
 
-/// One block's place in a network.
+/// Options of one residual block.
 struct BlockOptions {
   std::string name;
   std::int64_t in_channels;
-  std::int64_t width;  ///< of the 3x3; a bottleneck ends with four times as many
+  std::int64_t width;  ///< channels of the 3x3; a bottleneck's output has four times as many
   std::int64_t stride;
   bool zero_init_residual;
 };
 /// Two 3x3 convolutions and a shortcut; ends with relu.
 [[nodiscard]] ValueId basic_block(Graph& graph, ValueId input, const BlockOptions& options);
-/// 1x1, 3x3 (which has the stride: v1.5), 1x1 and a shortcut; ends with relu.
+/// 1x1, 3x3 (with the stride, as in ResNet v1.5), 1x1 and a shortcut; ends with relu.
 [[nodiscard]] ValueId bottleneck(Graph& graph, ValueId input, const BlockOptions& options);
-/// Pool, flatten, `fc`, loss.
+/// Appends pooling, flatten, `fc` and the loss.
 void classifier(Graph& graph, ValueId input, const ModelOptions& options);
 
 }  // namespace lockstep::models_detail

@@ -7,7 +7,7 @@
 namespace lockstep::models_detail {
 namespace {
 
-/// Below this the stem is 3x3 without pooling, as is usual for CIFAR-sized images.
+/// Smaller images get a 3x3 stem without pooling, as is usual for CIFAR-sized images.
 constexpr std::int64_t smallest_full_stem = 64;
 
 struct Variant {

@@ -13,9 +13,8 @@ struct CpuEngineOptions {
   int threads = 0;            ///< OpenMP threads; 0: omp_get_max_threads()
   std::size_t tail_size = 0;  ///< values after the gradients
   Precision precision = Precision::fp32;
-  /// If set, batch norms compute statistics and their gradients over all ranks' samples, with one
-  /// call per norm in forward and one in backward. All ranks must then run the same programs in
-  /// step.
+  /// If set, batch norms compute statistics and gradients over all ranks' samples, with one call
+  /// per norm in forward and in backward. All ranks must then run the same programs in step.
   SumOverRanks sum_over_ranks = {};
   /// For fp32 only. Error(usage) if the library lacks a chosen algorithm on this processor. If it
   /// lacks the algorithm only for one batch size, programs of that size compute directly.

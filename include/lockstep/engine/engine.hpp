@@ -148,8 +148,7 @@ class Engine {
   /// layout().size() values, in the engine's own layouts, padding zero. Empty if the engine does
   /// not hold the parameters, or not in fp32.
   [[nodiscard]] virtual std::span<float> parameters() noexcept = 0;
-  /// One unit's parameters if UnitOptions::parameters is 16-bit and the engine holds them; else
-  /// empty.
+  /// One unit's parameters if they are held in 16 bits (UnitOptions::parameters); else empty.
   [[nodiscard]] virtual std::span<std::byte> held_unit(std::size_t unit) noexcept = 0;
   /// layout().size() values (none if the engine does not hold gradients), then tail_size values for
   /// the trainer (see tail_bucket).

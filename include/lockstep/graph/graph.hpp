@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// How a parameter starts out.
+/// How a parameter is initialized.
 enum class Initialization {
   zeros,
   ones,
@@ -18,10 +18,10 @@ enum class Initialization {
   uniform_fan_in,          ///< uniform in +-1/sqrt(fan_in): torch.nn.Linear's and Conv2d's default
 };
 
-/// What a parameter is; decides weight decay and LARS' scaling (`norm` and `bias` get neither).
+/// Kind of a parameter; decides weight decay and LARS scaling (`norm` and `bias` get neither).
 enum class ParameterKind { weight, norm, bias };
 
-/// A trained tensor, in torchvision's name and layout (conv OIHW, linear OI).
+/// A trained tensor, with torchvision's name and layout (conv OIHW, linear OI).
 struct Parameter {
   std::string name;
   Shape shape;
@@ -39,7 +39,7 @@ struct RunningStatistic {
   friend bool operator==(const RunningStatistic&, const RunningStatistic&) = default;
 };
 
-/// Extents of one input image.
+/// Size of one input image.
 struct ImageShape {
   std::int64_t channels = 3;
   std::int64_t height = 0;
@@ -47,17 +47,17 @@ struct ImageShape {
   friend bool operator==(const ImageShape&, const ImageShape&) = default;
 };
 
-/// One op with its inferred output.
+/// One op with its inferred output shape.
 struct Node {
   Op op;
   Shape output;                         ///< without the batch axis: C,H,W or F; scalar for the loss
-  std::vector<ParameterId> parameters;  ///< weight then bias, as the op has them
+  std::vector<ParameterId> parameters;  ///< weight, then bias, if the op has them
   std::vector<StatisticId> statistics;  ///< batch_norm: running mean, running variance
 };
 
-/// A network as a list of ops in the order they compute; each op adds the value whose id is its
-/// index. Node 0 is the image input; the last node is softmax_cross_entropy. Shapes are inferred as
-/// ops are added: a wrong one is an Error(usage) that names the layer and both shapes.
+/// A network as a list of ops in the order of computation. Each op adds one value, whose id is the
+/// op's index. Node 0 is the image input; the last node is softmax_cross_entropy. Adding an op
+/// infers its shape; a mismatch is an Error(usage) that names the layer and both shapes.
 class Graph final {
  public:
   Graph(std::string name, ImageShape image, std::int64_t classes);
@@ -86,8 +86,8 @@ class Graph final {
   }
   /// Number of trained values, without any engine's padding.
   [[nodiscard]] std::int64_t parameter_count() const;
-  /// CRC-32C over ops, shapes and names: equal for networks that compute the same from the same
-  /// parameters; label smoothing, momentum and initial values do not count.
+  /// CRC-32C over ops, shapes and names: equal for networks that compute the same function of the
+  /// same parameters. Label smoothing, momentum and initial values are not included.
   [[nodiscard]] std::uint32_t fingerprint() const;
 
  private:

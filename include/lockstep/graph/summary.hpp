@@ -11,7 +11,7 @@ namespace lockstep {
 
 /// One op of a network; counts are per image.
 struct ModelRow {
-  std::string name;  ///< the layer's, or the op's where it has none
+  std::string name;  ///< the layer's, or the op's if it has none
   std::string op;
   Shape output;
   std::int64_t parameters = 0;
@@ -32,8 +32,8 @@ struct ModelSummary {
 /// An aligned table with a line of totals.
 [[nodiscard]] std::string format_summary(const ModelSummary& summary);
 
-/// `model parameters multiply_adds activation_bytes`, and `layers` with the same of every op, its
-/// `name`, `op` and `output` extents.
+/// `model parameters multiply_adds activation_bytes`, and `layers` with the same counts of each op
+/// plus its `name`, `op` and `output` extents.
 [[nodiscard]] nlohmann::json summary_json(const ModelSummary& summary);
 
 }  // namespace lockstep

@@ -8,23 +8,23 @@
 
 namespace lockstep {
 
-/// What every model is made from.
+/// Options of every model.
 struct ModelOptions {
   ImageShape image{.channels = 3, .height = 224, .width = 224};
   std::int64_t classes = 1000;
-  /// --width: channels of a resnet's stem, which its stages double, and of simple-cnn's first
-  /// convolution; hidden width of mlp; 0: the model's own.
+  /// --width: channels of a resnet's stem (each stage doubles them) or of simple-cnn's first
+  /// convolution, or mlp's hidden width; 0: the model's default.
   std::int64_t width = 0;
   bool zero_init_residual = false;
   double label_smoothing = 0.0;
 };
 
-/// The graph of a model by its name, with torchvision's parameter names. Images under 64 pixels get
-/// a 3x3 stem without pooling. Error(usage) for another name, naming the nearest and all known
-/// ones, or where the image is too small for the model.
+/// The graph of the model `name`, with torchvision's parameter names. Images under 64 pixels get a
+/// 3x3 stem without pooling. Error(usage) if the name is unknown (with the nearest and all known
+/// names) or the image is too small for the model.
 [[nodiscard]] Graph make_model(std::string_view name, const ModelOptions& options);
 
-/// The names make_model knows, in the order `--help` shows them.
+/// The names that make_model() accepts, in the order of `--help`.
 [[nodiscard]] std::span<const std::string_view> model_names();
 
 }  // namespace lockstep

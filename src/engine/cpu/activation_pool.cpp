@@ -34,7 +34,7 @@ int ActivationPool::attach(std::size_t bytes, Rebind rebind) {
 }
 
 void ActivationPool::resize(std::size_t bytes) {
-  buffer_ = {};  // first free, so that the two never exist at once
+  buffer_ = {};  // freed first, so that the two never exist together
   buffer_ = AlignedBuffer<std::byte>(bytes);
   for (auto& [key, rebind] : programs_) rebind(buffer_.data());
 }

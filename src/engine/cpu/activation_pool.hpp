@@ -17,22 +17,22 @@ struct PlacedBuffers {
   struct Place {
     dnnl::memory memory;
     int buffer;
-    std::size_t offset = 0;  ///< bytes into the buffer
+    std::size_t offset = 0;  ///< in the buffer, in bytes
   };
   std::vector<Place> memories;
   MemoryPlan plan;
-  /// Points every memory object at its place in an allocation.
+  /// Sets every memory object's address within an allocation.
   void place(std::byte* base);
 };
 
-/// The one allocation that all programs of an engine compute in, as large as the largest needs. It
-/// grows only while a program is compiled, and then tells those that were there.
+/// The single allocation in which all programs of an engine compute, sized for the largest. It
+/// grows only while a program is compiled, and then rebinds the registered programs.
 class ActivationPool final {
  public:
   using Rebind = std::function<void(std::byte* base)>;
 
-  /// Registers a program, which is bound at once; returns the key to detach it by. Error(usage)
-  /// where there is not so much memory.
+  /// Registers a program and binds it at once; returns the key for detach(). Error(usage) if there
+  /// is not enough memory.
   int attach(std::size_t bytes, Rebind rebind);
   void detach(int key);
 

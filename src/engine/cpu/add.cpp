@@ -3,7 +3,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// With the ReLU behind it, if one is fused.
+/// Includes the fused ReLU, if any.
 class AddLowering final : public Lowering {
  public:
   AddLowering(const Add& op, const LoweringContext& context)

@@ -11,8 +11,8 @@
 namespace lockstep::cpu {
 namespace {
 
-/// With the addition and the ReLU behind it, where they are fused; in training over all ranks where
-/// the engine has a sum over them.
+/// Includes the fused addition and ReLU, if any. In training it computes over all ranks if the
+/// engine has a sum over ranks.
 class BatchNormLowering final : public Lowering {
  public:
   BatchNormLowering(const BatchNorm& op, const LoweringContext& context)
@@ -69,7 +69,7 @@ class BatchNormLowering final : public Lowering {
 
   void backward(ProgramBuilder& builder) override {
     const std::string& name = op_.options.name;
-    if (relu_ && !mask_) static_cast<void>(builder.value(output_));  // nobody has asked for it
+    if (relu_ && !mask_) static_cast<void>(builder.value(output_));  // not recomputed yet
     const Tensor source = source_again(builder);
     const Gradient gradient = take_gradient(builder, source.desc());
     using Backward = BatchNormState::Backward;
@@ -98,7 +98,7 @@ class BatchNormLowering final : public Lowering {
   }
 
  private:
-  /// The operands of a step.
+  /// The operands of a step, and the tensors it touches.
   template <typename Operands>
   struct Bound {
     Operands memories;
@@ -119,15 +119,16 @@ class BatchNormLowering final : public Lowering {
     Bound<BatchNormState::Forward> operands;
     Tensor target;
   };
-  /// Of what is behind the ReLU, where there is one.
+  /// The gradient of the norm's output, after its ReLU if it has one.
   struct Gradient {
     Tensor arrived;
-    std::optional<Tensor> addend;         ///< what it lacks
-    std::optional<Tensor> masked;         ///< where that of the sum goes
-    ProgramBuilder::Ownership ownership;  ///< of that
+    std::optional<Tensor> addend;  ///< still to be added
+    std::optional<Tensor>
+        masked;  ///< receives the gradient before the ReLU, which is the fused addition's
+    ProgramBuilder::Ownership ownership;  ///< of `masked`, else of `arrived`
   };
 
-  /// Those that forward and forward again share, and where the output goes.
+  /// The operands that forward and its recomputation share, and the output tensor.
   [[nodiscard]] Values values(ProgramBuilder& builder, const Tensor& source) const {
     Values result;
     std::optional<Tensor> addend;
@@ -165,7 +166,7 @@ class BatchNormLowering final : public Lowering {
     if (ours || gradient.masked) gradient.ownership = ProgramBuilder::Ownership::exclusive;
     return gradient;
   }
-  /// In the place of the source where nobody else reads it any more.
+  /// Overwrites the source if nothing else reads it any more.
   [[nodiscard]] Tensor target_of_backward(ProgramBuilder& builder, const Tensor& source) const {
     if (copied_ || builder.overwritable_in_backward(op_.input)) return source;
     return builder.make(source.desc());
@@ -187,8 +188,8 @@ class BatchNormLowering final : public Lowering {
   bool relu_;
   std::shared_ptr<BatchNormState> state_;
   Tensor source_;
-  bool copied_ = false;  ///< nobody else reads the source
-  /// With the values that backward computes again for others, rather than kept.
+  bool copied_ = false;  ///< the source has no other reader
+  /// Whether the mask is recomputed with the output instead of kept.
   bool mask_comes_again_ = false;
   std::optional<Tensor> mask_;
 };

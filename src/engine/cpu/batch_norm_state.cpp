@@ -7,7 +7,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Null where there is none.
+/// Null for an empty memory object.
 void* data_of(const dnnl::memory& memory) {
   return memory ? memory.get_data_handle() : nullptr;
 }
@@ -52,7 +52,7 @@ void BatchNormState::take_in_statistics(std::span<const double> sums) {
   for (std::size_t c = 0; c < channels_; ++c) {
     const double mean = message_[c] / count_;
     double variance = message_[channels_ + c] / count_ - mean * mean;
-    if (variance < 0) variance = 0;  // by rounding; so written, NaN stays NaN
+    if (variance < 0) variance = 0;  // from rounding; this form keeps NaN
     mean_[c] = means[c] = static_cast<float>(mean);
     variances[c] = static_cast<float>(variance);
     inverse_[c] = static_cast<float>(1 / std::sqrt(variance + options_.eps));
@@ -105,7 +105,7 @@ void BatchNormState::backward(const Backward& operands) {
                                                         .mask = mask,
                                                         .masked = masked});
   for (std::size_t c = 0; c < channels_; ++c) {
-    sums[channels_ + c] *= double{inverse_[c]};  // by the normalised values now
+    sums[channels_ + c] *= double{inverse_[c]};  // now of g * normalised value
     shift_gradient_[c] = static_cast<float>(sums[c]);
     scale_gradient_[c] = static_cast<float>(sums[channels_ + c]);
   }

@@ -13,10 +13,9 @@
 
 namespace lockstep::cpu {
 
-/// A batch norm, over this rank's samples or all ranks', with the addition and the ReLU behind it
-/// where they are fused: what its steps share. Sums over pixels are fp32 for 64 rows at most and
-/// fp64 from there on, so that they do not depend on how the batch is divided but for such a row
-/// sum's rounding.
+/// State shared by the steps of a batch norm, over this rank's or all ranks' samples, with its
+/// fused addition and ReLU if it has them. Sums over pixels are fp32 for at most 64 rows, then
+/// fp64. So they do not depend on how the batch is divided, except for the rounding of such a sum.
 class BatchNormState final {
  public:
   struct Options {
@@ -25,7 +24,7 @@ class BatchNormState final {
     StatisticId mean;
     StatisticId variance;
     int threads;
-    SumOverRanks sum;  ///< none: over this rank's samples
+    SumOverRanks sum;  ///< empty: over this rank's samples
   };
   BatchNormState(const Desc& desc, const Options& options, StatisticsBlock& statistics);
 
@@ -38,22 +37,22 @@ class BatchNormState final {
     dnnl::memory scale;
     dnnl::memory shift;
     dnnl::memory target;
-    dnnl::memory mask;  ///< bits of the ReLU, for backward; may be empty
+    dnnl::memory mask;  ///< the ReLU's bits, for backward; may be empty
   };
   struct Backward {
     dnnl::memory source;
     dnnl::memory scale;
     dnnl::memory mask;  ///< forward's; may be empty
     dnnl::memory gradient;
-    dnnl::memory gradient_addend;  ///< what the gradient lacks; may be empty
-    dnnl::memory masked;  ///< gets the gradient behind the ReLU, which is the addend's; may be
-                          ///< empty where nothing is added
-    dnnl::memory target;  ///< may be empty: nobody needs the source's gradient
+    dnnl::memory gradient_addend;  ///< still to be added to the gradient; may be empty
+    dnnl::memory masked;  ///< receives the gradient after the ReLU's mask, which is also the
+                          ///< addend's; may be empty if nothing is added
+    dnnl::memory target;  ///< may be empty if the source's gradient is not needed
   };
   void forward(const Forward& operands);
-  /// Forward's values once more, by the statistics that it found.
+  /// Recomputes forward's values with forward's statistics.
   void forward_again(const Forward& operands);
-  /// By the statistics given.
+  /// Uses the loaded running statistics.
   void infer(const Forward& operands);
   void backward(const Backward& operands);
 
@@ -69,10 +68,10 @@ class BatchNormState final {
   Options options_;
   StatisticsBlock& statistics_;
   std::size_t channels_;
-  double count_ = 0;               ///< values of a channel on all ranks
-  AlignedBuffer<double> message_;  ///< what is reduced: two sums of each channel and the count
-  // (C,), padded as the layout is
-  AlignedBuffer<float> reference_;  ///< what sums are taken relative to: a value of the channel
+  double count_ = 0;               ///< values per channel on all ranks
+  AlignedBuffer<double> message_;  ///< reduction buffer: two sums per channel, and the count
+  // (C,), padded like the layout
+  AlignedBuffer<float> reference_;  ///< offset of the sums: one value of the channel
   AlignedBuffer<float> mean_;
   AlignedBuffer<float> inverse_;  ///< 1 / standard deviation
   // target = slope * (source - mean) + offset + factor * gradient
@@ -83,7 +82,7 @@ class BatchNormState final {
   AlignedBuffer<float> shift_gradient_;
 };
 
-/// One of a norm's calls, with its operands.
+/// A step that makes one of BatchNormState's calls, with its operands.
 template <auto Call, typename Operands>
 class BatchNormStep final : public Step {
  public:

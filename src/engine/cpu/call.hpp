@@ -4,7 +4,7 @@
 
 namespace lockstep::cpu {
 
-/// What a call of a program hands to its steps.
+/// Arguments of a program's call that its steps read.
 struct Call {
   const std::int32_t* labels = nullptr;
   std::int64_t samples = 0;

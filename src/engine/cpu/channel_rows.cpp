@@ -5,7 +5,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Whether the pixels of an image, and the images, follow each other at `pixel` values' distance.
+/// Whether adjacent pixels are `pixel` values apart, and adjacent images `image` values.
 bool pixels_are_dense(const BlockedLayout& layout, std::int64_t pixel, std::int64_t image) {
   const Dims& dims = layout.dims;
   const Dims& strides = layout.strides;
@@ -27,7 +27,7 @@ bool is_channels_last(const BlockedLayout& layout) {
          pixels_are_dense(layout, channels, layout.dims[2] * layout.dims[3] * channels);
 }
 
-/// Of a unit where all rows follow each other.
+/// Rows per unit if all rows are contiguous.
 constexpr std::int64_t rows_of_a_unit = 64;
 
 }  // namespace

@@ -8,18 +8,17 @@
 
 namespace lockstep::cpu {
 
-/// A (N, C, H, W) tensor as rows: the values of neighbouring channels at one pixel, all of them
-/// (nhwc) or a block's (nChw16c, nChw8c). A unit is rows that follow each other without a gap and
-/// hold the same channels. The padding of a blocked layout is in its rows, so that what writes them
-/// keeps it zero.
+/// A (N, C, H, W) tensor as rows: the values of adjacent channels at one pixel, all of them (nhwc)
+/// or one block's (nChw16c, nChw8c). A unit is contiguous rows with the same channels. Rows include
+/// the padding of a blocked layout, so writers must keep it zero.
 class ChannelRows final {
  public:
-  /// Rows that share a byte of each lane in a mask of bits.
+  /// Rows that share one mask byte per lane.
   static constexpr std::int64_t rows_of_a_byte = 8;
 
-  /// Whether a layout is one of those above.
+  /// Whether the layout is nhwc, nChw16c or nChw8c.
   [[nodiscard]] static bool fits(const Desc& desc);
-  /// Where `fits`.
+  /// Requires fits(desc).
   explicit ChannelRows(const Desc& desc);
 
   struct Unit {
@@ -27,8 +26,8 @@ class ChannelRows final {
     std::ptrdiff_t mask;    ///< of its first byte in a mask
     std::ptrdiff_t first_channel;
     std::int64_t rows;
-    int width;     ///< values of a row
-    int channels;  ///< values of a row without padding
+    int width;     ///< values per row
+    int channels;  ///< values per row without padding
   };
   [[nodiscard]] std::ptrdiff_t units() const noexcept { return units_; }
   [[nodiscard]] Unit unit(std::ptrdiff_t index) const noexcept {
@@ -44,18 +43,18 @@ class ChannelRows final {
   }
 
   [[nodiscard]] std::int64_t channels() const noexcept { return channels_; }
-  /// With the padding of the last block.
+  /// Includes the padding of the last block.
   [[nodiscard]] std::int64_t padded_channels() const noexcept { return blocks_ * width_; }
-  /// Where the first value of a channel is.
+  /// Offset of a channel's first value.
   [[nodiscard]] std::ptrdiff_t first_of(std::int64_t channel) const noexcept {
     return channel / width_ * rows_ * width_ + channel % width_;
   }
-  /// With padding.
+  /// Includes padding.
   [[nodiscard]] std::ptrdiff_t values() const noexcept { return all_rows_ * padded_channels(); }
-  /// Values of one channel.
+  /// Number of values per channel.
   [[nodiscard]] double count() const noexcept { return count_; }
   [[nodiscard]] int width() const noexcept { return width_; }
-  /// Of a bit for each value, a byte for a lane of eight rows.
+  /// Size of a mask with one bit per value: one byte per lane of eight rows.
   [[nodiscard]] std::int64_t mask_bytes() const noexcept { return units_ * mask_rows() * width_; }
 
  private:
@@ -65,9 +64,9 @@ class ChannelRows final {
 
   std::int64_t channels_;
   int width_;
-  std::int64_t blocks_;    ///< units that hold the channels of one pixel
-  std::int64_t rows_;      ///< of a unit; of the last perhaps fewer
-  std::int64_t all_rows_;  ///< that hold a channel
+  std::int64_t blocks_;    ///< units that together hold one pixel's channels
+  std::int64_t rows_;      ///< per unit; the last unit may have fewer
+  std::int64_t all_rows_;  ///< rows per channel
   std::int64_t units_;
   double count_;
 };

@@ -69,7 +69,7 @@ class Conv2dLowering final : public Lowering {
   [[nodiscard]] Convolution convolution(const ProgramBuilder& builder) const {
     return make_convolution(op_, context_, builder.batch_size(), builder.activations());
   }
-  /// Whether the step is to be computed by Winograd's algorithm.
+  /// Whether Winograd's algorithm is chosen for the step.
   [[nodiscard]] bool chosen(ProgramBuilder& builder, ConvolutionStep step) const {
     const auto shape = winograd_shape(context_.graph, op_);
     return shape && builder.state().convolutions.winograd(*shape, step);
@@ -112,7 +112,7 @@ class Conv2dLowering final : public Lowering {
                                        .primitives = product.weight_rows}});
   }
 
-  /// Which places see how much of a tensor.
+  /// Positions, and the window of a tensor that each of them sees.
   struct View {
     Dims places;
     Window window;

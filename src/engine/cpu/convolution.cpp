@@ -5,11 +5,11 @@
 namespace lockstep::cpu {
 namespace {
 
-/// make(algorithm), by Winograd's where it is asked for and to be had.
+/// make(algorithm): Winograd's if asked for and available, else direct.
 template <typename Make>
 auto by_best(bool winograd, Make&& make) {
   if (winograd) {
-    // By name, as the library's own choice leaves out some that are faster.
+    // By name: the library's own choice omits some that are faster.
     try {
       return make(dnnl::algorithm::convolution_winograd);
     } catch (const dnnl::error& error) {

@@ -21,8 +21,8 @@ struct ConvolutionOptions {
   DataType activations = DataType::f32;
 };
 
-/// A convolution's three steps as oneDNN's primitives, with all formats left to it. By Winograd's
-/// algorithm where that is asked for and the library has it for these shapes, else directly.
+/// The oneDNN primitives of a convolution's three steps; oneDNN chooses all formats. Winograd's
+/// algorithm if asked for and available for the shapes, else direct.
 class Convolution final {
  public:
   using Forward = dnnl::convolution_forward;
@@ -38,12 +38,12 @@ class Convolution final {
                                                            const dnnl::engine& engine) const;
   [[nodiscard]] BackwardWeights::primitive_desc backward_weights(
       const Forward::primitive_desc& hint, bool winograd, const dnnl::engine& engine) const;
-  /// The direct gradients as products of matrices, where that is quicker.
+  /// The direct gradients as matrix products, if those are faster.
   [[nodiscard]] std::optional<DataProduct> data_product(const BackwardData::primitive_desc& direct,
                                                         const dnnl::engine& engine) const;
   [[nodiscard]] std::optional<WeightProduct> weight_product(
       const BackwardWeights::primitive_desc& direct, const dnnl::engine& engine) const;
-  /// Of the direct weight gradient, whichever algorithm computes.
+  /// Format of the direct weight gradient, whichever algorithm computes it.
   [[nodiscard]] Desc weight_format(const dnnl::engine& engine) const;
 
  private:
@@ -59,7 +59,7 @@ class Convolution final {
   Dims padding_;
 };
 
-/// Whether a convolution's primitive computes by Winograd's algorithm.
+/// Whether a convolution's primitive uses Winograd's algorithm.
 template <typename PrimitiveDesc>
 [[nodiscard]] bool is_winograd(const PrimitiveDesc& pd) {
   return std::string_view(pd.impl_info_str()).find("wino") != std::string_view::npos;

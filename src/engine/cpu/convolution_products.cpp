@@ -9,9 +9,9 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Places of a row of which AMX leaves most empty.
+/// Row width up to which AMX leaves most positions empty.
 constexpr std::int64_t short_row = 8;
-/// Pairs of channels from which on a product is worth it, and one whose patches are, too.
+/// Fewest channel pairs for which a product is faster, without and with patches.
 constexpr std::int64_t fewest_pairs = 4096;               // 64 * 64
 constexpr std::int64_t fewest_pairs_for_patches = 16384;  // 128 * 128
 
@@ -36,7 +36,7 @@ bool is_large_point(const Desc& weight) {
   return dims_of(weight)[2] == 1 && dims_of(weight)[3] == 1 && pairs_of(weight) >= fewest_pairs;
 }
 
-/// Of short rows, whichever of a convolution's they are.
+/// `rows`: the tensor whose rows the primitive processes.
 bool is_large_and_short(const Desc& weight, const Desc& rows) {
   return pairs_of(weight) >= fewest_pairs_for_patches && dims_of(rows)[3] <= short_row;
 }
@@ -133,8 +133,8 @@ PatchesStep::PatchesStep(const dnnl::memory& source, const dnnl::memory& target,
       row_width_(places[3]),
       rows_(places[0] * places[2]) {}
 
-/// What a row of the convolution's target sees. What one place sees of a row of the source lies
-/// together, in both.
+/// Copies the patches of one row of the convolution's target. The part of a patch in one row of the
+/// source is contiguous in both.
 void PatchesStep::copy_row(std::ptrdiff_t row) const {
   const std::ptrdiff_t sample = row / rows_a_sample_;
   const std::ptrdiff_t top = row % rows_a_sample_ * window_.stride - window_.padding;

@@ -10,30 +10,30 @@
 
 namespace lockstep::cpu {
 
-/// How a convolution's filter goes over its source.
+/// How a convolution's filter moves over its source.
 struct Window {
   std::int64_t height = 1;
   std::int64_t width = 1;
   std::int64_t stride = 1;
   std::int64_t padding = 0;
 
-  /// Whether each place of the source is seen once, so that the source is its own patches.
+  /// Whether the filter sees each position alone, so that the source is its own patches.
   [[nodiscard]] bool is_point() const noexcept {
     return height == 1 && width == 1 && stride == 1 && padding == 0;
   }
-  /// Of stride 1 and square: how the turned filter goes over the target's gradient.
+  /// Stride 1 and a square filter only: how the rotated filter moves over the target's gradient.
   [[nodiscard]] Window turned() const noexcept {
     return {.height = height, .width = width, .stride = 1, .padding = height - 1 - padding};
   }
 };
 
-// A convolution's gradients as one product of matrices each, in bf16 with channels last, for where
-// oneDNN 2.6's own primitives are slow: with AMX they go over the target row by row, 32 places at a
-// time, so that short rows leave most of them empty, and take up to several times as long as a
-// product where the filter is a point.
+// Gradients of convolutions as one matrix product each, in bf16 with channels last, for shapes
+// where oneDNN 2.6's own primitives are slow. With AMX they process the target row by row, 32
+// positions at once, so short rows leave most positions empty. For 1x1 filters they take up to
+// several times as long as a product.
 
-/// Of the target's gradient, (K, N P Q), and what each place of the target sees of the source,
-/// (N P Q, R S C): the weight's gradient, (K, R S C).
+/// Weight gradient (K, R S C) = target's gradient (K, N P Q) times the source's patches (N P Q, R S
+/// C), one patch per position of the target.
 struct WeightProduct {
   Window window;
   Desc source;    ///< (N, C, H, W)
@@ -44,18 +44,18 @@ struct WeightProduct {
   Desc weight_rows;
   dnnl::matmul::primitive_desc product;
 
-  /// `direct`: the convolution's own primitive. Empty where that is as quick, or has other formats.
+  /// `direct`: oneDNN's own primitive. Empty if that is as fast, or its formats differ.
   [[nodiscard]] static std::optional<WeightProduct> make(
       const dnnl::convolution_backward_weights::primitive_desc& direct, const Window& window,
       const dnnl::engine& engine);
-  /// Whatever the convolution's own primitive is like.
+  /// For any shape, without a check of oneDNN's own primitive.
   [[nodiscard]] static WeightProduct make(const Dims& source, const Dims& gradient,
                                           const Window& window, const dnnl::engine& engine);
 };
 
-/// Of what each place of the source sees of the target's gradient, (N H W, R S K), and the weight,
-/// turned, (R S K, C): the source's gradient. Where the filter is a point with a stride, of the
-/// gradient itself, (N P Q, K): the gradient of the places that are seen, (N P Q, C).
+/// Source's gradient (N H W, C) = patches of the target's gradient (N H W, R S K), one per position
+/// of the source, times the rotated weight (R S K, C). For 1x1 filters with a stride: (N P Q, C),
+/// at the positions seen, = the target's gradient itself, (N P Q, K), times the weight.
 struct DataProduct {
   Window window;
   Desc gradient;  ///< (N, K, P, Q)
@@ -66,7 +66,7 @@ struct DataProduct {
   Desc source_rows;
   dnnl::matmul::primitive_desc product;
 
-  /// As WeightProduct's.
+  /// As WeightProduct::make.
   [[nodiscard]] static std::optional<DataProduct> make(
       const dnnl::convolution_backward_data::primitive_desc& direct, const Window& window,
       const dnnl::engine& engine);
@@ -74,7 +74,7 @@ struct DataProduct {
                                         const Window& window, const dnnl::engine& engine);
 };
 
-/// Copies values of bf16 from one tensor to places of another.
+/// Copies bf16 values from one tensor to positions of another.
 class PlacingStep : public Step {
  public:
   void bind() final;
@@ -91,8 +91,8 @@ class PlacingStep : public Step {
   std::uint16_t* target_ = nullptr;
 };
 
-/// target, (N P Q, R S C) = what each place of the convolution's target sees of the source,
-/// (N, C, H, W), channels last, in bf16; zero beyond its edges.
+/// target, (N P Q, R S C) = the patch of the source, (N, C, H, W), that each position of the
+/// convolution's target sees. Channels last, bf16; zero beyond the source's edges.
 class PatchesStep final : public PlacingStep {
  public:
   /// `places`: (N, K, P, Q) of the convolution's target.
@@ -113,7 +113,7 @@ class PatchesStep final : public PlacingStep {
   std::ptrdiff_t rows_;
 };
 
-/// target, (R S K, C) = weight, (K, C, R, S), each filter turned by half, channels last, in bf16.
+/// target, (R S K, C) = weight, (K, C, R, S), filters rotated by 180 degrees, channels last, bf16.
 class TurnStep final : public PlacingStep {
  public:
   TurnStep(const dnnl::memory& weight, const dnnl::memory& target);
@@ -126,8 +126,8 @@ class TurnStep final : public PlacingStep {
   std::ptrdiff_t points_;  ///< of a filter
 };
 
-/// target, (N, C, H, W) = what is known of the places that a point's convolution sees,
-/// (N P Q, C), channels last, in bf16; zero where it sees nothing.
+/// target, (N, C, H, W) = source, (N P Q, C), at the positions that a 1x1 convolution sees; zero
+/// elsewhere. Channels last, bf16.
 class SpreadStep final : public PlacingStep {
  public:
   /// `places`: (N, K, P, Q) of the convolution's target.

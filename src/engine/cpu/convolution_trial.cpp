@@ -34,7 +34,7 @@ Convolution convolution(const ConvolutionProblem& problem) {
                       .padding = s.padding});
 }
 
-/// visit(descriptor) for the step's primitive by that algorithm.
+/// Calls visit(descriptor) for the step's primitive with that algorithm.
 template <typename Visit>
 auto with_primitive(const ConvolutionProblem& problem, bool winograd, const dnnl::engine& engine,
                     Visit&& visit) {
@@ -48,8 +48,8 @@ auto with_primitive(const ConvolutionProblem& problem, bool winograd, const dnnl
   return visit(each.backward_weights(hint, winograd, engine));
 }
 
-/// A step's primitive, and values to run it on; with the reorder between its weights and an arena's
-/// where they are in other places.
+/// A step's primitive with operands, and the reorder between its weight format and the arena's if
+/// they differ.
 class Trial final {
  public:
   Trial(const ConvolutionProblem& problem, bool winograd, const dnnl::engine& engine)
@@ -83,7 +83,7 @@ class Trial final {
  private:
   dnnl::memory make(const Desc& desc) {
     buffers_.emplace_back(std::max<std::size_t>(desc.get_size(), 1));
-    std::ranges::fill(buffers_.back().span(), std::byte{0x3c});  // each value 0.0115
+    std::ranges::fill(buffers_.back().span(), std::byte{0x3c});  // each value is 0.0115
     return {desc, engine_, buffers_.back().data()};
   }
   void bind(const std::vector<std::pair<int, Desc>>& descs) {
@@ -108,10 +108,10 @@ class Trial final {
   std::unordered_map<int, dnnl::memory> reordered_;
 };
 
-/// Of the calling thread's parallel regions, until it goes.
+/// Sets the number of OpenMP threads of the calling thread while it lives.
 class Threads final {
  public:
-  /// 0: as many as there are.
+  /// 0: leaves the number unchanged.
   explicit Threads(int count) : before_(omp_get_max_threads()) {
     if (count > 0) omp_set_num_threads(count);
   }
@@ -123,7 +123,7 @@ class Threads final {
   int before_;
 };
 
-/// Empty where the library has not got Winograd's algorithm for it.
+/// Empty if the library lacks Winograd's algorithm for the problem.
 std::optional<std::size_t> winograd_scratch(const ConvolutionProblem& problem) {
   using Size = std::optional<std::size_t>;
   return with_primitive(problem, true, dnnl::engine(dnnl::engine::kind::cpu, 0),
@@ -132,7 +132,7 @@ std::optional<std::size_t> winograd_scratch(const ConvolutionProblem& problem) {
                         });
 }
 
-/// What the calling thread has computed for.
+/// CPU time of the calling thread.
 double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -145,7 +145,7 @@ double thread_seconds(Trial& trial) {
   return cpu_seconds() - begin;
 }
 
-/// The least that `measure` finds for each algorithm, in turn.
+/// Minimum of `measure` for each algorithm, run in turn.
 template <typename Measure>
 ConvolutionTimes least(const ConvolutionProblem& problem, Measure&& measure) {
   constexpr int fewest_rounds = 3;
@@ -173,7 +173,7 @@ ConvolutionTimes least(const ConvolutionProblem& problem, Measure&& measure) {
   return times;
 }
 
-/// `least` of what is run of the problem, for all its samples.
+/// `least` of the problem's trial part, scaled to all its samples.
 template <typename Measure>
 ConvolutionTimes least_of_part(const ConvolutionProblem& problem, Measure&& measure) {
   const ConvolutionProblem part = trial_part(problem, omp_get_max_threads());
@@ -194,9 +194,9 @@ ConvolutionTimes time(const ConvolutionProblem& problem,
   };
   const ConvolutionTimes times = least_of_part(problem, undisturbed_seconds);
   if (std::isfinite(times.direct + times.winograd)) return times;
-  // The machine is busy with other work, and threads that wait for one another would time that: by
-  // what a single one computes. Of all samples, not of a thread's share: what has to be done once
-  // for all of them, such as transforming weights, is divided among them as well.
+  // The machine is busy, so threads that wait for one another would also time other work. Times one
+  // thread over the whole batch, not a thread's share: work done once for all samples, such as
+  // transforming weights, is divided among the threads too.
   const int threads = omp_get_max_threads();
   const Threads one(1);
   const ConvolutionTimes alone = least_of_part(problem, thread_seconds);

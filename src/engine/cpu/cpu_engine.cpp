@@ -29,7 +29,7 @@ std::vector<Desc> parameter_formats(const Graph& graph, const GraphAnalysis& ana
           if constexpr (std::is_same_v<T, Conv2d> || std::is_same_v<T, Linear>) {
             Desc& format = formats[static_cast<std::size_t>(node.parameters[0])];
             const Desc chosen = weight_format(op, context, options);
-            // A format without blocks (for one, packed) has no place for each element; stay plain.
+            // Only a blocked format has an offset for each element (a packed one has none).
             if (is_blocked(chosen) && in_type(chosen, DataType::bf16)) format = chosen;
           }
         },
@@ -50,7 +50,7 @@ DataType activation_type(Precision precision) {
          "them, or a GPU",
          to_string(precision), library_version());
   }
-  // Without the instructions it converts by others, but all it has needs AVX-512.
+  // oneDNN can emulate bf16 without its instructions, but always needs AVX-512.
   if (!has_instructions(dnnl::cpu_isa::avx512_core)) {
     fail(ExitStatus::usage,
          "--precision bf16 cannot run on this processor ({} needs AVX-512 for it, and finds {}); "
@@ -60,7 +60,7 @@ DataType activation_type(Precision precision) {
   return DataType::bf16;
 }
 
-/// Ranks are given one choice, which each processor must have.
+/// All ranks get the same choices, so each processor must support them.
 void require_convolutions(const ConvolutionChoices& choices) {
   for (const auto& [shape, steps] : choices) {
     for (const ConvolutionStep step : convolution_steps) {
@@ -73,8 +73,8 @@ void require_convolutions(const ConvolutionChoices& choices) {
   }
 }
 
-/// "Winograd's algorithm in 9 of 12 steps of 3x3 convolutions"; that the library lacks it, where it
-/// does; empty where there is no choice, or all are direct by choice.
+/// "Winograd's algorithm in 9 of 12 steps of 3x3 convolutions", or that the library lacks it. Empty
+/// if there is no choice, or direct was chosen for all.
 std::string describe(const Graph& graph, const ConvolutionChoices& choices) {
   int steps = 0;
   int winograd = 0;
@@ -101,7 +101,7 @@ std::string describe(const Graph& graph, const ConvolutionChoices& choices) {
 std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptions& options) {
   const DataType activations = activation_type(options.precision);
   const int threads = engine_threads(options.threads);
-  omp_set_num_threads(threads);  // formats may depend on it
+  omp_set_num_threads(threads);  // formats may depend on the number of threads
   require_convolutions(options.convolutions);
   GraphAnalysis analysis = analyse(graph);
   if (!options.recompute) analysis.recomputable.assign(graph.nodes().size(), false);

@@ -22,7 +22,7 @@ std::unique_ptr<Lowering> lower_node(const Node& node, const LoweringContext& co
   return std::visit(
       [&](const auto& op) -> std::unique_ptr<Lowering> {
         using T = std::decay_t<decltype(op)>;
-        // The program itself brings in the images and ends with the loss.
+        // The program itself loads the images and computes the loss.
         if constexpr (std::is_same_v<T, Input> || std::is_same_v<T, SoftmaxCrossEntropy>) {
           return nullptr;
         } else {
@@ -59,7 +59,7 @@ void CpuProgram::lower_all() {
   ProgramBuilder builder(*state_, statistics_, options_);
   const Graph& graph = state_->graph;
 
-  // Always a copy: a batch lives only as long as forward, and backward may need the images.
+  // Always a copy: a batch is only valid during forward, and backward may need the images.
   const Tensor source = builder.fixed(plain(builder.batch_shape(graph.input())), nullptr);
   images_ = source.memory;
   const Tensor input =
@@ -104,8 +104,8 @@ void CpuProgram::take(const Batch& batch) {
     fail(ExitStatus::internal, "a batch of {} samples cannot run (the program is compiled for {})",
          batch.size, options_.batch_size);
   }
-  omp_set_num_threads(state_->threads);  // a setting of the calling thread
-  // The C function, as its status needs no exception; the primitive only reads the images.
+  omp_set_num_threads(state_->threads);  // per calling thread
+  // The C function returns a status instead of throwing. The primitive only reads the images.
   const dnnl_status_t status =
       dnnl_memory_set_data_handle(images_.get(), const_cast<float*>(batch.images));
   if (status != dnnl_success) {

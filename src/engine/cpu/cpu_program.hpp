@@ -42,7 +42,7 @@ class CpuProgram final : public Program {
   Call call_;
   SoftmaxLoss loss_;
   StatisticsBlock statistics_;
-  dnnl::memory images_;  // the caller's, anew in each call
+  dnnl::memory images_;  // the caller's, set in each call
   StepLists lists_;
   PlacedBuffers buffers_;
   int pool_key_ = 0;

@@ -11,21 +11,21 @@
 
 namespace lockstep::cpu {
 
-/// What an engine and its programs share; it lives as long as the last of them.
+/// State shared by an engine and its programs; it lives as long as the last of them.
 struct EngineState {
   Graph graph;
   GraphAnalysis analysis;
   int threads;
   DataType activations;  ///< of values, their gradients and the working copies of weights
   ConvolutionChoices convolutions;
-  SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: over this rank alone
+  SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: this rank only
   dnnl::engine engine;
   dnnl::stream stream;
   ParameterStore parameters;
   AlignedBuffer<float> running_statistics;
   ActivationPool pool;
-  UnitExchange* exchange = nullptr;  ///< what brings units in and out; null: all is held here
-  StepTimer* timer = nullptr;        ///< null: nobody asks
+  UnitExchange* exchange = nullptr;  ///< gathers and reduces units; null: all are held here
+  StepTimer* timer = nullptr;        ///< null: no timing
 };
 
 }  // namespace lockstep::cpu

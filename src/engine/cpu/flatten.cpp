@@ -3,7 +3,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Plain NCHW read as (N, CHW): a reorder where the input is blocked, else nothing but a name.
+/// Plain NCHW viewed as (N, CHW): a reorder if the input is blocked, else no work.
 class FlattenLowering final : public Lowering {
  public:
   FlattenLowering(const Flatten& op, const LoweringContext& context) : op_(op), id_(context.id) {}
@@ -20,7 +20,7 @@ class FlattenLowering final : public Lowering {
     const Tensor gradient = builder.in_format(
         builder.gradient(id_), plain(builder.batch_shape(id_), builder.activations()),
         "gradient of flatten");
-    // A gradient that only this one reads stays so under its new name.
+    // A view of an exclusive gradient is exclusive too.
     const auto ownership = builder.gradient_is_exclusive(id_) ? ProgramBuilder::Ownership::exclusive
                                                               : ProgramBuilder::Ownership::shared;
     builder.contribute(

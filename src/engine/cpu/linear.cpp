@@ -9,8 +9,8 @@ using Forward = dnnl::inner_product_forward;
 using BackwardData = dnnl::inner_product_backward_data;
 using BackwardWeights = dnnl::inner_product_backward_weights;
 
-/// Source and target are plain (N, F); only the weight's format is oneDNN's choice. Logits are fp32
-/// whatever the activations are: the loss takes their differences.
+/// Source and target are plain (N, F); oneDNN chooses only the weight's format. Logits are always
+/// fp32, because the loss subtracts them.
 class InnerProduct final {
  public:
   struct Types {
@@ -71,8 +71,8 @@ class InnerProduct final {
     return loss.input == context.id;
   }
 
-  /// oneDNN 2.6 forgets to write what it has added up over several threads where there are at most
-  /// 16 features and AMX computes (seen at 520 and more outputs).
+  /// oneDNN 2.6 does not write its sums over several threads when it uses AMX and there are at most
+  /// 16 features (seen with 520 and more outputs).
   [[nodiscard]] bool writes_nothing(const BackwardData::primitive_desc& primitive) const {
     constexpr std::int64_t most_features = 16;
     return dims_of(source_)[1] <= most_features &&

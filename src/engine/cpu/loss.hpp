@@ -11,8 +11,8 @@
 
 namespace lockstep::cpu {
 
-/// Softmax cross entropy with smoothed targets: a sample's loss is -sum_k t_k log p_k, where
-/// t = (1 - s) one-hot + s / K. Holds what backward needs of the last forward.
+/// Softmax cross entropy with smoothed targets: a sample's loss is -sum_k t_k log p_k, where t = (1
+/// - s) one-hot + s / K. Keeps the values of the last forward that backward needs.
 class SoftmaxLoss final {
  public:
   struct Options {
@@ -22,9 +22,9 @@ class SoftmaxLoss final {
   };
   explicit SoftmaxLoss(const Options& options);
 
-  /// Logits (N, K) in, kept for backward; loss and hits of each sample below `samples`.
+  /// Keeps the logits (N, K) for backward; computes each sample's loss and hits below `samples`.
   void forward(const float* logits, const std::int32_t* labels, std::int64_t samples);
-  /// d(scale * sum of losses) / d(logits) (N, K) out.
+  /// Writes d(scale * sum of losses) / d(logits), (N, K).
   void backward(float scale, float* gradient) const;
 
   /// Sums over the last forward's samples, always in the same order.

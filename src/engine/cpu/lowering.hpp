@@ -8,8 +8,8 @@
 
 namespace lockstep::cpu {
 
-/// One node on its way into a program: what forward learns that backward needs (primitive
-/// descriptors, workspaces) lives here until the program is compiled.
+/// One node while it is lowered. Keeps what backward needs from forward (primitive descriptors,
+/// workspaces) until the program is compiled.
 class Lowering {
  public:
   virtual ~Lowering() = default;
@@ -17,14 +17,14 @@ class Lowering {
   virtual void backward(ProgramBuilder& builder) = 0;
 };
 
-/// Of a node that one of its inputs computes.
+/// For a node that one of its inputs computes.
 class FusedLowering final : public Lowering {
  public:
   void forward(ProgramBuilder&) override {}
   void backward(ProgramBuilder&) override {}
 };
 
-/// What each op's lowering is made from.
+/// Input of each op's lowering.
 struct LoweringContext {
   const Graph& graph;
   const GraphAnalysis& analysis;
@@ -35,7 +35,7 @@ struct LoweringContext {
   }
 };
 
-// One overload per op, each in the file of its name; a missing one does not compile.
+// One overload per op, each in the op's own file; a missing one is a compile error.
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Conv2d& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Relu& op, const LoweringContext& context);
@@ -46,12 +46,12 @@ struct LoweringContext {
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Linear& op, const LoweringContext& context);
 
-/// The gradient of a ReLU's input, given its output and its output's gradient; the tensor is read
-/// by nothing else.
+/// The gradient of a ReLU's input, given its output and its output's gradient. The tensor has no
+/// other reader.
 [[nodiscard]] Tensor emit_relu_backward(ProgramBuilder& builder, ValueId relu);
 
-/// The format in which a weight lives in the arenas: the one its gradient is computed in, for a
-/// nominal batch, so that all programs of an engine agree.
+/// The format of a weight in the arenas: that of its gradient primitive at a nominal batch size, so
+/// that all programs of an engine agree.
 struct WeightFormatOptions {
   const dnnl::engine& engine;
   DataType activations;

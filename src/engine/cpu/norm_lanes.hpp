@@ -11,7 +11,7 @@
 
 namespace lockstep::cpu {
 
-/// The compilers' own vectors, which are as many of the processor's as it takes.
+/// The compiler's vector types, which it maps to as many processor vectors as needed.
 template <int lanes>
 struct VectorTypes;
 template <>
@@ -50,8 +50,8 @@ LOCKSTEP_INLINED inline void store_bytes(const Vector& from, T* to) {
   std::memcpy(to, &from, sizeof(Vector));
 }
 
-/// Neighbouring lanes of a row, as one or two vectors. A lane is a channel, so what is added up by
-/// lane does not depend on how many there are.
+/// Adjacent lanes of a row, as one or two vectors. A lane is a channel, so sums per lane do not
+/// depend on the number of lanes.
 template <typename T, int count>
 struct Lanes;
 
@@ -72,8 +72,8 @@ struct Lanes<float, count> : VectorTypes<count> {
   }
 };
 
-/// Two neighbours are the halves of a word: the vectors hold the even lanes and the odd ones, so
-/// that they come apart, and together again, without a value moving to another lane.
+/// Two adjacent values are the halves of a word. One vector holds the even lanes and one the odd
+/// lanes, so splitting and joining words moves no value to another lane.
 template <int count>
 struct Lanes<Bfloat16, count> : VectorTypes<count / 2> {
   static constexpr int pairs = count / 2;
@@ -89,7 +89,7 @@ struct Lanes<Bfloat16, count> : VectorTypes<count / 2> {
     const Bits words = load_bytes<Bits>(from);
     return {std::bit_cast<Float>(words << 16), std::bit_cast<Float>(words & upper)};
   }
-  /// Leaves what was stored.
+  /// Leaves the rounded values in `from`.
   LOCKSTEP_INLINED static void store(Floats& from, Bfloat16* to) {
     for (Float& values : from) values = rounded(values);
     const Bits words = (std::bit_cast<Bits>(from[0]) >> 16) | std::bit_cast<Bits>(from[1]);
@@ -106,7 +106,7 @@ struct Lanes<Bfloat16, count> : VectorTypes<count / 2> {
   }
 
  private:
-  /// As Bfloat16 rounds, in place.
+  /// Rounds as Bfloat16 does; the result is still a float.
   LOCKSTEP_INLINED static Float rounded(const Float& value) {
     const Bits wide = std::bit_cast<Bits>(value);
     const Bits nearest = wide + 0x7FFFU + ((wide >> 16) & 1U);
@@ -126,7 +126,7 @@ struct Lanes<Bfloat16, count> : VectorTypes<count / 2> {
     }
     (Places());
   }
-  /// The first half of the lanes, or the second, from the even ones and the odd ones.
+  /// Interleaves the even and odd lanes: the first or the second half of the result.
   template <int half>
   LOCKSTEP_INLINED static Float merged(const Float& a, const Float& b) {
     return [&]<int... i>(std::integer_sequence<int, i...>) LOCKSTEP_INLINED {
@@ -136,7 +136,7 @@ struct Lanes<Bfloat16, count> : VectorTypes<count / 2> {
   }
 };
 
-/// By itself, where a row has no neighbour for it.
+/// A single value without a partner in its row.
 template <>
 struct Lanes<Bfloat16, 1> : VectorTypes<1> {
   static constexpr int lanes = 1;
@@ -156,7 +156,7 @@ struct Lanes<Bfloat16, 1> : VectorTypes<1> {
   }
 };
 
-/// The bits of a mask, of some lanes of up to eight rows: a byte a lane, by vector.
+/// Mask bits of some lanes of up to eight rows: one byte per lane, grouped by vector.
 template <typename V>
 struct MaskOf {
   using Bits = typename V::Bits;
@@ -181,7 +181,7 @@ struct MaskOf {
       bits[v] |= std::bit_cast<Bits>(values[v] > nothing) & (1U << row);
     }
   }
-  /// Zero in the lanes without the row's bit.
+  /// Zeroes the lanes whose bit for the row is not set.
   LOCKSTEP_INLINED void keep(typename V::Floats& values, int row) const {
     for (int v = 0; v < V::vectors; ++v) {
       const typename V::Float nothing{};

@@ -11,7 +11,7 @@ namespace {
 
 using Unit = ChannelRows::Unit;
 
-/// Some rows of a unit, at most eight, that share their lanes' bytes of a mask, from one lane on.
+/// At most eight rows of a unit that share their lanes' mask bytes, starting at one lane.
 struct Rows {
   std::ptrdiff_t offset;  ///< of the first value
   std::ptrdiff_t mask;    ///< of the byte
@@ -21,7 +21,7 @@ struct Rows {
   int width;
 };
 
-/// Calls loop(rows, lanes) for all lanes of all rows of a unit, so many at a time, a constant.
+/// Calls loop(rows, lanes) for all rows of a unit, a constant number of lanes per call.
 template <typename T, typename Loop>
 LOCKSTEP_INLINED inline void for_unit(const Unit& unit, const Loop& loop) {
   constexpr std::int64_t group = ChannelRows::rows_of_a_byte;
@@ -49,7 +49,7 @@ LOCKSTEP_INLINED inline void for_unit(const Unit& unit, const Loop& loop) {
   }
 }
 
-/// Two sums of each lane.
+/// Two sums per lane.
 struct LaneSums {
   float* first;
   float* second;
@@ -102,7 +102,7 @@ struct SumGradients {
         for (int v = 0; v < V::vectors; ++v) values[v] += more[v];
       }
       if constexpr (masks) mask.keep(values, row);
-      // What is stored is what the next pass reads.
+      // Sums use the stored (rounded) values, which the next pass reads.
       if constexpr (stores) V::store(values, static_cast<T*>(of.masked) + at);
       const Floats source = V::load(static_cast<const T*>(of.source) + at);
       for (int v = 0; v < V::vectors; ++v) {
@@ -138,7 +138,7 @@ struct Normalize {
       if constexpr (masks) mask.set_where_positive(values, row);
       if constexpr (relu) {
         const typename V::Float nothing{};
-        // So written, NaN stays NaN.
+        // This form keeps NaN.
         for (auto& value : values) value = value < nothing ? nothing : value;
       }
       V::store(values, static_cast<T*>(of.target) + at);
@@ -189,7 +189,7 @@ void with_type_and_flags(bool bf16, const Call& call, Flags... flags) {
   bf16 ? with_flags<Bfloat16>(call, flags...) : with_flags<float>(call, flags...);
 }
 
-/// Added up in fp32.
+/// Rows summed in fp32.
 constexpr std::int64_t rows_of_a_sum = 64;
 
 }  // namespace
@@ -242,7 +242,7 @@ void NormPasses::sums_over_units(const Loop& loop) {
                        }
                      }
                    });
-  // In the threads' order.
+  // In thread order.
   std::fill_n(sums_.data(), sums_.size(), 0.0);
   const double* part = parts_.data();
   for (int thread = 0; thread < threads; ++thread, part += sums_.size()) {

@@ -9,23 +9,23 @@
 
 namespace lockstep::cpu {
 
-/// A batch norm's passes over the values of a (N, C, H, W) tensor of fp32 or bf16, which is
-/// computed in fp32, with what is behind the norm in the same pass: an addition, and a ReLU with a
-/// bit for each value that passed it. Tensors are of one layout and type; those written may be
-/// those read. By channel, padded as the layout is: `mean` and the like.
+/// A batch norm's passes over a (N, C, H, W) tensor of fp32 or bf16; arithmetic is in fp32. The ops
+/// after the norm run in the same pass: an addition, and a ReLU whose mask has one bit per value.
+/// Tensors have one layout and type; outputs may overwrite inputs. `mean` and other per-channel
+/// arrays are padded like the layout.
 class NormPasses final {
  public:
   NormPasses(const Desc& desc, int threads);
 
   [[nodiscard]] const ChannelRows& rows() const noexcept { return rows_; }
 
-  /// A value of each channel. -> (C,)
+  /// Copies one value of each channel to `to` (C,).
   void first_values(const void* source, float* to) const;
 
   /// (2, C) sums of source - reference and of its square.
   [[nodiscard]] std::span<double> sum_values(const void* source, const float* reference);
 
-  /// target = (source - mean) * slope + offset, + addend, and max(that, 0).
+  /// target = (source - mean) * slope + offset (+ addend), then max(target, 0) if `relu`.
   struct Normalization {
     const void* source;
     const void* addend;  ///< null: none
@@ -33,12 +33,12 @@ class NormPasses final {
     const float* slope;
     const float* offset;
     bool relu;
-    std::uint8_t* mask;  ///< of the ReLU; null: nobody needs it
+    std::uint8_t* mask;  ///< the ReLU's; null: not needed
     void* target;
   };
   void normalize(const Normalization& of) const;
 
-  /// (2, C) sums of g and of g * (source - mean), where g is the gradient, + addend, where the mask
+  /// (2, C) sums of g and of g * (source - mean), where g is the gradient (+ addend) where the mask
   /// has a bit, else 0.
   struct GradientSums {
     const void* source;
@@ -46,7 +46,7 @@ class NormPasses final {
     const void* addend;  ///< null: none
     const float* mean;
     const std::uint8_t* mask;  ///< null: all bits
-    void* masked;              ///< where g goes; with an addend it must go somewhere
+    void* masked;              ///< receives g; required with an addend
   };
   [[nodiscard]] std::span<double> sum_gradients(const GradientSums& of);
 
@@ -66,7 +66,7 @@ class NormPasses final {
  private:
   template <typename Loop>
   void over_units(const Loop& loop) const;
-  /// Into sums_.
+  /// Writes to sums_.
   template <typename Loop>
   void sums_over_units(const Loop& loop);
 

@@ -7,7 +7,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Whether there are values that belong to no element.
+/// Whether some values belong to no element.
 bool has_padding(const Desc& desc) {
   return dims_of(desc) != layout_of(desc).padded_dims;
 }
@@ -38,9 +38,9 @@ std::optional<Desc> in_type(const Desc& desc, DataType type) {
   if (!is_blocked(desc)) return std::nullopt;
   const BlockedLayout layout = layout_of(desc);
   if (layout.inner_blocks.empty()) return Desc(layout.dims, type, layout.strides);
-  // Blocks have no other description than a tag, which a descriptor does not tell.
+  // Blocked layouts can only be made from a tag, which a descriptor does not provide.
   for (int tag = dnnl_format_tag_any + 1; tag < dnnl_format_tag_last; ++tag) {
-    constexpr bool allow_empty = true;  // where the tag is of another number of axes
+    constexpr bool allow_empty = true;  // for tags with another number of axes
     const Desc tagged(layout.dims, own, static_cast<Tag>(tag), allow_empty);
     if (was_made(tagged) && tagged == desc) return Desc(layout.dims, type, static_cast<Tag>(tag));
   }
@@ -61,7 +61,7 @@ BlockedOffsets::BlockedOffsets(const Desc& desc) {
     terms.assign(static_cast<std::size_t>(layout.dims[axis]), 0);
     for (std::size_t i = 0; i < terms.size(); ++i) {
       std::size_t rest = i;
-      std::size_t stride = 1;  // of the block at hand, from the innermost outward
+      std::size_t stride = 1;  // of the current block, from the innermost outward
       std::size_t offset = axis == 0 ? static_cast<std::size_t>(layout.offset) : 0;
       for (std::size_t block = layout.inner_blocks.size(); block-- > 0;) {
         const auto extent = static_cast<std::size_t>(layout.inner_blocks[block]);
@@ -90,7 +90,7 @@ bool same_placement(const Desc& a, const Desc& b) {
 }
 
 bool has_instructions(dnnl::cpu_isa isa) {
-  // Each value has the bits of all that it includes.
+  // Each value contains the bits of all instruction sets that it includes.
   const auto wanted = static_cast<unsigned>(isa);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
 }

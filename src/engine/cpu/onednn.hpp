@@ -34,25 +34,25 @@ auto checked(std::string_view what, Call&& call) {
 
 /// "oneDNN 2.6.3"
 [[nodiscard]] std::string library_version();
-/// What the library computes with: "avx512_core_bf16".
+/// Instruction set that the library uses: "avx512_core_bf16".
 [[nodiscard]] std::string instruction_set();
-/// Whether that includes `isa`.
+/// Whether that instruction set includes `isa`.
 [[nodiscard]] bool has_instructions(dnnl::cpu_isa isa);
 
 [[nodiscard]] Desc f32(const Dims& dims, Tag tag);
-/// Of `type` with the layout left to oneDNN.
+/// A descriptor of `type` whose layout oneDNN chooses.
 [[nodiscard]] Desc any_layout(const Shape& shape, DataType type);
 /// Row-major without gaps: x, nc, or nchw by the number of axes.
 [[nodiscard]] Desc plain(const Shape& shape, DataType type = DataType::f32);
-/// The same layout with values of another type; empty where the library cannot describe it.
+/// The same layout for values of another type; empty if the library cannot describe it.
 [[nodiscard]] std::optional<Desc> in_type(const Desc& desc, DataType type);
 [[nodiscard]] Dims dims_of(const Shape& shape);
 
-/// Number of values of a tensor with its padding.
+/// Number of values of a tensor, including padding.
 [[nodiscard]] std::size_t padded_size(const Desc& desc);
 
-/// Where each element of a blocked tensor lies. A block splits one axis only, so an element's
-/// offset is a sum of one term per axis.
+/// Offset of each element of a blocked tensor. A block splits only one axis, so an element's offset
+/// is a sum of one term per axis.
 class BlockedOffsets final {
  public:
   explicit BlockedOffsets(const Desc& desc);
@@ -76,8 +76,8 @@ class BlockedOffsets final {
   std::array<std::vector<std::size_t>, 4> terms_;
 };
 
-/// Whether all elements are of one type and lie at the same offsets in both, so that no reorder is
-/// needed, even where the descriptors differ by name (nChw16c and nchw where H = W = 1).
+/// Whether both have the same type and element offsets, so that no reorder is needed even if the
+/// descriptors differ (nChw16c and nchw where H = W = 1).
 [[nodiscard]] bool same_placement(const Desc& a, const Desc& b);
 
 }  // namespace lockstep::cpu

@@ -10,17 +10,17 @@
 
 namespace lockstep::cpu {
 
-/// Where the elements of a tensor lie.
+/// Memory layout of a tensor's elements.
 struct BlockedLayout {
   dnnl::memory::dims dims;
   dnnl::memory::dims padded_dims;
   dnnl::memory::dims strides;       ///< of the blocks along each axis, in values
-  dnnl::memory::dims inner_blocks;  ///< extents, the innermost last
-  dnnl::memory::dims inner_axes;    ///< which axis each of them splits
+  dnnl::memory::dims inner_blocks;  ///< sizes, the innermost last
+  dnnl::memory::dims inner_axes;    ///< axis that each block splits
   dnnl::memory::dim offset = 0;     ///< of the first element
 };
 
-/// Where a pooling primitive looks, an extent for each axis of an image.
+/// Window of a pooling primitive, one entry per image axis.
 struct PoolingWindow {
   dnnl::memory::dims stride;
   dnnl::memory::dims kernel;
@@ -35,14 +35,14 @@ struct PoolingWindow {
 [[nodiscard]] inline dnnl::memory::data_type type_of(const dnnl::memory::desc& desc) {
   return desc.get_data_type();
 }
-/// Whether a descriptor was made, where its constructor may fail without an exception.
+/// Whether a descriptor was created; its constructor may fail without an exception.
 [[nodiscard]] inline bool was_made(const dnnl::memory::desc& desc) {
   return static_cast<bool>(desc);
 }
 [[nodiscard]] inline bool is_blocked(const dnnl::memory::desc& desc) {
   return desc.get_format_kind() == dnnl::memory::format_kind::blocked;
 }
-/// Where is_blocked().
+/// Requires is_blocked(desc).
 [[nodiscard]] inline BlockedLayout layout_of(const dnnl::memory::desc& desc) {
   return {.dims = desc.get_dims(),
           .padded_dims = desc.get_padded_dims(),
@@ -52,7 +52,7 @@ struct PoolingWindow {
           .offset = desc.get_submemory_offset()};
 }
 
-/// The descriptor of `Primitive` for the arguments that follow the engine in oneDNN 3.
+/// The descriptor of `Primitive`, given the arguments that follow the engine in oneDNN 3.
 template <typename Primitive, typename... Arguments>
 [[nodiscard]] typename Primitive::primitive_desc primitive_desc(
     const dnnl::engine& engine, const dnnl::primitive_attr& attributes,

@@ -12,8 +12,8 @@
 
 namespace lockstep::cpu {
 
-/// The parameters and gradients of a network in flat arenas, as far as they are held here, and each
-/// parameter's one memory format.
+/// A network's parameters and gradients in flat arenas, as far as the engine holds them, and each
+/// parameter's memory format.
 class ParameterStore final {
  public:
   struct Options {
@@ -25,30 +25,30 @@ class ParameterStore final {
   ParameterStore(const Graph& graph, const Options& options);
 
   [[nodiscard]] const ArenaLayout& layout() const noexcept { return layout_; }
-  /// Empty where they are not held, or not in fp32.
+  /// Empty if parameters are not held, or not in fp32.
   [[nodiscard]] std::span<float> parameters() noexcept { return parameters_.span(); }
-  /// Where they are held in 16 bits; else empty.
+  /// A unit's parameters if they are held in 16 bits; else empty.
   [[nodiscard]] std::span<std::byte> held_unit(std::size_t unit) noexcept;
   [[nodiscard]] std::span<float> gradients() noexcept { return gradients_.span(); }
   [[nodiscard]] bool holds_parameters() const noexcept { return units_.holds_parameters; }
   [[nodiscard]] bool holds_gradients() const noexcept { return units_.holds_gradients; }
-  /// Where it is, if it is held.
+  /// Address of the parameter; parameters must be held.
   [[nodiscard]] void* parameter(ParameterId id) noexcept;
-  /// Bytes from its unit's begin on, in the type that parameters come in as.
+  /// Byte offset in the parameter's unit, in the type in which parameters are gathered.
   [[nodiscard]] std::size_t bytes_into_unit(ParameterId id) const;
-  /// What parameters of a unit come in as.
+  /// Type in which a unit's parameters are gathered.
   [[nodiscard]] DataType type_of(std::size_t unit) const;
   [[nodiscard]] std::size_t offset_of(ParameterId id) const { return entry(id).offset; }
-  /// Index into layout().units; with a rule for units only.
+  /// Index into layout().units; only with a UnitRule.
   [[nodiscard]] std::size_t unit_of(ParameterId id) const { return entry(id).unit; }
-  /// Of fp32 values, in every arena.
+  /// Format of the fp32 values in every arena.
   [[nodiscard]] const Desc& format_of(ParameterId id) const { return entry(id).format; }
-  /// The same places, of what the parameter comes in as.
+  /// The same layout in the type in which the parameter is gathered.
   [[nodiscard]] Desc used_format_of(ParameterId id) const;
-  /// End of the arena's range that is final once this parameter and all before it are.
+  /// End of the arena prefix that is final once this parameter's gradient and all before it are.
   [[nodiscard]] std::size_t filled_after(ParameterId id) const { return entry(id).filled; }
 
-  // By scalar loops over precomputed offsets: no oneDNN and no OpenMP, so any thread may call them.
+  // Scalar loops over precomputed offsets, without oneDNN or OpenMP, so any thread may call them.
   void to_plain(std::span<const float> view, ParameterId id, std::span<float> plain) const;
   void from_plain(std::span<const float> plain, ParameterId id, std::span<float> view) const;
 
@@ -68,7 +68,8 @@ class ParameterStore final {
   std::vector<Entry> entries_;
   ArenaLayout layout_;
   AlignedBuffer<float> parameters_;
-  AlignedBuffer<std::byte> held_;  ///< instead, unit by unit, where they are held in 16 bits
+  AlignedBuffer<std::byte>
+      held_;  ///< replaces parameters_, unit by unit, if they are held in 16 bits
   AlignedBuffer<float> gradients_;
 };
 

@@ -4,7 +4,7 @@
 
 namespace lockstep::cpu {
 
-/// What the two pooling ops have in common.
+/// Options common to the two pooling ops.
 struct PoolingOptions {
   dnnl::algorithm algorithm;
   std::string name;

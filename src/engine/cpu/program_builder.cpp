@@ -223,7 +223,7 @@ std::unique_ptr<Step> ProgramBuilder::bound(const std::string& name,
     bound_arguments.push_back({.index = index, .memory = tensor.memory});
   }
   if (scratchpad.get_size() != 0) {
-    // Alive for this one step, so that the plan lets all scratchpads overlap.
+    // Live for this step only, so that the plan overlaps all scratchpads.
     const Tensor scratch = make(scratchpad);
     bound_arguments.push_back({.index = DNNL_ARG_SCRATCHPAD, .memory = scratch.memory});
   }
@@ -272,8 +272,8 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
                                               const dnnl::primitive& primitive,
                                               const Desc& scratchpad, const Arguments& arguments,
                                               const std::vector<ParameterOutput>& outputs) {
-  // Two forms of the step, one for each list: into the arena where formats agree, or aside and then
-  // reordered or added. What is not held is added up where it is reduced to, so there is one.
+  // One form of the step per list: into the arena if formats agree, else aside, then reordered or
+  // added. Gradients that are not held accumulate where they are reduced, so they need one form.
   const bool held = state_.parameters.holds_gradients();
   const Lists lists = held ? Lists::overwrite : Lists::both;
   Arguments overwriting = arguments;
@@ -325,7 +325,7 @@ void ProgramBuilder::emit_parameter_gradients(std::unique_ptr<Step> step,
 
 void ProgramBuilder::mark_filled(ParameterId id) {
   const std::size_t filled = state_.parameters.filled_after(id);
-  assert(filled >= filled_);  // the arena's order is the order in which gradients are ready
+  assert(filled >= filled_);  // the arena is in the order in which gradients become final
   filled_ = filled;
   lists_.backward_overwrite.back().filled = filled_;
   lists_.backward_accumulate.back().filled = filled_;

@@ -16,23 +16,23 @@
 
 namespace lockstep::cpu {
 
-/// A value, gradient or scratch area of a program: a memory object, and the planned buffer it lies
-/// in, or none if its address is fixed (parameters, for one).
+/// A value, gradient or scratch area of a program: a memory object and its planned buffer, or
+/// `fixed` if its address never changes (a parameter's, for example).
 struct Tensor {
   static constexpr int fixed = -1;
   dnnl::memory memory;
   int buffer = fixed;
-  std::size_t offset = 0;  ///< bytes into the buffer
+  std::size_t offset = 0;  ///< in the buffer, in bytes
   [[nodiscard]] Desc desc() const { return memory.get_desc(); }
 };
 
-/// A step of a list, and how far the gradient arena is final when it has run.
+/// A step of a list, and the end of the gradient arena's final prefix after the step.
 struct ListedStep {
   Step* step;
   std::size_t filled;
 };
 
-/// The lists of a compiled program, and what they own.
+/// The step lists of a compiled program, and their owned steps.
 struct StepLists {
   std::vector<std::unique_ptr<Step>> steps;
   std::vector<ListedStep> forward;
@@ -40,8 +40,8 @@ struct StepLists {
   std::vector<ListedStep> backward_accumulate;
 };
 
-/// Lowers a graph, op by op, to step lists: keeps each value's and gradient's tensor, puts reorders
-/// where formats differ, and notes for each planned buffer the steps that touch it.
+/// Lowers a graph, op by op, to step lists. Tracks each value's and gradient's tensor, inserts
+/// reorders between formats, and records for each planned buffer the steps that touch it.
 class ProgramBuilder final {
  public:
   struct Options {
@@ -56,13 +56,13 @@ class ProgramBuilder final {
   [[nodiscard]] bool training() const noexcept { return options_.training; }
   [[nodiscard]] std::int64_t batch_size() const noexcept { return options_.batch_size; }
   [[nodiscard]] dnnl::prop_kind forward_kind() const noexcept;
-  /// Of convolutions: as in training wherever some are computed by Winograd's algorithm, since
-  /// inference would have the others in another layout and reorder between the two.
+  /// For convolutions: forward_training if Winograd's algorithm computes any of them. Inference
+  /// would give the others another layout and reorder between the two.
   [[nodiscard]] dnnl::prop_kind convolution_kind() const;
   [[nodiscard]] Shape batch_shape(ValueId value) const;
-  /// What values, their gradients and the working copies of weights are computed in.
+  /// Type of values, their gradients and the working copies of weights.
   [[nodiscard]] DataType activations() const noexcept { return state_.activations; }
-  /// With the scratchpad in the program's own plan.
+  /// Attributes with the scratchpad in the program's own memory plan.
   [[nodiscard]] static dnnl::primitive_attr attributes();
 
   // Tensors.
@@ -72,48 +72,48 @@ class ProgramBuilder final {
   [[nodiscard]] Tensor view(const Tensor& tensor, const Desc& desc);
   /// The tensor in this format: itself, or a copy by a reorder step.
   [[nodiscard]] Tensor in_format(const Tensor& tensor, const Desc& desc, const std::string& name);
-  /// An op's input for its backward in this format: forward's reordered copy where that fits, else
+  /// An op's input in this format, for its backward: forward's reordered copy if that fits, else
   /// the value.
   [[nodiscard]] Tensor input_again(ValueId input, const Tensor& forwards, const Desc& desc,
                                    const std::string& name);
   [[nodiscard]] Tensor parameter(ParameterId id, const Desc& desc, const std::string& name);
-  /// Of an op that makes `value`, which backward may compute again with it: a copy where parameters
-  /// are brought in for a while.
+  /// A parameter of the op that computes `value`. If backward may recompute `value` and parameters
+  /// are gathered, this is a copy.
   [[nodiscard]] Tensor parameter_of(ValueId value, ParameterId id, const Desc& desc,
                                     const std::string& name);
 
-  /// A batch norm's mean or variance, of the program's own block.
+  /// A batch norm's mean or variance, in the program's statistics block.
   [[nodiscard]] Tensor statistic(StatisticId id, const Desc& channels) const;
 
   // Values and their gradients.
-  /// Whether backward computes it again.
+  /// Whether backward recomputes the value.
   [[nodiscard]] bool recomputes(ValueId id) const;
-  /// In backward, where it was not kept: computed again.
+  /// Recomputes it in backward if it was not kept.
   [[nodiscard]] const Tensor& value(ValueId id);
   [[nodiscard]] Desc format(ValueId id) const;
   void set_value(ValueId id, Tensor tensor);
-  /// With the steps that give it once more, from other values, where backward asks for it.
+  /// `again` emits the steps that recompute the value from other values when backward needs it.
   using Recompute = std::function<Tensor(ProgramBuilder&)>;
   void set_value(ValueId id, Tensor tensor, Recompute again);
-  /// Whether the one consumer of a value may compute in its place.
+  /// Whether the value's only consumer may compute in place.
   [[nodiscard]] bool overwritable(ValueId id) const;
-  /// Whether its one consumer's backward may compute in its place.
+  /// Whether the backward of the value's only consumer may compute in place.
   [[nodiscard]] bool overwritable_in_backward(ValueId id) const;
   [[nodiscard]] bool needs_gradient(ValueId id) const;
   [[nodiscard]] const Tensor& gradient(ValueId id);
-  /// Whether nothing else reads the gradient's tensor, so that it may be overwritten.
+  /// Whether the gradient's tensor has no other reader, so that it may be overwritten.
   [[nodiscard]] bool gradient_is_exclusive(ValueId id);
-  /// A gradient whose last addition is still to be made, for a step that does more in the same pass
-  /// over the values.
+  /// A gradient whose last addition is still pending, for a step that adds in the same pass over
+  /// the values.
   struct OpenSum {
     Tensor left;
     Tensor right;
-    Tensor target;  ///< one of them where it may be overwritten
+    Tensor target;  ///< `left` or `right` if that one may be overwritten
   };
-  /// Empty where there is none, or not in this format; gradient() has it then. What is taken must
-  /// be added up.
+  /// Empty if no addition is pending or the formats differ; then use gradient(). The caller must
+  /// compute the sum that it takes.
   [[nodiscard]] std::optional<OpenSum> take_open_sum(ValueId id, const Desc& desc);
-  /// Adds to the gradient of a value. `shared`: others read the tensor too, so it is not added to.
+  /// Adds to the gradient of a value. `shared`: the tensor has other readers, so keep it as it is.
   enum class Ownership { exclusive, shared };
   void contribute(ValueId id, const Tensor& tensor, Ownership ownership, const std::string& name);
 
@@ -121,22 +121,22 @@ class ProgramBuilder final {
   using Arguments = std::vector<std::pair<int, Tensor>>;
   void emit(const std::string& name, const dnnl::primitive& primitive, const Desc& scratchpad,
             const Arguments& arguments);
-  /// Copies between tensors, of whichever formats.
+  /// Copies between tensors of any formats.
   void emit_copy(const std::string& name, const Tensor& from, const Tensor& to);
-  /// A step of our own that touches these tensors.
+  /// Emits a custom step that touches these tensors.
   void emit(std::unique_ptr<Step> step, const std::vector<Tensor>& touched);
-  /// A primitive that also computes gradients of parameters, into the arena or added to it.
+  /// An output of a primitive that is a parameter's gradient, written or added to the arena.
   struct ParameterOutput {
     int argument;
     ParameterId parameter;
     Desc desc;
-    Desc primitives = {};  ///< the same bytes as the primitive has them, where it differs
+    Desc primitives = {};  ///< the primitive's descriptor of the same bytes, if it differs
   };
   void emit_parameter_gradients(const std::string& name, const dnnl::primitive& primitive,
                                 const Desc& scratchpad, const Arguments& arguments,
                                 const std::vector<ParameterOutput>& outputs);
 
-  /// A step of our own that leaves this rank's gradients of parameters aside, plain and in fp32.
+  /// A custom step's gradient of a parameter: this rank's, in a separate buffer, plain, fp32.
   struct AsideOutput {
     ParameterId parameter;
     const float* values;
@@ -152,7 +152,7 @@ class ProgramBuilder final {
  private:
   enum class Lists { forward, both, overwrite, accumulate };
   void list(std::unique_ptr<Step> step, Lists lists);
-  /// A place in the lists, behind what is there now.
+  /// A position in the lists: their current end.
   struct Mark {
     std::size_t forward = 0;
     std::size_t overwrite = 0;
@@ -170,17 +170,17 @@ class ProgramBuilder final {
                                             const dnnl::primitive& primitive,
                                             const Desc& scratchpad, const Arguments& arguments);
   void emit_reorder(const std::string& name, const Tensor& from, const Tensor& to, Lists lists);
-  /// A parameter in its own format, in the type it comes in.
+  /// A parameter in its arena format, in the type in which it is gathered.
   [[nodiscard]] Tensor master(ParameterId id);
   [[nodiscard]] Tensor arena_gradient(ParameterId id);
   void add_to_arena(const std::string& name, const Tensor& from, ParameterId id);
-  /// The gradients of the steps listed last are final up to this parameter's end.
+  /// Marks gradients as final up to this parameter's end, after the steps listed last.
   void mark_filled(ParameterId id);
 
   // Units.
-  /// A planned tensor's bytes from `offset` on, under a descriptor.
+  /// A planned tensor's bytes, starting at `offset`, under a descriptor.
   [[nodiscard]] Tensor part(const Tensor& whole, const Desc& desc, std::size_t offset);
-  /// This pass uses a unit's parameters from here on.
+  /// Gathers a unit's parameters if this pass has not used them yet.
   void enter(std::size_t unit);
   [[nodiscard]] Tensor unit_gradients(std::size_t unit);
   void reduce_filled_units();
@@ -190,8 +190,8 @@ class ProgramBuilder final {
     explicit Units(const std::vector<ArenaUnit>& units)
         : schedule(units), gathered(units.size()), gradients(units.size()) {}
     UnitSchedule schedule;
-    std::vector<std::optional<Tensor>> gathered;  ///< by unit: where its parameters are now
-    Mark prefetch;                                ///< where the next unit's gather begins
+    std::vector<std::optional<Tensor>> gathered;  ///< by unit: its gathered parameters
+    Mark prefetch;                                ///< where the next unit's gather starts
     std::vector<std::optional<Tensor>> gradients;
   };
 
@@ -202,7 +202,7 @@ class ProgramBuilder final {
   PlacedBuffers placed_;
   std::vector<BufferRequest> requests_;
   std::vector<std::optional<Tensor>> values_;
-  std::vector<Recompute> recomputes_;  ///< by value: of those that backward has not asked for
+  std::vector<Recompute> recomputes_;  ///< by value, until backward asks for it
   std::vector<std::optional<Tensor>> gradients_;
   std::vector<std::optional<Ownership>> ownership_;
   /// A contribution that is still to be added to the gradient.

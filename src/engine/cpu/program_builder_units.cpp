@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-// The part of ProgramBuilder that knows of units: parameters that are gathered before their first
-// use in a pass, the next unit's while this one computes, and gradients that are reduced as soon as
-// a unit's are there. Where the engine does not hold them, they lie among the activations.
+// The part of ProgramBuilder that handles units. Parameters are gathered before their first use in
+// a pass, the next unit's while this one computes. Gradients are reduced as soon as all of a unit's
+// are final. If the engine does not hold them, both are among the activations.
 
 namespace lockstep::cpu {
 namespace {
@@ -90,7 +90,7 @@ void ProgramBuilder::enter(std::size_t unit) {
 Tensor ProgramBuilder::master(ParameterId id) {
   ParameterStore& store = state_.parameters;
   const bool held = store.holds_parameters();
-  // What is held was brought in before backward.
+  // Parameters that are held are already up to date in backward.
   if (state_.exchange != nullptr && (!held || !in_backward_)) enter(store.unit_of(id));
   const Desc format = store.used_format_of(id);
   if (held) return fixed(format, store.parameter(id));

@@ -45,7 +45,7 @@ void SoftmaxLoss::forward_sample(std::int64_t sample) {
     is_nan = is_nan || std::isnan(row[k]);
   }
   double sum = 0;       // of exponentials
-  double mean_gap = 0;  // of the logits below the largest, summed
+  double mean_gap = 0;  // sum of the logits' distances from the largest
   for (std::size_t k = 0; k < classes; ++k) {
     const double gap = double{row[k]} - double{largest};
     sum += std::exp(gap);

@@ -10,8 +10,8 @@
 
 namespace lockstep::cpu {
 
-/// Each batch norm's mean and variance of one program: padded and aligned as the primitives like
-/// them (the biased variance, in training), and the concatenation that callers see.
+/// Each batch norm's mean and variance of one program: padded and aligned for the primitives (the
+/// biased variance, in training), and concatenated for callers.
 class StatisticsBlock final {
  public:
   StatisticsBlock(const Graph& graph, std::int64_t batch_size);
@@ -24,14 +24,14 @@ class StatisticsBlock final {
   [[nodiscard]] std::span<const float> concatenated() const noexcept {
     return concatenated_.span();
   }
-  /// How many values a variance was taken over: n / (n - 1) makes it unbiased.
+  /// Number of values under a variance: n / (n - 1) makes it unbiased.
   void set_elements(StatisticId variance, double elements) noexcept;
-  /// From the primitives' statistics to the concatenation.
+  /// Copies the primitives' statistics to the concatenation.
   void publish() noexcept;
-  /// Whether all that were last published are finite. A ReLU fused into a norm makes zero of NaN,
-  /// so that a loss may look sound above layers that no longer are; the statistics show it.
+  /// Whether all statistics last published are finite. A ReLU fused into a norm turns NaN into
+  /// zero, so the loss may look sound although earlier layers are not; the statistics show it.
   [[nodiscard]] bool finite() const noexcept { return finite_; }
-  /// From a concatenation to the primitives' statistics.
+  /// Copies a concatenation to the primitives' statistics.
   void load(std::span<const float> running) noexcept;
 
  private:

@@ -23,14 +23,14 @@ bool is_bf16(const dnnl::memory& memory) {
   return type_of(memory.get_desc()) == DataType::bf16;
 }
 
-// Written to the bits, and without choices between loaded values, which compilers do not vectorise.
+// Writes bits, and does not select between loaded values, which compilers do not vectorise.
 LOCKSTEP_INLINED inline void store(float& to, float value) {
   to = value;
 }
 LOCKSTEP_INLINED inline void store(Bfloat16& to, float value) {
   to.bits = Bfloat16(value).bits;
 }
-/// Zero unless `keep`.
+/// Stores zero unless `keep`.
 LOCKSTEP_INLINED inline void store_if(bool keep, float& to, float value) {
   to = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & (0U - std::uint32_t{keep}));
 }
@@ -52,7 +52,7 @@ PrimitiveStep::PrimitiveStep(std::string name, dnnl::primitive primitive, dnnl::
 }
 
 void PrimitiveStep::run() {
-  // The C function: the C++ one builds two containers a call.
+  // The C function: the C++ one builds two containers per call.
   const dnnl_status_t status = dnnl_primitive_execute(
       primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()), arguments_.data());
   if (status != dnnl_success) {
@@ -85,7 +85,7 @@ void AddStep::add() const {
 #pragma omp simd
     for (std::ptrdiff_t i = begin; i < end; ++i) {
       const float sum = float{left[i]} + float{right[i]};
-      store(target[i], sum < least ? least : sum);  // so written, NaN stays NaN
+      store(target[i], sum < least ? least : sum);  // this form keeps NaN
     }
   });
 }

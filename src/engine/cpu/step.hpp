@@ -11,13 +11,13 @@
 
 namespace lockstep::cpu {
 
-/// One bound unit of work of a compiled program. run() allocates, looks up and decides nothing.
+/// One bound step of a compiled program. run() allocates, looks up and decides nothing.
 class Step {
  public:
   virtual ~Step() = default;
   virtual void run() = 0;
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  /// The memory objects have got new addresses.
+  /// Called when the memory objects have new addresses.
   virtual void bind() {}
 };
 
@@ -41,10 +41,10 @@ class PrimitiveStep final : public Step {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-// The element-wise steps' tensors are all of one type, fp32 or bf16, which is computed in fp32.
+// Tensors of an element-wise step have one type, fp32 or bf16; arithmetic is in fp32.
 
-/// target = left + right, elementwise with padding (which is zero and stays so); may be in place.
-/// With `relu`, negative sums become zero.
+/// target = left + right, elementwise over all values; padding stays zero. May be in place. With
+/// `relu`, negative sums become zero.
 class AddStep final : public Step {
  public:
   struct Operands {
@@ -90,14 +90,14 @@ class ReluStep final : public Step {
   void* target_ = nullptr;
 };
 
-/// target = gradient, or gradient + addend, where the forward output is positive, else 0; may be in
-/// place over either.
+/// target = gradient (plus addend) where the forward output is positive, else 0. May overwrite the
+/// gradient or the addend.
 class ReluBackwardStep final : public Step {
  public:
   struct Operands {
     dnnl::memory output;
     dnnl::memory gradient;
-    dnnl::memory addend;  ///< none where it is empty
+    dnnl::memory addend;  ///< may be empty
     dnnl::memory target;
   };
   explicit ReluBackwardStep(Operands operands);

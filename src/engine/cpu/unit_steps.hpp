@@ -10,11 +10,11 @@
 
 namespace lockstep::cpu {
 
-/// What a step of a unit works on.
+/// Operands of a unit's step.
 struct UnitPlace {
   UnitExchange& exchange;
   std::size_t unit;
-  dnnl::memory values;  ///< of the unit's size
+  dnnl::memory values;  ///< the unit's values
 };
 
 class StartGatherStep final : public Step {
@@ -63,7 +63,7 @@ class AwaitReductionStep final : public Step {
   std::size_t unit_;
 };
 
-/// Zeroes what lies between tensors, in memory that other steps have used.
+/// Zeroes the gaps between tensors, in memory that other steps have used.
 class ClearGapsStep final : public Step {
  public:
   /// `gaps`: begin and end, in values.
