@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What GPUs compute convolutions fastest by, on disk.
+/// The fastest convolution algorithms of GPUs, on disk.
 class AlgorithmFile final : public AlgorithmCache {
  public:
   [[nodiscard]] std::optional<std::string> find(const std::string& key) override {

@@ -47,7 +47,7 @@ void CacheFile::save() {
   if (!changed_ || path_.empty()) return;
   changed_ = false;
   Entries merged = entries();
-  merged.merge(read());  // another job may have added meanwhile
+  merged.merge(read());  // another job may have added entries
   std::string text(format_.header);
   for (const auto& [key, value] : merged) text += fmt::format("{}\t{}\n", key, value);
   std::error_code ignored;
@@ -55,12 +55,12 @@ void CacheFile::save() {
   try {
     write_text_atomically(path_, text);
   } catch (const Error&) {
-    return;  // no place to keep it: the next start finds out anew
+    return;  // cannot be written: the next start finds out again
   }
 }
 
 std::string cache_path(std::string_view name) {
-  // The standard for these directories passes over relative ones.
+  // The XDG specification ignores relative paths.
   const auto directory = [](const char* variable) -> std::filesystem::path {
     const char* value = std::getenv(variable);
     return value != nullptr && *value == '/' ? value : "";

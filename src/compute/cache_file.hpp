@@ -7,25 +7,24 @@
 
 namespace lockstep {
 
-/// A text file of lines "key, tab, value" in which what was found out once is kept; a key may have
-/// tabs, a value has as many as its columns need. Of one process at a time; it is read when it is
-/// first asked. A file that cannot be read holds nothing, and one that cannot be written is left,
-/// as every start can find out anew.
+/// A cache in a text file of lines "key, tab, value". A key may contain tabs; a value has as many
+/// as its columns need. Used by one process; read on first use. An unreadable file counts as empty
+/// and a failure to write is ignored, because every start can find out again.
 class CacheFile final {
  public:
   struct Format {
     std::string_view header;  ///< the file's first line
-    int columns = 1;          ///< of a value
+    int columns = 1;          ///< per value
     bool (*is_usable)(const std::string& value) = [](const std::string& value) {
       return !value.empty();
-    };  ///< what is not is passed over
+    };  ///< unusable values are ignored
   };
-  /// `path`: empty: nothing is read or kept.
+  /// `path`: empty: nothing is read or written.
   CacheFile(std::string path, const Format& format);
 
   [[nodiscard]] std::optional<std::string> find(const std::string& key);
   void add(const std::string& key, std::string value);
-  /// Adds to the file what was added here, if anything was.
+  /// Adds new entries to the file, if there are any.
   void save();
 
  private:
@@ -39,8 +38,7 @@ class CacheFile final {
   bool changed_ = false;
 };
 
-/// A file of that name in lockstep/ in $XDG_CACHE_HOME, else in ~/.cache; empty where there is
-/// neither.
+/// The file `name` in lockstep/ in $XDG_CACHE_HOME, else in ~/.cache; empty if neither is set.
 [[nodiscard]] std::string cache_path(std::string_view name);
 
 }  // namespace lockstep

@@ -24,17 +24,17 @@
 namespace lockstep {
 namespace {
 
-/// By the host, for batch norms; empty where they take this rank's samples alone.
+/// Sums on the host, for batch norms; empty if norms use only this rank's samples.
 SumOverRanks sum_over_ranks(const ComputeOptions& options, Communicator& host) {
   if (!options.synchronised_norms) return {};
   return [&host](std::span<double> values) { host.all_reduce(values); };
 }
 
-/// Which ranks communicate with this one over a device's memory.
+/// The sets of ranks that communicate with this one over device memory.
 struct RankSets {
   std::vector<std::vector<int>> sets{{}};  ///< the first: all
-  std::size_t group = 0;                   ///< of `sets`
-  std::size_t replicas = 0;                ///< of `sets`; 0 where there is one group alone
+  std::size_t group = 0;                   ///< index into `sets`
+  std::size_t replicas = 0;                ///< index into `sets`; 0 if there is only one group
 
   RankSets(const Communicator& host, int group_size) {
     const int ranks = host.size();
@@ -49,12 +49,12 @@ struct RankSets {
   }
 };
 
-/// What moves arenas in the host's memory between the ranks of a communicator: memory that they
-/// share, where they do, or MPI.
+/// Communicates arenas in host memory between the ranks of a communicator: through shared memory if
+/// available, else MPI.
 class HostLink final {
  public:
-  /// Collective over `mpi`, which outlives it. Error(usage) on all its ranks where shared memory is
-  /// asked for and cannot be had.
+  /// Collective over `mpi`, which must outlive it. Error(usage) on all ranks if shared memory is
+  /// asked for and not available.
   HostLink(Communicator& mpi, CommChoice comm) : mpi_(mpi) {
     if (comm == CommChoice::mpi || mpi.size() == 1) return;
     auto [shared, reason] = make_shared_memory_communicator(mpi);
@@ -69,7 +69,7 @@ class HostLink final {
   }
   [[nodiscard]] Communicator& get() noexcept { return is_shared() ? *shared_ : mpi_; }
   [[nodiscard]] bool is_shared() const noexcept { return shared_ != nullptr; }
-  /// What sums, where that was left open: in memory of `whose`, or by MPI and why. Else empty.
+  /// How sums work if `comm` left it open: in memory of `whose`, or by MPI and why. Else empty.
   [[nodiscard]] std::string way(std::string_view whose) const {
     return is_shared() ? fmt::format("in memory that {} share", whose) : by_mpi_;
   }
@@ -80,11 +80,11 @@ class HostLink final {
 
  private:
   Communicator& mpi_;
-  std::string by_mpi_;  ///< and why, where memory cannot be shared
+  std::string by_mpi_;  ///< MPI and the reason, if memory cannot be shared
   std::unique_ptr<Communicator> shared_;
 };
 
-/// Over the host's memory, for --shard hybrid.
+/// Group communicators over host memory, for --shard hybrid.
 class HostGroups final {
  public:
   HostGroups(Communicator& host, int group_size, CommChoice comm) {
@@ -94,7 +94,7 @@ class HostGroups final {
     if (group_size < host.size()) {
       replicas_ = make_mpi_communicator({.color = groups.replicas.front()});
     }
-    // What is asked for may be there in some groups alone.
+    // The requested memory may be available in some groups only.
     collectively(host, [&] { group_link_.emplace(*group_, comm); });
     collectively(host, [&] {
       if (replicas_) replicas_link_.emplace(*replicas_, comm);
@@ -104,8 +104,8 @@ class HostGroups final {
     return {.group = group_link_ ? &group_link_->get() : nullptr,
             .replicas = replicas_link_ ? &replicas_link_->get() : nullptr};
   }
-  /// How this rank's group sums, and it with the others; empty where there is one group alone, or
-  /// nothing was left open.
+  /// How sums are computed within this rank's group and between groups; empty if there is only one
+  /// group or nothing was left open.
   [[nodiscard]] std::string way() const {
     if (!replicas_link_) return "";
     const std::string within = group_link_->way("its ranks");
@@ -121,7 +121,7 @@ class HostGroups final {
   std::optional<HostLink> replicas_link_;
 };
 
-/// What a run has chosen for processors has no tabs; for GPUs each line has.
+/// A run's choices for CPUs contain no tabs; each line for GPUs does.
 std::string chosen_for(DeviceChoice device, const std::string& text) {
   std::string chosen;
   std::istringstream lines(text);
@@ -177,7 +177,7 @@ class CpuCompute final : public Compute {
   }
   [[nodiscard]] std::string convolutions() const override {
     const std::string own = choices_.text();
-    // In 16 bits nothing is chosen.
+    // No choices are made in 16 bits.
     return (own.empty() ? chosen_for(DeviceChoice::cpu, chosen_before_) : own) +
            chosen_for(DeviceChoice::cuda, chosen_before_);
   }
@@ -192,7 +192,7 @@ class CpuCompute final : public Compute {
  private:
   HostLink link_;
   HostGroups groups_;
-  std::string chosen_before_;  ///< by the run, rank 0's
+  std::string chosen_before_;  ///< rank 0's, from the run so far
   ConvolutionChoices choices_;
   std::unique_ptr<Engine> engine_;
 };
@@ -203,7 +203,7 @@ const cuda::ModuleTable& load_on_all_ranks(Communicator& host) {
   return *table;
 }
 
-/// The members are in the order in which they need each other.
+/// Members are in the order of their dependencies.
 class CudaCompute final : public Compute {
  public:
   CudaCompute(const Graph& graph, const ComputeOptions& options, const ProcessGrid& grid,
@@ -213,8 +213,8 @@ class CudaCompute final : public Compute {
         ranks_(host, options.group_size),
         groups_(host, options.group_size, CommChoice::mpi) {
     collectively(host, [&] {
-      // Algorithms that the library would compile first, for fp32 weight gradients of 16-bit
-      // values, are left out.
+      // Excludes algorithms that the library would have to compile, for fp32 weight gradients of
+      // 16-bit values.
       device_ = module_.make_device({.local_rank = grid.local_rank,
                                      .local_size = grid.local_size,
                                      .plans = {.deterministic = options.deterministic,
@@ -275,7 +275,7 @@ class CudaCompute final : public Compute {
     return options.reduces && (options.comm == CommChoice::nccl ||
                                (options.comm == CommChoice::automatic && host_.size() > 1));
   }
-  /// Rank 0 times what neither the run nor its cache knows, and all ranks compute alike.
+  /// Rank 0 times what neither the run nor its cache knows; all ranks use its choices.
   void agree_on_algorithms(const Graph& graph, const ComputeOptions& options) {
     std::string chosen;
     collectively(host_, [&] {
@@ -300,7 +300,7 @@ class CudaCompute final : public Compute {
   void choose_communicator(const ComputeOptions& options, const ProcessGrid& grid) {
     if (!options.reduces) return;
     if (host_.size() > 1) all_reduce_ = uses_nccl(options) ? "NCCL" : mpi_all_reduce();
-    // One rank has nothing to reduce, but brings parts of its own into place.
+    // A single rank reduces nothing, but with sharding it copies its shards into place.
     const bool shares_out = !options.units.rule.unit_of.empty();
     const bool moves = host_.size() > 1 || shares_out;
     if (!uses_nccl(options)) {
@@ -335,14 +335,14 @@ class CudaCompute final : public Compute {
   int numa_node_ = -1;
   PeerReach peers_;
   std::unique_ptr<Rendezvous> rendezvous_;
-  /// MPI may look at memory that only the device reads, also where nothing is to be sent.
+  /// Avoids MPI, which may access device-only memory even if there is nothing to send.
   std::unique_ptr<Communicator> alone_ = make_self_communicator();
-  /// Over the device's memory, of each set of ranks_; none where one rank has nothing to do.
+  /// Over device memory, one per set of ranks_; empty if a single rank needs none.
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators_;
   std::unique_ptr<Engine> engine_;
 };
 
-/// What one rank tells the others of its GPUs, as a text.
+/// What one rank tells the others about its GPUs, as text.
 std::string device_note(const ProcessGrid& grid) {
   const CudaAvailability mine = probe_cuda();
   return fmt::format("{}\n{}\n{}", grid.host, scheduler_allotted_devices() ? "allotted" : "",

@@ -10,9 +10,9 @@
 namespace lockstep {
 namespace {
 
-/// Operations of a step below which it takes too short to be timed well, and to matter.
+/// Steps with fewer operations are too short to be timed well, or to matter.
 constexpr double smallest_trial = 1e8;
-/// Winograd's algorithm rounds more, and a trial is never exact: it must be worth it.
+/// Winograd's algorithm rounds more and trials are inexact, so it must be this much faster.
 constexpr double worthwhile = 0.95;
 
 std::set<WinogradShape> shapes_of(const Graph& graph) {
@@ -25,8 +25,8 @@ std::set<WinogradShape> shapes_of(const Graph& graph) {
   return shapes;
 }
 
-/// It lies in the memory of the network's values while a step runs: no more than half a GiB, or a
-/// quarter of all values.
+/// Scratch memory is in the arena of the network's values while a step runs: at most half a GiB or
+/// a quarter of all values.
 double allowed_scratch(const Graph& graph, std::int64_t batch_size) {
   const std::int64_t values = summarize_model(graph).activation_bytes * batch_size;
   return std::max(0x1p29, static_cast<double>(values) / 4);
@@ -34,7 +34,7 @@ double allowed_scratch(const Graph& graph, std::int64_t batch_size) {
 
 ConvolutionTimes times_of(const ConvolutionProblem& problem, TrialCache& cache,
                           const ConvolutionLibrary& library) {
-  // The number goes up where what is measured changes.
+  // Increase the trial number when the measurement changes.
   const std::string key = fmt::format("{}, trial 2, {} threads, batch {}, {}, {}",
                                       onednn_description(), problem.threads, problem.batch_size,
                                       problem.shape.text(), to_string(problem.step));
@@ -44,7 +44,7 @@ ConvolutionTimes times_of(const ConvolutionProblem& problem, TrialCache& cache,
   return times;
 }
 
-/// Empty where there is nothing to try.
+/// Empty if there is nothing to try.
 std::optional<ConvolutionTrial> try_winograd(const ConvolutionProblem& problem, double allowed,
                                              TrialCache& cache, const ConvolutionLibrary& library) {
   if (problem.operations() < smallest_trial) return std::nullopt;

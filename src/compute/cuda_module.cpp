@@ -39,7 +39,7 @@ fs::path find_module() {
 }
 
 const cuda::ModuleTable& open_module(const fs::path& path) {
-  // Never closed: CUDA's libraries do not survive that.
+  // Never closed: CUDA's libraries do not survive dlclose.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     fail(ExitStatus::usage,
@@ -75,7 +75,7 @@ std::string visible_devices() {
   return visible == nullptr ? "" : fmt::format(", CUDA_VISIBLE_DEVICES is \"{}\"", visible);
 }
 
-/// Why nothing can run on a GPU here; empty where it can.
+/// Why this host cannot use a GPU; empty if it can.
 std::string describe(const cuda::DriverState& state) {
   using Status = cuda::DriverState::Status;
   switch (state.status) {

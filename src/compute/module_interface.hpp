@@ -21,12 +21,12 @@
 #include <string>
 #include <vector>
 
-/// What the program and the module lockstep-cuda.so know of each other. The module holds all that
-/// needs CUDA's libraries, so that one program runs on hosts with and without them. Both are built
-/// together: C++ types cross the boundary, and exceptions do.
+/// The interface between the program and the module lockstep-cuda.so. The module contains
+/// everything that needs CUDA's libraries, so that one program runs on hosts with and without them.
+/// Both come from the same build, so C++ types and exceptions cross the boundary.
 namespace lockstep::cuda {
 
-/// Raised with every change of ModuleTable or of a type it names.
+/// Increase with every change of ModuleTable or of a type that it names.
 inline constexpr int module_interface_number = 23;
 
 /// "interface 1 of lockstep 0.9.0, compiler 12.2.0"
@@ -35,7 +35,7 @@ inline constexpr int module_interface_number = 23;
                      __VERSION__);
 }
 
-/// What the module finds on this host.
+/// The driver and GPUs that the module finds on this host.
 struct DriverState {
   enum class Status {
     usable,
@@ -45,40 +45,41 @@ struct DriverState {
     failed,
   };
   Status status = Status::usable;
-  int driver_version = 0;   ///< newest CUDA the driver supports, 13000 for 13.0; 0: no driver
-  int runtime_version = 0;  ///< CUDA the module was built with
-  int devices = 0;          ///< GPUs this process sees
-  std::string detail;       ///< the library's own words, where it has some
+  int driver_version =
+      0;  ///< newest CUDA version the driver supports, 13000 for 13.0; 0: no driver
+  int runtime_version = 0;  ///< CUDA version the module was built with
+  int devices = 0;          ///< GPUs that this process sees
+  std::string detail;       ///< the library's own message, if any
   PeerReach peers = {};
 };
 
 struct ModuleTable {
-  /// module_interface() of the module. Stays first, for it is read before anything else is trusted.
+  /// module_interface() of the module. Stays first: it is read before the rest is trusted.
   const char* interface;
   DriverState (*probe)();
-  /// Error(usage) where no GPU is fit for this rank.
+  /// Error(usage) if no GPU is fit for this rank.
   std::unique_ptr<Device> (*make_device)(const DeviceOptions& options);
-  /// Of a device that make_device made; ranks whose devices have one uuid share a GPU.
+  /// For a device from make_device. Ranks whose devices have the same uuid share a GPU.
   DeviceIdentity (*identify)(const Device& device);
   std::unique_ptr<Engine> (*make_engine)(std::shared_ptr<Device> device, const Graph& graph,
                                          const DeviceEngineOptions& options);
   std::unique_ptr<Optimizer> (*make_optimizer)(std::shared_ptr<Device> device, const Config& config,
                                                const ArenaLayout& layout,
                                                const SumOverRanks& sum_norms);
-  /// As make_nccl_communicators. Collective. `device` and `rendezvous` outlive them.
+  /// As make_nccl_communicators. Collective. `device` and `rendezvous` must outlive the result.
   std::vector<std::unique_ptr<DeviceCommunicator>> (*make_nccl)(
       Device& device, Rendezvous& rendezvous, std::span<const std::vector<int>> sets,
       const NcclCommunicatorOptions& options);
-  /// Through the host's memory and `host`, a communicator for this use alone.
+  /// Communicates through host memory and `host`, a separate communicator.
   std::unique_ptr<DeviceCommunicator> (*make_staged)(Device& device,
                                                      std::unique_ptr<Communicator> host,
                                                      const StagedCommunicatorOptions& options);
-  /// As the functions of these names, in choose_algorithms.hpp.
+  /// As the functions with these names in choose_algorithms.hpp.
   std::string (*choose_algorithms)(Device& device, const Graph& graph, Precision precision,
                                    std::int64_t batch_size, const std::string& known,
                                    AlgorithmCache& cache);
   void (*take_algorithms)(Device& device, const std::string& text);
-  /// There as long as the process.
+  /// Lives as long as the process.
   PhaseMarks* (*phase_marks)();
 };
 

@@ -52,7 +52,7 @@ Graph::Graph(std::string name, ImageShape image, std::int64_t classes)
 }
 
 const Shape& Graph::input_shape(ValueId value) const {
-  // Here and not in append(), so that a refused op leaves no parameters behind.
+  // Here and not in append(), so that a rejected op leaves no parameters behind.
   if (std::holds_alternative<SoftmaxCrossEntropy>(nodes_.back().op)) {
     fail(ExitStatus::usage, "{}: an op after the loss (softmax_cross_entropy ends the graph)",
          name_);
@@ -234,7 +234,7 @@ std::uint32_t Graph::fingerprint() const {
           if constexpr (std::is_same_v<T, Add>) {
             text += " <" + std::to_string(op.left) + " <" + std::to_string(op.right);
           }
-          // What training alone uses (momentum, smoothing, initial weights) may differ.
+          // Training-only settings (momentum, smoothing, initial weights) may differ.
           if constexpr (std::is_same_v<T, BatchNorm>) {
             text += fmt::format(" e{:.17g}", op.options.eps);
           }

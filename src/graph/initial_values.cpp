@@ -8,12 +8,12 @@
 namespace lockstep {
 namespace {
 
-/// Of values that one thread draws in one go; a multiple of how many share a block of the stream.
+/// Values that one thread draws in one go; a multiple of the values per block of the stream.
 constexpr std::int64_t chunk = 4096;
 constexpr std::int64_t numbers_a_block = 4;
 
-/// `draw` takes `numbers` of the stream for each value. Any place of the stream can be sought, so
-/// the values are those of one thread that draws them in turn.
+/// `draw` uses `numbers` numbers of the stream per value. Threads seek to any position of the
+/// stream, so the result equals that of one thread drawing in order.
 template <typename Draw>
 void fill(std::vector<float>& values, const PhiloxStream& stream, std::int64_t numbers, Draw draw) {
   const auto size = static_cast<std::int64_t>(values.size());
@@ -32,7 +32,7 @@ void fill(std::vector<float>& values, const PhiloxStream& stream, std::int64_t n
 
 std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed) {
   std::vector<float> values(static_cast<std::size_t>(parameter.shape.elements()));
-  // By name and not by place, so that a layer starts alike whatever stands before it.
+  // Keyed by name, not by position, so that preceding layers do not change the values.
   const PhiloxStream random(seed, RandomPurpose::initialization, crc32c(parameter.name), 0);
   switch (parameter.initialization) {
     case Initialization::zeros:

@@ -21,64 +21,64 @@ struct ComputeOptions {
   DeviceChoice device = DeviceChoice::automatic;
   CommChoice comm = CommChoice::automatic;
   Precision precision = Precision::fp32;
-  int threads = 0;            ///< of the processor's engine; 0: omp_get_max_threads()
+  int threads = 0;            ///< of the CPU engine; 0: omp_get_max_threads()
   std::size_t tail_size = 0;  ///< values after the gradients
   UnitOptions units = {};     ///< what is sharded
-  int group_size = 0;         ///< they do so in groups of so many; 0: all together
-  bool reduces = true;        ///< false: nothing of the engine's memory goes to other ranks
+  int group_size = 0;         ///< size of a shard group; 0: all ranks
+  bool reduces = true;        ///< false: no arena is communicated
   bool synchronised_norms = false;
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
-  std::int64_t conv_batch = 0;    ///< to time convolutions at; 0: they are not timed
-  std::string convolutions = {};  ///< Compute::convolutions() of a run that goes on; rank 0's
+  std::int64_t conv_batch = 0;    ///< batch size of timed convolutions; 0: none are timed
+  std::string convolutions = {};  ///< rank 0's Compute::convolutions() of the resumed run
   Recompute recompute = Recompute::automatic;
-  bool deterministic = true;  ///< a GPU's algorithms give the same bits in every run
-  bool cuda_graph = true;     ///< a GPU's work of a step is recorded once and replayed
-  /// For what a GPU's host waits for; longer than the watchdog's limit (wait_limit_beside).
+  bool deterministic = true;  ///< only GPU algorithms that give the same bits in every run
+  bool cuda_graph = true;     ///< records a GPU's work of a step once and replays it
+  /// Limit of the host's waits for a GPU; longer than the watchdog's limit (wait_limit_beside).
   std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
-  /// Collective; before an engine on the processor sets its memory aside. It may throw.
+  /// Called before a CPU engine allocates its memory. Collective; may throw.
   std::function<void()> before_host_memory = {};
 };
 
-/// What a run computes with: an engine on the processor or on a GPU, what reduces its arenas, and
-/// what updates them. The parts of a GPU come from the GPU module, which is loaded where one is
-/// taken.
+/// What a run computes with: an engine on the CPU or on a GPU, the communicators that reduce its
+/// arenas, and the optimizer. The GPU parts come from the GPU module, which is loaded only if a GPU
+/// is used.
 class Compute {
  public:
   virtual ~Compute() = default;
   [[nodiscard]] virtual Engine& engine() noexcept = 0;
-  /// "GPU-" and its UUID; empty for the processor.
+  /// "GPU-" and the UUID; empty for the CPU.
   [[nodiscard]] virtual std::string device_name() const = 0;
-  /// For values in the engine's memory; for the host's, the host's own. With `reduces`.
+  /// For values in the engine's memory; on the CPU, the host's communicator. Only with `reduces`.
   [[nodiscard]] virtual Communicator& arena_communicator() noexcept = 0;
-  /// With `group_size`: as arena_communicator(), of the ranks of this one's group, and of those at
-  /// its place in all groups.
+  /// Only with `group_size`: like arena_communicator(), over the shard group of this rank, and over
+  /// the ranks at the same index in all groups (replicas).
   struct Groups {
     Communicator* group = nullptr;
-    Communicator* replicas = nullptr;  ///< null where there is one group alone
+    Communicator* replicas = nullptr;  ///< null if there is only one group
   };
   [[nodiscard]] virtual Groups group_communicators() noexcept = 0;
-  /// For values in the host's memory.
+  /// For values in host memory.
   [[nodiscard]] virtual Groups host_group_communicators() noexcept = 0;
-  /// Over arenas of that layout in the engine's memory. `sum_norms`: over the shard group
-  /// tensors; empty: each keeps whole ones.
+  /// An optimizer over arenas of that layout in the engine's memory. `sum_norms`: sums tensors'
+  /// norms over the shard group; empty: each rank holds whole tensors.
   [[nodiscard]] virtual std::unique_ptr<Optimizer> make_optimizer(
       const Config& config, const ArenaLayout& layout, const SumOverRanks& sum_norms = {}) = 0;
-  /// The algorithms that were chosen for convolutions, for a checkpoint: those of this kind of
-  /// device, and what the run has chosen for others.
+  /// The chosen convolution algorithms, for a checkpoint: those of this kind of device, and those
+  /// that the run has chosen for others.
   [[nodiscard]] virtual std::string convolutions() const { return ""; }
   /// What sums arenas over all ranks, for a checkpoint: the MPI and its algorithm, "NCCL" or
   /// "shared memory"; empty for one rank. A sum's bits depend on it.
   [[nodiscard]] virtual std::string all_reduce() const { return ""; }
-  /// For the start: how ranks reach each other's memory, and what was timed.
+  /// Lines to print at the start: how ranks access each other's memory, and what was timed.
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
-  /// For a GPU's profilers; null for the processor. There as long as the process.
+  /// For GPU profilers; null for the CPU. Lives as long as the process.
   [[nodiscard]] virtual PhaseMarks* phase_marks() const { return nullptr; }
-  /// The host's NUMA node that a GPU is closest to; -1 where there is none, or it is not known.
+  /// The host's NUMA node closest to the GPU; -1 if there is none or it is not known.
   [[nodiscard]] virtual int numa_node() const noexcept { return -1; }
 };
 
-/// Collective. `host` outlives it. Error(usage) on all ranks where what was asked for cannot be
-/// had, never something else instead.
+/// Collective. `host` must outlive the result. Error(usage) on all ranks if what was asked for is
+/// not available; never falls back to something else.
 [[nodiscard]] std::unique_ptr<Compute> make_compute(const Graph& graph,
                                                     const ComputeOptions& options,
                                                     const ProcessGrid& grid, Communicator& host);

@@ -17,25 +17,24 @@ namespace lockstep {
 struct ConvolutionPlanOptions {
   ConvAlgorithm algorithm = ConvAlgorithm::automatic;
   Precision precision = Precision::fp32;
-  int threads = 0;              ///< of a rank; 0: omp_get_max_threads()
-  std::int64_t batch_size = 0;  ///< to time at; 0: nothing is timed
-  std::string known = {};       ///< ConvolutionChoices::text() of a run that goes on, which holds
+  int threads = 0;              ///< per rank; 0: omp_get_max_threads()
+  std::int64_t batch_size = 0;  ///< batch size of the trials; 0: nothing is timed
+  std::string known = {};       ///< ConvolutionChoices::text() of the resumed run; stays in force
 };
 
-/// What speaks for and against Winograd's algorithm.
+/// Cost and times of Winograd's algorithm.
 struct ConvolutionTrial {
-  std::size_t scratch_bytes = 0;                         ///< that it takes
-  std::optional<ConvolutionTimes> times = std::nullopt;  ///< empty where that is too much
+  std::size_t scratch_bytes = 0;                         ///< of Winograd's algorithm
+  std::optional<ConvolutionTimes> times = std::nullopt;  ///< empty if that is too much memory
 };
 
-/// What the processor's engine is to compute a network's convolutions by, and what was tried for
-/// it.
+/// The CPU engine's algorithms for a network's convolutions, and the trials behind them.
 struct ConvolutionPlan {
   ConvolutionChoices choices;
   std::map<std::pair<WinogradShape, ConvolutionStep>, ConvolutionTrial> trials;
 };
 
-/// What the plan asks of the library; tests give their own answers.
+/// The library calls that planning needs; tests substitute their own.
 struct ConvolutionLibrary {
   std::function<bool(const WinogradShape&, ConvolutionStep)> has_winograd = lockstep::has_winograd;
   std::function<std::optional<std::size_t>(const ConvolutionProblem&)> winograd_scratch_bytes =
@@ -44,10 +43,10 @@ struct ConvolutionLibrary {
       [](const ConvolutionProblem& problem) { return time_convolution(problem); };
 };
 
-/// auto: what is known holds, whatever this processor has; else Winograd's algorithm where its time
-/// is clearly shorter, and direct convolution for steps too small to be worth a trial, or where
-/// Winograd's scratch memory is large beside the network's values. winograd: wherever the library
-/// has it; Error(usage) where that is nowhere, or not in this precision.
+/// auto: `known` stays in force, whatever this processor supports. Otherwise Winograd's algorithm
+/// where it is clearly faster; direct convolution for steps too small for a trial, or if Winograd's
+/// scratch memory is large compared with the network's values. winograd: wherever the library
+/// supports it; Error(usage) if it does so nowhere, or not in this precision.
 [[nodiscard]] ConvolutionPlan plan_convolutions(const Graph& graph,
                                                 const ConvolutionPlanOptions& options,
                                                 TrialCache& cache,

@@ -10,11 +10,11 @@ namespace cuda {
 struct ModuleTable;
 }
 
-/// Of the pairs of GPUs that a process sees, how many reach each other's memory without the host's.
+/// Peer access between the pairs of GPUs that a process sees.
 struct PeerReach {
   int pairs = 0;
   int reaching = 0;
-  int first = -1;  ///< of a pair that does not; -1: there is none
+  int first = -1;  ///< a pair without peer access; -1: none
   int second = -1;
 };
 
@@ -29,13 +29,13 @@ struct CudaAvailability {
 /// Looks for the GPU module, a driver and a device. Starts no work on a device.
 [[nodiscard]] CudaAvailability probe_cuda();
 
-/// The GPU module, which stays loaded to the end of the process. Error(usage) with the reason that
-/// probe_cuda gives where there is none or it cannot be used on this host.
+/// The GPU module, which stays loaded until the process ends. Error(usage) with probe_cuda()'s
+/// reason if it is missing or cannot be used on this host.
 [[nodiscard]] const cuda::ModuleTable& load_cuda_module();
 
-/// The directories the module is looked for in, in this order: those of LOCKSTEP_MODULE_PATH
-/// (separated by colons) and no others where it is set; else the program's own directory and the
-/// one it is installed in, relative to the program's.
+/// The directories searched for the module, in order. If LOCKSTEP_MODULE_PATH (separated by colons)
+/// is set, only its directories; else the program's own directory and the installation directory
+/// relative to it.
 [[nodiscard]] std::vector<std::filesystem::path> cuda_module_directories();
 
 }  // namespace lockstep

@@ -7,24 +7,24 @@
 
 namespace lockstep {
 
-/// What one rank knows of its GPUs before the ranks agree.
+/// What one rank knows about its GPUs before the ranks agree.
 struct RankDevices {
   std::string host;
-  bool usable = false;      ///< it can compute on a GPU
+  bool usable = false;      ///< the rank can compute on a GPU
   bool allotted = false;    ///< the scheduler gave this job GPUs on this host
   std::string reason = {};  ///< why it cannot
 };
-/// Of `--device auto`, for all ranks alike: a GPU where every rank has one, else the processor.
-/// Error(usage) where some ranks alone have one, or GPUs were allotted and cannot be used.
+/// The device of `--device auto` for all ranks: a GPU if every rank has one, else the CPU.
+/// Error(usage) if only some ranks have one, or if allotted GPUs cannot be used.
 [[nodiscard]] DeviceChoice decide_device(std::span<const RankDevices> ranks);
 
-/// The GPU a rank has taken.
+/// The GPU that a rank uses.
 struct TakenDevice {
   std::string host;
   std::string uuid;
 };
-/// Error(usage) that names two ranks with one GPU and how to launch instead. For NCCL, which needs
-/// a GPU of its own for each rank.
+/// Error(usage) if two ranks share a GPU, naming them and how to launch instead. NCCL needs a
+/// separate GPU for each rank.
 void require_own_devices(std::span<const TakenDevice> ranks);
 
 /// Whether this process's environment says that the scheduler gave it GPUs (Slurm's variables).

@@ -10,31 +10,31 @@ namespace lockstep {
 
 class CacheFile;
 
-/// Times of convolutions in a text file: what was measured on a processor once is not measured
-/// again. Of one process at a time; rank 0's. It is read when it is first asked. A file that cannot
-/// be read holds nothing, and one that cannot be written is left, as every start can measure anew.
+/// Times of convolutions in a text file, so that a processor is measured only once. Used by one
+/// process, rank 0. The file is read on first use. An unreadable file counts as empty and a failure
+/// to write is ignored, because every start can measure again.
 class TrialCache final {
  public:
-  /// `path`: empty: nothing is read or kept.
+  /// `path`: empty: nothing is read or written.
   explicit TrialCache(std::string path);
   TrialCache(const TrialCache&) = delete;
   TrialCache& operator=(const TrialCache&) = delete;
   ~TrialCache();
 
-  /// Of this processor.
+  /// For this processor.
   [[nodiscard]] std::optional<ConvolutionTimes> find(const std::string& key);
   void add(const std::string& key, const ConvolutionTimes& times);
-  /// Adds to the file what was added here, if anything was.
+  /// Adds new entries to the file, if there are any.
   void save();
 
  private:
   [[nodiscard]] std::string on_this_processor(const std::string& key);
 
   std::unique_ptr<CacheFile> file_;
-  std::string processor_;  ///< once it was asked for
+  std::string processor_;  ///< set on first use
 };
 
-/// lockstep/convolutions.tsv in $XDG_CACHE_HOME, else in ~/.cache; empty where there is neither.
+/// lockstep/convolutions.tsv in $XDG_CACHE_HOME, else in ~/.cache; empty if neither is set.
 [[nodiscard]] std::string trial_cache_path();
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 namespace lockstep::cuda {
 namespace {
 
-/// Of the GPUs this process sees, how many are new enough.
+/// Number of GPUs that are new enough, among those that this process sees.
 int count_usable(int visible) {
   int usable = 0;
   for (int device = 0; device < visible; ++device) {
@@ -68,7 +68,7 @@ DriverState probe() {
   return state;
 }
 
-/// The libraries' calls, for as long as the process lives: communicators keep references.
+/// NCCL's calls. They live as long as the process, because communicators keep references.
 NcclApi& library_calls() {
   static const std::unique_ptr<NcclApi> api = make_nccl_api();
   return *api;
@@ -112,7 +112,7 @@ PhaseMarks* phase_marks() {
 }  // namespace
 }  // namespace lockstep::cuda
 
-/// All that the module shows.
+/// The module's only exported function.
 extern "C" __attribute__((visibility("default"))) const lockstep::cuda::ModuleTable*
 lockstep_cuda_module() {
   using namespace lockstep::cuda;

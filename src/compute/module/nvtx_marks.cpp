@@ -49,8 +49,8 @@ class NvtxMarks final : public PhaseMarks {
   }
 
   nvtxDomainHandle_t domain_;
-  int open_ = 0;          ///< ranges, one in the other
-  bool in_step_ = false;  ///< the outermost is a step
+  int open_ = 0;          ///< nested ranges
+  bool in_step_ = false;  ///< the outermost range is a step
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 namespace lockstep::cuda {
 
-/// As ranges and marks of NVTX in a domain "lockstep", which Nsight shows; there as long as the
+/// Writes NVTX ranges and marks in the domain "lockstep", which Nsight shows. Lives as long as the
 /// process.
 [[nodiscard]] PhaseMarks& nvtx_marks();
 

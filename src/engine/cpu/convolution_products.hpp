@@ -32,8 +32,8 @@ struct Window {
 // positions at once, so short rows leave most positions empty. For 1x1 filters they take up to
 // several times as long as a product.
 
-/// Weight gradient (K, R S C) = target's gradient (K, N P Q) times the source's patches (N P Q, R S
-/// C), one patch per position of the target.
+/// Weight gradient (K, R S C) = target's gradient (K, N P Q) times the source's patches, (N P Q, R
+/// S C), one per position of the target.
 struct WeightProduct {
   Window window;
   Desc source;    ///< (N, C, H, W)

@@ -88,7 +88,7 @@ class ProgramBuilder final {
   // Values and their gradients.
   /// Whether backward recomputes the value.
   [[nodiscard]] bool recomputes(ValueId id) const;
-  /// Recomputes it in backward if it was not kept.
+  /// The value's tensor; backward recomputes it if it was not kept.
   [[nodiscard]] const Tensor& value(ValueId id);
   [[nodiscard]] Desc format(ValueId id) const;
   void set_value(ValueId id, Tensor tensor);
@@ -180,7 +180,7 @@ class ProgramBuilder final {
   // Units.
   /// A planned tensor's bytes, starting at `offset`, under a descriptor.
   [[nodiscard]] Tensor part(const Tensor& whole, const Desc& desc, std::size_t offset);
-  /// Gathers a unit's parameters if this pass has not used them yet.
+  /// This pass uses a unit's parameters from here on; the first call gathers them.
   void enter(std::size_t unit);
   [[nodiscard]] Tensor unit_gradients(std::size_t unit);
   void reduce_filled_units();

@@ -3,7 +3,7 @@
 namespace lockstep::cuda {
 namespace {
 
-/// An addition that no norm has taken in, with the ReLU behind it, if one is fused.
+/// An addition that is not fused into a norm, with its fused ReLU, if any.
 class AddLowering final : public Lowering {
  public:
   AddLowering(const Add& op, const LoweringContext& context)

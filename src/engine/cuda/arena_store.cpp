@@ -47,7 +47,7 @@ ArenaStore::ArenaStore(Device& device, const Graph& graph, const Options& option
     entry.offset = view.offset;
     entry.filled = filled[static_cast<std::size_t>(view.parameter)];
   }
-  // Units are brought together where they lie.
+  // Units are gathered in place.
   const MemoryPlace sharded = layout_.units.empty() ? MemoryPlace::device : MemoryPlace::exchanged;
   if (units_.holds_16_bit()) {
     held_ = DeviceArray<std::byte>(device, units_.held_end(layout_.units.back()),

@@ -7,18 +7,18 @@
 namespace lockstep::cuda {
 namespace {
 
-/// A batch norm with the addition and the ReLU behind it, where they are fused; and with the norm
-/// whose values are added to its own, where nothing else reads them.
+/// A batch norm with its fused addition and ReLU, if any. It also computes the norm whose output is
+/// added to its own if nothing else reads that output.
 class NormLowering final : public Lowering {
  public:
   struct Options {
     BatchNorm norm;
     ValueId norm_id;
-    ValueId output;  ///< the value that is computed
+    ValueId output;  ///< the value that this norm writes
     std::optional<ValueId> residual;
     bool relu = false;
-    bool residual_is_norm = false;  ///< which is computed here, from its input
-    bool elsewhere = false;         ///< this is such a norm
+    bool residual_is_norm = false;  ///< and is computed here, from its input
+    bool elsewhere = false;         ///< another norm computes this one
   };
   NormLowering(Options options, const LoweringContext& context)
       : options_(std::move(options)), node_(context.node(options_.norm_id)) {
@@ -63,8 +63,8 @@ class NormLowering final : public Lowering {
 
   void backward(ProgramBuilder& builder) override {
     if (options_.elsewhere) {
-      // That of this norm's input already, and its parameters' are there; they count as final with
-      // what lies behind them in the arena.
+      // This is already the gradient of this norm's input. Its parameters' gradients are computed
+      // too; they are reported as final with the parameters after them in the arena.
       builder.contribute(options_.norm.input, builder.gradient(options_.output),
                          ProgramBuilder::Ownership::exclusive);
       return;
@@ -78,12 +78,12 @@ class NormLowering final : public Lowering {
     emit_parameter_gradients(builder, incoming, sums, added);
 
     const Tensor dy = incoming.sum;
-    // A sum that was made here is behind the ReLU already.
+    // A sum computed here is already masked by the ReLU.
     const std::optional<Tensor> mask = incoming.second ? std::nullopt : mask_;
     const bool passes_on =
         options_.residual && !added && builder.needs_gradient(*options_.residual);
     const bool exclusive = builder.gradient_is_exclusive(options_.output);
-    // What was added has the gradient behind the ReLU; without one it is dy itself.
+    // The added operand's gradient is dy after the ReLU's mask, or dy itself without a ReLU.
     std::optional<Tensor> dz;
     if (passes_on && mask) dz = exclusive ? dy : builder.make_like(options_.norm_id);
     const bool in_place = exclusive && !passes_on;
@@ -112,7 +112,7 @@ class NormLowering final : public Lowering {
                                     dz ? f.at(*dz) : nullptr);
         });
     if (passes_on) {
-      // No step reads a sum that was made here once dx is there.
+      // No step reads a sum computed here once dx is computed.
       const bool own = dz || incoming.second;
       builder.contribute(
           *options_.residual, dz.value_or(dy),
@@ -127,7 +127,7 @@ class NormLowering final : public Lowering {
  private:
   [[nodiscard]] const std::string& name() const noexcept { return options_.norm.options.name; }
 
-  /// The norm of a pass, in which its parameters may be elsewhere than in another.
+  /// A norm's operands in one pass; its parameters' addresses may differ between passes.
   struct NormPlace {
     const float* mean;
     const float* variance;
@@ -174,8 +174,8 @@ class NormLowering final : public Lowering {
                  });
   }
 
-  /// A norm's way back. The sums over this batch alone are what the data's gradient needs, so they
-  /// stay aside when gradients accumulate.
+  /// Backward of a norm. The data gradient needs the sums over this batch alone, so they are kept
+  /// separately when gradients accumulate.
   struct Sums {
     Tensor x;
     NormPlace norm;
@@ -199,7 +199,7 @@ class NormLowering final : public Lowering {
             .weight = builder.make(bytes),
             .bias = builder.make(bytes)};
   }
-  /// Where the sums go, and where they are kept.
+  /// The sums, and the parameters' gradients that also receive them.
   struct Target {
     Sums sums;
     Place weight;
@@ -248,10 +248,10 @@ class NormLowering final : public Lowering {
 
   Options options_;
   const Node& node_;
-  const Node* added_ = nullptr;  ///< the norm that is computed here too
+  const Node* added_ = nullptr;  ///< the added norm that is computed here too
   Matrix extent_{};
   std::optional<Tensor> mask_;
-  std::shared_ptr<RankSums> ranks_;  // where statistics are taken over all ranks
+  std::shared_ptr<RankSums> ranks_;  // if statistics are over all ranks
 };
 
 }  // namespace
@@ -259,7 +259,7 @@ class NormLowering final : public Lowering {
 std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context) {
   const GraphAnalysis& analysis = context.state.analysis;
   const auto addend = analysis.addend_of(context.state.graph, context.id);
-  // Not where a unit's parameters are there for its own steps alone, or ranks meet in each norm.
+  // Not if parameters are available only during their own unit's steps, or if norms sum over ranks.
   const ArenaStore& arena = context.state.arena;
   const bool pairs =
       arena.holds_parameters() && arena.holds_gradients() && !context.state.sum_over_ranks;

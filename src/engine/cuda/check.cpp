@@ -6,7 +6,7 @@ namespace lockstep::cuda {
 
 void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
-  // Forgets an error that is of this call alone; a broken device keeps failing.
+  // Clears an error of this call alone; a broken device keeps failing.
   (void)cudaGetLastError();
   fail(ExitStatus::internal, "{} failed ({}: {}); look for earlier errors of this rank", call,
        cudaGetErrorName(status), cudaGetErrorString(status));

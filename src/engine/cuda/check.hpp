@@ -5,7 +5,7 @@
 
 namespace lockstep::cuda {
 
-/// Throws Error(internal) with the call's text and the library's own name and text of what failed.
+/// Throws Error(internal) with the call's text and the library's name and text of the error.
 void check(cudaError_t status, const char* call);
 void check(cudnnStatus_t status, const char* call);
 

@@ -23,7 +23,7 @@ std::string choose_algorithms(Device& device, const Graph& graph, Precision prec
                               AlgorithmCache& cache) {
   const std::string library = device.algorithm_library();
   const std::string prefix = library + '\t';
-  // Also those for other batches and precisions, which the run may come back to.
+  // Includes those for other batch sizes and precisions, which the run may use again.
   AlgorithmChoices choices = parse_algorithms(known, library);
   for (const ConvolutionRequest& request : requests_of(graph, precision, batch_size)) {
     const std::string what = request.text();

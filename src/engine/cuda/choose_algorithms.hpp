@@ -8,9 +8,9 @@
 
 namespace lockstep::cuda {
 
-/// For a network's training at that batch size: algorithms for the device, as the text that
-/// take_algorithms() takes on all ranks. What `known`, such a text of the run so far, has for it
-/// holds, and what it has for others stays; then what `cache` has; the rest is timed.
+/// Chooses the device's convolution algorithms for a network's training at that batch size. Returns
+/// the text that take_algorithms() takes on all ranks. Uses `known` (the run's text so far) first,
+/// then `cache`, and times the rest. Entries of `known` for other devices are kept.
 [[nodiscard]] std::string choose_algorithms(Device& device, const Graph& graph, Precision precision,
                                             std::int64_t batch_size, const std::string& known,
                                             AlgorithmCache& cache);

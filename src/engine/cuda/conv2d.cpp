@@ -5,7 +5,7 @@
 namespace lockstep::cuda {
 namespace {
 
-/// A convolution; or a linear layer, which is one of a 1x1 kernel over one pixel.
+/// A convolution, or a linear layer, which is a 1x1 convolution over one pixel.
 class ConvolutionLowering final : public Lowering {
  public:
   struct Options {

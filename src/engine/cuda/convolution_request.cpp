@@ -34,7 +34,7 @@ std::string_view name_of(DataType type) {
   return "fp32";
 }
 
-/// The shape that a node asks for, and what it convolves; empty for other nodes.
+/// The convolution shape of a node, and its input; empty for nodes without a convolution.
 struct Asked {
   ConvolutionShape shape;
   ValueId input;

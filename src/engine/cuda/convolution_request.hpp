@@ -23,7 +23,7 @@ struct ConvolutionShape {
   std::int64_t stride = 1;
   std::int64_t padding = 0;
   DataType type = DataType::f32;
-  bool tf32 = false;  ///< fp32 values may be rounded to tf32 on their way into the product
+  bool tf32 = false;  ///< fp32 operands may be rounded to tf32
 
   [[nodiscard]] std::int64_t out_height() const noexcept {
     return (height + 2 * padding - kernel) / stride + 1;
@@ -40,26 +40,26 @@ enum class ConvolutionPass { forward, backward_data, backward_weights };
 struct ConvolutionRequest {
   ConvolutionShape shape;
   ConvolutionPass pass = ConvolutionPass::forward;
-  DataType output = DataType::f32;  ///< of what the pass writes
+  DataType output = DataType::f32;  ///< type of the pass's output
 
-  /// "bf16 data gradient of 256x56x56x64 to 64, kernel 3, stride 1, padding 1": another for each
-  /// other request.
+  /// "bf16 data gradient of 256x56x56x64 to 64, kernel 3, stride 1, padding 1"; unique for each
+  /// request.
   [[nodiscard]] std::string text() const;
   /// Multiplications and additions.
   [[nodiscard]] double operations() const noexcept;
   friend bool operator==(const ConvolutionRequest&, const ConvolutionRequest&) = default;
 };
 
-/// All different ones of a network's training at that batch size, whose weight gradients are
-/// written in the type of the values.
+/// All distinct requests of a network's training at that batch size, with weight gradients in the
+/// type of the values.
 [[nodiscard]] std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precision,
                                                           std::int64_t batch_size);
 
 /// Names of algorithms, by ConvolutionRequest::text().
 using AlgorithmChoices = std::map<std::string, std::string>;
-/// A line each, "library, tab, request, tab, algorithm", which tells other ranks and later runs.
+/// One line each, "library, tab, request, tab, algorithm", for other ranks and later runs.
 [[nodiscard]] std::string to_text(const AlgorithmChoices& choices, const std::string& library);
-/// Those of that library; other lines are passed over.
+/// The choices of that library; other lines are ignored.
 [[nodiscard]] AlgorithmChoices parse_algorithms(const std::string& text,
                                                 const std::string& library);
 

@@ -95,7 +95,7 @@ std::string describe(const cudaDeviceProp& properties, const DeviceIdentity& ide
        static_cast<double>(total) / gib);
 }
 
-/// Keeps its stream busy for as long as the host needs to launch what is timed behind it.
+/// Keeps its stream busy while the host launches the work that is timed after it.
 void hold_stream(void*) {
   constexpr std::chrono::microseconds longest_launch{200};
   const auto end = std::chrono::steady_clock::now() + longest_launch;
@@ -208,13 +208,13 @@ void CudaDevice::transfer_to_device(void* to, const void* from, std::size_t byte
 }
 
 void CudaDevice::synchronize() {
-  // The first is of a kernel that could not be started, the second of one that failed.
+  // The first check finds a failed launch, the second a kernel that failed.
   LOCKSTEP_CUDA_CHECK(cudaGetLastError());
   LOCKSTEP_CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
 }
 
 std::unique_ptr<Replay> CudaDevice::record(std::function<void()> work) {
-  // This thread's calls alone: loader threads go on reading and pinning.
+  // Captures only this thread's calls: loader threads go on reading and pinning.
   LOCKSTEP_CUDA_CHECK(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
   cudaGraph_t captured = nullptr;
   try {
@@ -222,7 +222,7 @@ std::unique_ptr<Replay> CudaDevice::record(std::function<void()> work) {
   } catch (...) {
     (void)cudaStreamEndCapture(stream_.get(), &captured);
     if (captured != nullptr) (void)cudaGraphDestroy(captured);
-    (void)cudaGetLastError();  // what ended the capture is on its way
+    (void)cudaGetLastError();  // the exception reports what ended the capture
     throw;
   }
   LOCKSTEP_CUDA_CHECK(cudaStreamEndCapture(stream_.get(), &captured));
@@ -235,7 +235,7 @@ std::unique_ptr<Replay> CudaDevice::record(std::function<void()> work) {
 double CudaDevice::time(const std::function<void()>& work) {
   const UniqueEvent begin = make_cuda_event(cudaEventDefault);
   const UniqueEvent end = make_cuda_event(cudaEventDefault);
-  // An idle stream would stamp the beginning at once, and the way to the first launch would count.
+  // An idle stream would record `begin` at once and count the time until the first launch.
   LOCKSTEP_CUDA_CHECK(cudaLaunchHostFunc(stream_.get(), hold_stream, nullptr));
   LOCKSTEP_CUDA_CHECK(cudaEventRecord(begin.get(), stream_.get()));
   work();
@@ -281,7 +281,7 @@ bool CudaDevice::has_reached(const Event& event) {
   LOCKSTEP_CUDA_CHECK(cudaGetLastError());
   const cudaError_t status = cudaEventQuery(handle_of(event));
   if (status == cudaErrorNotReady) {
-    // It stays as the last error, though it is none.
+    // Clears the last error: "not ready" is not an error.
     static_cast<void>(cudaGetLastError());
     return false;
   }

@@ -29,12 +29,12 @@ struct GraphExecTraits {
   static void destroy(Handle graph) noexcept { (void)cudaGraphExecDestroy(graph); }
 };
 
-/// One GPU, its memory and a stream for each queue. Makes the GPU the current one of the thread
-/// that constructs it, which is the one that may use it.
+/// One GPU, its memory and one stream per queue. Makes the GPU current for the constructing thread,
+/// which is the only one that may use it.
 class CudaDevice final : public Device {
  public:
-  /// `exchanged`, for allocate_exchanged(), outlives it; null: as all other memory. Error(usage)
-  /// where no GPU is fit for this rank (see choose_device).
+  /// `exchanged` serves allocate_exchanged() and must outlive the device; null: allocate() serves
+  /// it. Error(usage) if no GPU is fit for this rank (see choose_device).
   explicit CudaDevice(const DeviceOptions& options, MemorySource* exchanged = nullptr);
 
   [[nodiscard]] std::string description() const override { return description_; }

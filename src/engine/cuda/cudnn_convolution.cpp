@@ -25,7 +25,7 @@ struct PassPlans {
   DataType weight_gradient = DataType::f32;
 };
 
-// The library takes no pointers to const; it writes only what a pass puts out.
+// The library takes no const pointers, but writes only a pass's output.
 void* mutable_pointer(const void* pointer) noexcept {
   return const_cast<void*>(pointer);
 }
@@ -111,7 +111,7 @@ std::unique_ptr<Convolution> ConvolutionMaker::make(const ConvolutionShape& shap
   PassPlans plans;
   plans.forward = require({.shape = shape, .pass = ConvolutionPass::forward, .output = shape.type});
   if (passes != ConvolutionPasses::forward) {
-    // Sums are fp32; where the library cannot write them as they are, they are rounded once.
+    // Sums are fp32; if the library cannot write them in fp32, they are rounded once.
     ConvolutionRequest request{
         .shape = shape, .pass = ConvolutionPass::backward_weights, .output = DataType::f32};
     if (options_.wide_weight_gradients) plans.backward_weights = find(request).first;

@@ -21,22 +21,22 @@ struct CudnnHandleTraits {
 };
 using UniqueCudnnHandle = UniqueHandle<CudnnHandleTraits>;
 
-/// Makes convolutions that run in one stream. Those of equal shape share their plans; all must be
-/// gone before the maker is.
+/// Makes convolutions that run in one stream. Convolutions of equal shape share plans; all must be
+/// destroyed before the maker.
 class ConvolutionMaker final {
  public:
   ConvolutionMaker(cudaStream_t stream, const PlanOptions& options);
 
-  /// Error(usage) with shape, precision and the library's reason where no engine computes a pass.
+  /// Error(usage) with shape, precision and the library's reason if no engine computes a pass.
   [[nodiscard]] std::unique_ptr<Convolution> make(const ConvolutionShape& shape,
                                                   ConvolutionPasses passes);
-  /// As Device's.
+  /// As Device::fastest_algorithm.
   [[nodiscard]] std::string fastest(const ConvolutionRequest& request);
   void take(AlgorithmChoices choices) { choices_ = std::move(choices); }
 
  private:
   using SharedPlan = std::shared_ptr<ConvolutionPlan>;
-  /// Null, and why, where there is no plan.
+  /// Null and the reason if there is no plan.
   [[nodiscard]] std::pair<SharedPlan, std::string> find(const ConvolutionRequest& request);
   [[nodiscard]] std::pair<SharedPlan, std::string> make_shared_plan(
       const ConvolutionRequest& request, const PlanOptions& options, const std::string& known);

@@ -4,7 +4,7 @@
 #include "cudnn_trial.hpp"
 #include "lockstep/core/error.hpp"
 
-// The headers' own JSON, which nothing here needs, is most of what compiling them costs.
+// Skips the headers' JSON, which nothing here needs and which dominates their compile time.
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn_frontend.h>
 
@@ -35,7 +35,7 @@ fe::DataType_t library_type(DataType type) {
   return fe::DataType_t::FLOAT;
 }
 
-/// The first sentence of the library's messages, which go through all engines line by line.
+/// The first line of the library's message, which lists all engines line by line.
 std::string shorten(const std::string& message) {
   std::string line = message.substr(0, message.find('\n'));
   constexpr std::size_t longest = 200;
@@ -44,7 +44,7 @@ std::string shorten(const std::string& message) {
 }
 
 using Extents = std::array<std::int64_t, 4>;
-/// Extents are named in the library's order (N, C, H, W); memory is in the order (N, H, W, C).
+/// Extents are in the library's order (N, C, H, W); memory is in the order (N, H, W, C).
 void set_extents(Tensor_attributes& tensor, std::int64_t id, DataType type,
                  const Extents& extents) {
   const auto [n, c, h, w] = extents;
@@ -115,8 +115,8 @@ std::unique_ptr<fe::graph::Graph> make_graph(const ConvolutionRequest& request) 
       const auto x = input(x_id, extents.x);
       auto sums = graph->conv_wgrad(dy, x, attributes_of<fe::graph::Conv_wgrad_attributes>(shape));
       if (request.output != shape.type) {
-        // Sums wider than their operands come out of the engines that the library compiles at run
-        // time, by way of an operation on them.
+        // Engines compiled at run time write sums wider than their operands only through an
+        // operation on the sums.
         set_extents(*sums, sums_id, DataType::f32, extents.weights);
         sums = graph->pointwise(sums, fe::graph::Pointwise_attributes()
                                           .set_mode(fe::PointwiseMode_t::IDENTITY)
@@ -129,15 +129,15 @@ std::unique_ptr<fe::graph::Graph> make_graph(const ConvolutionRequest& request) 
   return graph;
 }
 
-/// Rules out engines that compute with fewer digits than asked for, or other ones in each run.
+/// Rules out engines with less precision than asked for, or with results that vary between runs.
 void deselect(fe::graph::Graph& graph, const ConvolutionShape& shape, const PlanOptions& options,
               bool precompiled_only) {
   using Note = fe::NumericalNote_t;
-  // Products and sums are in fp32 whatever the values are stored as, and an engine neither rounds
-  // its inputs to fewer bits nor transforms them with a loss of digits.
+  // Products and sums are fp32 for any storage type. An engine must not round its inputs to fewer
+  // bits or use transforms that lose digits.
   std::vector<Note> notes{Note::DOWN_CONVERT_INPUTS, Note::REDUCED_PRECISION_REDUCTION,
                           Note::WINOGRAD_TILE_6x6, Note::WINOGRAD_TILE_13x13};
-  // The tensor cores' product of fp32 values is tf32.
+  // Tensor cores multiply fp32 values as tf32.
   if (shape.type == DataType::f32 && !shape.tf32) notes.push_back(Note::TENSOR_CORE);
   if (options.deterministic) notes.push_back(Note::NONDETERMINISTIC);
   graph.deselect_numeric_notes(notes);
@@ -147,7 +147,7 @@ void deselect(fe::graph::Graph& graph, const ConvolutionShape& shape, const Plan
   graph.deselect_workspace_greater_than(static_cast<std::int64_t>(options.max_workspace_bytes));
 }
 
-/// The graph as lowered and with the candidates the heuristics offer; else the library's reason.
+/// Lowers the graph and adds the candidates that the heuristics offer; else the library's error.
 fe::error_t offer_engines(fe::graph::Graph& graph, cudnnHandle_t handle) {
   if (auto status = graph.validate(); status.is_bad()) return status;
   auto status =
@@ -176,8 +176,8 @@ class Plan final : public ConvolutionPlan {
     }
   }
 
-  /// The candidates that can be built, best first, at most `count`; the reasons of the others are
-  /// appended to `reason`.
+  /// The candidates that can be built, best first, at most `count`. Appends the reasons of the
+  /// others to `reason`.
   std::vector<std::int64_t> build(int count, std::string& reason) {
     std::vector<std::int64_t> built;
     std::vector<std::string> names;
@@ -185,7 +185,7 @@ class Plan final : public ConvolutionPlan {
       if (static_cast<int>(built.size()) == count) break;
       std::string name;
       if (graph_->get_plan_name_at_index(i, name).is_bad()) continue;
-      // The modes of the heuristics offer some engines twice.
+      // The heuristics' modes offer some engines twice.
       if (std::find(names.begin(), names.end(), name) != names.end()) continue;
       names.push_back(name);
       auto status = graph_->build_plan_at_index(i);
@@ -198,7 +198,7 @@ class Plan final : public ConvolutionPlan {
     return built;
   }
 
-  /// The candidate of that name, where there is one and it can be built.
+  /// The candidate of that name, if it exists and can be built.
   [[nodiscard]] std::optional<std::int64_t> build_known(const std::string& wanted) {
     for (std::int64_t i = 0; i < graph_->get_execution_plan_count(); ++i) {
       std::string name;
@@ -223,12 +223,12 @@ class Plan final : public ConvolutionPlan {
   std::string engine_;
 };
 
-/// The one of `candidates` that is fastest on the device.
+/// The candidate that is fastest on the device.
 std::int64_t choose_by_time(Plan& plan, const std::vector<std::int64_t>& candidates,
                             cudnnHandle_t handle, const ConvolutionShape& shape) {
   cudaStream_t stream = nullptr;
   LOCKSTEP_CUDA_CHECK(cudnnGetStream(handle, &stream));
-  // The written one may be wider than the others; four bytes a value are enough for any.
+  // The output may be wider than the operands; four bytes per value fit any type.
   const auto bytes = [](const Extents& e) {
     return static_cast<std::size_t>(e[0] * e[1] * e[2] * e[3]) * size_of(DataType::f32);
   };
@@ -261,7 +261,7 @@ PlanResult make_plan(cudnnHandle_t handle, const ConvolutionRequest& request,
   for (const auto& [precompiled_only, limit] :
        {Round{true, options.max_workspace_bytes}, Round{false, options.max_workspace_bytes},
         Round{false, no_limit}}) {
-    // Sums wider than their operands come out of none.
+    // No precompiled engine writes sums wider than their operands.
     if (precompiled_only && request.output != request.shape.type) continue;
     auto graph = make_graph(request);
     if (auto status = offer_engines(*graph, handle); status.is_bad()) {
@@ -312,7 +312,7 @@ EngineSurvey survey_engines(const std::string& device, const ConvolutionRequest&
       support.compiled_at_run = std::find(notes.begin(), notes.end(),
                                           fe::BehaviorNote_t::RUNTIME_COMPILATION) != notes.end();
     }
-    // Compiling takes seconds, and ends where a driver would load what was compiled.
+    // Compiling takes seconds, and then needs a driver to load the result.
     if (support.compiled_at_run && !precompiled_only) {
       support.reason = "compiled at run time";
       engines.push_back(std::move(support));

@@ -12,15 +12,15 @@
 
 namespace lockstep::cuda {
 
-/// One pass of a convolution as one of cuDNN's engines computes it.
+/// One pass of a convolution, bound to one of cuDNN's engines.
 class ConvolutionPlan {
  public:
   virtual ~ConvolutionPlan() = default;
   [[nodiscard]] virtual std::size_t workspace_bytes() const noexcept = 0;
   /// cuDNN's name of the engine and its settings.
   [[nodiscard]] virtual const std::string& engine() const noexcept = 0;
-  /// Queues the pass in the handle's stream: of x (N, H, W, C), weights (K, R, S, C) and y
-  /// (N, P, Q, K), or their gradients, two are read and the pass's own is written.
+  /// Queues the pass in the handle's stream. Of x (N, H, W, C), weights (K, R, S, C) and y (N, P,
+  /// Q, K), or their gradients, it reads two and writes the pass's output.
   virtual void run(cudnnHandle_t handle, void* x, void* weights, void* y, void* workspace) = 0;
 };
 
@@ -29,13 +29,13 @@ struct PlanResult {
   std::unique_ptr<ConvolutionPlan> plan;
   std::string reason;
 };
-/// Engines that the library compiles when a plan is made, which takes seconds, are taken only where
-/// no other computes it within the workspace.
-/// `known`: the engine to take where the library offers it; empty: as the options say.
+/// Engines that the library compiles when a plan is made, which takes seconds, are used only if no
+/// other computes the pass within the workspace.
+/// `known`: the engine to use if the library offers it; empty: choose by `options`.
 [[nodiscard]] PlanResult make_plan(cudnnHandle_t handle, const ConvolutionRequest& request,
                                    const PlanOptions& options, const std::string& known = {});
 
-/// What cuDNN would do on a device that is described to it, without one.
+/// What cuDNN supports on a device that is only described to it.
 struct EngineSupport {
   std::string engine;
   bool allowed = false;          ///< tried and not ruled out by precision, determinism or workspace
@@ -48,8 +48,8 @@ struct EngineSurvey {
   std::vector<EngineSupport> engines;  ///< those that cuDNN's heuristics offer, best first
   std::string reason;                  ///< why there is none
 };
-/// Engines that are compiled at run time are listed, not tried, or, with `precompiled_only`, ruled
-/// out. `device` is the library's own JSON description of a device
+/// Engines that are compiled at run time are listed but not tried, or, with `precompiled_only`,
+/// ruled out. `device` is the library's own JSON description of a device
 /// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
 [[nodiscard]] EngineSurvey survey_engines(const std::string& device,
                                           const ConvolutionRequest& request,

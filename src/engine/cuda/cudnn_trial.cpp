@@ -17,7 +17,7 @@ struct MemoryTraits {
   static void destroy(Handle memory) noexcept { (void)cudaFree(memory); }
 };
 using UniqueMemory = UniqueHandle<MemoryTraits>;
-/// Every byte 0x3c: 1.06 in fp16, 0.0115 in bf16 and fp32. Null where the device has no room.
+/// Every byte 0x3c: 1.06 in fp16, 0.0115 in bf16 and fp32. Null if there is not enough memory.
 UniqueMemory make_operand(std::size_t bytes, cudaStream_t stream) {
   void* memory = nullptr;
   const cudaError_t status = cudaMalloc(&memory, std::max<std::size_t>(bytes, 1));
@@ -31,7 +31,7 @@ UniqueMemory make_operand(std::size_t bytes, cudaStream_t stream) {
   return owner;
 }
 
-/// Or that of the first run alone, where it took longer than `hopeless_ms`.
+/// The median of several runs, or the first run that takes longer than `hopeless_ms`.
 float median_ms(cudaStream_t stream, float hopeless_ms, const std::function<void()>& run) {
   const UniqueEvent start = make_cuda_event(cudaEventDefault);
   const UniqueEvent stop = make_cuda_event(cudaEventDefault);

@@ -9,7 +9,7 @@
 
 namespace lockstep::cuda {
 
-/// Bytes of what a pass of a convolution reads and writes.
+/// Sizes of the operands of a convolution's pass.
 struct TrialBytes {
   std::size_t x = 0;
   std::size_t weights = 0;
@@ -22,11 +22,11 @@ struct TrialMemory {
   void* y;
   void* workspace;
 };
-/// Queues a run of the candidate; Error where it cannot.
+/// Queues a run of the candidate; Error if it cannot run.
 using RunCandidate = std::function<void(std::int64_t candidate, const TrialMemory& memory)>;
 
-/// The one of `candidates` whose median run is shortest on the device; the first where there is no
-/// memory to try them in. One that fails is left out; the last one's Error where all do.
+/// The candidate with the shortest median run on the device; the first if there is not enough
+/// memory to try them. Skips candidates that fail; throws the last one's Error if all fail.
 [[nodiscard]] std::int64_t fastest(const std::vector<std::int64_t>& candidates,
                                    const TrialBytes& bytes, cudaStream_t stream,
                                    const RunCandidate& run);

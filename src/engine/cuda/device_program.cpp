@@ -21,7 +21,7 @@ std::unique_ptr<Lowering> lower_node(const LoweringContext& context) {
   return std::visit(
       [&](const auto& op) -> std::unique_ptr<Lowering> {
         using T = std::decay_t<decltype(op)>;
-        // The program itself brings in the images and ends with the loss.
+        // The program itself loads the images and computes the loss.
         if constexpr (std::is_same_v<T, Input> || std::is_same_v<T, SoftmaxCrossEntropy>) {
           return nullptr;
         } else {
@@ -51,7 +51,7 @@ DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state,
   lower_all();
   if (state_->activations.size() < lists_.plan.total_bytes) {
     state_->device->synchronize();
-    state_->activations = {};  // first free, so that the two never exist at once
+    state_->activations = {};  // freed first, so that the two never exist together
     state_->activations = DeviceArray<std::byte>(*state_->device, lists_.plan.total_bytes);
     state_->computed_by = nullptr;
   }
@@ -62,7 +62,7 @@ DeviceProgram::~DeviceProgram() {
   try {
     state_->device->wait(*fetched_);
   } catch (const Error&) {
-    // The device has failed, which is on its way to be said.
+    // The device's failure is already being reported.
   }
 }
 
@@ -139,7 +139,7 @@ Frame DeviceProgram::take(const Batch& batch) {
     fail(ExitStatus::internal, "a batch of {} samples cannot run (the program is compiled for {})",
          batch.size, options_.batch_size);
   }
-  if (pending_) wait();  // the host's side of the last call's copies is used again
+  if (pending_) wait();  // the host buffers of the last call's copies are reused
   samples_ = batch.size;
   state_->computed_by = this;
   Device& device = *state_->device;
@@ -223,7 +223,7 @@ void DeviceProgram::backward(const BackwardOptions& options, BackwardObserver& o
   if (state_->computed_by != this) {
     fail(ExitStatus::internal, "backward cannot run (another program took forward's memory)");
   }
-  // What is not held is added up where it is reduced to.
+  // Gradients that are not held accumulate where they are reduced.
   const bool adds = options.accumulate && state_->arena.holds_gradients();
   backward_->run(frame(options.loss_scale, adds), &observer, timeline_now());
 }

@@ -17,7 +17,7 @@ class DeviceProgram final : public Program {
   DeviceProgram(std::shared_ptr<EngineState> state, const ProgramBuilder::Options& options);
   DeviceProgram(const DeviceProgram&) = delete;
   DeviceProgram& operator=(const DeviceProgram&) = delete;
-  /// Waits for a forward of which nothing comes.
+  /// Waits for a forward whose results nobody uses.
   ~DeviceProgram() override;
 
   [[nodiscard]] std::int64_t batch_size() const noexcept override { return options_.batch_size; }
@@ -33,12 +33,12 @@ class DeviceProgram final : public Program {
 
  private:
   void lower_all();
-  /// Queues what brings the batch's images and labels in.
+  /// Queues the copies of the batch's images and labels.
   [[nodiscard]] Frame take(const Batch& batch);
   [[nodiscard]] Frame frame(float loss_scale, bool accumulate);
-  /// Null where nobody asks for times now.
+  /// Null if no times are wanted now.
   [[nodiscard]] DeviceTimeline* timeline_now() const noexcept;
-  /// Until what the last forward sends to the host is there.
+  /// Blocks until the last forward's results are in host memory.
   void wait();
 
   std::shared_ptr<EngineState> state_;
@@ -48,10 +48,10 @@ class DeviceProgram final : public Program {
   ProgramBuilder::Lists lists_;
   Tensor images_;
   std::size_t image_bytes_ = 0;
-  std::optional<RecordedSteps> forward_;  ///< of lists_.forward, all but the input's step
+  std::optional<RecordedSteps> forward_;  ///< lists_.forward without the input's step
   std::optional<RecordedSteps> backward_;
-  DeviceBatch input_ = {};          ///< of the last forward, where it was of pixels
-  std::unique_ptr<Event> fetched_;  ///< what the last forward sends to the host is there
+  DeviceBatch input_ = {};          ///< of the last forward, if its batch was pixels
+  std::unique_ptr<Event> fetched_;  ///< the last forward's results are in host memory
   std::int64_t samples_ = 0;
   bool pending_ = false;
 };

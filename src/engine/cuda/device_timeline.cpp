@@ -24,7 +24,7 @@ void DeviceTimeline::meet(Device& device, std::size_t event) {
 }
 
 void DeviceTimeline::begin(Device& device) {
-  constexpr int readings = 5;  // one may come late
+  constexpr int readings = 5;  // a single one may be late
   device.synchronize();
   origin_ = std::numeric_limits<std::int64_t>::max();
   for (int reading = 0; reading < readings; ++reading) meet(device, mark(device));

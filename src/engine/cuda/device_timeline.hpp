@@ -12,7 +12,7 @@
 
 namespace lockstep::cuda {
 
-/// When a device computed what was queued, by the host's clock, as far as a StepTimer asks.
+/// When a device computed queued steps, by the host's clock, while a StepTimer wants it.
 class DeviceTimeline final {
  public:
   void set_timer(StepTimer& timer) noexcept { timer_ = &timer; }
@@ -20,25 +20,25 @@ class DeviceTimeline final {
 
   /// Queues the step between two marks.
   void run(const Step& step, const Frame& frame);
-  /// Waits for all that was marked and tells the timer of it.
+  /// Waits for all marks and reports the steps to the timer.
   void report(Device& device);
 
  private:
   struct Span {
     std::string_view step;
-    std::size_t begin = 0;  ///< of events_
+    std::size_t begin = 0;  ///< index into events_
     std::size_t end = 0;
   };
-  /// Where the clocks meet: the device is idle, and the host reads its own some times.
+  /// Synchronises the clocks: the device is idle, and the host reads its own clock several times.
   void begin(Device& device);
   [[nodiscard]] std::size_t mark(Device& device);
-  /// Waits for an event. The device passed it no later than the host's clock then says, which
+  /// Waits for an event. The device passed it no later than the host's clock then shows, which
   /// bounds the origin.
   void meet(Device& device, std::size_t event);
   [[nodiscard]] std::int64_t since_origin(Device& device, std::size_t event) const;
 
   StepTimer* timer_ = nullptr;
-  std::vector<std::unique_ptr<Event>> events_;  ///< used again after each report
+  std::vector<std::unique_ptr<Event>> events_;  ///< reused after each report
   std::size_t marked_ = 0;
   std::int64_t origin_ = 0;  ///< of the first event, in nanoseconds of the steady clock
   std::vector<Span> spans_;

@@ -15,24 +15,24 @@ namespace lockstep::cuda {
 
 class DeviceTimeline;
 
-/// What an engine and its programs share; it lives as long as the last of them.
+/// State shared by an engine and its programs; it lives as long as the last of them.
 struct EngineState {
-  std::shared_ptr<Device> device;  ///< first, as what follows lies on it
+  std::shared_ptr<Device> device;  ///< first, because later members are in its memory
   Graph graph;
   GraphAnalysis analysis;
   DataType type;  ///< of values, their gradients and the working copies of weights
   bool tf32;
-  SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: over this rank alone
+  SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: this rank only
   bool records;                 ///< programs record their steps and replay them
   ArenaStore arena;
   InputQueue input;
   AlignedBuffer<float> running_statistics;
-  /// The one allocation that all programs compute in; it grows while one is compiled.
+  /// Shared by all programs; grows only while a program is compiled.
   DeviceArray<std::byte> activations;
-  /// Whose forward's values lie there; null: nobody's.
+  /// The program whose forward values are in `activations`; null: none.
   const void* computed_by = nullptr;
-  UnitExchange* exchange = nullptr;  ///< what brings parameters in before forward; null: nothing
-  /// Null: nobody asks when the device computed.
+  UnitExchange* exchange = nullptr;  ///< gathers and reduces units; null: all are held here
+  /// Null: no timing.
   std::shared_ptr<DeviceTimeline> timeline = {};
 };
 

@@ -3,7 +3,7 @@
 namespace lockstep::cuda {
 namespace {
 
-/// One pixel is flat already; else its channels are gathered into torch's order.
+/// A single pixel is already flat; else channels are gathered into torch's order.
 class FlattenLowering final : public Lowering {
  public:
   FlattenLowering(const Flatten& op, const LoweringContext& context) : op_(op), id_(context.id) {}

@@ -16,7 +16,7 @@ InputQueue::InputQueue(Device& device, std::int64_t channels)
 
 void InputQueue::grow(Slot& slot, std::size_t pixels, std::size_t images) {
   if (slot.pixels.size() >= pixels && slot.labels.size() >= images) return;
-  device_.synchronize();  // nothing may use what goes
+  device_.synchronize();  // no work may use the old buffers
   slot.pixels = {};
   slot.pixels = DeviceArray<std::uint8_t>(device_, pixels);
   slot.cuts = DeviceArray<PixelCut>(device_, images);

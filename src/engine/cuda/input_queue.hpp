@@ -16,19 +16,19 @@ struct DeviceBatch {
   const std::int32_t* labels;
 };
 
-/// Brings batches of pixels to the device beside its work: while one is worked on, the next is on
-/// its way.
+/// Copies batches of pixels to the device concurrently with its work: the next batch is copied
+/// while one is computed.
 class InputQueue final {
  public:
-  /// Of images with `channels` channels. The device outlives it.
+  /// `channels`: of the images. The device must outlive the queue.
   InputQueue(Device& device, std::int64_t channels);
 
-  /// Queues the way of a batch, behind the work that reads what its place held. Error(internal)
-  /// where two are on their way already.
+  /// Queues the copy of a batch, after the work that reads its slot's previous batch.
+  /// Error(internal) if two batches are already in flight.
   void begin(const Batch& batch);
-  /// What is queued as work from now on waits for the batch, whose way begins now if it has not.
+  /// Work queued from now on waits for the batch. Starts the copy if begin() was not called.
   [[nodiscard]] DeviceBatch take(const Batch& batch);
-  /// The work queued so far has read the batch taken last.
+  /// The work queued so far is the last that reads the batch taken last.
   void release();
 
  private:
@@ -39,7 +39,7 @@ class InputQueue final {
     DeviceArray<std::int32_t> labels;
     std::unique_ptr<Event> arrived;
     std::unique_ptr<Event> read;
-    const std::uint8_t* from = nullptr;  ///< the host's pixels on their way; null: none are
+    const std::uint8_t* from = nullptr;  ///< the host's pixels being copied; null: none
   };
 
   [[nodiscard]] Slot* find(const std::uint8_t* from) noexcept;

@@ -8,7 +8,7 @@
 
 namespace lockstep::cuda {
 
-/// The loss of one program: what its kernels leave on the device, and its way to the host.
+/// The loss of one program: its kernels' outputs on the device, and their copies on the host.
 class LossBlock final {
  public:
   LossBlock(Device& device, const LossExtent& extent);
@@ -16,14 +16,14 @@ class LossBlock final {
   [[nodiscard]] const LossExtent& extent() const noexcept { return extent_; }
   [[nodiscard]] LossOutputs outputs() const noexcept;
   [[nodiscard]] const std::int32_t* labels() const noexcept { return labels_.data(); }
-  /// Queues labels (samples,) of a batch, from the host's memory or the device's.
+  /// Queues the copy of a batch's labels (samples,), from host memory or from the device's.
   void load_labels(Device& device, const std::int32_t* labels, std::int64_t samples);
   void take_labels(Device& device, const std::int32_t* labels, std::int64_t samples);
-  /// Queues the way of losses and hits to the host.
+  /// Queues the copy of losses and hits to the host.
   void fetch(Device& device);
-  /// Sums over the first `samples`, always in the same order, once fetched.
+  /// Sums over the first `samples`, always in the same order; call after the fetch is done.
   [[nodiscard]] BatchMetrics metrics(std::int64_t samples) const noexcept;
-  /// Waits. Plain (N, classes).
+  /// Blocks. Plain (N, classes).
   [[nodiscard]] std::span<const float> logits(Device& device);
 
  private:

@@ -6,8 +6,8 @@
 
 namespace lockstep::cuda {
 
-/// One node on its way into a program: what forward learns that backward needs lives here until the
-/// program is compiled.
+/// One node while it is lowered. Keeps what backward needs from forward until the program is
+/// compiled.
 class Lowering {
  public:
   virtual ~Lowering() = default;
@@ -15,7 +15,7 @@ class Lowering {
   virtual void backward(ProgramBuilder& builder) = 0;
 };
 
-/// What each op's lowering is made from.
+/// Input of each op's lowering.
 struct LoweringContext {
   const EngineState& state;
   ValueId id;
@@ -25,8 +25,8 @@ struct LoweringContext {
   [[nodiscard]] const Node& node() const { return node(id); }
 };
 
-// One overload per op, each in the file of its name; a missing one does not compile. Null: another
-// node computes it.
+// One overload per op, each in the op's own file; a missing one is a compile error. Null: another
+// node computes the op.
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Conv2d& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Linear& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context);
@@ -37,8 +37,8 @@ struct LoweringContext {
                                               const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& context);
 
-/// The gradient of a ReLU's input, given its output and its output's gradient; the tensor is read
-/// by nothing else.
+/// The gradient of a ReLU's input, given its output and its output's gradient. The tensor has no
+/// other reader.
 [[nodiscard]] Tensor emit_relu_backward(ProgramBuilder& builder, ValueId relu);
 
 }  // namespace lockstep::cuda

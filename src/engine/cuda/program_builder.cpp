@@ -104,7 +104,7 @@ void ProgramBuilder::add_up(ValueId id) {
 }
 
 void ProgramBuilder::touch(Tensor tensor) {
-  if (tensor.buffer < 0) return;  // of an arena
+  if (tensor.buffer < 0) return;  // in an arena
   BufferRequest& request = requests_[at(tensor.buffer)];
   request.first_step = std::min(request.first_step, position_);
   request.last_step = std::max(request.last_step, position_);

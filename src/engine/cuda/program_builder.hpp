@@ -20,21 +20,21 @@ struct Tensor {
   int buffer = -1;
 };
 
-/// Where a parameter or its gradient is: in an arena, or within a planned buffer while its unit is
-/// there.
+/// Address of a parameter or its gradient: in an arena, or in a planned buffer while its unit is
+/// gathered or reduced.
 struct Place {
   std::byte* fixed = nullptr;
   Tensor tensor;
-  std::size_t offset = 0;  ///< bytes into the buffer
+  std::size_t offset = 0;  ///< in the buffer, in bytes
 };
 
-/// Where a program's buffers are, and what a call hands to its steps.
+/// Addresses of a program's buffers, and a call's arguments for its steps.
 struct Frame {
   Device& device;
   std::byte* base;
   const std::vector<std::size_t>& offsets;
   const std::int32_t* labels;  ///< on the device
-  const StoredImages* stored;  ///< on the device; null: the images are values already
+  const StoredImages* stored;  ///< on the device; null: the input is values already
   std::int64_t samples;
   float loss_scale;
   bool accumulate;
@@ -53,15 +53,15 @@ struct Frame {
   }
 };
 
-/// Queues work of one op, and how far the gradient arena is final after it.
+/// Queues the work of one op. `filled`: end of the gradient arena's final prefix after it.
 struct Step {
   std::string name;
   std::function<void(const Frame&)> run;
   std::size_t filled = 0;
-  bool meets = false;  ///< ranks meet in it, so it is never part of a recording
+  bool meets = false;  ///< contains a collective over ranks, so it is never recorded
 };
 
-/// A batch of one value as it is stored: (batch, height, width, padded).
+/// Size of a batch of one value as stored: (batch, height, width, padded).
 struct Extent {
   std::int64_t batch = 0;
   std::int64_t height = 1;
@@ -81,8 +81,8 @@ struct Extent {
   }
 };
 
-/// Lowers a graph, op by op, to lists of steps: keeps each value's and gradient's tensor and notes
-/// for each planned buffer the steps that touch it.
+/// Lowers a graph, op by op, to lists of steps. Tracks each value's and gradient's tensor, and
+/// records for each planned buffer the steps that touch it.
 class ProgramBuilder final {
  public:
   struct Options {
@@ -100,40 +100,40 @@ class ProgramBuilder final {
 
   // Tensors.
   [[nodiscard]] Tensor make(std::size_t bytes);
-  /// Of the extent and type of a value.
+  /// A tensor with the extent and type of a value.
   [[nodiscard]] Tensor make_like(ValueId id);
 
   // Values and their gradients.
   [[nodiscard]] Tensor value(ValueId id) const;
   void set_value(ValueId id, Tensor tensor);
-  /// Whether the one consumer of a value may compute in its place.
+  /// Whether the value's only consumer may compute in place.
   [[nodiscard]] bool overwritable(ValueId id) const;
   [[nodiscard]] bool needs_gradient(ValueId id) const;
   [[nodiscard]] Tensor gradient(ValueId id);
-  /// Whether nothing else reads the gradient's tensor, so that it may be overwritten.
+  /// Whether the gradient's tensor has no other reader, so that it may be overwritten.
   [[nodiscard]] bool gradient_is_exclusive(ValueId id) const;
-  /// The gradient as it came, for a step that adds the two itself.
+  /// A gradient as one or two addends, for a step that adds them itself.
   struct Addends {
     Tensor first;
     std::optional<Tensor> second;
-    Tensor sum;  ///< where it goes: the first where there is no second, else it may be overwritten
+    Tensor sum;  ///< `first` if there is no second; else the destination, which may be overwritten
   };
   [[nodiscard]] Addends take_gradient(ValueId id);
-  /// Adds to the gradient of a value. `shared`: others read the tensor too, so it is not added to.
+  /// Adds to the gradient of a value. `shared`: the tensor has other readers, so keep it as it is.
   enum class Ownership { exclusive, shared };
   void contribute(ValueId id, Tensor tensor, Ownership ownership);
 
-  // Parameters and their gradients. A step that uses one touches its tensor.
+  // Parameters and their gradients. A step that uses one must touch its tensor.
   [[nodiscard]] Place parameter(ParameterId id);
-  /// The parameter in the values' type.
+  /// The parameter in the type of the values.
   [[nodiscard]] Place working(ParameterId id);
   [[nodiscard]] Place gradient_of(ParameterId id);
 
-  /// A step that touches these tensors; `final` are parameters whose gradients are done with it.
+  /// Emits a step that touches these tensors. `final`: parameters whose gradients it completes.
   void emit(std::string name, const std::vector<Tensor>& touched,
             std::function<void(const Frame&)> run, const std::vector<ParameterId>& final = {});
 
-  /// After the first step, which is queued by itself.
+  /// Called after the first step, which is queued separately.
   void begin_forward() { units_.prefetch = here(); }
   void begin_backward();
   void end_backward();
@@ -145,15 +145,15 @@ class ProgramBuilder final {
   [[nodiscard]] Lists take();
 
  private:
-  /// Where the sum of a value's two addends goes.
+  /// Destination of the sum of a value's two addends.
   [[nodiscard]] Tensor sum_of(ValueId id);
-  /// Adds what take_gradient() has not been asked for.
+  /// Adds the two addends if take_gradient() was not called.
   void add_up(ValueId id);
   void touch(Tensor tensor);
   void list(Step step);
 
-  // Units, which may not be held here: gathered before their first use in a pass, the next one's
-  // while this one computes, and reduced as soon as their gradients are there.
+  // Units, if they are sharded: gathered before their first use in a pass, the next unit's while
+  // this one computes, and reduced as soon as their gradients are final.
   struct Mark {
     std::size_t index = 0;
     int position = 0;
@@ -163,9 +163,9 @@ class ProgramBuilder final {
     explicit Units(const std::vector<ArenaUnit>& units)
         : schedule(units), gathered(units.size()), working(units.size()), gradients(units.size()) {}
     UnitSchedule schedule;
-    std::vector<std::optional<Tensor>> gathered;  ///< by unit, as it comes in
-    std::vector<std::optional<Tensor>> working;   ///< by unit, in the values' type
-    Mark prefetch;                                ///< where the next unit's gather begins
+    std::vector<std::optional<Tensor>> gathered;  ///< by unit, as gathered
+    std::vector<std::optional<Tensor>> working;   ///< by unit, in the type of the values
+    Mark prefetch;                                ///< where the next unit's gather starts
     std::vector<std::optional<Tensor>> gradients;
   };
   [[nodiscard]] std::vector<Step>& steps() noexcept {
@@ -188,7 +188,7 @@ class ProgramBuilder final {
     Tensor tensor;
     Ownership ownership;
   };
-  /// The last one waits for its value's own step, which may add it itself.
+  /// `last` is kept separate for the value's own step, which may add it itself.
   struct GradientOf {
     std::optional<Contribution> sum;
     std::optional<Contribution> last;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-// The part of ProgramBuilder that knows of units, as the processor engine's does.
+// The part of ProgramBuilder that handles units, as the CPU engine's does.
 
 namespace lockstep::cuda {
 namespace {
@@ -46,7 +46,7 @@ void ProgramBuilder::enter(std::size_t unit) {
   units_.prefetch = here();
   units_.gathered[unit] = values;
   units_.working[unit] = values;
-  // Vectors that are apart are used as they are.
+  // Vectors with in_fp32 are used as they are.
   if (gathered == type() || state_.arena.layout().units[unit].in_fp32) return;
   const Tensor working = make(size * size_of(type()));
   emit("weights in the type of values", {values, working},
@@ -79,7 +79,7 @@ Tensor ProgramBuilder::unit_gradients(std::size_t unit) {
   if (!values) {
     const std::size_t bytes = state_.arena.layout().units[unit].size() * sizeof(float);
     values = make(bytes);
-    // What lies between tensors must be zero.
+    // Gaps between tensors must be zero.
     emit("clearing of a unit", {*values},
          [values = *values, bytes](const Frame& f) { f.device.clear(f.at(values), bytes); });
   }

@@ -8,8 +8,8 @@
 
 namespace lockstep::cuda {
 
-/// One batch norm's way over all ranks: what its kernels make of this rank's samples becomes what
-/// they would make of all ranks'. The host waits for the device and sums in fp64.
+/// Sums of one batch norm over all ranks: replaces its kernels' results for this rank's samples by
+/// those for all ranks' samples. The host waits for the device and sums in fp64.
 class RankSums final {
  public:
   RankSums(Device& device, SumOverRanks sum, std::int64_t rows, std::int64_t padded);
@@ -18,7 +18,7 @@ class RankSums final {
   void combine_statistics(float* mean, float* variance);
   /// Two sums over samples (padded), in place; one sum of 2 C values.
   void combine_gradients(float* weight, float* bias);
-  /// Values of a channel on all ranks, as of the last statistics.
+  /// Values per channel on all ranks, as of the last combine_statistics().
   [[nodiscard]] double elements() const noexcept { return elements_; }
 
  private:

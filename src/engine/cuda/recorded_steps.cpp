@@ -5,8 +5,8 @@
 namespace lockstep::cuda {
 namespace {
 
-/// More than a run has: micro-steps that begin, go on and end a sum, and partial batches. A loss
-/// scale that changes makes the oldest go.
+/// More than a run needs: first, middle and last micro-steps, and partial batches. When the loss
+/// scale changes, the oldest is dropped.
 constexpr std::size_t most_recordings = 6;
 
 }  // namespace

@@ -12,33 +12,33 @@
 
 namespace lockstep::cuda {
 
-/// Queues lists of steps: the first time one by one, so that libraries may load what they need, and
-/// then, with the same arguments, as recordings that one call queues.
+/// Queues lists of steps: the first time one by one, so that libraries can load what they need;
+/// later, for the same arguments, as recordings that are queued by one call each.
 class RecordedSteps final {
  public:
-  /// Without `records`, always one by one. `steps` outlive it and stay as they are.
+  /// Without `records`, always one by one. `steps` must outlive this object unchanged.
   RecordedSteps(Device& device, std::span<const Step> steps, bool records)
       : device_(device), steps_(steps), records_(records) {}
 
-  /// `observer` is told after each step, or, of a recording, where its boundaries are reached and
-  /// at the end; null: nobody is.
-  /// `timeline`: queued one by one, each step timed; null: not timed.
+  /// `observer` is called after each step, or, for recordings, at its boundaries and at the end;
+  /// null: never called.
+  /// `timeline`: steps are queued one by one and timed; null: not timed.
   void run(const Frame& frame, BackwardObserver* observer, DeviceTimeline* timeline = nullptr);
 
  private:
   struct Part {
-    std::unique_ptr<Replay> replay;  ///< null: a step in which ranks meet
+    std::unique_ptr<Replay> replay;  ///< null: a step with a collective, queued directly
     const Step* step;
     std::size_t filled;
   };
-  /// Of one set of arguments, all that a step may see.
+  /// The recording for one set of arguments: all that a step may depend on.
   struct Recording {
     const std::byte* base;
     std::int64_t samples;
     float loss_scale;
     bool accumulate;
     std::vector<std::size_t> boundaries;
-    std::vector<Part> parts;  ///< empty: it ran once, and not by a recording
+    std::vector<Part> parts;  ///< empty: it ran once, without a recording
     [[nodiscard]] bool fits(const Frame& frame, std::span<const std::size_t> asked) const noexcept;
   };
   [[nodiscard]] Recording* find(const Frame& frame, std::span<const std::size_t> boundaries);

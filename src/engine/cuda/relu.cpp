@@ -3,7 +3,7 @@
 namespace lockstep::cuda {
 namespace {
 
-/// A ReLU that no norm and no add has taken in.
+/// A ReLU that is not fused into a norm or an add.
 class ReluLowering final : public Lowering {
  public:
   ReluLowering(const Relu& op, const LoweringContext& context) : op_(op), id_(context.id) {}

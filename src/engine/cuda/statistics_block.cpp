@@ -7,7 +7,7 @@ namespace lockstep::cuda {
 
 StatisticsBlock::StatisticsBlock(Device& device, const Graph& graph, DataType type,
                                  std::int64_t batch_size) {
-  constexpr std::size_t alignment = 64;  // values: kernels want 256 bytes
+  constexpr std::size_t alignment = 64;  // in values; kernels need 256 bytes
   std::size_t padded_offset = 0;
   std::size_t offset = 0;
   for (const RunningStatistic& statistic : graph.statistics()) {

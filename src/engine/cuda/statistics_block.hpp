@@ -10,8 +10,8 @@
 
 namespace lockstep::cuda {
 
-/// Each batch norm's mean and biased variance of one program on the device, padded, and the
-/// concatenation in host memory that callers see.
+/// Each batch norm's mean and biased variance of one program on the device, padded, and their
+/// concatenation in host memory for callers.
 class StatisticsBlock final {
  public:
   StatisticsBlock(Device& device, const Graph& graph, DataType type, std::int64_t batch_size);
@@ -20,19 +20,19 @@ class StatisticsBlock final {
   [[nodiscard]] float* of(StatisticId id) const {
     return device_values_.data() + entries_[static_cast<std::size_t>(id)].padded_offset;
   }
-  /// How many values a variance is taken over: n / (n - 1) makes it unbiased.
+  /// Number of values under a variance: n / (n - 1) makes it unbiased.
   void set_elements(StatisticId variance, double elements) noexcept;
   /// In Graph::statistics() order; variances unbiased; as last published.
   [[nodiscard]] std::span<const float> concatenated() const noexcept {
     return concatenated_.span();
   }
-  /// Queues the way to the host; publish() when it is done.
+  /// Queues the copy to the host; call publish() when it is done.
   void fetch(Device& device);
   void publish() noexcept;
-  /// Whether all that were last published are finite. A ReLU fused into a norm makes zero of NaN,
-  /// so that a loss may look sound above layers that no longer are; the statistics show it.
+  /// Whether all statistics last published are finite. A ReLU fused into a norm turns NaN into
+  /// zero, so the loss may look sound although earlier layers are not; the statistics show it.
   [[nodiscard]] bool finite() const noexcept { return finite_; }
-  /// Queues the way of a concatenation to the device.
+  /// Queues the copy of a concatenation to the device.
   void load(Device& device, std::span<const float> running);
 
  private:

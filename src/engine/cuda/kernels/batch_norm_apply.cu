@@ -6,7 +6,7 @@
 namespace lockstep::cuda {
 namespace {
 
-/// Rows a thread has under way: 64 bytes.
+/// Rows that a thread loads together: 64 bytes.
 template <typename T>
 inline constexpr int depth = piece_size<T> / 2;
 
@@ -14,7 +14,7 @@ LOCKSTEP_HOST_DEVICE float inverse_deviation(float variance, float eps) {
   return 1.0F / std::sqrt(variance + eps);
 }
 
-/// A norm's values of an octet's channels.
+/// A norm's values for an octet's channels.
 struct ChannelNorm {
   Octet mean;
   Octet scale;
@@ -86,7 +86,7 @@ struct Apply {
           if (mask != nullptr) mask[at / octet] = positive(result, row < column.whole_rows);
         });
   }
-  /// Of the values as they are stored.
+  /// Mask bits of the stored (rounded) values.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE static std::uint8_t positive(const RawOctet<T>& raw,
                                                                   bool whole) {
     const Octet values = raw.floats();
@@ -96,14 +96,14 @@ struct Apply {
   }
 };
 
-/// What the gradient of a norm's input takes of an octet's channels:
+/// Per-channel terms of the gradient of a norm's input, for an octet's channels:
 /// dx = scale * (g - mean_gradient - (x - mean) * slope)
 struct ChannelGradient {
   Octet mean;
   Octet scale;
   Octet slope;
   Octet mean_gradient;
-  /// `share`: of a value in the means, 1 / elements.
+  /// `share`: a value's weight in the means, 1 / elements.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE static ChannelGradient load(const OctetRows& extent,
                                                                  const NormGradient& of,
                                                                  float share, std::int64_t at) {

@@ -5,7 +5,7 @@ namespace lockstep::cuda {
 namespace {
 
 /// Mean of each chunk's values and sum of their squared distances from it, (chunks, width) each,
-/// from sums of the distances from the chunk's first value.
+/// computed from distances to the chunk's first value.
 template <typename T>
 struct ChunkStatistics {
   using Partial = OctetSums<2>;
@@ -59,9 +59,9 @@ struct ChunkStatistics {
   }
 };
 
-/// Mean and variance of all chunks. By T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating
-/// formulae and a pairwise algorithm for computing sample variances", 1979; sums of distances from
-/// the first chunk's mean.
+/// Mean and variance of all chunks, from distances to the first chunk's mean. After T. F. Chan, G.
+/// H. Golub and R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+/// variances", 1979.
 struct CombineStatistics {
   struct Partial {
     double distances;
@@ -115,7 +115,7 @@ struct CombineStatistics {
     const double distance = sums.distances / count;
     const double squares = sums.squares / count - distance * distance;
     mean[channel] = static_cast<float>(static_cast<double>(partials[channel]) + distance);
-    variance[channel] = squares < 0 ? 0.0F : static_cast<float>(squares);  // NaN stays
+    variance[channel] = squares < 0 ? 0.0F : static_cast<float>(squares);  // keeps NaN
   }
 };
 

@@ -3,16 +3,16 @@
 #include "lockstep/core/resample_taps.hpp"
 #include "vector_io.hpp"
 
-// Compiled without contraction, so that resampling gives the processor's bits.
+// Compiled without contraction, so that resampling is bit-identical to the CPU's.
 namespace lockstep::cuda {
 namespace {
 
-/// The item is a piece of an output pixel.
+/// One item per piece of an output pixel.
 template <typename T>
 struct CutImages {
   static constexpr int piece = piece_size<T>;
   ImageExtent extent;
-  std::int64_t pieces;  ///< of a pixel
+  std::int64_t pieces;  ///< per pixel
   StoredImages stored;
   T* out;
 
@@ -25,7 +25,7 @@ struct CutImages {
     const std::int64_t image = place.quotient;
     const int channels = static_cast<int>(extent.channels - first < piece ? extent.channels - first
                                                                           : std::int64_t{piece});
-    Floats<piece> values = filled<piece>(0);  // loops are over whole pieces, to stay in registers
+    Floats<piece> values = filled<piece>(0);  // whole pieces, to stay in registers
     if (image < stored.count) {
       const PixelCut cut = stored.cuts[image];
       const std::int64_t x = cut.flip != 0 ? extent.width - 1 - column : column;
@@ -55,12 +55,12 @@ struct CutImages {
     }
   }
 
-  /// In the order of the processor's two passes.
+  /// In the order of the CPU's two passes.
   LOCKSTEP_HOST_DEVICE void resample(const std::uint8_t* from, const PixelCut& cut, std::int64_t y,
                                      std::int64_t x, int channels, Floats<piece>& values) const {
     const ResampleTaps rows(cut.height, extent.height, y);
     const ResampleTaps columns(cut.width, extent.width, x);
-    for (int c = 0; c < piece; ++c) values[c] = 0.5F;  // so that the cut below rounds
+    for (int c = 0; c < piece; ++c) values[c] = 0.5F;  // so that the truncation below rounds
     for (std::int64_t i = 0; i < rows.count; ++i) {
       const std::uint8_t* const line =
           from +

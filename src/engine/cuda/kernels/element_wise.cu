@@ -5,10 +5,10 @@
 namespace lockstep::cuda {
 namespace {
 
-/// Values an item reads and writes.
+/// Values per item.
 constexpr int width = 8;
 
-/// The `width` values from `at` on, where all of them are there, else as many as there are.
+/// Loads the `width` values from `at` on, or as many as there are.
 template <typename T>
 LOCKSTEP_HOST_DEVICE Floats<width> load_some(const T* values, std::int64_t at, std::int64_t count) {
   if (at + width <= count) return load<width>(values + at);

@@ -6,23 +6,23 @@
 #include <cstddef>
 #include <cstdint>
 
-/// All the engine's own kernels. A function queues its kernels in `stream` and returns; pointers
-/// are to device memory, aligned to 256 bytes unless they point into an arena (64 bytes).
+/// The engine's own kernels. A function queues its kernels in `stream` and returns. Pointers are to
+/// device memory, aligned to 256 bytes, or to 64 bytes if they point into an arena.
 ///
-/// Values are (rows, padded): rows are the pixels of a batch in (N, H, W) order, `padded` the
-/// channels as stored, of which the last padded - channels are zero and must stay so. "T" is the
-/// type named by the DataType argument; arithmetic is in fp32. Results are the same bits in every
-/// run (no atomic additions of floating-point numbers). A tensor has fewer than 2^34 values.
+/// Values are (rows, padded): a row is a pixel of the batch, in (N, H, W) order; `padded` is the
+/// number of channels as stored, of which the last padded - channels are zero and must stay zero.
+/// "T" is the type given by the DataType argument; arithmetic is in fp32. Results are bit-identical
+/// in every run (no floating-point atomics). A tensor has fewer than 2^34 values.
 ///
 /// The same sources compile for the host, where a kernel is a loop and a queue a HostStream, so
 /// that everything but the launch is tested on any machine.
 namespace lockstep::cuda {
 
-using Stream = void*;  ///< a cudaStream_t; on the host a HostStream, null: at once
+using Stream = void*;  ///< a cudaStream_t; on the host a HostStream; null: runs at once
 
 // --- Element-wise -------------------------------------------------------------------------------
 
-/// `count` values from one type to another; `to` may be `from` where the sizes are equal.
+/// Converts `count` values; `to` may be `from` if the types have the same size.
 void convert(Stream stream, const void* from, DataType from_type, void* to, DataType to_type,
              std::size_t count);
 /// to[i] += from[i].
@@ -46,7 +46,7 @@ struct ImageExtent {
   std::int64_t channels;
   std::int64_t padded;
 };
-/// fp32 (N, H, W, C) without padding to T (N, H, W, padded).
+/// Converts fp32 (N, H, W, C) without padding to T (N, H, W, padded).
 void pack_images(Stream stream, DataType type, const ImageExtent& extent, const float* images,
                  void* out);
 
@@ -56,11 +56,11 @@ struct StoredImages {
   std::int64_t height;
   std::int64_t width;
   const PixelCut* cuts;  ///< (count,)
-  const float* values;   ///< (C, 256): what each pixel value becomes
-  std::int64_t count;    ///< the images of `extent` after these become zero
+  const float* values;   ///< (C, 256): network value of each pixel value
+  std::int64_t count;    ///< later images of `extent` become zero
 };
-/// Crops, mirrors, resamples and normalises to T (N, H, W, padded); the same values as the
-/// processor's way.
+/// Crops, mirrors, resamples and normalises to T (N, H, W, padded); bit-identical to the CPU's
+/// result.
 void cut_images(Stream stream, DataType type, const ImageExtent& extent, const StoredImages& stored,
                 void* out);
 
@@ -71,15 +71,15 @@ struct Matrix {
   std::int64_t channels;
   std::int64_t padded;
 };
-/// Bytes of the `workspace` of reductions over rows; `norms`: that batch_norm_backward_sums is of.
+/// Bytes of the `workspace` of reductions over rows. `norms`: of batch_norm_backward_sums().
 [[nodiscard]] std::size_t reduction_workspace(const Matrix& extent, int norms = 1);
 
-/// Mean and biased variance of each channel, (padded) each; 0 in the padding. Welford's or shifted
-/// sums, so that a mean much larger than the deviation costs no digits.
+/// Mean and biased variance of each channel, (padded) each; 0 in the padding. Uses Welford's or
+/// shifted sums, so that a mean much larger than the deviation loses no digits.
 void batch_norm_statistics(Stream stream, DataType type, const Matrix& extent, const void* x,
                            float* mean, float* variance, void* workspace);
 
-/// What a normalisation is made of; all (padded), fp32. In the padding weight and bias are 0.
+/// Inputs of a normalisation; all (padded), fp32. Weight and bias are 0 in the padding.
 struct Normalization {
   const float* mean;
   const float* variance;  ///< biased
@@ -87,29 +87,28 @@ struct Normalization {
   const float* bias;
   float eps;
 };
-/// y = relu?((x - mean) / sqrt(variance + eps) * weight + bias [+ residual]). `mask`, where not
-/// null, takes a bit for each value, set where y > 0 (bit i % 8 of byte i / 8).
+/// y = relu?((x - mean) / sqrt(variance + eps) * weight + bias [+ residual]). `mask`, if not null,
+/// receives one bit per value, set where y > 0 (bit i % 8 of byte i / 8).
 struct NormalizeOptions {
   const void* residual = nullptr;
-  const Normalization* residual_norm = nullptr;  ///< applied to it first, to values as stored
+  const Normalization* residual_norm = nullptr;  ///< of the residual, which is then rounded to T
   bool relu = false;
   std::uint8_t* mask = nullptr;
 };
 void batch_norm_apply(Stream stream, DataType type, const Matrix& extent, const void* x,
                       const Normalization& norm, const NormalizeOptions& options, void* y);
 
-/// What reaches the output of a norm and the ReLU behind it: dy, or the sum of two, rounded as
-/// values are stored.
+/// Gradient of the output of a norm and its ReLU: dy, or dy + other, rounded to T.
 struct IncomingGradient {
   const void* dy;
   const void* other = nullptr;
-  void* masked = nullptr;  ///< takes the sum of two as the ReLU passes it on; may be one of them
+  void* masked = nullptr;  ///< receives dy + other after the ReLU's mask; may be dy or other
 };
-/// Where the gradients of a norm's parameters are kept, too.
+/// Second destination of the gradients of a norm's parameters.
 struct KeptGradients {
   float* weight = nullptr;
   float* bias = nullptr;
-  bool adds = false;  ///< to what is there
+  bool adds = false;  ///< adds to the values there
 };
 /// A norm of x, and the gradients of its weight and bias, (padded) each.
 struct NormSums {
@@ -119,15 +118,15 @@ struct NormSums {
   float* bias;
   KeptGradients kept = {};
 };
-/// With g = the incoming gradient, 0 where `mask` is not null and its bit is not set: the sums over
-/// rows of g * (x - mean) / sqrt(variance + eps) and of g: gradients of weight and bias. `added`,
-/// where not null, is the norm that was added to this one's values, of which g is the gradient too.
+/// With g = the incoming gradient, 0 where `mask` is not null and its bit is not set: sums over
+/// rows of g * (x - mean) / sqrt(variance + eps) and of g: the gradients of weight and bias.
+/// `added`, if not null, is the norm that was added to this one's output; g is also its gradient.
 void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent,
                               const IncomingGradient& incoming, const std::uint8_t* mask,
                               const NormSums& of, const NormSums* added, void* workspace);
 
-/// A norm of x, the sums over all its `elements` values of a channel, and where the gradient of x
-/// goes.
+/// A norm of x, its sums over all `elements` values of a channel, and the destination of x's
+/// gradient.
 struct NormGradient {
   const void* x;
   Normalization norm;
@@ -135,8 +134,8 @@ struct NormGradient {
   const float* bias_gradient;
   void* dx;
 };
-/// The gradient of x, and of what was added: of the x of a norm, or, in `dz` where not null, g.
-/// of.dx may be dy; dz may be dy where of.dx is not.
+/// The gradient of x, and that of the added operand: of x of the `added` norm, or, in `dz` if not
+/// null, g. of.dx may be dy; dz may be dy if of.dx is not.
 void batch_norm_backward_apply(Stream stream, DataType type, const Matrix& extent, const void* dy,
                                const std::uint8_t* mask, double elements, const NormGradient& of,
                                const NormGradient* added, void* dz);
@@ -154,14 +153,14 @@ struct PoolExtent {
   std::int64_t stride;
   std::int64_t padding;
 };
-/// `index`, where not null: which of the window's kernel^2 places was taken (the first of the
-/// largest; NaN counts as largest), a byte for each output value.
+/// `index`, if not null, receives one byte per output value: which of the window's kernel^2
+/// positions holds the maximum (the first if several do; NaN counts as largest).
 void max_pool_forward(Stream stream, DataType type, const PoolExtent& extent, const void* x,
                       void* y, std::uint8_t* index);
 void max_pool_backward(Stream stream, DataType type, const PoolExtent& extent, const void* dy,
                        const std::uint8_t* index, void* dx);
 
-/// Means over `area` pixels of each of `batch` images.
+/// Means over the `area` pixels of each of `batch` images.
 void global_avg_pool_forward(Stream stream, DataType type, std::int64_t batch, std::int64_t area,
                              std::int64_t padded, const void* x, void* y);
 void global_avg_pool_backward(Stream stream, DataType type, std::int64_t batch, std::int64_t area,
@@ -187,11 +186,11 @@ struct LossExtent {
   std::int64_t padded;
   double label_smoothing;
 };
-/// As cpu::SoftmaxLoss, for the first `samples` of the batch. Out: fp32 logits (N, classes), and
-/// for each sample the log of the sum of exponentials, the loss, and how many logits are larger
-/// than the label's (classes or 5, whichever is more, where there is NaN). The other samples of the
-/// batch count for nothing: they get a loss of 0, as many larger logits as with NaN, and an
-/// infinite log sum, by which the backward pass knows that their gradients are 0.
+/// As cpu::SoftmaxLoss, for the first `samples` of the batch. Writes fp32 logits (N, classes), and
+/// per sample the log of the sum of exponentials, the loss, and how many logits are larger than the
+/// label's (classes or 5, whichever is more, if any is NaN). The batch's other samples do not
+/// count: their loss is 0, their count is the one for NaN, and their log sum is infinite, which
+/// tells the backward pass that their gradients are 0.
 struct LossOutputs {
   float* logits;
   float* log_sums;
@@ -208,35 +207,35 @@ void softmax_cross_entropy_backward(Stream stream, DataType type, const LossExte
 
 // --- Optimizer ----------------------------------------------------------------------------------
 
-/// Arena ranges begin on multiples of this many values; a block is of one tensor or of padding.
+/// Arena ranges begin on multiples of this many values. A block is of one tensor or of padding.
 inline constexpr std::size_t arena_block = 16;
 
-/// What differs from tensor to tensor in an update.
+/// Per-tensor values of an update.
 struct TensorUpdate {
-  double lr;  ///< its share of the range's: 1, or a trust ratio
+  double lr;  ///< factor on UpdateRange::lr: 1, or a trust ratio
   float weight_decay;
 };
-/// Whether an update is made, and what gradients are multiplied by before; in the device's memory.
+/// Whether an update is made, and the factor on its gradients; in device memory.
 struct UpdateDecision {
   double gradient_norm;  ///< of all gradients, multiplied by UpdateTerms::scale; 0: not measured
   float gradient_scale;
   std::uint32_t made;
 };
-/// All pointers are to the device's memory.
+/// All pointers are to device memory.
 struct UpdateTerms {
-  const float* samples;     ///< that the ranks had: the update is made where they are all of them
+  const float* samples;     ///< of all ranks; no update unless equal to all_samples
   double all_samples;       ///< of the step
-  const float* not_finite;  ///< ranks whose loss was not finite
-  const double* squares;    ///< of each tensor's gradients; null: nobody asks for their norm
+  const float* not_finite;  ///< number of ranks whose loss was not finite
+  const double* squares;    ///< of each tensor's gradients; null: norm not needed
   std::size_t tensors;
   double scale;         ///< multiplies all gradients
-  double clip_norm;     ///< that their norm is brought down to; 0: it stays
-  bool skips_overflow;  ///< no update where the norm or a loss is not finite
+  double clip_norm;     ///< maximum of the gradients' norm; 0: no clipping
+  bool skips_overflow;  ///< no update if the norm or a loss is not finite
 };
 void decide_update(Stream stream, const UpdateTerms& terms, UpdateDecision* decision);
 
-/// The arena's values [begin, end), multiples of arena_block; `tensor_of_block` names, for every
-/// block of the whole arena, the entry of `tensors` it belongs to; padding belongs to a neighbour.
+/// The arena's values [begin, end), multiples of arena_block. `tensor_of_block` gives, for every
+/// block of the whole arena, the index in `tensors` of its tensor; padding belongs to a neighbour.
 struct UpdateRange {
   std::size_t begin;
   std::size_t end;
@@ -246,7 +245,7 @@ struct UpdateRange {
   const TensorUpdate* tensors;
   float gradient_scale;
   double lr = 1;
-  const UpdateDecision* decision = nullptr;  ///< instead of gradient_scale; null: it is made
+  const UpdateDecision* decision = nullptr;  ///< replaces gradient_scale; null: the update is made
 };
 struct SgdUpdate {
   float momentum;
@@ -255,8 +254,8 @@ struct SgdUpdate {
 void sgd_update(Stream stream, const UpdateRange& range, const SgdUpdate& options,
                 float* momentum_buffer);
 void lars_update(Stream stream, const UpdateRange& range, float momentum, float* momentum_buffer);
-/// Each tensor's share of the rate, its trust ratio, by the sums of squares of its weights and of
-/// its gradients; those that do not adapt keep theirs.
+/// Each tensor's factor on the learning rate, its trust ratio, from the sums of squares of its
+/// weights and gradients; tensors that do not adapt keep theirs.
 struct TrustRatios {
   const double* weight_squares;
   const double* gradient_squares;
@@ -278,8 +277,8 @@ struct AdamUpdate {
 void adam_update(Stream stream, const UpdateRange& range, const AdamUpdate& options, float* exp_avg,
                  float* exp_avg_sq);
 
-/// Sums of squares, in fp64, of each tensor's values: what LARS and clipping need. `sums` has an
-/// entry for each of `tensors`, whose blocks must lie together; 0 for one without blocks.
+/// Sums of squares, in fp64, of each tensor's values, for LARS and clipping. `sums` has one entry
+/// per tensor; a tensor's blocks must be contiguous; 0 for a tensor without blocks.
 void squared_norms(Stream stream, const float* arena, std::size_t blocks,
                    const std::uint32_t* tensor_of_block, std::size_t tensors, double* sums,
                    void* workspace);

@@ -14,7 +14,7 @@
 #include "host/host_stream.hpp"
 #endif
 
-/// Two shapes of kernels, each written as a functor that runs on a device and on the host.
+/// Two kinds of kernels, each written as a functor that runs on a device and on the host.
 namespace lockstep::cuda {
 
 template <typename T>
@@ -22,7 +22,7 @@ LOCKSTEP_HOST_DEVICE constexpr T ceil_div(T value, T divisor) {
   return (value + divisor - 1) / divisor;
 }
 
-/// Quotient and rest of what fits into 32 bits.
+/// Quotient and remainder of values that fit into 32 bits.
 struct Division {
   std::int64_t quotient;
   std::int64_t rest;
@@ -42,7 +42,7 @@ struct Teams {
 };
 inline constexpr int team_size = 256;
 
-/// Throws Error(internal). Apart, because nvcc cannot read fmt's headers.
+/// Throws Error(internal). In a separate source file, because nvcc cannot read fmt's headers.
 [[noreturn]] void fail_launch(const char* name, const char* explanation);
 
 #ifdef __CUDACC__
@@ -67,7 +67,7 @@ template <typename Functor>
 __global__ void __launch_bounds__(team_size)
     run_teams(std::int64_t teams, int columns, Functor functor) {
   using Partial = typename Functor::Partial;
-  // An odd number of words, so that equal members of neighbours are in different banks.
+  // An odd number of words, so that equal members of adjacent slots are in different banks.
   using Word = std::conditional_t<alignof(Partial) == sizeof(float), float, double>;
   struct Slot {
     Partial value;

@@ -5,12 +5,12 @@
 namespace lockstep::cuda {
 namespace {
 
-/// The item is a piece of an output pixel.
+/// One item per piece of an output pixel.
 template <typename T>
 struct PackImages {
   static constexpr int piece = piece_size<T>;
   std::int64_t channels;
-  std::int64_t pieces;  ///< of a pixel
+  std::int64_t pieces;  ///< per pixel
   const float* images;
   T* out;
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
@@ -23,7 +23,7 @@ struct PackImages {
   }
 };
 
-/// The item is a pixel's piece; its values are the means of `area` pixels.
+/// One item per piece of a pixel; its values are the means of `area` pixels.
 template <typename T>
 struct AvgPoolForward {
   static constexpr int piece = piece_size<T>;
@@ -34,7 +34,7 @@ struct AvgPoolForward {
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
     const Division place = divide(item, padded / piece);
     const T* const from = x + place.quotient * area * padded + place.rest * piece;
-    constexpr int depth = 4;  // loads under way
+    constexpr int depth = 4;  // concurrent loads
     Floats<piece> sums = filled<piece>(0);
     std::int64_t pixel = 0;
     for (; pixel + depth <= area; pixel += depth) {
@@ -66,7 +66,7 @@ struct AvgPoolBackward {
   }
 };
 
-/// The item is a piece of a sample's features.
+/// One item per piece of a sample's features.
 template <typename T>
 struct FlattenForward {
   static constexpr int piece = piece_size<T>;
@@ -89,7 +89,7 @@ struct FlattenForward {
     store<piece>(y + item * piece, values);
   }
 };
-/// The item is a piece of a pixel.
+/// One item per piece of a pixel.
 template <typename T>
 struct FlattenBackward {
   static constexpr int piece = piece_size<T>;

@@ -51,7 +51,7 @@ LOCKSTEP_HOST_DEVICE PiecePlace place_of(std::int64_t item, std::int64_t height,
           .channel = std::int64_t{number - pixel * pieces} * piece};
 }
 
-/// The item is a piece of an output pixel. `fixed_kernel` is the kernel where it is not zero.
+/// One item per piece of an output pixel. `fixed_kernel` is the kernel size, or 0 if not constant.
 template <typename T, int fixed_kernel>
 struct Forward {
   static constexpr int piece = piece_size<T>;
@@ -68,7 +68,7 @@ struct Forward {
     const int left =
         place.column * static_cast<int>(extent.stride) - static_cast<int>(extent.padding);
     const T* const image = x + place.image * extent.height * extent.width * extent.padded;
-    constexpr int depth = fixed_kernel != 0 ? fixed_kernel : 1;  // loads under way
+    constexpr int depth = fixed_kernel != 0 ? fixed_kernel : 1;  // concurrent loads
     Floats<piece> largest = filled<piece>(0);
     Indices<piece> taken{};
     bool is_first = true;
@@ -111,7 +111,7 @@ struct Forward {
   }
 };
 
-/// The item is a piece of an input pixel; it looks at the windows that cover the pixel.
+/// One item per piece of an input pixel; it visits the windows that cover the pixel.
 template <typename T>
 struct Backward {
   static constexpr int piece = piece_size<T>;

@@ -5,25 +5,25 @@
 
 #include <cstdint>
 
-/// Matrices of (rows, padded) values, eight values at a time: a byte of a mask.
+/// Matrices of (rows, padded) values, processed in groups of eight values (one mask byte).
 namespace lockstep::cuda {
 
 inline constexpr int octet = 8;
 using Octet = Floats<octet>;
 
-/// A (rows, padded) matrix seen as rows whose width is a multiple of eight: where `padded` is only
-/// one of four (fp32), two rows are taken together, and the last may be half as long.
+/// A (rows, padded) matrix viewed as rows whose width is a multiple of eight. If `padded` is only a
+/// multiple of four (fp32), two rows form one, and the last may have half the width.
 struct OctetRows {
   std::int64_t values = 0;  ///< rows * padded
   std::int64_t rows = 0;    ///< the last may be short
   std::int64_t width = 0;
   std::int64_t padded = 0;
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t columns() const { return width / octet; }
-  /// Rows that have the value `at`.
+  /// Number of rows that contain position `at`.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t rows_with(std::int64_t at) const {
     return at < width ? rows - (rows * width - values > width - 1 - at ? 1 : 0) : 0;
   }
-  /// The channel of a row's value `at`; four from a multiple of four on are in one piece.
+  /// The channel at position `at` of a row; aligned groups of four channels are contiguous.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t channel(std::int64_t at) const {
     return at < padded ? at : at - padded;
   }
@@ -36,11 +36,11 @@ struct OctetRows {
           .padded = extent.padded};
 }
 
-/// Where an octet is, and how much of it: in some of fp32's short rows its second half is missing.
+/// Position of an octet; in a short row (fp32) its second half may be missing.
 struct OctetColumn {
-  std::int64_t at = 0;          ///< its first value in a row
-  std::int64_t rows = 0;        ///< that have its first half
-  std::int64_t whole_rows = 0;  ///< that have all of it
+  std::int64_t at = 0;          ///< position of its first value in a row
+  std::int64_t rows = 0;        ///< rows that contain its first half
+  std::int64_t whole_rows = 0;  ///< rows that contain all of it
 };
 [[nodiscard]] LOCKSTEP_HOST_DEVICE inline OctetColumn octet_column(const OctetRows& extent,
                                                                    std::int64_t column) {
@@ -48,7 +48,7 @@ struct OctetColumn {
   return {at, extent.rows_with(at), at < extent.width ? extent.rows_with(at + 4) : 0};
 }
 
-/// Eight values as they are in memory.
+/// Eight values as stored.
 template <typename T>
 struct RawOctet {
   Piece pieces[octet / piece_size<T>];
@@ -61,7 +61,7 @@ struct RawOctet {
     return result;
   }
 };
-/// Zero in a half that is not there.
+/// A missing half reads as zero.
 template <typename T>
 LOCKSTEP_HOST_DEVICE RawOctet<T> read_octet(const T* from, bool whole) {
   if constexpr (piece_size<T> == octet) {
@@ -88,7 +88,7 @@ LOCKSTEP_HOST_DEVICE void write_octet(T* to, const RawOctet<T>& octets, bool who
   }
 }
 
-/// What belongs to the channels of an octet.
+/// Loads the per-channel values of an octet.
 LOCKSTEP_HOST_DEVICE inline Octet load_channels(const OctetRows& extent, const float* values,
                                                 std::int64_t at) {
   const Floats<4> low = load<4>(values + extent.channel(at));
@@ -96,8 +96,8 @@ LOCKSTEP_HOST_DEVICE inline Octet load_channels(const OctetRows& extent, const f
   return {{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]}};
 }
 
-/// use(row, load(row)) for the rows first, first + stride ... below `end`; `depth` of them are
-/// loaded before the first is used, so that their loads are under way together.
+/// Calls use(row, load(row)) for the rows first, first + stride ... below `end`. Loads `depth` rows
+/// before it uses the first, so that their loads overlap.
 template <int depth, typename Load, typename Use>
 LOCKSTEP_HOST_DEVICE void for_rows(std::int64_t first, std::int64_t stride, std::int64_t end,
                                    const Load& load, const Use& use) {
@@ -110,8 +110,8 @@ LOCKSTEP_HOST_DEVICE void for_rows(std::int64_t first, std::int64_t stride, std:
   for (; row < end; row += stride) use(row, load(row));
 }
 
-/// Work on each octet where a thread keeps its column, so that it loads and prepares what belongs
-/// to the channels once: an item is a column and every `chunks`-th row.
+/// Work items that keep a thread on one column of octets, so that it loads the per-channel values
+/// once: an item is a column and every `chunks`-th row.
 struct ColumnItems {
   std::int64_t chunks = 0;
   std::int64_t columns = 0;
@@ -121,7 +121,7 @@ struct ColumnItems {
   }
 };
 [[nodiscard]] inline ColumnItems column_items(const OctetRows& extent) {
-  // As many items as keep a large device busy, then up to 16 rows for each.
+  // Enough items to keep a large device busy, then up to 16 rows per item.
   constexpr std::int64_t enough = std::int64_t{1} << 18;
   const std::int64_t rows_each =
       std::clamp(extent.rows * extent.columns() / enough, std::int64_t{1}, std::int64_t{16});

@@ -4,12 +4,12 @@
 
 #include <cstddef>
 
-/// Sums over the rows of a matrix in two kernels: teams sum every so many rows of some octets, then
-/// a few threads add up what the teams found for a channel. The order is fixed by the extent alone.
+/// Sums over the rows of a matrix in two kernels: teams sum a subset of rows of some octets, then a
+/// few threads add up the teams' sums for each channel. The extent alone determines the order.
 namespace lockstep::cuda {
 
-/// How rows are shared out. Team `t` has the octets of group t % groups and the rows of chunk
-/// t / groups: lane l of chunk c has the rows c * lanes + l + k * stride().
+/// Partition of the rows. Team `t` has the octets of group t % groups and the rows of chunk t /
+/// groups: lane l of chunk c has the rows c * lanes + l + k * stride().
 struct RowReduction {
   OctetRows extent;
   std::int64_t chunks = 0;
@@ -23,7 +23,7 @@ struct RowReduction {
   [[nodiscard]] LOCKSTEP_HOST_DEVICE OctetColumn column_of(std::int64_t team, int column) const {
     return octet_column(extent, team % groups * columns + column);
   }
-  /// How many of a chunk's rows have the value `at`.
+  /// How many of a chunk's rows contain position `at`.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t rows_of(std::int64_t chunk,
                                                           std::int64_t at) const {
     const std::int64_t rows = extent.rows_with(at);
@@ -31,7 +31,7 @@ struct RowReduction {
     return rows / stride() * lanes() + (rest < 0 ? 0 : rest < lanes() ? rest : lanes());
   }
   [[nodiscard]] Teams teams() const { return {.count = chunks * groups, .columns = columns}; }
-  /// Values of a partial sum of all chunks: (chunks, width), which is also (., padded).
+  /// Number of partial sums of all chunks: (chunks, width), which is also (., padded).
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t partials() const { return chunks * extent.width; }
 };
 [[nodiscard]] inline RowReduction row_reduction(const Matrix& extent) {
@@ -72,7 +72,7 @@ LOCKSTEP_HOST_DEVICE inline void store_partial(const RowReduction& reduction, st
                sums);
 }
 
-/// The second kernel: a team has `columns` channels, and its lanes share the partial sums.
+/// The second kernel: a team has `columns` channels, and its lanes divide the partial sums.
 inline constexpr int channels_a_team = 4;
 inline constexpr int combining_lanes = team_size / channels_a_team;
 [[nodiscard]] inline Teams combining_teams(const RowReduction& reduction) {
@@ -80,7 +80,7 @@ inline constexpr int combining_lanes = team_size / channels_a_team;
           .columns = channels_a_team};
 }
 
-/// Adds up partial sums of `kinds` quantities; finish(channel, sums) says what to do with them.
+/// Adds up partial sums of `kinds` quantities and passes them to finish(channel, sums).
 template <int kinds>
 struct PartialSums {
   struct Partial {
@@ -90,7 +90,7 @@ struct PartialSums {
     }
   };
   const float* partials;
-  std::int64_t rows;  ///< each kind is of (rows, padded)
+  std::int64_t rows;  ///< each kind is (rows, padded)
   std::int64_t padded;
 
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t channel, int lane) const {

@@ -50,8 +50,8 @@ struct CombineSums {
   }
 };
 
-/// Of g, of g * (x - mean) and, `added`, of the same of the norm that was added. `joins`: g is made
-/// here, of two, and kept.
+/// Sums of g, of g * (x - mean) and, if `added`, of g * (x - mean) of the added norm. `joins`: g is
+/// the sum of two gradients, computed and stored here.
 template <typename T, bool masked, bool joins, bool added>
 struct ChunkGradients {
   using Partial = OctetSums<added ? 3 : 2>;
@@ -113,7 +113,7 @@ struct ChunkGradients {
         });
     return result;
   }
-  /// As it is stored.
+  /// Rounded as stored.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE static Octet gradient(const Loaded& loaded) {
     Octet g = loaded.dy.floats();
     if constexpr (joins) {
@@ -135,7 +135,7 @@ struct ChunkGradients {
   }
 };
 
-/// Where one norm's gradients go.
+/// Destination of one norm's gradients.
 struct GradientsOut {
   const float* variance;
   float eps;
@@ -177,7 +177,7 @@ struct CombineGradients {
   }
 };
 
-/// What the second kernel adds up.
+/// Input of the second kernel.
 template <int kinds>
 PartialSums<kinds> partial_sums(const RowReduction& reduction, const void* workspace) {
   return {static_cast<const float*>(workspace), reduction.partials() / reduction.extent.padded,

@@ -12,7 +12,7 @@ LOCKSTEP_HOST_DEVICE float infinity() {
   return std::bit_cast<float>(0x7F800000U);
 }
 
-/// A team for each sample. Copies the logits and finds the largest, which it leaves in `log_sums`.
+/// One team per sample. Copies the logits and stores the largest in `log_sums`.
 template <typename T>
 struct FindLargest {
   struct Partial {
@@ -52,11 +52,11 @@ struct FindLargest {
   }
 };
 
-/// The sums, given the largest.
+/// Computes the sums, given the largest logit.
 struct SumExponentials {
   struct Partial {
     double exponentials;
-    double gaps;  ///< of the logits below the largest
+    double gaps;  ///< sum of the logits' distances from the largest
     LOCKSTEP_HOST_DEVICE void merge(const Partial& other) {
       exponentials += other.exponentials;
       gaps += other.gaps;
@@ -99,7 +99,7 @@ struct SumExponentials {
   }
 };
 
-/// The item is a value of the gradient: exponentials in fp64 leave no registers for more.
+/// One item per value of the gradient: fp64 exponentials leave no registers for more.
 template <typename T>
 struct Backward {
   LossExtent extent;

@@ -5,13 +5,13 @@
 namespace lockstep::cuda {
 namespace {
 
-/// Where a tensor's blocks are.
+/// Range of a tensor's blocks.
 struct BlockRange {
   std::uint32_t begin;
   std::uint32_t end;
 };
 
-/// The workspace: a sum for each block, and a range for each tensor.
+/// The workspace: one sum per block, and one range per tensor.
 struct Workspace {
   double* block_sums;
   BlockRange* ranges;
@@ -25,7 +25,7 @@ struct ClearRanges {
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t tensor) const { ranges[tensor] = {0, 0}; }
 };
 
-/// The item is a block. The first and the last of a tensor say so.
+/// One item per block. A tensor's first and last block write its range.
 struct SumBlock {
   const float* arena;
   std::int64_t blocks;
@@ -51,7 +51,7 @@ struct SumBlock {
   }
 };
 
-/// A team for each tensor.
+/// One team per tensor.
 struct SumTensor {
   struct Partial {
     double sum;
@@ -61,7 +61,7 @@ struct SumTensor {
   const BlockRange* ranges;
   double* sums;
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t tensor, int, int lane) const {
-    constexpr int depth = 8;  // loads under way
+    constexpr int depth = 8;  // concurrent loads
     const std::int64_t end = ranges[tensor].end;
     std::int64_t block = std::int64_t{ranges[tensor].begin} + lane;
     double lane_sums[depth] = {};

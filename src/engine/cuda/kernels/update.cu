@@ -9,7 +9,7 @@
 namespace lockstep::cuda {
 namespace {
 
-/// The item is a piece of the range, which is of one tensor.
+/// One item per piece of the range; a piece belongs to one tensor.
 constexpr int piece = piece_size<float>;
 
 LOCKSTEP_HOST_DEVICE std::size_t place_of(const UpdateRange& range, std::int64_t item) {
@@ -18,7 +18,7 @@ LOCKSTEP_HOST_DEVICE std::size_t place_of(const UpdateRange& range, std::int64_t
 LOCKSTEP_HOST_DEVICE TensorUpdate tensor_at(const UpdateRange& range, std::size_t at) {
   return range.tensors[range.tensor_of_block[at / arena_block]];
 }
-/// False where no update is made.
+/// Returns whether the update is made.
 LOCKSTEP_HOST_DEVICE bool take_decision(const UpdateDecision* decision, float& gradient_scale) {
   if (decision == nullptr) return true;
   gradient_scale = decision->gradient_scale;
@@ -73,7 +73,7 @@ struct MomentsUpdate {
   }
 };
 
-/// One team, whose lanes share out the tensors.
+/// One team, whose lanes divide the tensors.
 struct Decide {
   struct Partial {
     double squares;
@@ -94,7 +94,7 @@ struct Decide {
     const bool finite = norm <= std::numeric_limits<double>::max() && *terms.not_finite == 0;
     double scale = terms.scale;
     if (terms.clip_norm > 0) {
-      // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a zero norm finite.
+      // As in torch.nn.utils.clip_grad_norm_: 1e-6 avoids a division by zero.
       const double share = terms.clip_norm / (norm + 1e-6);
       if (!(share > 1)) scale *= share;
     }
@@ -105,7 +105,7 @@ struct Decide {
   }
 };
 
-/// The item is a tensor.
+/// One item per tensor.
 struct SetTrustRatio {
   TrustRatios ratios;
   TensorUpdate* updates;

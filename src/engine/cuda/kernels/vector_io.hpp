@@ -16,10 +16,10 @@
 #include <cuda_fp16.h>
 #endif
 
-/// Values as kernels read and write them: some at a time, in pieces of 16 bytes.
+/// Vectorised loads and stores: values in pieces of 16 bytes.
 namespace lockstep::cuda {
 
-/// Calls `function` with a null pointer to the type that values are stored as.
+/// Calls `function` with a null pointer to the storage type.
 template <typename Function>
 void with_type(DataType type, const Function& function) {
   switch (type) {
@@ -76,7 +76,7 @@ LOCKSTEP_HOST_DEVICE inline Piece read_piece(const void* from) {
 }
 LOCKSTEP_HOST_DEVICE inline void write_piece(void* to, const Piece& piece) {
 #ifdef __CUDA_ARCH__
-  // Of a uint4 nvcc may make four stores (up to sm_90), and does where values were converted.
+  // nvcc may split a uint4 into four stores (up to sm_90), and does so for converted values.
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
                :
                : "l"(__cvta_generic_to_global(to)), "r"(piece.words[0]), "r"(piece.words[1]),

@@ -7,14 +7,14 @@
 
 namespace lockstep::cuda {
 
-/// What a Stream points to on the host: work that runs later, in its order.
+/// The host's Stream: runs work later, in order.
 class HostStream {
  public:
   virtual ~HostStream() = default;
   virtual void push(std::function<void()> work) = 0;
 };
 
-/// In a stream of null at once.
+/// Runs at once if the stream is null.
 template <typename Work>
 void run_in(Stream stream, Work&& work) {
   if (stream == nullptr) return work();
