@@ -25,8 +25,8 @@ std::set<WinogradShape> shapes_of(const Graph& graph) {
   return shapes;
 }
 
-/// Scratch memory is in the arena of the network's values while a step runs: at most half a GiB or
-/// a quarter of all values.
+/// Scratch memory is in the arena of the network's values while a step runs. Limit: the larger of
+/// half a GiB and a quarter of all values.
 double allowed_scratch(const Graph& graph, std::int64_t batch_size) {
   const std::int64_t values = summarize_model(graph).activation_bytes * batch_size;
   return std::max(0x1p29, static_cast<double>(values) / 4);

@@ -45,8 +45,7 @@ struct DriverState {
     failed,
   };
   Status status = Status::usable;
-  int driver_version =
-      0;  ///< newest CUDA version the driver supports, 13000 for 13.0; 0: no driver
+  int driver_version = 0;   ///< newest CUDA the driver supports, 13000 for 13.0; 0: no driver
   int runtime_version = 0;  ///< CUDA version the module was built with
   int devices = 0;          ///< GPUs that this process sees
   std::string detail;       ///< the library's own message, if any

@@ -38,20 +38,18 @@ struct ArenaUnit {
   friend bool operator==(const ArenaUnit&, const ArenaUnit&) = default;
 };
 
-/// How parameters are grouped into units. Each unit's size is a multiple of `multiple`.
+/// How parameters are grouped into units. Unit sizes are multiples of `multiple`.
 struct UnitRule {
   std::vector<int> unit_of;  ///< by parameter; empty: one unit of all parameters
   std::size_t multiple = 1;
-  bool vectors_apart =
-      false;  ///< biases and norms form one separate unit, the last, with in_fp32 set
+  bool vectors_apart = false;  ///< biases and norms form the last unit, with in_fp32 set
 };
 
 /// The order and size of all parameters in the flat arena, ascending by offset. Each view begins on
 /// a multiple of arena_alignment. Gaps are zero in every arena and remain zero.
 struct ArenaLayout {
   std::vector<ArenaView> views;
-  std::vector<ArenaUnit> units =
-      {};  ///< cover the arena, in order; empty: the arena is not sharded
+  std::vector<ArenaUnit> units = {};  ///< cover the arena, in order; empty: not sharded
 
   [[nodiscard]] std::size_t size() const noexcept;
   [[nodiscard]] const ArenaView& view_of(ParameterId id) const;

@@ -138,8 +138,8 @@ class Engine {
   [[nodiscard]] virtual const Graph& graph() const noexcept = 0;
   [[nodiscard]] virtual InputFormat input_format() noexcept = 0;
 
-  /// Starts to copy a batch of pixels for a later forward, concurrently with the work under way. At
-  /// most two batches may be in flight.
+  /// Starts to copy a batch of pixels for a later forward, concurrently with other work. At most
+  /// two batches may be in flight.
   virtual void prefetch(const Batch&) {}
 
   /// Each parameter's place in the arenas. Backward fills the gradient arena upward from 0: the

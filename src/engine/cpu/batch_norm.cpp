@@ -122,9 +122,8 @@ class BatchNormLowering final : public Lowering {
   /// The gradient of the norm's output, after its ReLU if it has one.
   struct Gradient {
     Tensor arrived;
-    std::optional<Tensor> addend;  ///< still to be added
-    std::optional<Tensor>
-        masked;  ///< receives the gradient before the ReLU, which is the fused addition's
+    std::optional<Tensor> addend;         ///< still to be added
+    std::optional<Tensor> masked;         ///< receives the gradient of the fused addition
     ProgramBuilder::Ownership ownership;  ///< of `masked`, else of `arrived`
   };
 

@@ -24,7 +24,7 @@ struct EngineState {
   ParameterStore parameters;
   AlignedBuffer<float> running_statistics;
   ActivationPool pool;
-  UnitExchange* exchange = nullptr;  ///< gathers and reduces units; null: all are held here
+  UnitExchange* exchange = nullptr;  ///< gathers and reduces units; null: none needed
   StepTimer* timer = nullptr;        ///< null: no timing
 };
 

@@ -40,7 +40,7 @@ class SoftmaxLoss final {
   AlignedBuffer<std::int32_t> labels_;  // (N,)
   AlignedBuffer<double> log_sums_;      // (N,) log of the sum of exponentials
   AlignedBuffer<double> losses_;        // (N,)
-  AlignedBuffer<std::int32_t> larger_;  // (N,) logits larger than the label's; K where there is NaN
+  AlignedBuffer<std::int32_t> larger_;  // (N,) logits larger than the label's; K if any is NaN
 };
 
 /// Runs SoftmaxLoss::forward on the values of a memory object.

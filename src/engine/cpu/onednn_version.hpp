@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-// What differs between oneDNN 3, which the engine is written for, and oneDNN 2.6 (Debian 12).
+// The differences between oneDNN 3, the engine's target, and oneDNN 2.6 (Debian 12).
 
 namespace lockstep::cpu {
 

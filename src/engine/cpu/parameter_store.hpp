@@ -68,8 +68,7 @@ class ParameterStore final {
   std::vector<Entry> entries_;
   ArenaLayout layout_;
   AlignedBuffer<float> parameters_;
-  AlignedBuffer<std::byte>
-      held_;  ///< replaces parameters_, unit by unit, if they are held in 16 bits
+  AlignedBuffer<std::byte> held_;  ///< replaces parameters_ if held in 16 bits, unit by unit
   AlignedBuffer<float> gradients_;
 };
 

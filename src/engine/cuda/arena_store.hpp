@@ -87,8 +87,7 @@ class ArenaStore final {
   DeviceArray<float> parameters_;
   DeviceArray<float> gradients_;
   DeviceArray<std::uint16_t> working_;
-  DeviceArray<std::byte>
-      held_;  ///< replaces parameters_ and working_ if parameters are held in 16 bits
+  DeviceArray<std::byte> held_;  ///< replaces parameters_ and working_ if held in 16 bits
 };
 
 }  // namespace lockstep::cuda

@@ -12,8 +12,7 @@ namespace lockstep::cuda {
 
 struct DeviceEngineOptions {
   std::size_t tail_size = 0;  ///< values after the gradients
-  UnitOptions units =
-      {};  ///< if parameters or gradients are sharded, call set_exchange() before compiling
+  UnitOptions units = {};     ///< with sharding, call set_exchange() before compiling
   Precision precision = Precision::fp32;
   /// As CpuEngineOptions::sum_over_ranks; each sum involves the host.
   SumOverRanks sum_over_ranks = {};

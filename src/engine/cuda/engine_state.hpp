@@ -31,7 +31,7 @@ struct EngineState {
   DeviceArray<std::byte> activations;
   /// The program whose forward values are in `activations`; null: none.
   const void* computed_by = nullptr;
-  UnitExchange* exchange = nullptr;  ///< gathers and reduces units; null: all are held here
+  UnitExchange* exchange = nullptr;  ///< gathers and reduces units; null: none needed
   /// Null: no timing.
   std::shared_ptr<DeviceTimeline> timeline = {};
 };
