@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-/// A row whose pixels follow each other: the usual one.
+/// Looks up a row of one-channel pixels, which are adjacent; step -1 mirrors the row.
 template <int step>
 void look_up(const float* table, const std::uint8_t* from, std::int64_t count, float* to) noexcept {
   constexpr std::int64_t at_once = 8;

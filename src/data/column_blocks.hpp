@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// A shard's labels, checksums or offsets as they are asked for: read some hundreds at a time and
-/// kept, so that a sample costs one access to the file and not one for each of them. Thread-safe.
+/// Cache of a shard's labels, checksums or offsets, read on demand in blocks of some hundreds, so a
+/// sample usually costs one file access instead of one per column. Thread-safe.
 class ColumnBlocks final {
  public:
   explicit ColumnBlocks(std::int64_t rows)
@@ -22,7 +22,7 @@ class ColumnBlocks final {
     for (const auto& block : blocks_) delete[] block.load(std::memory_order_relaxed);
   }
 
-  /// `read(first, values)` fills in what is not there yet; what it throws, this throws.
+  /// Calls `read(first, values)` to fill a missing block; passes its exceptions on.
   template <typename Read>
   [[nodiscard]] std::int64_t at(std::int64_t row, Read&& read) {
     std::atomic<const std::int64_t*>& block = blocks_[static_cast<std::size_t>(row / size)];
@@ -32,7 +32,7 @@ class ColumnBlocks final {
       const auto count = static_cast<std::size_t>(std::min(size, rows_ - first));
       std::unique_ptr<std::int64_t[]> fresh(new std::int64_t[count]);
       read(first, std::span(fresh.get(), count));
-      // Of two threads that read it, one is first.
+      // If two threads read the same block, the first one stores it.
       if (block.compare_exchange_strong(values, fresh.get(), std::memory_order_acq_rel)) {
         values = fresh.release();
       }

@@ -16,9 +16,9 @@
 namespace lockstep {
 namespace {
 
-/// Shards that a data set holds open, of which a rank has two: an eighth of the files its process
-/// may open, 1024 as a rule. A shuffled epoch over more shards opens one for almost every sample.
-/// Those that the library reads are two files each, and take memory of its own.
+/// Most shards a data set keeps open: an eighth of the process's file limit (usually 1024), since a
+/// rank has two data sets. A shuffled epoch over more shards opens a file for almost every sample.
+/// A shard read by HDF5 needs two descriptors and library memory, so fewer of those stay open.
 std::size_t most_open_shards(bool by_library) noexcept {
   constexpr rlim_t few = 64;
   rlimit limit{};
@@ -27,7 +27,7 @@ std::size_t most_open_shards(bool by_library) noexcept {
                                              : std::clamp<rlim_t>(limit.rlim_cur / 8, 8, 64 * few));
 }
 
-/// File names are any bytes but "/", which separates them.
+/// Splits at "/", the one byte a file name cannot contain.
 std::vector<std::string> split_names(const std::string& text) {
   std::vector<std::string> names;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -127,7 +127,7 @@ class ShardedDataset final : public Dataset {
     for (ShardReport& report : reports) {
       end += report.header.samples;
       ends_.push_back(end);
-      report.header.classes = info_.classes;  // so that each read checks the label
+      report.header.classes = info_.classes;  // each read checks the label against it
       report.header.class_names.clear();
       headers_.push_back(std::move(report.header));
       bytes_.push_back(report.bytes);
@@ -186,7 +186,7 @@ class ShardedDataset final : public Dataset {
     return info_.directory + "/" + names_[shard];
   }
 
-  /// Whether the shard is read from its copy by now.
+  /// Whether reads of the shard now use its copy.
   [[nodiscard]] bool has_moved(std::size_t shard) const noexcept {
     return copies_ && copies_->ready(first_copy_ + shard) &&
            !lost_[shard].load(std::memory_order_relaxed);
@@ -196,7 +196,7 @@ class ShardedDataset final : public Dataset {
     std::shared_ptr<const ShardFile> file;
     bool is_copy;
   };
-  /// A copy that has gone, as the scratch space of a job that ends does, is left for the original.
+  /// Opens the copy, or the original if the copy has vanished, like scratch space at a job's end.
   [[nodiscard]] Opened open_file(std::size_t shard) const {
     if (has_moved(shard)) {
       try {
@@ -212,8 +212,8 @@ class ShardedDataset final : public Dataset {
             .is_copy = false};
   }
 
-  /// The shard, from those that are open or opened now; the one unused for longest is let go, and
-  /// closes when its last reader is done. So does an original whose copy is ready.
+  /// Returns the shard, opened if it is not open yet. Drops the least recently used shard, and an
+  /// original whose copy is ready; a dropped file closes when its last reader is done.
   [[nodiscard]] std::shared_ptr<const ShardFile> open(std::size_t shard) const {
     const bool moved = has_moved(shard);
     {
@@ -224,7 +224,7 @@ class ShardedDataset final : public Dataset {
         return found->second.opened.file;
       }
     }
-    // Opened outside the lock: others read meanwhile. Two may open the same; one copy is kept.
+    // Opens outside the lock so others can read. If two threads open one shard, one file is kept.
     Opened opened = open_file(shard);
     const std::lock_guard lock(mutex_);
     if (const auto found = open_.find(shard); found != open_.end()) {
@@ -248,16 +248,16 @@ class ShardedDataset final : public Dataset {
   DatasetInfo info_;
   std::vector<std::string> names_;
   std::vector<ShardHeader> headers_;
-  std::vector<std::uint64_t> bytes_;  ///< of the shards' files
+  std::vector<std::uint64_t> bytes_;  ///< size of each shard file
   std::vector<std::uint32_t> checksums_;
   std::vector<std::int64_t> ends_;  ///< one past each shard's last sample
   std::size_t most_open_ = 0;
   std::shared_ptr<const ShardCopies> copies_;
-  std::size_t first_copy_ = 0;                   ///< the first shard's place among the copies
-  mutable std::vector<std::atomic<bool>> lost_;  ///< copies that were there and have gone
+  std::size_t first_copy_ = 0;                   ///< index of the first shard's copy
+  mutable std::vector<std::atomic<bool>> lost_;  ///< copies that have vanished
   mutable std::mutex mutex_;
   mutable std::unordered_map<std::size_t, OpenShard> open_;
-  mutable std::list<std::size_t> recent_;  ///< latest first
+  mutable std::list<std::size_t> recent_;  ///< most recently used first
 };
 
 }  // namespace
@@ -271,14 +271,14 @@ void Dataset::read_copies(const std::shared_ptr<const ShardCopies>& /*copies*/,
 
 std::unique_ptr<Dataset> open_dataset(const std::string& directory, const std::string& split,
                                       Communicator& comm) {
-  // One rank lists: thousands of ranks would ask a file system's metadata server at once.
+  // Only rank 0 lists: thousands of ranks would overload the file system's metadata server.
   std::vector<std::string> names;
   collectively(comm, [&] {
     if (comm.rank() == 0) names = list_shards(directory, split);
   });
   names = split_names(broadcast_text(comm, fmt::format("{}", fmt::join(names, "/"))));
   std::vector<ShardReport> reports = examine_shards(directory, names, comm);
-  // From here every rank has the same values, so that all throw or none.
+  // From here every rank has the same values, so all ranks throw or none.
   check_agreement(directory, names, reports);
   const ShardHeader& first = reports[0].header;
   DatasetInfo info{.directory = directory,

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// libjpeg ends a fault by a call that must not return; it jumps back to decode().
+/// libjpeg reports a fault by a callback that must not return; it jumps back to decode().
 struct Faults {
   jpeg_error_mgr manager{};
   std::jmp_buf back{};
@@ -26,7 +26,7 @@ struct Faults {
 }
 
 void on_message(j_common_ptr info, int level) {
-  // A file that ends early is otherwise filled up with grey. Other warnings are common in the wild.
+  // libjpeg would fill a truncated file with grey. Other warnings are common in real data sets.
   if (level < 0 && info->err->msg_code == JWRN_JPEG_EOF) jump_back(info);
 }
 
@@ -34,7 +34,7 @@ void on_output(j_common_ptr) {}
 
 enum class Outcome { decoded, damaged, too_large };
 
-/// Nothing with a destructor may live between setjmp and a jump.
+/// No object with a destructor may be alive between setjmp and longjmp.
 Outcome decode(std::span<const std::byte> file, std::int64_t channels, Image& image,
                jpeg_decompress_struct& info, Faults& faults) {
   if (setjmp(faults.back) != 0) return Outcome::damaged;
@@ -45,7 +45,7 @@ Outcome decode(std::span<const std::byte> file, std::int64_t channels, Image& im
   const auto height = static_cast<std::int64_t>(info.image_height);
   const auto width = static_cast<std::int64_t>(info.image_width);
   if (height * width > max_image_pixels) return Outcome::too_large;
-  // libjpeg cannot make RGB of CMYK; read as it is, four bytes a pixel.
+  // libjpeg cannot convert CMYK to RGB, so read it unconverted, four bytes per pixel.
   const bool cmyk = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
   const std::int64_t stored = cmyk ? 4 : channels;
   info.out_color_space = cmyk ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
@@ -61,8 +61,8 @@ Outcome decode(std::span<const std::byte> file, std::int64_t channels, Image& im
   return Outcome::decoded;
 }
 
-/// CMYK in place to RGB or grey. Adobe's programs, which write nearly all such files, store it
-/// inverted.
+/// Converts CMYK to RGB or grey, in place. Adobe's programs, which write nearly all such files,
+/// store it inverted.
 void flatten_cmyk(std::int64_t channels, bool inverted, Image& image) {
   auto* pixels = reinterpret_cast<std::uint8_t*>(image.pixels.data());
   const std::int64_t count = image.shape.height * image.shape.width;

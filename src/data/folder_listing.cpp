@@ -28,8 +28,8 @@ fs::directory_iterator open_directory(const fs::path& path) {
   return entries;
 }
 
-/// The sorted names of a part's class folders. Images beside them would have no class: an error, so
-/// that none is left out unnoticed.
+/// The sorted names of a part's class folders. Fails on images outside class folders, instead of
+/// silently skipping them.
 std::vector<std::string> class_folders(const fs::path& directory) {
   std::vector<std::string> names;
   std::vector<std::string> loose;

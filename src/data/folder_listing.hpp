@@ -13,17 +13,17 @@ struct ListedImage {
 };
 struct FolderPart {
   std::string directory;
-  std::vector<ListedImage> images;  ///< by class, then by name
+  std::vector<ListedImage> images;  ///< sorted by class, then by name
 };
 struct FolderListing {
   std::vector<std::string> classes;  ///< sorted
   FolderPart train;
-  FolderPart val;  ///< empty where there is no val/
+  FolderPart val;  ///< empty if there is no val/
 };
 
-/// Lists PNG and JPEG files (by extension) in class folders. Error(no_input) where the folder or
-/// its class folders are not there, Error(bad_input) where a class is empty or unknown in training,
-/// where val/ has no class folders, and where images lie beside the class folders.
+/// Lists PNG and JPEG files (by extension) in class folders. Error(no_input) if the folder or its
+/// class folders are missing; Error(bad_input) if a class is empty or not in the training part, if
+/// val/ has no class folders, or if images are outside class folders.
 [[nodiscard]] FolderListing list_folder(const std::string& directory);
 
 }  // namespace lockstep

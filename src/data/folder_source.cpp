@@ -21,7 +21,7 @@ bool starts_with(std::span<const std::byte> bytes, std::span<const std::uint8_t>
          });
 }
 
-// What a file is, its first bytes say: names lie (ImageNet has a PNG file called .JPEG).
+// The first bytes decide the file type, since names lie (ImageNet has a PNG file called .JPEG).
 bool is_jpeg(std::span<const std::byte> file) {
   return starts_with(file, std::array<std::uint8_t, 3>{0xFF, 0xD8, 0xFF});
 }
@@ -113,7 +113,7 @@ class FolderSource final : public PackSource {
     sample.bytes = file_;
   }
 
-  /// Short side to size_, then the middle.
+  /// Resizes the short side to size_, then crops the centre.
   void fit(RawSample& sample) {
     const ImageShape target = short_side_shape(decoded_.shape, size_);
     const Region whole{.height = decoded_.shape.height, .width = decoded_.shape.width};
@@ -133,7 +133,7 @@ class FolderSource final : public PackSource {
   FolderListing listing_;
   std::int64_t size_;
   SourceInfo info_;
-  // Scratch, so that memory is taken only while files grow.
+  // Scratch buffers: allocate only when files get larger.
   std::vector<std::byte> file_;
   Image decoded_;
   Image resized_;

@@ -12,11 +12,11 @@
 namespace lockstep {
 namespace {
 
-// Deflate makes at most 1032 bytes of one (RFC 1951: 258 bytes from two bits).
+// Deflate expands a byte to at most 1032 bytes (RFC 1951: 258 bytes from two bits).
 constexpr std::uint64_t max_expansion = 1032;
 constexpr std::size_t max_axes = 3;
 
-/// Bytes in turn, either as they are or inflated.
+/// Sequential bytes, read directly or inflated.
 class ByteSource final {
  public:
   ByteSource(std::span<const std::byte> bytes, const std::string& name)
@@ -25,7 +25,7 @@ class ByteSource final {
         compressed_(bytes.size() >= 2 && bytes[0] == std::byte{0x1f} &&
                     bytes[1] == std::byte{0x8b}) {
     if (!compressed_) return;
-    // 16: a gzip header and nothing else.
+    // 16: accept only a gzip header.
     if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) {
       compressed_ = false;
       fail(ExitStatus::internal, "zlib cannot start (out of memory)");
@@ -37,17 +37,17 @@ class ByteSource final {
     if (compressed_) inflateEnd(&stream_);
   }
 
-  /// Most bytes that can still come.
+  /// Upper bound of the bytes that can still be read.
   [[nodiscard]] std::uint64_t limit() const noexcept {
     return compressed_ ? (rest_.size() + 1) * max_expansion + window_ : rest_.size();
   }
 
-  /// Fills as much of `out` as there is; returns how much.
+  /// Reads up to out.size() bytes; returns how many.
   std::size_t read(std::span<std::byte> out) {
     return compressed_ ? inflate_into(out) : copy_into(out);
   }
 
-  /// Whether everything was taken and, for gzip, the trailing checksum and length are right.
+  /// Whether all bytes were read and, for gzip, the trailing checksum and length are right.
   [[nodiscard]] bool at_end() {
     std::byte more{};
     return read({&more, 1}) == 0 && rest_.empty() && (!compressed_ || ended_);
@@ -86,7 +86,7 @@ class ByteSource final {
     return done;
   }
 
-  static constexpr std::uint64_t window_ = 1 << 16;  // what zlib may hold back
+  static constexpr std::uint64_t window_ = 1 << 16;  // bytes that zlib may buffer
   std::span<const std::byte> rest_;
   const std::string& name_;
   bool compressed_;
@@ -131,7 +131,7 @@ IdxFile parse_idx(std::span<const std::byte> bytes, const std::string& name) {
     }
     total *= extent;
   }
-  // Checked before memory is taken: the header is not trusted.
+  // Check before allocating, since the header is not trusted.
   if (total > source.limit()) {
     fail(ExitStatus::bad_input,
          "{}: the header announces {} bytes, the file holds at most {} (truncated or damaged); "

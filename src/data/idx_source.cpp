@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// NAME or NAME.gz, whichever is there.
+/// NAME, or else NAME.gz; nullopt if neither exists.
 std::optional<std::string> find_file(const std::string& directory, const std::string& name) {
   for (const std::string& candidate : {name, name + ".gz"}) {
     const fs::path path = fs::path(directory) / candidate;

@@ -18,15 +18,15 @@ namespace {
 
 /// One batch of the ring.
 struct Slot {
-  HostBuffer<float> images;         ///< for engines that take the network's values
-  HostBuffer<std::uint8_t> pixels;  ///< for those that take pixels
+  HostBuffer<float> images;         ///< for engines that take values
+  HostBuffer<std::uint8_t> pixels;  ///< for engines that take pixels
   HostBuffer<PixelCut> cuts;
   HostBuffer<std::int32_t> labels;
-  std::optional<BatchRequest> request;  ///< nullopt: the plan ended here
-  std::int64_t assigned = 0;            ///< samples given to a thread
+  std::optional<BatchRequest> request;  ///< nullopt: end of the plan
+  std::int64_t assigned = 0;            ///< samples assigned to a thread
   std::int64_t finished = 0;
   std::int64_t failed_sample = std::numeric_limits<std::int64_t>::max();
-  std::optional<Error> error;  ///< of failed_sample, the first in the batch's order
+  std::optional<Error> error;  ///< error of failed_sample, the first in batch order
 
   [[nodiscard]] std::int64_t count() const noexcept { return request ? request->count : 0; }
   void note(std::int64_t sample, Error failure) {
@@ -87,7 +87,7 @@ class RingLoader final : public Loader {
       throw *failure_;
     }
     if (!slot.request) {
-      --next_;  // ended, however often it is asked
+      --next_;  // so that every later call ends too
       return std::nullopt;
     }
     return LoadedBatch{.request = *slot.request, .batch = batch_of(slot)};
@@ -105,7 +105,7 @@ class RingLoader final : public Loader {
         slot.cuts = HostBuffer<PixelCut>(memory, capacity);
       } else {
         slot.images = HostBuffer<float>(memory, images);
-        // Of a short batch the rest is used too, but must not be anything.
+        // The engine also reads the unused rest of a short batch, which must be initialised.
         std::ranges::fill(slot.images.span(), 0.0F);
       }
     }
@@ -132,7 +132,7 @@ class RingLoader final : public Loader {
     return slots_[static_cast<std::size_t>(n) % slots_.size()];
   }
 
-  /// Asks the plan for batch n. Threads hold the mutex.
+  /// Gets batch n from the plan. With threads, the caller holds the mutex.
   void plan_slot(std::int64_t n) {
     Slot& slot = slot_of(n);
     slot.assigned = 0;
@@ -165,7 +165,7 @@ class RingLoader final : public Loader {
          request.first, request.first + request.count, options_.batch_capacity, samples);
   }
 
-  /// Sample i of the slot's batch; throws nothing.
+  /// Reads sample i of the slot's batch; returns the error instead of throwing.
   std::optional<Error> try_read(SampleReader& reader, Slot& slot, std::int64_t i) noexcept {
     try {
       const std::int64_t position = slot.request->first + i;
@@ -191,7 +191,7 @@ class RingLoader final : public Loader {
     if (auto error = try_read(reader, slot, i)) slot.note(i, std::move(*error));
   }
 
-  /// The oldest planned batch that has samples to give, or a new one where a slot is free.
+  /// The oldest planned batch with unassigned samples, else a newly planned one if a slot is free.
   [[nodiscard]] Slot* slot_with_work() {
     for (;;) {
       for (; assigning_ < planned_; ++assigning_) {
@@ -201,11 +201,11 @@ class RingLoader final : public Loader {
       if (ended_ || planned_ >= released_ + static_cast<std::int64_t>(slots_.size()))
         return nullptr;
       plan_slot(planned_);
-      batch_done_.notify_all();  // it may be empty, or the end
+      batch_done_.notify_all();  // it may be empty or the end
     }
   }
 
-  /// What a trace tells of a part of batch n.
+  /// Trace arguments for samples [begin, end) of batch n.
   [[nodiscard]] static TraceArguments samples_of(const Slot& slot, std::int64_t n,
                                                  std::int64_t begin, std::int64_t end) noexcept {
     const std::int64_t first = slot.request ? slot.request->first + begin : 0;
@@ -245,29 +245,29 @@ class RingLoader final : public Loader {
   const Normalizer normalizer_;
   const SampleOrder order_;
   const bool takes_pixels_;
-  const ImageShape stored_;        ///< of the images in a batch of pixels
-  const std::int64_t image_size_;  ///< values or pixels of one image
+  const ImageShape stored_;        ///< shape of images in a batch of pixels
+  const std::int64_t image_size_;  ///< values or pixel bytes per image
   std::vector<Slot> slots_;
   HostBuffer<float> pixel_values_;
-  SampleReader own_reader_;       ///< where there are no threads
-  TraceRow* own_row_ = nullptr;   ///< see own_reader_
-  std::int64_t next_ = 0;         ///< batch that next() returns
-  std::optional<Error> failure_;  ///< thrown from now on
+  SampleReader own_reader_;       ///< used without threads
+  TraceRow* own_row_ = nullptr;   ///< trace row of own_reader_
+  std::int64_t next_ = 0;         ///< batch that next() returns next
+  std::optional<Error> failure_;  ///< every next() throws it
 
   std::mutex mutex_;
   std::condition_variable_any work_changed_;
   std::condition_variable batch_done_;
-  std::int64_t planned_ = 0;    ///< batches asked of the plan
-  std::int64_t assigning_ = 0;  ///< first batch that may have samples to give
-  std::int64_t released_ = 0;   ///< batches before it are used up
+  std::int64_t planned_ = 0;    ///< batches requested from the plan
+  std::int64_t assigning_ = 0;  ///< first batch that may have unassigned samples
+  std::int64_t released_ = 0;   ///< slots of earlier batches are free
   bool ended_ = false;
-  std::vector<std::jthread> threads_;  ///< last: they stop before anything above goes
+  std::vector<std::jthread> threads_;  ///< declared last, so stopped and destroyed first
 };
 
 }  // namespace
 
 std::vector<TraceRow*> loader_rows(const LoaderOptions& options) {
-  // Where there are no threads, the caller's.
+  // Without threads, one row for the calling thread.
   std::vector<TraceRow*> rows(static_cast<std::size_t>(std::max(1, options.threads)));
   if (options.trace == nullptr) return rows;
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -23,10 +23,10 @@ struct ShardTask {
   SourcePart part;
   std::int64_t shard;
   std::int64_t shards;
-  Slice positions;  ///< of the part's order
+  Slice positions;  ///< in the part's order
 };
 
-/// A shard that is written and waits for its attributes; removed unless it was published.
+/// A written shard without attributes, under a temporary name; removed unless published.
 class StagedShard final {
  public:
   StagedShard(const std::string& directory, const std::string& name)
@@ -43,7 +43,7 @@ class StagedShard final {
   }
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// Returns the file's size.
+  /// Adds the attributes and renames the file; returns its size.
   std::uint64_t publish(const ShardAttributes& attributes) {
     write_atomically(target_, [&](const std::string& temporary) {
       std::error_code error;
@@ -98,7 +98,7 @@ std::vector<ShardTask> plan(const PackSource& source, const PackOptions& options
   };
   if (options.shards) {
     add(SourcePart::train, train, *options.shards);
-    // As large as those of the training part, or smaller.
+    // Test shards hold at most as many samples as training shards.
     if (val > 0) {
       const std::int64_t size = train / *options.shards;
       add(SourcePart::val, val, (val + size - 1) / size);
@@ -235,7 +235,7 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
                                    .class_names = source.info().class_names,
                                    .mean = statistics.mean(),
                                    .std = statistics.standard_deviation()};
-  // Only now, when all is written, do old shards go.
+  // Remove old shards only now that all new ones are written.
   collectively(comm, [&] {
     if (comm.rank() == 0) remove_old_shards(options.directory);
   });

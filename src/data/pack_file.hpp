@@ -10,11 +10,11 @@
 
 namespace lockstep {
 
-/// A whole file. Error(no_input) where it is absent or unreadable.
+/// Reads a whole file. Error(no_input) if it is absent or unreadable.
 [[nodiscard]] std::vector<std::byte> read_whole_file(const std::string& path);
-/// The same into a buffer that is reused.
+/// The same into a reused buffer.
 void read_whole_file(const std::string& path, std::vector<std::byte>& bytes);
-/// Lines without their ends; empty ones are left out.
+/// Lines without trailing blanks and line ends; skips empty lines. Empty if there is no file.
 [[nodiscard]] std::vector<std::string> read_lines(const std::string& path);
 
 /// Pixels and labels of one part, all in memory.
@@ -22,7 +22,7 @@ struct PixelPart {
   std::vector<std::byte> images;     ///< N x H x W x C
   std::vector<std::uint8_t> labels;  ///< N
 };
-/// A source over parts in memory; sets the identity.
+/// Makes a source of parts in memory, and sets its identity.
 [[nodiscard]] std::unique_ptr<PackSource> make_pixel_source(SourceInfo info, PixelPart train,
                                                             PixelPart val);
 

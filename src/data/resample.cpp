@@ -74,7 +74,7 @@ void Resampler::resize(std::span<const std::byte> pixels, const ImageShape& shap
   auto* out = reinterpret_cast<std::uint8_t*>(result.pixels.data());
   for (std::int64_t y = 0; y < target.height; ++y) {
     const auto tap = static_cast<std::size_t>(y);
-    std::fill(line_.begin(), line_.end(), 0.5F);  // so that the cut below rounds
+    std::fill(line_.begin(), line_.end(), 0.5F);  // so that to_pixel() rounds
     for (std::int64_t j = 0; j < vertical_.count[tap]; ++j) {
       const float weight = vertical_.weights[static_cast<std::size_t>(y * vertical_.longest + j)];
       const float* row = rows_.data() + (vertical_.first[tap] + j) * line;

@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t rounds = 8;
-/// Halves of one bit mix too slowly: below 6 bits eight rounds leave a bias of some percent.
+/// Below 6 bits, eight rounds leave a bias of a few percent, since narrow halves mix too slowly.
 constexpr unsigned least_bits = 6;
 using RoundKeys = std::array<std::uint32_t, rounds>;
 
@@ -22,9 +22,8 @@ RoundKeys round_keys(std::uint64_t seed, std::int64_t epoch) noexcept {
   return keys;
 }
 
-/// The finalizer of MurmurHash3 (A. Appleby, public domain): every input bit moves every output
-/// bit. Ten rounds of Philox in each round of the network would cost ten times as much; Philox
-/// makes the keys.
+/// The finalizer of MurmurHash3 (A. Appleby, public domain): every input bit affects every output
+/// bit. Philox makes only the keys: its ten rounds in each Feistel round would cost ten times more.
 std::uint64_t mix(std::uint64_t value) noexcept {
   value ^= value >> 33;
   value *= 0xFF51AFD7ED558CCDu;
@@ -33,9 +32,8 @@ std::uint64_t mix(std::uint64_t value) noexcept {
   return value ^ (value >> 33);
 }
 
-/// A Feistel network over the smallest power of two that holds `size` values, and cycle walking for
-/// those at or above `size`: on average less than
-/// two walks, but for fewer than 32 values.
+/// A Feistel network over the smallest power of two that holds `size` values (at least 64), with
+/// cycle walking for results at or above `size`: fewer than two walks on average if size > 32.
 class Bijection final {
  public:
   Bijection(std::uint64_t size, const RoundKeys& keys) noexcept : size_(size), keys_(keys) {
@@ -88,7 +86,7 @@ class Bijection final {
 SampleOrder::SampleOrder(std::int64_t samples, std::uint64_t seed, std::int64_t block) noexcept
     : samples_(samples), seed_(seed), block_(block) {
   assert(samples >= 1 && block >= 1);
-  // One block longer than the data set would be the identity; so would this, without overflow.
+  // A block longer than the data set gives the identity order, as this does without overflow.
   if (block_ > samples_) block_ = samples_;
 }
 
@@ -100,7 +98,7 @@ std::int64_t SampleOrder::at(std::int64_t epoch, std::int64_t position) const no
     return static_cast<std::int64_t>(bijection.forward(static_cast<std::uint64_t>(slot)));
   };
   if (block_ == 1) return sample_block(position);
-  // The last block may be short: slots after it begin that much earlier.
+  // The last block may be short; slots after it then begin earlier.
   const auto short_slot =
       static_cast<std::int64_t>(bijection.backward(static_cast<std::uint64_t>(blocks - 1)));
   const std::int64_t short_begin = short_slot * block_;

@@ -9,8 +9,8 @@
 namespace lockstep {
 namespace {
 
-/// Evaluation resizes the short side to a little more than it crops, 256 for 224, as torchvision's
-/// reference does.
+/// Evaluation resizes the short side to slightly more than the crop, 256 for 224, as torchvision's
+/// reference scripts do.
 constexpr std::int64_t resize_numerator = 256;
 constexpr std::int64_t resize_denominator = 224;
 
@@ -115,8 +115,8 @@ PixelCut SampleReader::prepare(std::int64_t epoch, std::int64_t index, Resamplin
     return to_cut(region, random.next_below(2) == 1);
   }
   if (dataset_.info().encoded) {
-    // Sizes vary: first the centre at the size the network takes. Very long images are cut before
-    // they are resized, so that memory stays bounded.
+    // Sizes vary, so first resize the centre to the network's size. Cropping before resizing bounds
+    // memory for very long images.
     const std::int64_t longest = std::max(wanted.height, wanted.width);
     const bool exact = options_.augment == Augment::crop_flip;
     const std::int64_t short_side =

@@ -7,20 +7,20 @@
 
 namespace lockstep {
 
-/// One thread's way from a sample's index to the network's image: read, decode, augment, normalise.
-/// Holds its scratch memory.
+/// Turns a sample index into the network's image: read, decode, augment, normalise. Owns scratch
+/// memory, so each thread needs its own reader.
 class SampleReader final {
  public:
-  /// All outlive the reader.
+  /// All arguments must outlive the reader.
   SampleReader(const Dataset& dataset, const LoaderOptions& options, const Normalizer& normalizer)
       : dataset_(dataset), options_(options), normalizer_(normalizer) {}
 
-  /// Writes the image at `image`, in the engine's layout, and returns the label. A pure function of
+  /// Writes the image to `image` in the engine's layout and returns the label. A pure function of
   /// (options, epoch, index). Error(bad_input or no_input) names file and sample.
   [[nodiscard]] std::int32_t read(std::int64_t epoch, std::int64_t index, float* image);
 
-  /// As read(), for engines that do the rest themselves: pixels as stored, of pixel_shape(), and
-  /// which of them become the network's image.
+  /// Like read(), for engines that augment and normalise themselves: writes pixels of pixel_shape()
+  /// and the cut that becomes the network's image.
   struct PixelTarget {
     std::uint8_t* pixels;
     PixelCut* cut;
@@ -29,7 +29,7 @@ class SampleReader final {
 
  private:
   enum class Resampling { here, later };
-  /// Reads a sample and draws its cut; resampled here, or where its pixels are not decoded, later.
+  /// Reads a sample and draws its cut. `later`: a resized crop of raw pixels is left to the engine.
   [[nodiscard]] PixelCut prepare(std::int64_t epoch, std::int64_t index, Resampling resampling);
   [[nodiscard]] ImageShape stored_image(std::int64_t index);
   void resize(const Region& region, std::int64_t height, std::int64_t width);
@@ -45,11 +45,10 @@ class SampleReader final {
   ImageShape shape_;                   ///< of pixels_
 };
 
-/// Of the images that a batch of pixels holds: as stored, or the network's extents where sizes
-/// vary.
+/// Shape of the images in a batch of pixels: the stored shape, or the network's if sizes vary.
 [[nodiscard]] ImageShape pixel_shape(const DatasetInfo& info, const ImageShape& network) noexcept;
 
-/// Whether the options fit the data set and each other; Error(usage) names both sides.
+/// Checks that the options fit the data set and each other; Error(usage) names both values.
 void check_loader_options(const DatasetInfo& info, const LoaderOptions& options);
 
 }  // namespace lockstep

@@ -35,7 +35,7 @@ Descriptor open_source(const std::string& path) {
        std::strerror(error));
 }
 
-/// Reads up to a piece; empty at the end.
+/// Reads at most buffer.size() bytes; empty at the end of the file.
 std::span<const std::byte> read_piece(const Descriptor& file, const std::string& path,
                                       std::vector<std::byte>& buffer) {
   for (;;) {
@@ -58,7 +58,7 @@ void write_piece(const Descriptor& file, const std::string& path,
   }
 }
 
-/// The checksum of a whole file; of a stopped reading it is of no meaning.
+/// CRC-32C of a whole file; meaningless if `stop` was requested.
 std::uint32_t checksum_of_file(const std::string& path, const std::stop_token& stop) {
   const Descriptor file = open_source(path);
   std::vector<std::byte> buffer(piece_bytes);
@@ -97,7 +97,7 @@ bool copy_shard(const ShardToCopy& shard, const std::string& target, const std::
       checksum = crc32c(piece, checksum);
       write_piece(to, target, piece);
     }
-    // What is read back must come from the storage, as far as it has one.
+    // Make the read-back come from storage, not from the page cache.
     if (::fdatasync(to.get()) != 0) cannot_write(target, errno);
     ::posix_fadvise(to.get(), 0, 0, POSIX_FADV_DONTNEED);
   }

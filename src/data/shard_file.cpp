@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-/// Rows read at once while scanning: a few hundred KiB.
+/// Rows per piece while scanning: a few hundred KiB.
 constexpr std::int64_t scan_rows = std::int64_t{1} << 15;
 
 std::string reason() {
@@ -65,7 +65,7 @@ void read_exactly(const Descriptor& descriptor, std::uint64_t offset, std::span<
   }
 }
 
-/// An integer as it lies in the file. Unsigned values above 2^63 come out negative.
+/// Decodes an integer as stored in the file. Unsigned values of 2^63 and above become negative.
 std::int64_t decode_integer(const std::byte* bytes, const ShardColumn& column) {
   std::uint64_t value = 0;
   const std::int32_t size = column.element_size;
@@ -91,13 +91,13 @@ struct ShardFile::Implementation {
   std::string path;
   Descriptor descriptor;
   ShardHeader header;
-  // Only where a column is not contiguous.
+  // Open only if a column is not contiguous.
   h5::File file;
   h5::Dataset images;
   h5::Dataset labels;
   h5::Dataset offsets;
   h5::Dataset checksums;
-  // For samples one by one.
+  // Caches for read().
   std::optional<ColumnBlocks> label_blocks;
   std::optional<ColumnBlocks> offset_blocks;
   std::optional<ColumnBlocks> checksum_blocks;
@@ -124,8 +124,8 @@ struct ShardFile::Implementation {
                                   values);
       return;
     }
-    // The file's integers, at most as wide, are read into the end of the result and widened from
-    // its beginning: what is overwritten has been read.
+    // Read the file's integers, which are at most as wide, into the end of `values` and widen them
+    // from the front: each write overwrites only integers already decoded.
     const auto size = static_cast<std::size_t>(column.element_size);
     const std::span<std::byte> all = std::as_writable_bytes(values);
     const std::span<std::byte> raw = all.last(values.size() * size);
@@ -216,7 +216,7 @@ ShardContents ShardFile::scan() const {
   if (header.samples == 0) return contents;
   std::vector<std::int64_t> values(
       static_cast<std::size_t>(std::min(header.samples + 1, scan_rows)));
-  // Everything of `column`, piece by piece, into the checksum and to `check`.
+  // Adds all rows of `column` to the checksum, piece by piece, and passes each to `check`.
   const auto for_each = [&](const ShardColumn& column, const h5::Dataset& dataset,
                             std::int64_t rows, const auto& check) {
     for (std::int64_t first = 0; first < rows; first += scan_rows) {
@@ -278,7 +278,7 @@ void ShardFile::read(std::int64_t index, RawSample& sample) const {
           self.path, index, found, static_cast<std::uint32_t>(expected));
     }
   }
-  // After the checksum, which tells more; it also guards against a file changed after validation.
+  // After the checksum, whose error says more. Also catches a file changed after validation.
   self.check_label(sample.label, index);
 }
 

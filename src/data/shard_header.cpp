@@ -26,7 +26,7 @@ struct Expected {
   std::size_t axes;
   std::size_t element_size;  ///< 0: any
   const char* text;
-  std::size_t other_axes = 0;  ///< as good; 0: none
+  std::size_t other_axes = 0;  ///< also accepted; 0: none
 };
 
 h5::DatasetInfo describe(const h5::File& file, const std::string& path, const std::string& name,
@@ -61,8 +61,8 @@ bool is_channel_count(std::uint64_t extent) noexcept {
   return extent == 1 || extent == 3 || extent == 4;
 }
 
-/// (N, C, H, W), PyTorch's order, read as (N, H, W, C) would train as images of C rows: refused by
-/// the extents, unless mean or std says that the last axis is the channels'.
+/// Rejects (N, C, H, W), PyTorch's order, which would be read as (N, H, W, C) images with C rows.
+/// Judges by the extents, unless mean or std has as many values as the last axis.
 void refuse_channels_first(const h5::File& file, const std::string& path,
                            const h5::DatasetInfo& images) {
   const auto& dims = images.dims;
@@ -168,7 +168,7 @@ void read_attributes(const h5::File& file, const std::string& path, ShardHeader&
     fail(ExitStatus::bad_input, "{}: {} class_names for {} classes (one each); fix the attribute",
          path, names, *header.classes);
   }
-  // Names alone tell the number too.
+  // The names alone also give the number of classes.
   if (names > 0) header.classes = names;
   if (auto mean = h5::read_floats(file, "mean")) {
     check_statistic(path, "mean", *mean, header);
@@ -239,7 +239,7 @@ void check_column(const ColumnExtent& extent, const std::string& path, std::uint
   const std::uint64_t bytes = static_cast<std::uint64_t>(extent.elements) *
                               static_cast<std::uint64_t>(extent.column.element_size);
   if (!extent.column.offset) {
-    // Deflate reaches a factor of 1032; a damaged header may claim any number of rows.
+    // Deflate expands at most 1032 times; a damaged header may claim any number of rows.
     if (bytes / 1032 <= file_bytes) return;
     fail(
         ExitStatus::bad_input,
@@ -281,7 +281,7 @@ std::string to_text(const ShardHeader& header) {
   if (header.offsets) json["offsets"] = to_json(*header.offsets);
   if (header.checksums) json["checksums"] = to_json(*header.checksums);
   if (header.classes) json["classes"] = *header.classes;
-  // Class names come from files and may hold any bytes.
+  // Class names come from files and may contain any bytes.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -7,20 +7,21 @@
 
 namespace lockstep {
 
-/// A sample of more bytes than this is refused before memory is taken.
+/// Larger samples are rejected before memory is allocated.
 inline constexpr std::int64_t max_sample_bytes = std::int64_t{1} << 28;
 
-/// Reads and validates all of a shard's header. Error(bad_input).
+/// Reads and validates a shard's whole header. Error(bad_input).
 [[nodiscard]] ShardHeader read_shard_header(const h5::File& file, const std::string& path,
                                             std::uint64_t file_bytes);
 
-/// A column that must end inside a file of `file_bytes`.
+/// A column that must fit into the file.
 struct ColumnExtent {
   const ShardColumn& column;
   const char* name;
   std::int64_t elements;
 };
-/// Error(bad_input) where a contiguous column reaches beyond the file's end.
+/// Error(bad_input) if a contiguous column extends beyond the end of the file, or another column is
+/// larger than 1032 times the file.
 void check_column(const ColumnExtent& extent, const std::string& path, std::uint64_t file_bytes);
 void check_columns(const ShardHeader& header, const std::string& path, std::uint64_t file_bytes);
 

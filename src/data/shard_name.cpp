@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// Five digits or more; nullopt for anything else.
+/// Accepts five to nine digits; nullopt for anything else.
 std::optional<std::int64_t> parse_number(std::string_view digits) {
   if (digits.size() < 5 || digits.size() > 9) return std::nullopt;
   std::int64_t number = 0;

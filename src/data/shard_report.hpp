@@ -9,16 +9,16 @@
 
 namespace lockstep {
 
-/// One shard as its validating rank found it.
+/// What the validating rank found in one shard.
 struct ShardReport {
   ShardHeader header;
   ShardContents contents;
   std::uint32_t class_names_checksum = 0;
-  std::uint64_t bytes = 0;  ///< of the file
+  std::uint64_t bytes = 0;  ///< file size
 };
 
-/// Opens and validates the shards, shard i on rank i mod size. Collective: all shards' reports, in
-/// order, on every rank, or one Error on all of them.
+/// Opens and validates the shards, shard i on rank i mod size. Collective: every rank returns all
+/// reports in order, or all ranks throw the same Error.
 [[nodiscard]] std::vector<ShardReport> examine_shards(const std::string& directory,
                                                       const std::vector<std::string>& names,
                                                       Communicator& comm);

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// What every shard of a data set says about all of it.
+/// Data set attributes, stored in every shard.
 struct ShardAttributes {
   std::int64_t classes = 0;
   std::vector<std::string> class_names;
@@ -19,15 +19,14 @@ struct ShardAttributes {
   std::vector<float> std;
 };
 
-/// Writes one shard row by row in a few MiB of memory; attributes follow when they are known, see
-/// finish_shard().
+/// Writes one shard row by row with a few MiB of memory. finish_shard() adds the attributes later.
 class ShardWriter final {
  public:
-  /// `sizes`: bytes of each sample, in order.
+  /// `sizes`: size of each sample in bytes, in order.
   ShardWriter(std::string path, const SourceInfo& info, std::span<const std::uint64_t> sizes);
 
   void append(const RawSample& sample);
-  /// Labels, checksums; closes the file.
+  /// Writes labels and checksums, and closes the file.
   void close();
 
  private:
@@ -37,7 +36,7 @@ class ShardWriter final {
   h5::File file_;
   h5::Dataset images_;
   std::vector<std::uint64_t> sizes_;
-  std::size_t row_bytes_;  ///< of the outermost axis: an image, or one byte of a JPEG file
+  std::size_t row_bytes_;  ///< row of the outermost axis: an image, or one byte of JPEG data
   std::uint64_t rows_written_ = 0;
   std::vector<std::uint8_t> buffer_;
   std::vector<std::int64_t> labels_;

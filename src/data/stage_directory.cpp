@@ -19,9 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view prefix = "lockstep-stage-";
-/// Of a directory that is not locked yet.
+/// Prefix of a directory that is not locked yet.
 constexpr std::string_view unfinished_prefix = ".lockstep-stage-";
-/// Of the file system's size: other jobs and the system's own files need some room.
+/// Reserve 1/50 of the file system for other jobs and the system's own files.
 constexpr std::uint64_t reserved_share = 50;
 
 std::string safe_name(const std::string& job) {
@@ -32,8 +32,8 @@ std::string safe_name(const std::string& job) {
   return name;
 }
 
-/// Removes the directories of holders that live no more. Those of other users, of running jobs and
-/// whatever else is there stay.
+/// Removes directories of dead holders. Keeps those of other users and of running jobs, and all
+/// other files.
 void remove_leftovers(const std::string& parent) {
   std::error_code ignored;
   for (fs::directory_iterator entry(parent, ignored), end; !ignored && entry != end;
@@ -73,14 +73,14 @@ std::uint64_t prepare_for_staging(const std::string& parent) {
 }
 
 StageDirectory::StageDirectory(const std::string& parent, const std::string& job) {
-  // It gets its name with the lock held, so that nobody takes it for a leftover before.
+  // Rename it only with the lock held, so that no other job takes it for a leftover.
   std::string unfinished = fmt::format("{}/{}{}-XXXXXX", parent, unfinished_prefix, safe_name(job));
   if (::mkdtemp(unfinished.data()) == nullptr) cannot("create a directory in", parent, errno);
   const std::string name = fs::path(unfinished).filename().string().substr(1);
   const std::string finished = parent + "/" + name;
   const std::string lock = unfinished + "/lock";
   lock_ = Descriptor(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  // Where locks do not work nothing is ever taken for a leftover.
+  // Proceed if locks do not work: then no job removes leftovers at all.
   const bool made = static_cast<bool>(lock_) &&
                     (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) &&
                     ::rename(unfinished.c_str(), finished.c_str()) == 0;

@@ -7,13 +7,12 @@
 
 namespace lockstep {
 
-/// Makes the directory where it is not there, removes what dead holders of a StageDirectory left in
-/// it, and tells the bytes that can be written there and leave a little for others.
+/// Creates the directory if missing, removes what dead StageDirectory holders left in it, and
+/// returns the bytes that may be written there, less a small reserve for others.
 /// Error(cannot_write).
 [[nodiscard]] std::uint64_t prepare_for_staging(const std::string& parent);
 
-/// A new directory below another, held by a file lock as long as this object lives, and removed
-/// with it.
+/// A new directory below `parent`. Holds a file lock in it, and removes it in the destructor.
 class StageDirectory final {
  public:
   /// Error(cannot_write).

@@ -27,7 +27,7 @@ std::string board_name(const std::string& directory) {
   return directory + "/ready";
 }
 
-/// Zeros, written rather than left as a hole: a full disk shows here, not as a signal later.
+/// Writes zeros instead of leaving a hole, so a full disk fails here and not as SIGBUS later.
 void create_board(const std::string& path, std::size_t shards) {
   const Descriptor file(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
@@ -62,16 +62,16 @@ class Staging::Directory final {
     sizes.reserve(shards.size());
     for (const ShardToCopy& shard : shards) sizes.push_back(shard.bytes);
     plan_ = plan_staging(sizes, free_);
-    // On storage that is full already nothing can be made, and nothing need be.
+    // If nothing fits, no directory is needed, and a full disk could not hold one.
     if (plan_.chosen.empty()) return;
     directory_.emplace(parent_, options.job);
     create_board(board_name(directory_->path()), shards.size());
   }
 
-  /// Empty where nothing fits.
+  /// Empty if nothing fits.
   [[nodiscard]] std::string path() const { return directory_ ? directory_->path() : std::string(); }
   [[nodiscard]] const StagePlan& plan() const noexcept { return plan_; }
-  /// Empty where all fit.
+  /// Empty if all shards fit.
   [[nodiscard]] std::string shortage(const std::string& host, std::size_t shards) const {
     if (plan_.chosen.size() == shards) return {};
     return fmt::format(
@@ -89,8 +89,8 @@ class Staging::Directory final {
   StagePlan plan_;
 };
 
-/// One byte a shard in a file that all ranks of the node map: the copier sets it, the others see
-/// it without a call to the system.
+/// One byte per shard in a file mapped by all ranks of the node. The copier sets it; the other
+/// ranks read it without a system call.
 class Staging::Board final {
  public:
   Board(const std::string& directory, std::size_t shards) : size_(shards) {
@@ -140,7 +140,7 @@ class Staging::Copier final {
   }
 
   void work(const std::stop_token& stop) {
-    // Signals are the other threads' business.
+    // Other threads handle signals.
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
@@ -191,7 +191,7 @@ class Staging::Copier final {
   std::vector<int> cores_;
   std::mutex mutex_;
   std::vector<News> news_;  ///< guarded by mutex_
-  std::jthread thread_;     ///< last: it stops before anything above goes
+  std::jthread thread_;     ///< declared last, so stopped and destroyed first
 };
 
 Staging::Staging(const StagingOptions& options, std::vector<ShardToCopy> shards,
@@ -201,7 +201,7 @@ Staging::Staging(const StagingOptions& options, std::vector<ShardToCopy> shards,
   collectively(comm, [&] {
     if (copies) directory_ = std::make_unique<Directory>(options, shards_);
   });
-  // From a node's first rank: its number, a blank and the path.
+  // A node's first rank sends "NODE PATH".
   const auto places = all_gather_text(
       comm, copies ? fmt::format("{} {}", grid.node, directory_->path()) : std::string());
   const std::string mine = fmt::format("{} ", grid.node);

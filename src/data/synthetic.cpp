@@ -8,10 +8,9 @@
 namespace lockstep {
 namespace {
 
-/// A class's pattern: cells of this many rows and columns, brighter or darker, a channel.
+/// A class's pattern: a grid of this many rows and columns per channel, each cell bright or dark.
 constexpr std::int64_t pattern_cells = 4;
-/// Of 255: weak beside the noise, so that a network has something to learn and does not learn it
-/// at once.
+/// Out of 255: weak compared to the noise, so a network can learn the pattern, but not at once.
 constexpr std::uint32_t pattern_strength = 64;
 
 class SyntheticDataset final : public Dataset {
@@ -43,7 +42,7 @@ class SyntheticDataset final : public Dataset {
 
   void read(std::int64_t index, RawSample& sample) const override {
     const ImageShape& image = options_.image;
-    // Places (x, 0) hold samples, (x, 1) the classes' patterns.
+    // Counters (x, 0) are for samples, (x, 1) for class patterns.
     PhiloxStream random(options_.seed, RandomPurpose::synthetic_data,
                         static_cast<std::uint64_t>(index), 0);
     sample.label =
@@ -59,7 +58,7 @@ class SyntheticDataset final : public Dataset {
         for (std::int64_t c = 0; c < image.channels; ++c, ++i) {
           noise = i % 4 == 0 ? random.next_u32() : noise >> 8;
           const std::uint32_t value = (noise & 0xFFu) * (256 - pattern_strength) / 256;
-          // 16 cells in each of up to four channels; more channels share their patterns.
+          // 16 cells for each of four channels; further channels reuse their patterns.
           const bool bright = ((cells >> (cell + 16 * (c % 4))) & 1u) != 0;
           sample.bytes[i] = static_cast<std::byte>(value + (bright ? pattern_strength : 0));
         }

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// Where a network's image is cut from a stored one, and whether it is mirrored. The window may
-/// reach beyond the image; what lies outside is raw pixel value 0.
+/// Position of the network's image within a stored image, and whether it is mirrored. The window
+/// may extend beyond the image; pixels outside have raw value 0.
 struct Window {
   std::int64_t top = 0;
   std::int64_t left = 0;
@@ -29,28 +29,27 @@ struct Window {
 /// tries, then the largest centred region whose ratio is in range.
 [[nodiscard]] Region draw_resized_crop(PhiloxStream& random, const ImageShape& image) noexcept;
 
-/// The augmentation's random numbers: a pure function of its arguments, so that a run may stop and
-/// go on anywhere.
+/// Random numbers for augmentation. A pure function of its arguments, so a run can resume anywhere.
 [[nodiscard]] inline PhiloxStream augmentation_stream(std::uint64_t seed, std::int64_t epoch,
                                                       std::int64_t sample) noexcept {
   return {seed, RandomPurpose::augmentation, static_cast<std::uint64_t>(sample),
           static_cast<std::uint32_t>(epoch)};
 }
 
-/// (pixel / 255 - mean) / std by a table of 256 values a channel.
+/// Computes (pixel / 255 - mean) / std with a table of 256 values per channel.
 class Normalizer final {
  public:
   /// mean, std: (C,), std > 0.
   Normalizer(std::span<const float> mean, std::span<const float> std);
 
-  /// (C, 256): what each pixel value becomes.
+  /// (C, 256): the normalised value of each pixel value.
   [[nodiscard]] std::span<const float> values() const noexcept { return table_; }
 
   struct Target {
     ImageShape shape;
     ImageLayout layout = ImageLayout::nchw;
   };
-  /// `window` of uint8 (H, W, C) `pixels` of `shape`, as floats of `target` at `out`.
+  /// Writes `window` of the uint8 (H, W, C) `pixels` of `shape` to `out`, as floats of `target`.
   void write(std::span<const std::byte> pixels, const ImageShape& shape, const Window& window,
              const Target& target, float* out) const noexcept;
 

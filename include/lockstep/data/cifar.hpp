@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// A record of CIFAR's binary version: label bytes, then 32 x 32 pixels, plane by plane (CHW).
+/// Record layout of CIFAR's binary version: label bytes, then 32 x 32 pixels, planar (CHW).
 struct CifarLayout {
   std::int64_t label_bytes = 1;  ///< 2 in CIFAR-100: coarse, then fine
   std::int64_t classes = 10;     ///< of the last label byte
@@ -21,7 +21,7 @@ struct CifarBatch {
   std::vector<std::byte> images;  ///< N x 32 x 32 x 3
 };
 
-/// Error(bad_input) where the size is no whole number of records or a label is out of range.
+/// Error(bad_input) if the size is not a whole number of records or a label is out of range.
 [[nodiscard]] CifarBatch parse_cifar(std::span<const std::byte> bytes, const CifarLayout& layout,
                                      const std::string& name);
 

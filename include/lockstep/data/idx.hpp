@@ -11,12 +11,12 @@ namespace lockstep {
 /// An IDX file of unsigned bytes: http://yann.lecun.com/exdb/mnist, "the IDX file format".
 struct IdxFile {
   std::vector<std::uint32_t> dims;  ///< outermost first
-  std::vector<std::byte> values;    ///< their product
+  std::vector<std::byte> values;    ///< size: product of `dims`
 };
 
-/// Parses an IDX file, plain or gzip, of 1 to 3 axes. Memory is bounded by what the header
-/// announces and by what `bytes` can hold. Error(bad_input) says what was expected; `name` is for
-/// its text.
+/// Parses an IDX file, plain or gzip, with 1 to 3 axes. Memory is bounded by the size in the header
+/// and by what `bytes` can expand to. Error(bad_input) states what was expected; its text uses
+/// `name`.
 [[nodiscard]] IdxFile parse_idx(std::span<const std::byte> bytes, const std::string& name);
 
 }  // namespace lockstep

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// The samples of one micro-batch of this rank: positions [first, first + count) of an epoch.
+/// One micro-batch of this rank: positions [first, first + count) of an epoch.
 struct BatchRequest {
   std::int64_t epoch = 0;
   std::int64_t first = 0;
@@ -23,26 +23,26 @@ struct BatchRequest {
   friend bool operator==(const BatchRequest&, const BatchRequest&) = default;
 };
 
-/// The n-th micro-batch this rank will ask for, n = 0, 1, ...; nullopt ends. Pure; called by the
-/// loader's own threads, ahead of training.
+/// Returns this rank's n-th micro-batch, n = 0, 1, ...; nullopt: no more. Must be pure; the
+/// loader's threads call it ahead of training.
 using BatchPlan = std::function<std::optional<BatchRequest>(std::int64_t n)>;
 
 struct LoaderOptions {
-  ImageShape image;  ///< what the network takes
+  ImageShape image;  ///< shape of the network's input
   InputFormat format;
   std::vector<float> mean;  ///< (C,)
   std::vector<float> std;
-  Augment augment = Augment::none;  ///< evaluation: none (centre crop where sizes differ)
+  Augment augment = Augment::none;  ///< evaluation: none (centre crop if sizes differ)
   std::int64_t crop_padding = 4;
   std::uint64_t seed = 0;
   std::int64_t batch_capacity = 0;  ///< largest count of any request
-  int threads = 1;                  ///< 0: read in the calling thread
+  int threads = 1;                  ///< 0: next() reads in the calling thread
   int batches_ahead = 3;
   bool shuffle = true;  ///< false: sample index = position (evaluation)
   std::int64_t shuffle_block = 1;
-  std::vector<int> cores = {};       ///< where the loader's threads may run; empty: as the caller
-  TraceRecorder* trace = nullptr;    ///< has a row a thread; null: it is not traced
-  std::string trace_row = "loader";  ///< and the thread's number
+  std::vector<int> cores = {};       ///< cores for the loader's threads; empty: the caller's
+  TraceRecorder* trace = nullptr;    ///< one row per thread; null: no tracing
+  std::string trace_row = "loader";  ///< row name, followed by the thread's number
 };
 
 /// A batch ready for the engine; valid until the next call of next().
@@ -52,22 +52,22 @@ struct LoadedBatch {
 };
 
 /// Reads, decodes, augments and normalises ahead of training, into buffers in the engine's input
-/// format; for an engine that takes pixels, reads, decodes and draws what is to be done with them.
-/// Memory is `batches_ahead` + 1 batches. Batches come in order; their content does not depend on
-/// the threads. A fault in a sample is thrown by the next() that would return its batch, and each
-/// next() after it.
+/// format. For an engine that takes pixels, it reads, decodes and draws the cuts. Holds
+/// `batches_ahead` + 1 batches (one without threads). Batches come in order, and their content does
+/// not depend on the number of threads. If a sample fails, the next() that would return its batch
+/// throws the error, and so does every later next().
 class Loader {
  public:
   virtual ~Loader() = default;
-  /// nullopt at the plan's end.
+  /// nullopt at the end of the plan.
   [[nodiscard]] virtual std::optional<LoadedBatch> next() = 0;
 };
 
-/// By thread, the row that a loader with these options is traced on; null where it is not. Rows are
-/// made, with their memory, where they are not there.
+/// The trace row of each thread of a loader with these options; null if `trace` is null. Creates
+/// missing rows and allocates their memory.
 [[nodiscard]] std::vector<TraceRow*> loader_rows(const LoaderOptions& options);
 
-/// `dataset` outlives the loader.
+/// `dataset` must outlive the loader.
 [[nodiscard]] std::unique_ptr<Loader> make_loader(const Dataset& dataset, LoaderOptions options,
                                                   BatchPlan plan);
 

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// Mean and standard deviation of pixels, exact: a histogram a channel, so that sums of parts made
-/// anywhere in any order give the same bits.
+/// Exact mean and standard deviation of pixels. Keeps one histogram per channel, so partial results
+/// summed in any order give the same bits.
 class PixelStatistics final {
  public:
   explicit PixelStatistics(std::int64_t channels)
@@ -24,12 +24,12 @@ class PixelStatistics final {
       }
     }
   }
-  /// (C, 256), to be summed over ranks.
+  /// (C, 256); the caller all-reduces it.
   [[nodiscard]] std::span<std::uint64_t> counts() noexcept { return counts_; }
 
-  /// (C,), of values scaled to [0, 1]; 0 without pixels.
+  /// (C,), for values scaled to [0, 1]; 0 without pixels.
   [[nodiscard]] std::vector<float> mean() const;
-  /// (C,), of the population; 1 where all values are equal, so that it can divide.
+  /// (C,), population standard deviation; 1 if all values are equal, so it is a valid divisor.
   [[nodiscard]] std::vector<float> standard_deviation() const;
 
  private:

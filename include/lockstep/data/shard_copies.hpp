@@ -8,20 +8,20 @@
 
 namespace lockstep {
 
-/// A shard as it was validated, for whoever copies it.
+/// A validated shard, as input for copying.
 struct ShardToCopy {
   std::string directory;
-  std::string name;         ///< in the directory
-  std::uint64_t bytes = 0;  ///< of the file
+  std::string name;         ///< file name within `directory`
+  std::uint64_t bytes = 0;  ///< file size
   ShardHeader header;
   std::uint32_t checksum = 0;  ///< ShardContents::checksum
 };
 
-/// Copies of some shards, which come to be there while the shards are read. Thread-safe.
+/// Copies of shards, made while the originals are read. Thread-safe.
 class ShardCopies {
  public:
   virtual ~ShardCopies() = default;
-  /// Whether the copy is whole and verified. Cheap: asked at every read.
+  /// Whether the copy is complete and verified. Cheap, since every read calls it.
   [[nodiscard]] virtual bool ready(std::size_t shard) const noexcept = 0;
   [[nodiscard]] virtual std::string path(std::size_t shard) const = 0;
 };

@@ -12,74 +12,72 @@
 
 namespace lockstep {
 
-/// "train-00003-of-00016.h5": the split's name, the shard's number and how many there are.
+/// "train-00003-of-00016.h5": split, shard number and shard count.
 struct ShardName {
   std::string split;
   std::int64_t number = 0;
   std::int64_t count = 0;
   friend bool operator==(const ShardName&, const ShardName&) = default;
 };
-/// nullopt where the file name is no shard's.
+/// nullopt if the file name is not a shard name.
 [[nodiscard]] std::optional<ShardName> parse_shard_name(std::string_view file_name);
 
-/// File names of a split, in order, all of them there. Error(no_input) where the directory cannot
-/// be read, holds none, or one of the count is missing (named); Error(bad_input) where the names
-/// contradict each other.
+/// All shard file names of a split, in order. Error(no_input) if the directory is unreadable, has
+/// no shards or lacks one (the text names it); Error(bad_input) if the names contradict each other.
 [[nodiscard]] std::vector<std::string> list_shards(const std::string& directory,
                                                    const std::string& split);
 
-/// Where a dataset's rows lie.
+/// Storage of an HDF5 dataset's rows.
 struct ShardColumn {
-  std::optional<std::uint64_t> offset;  ///< of contiguous values; else they are read by the library
+  std::optional<std::uint64_t> offset;  ///< file offset if contiguous; nullopt: read by HDF5
   std::int32_t element_size = 0;
   bool is_signed = false;
   bool little_endian = true;
 };
 
-/// What a rank must know to read a shard it has not validated itself.
+/// Everything a rank needs to read a shard that another rank has validated.
 struct ShardHeader {
   std::int64_t samples = 0;
-  ImageShape image;  ///< height = width = 0 where encoded; channels = 0: not known
+  ImageShape image;  ///< height = width = 0 if encoded; channels = 0: unknown
   bool encoded = false;
   std::int64_t encoded_bytes = 0;
   ShardColumn images;  ///< /images or /encoded
   ShardColumn labels;
-  std::optional<ShardColumn> offsets;    ///< (samples + 1,), where encoded
+  std::optional<ShardColumn> offsets;    ///< (samples + 1,), if encoded
   std::optional<ShardColumn> checksums;  ///< (samples,)
-  bool contiguous = true;                ///< all of the above
+  bool contiguous = true;                ///< all columns above
   std::optional<std::int64_t> classes;
   std::vector<float> mean;  ///< empty: not given
   std::vector<float> std;
   std::vector<std::string> class_names;
 };
 
-/// What reading all labels, offsets and checksums adds.
+/// What ShardFile::scan() finds in labels, offsets and checksums.
 struct ShardContents {
-  std::int64_t smallest_label = 0;  ///< both 0 where there are no samples
+  std::int64_t smallest_label = 0;  ///< both labels are 0 without samples
   std::int64_t largest_label = 0;
-  std::uint32_t checksum = 0;  ///< CRC-32C over labels, offsets and the samples' checksums
+  std::uint32_t checksum = 0;  ///< CRC-32C over labels, offsets and sample checksums
 };
 
-/// One shard, open for reading; all of it is const and thread-safe. Of a shard, which may be far
-/// larger than memory, the header is held, and the labels, offsets and checksums around samples
-/// that were read.
+/// One shard, open for reading; const and thread-safe. A shard may be far larger than memory: keeps
+/// only the header, and blocks of labels, offsets and checksums around samples already read.
 class ShardFile final {
  public:
-  /// Reads and validates the header with HDF5. Error(no_input) where absent or unreadable,
-  /// Error(bad_input) with what was expected and found.
+  /// Reads and validates the header with HDF5. Error(no_input) if absent or unreadable;
+  /// Error(bad_input) states what was expected and found.
   explicit ShardFile(const std::string& path);
-  /// Trusts a header made elsewhere, so that HDF5 is not needed where all is contiguous. The file's
-  /// size is still checked.
+  /// Trusts a header validated elsewhere, so contiguous shards need no HDF5. Still checks the file
+  /// size.
   ShardFile(const std::string& path, ShardHeader header);
   ~ShardFile();
   ShardFile(const ShardFile&) = delete;
   ShardFile& operator=(const ShardFile&) = delete;
 
   [[nodiscard]] const ShardHeader& header() const noexcept;
-  /// Reads all labels, offsets and checksums in pieces: labels in [0, classes), offsets that rise
-  /// and end in the file.
+  /// Reads all labels, offsets and checksums in pieces. Checks that labels are in [0, classes) and
+  /// that offsets increase and end within the file.
   [[nodiscard]] ShardContents scan() const;
-  /// Checks the checksum, if there is one. index in [0, samples).
+  /// Checks the sample's checksum, if present. index in [0, samples).
   void read(std::int64_t index, RawSample& sample) const;
 
  private:
@@ -87,11 +85,11 @@ class ShardFile final {
   std::unique_ptr<Implementation> implementation_;
 };
 
-/// Reads every sample of one shard, whatever its name, and validates all there is to validate,
-/// decoding JPEG files too. Throws what ShardFile throws.
+/// Reads and validates every sample of one shard, and decodes JPEG files. Accepts any file name.
+/// Throws the same errors as ShardFile.
 ShardHeader verify_shard(const std::string& path);
 
-/// The header as text, and back, to be sent to other ranks.
+/// The header as text and back, to send it to other ranks.
 [[nodiscard]] std::string to_text(const ShardHeader& header);
 [[nodiscard]] ShardHeader shard_header_from_text(const std::string& text);
 

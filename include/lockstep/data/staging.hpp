@@ -12,31 +12,31 @@
 
 namespace lockstep {
 
-/// Which of some files are copied to a place too small for all of them.
+/// Which files to copy to storage that may be too small for all of them.
 struct StagePlan {
-  std::vector<std::size_t> chosen;  ///< in the order they are copied
-  std::uint64_t bytes = 0;          ///< of those
+  std::vector<std::size_t> chosen;  ///< in copy order
+  std::uint64_t bytes = 0;          ///< of the chosen files
   std::uint64_t left_out_bytes = 0;
 };
-/// Pure: in order, each file that fits into what is left of `free` bytes.
+/// Pure. In order, chooses each file that fits into what remains of `free` bytes.
 [[nodiscard]] StagePlan plan_staging(std::span<const std::uint64_t> sizes, std::uint64_t free);
 
 struct StagingOptions {
-  std::string directory;   ///< of the node's own; created where it is not there
-  std::string job;         ///< what names the job in the directory's name
-  std::vector<int> cores;  ///< where the copying thread may run; empty: as the caller
+  std::string directory;   ///< node-local; created if missing
+  std::string job;         ///< job name, part of the directory's name
+  std::vector<int> cores;  ///< cores for the copy thread; empty: the caller's
 };
 
-/// Copies of shards on storage of the node's own. The first rank of each node copies, in a
-/// background thread, into a new directory below `directory` that is this job's alone; a copy is
-/// read back and verified, renamed into place, and from then on read by all ranks of the node.
-/// What does not fit, or does not verify, goes on being read where it was.
+/// Copies of shards on node-local storage. The first rank of each node copies in a background
+/// thread, into a new directory below `directory` that only this job uses. Each copy is read back,
+/// verified and renamed into place; then all ranks of the node read it. Shards that do not fit or
+/// do not verify are still read from their original place.
 ///
-/// The directory goes with this object. A job that was killed leaves it; the next job on the node
-/// removes it, by a file lock that dies with its holder.
+/// The destructor removes the directory. A killed job leaves its directory behind; the next job on
+/// the node removes it once it can take the file lock that the killed job held.
 class Staging final : public ShardCopies {
  public:
-  /// Collective. Error(cannot_write) on all ranks where a node's directory cannot be made.
+  /// Collective. Error(cannot_write) on all ranks if any node cannot create its directory.
   Staging(const StagingOptions& options, std::vector<ShardToCopy> shards, const ProcessGrid& grid,
           Communicator& comm);
   ~Staging() override;
@@ -44,14 +44,14 @@ class Staging final : public ShardCopies {
   [[nodiscard]] bool ready(std::size_t shard) const noexcept override;
   [[nodiscard]] std::string path(std::size_t shard) const override;
 
-  /// A line for each node that has no room for all, on all ranks alike.
+  /// One line per node that lacks space for all shards; the same on all ranks.
   [[nodiscard]] const std::vector<std::string>& shortages() const noexcept { return shortages_; }
 
   struct News {
     bool bad = false;
     std::string text;
   };
-  /// What the copying thread has to say since the last call; nothing on ranks that do not copy.
+  /// Messages of the copy thread since the last call; empty on ranks that do not copy.
   [[nodiscard]] std::vector<News> take_news();
 
  private:
@@ -62,9 +62,9 @@ class Staging final : public ShardCopies {
   std::vector<ShardToCopy> shards_;
   std::string path_;
   std::vector<std::string> shortages_;
-  std::unique_ptr<Directory> directory_;  ///< of the node's first rank
-  std::unique_ptr<Board> board_;          ///< null where nothing fits on this node
-  std::unique_ptr<Copier> copier_;  ///< of the node's first rank; stops before its directory goes
+  std::unique_ptr<Directory> directory_;  ///< null except on the node's first rank
+  std::unique_ptr<Board> board_;          ///< null if nothing fits on this node
+  std::unique_ptr<Copier> copier_;        ///< like directory_; last, so stopped first
 };
 
 }  // namespace lockstep
