@@ -18,7 +18,7 @@ std::string file_name(std::int64_t step) {
   return fmt::format("{}{:08}{}", prefix, step, suffix);
 }
 
-/// nullopt for any other file.
+/// nullopt if `name` is not a checkpoint name.
 std::optional<std::int64_t> step_of(const std::string& name) {
   if (!name.starts_with(prefix) || !name.ends_with(suffix)) return std::nullopt;
   const char* begin = name.data() + prefix.size();
@@ -83,14 +83,14 @@ void CheckpointDirectory::save(const CheckpointInfo& info, const NextTensor& nex
     replace_symlink_atomically(path_ + "/best", file_name(step), before_change_);
   }
 
-  // Files of later steps did not verify, or belong to a history that was left: they take nobody's
-  // place.
+  // Files of later steps did not verify or belong to an abandoned history: do not count or remove
+  // them.
   const std::optional<std::int64_t> best = step_of_link(path_ + "/best");
   std::int64_t kept = 0;
   for (const std::int64_t candidate : steps()) {
     if (candidate > step || keep_ <= 0 || kept++ < keep_ || candidate == best) continue;
     if (before_change_) before_change_();
-    std::error_code ignored;  // one file too many does no harm
+    std::error_code ignored;  // an extra file does no harm
     std::filesystem::remove(path_of(candidate), ignored);
   }
 }

@@ -9,14 +9,14 @@
 namespace lockstep::checkpoint_format {
 
 inline constexpr const char* format = "lockstep-checkpoint";
-/// 1: `/state` had no `convolutions`; 2: no `all_reduce`. What is added to its checksum makes a new
-/// version, so that older programs ask for a newer one.
+/// 1: `/state` without `convolutions`; 2: without `all_reduce`. Additions to its checksum need a
+/// new version, so that older programs reject the file as too new.
 inline constexpr std::int64_t version = 3;
 inline constexpr const char* checksum = "crc32c";
 inline constexpr const char* optimizer_group = "/optimizer";
 
-/// Calls `visit(name, field)` for every field of `/state`, by the name of its attribute. A field
-/// that is a std::optional and empty has no attribute, and no line in the checksum.
+/// Calls `visit(attribute name, field)` for every field of `/state`. An empty std::optional field
+/// has no attribute and no line in the checksum.
 template <typename State, typename Visitor>
 void visit_fields(State& state, Visitor&& visit) {
   visit("step", state.step);
@@ -46,8 +46,8 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("all_reduce", state.all_reduce);
 }
 
-/// CRC-32C of the canonical state: lines `name=value`, sorted by name, each with a newline;
-/// integers in decimal, doubles as printf's %.17g, text as it is.
+/// CRC-32C of the canonical state: lines `name=value`, sorted, each with a newline; integers in
+/// decimal, doubles as printf's %.17g, text unchanged.
 [[nodiscard]] std::uint32_t state_checksum(const TrainingState& state);
 [[nodiscard]] std::uint32_t values_checksum(std::span<const float> values) noexcept;
 

@@ -15,7 +15,7 @@ namespace format = checkpoint_format;
 
 constexpr std::uint64_t max_tensor_elements = std::uint64_t{1} << 33;
 
-/// What every read needs to know.
+/// Parameters of every read.
 struct Source {
   const h5::File& file;
   const std::string& path;
@@ -65,7 +65,7 @@ std::vector<float> read_tensor(const Source& source, const std::string& group,
 std::vector<CheckpointReader::Tensor> list_tensors(const Source& source, const std::string& group) {
   std::vector<CheckpointReader::Tensor> tensors;
   for (const std::string& name : h5::children(source.file, group)) {
-    // PyTorch's count of batches, an integer that a state dict holds and nothing here needs.
+    // Skip PyTorch's integer batch counter, which a state dict contains and Lockstep does not use.
     if (name.ends_with("num_batches_tracked")) continue;
     const std::string object = fmt::format("{}/{}", group, name);
     tensors.push_back(
@@ -156,7 +156,7 @@ std::map<std::string, std::vector<CheckpointReader::Tensor>> list_slots(const So
   return slots;
 }
 
-/// `work()`, where what the file claims may be more than there is memory for.
+/// Runs `work()`; if memory runs out, blames the shapes in the file.
 template <typename Work>
 auto within_memory(const std::string& path, Work work) {
   try {

@@ -16,11 +16,11 @@ namespace {
 
 namespace format = checkpoint_format;
 
-/// Other threads' calls into the library wait no longer than one piece takes.
+/// Bounds how long other threads' HDF5 calls wait for the library lock.
 constexpr std::int64_t piece_bytes = std::int64_t{4} << 20;
 
-/// Told of each piece. Tests kill a writer in the middle of a file; this makes the middle long
-/// enough.
+/// Calls on_piece after each piece. Can also limit the write rate, so that tests have time to kill
+/// a writer in the middle of a file.
 class Pace final {
  public:
   explicit Pace(const std::function<void()>& on_piece) : on_piece_(on_piece) {
@@ -40,7 +40,7 @@ class Pace final {
 
  private:
   const std::function<void()>& on_piece_;
-  std::int64_t bytes_per_second_ = 0;  ///< 0: as fast as can be
+  std::int64_t bytes_per_second_ = 0;  ///< 0: unlimited
 };
 
 void check(const StoredTensor& stored) {
@@ -135,7 +135,7 @@ void write_file(const std::string& path, const CheckpointInfo& info, const NextT
     h5::write_uint32(state, format::checksum, format::state_checksum(*info.state));
   }
   h5::close_written(std::move(file));
-  // Opening compares the file's length with what its header says.
+  // Opening the file checks its length against its header.
   static_cast<void>(h5::open_file(path));
 }
 

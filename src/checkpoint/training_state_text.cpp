@@ -16,7 +16,7 @@ std::string training_state_text(const TrainingState& state) {
       text[name] = field;
     }
   });
-  // CBOR, not JSON: paths are any bytes, and sums may be infinite.
+  // CBOR, not JSON: paths may contain any bytes, and sums may be infinite.
   std::string bytes;
   nlohmann::ordered_json::to_cbor(text, bytes);
   return bytes;

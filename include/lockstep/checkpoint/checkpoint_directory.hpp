@@ -11,13 +11,13 @@
 
 namespace lockstep {
 
-/// `checkpoints/` of a run: step-00012345.h5 files, `latest` and `best` (links, replaced
-/// atomically). Rank 0's alone.
+/// `checkpoints/` of a run: step-00012345.h5 files, and the symlinks `latest` and `best`, replaced
+/// atomically. Used on rank 0 only.
 class CheckpointDirectory final {
  public:
-  /// Creates it; removes temporary files that a killed writer left. Error(cannot_write).
-  /// `before_change`, which may be empty, is called before each change of a published name, on the
-  /// saving thread; where it throws, nothing changes.
+  /// Creates the directory and removes temporary files of killed writers. Error(cannot_write).
+  /// Calls `before_change` (may be empty) on the saving thread before each change of a published
+  /// name; if it throws, the name does not change. `keep` <= 0 keeps all files.
   explicit CheckpointDirectory(std::string path, std::int64_t keep,
                                std::function<void()> before_change = {});
 
@@ -25,8 +25,8 @@ class CheckpointDirectory final {
   /// Steps of the published files, newest first.
   [[nodiscard]] std::vector<std::int64_t> steps() const;
 
-  /// Writes, publishes `latest` (and `best` where state.best_step == state.step) and drops what
-  /// retention does not keep: the `keep` newest and the best by validation top-1 stay.
+  /// Writes the file, updates `latest` (and `best` if state.best_step == state.step), and removes
+  /// old files except the `keep` newest and the best by validation top-1.
   void save(const CheckpointInfo& info, const NextTensor& next,
             const std::function<void()>& on_piece = {});
 
@@ -34,10 +34,10 @@ class CheckpointDirectory final {
     CheckpointReader reader;
     std::string path;
     std::vector<std::string>
-        rejected;  ///< one line a newer file that did not verify; left in place
+        rejected;  ///< one line per newer file that did not verify; the files stay
   };
-  /// The newest that verifies; nullopt where there is none at all; Error(bad_input) naming all of
-  /// them where files are there and none verifies.
+  /// The newest file that verifies; nullopt if there are no files; Error(bad_input) naming all
+  /// files if none verifies.
   [[nodiscard]] std::optional<Found> newest() const;
 
  private:
@@ -46,13 +46,13 @@ class CheckpointDirectory final {
   std::function<void()> before_change_;
 };
 
-/// Saves on a thread of its own, one at a time. Rank 0's alone.
+/// Saves on a separate thread, one save at a time. Used on rank 0 only.
 class BackgroundSaver final {
  public:
-  /// What is called on the thread; any may be empty.
+  /// Called on the saving thread; any may be empty.
   struct Hooks {
     std::function<void()> begin;     ///< before each save
-    std::function<void()> on_piece;  ///< as write_checkpoint() says
+    std::function<void()> on_piece;  ///< see WriteHooks
   };
   explicit BackgroundSaver(CheckpointDirectory& directory, Hooks hooks = {});
   ~BackgroundSaver();
@@ -60,17 +60,17 @@ class BackgroundSaver final {
   BackgroundSaver& operator=(const BackgroundSaver&) = delete;
 
   [[nodiscard]] bool busy() const noexcept;
-  /// Returns at once; `next` is called on the thread. The caller sees to it that busy() is false.
+  /// Returns at once; calls `next` on the saving thread. Precondition: busy() is false.
   void start(CheckpointInfo info, NextTensor next);
   struct Outcome {
     std::int64_t step = 0;
     std::string path;
     double seconds = 0;
-    std::optional<std::string> error;  ///< why it failed
+    std::optional<std::string> error;  ///< nullopt: the save succeeded
   };
-  /// The outcome of a finished save, once each; nullopt while there is none.
+  /// Returns each finished save's outcome once; nullopt if there is none.
   [[nodiscard]] std::optional<Outcome> poll();
-  /// Waits for the save under way; its outcome comes by poll().
+  /// Waits for the running save; poll() then returns its outcome.
   void wait();
 
  private:
