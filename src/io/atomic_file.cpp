@@ -56,7 +56,7 @@ void write_all(const std::string& path, std::string_view text) {
   }
 }
 
-/// Removes a file unless it was published.
+/// Removes its file unless published.
 class TemporaryFile final {
  public:
   explicit TemporaryFile(std::string path) : path_(std::move(path)) { ::unlink(path_.c_str()); }

@@ -33,8 +33,8 @@ std::optional<OpenAttribute> open_attribute(Location location, const std::string
   return result;
 }
 
-/// h5py writes a Python float where an int would do, and the other way round: both are taken as
-/// numbers.
+/// Accepts an integer where a float is wanted, since h5py writes a Python int as an integer. A
+/// float is not accepted as an integer.
 void require_number(const OpenAttribute& a, TypeClass wanted) {
   const ElementType element = element_type_of(a.type);
   if (element.type == wanted ||
@@ -59,7 +59,7 @@ std::optional<T> read_number(Location location, const std::string& name) {
   return value;
 }
 
-/// Frees what the library allocated for strings of variable length, on every way out.
+/// Frees the library's memory for variable-length strings, also on exceptions.
 class VariableStrings final {
  public:
   VariableStrings(const Datatype& type, const Dataspace& space, std::size_t count)
@@ -145,7 +145,7 @@ void write_number(Location location, const std::string& name, T value) {
         &value);
 }
 
-/// UTF-8 of fixed size, padded with zeros: unlike the variable kind it lies under a metadata
+/// Fixed-size UTF-8 padded with zeros: unlike variable-length text, it is covered by a metadata
 /// checksum.
 Datatype text_type(std::size_t size) {
   Datatype type(H5Tcopy(H5T_C_S1));
@@ -246,7 +246,7 @@ void write_strings(Location location, const std::string& name,
 
 void write_floats(Location location, const std::string& name, std::span<const float> values) {
   const LibraryLock lock;
-  constexpr float none = 0;  // the library wants an address for no values, too
+  constexpr float none = 0;  // the library needs an address even for zero values
   write(location, name, Datatype(H5Tcopy(H5T_IEEE_F32LE)), one_axis(values.size()),
         values.empty() ? &none : values.data());
 }

@@ -36,7 +36,7 @@ std::vector<std::string> filters_of(const PropertyList& creation) {
   return names;
 }
 
-/// Selects rows of the outermost axis; checks that they are there and that `values` is their size.
+/// Selects rows of the outermost axis; checks that they exist and contain `values` elements.
 Dataspace select_rows(const Dataset& dataset, std::uint64_t first, std::uint64_t count,
                       std::uint64_t values, ExitStatus status) {
   const std::string object = name_of(dataset.get());
@@ -79,7 +79,7 @@ void check_type(const DatasetInfo& info, const std::string& object) {
   }
 }
 
-/// A few bytes of header can claim any shape; memory is asked for only where the file can hold the
+/// A damaged header can claim any shape, so check before allocating that the file can hold the
 /// values.
 void check_fits_file(const Dataset& dataset, const DatasetInfo& info, const std::string& object) {
   const File file(H5Iget_file_id(dataset.get()));
@@ -91,7 +91,7 @@ void check_fits_file(const Dataset& dataset, const DatasetInfo& info, const std:
         (info.offset && *info.offset <= file_bytes && bytes <= file_bytes - *info.offset))
       return;
   } else {
-    // Deflate, the best compressor among the usual filters, reaches a factor of 1032.
+    // Deflate, the best compressor of the usual filters, reaches a factor of 1032.
     constexpr std::uint64_t best_compression = 1032;
     if (bytes / best_compression <= file_bytes) return;
   }
@@ -162,7 +162,7 @@ ElementType element_type_of(const Datatype& type) {
 std::string to_string(const ElementType& type) {
   if (type.type == TypeClass::other) return "of another type";
   const char* name = type.type == TypeClass::floating ? "float" : type.is_signed ? "int" : "uint";
-  // In bytes the product cannot overflow, in bits a hostile size could.
+  // 64-bit, since a hostile size in bits could overflow a narrower type.
   return fmt::format("{}{}{}", name, std::uint64_t{type.size} * 8,
                      type.little_endian ? "" : " big-endian");
 }

@@ -9,19 +9,19 @@
 
 namespace lockstep::h5 {
 
-/// Exclusive use of the library by this thread, which may nest; whatever calls the library holds
-/// it. Taken even where the library was built thread-safe: such a library serializes its calls in
-/// the same way, and one path everywhere is the one that is tested.
+/// Recursive lock that every caller of the library holds. Also taken if the library was built
+/// thread-safe: such a library serializes its calls too, and a single code path is always the
+/// tested one.
 class LibraryLock final {
  public:
-  /// Also keeps the library from printing errors: each thread has its own setting.
+  /// Also disables the library's error output, which is a setting per thread.
   LibraryLock() noexcept;
 
  private:
   std::lock_guard<std::recursive_mutex> lock_;
 };
 
-/// Why the last call failed, in the library's words; empties its stack.
+/// The library's reason for the last failure; clears its error stack.
 [[nodiscard]] std::string library_reason();
 
 /// "FILE:/object", as far as the library can tell.
@@ -31,20 +31,20 @@ class LibraryLock final {
 [[noreturn]] void cannot_read(const std::string& object);
 [[noreturn]] void cannot_write(const std::string& object);
 [[noreturn]] void cannot_write(const std::string& object, int error);
-/// Error(cannot_write) where the call failed, or any write to that file did.
+/// Error(cannot_write) if `success` is false or any earlier write to that file failed.
 void check_written(hid_t object, bool success);
 
-/// The library's types for T: in memory, and little-endian in files.
+/// HDF5 types of T: native in memory, little-endian in files.
 template <typename T>
 [[nodiscard]] hid_t native_type() noexcept;
 template <typename T>
 [[nodiscard]] hid_t file_type() noexcept;
 
-/// Error(bad_input) where the product overflows or there is no shape at all.
 struct Extent {
   std::vector<std::uint64_t> dims;
   std::uint64_t elements = 1;
 };
+/// Error(bad_input) if the product of `dims` overflows or the data space has no shape.
 [[nodiscard]] Extent extent_of(const Dataspace& space, const std::string& object);
 
 struct ElementType {

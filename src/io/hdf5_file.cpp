@@ -15,7 +15,7 @@ PropertyList property_list(hid_t kind) {
   return PropertyList(H5Pcreate(kind));
 }
 
-/// The part of a driver's message that a user can act on.
+/// The useful part of a driver's message.
 std::string essence(const std::string& description) {
   constexpr std::string_view mark = "error message = '";
   const std::size_t begin = description.find(mark);
@@ -27,8 +27,8 @@ std::string essence(const std::string& description) {
 PropertyList access_list() {
   PropertyList list = property_list(H5P_FILE_ACCESS);
 #if H5_VERSION_GE(1, 10, 7)
-  // Many cluster file systems cannot lock; writers publish whole files by rename, so nothing is
-  // lost. The environment's HDF5_USE_FILE_LOCKING still wins.
+  // Many cluster file systems cannot lock, and writers publish whole files by rename, so locks are
+  // not needed. The environment variable HDF5_USE_FILE_LOCKING takes precedence.
   H5Pset_file_locking(list.get(), false, true);
 #endif
   return list;
@@ -42,7 +42,7 @@ PropertyList output_access_list() {
   return list;
 }
 
-/// The library's state is the process's, and so is its lock.
+/// A global, since the library's state is global.
 std::recursive_mutex& library_mutex() noexcept {
   static std::recursive_mutex mutex;
   return mutex;
@@ -56,7 +56,7 @@ LibraryLock::LibraryLock() noexcept : lock_(library_mutex()) {
 
 void close_handle(herr_t (*close)(hid_t), hid_t handle) noexcept {
   const LibraryLock lock;
-  // A thread that ends with errors on its stack keeps the library from closing at exit.
+  // If a thread ends with errors on its stack, the library cannot close at exit.
   if (close(handle) < 0) H5Eclear2(H5E_DEFAULT);
 }
 
@@ -70,7 +70,7 @@ std::string library_reason() {
   H5Ewalk2(
       H5E_DEFAULT, H5E_WALK_UPWARD,
       [](unsigned n, const H5E_error2_t* e, void* text) -> herr_t {
-        // Upward begins at the innermost call, which knows best.
+        // Upward starts at the innermost call, which has the most specific reason.
         if (n == 0 && e->desc != nullptr) *static_cast<std::string*>(text) = e->desc;
         return 0;
       },
@@ -122,7 +122,7 @@ void check_written(hid_t object, bool success) {
 
 File open_file(const std::string& path) {
   const LibraryLock lock;
-  // A look before the library's: it does not tell "absent" from "damaged", and would wait for a
+  // Check before the library does, which cannot tell "absent" from "damaged" and would block on a
   // pipe.
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
@@ -177,7 +177,7 @@ void close_written(File file) {
 
 bool exists(Location location, const std::string& name) {
   const LibraryLock lock;
-  // The library fails, rather than answers, where a group on the way is missing.
+  // H5Lexists fails if an intermediate group is missing, so check each one first.
   for (std::size_t end = name.find('/', 1); end != std::string::npos;
        end = name.find('/', end + 1)) {
     const std::string prefix = name.substr(0, end);

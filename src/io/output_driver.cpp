@@ -21,17 +21,17 @@ namespace {
 constexpr std::uint64_t magic = 0x6c6f636b73746570;  // "lockstep"
 
 struct OutputFile {
-  H5FD_t base{};  ///< the library's part, which must come first
+  H5FD_t base{};  ///< the library's part; must be the first member
   int descriptor = -1;
-  int error = 0;          ///< of the first failure
-  int* report = nullptr;  ///< where to leave `error` for after the file is closed
+  int error = 0;          ///< errno of the first failure
+  int* report = nullptr;  ///< receives `error`, also of the close; null: not wanted
   haddr_t end_of_address = 0;
   haddr_t end_of_file = 0;
   dev_t device = 0;
   ino_t inode = 0;
 };
 
-/// How a driver's file is found again from the library's handle.
+/// Finds the driver's file from the library's handle.
 struct DriverInfo {
   std::uint64_t magic = h5::magic;
   OutputFile* file = nullptr;
@@ -50,7 +50,7 @@ void keep_error(OutputFile& file, int error) {
 }
 
 void* copy_info(const void* info) {
-  void* copy = std::malloc(sizeof(DriverInfo));  // freed by free_info, called from C
+  void* copy = std::malloc(sizeof(DriverInfo));  // HDF5 frees it with free_info
   if (copy != nullptr) std::memcpy(copy, info, sizeof(DriverInfo));
   return copy;
 }
@@ -87,7 +87,7 @@ H5FD_t* open_output(const char* name, unsigned flags, hid_t /*access*/, haddr_t 
 
 herr_t close_file(H5FD_t* base) {
   const std::unique_ptr<OutputFile> file(&self(base));
-  // Network file systems may report a lost write only here.
+  // Network file systems may report a failed write only here.
   if (::close(file->descriptor) != 0) keep_error(*file, errno);
   return 0;
 }
@@ -168,7 +168,7 @@ H5FD_class_t driver_class() {
   H5FD_class_t driver{};
 #if H5_VERSION_GE(1, 14, 0)
   driver.version = H5FD_CLASS_VERSION;
-  driver.value = 512;  // first of the numbers that are free for applications
+  driver.value = 512;  // first number available to applications
 #endif
   driver.name = "lockstep-output";
   driver.maxaddr = static_cast<haddr_t>(std::numeric_limits<off_t>::max());
@@ -202,8 +202,8 @@ OutputFile* output_of(hid_t object) {
 }  // namespace
 
 void use_output_driver(const PropertyList& access) {
-  // Registered once and left to the library's own end: while a file closes, 1.10 reads the driver's
-  // class after it gave up its reference, so the last file must not be the last to hold it.
+  // Register once and never unregister: HDF5 1.10 reads the driver's class after it drops a closing
+  // file's reference, so a file must never hold the last reference.
   static const H5FD_class_t description = driver_class();
   static const hid_t driver = H5FDregister(&description);
   const DriverInfo info;

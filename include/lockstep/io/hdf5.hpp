@@ -13,12 +13,12 @@
 #include <string_view>
 #include <vector>
 
-/// A thin layer over HDF5's C interface. Files are not trusted: shapes, types and lengths are
-/// checked before anything is allocated. Errors name file, object, what was expected and what was
-/// found: bad_input when reading, cannot_write when writing. The library never prints.
+/// A thin layer over HDF5's C interface. Files are not trusted: checks shapes, types and lengths
+/// before allocating. Errors name file, object, what was expected and what was found: bad_input
+/// when reading, cannot_write when writing. The library never prints.
 ///
-/// Any thread may call any of these at any time: one lock serializes all calls into the library,
-/// which is often built without its own.
+/// Thread-safe: one lock serializes all calls into the library, which is often built without
+/// thread safety.
 namespace lockstep::h5 {
 
 void close_handle(herr_t (*close)(hid_t), hid_t handle) noexcept;
@@ -27,8 +27,7 @@ template <herr_t (*close)(hid_t)>
 struct HandleTraits {
   using Handle = hid_t;
   static Handle null() noexcept { return H5I_INVALID_HID; }
-  // A failed close has nobody to tell: writers call close_written(), readers have what they came
-  // for.
+  // Ignores a failed close: writers call close_written(), and readers already have their data.
   static void destroy(Handle handle) noexcept { close_handle(close, handle); }
 };
 
@@ -40,7 +39,7 @@ using Datatype = UniqueHandle<HandleTraits<&H5Tclose>>;
 using Attribute = UniqueHandle<HandleTraits<&H5Aclose>>;
 using PropertyList = UniqueHandle<HandleTraits<&H5Pclose>>;
 
-/// Where a name is looked up or an attribute lives: a view of a file, a group or a dataset.
+/// Non-owning view of a file, group or dataset: the base of a name lookup, or owner of attributes.
 class Location final {
  public:
   Location(const File& file) noexcept : id_(file.get()) {}           // NOLINT(*-explicit-*)
@@ -52,24 +51,24 @@ class Location final {
   hid_t id_;
 };
 
-/// Opens for reading. Error(no_input) where absent or unreadable, Error(bad_input) where it is not
-/// HDF5, is truncated or its metadata do not verify.
+/// Opens for reading. Error(no_input) if absent or unreadable; Error(bad_input) if it is not HDF5,
+/// is truncated, or its metadata do not verify.
 [[nodiscard]] File open_file(const std::string& path);
-/// Creates or replaces. Metadata checksums on (format of 1.10), object times off: the same calls
-/// give the same bytes. Error(cannot_write).
+/// Creates or replaces a file, with metadata checksums (format 1.10) and without object times, so
+/// the same calls give the same bytes. Error(cannot_write).
 [[nodiscard]] File create_file(const std::string& path);
-/// Opens a file that create_file() made, to add to it. Error(cannot_write).
+/// Opens a file made by create_file() to add to it. Error(cannot_write).
 [[nodiscard]] File open_for_update(const std::string& path);
-/// Flushes and closes what the two above opened; the place where a full disk shows.
-/// Error(cannot_write).
+/// Flushes and closes a file opened by the two functions above. Error(cannot_write), for instance
+/// if the disk is full.
 void close_written(File file);
 
 [[nodiscard]] bool exists(Location location, const std::string& name);
 
 enum class ObjectKind { group, dataset, other };
-/// Error(bad_input) where it is absent or a link leads nowhere.
+/// Error(bad_input) if the object is absent or a dangling link.
 [[nodiscard]] ObjectKind kind_of(Location location, const std::string& name);
-/// Names in a group, in the order of their creation where the file keeps it, else sorted.
+/// Names in a group, in creation order if the file stores it, else sorted.
 [[nodiscard]] std::vector<std::string> children(Location location, const std::string& group,
                                                 std::size_t max_children = 1'000'000);
 [[nodiscard]] Group open_group(Location location, const std::string& name);
@@ -80,50 +79,50 @@ enum class Layout { contiguous, chunked, compact, other };
 
 struct DatasetInfo {
   std::vector<std::uint64_t> dims;
-  std::uint64_t elements = 0;  ///< their product, known not to overflow
+  std::uint64_t elements = 0;  ///< product of `dims`, checked for overflow
   TypeClass type = TypeClass::other;
-  std::size_t element_size = 0;  ///< bytes; elements * element_size does not overflow
+  std::size_t element_size = 0;  ///< bytes; elements * element_size is checked too
   bool is_signed = false;
   bool little_endian = true;
   Layout layout = Layout::other;
   std::vector<std::string> filters;
-  /// Byte in the file where contiguous values begin; absent for other layouts and where nothing was
-  /// ever written.
+  /// File offset of contiguous values, bytes; nullopt for other layouts and if no storage was ever
+  /// allocated.
   std::optional<std::uint64_t> offset;
 };
 [[nodiscard]] std::string to_string(const DatasetInfo& info);  ///< "10x28x28x1 uint8"
 
 [[nodiscard]] Dataset open_dataset(Location location, const std::string& name);
-/// Error(bad_input) where absent, not a dataset, or its shape overflows.
+/// Error(bad_input) if absent, not a dataset, or its shape overflows.
 [[nodiscard]] DatasetInfo describe(const Dataset& dataset);
 [[nodiscard]] DatasetInfo describe(Location location, const std::string& name);
 
-/// T is one of std::int8_t to std::uint64_t, float, double. The dataset's class must be T's; sizes
-/// and byte order are converted by the library, integers outside T's range are clamped to it.
+/// T is one of std::int8_t to std::uint64_t, float, double. The dataset must have T's type class;
+/// the library converts sizes and byte order, and clamps integers to T's range.
 template <typename T>
 [[nodiscard]] std::vector<T> read_values(Location location, const std::string& name,
                                          std::uint64_t max_elements);
-/// Rows [first, first + count) of the outermost axis into `values`, whose size must be exactly
-/// theirs.
+/// Reads rows [first, first + count) of the outermost axis into `values`, whose size must match
+/// exactly.
 template <typename T>
 void read_rows(const Dataset& dataset, std::uint64_t first, std::uint64_t count,
                std::span<T> values);
 
-/// A contiguous little-endian dataset to be filled by write_rows(), all of it (no fill values are
-/// written).
+/// Creates a contiguous little-endian dataset. The caller must fill all of it with write_rows(),
+/// since no fill values are written.
 template <typename T>
 [[nodiscard]] Dataset create_dataset(Location location, const std::string& name,
                                      std::span<const std::uint64_t> dims);
 template <typename T>
 void write_rows(const Dataset& dataset, std::uint64_t first, std::uint64_t count,
                 std::span<const T> values);
-/// Both at once. A dataset of no axes is a scalar.
+/// Creates and fills a dataset. Without axes it is a scalar.
 template <typename T>
 Dataset write_dataset(Location location, const std::string& name,
                       std::span<const std::uint64_t> dims, std::span<const T> values);
 
-/// Attributes; absent gives nullopt, a wrong class or shape Error(bad_input). Strings may be of
-/// fixed or variable length, as h5py writes them, and end at their first zero byte.
+/// Attributes: nullopt if absent, Error(bad_input) for a wrong type class or shape. Strings may
+/// have fixed or variable length, as h5py writes them, and end at their first zero byte.
 inline constexpr std::size_t max_string_bytes = std::size_t{16} << 20;
 inline constexpr std::uint64_t max_attribute_elements = 1'000'000;
 [[nodiscard]] std::optional<std::int64_t> read_int64(Location location, const std::string& name);
@@ -133,7 +132,7 @@ inline constexpr std::uint64_t max_attribute_elements = 1'000'000;
 [[nodiscard]] std::optional<std::string> read_string(Location location, const std::string& name);
 [[nodiscard]] std::optional<std::vector<std::string>> read_strings(Location location,
                                                                    const std::string& name);
-/// One axis, or a scalar as one value.
+/// One axis; a scalar gives one value.
 [[nodiscard]] std::optional<std::vector<float>> read_floats(Location location,
                                                             const std::string& name);
 
