@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// A fixed number of zeroed values of a trivial type, aligned to 64 bytes. Moves, never copies.
+/// A fixed-size buffer of zeroed values of a trivial type, aligned to 64 bytes. Move-only.
 template <typename T>
 class AlignedBuffer final {
  public:
@@ -26,8 +26,8 @@ class AlignedBuffer final {
     if (size > (std::numeric_limits<std::size_t>::max() - alignment) / sizeof(T)) {
       throw std::bad_alloc();
     }
-    // Large blocks come from the kernel, which zeroes each page for the thread that touches it
-    // first; writing zeros here would be one thread's work, for all pages, at once.
+    // The kernel zeroes each page of a large block when a thread first touches it. Writing zeros
+    // here would make one thread touch all pages at once.
     std::size_t space = size * sizeof(T) + alignment;
     memory_.reset(std::calloc(space, 1));
     if (memory_ == nullptr) throw std::bad_alloc();

@@ -11,7 +11,7 @@ struct DescriptorTraits {
   static Handle null() noexcept { return -1; }
   static void destroy(Handle handle) noexcept { ::close(handle); }
 };
-/// Owns an open file, socket or the like.
+/// Owns a file descriptor.
 using Descriptor = UniqueHandle<DescriptorTraits>;
 
 }  // namespace lockstep

@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// What a process returns; job scripts resubmit on `internal` and `stopped` alone
+/// Exit status of a process. Of these, job scripts resubmit only on `internal` and `stopped`
 /// (docs/exit-status.md).
 enum class ExitStatus : int {
   ok = 0,
   unfit = 1,          ///< `lockstep doctor`: something would stop a run
   usage = 64,         ///< bad usage or configuration, impossible combination
-  bad_input = 65,     ///< input is there but wrong
+  bad_input = 65,     ///< input exists but is wrong
   no_input = 66,      ///< input is absent or unreadable
   diverged = 69,      ///< training diverged; never resubmit
   internal = 70,      ///< internal error, or a rank was lost
@@ -22,7 +22,7 @@ enum class ExitStatus : int {
   stopped = 75,       ///< stopped on request with a checkpoint written; submit again
 };
 
-/// The one error type. Its text is *problem (why); suggestion*, with the values.
+/// The only error type. Its text is *problem (why); suggestion*, with the values.
 class Error final : public std::runtime_error {
  public:
   Error(ExitStatus status, const std::string& message)

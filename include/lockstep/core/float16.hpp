@@ -10,21 +10,21 @@ struct Float16 {
   std::uint16_t bits = 0;
 
   Float16() = default;
-  /// To the nearest, ties to even; beyond 65504 infinity; NaN stays NaN. Without branches, so that
-  /// loops vectorise.
+  /// Rounds to nearest, ties to even; 65520 and above becomes infinity; NaN stays NaN. Branch-free,
+  /// so loops vectorise.
   explicit Float16(float value) noexcept {
     const auto wide = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t sign = (wide >> 16) & 0x8000U;
     const std::uint32_t magnitude = wide & 0x7FFFFFFFU;
-    // Exponents are biased by 127 there and by 15 here.
+    // The exponent bias is 127 in a float and 15 here.
     const std::uint32_t normal =
         (magnitude + 0xFFFU + ((magnitude >> 13) & 1U) - (112U << 23)) >> 13;
-    // Next to 0.5 a float counts in steps of 2^-24, as subnormals do.
+    // Floats just above 0.5 are spaced by 2^-24, like half-precision subnormals.
     const std::uint32_t subnormal =
         std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) -
         std::bit_cast<std::uint32_t>(0.5F);
     std::uint32_t result = magnitude < (113U << 23) ? subnormal : normal;
-    result = magnitude >= 0x477FF000U ? 0x7C00U : result;  // 65520 and more
+    result = magnitude >= 0x477FF000U ? 0x7C00U : result;  // 65520 and above
     result = magnitude > 0x7F800000U ? 0x7E00U : result;
     bits = static_cast<std::uint16_t>(sign | result);
   }
@@ -39,7 +39,7 @@ struct Float16 {
     result = magnitude >= 0x7C00U ? special : result;
     return std::bit_cast<float>(sign | result);
   }
-  friend bool operator==(const Float16&, const Float16&) = default;  ///< of bits
+  friend bool operator==(const Float16&, const Float16&) = default;  ///< compares bits
 };
 
 }  // namespace lockstep

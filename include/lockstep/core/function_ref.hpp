@@ -9,7 +9,7 @@ namespace lockstep {
 template <typename Signature>
 class FunctionRef;
 
-/// What a function is called back by for as long as it runs; owns and allocates nothing.
+/// Non-owning reference to a callable, for callbacks during a call. Never allocates.
 template <typename Result, typename... Arguments>
 class FunctionRef<Result(Arguments...)> final {
  public:

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Marks a function that kernels call too.
+/// Marks a function that device kernels also call.
 #ifdef __CUDACC__
 #define LOCKSTEP_HOST_DEVICE __host__ __device__
 #else

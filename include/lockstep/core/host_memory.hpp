@@ -8,17 +8,17 @@
 
 namespace lockstep {
 
-/// Gives memory that a device copies fast from and to. Outlives what it gave.
+/// Allocates host memory for fast copies to and from a device. Must outlive its allocations.
 class HostMemory {
  public:
   virtual ~HostMemory() = default;
-  /// Aligned to 64 bytes at least, of any content; Error(internal) where there is none left.
+  /// Uninitialised, aligned to at least 64 bytes; Error(internal) if out of memory.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
 };
 
-/// A fixed number of values of a trivial type in such memory, or in ordinary memory where there is
-/// no giver; aligned to 64 bytes and not initialised. Moves, never copies.
+/// A fixed-size buffer of a trivial type, aligned to 64 bytes and uninitialised. Allocated by
+/// `memory`; null: by operator new. Move-only.
 template <typename T>
 class HostBuffer final {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);

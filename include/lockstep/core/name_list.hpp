@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// "rank 1 (node1), rank 4 (node2)": for messages, so the first few alone, "and 3 more".
+/// "rank 1 (node1), rank 4 (node2)", for messages: at most eight names, then "and 3 more".
 [[nodiscard]] inline std::string listed(std::span<const std::string> names) {
   constexpr std::size_t most = 8;
   const auto first = names.first(std::min(names.size(), most));

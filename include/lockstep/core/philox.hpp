@@ -22,7 +22,7 @@ namespace lockstep {
   return counter;
 }
 
-/// What a stream of random numbers is for; keeps the streams of one seed apart.
+/// Purpose of a random stream. Streams of one seed with different purposes are independent.
 enum class RandomPurpose : std::uint32_t {
   initialization = 1,
   sample_order = 2,
@@ -31,8 +31,8 @@ enum class RandomPurpose : std::uint32_t {
   synthetic_data = 5,
 };
 
-/// The numbers of one stream, in turn: keyed by (seed, purpose), placed by (a, b).
-/// `a` and `b` are, say, epoch and sample; streams with different keys or places are independent.
+/// A sequential random stream with key (seed, purpose) and counter (a, b), for example sample and
+/// epoch. Streams with different keys or counters are independent.
 class PhiloxStream final {
  public:
   PhiloxStream(std::uint64_t seed, RandomPurpose purpose, std::uint64_t a, std::uint32_t b) noexcept
@@ -64,12 +64,12 @@ class PhiloxStream final {
   [[nodiscard]] std::uint32_t next_below(std::uint32_t bound) noexcept {
     return static_cast<std::uint32_t>((std::uint64_t{next_u32()} * bound) >> 32);
   }
-  /// Goes on behind the first `blocks` times four numbers of next_u32().
+  /// Moves to just after the first 4 * `blocks` numbers of next_u32().
   void seek(std::uint32_t blocks) noexcept {
     counter_[0] = blocks;
     used_ = 4;
   }
-  /// Standard normal, by the Box-Muller transform; takes four numbers.
+  /// Standard normal by the Box-Muller transform; consumes four numbers.
   [[nodiscard]] double next_normal() noexcept;
 
  private:

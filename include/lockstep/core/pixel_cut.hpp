@@ -4,9 +4,9 @@
 
 namespace lockstep {
 
-/// The part of a stored image that becomes the network's: `height` x `width` pixels, mirrored where
-/// `flip` is not 0. Where the extents are not the network's it is resampled, and lies inside the
-/// stored image; else it may reach beyond, where pixels are 0.
+/// Region of a stored image that becomes the network's image: `height` x `width` pixels, mirrored
+/// if `flip` is not 0. If its size is not the network's, it is resampled and lies inside the stored
+/// image; else it may extend beyond the stored image, where pixels are 0.
 struct PixelCut {
   std::int32_t top = 0;
   std::int32_t left = 0;

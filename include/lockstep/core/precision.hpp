@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// What an engine computes activations, their gradients and its working copies of weights in.
-/// Parameters, statistics, parameter gradients and optimizer state are fp32 in all of them.
+/// Data type of an engine's activations, their gradients and its working copies of weights.
+/// Parameters, statistics, parameter gradients and optimizer state are always fp32.
 enum class Precision { fp32, tf32, bf16, fp16 };
 
 [[nodiscard]] constexpr std::string_view to_string(Precision precision) noexcept {

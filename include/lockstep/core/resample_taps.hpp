@@ -7,15 +7,15 @@
 
 namespace lockstep {
 
-/// Bilinear resampling of `source` pixels to `size` ones along one axis, with the filter widened
-/// where they become fewer, as Pillow does it: which source pixels one of the result is made of,
-/// and with which weights. Processors and devices compute the same bits.
+/// Source pixels and weights of result pixel `at`, for bilinear resampling of `source` to `size`
+/// pixels along one axis. Widens the filter when shrinking, as Pillow does. Hosts and devices
+/// compute the same bits.
 struct ResampleTaps {
   std::int64_t first;
   std::int64_t count;
   double centre;
   double radius;
-  float sum;  ///< of all weights before they are divided by it
+  float sum;  ///< sum of the raw weights, which weight() divides by
 
   LOCKSTEP_HOST_DEVICE ResampleTaps(std::int64_t source, std::int64_t size, std::int64_t at) {
     const double scale = static_cast<double>(source) / static_cast<double>(size);
@@ -29,11 +29,11 @@ struct ResampleTaps {
     for (std::int64_t tap = 0; tap < count; ++tap) total += raw_weight(tap);
     sum = static_cast<float>(total);
   }
-  /// Of source pixel first + tap.
+  /// Weight of source pixel first + tap.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE float weight(std::int64_t tap) const {
     return static_cast<float>(raw_weight(tap)) / sum;
   }
-  /// At most this many taps, whatever the pixel.
+  /// Upper bound of `count` for any pixel.
   [[nodiscard]] static std::int64_t most(std::int64_t source, std::int64_t size) {
     const double scale = static_cast<double>(source) / static_cast<double>(size);
     return 2 * static_cast<std::int64_t>(std::ceil(scale > 1.0 ? scale : 1.0)) + 1;
@@ -47,8 +47,7 @@ struct ResampleTaps {
   }
 };
 
-/// What a resampled value becomes: rounded and cut to a pixel's range. `value` has 0.5 added
-/// already.
+/// Rounds a resampled value and clamps it to [0, 255]. The caller has already added 0.5 to `value`.
 [[nodiscard]] LOCKSTEP_HOST_DEVICE inline std::uint8_t to_pixel(float value) {
   const float low = value > 0.0F ? value : 0.0F;
   return static_cast<std::uint8_t>(low < 255.0F ? low : 255.0F);

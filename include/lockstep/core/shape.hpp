@@ -53,7 +53,7 @@ class Shape final {
   std::size_t rank_ = 0;
 };
 
-/// "64x3x7x7"; "scalar" without axes.
+/// "64x3x7x7"; "scalar" if there are no axes.
 [[nodiscard]] std::string to_string(const Shape& shape);
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ struct Slice {
   friend constexpr bool operator==(const Slice&, const Slice&) = default;
 };
 
-/// Part `index` of [0, total) cut into `parts` parts that differ by at most one, larger ones first.
+/// Part `index` of [0, total) split into `parts`; sizes differ by at most one, larger parts first.
 [[nodiscard]] constexpr Slice slice_of(std::int64_t total, std::int64_t parts,
                                        std::int64_t index) noexcept {
   const std::int64_t quotient = total / parts;

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// Owner of one C handle. `Traits` gives `using Handle`, `static Handle null()`, and
-/// `static void destroy(Handle) noexcept`, which logs rather than throws.
+/// Owner of one C handle. `Traits` defines `using Handle`, `static Handle null()`, and
+/// `static void destroy(Handle) noexcept`, which logs instead of throwing.
 template <typename Traits>
 class UniqueHandle final {
  public:

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string>
 
-/// Amounts, as people read them.
+/// Human-readable quantities.
 namespace lockstep {
 
 /// "1.3 GB/s"
@@ -15,7 +15,7 @@ namespace lockstep {
                                  : fmt::format("{:.1f} GB/s", bytes_per_second / giga);
 }
 
-/// "12 MB"
+/// "12.0 MB"
 [[nodiscard]] inline std::string size_text(double bytes) {
   constexpr double giga = 1e9;
   return bytes < giga ? fmt::format("{:.1f} MB", bytes / 1e6)
