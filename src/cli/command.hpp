@@ -10,22 +10,22 @@
 
 namespace lockstep::cli {
 
-/// What follows the subcommand's name, and what MPI wants to see of the command line.
+/// The arguments after the subcommand's name, and the command line for MPI_Init.
 struct Invocation {
   int& argc;
   char**& argv;
   std::vector<std::string> arguments;
 };
 
-/// A subcommand: its `run` prints help where `--help` is among the arguments, before MPI starts;
-/// what it throws is printed by main.
+/// A subcommand. `run` prints help before MPI starts if `--help` is among the arguments; main
+/// prints the exceptions it throws.
 struct Command {
   const char* name;
-  const char* summary;  ///< one line, of `lockstep --help`
+  const char* summary;  ///< one line for `lockstep --help`
   ExitStatus (*run)(Invocation& invocation);
 };
 
-/// All of them, in the order `lockstep --help` shows.
+/// All subcommands, in the order of `lockstep --help`.
 [[nodiscard]] std::span<const Command> commands();
 
 ExitStatus run_bench(Invocation& invocation);
@@ -35,10 +35,10 @@ ExitStatus run_pack(Invocation& invocation);
 ExitStatus run_train(Invocation& invocation);
 ExitStatus run_inspect(Invocation& invocation);
 
-/// Whether `--help` or `-h` is among them.
+/// Whether `--help` or `-h` is among the arguments.
 [[nodiscard]] bool wants_help(const std::vector<std::string>& arguments);
 
-/// One line to standard output. Paths and names may hold any bytes: what is not UTF-8 is replaced.
+/// Prints one line to standard output. Replaces bytes that are not UTF-8, which paths may contain.
 void print_json(const nlohmann::ordered_json& json);
 
 }  // namespace lockstep::cli

@@ -76,7 +76,7 @@ OptionTable<DoctorArguments> doctor_options() {
   return table;
 }
 
-/// Parameters, running statistics and the optimizer's state, in fp32.
+/// Size of a checkpoint: parameters, running statistics and optimizer state, in fp32.
 std::uint64_t checkpoint_bytes(const DoctorArguments& arguments) {
   const Graph graph = make_model(arguments.model, {.image = {.channels = arguments.channels,
                                                              .height = arguments.image_size,
@@ -86,7 +86,7 @@ std::uint64_t checkpoint_bytes(const DoctorArguments& arguments) {
   const bool adaptive =
       arguments.optimizer == OptimizerKind::adam || arguments.optimizer == OptimizerKind::adamw;
   const auto copies = std::uint64_t{adaptive ? 3U : 2U};
-  // Running statistics, names and attributes are small beside them.
+  // Allowance for running statistics, names and attributes, which are small.
   constexpr std::uint64_t rest = std::uint64_t{1} << 20;
   return static_cast<std::uint64_t>(graph.parameter_count()) * sizeof(float) * copies + rest;
 }
@@ -96,7 +96,7 @@ const char* verdict_text(Verdict verdict) {
   return names[static_cast<std::size_t>(verdict)];
 }
 
-/// `not_checked` names the options without which something was not looked at.
+/// `not_checked` names missing options whose checks were skipped.
 void print_findings(const std::vector<Finding>& findings,
                     const std::vector<std::string>& not_checked, const DoctorArguments& arguments) {
   const auto failures = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
@@ -138,11 +138,11 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
 }
 
-/// Prints that MPI did not start: one process a node, and of --json one in all.
+/// Reports that MPI did not start: on one process per node, or with --json on one in total.
 void report_start(const LaunchFacts& launch, const DoctorArguments& arguments,
                   const std::string& what) {
   if (launch.local_process != 0 || (arguments.json && launch.process != 0)) {
-    // The first that ends takes the others with it; let one that speaks be first.
+    // The launcher kills all processes when the first one exits, so let a printing one exit first.
     constexpr auto courtesy = std::chrono::seconds(2);
     std::this_thread::sleep_for(courtesy);
     return;
@@ -151,10 +151,10 @@ void report_start(const LaunchFacts& launch, const DoctorArguments& arguments,
                  arguments);
 }
 
-/// Ends the job without MPI's end, which would wait for ranks that do not answer.
+/// Aborts the job, since MPI_Finalize would wait for ranks that do not answer.
 [[noreturn]] void leave(bool is_first) {
   std::fflush(nullptr);
-  // A launcher may drop what it has not yet forwarded when a rank aborts.
+  // A launcher may drop output that it has not forwarded yet when a rank aborts.
   constexpr auto forwarding = std::chrono::milliseconds(500);
   constexpr auto courtesy = std::chrono::seconds(10);
   std::this_thread::sleep_for(is_first ? forwarding : std::chrono::milliseconds(courtesy));
@@ -165,7 +165,7 @@ doctor::Diagnosis examine(const doctor::ExaminationOptions& options) {
   try {
     return doctor::examine(options);
   } catch (const std::exception& error) {
-    // The other ranks wait for this one's word, and MPI's end would wait for them.
+    // The other ranks wait for this rank's message, and MPI_Finalize would wait for them.
     print_error(fmt::format(
         "the examination broke off on {} ({}); see to the limits of that node: processes, memory",
         host_name(), error.what()));
@@ -209,7 +209,7 @@ ExitStatus run_doctor(Invocation& invocation) {
                .launch = launch,
                .start_seconds = start.count()});
   const bool is_first = !diagnosis.findings.empty();
-  // Where each process is a world of its own, one of them speaks.
+  // If each process has its own MPI_COMM_WORLD, only the launcher's first process prints.
   if (is_first && launch.process == 0) {
     std::vector<std::string> not_checked;
     if (arguments.data.empty()) not_checked.emplace_back("--data");

@@ -11,7 +11,7 @@
 namespace lockstep::cli {
 namespace {
 
-/// As Precision, after "the run's".
+/// `run` (the training run's precision), then Precision in the same order.
 enum class EvalPrecision { run, fp32, tf32, bf16, fp16 };
 
 std::optional<Precision> precision_of(EvalPrecision asked) {

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// `all`, or one ShardMode.
+/// `all`, then ShardMode in the same order.
 enum class ShardRows { all, none, optimizer, grad, full, hybrid };
 
 struct InspectArguments {
@@ -29,7 +29,7 @@ struct InspectArguments {
   std::int64_t image_size = 224;
   std::int64_t channels = 3;
   std::int64_t classes = 1000;
-  std::int64_t ranks = 0;  ///< 0: nothing is said of memory
+  std::int64_t ranks = 0;  ///< 0: no memory table
   std::int64_t batch_size = 32;
   Precision precision = Precision::fp32;
   OptimizerKind optimizer = OptimizerKind::sgd;
@@ -37,8 +37,8 @@ struct InspectArguments {
   ShardUnit shard_unit = {};
   CommunicationDtype param_dtype = CommunicationDtype::automatic;
   CommunicationDtype reduce_dtype = CommunicationDtype::automatic;
-  std::int64_t shard_group = 0;  ///< 0: nothing is said of groups
-  std::string engine;            ///< empty: nothing is said of one
+  std::int64_t shard_group = 0;  ///< 0: no row for hybrid
+  std::string engine;            ///< empty: no table of algorithms
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
   Recompute recompute = Recompute::automatic;
   std::int64_t threads = 0;
@@ -194,7 +194,7 @@ Report inspect_file(const std::string& path, Verify verify) {
        path, fmt::join(h5::children(file, "/"), ", "));
 }
 
-/// Prints one report, and its faults to standard error.
+/// Prints one report to standard output and its faults to standard error.
 void print(const Report& report, const std::string& separator) {
   fmt::print("{}{}", separator, report.text);
   for (const std::string& fault : report.faults) print_error(fault);
@@ -279,7 +279,7 @@ ExitStatus run_inspect(Invocation& invocation) {
                                                    .width = arguments.width});
   const auto threads = static_cast<int>(arguments.threads);
   Report report = inspect_model(graph);
-  // By what is compiled here, memory and algorithms are those of a run.
+  // Compiles with a run's convolution plan, so memory and algorithms equal a run's.
   ConvolutionPlan convolutions;
   const bool on_processors =
       arguments.precision == Precision::fp32 || arguments.precision == Precision::bf16;
@@ -308,7 +308,7 @@ ExitStatus run_inspect(Invocation& invocation) {
     config.param_dtype = arguments.param_dtype;
     config.reduce_dtype = arguments.reduce_dtype;
     config.recompute = arguments.recompute;
-    config.shard = ShardMode::full;  // all but the first row of the table are sharded
+    config.shard = ShardMode::full;  // validates for a sharded mode, as all rows but the first are
     validate_communication_dtypes(config);
     std::optional<ShardMode> only;
     if (arguments.shard != ShardRows::all) {

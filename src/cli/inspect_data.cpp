@@ -28,7 +28,7 @@ std::string describe_verification(const Report& report, Verify verify) {
   return line("verified", report.faults.empty() ? "yes, every sample" : "NO");
 }
 
-/// Splits that at least one file name of the directory belongs to.
+/// Splits with at least one shard file name in the directory.
 std::set<std::string> splits_in(const std::string& directory) {
   std::set<std::string> splits;
   std::error_code error;
@@ -44,7 +44,7 @@ std::set<std::string> splits_in(const std::string& directory) {
   return splits;
 }
 
-/// One split's share of the report.
+/// Adds one split to the report.
 void add_split(Report& report, const std::string& directory, const std::string& split,
                Verify verify) {
   const std::vector<std::string> shards = list_shards(directory, split);

@@ -1,4 +1,4 @@
-// How the processor's engine would compute a network: `inspect --model NAME --engine cpu`.
+// Which algorithms the CPU engine uses for a network: `inspect --model NAME --engine cpu`.
 #include "inspect_report.hpp"
 #include "lockstep/compute/convolution_plan.hpp"
 #include "lockstep/engine/cpu_engine.hpp"

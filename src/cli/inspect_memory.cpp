@@ -1,4 +1,4 @@
-// What a rank of a training run needs, by --shard: `inspect --model NAME --ranks N`.
+// Memory of a rank in a training run for each --shard: `inspect --model NAME --ranks N`.
 #include "inspect_report.hpp"
 #include "lockstep/engine/arena.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
@@ -18,7 +18,7 @@
 namespace lockstep::cli {
 namespace {
 
-/// For programs that are never run.
+/// Null object for programs that are compiled but never run.
 class NoExchange final : public UnitExchange {
  public:
   void start_gather(std::size_t, std::span<std::byte>) override {}
@@ -36,10 +36,10 @@ double mib(double bytes) {
 constexpr std::array modes{ShardMode::none, ShardMode::optimizer, ShardMode::grad, ShardMode::full,
                            ShardMode::hybrid};
 
-/// What an engine makes of the network.
+/// Layout and memory of the compiled network.
 struct Planned {
   ArenaLayout layout;
-  std::size_t bytes = 0;  ///< of activations, and of units that come and go
+  std::size_t bytes = 0;  ///< activations and gathered units
 };
 
 Planned plan_on_processors(const Graph& graph, const MemoryQuestion& question, const Config& config,
@@ -71,7 +71,7 @@ struct Row {
   ShardCost cost;
   std::size_t units;
   std::optional<std::size_t> activations;
-  std::size_t gathered = 0;  ///< beside activations, for units that come and go
+  std::size_t gathered = 0;  ///< gathered units, in addition to activations
 
   [[nodiscard]] std::size_t total() const {
     return cost.state.total() + activations.value_or(0) + gathered;

@@ -12,19 +12,19 @@
 
 namespace lockstep::cli {
 
-/// What one path or model holds: the same facts as JSON and as lines.
+/// Contents of one path or model: the same facts as JSON and as text.
 struct Report {
   nlohmann::ordered_json json;
   std::string text;  ///< ends with a newline
-  /// What did not verify, one line each; the status of the first.
+  /// What did not verify, one line each; `status` is that of the first fault.
   std::vector<std::string> faults = {};
   ExitStatus status = ExitStatus::ok;
 };
 
 enum class Verify { no, yes };
 
-/// By what it is: a shard, a directory of shards, a checkpoint or a run directory. Error(no_input)
-/// where it is absent, Error(bad_input) where it is none of these.
+/// Inspects a shard, a directory of shards, a checkpoint or a run directory. Error(no_input) if the
+/// path is absent, Error(bad_input) if it is none of these.
 [[nodiscard]] Report inspect_path(const std::string& path, Verify verify);
 
 [[nodiscard]] Report inspect_shard(const std::string& path, Verify verify);
@@ -33,21 +33,20 @@ enum class Verify { no, yes };
 [[nodiscard]] Report inspect_run(const std::string& directory, Verify verify);
 [[nodiscard]] Report inspect_model(const Graph& graph);
 
-/// For how many ranks, samples a rank and how a run would be; from config: precision, optimizer,
-/// shard_unit, shard_group, param_dtype, reduce_dtype.
+/// The run to compute memory for. Used from config: precision, optimizer, recompute, shard_unit,
+/// shard_group, param_dtype, reduce_dtype.
 struct MemoryQuestion {
   int ranks = 1;
   std::int64_t batch_size = 32;
-  int threads = 0;   ///< of a rank; 0: omp_get_max_threads()
-  std::string unit;  ///< --shard-unit as it was given
+  int threads = 0;   ///< per rank; 0: omp_get_max_threads()
+  std::string unit;  ///< text of --shard-unit
   ConvolutionChoices convolutions;
-  bool on_processors = true;  ///< else nothing is said of activations
-  std::optional<ShardMode> only;
+  bool on_processors = true;      ///< false: activations are unknown
+  std::optional<ShardMode> only;  ///< nullopt: all modes
   Config config;
 };
-/// A table of what a rank keeps and sends, a row for each --shard, for hybrid with a shard_group
-/// alone; activations, and what units that come and go take beside them, are the processor
-/// engine's.
+/// Table of what a rank stores and sends, one row per --shard mode (hybrid only with a
+/// shard_group). Activations and gathered units are those of the CPU engine.
 [[nodiscard]] Report inspect_memory(const Graph& graph, const MemoryQuestion& question);
 
 struct EngineQuestion {
@@ -55,11 +54,11 @@ struct EngineQuestion {
   int threads = 0;
   std::int64_t batch_size = 32;
 };
-/// What each convolution is computed by.
+/// Table of the algorithm of each convolution.
 [[nodiscard]] Report inspect_engine(const Graph& graph, const EngineQuestion& question,
                                     const ConvolutionPlan& plan);
 
-/// Runs `check` and keeps its Error in the report instead.
+/// Runs `check`; stores an Error in the report instead of throwing it.
 template <typename Check>
 void keep_fault(Report& report, Check check) {
   try {
@@ -74,7 +73,7 @@ void keep_fault(Report& report, Check check) {
 [[nodiscard]] std::string line(const std::string& name, const std::string& value);
 /// "0.2860 0.3530"
 [[nodiscard]] std::string join(const std::vector<float>& values);
-/// "cat, dog", shortened where there are many.
+/// "cat, dog", shortened if there are many.
 [[nodiscard]] std::string join(const std::vector<std::string>& names);
 
 }  // namespace lockstep::cli

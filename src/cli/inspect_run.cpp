@@ -54,7 +54,7 @@ std::string state_text(const TrainingState& state) {
   return text + line("version", state.version);
 }
 
-/// The last event of each kind in metrics.jsonl; a torn last line is left out.
+/// The last event of each kind in metrics.jsonl. Ignores an incomplete last line.
 std::vector<Json> last_events(const std::string& path) {
   constexpr std::array kinds{"start", "step", "epoch", "eval", "checkpoint", "resume", "stop"};
   std::vector<Json> last(kinds.size());
@@ -111,7 +111,7 @@ std::string link_target(const fs::path& link) {
 }  // namespace
 
 Report inspect_checkpoint(const std::string& path, Verify verify) {
-  // Checksums that are there are always checked; --verify asks for a complete file too.
+  // Present checksums are always checked. --verify also requires a complete file if it has /state.
   const CheckpointReader reader(path, CheckpointUse::weights);
   reader.verify();
   const CheckpointInfo& checkpoint = reader.info();

@@ -20,8 +20,8 @@ using Clock = std::chrono::steady_clock;
 /// How long a failed rank waits for the others to fail too.
 constexpr auto failure_timeout = std::chrono::seconds(5);
 
-/// The agreement of all ranks on how the job ends: on a communicator of its own, so that it cannot
-/// meet a collective that other ranks are still in.
+/// Agreement of all ranks on how the job ends. Uses a separate communicator, so it cannot match a
+/// collective that other ranks are still in.
 class ShutdownAgreement final {
  public:
   ShutdownAgreement() { MPI_Comm_dup(MPI_COMM_WORLD, &comm_); }
@@ -31,8 +31,8 @@ class ShutdownAgreement final {
     if (complete_) MPI_Comm_free(&comm_);
   }
 
-  /// The lowest failed rank and its status; ok where none failed. nullopt where not all ranks came
-  /// by the deadline.
+  /// The lowest rank with a status other than ok, and that status; ok if there is none. nullopt if
+  /// not all ranks arrive by the deadline.
   struct Verdict {
     int rank = -1;
     ExitStatus status = ExitStatus::ok;
@@ -64,10 +64,10 @@ class ShutdownAgreement final {
   bool complete_ = false;
 };
 
-/// What `body` came to on this rank.
+/// The result of `body` on this rank.
 struct Outcome {
   ExitStatus status = ExitStatus::ok;
-  std::string message;  ///< empty: it returned
+  std::string message;  ///< empty: `body` returned
 };
 
 Outcome run_body(Job& job, const std::function<ExitStatus(Job&)>& body) {

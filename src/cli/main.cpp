@@ -12,12 +12,12 @@
 namespace lockstep::cli {
 namespace {
 
-/// Needs no data and a few seconds.
+/// An example that needs no data and takes a few seconds.
 constexpr const char* line_to_try =
     "lockstep train --synthetic --model mini-resnet --width 8 --image-size 32 --classes 10 "
     "--max-steps 20";
 
-/// A line for each command.
+/// One line per command.
 std::string list_of_commands() {
   std::string text;
   for (const Command& command : commands()) {
@@ -76,7 +76,7 @@ ExitStatus dispatch(int& argc, char**& argv) {
                     : "did you mean " + near + "?");
 }
 
-/// Prints an error from before MPI was started: once, however many processes a launcher started.
+/// Prints an error raised before MPI started, only once even if a launcher started many processes.
 ExitStatus report(int& argc, char**& argv, const Error& error) {
   if (!terminal_facts().has_launcher) {
     print_error(error.what());
@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
     lockstep::print_error(error.what());
     status = ExitStatus::internal;
   }
-  // A result that did not reach a full disk or a closed pipe is no result.
+  // Fail if the result was lost to a full disk or a closed pipe.
   if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && status == ExitStatus::ok) {
     lockstep::print_error("cannot write to standard output (disk full, or its reader is gone)");
     status = ExitStatus::cannot_write;

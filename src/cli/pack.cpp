@@ -21,7 +21,7 @@ struct PackArguments {
   SourceKind from = SourceKind::mnist;
   std::string input;
   std::string output;
-  std::int64_t shards = 0;  ///< 0: by shard_mb
+  std::int64_t shards = 0;  ///< 0: derived from shard_mb
   double shard_mb = 256;
   std::int64_t seed = 0;
   std::int64_t image_size = 224;

@@ -5,8 +5,8 @@
 
 namespace lockstep::cli {
 
-/// Rank 0's share of the packing on standard error: a live bar on a terminal, else a line at every
-/// tenth and at most one a second.
+/// Progress of rank 0's share of packing, on standard error: a live bar on a terminal, else a line
+/// per 10 %, at most one per second.
 class PackProgress final {
  public:
   PackProgress();

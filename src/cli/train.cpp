@@ -18,7 +18,7 @@ bool wants_printed_config(const std::vector<std::string>& arguments) {
   });
 }
 
-/// Rank 0 reads, the others are told.
+/// Rank 0 reads the file and broadcasts it.
 std::string read_on_first_rank(Communicator& comm, const std::string& path) {
   std::string text;
   collectively(comm, [&] {
@@ -41,8 +41,8 @@ ExitStatus run_train(Invocation& invocation) {
       return ExitStatus::ok;
     }
   }
-  // Before MPI starts, which takes seconds on many nodes: a warning that comes then must stop the
-  // run after its first step, not kill it.
+  // Installed before MPI starts, which takes seconds on many nodes: a signal during that time must
+  // stop the run after its first step, not kill it.
   const SignalFlag signals;
   return run_job(invocation.argc, invocation.argv, [&](Job& job) {
     Communicator& comm = job.comm();

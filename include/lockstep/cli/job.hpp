@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// What one process of a job owns, in the order it is made: MPI, the communicator, its place, its
-/// cores.
+/// Everything one process of a job owns, in construction order: MPI, the communicator, the process
+/// grid, the thread binding.
 class Job final {
  public:
   Job(int& argc, char**& argv);
@@ -21,7 +21,7 @@ class Job final {
   [[nodiscard]] Communicator& comm() noexcept { return *comm_; }
   [[nodiscard]] const ProcessGrid& grid() const noexcept { return grid_; }
   [[nodiscard]] bool is_first() const noexcept { return grid_.rank == 0; }
-  /// Pins this rank's threads, once; `requested` 0 takes the affinity mask's share. Collective.
+  /// Pins this rank's threads, once; `requested` 0: the affinity mask's share. Collective.
   const ThreadBinding& bind(int requested);
 
  private:
@@ -31,9 +31,9 @@ class Job final {
   std::optional<ThreadBinding> binding_;
 };
 
-/// Runs a subcommand that uses MPI, on every rank, and sees to its end. Where `body` throws, ranks
-/// that fail alike agree: the lowest prints, all finalize and return its status. Where the others
-/// do not come within a few seconds (this rank failed alone), this rank prints and aborts the job.
+/// Runs a subcommand that uses MPI on every rank and handles its end. If `body` throws on some
+/// ranks and all ranks finish within a few seconds, the lowest failed rank prints, and all finalize
+/// and return its status. Otherwise a rank that failed prints and aborts the job.
 [[nodiscard]] ExitStatus run_job(int& argc, char**& argv,
                                  const std::function<ExitStatus(Job&)>& body);
 
