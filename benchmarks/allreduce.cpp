@@ -1,7 +1,6 @@
-// The all-reduce of the job's communicator, in place, by size: MPI's, blocking and started; where
-// the ranks are on one host, the one through memory that they share; and beside it what it takes
-// all ranks to copy as many bytes at once. Bus bandwidth as nccl-tests define it: 2 (n - 1) / n *
-// bytes / time.
+// In-place all-reduce by message size: the job's MPI communicator, blocking and nonblocking; the
+// shared-memory communicator if all ranks are on one host; and, for comparison, a plain copy of as
+// many bytes on all ranks at once. Bus bandwidth as in nccl-tests: 2 (n - 1) / n * bytes / time.
 #include "benchmark.hpp"
 
 #include "lockstep/comm/shared_memory_communicator.hpp"
@@ -14,7 +13,7 @@
 namespace lockstep::benchmark {
 namespace {
 
-/// The slowest rank's seconds of `work`, which all begin together.
+/// Seconds of `work` on the slowest rank; all ranks start together.
 template <typename Work>
 double timed(Communicator& comm, Work&& work) {
   comm.barrier();

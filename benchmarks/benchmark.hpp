@@ -16,7 +16,7 @@ namespace lockstep::benchmark {
 
 using Json = nlohmann::ordered_json;
 
-/// What `lockstep bench` was told; each page takes what it needs.
+/// Options of `lockstep bench`; each benchmark uses a subset.
 struct BenchOptions {
   std::string model = "mini-resnet";
   std::int64_t width = 0;
@@ -33,10 +33,10 @@ struct BenchOptions {
   Recompute recompute = Recompute::automatic;
   bool deterministic = true;
   bool cuda_graph = true;
-  std::string input = "loader";  ///< step: one batch again and again, or all of them by the loader
+  std::string input = "loader";  ///< step: "batch" repeats one batch, "loader" loads each
   double bucket_mb = 25;
   ShardMode shard = ShardMode::none;
-  std::int64_t shard_group = 0;  ///< of hybrid; 0: a node's ranks
+  std::int64_t shard_group = 0;  ///< for hybrid; 0: the ranks of a node
   OptimizerKind optimizer = OptimizerKind::sgd;
   std::string data;             ///< loader: a directory of shards
   std::string directory = ".";  ///< checkpoint: where to write
@@ -46,14 +46,14 @@ struct BenchOptions {
   friend bool operator==(const BenchOptions&, const BenchOptions&) = default;
 };
 
-/// Where a benchmark runs.
+/// The job that a benchmark runs in.
 struct BenchContext {
   Communicator& comm;
   const ProcessGrid& grid;
   const ThreadBinding& binding;
 };
 
-/// One measured table and the same as JSON; the same on all ranks.
+/// One measured table, and the same as JSON. Complete on rank 0; other ranks' may be empty.
 struct BenchResult {
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;
@@ -67,7 +67,7 @@ struct BenchResult {
 [[nodiscard]] BenchResult bench_checkpoint(const BenchOptions& options,
                                            const BenchContext& context);
 
-/// Middle and spread of repeated timings.
+/// Median and spread of repeated timings.
 struct Sample {
   double median = 0;
   double p10 = 0;
@@ -82,10 +82,10 @@ struct Sample {
 /// Largest resident set of this process so far, bytes.
 [[nodiscard]] std::int64_t peak_rss_bytes();
 
-/// Machine, date and program: what a figure needs to mean something.
+/// Machine, date and program version, to interpret the figures.
 [[nodiscard]] Json machine_description(const BenchContext& context);
 
-/// Columns aligned, numbers to the right.
+/// Aligns columns, numbers to the right.
 [[nodiscard]] std::string format_table(const BenchResult& result);
 
 }  // namespace lockstep::benchmark

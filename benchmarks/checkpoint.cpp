@@ -1,5 +1,5 @@
-// A checkpoint's stall: what a save takes from the training thread (the copy at the step's
-// boundary), and how long the background write takes; rank 0 alone. No step waits for the write.
+// Cost of a checkpoint on rank 0: the stall of the training thread (the copy at a step boundary),
+// and the time until the background write ends. No step waits for the write.
 #include "benchmark.hpp"
 
 #include "lockstep/checkpoint/checkpoint_directory.hpp"

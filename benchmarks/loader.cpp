@@ -1,8 +1,7 @@
-// The loader, one epoch in shuffled order, cropped and flipped, into the engine's format, against
-// plain reading by one thread: each image by a pread of its own, in an order as random, and all
-// files front to back in pieces of 1 MiB; and against what bounds a loader, a pread of each image
-// and a fill of the memory that its values take in fp32. Once with the files in the page cache, and
-// once from disk.
+// The loader (one epoch in shuffled order, augmented, in the engine's format) compared with plain
+// reads by one thread: one pread per image in random order, and all files front to back in pieces
+// of 1 MiB. Also compared with a bound for any loader: one pread per image plus a fill of the
+// memory of its fp32 values. Measured with the files in the page cache and from disk.
 #include "benchmark.hpp"
 
 #include "lockstep/core/descriptor.hpp"
@@ -30,7 +29,7 @@ namespace {
        path.string(), std::strerror(errno));
 }
 
-/// The split's shards.
+/// The shard files of split train.
 class Files final {
  public:
   explicit Files(const std::string& directory) {
@@ -46,7 +45,7 @@ class Files final {
   }
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
 
-  /// Out of the page cache.
+  /// Drops the files from the page cache.
   void forget() const {
     for (const Descriptor& file : files_) {
       ::fsync(file.get());
@@ -61,12 +60,12 @@ class Files final {
   }
   struct Pieces {
     std::int64_t count;
-    std::int64_t bytes;   ///< of each
-    std::int64_t values;  ///< that are filled for each
+    std::int64_t bytes;   ///< bytes per piece
+    std::int64_t values;  ///< floats filled per piece
   };
-  /// One after another, anywhere.
+  /// Reads pieces one after another at random offsets.
   void read_pieces(const Pieces& pieces) {
-    constexpr std::int64_t ahead = 256;  // beyond the caches, as a loader's batches are
+    constexpr std::int64_t ahead = 256;  // exceeds the CPU caches, as a loader's batches do
     filled_.resize(static_cast<std::size_t>(pieces.values * ahead));
     PhiloxStream random(0, RandomPurpose::synthetic_data, 0, 0);
     for (std::int64_t i = 0; i < pieces.count; ++i) {
@@ -141,7 +140,7 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
   const auto images = static_cast<double>(geometry.epoch_samples());
   const double bytes =
       images * static_cast<double>(files.bytes()) / static_cast<double>(info.samples);
-  // Of each rank, as many as it loads.
+  // Each rank reads as many pieces as it loads images.
   Files::Pieces pieces{.count = geometry.epoch_samples() / comm.size(),
                        .bytes = files.bytes() / info.samples,
                        .values = 0};

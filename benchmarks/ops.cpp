@@ -1,5 +1,5 @@
-// Where a training step's time goes: forward and backward with every step of the program timed by
-// itself, by kind. Medians over repetitions of one rank's batch; with several ranks, rank 0's.
+// Where a training step's time goes: times each operation of forward and backward separately, and
+// groups the times by kind. Medians over repetitions of one rank's batch; rank 0's if several.
 #include "benchmark.hpp"
 
 #include "lockstep/compute/compute.hpp"
@@ -15,7 +15,7 @@
 namespace lockstep::benchmark {
 namespace {
 
-/// "weight gradient of layer1.0.conv2" -> "weight gradient": what steps of many layers share.
+/// "weight gradient of layer1.0.conv2" -> "weight gradient": drops the layer's name.
 std::string kind_of(std::string_view name, const Graph& graph) {
   const std::size_t space = name.rfind(' ');
   if (space == std::string_view::npos) return std::string(name);

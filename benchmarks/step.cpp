@@ -1,5 +1,5 @@
-// The training step: batch loaded and waiting, forward, backward with overlapped reduction, update.
-// images/s = ranks * batch / median step time, over all ranks' slowest.
+// The training step: forward, backward with overlapped reduction, update; the loader works ahead.
+// images/s = ranks * batch / median step time; a step's time is that of the slowest rank.
 #include "benchmark.hpp"
 
 #include "lockstep/compute/compute.hpp"
@@ -17,7 +17,7 @@
 namespace lockstep::benchmark {
 namespace {
 
-/// Gives a loader's first batch again and again, so that nothing is read or generated beside steps.
+/// Repeats a loader's first batch, so nothing is read or generated during steps.
 class RepeatingLoader final : public Loader {
  public:
   explicit RepeatingLoader(Loader& loader) : batch_(loader.next()) {}
@@ -117,7 +117,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   }
   const Sample sample = summarize(seconds);
   const std::int64_t rss = comm.all_reduce_value(peak_rss_bytes(), ReduceOp::max);
-  // What backward did not hide, of the mean rank: who waits for whom differs from rank to rank.
+  // Communication not hidden by backward, averaged over ranks, since waiting differs by rank.
   const double exposed = comm.all_reduce_value(phases.communication) / comm.size();
   const double rate = static_cast<double>(geometry.global_batch) / sample.median;
   const double total = phases.total();
