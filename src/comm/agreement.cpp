@@ -20,7 +20,7 @@ std::vector<std::string> all_gather_text(Communicator& comm, const std::string& 
   const auto size = static_cast<std::uint64_t>(mine.size());
   std::vector<std::uint64_t> sizes(ranks);
   comm.all_gather(std::span<const std::uint64_t>(&size, 1), std::span<std::uint64_t>(sizes));
-  // Equal pieces, padded to the longest: the interface has no ragged gather, and texts are short.
+  // Pads to the longest text: there is no all-gather of varying counts, and texts are short.
   const std::uint64_t longest = *std::max_element(sizes.begin(), sizes.end());
   std::vector<std::uint8_t> padded(longest, 0);
   std::copy(mine.begin(), mine.end(), padded.begin());

@@ -5,15 +5,14 @@
 
 namespace lockstep {
 
-/// For loops that look until something is there or a limit is reached: spins first, since most
-/// waits are short, and sleeps later.
+/// For polling loops with a time limit: first yields, since most waits are short, then sleeps.
 class Backoff final {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit Backoff(std::chrono::milliseconds limit) : limit_(limit), end_(Clock::now() + limit) {}
 
-  /// Lets others run; false once the limit has passed.
+  /// Yields or sleeps; false once the limit has passed.
   [[nodiscard]] bool pause() {
     if (Clock::now() >= end_) return false;
     if (++pauses_ < yields) {

@@ -27,7 +27,7 @@ bool has_root(CollectiveKind kind) noexcept {
 
 }  // namespace
 
-/// As it is sent.
+/// A call as it is sent.
 struct CollectiveComparison::Record {
   std::int64_t number = 0;
   std::int64_t step = 0;
@@ -80,7 +80,7 @@ void CollectiveComparison::compare(Circle& circle, const CollectiveCall& call, i
   circle.comm->all_gather_buffer(
       {.data = &mine, .count = words, .type = ElementType::i64},
       {.data = all.data(), .count = words * all.size(), .type = ElementType::i64});
-  // Most are right; of equally many, those of the lowest rank.
+  // The most frequent record counts as right; on a tie, that of the lowest rank.
   std::size_t right = 0;
   std::ptrdiff_t most = 0;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

@@ -6,7 +6,7 @@ namespace lockstep {
 
 void Communicator::synchronize_until(FunctionRef<bool()> reached) {
   for (Backoff backoff(std::chrono::hours(24)); !reached();) {
-    static_cast<void>(backoff.pause());  // the watchdog is what ends a wait here
+    static_cast<void>(backoff.pause());  // no limit here: the watchdog ends a wait that hangs
   }
 }
 

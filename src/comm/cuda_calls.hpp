@@ -26,7 +26,7 @@ using StreamHandle = std::unique_ptr<void, StreamDestroyer>;
 using EventHandle = std::unique_ptr<void, EventDestroyer>;
 using PinnedMemory = std::unique_ptr<void, PinnedReleaser>;
 
-/// One rank's calls of CUDA, checked: a failure throws Error(internal) with rank and host.
+/// Checked CUDA calls of one rank: a failure throws Error(internal) with rank and host.
 class CudaCalls final {
  public:
   /// `who`: "rank 3 (node7)".
@@ -53,7 +53,7 @@ class CudaCalls final {
   void record(const EventHandle& event, CudaStream stream) const {
     check(api_.event_record(event.get(), stream), "cudaEventRecord");
   }
-  /// What is queued in `stream` from now on comes after what `event` was last recorded behind.
+  /// Work queued in `stream` from now on runs after the last record of `event`.
   void order_after(CudaStream stream, const EventHandle& event) const {
     check(api_.stream_wait_event(stream, event.get()), "cudaStreamWaitEvent");
   }

@@ -2,7 +2,7 @@
 
 namespace lockstep {
 
-/// The time of one collective that blocks.
+/// Calls begin() and end() around a blocking collective.
 class ForwardingCommunicator::Blocking final {
  public:
   Blocking(ForwardingCommunicator& owner, const CollectiveCall& call) : owner_(owner) {

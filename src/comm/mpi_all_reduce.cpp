@@ -12,11 +12,11 @@ namespace {
 
 constexpr const char* parameter_name = "coll_libnbc_iallreduce_algorithm";
 constexpr const char* environment_name = "OMPI_MCA_coll_libnbc_iallreduce_algorithm";
-/// MPICH's own parameter is a number without names, so that only its variable tells.
+/// MPICH's control variable has a number without names, so the environment variable is read.
 constexpr const char* mpich_environment_name = "MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM";
 
-/// Open MPI's parameter, through MPI's tool interface. Every call reads it: it may be set when
-/// ranks are known already.
+/// Open MPI's parameter, accessed through the MPI tool interface. Open MPI reads it in every
+/// MPI_Iallreduce, so it can be set after MPI_Init.
 class Parameter final {
  public:
   Parameter() {
@@ -47,7 +47,7 @@ class Parameter final {
     if (initialized_) MPI_T_finalize();
   }
 
-  /// Its value's name; nullopt where this MPI has no such parameter.
+  /// Name of the current value; nullopt if this MPI has no such parameter.
   [[nodiscard]] std::optional<std::string> get() const {
     int value = 0;
     if (handle_ == MPI_T_CVAR_HANDLE_NULL || MPI_T_cvar_read(handle_, &value) != MPI_SUCCESS) {
@@ -60,7 +60,7 @@ class Parameter final {
     return std::nullopt;
   }
 
-  /// Leaves it as it is where it has no such value.
+  /// Does nothing if the parameter has no such value.
   void set(std::string_view wanted) const {
     for (int i = 0; i < number_of_names(); ++i) {
       auto [name, number] = item(i);

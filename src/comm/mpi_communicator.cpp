@@ -27,13 +27,13 @@ class MpiCommunicator final : public Communicator {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
-    // How many requests run at once is a matter of time, and may be more in a later step.
+    // The number of concurrent requests depends on timing and may grow in a later step.
     for (Slot& slot : slots_) slot.pieces.reserve(1);
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
   ~MpiCommunicator() override {
-    // After a failure requests may be under way that never end, and still use it.
+    // After a failure, requests may remain in flight forever and still use the communicator.
     if (std::ranges::none_of(slots_, &Slot::active)) MPI_Comm_free(&comm_);
   }
 
@@ -171,7 +171,7 @@ class MpiCommunicator final : public Communicator {
   struct Slot {
     bool active = false;
     std::vector<MPI_Request> pieces;
-    /// For one more call.
+    /// Adds a request for one more MPI call.
     [[nodiscard]] MPI_Request* next() { return &pieces.emplace_back(MPI_REQUEST_NULL); }
   };
   [[nodiscard]] Slot& take_slot() {
@@ -193,8 +193,8 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  /// Reductions take no derived types, so each rank's block goes to it piece by piece:
-  /// `visit(root, from, to, count)`.
+  /// Predefined reductions accept no derived datatypes, so each rank's block is reduced to it in
+  /// pieces: `visit(root, from, to, count)`.
   template <typename Visitor>
   void in_pieces_by_root(ConstBuffer all, MutableBuffer mine, Visitor&& visit) const {
     const auto* const values = static_cast<const std::byte*>(all.data);
@@ -206,7 +206,7 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  /// What an all-gather sends: MPI wants to be told where it is there already.
+  /// Send buffer of an all-gather: MPI requires MPI_IN_PLACE if `mine` is already in `all`.
   [[nodiscard]] const void* sent(ConstBuffer mine, MutableBuffer all) const noexcept {
     const std::size_t own = static_cast<std::size_t>(rank_) * mine.count;
     return mine.data == at(all, own) ? MPI_IN_PLACE : mine.data;
@@ -228,7 +228,7 @@ class MpiCommunicator final : public Communicator {
   std::size_t largest_piece_;
   std::string host_;
   MPI_Comm comm_ = MPI_COMM_NULL;
-  int world_rank_ = 0;  ///< as messages name it
+  int world_rank_ = 0;  ///< for error messages
   int rank_ = 0;
   int size_ = 1;
   Operators16<Bfloat16> bf16_;

@@ -30,7 +30,7 @@ namespace lockstep {
   return MPI_BYTE;
 }
 
-/// MPI knows no 16-bit floats: what it does with two of them, each pair in fp32.
+/// MPI_User_function for 16-bit floats, which MPI lacks; computes each pair in fp32.
 template <typename T, ReduceOp op>
 void reduce_pairs(void* from, void* to, int* count, MPI_Datatype* /*type*/) {
   const T* left = static_cast<const T*>(from);
@@ -44,12 +44,12 @@ void reduce_pairs(void* from, void* to, int* count, MPI_Datatype* /*type*/) {
   }
 }
 
-/// The operators of a 16-bit type.
+/// The MPI operators of a 16-bit type.
 template <typename T>
 class Operators16 final {
  public:
   Operators16() {
-    // Commutative: a + b and b + a round alike, so all ranks end with the same bits.
+    // Commutative: a + b and b + a round to the same value, so all ranks get the same bits.
     MPI_Op_create(reduce_pairs<T, ReduceOp::sum>, 1, &sum_);
     MPI_Op_create(reduce_pairs<T, ReduceOp::min>, 1, &min_);
     MPI_Op_create(reduce_pairs<T, ReduceOp::max>, 1, &max_);
@@ -69,8 +69,8 @@ class Operators16 final {
   MPI_Op max_ = MPI_OP_NULL;
 };
 
-/// `count` values for one call: as they are, or where that is too many for MPI's ints, as a
-/// datatype. Calls under way keep the datatype after its end.
+/// Count and datatype to pass `count` values in one MPI call. A count above `largest_piece` becomes
+/// one element of a derived datatype. Calls in flight may outlive it: MPI keeps the datatype.
 class MpiBlock final {
  public:
   MpiBlock(std::size_t count, ElementType type, std::size_t largest_piece)

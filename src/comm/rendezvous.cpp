@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-/// From each rank to rank 0, and back.
+/// Messages: each rank sends an Announcement to rank 0, which answers with a Verdict.
 struct Announcement {
   int arrival = 0;
   int stage = 0;
@@ -58,7 +58,7 @@ class Rendezvous::Mailbox final {
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
   ~Mailbox() {
-    // A message that nobody took would be heard by the next communicator of the same number.
+    // A later communicator with the same context id would receive a message left over here.
     if (!abandoned_) MPI_Comm_free(&comm_);
   }
 
@@ -91,7 +91,7 @@ class Rendezvous::Mailbox final {
 
   [[nodiscard]] Verdict attend(const Place& place, const Announcement& mine) {
     ++meeting_;
-    // A synchronous send is done when rank 0 has begun to receive it: rank 0 is there.
+    // A synchronous send completes once rank 0 has begun to receive it, so rank 0 has arrived.
     auto sent = std::make_unique<Announcement>(mine);
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Issend(sent.get(), sizeof(Announcement), MPI_BYTE, 0, tag(), comm_, &request),
@@ -101,7 +101,7 @@ class Rendezvous::Mailbox final {
       check(MPI_Test(&request, &there, MPI_STATUS_IGNORE), "MPI_Test");
       if (there != 0) break;
       if (!arrival.pause()) {
-        // MPI may still read a message that nobody took.
+        // Leaked on purpose: MPI may still read the message.
         static_cast<void>(sent.release());
         MPI_Request_free(&request);
         rank_0_is_lost(place, "did not come to");
@@ -120,7 +120,7 @@ class Rendezvous::Mailbox final {
   }
 
  private:
-  /// A late message of another meeting is not heard.
+  /// A separate tag per meeting, so late messages of an earlier one are ignored.
   [[nodiscard]] int tag() const noexcept { return meeting_ % 32767; }
 
   void collect(std::vector<std::optional<Announcement>>& came, std::chrono::milliseconds limit) {
@@ -141,7 +141,7 @@ class Rendezvous::Mailbox final {
     }
   }
 
-  /// All have come.
+  /// Requires that all ranks have arrived.
   [[nodiscard]] static decltype(Verdict::payload) payload_for(
       const Announcement& peer, const std::vector<std::optional<Announcement>>& came,
       std::size_t size) {
@@ -171,7 +171,7 @@ class Rendezvous::Mailbox final {
                         MPI_STATUSES_IGNORE),
             "MPI_Testall");
       if (done == 0 && !backoff.pause()) {
-        // Who came and left before the verdict ends by its own limit.
+        // A rank that left before the verdict fails by its own limit.
         abandoned_ = true;
         static_cast<void>(sent.release());
         for (MPI_Request& request : requests) {
@@ -182,7 +182,7 @@ class Rendezvous::Mailbox final {
     }
   }
 
-  /// Empty where all is well.
+  /// The error text; empty if all ranks arrived and succeeded.
   [[nodiscard]] std::string fault(const std::vector<std::optional<Announcement>>& came,
                                   const Place& place) const {
     std::vector<std::string> missing;

@@ -6,13 +6,13 @@
 
 namespace lockstep {
 
-/// Slots for requests. A buffer that is reduced again and again gets the slot it had before, so
-/// that later steps make no new ones, in whatever order requests end.
+/// Slots for requests. A buffer that is reduced repeatedly gets its previous slot again, so later
+/// steps create no slots, whatever the order in which requests end.
 template <typename Contents>
 class SlotPool final {
  public:
-  /// The number of a free slot for this buffer. `make()` makes the contents of a new one;
-  /// `fits(contents)` says whether an old one's would do.
+  /// Returns the number of a slot for this buffer and marks it as taken. `make()` makes the
+  /// contents of a new slot; `fits(contents)` tells whether an existing slot is suitable.
   template <typename Make, typename Fits>
   [[nodiscard]] std::size_t take(const void* buffer, Make&& make, Fits&& fits) {
     const auto is_its_own = [&](const Slot& slot) {
@@ -20,7 +20,7 @@ class SlotPool final {
     };
     const auto is_free = [&](const Slot& slot) { return !slot.taken && fits(slot.contents); };
     auto found = std::find_if(slots_.begin(), slots_.end(), is_its_own);
-    // Buffers that never come back must not fill memory.
+    // Bounds memory if buffers are never used again.
     if (found == slots_.end() && slots_.size() >= many)
       found = std::find_if(slots_.begin(), slots_.end(), is_free);
     if (found == slots_.end()) {

@@ -11,34 +11,34 @@
 
 namespace lockstep {
 
-/// Compares what ranks are about to ask of their communicators, over communicators of its own, so
-/// that ranks which differ meet here instead of in each other's collectives. Costs an all-gather
-/// a collective, two in groups: for debugging.
+/// For debugging: compares each collective call across ranks before it runs, so that a mismatch
+/// raises an error instead of a hang. Uses separate communicators. Each collective costs one extra
+/// all-gather, or two with groups.
 class CollectiveComparison final {
  public:
-  /// `step`: where the rank stands, compared too. `hosts` by rank, for the error.
+  /// `step` returns the current step, compared too; empty: 0. `hosts`: by rank, for the error.
   CollectiveComparison(std::unique_ptr<Communicator> own, std::function<std::int64_t()> step,
                        std::vector<std::string> hosts);
 
-  /// From the next call on, ranks compare with those of their group first: `ranks` of the job, over
-  /// `group`. All ranks set it between the same calls.
+  /// From the next call on, ranks compare within their group first. `group` is a communicator over
+  /// `ranks` (job ranks). All ranks must call this between the same two collectives.
   void compare_in_groups(std::unique_ptr<Communicator> group, std::vector<int> ranks);
 
-  /// Who makes a communicator's calls: all ranks the same ones, or each group its own.
+  /// Which ranks must make the same calls on a communicator: all ranks, or those of each group.
   enum class Callers { all, group };
-  /// Another communicator whose calls are compared; the same order on all ranks.
+  /// Registers a communicator and returns its number; same order on all ranks.
   [[nodiscard]] int add(const std::string& name, Callers callers = Callers::all);
-  /// Collective over the callers: an Error(internal) on all that are compared where the calls
-  /// differ, naming the first rank whose call is not that of most, with both. `communicator`: as
-  /// from add().
+  /// Collective over the callers. If the calls differ, throws Error(internal) on all compared
+  /// ranks. The error shows the majority's call and the first rank that differs from it.
+  /// `communicator`: a number from add().
   void compare(const CollectiveCall& call, int communicator);
 
  private:
   struct Record;
-  /// Ranks that compare.
+  /// Ranks whose calls are compared with each other.
   struct Circle {
     std::unique_ptr<Communicator> comm;
-    std::vector<int> ranks;  ///< of the job
+    std::vector<int> ranks;  ///< job ranks
     std::int64_t calls = 0;
   };
   void compare(Circle& circle, const CollectiveCall& call, int communicator);
@@ -50,14 +50,14 @@ class CollectiveComparison final {
   std::optional<Circle> group_;
   std::function<std::int64_t()> step_;
   std::vector<std::string> hosts_;
-  std::vector<std::string> names_;  ///< of communicators
+  std::vector<std::string> names_;  ///< by communicator
   std::vector<Callers> callers_;
 };
 
-/// Another communicator, each of whose collectives is compared before it is made.
+/// Wraps a communicator and compares each collective across ranks before forwarding it.
 class CheckedCommunicator final : public ForwardingCommunicator {
  public:
-  /// Both outlive it. `name`: "the host's", as errors call it.
+  /// Both references must outlive it. `name`: for errors, such as "the host's".
   CheckedCommunicator(Communicator& inner, CollectiveComparison& comparison,
                       const std::string& name,
                       CollectiveComparison::Callers callers = CollectiveComparison::Callers::all)

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// What a rank asks of a communicator, for those who watch or compare.
+/// Kind of communicator call, for the watchdog, traces and CollectiveComparison.
 enum class CollectiveKind : std::uint8_t {
   none,
   barrier,
@@ -15,13 +15,13 @@ enum class CollectiveKind : std::uint8_t {
   gather,
   scatter,
   reduce_scatter,
-  started_all_reduce,  ///< one that does not block, as the next two
+  started_all_reduce,  ///< nonblocking, as are the next two
   started_reduce_scatter,
   started_all_gather,
-  synchronize  ///< a device, with what it reduces
+  synchronize  ///< waits for a device and its collectives
 };
 
-/// It does not block: its request is waited for.
+/// Whether the collective is nonblocking and returns a request.
 [[nodiscard]] constexpr bool is_started(CollectiveKind kind) noexcept {
   return kind == CollectiveKind::started_all_reduce ||
          kind == CollectiveKind::started_reduce_scatter ||

@@ -16,7 +16,7 @@
 namespace lockstep {
 
 enum class ReduceOp { sum, min, max };
-/// Sums of 16-bit types are rounded to them, at most where two ranks' values meet.
+/// Sums of 16-bit types are rounded to that type, at most once per addition of two ranks' values.
 enum class ElementType { f32, f64, i32, i64, u8, u64, bf16, f16 };
 
 template <typename T>
@@ -39,7 +39,7 @@ template <typename T>
     return ElementType::u8;
 }
 
-/// A typed view of memory a collective works on.
+/// A typed, non-owning view of the memory that a collective uses.
 struct MutableBuffer {
   void* data;
   std::size_t count;
@@ -51,23 +51,22 @@ struct ConstBuffer {
   ElementType type;
 };
 
-/// A collective in flight; `test` or `wait` on the communicator that started it until it is done.
+/// A collective in flight. Call test() or wait() of the communicator that started it until done().
 struct Request {
-  int slot = -1;  ///< -1: done; others begin at 0 and are used again
+  int slot = -1;  ///< -1: done; slots count from 0 and are reused
   [[nodiscard]] bool done() const noexcept { return slot < 0; }
 };
 
-/// Memory that collectives will often work on.
+/// Memory to register with the transport because collectives will often use it.
 struct RegisteredMemory {
   std::span<std::byte> bytes;
-  std::shared_ptr<const void> owner;  ///< keeps it
-  /// Of the kind that peers may reach, and of one size on all ranks; registering is collective.
+  std::shared_ptr<const void> owner;  ///< keeps the memory alive
+  /// Accessible to peers, with the same size on all ranks; registering it is then collective.
   bool symmetric = false;
 };
 
-/// Collectives over the ranks of a job. Every rank makes the same calls in the same order with
-/// equal counts and types. Counts may exceed 2^31. Failures throw Error(internal) with rank and
-/// host.
+/// Collectives over a set of ranks. All ranks must make the same calls in the same order with equal
+/// counts and types. Counts may exceed 2^31. Failures throw Error(internal) with rank and host.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -76,39 +75,39 @@ class Communicator {
   [[nodiscard]] virtual int size() const noexcept = 0;
 
   virtual void barrier() = 0;
-  /// In place; every rank ends with the same bits.
+  /// In place; the result has the same bits on every rank.
   virtual void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) = 0;
   virtual void broadcast_buffer(MutableBuffer buffer, int root) = 0;
-  /// `all` holds size() times `mine.count` values, rank by rank, on every rank. `mine` may be its
-  /// own block of `all`.
+  /// `all` holds size() blocks of `mine.count` values in rank order. `mine` may be this rank's own
+  /// block of `all`.
   virtual void all_gather_buffer(ConstBuffer mine, MutableBuffer all) = 0;
-  /// As all_gather, on `root` alone; `all` is ignored elsewhere.
+  /// Like all_gather, but only `root` receives; `all` is ignored on other ranks.
   virtual void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) = 0;
-  /// Inverse of gather: `all` is read on `root` alone.
+  /// Inverse of gather; `all` is read only on `root`.
   virtual void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) = 0;
-  /// `all` holds size() blocks of `mine.count`; rank r ends with the reduction of block r. `mine`
-  /// lies outside of `all`, which is left as it was.
+  /// `all` holds size() blocks of `mine.count` values; rank r receives the reduction of block r.
+  /// `mine` must not overlap `all`. `all` is not modified.
   virtual void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) = 0;
 
-  /// Starts an all-reduce in place and returns at once; nothing is allocated after the first step.
-  /// The buffer belongs to the communicator until the request is done.
+  /// Starts an in-place all-reduce and returns at once. Allocates nothing after the first step. The
+  /// caller must not use the buffer until the request is done.
   [[nodiscard]] virtual Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) = 0;
-  /// As reduce_scatter and all_gather, with the rules of start_all_reduce for both buffers.
+  /// Nonblocking reduce_scatter and all_gather; start_all_reduce's rules hold for both buffers.
   [[nodiscard]] virtual Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
                                                             ReduceOp op) = 0;
   [[nodiscard]] virtual Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) = 0;
-  /// Lets every request move on; true where this one is done (and then releases it).
+  /// Progresses all requests. Returns whether this one is done, and releases it if so.
   virtual bool test(Request& request) = 0;
   virtual void wait(Request& request) = 0;
 
-  /// Until the results of all requests that were waited for are there: with values in a device's
-  /// memory, wait() only sees to their order.
+  /// Blocks until the results of all waited requests are available. Needed for device memory, where
+  /// wait() only orders the result before later work in the stream.
   virtual void synchronize() {}
-  /// Until `reached()`: until a device has come to something that is queued behind such results.
+  /// Blocks until `reached()`: until a device reaches some work queued after such results.
   virtual void synchronize_until(FunctionRef<bool()> reached);
 
-  /// Before the first collective on it. A transport that gains from knowing the memory keeps it
-  /// until its own end.
+  /// Call before the first collective on this memory. A transport that benefits from registration
+  /// keeps the memory alive until the transport is destroyed.
   virtual void register_memory(const RegisteredMemory& /*memory*/) {}
 
   template <typename T>
@@ -161,14 +160,14 @@ class Communicator {
   }
 };
 
-/// Root's text on every rank, whatever its length.
+/// Returns root's text on every rank; lengths may differ between ranks.
 [[nodiscard]] std::string broadcast_text(Communicator& comm, std::string text, int root = 0);
-/// Every rank's text, in rank order, on every rank.
+/// Returns every rank's text, in rank order, on every rank.
 [[nodiscard]] std::vector<std::string> all_gather_text(Communicator& comm, const std::string& mine);
 
-/// Runs `work` on this rank and then agrees with all others: where it threw an Error on any rank,
-/// every rank throws the lowest such rank's Error (same status, same text). All ranks must call it;
-/// `work` may contain collectives only if it cannot throw before them on one rank alone.
+/// Collective. Runs `work` on each rank. If it throws on any rank, every rank throws the Error of
+/// the lowest such rank (same status, same text). `work` may contain collectives only if no rank
+/// can throw before them while others do not.
 void collectively(Communicator& comm, const std::function<void()>& work);
 
 }  // namespace lockstep

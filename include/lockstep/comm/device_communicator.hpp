@@ -4,19 +4,19 @@
 
 namespace lockstep {
 
-/// Collectives over values in a device's memory, in the order of one compute stream: each works on
-/// what was queued there before its start, and what is queued after wait() works on its result.
-/// The host waits only in the blocking collectives and where it synchronizes. Values of the host
-/// (and so agreement.cpp's functions) go over the host's communicator.
+/// Collectives on device memory, ordered by one compute stream: a collective sees all work queued
+/// in the stream before its start, and work queued after wait() sees its result. The host blocks
+/// only in blocking collectives and in synchronize calls. For host memory (and so for the functions
+/// of agreement.cpp) use the host's communicator.
 ///
-/// wait() returns when the result is ordered before what comes next in the compute stream; test()
-/// is true when the result is there. After an Error no further collective is possible.
+/// wait() returns once the result is ordered before later work in the compute stream; test()
+/// returns true once the result is available. After an Error, no further collective is possible.
 class DeviceCommunicator : public Communicator {
  public:
-  /// Looks for errors that came up since the last call, and does not wait.
+  /// Throws errors that occurred since the last call; does not block.
   virtual void check() = 0;
-  /// Until all that was queued in the compute stream is done, looking for errors meanwhile; an
-  /// Error(internal) once it takes longer than the time-out.
+  /// Blocks until all work queued in the compute stream is done, checking for errors meanwhile.
+  /// Throws Error(internal) after the wait limit.
   void synchronize() override = 0;
   void synchronize_until(FunctionRef<bool()> reached) override = 0;
 };

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Bytes of one element.
+/// Size of one element in bytes.
 [[nodiscard]] inline std::size_t size_of(ElementType type) noexcept {
   switch (type) {
     case ElementType::f32:

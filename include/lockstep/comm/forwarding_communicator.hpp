@@ -7,19 +7,19 @@
 
 namespace lockstep {
 
-/// What a rank asks of a communicator.
+/// Parameters of a collective call.
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::none;
-  std::size_t count = 0;  ///< of one rank's values
+  std::size_t count = 0;  ///< values per rank
   ElementType type = ElementType::u8;
   ReduceOp op = ReduceOp::sum;
   int root = 0;
 };
 
-/// Hands everything to another communicator. What stands before one overrides what it adds to.
+/// Base of decorators: forwards every call to another communicator.
 class ForwardingCommunicator : public Communicator {
  public:
-  /// `inner` outlives it.
+  /// `inner` must outlive it.
   explicit ForwardingCommunicator(Communicator& inner) : inner_(inner) {}
 
   [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
@@ -45,10 +45,10 @@ class ForwardingCommunicator : public Communicator {
 
  protected:
   [[nodiscard]] Communicator& inner() noexcept { return inner_; }
-  /// Before a collective that blocks, and after it, also where it throws.
+  /// Called before and after each blocking collective; end() also if the collective throws.
   virtual void begin(const CollectiveCall& /*call*/) {}
   virtual void end() noexcept {}
-  /// Before a collective that is started, and with its request.
+  /// Called before and after each nonblocking collective is started.
   virtual void before_start(const CollectiveCall& /*call*/) {}
   virtual void after_start(CollectiveKind /*kind*/, const Request& /*request*/) {}
 

@@ -4,13 +4,13 @@
 
 namespace lockstep {
 
-/// Sets the algorithm of MPI's started all-reduce as choose_all_reduce() says, for all
-/// communicators of this process. After MPI_Init; not collective, but all ranks come to the same,
+/// Sets the MPI_Iallreduce algorithm that choose_all_reduce() returns, for all communicators of
+/// this process. Call after MPI_Init. Not collective, but all ranks choose the same algorithm
 /// unless their environments differ.
 void set_mpi_all_reduce();
 
-/// The MPI and the algorithm of its started all-reduce: "Open MPI 4.1.4, ring", or "MPICH 4.0.2"
-/// where the algorithm is MPI's own choice. A sum's bits depend on both.
+/// The MPI and its MPI_Iallreduce algorithm: "Open MPI 4.1.4, ring", or "MPICH 4.0.2" if MPI
+/// chooses the algorithm. The bits of a sum depend on both.
 [[nodiscard]] std::string mpi_all_reduce();
 
 }  // namespace lockstep

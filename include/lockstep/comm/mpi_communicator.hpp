@@ -9,14 +9,14 @@
 namespace lockstep {
 
 struct MpiCommunicatorOptions {
-  /// Elements in one MPI call, at most: counts there are ints, below 2^31. Tests make it small.
+  /// Maximum elements per MPI call, since MPI counts are ints below 2^31. Tests use small values.
   std::size_t largest_piece = std::size_t{1} << 28;
-  /// Over the ranks that give the same number, in their order, instead of over all.
+  /// Color for MPI_Comm_split, in job rank order; nullopt: all ranks.
   std::optional<int> color = {};
 };
 
-/// Over the ranks of the job, on a communicator of its own. Collective over all ranks.
-/// MpiEnvironment outlives it.
+/// Makes a communicator with a separate MPI_Comm. Collective over all ranks of the job.
+/// MpiEnvironment must outlive it.
 [[nodiscard]] std::unique_ptr<Communicator> make_mpi_communicator(
     MpiCommunicatorOptions options = {});
 

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// These equal NCCL's own values; where nccl.h is known, that is asserted.
+/// The values equal NCCL's; nccl_api.cpp, which includes nccl.h, asserts this.
 enum class NcclResult : int {
   success = 0,
   unhandled_cuda_error = 1,
@@ -31,20 +31,19 @@ enum class NcclType : int {
   bf16 = 9
 };
 enum class NcclOp : int { sum = 0, max = 2, min = 3 };
-using NcclComm = void*;    ///< a ncclComm_t
-using NcclWindow = void*;  ///< a ncclWindow_t
+using NcclComm = void*;    ///< an ncclComm_t
+using NcclWindow = void*;  ///< an ncclWindow_t
 using NcclUniqueId = std::array<char, 128>;
 
-/// What is set of a ncclConfig_t.
+/// The fields of ncclConfig_t in use.
 struct NcclConfig {
   bool blocking = false;
   int max_ctas = 0;  ///< 0: NCCL's choice
 };
 
-/// The calls of NCCL that communication needs, each as NCCL's documentation says of the name with
-/// "nccl" before it. On a communicator that is not blocking, a call may return in_progress: no
-/// other call may follow before comm_get_async_error gives success, and what the call writes may
-/// not be there earlier.
+/// The NCCL calls that communication needs, with the semantics that NCCL documents for the name
+/// with prefix "nccl". On a nonblocking communicator a call may return in_progress. Until
+/// comm_get_async_error reports success, make no other call and do not read the call's outputs.
 class NcclApi : public CudaApi {
  public:
   [[nodiscard]] virtual NcclResult get_unique_id(NcclUniqueId* id) = 0;
@@ -54,18 +53,18 @@ class NcclApi : public CudaApi {
   [[nodiscard]] virtual NcclResult comm_get_async_error(NcclComm comm, NcclResult* state) = 0;
   [[nodiscard]] virtual NcclResult comm_finalize(NcclComm comm) = 0;
   virtual NcclResult comm_destroy(NcclComm comm) noexcept = 0;
-  /// Never in_progress. May wait for the collectives of the device's other communicators, unless
-  /// one group aborts them all; they are freed at its end.
+  /// Never returns in_progress. May wait for collectives of the device's other communicators,
+  /// unless one group aborts them all; then group_end frees them.
   virtual NcclResult comm_abort(NcclComm comm) noexcept = 0;
 
-  /// Memory of the kind that symmetric windows need.
+  /// Allocates memory that is suitable for symmetric windows.
   [[nodiscard]] virtual NcclResult mem_alloc(void** memory, std::size_t bytes) = 0;
   virtual NcclResult mem_free(void* memory) noexcept = 0;
   [[nodiscard]] virtual NcclResult comm_register(NcclComm comm, void* memory, std::size_t bytes,
                                                  void** handle) = 0;
   virtual NcclResult comm_deregister(NcclComm comm, void* handle) noexcept = 0;
-  /// With NCCL_WIN_COLL_SYMMETRIC. Collective. Null where NCCL (before 2.27) or the platform has
-  /// none.
+  /// Collective; with NCCL_WIN_COLL_SYMMETRIC. The window is null if NCCL (before 2.27) or the
+  /// platform does not support it.
   [[nodiscard]] virtual NcclResult comm_window_register(NcclComm comm, void* memory,
                                                         std::size_t bytes, NcclWindow* window) = 0;
   virtual NcclResult comm_window_deregister(NcclComm comm, NcclWindow window) noexcept = 0;
@@ -90,11 +89,11 @@ class NcclApi : public CudaApi {
 
   using CudaApi::error_string;
   [[nodiscard]] virtual std::string error_string(NcclResult result) const = 0;
-  /// NCCL's own words on the last failure of this process; may be empty.
+  /// NCCL's message for the last failure in this process; may be empty.
   [[nodiscard]] virtual std::string last_error(NcclComm comm) const = 0;
 };
 
-/// The libraries themselves; in lockstep_nccl_api, which a build without CUDA does not have.
+/// Calls the real libraries. Defined in lockstep_nccl_api, which builds without CUDA lack.
 [[nodiscard]] std::unique_ptr<NcclApi> make_nccl_api();
 
 }  // namespace lockstep

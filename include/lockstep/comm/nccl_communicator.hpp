@@ -12,30 +12,30 @@
 namespace lockstep {
 
 struct NcclCommunicatorOptions {
-  /// For all ranks to come, and then for NCCL to connect them.
+  /// Limit for all ranks to arrive, and again for NCCL to connect them.
   std::chrono::milliseconds start_limit = std::chrono::minutes(5);
-  /// For anything the host waits for later: longer than the slowest step of the slowest rank, and
-  /// than a watchdog's limit, which can say who is late (wait_limit_beside).
+  /// Limit of each later wait on the host. Must exceed the slowest rank's slowest step, and the
+  /// watchdog's limit, so that the watchdog can name the late rank first (see wait_limit_beside).
   std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
-  /// Multiprocessors a collective may take from the computation, at most.
+  /// Maximum number of multiprocessors that a collective takes from computation.
   int max_ctas = 16;
 };
 
-/// A communicator over each of `sets`: ranks of the job, ascending, this one among them; the k-th
-/// of all ranks part the job between them. At most Rendezvous::most_leaders. Collective over all
-/// ranks of `rendezvous`, each with a device of its own, which is the calling thread's. `api`,
-/// `rendezvous` and the compute stream outlive them. NCCL starts without blocking, so that a
-/// missing rank ends all others, whatever their sets: Error(internal) with its rank and host. So
-/// does every later failure of NCCL, after which all of them have been aborted.
+/// Makes one communicator per set. A set holds ascending job ranks, including this one; over all
+/// ranks, the k-th sets partition the job. At most Rendezvous::most_leaders sets. Collective over
+/// all ranks of `rendezvous`. Each rank has a separate device, the calling thread's current one.
+/// `api`, `rendezvous` and the compute stream must outlive the communicators. NCCL starts in
+/// nonblocking mode: if a rank is missing, all others, whatever their sets, get an Error(internal)
+/// with its rank and host. Any later NCCL failure throws too, after aborting all communicators.
 ///
-/// All ranks make the calls of all their communicators in one order, as if these were one: the
-/// collectives run one after another, so that none waits on a device for room that another holds.
-/// They also end, and are destroyed, in one order.
+/// All ranks must make the calls of all their communicators in the same order, as if on a single
+/// communicator. The collectives run one after another, so none waits on a device for resources
+/// that another holds. The communicators must also be destroyed in the same order on all ranks.
 [[nodiscard]] std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl_communicators(
     NcclApi& api, Rendezvous& rendezvous, CudaStream compute,
     std::span<const std::vector<int>> sets, const NcclCommunicatorOptions& options = {});
 
-/// Over all ranks.
+/// Makes one communicator over all ranks.
 [[nodiscard]] std::unique_ptr<DeviceCommunicator> make_nccl_communicator(
     NcclApi& api, Rendezvous& rendezvous, CudaStream compute,
     const NcclCommunicatorOptions& options = {});

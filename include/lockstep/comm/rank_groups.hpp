@@ -4,14 +4,14 @@
 
 namespace lockstep {
 
-/// Of a job with shard groups: the ranks beside this one in its group, which come one
-/// after another, and those at its place in every group. Both ascend and hold this rank.
+/// Shard groups consist of consecutive ranks. `group`: this rank's group. `replicas`: the ranks at
+/// the same position in each group. Both are ascending and include this rank.
 struct RankGroups {
   std::vector<int> group;
   std::vector<int> replicas;
 };
 
-/// `group_size` divides `ranks`. Pure.
+/// `group_size` must divide `ranks`. Pure.
 [[nodiscard]] inline RankGroups rank_groups(int rank, int ranks, int group_size) {
   RankGroups groups;
   const int first = rank - rank % group_size;

@@ -8,12 +8,12 @@
 
 namespace lockstep {
 
-/// Places that every rank of the job is to reach, and that no rank waits at for ever: MPI's own
-/// collectives hang where a rank is missing. Messages are sent and looked for, never waited on.
-/// Make it while all ranks are surely there; MpiEnvironment outlives it.
+/// Barriers with time limits. MPI's collectives hang if a rank is missing; this uses nonblocking
+/// messages and polling instead. Construct it while all ranks are known to be alive.
+/// MpiEnvironment must outlive it.
 class Rendezvous final {
  public:
-  /// Collective: the ranks tell each other their hosts.
+  /// Collective: all-gathers the host names.
   Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
@@ -25,28 +25,28 @@ class Rendezvous final {
   /// "rank 3 (node7)"
   [[nodiscard]] std::string name(int rank) const;
 
-  /// How a rank arrives. Of those that did not succeed, one that failed is reported before those
-  /// that waited in vain, for they may have waited for it.
+  /// A rank's state on arrival. Failures are reported in preference to timed-out waits, since a
+  /// waiting rank may have waited for the failed one.
   enum class Arrival : int { succeeded, waited, failed };
   struct Outcome {
     Arrival arrival = Arrival::succeeded;
-    std::string text = {};  ///< the error, where it did not succeed; cut at 500 characters
-    /// How far it came: of those that arrive alike, the one that came least far is reported.
+    std::string text = {};  ///< the error unless succeeded; truncated to 507 characters
+    /// The stage reached: among equal arrivals, the one with the lowest stage is reported.
     int stage = 0;
   };
   struct Place {
     const char* name;                 ///< "the start of NCCL"
-    std::chrono::milliseconds limit;  ///< from this rank's own arrival
+    std::chrono::milliseconds limit;  ///< from this rank's arrival
   };
   static constexpr std::size_t largest_payload = 512;
   static constexpr std::size_t most_leaders = 4;
 
-  /// Ends on every rank that comes, within twice the limit: well, with rank 0's `payload`, where
-  /// all came and all succeeded; with `leaders`, of as many equal blocks of it the k-th is that of
-  /// rank leaders[k]. Otherwise with one Error(internal), on all alike: it names the
-  /// ranks that did not come within the limit of rank 0's arrival, with their hosts; or it is the
-  /// text of the one that is reported, of several the lowest rank's. Where rank 0 does not come, it
-  /// is the one named. After an Error no further call is possible.
+  /// Returns or throws on every rank that arrives, within about three times the limit. If all ranks
+  /// arrive and succeed, `payload` receives rank 0's payload. With `leaders`, `payload` is split
+  /// into as many equal blocks, and block k comes from rank leaders[k]. Otherwise throws the same
+  /// Error(internal) on all ranks: it names the ranks, with hosts, that did not arrive within the
+  /// limit after rank 0; if all arrived, it is the reported rank's text (the lowest such rank's).
+  /// If rank 0 does not arrive, the error names rank 0. After an Error, do not call meet() again.
   void meet(const Place& place, const Outcome& mine, std::span<std::byte> payload = {},
             std::span<const int> leaders = {});
 

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// One rank: every collective is the identity.
+/// A communicator of one rank: every collective is the identity.
 [[nodiscard]] std::unique_ptr<Communicator> make_self_communicator();
 
 }  // namespace lockstep

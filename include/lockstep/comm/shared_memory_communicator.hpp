@@ -9,23 +9,23 @@
 namespace lockstep {
 
 struct SharedMemoryOptions {
-  /// Of memory that all ranks see, for each of them, whole pages; 0: as many as their caches
-  /// hold together. Tests make it small.
+  /// Size of each rank's window in shared memory, in whole pages; 0: window_bytes(), which fits the
+  /// caches. Tests use small values.
   std::size_t bytes = 0;
 };
 
 struct SharedMemoryResult {
-  /// Null where not all ranks see the same memory, or it cannot be had.
+  /// Null if the ranks cannot share memory or it cannot be allocated.
   std::unique_ptr<Communicator> communicator;
-  std::string reason;  ///< why there is none
+  std::string reason;  ///< why `communicator` is null
 };
 
-/// Sums of floating point, reduce-scatters of them, and all-gathers go through memory that all
-/// ranks of `inner` see, as they do on one host; everything else goes to `inner`, which outlives
-/// it. Values are added in the order of the ranks, so that each has the same sum wherever it lies
-/// in a message, and sums of 16-bit types are rounded once. A rank moves what it takes part in
-/// while it tests or waits, in the thread that made this, which also ends it. Collective over the
-/// ranks of `inner`; with the same result on all.
+/// Makes a communicator that runs all-gathers, and summing all-reduces and reduce-scatters of fp32,
+/// bf16 and fp16, through memory shared by all ranks of `inner` on one host. Everything else goes
+/// to `inner`, which must outlive it. Values are added in rank order, so a sum does not depend on
+/// its position in a message; sums of 16-bit types are rounded once. Requests progress only in
+/// test() and wait(), on the thread that made the communicator and must destroy it. Collective over
+/// the ranks of `inner`; all ranks get the same result.
 [[nodiscard]] SharedMemoryResult make_shared_memory_communicator(Communicator& inner,
                                                                  SharedMemoryOptions options = {});
 

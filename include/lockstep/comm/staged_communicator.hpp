@@ -10,16 +10,16 @@
 namespace lockstep {
 
 struct StagedCommunicatorOptions {
-  /// For a copy or a reduction that the host waits for; longer than a watchdog's limit.
+  /// Limit of each wait of the host for a copy or collective; longer than the watchdog's limit.
   std::chrono::milliseconds wait_limit = std::chrono::minutes(30);
-  std::optional<int> rank = {};  ///< this one's of the job, for errors; without: `host`'s
+  std::optional<int> rank = {};  ///< job rank, for errors; nullopt: the rank in `host`
 };
 
-/// Collectives over device memory by `host`, through pinned copies: for several ranks on one
-/// device, and where there is no NCCL. `host` is a communicator for this use alone, since what is
-/// started begins when its copies are there, later than other calls. `api` and the compute stream
-/// outlive it. Requests move on in test(), wait(), check() and synchronize(); a step with them
-/// cannot be captured in a graph.
+/// Makes a communicator that runs collectives on device memory over `host`, through pinned copies:
+/// for several ranks on one device, or without NCCL. Nothing else may use `host`, since a started
+/// collective begins on it only when its copy has arrived. `api` and the compute stream must
+/// outlive the communicator. Requests progress in test(), wait(), check() and synchronize(). A step
+/// that uses them cannot be captured in a graph.
 [[nodiscard]] std::unique_ptr<DeviceCommunicator> make_staged_communicator(
     CudaApi& api, std::unique_ptr<Communicator> host, CudaStream compute,
     StagedCommunicatorOptions options = {});

@@ -32,7 +32,7 @@ static_assert(static_cast<int>(NcclOp::min) == ncclMin);
 static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId));
 
 CudaResult result(cudaError_t code) noexcept {
-  // An error that is returned is not to be found again by the next cudaGetLastError.
+  // Clears a returned error, so that the next cudaGetLastError does not report it again.
   if (code != cudaSuccess) static_cast<void>(cudaGetLastError());
   return static_cast<CudaResult>(code);
 }
@@ -65,7 +65,7 @@ NcclResult deregister_window(NcclComm comm, NcclWindow window) noexcept {
   return result(ncclCommWindowDeregister(as_comm(comm), static_cast<ncclWindow_t>(window)));
 }
 #else
-// As newer ones do on a platform without windows.
+// Like newer versions on a platform without windows.
 NcclResult register_window(NcclComm /*comm*/, void* /*memory*/, std::size_t /*bytes*/,
                            NcclWindow* window) {
   *window = nullptr;
@@ -76,7 +76,7 @@ NcclResult deregister_window(NcclComm /*comm*/, NcclWindow /*window*/) noexcept 
 }
 #endif
 
-/// Handles are written where the caller keeps them: NCCL may do so after its call has returned.
+/// Passes the caller's handle addresses through, since NCCL may write after the call has returned.
 class LibraryApi final : public NcclApi {
  public:
   CudaResult stream_create(CudaStream* stream) override {

@@ -17,7 +17,7 @@ namespace {
 
 class NcclCommunicator final : public DeviceCommunicator {
  public:
-  /// Over the links' `which`; they have yet to start.
+  /// Uses link number `which`; the links are not started yet.
   NcclCommunicator(NcclApi& api, std::shared_ptr<NcclLinks> links, std::size_t which,
                    CudaStream compute, const NcclCommunicatorOptions& options)
       : api_(api),
@@ -36,7 +36,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
   ~NcclCommunicator() override {
     links_->end(link_);
-    // Freeing waits for the device, which may be what hangs.
+    // Leaked: freeing waits for the device, which may hang.
     if (links_->is_aborted_amid_work()) token_.memory = nullptr;
   }
 
@@ -104,7 +104,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   bool test(Request& request) override {
     if (request.done()) return true;
     return guarded([&] {
-      // A captured collective runs later; asking would spoil the capture.
+      // A captured collective runs later, and an event query would invalidate the capture.
       if (cuda_.is_capturing(compute_) || !cuda_.is_done(events(request).finished)) {
         links_->check();
         return false;
@@ -152,9 +152,9 @@ class NcclCommunicator final : public DeviceCommunicator {
  private:
   struct Events {
     EventHandle ready;     ///< the buffer has been computed
-    EventHandle finished;  ///< the collective has been made
+    EventHandle finished;  ///< the collective is done
   };
-  /// One byte that barriers reduce.
+  /// One byte of device memory that barriers reduce.
   struct Token {
     explicit Token(NcclApi& its_api) : api(its_api) {}
     Token(const Token&) = delete;
@@ -189,7 +189,7 @@ class NcclCommunicator final : public DeviceCommunicator {
                            links_->stream());
   }
 
-  /// Whatever fails aborts NCCL, so that no kernel of it waits for a peer for ever.
+  /// Aborts NCCL if `work` throws, so that no NCCL kernel waits forever for a peer.
   template <typename Work>
   std::invoke_result_t<Work> guarded(Work&& work) {
     if (links_->is_aborted()) {
@@ -204,7 +204,7 @@ class NcclCommunicator final : public DeviceCommunicator {
       throw;
     }
   }
-  /// Makes a collective between what the compute stream holds and `events.finished`.
+  /// Queues a collective after the work in the compute stream and records `events.finished`.
   template <typename Call>
   void queue(const Events& events, const char* name, Call&& call) {
     cuda_.record(events.ready, compute_);
@@ -212,7 +212,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     links_->settle(link_, call(), name);
     cuda_.record(events.finished, links_->stream());
   }
-  /// `result`: where it will be.
+  /// `result`: the output buffer.
   template <typename Call>
   [[nodiscard]] Request start(MutableBuffer result, const char* name, Call&& call) {
     if (result.count == 0) return {};
@@ -233,7 +233,7 @@ class NcclCommunicator final : public DeviceCommunicator {
       links_->check();
     });
   }
-  /// `fill(add)` makes the calls of a group, and hands each result to `add`.
+  /// Makes a group of calls: `fill(add)` passes each call's result to `add`.
   template <typename Fill>
   [[nodiscard]] NcclResult grouped(Fill&& fill) {
     NcclResult worst = api_.group_start();
@@ -246,7 +246,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   void await_work(FunctionRef<bool()> reached) {
     await(
         [&] {
-          static_cast<void>(cuda_.is_idle(compute_));  // a fault of its work names this rank
+          static_cast<void>(cuda_.is_idle(compute_));  // throws if work in the stream has failed
           return reached();
         },
         "the work of a step");

@@ -10,18 +10,18 @@
 
 namespace lockstep {
 
-/// One communicator of NCCL that does not block. What fails it fails all of its NcclLinks.
+/// One nonblocking NCCL communicator. A failure fails all communicators of the same NcclLinks.
 class NcclLink final {
  public:
-  /// Not connected yet; `ranks` of the job, this one among them.
+  /// Does not connect yet. `ranks`: job ranks, including this one.
   NcclLink(NcclApi& api, const Rendezvous& rendezvous, std::vector<int> ranks);
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
-  /// Aborts what has not ended.
+  /// Aborts unless it has ended.
   ~NcclLink() { abort(); }
 
   [[nodiscard]] NcclComm get() const noexcept { return comm_; }
-  /// In the job.
+  /// Job ranks.
   [[nodiscard]] const std::vector<int>& ranks() const noexcept { return ranks_; }
   /// This rank's place among them.
   [[nodiscard]] int rank() const noexcept { return rank_; }
@@ -33,18 +33,18 @@ class NcclLink final {
 
   /// Collective over its ranks.
   [[nodiscard]] Rendezvous::Outcome connect(const NcclUniqueId& id, int max_ctas, Backoff& backoff);
-  /// What NCCL has found since.
+  /// The asynchronous error state of the communicator.
   [[nodiscard]] NcclResult state();
   [[nodiscard]] std::string failure(NcclResult result, const char* call) const;
-  /// Keeps the memory until the communicator has ended; one of the two below is to follow.
+  /// Keeps the memory until the communicator ends; follow with one of the two functions below.
   void keep(const RegisteredMemory& memory);
-  /// Makes the memory that was kept last known to all ranks; to be settled. Where NCCL has no such
-  /// windows, has_window() is false then.
+  /// Registers the memory of the last keep() as a symmetric window; collective; needs settle().
+  /// Then has_window() is false if NCCL does not support such windows.
   [[nodiscard]] NcclResult register_window();
   [[nodiscard]] bool has_window() const noexcept { return kept_.back().window != nullptr; }
-  /// To this rank's NCCL alone; to be settled.
+  /// Registers it with this rank's NCCL only; needs settle().
   [[nodiscard]] NcclResult register_memory();
-  /// Finishes what is queued and destroys; false where the others do not end too.
+  /// Finalizes and destroys the communicator; false if it does not finish within the limit.
   [[nodiscard]] bool end(std::chrono::milliseconds limit) noexcept;
   void abort() noexcept;
 
@@ -61,7 +61,7 @@ class NcclLink final {
   std::string who_;
   std::string another_;
   NcclComm comm_ = nullptr;
-  std::deque<Kept> kept_;  ///< NCCL writes the handles when it pleases: they stay put
+  std::deque<Kept> kept_;  ///< stable addresses, since NCCL may write the handles later
 };
 
 }  // namespace lockstep

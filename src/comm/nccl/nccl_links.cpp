@@ -8,7 +8,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What the end gives the other ranks to finish too.
+/// Limit for the other ranks to finish too when a communicator ends.
 constexpr std::chrono::milliseconds finalize_limit = 10s;
 
 constexpr const char* start_of_nccl = "the start of NCCL";
@@ -61,13 +61,13 @@ void NcclLinks::connect(Rendezvous& rendezvous, const NcclCommunicatorOptions& o
     connected.stage = static_cast<int>(i);
     if (connected.arrival != Rendezvous::Arrival::succeeded) break;
   }
-  // Those that were quick wait for those that are still at it, and for the way there.
+  // Fast ranks wait for those that are still connecting, plus a margin for arriving here.
   const auto way = std::clamp<std::chrono::milliseconds>(options.start_limit / 4, 1s, 10s);
   rendezvous.meet({"the end of NCCL's start", backoff.left() + way}, connected);
 }
 
 void NcclLinks::settle(NcclLink& link, NcclResult result, const char* call) {
-  // Some calls say so before what they queue is queued.
+  // Some calls return success before their work is queued.
   if (result == NcclResult::success) result = link.state();
   if (result == NcclResult::success) return;
   Backoff backoff(wait_limit_);
@@ -96,7 +96,7 @@ void NcclLinks::check() {
 
 void NcclLinks::end(NcclLink& link) noexcept {
   if (link.get() == nullptr) return;
-  // The other ranks may not be here where an exception ended this one's work.
+  // If an exception ended this rank's work, the other ranks may not be here.
   if (std::uncaught_exceptions() > exceptions_ ||
       !link.end(std::min(wait_limit_, finalize_limit))) {
     abort();
@@ -105,9 +105,9 @@ void NcclLinks::end(NcclLink& link) noexcept {
 
 void NcclLinks::abort() noexcept {
   aborted_ = true;
-  // An abort frees memory, which waits for the device. One by one, the first would wait for a
-  // collective of another communicator that hangs. A group asks all of them to quit before it
-  // frees. Its end has freed all of them also where communicators do not block.
+  // An abort frees memory, which waits for the device. If aborted one by one, the first would wait
+  // for a hanging collective of another communicator. A group tells all of them to stop before it
+  // frees any. After group_end() all are freed, even if they are nonblocking.
   static_cast<void>(api_.group_start());
   for (NcclLink& link : links_) link.abort();
   static_cast<void>(api_.group_end());

@@ -11,17 +11,17 @@
 
 namespace lockstep {
 
-/// All communicators of NCCL of a rank's device. They start at one rendezvous of the job and fail
-/// together: after a failure all must be aborted before the Error leaves the rank's communicator;
-/// then the peers' kernels end too, or find out.
+/// All NCCL communicators of a rank's device. They start in one rendezvous of the job and fail
+/// together: after a failure, all must be aborted before the Error leaves the communicator, so that
+/// the peers' kernels end or report an error too.
 ///
-/// Their kernels are queued in one stream. A kernel of NCCL holds its multiprocessors until its
-/// peers' run as well; were a device to run one communicator's first and its peer the other's, each
-/// would wait for room, for ever. All ranks queue the collectives of all communicators in the same
-/// order, so of those that have not ended the foremost is next on each of its devices: it runs.
+/// Their kernels are queued in one stream. An NCCL kernel holds its multiprocessors until its
+/// peers' kernels run. If two devices ran kernels of two communicators in opposite order, each
+/// could wait forever for multiprocessors. All ranks queue the collectives of all communicators in
+/// the same order, so the first unfinished one is next on each of its devices and runs.
 class NcclLinks final {
  public:
-  /// One for each of `sets`, in this order; not connected yet.
+  /// Makes one link per set, in the same order; does not connect yet.
   NcclLinks(NcclApi& api, const Rendezvous& rendezvous, std::span<const std::vector<int>> sets,
             const NcclCommunicatorOptions& options);
   NcclLinks(const NcclLinks&) = delete;
@@ -30,7 +30,7 @@ class NcclLinks final {
 
   /// Collective; see make_nccl_communicators.
   void start(Rendezvous& rendezvous, const NcclCommunicatorOptions& options);
-  /// In place of the start, on a rank that cannot go on: tells the others, and throws as they do.
+  /// Replaces start() on a rank that has failed: reports the error to all ranks, and all throw.
   static void report(Rendezvous& rendezvous, const NcclCommunicatorOptions& options,
                      const Error& error);
 
@@ -38,16 +38,16 @@ class NcclLinks final {
   [[nodiscard]] const CudaCalls& cuda() const noexcept { return cuda_; }
   [[nodiscard]] CudaStream stream() const noexcept { return stream_.get(); }
   [[nodiscard]] bool is_aborted() const noexcept { return aborted_; }
-  /// Of communicators that had started.
+  /// Whether the communicators were aborted after they had started.
   [[nodiscard]] bool is_aborted_amid_work() const noexcept { return aborted_ && started_; }
 
-  /// After a call that gave `result`: until it has really been made.
+  /// Blocks until a call that returned `result` is complete; throws if it fails.
   void settle(NcclLink& link, NcclResult result, const char* call);
-  /// Throws what NCCL has found since, in any of them.
+  /// Throws if any communicator has an asynchronous error.
   void check();
-  /// Ends one. Aborts all where that fails, or an exception passes.
+  /// Ends one communicator. Aborts all if that fails or during stack unwinding.
   void end(NcclLink& link) noexcept;
-  /// All of them, together.
+  /// Aborts all of them in one group.
   void abort() noexcept;
 
  private:
@@ -60,7 +60,7 @@ class NcclLinks final {
   bool started_ = false;
   bool aborted_ = false;
   StreamHandle stream_;
-  std::deque<NcclLink> links_;  ///< they end first, while their stream is there
+  std::deque<NcclLink> links_;  ///< declared last, so destroyed before the stream
 };
 
 }  // namespace lockstep

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// A thread's exchanges, of all its communicators. Whatever it waits for, it moves all of them on:
-/// another rank may wait for one of the others first.
+/// The exchanges of all communicators of a thread. Any wait progresses all of them, since another
+/// rank may be waiting for a different one first.
 class ExchangeProgress final {
  public:
   static void join(PieceExchange& exchange) { exchanges().push_back(&exchange); }
@@ -25,8 +25,8 @@ class ExchangeProgress final {
     for (PieceExchange* exchange : exchanges()) exchange->advance();
   }
 
-  /// Until `is_done()`. A core that has nothing else to do spins, one that others want is given up;
-  /// MPI moves on too, as what it has sent may not have left yet.
+  /// Blocks until `is_done()`. Spins first, then yields the core to other threads. Also progresses
+  /// MPI, since earlier MPI sends may still be pending.
   template <typename Done>
   static void wait_until(Done&& is_done) {
     for (std::uint64_t turn = 1; !is_done(); ++turn) {
@@ -44,7 +44,7 @@ class ExchangeProgress final {
   }
 
  private:
-  /// Leaves the core's other threads its units for some cycles.
+  /// Frees execution units for the core's other hardware threads for some cycles.
   static void spin() noexcept {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

@@ -13,11 +13,11 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t ring = 8;      ///< pieces in a window
-constexpr std::size_t tile = 2048;   ///< values added up at a time, within a core's own cache
-constexpr std::size_t aligned = 16;  ///< slices are of as many values, but the last
+constexpr std::size_t ring = 8;      ///< pieces per window
+constexpr std::size_t tile = 2048;   ///< values summed per pass; fits in a core's private cache
+constexpr std::size_t aligned = 16;  ///< slice sizes, except the last, are multiples of this
 
-/// Calls `visit(T{})` with the type of the values.
+/// Calls `visit(T{})`, where T is the C++ type of `type`.
 template <typename Visitor>
 void with_type(ElementType type, Visitor&& visit) {
   if (type == ElementType::f32) return visit(float{});
@@ -50,7 +50,7 @@ PieceExchange::PieceExchange(const Memory& memory, int rank, int ranks)
       piece_bytes_(memory.window / ring),
       rank_(rank),
       ranks_(ranks) {
-  // The slice of a rank holds some values of the largest type at least.
+  // Each rank's slice has space for at least `aligned` values of the largest type.
   assert(piece_bytes_ / static_cast<std::size_t>(ranks) >= aligned * sizeof(double));
 }
 
@@ -131,7 +131,7 @@ void PieceExchange::copy_in(const Flight& flight, std::uint64_t piece) {
   const std::size_t bytes = size_of(operation.type);
   if (operation.reduces) {
     for (int block = 0; block < ranks_; ++block) {
-      if (block == rank_) continue;  // nobody else reads it
+      if (block == rank_) continue;  // no other rank reads it
       const Slice slice = slice_of(flight, piece, block);
       std::memcpy(place(rank_, piece, flight, block), operation.from + slice.begin * bytes,
                   slice.size * bytes);

@@ -9,48 +9,48 @@
 
 namespace lockstep {
 
-/// Reductions and gathers over memory that all ranks see, in pieces of a fixed size. A rank has a
-/// window of it, a ring of pieces. Of each piece it
-///   1. copies its values into its window, where all have taken out what was there before,
-///   2. adds up its own slice over all windows, once all have copied in, and
-///   3. takes the others' slices out of their windows, once they have added them up.
-/// All ranks have the same pieces in the same order, so three counters of each rank say where it
-/// is. Nobody waits here: advance() does what can be done.
+/// Reductions and gathers through shared memory, in pieces of a fixed size. Each rank has a window,
+/// which is a ring of pieces. For each piece, a rank
+///   1. copies its values into its window, once all ranks have read the previous contents,
+///   2. sums its own slice over all windows, once all ranks have copied their values in,
+///   3. copies the other ranks' slices out of their windows, once those ranks have summed them.
+/// All ranks process the same pieces in the same order, so three counters per rank describe its
+/// progress. Nothing here blocks: advance() does the work that is possible now.
 class PieceExchange final {
  public:
-  /// What all ranks do together: `count` values in a block for each rank.
+  /// A collective of all ranks on one block of `count` values per rank.
   struct Operation {
-    const std::byte* from = nullptr;  ///< its blocks lie one after the other; of a gather, its own
-    std::byte* to = nullptr;          ///< as `from`; of a scatter, its own block
-    std::size_t count = 0;            ///< of values in a block
-    std::size_t total = 0;            ///< of values in all blocks; the last ones may be shorter
+    const std::byte* from = nullptr;  ///< all blocks, contiguous; if !reduces, only its own block
+    std::byte* to = nullptr;          ///< all blocks, contiguous; if !gathers, only its own block
+    std::size_t count = 0;            ///< values in a block
+    std::size_t total = 0;            ///< values in all blocks; the last blocks may be shorter
     ElementType type = ElementType::f32;
-    bool reduces = false;  ///< or each brings its own block
-    bool gathers = false;  ///< or each keeps its own block
+    bool reduces = false;  ///< false: each rank contributes only its own block
+    bool gathers = false;  ///< false: each rank receives only its own block
   };
 
-  /// Bytes of the counters.
+  /// Size of all counters in bytes.
   [[nodiscard]] static std::size_t counter_bytes(int ranks);
   struct Memory {
-    std::byte* counters = nullptr;  ///< counter_bytes() of them, zero at first
-    std::byte* windows = nullptr;   ///< of each rank, one after another
-    std::size_t window = 0;         ///< bytes of each
+    std::byte* counters = nullptr;  ///< counter_bytes() bytes, initially zero
+    std::byte* windows = nullptr;   ///< all ranks' windows, contiguous
+    std::size_t window = 0;         ///< bytes of each window
   };
-  /// All ranks share the memory.
+  /// All ranks must pass the same shared memory.
   PieceExchange(const Memory& memory, int rank, int ranks);
 
-  /// In the order of all ranks. Values of `from` and `to` are the exchange's until it is done.
+  /// Same order on all ranks. Do not use `from` and `to` until the operation has ended.
   void add(const Operation& operation);
-  /// Moves all operations on as far as the others allow now.
+  /// Progresses all operations as far as the other ranks' progress permits.
   void advance();
-  /// Operations that ended, in the order in which they were added.
+  /// Number of operations that have ended; they end in the order in which they were added.
   [[nodiscard]] std::uint64_t ended() const noexcept { return ended_; }
   [[nodiscard]] std::uint64_t added() const noexcept { return added_; }
   [[nodiscard]] bool is_idle() const noexcept { return ended_ == added_; }
 
  private:
-  static constexpr std::size_t line = 64;  ///< of the cache, in bytes
-  /// How many pieces a rank has done with, of all operations together.
+  static constexpr std::size_t line = 64;  ///< size of a cache line in bytes
+  /// Number of pieces that a rank has finished, over all operations.
   struct alignas(line) Counter {
     std::atomic<std::uint64_t> pieces;
   };
@@ -61,17 +61,17 @@ class PieceExchange final {
   };
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "processes share it");
 
-  /// An operation under way.
+  /// An operation in flight.
   struct Flight {
     Operation operation;
-    std::size_t slice = 0;    ///< values of one block in a piece
-    std::uint64_t begin = 0;  ///< its first piece
+    std::size_t slice = 0;    ///< values of each block per piece
+    std::uint64_t begin = 0;  ///< first piece; `end` is one past the last
     std::uint64_t end = 0;
   };
-  /// A part of a block.
+  /// The part of a block in one piece; offsets and sizes in values.
   struct Slice {
-    std::size_t begin = 0;   ///< within all blocks, in values
-    std::size_t within = 0;  ///< the block, in values
+    std::size_t begin = 0;   ///< offset from the first block
+    std::size_t within = 0;  ///< offset within its block
     std::size_t size = 0;
   };
   [[nodiscard]] static Slice slice_of(const Flight& flight, std::uint64_t piece, int block);
@@ -81,12 +81,12 @@ class PieceExchange final {
   void reduce(const Flight& flight, std::uint64_t piece);
   void take_out(const Flight& flight, std::uint64_t piece);
 
-  /// Where one of the three stands.
+  /// Progress of one of the three phases.
   struct Cursor {
     std::uint64_t piece = 0;
     std::uint64_t operation = 0;
   };
-  /// Does `work` of all pieces below `limit`, and counts them for the others.
+  /// Does `work` for all pieces below `limit` and publishes their number in `counter`.
   template <typename Work>
   bool run(Cursor& cursor, std::uint64_t limit, Counter& counter, Work&& work);
   [[nodiscard]] std::uint64_t lowest(Counter Counters::*counter) const;
@@ -94,7 +94,7 @@ class PieceExchange final {
     return flights_[operation % flights_.size()];
   }
 
-  Counters* counters_;  ///< of each rank
+  Counters* counters_;  ///< by rank
   std::byte* windows_;
   std::size_t window_;
   std::size_t piece_bytes_;
@@ -103,7 +103,7 @@ class PieceExchange final {
   std::vector<Flight> flights_ = std::vector<Flight>(64);  ///< a ring
   std::uint64_t added_ = 0;
   std::uint64_t ended_ = 0;
-  std::uint64_t pieces_ = 0;  ///< of all that were added
+  std::uint64_t pieces_ = 0;  ///< in all operations added so far
   Cursor in_;
   Cursor reduce_;
   Cursor out_;

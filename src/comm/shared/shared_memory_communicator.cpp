@@ -125,7 +125,7 @@ class SharedMemoryCommunicator final : public Communicator {
   }
 
  private:
-  /// Whose request it is: those of the exchange have odd numbers, those of `inner` even ones.
+  /// Requests of the exchange have odd slot numbers, those of `inner_` even ones.
   [[nodiscard]] static bool is_own(const Request& request) noexcept {
     return request.slot % 2 == 1;
   }
@@ -150,7 +150,7 @@ class SharedMemoryCommunicator final : public Communicator {
   }
   void at_once(Request request) { wait(request); }
 
-  /// Of a request that was not found done yet.
+  /// State of a request until test() or wait() finds it done.
   struct Slot {
     std::uint64_t operation = 0;
     bool is_taken = false;

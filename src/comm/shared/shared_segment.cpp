@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-/// Which no other job of the host has, and no host of the job.
+/// A name that is unique among the jobs on this host and the hosts of this job.
 std::string random_name() {
   std::random_device device;
   return fmt::format("/lockstep-{}-{:08x}{:08x}", ::getpid(), device(), device());
@@ -25,7 +25,7 @@ std::string cannot(const char* what, std::size_t bytes, int error) {
   return fmt::format("{} {} bytes of shared memory failed: {}", what, bytes, std::strerror(error));
 }
 
-/// What each rank found: the first reason there is, on all.
+/// Collective: returns the first nonempty reason in rank order on all ranks.
 std::string first_reason(Communicator& comm, const std::string& mine) {
   for (std::string& reason : all_gather_text(comm, mine)) {
     if (!reason.empty()) return std::move(reason);
@@ -37,8 +37,8 @@ std::string first_reason(Communicator& comm, const std::string& mine) {
 
 std::unique_ptr<SharedSegment> SharedSegment::map(int file, const Layout& layout, int rank,
                                                   std::string& reason) {
-  // By each rank for itself, so that its part lies in the memory of its own processor; and now, as
-  // a page that is missing later ends a process by SIGBUS.
+  // Each rank allocates its own part, which places it in its processor's memory. It does so now,
+  // because running out of pages later would kill the process with SIGBUS.
   const std::size_t own = layout.parts + static_cast<std::size_t>(rank) * layout.a_rank;
   int error = ::posix_fallocate(file, static_cast<off_t>(own), static_cast<off_t>(layout.a_rank));
   if (error == 0 && rank == 0) {

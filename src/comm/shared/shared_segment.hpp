@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// Memory that all ranks of a communicator have mapped. It has no name any more once it is there,
-/// so it ends with the last process that has it, however that ends.
+/// Memory mapped by all ranks of a communicator. Its name is unlinked once all have mapped it, so
+/// it is freed with the last of these processes, even after a crash.
 class SharedSegment final {
  public:
   SharedSegment(const SharedSegment&) = delete;
@@ -19,31 +19,31 @@ class SharedSegment final {
 
   struct Result {
     std::unique_ptr<SharedSegment> segment;
-    std::string reason;  ///< why there is none
+    std::string reason;  ///< why `segment` is null
   };
   struct Sizes {
-    std::size_t common = 0;  ///< bytes, at the beginning
-    std::size_t a_rank = 0;  ///< bytes of each rank's part behind them, whole pages
+    std::size_t common = 0;  ///< bytes of the common part at the beginning
+    std::size_t a_rank = 0;  ///< bytes of each rank's part after it; whole pages
   };
-  /// Collective, with the same result on all ranks: nothing where one of them does not see it, as
-  /// on another host. The memory is set aside at once, each rank's part near to it, and zero.
+  /// Collective; all ranks get the same result: null if any rank cannot map the memory, for example
+  /// on another host. Allocates zeroed memory at once, each rank's part near its processor.
   [[nodiscard]] static Result make(Communicator& comm, const Sizes& sizes);
 
   [[nodiscard]] std::byte* common() const noexcept { return data_; }
-  /// One after another.
+  /// The ranks' parts, contiguous.
   [[nodiscard]] std::byte* parts() const noexcept { return data_ + parts_; }
 
  private:
-  /// What lies where in the file.
+  /// Offsets and sizes in the file, in bytes.
   struct Layout {
-    std::size_t parts = 0;  ///< where they begin
+    std::size_t parts = 0;  ///< offset of the first rank's part
     std::size_t a_rank = 0;
     std::size_t bytes = 0;
   };
   SharedSegment(std::byte* data, const Layout& layout)
       : data_(data), parts_(layout.parts), bytes_(layout.bytes) {}
-  /// Sets the rank's part aside, rank 0 what all have in common too. Null where it cannot be had,
-  /// and why.
+  /// Allocates the rank's part (rank 0: the common part too) and maps the file. On failure returns
+  /// null and sets `reason`.
   static std::unique_ptr<SharedSegment> map(int file, const Layout& layout, int rank,
                                             std::string& reason);
 

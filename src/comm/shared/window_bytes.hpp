@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-/// Default size of each rank's window in shared memory: small enough for what two ranks exchange to
-/// fit in a cache that cores share, and for all windows and counters together to fit in the 64 MiB
-/// of /dev/shm that containers have by default. Whole pages of any size.
+/// Default size of each rank's window in shared memory. Two ranks' windows fit in a shared cache;
+/// all windows and counters together fit in the 64 MiB that containers have in /dev/shm by default.
+/// A multiple of every common page size.
 [[nodiscard]] constexpr std::size_t window_bytes(int ranks) noexcept {
   constexpr std::size_t largest = std::size_t{4} << 20;
   constexpr std::size_t all_windows = std::size_t{48} << 20;

@@ -125,7 +125,7 @@ class StagedCommunicator final : public DeviceCommunicator {
   void synchronize_until(FunctionRef<bool()> reached) override {
     await(
         [&] {
-          static_cast<void>(cuda_.is_idle(compute_));  // a fault of its work names this rank
+          static_cast<void>(cuda_.is_idle(compute_));  // throws if work in the stream has failed
           return reached();
         },
         "the work of a step");
@@ -149,7 +149,7 @@ class StagedCommunicator final : public DeviceCommunicator {
     synchronize();
   }
 
-  /// Pinned memory of a blocking collective, which grows to the largest.
+  /// Pinned memory for blocking collectives; grows to the largest one.
   struct Stage {
     PinnedMemory memory;
     std::size_t capacity = 0;
@@ -163,7 +163,7 @@ class StagedCommunicator final : public DeviceCommunicator {
     }
     return {stage.memory.get(), count, type};
   }
-  /// In the compute stream itself, whose order is the one that is asked for.
+  /// Copies in the compute stream itself, which gives the required order.
   void fetch(MutableBuffer to, const void* from) {
     cuda_.copy_to_host(to.data, from, bytes_of(to), compute_);
     await_copy();
@@ -176,8 +176,8 @@ class StagedCommunicator final : public DeviceCommunicator {
     cuda_.record(copied_, compute_);
     await([&] { return cuda_.is_done(copied_); }, "a copy between host and device");
   }
-  /// All ranks make the host's collectives in the order of the program: those that were started
-  /// come before the one that blocks.
+  /// Waits until all started collectives have begun on the host. All ranks must call the host's
+  /// collectives in program order, so these precede a blocking one.
   void begin_all() {
     await([&] { return queue_.all_have_begun(); }, "the copies of started collectives");
   }

@@ -16,7 +16,7 @@ std::size_t bytes_of(const Buffer& buffer) noexcept {
 }  // namespace
 
 StagingQueue::~StagingQueue() {
-  // Left in the middle of a collective, after an error: the host's communicator may still write.
+  // Leaked: after an error, the host's communicator may still write to unfinished transfers.
   for (std::size_t i = 0; i < next_; ++i) {
     Transfer& transfer = transfers_[order_[i]];
     if (transfer.stage == Stage::on_host) static_cast<void>(transfer.memory.release());

@@ -10,12 +10,12 @@
 
 namespace lockstep {
 
-/// Collectives over device memory on their way through the host. They move on when advance() is
-/// called, and reach the host's communicator strictly in the order of their starts, which is the
-/// same on all ranks, however quick the copies of each are.
+/// In-flight collectives on device memory that are staged through the host. They progress in
+/// advance(). They begin on the host's communicator strictly in the order in which they were
+/// started, which is the same on all ranks, however long each copy takes.
 class StagingQueue final {
  public:
-  /// All of them outlive it.
+  /// All of them must outlive it.
   StagingQueue(const CudaCalls& cuda, Communicator& host, CudaStream compute)
       : cuda_(cuda),
         host_(host),
@@ -28,33 +28,33 @@ class StagingQueue final {
   ~StagingQueue();
 
   struct Work {
-    CollectiveKind kind;  ///< a started one
-    ConstBuffer from;     ///< as `to` for an all-reduce
+    CollectiveKind kind;  ///< a nonblocking kind
+    ConstBuffer from;     ///< same as `to` for an all-reduce
     MutableBuffer to;
     ReduceOp op = ReduceOp::sum;
   };
-  /// The number of a transfer, which release() ends.
+  /// Returns the number of a transfer, valid until release().
   [[nodiscard]] std::size_t start(const Work& work);
-  /// Never waits.
+  /// Never blocks.
   void advance();
-  /// The host's communicator has been told of all that was started.
+  /// Whether all started collectives have begun on the host's communicator.
   [[nodiscard]] bool all_have_begun() const noexcept { return next_ == order_.size(); }
   [[nodiscard]] CollectiveKind kind(std::size_t transfer) noexcept {
     return transfers_[transfer].work.kind;
   }
-  /// The copy back has been queued.
+  /// Whether the copy back to the device has been queued.
   [[nodiscard]] bool is_returning(std::size_t transfer) noexcept {
     return transfers_[transfer].stage == Stage::returning;
   }
-  /// The result is there.
+  /// Whether the result is in device memory.
   [[nodiscard]] bool is_back(std::size_t transfer) {
     return is_returning(transfer) && cuda_.is_done(transfers_[transfer].returned);
   }
-  /// What is queued in the compute stream from now on has the result; after is_returning().
+  /// Orders later work in the compute stream after the result. Requires is_returning().
   void order_compute_after(std::size_t transfer) {
     cuda_.order_after(compute_, transfers_[transfer].returned);
   }
-  /// After is_back() or order_compute_after(): the next use of its memory comes later.
+  /// Requires is_back() or order_compute_after(), so that its memory can be reused safely.
   void release(std::size_t transfer);
 
  private:
@@ -69,11 +69,11 @@ class StagingQueue final {
     Work work{};
     Request request;
   };
-  /// The copies in pinned memory.
+  /// Layout of the copies in pinned memory.
   struct Staged {
-    std::size_t from;  ///< where it lies there
+    std::size_t from;  ///< offset in bytes
     std::size_t to;
-    std::size_t bytes;  ///< of both
+    std::size_t bytes;  ///< total size
   };
   [[nodiscard]] Staged layout_of(const Work& work) const noexcept;
   [[nodiscard]] Request start_on_host(const Transfer& transfer);
@@ -81,11 +81,11 @@ class StagingQueue final {
   const CudaCalls& cuda_;
   Communicator& host_;
   CudaStream compute_;
-  /// Two, so that a result need not wait behind a copy whose values are still being computed.
+  /// Two streams, so that a result does not wait behind a copy of values still being computed.
   StreamHandle outward_;
   StreamHandle homeward_;
   SlotPool<Transfer> transfers_;
-  std::vector<std::size_t> order_;  ///< those under way, as they were started
+  std::vector<std::size_t> order_;  ///< transfers in flight, in the order of their starts
   std::size_t next_ = 0;            ///< of order_: the first that has not begun on the host
 };
 
