@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-/// Enough that some meet a processor that waits for them, and quick with thousands of ranks.
+/// Enough that some echoes find rank 0 already waiting, and still fast with thousands of ranks.
 constexpr int echoes_a_rank = 24;
 
 }  // namespace

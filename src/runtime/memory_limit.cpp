@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// "VmSize:  1234 kB" by name, in bytes.
+/// Values of lines such as "VmSize:  1234 kB" by name, in bytes.
 std::map<std::string, std::uint64_t> read_table(const std::string& path) {
   std::map<std::string, std::uint64_t> table;
   std::ifstream file(path);
@@ -29,11 +29,11 @@ std::map<std::string, std::uint64_t> read_table(const std::string& path) {
 std::optional<std::uint64_t> read_number(const std::string& path) {
   std::ifstream file(path);
   std::uint64_t value = 0;
-  if (file >> value) return value;  // "max" is none
+  if (file >> value) return value;  // "max" means no limit
   return std::nullopt;
 }
 
-/// The smallest limit of a group and those it lies in; files that are not there set none.
+/// The smallest limit of a group and its parents; a missing file means no limit.
 std::optional<std::uint64_t> smallest_limit(const std::string& root, std::string group,
                                             const char* file) {
   std::optional<std::uint64_t> smallest;
@@ -45,7 +45,7 @@ std::optional<std::uint64_t> smallest_limit(const std::string& root, std::string
   }
 }
 
-/// "/slurm/job_7" of a line such as "0::/slurm/job_7" or "4:memory:/slurm/job_7".
+/// Limit of the group in a line such as "0::/slurm/job_7" or "4:memory:/slurm/job_7".
 std::optional<std::uint64_t> group_limit(const std::string& line, const std::string& cgroups) {
   const std::size_t first = line.find(':');
   const std::size_t second = line.find(':', first + 1);

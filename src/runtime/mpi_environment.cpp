@@ -13,9 +13,9 @@
 namespace lockstep {
 namespace {
 
-/// Whether something may have started this process together with others: each launcher of Open
-/// MPI's ranks, and each batch system with one, leaves variables with one of these beginnings. What
-/// users and containers set for MPI (OMPI_MCA_..., MPI_HOME) has others.
+/// Whether a launcher may have started this process together with others. Each launcher of Open MPI
+/// ranks, and each batch system that has one, sets variables with one of these prefixes. Variables
+/// that users and containers set for MPI (OMPI_MCA_..., MPI_HOME) have other prefixes.
 bool may_have_peers() {
   constexpr std::string_view beginnings[] = {
       "ALPS_", "FLUX_", "LSB_", "OMPI_COMM_WORLD_", "PALS_", "PBS_", "PMI", "PRTE_", "SLURM"};
@@ -27,8 +27,8 @@ bool may_have_peers() {
   return false;
 }
 
-/// A process alone needs neither Open MPI's daemon nor a network. To start the one and to look for
-/// the other takes a few times as long as all else of MPI_Init. Other MPIs know no such variables.
+/// A single process needs neither Open MPI's daemon nor a network. Starting the one and looking for
+/// the other takes several times as long as the rest of MPI_Init. Other MPIs ignore the variables.
 void start_alone() {
   ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
   ::setenv("OMPI_MCA_pml", "ob1", 0);

@@ -23,7 +23,7 @@ ProcessGrid make_process_grid() {
   MPI_Comm_rank(local, &grid.local_rank);
   MPI_Comm_size(local, &grid.local_size);
 
-  // Nodes are numbered by their first ranks, which one communicator holds in order.
+  // Nodes are numbered in the order of their first ranks.
   MPI_Comm leaders = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, grid.local_rank == 0 ? 0 : MPI_UNDEFINED, grid.rank, &leaders);
   std::array<int, 2> node{0, 1};

@@ -39,7 +39,7 @@ RootChannel::RootChannel() : connection_(std::make_unique<Connection>()) {
 }
 
 RootChannel::~RootChannel() {
-  // One whose messages nobody took must not be given to others.
+  // Not freed after a failure: a later communicator could receive its leftover messages.
   if (connection_->comm != MPI_COMM_NULL && !connection_->failed) MPI_Comm_free(&connection_->comm);
 }
 

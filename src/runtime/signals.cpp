@@ -8,11 +8,11 @@ namespace {
 
 constexpr std::array<int, 3> handled{SIGUSR1, SIGTERM, SIGINT};
 
-// A handler has no other place to write to.
+// Global, since a signal handler can write to nothing else.
 volatile std::sig_atomic_t received_signal = 0;
 
 void remember(int signal) {
-  // A second SIGINT means it: the program ends where it stands, as soon as this returns.
+  // A second SIGINT ends the program as soon as this returns.
   if (signal == SIGINT && received_signal == SIGINT) {
     std::signal(SIGINT, SIG_DFL);
     std::raise(SIGINT);
@@ -28,7 +28,7 @@ SignalFlag::SignalFlag() {
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (const int signal : handled) sigaction(signal, &action, nullptr);
-  // MPI writes to the sockets of ranks that may have died; that must come back as an error.
+  // MPI writes to sockets of ranks that may have died; the write must return an error instead.
   std::signal(SIGPIPE, SIG_IGN);
 }
 

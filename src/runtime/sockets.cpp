@@ -16,7 +16,7 @@ namespace {
 constexpr int backlog = 512;
 
 void set_port(SocketAddress& address, int port) {
-  // Both families keep it in the same place.
+  // The port has the same offset in both families.
   auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
   v4.sin_port = htons(static_cast<std::uint16_t>(port));
 }
@@ -89,7 +89,7 @@ std::vector<InterfaceAddress> interface_addresses() {
 
 ListeningSocket::ListeningSocket(const char* suggestion,
                                  const std::optional<SocketAddress>& asked) {
-  // An IPv6 socket takes IPv4 too; there are hosts without IPv6.
+  // An IPv6 socket accepts IPv4 too; IPv4 is the fallback for hosts without IPv6.
   const std::vector<SocketAddress> choices =
       asked ? std::vector{*asked}
             : std::vector{*parse_address("::", 0), *parse_address("0.0.0.0", 0)};

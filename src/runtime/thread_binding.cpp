@@ -31,7 +31,7 @@ class CoreSet final {
     return set_ != nullptr && sched_getaffinity(0, bytes_, set_) == 0;
   }
   void apply() const noexcept {
-    // Pinning is for speed alone; a kernel that refuses it is no reason to stop.
+    // Errors are ignored: pinning only affects speed.
     if (set_ != nullptr) static_cast<void>(sched_setaffinity(0, bytes_, set_));
   }
   void add(int core) noexcept {
@@ -64,7 +64,7 @@ std::vector<int> parse_cores(const std::string& text) {
 std::vector<int> affinity_mask() {
   std::vector<int> cores;
   if (omp_get_proc_bind() != omp_proc_bind_false) {
-    // OMP_PROC_BIND has already put this thread on one of its places; all of them are the rank's.
+    // OMP_PROC_BIND has already bound this thread to one place; the rank may use all places.
     for (int place = 0; place < omp_get_num_places(); ++place) {
       std::vector<int> ids(static_cast<std::size_t>(omp_get_place_num_procs(place)));
       omp_get_place_proc_ids(place, ids.data());
@@ -117,7 +117,7 @@ ThreadBinding plan_threads(const ThreadRequest& request) {
   binding.threads = request.requested > 0 ? request.requested : static_cast<int>(share);
   const auto wanted = static_cast<std::size_t>(binding.threads);
   const std::size_t begin = my_turn * share;
-  // Masks that overlap in part have no common order of parts; pinned, two ranks could meet.
+  // With partly overlapping masks, two ranks could be pinned to the same cores.
   if (all_alike && sharing <= mine.size() && wanted <= share) {
     const auto first = mine.begin() + static_cast<std::ptrdiff_t>(begin);
     binding.cores.assign(first, first + static_cast<std::ptrdiff_t>(wanted));
@@ -193,7 +193,7 @@ ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm, int requ
 void become_background_thread(std::span<const int> cores) noexcept {
   constexpr int polite = 10;
   allow_cores(cores);
-  // On Linux a thread has a nice value of its own. Where it cannot be set, the thread still works.
+  // On Linux each thread has a separate nice value. Errors are ignored.
   static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), polite));
 }
 

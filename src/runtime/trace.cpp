@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-/// Of one row: buckets and units of a step that are under way at once.
+/// Maximum number of open events of a row: buckets and units of a step that are in flight.
 constexpr std::size_t most_open = 512;
 constexpr TraceRow::Handle none = -1;
 
@@ -45,7 +45,7 @@ TraceRow::Handle TraceRow::open_at(std::int64_t begin, const char* name,
 void TraceRow::close_at(std::int64_t end, Handle handle) noexcept {
   if (handle == none) return;
   const std::lock_guard lock(mutex_);
-  // What went on when the trace ended stays open, whoever looks when.
+  // An event that was in progress when the trace ended stays open.
   if (end > recorder_.stopped_at()) return;
   TraceEvent& event = open_[static_cast<std::size_t>(handle)];
   event.end = end;
@@ -106,7 +106,7 @@ std::int64_t TraceRecorder::now() noexcept {
 
 std::vector<std::size_t> lanes_of(const std::vector<TraceEvent>& events) {
   std::vector<std::size_t> lanes;
-  std::vector<std::int64_t> ends;  // of each lane's last event
+  std::vector<std::int64_t> ends;  // end of each lane's last event
   for (const TraceEvent& event : events) {
     const auto free = std::ranges::find_if(ends, [&](auto end) { return end <= event.begin; });
     lanes.push_back(static_cast<std::size_t>(free - ends.begin()));

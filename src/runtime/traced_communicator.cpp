@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-/// A literal, since events keep no text of their own.
+/// A literal, since events do not copy their names.
 const char* name_of(CollectiveKind kind) noexcept {
   switch (kind) {
     case CollectiveKind::started_all_reduce:
@@ -22,7 +22,7 @@ const char* name_of(CollectiveKind kind) noexcept {
 }  // namespace
 
 TraceArguments TracedCommunicator::arguments_of(const CollectiveCall& call) const noexcept {
-  // Of the whole, where ranks end or begin with parts.
+  // Counts the whole buffer for collectives in which each rank sends or receives a part.
   const bool of_parts = call.kind == CollectiveKind::started_reduce_scatter ||
                         call.kind == CollectiveKind::started_all_gather ||
                         call.kind == CollectiveKind::reduce_scatter ||

@@ -9,33 +9,33 @@ namespace lockstep {
 
 class RootChannel;
 
-/// A message to rank 0 and back, in nanoseconds: this rank's clock, rank 0's when it had the
-/// message, this rank's again.
+/// Clock readings of one round trip to rank 0, in nanoseconds: `sent` and `back` by this rank's
+/// clock, `there` by rank 0's.
 struct ClockEcho {
   std::int64_t sent = 0;
   std::int64_t there = 0;
   std::int64_t back = 0;
 };
 
-/// What to add to this rank's clock for rank 0's, as found when it showed `at`.
+/// Offset to add to this rank's clock to get rank 0's, measured at `at` by this rank's clock.
 struct ClockOffset {
   std::int64_t at = 0;
   std::int64_t offset = 0;
-  std::int64_t uncertainty = 0;  ///< the true one is no farther away
+  std::int64_t uncertainty = 0;  ///< maximum error of `offset`
 };
 
-/// Pure. However long a message took each way, rank 0 read its clock between the two readings
-/// here, so each echo bounds the offset, the quickest ones most; what all allow is taken. Where
-/// they contradict each other (a clock was set right meanwhile), the quickest alone. `echoes` is
-/// not empty.
+/// Pure. Rank 0 reads its clock between this rank's two readings, whatever the delay each way, so
+/// each echo bounds the offset; faster echoes give tighter bounds. Uses the intersection of all
+/// bounds. If it is empty (a clock was adjusted meanwhile), uses the fastest echo only. `echoes`
+/// must not be empty.
 [[nodiscard]] ClockOffset estimate_clock_offset(std::span<const ClockEcho> echoes) noexcept;
 
-/// By echoes with rank 0, rank after rank. Collective. `clock` is this rank's.
+/// Collective. Exchanges echoes with rank 0, rank by rank. `clock` reads this rank's clock.
 [[nodiscard]] ClockOffset measure_clock_offset(RootChannel& channel,
                                                FunctionRef<std::int64_t()> clock);
 
-/// A reading of this rank's clock, by rank 0's. Clocks of two hosts drift apart, so between the
-/// two times at which the offset was measured it goes in a straight line from one to the other.
+/// Converts a reading of this rank's clock to rank 0's. Clocks of two hosts drift apart, so the
+/// offset is interpolated linearly between the two measurements.
 [[nodiscard]] std::int64_t to_root_clock(std::int64_t reading, const ClockOffset& first,
                                          const ClockOffset& last) noexcept;
 

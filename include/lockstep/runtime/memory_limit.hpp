@@ -6,18 +6,18 @@
 
 namespace lockstep {
 
-/// What a process may still take of its host's memory, and what says so.
+/// The memory that a process may still allocate, and the source of this limit.
 struct MemoryLimit {
   std::uint64_t bytes = 0;
   std::string source;  ///< "ulimit -v", "the control group", "the node"
-  /// Processes among which the host's memory was divided equally; what one of them does not take
-  /// the others may.
+  /// Number of processes among which the memory was divided equally; a process may use more than
+  /// its share if others use less.
   int sharing = 1;
 };
 
-/// By the process's resource limits, its share of its control group's (as Slurm sets it), and of
-/// what is free on the node; those that are not known are left out. `local_size`: processes that
-/// share the node. `proc` and `cgroups`: where the kernel tells.
+/// Limits from the process's resource limits, its share of the control group's limit (set by
+/// Slurm), and its share of the node's available memory; unknown limits are omitted. `local_size`:
+/// number of processes on the node. `proc` and `cgroups`: mount points of these file systems.
 [[nodiscard]] std::vector<MemoryLimit> memory_left(int local_size,
                                                    const std::string& proc = "/proc",
                                                    const std::string& cgroups = "/sys/fs/cgroup");

@@ -2,9 +2,9 @@
 
 namespace lockstep {
 
-/// MPI from construction to destruction, owned by main. Works without a launcher (one rank). Asks
-/// for MPI_THREAD_FUNNELED and checks it, sets MPI_ERRORS_RETURN and the algorithm of started
-/// all-reduces (choose_all_reduce). Destruction finalizes.
+/// Initializes MPI on construction and finalizes it on destruction; owned by main. Works without a
+/// launcher (one rank). Requires MPI_THREAD_FUNNELED, and sets MPI_ERRORS_RETURN and the algorithm
+/// of MPI_Iallreduce (choose_all_reduce).
 class MpiEnvironment final {
  public:
   MpiEnvironment(int& argc, char**& argv);

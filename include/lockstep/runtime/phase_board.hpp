@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// What a rank is at.
+/// What a rank is doing.
 enum class Phase : std::uint8_t {
   start_up,
   data,
@@ -25,42 +25,42 @@ enum class Phase : std::uint8_t {
 };
 [[nodiscard]] std::string_view to_string(Phase phase) noexcept;
 
-/// Where this rank stands, written by the training thread (and its saver) and read by the
-/// watchdog's at any time. Nothing here waits, allocates or looks at a clock: a few relaxed stores
-/// a phase.
+/// This rank's progress, written by the training thread (and its saver) and read by the watchdog's
+/// thread at any time. Nothing here blocks, allocates or reads a clock: each phase costs a few
+/// relaxed stores.
 class PhaseBoard final {
  public:
   void enter(Phase phase) noexcept;
-  /// Steps count from 1. The first one of a run may take longer (see read().unhurried).
+  /// Steps count from 1. The first step of a run may take longer (see Reading::unhurried).
   void begin_step(std::int64_t step) noexcept;
-  /// Something went on.
+  /// Records progress.
   void move() noexcept { moves_.fetch_add(1, std::memory_order_relaxed); }
 
   void begin_wait(CollectiveKind kind, std::size_t count) noexcept;
   void end_wait() noexcept;
-  /// A collective that does not block is started: a bucket of the step.
+  /// A nonblocking collective starts: a bucket of the step.
   void start_bucket() noexcept;
   void begin_bucket_wait(CollectiveKind kind) noexcept;
 
-  /// Tells a profiler too, from now on; null: none. They outlive the board's last call.
+  /// Also notifies a profiler from now on; null: none. `marks` must outlive the board's last call.
   void set_marks(PhaseMarks* marks) noexcept { marks_ = marks; }
 
-  /// From the saver's thread: a piece was written. Counts as progress in Phase::save alone.
+  /// Called by the saver's thread: a piece was written. Counts as progress only in Phase::save.
   void saver_moved() noexcept { saver_moves_.fetch_add(1, std::memory_order_relaxed); }
-  /// A checkpoint of this step is under way; -1: none.
+  /// A checkpoint of this step is being saved; -1: none.
   void saving(std::int64_t step) noexcept { saving_.store(step, std::memory_order_relaxed); }
 
-  /// Each field by itself is true; they may be of slightly different moments.
+  /// Each field is consistent by itself, but fields may be read at slightly different times.
   struct Reading {
-    std::uint64_t moves = 0;  ///< changes where there was progress
+    std::uint64_t moves = 0;  ///< changes with any progress
     std::int64_t step = 0;    ///< 0: before the first
     std::int64_t saving = -1;
     std::uint64_t collectives = 0;  ///< begun so far
-    std::uint64_t wait_count = 0;   ///< values of the collective that is waited in
-    std::int32_t bucket = 0;        ///< of the step, from 1: computed, or waited for; 0: none
+    std::uint64_t wait_count = 0;   ///< values in the blocking collective being waited for
+    std::int32_t bucket = 0;        ///< bucket being computed or waited for, from 1; 0: none
     Phase phase = Phase::start_up;
     CollectiveKind waits_in = CollectiveKind::none;
-    bool unhurried = true;  ///< start-up, or the first step: may take a few times longer
+    bool unhurried = true;  ///< in start-up or the run's first step, which may take longer
   };
   [[nodiscard]] Reading read() const noexcept;
 
@@ -81,7 +81,7 @@ class PhaseBoard final {
   std::atomic<std::int32_t> waited_ = 0;
   std::atomic<Phase> phase_ = Phase::start_up;
   std::atomic<CollectiveKind> waits_in_ = CollectiveKind::none;
-  PhaseMarks* marks_ = nullptr;  ///< the training thread's
+  PhaseMarks* marks_ = nullptr;  ///< used by the training thread only
 };
 
 }  // namespace lockstep

@@ -5,17 +5,17 @@
 
 namespace lockstep {
 
-/// Shows a profiler what the training thread is at; told by that thread alone. Costs nothing to
-/// speak of where no profiler looks.
+/// Marks the training thread's phases for a profiler. Called only by that thread. The cost is
+/// negligible when no profiler is attached.
 class PhaseMarks {
  public:
   virtual ~PhaseMarks() = default;
-  /// Ends what was before it.
+  /// Also ends the previous step or phase.
   virtual void begin_step(std::int64_t step) noexcept = 0;
-  /// A part of the step that has begun, or, where `outside`, what comes between steps. `name` stays
-  /// where it is.
+  /// A phase of the current step begins or, if `outside`, one between steps. `name` must have
+  /// static lifetime.
   virtual void enter(const char* name, bool outside) noexcept = 0;
-  /// A bucket's reduction starts, of a step's from 1.
+  /// A bucket's reduction starts; buckets of a step count from 1.
   virtual void start_bucket(int bucket) noexcept = 0;
 };
 

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// Where this rank is; from MPI itself (MPI_Comm_split_type), not from environment variables.
+/// This rank's place in the job, from MPI (MPI_Comm_split_type), not from environment variables.
 struct ProcessGrid {
   int rank = 0;
   int world_size = 1;
@@ -14,7 +14,7 @@ struct ProcessGrid {
   int nodes = 1;
   std::string host;
 };
-/// Collective; a grid of one where MPI has not been started.
+/// Collective. Returns a grid of one rank if MPI has not been initialized.
 [[nodiscard]] ProcessGrid make_process_grid();
 
 }  // namespace lockstep

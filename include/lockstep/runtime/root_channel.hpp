@@ -6,11 +6,11 @@
 
 namespace lockstep {
 
-/// Messages between rank 0 and each other rank, on an MPI communicator of their own. Both sides
-/// know the sizes. Failures throw Error(internal).
+/// Messages between rank 0 and each other rank, on a separate MPI communicator. Both sides must
+/// know the message sizes. Failures throw Error(internal).
 class RootChannel final {
  public:
-  /// Collective. One rank alone where MPI has not been started.
+  /// Collective. Has one rank if MPI has not been initialized.
   RootChannel();
   ~RootChannel();
   RootChannel(const RootChannel&) = delete;
@@ -18,7 +18,7 @@ class RootChannel final {
 
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int size() const noexcept;
-  /// `bytes`: below 2^31.
+  /// The size of `bytes` must be below 2^31.
   void send(int to, std::span<const std::byte> bytes);
   void receive(int from, std::span<std::byte> bytes);
 

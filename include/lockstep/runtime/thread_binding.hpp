@@ -10,49 +10,48 @@
 
 namespace lockstep {
 
-/// Cores for this rank's threads.
+/// Threads of this rank and their cores.
 struct ThreadBinding {
   int threads = 1;
-  std::vector<int>
-      cores;  ///< the cores the OpenMP threads are pinned to, one each; empty: none are
+  std::vector<int> cores;  ///< one core per OpenMP thread, to which it is pinned; empty: no pinning
   std::vector<int> allowed;  ///< all cores this rank may use: for loader and saver threads
   std::string text;          ///< "2 threads on cores 0-1"
-  std::optional<std::string> warning;  ///< one core is all the rank got on a larger node
+  std::optional<std::string> warning;  ///< if the rank got only one core of a larger node
 };
 
-/// What each local rank may run on and how many it was told to use.
+/// Inputs of plan_threads().
 struct ThreadRequest {
-  std::vector<std::vector<int>> masks;  ///< by local rank: cores of its affinity mask, ascending
+  std::vector<std::vector<int>> masks;  ///< affinity masks by local rank: ascending cores
   int local_rank = 0;
   int requested = 0;   ///< --threads; 0: the mask's share
   int node_cores = 1;  ///< cores of the node
 };
 
-/// Pure: the affinity mask's size divided by the number of local ranks whose masks overlap, at
-/// least one; of a shared mask the k-th of those ranks takes the k-th part. Nothing is pinned where
-/// there are more threads than cores, or where masks overlap without being equal. An empty mask,
-/// which the system did not tell, gives what was requested, or one thread.
+/// Pure. A rank's share is the size of its affinity mask divided by the number of local ranks with
+/// overlapping masks, at least one core; the k-th of these ranks takes the k-th part. Does not pin
+/// if there are more threads than cores in the share, or if masks overlap without being equal. An
+/// empty mask means unknown: uses the requested number of threads, or one.
 [[nodiscard]] ThreadBinding plan_threads(const ThreadRequest& request);
 
-/// plan_threads for this node, then pins the OpenMP threads of the calling thread. Collective.
+/// Collective. Calls plan_threads for this node and pins the calling thread's OpenMP threads.
 [[nodiscard]] ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm,
                                          int requested);
 
-/// Those of `cores` that belong to a NUMA node, as the system tells it under `nodes`; all of them
-/// where none does, or the node (-1) is not known.
+/// The subset of `cores` that belongs to a NUMA node, according to sysfs directory `nodes`. Returns
+/// all `cores` if the subset is empty or the node is unknown (-1).
 [[nodiscard]] std::vector<int> cores_near(int numa_node, std::span<const int> cores,
                                           const std::string& nodes = "/sys/devices/system/node");
 
-/// The cores this process may use, ascending; empty where the system does not say.
+/// The cores that this process may use, ascending; empty if unknown.
 [[nodiscard]] std::vector<int> affinity_mask();
 
 /// "0-3,8"
 [[nodiscard]] std::string core_list(const std::vector<int>& cores);
 
-/// Lets the calling thread run on these cores; does nothing for none.
+/// Restricts the calling thread to these cores; does nothing if `cores` is empty.
 void allow_cores(std::span<const int> cores) noexcept;
 
-/// For a thread that must not take time from training: allow_cores(), and yields to other threads.
+/// For threads that must not slow down training: calls allow_cores() and lowers the priority.
 void become_background_thread(std::span<const int> cores) noexcept;
 
 }  // namespace lockstep

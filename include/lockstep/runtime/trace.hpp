@@ -12,44 +12,44 @@
 
 namespace lockstep {
 
-/// A number that an event tells beside its name. Names live as long as the program.
+/// A named number attached to an event. `name` must have static lifetime.
 struct TraceArgument {
   const char* name = nullptr;  ///< null: none
   std::int64_t value = 0;
 };
 using TraceArguments = std::array<TraceArgument, 4>;
 
-/// What went on from `begin` to `end`, in nanoseconds of this rank's steady clock.
+/// An activity from `begin` to `end`, in nanoseconds of this rank's steady clock.
 struct TraceEvent {
   const char* name = "";
   std::int64_t begin = 0;
   std::int64_t end = 0;
   TraceArguments arguments = {};
-  bool finished = true;  ///< false: it went on when the trace ended
+  bool finished = true;  ///< false: still in progress when the trace ended
 };
 
 class TraceRecorder;
 
-/// One line of the picture: what a thread, or what is under way beside it, is at. All memory is
-/// taken at construction. What finds no place is counted and dropped. Events may overlap.
+/// One trace track: a thread or an asynchronous activity. Allocates all memory at construction.
+/// Events that do not fit are dropped and counted. Events may overlap.
 class TraceRow final {
  public:
   TraceRow(const TraceRecorder& recorder, std::string name, std::size_t events);
 
-  /// What begins now, and what then ends; from any thread.
+  /// Begins an event now and ends it; from any thread.
   using Handle = std::int32_t;
   [[nodiscard]] Handle open(const char* name, const TraceArguments& arguments) noexcept;
   void close(Handle handle) noexcept;
-  /// The same at times that the caller has read.
+  /// The same, with times from the caller.
   [[nodiscard]] Handle open_at(std::int64_t begin, const char* name,
                                const TraceArguments& arguments) noexcept;
   void close_at(std::int64_t end, Handle handle) noexcept;
   void add(const TraceEvent& event) noexcept;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Of what ended while the recorder recorded, and what went on when it stopped, or goes on now.
+  /// Events that ended while recording, and those in progress when it stopped (or now).
   struct Content {
-    std::vector<TraceEvent> events;  ///< by begin
+    std::vector<TraceEvent> events;  ///< sorted by begin
     std::int64_t dropped = 0;
   };
   [[nodiscard]] Content content() const;
@@ -59,7 +59,7 @@ class TraceRow final {
 
   const TraceRecorder& recorder_;
   std::string name_;
-  mutable std::mutex mutex_;  ///< of all below; the row's own thread alone wants it until the end
+  mutable std::mutex mutex_;  ///< guards all members below; uncontended until the trace is read
   std::vector<TraceEvent> events_;
   std::size_t size_ = 0;
   std::vector<TraceEvent> open_;  ///< by handle
@@ -67,36 +67,36 @@ class TraceRow final {
   std::int64_t dropped_ = 0;
 };
 
-/// A rank's rows and the time they are recorded in. Who is traced has a pointer to one; null costs
-/// no look at a clock.
+/// A rank's rows and the time range in which they are recorded. Traced code holds a pointer to a
+/// recorder; if it is null, no clock is read.
 class TraceRecorder final {
  public:
-  /// `events`: places in each row.
+  /// `events`: capacity of each row.
   explicit TraceRecorder(std::size_t events) : events_(events) {}
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
-  /// The row of that name, made when it is first asked for; it stays where it is. Any thread.
+  /// Returns the row of that name, created on first use; its address is stable. Any thread.
   [[nodiscard]] TraceRow& row(const std::string& name);
   [[nodiscard]] std::vector<const TraceRow*> rows() const;
 
-  /// Events that end from now on are kept.
+  /// Keeps events that end from now on.
   void start() noexcept { started_.store(true, std::memory_order_relaxed); }
-  /// And no longer; for good.
+  /// Stops recording permanently.
   void stop() noexcept { stopped_at_.store(now(), std::memory_order_relaxed); }
   [[nodiscard]] bool started() const noexcept { return started_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool over() const noexcept { return stopped_at() != never; }
   [[nodiscard]] bool recording() const noexcept { return started() && !over(); }
-  /// In the farthest future until it is over.
+  /// The maximum time until the recorder has stopped.
   [[nodiscard]] std::int64_t stopped_at() const noexcept {
     return stopped_at_.load(std::memory_order_relaxed);
   }
 
-  /// The step that is under way, from the training thread.
+  /// Sets the current step; called by the training thread.
   void begin_step(std::int64_t step) noexcept { step_.store(step, std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t step() const noexcept { return step_.load(std::memory_order_relaxed); }
 
-  /// Nanoseconds of the steady clock.
+  /// Steady clock in nanoseconds.
   [[nodiscard]] static std::int64_t now() noexcept;
 
  private:
@@ -106,11 +106,11 @@ class TraceRecorder final {
   std::atomic<bool> started_ = false;
   std::atomic<std::int64_t> stopped_at_ = never;
   std::atomic<std::int64_t> step_ = 0;
-  mutable std::mutex mutex_;  ///< of the rows' list
+  mutable std::mutex mutex_;  ///< guards rows_
   std::deque<TraceRow> rows_;
 };
 
-/// An event from construction to destruction; none where the row is null.
+/// Records an event from construction to destruction; a null row records nothing.
 class TraceSpan final {
  public:
   TraceSpan(TraceRow* row, const char* name, const TraceArguments& arguments = {}) noexcept
@@ -126,8 +126,8 @@ class TraceSpan final {
   TraceRow::Handle handle_;
 };
 
-/// Which of several lines each event is drawn on, so that none overlap: the first that is free.
-/// Pure; `events` by begin.
+/// Assigns each event to the first free lane, so that events of a lane do not overlap. Pure;
+/// `events` must be sorted by begin.
 [[nodiscard]] std::vector<std::size_t> lanes_of(const std::vector<TraceEvent>& events);
 
 }  // namespace lockstep

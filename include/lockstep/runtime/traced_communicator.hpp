@@ -9,14 +9,14 @@
 
 namespace lockstep {
 
-/// Where a rank waits for others, and what is under way between ranks beside its work, from its
-/// start until this rank learns that it is done.
+/// Traces waits for other ranks, and collectives in flight from their start until this rank finds
+/// them done.
 class TracedCommunicator final : public ForwardingCommunicator {
  public:
   static constexpr const char* under_way_row = "collectives under way";
   static constexpr const char* waiting_row = "waiting for ranks";
 
-  /// Both outlive it.
+  /// Both references must outlive it.
   TracedCommunicator(Communicator& inner, TraceRecorder& recorder)
       : ForwardingCommunicator(inner),
         recorder_(recorder),
@@ -45,7 +45,7 @@ class TracedCommunicator final : public ForwardingCommunicator {
   TraceRow& waiting_;
   TraceRow::Handle blocking_ = 0;
   TraceRow::Handle starting_ = 0;
-  /// Of requests, by their slots; a step allocates nothing.
+  /// By request slot; preallocated, so that a step allocates nothing.
   std::vector<UnderWay> requests_ = std::vector<UnderWay>(64);
 };
 

@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-/// Another communicator, that tells the board what it waits in. Collectives that are started count
+/// Wraps a communicator and reports to the board what it waits for. Nonblocking collectives count
 /// as buckets of the step.
 class WatchedCommunicator final : public ForwardingCommunicator {
  public:
-  /// Both outlive it.
+  /// Both references must outlive it.
   WatchedCommunicator(Communicator& inner, PhaseBoard& board)
       : ForwardingCommunicator(inner), board_(board) {}
 
@@ -27,7 +27,7 @@ class WatchedCommunicator final : public ForwardingCommunicator {
   void after_start(CollectiveKind kind, const Request& request) override;
 
   PhaseBoard& board_;
-  /// Of requests, by their slots; a step allocates nothing.
+  /// By request slot; preallocated, so that a step allocates nothing.
   std::vector<CollectiveKind> kinds_ = std::vector<CollectiveKind>(64);
 };
 

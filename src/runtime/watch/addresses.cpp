@@ -19,7 +19,7 @@ namespace lockstep::watch {
 namespace {
 
 constexpr std::size_t most_addresses = 8;
-/// Every host has them, with the same address.
+/// Bridge interfaces, which have the same address on every host.
 constexpr std::array<std::string_view, 2> bridges{"docker", "virbr"};
 
 void add(std::vector<std::string>& all, const std::string& address) {
@@ -29,7 +29,7 @@ void add(std::vector<std::string>& all, const std::string& address) {
   all.push_back(address);
 }
 
-/// In network order; empty where the number is no address.
+/// In network order; empty if `address` is nullopt.
 std::string_view bytes_in(const std::optional<SocketAddress>& address) {
   if (!address) return {};
   if (address->storage.ss_family == AF_INET) {
@@ -108,7 +108,7 @@ std::vector<std::string> own_addresses() {
       ::getaddrinfo(name.data(), nullptr, nullptr, &found) == 0) {
     for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
       const std::string number = address_number(*each->ai_addr);
-      // Of a name that means an address of elsewhere nobody would be reached.
+      // Skips addresses of the name that this host does not have: they are unreachable.
       if (std::ranges::count(of_interfaces, number) > 0) add(all, number);
     }
     ::freeaddrinfo(found);

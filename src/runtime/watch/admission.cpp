@@ -13,19 +13,19 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds hello_limit = 5s;
-/// Of a connection that keeps others waiting.
+/// The limit while other connections cannot be accepted.
 constexpr std::chrono::milliseconds hello_limit_when_full = 500ms;
-/// For what may pass by itself: no descriptor, or no memory.
+/// Pause after a temporary lack of descriptors or memory.
 constexpr auto pause = 500ms;
-/// Connections beside those of the children: parents that look whether this process is there.
+/// Pending connections in addition to the children's, such as probes by the parent.
 constexpr std::size_t others = 8;
-/// Open files that are left to the rank itself.
+/// Number of file descriptors reserved for the rank itself.
 constexpr rlim_t reserve = 32;
 
 bool may_take_another(int listener) noexcept {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return true;
-  // A new descriptor is the smallest that is free.
+  // A new descriptor gets the smallest free number.
   const Descriptor next(::fcntl(listener, F_DUPFD_CLOEXEC, 0));
   return next && (limit.rlim_cur == RLIM_INFINITY ||
                   static_cast<rlim_t>(next.get()) + reserve < limit.rlim_cur);
@@ -80,7 +80,7 @@ void Admission::accept() {
   }
 }
 
-/// The child's rank, once it has proved who it is.
+/// The child's rank once it is authenticated.
 std::optional<int> Admission::greet(Pending& pending) {
   pending.link.flush();
   const auto message = pending.link.receive();

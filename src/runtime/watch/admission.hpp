@@ -10,15 +10,15 @@
 
 namespace lockstep::watch {
 
-/// Where the connections of a rank's children come in.
+/// Listening socket for the connections of a rank's children.
 class Listener final {
  public:
-  /// On this address alone; null: on all of the host's. Error(internal).
+  /// Binds to this address; nullopt: to all of the host's. Throws Error(internal).
   explicit Listener(const std::optional<SocketAddress>& address);
 
   [[nodiscard]] int descriptor() const noexcept { return socket_.descriptor(); }
   [[nodiscard]] int port() const noexcept { return socket_.port(); }
-  /// Empty where there is none, or none can be taken; errno says which.
+  /// Empty if no connection is pending or accepting fails; errno tells which.
   [[nodiscard]] Descriptor accept() const { return socket_.accept(); }
 
  private:
@@ -28,14 +28,14 @@ class Listener final {
 struct AdmissionOptions {
   int rank = 0;
   int first_child = 0;
-  int end_child = 0;  ///< one behind the last
+  int end_child = 0;  ///< one past the last
   Bytes32 secret{};
   std::size_t largest = 0;  ///< bytes of a message once a connection is admitted
 };
 
-/// Lets a rank's children in, and nobody else. Until a connection has proved that it knows the
-/// job's secret, it may send one Hello, within a time; the number of such connections is bounded,
-/// and so is what they take of this process's memory and open files.
+/// Accepts connections only from a rank's children. Until a connection has proved that it knows the
+/// job's secret, it may send only one Hello within a time limit. The number of such connections,
+/// and so their use of memory and open files, is bounded.
 class Admission final {
  public:
   Admission(AdmissionOptions options, Listener listener);
@@ -44,7 +44,7 @@ class Admission final {
     int rank;
     Link link;
   };
-  /// Those that have come in since.
+  /// Returns the children admitted since the last call.
   [[nodiscard]] std::vector<Child> step();
 
   void add_to(std::vector<pollfd>& descriptors) const;
@@ -66,7 +66,7 @@ class Admission final {
   AdmissionOptions options_;
   Listener listener_;
   std::size_t most_;
-  std::deque<Pending> pending_;  ///< the oldest first
+  std::deque<Pending> pending_;  ///< oldest first
   SteadyClock::time_point paused_until_{};
 };
 

@@ -12,7 +12,7 @@
 namespace lockstep::watch {
 namespace {
 
-/// In one call, so that ranks' lines do not mix.
+/// Writes with one call, so that lines of different ranks do not mix.
 void print_line(const char* kind, const std::string& text) {
   const std::string line = fmt::format("lockstep: {}: {}\n", kind, text);
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());

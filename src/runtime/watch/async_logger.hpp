@@ -11,21 +11,21 @@
 
 namespace lockstep::watch {
 
-/// Writes lines to the standard error and to a log on a thread of its own: a file system that hangs
-/// must not keep the watchdog from its work.
+/// Writes lines to standard error and to a log on a separate thread, so that a hanging file system
+/// does not block the watchdog.
 class AsyncLogger final {
  public:
   using Log = std::function<void(const std::string&)>;
 
-  /// `cores`: where its thread may run; empty: anywhere.
+  /// `cores`: cores for its thread; empty: any.
   explicit AsyncLogger(std::vector<int> cores);
 
-  /// Where lines of the log go from now on; empty: nowhere.
+  /// Sets the destination of log(); empty: none.
   void log_to(Log log);
   void log(std::string line);
   void print(std::string line);  ///< as an error
   void warn(std::string line);
-  /// Until everything is written, but not for longer than this.
+  /// Blocks until everything is written, for at most `longest`.
   void wait(std::chrono::milliseconds longest);
 
  private:
@@ -40,12 +40,12 @@ class AsyncLogger final {
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<Line> lines_;  ///< the first one is being written; guarded by mutex_
+  std::deque<Line> lines_;  ///< the first is being written; guarded by mutex_
   Log log_;                 ///< guarded by mutex_
-  std::jthread thread_;     ///< last: it stops, with all written, before anything above goes
+  std::jthread thread_;     ///< last: writes all lines and stops before the members above end
 };
 
-/// Signals are the training thread's, not those of the watchdog's threads.
+/// Restricts the calling thread to `cores` and blocks signals: the training thread handles them.
 void step_aside(const std::vector<int>& cores);
 
 }  // namespace lockstep::watch

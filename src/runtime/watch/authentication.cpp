@@ -22,7 +22,7 @@ namespace {
        call, reason.data());
 }
 
-/// The watchdog's thread may use the library while another one ends the process.
+/// Keeps OpenSSL initialized at exit: the watchdog's thread may use it while another thread exits.
 void keep_until_the_end() {
   static const bool done = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
   static_cast<void>(done);

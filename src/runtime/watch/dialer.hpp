@@ -14,32 +14,32 @@ namespace lockstep::watch {
 
 using SteadyClock = std::chrono::steady_clock;
 
-/// Makes TCP connections, one at a time, without blocking; the time between attempts grows.
+/// Makes one TCP connection after another without blocking; the pause between attempts grows.
 class Dialer final {
  public:
-  /// Connections come `from` this address; null: from any.
+  /// `from`: local address of connections; nullopt: any.
   explicit Dialer(const std::optional<SocketAddress>& from) : from_(from) {}
 
   enum class Outcome {
     waiting,
-    connected,  ///< take() gives the connection
-    refused,    ///< the host says that nobody listens on the port
+    connected,  ///< take() returns the connection
+    refused,    ///< the host reports that no process listens on the port
     failed
   };
-  /// Tries once, at once or when the pause after the attempt before is over.
+  /// Starts one attempt, at once or after the pause that follows the previous attempt.
   void dial(const SocketAddress& to);
   [[nodiscard]] bool dialing() const noexcept { return to_.has_value(); }
-  /// What has come of the attempt. Other than `waiting`, it is over.
+  /// The state of the attempt. Any result except `waiting` ends it.
   [[nodiscard]] Outcome step();
   [[nodiscard]] Descriptor take() { return std::move(socket_); }
   /// Why the last attempt was refused or failed.
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
-  /// The next attempt is made at once.
+  /// Resets the pause, so that the next attempt starts at once.
   void forget_attempts() noexcept;
   void stop() noexcept;
 
   void add_to(std::vector<pollfd>& descriptors) const;
-  /// When step() has something to do, whatever comes.
+  /// When to call step() even if no descriptor is ready.
   [[nodiscard]] SteadyClock::time_point deadline() const noexcept;
 
  private:
@@ -50,7 +50,7 @@ class Dialer final {
   std::optional<SocketAddress> to_;
   Descriptor socket_;  ///< empty: the pause is not over
   std::chrono::milliseconds pause_{0};
-  SteadyClock::time_point next_{};  ///< the pause's end, or the attempt's
+  SteadyClock::time_point next_{};  ///< end of the pause or of the attempt
   std::string reason_;
 };
 

@@ -10,7 +10,7 @@
 
 namespace lockstep::watch {
 
-/// How a rank introduces itself to the others: "node port address address".
+/// A rank's node and endpoint, sent to the others as "node port address address".
 struct Introduction {
   int node = 0;
   Endpoint endpoint;

@@ -17,8 +17,8 @@ namespace {
 using State = RankReport::State;
 
 constexpr std::size_t most_groups = 3;
-/// Of the limit: who stopped has been silent for as long as the others have stood still, and what
-/// the others say is some looks old.
+/// Fraction of the limit after which a rank counts as silent. A stopped rank is silent for as long
+/// as the others wait; the margin allows for the age of their reports.
 constexpr double silence = 0.75;
 
 bool counts(const RankReport& report) noexcept {
@@ -29,7 +29,7 @@ bool waits(const RankReport& report) noexcept {
   return report.reading.waits_in != CollectiveKind::none;
 }
 
-/// What ranks that are in step with each other have in common while they wait.
+/// A key that is equal for ranks waiting in the same collective.
 auto place(const RankReport& report) noexcept {
   const PhaseBoard::Reading& at = report.reading;
   const bool bucket = is_started(at.waits_in);
@@ -42,7 +42,7 @@ class Court final {
         const JudgeOptions& options)
       : reports_(reports), names_(names), options_(options), late_(reports.size(), false) {}
 
-  /// The late ranks, how it shows, and what the others do.
+  /// Text: the late ranks, the evidence, and what the others do.
   [[nodiscard]] std::string verdict() {
     const std::string accusation = accuse();
     return fmt::format("no rank has made progress for {:.1f} s: {}{}", idle_seconds(reports_),
@@ -64,7 +64,7 @@ class Court final {
     return (report.present() || report.state == State::lost) &&
            report.silent >= silence * options_.limit;
   }
-  /// Those below a silent rank of the tree are only out of hearing.
+  /// False if a rank above (except rank 0) is silent too: reports from below it do not arrive.
   [[nodiscard]] bool hears_nobody_above(const RankReport& report) const {
     for (int above = parent_of(report.rank, options_.fan_out); above > 0;
          above = parent_of(above, options_.fan_out)) {
@@ -73,7 +73,7 @@ class Court final {
     return true;
   }
 
-  /// How the late ones are spoken of: NAME `verb` 3.2 s `where` ... (`why`).
+  /// Text about the late ranks: NAME `verb` 3.2 s `where` ... (`why`).
   struct Charge {
     std::string_view verb;
     std::string_view where;
@@ -102,7 +102,7 @@ class Court final {
     return accuse_waiting();
   }
 
-  /// All wait: those that wait elsewhere than most made other collectives.
+  /// All ranks wait: those that do not wait where most do have called different collectives.
   [[nodiscard]] std::string accuse_waiting() {
     std::map<decltype(place(reports_[0])), std::size_t> places;
     for (const RankReport& report : reports_) {
@@ -125,7 +125,7 @@ class Court final {
                        late_count() > 1 ? "; alike are " + late_names() : "");
   }
 
-  /// "; 3 others wait in the barrier"
+  /// "; 3 ranks wait in the barrier, in checks of step 12"
   [[nodiscard]] std::string others() const {
     std::map<std::string, std::vector<std::size_t>> groups;
     for (std::size_t i = 0; i < reports_.size(); ++i) {
@@ -163,7 +163,7 @@ class Court final {
   std::vector<bool> late_;
 };
 
-/// The job may be at something that takes longer.
+/// The limit, extended while any rank is in a phase that may take longer.
 double limit_now(std::span<const RankReport> reports, double limit) noexcept {
   for (const RankReport& report : reports) {
     if (!report.present()) continue;

@@ -8,7 +8,7 @@
 
 namespace lockstep::watch {
 
-/// The ranks' watchdogs form a tree, so that nobody serves more than `fan_out` connections.
+/// The watchdogs form a tree in which no rank has more than `fan_out` children.
 [[nodiscard]] constexpr int parent_of(int rank, int fan_out) noexcept {
   return rank == 0 ? -1 : (rank - 1) / fan_out;
 }
@@ -18,7 +18,7 @@ struct JudgeOptions {
   int fan_out = 64;
 };
 
-/// How many times longer start-up and a run's first step may take.
+/// Factor by which start-up and a run's first step may take longer.
 constexpr double unhurried_factor = 3;
 
 /// "forward of step 12", "the all-reduce of bucket 2, in communication of step 12"
@@ -29,8 +29,8 @@ constexpr double unhurried_factor = 3;
 /// Seconds since any rank last made progress.
 [[nodiscard]] double idle_seconds(std::span<const RankReport> reports) noexcept;
 
-/// Pure. Where no rank made progress for longer than the limit: who is late, in which phase, since
-/// when, and what the others wait for. `names` by rank: "rank 3 (node7)".
+/// Pure. If no rank made progress for the limit, returns a text that says who is late, in which
+/// phase, since when, and what the others wait for. `names` by rank: "rank 3 (node7)".
 [[nodiscard]] std::optional<std::string> judge(std::span<const RankReport> reports,
                                                std::span<const std::string> names,
                                                const JudgeOptions& options);

@@ -18,8 +18,8 @@ void set(int descriptor, int level, int option, int value) noexcept {
   ::setsockopt(descriptor, level, option, &value, sizeof value);
 }
 
-/// A node that loses power closes no connection: what it does not acknowledge for 30 s breaks it,
-/// also where there is nothing to say.
+/// A node that loses power closes no connection. Without acknowledgements for 30 s, the connection
+/// breaks, even when idle.
 void limit_silence(int descriptor) noexcept {
   set(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, 30000);
   set(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -96,7 +96,7 @@ void Link::flush() noexcept {
     } else if (count < 0 && errno == EINTR) {
       continue;
     } else {
-      return;  // no room; receive() finds out what is broken
+      return;  // no buffer space, or broken, which receive() detects
     }
   }
 }
@@ -112,7 +112,7 @@ std::size_t Link::largest_frame() const noexcept {
   return header_size + largest_ + (incoming_ ? sizeof(Bytes32) : 0);
 }
 
-/// False where there is nothing to read.
+/// False if there is nothing to read.
 bool Link::read() {
   std::array<char, 16384> buffer;
   const std::size_t room = std::min(buffer.size(), largest_frame() - in_.size());

@@ -25,9 +25,9 @@ enum class MessageKind : std::uint8_t {
   reports,    ///< RankReports
   goodbye,    ///< the sender leaves in order
   loss,       ///< RankText, up to rank 0 and down to all: this rank is gone
-  found,      ///< RankText, likewise: this rank, which was lost, is back
-  disabled,   ///< text, likewise: a watchdog failed, so all stop
-  verdict     ///< text, downward: the job ends
+  found,      ///< RankText, up and down: this rank, which was lost, is back
+  disabled,   ///< text, up and down: a watchdog failed, so all stop
+  verdict     ///< text, down: why the job ends
 };
 struct Message {
   MessageKind kind;
@@ -51,7 +51,7 @@ struct RankText {
   std::string text;
 };
 
-/// The bytes of a message that is a plain struct; nothing where a payload has another size.
+/// The bytes of a plain struct as payload, and the inverse; nullopt if the size differs.
 template <typename T>
 [[nodiscard]] std::string_view raw_bytes(const T& value) noexcept {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -66,23 +66,23 @@ template <typename T>
   return value;
 }
 [[nodiscard]] std::string_view bytes_of(std::span<const RankReport> reports) noexcept;
-/// Empty where the payload is no such list.
+/// Empty if the payload is not a list of reports.
 [[nodiscard]] std::vector<RankReport> reports_in(const std::string& payload);
 [[nodiscard]] std::string to_payload(const RankText& value);
 [[nodiscard]] RankText rank_text_in(const std::string& payload);
 
-/// Bytes of the largest message between the watchdogs of a job of this size.
+/// Maximum payload in bytes between the watchdogs of a job with this number of ranks.
 [[nodiscard]] std::size_t largest_message(int ranks) noexcept;
 
-/// Messages over a connection that never blocks.
+/// Messages over a nonblocking connection.
 class Link final {
  public:
-  /// A message with more than `largest` bytes ends the connection; no more than one message is kept
-  /// in memory.
+  /// A received message with more than `largest` bytes ends the connection. Buffers at most one
+  /// received message.
   Link(Descriptor descriptor, std::size_t largest);
 
-  /// Messages that follow, in both directions, carry an HMAC of their place, kind and contents. One
-  /// that is wrong ends the connection.
+  /// From now on messages in both directions carry an HMAC of their sequence number, kind and
+  /// contents. A wrong HMAC ends the connection.
   struct Keys {
     Bytes32 outgoing;
     Bytes32 incoming;
@@ -92,12 +92,12 @@ class Link final {
   [[nodiscard]] bool valid() const noexcept { return static_cast<bool>(descriptor_); }
   [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
   [[nodiscard]] bool has_more_to_send() const noexcept { return !out_.empty(); }
-  /// Why it is not valid any more: "Connection reset by peer".
+  /// Why it is no longer valid: "Connection reset by peer".
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
 
-  /// Queued, and sent as far as it goes.
+  /// Queues the message and sends what the socket accepts.
   void send(MessageKind kind, std::string_view payload = {});
-  /// The next one that has come. Where there is none, valid() tells whether the connection stands.
+  /// The next received message. If nullopt, valid() tells whether the connection is still open.
   [[nodiscard]] std::optional<Message> receive();
   void flush() noexcept;
   void close() noexcept { descriptor_.reset(); }
@@ -122,7 +122,7 @@ class Link final {
   std::string out_;
   std::string reason_;
 };
-/// For poll(): until something comes, or what is queued can be sent.
+/// For poll(): ready when data arrive or queued data can be sent.
 [[nodiscard]] pollfd watched(const Link& link) noexcept;
 
 }  // namespace lockstep::watch

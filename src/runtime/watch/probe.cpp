@@ -8,7 +8,7 @@
 namespace lockstep::watch {
 namespace {
 
-/// Whether its end has come; what it sends is of no interest.
+/// Whether the connection has ended; discards received data.
 bool has_ended(int descriptor) noexcept {
   std::array<char, 256> ignored;
   const ssize_t count = ::recv(descriptor, ignored.data(), ignored.size(), 0);

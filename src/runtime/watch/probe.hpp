@@ -4,11 +4,11 @@
 
 namespace lockstep::watch {
 
-/// How long a host may be out of reach before a rank of it is lost, in seconds.
+/// Seconds that a host may be unreachable before its rank counts as lost.
 constexpr double unreachable_limit = 20;
 
-/// Finds out whether a rank whose connection broke is still there: it listens on a port as long as
-/// its process lives. A connection that the system has accepted is kept, which says at once when
+/// Checks whether a rank whose connection broke is alive: it listens on a port for as long as its
+/// process lives. Keeps the connection once the system has accepted it, since it closes as soon as
 /// the process ends.
 class Probe final {
  public:
@@ -16,8 +16,8 @@ class Probe final {
 
   enum class Finding {
     unknown,
-    alive,  ///< its system accepts connections, though it may be stopped
-    gone    ///< its port is closed, or its host out of reach for unreachable_limit
+    alive,  ///< its system accepts connections; the process may be stopped
+    gone    ///< its port is closed, or its host was unreachable for unreachable_limit
   };
   [[nodiscard]] Finding step(double now);
 

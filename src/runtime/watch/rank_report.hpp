@@ -6,22 +6,22 @@
 
 namespace lockstep::watch {
 
-/// What ranks' watchdogs tell each other; as it lies in memory, since all run one program.
+/// A rank's state as sent between watchdogs; sent as raw memory, since all run the same program.
 struct RankReport {
   enum class State : std::uint8_t {
-    unheard,  ///< its watchdog has not been heard of yet
+    unheard,  ///< no report from its watchdog yet
     running,
-    left,         ///< said so, in order
+    left,         ///< said goodbye
     unreachable,  ///< its connection broke; its process may live
-    lost          ///< its process ended, or its node is out of reach
+    lost          ///< its process ended, or its node is unreachable
   };
   PhaseBoard::Reading reading;
-  double idle = 0;    ///< seconds since it made progress, when last heard of and since
-  double silent = 0;  ///< seconds since its own watchdog spoke
+  double idle = 0;    ///< seconds without known progress, including the age of the report
+  double silent = 0;  ///< seconds since its own watchdog last reported
   std::int32_t rank = 0;
   State state = State::unheard;
 
-  /// It takes part in the job, as far as is known.
+  /// Whether it takes part in the job, as far as is known.
   [[nodiscard]] bool present() const noexcept {
     return state == State::running || state == State::unreachable;
   }

@@ -99,14 +99,14 @@ void Tree::take_from_above(double now, std::vector<Event>& events) {
   if (before != Above::connected && uplink_->state() == Above::connected) {
     note_connection(parent, parent_outage_ ? &*parent_outage_ : nullptr, now, events);
     parent_outage_.reset();
-    report_above(now);  // what happened meanwhile is to be known above
+    report_above(now);  // the parent missed the reports during the outage
   }
   while (const auto message = uplink_->receive()) take_message(*message, parent, now, events);
   State& state = known(parent).report.state;
   if (uplink_->state() == Above::unreachable && !parent_outage_) {
     parent_outage_ = Outage{.since = now};
     if (state == State::running) state = State::unreachable;
-    uplink_->step(now);  // one that is refused at once is lost
+    uplink_->step(now);  // if the parent refuses at once, it is lost
   }
   switch (uplink_->state()) {
     case Above::unreachable:
@@ -198,14 +198,14 @@ void Tree::look_after_broken(double now, std::vector<Event>& events) {
   });
 }
 
-/// Reports it once, unless it is reachable again, or a loss, within a moment.
+/// Reports an outage once, and only if it lasts for a second.
 void Tree::tell_outage(Outage& outage, Event event, double now, std::vector<Event>& events) const {
   if (outage.told || now - outage.since < 1) return;
   outage.told = true;
   events.push_back(std::move(event));
 }
 
-/// What was known of the rank goes on.
+/// Marks the rank as running and keeps its last report.
 void Tree::note_connection(int rank, const Outage* outage, double now, std::vector<Event>& events) {
   Known& it = known(rank);
   if (it.report.state == State::left) return;
@@ -225,7 +225,7 @@ void Tree::note(const std::string& payload, double now) {
   }
 }
 
-/// With all below it: they are heard of no more, and part too.
+/// Also marks all ranks below it as left: their reports no longer arrive, and they leave too.
 void Tree::mark_left(int rank) {
   for (Known& each : known_) {
     for (int at = each.report.rank; at > options_.rank || at == rank;
@@ -246,7 +246,7 @@ void Tree::lose(int rank, std::vector<Event>& events) {
 }
 
 void Tree::report_above(double now) {
-  // What a stopped peer has not read yet says enough.
+  // A stopped peer that has not read the previous report needs no new one.
   if (!uplink_ || uplink_->has_more_to_send()) return;
   std::vector<RankReport> all = reports(now);
   std::erase_if(all, [&](const RankReport& report) {

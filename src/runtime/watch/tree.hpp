@@ -14,10 +14,10 @@
 
 namespace lockstep::watch {
 
-/// Seconds in which this process ran: after it was stopped, less than the wall's.
+/// Counts the seconds in which this process ran, excluding time in which it was stopped.
 class WatchClock final {
  public:
-  /// `longest`: what may pass between two looks while the process runs.
+  /// `longest`: maximum seconds between two look() calls while the process runs.
   explicit WatchClock(double longest) : longest_(longest) {}
   void look();
   [[nodiscard]] double now() const noexcept { return now_; }
@@ -32,61 +32,61 @@ struct TreeOptions {
   int rank = 0;
   int size = 1;
   int fan_out = 64;
-  Bytes32 secret{};  ///< the same on all ranks, and known to nobody else
+  Bytes32 secret{};  ///< shared by all ranks of the job
   Endpoint parent = {};
-  std::vector<int> child_ports = {};          ///< where each of this rank's children listens
-  std::optional<SocketAddress> address = {};  ///< this rank's; null: any of the host's
+  std::vector<int> child_ports = {};          ///< listening port of each child
+  std::optional<SocketAddress> address = {};  ///< this rank's; nullopt: any of the host's
   std::chrono::milliseconds connect_limit = std::chrono::seconds(60);  ///< for all attempts
 };
 
-/// This rank's place in the tree of watchdogs: a connection to its parent, those of its children,
-/// and what is known of the ranks from here down.
+/// This rank's node in the tree of watchdogs: the connections to its parent and children, and the
+/// latest reports of the ranks below.
 class Tree final {
  public:
-  /// `listener` may be absent where this rank is the only one.
+  /// `listener` may be nullopt if there is only one rank.
   Tree(TreeOptions options, std::optional<Listener> listener);
 
   struct Event {
     enum class Kind {
-      unreachable,      ///< the connection of a child or of the parent broke; text: why
-      reachable,        ///< one that was unreachable or lost is connected again
+      unreachable,      ///< the connection to a child or the parent broke; text: why
+      reachable,        ///< an unreachable or lost child or parent is connected again
       lost,             ///< a child or the parent is gone
-      told_of_loss,     ///< `from` says that this rank is gone; text: how
-      told_of_return,   ///< `from` says that this rank is not
+      told_of_loss,     ///< `from` reports that `rank` is gone; text: how
+      told_of_return,   ///< `from` reports that `rank` is back
       told_of_failure,  ///< the watchdogs stop; text: why
-      verdict,          ///< from the parent
-      never_connected   ///< to the parent
+      verdict,          ///< the parent says that the job ends; text: why
+      never_connected   ///< no connection to the parent within the limit
     };
     Kind kind;
     int rank = 0;
     int from = 0;
     std::string text = {};
   };
-  /// Waits until a message comes, `wake` is readable or the time is over, looks at the clock and
-  /// processes what has come.
+  /// Waits until a message arrives, `wake` is readable or the time is over. Then updates the clock
+  /// and processes the messages.
   [[nodiscard]] std::vector<Event> exchange(int wake, std::chrono::milliseconds longest,
                                             WatchClock& clock);
-  /// Tells the parent and the children where this rank stands.
+  /// Sends this rank's report to its children, and all reports from here down to the parent.
   void publish(const RankReport& mine, double now);
   void tell_above(MessageKind kind, const std::string& payload);
   void tell_below(MessageKind kind, const std::string& payload);
   void say_goodbye();
-  /// Sends what is left, for a short time.
+  /// Sends pending messages, for at most `longest`.
   void drain(std::chrono::milliseconds longest);
 
-  /// Of all ranks of the job, as known here at `now`: of this rank, those below and the parent.
+  /// One report per rank of the job as of `now`; current for this rank, those below and the parent.
   [[nodiscard]] std::vector<RankReport> reports(double now) const;
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Known {
     RankReport report;
-    double at = 0;  ///< when it came
+    double at = 0;  ///< time of arrival
   };
   struct Child {
     int rank;
     Link link;
-    std::optional<SocketAddress> port;  ///< where it listens
+    std::optional<SocketAddress> port;  ///< address and port on which it listens
   };
   struct Outage {
     double since = 0;
@@ -117,7 +117,7 @@ class Tree final {
 
   TreeOptions options_;
   std::optional<Admission> admission_;
-  std::optional<Uplink> uplink_;  ///< of all but rank 0
+  std::optional<Uplink> uplink_;  ///< null on rank 0
   std::vector<Known> known_;      ///< by rank
   std::list<Child> children_;
   std::list<Broken> broken_;

@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// On an address that has never worked, there may be another program.
+/// Limit for an answer on an address that has never worked: another program may listen there.
 constexpr auto answer_limit = 10s;
 
 }  // namespace
@@ -26,7 +26,7 @@ Uplink::Uplink(UplinkOptions options)
   dial();
 }
 
-/// To the next address; once one has worked, to that one.
+/// Dials the next address, or the one that has worked before.
 void Uplink::dial() {
   link_.reset();
   greeted_ = false;
@@ -43,7 +43,7 @@ void Uplink::step(double now) {
     link_->flush();
     if (state_ != State::connected) shake_hands();
     const bool late = state_ == State::connecting && SteadyClock::now() > attempt_end_;
-    // What has come before the end is received first.
+    // While connected, receive() first returns the messages that arrived before the end.
     if (link_ && (late || (!link_->valid() && state_ != State::connected))) dial();
   }
   switch (dialer_.step()) {
@@ -66,7 +66,7 @@ void Uplink::step(double now) {
   if (state_ == State::connecting && SteadyClock::now() > first_end_) close();
 }
 
-/// A connection that the parent's system has accepted is kept, however long the parent is stopped.
+/// Keeps a connection that the parent's system has accepted, however long the parent is stopped.
 void Uplink::shake_hands() {
   heard_ = now_;
   while (const auto message = link_->receive()) {

@@ -11,9 +11,9 @@
 
 namespace lockstep::watch {
 
-/// How a rank's watchdog is reached.
+/// Where a rank's watchdog listens.
 struct Endpoint {
-  std::vector<std::string> addresses;  ///< as numbers, the best one first
+  std::vector<std::string> addresses;  ///< as numbers, best first
   int port = 0;
 };
 
@@ -22,12 +22,12 @@ struct UplinkOptions {
   int parent = 0;
   Bytes32 secret{};
   Endpoint endpoint = {};                  ///< the parent's
-  std::optional<SocketAddress> from = {};  ///< this rank's address; null: any
+  std::optional<SocketAddress> from = {};  ///< this rank's address; nullopt: any
   std::chrono::milliseconds connect_limit = std::chrono::seconds(60);  ///< for the first connection
   std::size_t largest = 0;                                             ///< bytes of a message
 };
 
-/// The connection to the parent in the tree of watchdogs. One that breaks is made anew.
+/// The connection to the parent in the tree of watchdogs; reconnects when it breaks.
 class Uplink final {
  public:
   explicit Uplink(UplinkOptions options);
@@ -36,18 +36,18 @@ class Uplink final {
     connecting,  ///< for the first time
     connected,
     unreachable,  ///< it broke; the parent's process may live
-    lost,         ///< nobody listens there any more, or its host is out of reach; tries on
-    closed        ///< by close(), or never connected within the limit
+    lost,         ///< the port is closed or the host unreachable; keeps trying
+    closed        ///< by close(), or not connected within the limit
   };
   [[nodiscard]] State state() const noexcept { return state_; }
-  /// Why it broke.
+  /// Why the connection broke.
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
 
-  /// Goes on with what is under way; `now` are seconds in which this process ran.
+  /// Progresses pending work; `now`: seconds in which this process ran.
   void step(double now);
   /// The next message of an established connection.
   [[nodiscard]] std::optional<Message> receive();
-  /// Nothing where it is not connected.
+  /// Does nothing unless connected.
   void send(MessageKind kind, std::string_view payload = {});
   void flush() noexcept;
   [[nodiscard]] bool has_more_to_send() const noexcept;
@@ -66,10 +66,10 @@ class Uplink final {
   std::size_t next_address_ = 0;
   std::optional<Link> link_;
   Session session_;
-  bool greeted_ = false;  ///< hello is sent
+  bool greeted_ = false;  ///< Hello has been sent
   State state_ = State::connecting;
   std::string reason_;
-  double now_ = 0;    ///< of the last step
+  double now_ = 0;    ///< time of the last step()
   double heard_ = 0;  ///< when the parent's system last accepted a connection
   SteadyClock::time_point attempt_end_ = SteadyClock::time_point::max();
   SteadyClock::time_point first_end_;

@@ -26,15 +26,15 @@ using namespace std::chrono_literals;
 using watch::RankReport;
 using State = RankReport::State;
 
-/// What a rank lets the others abort the job in, before it does so itself.
+/// How long a rank waits for the rank that found the fault to abort the job before it does so.
 constexpr auto abort_timeout = 10s;
-/// Losses that are told on. When a job is killed, ranks go one after the other.
+/// Maximum number of losses that are forwarded: when a job is killed, ranks die one by one.
 constexpr std::size_t most_losses = 8;
-/// For the reason to be written, before the job ends all the same.
+/// How long to wait for the reason to be logged before the job ends anyway.
 constexpr auto logging_timeout = 3s;
 
-/// MPI_Abort is made for the thread that started MPI, which hangs; should it hang too, the process
-/// ends all the same.
+/// Only the thread that initialized MPI should call MPI_Abort, but that thread hangs. If MPI_Abort
+/// hangs too, the process exits anyway.
 void abort_from_any_thread() {
   std::thread([] {
     std::this_thread::sleep_for(5s);
@@ -111,7 +111,7 @@ class Watchdog::Impl final {
     tree_.emplace(std::move(tree), std::move(listener));
   }
 
-  /// The one that all of this rank's connections use; nothing: any.
+  /// The address that all of this rank's connections use; nullopt: any.
   [[nodiscard]] std::optional<std::string> only_address(const ProcessGrid& grid) const {
     if (!options_.interface.empty()) return chosen_address(grid);
     return grid.nodes == 1 ? std::optional<std::string>("127.0.0.1") : std::nullopt;
@@ -127,7 +127,7 @@ class Watchdog::Impl final {
     return chosen.number;
   }
 
-  /// Nothing that fails here is worth the job.
+  /// A failure of the watchdog must not end the job.
   void run() noexcept {
     try {
       keep_watch();
@@ -138,7 +138,7 @@ class Watchdog::Impl final {
     }
   }
 
-  /// A rank that is not watched could be taken for one that hangs: the others' stop too.
+  /// Stops the watchdogs of all ranks, since a rank without one could appear to hang.
   void disable(const char* reason) noexcept {
     try {
       const std::string why = fmt::format(
@@ -150,7 +150,7 @@ class Watchdog::Impl final {
       tree_->tell_below(watch::MessageKind::disabled, why);
       tree_->drain(500ms);
     } catch (...) {
-      // The others then hear nothing of it.
+      // The other ranks then get no notice.
     }
   }
 
@@ -235,7 +235,7 @@ class Watchdog::Impl final {
     return watch::describe_loss(reports[static_cast<std::size_t>(rank)], name(rank));
   }
 
-  /// `from`: who said it; this rank where it found out by itself.
+  /// `from`: the rank that reported the loss; this rank if it detected the loss itself.
   void note_loss(const watch::RankText& loss, int from) {
     if (ended_ || losses_.contains(loss.rank)) return;
     logger_.log(loss.text);
@@ -245,11 +245,11 @@ class Watchdog::Impl final {
     const bool first = losses_.empty();
     losses_.insert(loss.rank);
     tree_->tell_below(watch::MessageKind::loss, payload);
-    // Rank 0 speaks for all; of its own end, the first below it.
+    // Rank 0 prints for all ranks; rank 1 prints the loss of rank 0.
     if (first && (rank_ == 0 || (rank_ == 1 && loss.rank == 0))) logger_.print(loss.text);
   }
 
-  /// Whether it was known.
+  /// Returns whether the loss was known.
   bool forget_loss(int rank, int from) {
     if (losses_.erase(rank) == 0) return false;
     const std::string payload = watch::to_payload({.rank = rank, .text = {}});
@@ -263,27 +263,27 @@ class Watchdog::Impl final {
     const int parent = watch::parent_of(rank_, options_.fan_out);
     return reports[static_cast<std::size_t>(parent)].state == State::left;
   }
-  /// Rank 0 alone hears of all.
+  /// Only rank 0 receives reports of all ranks; other ranks ignore those they have none of.
   static void leave_out_unheard(std::vector<RankReport>& reports) {
     for (RankReport& report : reports) {
       if (report.state == State::unheard) report.state = State::left;
     }
   }
 
-  /// Why the job has to end, where it does.
+  /// The reason why the job must end; nullopt: it continues.
   [[nodiscard]] std::optional<std::string> look_after() {
     auto reports = tree_->reports(clock_.now());
     double limit = options_.limit.count();
     const double loss_limit = std::min(limit, options_.loss_limit.count());
     if (parted_from_above(reports)) {
-      // The ranks above have left in order: nobody else can tell who of these stays behind.
+      // The ranks above have left in order, so only this rank can judge those below it.
       leave_out_unheard(reports);
     } else if (rank_ != 0) {
-      // Rank 0 judges, unless it is the one that is stopped or gone.
+      // Rank 0 judges unless it is stopped or gone itself.
       const RankReport& first = reports.front();
       const bool gone = first.state == State::lost;
       const bool silent = first.present() && first.silent >= limit;
-      const double factor = rank_ == 1 ? 1 : 1.5;  // one is enough
+      const double factor = rank_ == 1 ? 1 : 1.5;  // rank 1 goes first; one verdict is enough
       const double idle = reports[static_cast<std::size_t>(rank_)].idle;
       if (!gone && !silent) return std::nullopt;
       if (idle < factor * (gone ? loss_limit : limit)) return std::nullopt;
@@ -299,7 +299,7 @@ class Watchdog::Impl final {
     return watch::judge(reports, names_, {.limit = limit, .fan_out = options_.fan_out});
   }
 
-  /// Tells why, and ends the job: here, or by the rank that found the fault.
+  /// Reports why and ends the job, here or on the rank that found the fault.
   void end(const std::string& why, bool found_here) {
     ended_ = true;
     tree_->tell_below(watch::MessageKind::verdict, why);
@@ -322,7 +322,7 @@ class Watchdog::Impl final {
   const PhaseBoard& board_;
   WatchdogOptions options_;
   int rank_;
-  double tick_;  ///< seconds between two looks
+  double tick_;  ///< seconds between two checks
   watch::WatchClock clock_;
   Descriptor wake_;
   std::optional<watch::Tree> tree_;
@@ -331,10 +331,10 @@ class Watchdog::Impl final {
   std::vector<std::string> names_;  ///< by rank; guarded by mutex_
   watch::AsyncLogger logger_;
 
-  // The thread's own.
+  // Used only by the watchdog's thread.
   std::uint64_t last_moves_ = 0;
   double last_move_ = 0;
-  std::set<int> losses_;  ///< ranks whose loss was told on
+  std::set<int> losses_;  ///< ranks whose loss was forwarded
   bool ended_ = false;
   bool disabled_ = false;
   std::optional<std::chrono::steady_clock::time_point> abort_at_;
@@ -344,10 +344,10 @@ class Watchdog::Impl final {
 };
 
 std::chrono::milliseconds wait_limit_beside(std::chrono::duration<double> limit) noexcept {
-  // No longer than a clock can add.
+  // Short enough to add to a clock's time without overflow.
   constexpr std::chrono::hours for_ever(24 * 3650);
   constexpr std::chrono::minutes least(30);
-  // Where rank 0 cannot judge, the others do so later; both are well before this.
+  // If rank 0 cannot judge, other ranks do so later; both happen well before this limit.
   constexpr double factor = 2 * watch::unhurried_factor;
   const auto longest = factor * limit;
   if (limit.count() <= 0 || longest >= for_ever) return for_ever;
