@@ -124,11 +124,11 @@ std::vector<NodePairFacts> Coordinator::meet(const Encounter& encounter) {
 }
 
 void Coordinator::examine_neighbours() {
-  // A rank that does not answer would cost its neighbours the limit each, and tell nothing new.
+  // With a silent rank, each of its neighbours would wait for the limit and learn nothing new.
   if (!silent_.empty()) return;
   std::vector<LinkFacts> links;
   const std::vector<int> all = everyone();
-  // Round by round: who waits in vain for one must not come late to the next.
+  // One round after another, so that a rank that times out in one is not late for the next.
   for (const Round& round : plan_ring(mailbox_.size())) {
     for (NodePairFacts& pair :
          meet({.ranks = all,
@@ -171,7 +171,7 @@ void Coordinator::examine_nodes() {
     for (const Round& round : plan_rounds(static_cast<int>(nodes_.size()))) {
       for (NodePairFacts& pair : meet_nodes(round, listening)) pairs.push_back(std::move(pair));
     }
-    // A pair is called slow only where it is so again and again: a core may have been busy.
+    // Measures slow pairs again, since a core may have been busy.
     constexpr int second_looks = 6;
     for (int i = 0; i < second_looks; ++i) {
       NodePairFacts* slow = slow_pair(pairs);

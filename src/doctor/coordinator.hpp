@@ -10,49 +10,49 @@
 
 namespace lockstep::doctor {
 
-/// Rank 0's part: what is asked of whom, and what is made of the answers.
+/// Rank 0's part: sends commands to the ranks and judges their answers.
 class Coordinator final {
  public:
-  /// All outlive it.
+  /// All references must outlive it.
   Coordinator(Mailbox& mailbox, Worker& self, const ExaminationOptions& options);
 
   void examine();
   [[nodiscard]] const std::vector<Finding>& findings() const noexcept { return findings_; }
-  /// Whether every rank answered, and reached those it should.
+  /// Whether every rank answered and reached its neighbours and the other nodes.
   [[nodiscard]] bool all_reached() const;
 
  private:
   using Command = std::function<nlohmann::json(int rank)>;
   using Answers = std::map<int, nlohmann::json>;
   struct Question {
-    std::string phase;  ///< for the message on a rank that does not answer
+    std::string phase;  ///< for the message about a rank that does not answer
     Command command;
-    double limits = 1;  ///< how many limits an answer may take
+    double limits = 1;  ///< deadline for an answer, in multiples of the limit
   };
-  /// Asks all of `ranks` at once, but for those that once did not answer; rank 0 does its own part
-  /// meanwhile.
+  /// Asks all `ranks` at once, except those that failed to answer before; rank 0 performs its own
+  /// part meanwhile.
   [[nodiscard]] Answers ask(const std::vector<int>& ranks, const Question& question);
   [[nodiscard]] bool is_silent(int rank) const;
 
   void describe();
   void examine_neighbours();
-  /// One round: `partner` gives each of `ranks` the one it meets, or -1; `listening` who listens
-  /// where, of those that try each other's addresses too.
+  /// One round: `partner` returns the rank that each of `ranks` meets, or -1. `listening`: ranks
+  /// with a TCP listener, whose partners also try their addresses.
   struct Encounter {
     const std::vector<int>& ranks;
     std::function<int(int rank)> partner;
     std::string phase;
     const Answers& listening;
   };
-  /// The pairs by their ranks, the lower first.
+  /// Returns the pairs by rank, the lower rank first.
   [[nodiscard]] std::vector<NodePairFacts> meet(const Encounter& encounter);
   [[nodiscard]] std::vector<NodePairFacts> meet_nodes(const Round& round, const Answers& listening);
   void examine_nodes();
   [[nodiscard]] std::vector<int> everyone() const;
-  /// Of a rank's node.
+  /// Index of a rank's node in nodes_.
   [[nodiscard]] int number_of(int rank) const;
   void examine_clocks();
-  /// What is wrong with them; empty where all that answer have one of their own.
+  /// Opens the ranks' GPUs. Returns an error; empty if all ranks that answer have separate GPUs.
   [[nodiscard]] std::string open_gpus();
   void examine_nccl();
   void examine_data();
@@ -63,10 +63,10 @@ class Coordinator final {
   const ExaminationOptions& options_;
   std::vector<Finding> findings_;
   std::vector<SilentRank> silent_;
-  std::vector<RankFacts> ranks_;    ///< of those that answer
-  std::vector<int> node_of_;        ///< by rank; -1: it does not answer
-  std::vector<std::string> nodes_;  ///< names, in the order of their first ranks
-  std::vector<int> leaders_;        ///< first ranks of the nodes
+  std::vector<RankFacts> ranks_;    ///< of ranks that answered
+  std::vector<int> node_of_;        ///< node index by rank; -1: did not answer
+  std::vector<std::string> nodes_;  ///< node names, in the order of their first ranks
+  std::vector<int> leaders_;        ///< first rank of each node
 };
 
 }  // namespace lockstep::doctor

@@ -8,7 +8,7 @@
 namespace lockstep::doctor {
 namespace {
 
-/// The lowest rank's; empty where there is none.
+/// The error of the lowest rank that has one; empty: none.
 std::string first_error(const std::map<int, nlohmann::json>& answers) {
   for (const auto& [rank, answer] : answers) {
     std::string error = answer.at("error").get<std::string>();
@@ -46,11 +46,11 @@ std::string Coordinator::open_gpus() {
 void Coordinator::examine_nccl() {
   const bool all_have_one = std::all_of(ranks_.begin(), ranks_.end(),
                                         [](const RankFacts& rank) { return rank.gpu_usable; });
-  // One rank has nobody to reduce with, and training starts no NCCL there.
+  // With one rank there is nothing to reduce, and training does not start NCCL.
   if (mailbox_.size() == 1 || !all_have_one || !all_reached()) return;
   NcclFacts facts{.error = open_gpus()};
   if (facts.error.empty()) {
-    // Its start is collective: where a rank is out of reach it would hang.
+    // The start of NCCL is collective and would hang if a rank is unreachable.
     if (!silent_.empty()) return;
     const Answers answers = ask(everyone(), {.phase = "NCCL",
                                              .command =

@@ -7,8 +7,8 @@
 namespace lockstep::doctor {
 namespace {
 
-/// The result of `work`, or nothing where it takes longer: a file system that hangs must not hang
-/// its examiner. The thread is then left behind, and the process ends without waiting for it.
+/// Runs `work` on a thread and returns its result; nullopt after the limit, since a file system may
+/// hang. The thread is detached, and the process exits without waiting for it.
 template <typename Result>
 std::optional<Result> within(std::chrono::duration<double> limit, std::function<Result()> work) {
   std::packaged_task<Result()> task(std::move(work));
@@ -22,7 +22,7 @@ std::optional<Result> within(std::chrono::duration<double> limit, std::function<
 
 void Coordinator::examine_data() {
   if (options_.data.empty()) return;
-  // Rank 0's own look must not hang it, so it is a question to itself with a limit.
+  // Rank 0's own check runs with a limit, so that it cannot hang rank 0.
   const std::string node = self_.node();
   auto own = within<DataFacts>(options_.limit, [directory = options_.data, node] {
     return measure_data(directory, node, 0);

@@ -8,9 +8,9 @@
 namespace lockstep::doctor {
 namespace {
 
-/// Rank 0 may be busy for long with others; where it is lost, the launcher ends the rest.
+/// Limit for rank 0, which may be busy with others; if it is lost, the launcher ends the job.
 constexpr auto longest_silence = std::chrono::hours(24);
-/// For the last words to leave.
+/// How long to wait until the last messages are sent.
 constexpr auto parting = std::chrono::seconds(5);
 
 Diagnosis coordinate(Mailbox& mailbox, const ExaminationOptions& options) {
@@ -21,7 +21,7 @@ Diagnosis coordinate(Mailbox& mailbox, const ExaminationOptions& options) {
   diagnosis.fit =
       std::none_of(diagnosis.findings.begin(), diagnosis.findings.end(),
                    [](const Finding& finding) { return finding.verdict == Verdict::fail; });
-  // Before the others are told to go: that they go may depend on what was lost.
+  // Checked before the end message, which tells the others whether they can finalize MPI.
   diagnosis.all_reached = diagnosis.all_reached && mailbox.settled(Clock::now() + parting);
   for (int rank = 1; rank < mailbox.size(); ++rank) {
     mailbox.send(

@@ -6,7 +6,7 @@
 
 #include <string>
 
-/// Facts on their way to rank 0.
+/// JSON conversion of the facts that are sent to rank 0.
 namespace lockstep::doctor {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, node, cores, node_cores, gpu_usable,
@@ -17,7 +17,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DataFacts, node, shards, bytes, seconds, erro
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SharedDirectoryFacts, node, sees_file, can_write, got_lock,
                                    error)
 
-/// Error texts hold whatever bytes a path has.
+/// Replaces invalid UTF-8, since error texts may contain arbitrary bytes of a path.
 [[nodiscard]] inline std::string to_text(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

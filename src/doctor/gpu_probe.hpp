@@ -8,15 +8,15 @@
 
 namespace lockstep::doctor {
 
-/// This rank's GPU, opened for an all-reduce over those of all ranks.
+/// This rank's GPU, opened to measure an all-reduce over the GPUs of all ranks.
 class GpuProbe final {
  public:
-  /// Error where it cannot be used. Alone: a driver that hangs here holds up no other rank.
+  /// Throws an Error if the GPU is unusable. Not collective: a hanging driver blocks only one rank.
   GpuProbe(int local_rank, int local_size);
 
   [[nodiscard]] std::string uuid() const { return module_.identify(*device_).uuid; }
-  /// Bytes a second, as NcclFacts has them. Collective over MPI_COMM_WORLD; of what NCCL does,
-  /// nothing takes longer than `limit`: Error(internal).
+  /// Returns NcclFacts::bandwidth. Collective over MPI_COMM_WORLD. Throws Error(internal) if any
+  /// NCCL operation takes longer than `limit`.
   [[nodiscard]] double measure(std::chrono::duration<double> limit);
 
  private:

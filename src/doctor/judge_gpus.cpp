@@ -21,7 +21,7 @@ Finding judge_gpus(std::span<const RankFacts> ranks) {
   Finding finding{.check = "gpus"};
   DeviceChoice choice = DeviceChoice::cpu;
   try {
-    // As training would decide, with the same words.
+    // Decides like training, with the same error text.
     choice = decide_device(devices);
   } catch (const Error& error) {
     return {.check = "gpus", .verdict = Verdict::fail, .text = error.what()};

@@ -13,13 +13,13 @@
 namespace lockstep::doctor {
 namespace {
 
-/// Of between nodes: below it is Gigabit Ethernet, or less.
+/// Bandwidth between nodes, bytes per second; a lower one indicates Gigabit Ethernet or less.
 constexpr double poor_bandwidth = 200e6;
-/// Clocks that differ by more make logs and file times hard to read; time synchronisation keeps
-/// them within milliseconds.
+/// Seconds. Clocks that differ by more make logs and file times hard to read; time synchronisation
+/// keeps them within milliseconds.
 constexpr double large_offset = 1;
 
-/// The slowest of some links.
+/// The worst values over a set of links.
 struct Range {
   double worst_latency = 0;
   double worst_bandwidth = 0;
@@ -34,7 +34,7 @@ Range range_of(const Links& links) {
   return range;
 }
 
-/// The pair far below the median of all that reach each other; there must be some to compare with.
+/// The slowest pair if its bandwidth is far below the median of at least `enough` working pairs.
 template <typename Pair>
 Pair* outlier(std::span<Pair> pairs) {
   constexpr std::size_t enough = 3;
@@ -60,7 +60,7 @@ std::string pair_name(std::span<const std::string> nodes, const NodePairFacts& p
                      nodes[static_cast<std::size_t>(pair.second)]);
 }
 
-/// A route that failed, with who tried it.
+/// A failed route between two nodes, by name.
 struct BadRoute {
   std::string from;
   std::string to;
@@ -84,7 +84,7 @@ std::string route_text(const BadRoute& bad) {
                      bad.route->interface, bad.route->address, bad.route->error);
 }
 
-/// "2 pairs of nodes"; the first of them is named.
+/// ", and 2 more pairs" after the one that the text names; `count` includes that one.
 std::string and_more(std::size_t count, const char* what) {
   return count <= 1 ? std::string() : fmt::format(", and {} more", count_text(count - 1, what));
 }

@@ -25,7 +25,7 @@ const char* launcher_text(Launcher launcher) {
   return "no launcher";
 }
 
-/// What to do where a launcher and MPI do not know of each other.
+/// Advice for a launcher and an MPI that do not work together.
 const char* launch_advice(Launcher launcher) {
   switch (launcher) {
     case Launcher::none:
@@ -41,7 +41,7 @@ const char* launch_advice(Launcher launcher) {
   return "start with srun --mpi=pmix or mpirun";
 }
 
-/// The ranks of each node, by the node's name.
+/// The ranks of each node, by node name.
 std::map<std::string, std::vector<const RankFacts*>> by_node(std::span<const RankFacts> ranks) {
   std::map<std::string, std::vector<const RankFacts*>> nodes;
   for (const RankFacts& rank : ranks) nodes[rank.node].push_back(&rank);
@@ -171,7 +171,7 @@ Finding judge_cores(std::span<const RankFacts> ranks) {
     std::set<int> cores;
     for (const RankFacts* rank : members) cores.insert(rank->cores.begin(), rank->cores.end());
     const RankFacts& first = *members.front();
-    if (cores.empty()) continue;  // the system does not say
+    if (cores.empty()) continue;  // unknown
     if (cores.size() < members.size()) {
       warn(
           fmt::format("{} share {} on {} (cores {}; they wait for each other); start fewer ranks a "

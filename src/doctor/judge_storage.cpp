@@ -7,9 +7,9 @@
 namespace lockstep::doctor {
 namespace {
 
-/// Reading that took less says little: one hiccup may have been most of it.
+/// Shorter reads are not judged: a single delay may dominate them.
 constexpr double telling_seconds = 0.1;
-/// Renames that take longer make each save's end, and Lustre's metadata server, the slow part.
+/// Seconds. A slower rename dominates the end of each save and points to Lustre's metadata server.
 constexpr double slow_rename = 1;
 
 double rate_of(const DataFacts& node) {

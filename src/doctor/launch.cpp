@@ -22,11 +22,11 @@ LaunchFacts read_launch(const std::function<std::optional<std::string>(const cha
   const auto number = [&](const char* name) { return to_number(lookup(name)); };
   LaunchFacts facts{.node = lookup("SLURMD_NODENAME").value_or("")};
   const bool in_step = number("SLURM_STEP_ID").has_value();
-  // Open MPI's daemons on other nodes are a step of Slurm's of their own, so mpirun comes first.
+  // Open MPI's daemons on other nodes run in a separate Slurm step, so mpirun is checked first.
   for (const auto& [size, rank, local] :
        {std::array{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
         std::array{"PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID"}}) {
-    // srun gives PMI_SIZE too, under --mpi=pmi2.
+    // srun also sets PMI_SIZE, with --mpi=pmi2.
     if (!number(size) || (in_step && std::string_view(size) == "PMI_SIZE")) continue;
     facts.launcher = LaunchFacts::Launcher::mpirun;
     facts.started = number(size);

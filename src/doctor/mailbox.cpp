@@ -11,7 +11,7 @@
 namespace lockstep::doctor {
 namespace {
 
-/// A rank that waits for long leaves its core to others; one that measures must not sleep.
+/// Polling with a deadline: first only yields, so that measurements do not sleep, then sleeps.
 class Wait final {
  public:
   explicit Wait(Clock::time_point deadline) : deadline_(deadline) {}
@@ -41,7 +41,7 @@ Mailbox::Mailbox() {
 }
 
 Mailbox::~Mailbox() {
-  // MPI may still read what was never taken.
+  // Leaked: MPI may still access the buffers of unfinished messages.
   for (auto& message : messages_) {
     if (message->request != MPI_REQUEST_NULL) static_cast<void>(message.release());
   }

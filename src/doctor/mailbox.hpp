@@ -14,9 +14,9 @@ namespace lockstep::doctor {
 
 using Clock = std::chrono::steady_clock;
 
-/// Messages between two ranks that are looked for until a deadline and never waited on, since the
-/// other may be dead or out of reach: MPI's collectives would hang there. On MPI_COMM_WORLD, for
-/// making another communicator is a collective too. MpiEnvironment outlives it.
+/// Messages between two ranks, polled until a deadline, since the peer may be dead or unreachable;
+/// MPI's collectives would hang then. Uses MPI_COMM_WORLD, since creating another communicator is
+/// collective too. MpiEnvironment must outlive it.
 class Mailbox final {
  public:
   Mailbox();
@@ -28,12 +28,12 @@ class Mailbox final {
   [[nodiscard]] int size() const noexcept { return size_; }
 
   void send(int to, int tag, std::string text);
-  /// Empty where nothing came in time.
+  /// nullopt if no message arrived in time.
   [[nodiscard]] std::optional<std::string> receive(int from, int tag, Clock::time_point deadline);
 
   struct Echo {
-    double seconds = 0;      ///< one way, of the quickest repetition
-    std::string error = {};  ///< empty: the other answered each time
+    double seconds = 0;      ///< one-way time of the fastest repetition
+    std::string error = {};  ///< empty: all messages arrived
   };
   struct EchoOptions {
     int tag = 0;
@@ -41,11 +41,11 @@ class Mailbox final {
     int repetitions = 1;
     Clock::time_point deadline;
   };
-  /// Messages there and back; both ranks call it alike, and both are told.
+  /// Measures round trips. Both ranks must call it with equal options; both get a result.
   [[nodiscard]] Echo echo(int other, const EchoOptions& options);
 
-  /// Whether all messages that were sent have left by the deadline. Where they have not, MPI can
-  /// not be finalized: end the process instead.
+  /// Whether all messages are sent by the deadline. If not, MPI cannot be finalized: end the
+  /// process instead.
   [[nodiscard]] bool settled(Clock::time_point deadline);
 
  private:
@@ -53,16 +53,16 @@ class Mailbox final {
     std::vector<std::byte> bytes;
     MPI_Request request = MPI_REQUEST_NULL;
   };
-  /// True once the request is done; false at the deadline, or where MPI reports an error.
+  /// True once the request is done; false at the deadline or if MPI reports an error.
   [[nodiscard]] bool done_by(MPI_Request& request, Clock::time_point deadline);
   [[nodiscard]] bool pass(int other, const EchoOptions& options, Message& message, bool sending);
   void note(int code);
 
   int rank_ = 0;
   int size_ = 1;
-  bool lost_ = false;      ///< a message never left, or a reception cannot be taken back
-  std::string mpi_error_;  ///< the last one
-  std::vector<std::unique_ptr<Message>> messages_;  ///< on their way
+  bool lost_ = false;      ///< MPI failed, or a message is stuck and cannot be cancelled
+  std::string mpi_error_;  ///< the last error
+  std::vector<std::unique_ptr<Message>> messages_;  ///< in flight
 };
 
 }  // namespace lockstep::doctor

@@ -10,20 +10,20 @@
 #include <string>
 #include <vector>
 
-/// What is measured on one rank, or between two.
+/// Measurements on one rank or between two ranks.
 namespace lockstep::doctor {
 
-/// How one rank reaches another, by MPI.
+/// The MPI link from one rank to another.
 struct Passage {
   double latency = 0;
   double bandwidth = 0;
   std::string error = {};
 };
-/// Both call it.
+/// Both ranks must call it.
 [[nodiscard]] Passage measure_passage(Mailbox& mailbox, int other,
                                       std::chrono::duration<double> limit);
 
-/// Each address of another node, in turn; the time of all is bounded by a few limits.
+/// The addresses of another node's listener; measure_routes() tries one after another.
 struct RouteTarget {
   std::vector<InterfaceAddress> addresses;
   int port = 0;
@@ -32,18 +32,18 @@ struct RouteTarget {
 [[nodiscard]] std::vector<RouteFacts> measure_routes(const RouteTarget& target,
                                                      std::chrono::milliseconds limit);
 
-/// Seconds since the epoch by the host's clock.
+/// The host's clock in seconds since the epoch.
 [[nodiscard]] double wall_clock();
 
-/// What this process is and sees.
+/// Facts about this process.
 [[nodiscard]] RankFacts measure_rank(int rank, const std::string& node);
 
-/// Opens a shard of split train and reads some of it; nodes of other numbers take other shards.
+/// Opens a shard of split train and reads a part; `number` (the node's index) selects the shard.
 [[nodiscard]] DataFacts measure_data(const std::string& directory, const std::string& node,
                                      int number);
 
-/// A directory of its own where --run-dir is or would be, for as long as the object lives; it holds
-/// a file and a lock for other nodes to find.
+/// A temporary directory where --run-dir is or would be, removed by the destructor. It holds a file
+/// and a lock for other nodes to find.
 class RunDirectoryProbe final {
  public:
   explicit RunDirectoryProbe(const std::string& run_dir);
@@ -52,9 +52,9 @@ class RunDirectoryProbe final {
   RunDirectoryProbe& operator=(const RunDirectoryProbe&) = delete;
 
   [[nodiscard]] const RunDirectoryFacts& facts() const noexcept { return facts_; }
-  /// Empty where it could not be made.
+  /// Empty if it could not be created.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// The rest of `facts` as they are asked for.
+  /// Adds the measured fields to `facts`.
   [[nodiscard]] SpaceFacts measure_space(SpaceFacts facts) const;
 
  private:
@@ -65,9 +65,9 @@ class RunDirectoryProbe final {
   std::string path_;
   Descriptor lock_;
 };
-/// Network file systems may show a new file to other nodes a little later.
+/// A network file system may show a new file to other nodes only after a delay.
 inline constexpr auto longest_look = std::chrono::seconds(5);
-/// From another node; waits for the file for `longest_look`.
+/// Called on another node; waits up to `longest_look` for the file.
 [[nodiscard]] SharedDirectoryFacts look_into_run_directory(const std::string& probe_path,
                                                            const std::string& node);
 

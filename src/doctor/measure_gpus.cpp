@@ -11,7 +11,7 @@
 namespace lockstep::doctor {
 namespace {
 
-constexpr std::size_t reduced_values = std::size_t{16} << 20;  ///< 64 MiB, as large buckets are
+constexpr std::size_t reduced_values = std::size_t{16} << 20;  ///< 64 MiB, like a large bucket
 constexpr int repetitions = 5;
 
 }  // namespace

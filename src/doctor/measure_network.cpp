@@ -15,7 +15,7 @@ constexpr std::size_t large_message = std::size_t{1} << 20;
 Passage measure_passage(Mailbox& mailbox, int other, std::chrono::duration<double> limit) {
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
   Passage passage;
-  // The first message makes the connection.
+  // The first message establishes the connection.
   for (const int repetitions : {1, 20}) {
     const Mailbox::Echo echo = mailbox.echo(other, {.tag = latency_tag,
                                                     .bytes = small_message,

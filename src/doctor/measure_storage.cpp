@@ -33,7 +33,7 @@ double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Reads from a place in the file that is unlikely to be cached, around its end.
+/// Reads from a random offset, unlikely to be cached; wraps around at the end of the file.
 void read_some(const std::string& path, DataFacts& facts) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) {
@@ -60,7 +60,7 @@ void read_some(const std::string& path, DataFacts& facts) {
   facts.seconds = std::max(since(begin), 1e-9);
 }
 
-/// The nearest directory above that is there.
+/// The path itself or its nearest existing parent directory.
 std::string nearest_directory(const std::string& path) {
   std::error_code ignored;
   fs::path nearest = fs::absolute(path, ignored);
@@ -97,7 +97,7 @@ RunDirectoryProbe::RunDirectoryProbe(const std::string& run_dir) {
     return;
   }
   path_ = name;
-  // Other nodes may know this user by another number.
+  // This user may have a different uid on other nodes.
   ::chmod(path_.c_str(), S_IRWXU | S_IRWXG);
   write();
   if (facts_.error.empty()) lock();
@@ -153,7 +153,7 @@ SpaceFacts RunDirectoryProbe::measure_space(SpaceFacts facts) const {
   if (::statvfs(facts_.path.c_str(), &room) == 0) {
     facts.free = std::uint64_t{room.f_bavail} * room.f_frsize;
   }
-  // A quota does not show in the file system's numbers, but a reservation meets it.
+  // statvfs does not show quotas, but a reservation fails if it exceeds one.
   const std::string name = path_ + "/reservation";
   const Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (file && ::fallocate(file.get(), 0, 0, static_cast<off_t>(facts.checkpoint)) != 0 &&

@@ -6,11 +6,11 @@
 
 namespace lockstep::doctor {
 
-/// How much slower than the median of its kind a link or a node's reading may be. Nodes of one
-/// machine differ by less; shared switches and busy cores make twofold differences.
+/// Factor by which a link, or a node's reading, may be slower than the median. Nodes of one machine
+/// differ by less; shared switches and busy cores cause factors of two.
 inline constexpr double slow_factor = 4;
 
-/// 0 of none.
+/// 0 if `values` is empty.
 [[nodiscard]] inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

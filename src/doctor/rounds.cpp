@@ -3,7 +3,7 @@
 namespace lockstep::doctor {
 
 std::vector<Round> plan_rounds(int players) {
-  // The circle method: the last player stays, the others move on by one place a round.
+  // The circle method: the last player stays, the others advance by one place per round.
   const int seats = players + players % 2;
   std::vector<Round> rounds;
   for (int round = 0; round + 1 < seats; ++round) {
@@ -29,13 +29,13 @@ std::vector<Round> plan_ring(int players) {
     rounds.back()[static_cast<std::size_t>(one)] = other;
     rounds.back()[static_cast<std::size_t>(other)] = one;
   };
-  // First all pairs that begin with an even player, then those that begin with an odd one.
+  // First all pairs (k, k + 1) with even k, then those with odd k.
   for (const int parity : {0, 1}) {
     if (players < 2 + parity) return rounds;
     rounds.emplace_back(players);
     for (int one = parity; one + 1 < players; one += 2) meet(one, one + 1);
   }
-  // The ring closes.
+  // Closes the ring.
   rounds.emplace_back(players);
   meet(0, players - 1);
   return rounds;

@@ -5,13 +5,13 @@
 
 namespace lockstep::doctor {
 
-/// Each player's partner; nullopt: it rests.
+/// Each player's partner; nullopt: none in this round.
 using Round = std::vector<std::optional<int>>;
 
-/// A tournament, in which each meets every other once and nobody meets two at a time.
+/// A round-robin tournament: each pair meets once, and a player has one partner per round.
 [[nodiscard]] std::vector<Round> plan_rounds(int players);
 
-/// The same for a ring, in which each meets its two neighbours.
+/// The same for a ring: each player meets its two neighbours.
 [[nodiscard]] std::vector<Round> plan_ring(int players);
 
 }  // namespace lockstep::doctor

@@ -12,10 +12,10 @@
 namespace lockstep::doctor {
 namespace {
 
-/// How long a listener may take to see a stop request.
+/// How long a listener may take to notice a stop request.
 constexpr int listener_nap_ms = 50;
 
-/// Waits until the descriptor has what is asked for; false at the limit.
+/// Waits until the descriptor is ready for `events`; false at the limit.
 bool ready(const Descriptor& descriptor, short events, std::chrono::milliseconds limit) {
   pollfd waiting{.fd = descriptor.get(), .events = events, .revents = 0};
   return ::poll(&waiting, 1, static_cast<int>(limit.count())) == 1;
@@ -71,7 +71,7 @@ void Listener::answer(const std::stop_token& stop) const {
     pollfd waiting{.fd = socket_.descriptor(), .events = POLLIN, .revents = 0};
     if (::poll(&waiting, 1, listener_nap_ms) != 1) continue;
     const Descriptor caller = socket_.accept();
-    // A caller that is gone again has seen that the way is open.
+    // Send errors are ignored: a caller that has left knows that the route works.
     if (caller) {
       static_cast<void>(::send(caller.get(), greeting_.data(), greeting_.size(), MSG_NOSIGNAL));
     }

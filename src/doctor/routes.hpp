@@ -10,11 +10,11 @@
 
 namespace lockstep::doctor {
 
-/// Answers whoever connects, on any address, with a greeting that says who this is: on networks of
-/// containers each host has the same address, and a connection to another host ends at home.
+/// Listens on all addresses and answers each connection with a greeting that identifies this host.
+/// On container networks each host has the same address, so a connection may reach the own host.
 class Listener final {
  public:
-  /// Error(internal) where no port can be opened.
+  /// Throws Error(internal) if no port can be opened.
   explicit Listener(std::string greeting);
   ~Listener();
   Listener(const Listener&) = delete;
@@ -34,10 +34,10 @@ class Listener final {
 struct RouteOptions {
   InterfaceAddress address;
   int port = 0;
-  std::string greeting;  ///< of who should answer
+  std::string greeting;  ///< expected from the target
   std::chrono::milliseconds limit{};
 };
-/// Connects, by TCP.
+/// Connects by TCP and compares the greeting.
 [[nodiscard]] RouteFacts try_route(const RouteOptions& options);
 
 }  // namespace lockstep::doctor

@@ -17,10 +17,10 @@ namespace lockstep::doctor {
 namespace {
 
 constexpr int failed = 1;
-/// What shells add to the signal that ended a process.
+/// Added to the signal number for a process killed by a signal, as shells do.
 constexpr int signal_base = 128;
 
-/// As waitpid says it.
+/// Waits for the child and returns waitpid's status.
 int end_of(pid_t child) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -64,7 +64,7 @@ StartWatch::StartWatch(std::chrono::duration<double> limit, const Report& report
          std::strerror(errno));
   }
   if (child == 0) {
-    // Who kills the parent means this process.
+    // This process ends if the parent is killed.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::raise(SIGKILL);
     return;
@@ -94,7 +94,7 @@ StartWatch::StartWatch(std::chrono::duration<double> limit, const Report& report
 
 void StartWatch::started() noexcept {
   const char byte = 1;
-  // A parent that is gone takes this process with it.
+  // Errors are ignored: if the parent is gone, this process is killed too.
   [[maybe_unused]] const ssize_t ignored = ::write(to_parent_.get(), &byte, 1);
 }
 

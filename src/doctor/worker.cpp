@@ -10,10 +10,10 @@
 namespace lockstep::doctor {
 namespace {
 
-/// A node that drops packets costs this for each of its addresses.
+/// Limit per address; a node that drops packets takes this long for each.
 constexpr auto route_limit = std::chrono::milliseconds(1000);
 
-/// For the messages of one pair: more than any network takes that a run could use.
+/// Maximum time for the messages of one pair; any network usable for a run is faster.
 constexpr std::chrono::duration<double> longest_passage = std::chrono::seconds(20);
 
 std::string node_name(const LaunchFacts& launch) {
@@ -44,7 +44,7 @@ nlohmann::json Worker::listen() {
   try {
     listener_.emplace(fmt::format("lockstep doctor {} {:08x}", node_, std::random_device()()));
   } catch (const std::exception&) {
-    // No port, or no thread. Then there is nothing to be reached by but MPI.
+    // No port or no thread: this node can then be reached only by MPI.
     return {{"port", 0}, {"greeting", ""}, {"addresses", nlohmann::json::array()}};
   }
   nlohmann::json addresses = nlohmann::json::array();
@@ -83,7 +83,7 @@ nlohmann::json Worker::reduce() {
   try {
     return {{"bandwidth", gpu_->measure(options_.limit)}, {"error", ""}};
   } catch (const std::exception& error) {
-    // Freeing its memory would wait for the GPU, which may be what hangs.
+    // Leaked: freeing its memory would wait for the GPU, which may hang.
     static_cast<void>(gpu_.release());
     return {{"bandwidth", 0.0}, {"error", error.what()}};
   }

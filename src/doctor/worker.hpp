@@ -12,18 +12,18 @@
 
 namespace lockstep::doctor {
 
-/// Messages of a command from rank 0, and of the answer.
+/// MPI tags of commands from rank 0 and of the answers.
 inline constexpr int command_tag = 1;
 inline constexpr int answer_tag = 2;
 
-/// What one rank does at rank 0's word; rank 0 has one too. A command is {"do": NAME, ...}.
+/// Performs rank 0's commands on one rank, including rank 0. A command is {"do": NAME, ...}.
 class Worker final {
  public:
-  /// Both outlive it.
+  /// Both references must outlive it.
   Worker(Mailbox& mailbox, const ExaminationOptions& options);
 
   [[nodiscard]] const std::string& node() const noexcept { return node_; }
-  /// Its answer; what goes wrong is in there.
+  /// Returns the answer, including any error.
   [[nodiscard]] nlohmann::json perform(const nlohmann::json& command);
 
  private:
@@ -35,8 +35,8 @@ class Worker final {
   Mailbox& mailbox_;
   const ExaminationOptions& options_;
   std::string node_;
-  std::optional<Listener> listener_;  ///< of a node's first rank
-  std::unique_ptr<GpuProbe> gpu_;     ///< once it is opened
+  std::optional<Listener> listener_;  ///< on a node's first rank
+  std::unique_ptr<GpuProbe> gpu_;     ///< null until opened
 };
 
 }  // namespace lockstep::doctor

@@ -11,26 +11,26 @@
 namespace lockstep::doctor {
 
 struct ExaminationOptions {
-  std::string data;     ///< empty: not looked at
-  std::string run_dir;  ///< empty: not looked at
-  std::string model;    ///< whose checkpoints go to run_dir
+  std::string data;     ///< empty: not checked
+  std::string run_dir;  ///< empty: not checked
+  std::string model;    ///< model whose checkpoints go to run_dir
   std::uint64_t checkpoint_bytes = 0;
-  std::int64_t kept = 0;                                           ///< checkpoints there at once
-  std::chrono::duration<double> limit = std::chrono::seconds(60);  ///< for each answer
-  LaunchFacts launch;                                              ///< this process's
-  double start_seconds = 0;                                        ///< MPI took
+  std::int64_t kept = 0;                                           ///< checkpoints kept at once
+  std::chrono::duration<double> limit = std::chrono::seconds(60);  ///< per answer
+  LaunchFacts launch;                                              ///< of this process
+  double start_seconds = 0;                                        ///< time that MPI took to start
 };
 
 struct Diagnosis {
-  std::vector<Finding> findings;  ///< rank 0's; empty on the others
+  std::vector<Finding> findings;  ///< on rank 0; empty on other ranks
   bool fit = true;                ///< nothing would stop a run; the same on all ranks
-  bool all_reached = true;        ///< else MPI cannot be finalized: end the job
+  bool all_reached = true;        ///< false: MPI cannot be finalized; end the job
 };
 
-/// What a run needs of the processes, the network and the storage, measured and judged. Every rank
-/// calls it; MPI has started. No rank waits for another for longer than a few limits, but for two
-/// collectives of MPI before NCCL starts, right after all ranks have answered. Rank 0's own GPU
-/// driver has no limit. Where it throws, MPI cannot be finalized: end the job.
+/// Measures and judges what a run needs of processes, network and storage. All ranks must call it
+/// after MPI has started. No check waits for a rank longer than a few limits, except two MPI
+/// collectives before NCCL starts, right after all ranks have answered. Rank 0's own GPU driver has
+/// no limit. If it throws, MPI cannot be finalized: end the job.
 [[nodiscard]] Diagnosis examine(const ExaminationOptions& options);
 
 }  // namespace lockstep::doctor

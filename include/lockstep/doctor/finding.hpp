@@ -12,7 +12,7 @@ enum class Verdict {
   fail,  ///< a run would stop
 };
 
-/// What one check came to.
+/// The result of one check.
 struct Finding {
   std::string check;  ///< "run-dir"
   Verdict verdict = Verdict::ok;

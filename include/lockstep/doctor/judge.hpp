@@ -5,34 +5,34 @@
 
 #include <span>
 
-/// Each check's judgement: pure, facts in, one finding out.
+/// Each check's judgement: a pure function from facts to one finding.
 namespace lockstep::doctor {
 
 struct WorldFacts {
-  int size = 1;  ///< as MPI counts
+  int size = 1;  ///< number of ranks according to MPI
   int nodes = 1;
   std::string library = {};  ///< "Open MPI v4.1.4"
   double start_seconds = 0;
-  LaunchFacts launch = {};  ///< rank 0's
+  LaunchFacts launch = {};  ///< of rank 0
 };
 [[nodiscard]] Finding judge_ranks(const WorldFacts& world);
-/// MPI did not start within the limit, or ended the process instead.
+/// For MPI that did not start within the limit or ended the process.
 [[nodiscard]] Finding judge_start(const LaunchFacts& launch, const std::string& host,
                                   const std::string& what);
-/// Ranks of which nothing was heard, by what they were doing.
+/// A rank that did not answer, and what it was asked to do.
 struct SilentRank {
   int rank = 0;
-  std::string node = {};  ///< empty: not known
+  std::string node = {};  ///< empty: unknown
   std::string phase = {};
-  double seconds = 0;  ///< for which it was waited for
+  double seconds = 0;  ///< how long rank 0 waited for it
 };
 [[nodiscard]] Finding judge_answers(std::span<const SilentRank> silent);
 
 [[nodiscard]] Finding judge_cores(std::span<const RankFacts> ranks);
 [[nodiscard]] Finding judge_gpus(std::span<const RankFacts> ranks);
 [[nodiscard]] Finding judge_neighbours(std::span<const LinkFacts> links);
-/// A pair that deserves a second look: far below the median of at least three, or slow by any
-/// measure; null where there is none.
+/// A pair to measure again: its bandwidth is far below the median of at least three pairs, or poor
+/// in absolute terms; null: none.
 [[nodiscard]] NodePairFacts* slow_pair(std::span<NodePairFacts> pairs);
 [[nodiscard]] Finding judge_nodes(std::span<const std::string> nodes,
                                   std::span<const NodePairFacts> pairs);

@@ -9,19 +9,19 @@
 
 namespace lockstep::doctor {
 
-/// Watches the start of MPI, which may hang, end the process by itself, or crash it: the process
-/// forks, and the child goes on. Make it before there are threads.
+/// Watches the start of MPI, which may hang, exit or crash the process: forks, and the child
+/// continues. Construct it before any thread exists.
 ///
-/// In the child `outcome()` is empty; call `started()` when MPI has. The parent's constructor
-/// returns when the child has ended. Where the child did not start in time, or ended before it did,
-/// `report` is called with what happened, and the outcome is 1; the child is killed.
+/// In the child, `outcome()` is empty; call `started()` once MPI has started. In the parent, the
+/// constructor returns when the child has ended. If MPI does not start in time, kills the child. In
+/// this case, or if the child ends before MPI starts, calls `report`, and the outcome is 1.
 class StartWatch final {
  public:
   using Report = std::function<void(const std::string& what)>;
-  /// Error(internal) where the process cannot fork.
+  /// Throws Error(internal) if the process cannot fork.
   StartWatch(std::chrono::duration<double> limit, const Report& report);
 
-  /// The parent's: the exit status to end with.
+  /// In the parent: the exit status to return.
   [[nodiscard]] std::optional<int> outcome() const noexcept { return outcome_; }
   void started() noexcept;
 
