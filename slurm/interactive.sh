@@ -5,7 +5,7 @@
 : "${LOCKSTEP_SLURM:=$(cd "$(dirname "$0")" && pwd)}"
 # shellcheck source-path=SCRIPTDIR source=job.sh
 source "$LOCKSTEP_SLURM/job.sh" || exit 66
-trap - USR1 TERM # nothing is to be saved here
+trap - USR1 TERM # no checkpoint on a signal here
 machine=${LOCKSTEP_MACHINE:-generic}
 if [ "${1:-}" = --machine ]; then
   machine=${2:-}
@@ -15,7 +15,7 @@ fi
 [ -n "${SLURM_JOB_ID:-}" ] ||
   give_up 64 "no allocation here (SLURM_JOB_ID is not set); start this in the shell that salloc --nodes=2 gives"
 load_machine "$machine"
-# In the terminal's foreground: interrupts reach the ranks as the launcher hands them on.
+# In the terminal's foreground: the launcher forwards interrupts to the ranks.
 case $launcher in
   srun) exec srun --kill-on-bad-exit=1 "${srun_options[@]}" "${lockstep[@]}" "$@" ;;
   *) exec "$launcher" -n "$tasks" "${mpirun_options[@]}" "${lockstep[@]}" "$@" ;;

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# What the job scripts share; sourced, never run. docs/slurm.md says what each part is for.
+# Code common to the job scripts; sourced, never run. docs/slurm.md explains each part.
 #
-#   load_machine NAME    machines/NAME.env, or a file where NAME has a slash: all that differs between machines
-#   resolve_run          sets run_dir from the array `training`, and makes a job array's elements train a seed each
-#   launch COMMAND...    the ranks, by the machine's launcher; signals are passed on; sets `status`
-#   finish RUN_DIR ...   the job's end: submits it again where that goes on, and exits with `status`
+#   load_machine NAME    reads machines/NAME.env (a NAME with a slash is a file): the settings of one machine
+#   resolve_run          sets run_dir from the array `training`, and makes each element of a job array train one seed
+#   launch COMMAND...    runs the ranks with the machine's launcher; forwards signals; sets `status`
+#   finish RUN_DIR ...   ends the job: submits it again if the run can resume, and exits with `status`
 set -euo pipefail
 
 say() { printf '[%(%F %T)T] job %s: %s\n' -1 "${SLURM_JOB_ID:-none}" "$*"; }
@@ -17,18 +17,18 @@ give_up() {  # give_up STATUS TEXT
 # --- the machine -----------------------------------------------------------------------------------------------------
 
 load_machine() {
-  # What a machine's file may set; these are a plain cluster's.
-  launcher=srun            # or mpirun (or mpiexec), where srun and MPI do not understand each other
+  # Variables that a machine's file may set; these defaults fit a plain cluster.
+  launcher=srun            # or mpirun (or mpiexec), if srun and MPI have no common PMI
   srun_options=(--mpi=pmix)
-  mpirun_options=auto      # or a list: options that place the ranks; auto: by the MPI that mpirun is of
-  lockstep=(lockstep)      # with what it takes to run it: (apptainer exec lockstep.sif lockstep)
-  python=python3           # draws the scaling study's picture, where it has matplotlib
+  mpirun_options=auto      # or a list of options that place the ranks; auto: chosen by mpirun's MPI
+  lockstep=(lockstep)      # with its wrapper, if any: (apptainer exec lockstep.sif lockstep)
+  python=python3           # draws the plot of the scaling study, if it has matplotlib
   scratch=${SCRATCH:-$PWD} # where data and runs are
-  stage=                   # node-local storage for copies of shards, empty where there is none
-  max_restarts=50          # of one submission, by these scripts; Slurm's own do not count
-  stalled_restarts=1       # of them in a row without a newer checkpoint
-  crash_restarts=2         # of them after a rank crashed or had too little memory, which a restart seldom cures
-  # What it may use, whatever of it the job was asked for by; a number of ranks that the nodes do not share evenly too.
+  stage=                   # node-local storage for copies of shards; empty: none
+  max_restarts=50          # per submission, by these scripts; Slurm's own do not count
+  stalled_restarts=1       # consecutive restarts without a newer checkpoint
+  crash_restarts=2         # restarts after a rank crashed or ran out of memory, which seldom help
+  # Variables that a machine's file may read, however the job was requested; ranks may be unevenly spread over nodes.
   nodes=${SLURM_JOB_NUM_NODES:-1}
   tasks=${SLURM_NTASKS:-$((nodes * ${SLURM_NTASKS_PER_NODE:-1}))}
   ranks_a_node=$(((tasks + nodes - 1) / nodes))
@@ -40,13 +40,13 @@ load_machine() {
   [[ $launcher == srun || $launcher == mpirun || $launcher == mpiexec ]] ||
     give_up 64 "launcher=$launcher in $file (only srun, mpirun and mpiexec are known) set one of them"
   [ "$launcher" = srun ] || resolve_mpirun
-  # Since 22.05 srun does not take these from the job by itself, and ranks would share one core.
+  # Since 22.05 srun does not inherit these from the job, and ranks would share one core.
   [ -z "${SLURM_CPUS_PER_TASK:-}" ] || srun_options+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")
   : "$python" "$scratch" "$stage" "$max_restarts" "$stalled_restarts" "$crash_restarts" "$ranks_a_node"
 }
 
-# Sets `launcher` to mpiexec where there is no mpirun, and `mpirun_options` where the machine's file does not: as many ranks a
-# node as were asked for, each on cores of its own.
+# Sets `launcher` to mpiexec if there is no mpirun, and `mpirun_options` if the machine's file does not: as many ranks per
+# node as requested, each on separate cores.
 resolve_mpirun() {
   local cores=${SLURM_CPUS_PER_TASK:-1}
   command -v "$launcher" >/dev/null || launcher=mpiexec
@@ -55,7 +55,7 @@ resolve_mpirun() {
   [ "${mpirun_options[*]-}" = auto ] || return 0
   case $("$launcher" --version 2>&1 || true) in
     *"Open MPI"* | *OpenRTE* | *PRRTE*) mpirun_options=(--map-by "ppr:$ranks_a_node:node:pe=$cores" --bind-to core) ;;
-    *"Intel(R) MPI"*) # binds by itself, and in a Slurm job heeds -ppn only when told to
+    *"Intel(R) MPI"*) # binds by itself; in a Slurm job it obeys -ppn only with this variable
       mpirun_options=(-ppn "$ranks_a_node")
       export I_MPI_JOB_RESPECT_PROCESS_PLACEMENT=off
       ;;
@@ -72,11 +72,12 @@ resolve_mpirun() {
 ranks=        # the launcher's process, while it runs
 warned=       # the signal that asked this job to stop
 interrupted=  # a signal came while the shell waited
-limit=        # seconds that the ranks may take; none where empty
-launched=0    # when, by SECONDS
+limit=        # seconds that the ranks may take; empty: no limit
+launched=0    # start time of the launcher, by SECONDS
 
-# SIGUSR1 whatever came: mpirun forwards it, and would kill the ranks within a second of SIGTERM. But timeout would die
-# of it, and leave them. A process that is just about to become the launcher would lose it, so a young one is asked twice.
+# Sends SIGUSR1 for every signal: mpirun forwards it, but kills the ranks within a second of SIGTERM. `timeout` would die of
+# SIGUSR1 and leave the ranks, so it gets SIGTERM. A process that has not yet become the launcher loses the signal, so a new
+# one gets it twice.
 ask_to_stop() {
   local sent=USR1
   [ -z "$limit" ] || sent=TERM
@@ -90,14 +91,14 @@ pass_on() {
   interrupted=1
   [ -z "$ranks" ] || ask_to_stop
 }
-# From here on, for without them a signal ends the shell; exec undoes them.
+# Set here, since without traps a signal ends the shell; exec resets them.
 trap 'pass_on USR1' USR1
 trap 'pass_on TERM' TERM
 
-# The shell waits for a child in the background, so that its traps run at once.
+# Runs the launcher in the background, so that the shell's traps run at once.
 launch() {
   if [ -n "$warned" ]; then
-    status=75  # before the ranks were there; nothing is lost
+    status=75  # before the ranks had started; nothing is lost
     return
   fi
   case $launcher in
@@ -108,7 +109,7 @@ launch() {
   launched=$SECONDS
   "$@" &
   ranks=$!
-  [ -z "$warned" ] || ask_to_stop  # it came before there was anyone to pass it on to
+  [ -z "$warned" ] || ask_to_stop  # the signal came before the launcher had started
   interrupted=$warned
   while
     status=0
@@ -122,11 +123,11 @@ launch() {
 
 # --- the run ---------------------------------------------------------------------------------------------------------
 
-# Sets run_dir from `training`. In an array each element trains the seed of its number, in a directory of its own.
+# Sets run_dir from `training`. Each element of an array uses its number as the seed, and a separate directory.
 resolve_run() {
   local configuration
   use_stage
-  # Once more where a signal came, which may have ended this too: who does not know run_dir cannot submit again.
+  # Repeated after a signal, which may have ended this command too: without run_dir the job cannot be resubmitted.
   while
     interrupted=
     status=0
@@ -140,7 +141,7 @@ resolve_run() {
   log_size=$(size_of_log)
 }
 
-# --stage-dir where the machine has a place for it, unless the options say otherwise.
+# Adds --stage-dir if the machine has `stage`, unless the options set it or need no data.
 use_stage() {
   [ -n "$stage" ] || return 0
   case " ${training[*]} " in *" --stage-dir"* | *" --synthetic "*) return 0 ;; esac
@@ -164,7 +165,7 @@ make_seed() {
 
 # --- submitting again ------------------------------------------------------------------------------------------------
 
-# An element of an array by its own name: the last one's SLURM_JOB_ID is also that of the whole array.
+# Names an element of an array separately: the last element's SLURM_JOB_ID is also that of the whole array.
 job_name() {
   if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then
     echo "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
@@ -173,7 +174,7 @@ job_name() {
   fi
 }
 
-# Whether the same command goes on after `status`: docs/exit-status.md.
+# Whether the same command can resume after `status`: docs/exit-status.md.
 goes_on() {
   case $1 in
     1 | 70 | 75 | 205 | 244) return 0 ;;
@@ -181,8 +182,8 @@ goes_on() {
   esac
 }
 
-# Whether a rank crashed by a fault of its own (SIGILL, SIGBUS, SIGFPE, SIGSEGV), or Slurm found that one had too little
-# memory: srun returns 1 then, and the job's details have a signal 125 that is none.
+# Whether a rank crashed (SIGILL, SIGBUS, SIGFPE, SIGSEGV), or Slurm reports that one ran out of memory: srun then returns 1,
+# and the job's details have the pseudo-signal 125.
 crashed() {
   case $1 in
     132 | 135 | 136 | 139) return 0 ;;
@@ -193,8 +194,8 @@ crashed() {
     [[ $(scontrol -d -o show job "$(job_name)" 2>/dev/null) =~ \ DerivedExitCode=[0-9]+:125\  ]]
 }
 
-# Sets `facts` to the job's state and Slurm's reason for it, or to why these cannot be had. A controller that is busy, or is
-# started anew just now, is asked for two minutes, unless Slurm kills this job before.
+# Sets `facts` to the job's state and Slurm's reason for it, or to the error if Slurm does not answer. A controller that is
+# busy or restarting is asked again for two minutes, unless Slurm kills this job before.
 ask_slurm() {
   local pause
   for pause in 1 2 4 8 16 32 64 0; do
@@ -211,9 +212,9 @@ ask_slurm() {
   return 1
 }
 
-# Sets `reason`: empty where this job may be submitted again by us, else why not. A job that its user cancelled is ending,
-# like one whose time was up, but Slurm gives no reason for it; one that Slurm will start anew by itself waits already.
-# Not in a subshell, which a signal would end.
+# Sets `reason`: empty if this script may submit the job again, else why not. A job cancelled by its user is ending,
+# like one at its time limit, but Slurm gives no reason for it; one that Slurm will restart by itself is already pending.
+# Do not call it in a subshell, which a signal would end.
 why_not_again() {
   local facts
   reason=
@@ -233,9 +234,9 @@ why_not_again() {
 
 newest_checkpoint() { readlink "$1/checkpoints/latest" || echo none; }
 
-# The job once more, when this one is over: as Slurm's own restart, or where that is not to be had as another job.
+# Runs the job again after this one has ended: requeued by Slurm, or, if that is impossible, as a new job.
 submit_again() {
-  # Slurm ends this job at once, also the command that asks for it, unless that ignores SIGTERM.
+  # Slurm ends this job at once, including the scontrol command itself, unless that ignores SIGTERM.
   if command -v scontrol >/dev/null && (trap '' TERM && scontrol requeue "$(job_name)"); then
     say "requeued; Slurm starts it again in some two minutes"
     return
@@ -244,7 +245,7 @@ submit_again() {
   local job name value time='' gres=''
   local options=(--parsable "--dependency=afterany:$(job_name)" "--job-name=$SLURM_JOB_NAME"
     "--nodes=$SLURM_JOB_NUM_NODES" "--partition=$SLURM_JOB_PARTITION")
-  # No variable has these two.
+  # No environment variable has these two.
   read -r time gres < <(squeue -h -j "$(job_name)" -o '%l %b' 2>/dev/null) || true
   [[ ! $time =~ ^([0-9:-]+|UNLIMITED)$ ]] || options+=("--time=$time")
   for name in NTASKS NTASKS_PER_NODE CPUS_PER_TASK GPUS GPUS_PER_NODE GPUS_PER_SOCKET GPUS_PER_TASK; do
@@ -252,7 +253,7 @@ submit_again() {
     name=${name,,}
     [ -z "${!value:-}" ] || options+=("--${name//_/-}=${!value}")
   done
-  # It names GPUs that were asked for by --gpus-per-node too. Newer Slurms write gres/gpu:4 where 22.05 writes gres:gpu:4.
+  # It also includes GPUs requested by --gpus-per-node. Newer Slurms write gres/gpu:4 where 22.05 writes gres:gpu:4.
   gres=${gres//gres[:\/]/}
   [[ -z $gres || $gres == N/A || $gres == "(null)" || -n ${SLURM_GPUS_PER_NODE:-} ]] || options+=("--gres=$gres")
   [ -z "${SLURM_JOB_ACCOUNT:-}" ] || options+=("--account=$SLURM_JOB_ACCOUNT")
@@ -267,7 +268,7 @@ finish() {
   local run_dir=$1 log=$1/restarts reason checkpoint restarts stalled crash='' crashes
   shift
   first_job=${LOCKSTEP_FIRST_JOB:-$(job_name)}
-  # MPICH's mpirun returns 0 after a signal that it forwarded. A run that was done says so when it is started again.
+  # MPICH's mpirun returns 0 after a signal that it forwarded. A finished run says so when it is started again.
   if [ "$status" = 0 ] && [ -n "$warned" ] && [ "$launcher" != srun ]; then status=75; fi
   if [ "$status" = 0 ] && [ "$(size_of_log)" = "$log_size" ]; then
     say "the launcher reports success, but no rank has started"
@@ -284,7 +285,7 @@ finish() {
     exit "$status"
   fi
   if crashed "$status"; then crash=crash; fi
-  # One line a restart: the submission, the status, the newest checkpoint, when; and whether a crash was the cause.
+  # One line per restart: the submission, the status, the newest checkpoint, the time, and `crash` if that was the cause.
   checkpoint=$(newest_checkpoint "$run_dir")
   mkdir -p "$run_dir"
   touch "$log" || give_up "$status" "cannot count restarts in $log; not submitted again"

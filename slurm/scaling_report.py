@@ -12,7 +12,7 @@ COLUMNS = ("mode", "nodes", "ranks", "batch", "images/s", "min-max", "efficiency
 
 
 def read_points(directory):
-    """{(mode, nodes): [a result of `lockstep bench step --json`, or None where it is missing, a repetition each]}"""
+    """{(mode, nodes): [a result of `lockstep bench step --json`, or None if it is missing; one per repetition]}"""
     found = {}
     for line in (directory / "points").read_text().splitlines():
         mode, nodes, repetition = line.split()
@@ -27,7 +27,7 @@ def read_points(directory):
 
 
 def summarize(points):
-    """One dict a point, in order; its figures are None where every repetition is missing. Efficiency is the rate a
+    """One dict per point, in order; its figures are None if every repetition is missing. Efficiency is the rate per
     node over that of the smallest number of nodes measured in the same mode."""
     rows, base = [], {}
     for (mode, nodes), results in sorted(points.items(), key=lambda item: (item[0][0] != "weak", item[0][1])):
