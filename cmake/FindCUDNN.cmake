@@ -1,6 +1,6 @@
 # Defines CUDNN::cudnn, from CUDNN_ROOT, the CUDA toolkit, or the Python package nvidia-cudnn (CUDNN_HINTS names prefixes).
 find_path(CUDNN_INCLUDE_DIR cudnn_version.h HINTS ${CUDNN_HINTS} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
-# A Python package holds no link without the major version.
+# The Python package has no library link without the major version.
 find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDNN_HINTS} ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib lib64)
 if(CUDNN_INCLUDE_DIR)
   file(STRINGS "${CUDNN_INCLUDE_DIR}/cudnn_version.h" lines REGEX "define CUDNN_(MAJOR|MINOR|PATCHLEVEL) ")

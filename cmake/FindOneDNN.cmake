@@ -1,4 +1,4 @@
-# Defines OneDNN::dnnl. Debian's own dnnl-config wants OpenCL headers, which a CPU build does not need.
+# Defines OneDNN::dnnl. Debian's own dnnl-config needs OpenCL headers, which a CPU build does not need.
 find_path(OneDNN_INCLUDE_DIR dnnl.hpp)
 find_library(OneDNN_LIBRARY dnnl)
 if(OneDNN_INCLUDE_DIR)

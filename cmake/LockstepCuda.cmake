@@ -1,12 +1,12 @@
 # Whether GPUs are supported: sets LOCKSTEP_CUDA_FOUND, enables the language CUDA, and finds CUDA::cudart, CUDNN::cudnn,
-# CUDNN::frontend and NCCL::nccl. Without it the build is what it is on a machine that never saw a GPU.
+# CUDNN::frontend and NCCL::nccl. Without GPU support the build is the same as on a machine without CUDA.
 set(LOCKSTEP_CUDA AUTO CACHE STRING "Support GPUs: AUTO (where CUDA, cuDNN, its frontend and NCCL are found), ON or OFF")
 set_property(CACHE LOCKSTEP_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(LOCKSTEP_CUDA_ARCHITECTURES "80-real;86-real;89-real;90a-real;100-real;100-virtual;120-real" CACHE STRING
   "What the module's own kernels are compiled for; fewer build faster")
 set(LOCKSTEP_CUDA_FOUND OFF)
 
-# Where the Pythons at hand look for packages.
+# Sets `result` to the package search paths and prefixes of the available Python interpreters.
 function(lockstep_python_prefixes result)
   set(prefixes "")
   foreach(python IN ITEMS "${LOCKSTEP_PYTHON}" "${PROJECT_SOURCE_DIR}/build/python/bin/python3" python3)
@@ -20,7 +20,7 @@ function(lockstep_python_prefixes result)
   set(${result} ${prefixes} PARENT_SCOPE)
 endfunction()
 
-# Sets `missing` to what there is not, one reason an entry.
+# Sets `missing` to the list of missing dependencies, one reason per entry.
 macro(lockstep_find_cuda)
   set(missing "")
   if(CMAKE_CUDA_COMPILER)
@@ -39,7 +39,7 @@ macro(lockstep_find_cuda)
       list(APPEND missing "nvcc of CUDA 12.8 or newer")
     endif()
   endif()
-  # It comes with the toolkit, but as a package of its own.
+  # NVTX comes with the toolkit, but as a separate package.
   find_path(LOCKSTEP_NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h PATHS ${CUDAToolkit_INCLUDE_DIRS} NO_DEFAULT_PATH)
   mark_as_advanced(LOCKSTEP_NVTX_INCLUDE_DIR)
   if(CUDAToolkit_FOUND AND NOT LOCKSTEP_NVTX_INCLUDE_DIR)
@@ -53,7 +53,7 @@ macro(lockstep_find_cuda)
   if(NOT CUDNN_FOUND)
     list(APPEND missing "cuDNN 9 or newer (-DCUDNN_ROOT=PREFIX)")
   endif()
-  # The first that aborts several communicators in one group.
+  # The first version that aborts several communicators in one group.
   find_package(NCCL 2.22 QUIET)
   if(NOT NCCL_FOUND)
     set(found "")
@@ -103,6 +103,6 @@ elseif(LOCKSTEP_CUDA_MODE STREQUAL "AUTO" OR LOCKSTEP_CUDA)
   endif()
 endif()
 if(NOT LOCKSTEP_CUDA_FOUND)
-  # What depends on it asks whether there is a compiler.
+  # Other CMake files test for the compiler.
   set(CMAKE_CUDA_COMPILER "")
 endif()

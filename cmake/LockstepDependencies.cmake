@@ -1,4 +1,4 @@
-# What Lockstep is built from; every package comes from the distribution.
+# Dependencies of Lockstep; every package comes from the distribution.
 find_package(Threads REQUIRED)
 find_package(MPI REQUIRED COMPONENTS CXX)
 find_package(OpenMP REQUIRED COMPONENTS CXX)

@@ -1,4 +1,4 @@
-# `find_package(lockstep)` gives lockstep::lockstep.
+# `find_package(lockstep)` defines lockstep::lockstep.
 get_property(layers GLOBAL PROPERTY lockstep_layers)
 add_library(lockstep INTERFACE)
 add_library(lockstep::lockstep ALIAS lockstep)
@@ -12,7 +12,7 @@ write_basic_package_version_file(lockstepConfigVersion.cmake COMPATIBILITY SameM
 install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake cmake/FindOneDNN.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 if(TARGET lockstep_program)
-  # Libraries of a cluster's modules or of one's own are found where they were when it was built.
+  # Libraries from a cluster's modules or a user's prefix are found at their build-time locations.
   set_target_properties(lockstep_program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS lockstep_program DESTINATION ${CMAKE_INSTALL_BINDIR})
   include(LockstepManual)

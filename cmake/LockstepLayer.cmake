@@ -2,11 +2,11 @@
 # One layer of the source tree: a static library lockstep_NAME that links only the layers named, so that the linker enforces their order.
 add_library(lockstep_options INTERFACE)
 target_compile_features(lockstep_options INTERFACE cxx_std_20)
-# The C++ bindings were withdrawn in MPI 3; Open MPI's do not compile without warnings, MPICH's want a library of their own.
+# The C++ bindings were withdrawn in MPI 3; Open MPI's compile with warnings, MPICH's need a separate library.
 target_compile_definitions(lockstep_options INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 target_include_directories(lockstep_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-# Flags for our own sources only; nothing of this reaches a user's project.
+# Flags for our own sources only; a user's project does not inherit them.
 add_library(lockstep_own_flags INTERFACE)
 target_compile_options(lockstep_own_flags INTERFACE
   $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wpedantic -Wshadow> $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
@@ -14,10 +14,10 @@ if(LOCKSTEP_WARNINGS_AS_ERRORS)
   target_compile_options(lockstep_own_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Werror>)
 endif()
 if(LOCKSTEP_ASSERTS)
-  # Behind the build type's -DNDEBUG. Device code is compiled as it is shipped.
+  # After the build type's -DNDEBUG. Device code is compiled as shipped.
   add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-UNDEBUG>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # GCC 12 takes fmt 9's own assertion about fill characters for an overflow.
+    # GCC 12 mistakes fmt 9's assertion about fill characters for an overflow.
     target_compile_options(lockstep_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow>)
   endif()
 endif()
@@ -44,8 +44,8 @@ function(lockstep_layer name)
 endfunction()
 
 # lockstep_test(NAME SOURCES x_test.cpp ... LAYERS data ... [SIZES 1 2 3 4] [SLOTS n] [TIMEOUT seconds] [LABELS ...])
-# One Boost.Test program. With SIZES it is run under mpirun once per size, and the size is in its name. Tests run side by side:
-# SLOTS is this one's share of the machine in half cores (default: 2, and 3 from three ranks on).
+# One Boost.Test program. With SIZES it is run under mpirun once per size, and the size is in its name. Tests run in parallel:
+# SLOTS is this test's share of the machine in half cores (default: 2, and 3 from three ranks on).
 function(lockstep_test name)
   cmake_parse_arguments(TEST "" "TIMEOUT;SLOTS" "SOURCES;LAYERS;LIBRARIES;SIZES;LABELS" ${ARGN})
   if(NOT TEST_TIMEOUT)
@@ -78,7 +78,7 @@ function(lockstep_test name)
       ENVIRONMENT "OMP_WAIT_POLICY=passive")
   endif()
 endfunction()
-# How tests start ranks on a small machine, as any user. Only Open MPI must be told to.
+# How tests start ranks on a small machine, as any user. Only Open MPI needs options for it.
 execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE launcher ERROR_VARIABLE launcher)
 set(launch ${MPIEXEC_EXECUTABLE})
 if(launcher MATCHES "Open MPI|OpenRTE")

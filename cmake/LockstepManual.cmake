@@ -1,4 +1,4 @@
-# The manual page and the completions of shells: made from what the program says of its options when it is built.
+# The manual page and the shell completions: generated from the program's --help at build time.
 if(CMAKE_CROSSCOMPILING)
   message(STATUS "Manual page and completions: none (cross-compiling; the program that says its options cannot run here)")
   return()

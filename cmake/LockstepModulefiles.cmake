@@ -1,4 +1,4 @@
-# Modulefiles for Lmod (Lua) and environment-modules (Tcl), with the prefix that `cmake --install` is given; they alone:
+# Modulefiles for Lmod (Lua) and environment-modules (Tcl), with the prefix given to `cmake --install`. To install only these:
 # `cmake --install BUILD --component modulefiles`.
 set(LOCKSTEP_MODULE_DEPENDS "" CACHE STRING "Environment modules that the modulefiles load first, as openmpi/4.1;hdf5/1.14")
 set(LOCKSTEP_MODULE_CONFLICTS "" CACHE STRING "Environment modules that lockstep's excludes, beside its other versions")
@@ -21,7 +21,7 @@ else()
   set(MODULE_GPUS "for processors only")
 endif()
 set(modulefiles ${CMAKE_INSTALL_DATADIR}/lockstep/modulefiles)
-# How many directories lie between a modulefile and the prefix: it may then find the prefix from its own place.
+# The number of directories between a modulefile and the prefix, so that it can find the prefix from its own path.
 string(REGEX MATCHALL "/" slashes "${modulefiles}/lmod/lockstep/")
 list(LENGTH slashes MODULE_DEPTH)
 foreach(kind lua tcl)

@@ -1,11 +1,11 @@
-# Records (records.awk) as the two functions that the completion of bash asks: options of a command, values of an option.
+# Converts records (records.awk) to the two functions that bash completion calls: options of a command, values of an option.
 BEGIN { FS = "\t" }
 $1 == "command" {
   command = $2
   commands = commands " " command
   next
 }
-# `lockstep bench PAGE`: what is listed before the options is what may stand there.
+# `lockstep bench PAGE`: the items listed before the options are the possible values.
 $1 == "text" && $2 ~ ("^(usage: )?lockstep " command " [A-Z]+ ") { takes_item[command] = 1 }
 $1 == "text" && $2 ~ /^models: / { models = substr($2, 9) }
 $1 == "item" && takes_item[command] { items[command] = items[command] " " $2 }

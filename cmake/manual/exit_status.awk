@@ -1,4 +1,4 @@
-# The first table of docs/exit-status.md, of the program itself, as the section EXIT STATUS.
+# Converts the first table of docs/exit-status.md, the program's own, to the section EXIT STATUS.
 function quoted(text) {
   gsub(/^ +| +$/, "", text)
   gsub(/–/, "\\(en", text)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # generate.sh PROGRAM EXIT_STATUS_PAGE OUTPUT
-# Asks PROGRAM for its help and makes of it OUTPUT/lockstep.1 and the completions OUTPUT/lockstep.bash and OUTPUT/_lockstep:
-# they hold what the program's option tables hold, and no list of their own.
+# Generates OUTPUT/lockstep.1 and the completions OUTPUT/lockstep.bash and OUTPUT/_lockstep from PROGRAM's --help,
+# so they match the program's option tables and need no separate list.
 set -eu
 program=$1
 exit_status_page=$2
@@ -19,7 +19,7 @@ awk -f "$here/records.awk" "$output/help.txt" >"$output/records.tsv"
 awk -f "$here/man.awk" "$output/records.tsv" >"$output/commands.man"
 awk -f "$here/exit_status.awk" "$exit_status_page" >"$output/exit_status.man"
 
-# fill TEMPLATE MARK FILE [MARK FILE]: the template with each line that is MARK replaced by the FILE's text.
+# fill TEMPLATE MARK FILE [MARK FILE]: prints the template, with each line MARK replaced by the text of FILE.
 fill() {
   awk -v mark1="$2" -v file1="$3" -v mark2="${4-}" -v file2="${5-}" -v version="$version" '
     function insert(file, line) { while ((getline line <file) > 0) print line }

@@ -1,4 +1,4 @@
-# Records (records.awk) as the COMMANDS section of the manual page, in man's macros.
+# Converts records (records.awk) to the COMMANDS section of the manual page, in man macros.
 function quoted(text) {
   gsub(/\\/, "\\e", text)
   gsub(/-/, "\\-", text)
@@ -16,7 +16,7 @@ $1 == "command" {
   first = 1
   next
 }
-# What stands around the options is kept as the program lays it out; the usage line may wrap.
+# Text around the options keeps the program's layout; the usage line may wrap.
 $1 == "text" {
   if ($2 == "") { close_block(); next }
   if (first) {

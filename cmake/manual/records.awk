@@ -1,7 +1,7 @@
-# The program's `--help` as records, a line each with tabs between: what the manual page and the completions are made of.
+# Converts the program's `--help` to tab-separated records, one per line: the source of the manual page and the completions.
 #   command NAME SUMMARY                      begins a command (from the generator)
-#   text LINE, item NAME TEXT, group TITLE    what stands around the options
-#   option NAME KIND METAVAR CHOICES HELP     KIND is switch (--[no-]x), flag or value; CHOICES with blanks between
+#   text LINE, item NAME TEXT, group TITLE    text around the options
+#   option NAME KIND METAVAR CHOICES HELP     KIND is switch (--[no-]x), flag or value; CHOICES separated by blanks
 function flush_option() {
   if (name == "") return
   choices = ""

@@ -1,4 +1,4 @@
-# Records (records.awk) as the body of the completion function of zsh.
+# Converts records (records.awk) to the body of zsh's completion function.
 function described(text) {
   gsub(/'/, "'\\''", text)
   gsub(/[][]/, "\\\\&", text)
