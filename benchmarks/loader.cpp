@@ -25,7 +25,7 @@ namespace lockstep::benchmark {
 namespace {
 
 [[noreturn]] void fail_to_read(const std::filesystem::path& path) {
-  fail(ExitStatus::no_input, "{} cannot be read ({}) check that it is there and permitted",
+  fail(ExitStatus::no_input, "{} cannot be read ({}); check that it is there and permitted",
        path.string(), std::strerror(errno));
 }
 
@@ -97,7 +97,7 @@ class Files final {
 
 BenchResult bench_loader(const BenchOptions& options, const BenchContext& context) {
   if (options.data.empty()) {
-    fail(ExitStatus::usage, "bench loader reads shards (none given) give --data DIR");
+    fail(ExitStatus::usage, "bench loader reads shards (none given); give --data DIR");
   }
   Communicator& comm = context.comm;
   const auto data = open_dataset(options.data, "train", comm);

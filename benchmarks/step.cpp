@@ -32,7 +32,7 @@ class RepeatingLoader final : public Loader {
 BenchResult bench_step(const BenchOptions& options, const BenchContext& context) {
   Communicator& comm = context.comm;
   if (options.shard_group > 0 && options.shard != ShardMode::hybrid) {
-    fail(ExitStatus::usage, "--shard-group {} belongs to --shard hybrid (it is {}) drop it",
+    fail(ExitStatus::usage, "--shard-group {} belongs to --shard hybrid (it is {}); drop it",
          options.shard_group, to_string(options.shard));
   }
   const ImageShape image{

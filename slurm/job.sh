@@ -34,11 +34,11 @@ load_machine() {
   ranks_a_node=$(((tasks + nodes - 1) / nodes))
   local file=$1
   [[ $file == */* ]] || file=$LOCKSTEP_SLURM/machines/$file.env
-  [ -r "$file" ] || give_up 66 "no machine '$1' (no file $file) there are: $(cd "$LOCKSTEP_SLURM/machines" && echo *.env)"
+  [ -r "$file" ] || give_up 66 "no machine '$1' (no file $file); there are: $(cd "$LOCKSTEP_SLURM/machines" && echo *.env)"
   # shellcheck source=/dev/null
   source "$file"
   [[ $launcher == srun || $launcher == mpirun || $launcher == mpiexec ]] ||
-    give_up 64 "launcher=$launcher in $file (only srun, mpirun and mpiexec are known) set one of them"
+    give_up 64 "launcher=$launcher in $file (only srun, mpirun and mpiexec are known); set one of them"
   [ "$launcher" = srun ] || resolve_mpirun
   # Since 22.05 srun does not inherit these from the job, and ranks would share one core.
   [ -z "${SLURM_CPUS_PER_TASK:-}" ] || srun_options+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")
@@ -51,7 +51,7 @@ resolve_mpirun() {
   local cores=${SLURM_CPUS_PER_TASK:-1}
   command -v "$launcher" >/dev/null || launcher=mpiexec
   command -v "$launcher" >/dev/null ||
-    give_up 66 "neither mpirun nor mpiexec is in PATH (an MPI's module may not be loaded) load it in the machine's file"
+    give_up 66 "neither mpirun nor mpiexec is in PATH (an MPI's module may not be loaded); load it in the machine's file"
   [ "${mpirun_options[*]-}" = auto ] || return 0
   case $("$launcher" --version 2>&1 || true) in
     *"Open MPI"* | *OpenRTE* | *PRRTE*) mpirun_options=(--map-by "ppr:$ranks_a_node:node:pe=$cores" --bind-to core) ;;

@@ -39,7 +39,7 @@ void check_checksum(const Source& source, std::optional<std::uint32_t> stored, s
 
 Shape shape_of(const Source& source, const h5::DatasetInfo& info, const std::string& object) {
   if (info.dims.size() > Shape::max_rank) {
-    fail(ExitStatus::bad_input, "{}:{} has {} axes (at most {} are expected) it is no parameter",
+    fail(ExitStatus::bad_input, "{}:{} has {} axes (at most {} are expected); it is no parameter",
          source.path, object, info.dims.size(), Shape::max_rank);
   }
   const std::vector<std::int64_t> extents(info.dims.begin(), info.dims.end());
@@ -163,7 +163,7 @@ auto within_memory(const std::string& path, Work work) {
     return work();
   } catch (const std::bad_alloc&) {
     fail(ExitStatus::bad_input,
-         "{} asks for more memory than there is (its shapes are too large) it may be damaged",
+         "{} asks for more memory than there is (its shapes are too large); it may be damaged",
          path);
   }
 }

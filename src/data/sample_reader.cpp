@@ -61,8 +61,9 @@ void check_loader_options(const DatasetInfo& info, const LoaderOptions& options)
     return;
   }
   if (info.image.channels != wanted.channels) {
-    fail(ExitStatus::usage, "{} has images of {} channels, the network takes {} set --channels {}",
-         info.directory, info.image.channels, wanted.channels, info.image.channels);
+    fail(ExitStatus::usage,
+         "{} has images of {} channels (the network takes {}); set --channels {}", info.directory,
+         info.image.channels, wanted.channels, info.image.channels);
   }
   if (options.augment == Augment::resized_crop) return;
   const std::int64_t padding = options.augment == Augment::crop_flip ? options.crop_padding : 0;

@@ -104,7 +104,7 @@ void read_images(const h5::File& file, const std::string& path, ShardHeader& hea
          path, h5::to_string(info), max_sample_bytes);
   }
   if (info.dims[0] > max_samples) {
-    fail(ExitStatus::bad_input, "{}:/images has {} samples (at most {}) it is damaged", path,
+    fail(ExitStatus::bad_input, "{}:/images has {} samples (at most {}); it is damaged", path,
          info.dims[0], max_samples);
   }
   header.samples = static_cast<std::int64_t>(info.dims[0]);

@@ -77,8 +77,9 @@ class VariableStrings final {
 
 void check_length(std::size_t bytes, const std::string& object) {
   if (bytes > max_string_bytes) {
-    fail(ExitStatus::bad_input, "{} holds {} bytes of text (at most {} are expected) it is damaged",
-         object, bytes, max_string_bytes);
+    fail(ExitStatus::bad_input,
+         "{} holds {} bytes of text (at most {} are expected); it is damaged", object, bytes,
+         max_string_bytes);
   }
 }
 

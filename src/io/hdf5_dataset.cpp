@@ -96,7 +96,7 @@ void check_fits_file(const Dataset& dataset, const DatasetInfo& info, const std:
     if (bytes / best_compression <= file_bytes) return;
   }
   fail(ExitStatus::bad_input,
-       "{} is {}, which is not in the file ({} bytes) it is truncated or was never filled", object,
+       "{} is {}, which is not in the file ({} bytes); it is truncated or was never filled", object,
        to_string(info), file_bytes);
 }
 
@@ -138,8 +138,8 @@ Extent extent_of(const Dataspace& space, const std::string& object) {
   std::uint64_t nonzero_product = 1;  // a zero axis must not hide an overflow
   for (const std::uint64_t dim : extent.dims) {
     if (dim != 0 && nonzero_product > max_bytes / dim) {
-      fail(ExitStatus::bad_input, "the shape of {} overflows (more than 2^62 values) it is damaged",
-           object);
+      fail(ExitStatus::bad_input,
+           "the shape of {} overflows (more than 2^62 values); it is damaged", object);
     }
     nonzero_product *= dim != 0 ? dim : 1;
     extent.elements *= dim;
@@ -214,7 +214,7 @@ DatasetInfo describe(const Dataset& dataset) {
                    .filters = filters_of(creation),
                    .offset = std::nullopt};
   if (info.element_size == 0 || info.elements > max_bytes / info.element_size) {
-    fail(ExitStatus::bad_input, "the shape of {} overflows ({}) it is damaged", object,
+    fail(ExitStatus::bad_input, "the shape of {} overflows ({}); it is damaged", object,
          to_string(info));
   }
   if (info.layout == Layout::contiguous && H5Pget_external_count(creation.get()) <= 0) {

@@ -99,7 +99,7 @@ std::string name_of(Location location, const std::string& name) {
 }
 
 void cannot_read(const std::string& object) {
-  fail(ExitStatus::bad_input, "cannot read {} ({}) it may be truncated or damaged", object,
+  fail(ExitStatus::bad_input, "cannot read {} ({}); it may be truncated or damaged", object,
        library_reason());
 }
 

@@ -182,11 +182,12 @@ std::optional<RunHolder> RunDirectory::Lock::find_successor() {
 void RunDirectory::Lock::require_held() {
   const auto holder = find_successor();
   if (!holder) return;
-  fail(ExitStatus::cannot_write,
-       "run directory {} is now held by {} (process {}, since {}; this job showed no sign of life "
-       "for a while, or both started at once) this job writes nothing more to it; see that one job "
-       "at a time uses it",
-       options_.path, name_of(*holder), holder->process, holder->started);
+  fail(
+      ExitStatus::cannot_write,
+      "run directory {} is now held by {} (process {}, since {}; this job showed no sign of life "
+      "for a while, or both started at once); this job writes nothing more to it; see that one job "
+      "at a time uses it",
+      options_.path, name_of(*holder), holder->process, holder->started);
 }
 
 bool RunDirectory::Lock::is_held() {

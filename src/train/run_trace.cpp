@@ -186,7 +186,7 @@ void RunTrace::gather(const std::string& path, std::int64_t last_step) {
   for (const Summary& rank : ranks) dropped += rank.dropped;
   if (dropped > 0) {
     reporter_.warn(fmt::format(
-        "{} events are missing from the trace (their buffers were full) trace fewer steps",
+        "{} events are missing from the trace (their buffers were full); trace fewer steps",
         dropped));
   }
 }

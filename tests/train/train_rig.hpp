@@ -130,7 +130,7 @@ class TrainRig final {
   }
 
   StepResult run(NextAction next = NextAction::other) {
-    return step_->run(++steps_, lr_, {}, then);
+    return step_->run(++steps_, lr_, {}, next);
   }
 
   [[nodiscard]] std::vector<float> gradients() const { return plain(engine_->gradients()); }
