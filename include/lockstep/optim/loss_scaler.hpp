@@ -5,11 +5,11 @@
 
 namespace lockstep {
 
-/// Where dynamic loss scaling stands; a checkpoint keeps it.
+/// State of dynamic loss scaling; stored in checkpoints.
 struct LossScale {
   double scale = 0x1p16;
   std::int64_t good_steps = 0;     ///< since the scale last changed
-  std::int64_t skipped_steps = 0;  ///< in all
+  std::int64_t skipped_steps = 0;  ///< in total
   friend bool operator==(const LossScale&, const LossScale&) = default;
 };
 
@@ -26,9 +26,9 @@ class LossScaler final {
   [[nodiscard]] bool is_dynamic() const noexcept { return state_.has_value(); }
   [[nodiscard]] double scale() const noexcept { return state_ ? state_->scale : 1.0; }
   [[nodiscard]] const std::optional<LossScale>& state() const noexcept { return state_; }
-  /// After each step; `finite`: of all ranks' summed gradients and losses.
+  /// Call after each step. `finite`: all ranks' summed gradients and losses are finite.
   void update(bool finite) noexcept;
-  /// Optimizer steps made by the end of `step`, were it made: the skipped ones do not count.
+  /// Optimizer updates made by the end of `step` if it is not skipped; skipped steps do not count.
   [[nodiscard]] std::int64_t updates(std::int64_t step) const noexcept {
     return state_ ? step - state_->skipped_steps : step;
   }

@@ -15,40 +15,40 @@
 
 namespace lockstep {
 
-/// What one update needs to know beside the arenas.
+/// Inputs of one update besides the arenas.
 struct UpdateOptions {
   double lr = 0;
   std::int64_t step = 1;        ///< 1 for the first update; Adam's bias correction
   float gradient_scale = 1.0F;  ///< multiplies every gradient first: clipping
-  bool as_decided = false;      ///< whether it is made, and the scale: as the last decide() has it
+  bool as_decided = false;      ///< the last decide() sets the scale and whether to update
 };
 
-/// What says, once all gradients are there, whether an update is made and what gradients are
-/// multiplied by. All spans are of the engine's device.
+/// Inputs that decide, once all gradients are reduced, whether to update and how to scale the
+/// gradients. All spans and pointers are to the engine's device memory.
 struct UpdateQuestion {
   std::span<const float> gradients = {};
-  const float* samples = nullptr;  ///< that the ranks had: it is made where they are all_samples
+  const float* samples = nullptr;  ///< of all ranks; no update unless equal to all_samples
   std::int64_t all_samples = 0;
-  const float* not_finite = nullptr;  ///< ranks whose loss was not finite
-  double scale = 1;                   ///< of all gradients: 1 / loss scale
-  double clip_norm = 0;               ///< that their norm is brought down to; 0: it stays
-  bool skips_overflow = false;        ///< no update where their norm or a loss is not finite
+  const float* not_finite = nullptr;  ///< number of ranks whose loss was not finite
+  double scale = 1;                   ///< multiplies all gradients: 1 / loss scale
+  double clip_norm = 0;               ///< largest gradient norm; 0: no clipping
+  bool skips_overflow = false;        ///< no update if the norm or a loss is not finite
 };
 struct UpdateAnswer {
   bool made = true;
-  double gradient_norm = 0;  ///< times UpdateQuestion::scale; 0 where it was not asked for
+  double gradient_norm = 0;  ///< times UpdateQuestion::scale; 0 if not computed
 };
 
-/// A range of an arena that is updated in one call, and where its parameters are: value i of the
-/// range is parameters[i].
+/// A range of an arena that one call updates, and its parameters: value i of the arena is
+/// parameters[i].
 struct UpdatePart {
   std::size_t begin = 0;
   std::size_t end = 0;
   std::span<float> parameters;
 };
 
-/// A fused pass over a range of the arena. Slots are arena-shaped, zero at first and in the
-/// padding. All spans are of the engine's device.
+/// A fused pass over a range of the arena. Slots have the arena's layout; they start at zero and
+/// stay zero in the padding. All spans are in the engine's device memory.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -56,34 +56,34 @@ class Optimizer {
   /// "momentum_buffer" (sgd, lars), "exp_avg" and "exp_avg_sq" (adam, adamw).
   [[nodiscard]] virtual std::span<const std::string> slot_names() const noexcept = 0;
   [[nodiscard]] virtual std::span<float> slot(std::size_t index) noexcept = 0;
-  /// True where update() needs whole tensors' norms, so that ranges may not be updated before all
-  /// gradients are final (lars).
+  /// True if update() needs norms of whole tensors (lars): no range may be updated before all
+  /// gradients are final.
   [[nodiscard]] virtual bool needs_all_gradients() const noexcept = 0;
-  /// Where ranks share tensors out, before the update of all parts of one that
-  /// needs_all_gradients(): takes the norms of whole tensors. Collective.
+  /// If tensors are sharded and needs_all_gradients(): computes the norms of whole tensors; call
+  /// before updating all parts. Collective.
   virtual void measure(std::span<const UpdatePart> /*parts*/,
                        std::span<const float> /*gradients*/) {}
   /// Updates parameters in [begin, end), cut at tensor boundaries.
   virtual void update(std::size_t begin, std::size_t end, std::span<float> parameters,
                       std::span<const float> gradients, const UpdateOptions& options) = 0;
-  /// Lets a device decide, so that nobody waits for it; false where the host must. The answer is
-  /// there when what is asked of the device afterwards has been done.
+  /// Decides on the device, so that the host need not wait; false: the host must decide. answer()
+  /// is valid once work queued on the device afterwards is done.
   [[nodiscard]] virtual bool decide(const UpdateQuestion& /*question*/) { return false; }
   [[nodiscard]] virtual UpdateAnswer answer() const { return {}; }
-  /// Sum of squares of the gradients, in double and in a fixed order.
+  /// Sum of squares of the gradients, in double, in a fixed order.
   [[nodiscard]] virtual double squared_norm(std::span<const float> gradients);
 };
 
-/// How many arenas of state such an optimizer keeps.
+/// Number of slots (arenas of state) of this optimizer.
 [[nodiscard]] std::size_t slot_count(OptimizerKind kind) noexcept;
 
-/// Weight decay leaves out norm and bias parameters unless config.decay_norm_and_bias. Where ranks
-/// share tensors out, `sum_norms` sums over their parts; every rank then updates the same tensors.
+/// Weight decay skips norm and bias parameters unless config.decay_norm_and_bias. If tensors are
+/// sharded, `sum_norms` sums over the shards; every rank then updates the same tensors.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Config& config,
                                                         const ArenaLayout& layout,
                                                         const SumOverRanks& sum_norms = {});
 
-/// Sum of squares of values in host memory in double, in a fixed order whatever the threads.
+/// Sum of squares of host values, in double, in an order that does not depend on the threads.
 [[nodiscard]] double squared_norm(std::span<const float> gradients);
 
 }  // namespace lockstep

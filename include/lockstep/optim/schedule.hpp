@@ -7,10 +7,10 @@
 
 namespace lockstep {
 
-/// Learning rate before the update that takes `samples` (seen so far, all epochs) further; a
-/// function of samples, not steps, so that the world size does not matter. `epoch_samples` are
-/// those one epoch uses (N less N mod B); total = config.epochs * epoch_samples. Linear warm-up
-/// from 0 over config.warmup_epochs, the first update taking lr * B / warm-up samples.
+/// Learning rate of the update after `samples` samples (over all epochs); a function of samples,
+/// not steps, so that the world size does not matter. `epoch_samples`: samples that an epoch uses
+/// (N - N mod B); total = config.epochs * epoch_samples. Linear warm-up from 0 over
+/// config.warmup_epochs; the first update uses lr * B / warm-up samples.
 class Schedule final {
  public:
   Schedule(const Config& config, std::int64_t epoch_samples, std::int64_t global_batch);

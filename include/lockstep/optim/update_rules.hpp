@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-/// How one value is updated: the formulas of all optimizers, for processors and devices.
+/// The update formulas of all optimizers for one value, for CPUs and devices.
 namespace lockstep {
 
 /// As torch.optim.SGD without dampening.
@@ -23,7 +23,7 @@ struct SgdRule {
   }
 };
 
-/// `lr` is the tensor's own: the rate times its trust ratio.
+/// `lr` is per tensor: the learning rate times the trust ratio.
 struct LarsRule {
   float lr;
   float weight_decay;
@@ -35,8 +35,8 @@ struct LarsRule {
   }
 };
 
-/// LARS's ratio of a tensor's step to its gradient, from the norms of its weights and of its
-/// gradient as it is scaled; 1 where one is zero.
+/// LARS trust ratio of a tensor, from the norms of its weights and of its scaled gradient; 1 if
+/// either is zero.
 [[nodiscard]] LOCKSTEP_HOST_DEVICE inline double trust_ratio(double trust_coefficient,
                                                              double weight_norm,
                                                              double gradient_norm,
@@ -45,17 +45,17 @@ struct LarsRule {
   return trust_coefficient * weight_norm / (gradient_norm + weight_decay * weight_norm);
 }
 
-/// As torch.optim.Adam and AdamW. The members are prepared for a step by adam_rule().
+/// As torch.optim.Adam and AdamW. adam_rule() and set_tensor() set the members for a step.
 struct AdamRule {
   float beta1;
   float beta2;
   float rest1;  ///< 1 - beta1
   float rest2;
   float eps;
-  float root2;  ///< of 1 - beta2^step
+  float root2;  ///< sqrt(1 - beta2^step)
   float gradient_scale;
-  float coupled_decay;  ///< joins the gradient
-  float shrink;         ///< multiplies the value: 1 less the decoupled decay
+  float coupled_decay;  ///< times the value, added to the gradient
+  float shrink;         ///< multiplies the value: 1 - lr * decoupled decay
   float step_size;      ///< lr / (1 - beta1^step)
   LOCKSTEP_HOST_DEVICE void operator()(float g, float& w, float& m, float& v) const {
     const float d = gradient_scale * g + coupled_decay * w;
@@ -71,13 +71,13 @@ struct AdamMoments {
   double correction1;  ///< 1 - beta1^step
   double correction2;
 };
-/// All but what differs from tensor to tensor, which set_tensor() adds.
+/// Sets all members except those per tensor, which set_tensor() sets.
 [[nodiscard]] inline AdamRule adam_rule(const AdamMoments& moments, float gradient_scale) {
   return {.beta1 = static_cast<float>(moments.beta1),
           .beta2 = static_cast<float>(moments.beta2),
           .rest1 = static_cast<float>(1.0 - moments.beta1),
           .rest2 = static_cast<float>(1.0 - moments.beta2),
-          // An eps that vanishes in fp32 would make the padding 0 / 0.
+          // An eps that rounds to 0 in fp32 would compute 0 / 0 in the padding.
           .eps = std::max(static_cast<float>(moments.eps), std::numeric_limits<float>::min()),
           .root2 = static_cast<float>(std::sqrt(moments.correction2)),
           .gradient_scale = gradient_scale,

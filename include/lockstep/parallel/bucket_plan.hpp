@@ -15,12 +15,12 @@ struct Bucket {
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-/// Whether the tail is reduced with the last gradients or, where they have another type, alone.
+/// Whether the tail shares the last gradient bucket or, if gradients are cast, has its own.
 enum class TailPlace { in_the_last_bucket, in_a_bucket_of_its_own };
 
-/// Cuts [0, layout.size() + tail_size) at tensor boundaries into buckets in the order in which
-/// backward fills them, each of at least `target_bytes` where the tensors allow it; the tail is
-/// in the last one.
+/// Cuts [0, layout.size() + tail_size) at tensor boundaries into buckets, in the order in which
+/// backward fills them. Each has at least `target_bytes`, except that the last may be smaller; the
+/// last holds the tail.
 [[nodiscard]] std::vector<Bucket> plan_buckets(const ArenaLayout& layout, std::size_t tail_size,
                                                std::size_t target_bytes,
                                                TailPlace place = TailPlace::in_the_last_bucket);

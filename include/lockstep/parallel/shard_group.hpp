@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// Size of the shard group: all ranks; with --shard hybrid the ranks of a node, or --shard-group of
-/// them. Collective; Error(usage) on all ranks where the groups would not be of equal size.
+/// Size of the shard group: all ranks; with --shard hybrid --shard-group, or the ranks of a node.
+/// Collective; Error(usage) on all ranks if groups would differ in size.
 [[nodiscard]] int shard_group_size(const Config& config, const ProcessGrid& grid,
                                    Communicator& comm);
 

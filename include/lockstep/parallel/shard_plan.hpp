@@ -9,27 +9,25 @@
 
 namespace lockstep {
 
-/// By parameter of the graph, the unit it belongs to: a residual block with what stands alone
-/// beside it, a stage, or consecutive layers of at least so many values. Norms belong to their
-/// layer. Pure.
+/// The unit of each parameter of the graph. A unit is a residual block (or a layer outside blocks),
+/// a stage, or consecutive layers of at least `unit.smallest` values; norms join their layer. Pure.
 [[nodiscard]] std::vector<int> plan_units(const Graph& graph, const ShardUnit& unit);
 
-/// Makes one of consecutive units as long as they have no more than so many parameters together,
-/// from the last on, as backward goes. Pure.
+/// Merges adjacent units, last first (backward's order), up to `most` parameters. Pure.
 [[nodiscard]] std::vector<int> merge_units(std::vector<int> unit_of, const Graph& graph,
                                            std::int64_t most);
 
-/// How an arena is sharded over `ranks`: of each unit, which divides by them, rank r keeps the r-th
-/// part, in an arena of its own. Pure.
+/// How an arena is sharded over `ranks`: rank r keeps the r-th of `ranks` equal parts of each unit,
+/// in a separate arena. Unit sizes are multiples of `ranks`. Pure.
 class ShardPlan final {
  public:
   ShardPlan(ArenaLayout whole, int rank, int ranks);
 
   [[nodiscard]] const ArenaLayout& whole() const noexcept { return whole_; }
-  /// What this rank keeps: as many views as the whole has, in its order, some of them empty.
+  /// This rank's shards: one view for each view of whole(), in the same order, some of them empty.
   [[nodiscard]] const ArenaLayout& own() const noexcept { return own_; }
   [[nodiscard]] std::size_t units() const noexcept { return whole_.units.size(); }
-  /// Where this rank's part of a unit begins in the whole.
+  /// Offset in whole() of this rank's shard of a unit.
   [[nodiscard]] std::size_t begin_in_whole(std::size_t unit) const {
     return whole_.units[unit].begin + static_cast<std::size_t>(rank_) * own_.units[unit].size();
   }

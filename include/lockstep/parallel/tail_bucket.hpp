@@ -9,38 +9,38 @@
 
 namespace lockstep {
 
-/// What follows the gradients in the last bucket; every field is a sum over ranks.
+/// Step metrics and requests at the end of the tail; every field is a sum over ranks.
 struct StepSums {
   double loss = 0;
   double top1 = 0;
   double top5 = 0;
   double samples = 0;
   int not_finite = 0;     ///< ranks whose loss was NaN or infinite
-  int stop_requests = 0;  ///< ranks that were asked to stop
-  int save_requests = 0;  ///< ranks that want a checkpoint
-  int pieces = 0;         ///< of a state that is saved, which rank 0's writer waits for
-  int failed = 0;         ///< ranks with an error, for which all leave at the step's boundary
+  int stop_requests = 0;  ///< ranks that request a stop
+  int save_requests = 0;  ///< ranks that request a checkpoint
+  int pieces = 0;         ///< pieces of a state being saved that rank 0's writer waits for
+  int failed = 0;         ///< ranks with an error; if any, all ranks exit at the step's boundary
 };
 
-/// Layout of the tail: running statistics first (each layer's batch mean and unbiased variance,
-/// weighted so that the sum over ranks is what the running average takes in), then StepSums.
+/// Layout of the tail: batch statistics (each layer's batch mean and unbiased variance, weighted
+/// so that their sum over ranks is the term added to the running average), then StepSums.
 class TailBucket final {
  public:
   explicit TailBucket(const Graph& graph);
   [[nodiscard]] std::size_t size() const noexcept;
-  /// Where StepSums::samples and not_finite lie.
+  /// Offsets of StepSums::samples and not_finite.
   [[nodiscard]] std::size_t samples_at() const noexcept;
   [[nodiscard]] std::size_t not_finite_at() const noexcept;
 
-  /// Before a step's first micro-step.
+  /// Call before a step's first micro-step.
   void clear(std::span<float> tail) const noexcept;
-  /// Folds one micro-step's batch statistics as the running average would: what is there is
-  /// multiplied by (1 - momentum), `statistics` are added times momentum * weight; weight = this
-  /// rank's samples / all ranks' samples of the micro-step.
+  /// Folds in one micro-step's batch statistics as the running average would:
+  /// tail = (1 - momentum) * tail + momentum * weight * statistics, where weight = this rank's
+  /// samples / all ranks' samples of the micro-step.
   void fold(std::span<float> tail, std::span<const float> statistics, double weight) const noexcept;
   void write_sums(std::span<float> tail, const StepSums& sums) const noexcept;
 
-  /// After the reduction.
+  /// Call after the reduction.
   [[nodiscard]] StepSums read_sums(std::span<const float> tail) const noexcept;
   /// running = (1 - momentum)^micro_steps * running + folded.
   void update_running(std::span<const float> tail, int micro_steps,
