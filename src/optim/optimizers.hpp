@@ -8,8 +8,8 @@ namespace lockstep {
 /// Nesterov. As torch.optim.SGD without dampening; v starts at zero, which equals its first step.
 [[nodiscard]] std::unique_ptr<Optimizer> make_sgd(const Config& config, const ArenaLayout& layout);
 
-/// m, v: running means of g and g^2; w -= lr * m_hat / (sqrt(v_hat) + eps). With `decoupled`
-/// (AdamW) the decay shrinks w by lr * decay instead of joining g. As torch.optim.Adam and AdamW.
+/// m, v: running means of g and g^2; w -= lr * m_hat / (sqrt(v_hat) + eps). As torch.optim.Adam and
+/// AdamW: Adam adds decay * w to g, AdamW multiplies w by 1 - lr * decay.
 [[nodiscard]] std::unique_ptr<Optimizer> make_adam(const Config& config, const ArenaLayout& layout);
 
 /// Layer-wise rates for weights: local = trust * |w| / (|g| + decay * |w|), 1 where a norm is zero;

@@ -13,7 +13,7 @@ namespace lockstep {
 /// Below this many values one thread is faster than waking the others.
 inline constexpr std::size_t smallest_parallel_size = 16384;
 
-/// One tensor of the arena with what an update needs to know of it.
+/// One tensor of the arena, with its update options.
 struct Segment {
   std::size_t begin;
   std::size_t end;
@@ -37,7 +37,8 @@ struct Segment {
   return segments;
 }
 
-/// The segments within [begin, end), which is cut at their boundaries; empty ones at both.
+/// The segments within [begin, end), whose ends are segment boundaries; includes empty segments at
+/// both ends.
 [[nodiscard]] inline std::span<const Segment> segments_in(const std::vector<Segment>& segments,
                                                           std::size_t begin, std::size_t end) {
   const auto first =

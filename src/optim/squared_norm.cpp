@@ -27,7 +27,7 @@ double chunk_sum(const float* values, std::size_t count) noexcept {
 }  // namespace
 
 double squared_norm(std::span<const float> gradients) {
-  // Chunks are divided among threads, and their sums added in order.
+  // Threads sum chunks; the chunk sums are added in order.
   std::array<double, 256> sums;
   double total = 0;
   for (std::size_t group = 0; group < gradients.size(); group += sums.size() * chunk) {

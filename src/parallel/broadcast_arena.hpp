@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// Rank 0's `whole`, in its host's memory and empty elsewhere, into every rank's arena in the
-/// engine's, in pieces.
+/// Broadcasts `whole` from rank 0's host memory (empty elsewhere) to `arena` in every rank's engine
+/// memory, in pieces.
 inline void broadcast_arena(Engine& engine, Communicator& host, std::span<float> whole,
                             std::span<float> arena) {
   constexpr std::size_t piece_values = std::size_t{1} << 20;

@@ -7,7 +7,7 @@ std::vector<Bucket> plan_buckets(const ArenaLayout& layout, std::size_t tail_siz
   std::vector<Bucket> buckets;
   std::size_t begin = 0;
   for (std::size_t i = 0; i + 1 < layout.views.size(); ++i) {
-    // A bucket takes the gap behind its last tensor, so that buckets touch.
+    // A bucket includes the gap after its last tensor, so that buckets are contiguous.
     const std::size_t end = layout.views[i + 1].offset;
     if ((end - begin) * sizeof(float) >= target_bytes) {
       buckets.push_back({.begin = begin, .end = end});

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// Between the names that engines and communicators have for the 16-bit types.
+// Converts between the data types of engines and those of communicators.
 
 [[nodiscard]] constexpr Precision precision_of(ElementType type) noexcept {
   return type == ElementType::f16    ? Precision::fp16

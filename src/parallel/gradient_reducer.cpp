@@ -59,12 +59,12 @@ void GradientReducer::begin() noexcept {
 }
 
 void GradientReducer::gradients_ready(std::size_t filled) {
-  // The last bucket waits for the tail, which finish() sends.
+  // finish() starts the last bucket, which holds the tail.
   while (started_ + 1 < buckets_.size() && buckets_[started_].end <= filled) {
     start_next();
   }
   timing_.started_before_finish = started_;
-  // MPI moves on only when it is called; one test lets all requests progress.
+  // MPI progresses only inside calls; one test drives all requests.
   for (std::size_t i = 0; i < started_; ++i) {
     if (!requests_[i].done()) {
       comm_.test(requests_[i]);

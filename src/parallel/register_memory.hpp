@@ -8,15 +8,15 @@
 
 namespace lockstep {
 
-// What collectives work on in every step, as communicators may know it from the start.
+// Registers with a communicator the memory that collectives use in every step.
 
-/// One of the engine's arenas, which is of one size on all ranks.
+/// One of the engine's arenas, which has the same size on all ranks.
 template <typename T>
 void register_arena(Communicator& comm, const Engine& engine, std::span<T> arena) {
   comm.register_memory(
       {.bytes = std::as_writable_bytes(arena), .owner = engine.arenas(), .symmetric = true});
 }
-/// An ArenaMemory or CastBuffer, if it is there.
+/// An ArenaMemory or CastBuffer; may be null.
 template <typename Memory>
 void register_values(Communicator& comm, const std::shared_ptr<Memory>& memory) {
   if (memory == nullptr) return;

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-/// Of some MiB, as views allow.
+/// Pieces of at least 4 MiB, cut between views.
 std::vector<ArenaUnit> pieces_of(const ArenaLayout& layout) {
   constexpr std::size_t piece_values = std::size_t{1} << 20;
   std::vector<ArenaUnit> pieces;

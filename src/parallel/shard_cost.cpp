@@ -8,10 +8,10 @@
 namespace lockstep {
 namespace {
 
-/// Bytes of all parameters as they come in.
+/// Bytes of all parameters in the data type of the all-gather.
 struct Gathered {
   double weights = 0;
-  double vectors = 0;  ///< where they are a unit of their own
+  double vectors = 0;  ///< if they are a separate unit
 };
 
 Gathered gathered_bytes(const Config& config, const ArenaLayout& layout) {
@@ -62,7 +62,7 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
   const auto micro_steps = static_cast<double>(config.accumulate);
   const bool casts = reduce_dtype(config) != ElementType::f32;
   const double reduced = static_cast<double>(whole) / (casts ? 2 : 1);
-  // Of a sum or a gather, a rank sends the other ranks' parts once.
+  // In a reduce-scatter or an all-gather, a rank sends (ranks - 1) / ranks of the data.
   if (config.shard == ShardMode::none) {
     return {.state = {.parameters = whole,
                       .gradients = whole + (casts && ranks > 1 ? whole / 2 : 0),
@@ -86,7 +86,7 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
       .others_copy = (1 + slots) * own};
   cost.state.gradients += keeps_gradients ? whole : adds_up ? own : 0;
   if (casts && group > 1) {
-    // Buffers of reductions in flight: of all units at once, or of some at a time.
+    // Buffers of reductions in flight: all units, or at most reductions_in_flight of them.
     const std::size_t at_a_time = UnitExchange::reductions_in_flight * largest_of(layout.units);
     cost.state.gradients += keeps_gradients ? whole / 2 : sizeof(std::uint16_t) * at_a_time;
   }
@@ -95,7 +95,7 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
   const Gathered gathered = gathered_bytes(config, layout);
   const bool casts_parameters = parameter_type(config) != Precision::fp32;
   if (config.shard == ShardMode::full || hybrid) {
-    // Backward begins with the unit that forward used last, and keeps all vectors.
+    // Backward reuses the unit that forward used last, and all vectors, without another all-gather.
     const double kept =
         static_cast<double>(layout.units.front().size()) * (casts_parameters ? 2 : 4);
     cost.sent += micro_steps * others * (2 * gathered.weights - kept + gathered.vectors);

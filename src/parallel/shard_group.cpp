@@ -9,7 +9,7 @@ int shard_group_size(const Config& config, const ProcessGrid& grid, Communicator
   const auto asked = static_cast<int>(config.shard_group);
   const int size = asked > 0 ? asked : grid.local_size;
   if (asked == 0) {
-    // A node's ranks must be a group: as many on each, one after another.
+    // A group is a node's ranks: nodes need equally many, with consecutive rank numbers.
     const int least = comm.all_reduce_value(grid.local_size, ReduceOp::min);
     const int most = comm.all_reduce_value(grid.local_size, ReduceOp::max);
     const int apart =

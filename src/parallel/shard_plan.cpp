@@ -15,8 +15,8 @@ std::string_view module_of(std::string_view name) {
   return name.substr(0, name.rfind('.'));
 }
 
-/// "layer1.0" of "layer1.0.conv1" and "layer1.0.downsample.0", "layer1" by stage; a layer that
-/// stands alone is its own.
+/// "layer1.0" of "layer1.0.conv1" and "layer1.0.downsample.0", "layer1" by stage; a layer outside
+/// blocks is its own group.
 std::string_view group_of(std::string_view module, ShardUnit::By by) {
   const std::size_t first = module.find('.');
   if (by == ShardUnit::By::size || first == std::string_view::npos) return module;
@@ -25,7 +25,7 @@ std::string_view group_of(std::string_view module, ShardUnit::By by) {
   return module.substr(0, by_stage ? first : second);
 }
 
-/// Runs of parameters in the graph's order.
+/// Consecutive parameters of one group, in the graph's order.
 struct Run {
   std::string_view group;
   std::vector<std::size_t> parameters;
@@ -39,7 +39,7 @@ std::vector<Run> runs_of(const Graph& graph, ShardUnit::By by) {
     const Parameter& parameter = graph.parameters()[id];
     const std::string_view group = group_of(module_of(parameter.name), by);
     const bool is_norm = parameter.kind == ParameterKind::norm;
-    // A norm that stands alone goes with the layer before it.
+    // A norm outside blocks joins the layer before it.
     if (runs.empty() || (runs.back().group != group && !(is_norm && runs.back().has_weight))) {
       runs.push_back({.group = group, .parameters = {}});
     }
@@ -63,7 +63,7 @@ std::vector<int> plan_units(const Graph& graph, const ShardUnit& unit) {
     values += runs[i].values;
     std::int64_t left = 0;
     for (std::size_t j = i + 1; j < runs.size(); ++j) left += runs[j].values;
-    // What is left must be enough for a unit of its own.
+    // The remaining values must suffice for another unit.
     if (unit.by == ShardUnit::By::size && (values < unit.smallest || left < unit.smallest))
       continue;
     ++number;

@@ -33,7 +33,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     if (!holds_parameters_) parameters_ = engine.allocate(plan_.own().size());
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
       const ArenaUnit& own = plan_.own().units[unit];
-      // Of the whole arena, seen so that its values have the places they have among the own ones.
+      // Shift the whole arena's span so that this rank's own offsets index its values.
       const std::span<float> parameters =
           holds_parameters_ ? engine.parameters().subspan(plan_.begin_in_whole(unit) - own.begin)
                             : parameters_->values();
@@ -46,8 +46,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   ShardedState(const ShardedState&) = delete;
   ShardedState& operator=(const ShardedState&) = delete;
   ~ShardedState() override {
-    // What is under way writes to memory that is about to go. All ranks have begun it, or one ends
-    // the job.
+    // Requests in flight write to memory that is about to be freed, so wait for them. Every rank
+    // has started them, or some rank ends the job.
     try {
       settle();
       for (Reduction& reduction : reductions_) {
@@ -73,7 +73,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   }
 
   void finish(std::span<const float> tail, Reduced reduced) override {
-    // Also where this rank's data failed before the last micro-step.
+    // Needed if this rank's data failed before the last micro-step.
     if (holds_gradients_) start_filled_units(plan_.whole().size());
     engine_.queue_write(tail, tail_->values());
     Request tail_request = comms_.all.start_all_reduce(tail_->values());
@@ -86,7 +86,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
       reduced(parts_[unit]);
     }
     comms_.all.wait(tail_request);
-    waited_ = 0;  // it is the caller's to see, as it does not lie within a program
+    waited_ = 0;  // the caller measures these waits: they are not inside a program
   }
 
   [[nodiscard]] double take_waited_seconds() override { return std::exchange(waited_, 0); }
@@ -127,11 +127,11 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
       return broadcast_arena(engine_, comms_.group_host, whole,
                              pieces()[unit].in(engine_.parameters()));
     }
-    settle();  // what the engine holds in 16 bits may still come in
+    settle();  // all-gathers into the engine's 16-bit units may still be in flight
     distribute(unit, whole, parameters_->values());
     bring_together(unit);
   }
-  // Every group makes the same calls; of replicas, those of rank 0's group have the values.
+  // Every group makes the same calls; only rank 0's group has the values, its replicas get them.
   void distribute(std::size_t unit, std::span<float> whole, std::span<float> own) override {
     const ArenaUnit& kept = plan_.own().units[unit];
     std::vector<float> instead;
@@ -161,13 +161,13 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
  private:
   struct Reduction {
     Request request;
-    bool adds = false;  ///< to what earlier micro-steps have left
+    bool adds = false;  ///< the sum is added to that of earlier micro-steps
     Request over_replicas = {};
-    bool in_group = false;        ///< begun, and not yet sent on to the replicas
-    bool between_groups = false;  ///< sent on
+    bool in_group = false;        ///< reduce-scatter started, result not taken yet
+    bool between_groups = false;  ///< all-reduce over the replicas started
   };
 
-  /// All but what lies among the values of programs.
+  /// Registers all communication memory except that inside the values of programs.
   void register_memory() {
     if (holds_parameters_) register_arena(comms_.group, engine_, engine_.parameters());
     if (const auto first = engine_.held_unit(0); !first.empty()) {
@@ -179,7 +179,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     if (comms_.replicas != nullptr) register_values(*comms_.replicas, gradients_);
     register_values(comms_.all, tail_);
   }
-  /// Whether it is rank 0's, of those that keep replicas.
+  /// Whether this is rank 0's shard group.
   [[nodiscard]] bool in_first_group() const noexcept {
     return comms_.replicas_host == nullptr || comms_.replicas_host->rank() == 0;
   }
@@ -189,7 +189,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     return sizeof(float) *
            ((1 + slots) * plan_.own().size() + (collects ? arrival_room(pieces(), 1 + slots) : 0));
   }
-  /// A unit's values on rank 0; at the root of another group, `instead`.
+  /// A unit's values on rank 0; `instead` at the roots of other groups.
   [[nodiscard]] std::span<float> at_root(std::size_t unit, std::span<float> whole,
                                          std::vector<float>& instead) const {
     if (!whole.empty()) return whole;
@@ -205,7 +205,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     return memory.values().subspan(own.begin, own.size());
   }
 
-  /// Where the engine holds it all.
+  /// All-gathers a unit if the engine holds it unsharded between steps.
   void bring_together(std::size_t unit) {
     if (holds_parameters_) {
       gather(unit, std::as_writable_bytes(pieces()[unit].in(engine_.parameters())));
@@ -221,7 +221,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     const MutableBuffer all{.data = values.data(), .count = whole.size(), .type = type};
     ConstBuffer mine{.data = own.data(), .count = own.size(), .type = type};
     if (casts) {
-      // Rounded where it belongs, so that the gather finds it in its place.
+      // Cast into this rank's place in the output: an in-place all-gather.
       auto* const place = reinterpret_cast<std::uint16_t*>(values.data()) +
                           static_cast<std::size_t>(comms_.group.rank()) * own.size();
       engine_.cast(own, parameter_type_, place);
@@ -234,7 +234,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     gather(unit, values);
   }
   void await_gather(std::size_t unit) override { wait(gathers_[unit]); }
-  /// Of the group.
+  /// Waits for a request of the group.
   void wait(Request& request) {
     if (request.done()) return;
     const auto begin = std::chrono::steady_clock::now();
@@ -283,7 +283,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   [[nodiscard]] std::span<const std::size_t> boundaries() const noexcept override {
     return micro_.last ? std::span<const std::size_t>(boundaries_) : std::span<const std::size_t>();
   }
-  /// MPI moves on only when it is called; one test lets all requests progress.
+  /// MPI progresses only inside calls; one test drives all requests.
   void progress() override {
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
       for (Request* request : {&gathers_[unit], &reductions_[unit].request}) {
@@ -303,17 +303,17 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   ShardPlan plan_;
   bool holds_parameters_;
   bool holds_gradients_;
-  std::shared_ptr<ArenaMemory> parameters_;  ///< null where the engine holds them all in fp32
+  std::shared_ptr<ArenaMemory> parameters_;  ///< null: the engine holds all of them in fp32
   std::shared_ptr<ArenaMemory> gradients_;
-  std::shared_ptr<ArenaMemory> addends_;  ///< sums of a micro-step that is not the first
+  std::shared_ptr<ArenaMemory> addends_;  ///< sums of a micro-step after the first
   std::shared_ptr<ArenaMemory> tail_;
   Precision parameter_type_;
   UnitReducer unit_reducer_;
   std::vector<UpdatePart> parts_;        ///< by unit
   std::vector<std::size_t> boundaries_;  ///< ends of units whose gradients the engine holds
-  std::size_t started_ = 0;            ///< units whose gradients, held by the engine, are under way
-  std::vector<Request> gathers_;       ///< by unit
-  std::vector<Reduction> reductions_;  ///< by unit
+  std::size_t started_ = 0;              ///< units whose reduction started, if the engine holds all
+  std::vector<Request> gathers_;         ///< by unit
+  std::vector<Reduction> reductions_;    ///< by unit
   MicroStep micro_;
   double waited_ = 0;
 };

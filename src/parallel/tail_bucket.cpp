@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// Of StepSums, in their order.
+// Indices in StepSums, and its number of fields.
 constexpr std::size_t samples = 3;
 constexpr std::size_t not_finite = 4;
 constexpr std::size_t sums_size = 9;

@@ -10,24 +10,24 @@
 
 namespace lockstep {
 
-/// Reduces the gradients of units in fp32 or in 16 bits. In 16 bits, each rank rounds its gradients
-/// once, and each addition rounds again.
+/// Reduces the gradients of units in fp32 or a 16-bit type. With 16 bits, each rank rounds its
+/// gradients once, and each addition rounds again.
 class UnitReducer final {
  public:
   struct Options {
     ElementType type = ElementType::f32;  ///< or bf16 or f16
-    bool all_at_once = false;  ///< all units may be in flight at once, else as many as in a program
+    bool all_at_once = false;  ///< all units may be in flight, else at most reductions_in_flight
   };
   /// `replicas` may be null.
   UnitReducer(Engine& engine, const ShardPlan& plan, Communicator& group, Communicator* replicas,
               const Options& options);
 
-  /// Sums a unit's gradients over the group; `own` holds this rank's part of it when the request is
-  /// done and end() was called.
+  /// Reduce-scatters a unit's gradients over the group; `own` is this rank's shard, valid after the
+  /// request is done and end() has returned.
   [[nodiscard]] Request start(std::size_t unit, std::span<const float> gradients,
                               std::span<float> own);
   void end(std::size_t unit, std::span<float> own);
-  /// The same for the part over the replicas, in place.
+  /// All-reduces the shard over the replicas, in place.
   [[nodiscard]] Request start_over_replicas(std::size_t unit, std::span<float> own);
   void end_over_replicas(std::size_t unit, std::span<float> own);
 
@@ -48,8 +48,8 @@ class UnitReducer final {
   std::size_t largest_ = 0;  ///< unit, in values
   std::size_t sent_values_ = 0;
   std::size_t own_values_ = 0;
-  std::shared_ptr<CastBuffer> sent_;  ///< units, or slots for some of them
-  std::shared_ptr<CastBuffer> own_;   ///< this rank's part of each
+  std::shared_ptr<CastBuffer> sent_;  ///< all units, or slots for those in flight
+  std::shared_ptr<CastBuffer> own_;   ///< this rank's shard of each unit
 };
 
 }  // namespace lockstep

@@ -7,10 +7,10 @@
 
 namespace lockstep {
 
-/// How one global batch is divided over micro-steps and ranks, and how an epoch is walked: a step
-/// takes positions [p, p + B), micro-step a of rank r the slice a * world + r of them.
+/// How a global batch is divided over micro-steps and ranks: a step takes positions [p, p + B) of
+/// the epoch, micro-step a of rank r takes slice a * world + r of them.
 struct BatchGeometry {
-  std::int64_t samples = 0;  ///< N, of the training split
+  std::int64_t samples = 0;  ///< N, size of the training split
   std::int64_t global_batch = 0;
   int world_size = 1;
   int rank = 0;
@@ -20,7 +20,7 @@ struct BatchGeometry {
   [[nodiscard]] std::int64_t epoch_samples() const noexcept {
     return steps_per_epoch() * global_batch;
   }
-  /// This rank's part of micro-step `micro`, as positions relative to the step's first.
+  /// This rank's slice of micro-step `micro`, as positions relative to the step's first.
   [[nodiscard]] Slice micro_batch(int micro) const noexcept { return micro_batch_of(micro, rank); }
   [[nodiscard]] Slice micro_batch_of(int micro, int of_rank) const noexcept {
     return slice_of(global_batch, std::int64_t{world_size} * accumulate,
@@ -35,21 +35,21 @@ struct BatchGeometry {
   }
 };
 
-/// Where training stands in the order of samples.
+/// A position in the order of samples.
 struct EpochPosition {
   std::int64_t epoch = 0;
   std::int64_t position = 0;
   friend bool operator==(const EpochPosition&, const EpochPosition&) = default;
 };
 
-/// The place after one more step from `at`; a new epoch begins where no whole global batch is left.
+/// The position one step after `at`; a new epoch begins when less than a global batch is left.
 [[nodiscard]] EpochPosition next_position(const BatchGeometry& geometry, EpochPosition at) noexcept;
 
-/// The rank's micro-batches of `steps` steps from `start`, for the loader.
+/// This rank's micro-batches for `steps` steps from `start`, for the loader.
 [[nodiscard]] BatchPlan plan_training_batches(const BatchGeometry& geometry, EpochPosition start,
                                               std::int64_t steps);
 
-/// The rank's contiguous share of [0, samples), in batches of `batch_size`, once.
+/// This rank's contiguous slice of [0, samples) once, in batches of `batch_size`.
 [[nodiscard]] BatchPlan plan_evaluation_batches(std::int64_t samples, int world_size, int rank,
                                                 std::int64_t batch_size);
 

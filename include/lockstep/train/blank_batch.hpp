@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// What a rank without data runs where ranks meet inside the engine's programs; it counts for
-/// nothing.
+/// Blank input for a rank without data when the engine's programs contain collectives. The caller
+/// does not count its results.
 class BlankBatch final {
  public:
   BlankBatch() = default;

@@ -26,20 +26,20 @@ struct EvaluationResult {
 struct EvaluatorOptions {
   LoaderOptions loader;  ///< augment, shuffle and batch_capacity are set by the evaluator
   std::int64_t batch_size = 64;
-  PhaseBoard* board = nullptr;  ///< told of each batch; null: nobody looks
-  TraceRow* trace = nullptr;    ///< has each batch as an event; null: it is not traced
-  /// As TrainStepOptions::meets_in_programs: every rank runs as many batches.
+  PhaseBoard* board = nullptr;  ///< gets progress after each batch; null: none
+  TraceRow* trace = nullptr;    ///< gets an event for each batch; null: no trace
+  /// As TrainStepOptions::meets_in_programs: all ranks run the same number of batches.
   bool meets_in_programs = false;
 };
 
-/// Runs a split through the network: every sample exactly once whatever the world size.
+/// Evaluates the network on a split: every sample exactly once at any world size.
 class Evaluator final {
  public:
   /// `engine`, `dataset` and `comm` outlive the evaluator.
   Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm, EvaluatorOptions options);
 
-  /// Collective. `stop_wanted` is asked every few batches; where it is true on any rank, evaluation
-  /// is given up on all, and there is no result.
+  /// Collective. Calls `stop_wanted` every few batches; if it is true on any rank, all ranks
+  /// abandon the evaluation and return nullopt.
   [[nodiscard]] std::optional<EvaluationResult> run(const std::function<bool()>& stop_wanted = {});
 
  private:

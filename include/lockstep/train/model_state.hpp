@@ -13,32 +13,33 @@
 
 namespace lockstep {
 
-/// Plain values of a network's parameters, or of an optimizer's slot, one tensor at a time.
+/// Values of one tensor of a network's parameters or of an optimizer slot, in the plain layout.
 using TensorValues = std::function<std::vector<float>(ParameterId)>;
 
 /// A pure function of the seed.
 [[nodiscard]] TensorValues initial_values(const Graph& graph, std::uint64_t seed);
-/// From a file's `/model`; `reader` outlives it. With InitHead::fresh the last linear layer's are
-/// those of `otherwise`. Error(bad_input) with the first differing names and shapes, before
-/// anything is read.
+/// Parameters in a file's `/model`; `reader` outlives the result. With InitHead::fresh, `otherwise`
+/// gives the last linear layer's values. Error(bad_input) with the first differing names and
+/// shapes, before reading any values.
 [[nodiscard]] TensorValues stored_parameters(const CheckpointReader& reader, const Graph& graph,
                                              InitHead head = InitHead::keep,
                                              TensorValues otherwise = {});
-/// From a file's `/optimizer`. Error(bad_input) where the slot or a tensor is missing.
+/// A slot in a file's `/optimizer`. Error(bad_input) if the slot or a tensor is missing.
 [[nodiscard]] TensorValues stored_slot(const CheckpointReader& reader, const Graph& graph,
                                        std::string_view optimizer, const std::string& slot);
 
-/// A run of the engine's layout, of whole views, in its own layouts.
+/// Fills `target` with `run`, a range of whole views of the engine's layout, in the engine's tensor
+/// layouts.
 void fill(const Engine& engine, const ArenaUnit& run, const TensorValues& values,
           std::span<float> target);
-/// All parameters: Engine::layout().size() values.
+/// Initial values of all parameters: Engine::layout().size() values.
 [[nodiscard]] std::vector<float> initial_parameters(const Engine& engine, std::uint64_t seed);
 
 void initialize_statistics(Engine& engine);
-/// Error(bad_input) as stored_parameters().
+/// Throws Error(bad_input) as stored_parameters() does.
 void load_statistics(const CheckpointReader& reader, Engine& engine);
 
-// Both, in an engine that holds its parameters.
+// Parameters and statistics together, for an engine that holds its parameters.
 void initialize_model(Engine& engine, std::uint64_t seed);
 void load_model(const CheckpointReader& reader, Engine& engine);
 

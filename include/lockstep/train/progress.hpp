@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Where training stands; epochs and steps count from 0 and 1.
+/// Training progress; epochs count from 0, steps from 1.
 struct ProgressState {
   std::int64_t epoch = 0;
   std::int64_t epochs = 0;
@@ -33,15 +33,15 @@ struct ProgressState {
 
 struct TerminalFacts {
   bool is_terminal = false;
-  bool has_launcher = false;  ///< mpirun or srun stands between, and relays lines
+  bool has_launcher = false;  ///< mpirun or srun relays output line by line
 };
-/// Of standard error.
+/// Facts about standard error.
 [[nodiscard]] TerminalFacts terminal_facts();
 [[nodiscard]] bool wants_bar(Progress progress, const TerminalFacts& facts) noexcept;
 
 /// Rank 0's terminal: a live bar, or a line every `log_every` steps. All output goes to a
-/// descriptor that the caller owns (standard error); failures to write are ignored, a closed
-/// terminal must not stop a run.
+/// descriptor that the caller owns (standard error). Write errors are ignored: a closed terminal
+/// must not stop a run.
 class ProgressDisplay final {
  public:
   struct Options {
@@ -55,11 +55,11 @@ class ProgressDisplay final {
   ProgressDisplay(const ProgressDisplay&) = delete;
   ProgressDisplay& operator=(const ProgressDisplay&) = delete;
 
-  /// Shows a step, at most once per `redraw`; fills in seconds_left where it is not given.
+  /// Shows a step, at most once per `redraw`; estimates seconds_left if it is nullopt.
   void update(ProgressState state);
-  /// A line of its own, above the bar.
+  /// Prints a separate line above the bar.
   void print(const std::string& line);
-  /// Clears the bar, for output from elsewhere; the next update draws it again.
+  /// Clears the bar before other output; the next update redraws it.
   void clear();
 
  private:

@@ -15,31 +15,30 @@
 
 namespace lockstep {
 
-/// The shard this rank holds, and the size of its shard group; ranks with the same shard
-/// of each such group keep the same part.
+/// The shard this rank holds, and the size of its shard group. Ranks at the same place in different
+/// groups hold the same shard.
 struct KeptParts {
-  ParallelState* state = nullptr;  ///< null: every rank keeps the whole
+  ParallelState* state = nullptr;  ///< null: every rank keeps the whole model
   int ranks = 1;
 };
 
-/// Compares what ranks hold alike, the same bits everywhere unless a memory, a device or a program
-/// failed: running statistics and the parameters, where all ranks hold them, in 32 or 16 bits; else
-/// the parts that several ranks keep.
+/// Compares the replicated state of ranks bit by bit; it differs only after a fault in memory, a
+/// device or the program. Checks running statistics, and parameters (32 or 16 bits) if all ranks
+/// hold them unsharded, else the shards that several ranks keep.
 class ReplicaCheck final {
  public:
-  /// `hosts` by rank. Everything outlives it.
+  /// `hosts` by rank. All references outlive the object.
   ReplicaCheck(Engine& engine, Communicator& comm, std::vector<std::string> hosts,
                const KeptParts& parts = {});
 
-  /// Collective; `step` has just been taken. Where replicas differ an Error(internal), given to all
-  /// ranks alike, that names the ranks whose bits are not those of most that hold the same, with
-  /// their hosts, the tensors, and the step of the last check that found all alike (that of the
-  /// run's begin, before one).
+  /// Collective; call after `step`. If replicas differ, returns the same Error(internal) on all
+  /// ranks. It names the ranks whose bits differ from the majority of their replicas, their hosts,
+  /// the tensors, and the step of the last check without a difference (the run's start, if none).
   [[nodiscard]] std::optional<Error> run(std::int64_t step);
 
  private:
-  enum class Scope { all, part };  ///< compared by all ranks, or by those that keep the same part
-  /// A tensor that ranks hold, or its part, with the gap behind it.
+  enum class Scope { all, part };  ///< compared over all ranks, or over those with the same shard
+  /// A tensor that this rank holds, or its shard, with the gap after it.
   struct Held {
     const std::string* name;
     std::span<const float> values;
@@ -48,8 +47,8 @@ class ReplicaCheck final {
   };
   [[nodiscard]] std::vector<Held> held() const;
   [[nodiscard]] std::vector<Held> held_parameters() const;
-  /// A run of an arena's layout, cut between tensors, and its values: as many, or half as many
-  /// pairs of 16 bits.
+  /// A range of an arena's layout, cut between tensors, and its values: one float each, or one
+  /// float for two 16-bit values.
   struct Run {
     std::size_t begin;
     std::size_t end;
@@ -58,11 +57,11 @@ class ReplicaCheck final {
       return (at - begin) * values.size() / (end - begin);
     }
   };
-  /// `runs` hold all of `layout`.
+  /// `runs` cover `layout`.
   [[nodiscard]] std::vector<Held> tensors_in(const ArenaLayout& layout,
                                              const std::vector<Run>& runs, Scope scope) const;
   [[nodiscard]] std::uint32_t checksum(const Held& held, std::uint32_t crc);
-  /// `sums` by rank, of `ranks` that should be alike.
+  /// `sums` by rank; those of `ranks` should be equal.
   [[nodiscard]] std::optional<Error> compare(const std::vector<int>& ranks,
                                              std::span<const std::uint64_t> sums, Scope scope,
                                              std::int64_t step);
@@ -79,8 +78,8 @@ class ReplicaCheck final {
   std::int64_t alike_at_ = -1;  ///< -1: before the first check
 };
 
-/// Pure: the ranks whose checksum is not that of most, ascending; empty where all are alike. Where
-/// no value is that of more than half of the ranks, all of them.
+/// The ranks whose checksum is not the majority's, ascending; empty if all are equal. All ranks if
+/// no checksum has a majority. Pure.
 [[nodiscard]] std::vector<int> differing_ranks(std::span<const std::uint64_t> checksums);
 
 }  // namespace lockstep

@@ -8,18 +8,18 @@
 
 namespace lockstep {
 
-/// `metrics.jsonl`: one JSON object a line, each with `event` and `step`. Rank 0's alone.
+/// `metrics.jsonl`: one JSON object per line, each with `event` and `step`. Rank 0 only.
 class MetricsLog final {
  public:
-  /// Cuts what is there to the lines of step `resumed_step` and before, a torn last line dropped;
-  /// -1: a fresh run, all of it. Error(cannot_write).
+  /// Truncates an existing file to the lines up to step `resumed_step`, without a torn last line;
+  /// -1: a fresh run, empties the file. Error(cannot_write).
   MetricsLog(const std::string& run_directory, std::int64_t resumed_step);
   ~MetricsLog();
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
 
-  /// One line, by one write(). Values that are not finite become null. False where the line could
-  /// not be written: it is lost as a whole, and training goes on.
+  /// Appends one line with one write(). Non-finite values become null. False if the line could not
+  /// be written: it is dropped whole, and training continues.
   bool write(const nlohmann::ordered_json& object);
 
  private:
@@ -36,7 +36,7 @@ struct RankIdentity {
   std::string cores;
 };
 
-/// `log/rank-00000.log`: this rank's own text, flushed line by line. It opens with the rank's
+/// `log/rank-00000.log`: this rank's messages, flushed line by line. The log begins with the rank's
 /// identity.
 class RankLog final {
  public:

@@ -12,35 +12,34 @@
 
 namespace lockstep {
 
-/// A configuration with everything that it leaves open filled in from the data set and the ranks.
+/// A configuration whose unset options are resolved from the data set and the number of ranks.
 struct RunPlan {
   Config config;  ///< resolved: run_dir, classes, channels, mean, std, val_data
   ModelOptions model;
   std::int64_t global_batch = 0;
 };
 
-/// Pure. Error(usage) for what cannot go together, with the values: fewer classes than the data
-/// has, other channels, images of another size. The global batch is that of a new run; a run that
-/// goes on may keep another, so check_global_batch() is a call of its own.
+/// Pure. Error(usage), with the values, if options do not match the data: fewer classes than the
+/// data set, different channels or image size. The global batch is a new run's; a resumed run may
+/// keep another one, so check_global_batch() is separate.
 [[nodiscard]] RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_size);
 
-/// Error(usage) where the plan's global batch is smaller than ranks * accumulate or larger than the
+/// Error(usage) if the plan's global batch is smaller than ranks * accumulate or larger than the
 /// data set.
 void check_global_batch(const RunPlan& plan, const DatasetInfo& data, int world_size);
 
-/// The global batch of a run that goes on: the checkpoint's, whatever the number of ranks.
-/// Error(usage) where another one was asked for without --allow-batch-change: --global-batch-size
-/// that differs, or a --batch-size or --accumulate that was changed since and gives another
-/// product.
+/// The global batch of a resumed run: the checkpoint's, at any number of ranks. Error(usage) if the
+/// options request another one without --allow-batch-change: a different --global-batch-size, or a
+/// --batch-size or --accumulate that changed since and gives another product.
 [[nodiscard]] std::int64_t resumed_global_batch(const RunPlan& plan, const Config& before,
                                                 const TrainingState& state, int world_size);
 
-/// Error(usage) with both values where model, classes, seed, data or optimizer differ from the
+/// Error(usage), with both values, if model, classes, seed, data or optimizer differ from the
 /// checkpoint's.
 void check_resumable(const RunPlan& plan, const Config& before, const TrainingState& state,
                      std::uint32_t data_identity, std::uint32_t model_identity);
 
-/// What training and evaluation load with; augment and shuffle as for training.
+/// Loader options for training and evaluation; augment and shuffle are set for training.
 [[nodiscard]] LoaderOptions loader_options(const RunPlan& plan, InputFormat format);
 
 }  // namespace lockstep

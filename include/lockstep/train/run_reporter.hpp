@@ -19,7 +19,7 @@ struct StepReport {
   std::int64_t step = 0;
   std::int64_t epoch = 0;          ///< the one the step belongs to
   std::int64_t step_of_epoch = 0;  ///< from 1
-  std::int64_t samples = 0;        ///< seen in all, this step included
+  std::int64_t samples = 0;        ///< total seen, including this step
   double loss = 0;
   double top1 = 0;
   double top5 = 0;
@@ -29,7 +29,7 @@ struct StepReport {
   double images_per_second = 0;
 };
 
-/// One epoch, over all ranks, and what this rank spent on it.
+/// One epoch, over all ranks, and this rank's own figures.
 struct EpochReport {
   std::int64_t step = 0;
   std::int64_t epoch = 0;
@@ -45,7 +45,7 @@ struct EpochReport {
   PhaseTimes times;
 };
 
-/// A rank that is slower than most, and how its own steps took.
+/// A rank that is slower than the median rank, and its step times.
 struct StragglerReport {
   std::int64_t step = 0;
   std::int64_t epoch = 0;
@@ -57,20 +57,20 @@ struct StragglerReport {
 struct RunReporterOptions {
   std::string run_dir;
   const ProcessGrid& grid;
-  std::string cores;  ///< as the binding says
+  std::string cores;  ///< text of the thread binding
   Progress progress = Progress::automatic;
   bool log_ranks = false;
   std::int64_t log_every = 50;
   std::int64_t epochs = 0;
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
-  std::int64_t resumed_step = -1;  ///< metrics and events after it are cut; -1: a fresh run
-  /// Rank 0's: where it says no, metrics and events are another job's and are left alone. May be
-  /// empty.
+  std::int64_t resumed_step = -1;  ///< drops metrics and events after it; -1: a fresh run
+  /// Rank 0's: if it returns false, metrics and events belong to another job and are not written.
+  /// May be empty.
   std::function<bool()> holds_directory = {};
 };
 
-/// Everything a run tells: metrics.jsonl, TensorBoard events and terminal on rank 0, a log on every
+/// All output of a run: metrics.jsonl, TensorBoard events and terminal on rank 0, a log on every
 /// rank.
 class RunReporter final {
  public:
@@ -82,9 +82,9 @@ class RunReporter final {
   /// A line for the user, on rank 0's terminal and in this rank's log.
   void say(const std::string& line);
   void warn(const std::string& line);
-  /// A line in this rank's log alone.
+  /// A line in this rank's log only.
   void note(const std::string& line);
-  /// A warning in this rank's log alone, from any thread.
+  /// A warning in this rank's log only; any thread may call it.
   void alarm(const std::string& line);
 
   void started(const TrainingState& state, std::int64_t global_batch);

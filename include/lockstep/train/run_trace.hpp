@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// The rows of a run's trace, beside those of communicators.
+/// The rows of a run's trace, besides those of communicators.
 struct TraceRows {
   static constexpr const char* steps = "steps";
   static constexpr const char* phases = "phases";
@@ -23,10 +23,10 @@ struct TraceRows {
   static constexpr const char* save = "save";
 };
 
-/// With all rows that every rank has; null where --profile-steps asks for none.
+/// A recorder with the rows that every rank has; null without --profile-steps.
 [[nodiscard]] std::unique_ptr<TraceRecorder> make_trace_recorder(const Config& config);
 
-/// Null where there is no recorder.
+/// Null if `recorder` is null.
 [[nodiscard]] TraceRow* evaluation_row(TraceRecorder* recorder);
 
 struct RunTraceOptions {
@@ -36,28 +36,28 @@ struct RunTraceOptions {
   const ProcessGrid& grid;
 };
 
-/// Records the steps that --profile-steps asks for and writes trace-FIRST-LAST.json, named by the
-/// steps that it holds, into the run directory. Every rank's events, by rank 0's clock.
+/// Records the steps of --profile-steps and writes trace-FIRST-LAST.json, named after the recorded
+/// steps, to the run directory: every rank's events in rank 0's time.
 class RunTrace final {
  public:
   /// Collective. All references outlive it.
   RunTrace(const RunTraceOptions& options, TraceRecorder& recorder, PhaseBoard& board,
            RunReporter& reporter);
 
-  // At step boundaries. Collective.
-  /// Whether it compared clocks, which takes time.
+  // Call at step boundaries. Collective.
+  /// True if it compared clocks, which takes time.
   bool step_begins(std::int64_t step);
-  /// Whether it wrote.
+  /// True if it wrote the trace.
   bool step_ended(std::int64_t step);
-  /// Whether recording begins or ends behind this step.
+  /// Whether recording begins or ends after this step.
   [[nodiscard]] bool is_edge(std::int64_t step) const noexcept {
     return step + 1 == steps_.first || step == steps_.last;
   }
-  /// Writes what there is where that was not done; after the last step.
+  /// Call after the last step; writes a recording that is not written yet.
   void run_ends(std::int64_t step);
 
   [[nodiscard]] TraceRecorder& recorder() noexcept { return recorder_; }
-  /// What this rank's training thread is at.
+  /// Phases of this rank's training thread.
   [[nodiscard]] TraceRow& phases() noexcept { return recorder_.row(TraceRows::phases); }
   [[nodiscard]] TraceRow& saves() noexcept { return recorder_.row(TraceRows::save); }
 
@@ -74,7 +74,7 @@ class RunTrace final {
   RunReporter& reporter_;
   RootChannel channel_;
   RankTrace mine_;
-  std::int64_t first_step_ = 0;  ///< recorded; 0: none yet
+  std::int64_t first_step_ = 0;  ///< first recorded step; 0: none yet
 };
 
 }  // namespace lockstep

@@ -8,26 +8,26 @@
 
 namespace lockstep {
 
-/// Of one phase over an epoch's steps, in seconds.
+/// Times of one phase over an epoch's steps, in seconds.
 struct TimeSummary {
   double p50 = 0;
   double max = 0;
 };
 
-/// What a rank tells the others of its epoch.
+/// A rank's step times of an epoch, exchanged between ranks.
 struct RankTimes {
   TimeSummary data;
   TimeSummary compute;        ///< forward, backward and update
-  TimeSummary communication;  ///< waiting for sums
-  /// Medians of data and compute together, in the epoch's first and second half: what is slow in
-  /// one alone met something that passed.
+  TimeSummary communication;  ///< waits for reductions
+  /// Medians of data + compute in the epoch's first and second half. A rank that is slow in only
+  /// one half had a temporary problem.
   double own_first = 0;
   double own_second = 0;
   double steps = 0;
 };
 
-/// The times of an epoch's steps on this rank: all of them for as long as they are few, later
-/// every second, fourth and so on, and every maximum.
+/// This rank's step times in an epoch: all steps at first, every second, fourth and so on once
+/// there are many; the maximum is over all steps.
 class StepTimes final {
  public:
   StepTimes() { samples_.reserve(most); }
@@ -50,15 +50,15 @@ class StepTimes final {
 
 struct Straggler {
   int rank = 0;
-  double factor = 0;   ///< of its own time over the median rank's
-  double data = 0;     ///< the same of each part; 0 where the median rank's is too short to tell
-  double compute = 0;  ///< see data
+  double factor = 0;   ///< its data + compute time over the median rank's
+  double data = 0;     ///< the same for data; 0 if the median rank's time is 0
+  double compute = 0;  ///< the same for compute; 0 if the median rank's time is 0
 };
-/// Steps an epoch must have for anybody to be named.
+/// Fewest steps of an epoch to name stragglers.
 constexpr double fewest_steps_to_judge = 20;
 
-/// Pure: ranks whose data and compute time in both halves of the epoch is more than `factor` times
-/// the median rank's (of an even number, the lower); none with a factor of 0, or few steps.
+/// Ranks whose data + compute time is more than `factor` times the median rank's (the lower median)
+/// in both halves of the epoch; none if `factor` is 0 or steps are few. Pure.
 [[nodiscard]] std::vector<Straggler> find_stragglers(std::span<const RankTimes> ranks,
                                                      double factor);
 

@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-/// Each step of the network, forward and backward, as a trace's row.
+/// Trace row with an event for each step (layer operation) of the network, forward and backward.
 class StepTrace final : public StepTimer {
  public:
   static constexpr const char* row_name = "network";
-  /// The recorder outlives it, and it what the recorder gives.
+  /// `recorder` outlives this object, which outlives the recorder's events.
   explicit StepTrace(TraceRecorder& recorder) : recorder_(recorder), row_(recorder.row(row_name)) {}
 
   [[nodiscard]] bool wants() const noexcept override { return recorder_.recording(); }
@@ -27,7 +27,7 @@ class StepTrace final : public StepTimer {
   }
 
  private:
-  /// Events only point to their names.
+  /// Keeps a copy of the name: events hold only pointers.
   [[nodiscard]] const char* name_of(std::string_view step) {
     const auto found = names_.find(step);
     return (found != names_.end() ? found : names_.emplace(step).first)->c_str();

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// A rank's rows as events of the Chrome trace format, and what brings its clock to rank 0's.
+/// A rank and its clock offsets to rank 0, for its events in the Chrome trace format.
 struct RankTrace {
   int rank = 0;
   std::string host;
@@ -18,9 +18,9 @@ struct RankTrace {
   ClockOffset last;   ///< and when it ended
 };
 
-/// Gives JSON objects with a comma behind each to `write`, a row or less at a time: the process
-/// "rank 3 on HOST" and its rows as threads, and their events, in microseconds of rank 0's clock.
-/// Where events of a row overlap, the row is several threads. Returns what was dropped.
+/// Passes JSON objects, each followed by a comma, to `write`, at most one row per call: the process
+/// "rank 3 on HOST", its rows as threads, and their events in microseconds of rank 0's clock. A row
+/// with overlapping events becomes several threads. Returns the number of dropped events.
 std::int64_t write_rank_trace(const TraceRecorder& recorder, const RankTrace& rank,
                               FunctionRef<void(std::string_view)> write);
 

@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-/// Wall time of one step by phase, in seconds. `communication` is what backward did not hide.
+/// Wall time of one step by phase, in seconds. `communication`: time not overlapped with backward.
 struct PhaseTimes {
   double data = 0;
   double forward = 0;
@@ -36,54 +36,54 @@ struct PhaseTimes {
 struct StepRequests {
   bool stop = false;
   bool save = false;
-  int pieces = 0;  ///< rank 0's, of StateSnapshot
+  int pieces = 0;  ///< StateSnapshot::wanted() of rank 0
 };
 
-/// Whether the next step may be queued early. A rank's request may still come first.
+/// Whether the next step may be queued early. A rank's request may still precede the next step.
 enum class NextAction {
-  step,  ///< the engine only reads and writes memory before it
-  other  ///< an evaluation, or the end of the run
+  step,  ///< before the next step, the engine only reads and writes memory
+  other  ///< an evaluation, the end of a trace, or the end of the run
 };
 
 struct StepResult {
   StepSums sums;        ///< over all ranks
   double own_loss = 0;  ///< this rank's sum over its samples
   double own_samples = 0;
-  double gradient_norm = 0;  ///< before clipping; 0 where it was not needed
+  double gradient_norm = 0;  ///< before clipping; 0 if not computed
   bool overflowed = false;   ///< scaled gradients were not finite: the step changed nothing
-  bool updated = true;  ///< false: a rank's data failed in the middle of the step, nothing changed
+  bool updated = true;       ///< false: a rank's data failed during the step, nothing changed
   PhaseTimes times;
 };
 
 struct TrainStepOptions {
   BatchGeometry geometry;
   double clip_grad_norm = 0;                 ///< 0: off
-  std::optional<LossScale> loss_scale = {};  ///< where it stands; empty: no scaling
-  /// Ranks meet inside the engine's programs (synchronised batch norms, sharded units),
-  /// so one whose data failed still runs each micro-step, on blank images that count for nothing.
+  std::optional<LossScale> loss_scale = {};  ///< initial state; empty: no scaling
+  /// The engine's programs contain collectives (synchronised batch norms, sharded units), so a rank
+  /// whose data failed still runs each micro-step, on blank images that are not counted.
   bool meets_in_programs = false;
-  PhaseBoard* board = nullptr;     ///< told of the step's phases; null: nobody looks
-  TraceRecorder* trace = nullptr;  ///< has the step's phases as rows; null: it is not traced
+  PhaseBoard* board = nullptr;     ///< gets the step's phases; null: none
+  TraceRecorder* trace = nullptr;  ///< gets the step's phases as rows; null: no trace
 };
 
-/// The training step: load, forward, backward with each bucket's reduction started as soon as its
-/// last gradient is there, update each bucket as its reduction ends, metrics.
+/// The training step: load, forward, backward (each bucket's reduction starts as soon as its last
+/// gradient is ready), update of each bucket when its reduction is done, metrics.
 ///
-/// The next step's data is taken before this step's tail is sent, so that a rank whose data is bad
-/// says so one step ahead and all ranks can leave from a good state.
+/// Loads the next step's data before this step's tail is sent, so that a rank with bad data reports
+/// it one step ahead and all ranks can exit from a good state.
 class TrainStep final {
  public:
-  /// All references outlive the object; `optimizer` is made for the state's layout. The first batch
-  /// is loaded here: collective, throws the lowest failing rank's Error on all.
+  /// All references outlive the object; `optimizer` has the layout of `state`. Collective: loads
+  /// the first batch, and throws the lowest failing rank's Error on all ranks.
   TrainStep(Engine& engine, ParallelState& state, Optimizer& optimizer, Communicator& comm,
             Loader& loader, const TrainStepOptions& options);
 
-  /// Collective. `step` counts from 1. Where another step comes, and the engine only queues what it
-  /// is asked for, that one's forward is queued before this one's result is waited for.
+  /// Collective. `step` counts from 1. If another step follows and the engine queues its work, the
+  /// next step's forward is queued before this step's result is awaited.
   StepResult run(std::int64_t step, double lr, StepRequests requests,
                  NextAction next = NextAction::other);
 
-  /// The fault that StepResult::sums.failed counts, on the rank that has it.
+  /// The error that StepResult::sums.failed counts, on the rank that has it.
   [[nodiscard]] const std::optional<Error>& data_error() const noexcept { return data_error_; }
   [[nodiscard]] const LossScaler& loss_scaler() const noexcept { return scaler_; }
   [[nodiscard]] std::size_t activation_bytes() const noexcept;
@@ -93,7 +93,7 @@ class TrainStep final {
   void load_next();
   [[nodiscard]] Program& program_for(std::int64_t batch_size) noexcept;
   void update_all(const UpdateOptions& options);
-  /// Lets the engine decide behind what it was asked for so far; false where it cannot.
+  /// Queues the update with the decision made on the device; false if the host must decide.
   [[nodiscard]] bool update_as_decided(double lr, std::int64_t step);
   void take_answer(StepResult& result) const;
   void update_after_all(double lr, std::int64_t step, StepResult& result);
@@ -112,7 +112,7 @@ class TrainStep final {
   TailBucket tail_;
   HostBuffer<float> tail_values_;  ///< in host memory; reduced with the gradients
   std::unique_ptr<Program> program_;
-  std::unique_ptr<Program> smaller_program_;  ///< where this rank's micro-batches differ by one
+  std::unique_ptr<Program> smaller_program_;  ///< if this rank's micro-batches differ by one
   std::optional<LoadedBatch> batch_;
   BlankBatch blank_;
   std::optional<Error> data_error_;

@@ -19,7 +19,7 @@ namespace lockstep {
 /// A network for an image shape and a number of classes.
 using ModelFunction = std::function<Graph(const ModelOptions&)>;
 
-/// Where and what to train. References outlive the call.
+/// Inputs of train() besides the configuration. References outlive the call.
 struct TrainingJob {
   Communicator& comm;
   const ProcessGrid& grid;
@@ -35,20 +35,20 @@ struct TrainingResult {
   std::optional<EvaluationResult> evaluation;  ///< the last one of this call
 };
 
-/// Trains until the configured end or until asked to stop (SIGUSR1, SIGTERM, SIGINT), going on from
-/// the run directory's newest checkpoint. Collective; throws Error on all ranks alike where that
-/// can be.
+/// Trains until the configured end or a stop signal (SIGUSR1, SIGTERM, SIGINT), resuming from the
+/// run directory's newest checkpoint. Collective; throws the same Error on all ranks if possible.
 TrainingResult train(const Config& config, const TrainingJob& job);
 
 struct EvaluationJob {
   Communicator& comm;
   const ThreadBinding& binding;
   ModelFunction model;  ///< empty: make_model of the checkpoint's model
-  /// Told what the user should know, on every rank; empty: nobody is.
+  /// Receives warnings for the user, on every rank; may be empty.
   std::function<void(const std::string&)> warn = {};
 };
 
-/// What `lockstep eval` does; `model` and the like are needed where the file holds weights alone.
+/// Options of `lockstep eval`; `model` and related options are needed if the file holds only
+/// weights.
 struct EvaluationRequest {
   std::string checkpoint;
   std::string data;

@@ -25,7 +25,7 @@
 
 namespace lockstep {
 
-/// What the loop works with; everything outlives it.
+/// Components of the loop; all of them outlive it.
 struct TrainingLoopParts {
   const RunPlan& plan;
   const BatchGeometry& geometry;
@@ -41,17 +41,17 @@ struct TrainingLoopParts {
   RunReporter& reporter;
   PhaseBoard& board;
   StopTimer& stop_timer;
-  RunTrace* trace;                       ///< null: no steps are traced
+  RunTrace* trace;                       ///< null: no trace
   std::vector<std::string> hosts;        ///< by rank
   std::vector<std::string> class_names;  ///< for the checkpoints
-  std::vector<int> cores;                ///< where saving may run
+  std::vector<int> cores;                ///< cores for the saving thread
   std::function<void()> between_steps;   ///< may be empty; not collective
 };
 
 class RunSaver;
 class StragglerWatch;
 
-/// Walks from a state to the configured end, saving, evaluating and reporting at step boundaries.
+/// Runs steps from a state to the configured end; saves, evaluates and reports at step boundaries.
 class TrainingLoop final {
  public:
   TrainingLoop(const TrainingLoopParts& parts, TrainingState state, std::int64_t last_step);
@@ -62,19 +62,20 @@ class TrainingLoop final {
 
  private:
   [[nodiscard]] bool finished() const noexcept;
-  /// Unless a rank requests a stop or a save.
+  /// The action after `step` if no rank requests a stop or a save.
   [[nodiscard]] NextAction next_action(std::int64_t step) const noexcept;
   void advance(const StepResult& result, double lr);
   void close_epoch(double lr);
   void check_finite(const StepResult& result);
   void check_scale(const StepResult& result);
   void keep_loss_scale();
-  /// False where a stop request ended it.
+  /// False if a stop request ended it.
   bool evaluate_if_due();
-  /// At a boundary that all ranks know; `must`: whatever the interval, before a save.
+  /// Call at a boundary that all ranks agree on. `must`: check regardless of the interval (before
+  /// a save).
   void check_replicas(bool must);
   [[nodiscard]] bool stop_due() noexcept;
-  /// The training thread's row; null where there is no trace.
+  /// The training thread's row; null without a trace.
   [[nodiscard]] TraceRow* phases() noexcept;
 
   TrainingLoopParts parts_;

@@ -17,10 +17,10 @@ constexpr std::size_t round_up(std::size_t value) noexcept {
   return (value + arena_block - 1) / arena_block * arena_block;
 }
 
-/// What the kernels need to know of the arena's tensors, on the device.
+/// The arena's tensors as the kernels need them, on the device.
 class TensorTable final {
  public:
-  /// `most_ranges`: that squared() is asked for at a time.
+  /// `most_ranges`: most ranges of one squared() call.
   TensorTable(Device& device, std::vector<Segment> segments, std::size_t arena_size,
               std::size_t most_ranges)
       : segments_(std::move(segments)),
@@ -34,7 +34,7 @@ class TensorTable final {
         adapts_(device, segments_.size()),
         decision_(device, 1),
         host_decision_(device, 1, DeviceArray<UpdateDecision>::Place::host) {
-    // A gap, whose values are zero, belongs to the tensor before it: a tensor's blocks are one run.
+    // A gap (zeros) belongs to the tensor before it, so that a tensor's blocks are contiguous.
     std::vector<std::uint32_t> owner(blocks_, 0);
     auto end = owner.end();
     for (std::size_t i = segments_.size(); i-- > 0;) {
@@ -55,7 +55,7 @@ class TensorTable final {
 
   [[nodiscard]] const std::vector<Segment>& segments() const noexcept { return segments_; }
 
-  /// The update of [begin, end), each cut of the arena rounded up to whole blocks alike.
+  /// The update of [begin, end), both rounded up to whole blocks.
   [[nodiscard]] UpdateRange range(std::size_t begin, std::size_t end, std::span<float> parameters,
                                   std::span<const float> gradients,
                                   const UpdateOptions& options) const {
@@ -70,7 +70,7 @@ class TensorTable final {
             .decision = decision_of(options)};
   }
 
-  /// Queues the decision, and its way to the host.
+  /// Queues the decision and its copy to the host.
   void decide(Device& device, const UpdateQuestion& question) {
     const bool measures = question.clip_norm > 0 || question.skips_overflow;
     if (measures) queue_squares(device, {0, arena_size(), question.gradients.data()}, 0);
@@ -88,7 +88,7 @@ class TensorTable final {
   }
   [[nodiscard]] const UpdateDecision& decision() const noexcept { return *host_decision_.data(); }
 
-  /// Queues each tensor's trust ratio for the updates that follow.
+  /// Queues the computation of each tensor's trust ratio for later updates.
   void queue_trust_ratios(Device& device, std::span<const float> parameters,
                           std::span<const float> gradients, double trust_coefficient,
                           const UpdateOptions& options) {
@@ -105,8 +105,8 @@ class TensorTable final {
                      updates_.data());
   }
 
-  /// Queues each tensor's share of the rate; `ratios` (tensors,). The last call's copy must be
-  /// done.
+  /// Queues a copy of each tensor's factor for the learning rate, `ratios` (tensors,). The last
+  /// call's copy must be done.
   void set_ratios(Device& device, std::span<const double> ratios) {
     for (std::size_t i = 0; i < segments_.size(); ++i) {
       host_updates_.data()[i] = {.lr = ratios[i], .weight_decay = segments_[i].weight_decay};
@@ -116,15 +116,14 @@ class TensorTable final {
 
   [[nodiscard]] std::size_t arena_size() const noexcept { return blocks_ * arena_block; }
 
-  /// A range of the arena's layout, cut between tensors, and where its values are: value i of the
-  /// range is values[i].
+  /// A range of the arena, cut between tensors, and its values: value i of the arena is values[i].
   struct Range {
     std::size_t begin;
     std::size_t end;
     const float* values;
   };
-  /// Sum of squares of each tensor within each range, (ranges, tensors), until the next call; 0 for
-  /// those without values there. Waits.
+  /// Sum of squares of each tensor within each range, (ranges, tensors); 0 for tensors outside the
+  /// range. Blocks; valid until the next call.
   [[nodiscard]] std::span<const double> squared(Device& device, std::span<const Range> ranges) {
     const std::size_t count = ranges.size() * segments_.size();
     for (std::size_t i = 0; i < ranges.size(); ++i) queue_squares(device, ranges[i], i);
@@ -134,7 +133,7 @@ class TensorTable final {
   }
 
  private:
-  /// To norms_, as its row `row`.
+  /// Queues sums of squares into row `row` of norms_.
   void queue_squares(Device& device, const Range& range, std::size_t row) {
     assert((row + 1) * segments_.size() <= norms_.size());
     const std::size_t first = round_up(range.begin) / arena_block;
@@ -283,16 +282,16 @@ class DeviceLars final : public DeviceOptimizer {
   }
 
  private:
-  /// The gradients, and the weights of each part that lies by itself.
+  /// One for the gradients, and at most one per part for the weights.
   [[nodiscard]] static std::size_t most_ranges(const ArenaLayout& layout) {
     return 1 + std::max<std::size_t>(1, layout.units.size());
   }
-  /// Of weights and gradients in all parts.
+  /// Computes norms_ of weights and gradients over all parts.
   void take_norms(std::span<const UpdatePart> parts, std::span<const float> gradients) {
     ranges_.assign(1, {0, table().arena_size(), gradients.data()});
     for (const UpdatePart& part : parts) {
       const float* const values = part.parameters.data();
-      // Parts that lie in one arena, one after another, are measured as one.
+      // Merge contiguous parts of one arena.
       if (ranges_.size() > 1 && ranges_.back().values == values &&
           ranges_.back().end == part.begin) {
         ranges_.back().end = part.end;
@@ -319,17 +318,17 @@ class DeviceLars final : public DeviceOptimizer {
                                static_cast<double>(gradient_scale) * std::sqrt(norms_[2 * i + 1]),
                                static_cast<double>(segment.weight_decay));
     }
-    // The norms' way to the host has waited for the last step's copy.
+    // take_norms() has synchronized the device, so the last step's copy is done.
     table().set_ratios(device(), ratios_);
   }
 
   float momentum_;
   double trust_;
   SumOverRanks sum_norms_;  ///< empty: this rank holds whole tensors
-  bool measured_ = false;   ///< norms_ are of this step, and its ratios not yet queued
+  bool measured_ = false;   ///< norms_ are this step's, and their ratios are not queued yet
   std::vector<TensorTable::Range> ranges_;
-  std::vector<double> norms_;   ///< by tensor: squares of its weights' norm and its gradients'
-  std::vector<double> ratios_;  ///< of each tensor; 1 where it does not adapt
+  std::vector<double> norms_;   ///< by tensor: squared norms of its weights and gradients
+  std::vector<double> ratios_;  ///< by tensor; 1 if it does not adapt
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace lockstep::cuda {
 
-/// As lockstep::make_optimizer, over arenas of a device; updates are queued.
+/// As lockstep::make_optimizer, for arenas in device memory; updates are queued.
 [[nodiscard]] std::unique_ptr<Optimizer> make_device_optimizer(std::shared_ptr<Device> device,
                                                                const Config& config,
                                                                const ArenaLayout& layout,
