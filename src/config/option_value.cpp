@@ -19,7 +19,7 @@ namespace {
   fail(ExitStatus::usage, "--{} is '{}' (it takes {}); see --help", spec.name, text, takes);
 }
 
-/// The whole text as a number.
+/// Parses the whole text as a number; false if it is not one.
 template <typename T>
 bool parse_number(std::string_view text, T& value) {
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -39,7 +39,7 @@ double parse_double(const OptionSpec& spec, const std::string& text) {
   return value;
 }
 
-/// Seconds of "90s", "10min" or "2h"; nullopt for anything else, and for no time at all.
+/// Seconds of "90s", "10min" or "2h"; nullopt for anything else and for zero.
 std::optional<double> parse_time(const std::string& text) {
   constexpr std::pair<std::string_view, double> units[] = {{"min", 60}, {"h", 3600}, {"s", 1}};
   for (const auto& [suffix, seconds] : units) {

@@ -18,7 +18,7 @@ namespace {
 const std::string config_option = "config";
 const std::string print_option_name = "print-config";
 
-/// Both of an exclusive pair from one source cannot hold.
+/// Error(usage) if one source sets both options of an exclusive pair.
 void refuse_both(const Config& config, const std::string& where) {
   const OptionTable<Config>& table = train_options();
   for (const auto& pair : table.exclusive_pairs()) {
@@ -106,7 +106,7 @@ ParsedCommand parse_train_options(const std::vector<std::string>& args, const Fi
   refuse_both(from_line, "");
   for (const auto& pair : table.exclusive_pairs()) {
     if (!pair.both(command.config)) continue;
-    // Neither source holds both, so exactly one of them came from the file; the command line wins.
+    // No source sets both, so exactly one is from the file; the command line wins.
     const std::string& from_file = on_line.contains(pair.one) ? pair.other : pair.one;
     table.reset(command.config, from_file);
     command.given.erase(from_file);

@@ -36,7 +36,7 @@ const OptionName* find(const std::vector<OptionName>& known, std::string_view na
        nearest.empty() ? std::string("see --help") : fmt::format("did you mean --{}?", nearest));
 }
 
-/// `--x` and `--no-x` become `--x=true` and `--x=false`, so that every option has its value.
+/// Turns `--x` and `--no-x` into `--x=true` and `--x=false`, so that every option has a value.
 std::vector<std::string> spell_out_switches(const std::vector<std::string>& args,
                                             const std::vector<OptionName>& known) {
   std::vector<std::string> result;

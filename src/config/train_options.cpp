@@ -293,8 +293,8 @@ OptionTable<Config> make_table() {
             .help = "write a trace of these steps of all ranks to the run directory, as 10:12; it "
                     "opens in Perfetto",
             .unit = ""});
-  // A fresh run starts from weights; that one goes on, or must not, is the same then. A checkpoint
-  // to go on from leaves no place for them.
+  // --init-from only applies to a fresh run: it is compatible with --resume auto and none, but not
+  // with a checkpoint file.
   t.exclusive({.one = "resume", .other = "init-from", .both = [](const Config& config) {
                  return config.resume != "auto" && config.resume != "none" &&
                         !config.init_from.empty();

@@ -32,8 +32,8 @@ bool AppendFile::append(std::string_view record) noexcept {
     const ssize_t count = ::write(descriptor_, record.data(), record.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
-      // Half a record would spoil the next one; to shrink a file needs no space. Where even that
-      // fails there is nothing left to try.
+      // Remove the partial record, which would corrupt the next one; truncation needs no disk
+      // space. If it fails, nothing else can be done.
       [[maybe_unused]] const int result = before >= 0 ? ::ftruncate(descriptor_, before) : -1;
       return false;
     }

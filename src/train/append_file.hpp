@@ -5,11 +5,11 @@
 
 namespace lockstep {
 
-/// A file of records that grows at its end.
+/// A file to which records are appended.
 class AppendFile final {
  public:
-  /// Creates it where it is absent, or, `exclusive`, fails with errno EEXIST where it is there:
-  /// then, and on any other failure, valid() is false.
+  /// `if_absent` creates a missing file; `exclusive` fails with errno EEXIST if the file exists. On
+  /// any failure, valid() is false.
   enum class Create { if_absent, exclusive };
   AppendFile(const std::string& path, Create create) noexcept;
   ~AppendFile();
@@ -17,7 +17,7 @@ class AppendFile final {
   AppendFile& operator=(AppendFile&& other) noexcept;
 
   [[nodiscard]] bool valid() const noexcept { return descriptor_ >= 0; }
-  /// By one write() as a rule. A record that does not fit is taken back; false.
+  /// Usually one write(). If the record does not fit, removes its written part and returns false.
   bool append(std::string_view record) noexcept;
 
  private:

@@ -18,7 +18,7 @@ EpochPosition next_position(const BatchGeometry& geometry, EpochPosition at) noe
 
 BatchPlan plan_training_batches(const BatchGeometry& geometry, EpochPosition start,
                                 std::int64_t steps) {
-  // Steps left in the first, perhaps partly taken epoch; later epochs are whole.
+  // Steps left in the first epoch, which may be partly done; later epochs are whole.
   const std::int64_t first_epoch_steps =
       (geometry.samples - start.position) / geometry.global_batch;
   return [=](std::int64_t n) -> std::optional<BatchRequest> {

@@ -19,7 +19,7 @@ struct StartParts {
   int shard_group = 1;  ///< its size in ranks
 };
 
-/// Says what is trained, on what, and what memory a rank needs for it.
+/// Reports the model, the data, the hardware and the memory that a rank needs.
 void describe_start(RunReporter& reporter, const StartParts& parts);
 
 }  // namespace lockstep

@@ -11,12 +11,12 @@
 namespace lockstep {
 namespace {
 
-/// What eval needs to know of a checkpoint, on every rank.
+/// The parts of a checkpoint that eval needs on every rank.
 struct LoadedWeights {
   std::optional<CheckpointReader> reader;  ///< rank 0's
   Config config;                           ///< the run's, or the default with the request's model
-  std::string convolutions;  ///< rank 0's: the run's own algorithms, by which its evaluations
-                             ///< gave what they gave
+  std::string convolutions;  ///< rank 0's: the run's convolution algorithms, to reproduce its
+                             ///< evaluations
   WeightsNormalization normalization;
 };
 
@@ -60,7 +60,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   LoadedWeights loaded = load_weights(request, comm);
   const auto data = open_dataset(request.data, request.split, comm);
 
-  // One sample a rank is enough for a batch here; resolve_run checks the rest.
+  // A batch of one sample per rank passes the checks on batches; resolve_run checks the rest.
   Config config = loaded.config;
   config.global_batch_size = 0;
   config.batch_size = 1;

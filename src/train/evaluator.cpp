@@ -33,7 +33,7 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
   options_.loader.trace_row = "evaluation loader";
   options_.loader.shuffle = false;
   options_.loader.batch_capacity = options_.batch_size;
-  // Each run of it makes a loader, amid training; what that is traced on is made here.
+  // Each run() makes a loader during training; create its trace rows here.
   static_cast<void>(loader_rows(options_.loader));
   program_ = engine.compile_inference(options_.batch_size);
   if (options_.meets_in_programs) {
@@ -47,7 +47,7 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
   const auto loader = make_loader(
       dataset_, options_.loader,
       plan_evaluation_batches(samples, comm_.size(), comm_.rank(), options_.batch_size));
-  // Rank 0 has the largest share, so every rank makes as many rounds as it needs.
+  // Rank 0 has the largest slice; every rank makes as many rounds as rank 0 needs.
   const std::int64_t share = slice_of(samples, comm_.size(), 0).count;
   const std::int64_t rounds = (share + options_.batch_size - 1) / options_.batch_size;
 

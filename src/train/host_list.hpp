@@ -9,8 +9,7 @@
 
 namespace lockstep {
 
-/// "node3,node7": each host once, as Slurm's --exclude takes it, by the name that Slurm knows
-/// (without a domain).
+/// "node3,node7": each host once, in the format of Slurm's --exclude, without the domain.
 [[nodiscard]] inline std::string host_list(std::vector<std::string> hosts) {
   for (std::string& host : hosts) host.resize(std::min(host.find('.'), host.size()));
   std::sort(hosts.begin(), hosts.end());

@@ -10,7 +10,7 @@ HybridComms watched_groups(Compute& compute, RunWatch& watch) {
   const Compute::Groups host = compute.host_group_communicators();
   if (host.group != nullptr) watch.compare_in_groups(host.group->size());
   const Compute::Groups device = compute.group_communicators();
-  // What is saved is gathered in the first group alone.
+  // Saves gather only in the first group.
   HybridComms comms{.group_host = watched(host.group, "the group's", Callers::group),
                     .replicas_host = watched(host.replicas, "the replicas'")};
   const bool is_host = device.group == host.group;

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// The communicators of --shard hybrid, watched; empty for the other modes.
+/// The watched communicators of --shard hybrid; empty for other modes.
 [[nodiscard]] HybridComms watched_groups(Compute& compute, RunWatch& watch);
 
 }  // namespace lockstep

@@ -18,7 +18,7 @@ TensorIndex index_of(const Tensors& tensors) {
   return index;
 }
 
-/// The file's tensor of that name and shape.
+/// The file's tensor with this name and shape.
 const CheckpointReader::Tensor& find(const TensorIndex& index, const std::string& name,
                                      const Shape& shape, const char* where) {
   const auto found = index.find(name);
@@ -39,7 +39,7 @@ const CheckpointReader::Tensor& find(const TensorIndex& index, const std::string
   return *found->second;
 }
 
-/// "fc." of the network's last linear layer.
+/// Name prefix of the network's last linear layer, such as "fc.".
 std::string head_prefix(const Graph& graph) {
   for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
     if (const auto* linear = std::get_if<Linear>(&node->op)) return linear->options.name + ".";
@@ -47,7 +47,7 @@ std::string head_prefix(const Graph& graph) {
   return {};
 }
 
-/// Error(bad_input) where the file has a tensor that the network does not.
+/// Error(bad_input) if the file has a tensor that the network does not have.
 void require_known_tensors(const Tensors& tensors, const Graph& graph) {
   for (const auto& tensor : tensors) {
     const auto same_name = [&](const auto& known) { return known.name == tensor.name; };
@@ -61,7 +61,7 @@ void require_known_tensors(const Tensors& tensors, const Graph& graph) {
   }
 }
 
-/// By parameter, its tensor in the file; null: not the file's.
+/// For each parameter, its tensor in the file; null: not from the file.
 using Places = std::vector<const CheckpointReader::Tensor*>;
 
 TensorValues values_of(const CheckpointReader& reader, std::string group, Places places,

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// Values further apart than this are other values, not another rounding or another sum's order.
+/// Larger differences are not due to rounding or the order of a sum.
 constexpr float tolerance = 1e-4F;
 
 void require_usable(const WeightsNormalization& weights) {
@@ -26,7 +26,7 @@ void require_usable(const WeightsNormalization& weights) {
        weights.file, fmt::join(weights.mean, ", "), fmt::join(weights.std, ", "));
 }
 
-/// One value stands for all channels.
+/// A single value applies to all channels.
 bool differ(const std::vector<float>& left, const std::vector<float>& right) {
   const std::size_t size = std::max(left.size(), right.size());
   const auto fits = [size](const auto& values) {

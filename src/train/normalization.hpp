@@ -10,23 +10,22 @@
 
 namespace lockstep {
 
-/// A file of weights, and the channel means and standard deviations that it says its network was
-/// trained with; empty: it does not say.
+/// A file of weights, and the channel means and standard deviations of its training inputs; empty:
+/// not in the file.
 struct WeightsNormalization {
   std::string file;
   std::vector<float> mean;
   std::vector<float> std;
 };
 
-/// Rank 0's on every rank; collective. Error(bad_input) where the values are of no use.
+/// Broadcasts rank 0's values; collective. Error(bad_input) if they are not usable.
 [[nodiscard]] WeightsNormalization broadcast_normalization(const CheckpointInfo& info,
                                                            const std::string& file,
                                                            Communicator& comm);
 
-/// Inputs are normalised as the weights were trained: where --mean or --std are not given, `config`
-/// takes the weights' own values; resolve_run() takes the data set's for those still empty.
-/// Returns what the user should know, empty where nothing: the data set states other values, or
-/// the weights state none.
+/// Normalises inputs as in the training of the weights: sets --mean and --std, if not given, to the
+/// weights' values in `config`; resolve_run() uses the data set's for those still empty. Returns a
+/// warning if the data set states other values or the weights state none, else an empty text.
 [[nodiscard]] std::string normalize_as_trained(const WeightsNormalization& weights,
                                                const DatasetInfo& data, Config& config);
 

@@ -99,7 +99,7 @@ void ProgressDisplay::update(ProgressState state) {
   if (last_step_ >= 0 && state.step > last_step_) {
     const double seconds = std::chrono::duration<double>(now - last_update_).count() /
                            static_cast<double>(state.step - last_step_);
-    constexpr double weight = 0.05;  // of the newest step: some twenty steps' memory
+    constexpr double weight = 0.05;  // of the newest step: averages over about 20 steps
     seconds_per_step_ =
         seconds_per_step_ == 0 ? seconds : (1 - weight) * seconds_per_step_ + weight * seconds;
   }

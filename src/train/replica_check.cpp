@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::size_t piece_values = std::size_t{1} << 20;
 
-/// Two values of 16 bits at a time: each tensor begins on a multiple of arena_alignment.
+/// Views 16-bit values as floats, two in each; every tensor begins at a multiple of
+/// arena_alignment.
 std::span<const float> as_floats(std::span<const std::byte> values) {
   return {reinterpret_cast<const float*>(values.data()), values.size() / sizeof(float)};
 }

@@ -10,8 +10,8 @@
 namespace lockstep {
 namespace {
 
-/// Of `sharing` ranks of rank 0's host, in the mean: a copy to save may be its alone, or its
-/// group's. Before there is an engine, so without its padding.
+/// Mean bytes per rank over the `sharing` ranks of rank 0's host: only rank 0, or its shard group,
+/// may have the copy for a save. Computed before the engine exists, so without its padding.
 StateBytes predicted(Config config, ShardMode mode, const Graph& graph, int ranks, int sharing) {
   config.shard = mode;
   if (mode == ShardMode::hybrid) config.shard_group = ranks;

@@ -13,25 +13,24 @@
 
 namespace lockstep {
 
-/// Error(usage) where a rank may not take the memory that its parameters, gradients and optimizer
-/// state need, with both numbers and the --shard that would fit. `ranks`: how many share the model
-/// out, if they do. What ranks share a limit of is held against what they need in the mean on rank
-/// 0's host. Pure.
+/// Error(usage) if parameters, gradients and optimizer state exceed a rank's memory limit, with
+/// both numbers and a --shard that fits. `ranks`: size of the shard group. A limit that several
+/// ranks share is compared with their mean need on rank 0's host. Pure.
 void require_memory(const Config& config, const Graph& graph, int ranks,
                     std::span<const MemoryLimit> limits);
 
-/// The same on all ranks, where one of them may not; collective. What this rank may take.
+/// The same check on all ranks with this machine's limits; collective, fails on all ranks if it
+/// fails on one. Returns this rank's limits.
 [[nodiscard]] std::vector<MemoryLimit> require_memory(const Config& config, const Graph& graph,
                                                       int ranks, const ProcessGrid& grid,
                                                       Communicator& comm);
 
-/// Of a program that is compiled, and has not run.
+/// Memory for activations of a compiled program that has not run.
 struct ActivationNeeds {
   std::size_t bytes = 0;
   std::int64_t samples = 0;  ///< of its batch
 };
-/// Error(usage) where that is too much beside what require_memory() counts, within the limits that
-/// it found. Pure.
+/// Error(usage) if `needs`, added to what require_memory() counts, exceeds one of its limits. Pure.
 void require_activations(const Config& config, const Graph& graph, int ranks,
                          std::span<const MemoryLimit> limits, const ActivationNeeds& needs);
 

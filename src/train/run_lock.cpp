@@ -50,7 +50,7 @@ nanoseconds modification_time(const struct stat& status) {
   return std::chrono::seconds(status.st_mtim.tv_sec) + nanoseconds(status.st_mtim.tv_nsec);
 }
 
-/// Where the lock file is torn or not written yet.
+/// Holder for a lock file that is torn or not written yet.
 RunHolder unknown_holder() {
   return {.job = "another job",
           .host = "an unknown host",
@@ -83,14 +83,14 @@ RunDirectory::Lock::Lock(const RunDirectoryOptions& options)
       ::kill(static_cast<pid_t>(holder->process), 0) != 0 && errno == ESRCH) {
     taken_over_ = name_of(*holder);
   } else if (holder && !(same_machine && attempt == Attempt::got_it)) {
-    // One machine's kernel knows its locks for certain; of other machines' only the heartbeat
-    // tells.
+    // The kernel knows the locks of its own machine for certain; other machines' holders are only
+    // known by their heartbeat.
     attempt = wait_until_free(*holder);
   }
   if (holder) taken_over_ = name_of(*holder);
   write_holder();
-  // Where the kernel excludes nobody, others may have found the directory free at the same time.
-  // The last one to write has it, and all others see that once none is still about to write.
+  // Without file locks, several jobs may have found the directory free at the same time. The last
+  // one to write holds it; the others see that after `settle`, when no write is outstanding.
   if (attempt == Attempt::unsupported) std::this_thread::sleep_for(options_.settle);
   if (const auto successor = find_successor()) refuse(*successor);
   heart_ = std::thread([this] { beat(); });
@@ -104,7 +104,7 @@ RunDirectory::Lock::~Lock() {
   wake_.notify_all();
   heart_.join();
   if (find_successor()) return;
-  // An empty file is a free one. The file stays: removing it would race with who just opened it.
+  // An empty file means free. Removing the file would race with a job that has just opened it.
   [[maybe_unused]] const int ignored = ::ftruncate(file_.get(), 0);
 }
 
@@ -116,7 +116,7 @@ RunDirectory::Lock::Attempt RunDirectory::Lock::try_lock() {
 
 RunDirectory::Lock::Attempt RunDirectory::Lock::wait_until_free(const RunHolder& holder) {
   const nanoseconds first = last_heartbeat();
-  // A dead machine's lock may outlive its heartbeat until the server gives it up.
+  // A dead machine's lock may outlive its heartbeat until the server releases it.
   const auto deadline = std::chrono::steady_clock::now() + 2 * options_.stale;
   const auto pause =
       std::min<std::chrono::milliseconds>(options_.heartbeat / 5, std::chrono::seconds(1));
@@ -130,7 +130,7 @@ RunDirectory::Lock::Attempt RunDirectory::Lock::wait_until_free(const RunHolder&
     std::this_thread::sleep_for(pause);
   }
   if (const auto now = read_holder(); now) refuse(*now);
-  // It has just ended by itself.
+  // The holder has just ended.
   const Attempt attempt = try_lock();
   if (attempt == Attempt::held_by_another) refuse(holder);
   return attempt;
@@ -141,7 +141,7 @@ void RunDirectory::Lock::write_holder() {
                                             {"boot", self_.boot},       {"process", self_.process},
                                             {"started", self_.started}, {"token", self_.token}}
                          .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  // One write of one size, so that of two holders' texts one stands whole.
+  // One write of a fixed size, so that with two writers one of the texts stays whole.
   constexpr std::size_t block = 1024;
   text.resize((text.size() + block) / block * block - 1, ' ');
   text += '\n';
@@ -155,13 +155,13 @@ void RunDirectory::Lock::write_holder() {
 }
 
 void RunDirectory::Lock::beat() {
-  // Signals are the other threads' business.
+  // Other threads handle signals.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, options_.heartbeat, [this] { return stopping_; })) {
-    // Who took the directory over keeps the file fresh itself.
+    // The new holder touches the file itself.
     if (find_successor()) return;
     ::futimens(file_.get(), nullptr);
   }
@@ -170,7 +170,7 @@ void RunDirectory::Lock::beat() {
 std::optional<RunHolder> RunDirectory::Lock::find_successor() {
   const auto now = std::chrono::steady_clock::now();
   auto holder = read_holder();
-  // A file that cannot be read, or is nobody's, says of no other holder.
+  // An unreadable or empty file names no other holder.
   if (!holder || holder->token == self_.token) {
     checked_ = now;
     return std::nullopt;
@@ -197,7 +197,7 @@ bool RunDirectory::Lock::is_held() {
 }
 
 std::optional<RunHolder> RunDirectory::Lock::read_holder() const {
-  // By name: opening anew makes network file systems look at the server.
+  // By name: opening again makes network file systems ask the server.
   const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return std::nullopt;
   std::array<char, 4096> bytes{};
@@ -205,7 +205,7 @@ std::optional<RunHolder> RunDirectory::Lock::read_holder() const {
   if (size <= 0) return std::nullopt;
   const auto json = nlohmann::json::parse(bytes.data(), bytes.data() + size, nullptr, false);
   RunHolder holder = unknown_holder();
-  if (!json.is_object()) return holder;  // torn while it was written
+  if (!json.is_object()) return holder;  // torn write
   try {
     holder.job = json.value("job", holder.job);
     holder.host = json.value("host", holder.host);
@@ -214,13 +214,13 @@ std::optional<RunHolder> RunDirectory::Lock::read_holder() const {
     holder.started = json.value("started", holder.started);
     holder.token = json.value("token", holder.token);
   } catch (const nlohmann::json::exception&) {
-    // Somebody edited it; what was read until here will do.
+    // The file was edited; the fields read so far suffice.
   }
   return holder;
 }
 
 nanoseconds RunDirectory::Lock::last_heartbeat() const {
-  // By name: asking anew makes network file systems look at the server.
+  // By name: network file systems then ask the server.
   struct stat status {};
   return ::stat(path_.c_str(), &status) == 0 ? modification_time(status) : nanoseconds(0);
 }

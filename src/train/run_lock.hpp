@@ -13,14 +13,14 @@
 
 namespace lockstep {
 
-/// Who holds a run directory, as its lock file says.
+/// Holder of a run directory, from its lock file.
 struct RunHolder {
   std::string job;
   std::string host;
-  std::string boot;  ///< of the host's kernel: two machines may share a name
+  std::string boot;  ///< boot id of the host's kernel: two machines may share a name
   std::int64_t process = 0;
   std::string started;
-  std::string token;  ///< random; tells this holder from all others. Empty: an older version's
+  std::string token;  ///< random and unique to the holder. Empty: written by an older version
 };
 
 class RunDirectory::Lock final {
@@ -31,10 +31,9 @@ class RunDirectory::Lock final {
   Lock& operator=(const Lock&) = delete;
 
   [[nodiscard]] const std::string& taken_over() const noexcept { return taken_over_; }
-  /// Reads the file again. Error(cannot_write) naming the new holder where it is another job's.
+  /// Reads the file again. Error(cannot_write), naming the new holder, if it is another job's.
   void require_held();
-  /// Reads the file again only where that was last done two heartbeats ago or more, as after a
-  /// suspension.
+  /// Reads the file again only if the last read was two heartbeats ago or more (a suspension).
   [[nodiscard]] bool is_held();
   [[nodiscard]] bool is_lost() const noexcept { return lost_; }
 
@@ -42,16 +41,16 @@ class RunDirectory::Lock final {
   enum class Attempt { got_it, held_by_another, unsupported };
 
   [[nodiscard]] Attempt try_lock();
-  /// How the lock was had at last.
+  /// Waits, refuses if the holder is alive, and returns the result of the last try_lock().
   Attempt wait_until_free(const RunHolder& holder);
   void write_holder();
   void beat();
-  /// Whose it is now; nullopt: nobody's.
+  /// The current holder; nullopt: none.
   [[nodiscard]] std::optional<RunHolder> read_holder() const;
-  /// The holder, where it is another one; from then on is_lost().
+  /// The current holder if it is another job; then sets lost_.
   [[nodiscard]] std::optional<RunHolder> find_successor();
   [[nodiscard]] std::chrono::nanoseconds last_heartbeat() const;
-  /// What the file system's clock says; hosts' clocks may differ by minutes.
+  /// The file system's time; hosts' clocks may differ by minutes.
   [[nodiscard]] std::chrono::nanoseconds file_system_now() const;
   [[noreturn]] void refuse(const RunHolder& holder) const;
 

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The lines of a run up to a step; a torn line does not parse and goes.
+/// The lines of a run up to a step; drops a torn line, which does not parse.
 std::string lines_until(const std::string& path, std::int64_t last_step) {
   std::string kept;
   std::ifstream file(path);
@@ -65,7 +65,7 @@ struct RankLog::Impl {
       : logger("lockstep", std::make_shared<spdlog::sinks::basic_file_sink_mt>(path)) {
     logger.set_pattern("%Y-%m-%d %H:%M:%S.%e %L %v");
     logger.flush_on(spdlog::level::trace);
-    // A full disk loses lines, it does not stop training, nor fill the terminal.
+    // A full disk loses lines; it must neither stop training nor fill the terminal.
     logger.set_error_handler([](const std::string&) {});
   }
   spdlog::logger logger;

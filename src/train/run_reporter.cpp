@@ -59,7 +59,7 @@ struct RunReporter::Impl {
     display->print(options.log_ranks ? fmt::format("[rank {}] {}", options.grid.rank, line) : line);
   }
 
-  /// Whether the run's record is this job's to write: rank 0's, while it holds the directory.
+  /// Whether to write the run's record: on rank 0, while this job holds the directory.
   [[nodiscard]] bool keeps_record() const {
     return metrics && (!options.holds_directory || options.holds_directory());
   }

@@ -36,8 +36,7 @@ RunSaver::~RunSaver() {
 
 bool RunSaver::is_due(std::int64_t step) const noexcept {
   if (!saver_) return false;
-  // A save that had to wait is requested again once it may begin, so that the replicas are
-  // checked before it; earlier requests would only cost checks.
+  // A delayed save is requested again only when it can start: each request costs a replica check.
   const auto now = std::chrono::steady_clock::now();
   if (!backoff_.may_try(now)) return false;
   if (pending_) return !saver_->busy();
@@ -73,7 +72,7 @@ void RunSaver::start_pending(const TrainingState& state) {
 }
 
 void RunSaver::start(const TrainingState& state) {
-  report();  // what the snapshot and the board say is the last save's until then
+  report();  // before the snapshot and the board lose the last save's state
   pending_ = false;
   started_step_ = state.step;
   last_ = std::chrono::steady_clock::now();
@@ -121,7 +120,7 @@ std::optional<BackgroundSaver::Outcome> RunSaver::finished() {
     const auto nanoseconds = static_cast<std::int64_t>(1e9 * outcome->seconds);
     parts_.trace->saves().close_at(traced_.begin + nanoseconds, traced_.handle);
   }
-  // Where training stops for it, the parts come at once.
+  // Excludes waits for pieces: a save before a stop gathers them at once.
   parts_.stop_timer.save_took(outcome->seconds - snapshot_.waited_seconds());
   parts_.reporter.saved(*outcome);
   if (outcome->error) {
@@ -143,7 +142,7 @@ void RunSaver::report() {
 }
 
 void RunSaver::report_stall() {
-  // What ranks have not brought yet does not hang.
+  // A writer that waits for pieces from other ranks does not hang.
   if (!busy() || snapshot_.wanted() > 0) return;
   const auto waited = stall_.stalled(moves_, std::chrono::steady_clock::now());
   if (!waited) return;

@@ -13,47 +13,46 @@
 
 namespace lockstep {
 
-/// A run's checkpoints: when they are due, and how the ranks' parts of the state come into them
-/// while training goes on. All ranks make the same calls where the state is sharded.
+/// A run's checkpoints: when to save, and the transfer of the ranks' shards to rank 0 while
+/// training continues. If the state is sharded, all ranks make the same calls.
 class RunSaver final {
  public:
-  /// `saved_step`: of the newest checkpoint that there is. `stall_limit`: how long a save may stand
-  /// still without a warning.
+  /// `saved_step`: step of the newest checkpoint. `stall_limit`: time without progress of a save
+  /// until a warning.
   RunSaver(const TrainingLoopParts& parts, std::int64_t saved_step,
            std::chrono::milliseconds stall_limit = std::chrono::seconds(60));
   ~RunSaver();
   RunSaver(const RunSaver&) = delete;
   RunSaver& operator=(const RunSaver&) = delete;
 
-  /// Whether this rank wants to save at the boundary of the step after `step`.
+  /// Whether this rank requests a save at the boundary after step `step` + 1.
   [[nodiscard]] bool is_due(std::int64_t step) const noexcept;
-  /// Requests a save at the next boundary, and again until one succeeds; less and less often after
-  /// failures.
+  /// Requests a save at the next boundary, and again until one succeeds; backs off after failures.
   void want() noexcept { pending_ = true; }
   [[nodiscard]] bool busy() const noexcept { return saver_ && saver_->busy(); }
 
-  /// Pieces of the state that rank 0's writer waits for, and that the ranks bring it.
+  /// Pieces of the state that rank 0's writer waits for; deliver() gathers them.
   [[nodiscard]] int pieces_wanted() { return busy() ? snapshot_.wanted() : 0; }
   void deliver(int pieces);
 
-  /// At a boundary of which all ranks know that a save may begin.
+  /// Starts a pending save; call at a boundary where all ranks agree that a save may start.
   void start_pending(const TrainingState& state);
-  /// Tells of what has been saved or stands still, and wants again what has not been saved.
+  /// Reports finished and stalled saves, and requests failed ones again.
   void report();
-  /// Saves and waits for it; all ranks learn whether it worked. Error(cannot_write), also where the
-  /// run directory is another job's now.
+  /// Saves and waits. Collective; Error(cannot_write) on all ranks if the save failed or another
+  /// job holds the run directory now.
   void save_and_wait(const TrainingState& state);
-  /// The newest file that this run has written; rank 0's. Empty: none.
+  /// On rank 0: the newest file that this run has written. Empty: none.
   [[nodiscard]] const std::string& newest() const noexcept { return newest_; }
-  /// The same for all ranks, once what is under way has ended. Collective.
+  /// Waits for a save in progress, then returns newest() of rank 0 on all ranks. Collective.
   [[nodiscard]] std::string last_good();
 
  private:
-  /// What rank 0 has decided, where all ranks must take part; elsewhere each rank's own.
+  /// Rank 0's decision if the state is sharded (all ranks must take part), else `mine`.
   [[nodiscard]] bool decided(bool mine);
   void start(const TrainingState& state);
   void finish();
-  /// The next outcome, told of; nullopt where there is none.
+  /// Takes and reports the next outcome; nullopt if there is none.
   std::optional<BackgroundSaver::Outcome> finished();
   void report_stall();
 
@@ -67,11 +66,11 @@ class RunSaver final {
   StateSnapshot snapshot_;
   SaveBackoff backoff_;
   StallAlarm stall_;
-  std::atomic<std::int64_t> moves_ = 0;   ///< of the saver: saves begun and pieces written
+  std::atomic<std::int64_t> moves_ = 0;   ///< the saver's progress: saves begun + pieces written
   std::optional<BackgroundSaver> saver_;  ///< rank 0's
   bool pending_ = false;
-  std::int64_t started_step_;  ///< the newest that was handed to the saver
-  TracedSave traced_;          ///< the same; its outcome comes before the next one begins
+  std::int64_t started_step_;  ///< newest step passed to the saver; -1 after a failure
+  TracedSave traced_;          ///< that save; its outcome is taken before the next one starts
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::string newest_;
 };

@@ -45,7 +45,7 @@ RunStart read_run_start(const Config& config, const CheckpointDirectory& directo
            config.resume, start.state->step, directory.path_of(steps.front()));
     }
   }
-  // A run that goes on has its weights already.
+  // A resumed run takes its weights from the checkpoint.
   if (!start.state && !config.init_from.empty()) {
     start.reader.emplace(config.init_from, CheckpointUse::weights);
   }
@@ -79,7 +79,7 @@ void broadcast_model(Engine& engine, Communicator& comm) {
 void start_model(const RunStart& start, const Config& config, Engine& engine, ParallelState& state,
                  Optimizer& optimizer, Communicator& comm) {
   const Graph& graph = engine.graph();
-  std::vector<float> whole;  // rank 0's, of a piece
+  std::vector<float> whole;  // a piece, on rank 0 only
   const auto distribute = [&](const TensorValues& values, const auto& give) {
     for (std::size_t piece = 0; piece < state.pieces().size(); ++piece) {
       collectively(comm, [&] {
@@ -90,7 +90,7 @@ void start_model(const RunStart& start, const Config& config, Engine& engine, Pa
       give(piece);
     }
   };
-  TensorValues values;  // rank 0's
+  TensorValues values;  // on rank 0 only
   initialize_statistics(engine);
   collectively(comm, [&] {
     if (comm.rank() != 0) return;
@@ -114,7 +114,7 @@ void start_model(const RunStart& start, const Config& config, Engine& engine, Pa
 }
 
 std::string layout_text(const Engine& engine) {
-  // Padding alone can hide another blocking; the values' order shows it.
+  // Layouts of equal size may differ in blocking; the order of probe values shows it.
   std::uint32_t crc = 0;
   std::vector<float> probe;
   std::vector<float> values;

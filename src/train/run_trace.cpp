@@ -17,14 +17,14 @@
 namespace lockstep {
 namespace {
 
-/// Of one row: enough for hundreds of buckets a step, and 6 MiB at most.
+/// Capacity of one row: enough for hundreds of buckets per step, at most 6 MiB.
 std::size_t events_a_row(const StepRange& steps) {
   constexpr std::int64_t a_step = 1024;
   return static_cast<std::size_t>(a_step *
                                   std::clamp<std::int64_t>(steps.last - steps.first + 1, 4, 64));
 }
 
-/// What rank 0 is told behind a rank's events.
+/// Sent to rank 0 after a rank's events.
 struct Summary {
   std::int64_t offset = 0;
   std::int64_t uncertainty = 0;
@@ -47,7 +47,7 @@ ClockOffset offset_of_this_clock(RootChannel& channel) {
   return measure_clock_offset(channel, [] { return TraceRecorder::now(); });
 }
 
-/// What stands behind the events: whose clock it is, and how well it is known.
+/// The trace's metadata after the events: clock offsets and their uncertainty.
 std::string other_data(const std::vector<Summary>& ranks, std::int64_t first, std::int64_t last) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -69,7 +69,7 @@ std::string other_data(const std::vector<Summary>& ranks, std::int64_t first, st
 std::unique_ptr<TraceRecorder> make_trace_recorder(const Config& config) {
   if (config.profile_steps == StepRange{}) return nullptr;
   auto recorder = std::make_unique<TraceRecorder>(events_a_row(config.profile_steps));
-  // As they are drawn, from the top; the loader's follow as it is made.
+  // In display order from the top; the loader adds its rows when it is made.
   for (const char* name :
        {TraceRows::steps, TraceRows::phases, StepTrace::row_name, TracedCommunicator::under_way_row,
         TracedCommunicator::waiting_row, TraceRows::evaluation, TraceRows::save}) {
@@ -98,7 +98,7 @@ bool RunTrace::step_begins(std::int64_t step) {
   first_step_ = step;
   board_.enter(Phase::checks);
   mine_.first = offset_of_this_clock(channel_);
-  // Rank 0 has answered one after another; now they set out together.
+  // Rank 0 has answered the ranks one after another; align them again.
   comm_.barrier();
   recorder_.start();
   return true;
@@ -146,7 +146,7 @@ void RunTrace::send() {
 void RunTrace::gather(const std::string& path, std::int64_t last_step) {
   std::vector<Summary> ranks;
   write_atomically(path, [&](const std::string& temporary) {
-    // A full disk must not leave the other ranks with what nobody takes.
+    // Write errors must not stop the loop below: the other ranks' sends would block.
     std::ofstream file(temporary, std::ios::binary);
     const auto write_text = [&](std::string_view text) {
       file.write(text.data(), static_cast<std::streamsize>(text.size()));

@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-/// Whether a debugger holds this process.
+/// Whether a debugger is attached to this process.
 bool is_traced() {
   std::ifstream status("/proc/self/status");
   const std::string name = "TracerPid:";
@@ -29,7 +29,7 @@ bool is_traced() {
   return false;
 }
 
-/// The name that Slurm's --exclude takes, where Slurm started this process.
+/// This host's name; under Slurm, the node name that --exclude takes.
 std::string node_name(const ProcessGrid& grid) {
   const char* name = std::getenv("SLURMD_NODENAME");
   return name != nullptr && *name != '\0' ? name : grid.host;

@@ -16,8 +16,8 @@
 
 namespace lockstep {
 
-/// What stands around a run and sees what goes wrong: the board that tells where this rank is, the
-/// watchdog that reads it, what compares and what traces collectives, and the wait for a debugger.
+/// Fault detection for a run: the board with this rank's phase, the watchdog that reads it,
+/// comparison and tracing of collectives, and the wait for a debugger.
 class RunWatch final {
  public:
   /// Collective. `job` and `trace`, which may be null, outlive it.
@@ -29,18 +29,18 @@ class RunWatch final {
   /// The job's communicator, watched.
   [[nodiscard]] Communicator& comm() noexcept { return *comm_; }
   using Callers = CollectiveComparison::Callers;
-  /// Another one, watched too; comm() as it is. `inner` outlives this object's use.
+  /// Wraps another communicator; returns comm() unchanged. `inner` outlives the use of the result.
   [[nodiscard]] Communicator& watched(Communicator& inner, const char* name,
                                       Callers callers = Callers::all);
-  /// Collective: from here on ranks compare their collectives within groups of so many first.
+  /// Collective: from now on, ranks compare their collectives within groups of `group_size` first.
   void compare_in_groups(int group_size);
   [[nodiscard]] PhaseBoard& board() noexcept { return board_; }
   /// By rank.
   [[nodiscard]] const std::vector<std::string>& hosts() const noexcept { return hosts_; }
-  /// Collective: `mine` is the rank's device, empty for the processor.
+  /// Collective: `mine` is this rank's device, empty for the CPU.
   void name_devices(const std::string& mine);
   [[nodiscard]] Watchdog& watchdog() noexcept { return *watchdog_; }
-  /// For waits that end by themselves.
+  /// Time limit for waits that end by themselves.
   [[nodiscard]] std::chrono::milliseconds wait_limit() const noexcept { return wait_limit_; }
 
  private:
@@ -50,7 +50,7 @@ class RunWatch final {
 
   TraceRecorder* trace_;
   PhaseBoard board_;
-  std::unique_ptr<CollectiveComparison> comparison_;  ///< null: not asked for
+  std::unique_ptr<CollectiveComparison> comparison_;  ///< null: off
   std::deque<std::unique_ptr<Communicator>> layers_;
   Communicator* comm_ = nullptr;
   std::vector<std::string> hosts_;

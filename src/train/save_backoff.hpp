@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// When to save again after saves that failed: every attempt costs a check of the replicas and a
-/// warning, and a full disk stays full for a while.
+/// Delays retries of failed saves: every attempt costs a replica check and a warning, and a full
+/// disk stays full for a while.
 class SaveBackoff final {
  public:
   using Clock = std::chrono::steady_clock;

@@ -11,12 +11,12 @@
 
 namespace lockstep {
 
-/// Begins to copy the data sets' shards to --stage-dir, in their order; a null pointer is a data
-/// set that is not there. Collective; null without --stage-dir. Before the first read.
+/// Starts to copy the data sets' shards to --stage-dir, in order; null pointers are missing data
+/// sets. Collective; call before the first read. Returns null without --stage-dir.
 [[nodiscard]] std::shared_ptr<Staging> stage_data(const Config& config, const TrainingJob& job,
                                                   const std::vector<Dataset*>& datasets);
 
-/// Says what the copying came to since the last call.
+/// Reports the progress of staging since the last call.
 void report_staging(Staging* staging, RunReporter& reporter);
 
 }  // namespace lockstep

@@ -6,15 +6,15 @@
 
 namespace lockstep {
 
-/// Tells when work that makes no progress is worth a warning: after `limit`, and again each time
-/// the wait has doubled.
+/// Times warnings about work without progress: after `limit`, and again each time the wait has
+/// doubled.
 class StallAlarm final {
  public:
   using Clock = std::chrono::steady_clock;
   explicit StallAlarm(Clock::duration limit) noexcept : limit_(limit), next_(limit) {}
 
-  /// `progress` is any number that changes as the work moves on. How long it has stood still, where
-  /// that is to be told now.
+  /// `progress`: any number that changes with progress. Returns the time without progress if a
+  /// warning is due, else nullopt.
   [[nodiscard]] std::optional<Clock::duration> stalled(std::int64_t progress,
                                                        Clock::time_point now) noexcept {
     if (progress != progress_) {
@@ -31,7 +31,7 @@ class StallAlarm final {
 
  private:
   Clock::duration limit_;
-  Clock::duration next_;  ///< wait that is told next
+  Clock::duration next_;  ///< wait until the next warning
   std::int64_t progress_ = -1;
   Clock::time_point since_;
 };

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-/// Memory is not the process's before it is touched; so it is refused at the start or not at all.
+/// Touches every page, so that a lack of memory shows now and not during the run.
 void touch(std::span<float> values) {
   constexpr std::size_t page = 4096 / sizeof(float);
 #pragma omp parallel for schedule(static)
@@ -51,7 +51,7 @@ void StateSnapshot::plan_entries() {
   for (const std::size_t arena : by_name) {
     const std::string group =
         arena == 0 ? std::string(model_group) : slot_group(std::string(slots[arena - 1]));
-    // Backward fills the arena, so the network's first layers are at its end.
+    // The arena is in backward's order, so the network's first layers are at its end.
     auto view = views.rbegin();
     for (std::size_t piece = pieces.size(); piece-- > 0;) {
       for (; view != views.rend() && view->offset >= pieces[piece].begin; ++view) {

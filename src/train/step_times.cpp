@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-/// The lower one, of an even number.
+/// The lower median of an even number of values.
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto median = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);

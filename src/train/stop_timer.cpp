@@ -13,11 +13,11 @@
 namespace lockstep {
 namespace {
 
-/// What a save's time may grow by on a file system that others use too.
+/// Factor for a save's time on a shared file system.
 constexpr double save_reserve = 1.5;
-/// For the ranks to part and the launcher to end.
+/// Seconds for the ranks to exit and the launcher to end.
 constexpr double end_reserve = 5;
-/// How slowly a long step is forgotten.
+/// Decay per step of the longest recent step.
 constexpr double fading = 0.99;
 
 std::optional<double> number(std::string_view text) {
@@ -102,7 +102,7 @@ SlurmTime ask_slurm_for_time() {
     if (at)
       return {.seconds_left = *at - std::chrono::duration<double>(now).count(), .problem = ""};
   }
-  // Its controller may be busy; a run does not wait long for it.
+  // Slurm's controller may be busy; do not wait long for it.
   constexpr int attempts = 3;
   std::string answer;
   for (int attempt = 0; attempt < attempts; ++attempt) {

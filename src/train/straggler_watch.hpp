@@ -10,20 +10,20 @@
 
 namespace lockstep {
 
-/// Measures this rank's steps, and compares the ranks' at each epoch's end.
+/// Measures this rank's steps, and compares all ranks at the end of each epoch.
 class StragglerWatch final {
  public:
   struct Options {
-    double factor = 1.5;             ///< 0: nobody is named
+    double factor = 1.5;             ///< 0: no rank is reported
     std::vector<std::string> hosts;  ///< by rank
   };
   /// `comm` outlives it.
   StragglerWatch(Communicator& comm, Options options) : comm_(comm), options_(std::move(options)) {}
 
   void add(const PhaseTimes& times) { times_.add(times); }
-  /// Collective. Notes this rank's times, and warns of ranks that are slow.
+  /// Collective. Logs this rank's times, and reports slow ranks.
   void close_epoch(std::int64_t step, std::int64_t epoch, RunReporter& reporter);
-  /// Says which hosts were slow in any epoch, as sbatch takes them.
+  /// Prints the hosts that were slow in any epoch, as an option of sbatch.
   void close_run(RunReporter& reporter) const;
 
  private:

@@ -16,9 +16,9 @@
 #include <iterator>
 #include <optional>
 
-// Formats: TFRecord, https://www.tensorflow.org/tutorials/load_data/tfrecord; the messages Event
-// and Summary, tensorflow/core/util/event.proto and framework/summary.proto. Of both only what a
-// scalar needs is written.
+// Formats: TFRecord, https://www.tensorflow.org/tutorials/load_data/tfrecord; messages Event and
+// Summary, tensorflow/core/util/event.proto and framework/summary.proto. Writes only the fields
+// that a scalar needs.
 
 namespace lockstep {
 namespace {
@@ -79,7 +79,7 @@ std::optional<std::uint64_t> take_varint(std::string_view& bytes) {
   return std::nullopt;
 }
 
-/// Field 2 of an Event, which is 0 where it is left out.
+/// Field 2 of an Event; 0 if absent.
 std::int64_t step_of(std::string_view event) {
   while (!event.empty()) {
     const auto key = take_varint(event);
@@ -110,7 +110,7 @@ std::int64_t step_of(std::string_view event) {
   return 0;
 }
 
-/// The next whole record of a file, frame and all; nullopt at the end or where it is torn.
+/// The next whole record with its frame; nullopt at the end of the file or if the record is torn.
 std::optional<std::string_view> take_record(std::string_view& bytes) {
   constexpr std::size_t header = 12;
   constexpr std::size_t footer = 4;
@@ -182,7 +182,7 @@ struct TensorboardWriter::Impl {
 TensorboardWriter::TensorboardWriter(const std::string& directory, std::int64_t resumed_step) {
   cut_all(directory, resumed_step);
   impl_.reset(new Impl{create_file(directory)});
-  // A reader takes a file without this first record for one of another kind.
+  // Readers reject a file without this first record.
   impl_->file.append(framed(double_field(1, wall_time()) + bytes_field(3, "brain.Event:2")));
 }
 

@@ -16,7 +16,7 @@ std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Whole nanoseconds as microseconds; a double would lose digits of a machine that is up for long.
+/// Whole nanoseconds as microseconds; a double would lose digits after a long uptime.
 void append_microseconds(fmt::memory_buffer& out, std::int64_t nanoseconds) {
   fmt::format_to(std::back_inserter(out), "{}{}.{:03}", nanoseconds < 0 ? "-" : "",
                  std::abs(nanoseconds / 1000), std::abs(nanoseconds % 1000));

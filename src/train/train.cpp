@@ -52,7 +52,7 @@ std::unique_ptr<Dataset> open_validation_data(const RunPlan& plan, Communicator&
   return dataset;
 }
 
-/// Where the run's loss scaling stands; fp16 alone needs it.
+/// State of the run's loss scaling; only fp16 uses it.
 std::optional<LossScale> loss_scale_of(const Config& config, TrainingState& state) noexcept {
   if (config.precision != Precision::fp16) {
     state.loss_scale = 0;
@@ -71,9 +71,9 @@ Graph build_graph(const RunPlan& plan, const TrainingJob& job) {
   return job.model ? job.model(plan.model) : make_model(plan.config.model, plan.model);
 }
 
-/// The plan whose inputs are normalised as those of the weights that it starts from: the run's own
-/// where it goes on, those of --init-from where it begins; --mean and --std go before. `warning`:
-/// as of normalize_as_trained().
+/// A plan that normalises inputs as its initial weights were trained: the checkpoint's if resumed,
+/// else those of --init-from; --mean and --std take precedence. `warning`: from
+/// normalize_as_trained().
 struct NormalizedPlan {
   RunPlan plan;
   std::string warning;
@@ -94,7 +94,7 @@ NormalizedPlan normalized_plan(const Config& config, const RunStart& start, cons
   return {.plan = resolve_run(chosen, data, comm.size()), .warning = std::move(warning)};
 }
 
-/// Until a save has been measured: three copies of the parameters on a slow disk.
+/// Estimate until a save is measured: three copies of the parameters to a slow disk.
 double assumed_save_seconds(const Engine& engine) noexcept {
   constexpr double bytes_per_second = 50e6;
   return 12 * static_cast<double>(engine.layout().size()) / bytes_per_second;
@@ -128,7 +128,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   const auto data = open_training_data(config, comm);
   const Config opening = resolve_run(config, data->info(), comm.size()).config;
 
-  // The run directory, and where the run stands.
+  // Open the run directory and find the state to start from.
   std::optional<RunDirectory> directory;
   std::optional<CheckpointDirectory> checkpoints;
   collectively(comm, [&] {
@@ -145,7 +145,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   if (start.state) {
     const Config before = parse_config_text(start.state->config);
     check_resumable(plan, before, *start.state, data->info().identity, graph.fingerprint());
-    // Another --conv-algorithm chooses anew.
+    // With a changed --conv-algorithm, choose algorithms again.
     if (before.conv_algorithm != plan.config.conv_algorithm) start.state->convolutions.reset();
     plan.global_batch = resumed_global_batch(plan, before, *start.state, comm.size());
     for (const ConfigDifference& change : differences(before, plan.config)) {
@@ -175,7 +175,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   collectively(comm, [&] {
     if (directory) directory->write_config(state.config);
   });
-  // A log that one rank cannot open stops all of them alike.
+  // If one rank cannot open its log, all ranks fail with the same error.
   std::shared_ptr<RunReporter> opened;
   collectively(comm, [&] {
     if (directory) directory->require_held();
@@ -214,12 +214,12 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
             .evaluation = std::nullopt};
   }
 
-  // The network on this rank's cores.
+  // Build the engine on this rank's cores or device.
   const TailBucket tail(graph);
   const bool synchronised = config.batch_norm == BatchNormScope::sync;
   const int shard_group = shard_group_size(plan.config, job.grid, comm);
   const UnitOptions units = unit_options(plan.config, graph, shard_group);
-  std::vector<MemoryLimit> limits;  // of a processor's engine
+  std::vector<MemoryLimit> limits;  // of a CPU engine
   const auto compute = make_compute(
       graph,
       {.device = config.device,
@@ -288,7 +288,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
         plan.config, graph, shard_group, limits,
         {.bytes = step.activation_bytes(), .samples = geometry.largest_micro_batch()});
   });
-  // Rank 0's: its stop request goes to all ranks.
+  // Only rank 0 needs the time limit: its stop request reaches all ranks.
   const TimeAllowed time =
       comm.rank() == 0 ? time_allowed(begin, config.time_limit.seconds) : TimeAllowed{};
   StopTimer stop_timer(time.end, assumed_save_seconds(engine));

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// Seconds since it was last read, which a trace gets as events.
+/// Measures laps in seconds and adds each as an event to a trace row (may be null).
 class Stopwatch final {
  public:
   Stopwatch(TraceRow* row, std::int64_t step) : row_(row), step_(step) {}
@@ -27,7 +27,7 @@ class Stopwatch final {
     last_ = now;
     return elapsed.count();
   }
-  /// All of it until it was last read.
+  /// Adds an event from the start to the end of the last lap.
   void add_step(TraceRow* row) const noexcept {
     if (row == nullptr) return;
     row->add({.name = "step",
@@ -114,7 +114,7 @@ void TrainStep::update_all(const UpdateOptions& options) {
 }
 
 bool TrainStep::update_as_decided(double lr, std::int64_t step) {
-  // Sums over parts of norms are made by the hosts.
+  // With shards, the hosts sum the norms.
   if (sum_over_parts_) return false;
   const std::span<const float> tail = state_.reduced_tail();
   if (!optimizer_.decide({.gradients = state_.gradients(),
@@ -136,11 +136,11 @@ void TrainStep::take_answer(StepResult& result) const {
   result.overflowed = !answer.made;
 }
 
-/// Once all gradients are there: checks them for overflow, clips and updates.
+/// After all gradients are reduced: checks them for overflow, clips and updates.
 void TrainStep::update_after_all(double lr, std::int64_t step, StepResult& result) {
   double scale = 1.0 / scaler_.scale();
   if (options_.clip_grad_norm > 0 || scaler_.is_dynamic()) {
-    // All ranks hold the same bits, so they decide alike.
+    // All ranks have the same bits, so all make the same decision.
     double squared = optimizer_.squared_norm(state_.gradients());
     if (sum_over_parts_) sum_over_parts_({&squared, 1});
     result.gradient_norm = scale * std::sqrt(squared);
@@ -232,7 +232,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepRequests requests, N
   state_.queue_read_tail(tail);
   if (engine_.queues()) result.times.optimizer += watch.lap("update", geometry.accumulate - 1);
   const bool settled = decided || !update_at_end;
-  // What is traced is waited for at the step's end.
+  // A traced step must be complete when it ends, so nothing may be queued behind it.
   const bool traced = options_.trace != nullptr && options_.trace->recording();
   if (settled && next == NextAction::step && batch_ && engine_.queues() &&
       !options_.meets_in_programs && !traced) {
@@ -241,7 +241,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepRequests requests, N
     result.times.forward += watch.lap("forward");
   }
   state_.await_tail();
-  // A device's own work, and through it the others'.
+  // Includes waits for this device's own work, and through it for other ranks.
   if (engine_.queues()) {
     result.times.communication += watch.lap("reduction wait", geometry.accumulate - 1);
   }
@@ -250,7 +250,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepRequests requests, N
   result.own_samples = static_cast<double>(metrics.samples);
   result.sums = tail_.read_sums(tail);
 
-  // With accumulation the fault may be in the middle of the step: then nothing may change.
+  // With accumulation, data may fail in the middle of the step: then nothing may change.
   result.updated = result.sums.samples == static_cast<double>(geometry.global_batch);
   if (result.updated) {
     if (decided) {

@@ -52,7 +52,7 @@ bool TrainingLoop::finished() const noexcept {
 }
 
 TrainingResult TrainingLoop::run() {
-  // Evaluation of a step that the last run could not finish.
+  // The previous run may have stopped before it finished this step's evaluation.
   bool stop = !evaluate_if_due();
   step_end_ = std::chrono::steady_clock::now();
   while (!finished() && !stop) {
@@ -80,7 +80,7 @@ TrainingResult TrainingLoop::run() {
     check_replicas(step.sums.stop_requests + step.sums.save_requests > 0 || state_.position == 0 ||
                    finished());
     stop = step.sums.stop_requests > 0 || !evaluate_if_due();
-    // What a new best model or a stop amid the evaluation brings about is another save.
+    // A new best model, or a stop during evaluation, triggers another save.
     check_replicas(stop || state_.best_step == state_.step);
     const bool may_save =
         step.sums.save_requests > 0 || state_.position == 0 || state_.best_step == state_.step;
@@ -182,14 +182,14 @@ void TrainingLoop::check_replicas(bool must) {
   parts_.parallel.settle();
   const std::optional<Error> drift = replica_check_->run(state_.step);
   if (!drift) return;
-  // What is still being written is of a state that was checked.
+  // A checkpoint still being written is of a state that was checked: let it finish.
   static_cast<void>(saver_->last_good());
   throw Error(*drift);
 }
 
 bool TrainingLoop::stop_due() noexcept {
   if (SignalFlag::received() != 0) return true;
-  // All ranks then come to the last save, which tells them why there is none.
+  // All ranks then reach the last save, which reports the lost directory to all of them.
   if (parts_.directory != nullptr && parts_.directory->is_lost()) return true;
   out_of_time_ = parts_.stop_timer.is_due(StopTimer::Clock::now(), saver_->busy());
   return out_of_time_;
@@ -215,7 +215,7 @@ void TrainingLoop::check_scale(const StepResult& result) {
 }
 
 void TrainingLoop::check_finite(const StepResult& result) {
-  // With loss scaling such a step is skipped, and tried with a smaller scale.
+  // With loss scaling, such a step is skipped and the scale halved.
   if (parts_.step.loss_scaler().is_dynamic()) return check_scale(result);
   if (result.sums.not_finite == 0) return;
   const std::string checkpoint = saver_->last_good();
@@ -233,7 +233,7 @@ void TrainingLoop::check_finite(const StepResult& result) {
 
 bool TrainingLoop::evaluate_if_due() {
   if (eval_interval_ == 0 || state_.step == 0 || state_.last_eval_step == state_.step) return true;
-  // The end by --max-steps is a pause: evaluating there would change a later continuation's record.
+  // --max-steps only pauses a run: an evaluation there would change the resumed run's record.
   const bool all_epochs_done = state_.epoch >= parts_.plan.config.epochs;
   if (state_.step % eval_interval_ != 0 && !all_epochs_done) return true;
   parts_.parallel.settle();
@@ -247,7 +247,7 @@ bool TrainingLoop::evaluate_if_due() {
     state_.best_step = state_.step;
     saver_->want();
   }
-  // An epoch is over where its last step has just been taken.
+  // At position 0 the previous epoch has just ended.
   const std::int64_t epoch = state_.position == 0 ? state_.epoch - 1 : state_.epoch;
   parts_.reporter.evaluation(state_.step, epoch, *evaluation);
   result_.evaluation = evaluation;

@@ -28,11 +28,11 @@ inline constexpr std::array<std::string_view, 5> shard_mode_names{"none", "optim
 }
 enum class DeviceChoice { automatic, cpu, cuda };
 enum class ConvAlgorithm { automatic, direct, winograd };
-/// What backward computes again rather than have it kept.
+/// What backward recomputes instead of keeping it from forward.
 enum class Recompute { automatic, none, norms };
 enum class CommChoice { automatic, mpi, shared, nccl };
 
-/// `--save-every 500` or `--save-every 10min`; both zero: at epoch ends alone.
+/// `--save-every 500` or `--save-every 10min`; both zero: only at epoch ends.
 struct SaveInterval {
   std::int64_t steps = 0;
   double seconds = 0;
@@ -43,11 +43,11 @@ struct SaveInterval {
 struct ShardUnit {
   enum class By { automatic, block, stage, size };
   By by = By::automatic;
-  std::int64_t smallest = 0;  ///< parameters, by size
+  std::int64_t smallest = 0;  ///< fewest parameters of a unit, for `size`
   friend bool operator==(const ShardUnit&, const ShardUnit&) = default;
 };
 
-/// `--profile-steps 10:12`, both included; zeros: none.
+/// `--profile-steps 10:12`, both ends included; zeros: none.
 struct StepRange {
   std::int64_t first = 0;
   std::int64_t last = 0;
@@ -60,9 +60,9 @@ struct TimeSpan {
   friend bool operator==(const TimeSpan&, const TimeSpan&) = default;
 };
 
-/// Everything `lockstep train` can be told. One member an option, same name with underscores; the
-/// option table (config/options.hpp) holds help, unit and valid range. A member left at "not
-/// given" (empty, 0 where 0 is no valid value) is derived where it is resolved.
+/// All options of `lockstep train`, one member each with the same name in underscores. The option
+/// table (config/options.hpp) holds help, unit and valid range. A member left unset (empty, or 0 if
+/// 0 is not a valid value) gets its value when the run is resolved.
 struct Config {
   // model
   std::string model = "resnet50";
@@ -70,7 +70,7 @@ struct Config {
   bool zero_init_residual = false;
   // data
   std::string data;
-  std::string val_data;         ///< empty: as data
+  std::string val_data;         ///< empty: same as data
   std::int64_t image_size = 0;  ///< 0: the data set's (224 for encoded shards)
   std::int64_t channels = 0;    ///< 0: the data set's; for --synthetic
   std::int64_t classes = 0;     ///< 0: the data set's
@@ -79,7 +79,7 @@ struct Config {
   Augment augment = Augment::none;
   std::int64_t crop_padding = 4;   ///< pixels
   std::int64_t shuffle_block = 1;  ///< samples
-  std::string stage_dir;           ///< on the node; empty: shards are not copied
+  std::string stage_dir;           ///< node-local; empty: shards are not copied
   bool synthetic = false;
   std::int64_t synthetic_samples = 1024;
   // training
@@ -115,13 +115,13 @@ struct Config {
   double bucket_mb = 25;  ///< MiB
   GradCompression grad_compression = GradCompression::none;
   CommunicationDtype reduce_dtype =
-      CommunicationDtype::automatic;  ///< as grad_compression, or fp32
+      CommunicationDtype::automatic;  ///< automatic: from grad_compression
   ShardMode shard = ShardMode::none;
   CommunicationDtype param_dtype =
-      CommunicationDtype::automatic;  ///< of 16 bits where precision is
+      CommunicationDtype::automatic;  ///< automatic: 16 bits if precision is
   ShardUnit shard_unit = {};
-  std::int64_t shard_group = 0;            ///< ranks, of --shard hybrid; 0: a node's
-  bool accumulate_full_gradients = false;  ///< of sharded gradients
+  std::int64_t shard_group = 0;            ///< ranks, for --shard hybrid; 0: the ranks of a node
+  bool accumulate_full_gradients = false;  ///< keep gradients unsharded between micro-steps
   // run
   std::int64_t seed = 0;
   std::string run_dir;          ///< empty: runs/MODEL
@@ -140,15 +140,15 @@ struct Config {
   std::string watchdog_interface;  ///< names or networks; empty: any
   TimeSpan time_limit;
   std::int64_t check_replicas_every = 1000;  ///< steps; 0: never
-  double straggler_factor = 1.5;             ///< 0: nobody is named
+  double straggler_factor = 1.5;             ///< 0: no rank is reported
   bool debug_collectives = false;
   std::int64_t wait_for_debugger = -1;  ///< rank; -1: none
   // machine
   DeviceChoice device = DeviceChoice::automatic;
-  ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< of the processor's engine
+  ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< of the CPU engine
   Recompute recompute = Recompute::automatic;
-  bool deterministic = true;        ///< a GPU's algorithms
-  bool cuda_graph = true;           ///< a GPU's work is recorded and replayed
+  bool deterministic = true;        ///< use deterministic GPU algorithms
+  bool cuda_graph = true;           ///< record GPU work as CUDA graphs and replay it
   std::int64_t threads = 0;         ///< 0: from the affinity mask
   std::int64_t loader_threads = 1;  ///< 0: read in the training thread
   friend bool operator==(const Config&, const Config&) = default;

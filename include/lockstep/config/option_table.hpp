@@ -17,7 +17,7 @@ struct GivenOption {
   std::string value;
 };
 
-/// What the command line's text says before it is matched to a struct's members.
+/// The command line's options and arguments before they are matched to a struct's members.
 struct TokenizedOptions {
   std::vector<GivenOption> options;
   std::vector<std::string> positional;
@@ -28,12 +28,12 @@ struct OptionName {
   bool is_switch = false;  ///< `--x`, `--no-x`, `--x=true|false`
 };
 
-/// By Boost.Program_options: `--name value`, `--name=value`, switches. No abbreviations.
+/// Uses Boost.Program_options: `--name value`, `--name=value`, switches. No abbreviations.
 /// Error(usage) for unknown options (with the nearest known one), missing values and repetitions.
 [[nodiscard]] TokenizedOptions tokenize_command_line(const std::vector<std::string>& args,
                                                      const std::vector<OptionName>& known,
                                                      bool allow_positional);
-/// An INI file's text, the same names as keys; `source` names it in errors.
+/// Parses the text of an INI file whose keys are option names; `source` names it in errors.
 [[nodiscard]] std::vector<GivenOption> tokenize_config(const std::string& text,
                                                        const std::vector<OptionName>& known,
                                                        const std::string& source);
@@ -45,8 +45,8 @@ struct HelpEntry {
 };
 [[nodiscard]] std::string format_help(const std::vector<HelpEntry>& entries);
 
-/// The one declaration of a struct's options: command line, config file, help, printing and
-/// comparison are all made from it. Every member is declared once.
+/// The single declaration of a struct's options: the source of command line, config file, help,
+/// printing and comparison. Each member is declared once.
 template <typename Struct>
 class OptionTable final {
  public:
@@ -85,9 +85,9 @@ class OptionTable final {
     return *this;
   }
 
-  /// Two options that exclude each other. `both` tells of a struct whether it holds the two; left
-  /// out, that is both members at other than their defaults. On the command line either one
-  /// replaces the other of the file.
+  /// Two options that exclude each other. `both` returns whether a struct sets both; by default,
+  /// whether both members differ from their defaults. Either one on the command line replaces the
+  /// other one from the file.
   struct ExclusivePair {
     std::string one;
     std::string other;
@@ -122,8 +122,8 @@ class OptionTable final {
     return find(name).get(source);
   }
   [[nodiscard]] const std::vector<ExclusivePair>& exclusive_pairs() const { return exclusive_; }
-  /// Error(usage) where a member's value is none its option takes; `parse` cannot give such a
-  /// struct, code can.
+  /// Error(usage) if a member's value is not valid for its option. parse() never returns such a
+  /// struct, but code can make one.
   void check_values(const Struct& source) const {
     Struct copy = source;
     for (const OptionName& option : names()) set(copy, {option.name, get(source, option.name)});
@@ -134,7 +134,7 @@ class OptionTable final {
     std::set<std::string> given;
     std::vector<std::string> positional;
   };
-  /// A command line alone, for commands without a config file.
+  /// Parses a command line only, for commands without a config file.
   [[nodiscard]] Parsed parse(const std::vector<std::string>& args,
                              bool allow_positional = false) const {
     const TokenizedOptions tokens = tokenize_command_line(args, names(), allow_positional);
@@ -190,7 +190,7 @@ class OptionTable final {
     for (const Entry& entry : entries_) {
       if (entry.spec.name == name) return entry;
     }
-    return entries_.front();  // tokenizing lets known names alone through
+    return entries_.front();  // unreachable: tokenizing rejects unknown names
   }
 
   std::vector<Entry> entries_;

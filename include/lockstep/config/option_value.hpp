@@ -11,19 +11,19 @@
 
 namespace lockstep {
 
-/// What an option takes, beside its type.
+/// An option's name, help and valid values.
 struct OptionSpec {
   std::string name;  ///< with hyphens, without the leading two
   std::string help;
   std::string unit;  ///< "epochs", "MiB"; may be empty
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  bool above_min = false;                 ///< min itself is out
-  std::vector<std::string> choices = {};  ///< an enum's values, in its order; or what a text may be
+  bool above_min = false;                 ///< min itself is excluded
+  std::vector<std::string> choices = {};  ///< names of an enum's values, in order; or valid texts
 };
 
-/// Text to value and back; the text a value prints as parses to the same value. Error(usage) names
-/// the option, the text and what it takes.
+/// Convert text to value and back; a value's printed text parses to the same value. Error(usage)
+/// names the option, the text and the valid values.
 void parse_option(const OptionSpec& spec, const std::string& text, std::string& value);
 void parse_option(const OptionSpec& spec, const std::string& text, std::int64_t& value);
 void parse_option(const OptionSpec& spec, const std::string& text, double& value);
@@ -42,13 +42,13 @@ void parse_option(const OptionSpec& spec, const std::string& text, StepRange& va
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const TimeSpan& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const ShardUnit& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const StepRange& value);
-/// Place of `text` among spec.choices.
+/// Index of `text` in spec.choices.
 [[nodiscard]] std::size_t parse_choice(const OptionSpec& spec, const std::string& text);
 
 /// "a number of at least 0", "one of none, crop-flip": what the spec allows, for help and errors.
 [[nodiscard]] std::string allowed_values(const OptionSpec& spec, bool is_integer);
 
-/// The known name nearest to `name`, for "did you mean"; empty where none is near.
+/// The known name nearest to `name`, for "did you mean"; empty if none is near.
 [[nodiscard]] std::string nearest_name(std::string_view name,
                                        const std::vector<std::string>& known);
 

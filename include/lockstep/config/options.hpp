@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// A file's text; Error(no_input) where it cannot be read.
+/// Returns a file's text; Error(no_input) if the file cannot be read.
 using FileReader = std::function<std::string(const std::string& path)>;
 [[nodiscard]] std::string read_text_file(const std::string& path);
 
@@ -24,12 +24,12 @@ struct ParsedCommand {
   bool print_config = false;
 };
 
-/// What follows `lockstep train`: command line over --config file over default.
+/// Parses the arguments after `lockstep train`: command line over --config file over default.
 [[nodiscard]] ParsedCommand parse_train_options(const std::vector<std::string>& args,
                                                 const FileReader& read = read_text_file);
 
 [[nodiscard]] std::string train_help();
-/// A file that --config accepts and that gives the same struct.
+/// Text of a file for --config that parses to the same struct.
 [[nodiscard]] std::string print_config(const Config& config);
 [[nodiscard]] Config parse_config_text(const std::string& text);
 
@@ -42,17 +42,17 @@ struct ConfigDifference {
 
 /// "auto", "direct", "winograd"
 [[nodiscard]] std::string_view to_string(ConvAlgorithm algorithm) noexcept;
-/// Error(usage) where --conv-algorithm does not go with these.
+/// Error(usage) if --conv-algorithm does not support the precision or device.
 void require_conv_algorithm(ConvAlgorithm algorithm, Precision precision, DeviceChoice device);
 
 /// "auto", "none", "norms"
 [[nodiscard]] std::string_view to_string(Recompute recompute) noexcept;
-/// Error(usage) where --recompute does not go with the device.
+/// Error(usage) if --recompute does not support the device.
 void require_recompute(Recompute recompute, DeviceChoice device);
 
-/// Error(usage) for impossible combinations, with the values.
+/// Error(usage) for invalid combinations of options, with their values.
 void validate(const Config& config);
-/// The part of it that is of param_dtype, reduce_dtype and grad_compression.
+/// The part of validate() for param_dtype, reduce_dtype and grad_compression.
 void validate_communication_dtypes(const Config& config);
 
 }  // namespace lockstep

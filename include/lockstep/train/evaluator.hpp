@@ -26,7 +26,7 @@ struct EvaluationResult {
 struct EvaluatorOptions {
   LoaderOptions loader;  ///< augment, shuffle and batch_capacity are set by the evaluator
   std::int64_t batch_size = 64;
-  PhaseBoard* board = nullptr;  ///< gets progress after each batch; null: none
+  PhaseBoard* board = nullptr;  ///< notified of each batch; null: none
   TraceRow* trace = nullptr;    ///< gets an event for each batch; null: no trace
   /// As TrainStepOptions::meets_in_programs: all ranks run the same number of batches.
   bool meets_in_programs = false;
