@@ -12,7 +12,7 @@ namespace lockstep {
 /// AdamW: Adam adds decay * w to g, AdamW multiplies w by 1 - lr * decay.
 [[nodiscard]] std::unique_ptr<Optimizer> make_adam(const Config& config, const ArenaLayout& layout);
 
-/// Layer-wise rates for weights: local = trust * |w| / (|g| + decay * |w|), 1 where a norm is zero;
+/// Layer-wise rates for weights: local = trust * |w| / (|g| + decay * |w|), 1 if a norm is zero;
 /// v = momentum * v + lr * local * (g + decay * w); w -= v. Norm and bias parameters take local
 /// = 1. Source: Y. You et al., "Large batch training of convolutional networks", 2017, algorithm 1.
 [[nodiscard]] std::unique_ptr<Optimizer> make_lars(const Config& config, const ArenaLayout& layout,

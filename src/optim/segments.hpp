@@ -37,8 +37,7 @@ struct Segment {
   return segments;
 }
 
-/// The segments within [begin, end), whose ends are segment boundaries; includes empty segments at
-/// both ends.
+/// The segments within [begin, end), both segment boundaries; includes empty ones at both ends.
 [[nodiscard]] inline std::span<const Segment> segments_in(const std::vector<Segment>& segments,
                                                           std::size_t begin, std::size_t end) {
   const auto first =

@@ -19,8 +19,7 @@ namespace {
 
 constexpr std::size_t piece_values = std::size_t{1} << 20;
 
-/// Views 16-bit values as floats, two in each; every tensor begins at a multiple of
-/// arena_alignment.
+/// Views pairs of 16-bit values as floats: every tensor begins at a multiple of arena_alignment.
 std::span<const float> as_floats(std::span<const std::byte> values) {
   return {reinterpret_cast<const float*>(values.data()), values.size() / sizeof(float)};
 }

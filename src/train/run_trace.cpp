@@ -166,7 +166,7 @@ void RunTrace::gather(const std::string& path, std::int64_t last_step) {
       }
       channel_.receive(rank, bytes_of(ranks.emplace_back()));
     }
-    // The last of the list has no comma behind it.
+    // The last element of the list must not have a trailing comma.
     write_text(fmt::format(
         R"({{"ph":"M","pid":0,"tid":0,"name":"process_labels","args":{{"labels":"steps {} to {}"}}}}],)"
         "\n"

@@ -19,8 +19,8 @@ struct Bucket {
 enum class TailPlace { in_the_last_bucket, in_a_bucket_of_its_own };
 
 /// Cuts [0, layout.size() + tail_size) at tensor boundaries into buckets, in the order in which
-/// backward fills them. Each has at least `target_bytes`, except that the last may be smaller; the
-/// last holds the tail.
+/// backward fills them. Each has at least `target_bytes`, except for the last gradients and the
+/// tail. The last bucket holds the tail.
 [[nodiscard]] std::vector<Bucket> plan_buckets(const ArenaLayout& layout, std::size_t tail_size,
                                                std::size_t target_bytes,
                                                TailPlace place = TailPlace::in_the_last_bucket);

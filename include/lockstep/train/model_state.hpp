@@ -28,8 +28,7 @@ using TensorValues = std::function<std::vector<float>(ParameterId)>;
 [[nodiscard]] TensorValues stored_slot(const CheckpointReader& reader, const Graph& graph,
                                        std::string_view optimizer, const std::string& slot);
 
-/// Fills `target` with `run`, a range of whole views of the engine's layout, in the engine's tensor
-/// layouts.
+/// Fills `target` with `run`, a range of whole views of the engine's layout, in its tensor layouts.
 void fill(const Engine& engine, const ArenaUnit& run, const TensorValues& values,
           std::span<float> target);
 /// Initial values of all parameters: Engine::layout().size() values.

@@ -71,8 +71,7 @@ class TrainingLoop final {
   void keep_loss_scale();
   /// False if a stop request ended it.
   bool evaluate_if_due();
-  /// Call at a boundary that all ranks agree on. `must`: check regardless of the interval (before
-  /// a save).
+  /// Call at a boundary that all ranks agree on. `must`: ignore the interval, before a save.
   void check_replicas(bool must);
   [[nodiscard]] bool stop_due() noexcept;
   /// The training thread's row; null without a trace.
