@@ -190,7 +190,7 @@ class OptionTable final {
     for (const Entry& entry : entries_) {
       if (entry.spec.name == name) return entry;
     }
-    return entries_.front();  // unreachable: tokenizing rejects unknown names
+    return entries_.front();  // tokenizing rejects unknown names
   }
 
   std::vector<Entry> entries_;
