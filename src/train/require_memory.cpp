@@ -63,7 +63,7 @@ void require_memory(const Config& config, const Graph& graph, int ranks,
     fail(ExitStatus::usage,
          "a rank needs {:.1f} MiB with --shard {} ({:.1f} parameters, {:.1f} gradients, {:.1f} "
          "optimizer state, {:.1f} {} to save; activations come on top), but may take {:.1f} MiB "
-         "({}) {}",
+         "({}); {}",
          mib(needs.total()), to_string(config.shard), mib(needs.parameters), mib(needs.gradients),
          mib(needs.optimizer), mib(needs.copy),
          limit.sharing > 1 ? "as its share of copies" : "copy", mib(limit.bytes), limit.source,
