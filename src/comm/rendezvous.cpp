@@ -171,7 +171,7 @@ class Rendezvous::Mailbox final {
                         MPI_STATUSES_IGNORE),
             "MPI_Testall");
       if (done == 0 && !backoff.pause()) {
-        // A rank that left before the verdict fails by its own limit.
+        // A rank that left before the verdict fails when its limit is over.
         abandoned_ = true;
         static_cast<void>(sent.release());
         for (MPI_Request& request : requests) {

@@ -143,7 +143,7 @@ std::span<const float> StateSnapshot::piece_of(std::size_t item) {
   waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (given_up_) {
     fail(ExitStatus::cannot_write,
-         "the state was not brought together (the run ended before); resume from an older "
+         "the state was not gathered (the run ended before); resume from an older "
          "checkpoint");
   }
   return room_.span().subspan(places_[item], size_of(item));
