@@ -177,7 +177,7 @@ job_name() {
 # Whether the same command can resume after `status`: docs/exit-status.md.
 goes_on() {
   case $1 in
-    1 | 70 | 75 | 205 | 244) return 0 ;;
+    1 | 14 | 70 | 75 | 205 | 244) return 0 ;;
     *) [ "$1" -gt 128 ] && [ "$1" -lt 160 ] ;;
   esac
 }

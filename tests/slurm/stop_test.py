@@ -118,8 +118,12 @@ def a_higher_partition_preempts(folder):
     for job in jobs:
         job.release()
     Job(number, "/dev/null").end()
-    check_goes_on(folder, jobs)
+    # Slurm 24 keeps its own request to requeue a job that the script has requeued: it starts once more, with nothing to do.
+    check_goes_on(folder, jobs, expect_restarts=(1, 2))
+    for job in jobs[:2]:
+        job.end(restarts=1)
     for job in jobs[2:]:
+        assert job.facts()["Restarts"] == "1" or "nothing to do" in job.log(), job.log()
         status = (job.run_dir / "restarts").read_text().split()[1]
         assert status == "75" or status == "205" and "mpirun" in job.run_dir.name, job.log()
 
