@@ -358,7 +358,7 @@ class HostConvolution final : public Convolution {
   }
 
  private:
-  /// With NaN: what else lies there, because the memory plan gave it away, is lost.
+  /// Fills the workspace with NaN, so that a memory plan that overlaps it with live values shows.
   void overwrite(void* workspace) const {
     run_in(device_.stream(),
            [=, bytes = workspace_bytes_] { std::memset(workspace, 0xff, bytes); });

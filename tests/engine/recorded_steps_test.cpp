@@ -5,7 +5,10 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -170,6 +173,8 @@ BOOST_AUTO_TEST_CASE(a_timeline_tells_when_each_step_was_computed) {
   BOOST_TEST(!timeline.wants());
   timeline.set_timer(timer);
   NotingObserver observer({10, 30});
+  std::array<std::int64_t, 5> shortest;  // of all rounds: a step may lose its core in one
+  shortest.fill(std::numeric_limits<std::int64_t>::max());
   for (int round = 0; round < 3; ++round) {
     timer.told.clear();
     observer.told.clear();
@@ -185,13 +190,13 @@ BOOST_AUTO_TEST_CASE(a_timeline_tells_when_each_step_was_computed) {
       BOOST_TEST(told.step == fixture.steps[i].name);
       BOOST_TEST(last <= told.begin);
       BOOST_TEST(told.begin <= told.end);
-      // The one that sleeps; the others may lose their core for as long.
-      if (i == 3) BOOST_TEST(told.end - told.begin >= 20'000'000);
+      shortest[i] = std::min(shortest[i], told.end - told.begin);
       last = told.end;
     }
     BOOST_TEST(last <= after);
     BOOST_TEST((observer.told == std::vector<std::size_t>{0, 10, 10, 30, 40}));
   }
+  for (std::size_t i = 0; i < 5; ++i) BOOST_TEST((shortest[i] >= 20'000'000) == (i == 3));
   timer.told.clear();
   timeline.report(*fixture.device);
   BOOST_TEST(timer.told.empty());

@@ -1,5 +1,5 @@
-// replay FOLDER...: runs a fuzz target's readers over each kept input, without libFuzzer. What a
-// reader may not do ends the process, as it ends libFuzzer's.
+// replay FOLDER...: runs a fuzz target once over each input in the folders, without libFuzzer. A
+// crash, or an exception other than Error, ends the process; the last input printed caused it.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -18,8 +18,7 @@ int main(int argc, char** argv) {
       const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
       std::vector<std::uint8_t> input(bytes.size());
       std::ranges::copy(bytes, input.begin());
-      std::cout << entry.path().filename().string()
-                << std::endl;  // the last one named is the one that failed
+      std::cout << entry.path().filename().string() << std::endl;
       LLVMFuzzerTestOneInput(input.data(), input.size());
       ++count;
     }

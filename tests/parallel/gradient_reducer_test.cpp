@@ -6,6 +6,8 @@
 #include "parallel/delaying_communicator.hpp"
 
 #include <boost/test/unit_test.hpp>
+
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -46,23 +48,27 @@ struct Bench {
 BOOST_AUTO_TEST_CASE(reductions_hide_behind_backward) {
   constexpr std::size_t buckets = 10;
   constexpr auto delay = 20ms;
-  Bench bench(buckets, delay);
+  // Only the last bucket cannot hide: a tenth of the delays.
+  const double most = 0.3 * std::chrono::duration<double>(delay).count() * buckets;
+  double exposed = 2 * most;
+  // The quickest of some runs: a thread that loses its core waits for longer.
+  for (int run = 0; run < 5 && exposed >= most; ++run) {
+    Bench bench(buckets, delay);
 
-  // The delays together take 200 ms, backward 250 ms.
-  bench.reducer.begin();
-  for (std::size_t i = 1; i <= buckets; ++i) {
-    std::this_thread::sleep_for(25ms);
-    bench.reducer.gradients_ready(i * values_per_bucket);
+    // The delays together take 200 ms, backward 250 ms.
+    bench.reducer.begin();
+    for (std::size_t i = 1; i <= buckets; ++i) {
+      std::this_thread::sleep_for(25ms);
+      bench.reducer.gradients_ready(i * values_per_bucket);
+    }
+    const auto backward_ended = DelayingCommunicator::Clock::now();
+    bench.reducer.finish([](const Bucket&) {});
+
+    exposed = std::min(exposed, bench.reducer.timing().exposed_seconds);
+    BOOST_TEST(bench.reducer.timing().started_before_finish == buckets - 1);
+    BOOST_TEST((bench.link.starts().front() < backward_ended - 150ms));
   }
-  const auto backward_ended = DelayingCommunicator::Clock::now();
-  bench.reducer.finish([](const Bucket&) {});
-
-  // Only the last bucket cannot hide: a tenth, and more where this thread loses its core. Were
-  // nothing hidden, it would be all.
-  const double summed = std::chrono::duration<double>(delay).count() * buckets;
-  BOOST_TEST(bench.reducer.timing().exposed_seconds < 0.7 * summed);
-  BOOST_TEST(bench.reducer.timing().started_before_finish == buckets - 1);
-  BOOST_TEST((bench.link.starts().front() < backward_ended - 150ms));
+  BOOST_TEST(exposed < most);
 }
 
 BOOST_AUTO_TEST_CASE(exposed_time_is_what_finish_waits_for) {

@@ -32,8 +32,8 @@ const char* name_of(ShardMode mode) {
                                       : "hybrid";
 }
 
-/// An update that is left out, or made twice, differs by 1; where a sign turns by rounding, Adam's
-/// first updates differ for that value.
+/// Relative. A missing or repeated update differs by 1; where rounding flips the sign of a
+/// gradient, Adam's first updates differ.
 constexpr double same_update = 0.2;
 
 std::vector<float> update_since(const std::vector<float>& initial, std::vector<float> values) {
