@@ -7,8 +7,10 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string_view>
+#include <thread>
 
 namespace lockstep {
 namespace {
@@ -62,6 +64,8 @@ MpiEnvironment::~MpiEnvironment() {
 }
 
 void abort_job(int status) noexcept {
+  // MPICH's launcher may drop output that is still in its pipes when the abort arrives.
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
   MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
 }

@@ -13,7 +13,8 @@ class MpiEnvironment final {
   MpiEnvironment& operator=(const MpiEnvironment&) = delete;
 };
 
-/// Ends every rank of the job with `status` (MPI_Abort).
+/// Ends every rank of the job with `status` (MPI_Abort), after 0.25 s in which the launcher
+/// forwards what this rank has printed.
 [[noreturn]] void abort_job(int status) noexcept;
 
 }  // namespace lockstep
