@@ -73,7 +73,7 @@ def main():
                 with tempfile.TemporaryDirectory() as folder, VirtualNodes(pathlib.Path(folder) / "nodes", count, options.rate) as nodes:
                     result["machine"], measurement = row(options.lockstep, nodes, ranks_per_node, name)
                 result["rows"].append(measurement)
-                print(f"{shape}, {name}: 64 MiB in {measurement['all_reduce_started_seconds_median']:.2f} s, step {measurement['step_seconds_median']:.2f} s, "
+                print(f"{shape}, {name}: 102 MB in {measurement['all_reduce_started_seconds_median']:.2f} s, step {measurement['step_seconds_median']:.2f} s, "
                       f"sent max / mean {measurement['sent_max_to_mean']:.2f}; others took {measurement['others_share_of_machine_before']:.0%}", flush=True)
                 write(result, options.output)
 
