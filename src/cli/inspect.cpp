@@ -141,14 +141,13 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
          "nothing to inspect (neither a path nor --model); see lockstep inspect --help");
   }
   if (!arguments.model.empty() && !parsed.positional.empty()) {
-    fail(ExitStatus::usage, "--model {} and the path {} (one or the other); leave one away",
+    fail(ExitStatus::usage, "--model {} and the path {} (one or the other); drop one",
          arguments.model, parsed.positional.front());
   }
-  for (const char* name : {"width", "image-size", "channels", "classes", "ranks", "batch-size",
-                           "precision", "optimizer", "shard", "shard-unit", "param-dtype",
-                           "reduce-dtype", "shard-group", "engine", "conv-algorithm", "threads"}) {
-    if (arguments.model.empty() && parsed.given.contains(name)) {
-      fail(ExitStatus::usage, "--{} without --model (it describes a network); leave it away", name);
+  for (const std::string& name : parsed.given) {
+    if (!parsed.positional.empty() && name != "verify" && name != "json") {
+      fail(ExitStatus::usage, "--{} with the path {} (it describes a network); drop it", name,
+           parsed.positional.front());
     }
   }
   if (arguments.shard != ShardRows::all && arguments.ranks == 0) {
@@ -177,7 +176,7 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
         arguments.engine);
   }
   if (!arguments.model.empty() && arguments.verify) {
-    fail(ExitStatus::usage, "--verify with --model (a network holds no checksums); leave it away");
+    fail(ExitStatus::usage, "--verify with --model (a network holds no checksums); drop it");
   }
   return arguments;
 }

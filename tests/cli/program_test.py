@@ -37,10 +37,9 @@ def words():
     check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "bench", "doctor", "usage:"])
     for command in ("train", "eval", "pack", "inspect", "bench", "doctor"):
         check(LOCKSTEP, [command, "--help"], 0, prints=["lockstep " + command, "--"])
-    contract = (pathlib.Path(__file__).parents[2] / "docs/design.md").read_text()
-    printed = subprocess.run([LOCKSTEP, "train", "--help"], capture_output=True, text=True, timeout=60).stdout
-    named = {name.removeprefix("no-") for name in re.findall(r"^ +--(?:\[no-\])?([a-z0-9-]+)", printed, re.M)}
-    expect(len(named) > 60 and not (absent := {name for name in named if f"--{name}" not in contract}), f"the contract names all options: {absent}")
+    top = pathlib.Path(__file__).parents[2]
+    page = subprocess.run([top / "scripts/options-page", LOCKSTEP], capture_output=True, text=True, timeout=60).stdout
+    expect(page.count("\n  --") > 90 and page == (top / "docs/options.md").read_text(), "docs/options.md is what scripts/options-page prints")
     for ranks in (None, 3):
         check(LOCKSTEP, [], 64, ranks, says=["lockstep --help", *(f"\n  {name} " for name in ("train", "eval", "pack", "inspect", "bench", "doctor"))])
     said = subprocess.run([LOCKSTEP], capture_output=True, text=True, timeout=60).stderr
@@ -161,7 +160,12 @@ def inspecting(folder):
         check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--precision", precision], 0, prints=["activations, a GPU's, come on top"])
     check(LOCKSTEP, ["inspect", *options, "--shard", "full"], 64, says=["--shard without --ranks"])
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--shard", "hybrid"], 64, says=["--shard-group"])
-    check(LOCKSTEP, ["inspect", data, "--shard", "full"], 64, says=["--shard without --model"])
+    # Each option that describes a network, as --help lists them: with a path it is refused.
+    printed = subprocess.run([LOCKSTEP, "inspect", "--help"], capture_output=True, text=True, timeout=60).stdout
+    of_networks = dict(re.findall(r"^  --([a-z-]+) .*?(?<=\[)(none|[^] ]+)\]$", printed, re.M | re.S))
+    expect({"recompute", "shard", "width", "engine"} <= of_networks.keys() and "verify" not in of_networks, f"options of networks: {of_networks}")
+    for name, default in of_networks.items():
+        check(LOCKSTEP, ["inspect", data, f"--{name}={'' if default == 'none' and name != 'recompute' else default}"], 64, says=[f"--{name} "])
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4"], 0, prints=["full", "sent a step"])
     # Scratch memory grows with threads: those that are asked for, whatever else is shown.
     network = ["--model", "mini-resnet", "--image-size", "32", "--conv-algorithm", "direct", "--threads", "64", "--ranks", "1"]
@@ -187,7 +191,7 @@ def inspecting(folder):
           prints=["hybrid: groups of 2", "to other groups"])
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--shard-group", "3"], 64, says=["does not divide 4 ranks"])
     check(LOCKSTEP, ["inspect", *options, "--shard-group", "2"], 64, says=["--shard-group 2 without --ranks"])
-    check(LOCKSTEP, ["inspect", data, "--ranks", "4"], 64, says=["--ranks without --model"])
+    check(LOCKSTEP, ["inspect", data, "--ranks", "4"], 64, says=["--ranks with the path"])
     check(LOCKSTEP, ["inspect", folder / "nowhere"], 66, says=["nowhere"])
     check(LOCKSTEP, ["inspect", folder], 66, says=["holds no shards"])
     check(LOCKSTEP, ["inspect", __file__], 65, says=["program_test.py"])
