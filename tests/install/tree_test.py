@@ -88,7 +88,7 @@ def job_scripts_and_pages_come_with_it(folder):
         if path.is_file():
             copy = installed / path.relative_to(SOURCE / "slurm")
             assert copy.read_bytes() == path.read_bytes() and os.access(copy, os.X_OK) == os.access(path, os.X_OK), copy
-    for page in ("cluster-staff.md", "exit-status.md", "design.md"):
+    for page in ("cluster-staff.md", "exit-status.md", "commands.md"):
         assert (tree / "share/doc/lockstep" / page).read_bytes() == (SOURCE / "docs" / page).read_bytes()
     licence = (tree / "share/doc/lockstep/LICENSE").read_text()
     assert "Apache License\n                           Version 2.0" in licence and "END OF TERMS AND CONDITIONS" in licence

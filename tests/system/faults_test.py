@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Bad input: the design's status and a message that names the fault, on 1 and on 3 ranks, never a hang."""
+"""Bad input: the documented status and a message that names the fault, on 1 and on 3 ranks, never a hang."""
 
 import os
 import signal
