@@ -45,6 +45,8 @@ void* counted(std::size_t size, std::size_t alignment, const void* caller) {
 
 }  // namespace
 
+// GCC inlines these deletes without the news, and then sees free() on what new gave.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(std::size_t size) {
   return counted(size, alignof(std::max_align_t), __builtin_return_address(0));
 }
