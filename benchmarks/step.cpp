@@ -2,15 +2,11 @@
 // images/s = ranks * batch / median step time; a step's time is that of the slowest rank.
 #include "benchmark.hpp"
 
-#include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
-#include "lockstep/parallel/parallel_state.hpp"
-#include "lockstep/parallel/shard_group.hpp"
-#include "lockstep/parallel/tail_bucket.hpp"
-#include "lockstep/train/run_state.hpp"
 #include "lockstep/train/train_step.hpp"
+#include "lockstep/train/training_session.hpp"
 
 #include <fmt/format.h>
 
@@ -47,40 +43,22 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                                                  .width = options.width,
                                                  .zero_init_residual = false,
                                                  .label_smoothing = 0});
-  const TailBucket tail(graph);
   Config config;
+  config.device = options.device;
+  config.comm = options.comm;
+  config.precision = options.precision;
+  config.optimizer = options.optimizer;
   config.bucket_mb = options.bucket_mb;
   config.shard = options.shard;
   config.shard_group = options.shard_group;
-  config.precision = options.precision;
-  config.optimizer = options.optimizer;
-  const int shard_group = shard_group_size(config, context.grid, comm);
-  const auto compute =
-      make_compute(graph,
-                   {.device = options.device,
-                    .comm = options.comm,
-                    .precision = options.precision,
-                    .threads = context.binding.threads,
-                    .tail_size = options.shard == ShardMode::none ? tail.size() : 0,
-                    .units = unit_options(config, graph, shard_group),
-                    .group_size = options.shard == ShardMode::hybrid ? shard_group : 0,
-                    .conv_algorithm = options.conv_algorithm,
-                    .conv_batch = options.batch_size,
-                    .recompute = options.recompute,
-                    .deterministic = options.deterministic,
-                    .cuda_graph = options.cuda_graph},
-                   context.grid, comm);
-  Engine& engine = compute->engine();
-  const Compute::Groups host = compute->host_group_communicators();
-  const Compute::Groups device = compute->group_communicators();
-  const auto state =
-      make_parallel_state(config, engine, comm, compute->arena_communicator(), tail.size(),
-                          {.group_host = host.group,
-                           .group = device.group,
-                           .replicas_host = host.replicas,
-                           .replicas = device.replicas});
-  const auto optimizer = compute->make_optimizer(config, state->layout(), state->sum_over_parts());
-  start_model({}, config, engine, *state, *optimizer, comm);
+  config.conv_algorithm = options.conv_algorithm;
+  config.recompute = options.recompute;
+  config.deterministic = options.deterministic;
+  config.cuda_graph = options.cuda_graph;
+  TrainingSession session(graph, config, context.grid, comm,
+                          {.threads = context.binding.threads, .conv_batch = options.batch_size});
+  session.start({});
+  Engine& engine = session.engine();
   const auto data = make_synthetic_dataset(
       {.samples = geometry.samples, .image = image, .classes = options.classes, .seed = 0});
   const auto channels = static_cast<std::size_t>(options.channels);
@@ -99,10 +77,10 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   if (options.input == "batch") repeated.emplace(*generated);
   Loader& loader = repeated ? static_cast<Loader&>(*repeated) : *generated;
   const bool scaled = options.precision == Precision::fp16;
-  TrainStep step(engine, *state, *optimizer, comm, loader,
+  TrainStep step(engine, session.parallel(), session.optimizer(), comm, loader,
                  {.geometry = geometry,
                   .loss_scale = scaled ? std::optional(LossScale{}) : std::nullopt,
-                  .meets_in_programs = options.shard != ShardMode::none});
+                  .has_collectives = session.training_has_collectives()});
 
   std::vector<double> seconds;
   PhaseTimes phases;
@@ -135,32 +113,33 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                          fmt::format("{:.1f}", 100 * phases.communication / total),
                          fmt::format("{:.1f}", 100 * phases.optimizer / total),
                          fmt::format("{:.0f}", static_cast<double>(rss) / 0x1p20)});
-  result.json = {{"benchmark", "step"},
-                 {"model", options.model},
-                 {"image_size", options.image_size},
-                 {"batch_size", options.batch_size},
-                 {"global_batch", geometry.global_batch},
-                 {"precision", to_string(options.precision)},
-                 {"input", options.input},
-                 {"shard", to_string(options.shard)},
-                 {"shard_group", options.shard == ShardMode::hybrid ? shard_group : 0},
-                 {"activation_bytes", step.activation_bytes()},
-                 {"state_bytes", state->bytes(optimizer->slot_names().size()).total()},
-                 {"conv_algorithm", to_string(options.conv_algorithm)},
-                 {"recompute", to_string(options.recompute)},
-                 {"deterministic", options.deterministic},
-                 {"cuda_graph", options.cuda_graph},
-                 {"threads", context.binding.threads},
-                 {"engine", engine.description()},
-                 {"images_per_second", rate},
-                 {"step_seconds_median", sample.median},
-                 {"step_seconds_p10", sample.p10},
-                 {"step_seconds_p90", sample.p90},
-                 {"ranks", comm.size()},
-                 {"nodes", context.grid.nodes},
-                 {"exposed_communication_seconds", exposed / static_cast<double>(options.steps)},
-                 {"peak_rss_bytes", rss},
-                 {"peak_device_bytes", engine.peak_device_bytes()}};
+  result.json = {
+      {"benchmark", "step"},
+      {"model", options.model},
+      {"image_size", options.image_size},
+      {"batch_size", options.batch_size},
+      {"global_batch", geometry.global_batch},
+      {"precision", to_string(options.precision)},
+      {"input", options.input},
+      {"shard", to_string(options.shard)},
+      {"shard_group", options.shard == ShardMode::hybrid ? session.shard_group() : 0},
+      {"activation_bytes", step.activation_bytes()},
+      {"state_bytes", session.parallel().bytes(session.optimizer().slot_names().size()).total()},
+      {"conv_algorithm", to_string(options.conv_algorithm)},
+      {"recompute", to_string(options.recompute)},
+      {"deterministic", options.deterministic},
+      {"cuda_graph", options.cuda_graph},
+      {"threads", context.binding.threads},
+      {"engine", engine.description()},
+      {"images_per_second", rate},
+      {"step_seconds_median", sample.median},
+      {"step_seconds_p10", sample.p10},
+      {"step_seconds_p90", sample.p90},
+      {"ranks", comm.size()},
+      {"nodes", context.grid.nodes},
+      {"exposed_communication_seconds", exposed / static_cast<double>(options.steps)},
+      {"peak_rss_bytes", rss},
+      {"peak_device_bytes", engine.peak_device_bytes()}};
   return result;
 }
 

@@ -36,7 +36,7 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
   // Each run() makes a loader during training; create its trace rows here.
   static_cast<void>(loader_rows(options_.loader));
   program_ = engine.compile_inference(options_.batch_size);
-  if (options_.meets_in_programs) {
+  if (options_.has_collectives) {
     blank_ = BlankBatch(engine.graph().image(), options_.batch_size);
   }
 }
@@ -61,7 +61,7 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
       if (!error) loaded = loader->next();
     });
     keep(error, [&] {
-      if (!loaded && !options_.meets_in_programs) return;
+      if (!loaded && !options_.has_collectives) return;
       program_->forward(loaded ? loaded->batch : blank_.of(1));
       const BatchMetrics metrics = program_->metrics();
       if (!loaded) return;

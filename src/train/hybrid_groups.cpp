@@ -2,13 +2,13 @@
 
 namespace lockstep {
 
-HybridComms watched_groups(Compute& compute, RunWatch& watch) {
+HybridComms hybrid_groups(Compute& compute, RunWatch* watch) {
   using Callers = RunWatch::Callers;
   const auto watched = [&](Communicator* comm, const char* name, Callers callers = Callers::all) {
-    return comm == nullptr ? nullptr : &watch.watched(*comm, name, callers);
+    return comm == nullptr || watch == nullptr ? comm : &watch->watched(*comm, name, callers);
   };
   const Compute::Groups host = compute.host_group_communicators();
-  if (host.group != nullptr) watch.compare_in_groups(host.group->size());
+  if (host.group != nullptr && watch != nullptr) watch->compare_in_groups(host.group->size());
   const Compute::Groups device = compute.group_communicators();
   // Saves gather only in the first group.
   HybridComms comms{.group_host = watched(host.group, "the group's", Callers::group),

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// The watched communicators of --shard hybrid; empty for other modes.
-[[nodiscard]] HybridComms watched_groups(Compute& compute, RunWatch& watch);
+/// The communicators of --shard hybrid, watched unless `watch` is null; empty for other modes.
+[[nodiscard]] HybridComms hybrid_groups(Compute& compute, RunWatch* watch);
 
 }  // namespace lockstep

@@ -1,9 +1,7 @@
 #include "describe_start.hpp"
-#include "hybrid_groups.hpp"
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/version.hpp"
-#include "lockstep/parallel/shard_group.hpp"
 #include "lockstep/runtime/signals.hpp"
 #include "lockstep/train/progress.hpp"
 #include "lockstep/train/run_directory.hpp"
@@ -11,6 +9,7 @@
 #include "lockstep/train/step_trace.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "lockstep/train/training_loop.hpp"
+#include "lockstep/train/training_session.hpp"
 #include "normalization.hpp"
 #include "require_memory.hpp"
 #include "run_watch.hpp"
@@ -112,6 +111,322 @@ std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
   return config.max_steps == 0 ? by_epochs : std::min(by_epochs, config.max_steps);
 }
 
+/// One call of train(), stage by stage: each uses what the stages before it made, and members are
+/// destroyed in the opposite order.
+class Run final {
+ public:
+  Run(const Config& config, const TrainingJob& job, StopTimer::Clock::time_point begin)
+      : config_(config),
+        job_(job),
+        begin_(begin),
+        recorder_(make_trace_recorder(config)),
+        watch_(config, job, recorder_.get()),
+        comm_(watch_.comm()) {}
+
+  TrainingResult run() {
+    find_start();
+    plan();
+    open_reports();
+    report_start_point();
+    if (state_.step >= last_step_) return nothing_to_do();
+    build_session();
+    open_loaders();
+    build_step();
+    describe();
+    return loop();
+  }
+
+ private:
+  void find_start();
+  void plan();
+  void begin_state();
+  void open_reports();
+  void report_start_point();
+  TrainingResult nothing_to_do();
+  void build_session();
+  void open_loaders();
+  void build_step();
+  void describe();
+  void describe_all_reduce();
+  TrainingResult loop();
+
+  const Config& config_;
+  const TrainingJob& job_;
+  StopTimer::Clock::time_point begin_;
+  std::unique_ptr<TraceRecorder> recorder_;  ///< null: no trace
+  std::optional<StepTrace> step_trace_;
+  RunWatch watch_;
+  Communicator& comm_;
+
+  std::unique_ptr<Dataset> data_;
+  std::optional<RunDirectory> directory_;           ///< rank 0's
+  std::optional<CheckpointDirectory> checkpoints_;  ///< rank 0's
+  RunStart start_;
+  NormalizedPlan plan_;
+  std::optional<Graph> graph_;
+  std::vector<std::string> changes_;  ///< of options since the checkpoint
+  BatchGeometry geometry_;
+  TrainingState state_;
+  std::int64_t last_step_ = 0;
+  std::shared_ptr<RunReporter> reporter_;
+
+  std::vector<MemoryLimit> limits_;  ///< of a CPU engine
+  std::optional<TrainingSession> session_;
+  std::string summed_before_;  ///< the checkpoint's all-reduce; empty: not known
+  std::unique_ptr<Dataset> validation_;
+  std::shared_ptr<Staging> staging_;
+  LoaderOptions loading_;
+  std::unique_ptr<Loader> loader_;
+  std::optional<TrainStep> step_;
+  TimeAllowed time_;
+  std::optional<Evaluator> evaluator_;
+};
+
+/// Opens the data and the run directory, and finds the state to start from.
+void Run::find_start() {
+  data_ = open_training_data(config_, comm_);
+  const Config opening = resolve_run(config_, data_->info(), comm_.size()).config;
+  collectively(comm_, [&] {
+    if (comm_.rank() != 0) return;
+    directory_.emplace(RunDirectoryOptions{.path = opening.run_dir, .job = job_name()});
+    checkpoints_.emplace(directory_->checkpoints(), config_.keep,
+                         [this] { directory_->require_held(); });
+  });
+  start_ = find_run_start(opening, checkpoints_ ? &*checkpoints_ : nullptr, comm_);
+}
+
+/// Resolves the configuration with the checkpoint's, or fails if they do not fit.
+void Run::plan() {
+  plan_ = normalized_plan(config_, start_, data_->info(), comm_);
+  RunPlan& plan = plan_.plan;
+  graph_ = build_graph(plan, job_);
+  if (start_.state) {
+    const Config before = parse_config_text(start_.state->config);
+    check_resumable(plan, before, *start_.state, data_->info().identity, graph_->fingerprint());
+    // With a changed --conv-algorithm, choose algorithms again.
+    if (before.conv_algorithm != plan.config.conv_algorithm) start_.state->convolutions.reset();
+    plan.global_batch = resumed_global_batch(plan, before, *start_.state, comm_.size());
+    for (const ConfigDifference& change : differences(before, plan.config)) {
+      changes_.push_back(
+          fmt::format("--{} was {}, is {} now", change.name, change.left, change.right));
+    }
+  }
+  check_global_batch(plan, data_->info(), comm_.size());
+  geometry_ = {.samples = data_->info().samples,
+               .global_batch = plan.global_batch,
+               .world_size = comm_.size(),
+               .rank = comm_.rank(),
+               .accumulate = static_cast<int>(config_.accumulate)};
+  begin_state();
+  last_step_ = last_step_of(plan.config, geometry_, state_);
+}
+
+void Run::begin_state() {
+  if (start_.state) state_ = *start_.state;
+  state_.world_size = comm_.size();
+  state_.global_batch = geometry_.global_batch;
+  state_.seed = config_.seed;
+  state_.data_identity = data_->info().identity;
+  state_.model_identity = graph_->fingerprint();
+  state_.model = graph_->name();
+  state_.config = print_config(plan_.plan.config);
+  state_.version = version();
+}
+
+/// Writes config.ini, and opens each rank's log; if one rank cannot, all fail with the same error.
+void Run::open_reports() {
+  collectively(comm_, [&] {
+    if (directory_) directory_->write_config(state_.config);
+  });
+  collectively(comm_, [&] {
+    if (directory_) directory_->require_held();
+    reporter_ = std::make_shared<RunReporter>(
+        RunReporterOptions{.run_dir = plan_.plan.config.run_dir,
+                           .grid = job_.grid,
+                           .cores = job_.binding.text,
+                           .progress = config_.progress,
+                           .log_ranks = config_.log_ranks,
+                           .log_every = config_.log_every,
+                           .epochs = config_.epochs,
+                           .steps_per_epoch = geometry_.steps_per_epoch(),
+                           .total_steps = last_step_,
+                           .resumed_step = state_.step,
+                           .holds_directory = [this] { return directory_->is_held(); }});
+  });
+  watch_.watchdog().log_to([opened = reporter_](const std::string& line) { opened->alarm(line); });
+}
+
+void Run::report_start_point() {
+  for (const std::string& rejected : start_.rejected) reporter_->warn(rejected);
+  if (!plan_.warning.empty()) reporter_->warn(plan_.warning);
+  if (!start_.state) return;
+  reporter_->say(fmt::format(
+      "going on from {} (step {}, epoch {}, position {}; written by {} ranks)", start_.path,
+      state_.step, state_.epoch, state_.position, start_.state->world_size));
+  for (const std::string& change : changes_) reporter_->say(change);
+}
+
+TrainingResult Run::nothing_to_do() {
+  reporter_->say(
+      fmt::format("nothing to do: step {} is the configured end (raise --epochs or "
+                  "--max-steps to go on)",
+                  state_.step));
+  return {.status = ExitStatus::ok,
+          .step = state_.step,
+          .run_dir = plan_.plan.config.run_dir,
+          .checkpoint = start_.path,
+          .evaluation = std::nullopt};
+}
+
+/// Makes the engine on this rank's cores or device, and sets the parameters.
+void Run::build_session() {
+  const Config& config = plan_.plan.config;
+  session_.emplace(*graph_, config, job_.grid, comm_,
+                   SessionOptions{.threads = job_.binding.threads,
+                                  .conv_batch = geometry_.largest_micro_batch(),
+                                  .convolutions = state_.convolutions.value_or(""),
+                                  .watch = &watch_,
+                                  .before_host_memory = [this](int shard_group) {
+                                    limits_ = require_memory(plan_.plan.config, *graph_,
+                                                             shard_group, job_.grid, comm_);
+                                  }});
+  state_.convolutions = session_->compute().convolutions();
+  summed_before_ = state_.all_reduce.value_or("");
+  state_.all_reduce = session_->compute().all_reduce();
+  state_.optimizer = std::string(session_->optimizer().name());
+  if (recorder_) session_->engine().set_step_timer(step_trace_.emplace(*recorder_));
+  session_->start(start_);
+  start_.reader.reset();
+}
+
+/// Opens the validation data, starts staging, and starts to load the training data.
+void Run::open_loaders() {
+  const RunPlan& plan = plan_.plan;
+  validation_ = open_validation_data(plan, comm_);
+  staging_ = stage_data(plan.config,
+                        {.comm = comm_, .grid = job_.grid, .binding = job_.binding, .model = {}},
+                        {data_.get(), validation_.get()});
+  loading_ = loader_options(plan, session_->engine().input_format());
+  loading_.batch_capacity = geometry_.largest_micro_batch();
+  const int numa_node = session_->compute().numa_node();
+  loading_.cores = cores_near(numa_node, job_.binding.allowed);
+  if (loading_.cores.size() < job_.binding.allowed.size()) {
+    allow_cores(loading_.cores);
+    reporter_->say(fmt::format("threads: on {} of {} cores, those of the GPU's NUMA node {}",
+                               loading_.cores.size(), job_.binding.allowed.size(), numa_node));
+  }
+  loading_.trace = recorder_.get();
+  loader_ = make_loader(
+      *data_, loading_,
+      plan_training_batches(geometry_, {.epoch = state_.epoch, .position = state_.position},
+                            last_step_ - state_.step));
+}
+
+/// Compiles the training step and the evaluation.
+void Run::build_step() {
+  watch_.board().set_marks(session_->compute().phase_marks());
+  step_.emplace(session_->engine(), session_->parallel(), session_->optimizer(), comm_, *loader_,
+                TrainStepOptions{.geometry = geometry_,
+                                 .clip_grad_norm = config_.clip_grad_norm,
+                                 .loss_scale = loss_scale_of(config_, state_),
+                                 .has_collectives = session_->training_has_collectives(),
+                                 .board = &watch_.board(),
+                                 .trace = recorder_.get()});
+  collectively(comm_, [&] {
+    require_activations(
+        plan_.plan.config, *graph_, session_->shard_group(), limits_,
+        {.bytes = step_->activation_bytes(), .samples = geometry_.largest_micro_batch()});
+  });
+  // Only rank 0 needs the time limit: its stop request reaches all ranks.
+  if (comm_.rank() == 0) time_ = time_allowed(begin_, config_.time_limit.seconds);
+  if (!validation_) return;
+  evaluator_.emplace(session_->engine(), *validation_, comm_,
+                     EvaluatorOptions{.loader = loading_,
+                                      .batch_size = geometry_.largest_micro_batch(),
+                                      .board = &watch_.board(),
+                                      .trace = evaluation_row(recorder_.get()),
+                                      .has_collectives = session_->evaluation_has_collectives()});
+}
+
+void Run::describe() {
+  const RunPlan& plan = plan_.plan;
+  describe_start(*reporter_, {.plan = plan,
+                              .geometry = geometry_,
+                              .engine = session_->engine(),
+                              .parallel = session_->parallel(),
+                              .optimizer = session_->optimizer(),
+                              .data = data_->info(),
+                              .step = *step_,
+                              .binding = job_.binding,
+                              .shard_group = session_->shard_group()});
+  if (!validation_) {
+    reporter_->say(plan.config.synthetic
+                       ? std::string("no evaluation: synthetic data has no split val")
+                       : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
+  }
+  for (const std::string& note : session_->compute().notes()) reporter_->say(note);
+  describe_all_reduce();
+  if (!time_.problem.empty()) reporter_->warn(time_.problem);
+  if (time_.end) {
+    const std::chrono::duration<double> left = *time_.end - StopTimer::Clock::now();
+    reporter_->say(fmt::format("time: {} left; saves and stops with 75 before",
+                               format_duration(left.count())));
+  }
+  if (config_.wait_for_debugger >= 0 && config_.watchdog_seconds > 0) {
+    reporter_->say("the watchdog rests (--wait-for-debugger stops processes)");
+  }
+  if (staging_) {
+    for (const std::string& shortage : staging_->shortages()) reporter_->warn(shortage);
+  }
+  reporter_->started(state_, geometry_.global_batch);
+}
+
+void Run::describe_all_reduce() {
+  const std::string& sums = *state_.all_reduce;
+  if (sums.empty()) return;
+  reporter_->say("all-reduce: " + sums);
+  if (summed_before_.empty() || summed_before_ == sums) return;
+  reporter_->say(
+      fmt::format("the all-reduce was {}, is {} now (sums may differ in their last bits)",
+                  summed_before_, sums));
+}
+
+TrainingResult Run::loop() {
+  const RunPlan& plan = plan_.plan;
+  StopTimer stop_timer(time_.end, assumed_save_seconds(session_->engine()));
+  std::optional<RunTrace> trace;
+  if (recorder_) {
+    trace.emplace(RunTraceOptions{.steps = config_.profile_steps,
+                                  .run_dir = plan.config.run_dir,
+                                  .comm = comm_,
+                                  .grid = job_.grid},
+                  *recorder_, watch_.board(), *reporter_);
+  }
+  TrainingLoop loop({.plan = plan,
+                     .geometry = geometry_,
+                     .comm = comm_,
+                     .engine = session_->engine(),
+                     .parallel = session_->parallel(),
+                     .shard_group = session_->shard_group(),
+                     .optimizer = session_->optimizer(),
+                     .step = *step_,
+                     .evaluator = evaluator_ ? &*evaluator_ : nullptr,
+                     .checkpoints = checkpoints_ ? &*checkpoints_ : nullptr,
+                     .directory = directory_ ? &*directory_ : nullptr,
+                     .reporter = *reporter_,
+                     .board = watch_.board(),
+                     .stop_timer = stop_timer,
+                     .trace = trace ? &*trace : nullptr,
+                     .hosts = watch_.hosts(),
+                     .class_names = data_->info().class_names,
+                     .cores = loading_.cores,
+                     .between_steps = [&] { report_staging(staging_.get(), *reporter_); }},
+                    state_, last_step_);
+  TrainingResult result = loop.run();
+  result.run_dir = plan.config.run_dir;
+  return result;
+}
+
 }  // namespace
 
 TrainingResult train(const Config& config, const TrainingJob& job) {
@@ -120,253 +435,7 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   const auto begin = StopTimer::Clock::now();
   require_agreement(job.comm, print_config(config), "the configuration",
                     "ranks were started with different options");
-  const auto recorder = make_trace_recorder(config);
-  std::optional<StepTrace> step_trace;
-  RunWatch watch(config, job, recorder.get());
-  Communicator& comm = watch.comm();
-
-  const auto data = open_training_data(config, comm);
-  const Config opening = resolve_run(config, data->info(), comm.size()).config;
-
-  // Open the run directory and find the state to start from.
-  std::optional<RunDirectory> directory;
-  std::optional<CheckpointDirectory> checkpoints;
-  collectively(comm, [&] {
-    if (comm.rank() != 0) return;
-    directory.emplace(RunDirectoryOptions{.path = opening.run_dir, .job = job_name()});
-    checkpoints.emplace(directory->checkpoints(), config.keep,
-                        [&directory] { directory->require_held(); });
-  });
-  RunStart start = find_run_start(opening, checkpoints ? &*checkpoints : nullptr, comm);
-  NormalizedPlan normalized = normalized_plan(config, start, data->info(), comm);
-  RunPlan& plan = normalized.plan;
-  std::vector<std::string> changes;
-  const Graph graph = build_graph(plan, job);
-  if (start.state) {
-    const Config before = parse_config_text(start.state->config);
-    check_resumable(plan, before, *start.state, data->info().identity, graph.fingerprint());
-    // With a changed --conv-algorithm, choose algorithms again.
-    if (before.conv_algorithm != plan.config.conv_algorithm) start.state->convolutions.reset();
-    plan.global_batch = resumed_global_batch(plan, before, *start.state, comm.size());
-    for (const ConfigDifference& change : differences(before, plan.config)) {
-      changes.push_back(
-          fmt::format("--{} was {}, is {} now", change.name, change.left, change.right));
-    }
-  }
-  check_global_batch(plan, data->info(), comm.size());
-  const BatchGeometry geometry{.samples = data->info().samples,
-                               .global_batch = plan.global_batch,
-                               .world_size = comm.size(),
-                               .rank = comm.rank(),
-                               .accumulate = static_cast<int>(config.accumulate)};
-
-  TrainingState state;
-  if (start.state) state = *start.state;
-  state.world_size = comm.size();
-  state.global_batch = geometry.global_batch;
-  state.seed = config.seed;
-  state.data_identity = data->info().identity;
-  state.model_identity = graph.fingerprint();
-  state.model = graph.name();
-  state.config = print_config(plan.config);
-  state.version = version();
-  const std::int64_t last_step = last_step_of(plan.config, geometry, state);
-
-  collectively(comm, [&] {
-    if (directory) directory->write_config(state.config);
-  });
-  // If one rank cannot open its log, all ranks fail with the same error.
-  std::shared_ptr<RunReporter> opened;
-  collectively(comm, [&] {
-    if (directory) directory->require_held();
-    opened = std::make_shared<RunReporter>(
-        RunReporterOptions{.run_dir = plan.config.run_dir,
-                           .grid = job.grid,
-                           .cores = job.binding.text,
-                           .progress = config.progress,
-                           .log_ranks = config.log_ranks,
-                           .log_every = config.log_every,
-                           .epochs = config.epochs,
-                           .steps_per_epoch = geometry.steps_per_epoch(),
-                           .total_steps = last_step,
-                           .resumed_step = state.step,
-                           .holds_directory = [&directory] { return directory->is_held(); }});
-  });
-  RunReporter& reporter = *opened;
-  watch.watchdog().log_to([opened](const std::string& line) { opened->alarm(line); });
-  for (const std::string& rejected : start.rejected) reporter.warn(rejected);
-  if (!normalized.warning.empty()) reporter.warn(normalized.warning);
-  if (start.state) {
-    reporter.say(
-        fmt::format("going on from {} (step {}, epoch {}, position {}; written by {} ranks)",
-                    start.path, state.step, state.epoch, state.position, start.state->world_size));
-    for (const std::string& change : changes) reporter.say(change);
-  }
-  if (state.step >= last_step) {
-    reporter.say(
-        fmt::format("nothing to do: step {} is the configured end (raise --epochs or "
-                    "--max-steps to go on)",
-                    state.step));
-    return {.status = ExitStatus::ok,
-            .step = state.step,
-            .run_dir = plan.config.run_dir,
-            .checkpoint = start.path,
-            .evaluation = std::nullopt};
-  }
-
-  // Build the engine on this rank's cores or device.
-  const TailBucket tail(graph);
-  const bool synchronised = config.batch_norm == BatchNormScope::sync;
-  const int shard_group = shard_group_size(plan.config, job.grid, comm);
-  const UnitOptions units = unit_options(plan.config, graph, shard_group);
-  std::vector<MemoryLimit> limits;  // of a CPU engine
-  const auto compute = make_compute(
-      graph,
-      {.device = config.device,
-       .comm = config.comm,
-       .precision = config.precision,
-       .threads = job.binding.threads,
-       .tail_size = config.shard == ShardMode::none ? tail.size() : 0,
-       .units = units,
-       .group_size = config.shard == ShardMode::hybrid ? shard_group : 0,
-       .synchronised_norms = synchronised,
-       .conv_algorithm = config.conv_algorithm,
-       .conv_batch = geometry.largest_micro_batch(),
-       .convolutions = state.convolutions.value_or(""),
-       .recompute = config.recompute,
-       .deterministic = config.deterministic,
-       .cuda_graph = config.cuda_graph,
-       .wait_limit = watch.wait_limit(),
-       .before_host_memory =
-           [&] { limits = require_memory(plan.config, graph, shard_group, job.grid, comm); }},
-      job.grid, comm);
-  watch.name_devices(compute->device_name());
-  state.convolutions = compute->convolutions();
-  const std::string summed_before = state.all_reduce.value_or("");
-  state.all_reduce = compute->all_reduce();
-  Engine& engine = compute->engine();
-  if (recorder) engine.set_step_timer(step_trace.emplace(*recorder));
-  Communicator& arena_comm = watch.watched(compute->arena_communicator(), "the arenas'");
-  const auto parallel = make_parallel_state(plan.config, engine, comm, arena_comm, tail.size(),
-                                            watched_groups(*compute, watch));
-  const auto optimizer =
-      compute->make_optimizer(plan.config, parallel->layout(), parallel->sum_over_parts());
-  state.optimizer = std::string(optimizer->name());
-  require_agreement(comm, layout_text(engine), "the parameters' layout",
-                    "the processors differ, so the engine chose other layouts");
-  start_model(start, plan.config, engine, *parallel, *optimizer, comm);
-  start.reader.reset();
-
-  const auto validation = open_validation_data(plan, comm);
-  const auto staging =
-      stage_data(plan.config, {.comm = comm, .grid = job.grid, .binding = job.binding, .model = {}},
-                 {data.get(), validation.get()});
-  LoaderOptions loading = loader_options(plan, engine.input_format());
-  loading.batch_capacity = geometry.largest_micro_batch();
-  const std::vector<int> near = cores_near(compute->numa_node(), job.binding.allowed);
-  if (near.size() < job.binding.allowed.size()) {
-    allow_cores(near);
-    reporter.say(fmt::format("threads: on {} of {} cores, those of the GPU's NUMA node {}",
-                             near.size(), job.binding.allowed.size(), compute->numa_node()));
-  }
-  loading.cores = near;
-  loading.trace = recorder.get();
-  const auto loader = make_loader(
-      *data, loading,
-      plan_training_batches(geometry, {.epoch = state.epoch, .position = state.position},
-                            last_step - state.step));
-  watch.board().set_marks(compute->phase_marks());
-  TrainStep step(engine, *parallel, *optimizer, comm, *loader,
-                 {.geometry = geometry,
-                  .clip_grad_norm = config.clip_grad_norm,
-                  .loss_scale = loss_scale_of(config, state),
-                  .meets_in_programs = synchronised || config.shard != ShardMode::none,
-                  .board = &watch.board(),
-                  .trace = recorder.get()});
-  collectively(comm, [&] {
-    require_activations(
-        plan.config, graph, shard_group, limits,
-        {.bytes = step.activation_bytes(), .samples = geometry.largest_micro_batch()});
-  });
-  // Only rank 0 needs the time limit: its stop request reaches all ranks.
-  const TimeAllowed time =
-      comm.rank() == 0 ? time_allowed(begin, config.time_limit.seconds) : TimeAllowed{};
-  StopTimer stop_timer(time.end, assumed_save_seconds(engine));
-  std::optional<Evaluator> evaluator;
-  if (validation) {
-    evaluator.emplace(engine, *validation, comm,
-                      EvaluatorOptions{.loader = loading,
-                                       .batch_size = geometry.largest_micro_batch(),
-                                       .board = &watch.board(),
-                                       .trace = evaluation_row(recorder.get()),
-                                       .meets_in_programs = !units.holds_parameters});
-  }
-  describe_start(reporter, {.plan = plan,
-                            .geometry = geometry,
-                            .engine = engine,
-                            .parallel = *parallel,
-                            .optimizer = *optimizer,
-                            .data = data->info(),
-                            .step = step,
-                            .binding = job.binding,
-                            .shard_group = shard_group});
-  if (!validation) {
-    reporter.say(plan.config.synthetic
-                     ? std::string("no evaluation: synthetic data has no split val")
-                     : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
-  }
-  for (const std::string& note : compute->notes()) reporter.say(note);
-  if (!state.all_reduce->empty()) reporter.say("all-reduce: " + *state.all_reduce);
-  if (!summed_before.empty() && !state.all_reduce->empty() && summed_before != *state.all_reduce) {
-    reporter.say(
-        fmt::format("the all-reduce was {}, is {} now (sums may differ in their last bits)",
-                    summed_before, *state.all_reduce));
-  }
-  if (!time.problem.empty()) reporter.warn(time.problem);
-  if (time.end) {
-    const std::chrono::duration<double> left = *time.end - StopTimer::Clock::now();
-    reporter.say(fmt::format("time: {} left; saves and stops with 75 before",
-                             format_duration(left.count())));
-  }
-  if (config.wait_for_debugger >= 0 && config.watchdog_seconds > 0) {
-    reporter.say("the watchdog rests (--wait-for-debugger stops processes)");
-  }
-  if (staging) {
-    for (const std::string& shortage : staging->shortages()) reporter.warn(shortage);
-  }
-  reporter.started(state, geometry.global_batch);
-
-  std::optional<RunTrace> trace;
-  if (recorder) {
-    trace.emplace(RunTraceOptions{.steps = config.profile_steps,
-                                  .run_dir = plan.config.run_dir,
-                                  .comm = comm,
-                                  .grid = job.grid},
-                  *recorder, watch.board(), reporter);
-  }
-  TrainingLoop loop({.plan = plan,
-                     .geometry = geometry,
-                     .comm = comm,
-                     .engine = engine,
-                     .parallel = *parallel,
-                     .shard_group = shard_group,
-                     .optimizer = *optimizer,
-                     .step = step,
-                     .evaluator = evaluator ? &*evaluator : nullptr,
-                     .checkpoints = checkpoints ? &*checkpoints : nullptr,
-                     .directory = directory ? &*directory : nullptr,
-                     .reporter = reporter,
-                     .board = watch.board(),
-                     .stop_timer = stop_timer,
-                     .trace = trace ? &*trace : nullptr,
-                     .hosts = watch.hosts(),
-                     .class_names = data->info().class_names,
-                     .cores = near,
-                     .between_steps = [&] { report_staging(staging.get(), reporter); }},
-                    state, last_step);
-  TrainingResult result = loop.run();
-  result.run_dir = plan.config.run_dir;
-  return result;
+  return Run(config, job, begin).run();
 }
 
 }  // namespace lockstep

@@ -79,7 +79,7 @@ TrainStep::TrainStep(Engine& engine, ParallelState& state, Optimizer& optimizer,
     phases_ = &options_.trace->row(TraceRows::phases);
     steps_ = &options_.trace->row(TraceRows::steps);
   }
-  if (options_.meets_in_programs) {
+  if (options_.has_collectives) {
     blank_ = BlankBatch(engine.graph().image(), options_.geometry.largest_micro_batch());
   }
   collectively(comm, [this] {
@@ -175,7 +175,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepRequests requests, N
   state_.begin_step();
   board_.begin_step(step);
   for (int micro = 0; micro < geometry.accumulate; ++micro) {
-    if (!batch_ && !options_.meets_in_programs) break;
+    if (!batch_ && !options_.has_collectives) break;
     const bool last = micro + 1 == geometry.accumulate;
     const Batch batch = batch_ ? batch_->batch : blank_.of(geometry.micro_batch(micro).count);
     Program& program = program_for(batch.size);
@@ -235,7 +235,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepRequests requests, N
   // A traced step must be complete when it ends, so nothing may be queued behind it.
   const bool traced = options_.trace != nullptr && options_.trace->recording();
   if (settled && next == NextAction::step && batch_ && engine_.queues() &&
-      !options_.meets_in_programs && !traced) {
+      !options_.has_collectives && !traced) {
     program_for(batch_->batch.size).forward(batch_->batch);
     is_ahead_ = true;
     result.times.forward += watch.lap("forward");

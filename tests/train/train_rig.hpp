@@ -125,7 +125,7 @@ class TrainRig final {
             .geometry = geometry_,
             .clip_grad_norm = options.clip_grad_norm,
             .loss_scale = options.loss_scale,
-            .meets_in_programs = options.synchronised || options.shard != ShardMode::none,
+            .has_collectives = options.synchronised || options.shard != ShardMode::none,
             .trace = options.trace});
   }
 

@@ -28,8 +28,8 @@ struct EvaluatorOptions {
   std::int64_t batch_size = 64;
   PhaseBoard* board = nullptr;  ///< notified of each batch; null: none
   TraceRow* trace = nullptr;    ///< gets an event for each batch; null: no trace
-  /// As TrainStepOptions::meets_in_programs: all ranks run the same number of batches.
-  bool meets_in_programs = false;
+  /// As TrainStepOptions::has_collectives: all ranks run the same number of batches.
+  bool has_collectives = false;
 };
 
 /// Evaluates the network on a split: every sample exactly once at any world size.

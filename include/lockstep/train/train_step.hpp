@@ -61,7 +61,7 @@ struct TrainStepOptions {
   std::optional<LossScale> loss_scale = {};  ///< initial state; empty: no scaling
   /// The engine's programs contain collectives (synchronised batch norms, sharded units), so a rank
   /// whose data failed still runs each micro-step, on blank images that are not counted.
-  bool meets_in_programs = false;
+  bool has_collectives = false;
   PhaseBoard* board = nullptr;     ///< gets the step's phases; null: none
   TraceRecorder* trace = nullptr;  ///< gets the step's phases as rows; null: no trace
 };

@@ -1,0 +1,67 @@
+#include "lockstep/train/training_session.hpp"
+
+#include "hybrid_groups.hpp"
+#include "lockstep/parallel/shard_group.hpp"
+#include "lockstep/parallel/tail_bucket.hpp"
+#include "run_watch.hpp"
+
+#include <cstddef>
+
+namespace lockstep {
+namespace {
+
+ComputeOptions compute_options(const Config& config, const SessionOptions& options,
+                               std::size_t tail_size, const UnitOptions& units, int shard_group) {
+  ComputeOptions result{.device = config.device,
+                        .comm = config.comm,
+                        .precision = config.precision,
+                        .threads = options.threads,
+                        .tail_size = config.shard == ShardMode::none ? tail_size : 0,
+                        .units = units,
+                        .group_size = config.shard == ShardMode::hybrid ? shard_group : 0,
+                        .synchronised_norms = config.batch_norm == BatchNormScope::sync,
+                        .conv_algorithm = config.conv_algorithm,
+                        .conv_batch = options.conv_batch,
+                        .convolutions = options.convolutions,
+                        .recompute = config.recompute,
+                        .deterministic = config.deterministic,
+                        .cuda_graph = config.cuda_graph};
+  if (options.watch != nullptr) result.wait_limit = options.watch->wait_limit();
+  if (options.before_host_memory) {
+    result.before_host_memory = [&options, shard_group] {
+      options.before_host_memory(shard_group);
+    };
+  }
+  return result;
+}
+
+}  // namespace
+
+TrainingSession::TrainingSession(const Graph& graph, const Config& config, const ProcessGrid& grid,
+                                 Communicator& comm, const SessionOptions& options)
+    : config_(config),
+      comm_(comm),
+      shard_group_(shard_group_size(config, grid, comm)),
+      units_(unit_options(config, graph, shard_group_)) {
+  const std::size_t tail_size = TailBucket(graph).size();
+  compute_ = make_compute(graph, compute_options(config, options, tail_size, units_, shard_group_),
+                          grid, comm);
+  if (options.watch != nullptr) options.watch->name_devices(compute_->device_name());
+  Communicator* arenas = &compute_->arena_communicator();
+  if (options.watch != nullptr) arenas = &options.watch->watched(*arenas, "the arenas'");
+  const HybridComms groups = hybrid_groups(*compute_, options.watch);
+  parallel_ = make_parallel_state(config, engine(), comm, *arenas, tail_size, groups);
+  optimizer_ = compute_->make_optimizer(config, parallel_->layout(), parallel_->sum_over_parts());
+  require_agreement(comm, layout_text(engine()), "the parameters' layout",
+                    "the processors differ, so the engine chose other layouts");
+}
+
+void TrainingSession::start(const RunStart& from) {
+  start_model(from, config_, engine(), *parallel_, *optimizer_, comm_);
+}
+
+bool TrainingSession::training_has_collectives() const noexcept {
+  return config_.batch_norm == BatchNormScope::sync || config_.shard != ShardMode::none;
+}
+
+}  // namespace lockstep
