@@ -166,7 +166,7 @@ def inspecting(folder):
     expect({"recompute", "shard", "width", "engine"} <= of_networks.keys() and "verify" not in of_networks, f"options of networks: {of_networks}")
     for name, default in of_networks.items():
         value = {"model": "mlp", "engine": "cpu"}.get(name, default)  # the help shows an empty default as none
-        check(LOCKSTEP, ["inspect", data, f"--{name}={value}"], 64, says=[f"--{name} with the path"])
+        check(LOCKSTEP, ["inspect", data, f"--{name}={value}"], 64, says=[f"--{name} ", "the path"])
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4"], 0, prints=["full", "sent a step"])
     # Scratch memory grows with threads: those that are asked for, whatever else is shown.
     network = ["--model", "mini-resnet", "--image-size", "32", "--conv-algorithm", "direct", "--threads", "64", "--ranks", "1"]

@@ -46,14 +46,14 @@ class InnerProduct final {
   [[nodiscard]] BackwardData::primitive_desc backward_data(const Forward::primitive_desc& hint,
                                                            const dnnl::engine& engine) const {
     return checked("the data gradient of " + name_, [&] {
-      auto chosen = backward_primitive_desc<BackwardData>(engine, ProgramBuilder::attributes(),
-                                                          hint, source_, weight_, target_gradient_);
-      while (writes_nothing(chosen)) {
-        if (!chosen.next_impl()) {
-          fail(ExitStatus::internal, "oneDNN has no data gradient of {} that is whole", name_);
-        }
+      const auto writes = [this](const auto& primitive) { return !writes_nothing(primitive); };
+      auto chosen = first_backward_primitive_desc<BackwardData>(
+          writes, engine, ProgramBuilder::attributes(), hint, source_, weight_, target_gradient_);
+      if (!chosen) {
+        fail(ExitStatus::internal, "oneDNN has no data gradient of {} that writes all values",
+             name_);
       }
-      return chosen;
+      return *chosen;
     });
   }
   [[nodiscard]] BackwardWeights::primitive_desc backward_weights(

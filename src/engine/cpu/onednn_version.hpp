@@ -3,6 +3,7 @@
 #include <dnnl.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,17 @@ template <typename Primitive, typename Forward, typename... Arguments>
     const Arguments&... arguments) {
   return {engine, arguments..., forward, attributes};
 }
+/// The first implementation of a backward primitive that `accepts`; nullopt if there is none.
+template <typename Primitive, typename Accepts, typename Forward, typename... Arguments>
+[[nodiscard]] std::optional<typename Primitive::primitive_desc> first_backward_primitive_desc(
+    Accepts&& accepts, const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
+    const Forward& forward, const Arguments&... arguments) {
+  typename Primitive::primitive_desc made(engine, arguments..., forward, attributes);
+  while (!accepts(made)) {
+    if (!made.next_impl()) return std::nullopt;
+  }
+  return made;
+}
 
 /// make(...) with the arguments of a pooling primitive that follow its tensors.
 template <typename Make>
@@ -116,6 +128,17 @@ template <typename Primitive, typename Forward, typename... Arguments>
     const dnnl::engine& engine, const dnnl::primitive_attr& attributes, const Forward& forward,
     const Arguments&... arguments) {
   return {typename Primitive::desc(arguments...), attributes, engine, forward};
+}
+template <typename Primitive, typename Accepts, typename Forward, typename... Arguments>
+[[nodiscard]] std::optional<typename Primitive::primitive_desc> first_backward_primitive_desc(
+    Accepts&& accepts, const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
+    const Forward& forward, const Arguments&... arguments) {
+  const typename Primitive::desc desc(arguments...);  // next_impl() reads it
+  typename Primitive::primitive_desc made(desc, attributes, engine, forward);
+  while (!accepts(made)) {
+    if (!made.next_impl()) return std::nullopt;
+  }
+  return made;
 }
 
 template <typename Make>
