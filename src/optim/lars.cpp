@@ -26,10 +26,10 @@ class Lars final : public Optimizer {
   [[nodiscard]] std::span<float> slot(std::size_t) noexcept override { return velocity_.span(); }
   [[nodiscard]] bool needs_all_gradients() const noexcept override { return true; }
 
-  void measure(std::span<const UpdatePart> parts, std::span<const float> gradients) override {
+  void measure(std::span<const ParameterRange> ranges, std::span<const float> gradients) override {
     std::ranges::fill(norms_, 0.0);
-    for (const UpdatePart& part : parts) {
-      take_norms(segments_in(segments_, part.begin, part.end), part.parameters, gradients);
+    for (const ParameterRange& range : ranges) {
+      take_norms(segments_in(segments_, range.begin, range.end), range.parameters, gradients);
     }
     sum_norms_(norms_);
   }

@@ -14,7 +14,7 @@ std::vector<Bucket> plan_buckets(const ArenaLayout& layout, std::size_t tail_siz
       begin = end;
     }
   }
-  if (place == TailPlace::in_a_bucket_of_its_own && begin < layout.size()) {
+  if (place == TailPlace::separate_bucket && begin < layout.size()) {
     buckets.push_back({.begin = begin, .end = layout.size()});
     begin = layout.size();
   }

@@ -9,18 +9,18 @@
 namespace lockstep {
 namespace {
 
-/// Pieces of at least 4 MiB, cut between views.
-std::vector<ArenaUnit> pieces_of(const ArenaLayout& layout) {
-  constexpr std::size_t piece_values = std::size_t{1} << 20;
-  std::vector<ArenaUnit> pieces;
+/// Units of at least 4 MiB, cut between views.
+std::vector<ArenaUnit> units_of(const ArenaLayout& layout) {
+  constexpr std::size_t unit_values = std::size_t{1} << 20;
+  std::vector<ArenaUnit> units;
   std::size_t begin = 0;
   for (const ArenaView& view : layout.views) {
-    if (view.end() - begin < piece_values) continue;
-    pieces.push_back({.begin = begin, .end = view.end()});
+    if (view.end() - begin < unit_values) continue;
+    units.push_back({.begin = begin, .end = view.end()});
     begin = view.end();
   }
-  if (begin != layout.size()) pieces.push_back({.begin = begin, .end = layout.size()});
-  return pieces;
+  if (begin != layout.size()) units.push_back({.begin = begin, .end = layout.size()});
+  return units;
 }
 
 class ReplicatedState final : public ParallelState {
@@ -31,14 +31,14 @@ class ReplicatedState final : public ParallelState {
         host_(host),
         comm_(comm),
         tail_size_(options.tail_size),
-        whole_{.begin = 0, .end = engine.layout().size(), .parameters = engine.parameters()},
-        pieces_(pieces_of(engine.layout())),
-        reducer_(comm, engine.gradients(),
-                 plan_buckets(engine.layout(), options.tail_size, options.bucket_bytes,
-                              options.reduce_dtype == ElementType::f32
-                                  ? TailPlace::in_the_last_bucket
-                                  : TailPlace::in_a_bucket_of_its_own),
-                 {.type = options.reduce_dtype, .gradients = engine.layout().size()}, &engine) {
+        unsharded_{.begin = 0, .end = engine.layout().size(), .parameters = engine.parameters()},
+        units_(units_of(engine.layout())),
+        reducer_(
+            comm, engine.gradients(),
+            plan_buckets(engine.layout(), options.tail_size, options.bucket_bytes,
+                         options.reduce_dtype == ElementType::f32 ? TailPlace::last_bucket
+                                                                  : TailPlace::separate_bucket),
+            {.type = options.reduce_dtype, .gradients = engine.layout().size()}, &engine) {
     register_arena(comm_, engine, engine.gradients());
   }
 
@@ -47,7 +47,9 @@ class ReplicatedState final : public ParallelState {
     return engine_.gradients().first(layout().size());
   }
 
-  [[nodiscard]] std::span<const UpdatePart> parts() const noexcept override { return {&whole_, 1}; }
+  [[nodiscard]] std::span<const ParameterRange> update_ranges() const noexcept override {
+    return {&unsharded_, 1};
+  }
 
   void begin_step() override { reducer_.begin(); }
   [[nodiscard]] BackwardObserver& begin_micro_step(MicroStep micro) override {
@@ -61,7 +63,7 @@ class ReplicatedState final : public ParallelState {
       if (bucket.begin >= size) return;
       reduced({.begin = bucket.begin,
                .end = std::min(bucket.end, size),
-               .parameters = whole_.parameters});
+               .parameters = unsharded_.parameters});
     });
   }
   [[nodiscard]] double take_waited_seconds() override { return 0; }
@@ -71,7 +73,7 @@ class ReplicatedState final : public ParallelState {
     comm_.synchronize_until([this] { return engine_.has_read(); });
   }
   void updated() override {}
-  [[nodiscard]] SumOverRanks sum_over_parts() override { return {}; }
+  [[nodiscard]] SumOverRanks sum_over_shards() override { return {}; }
   [[nodiscard]] std::size_t reductions() const noexcept override {
     return reducer_.buckets().size();
   }
@@ -83,24 +85,24 @@ class ReplicatedState final : public ParallelState {
             .copy = host_.rank() == 0 ? (1 + slots) * engine_.parameters().size_bytes() : 0};
   }
 
-  [[nodiscard]] std::span<const ArenaUnit> pieces() const noexcept override { return pieces_; }
-  void distribute_parameters(std::size_t piece, std::span<float> whole) override {
-    distribute(piece, whole, engine_.parameters());
+  [[nodiscard]] std::span<const ArenaUnit> units() const noexcept override { return units_; }
+  void scatter_parameters(std::size_t unit, std::span<float> unsharded) override {
+    scatter(unit, unsharded, engine_.parameters());
   }
-  void distribute(std::size_t piece, std::span<float> whole, std::span<float> own) override {
-    broadcast_arena(engine_, host_, whole, pieces_[piece].in(own));
+  void scatter(std::size_t unit, std::span<float> unsharded, std::span<float> local) override {
+    broadcast_arena(engine_, host_, unsharded, units_[unit].in(local));
   }
-  [[nodiscard]] std::span<const float> given_parameters(std::size_t piece) override {
-    return given(piece, engine_.parameters());
+  [[nodiscard]] std::span<const float> local_parameters(std::size_t unit) override {
+    return local_values(unit, engine_.parameters());
   }
-  [[nodiscard]] std::span<const float> given(std::size_t piece,
-                                             std::span<const float> own) const override {
-    return host_.rank() == 0 ? pieces_[piece].in(own) : std::span<const float>();
+  [[nodiscard]] std::span<const float> local_values(std::size_t unit,
+                                                    std::span<const float> local) const override {
+    return host_.rank() == 0 ? units_[unit].in(local) : std::span<const float>();
   }
-  void collect(std::size_t, std::span<const float> given, std::span<float> whole) override {
-    std::ranges::copy(given, whole.begin());
+  void gather(std::size_t, std::span<const float> local, std::span<float> unsharded) override {
+    std::ranges::copy(local, unsharded.begin());
   }
-  void settle() override {}
+  void await_gathers() override {}
 
  private:
   [[nodiscard]] std::span<float> sent_tail() noexcept {
@@ -111,8 +113,8 @@ class ReplicatedState final : public ParallelState {
   Communicator& host_;
   Communicator& comm_;
   std::size_t tail_size_;
-  UpdatePart whole_;
-  std::vector<ArenaUnit> pieces_;
+  ParameterRange unsharded_;
+  std::vector<ArenaUnit> units_;
   GradientReducer reducer_;
   NoReduction no_reduction_;
 };

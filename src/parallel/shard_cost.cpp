@@ -30,10 +30,11 @@ std::size_t largest_of(std::span<const ArenaUnit> units) {
 
 }  // namespace
 
-std::size_t arrival_room(std::span<const ArenaUnit> pieces, std::size_t arenas, std::size_t most) {
+std::size_t gather_buffer_size(std::span<const ArenaUnit> units, std::size_t arenas,
+                               std::size_t most) {
   std::size_t all = 0;
-  for (const ArenaUnit& piece : pieces) all += arenas * piece.size();
-  return std::max(largest_of(pieces), std::min(all, most));
+  for (const ArenaUnit& unit : units) all += arenas * unit.size();
+  return std::max(largest_of(units), std::min(all, most));
 }
 
 ElementType reduce_dtype(const Config& config) noexcept {
@@ -58,39 +59,39 @@ Precision parameter_type(const Config& config) noexcept {
 
 ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
                      std::size_t slots) {
-  const std::size_t whole = sizeof(float) * layout.size();
+  const std::size_t unsharded = sizeof(float) * layout.size();
   const auto micro_steps = static_cast<double>(config.accumulate);
   const bool casts = reduce_dtype(config) != ElementType::f32;
-  const double reduced = static_cast<double>(whole) / (casts ? 2 : 1);
+  const double reduced = static_cast<double>(unsharded) / (casts ? 2 : 1);
   // In a reduce-scatter or an all-gather, a rank sends (ranks - 1) / ranks of the data.
   if (config.shard == ShardMode::none) {
-    return {.state = {.parameters = whole,
-                      .gradients = whole + (casts && ranks > 1 ? whole / 2 : 0),
-                      .optimizer = slots * whole,
-                      .copy = (1 + slots) * whole},
+    return {.state = {.parameters = unsharded,
+                      .gradients = unsharded + (casts && ranks > 1 ? unsharded / 2 : 0),
+                      .optimizer = slots * unsharded,
+                      .copy = (1 + slots) * unsharded},
             .sent = 2 * static_cast<double>(ranks - 1) / ranks * reduced};
   }
   const bool hybrid = config.shard == ShardMode::hybrid;
   const int group = hybrid ? static_cast<int>(config.shard_group) : ranks;
   const int replicas = ranks / group;
   const double others = static_cast<double>(group - 1) / group;
-  const std::size_t own = whole / static_cast<std::size_t>(group);
+  const std::size_t local = unsharded / static_cast<std::size_t>(group);
   const bool keeps_gradients = config.shard == ShardMode::optimizer ||
                                (config.accumulate_full_gradients && config.accumulate > 1);
   const bool adds_up = !keeps_gradients && config.accumulate > 1;
-  ShardCost cost{
-      .state = {.parameters = own,
-                .gradients = own,
-                .optimizer = slots * own,
-                .copy = (1 + slots) * own + sizeof(float) * arrival_room(layout.units, 1 + slots)},
-      .others_copy = (1 + slots) * own};
-  cost.state.gradients += keeps_gradients ? whole : adds_up ? own : 0;
+  ShardCost cost{.state = {.parameters = local,
+                           .gradients = local,
+                           .optimizer = slots * local,
+                           .copy = (1 + slots) * local +
+                                   sizeof(float) * gather_buffer_size(layout.units, 1 + slots)},
+                 .others_copy = (1 + slots) * local};
+  cost.state.gradients += keeps_gradients ? unsharded : adds_up ? local : 0;
   if (casts && group > 1) {
     // Buffers of reductions in flight: all units, or at most reductions_in_flight of them.
     const std::size_t at_a_time = UnitExchange::reductions_in_flight * largest_of(layout.units);
-    cost.state.gradients += keeps_gradients ? whole / 2 : sizeof(std::uint16_t) * at_a_time;
+    cost.state.gradients += keeps_gradients ? unsharded / 2 : sizeof(std::uint16_t) * at_a_time;
   }
-  if (casts && ranks > 1) cost.state.gradients += own / 2;
+  if (casts && ranks > 1) cost.state.gradients += local / 2;
   cost.sent = (keeps_gradients ? 1 : micro_steps) * others * reduced;
   const Gathered gathered = gathered_bytes(config, layout);
   const bool casts_parameters = parameter_type(config) != Precision::fp32;
@@ -101,7 +102,7 @@ ShardCost shard_cost(const Config& config, const ArenaLayout& layout, int ranks,
     cost.sent += micro_steps * others * (2 * gathered.weights - kept + gathered.vectors);
   } else {
     const double held = gathered.weights + gathered.vectors;
-    cost.state.parameters = casts_parameters ? own + static_cast<std::size_t>(held) : whole;
+    cost.state.parameters = casts_parameters ? local + static_cast<std::size_t>(held) : unsharded;
     cost.sent += others * held;
   }
   if (hybrid) {

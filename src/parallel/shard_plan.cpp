@@ -92,25 +92,25 @@ std::vector<int> merge_units(std::vector<int> unit_of, const Graph& graph, std::
   return unit_of;
 }
 
-ShardPlan::ShardPlan(ArenaLayout whole, int rank, int ranks)
-    : whole_(std::move(whole)), rank_(rank) {
+ShardPlan::ShardPlan(ArenaLayout unsharded, int rank, int ranks)
+    : unsharded_(std::move(unsharded)), rank_(rank) {
   const auto parts = static_cast<std::size_t>(ranks);
   std::size_t view = 0;
-  for (const ArenaUnit& unit : whole_.units) {
+  for (const ArenaUnit& unit : unsharded_.units) {
     assert(unit.begin % (parts * arena_alignment) == 0 && unit.size() % parts == 0);
-    const ArenaUnit own{
+    const ArenaUnit local{
         .begin = unit.begin / parts, .end = unit.end / parts, .in_fp32 = unit.in_fp32};
-    const std::size_t begin = unit.begin + static_cast<std::size_t>(rank) * own.size();
-    const std::size_t end = begin + own.size();
-    for (; view < whole_.views.size() && whole_.views[view].offset < unit.end; ++view) {
-      ArenaView kept = whole_.views[view];
+    const std::size_t begin = unit.begin + static_cast<std::size_t>(rank) * local.size();
+    const std::size_t end = begin + local.size();
+    for (; view < unsharded_.views.size() && unsharded_.views[view].offset < unit.end; ++view) {
+      ArenaView kept = unsharded_.views[view];
       const std::size_t first = std::clamp(kept.offset, begin, end);
       const std::size_t last = std::clamp(kept.end(), begin, end);
-      kept.offset = own.begin + (first - begin);
+      kept.offset = local.begin + (first - begin);
       kept.size = last - first;
-      own_.views.push_back(kept);
+      local_.views.push_back(kept);
     }
-    own_.units.push_back(own);
+    local_.units.push_back(local);
   }
 }
 

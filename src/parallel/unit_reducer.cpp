@@ -20,54 +20,54 @@ UnitReducer::UnitReducer(Engine& engine, const ShardPlan& plan, Communicator& gr
       casts_over_replicas_(options.type != ElementType::f32 && replicas != nullptr &&
                            replicas->size() > 1) {
   const Precision type = precision_of(options.type);
-  for (const ArenaUnit& unit : plan.whole().units) largest_ = std::max(largest_, unit.size());
+  for (const ArenaUnit& unit : plan.unsharded().units) largest_ = std::max(largest_, unit.size());
   if (casts_in_group_) {
-    sent_values_ =
-        options.all_at_once ? plan.whole().size() : UnitExchange::reductions_in_flight * largest_;
+    sent_values_ = options.all_at_once ? plan.unsharded().size()
+                                       : UnitExchange::reductions_in_flight * largest_;
     sent_ = engine.make_cast_buffer(type, sent_values_);
   }
   if (casts_in_group_ || casts_over_replicas_) {
-    own_values_ = plan.own().size();
-    own_ = engine.make_cast_buffer(type, own_values_);
+    local_values_ = plan.local().size();
+    local_ = engine.make_cast_buffer(type, local_values_);
   }
   register_values(group, sent_);
-  if (casts_in_group_) register_values(group, own_);
-  if (casts_over_replicas_) register_values(*replicas, own_);
+  if (casts_in_group_) register_values(group, local_);
+  if (casts_over_replicas_) register_values(*replicas, local_);
 }
 
 void UnitReducer::keep_until_exit() const {
-  for (const auto& buffer : {sent_, own_}) lockstep::keep_until_exit(buffer);
+  for (const auto& buffer : {sent_, local_}) lockstep::keep_until_exit(buffer);
 }
 
-MutableBuffer UnitReducer::own_part(std::size_t unit) {
-  const ArenaUnit& own = plan_.own().units[unit];
-  return {.data = own_->data(own.begin), .count = own.size(), .type = options_.type};
+MutableBuffer UnitReducer::local_shard(std::size_t unit) {
+  const ArenaUnit& local = plan_.local().units[unit];
+  return {.data = local_->data(local.begin), .count = local.size(), .type = options_.type};
 }
 
 Request UnitReducer::start(std::size_t unit, std::span<const float> gradients,
-                           std::span<float> own) {
-  if (!casts_in_group_) return group_.start_reduce_scatter(gradients, own);
+                           std::span<float> local) {
+  if (!casts_in_group_) return group_.start_reduce_scatter(gradients, local);
   const std::size_t at = options_.all_at_once
-                             ? plan_.whole().units[unit].begin
+                             ? plan_.unsharded().units[unit].begin
                              : unit % UnitExchange::reductions_in_flight * largest_;
   sent_->store(gradients, at);
   return group_.start_reduce_scatter_buffer(
-      {.data = sent_->data(at), .count = gradients.size(), .type = options_.type}, own_part(unit),
-      ReduceOp::sum);
+      {.data = sent_->data(at), .count = gradients.size(), .type = options_.type},
+      local_shard(unit), ReduceOp::sum);
 }
 
-void UnitReducer::end(std::size_t unit, std::span<float> own) {
-  if (casts_in_group_) own_->load(plan_.own().units[unit].begin, own);
+void UnitReducer::end(std::size_t unit, std::span<float> local) {
+  if (casts_in_group_) local_->load(plan_.local().units[unit].begin, local);
 }
 
-Request UnitReducer::start_over_replicas(std::size_t unit, std::span<float> own) {
-  if (!casts_over_replicas_) return replicas_->start_all_reduce(own);
-  own_->store(own, plan_.own().units[unit].begin);
-  return replicas_->start_all_reduce_buffer(own_part(unit), ReduceOp::sum);
+Request UnitReducer::start_over_replicas(std::size_t unit, std::span<float> local) {
+  if (!casts_over_replicas_) return replicas_->start_all_reduce(local);
+  local_->store(local, plan_.local().units[unit].begin);
+  return replicas_->start_all_reduce_buffer(local_shard(unit), ReduceOp::sum);
 }
 
-void UnitReducer::end_over_replicas(std::size_t unit, std::span<float> own) {
-  if (casts_over_replicas_) own_->load(plan_.own().units[unit].begin, own);
+void UnitReducer::end_over_replicas(std::size_t unit, std::span<float> local) {
+  if (casts_over_replicas_) local_->load(plan_.local().units[unit].begin, local);
 }
 
 }  // namespace lockstep

@@ -22,22 +22,22 @@ class UnitReducer final {
   UnitReducer(Engine& engine, const ShardPlan& plan, Communicator& group, Communicator* replicas,
               const Options& options);
 
-  /// Reduce-scatters a unit's gradients over the group; `own` is this rank's shard, valid after the
-  /// request is done and end() has returned.
+  /// Reduce-scatters a unit's gradients over the group; `local` is this rank's shard, valid after
+  /// the request is done and end() has returned.
   [[nodiscard]] Request start(std::size_t unit, std::span<const float> gradients,
-                              std::span<float> own);
-  void end(std::size_t unit, std::span<float> own);
+                              std::span<float> local);
+  void end(std::size_t unit, std::span<float> local);
   /// All-reduces the shard over the replicas, in place.
-  [[nodiscard]] Request start_over_replicas(std::size_t unit, std::span<float> own);
-  void end_over_replicas(std::size_t unit, std::span<float> own);
+  [[nodiscard]] Request start_over_replicas(std::size_t unit, std::span<float> local);
+  void end_over_replicas(std::size_t unit, std::span<float> local);
 
   /// Keeps the buffers of requests that may still be in flight.
   void keep_until_exit() const;
 
-  [[nodiscard]] std::size_t bytes() const noexcept { return 2 * (sent_values_ + own_values_); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return 2 * (sent_values_ + local_values_); }
 
  private:
-  [[nodiscard]] MutableBuffer own_part(std::size_t unit);
+  [[nodiscard]] MutableBuffer local_shard(std::size_t unit);
 
   const ShardPlan& plan_;
   Communicator& group_;
@@ -47,9 +47,9 @@ class UnitReducer final {
   bool casts_over_replicas_;
   std::size_t largest_ = 0;  ///< unit, in values
   std::size_t sent_values_ = 0;
-  std::size_t own_values_ = 0;
-  std::shared_ptr<CastBuffer> sent_;  ///< all units, or slots for those in flight
-  std::shared_ptr<CastBuffer> own_;   ///< this rank's shard of each unit
+  std::size_t local_values_ = 0;
+  std::shared_ptr<CastBuffer> sent_;   ///< all units, or slots for those in flight
+  std::shared_ptr<CastBuffer> local_;  ///< this rank's shard of each unit
 };
 
 }  // namespace lockstep

@@ -49,12 +49,12 @@ std::vector<ReplicaCheck::Held> ReplicaCheck::held_parameters() const {
   }
   if (!runs.empty()) return tensors_in(layout, runs, Scope::all);
   if (parts_.state == nullptr || parts_.ranks == comm_.size()) return {};
-  for (const UpdatePart& part : parts_.state->parts()) {
-    runs.push_back({.begin = part.begin,
-                    .end = part.end,
-                    .values = part.parameters.subspan(part.begin, part.end - part.begin)});
+  for (const ParameterRange& range : parts_.state->update_ranges()) {
+    runs.push_back({.begin = range.begin,
+                    .end = range.end,
+                    .values = range.parameters.subspan(range.begin, range.end - range.begin)});
   }
-  return tensors_in(parts_.state->layout(), runs, Scope::part);
+  return tensors_in(parts_.state->layout(), runs, Scope::shard);
 }
 
 std::vector<ReplicaCheck::Held> ReplicaCheck::tensors_in(const ArenaLayout& layout,
@@ -122,7 +122,7 @@ std::optional<Error> ReplicaCheck::run(std::int64_t step) {
   for (std::size_t rank = 0; rank < size; ++rank) sums[rank] = gathered[2 * rank + 1];
   for (int place = 0; parts_.ranks < comm_.size() && place < parts_.ranks; ++place) {
     const std::vector<int> replicas = rank_groups(place, comm_.size(), parts_.ranks).replicas;
-    if (auto error = compare(replicas, sums, Scope::part, step)) return error;
+    if (auto error = compare(replicas, sums, Scope::shard, step)) return error;
   }
   alike_at_ = step;
   return std::nullopt;
@@ -182,7 +182,7 @@ Error ReplicaCheck::difference(const std::vector<int>& ranks, const std::vector<
               unclear ? "hold different parameters, and no value is that of most"
                       : fmt::format("hold{} other parameters than the other {}{}",
                                     wrong.size() == 1 ? "s" : "", ranks.size() - wrong.size(),
-                                    scope == Scope::part ? " that keep the same part" : ""),
+                                    scope == Scope::shard ? " that keep the same shard" : ""),
               tensors, since,
               unclear ? std::string("on other nodes if it comes again")
                       : fmt::format("without the node if it comes again: --exclude={}",

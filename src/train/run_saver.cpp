@@ -16,7 +16,7 @@ TraceRow* phases(const TrainingLoopParts& parts) noexcept {
 RunSaver::RunSaver(const TrainingLoopParts& parts, std::int64_t saved_step,
                    std::chrono::milliseconds stall_limit)
     : parts_(parts),
-      sharded_(parts.parallel.sum_over_parts() != nullptr),
+      sharded_(parts.parallel.sum_over_shards() != nullptr),
       snapshot_(parts.engine, parts.parallel, parts.optimizer, parts.checkpoints != nullptr),
       stall_(stall_limit),
       started_step_(saved_step) {
@@ -53,13 +53,13 @@ bool RunSaver::decided(bool mine) {
   return decision != 0;
 }
 
-void RunSaver::deliver(int pieces) {
-  if (pieces == 0) return;
+void RunSaver::deliver(int units) {
+  if (units == 0) return;
   const Phase before = parts_.board.read().phase;
   parts_.board.enter(Phase::save);
   {
-    const TraceSpan span(phases(parts_), "parts for a save");
-    snapshot_.deliver(pieces);
+    const TraceSpan span(phases(parts_), "gather for a save");
+    snapshot_.deliver(units);
   }
   parts_.board.enter(before);
 }
@@ -79,7 +79,7 @@ void RunSaver::start(const TrainingState& state) {
   if (saver_) parts_.board.saving(state.step);
   {
     const TraceSpan span(phases(parts_), "copy for a save");
-    parts_.parallel.settle();
+    parts_.parallel.await_gathers();
     snapshot_.take();
   }
   if (!saver_) return;
@@ -101,13 +101,13 @@ void RunSaver::start(const TrainingState& state) {
 void RunSaver::finish() {
   const TraceSpan span(phases(parts_), "wait for a save");
   for (bool going = sharded_; going;) {
-    std::int32_t pieces = 0;
-    while (busy() && (pieces = snapshot_.wanted()) == 0) {
+    std::int32_t units = 0;
+    while (busy() && (units = snapshot_.wanted()) == 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    parts_.comm.broadcast(std::span(&pieces, 1));
-    snapshot_.deliver(pieces);
-    going = pieces > 0;
+    parts_.comm.broadcast(std::span(&units, 1));
+    snapshot_.deliver(units);
+    going = units > 0;
   }
   if (saver_) saver_->wait();
 }
@@ -120,7 +120,7 @@ std::optional<BackgroundSaver::Outcome> RunSaver::finished() {
     const auto nanoseconds = static_cast<std::int64_t>(1e9 * outcome->seconds);
     parts_.trace->saves().close_at(traced_.begin + nanoseconds, traced_.handle);
   }
-  // Excludes waits for pieces: a save before a stop gathers them at once.
+  // Excludes waits for units: a save before a stop gathers them at once.
   parts_.stop_timer.save_took(outcome->seconds - snapshot_.waited_seconds());
   parts_.reporter.saved(*outcome);
   if (outcome->error) {
@@ -142,7 +142,7 @@ void RunSaver::report() {
 }
 
 void RunSaver::report_stall() {
-  // A writer that waits for pieces from other ranks does not hang.
+  // A writer that waits for units from other ranks does not hang.
   if (!busy() || snapshot_.wanted() > 0) return;
   const auto waited = stall_.stalled(moves_, std::chrono::steady_clock::now());
   if (!waited) return;

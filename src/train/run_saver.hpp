@@ -32,8 +32,8 @@ class RunSaver final {
   [[nodiscard]] bool busy() const noexcept { return saver_ && saver_->busy(); }
 
   /// Pieces of the state that rank 0's writer waits for; deliver() gathers them.
-  [[nodiscard]] int pieces_wanted() { return busy() ? snapshot_.wanted() : 0; }
-  void deliver(int pieces);
+  [[nodiscard]] int units_wanted() { return busy() ? snapshot_.wanted() : 0; }
+  void deliver(int units);
 
   /// Starts a pending save; call at a boundary where all ranks agree that a save may start.
   void start_pending(const TrainingState& state);
@@ -66,7 +66,7 @@ class RunSaver final {
   StateSnapshot snapshot_;
   SaveBackoff backoff_;
   StallAlarm stall_;
-  std::atomic<std::int64_t> moves_ = 0;   ///< the saver's progress: saves begun + pieces written
+  std::atomic<std::int64_t> moves_ = 0;   ///< the saver's progress: saves begun + units written
   std::optional<BackgroundSaver> saver_;  ///< rank 0's
   bool pending_ = false;
   std::int64_t started_step_;  ///< newest step passed to the saver; -1 after a failure

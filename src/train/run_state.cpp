@@ -79,15 +79,15 @@ void broadcast_model(Engine& engine, Communicator& comm) {
 void start_model(const RunStart& start, const Config& config, Engine& engine, ParallelState& state,
                  Optimizer& optimizer, Communicator& comm) {
   const Graph& graph = engine.graph();
-  std::vector<float> whole;  // a piece, on rank 0 only
+  std::vector<float> unsharded;  // a unit, on rank 0 only
   const auto distribute = [&](const TensorValues& values, const auto& give) {
-    for (std::size_t piece = 0; piece < state.pieces().size(); ++piece) {
+    for (std::size_t unit = 0; unit < state.units().size(); ++unit) {
       collectively(comm, [&] {
         if (comm.rank() != 0) return;
-        whole.resize(state.pieces()[piece].size());
-        fill(engine, state.pieces()[piece], values, whole);
+        unsharded.resize(state.units()[unit].size());
+        fill(engine, state.units()[unit], values, unsharded);
       });
-      give(piece);
+      give(unit);
     }
   };
   TensorValues values;  // on rank 0 only
@@ -100,7 +100,7 @@ void start_model(const RunStart& start, const Config& config, Engine& engine, Pa
     values = stored_parameters(*start.reader, graph, head, values);
     load_statistics(*start.reader, engine);
   });
-  distribute(values, [&](std::size_t piece) { state.distribute_parameters(piece, whole); });
+  distribute(values, [&](std::size_t unit) { state.scatter_parameters(unit, unsharded); });
   comm.broadcast(engine.running_statistics());
   if (!start.state) return;
   for (std::size_t slot = 0; slot < optimizer.slot_names().size(); ++slot) {
@@ -109,7 +109,7 @@ void start_model(const RunStart& start, const Config& config, Engine& engine, Pa
       values = stored_slot(*start.reader, graph, optimizer.name(), optimizer.slot_names()[slot]);
     });
     distribute(values,
-               [&](std::size_t piece) { state.distribute(piece, whole, optimizer.slot(slot)); });
+               [&](std::size_t unit) { state.scatter(unit, unsharded, optimizer.slot(slot)); });
   }
 }
 

@@ -19,25 +19,26 @@ void touch(std::span<float> values) {
 }  // namespace
 
 StateSnapshot::StateSnapshot(Engine& engine, ParallelState& state, Optimizer& optimizer,
-                             bool is_rank_0, std::size_t arriving_values)
+                             bool is_rank_0, std::size_t gathered_values)
     : engine_(engine),
       state_(state),
       optimizer_(optimizer),
       is_rank_0_(is_rank_0),
-      sharded_(state.sum_over_parts() != nullptr),
+      sharded_(state.sum_over_shards() != nullptr),
       statistics_(is_rank_0 ? engine.running_statistics().size() : 0) {
   plan_entries();
   std::size_t size = 0;
   for (const Item& item : items_) {
     offsets_.push_back(size);
-    size += given(item).size();
+    size += contribution(item).size();
   }
   offsets_.push_back(size);
   copy_ = AlignedBuffer<float>(size);
   touch(copy_.span());
   if (!is_rank_0 || !sharded_) return;
   places_.resize(items_.size());
-  room_size_ = arrival_room(state.pieces(), 1 + optimizer.slot_names().size(), arriving_values);
+  buffer_size_ =
+      gather_buffer_size(state.units(), 1 + optimizer.slot_names().size(), gathered_values);
 }
 
 void StateSnapshot::plan_entries() {
@@ -47,17 +48,17 @@ void StateSnapshot::plan_entries() {
   std::ranges::sort(by_name, {}, [&](std::size_t arena) { return slots[arena - 1]; });
   by_name.insert(by_name.begin(), 0);
   const auto& views = engine_.layout().views;
-  const auto pieces = state_.pieces();
+  const auto units = state_.units();
   for (const std::size_t arena : by_name) {
     const std::string group =
         arena == 0 ? std::string(model_group) : slot_group(std::string(slots[arena - 1]));
     // The arena is in backward's order, so the network's first layers are at its end.
     auto view = views.rbegin();
-    for (std::size_t piece = pieces.size(); piece-- > 0;) {
-      for (; view != views.rend() && view->offset >= pieces[piece].begin; ++view) {
+    for (std::size_t unit = units.size(); unit-- > 0;) {
+      for (; view != views.rend() && view->offset >= units[unit].begin; ++view) {
         entries_.push_back({.group = group, .item = items_.size(), .parameter = view->parameter});
       }
-      items_.push_back({.arena = arena, .piece = piece});
+      items_.push_back({.arena = arena, .unit = unit});
     }
     if (arena == 0) entries_before_statistics_ = entries_.size();
   }
@@ -68,19 +69,19 @@ void StateSnapshot::plan_entries() {
   }
 }
 
-std::span<const float> StateSnapshot::given(const Item& item) {
-  return item.arena == 0 ? state_.given_parameters(item.piece)
-                         : state_.given(item.piece, optimizer_.slot(item.arena - 1));
+std::span<const float> StateSnapshot::contribution(const Item& item) {
+  return item.arena == 0 ? state_.local_parameters(item.unit)
+                         : state_.local_values(item.unit, optimizer_.slot(item.arena - 1));
 }
 
 void StateSnapshot::take() {
   for (std::size_t item = 0; item < items_.size(); ++item) {
-    const std::span<const float> part = given(items_[item]);
+    const std::span<const float> part = contribution(items_[item]);
     engine_.read(part, copy_.span().subspan(offsets_[item], part.size()));
   }
-  if (room_.size() != room_size_) {
-    room_ = AlignedBuffer<float>(room_size_);
-    touch(room_.span());
+  if (buffer_.size() != buffer_size_) {
+    buffer_ = AlignedBuffer<float>(buffer_size_);
+    touch(buffer_.span());
   }
   if (is_rank_0_) std::ranges::copy(engine_.running_statistics(), statistics_.begin());
   next_entry_ = 0;
@@ -93,7 +94,7 @@ void StateSnapshot::take() {
 }
 
 std::size_t StateSnapshot::size_of(std::size_t item) const {
-  return state_.pieces()[items_[item].piece].size();
+  return state_.units()[items_[item].unit].size();
 }
 
 std::optional<std::size_t> StateSnapshot::place_behind(std::size_t first, std::size_t end,
@@ -102,7 +103,7 @@ std::optional<std::size_t> StateSnapshot::place_behind(std::size_t first, std::s
   const std::size_t used_from = places_[first];
   const std::size_t used_to = places_[end - 1] + size_of(end - 1);
   const bool wraps = used_to <= used_from;
-  if (used_to + size <= (wraps ? used_from : room_size_)) return used_to;
+  if (used_to + size <= (wraps ? used_from : buffer_size_)) return used_to;
   return wraps || size > used_from ? std::nullopt : std::optional<std::size_t>(0);
 }
 
@@ -118,13 +119,13 @@ int StateSnapshot::wanted() {
   return static_cast<int>(item - sent_);
 }
 
-void StateSnapshot::deliver(int pieces) {
-  for (; pieces > 0; --pieces, ++sent_) {
-    const std::span<float> whole =
-        is_rank_0_ ? room_.span().subspan(places_[sent_], size_of(sent_)) : std::span<float>();
+void StateSnapshot::deliver(int units) {
+  for (; units > 0; --units, ++sent_) {
+    const std::span<float> unsharded =
+        is_rank_0_ ? buffer_.span().subspan(places_[sent_], size_of(sent_)) : std::span<float>();
     const std::size_t begin = offsets_[sent_];
-    state_.collect(items_[sent_].piece, copy_.span().subspan(begin, offsets_[sent_ + 1] - begin),
-                   whole);
+    state_.gather(items_[sent_].unit, copy_.span().subspan(begin, offsets_[sent_ + 1] - begin),
+                  unsharded);
     if (!is_rank_0_) continue;
     const std::lock_guard lock(mutex_);
     ++arrived_;
@@ -132,7 +133,7 @@ void StateSnapshot::deliver(int pieces) {
   }
 }
 
-std::span<const float> StateSnapshot::piece_of(std::size_t item) {
+std::span<const float> StateSnapshot::unit_values_of(std::size_t item) {
   if (!sharded_) {
     return copy_.span().subspan(offsets_[item], offsets_[item + 1] - offsets_[item]);
   }
@@ -146,7 +147,7 @@ std::span<const float> StateSnapshot::piece_of(std::size_t item) {
          "the state was not gathered (the run ended before); resume from an older "
          "checkpoint");
   }
-  return room_.span().subspan(places_[item], size_of(item));
+  return buffer_.span().subspan(places_[item], size_of(item));
 }
 
 NamedTensor StateSnapshot::statistic(std::size_t index) const {
@@ -171,13 +172,13 @@ std::optional<StoredTensor> StateSnapshot::next() {
   const Parameter& parameter =
       engine_.graph().parameters()[static_cast<std::size_t>(entry.parameter)];
   const ArenaView& view = engine_.layout().view_of(entry.parameter);
-  const std::size_t begin = state_.pieces()[items_[entry.item].piece].begin;
+  const std::size_t begin = state_.units()[items_[entry.item].unit].begin;
   NamedTensor tensor{
       .name = parameter.name,
       .shape = parameter.shape,
       .values = std::vector<float>(static_cast<std::size_t>(parameter.shape.elements()))};
-  engine_.to_plain(piece_of(entry.item).subspan(view.offset - begin, view.size), entry.parameter,
-                   tensor.values);
+  engine_.to_plain(unit_values_of(entry.item).subspan(view.offset - begin, view.size),
+                   entry.parameter, tensor.values);
   return StoredTensor{.group = entry.group, .tensor = std::move(tensor)};
 }
 

@@ -64,7 +64,7 @@ TrainStep::TrainStep(Engine& engine, ParallelState& state, Optimizer& optimizer,
     : engine_(engine),
       state_(state),
       optimizer_(optimizer),
-      sum_over_parts_(state.sum_over_parts()),
+      sum_over_shards_(state.sum_over_shards()),
       loader_(loader),
       options_(options),
       board_(options.board != nullptr ? *options.board : own_board_),
@@ -107,15 +107,15 @@ Program& TrainStep::program_for(std::int64_t batch_size) noexcept {
 }
 
 void TrainStep::update_all(const UpdateOptions& options) {
-  for (const UpdatePart& part : state_.parts()) {
-    optimizer_.update(part.begin, part.end, part.parameters, state_.gradients(), options);
+  for (const ParameterRange& range : state_.update_ranges()) {
+    optimizer_.update(range.begin, range.end, range.parameters, state_.gradients(), options);
   }
   state_.updated();
 }
 
 bool TrainStep::update_as_decided(double lr, std::int64_t step) {
   // With shards, the hosts sum the norms.
-  if (sum_over_parts_) return false;
+  if (sum_over_shards_) return false;
   const std::span<const float> tail = state_.reduced_tail();
   if (!optimizer_.decide({.gradients = state_.gradients(),
                           .samples = &tail[tail_.samples_at()],
@@ -130,10 +130,10 @@ bool TrainStep::update_as_decided(double lr, std::int64_t step) {
   return true;
 }
 
-void TrainStep::take_answer(StepResult& result) const {
-  const UpdateAnswer answer = optimizer_.answer();
-  result.gradient_norm = answer.gradient_norm;
-  result.overflowed = !answer.made;
+void TrainStep::take_outcome(StepResult& result) const {
+  const UpdateOutcome outcome = optimizer_.outcome();
+  result.gradient_norm = outcome.gradient_norm;
+  result.overflowed = !outcome.made;
 }
 
 /// After all gradients are reduced: checks them for overflow, clips and updates.
@@ -142,7 +142,7 @@ void TrainStep::update_after_all(double lr, std::int64_t step, StepResult& resul
   if (options_.clip_grad_norm > 0 || scaler_.is_dynamic()) {
     // All ranks have the same bits, so all make the same decision.
     double squared = optimizer_.squared_norm(state_.gradients());
-    if (sum_over_parts_) sum_over_parts_({&squared, 1});
+    if (sum_over_shards_) sum_over_shards_({&squared, 1});
     result.gradient_norm = scale * std::sqrt(squared);
   }
   if (scaler_.is_dynamic()) {
@@ -156,7 +156,7 @@ void TrainStep::update_after_all(double lr, std::int64_t step, StepResult& resul
   }
   const UpdateOptions update{
       .lr = lr, .step = scaler_.updates(step), .gradient_scale = static_cast<float>(scale)};
-  if (sum_over_parts_) optimizer_.measure(state_.parts(), state_.gradients());
+  if (sum_over_shards_) optimizer_.measure(state_.update_ranges(), state_.gradients());
   update_all(update);
 }
 
@@ -215,14 +215,14 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepRequests requests, N
                           .not_finite = std::isfinite(metrics.loss) ? 0 : 1,
                           .stop_requests = requests.stop ? 1 : 0,
                           .save_requests = requests.save ? 1 : 0,
-                          .pieces = requests.pieces,
+                          .units = requests.units,
                           .failed = data_error_ ? 1 : 0});
 
   board_.enter(Phase::communication);
-  state_.finish(tail, [&](const UpdatePart& part) {
+  state_.finish(tail, [&](const ParameterRange& range) {
     result.times.communication += watch.lap("reduction wait", geometry.accumulate - 1);
     if (!update_at_end) {
-      optimizer_.update(part.begin, part.end, part.parameters, state_.gradients(),
+      optimizer_.update(range.begin, range.end, range.parameters, state_.gradients(),
                         {.lr = lr, .step = step});
     }
     result.times.optimizer += watch.lap("update", geometry.accumulate - 1);
@@ -254,7 +254,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepRequests requests, N
   result.updated = result.sums.samples == static_cast<double>(geometry.global_batch);
   if (result.updated) {
     if (decided) {
-      take_answer(result);
+      take_outcome(result);
     } else if (update_at_end) {
       update_after_all(lr, step, result);
     }

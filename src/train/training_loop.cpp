@@ -60,12 +60,11 @@ TrainingResult TrainingLoop::run() {
       step_end_ = std::chrono::steady_clock::now();
     }
     const double lr = schedule_.lr(state_.samples);
-    const StepResult step = parts_.step.run(state_.step + 1, lr,
-                                            {.stop = stop_due(),
-                                             .save = saver_->is_due(state_.step),
-                                             .pieces = saver_->pieces_wanted()},
-                                            next_action(state_.step + 1));
-    saver_->deliver(step.sums.pieces);
+    const StepResult step = parts_.step.run(
+        state_.step + 1, lr,
+        {.stop = stop_due(), .save = saver_->is_due(state_.step), .units = saver_->units_wanted()},
+        next_action(state_.step + 1));
+    saver_->deliver(step.sums.units);
     check_finite(step);
     keep_loss_scale();
     if (step.updated) advance(step, lr);
@@ -179,7 +178,7 @@ void TrainingLoop::check_replicas(bool must) {
   parts_.board.enter(Phase::checks);
   const TraceSpan span(phases(), "replica check");
   checked_step_ = state_.step;
-  parts_.parallel.settle();
+  parts_.parallel.await_gathers();
   const std::optional<Error> drift = replica_check_->run(state_.step);
   if (!drift) return;
   // A checkpoint still being written is of a state that was checked: let it finish.
@@ -236,7 +235,7 @@ bool TrainingLoop::evaluate_if_due() {
   // --max-steps only pauses a run: an evaluation there would change the resumed run's record.
   const bool all_epochs_done = state_.epoch >= parts_.plan.config.epochs;
   if (state_.step % eval_interval_ != 0 && !all_epochs_done) return true;
-  parts_.parallel.settle();
+  parts_.parallel.await_gathers();
   const TraceSpan span(phases(), "evaluation");
   const std::optional<EvaluationResult> evaluation =
       parts_.evaluator->run([this] { return stop_due(); });

@@ -51,7 +51,7 @@ TrainingSession::TrainingSession(const Graph& graph, const Config& config, const
   if (options.watch != nullptr) arenas = &options.watch->watched(*arenas, "the arenas'");
   const HybridComms groups = hybrid_groups(*compute_, options.watch);
   parallel_ = make_parallel_state(config, engine(), comm, *arenas, tail_size, groups);
-  optimizer_ = compute_->make_optimizer(config, parallel_->layout(), parallel_->sum_over_parts());
+  optimizer_ = compute_->make_optimizer(config, parallel_->layout(), parallel_->sum_over_shards());
   require_agreement(comm, layout_text(engine()), "the parameters' layout",
                     "the processors differ, so the engine chose other layouts");
 }

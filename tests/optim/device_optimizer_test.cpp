@@ -150,9 +150,9 @@ BOOST_AUTO_TEST_CASE(lars_sums_the_norms_of_parts_that_lie_apart) {
   DeviceValues device_gradients(*device, layout.size());
   device_first.set(first);
   device_second.set(second);
-  const std::array parts{UpdatePart{0, cut, first}, UpdatePart{cut, layout.size(), second}};
-  const std::array device_parts{UpdatePart{0, cut, device_first.span()},
-                                UpdatePart{cut, layout.size(), device_second.span()}};
+  const std::array parts{ParameterRange{0, cut, first}, ParameterRange{cut, layout.size(), second}};
+  const std::array device_parts{ParameterRange{0, cut, device_first.span()},
+                                ParameterRange{cut, layout.size(), device_second.span()}};
   const std::size_t allocated = device->peak_bytes();
 
   for (int step = 1; step <= 5; ++step) {
@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE(a_device_decides_as_the_host_would) {
     const std::vector<float>& gradients;
     float samples;
     float not_finite;
-    UpdateQuestion question;
+    UpdateInputs inputs;
     bool made;
     double gradient_norm;
     double gradient_scale;
@@ -288,25 +288,25 @@ BOOST_AUTO_TEST_CASE(a_device_decides_as_the_host_would) {
         by_device.set(start);
         device_gradients.set(each.gradients);
         sums.set({each.samples, each.not_finite});
-        UpdateQuestion question = each.question;
-        question.gradients = device_gradients.span();
-        question.samples = &sums.span()[0];
-        question.not_finite = &sums.span()[1];
+        UpdateInputs inputs = each.inputs;
+        inputs.gradients = device_gradients.span();
+        inputs.samples = &sums.span()[0];
+        inputs.not_finite = &sums.span()[1];
 
-        BOOST_TEST(actual->decide(question));
+        BOOST_TEST(actual->decide(inputs));
         actual->update(0, layout.size(), by_device.span(), device_gradients.span(),
                        {.lr = 0.1, .as_decided = true});
         BOOST_TEST(cuda::work_left(*device) > 0);  // nobody has waited
         device->synchronize();
 
-        const UpdateAnswer answer = actual->answer();
-        BOOST_TEST(answer.made == each.made);
+        const UpdateOutcome outcome = actual->outcome();
+        BOOST_TEST(outcome.made == each.made);
         if (std::isnan(each.gradient_norm)) {
-          BOOST_TEST(std::isnan(answer.gradient_norm));
+          BOOST_TEST(std::isnan(outcome.gradient_norm));
         } else if (std::isinf(each.gradient_norm)) {
-          BOOST_TEST(answer.gradient_norm == each.gradient_norm);
+          BOOST_TEST(outcome.gradient_norm == each.gradient_norm);
         } else {
-          BOOST_TEST(answer.gradient_norm == each.gradient_norm,
+          BOOST_TEST(outcome.gradient_norm == each.gradient_norm,
                      boost::test_tools::tolerance(1e-12));
         }
         if (each.made) {

@@ -114,10 +114,10 @@ BOOST_AUTO_TEST_CASE(a_tail_of_its_own_leaves_the_other_buckets_as_they_were) {
     std::vector<Bucket> expected = plan_buckets(layout, 0, bytes);
     expected.push_back({.begin = layout.size(), .end = layout.size() + 10});
 
-    BOOST_TEST(plan_buckets(layout, 10, bytes, TailPlace::in_a_bucket_of_its_own) == expected,
+    BOOST_TEST(plan_buckets(layout, 10, bytes, TailPlace::separate_bucket) == expected,
                boost::test_tools::per_element());
   }
   const std::vector<Bucket> alone{{.begin = 0, .end = 8}};
-  BOOST_TEST(plan_buckets(ArenaLayout{}, 8, 100, TailPlace::in_a_bucket_of_its_own) == alone,
+  BOOST_TEST(plan_buckets(ArenaLayout{}, 8, 100, TailPlace::separate_bucket) == alone,
              boost::test_tools::per_element());
 }

@@ -108,7 +108,7 @@ BOOST_FIXTURE_TEST_CASE(sums_are_those_of_mpi_in_any_communication_type, Fixture
     std::vector<float> arena(arena_size);
     for (std::size_t i = 0; i < arena_size; ++i) arena[i] = gradient(i, comm.rank());
     GradientReducer reducer(comm, arena,
-                            plan_buckets(layout(), tail, 3000, TailPlace::in_a_bucket_of_its_own),
+                            plan_buckets(layout(), tail, 3000, TailPlace::separate_bucket),
                             {.type = dtype, .gradients = view * views});
     reducer.begin();
     for (std::size_t i = 1; i <= views; ++i) reducer.gradients_ready(i * view);

@@ -66,9 +66,9 @@ struct Rig {
   Rig(Communicator& comm, ElementType dtype)
       : reducer(std::make_unique<GradientReducer>(
             comm, engine->gradients(),
-            plan_buckets(engine->layout(), tail, 0,
-                         dtype == ElementType::f32 ? TailPlace::in_the_last_bucket
-                                                   : TailPlace::in_a_bucket_of_its_own),
+            plan_buckets(
+                engine->layout(), tail, 0,
+                dtype == ElementType::f32 ? TailPlace::last_bucket : TailPlace::separate_bucket),
             GradientReducer::Dtype{.type = dtype, .gradients = engine->layout().size()},
             engine.get())) {}
 

@@ -43,7 +43,7 @@ std::vector<float> reduce(Communicator& comm, std::size_t bucket_bytes,
   const std::vector<float> mine = random_gradients(layout.size() + tail, comm.rank());
   std::vector<float> arena(mine.size());
   const TailPlace place =
-      dtype == ElementType::f32 ? TailPlace::in_the_last_bucket : TailPlace::in_a_bucket_of_its_own;
+      dtype == ElementType::f32 ? TailPlace::last_bucket : TailPlace::separate_bucket;
   GradientReducer reducer(comm, arena, plan_buckets(layout, tail, bucket_bytes, place),
                           {.type = dtype, .gradients = layout.size()});
   reducer.begin();

@@ -153,21 +153,21 @@ BOOST_AUTO_TEST_CASE(the_ranks_parts_cover_every_value_once) {
       std::vector<int> owners(whole.size(), 0);
       for (int rank = 0; rank < ranks; ++rank) {
         const ShardPlan plan(whole, rank, ranks);
-        BOOST_TEST(plan.own().size() * static_cast<std::size_t>(ranks) == whole.size());
-        BOOST_TEST_REQUIRE(plan.own().views.size() == whole.views.size());
+        BOOST_TEST(plan.local().size() * static_cast<std::size_t>(ranks) == whole.size());
+        BOOST_TEST_REQUIRE(plan.local().views.size() == whole.views.size());
         for (std::size_t unit = 0; unit < plan.units(); ++unit) {
-          const std::size_t begin = plan.begin_in_whole(unit);
-          for (std::size_t i = 0; i < plan.own().units[unit].size(); ++i) ++owners[begin + i];
+          const std::size_t begin = plan.begin_in_unsharded(unit);
+          for (std::size_t i = 0; i < plan.local().units[unit].size(); ++i) ++owners[begin + i];
         }
         // Each kept part of a tensor lies in its unit's part as it does in the whole.
         std::size_t unit = 0;
         for (std::size_t i = 0; i < whole.views.size(); ++i) {
-          const ArenaView& kept = plan.own().views[i];
+          const ArenaView& kept = plan.local().views[i];
           while (whole.views[i].offset >= whole.units[unit].end) ++unit;
           BOOST_TEST(kept.offset % arena_alignment == 0U);
           if (kept.size == 0) continue;
           const std::size_t place =
-              plan.begin_in_whole(unit) + (kept.offset - plan.own().units[unit].begin);
+              plan.begin_in_unsharded(unit) + (kept.offset - plan.local().units[unit].begin);
           BOOST_TEST(place >= whole.views[i].offset);
           BOOST_TEST(place + kept.size <= whole.views[i].end());
         }
@@ -183,7 +183,7 @@ BOOST_AUTO_TEST_CASE(the_parts_of_a_tensor_make_it_up) {
   std::vector<std::size_t> kept(whole.views.size(), 0);
   for (int rank = 0; rank < 4; ++rank) {
     const ShardPlan plan(whole, rank, 4);
-    for (std::size_t i = 0; i < kept.size(); ++i) kept[i] += plan.own().views[i].size;
+    for (std::size_t i = 0; i < kept.size(); ++i) kept[i] += plan.local().views[i].size;
   }
   for (std::size_t i = 0; i < kept.size(); ++i) BOOST_TEST(kept[i] == whole.views[i].size);
 }

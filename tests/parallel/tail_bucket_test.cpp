@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(sums_come_back_as_they_were_written) {
                                 .not_finite = 1,
                                 .stop_requests = 2,
                                 .save_requests = 3,
-                                .pieces = 7,
+                                .units = 7,
                                 .failed = 4});
 
   const StepSums sums = tail_bucket.read_sums(tail);
@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(sums_come_back_as_they_were_written) {
   BOOST_TEST(sums.not_finite == 1);
   BOOST_TEST(sums.stop_requests == 2);
   BOOST_TEST(sums.save_requests == 3);
-  BOOST_TEST(sums.pieces == 7);
+  BOOST_TEST(sums.units == 7);
   BOOST_TEST(sums.failed == 4);
 }
 
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(sums_add_up_over_ranks_as_counts) {
                                   .not_finite = rank == 1,
                                   .stop_requests = rank >= 2,
                                   .save_requests = 0,
-                                  .pieces = rank == 0 ? 5 : 0,
+                                  .units = rank == 0 ? 5 : 0,
                                   .failed = 1});
     add(reduced, tail);
   }
@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(sums_add_up_over_ranks_as_counts) {
   BOOST_TEST(sums.not_finite == 1);
   BOOST_TEST(sums.stop_requests == 3);
   BOOST_TEST(sums.save_requests == 0);
-  BOOST_TEST(sums.pieces == 5);
+  BOOST_TEST(sums.units == 5);
   BOOST_TEST(sums.failed == 5);
 }
 

@@ -109,11 +109,11 @@ void check_engine(Engine& engine) {
 /// rank's part.
 std::vector<std::span<float>> places_of(test::TrainRig& rig) {
   std::vector<std::span<float>> places;
-  for (std::size_t unit = 0; unit < rig.state().parts().size(); ++unit) {
+  for (std::size_t unit = 0; unit < rig.state().update_ranges().size(); ++unit) {
     const std::span<std::byte> held = rig.engine().held_unit(unit);
-    const UpdatePart& part = rig.state().parts()[unit];
+    const ParameterRange& range = rig.state().update_ranges()[unit];
     const std::span<float> values =
-        held.empty() ? part.parameters.subspan(part.begin, part.end - part.begin)
+        held.empty() ? range.parameters.subspan(range.begin, range.end - range.begin)
                      : std::span(reinterpret_cast<float*>(held.data()), held.size() / 4);
     if (!values.empty()) places.push_back(values.subspan(values.size() / 2, 1));
   }
@@ -130,7 +130,7 @@ void check_sharded(ShardMode mode, int group, bool device, Precision precision) 
                                 .shard = mode,
                                 .shard_group = mode == ShardMode::hybrid ? group : 0});
     rig.run();
-    rig.state().settle();
+    rig.state().await_gathers();
     Engine& engine = rig.engine();
     ReplicaCheck check(engine, *world, hosts(), {.state = &rig.state(), .ranks = group});
     const int size = world->size();

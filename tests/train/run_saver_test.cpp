@@ -108,7 +108,7 @@ class Run final {
   /// Boundaries until the writer has all and is done; its outcome is not asked for.
   void bring_all() {
     while (any(saver_->busy())) {
-      int pieces = saver_->pieces_wanted();
+      int pieces = saver_->units_wanted();
       world->broadcast(std::span(&pieces, 1));
       saver_->deliver(pieces);
     }

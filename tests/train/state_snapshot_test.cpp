@@ -119,10 +119,10 @@ int agreed(int wanted) {
 int bring_beside_steps(Rig& rig, StateSnapshot& snapshot, Writer& writer) {
   int boundaries = 0;
   while (agreed(writer.busy() ? 1 : 0) == 1) {
-    if (const int pieces = agreed(world->rank() == 0 ? snapshot.wanted() : 0); pieces > 0) {
+    if (const int units = agreed(world->rank() == 0 ? snapshot.wanted() : 0); units > 0) {
       ++boundaries;
       rig.run();
-      snapshot.deliver(pieces);
+      snapshot.deliver(units);
     }
     writer.may_take(1);
   }
@@ -138,10 +138,10 @@ void check_snapshot(Rig::Options options, std::size_t limit) {
     options.lr = 1e-3;
     Rig rig(*world, options);
     StateSnapshot snapshot(rig.engine(), rig.state(), rig.optimizer(), world->rank() == 0, limit);
-    const std::size_t pieces = 3 * rig.state().pieces().size();
+    const std::size_t units = 3 * rig.state().units().size();
     for (int save = 0; save < 2; ++save) {
       for (int step = 0; step < 2; ++step) rig.run();
-      rig.state().settle();
+      rig.state().await_gathers();
       const Expected expected(rig);
       snapshot.take();
       Writer writer(snapshot);
@@ -153,11 +153,11 @@ void check_snapshot(Rig::Options options, std::size_t limit) {
       expected.check(writer.tensors(), rig.engine().graph());
       if (options.shard == ShardMode::none) {
         BOOST_TEST(boundaries == 0);
-      } else if (limit == most_arriving_values) {
+      } else if (limit == most_gathered_values) {
         BOOST_TEST(boundaries == 1, "all of it has room");
       } else {
         BOOST_TEST(boundaries > 2);
-        BOOST_TEST(boundaries <= static_cast<int>(pieces));
+        BOOST_TEST(boundaries <= static_cast<int>(units));
       }
     }
   }
@@ -166,7 +166,7 @@ void check_snapshot(Rig::Options options, std::size_t limit) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(training_goes_on_beside_pieces_that_are_those_of_the_boundary) {
-  for (const std::size_t limit : {std::size_t{1}, std::size_t{30000}, most_arriving_values}) {
+  for (const std::size_t limit : {std::size_t{1}, std::size_t{30000}, most_gathered_values}) {
     for (const ShardMode mode : {ShardMode::none, ShardMode::optimizer, ShardMode::full}) {
       check_snapshot({.shard = mode}, limit);
     }
@@ -188,13 +188,13 @@ BOOST_AUTO_TEST_CASE(devices_bring_their_pieces) {
 BOOST_AUTO_TEST_CASE(nothing_is_allocated_for_pieces) {
   Rig rig(*world, {.global_batch = 24, .shard = ShardMode::full});
   rig.run();
-  rig.state().settle();
+  rig.state().await_gathers();
   StateSnapshot snapshot(rig.engine(), rig.state(), rig.optimizer(), world->rank() == 0);
   const long before = test::allocation_count();
   snapshot.take();
-  const int pieces = agreed(world->rank() == 0 ? snapshot.wanted() : 0);
-  snapshot.deliver(pieces);
-  BOOST_TEST(pieces == static_cast<int>(2 * rig.state().pieces().size()));
+  const int units = agreed(world->rank() == 0 ? snapshot.wanted() : 0);
+  snapshot.deliver(units);
+  BOOST_TEST(units == static_cast<int>(2 * rig.state().units().size()));
   BOOST_TEST(test::allocation_count() == before);
 }
 
@@ -203,7 +203,7 @@ BOOST_AUTO_TEST_CASE(a_writer_whose_pieces_never_come_ends_and_another_snapshot_
           {.global_batch = 24, .optimizer = OptimizerKind::adamw, .shard = ShardMode::full});
   StateSnapshot snapshot(rig.engine(), rig.state(), rig.optimizer(), world->rank() == 0, 1);
   rig.run();
-  rig.state().settle();
+  rig.state().await_gathers();
   snapshot.take();
   {
     Writer writer(snapshot);
@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(a_writer_whose_pieces_never_come_ends_and_another_snapshot_
     }
   }
   rig.run();
-  rig.state().settle();
+  rig.state().await_gathers();
   const Expected expected(rig);
   snapshot.take();
   Writer writer(snapshot);

@@ -104,8 +104,8 @@ class TrainRig final {
                                  hybrid);
     optimizer_ = options.device
                      ? cuda::make_device_optimizer(device_, config_, state_->layout(),
-                                                   state_->sum_over_parts())
-                     : make_optimizer(config_, state_->layout(), state_->sum_over_parts());
+                                                   state_->sum_over_shards())
+                     : make_optimizer(config_, state_->layout(), state_->sum_over_shards());
     start(initial_parameters(*engine_, 3));
     loader_ = make_loader(*data_,
                           {.image = graph_.image(),
@@ -181,21 +181,21 @@ class TrainRig final {
   }
   void start(std::vector<float> arena) {
     initialize_statistics(*engine_);
-    for (std::size_t i = 0; i < state_->pieces().size(); ++i) {
-      state_->distribute_parameters(i, of_rank_0(state_->pieces()[i], arena));
+    for (std::size_t i = 0; i < state_->units().size(); ++i) {
+      state_->scatter_parameters(i, of_rank_0(state_->units()[i], arena));
     }
   }
-  [[nodiscard]] std::span<float> of_rank_0(const ArenaUnit& piece, std::vector<float>& arena) {
-    return comm_.rank() == 0 ? piece.in(std::span(arena)) : std::span<float>();
+  [[nodiscard]] std::span<float> of_rank_0(const ArenaUnit& unit, std::vector<float>& arena) {
+    return comm_.rank() == 0 ? unit.in(std::span(arena)) : std::span<float>();
   }
   /// `own` empty: the parameters.
   [[nodiscard]] std::vector<float> whole(std::span<const float> own) {
     std::vector<float> arena(comm_.rank() == 0 ? engine_->layout().size() : 0);
-    for (std::size_t i = 0; i < state_->pieces().size(); ++i) {
-      const auto given = own.empty() ? state_->given_parameters(i) : state_->given(i, own);
+    for (std::size_t i = 0; i < state_->units().size(); ++i) {
+      const auto given = own.empty() ? state_->local_parameters(i) : state_->local_values(i, own);
       std::vector<float> host(given.size());
       engine_->read(given, host);
-      state_->collect(i, host, of_rank_0(state_->pieces()[i], arena));
+      state_->gather(i, host, of_rank_0(state_->units()[i], arena));
     }
     arena.resize(engine_->layout().size());
     comm_.broadcast(std::span(arena));

@@ -25,7 +25,7 @@ struct UpdateOptions {
 
 /// Inputs that decide, once all gradients are reduced, whether to update and how to scale the
 /// gradients. All spans and pointers are to the engine's device memory.
-struct UpdateQuestion {
+struct UpdateInputs {
   std::span<const float> gradients = {};
   const float* samples = nullptr;  ///< of all ranks; no update unless equal to all_samples
   std::int64_t all_samples = 0;
@@ -34,14 +34,14 @@ struct UpdateQuestion {
   double clip_norm = 0;               ///< largest gradient norm; 0: no clipping
   bool skips_overflow = false;        ///< no update if the norm or a loss is not finite
 };
-struct UpdateAnswer {
+struct UpdateOutcome {
   bool made = true;
-  double gradient_norm = 0;  ///< times UpdateQuestion::scale; 0 if not computed
+  double gradient_norm = 0;  ///< times UpdateInputs::scale; 0 if not computed
 };
 
 /// A range of an arena that one call updates, and its parameters: value i of the arena is
 /// parameters[i].
-struct UpdatePart {
+struct ParameterRange {
   std::size_t begin = 0;
   std::size_t end = 0;
   std::span<float> parameters;
@@ -60,16 +60,16 @@ class Optimizer {
   /// gradients are final.
   [[nodiscard]] virtual bool needs_all_gradients() const noexcept = 0;
   /// If tensors are sharded and needs_all_gradients(): computes the norms of whole tensors; call
-  /// before updating all parts. Collective.
-  virtual void measure(std::span<const UpdatePart> /*parts*/,
+  /// before any update(). Collective.
+  virtual void measure(std::span<const ParameterRange> /*ranges*/,
                        std::span<const float> /*gradients*/) {}
   /// Updates parameters in [begin, end), cut at tensor boundaries.
   virtual void update(std::size_t begin, std::size_t end, std::span<float> parameters,
                       std::span<const float> gradients, const UpdateOptions& options) = 0;
-  /// Decides on the device, so that the host need not wait; false: the host must decide. answer()
+  /// Decides on the device, so that the host need not wait; false: the host must decide. outcome()
   /// is valid once work queued on the device afterwards is done.
-  [[nodiscard]] virtual bool decide(const UpdateQuestion& /*question*/) { return false; }
-  [[nodiscard]] virtual UpdateAnswer answer() const { return {}; }
+  [[nodiscard]] virtual bool decide(const UpdateInputs& /*inputs*/) { return false; }
+  [[nodiscard]] virtual UpdateOutcome outcome() const { return {}; }
   /// Sum of squares of the gradients, in double, in a fixed order.
   [[nodiscard]] virtual double squared_norm(std::span<const float> gradients);
 };

@@ -16,13 +16,13 @@ struct Bucket {
 };
 
 /// Whether the tail shares the last gradient bucket or, if gradients are cast, has its own.
-enum class TailPlace { in_the_last_bucket, in_a_bucket_of_its_own };
+enum class TailPlace { last_bucket, separate_bucket };
 
 /// Cuts [0, layout.size() + tail_size) at tensor boundaries into buckets, in the order in which
 /// backward fills them. Each has at least `target_bytes`, except for the last gradients and the
 /// tail. The last bucket holds the tail.
 [[nodiscard]] std::vector<Bucket> plan_buckets(const ArenaLayout& layout, std::size_t tail_size,
                                                std::size_t target_bytes,
-                                               TailPlace place = TailPlace::in_the_last_bucket);
+                                               TailPlace place = TailPlace::last_bucket);
 
 }  // namespace lockstep

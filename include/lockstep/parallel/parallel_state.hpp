@@ -26,7 +26,7 @@ class ParallelState {
   /// layout().size() values, in the engine's memory.
   [[nodiscard]] virtual std::span<float> gradients() noexcept = 0;
   /// The ranges of layout() that this rank updates, with their parameters.
-  [[nodiscard]] virtual std::span<const UpdatePart> parts() const noexcept = 0;
+  [[nodiscard]] virtual std::span<const ParameterRange> update_ranges() const noexcept = 0;
 
   // A step makes these calls in this order. Collective.
   virtual void begin_step() = 0;
@@ -36,10 +36,10 @@ class ParallelState {
   };
   /// Backward of the micro-step notifies the returned observer when gradients are ready.
   [[nodiscard]] virtual BackwardObserver& begin_micro_step(MicroStep micro) = 0;
-  /// Sums the remaining gradients and `tail` over the ranks. Calls `reduced(part)` for parts() or
-  /// subranges of them, in ascending order, when the sums of their gradients are ready: engine work
-  /// queued from then on runs after them.
-  using Reduced = FunctionRef<void(const UpdatePart& part)>;
+  /// Sums the remaining gradients and `tail` over the ranks. Calls `reduced(range)` for
+  /// update_ranges() or subranges of them, in ascending order, when the sums of their gradients are
+  /// ready: engine work queued from then on runs after them.
+  using Reduced = FunctionRef<void(const ParameterRange& range)>;
   virtual void finish(std::span<const float> tail, Reduced reduced) = 0;
   /// Seconds that this rank has waited inside programs since the last call.
   [[nodiscard]] virtual double take_waited_seconds() = 0;
@@ -53,31 +53,33 @@ class ParallelState {
   virtual void updated() = 0;
 
   /// Sums values over the shards of an arena; empty if each rank keeps the whole arena.
-  [[nodiscard]] virtual SumOverRanks sum_over_parts() = 0;
+  [[nodiscard]] virtual SumOverRanks sum_over_shards() = 0;
   /// Number of gradient reductions in a step.
   [[nodiscard]] virtual std::size_t reductions() const noexcept = 0;
 
   /// Bytes this rank keeps, including the engine's, `slots` optimizer slots and the save's copy.
   [[nodiscard]] virtual StateBytes bytes(std::size_t slots) = 0;
 
-  // Between steps: transfers between rank 0's host memory and what the ranks keep, one piece per
-  // call. `whole` is the piece on rank 0 and empty elsewhere; no rank needs memory for all pieces.
+  // Between steps: transfers between rank 0's host memory and what the ranks keep, one unit per
+  // call. `unsharded` is the unit on rank 0 and empty elsewhere; no rank needs memory for all
+  // units.
   /// Consecutive ranges of Engine::layout(), cut at view boundaries, that cover it.
-  [[nodiscard]] virtual std::span<const ArenaUnit> pieces() const noexcept = 0;
-  /// Sets a piece of all ranks' parameters to rank 0's values. Collective.
-  virtual void distribute_parameters(std::size_t piece, std::span<float> whole) = 0;
+  [[nodiscard]] virtual std::span<const ArenaUnit> units() const noexcept = 0;
+  /// Sets a unit of all ranks' parameters to rank 0's values. Collective.
+  virtual void scatter_parameters(std::size_t unit, std::span<float> unsharded) = 0;
   /// The same for an optimizer slot: an arena of layout().size() values in the engine's memory.
-  virtual void distribute(std::size_t piece, std::span<float> whole, std::span<float> own) = 0;
-  /// This rank's contribution to rank 0's copy of a piece, from its parameters or from an optimizer
+  virtual void scatter(std::size_t unit, std::span<float> unsharded, std::span<float> local) = 0;
+  /// This rank's contribution to rank 0's copy of a unit, from its parameters or from an optimizer
   /// slot; in the engine's memory, may be empty.
-  [[nodiscard]] virtual std::span<const float> given_parameters(std::size_t piece) = 0;
-  [[nodiscard]] virtual std::span<const float> given(std::size_t piece,
-                                                     std::span<const float> own) const = 0;
-  /// Gathers the contributions, now in host memory, on rank 0. Collective if sum_over_parts() is
+  [[nodiscard]] virtual std::span<const float> local_parameters(std::size_t unit) = 0;
+  [[nodiscard]] virtual std::span<const float> local_values(std::size_t unit,
+                                                            std::span<const float> local) const = 0;
+  /// Gathers the contributions, now in host memory, on rank 0. Collective if sum_over_shards() is
   /// not empty.
-  virtual void collect(std::size_t piece, std::span<const float> given, std::span<float> whole) = 0;
+  virtual void gather(std::size_t unit, std::span<const float> local,
+                      std::span<float> unsharded) = 0;
   /// Waits until all parameters that the engine holds are up to date.
-  virtual void settle() = 0;
+  virtual void await_gathers() = 0;
 };
 
 /// Every rank keeps the whole model. `comm` reduces engine memory, `host` host memory.

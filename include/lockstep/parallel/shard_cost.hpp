@@ -20,18 +20,18 @@ struct StateBytes {
   std::size_t gradients = 0;
   std::size_t optimizer = 0;
   /// Copy of parameters and optimizer state for a save: all of them on rank 0, or each rank's
-  /// shard and rank 0's buffer for arriving pieces.
+  /// shard and rank 0's buffer for arriving units.
   std::size_t copy = 0;
   [[nodiscard]] std::size_t total() const noexcept {
     return parameters + gradients + optimizer + copy;
   }
 };
 
-/// Most values of pieces that have arrived for a save and are not written; one piece may be larger.
-inline constexpr std::size_t most_arriving_values = std::size_t{2} << 20;
-/// Size of rank 0's buffer for the pieces of `arenas` arenas, in values. Pure.
-[[nodiscard]] std::size_t arrival_room(std::span<const ArenaUnit> pieces, std::size_t arenas,
-                                       std::size_t most = most_arriving_values);
+/// Most values of units that have arrived for a save and are not written; one unit may be larger.
+inline constexpr std::size_t most_gathered_values = std::size_t{2} << 20;
+/// Size of rank 0's buffer for the units of `arenas` arenas, in values. Pure.
+[[nodiscard]] std::size_t gather_buffer_size(std::span<const ArenaUnit> units, std::size_t arenas,
+                                             std::size_t most = most_gathered_values);
 
 /// Memory and traffic of a rank under `--shard`.
 struct ShardCost {

@@ -21,20 +21,22 @@ namespace lockstep {
 /// in a separate arena. Unit sizes are multiples of `ranks`. Pure.
 class ShardPlan final {
  public:
-  ShardPlan(ArenaLayout whole, int rank, int ranks);
+  ShardPlan(ArenaLayout unsharded, int rank, int ranks);
 
-  [[nodiscard]] const ArenaLayout& whole() const noexcept { return whole_; }
-  /// This rank's shards: one view for each view of whole(), in the same order, some of them empty.
-  [[nodiscard]] const ArenaLayout& own() const noexcept { return own_; }
-  [[nodiscard]] std::size_t units() const noexcept { return whole_.units.size(); }
-  /// Offset in whole() of this rank's shard of a unit.
-  [[nodiscard]] std::size_t begin_in_whole(std::size_t unit) const {
-    return whole_.units[unit].begin + static_cast<std::size_t>(rank_) * own_.units[unit].size();
+  [[nodiscard]] const ArenaLayout& unsharded() const noexcept { return unsharded_; }
+  /// This rank's shards: one view for each view of unsharded(), in the same order, some of them
+  /// empty.
+  [[nodiscard]] const ArenaLayout& local() const noexcept { return local_; }
+  [[nodiscard]] std::size_t units() const noexcept { return unsharded_.units.size(); }
+  /// Offset in unsharded() of this rank's shard of a unit.
+  [[nodiscard]] std::size_t begin_in_unsharded(std::size_t unit) const {
+    return unsharded_.units[unit].begin +
+           static_cast<std::size_t>(rank_) * local_.units[unit].size();
   }
 
  private:
-  ArenaLayout whole_;
-  ArenaLayout own_;
+  ArenaLayout unsharded_;
+  ArenaLayout local_;
   int rank_;
 };
 

@@ -37,7 +37,7 @@ class ReplicaCheck final {
   [[nodiscard]] std::optional<Error> run(std::int64_t step);
 
  private:
-  enum class Scope { all, part };  ///< compared over all ranks, or over those with the same shard
+  enum class Scope { all, shard };  ///< compared over all ranks, or over those with the same shard
   /// A tensor that this rank holds, or its shard, with the gap after it.
   struct Held {
     const std::string* name;

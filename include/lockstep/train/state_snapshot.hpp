@@ -18,50 +18,50 @@ namespace lockstep {
 
 /// Parameters, optimizer slots and running statistics at a step boundary. Each rank copies its
 /// contribution to preallocated memory; training continues while rank 0's writer writes tensor by
-/// tensor. If the state is sharded, ranks send pieces to rank 0 at later boundaries, as many as its
+/// tensor. If the state is sharded, ranks send units to rank 0 at later boundaries, as many as its
 /// writer waits for and its buffer can take; no rank ever holds more than its shard and some
-/// pieces. All constructor references outlive it.
+/// units. All constructor references outlive it.
 class StateSnapshot final {
  public:
-  /// `arriving_values`: most values of pieces that have arrived and are not written yet; a single
-  /// piece may be larger. Allocates and touches the memory of the copy here, and that for pieces at
+  /// `gathered_values`: most values of units that have arrived and are not written yet; a single
+  /// unit may be larger. Allocates and touches the memory of the copy here, and that for units at
   /// the first save.
   StateSnapshot(Engine& engine, ParallelState& state, Optimizer& optimizer, bool is_rank_0,
-                std::size_t arriving_values = most_arriving_values);
+                std::size_t gathered_values = most_gathered_values);
 
   /// Copies this rank's contribution. The state must be settled, and no thread may call next().
   void take();
 
-  /// On rank 0: number of pieces still needed that fit in its buffer now; 0 if not sharded.
+  /// On rank 0: number of units still needed that fit in its buffer now; 0 if not sharded.
   [[nodiscard]] int wanted();
-  /// Gathers the next `pieces` pieces on rank 0, at most the last wanted(). Collective if the state
+  /// Gathers the next `units` units on rank 0, at most the last wanted(). Collective if the state
   /// is sharded.
-  void deliver(int pieces);
+  void deliver(int units);
 
   /// For the writer: the next tensor, in the order of the network, in the plain layout; waits for
-  /// pieces that have not arrived. Error(cannot_write) after give_up().
+  /// units that have not arrived. Error(cannot_write) after give_up().
   [[nodiscard]] std::optional<StoredTensor> next();
-  /// Call if no more pieces will arrive.
+  /// Call if no more units will arrive.
   void give_up();
-  /// How long next() has waited for pieces since take().
+  /// How long next() has waited for units since take().
   [[nodiscard]] double waited_seconds();
 
  private:
-  /// A piece of the parameters (arena 0) or of slot arena - 1.
+  /// A unit of the parameters (arena 0) or of slot arena - 1.
   struct Item {
     std::size_t arena;
-    std::size_t piece;
+    std::size_t unit;
   };
   struct Entry {
     std::string group;
-    std::size_t item;  ///< index in items_ of the piece that holds it
+    std::size_t item;  ///< index in items_ of the unit that holds it
     ParameterId parameter;
   };
   void plan_entries();
-  [[nodiscard]] std::span<const float> given(const Item& item);
-  [[nodiscard]] std::span<const float> piece_of(std::size_t item);
+  [[nodiscard]] std::span<const float> contribution(const Item& item);
+  [[nodiscard]] std::span<const float> unit_values_of(std::size_t item);
   [[nodiscard]] std::size_t size_of(std::size_t item) const;
-  /// Offset in room_ for an item of `size` after the items [first, end); nullopt: no space.
+  /// Offset in buffer_ for an item of `size` after the items [first, end); nullopt: no space.
   [[nodiscard]] std::optional<std::size_t> place_behind(std::size_t first, std::size_t end,
                                                         std::size_t size) const;
   [[nodiscard]] NamedTensor statistic(std::size_t index) const;
@@ -80,13 +80,13 @@ class StateSnapshot final {
   std::size_t entries_before_statistics_ = 0;
   std::size_t next_entry_ = 0;  ///< the writer's, over entries_ and statistics together
   std::size_t sent_ = 0;        ///< items that this rank has sent
-  std::size_t room_size_ = 0;
-  AlignedBuffer<float> room_;  ///< rank 0's ring buffer of arriving pieces, kept between saves
+  std::size_t buffer_size_ = 0;
+  AlignedBuffer<float> buffer_;  ///< rank 0's ring buffer of arriving units, kept between saves
 
   std::mutex mutex_;  ///< guards the members below, rank 0's
   std::condition_variable moved_;
-  std::vector<std::size_t> places_;  ///< offsets in room_ of the items wanted so far
-  std::size_t written_ = 0;          ///< items whose space in room_ is free again
+  std::vector<std::size_t> places_;  ///< offsets in buffer_ of the items wanted so far
+  std::size_t written_ = 0;          ///< items whose space in buffer_ is free again
   std::size_t arrived_ = 0;          ///< items that have arrived
   bool given_up_ = false;
   double waited_ = 0;

@@ -36,7 +36,7 @@ struct PhaseTimes {
 struct StepRequests {
   bool stop = false;
   bool save = false;
-  int pieces = 0;  ///< StateSnapshot::wanted() of rank 0
+  int units = 0;  ///< StateSnapshot::wanted() of rank 0
 };
 
 /// Whether the next step may be queued early. A rank's request may still precede the next step.
@@ -95,13 +95,13 @@ class TrainStep final {
   void update_all(const UpdateOptions& options);
   /// Queues the update with the decision made on the device; false if the host must decide.
   [[nodiscard]] bool update_as_decided(double lr, std::int64_t step);
-  void take_answer(StepResult& result) const;
+  void take_outcome(StepResult& result) const;
   void update_after_all(double lr, std::int64_t step, StepResult& result);
 
   Engine& engine_;
   ParallelState& state_;
   Optimizer& optimizer_;
-  SumOverRanks sum_over_parts_;
+  SumOverRanks sum_over_shards_;
   Loader& loader_;
   TrainStepOptions options_;
   PhaseBoard own_board_;

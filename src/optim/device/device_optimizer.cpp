@@ -71,18 +71,18 @@ class TensorTable final {
   }
 
   /// Queues the decision and its copy to the host.
-  void decide(Device& device, const UpdateQuestion& question) {
-    const bool measures = question.clip_norm > 0 || question.skips_overflow;
-    if (measures) queue_squares(device, {0, arena_size(), question.gradients.data()}, 0);
+  void decide(Device& device, const UpdateInputs& inputs) {
+    const bool measures = inputs.clip_norm > 0 || inputs.skips_overflow;
+    if (measures) queue_squares(device, {0, arena_size(), inputs.gradients.data()}, 0);
     decide_update(device.stream(),
-                  {.samples = question.samples,
-                   .all_samples = static_cast<double>(question.all_samples),
-                   .not_finite = question.not_finite,
+                  {.samples = inputs.samples,
+                   .all_samples = static_cast<double>(inputs.all_samples),
+                   .not_finite = inputs.not_finite,
                    .squares = measures ? norms_.data() : nullptr,
                    .tensors = segments_.size(),
-                   .scale = question.scale,
-                   .clip_norm = question.clip_norm,
-                   .skips_overflow = question.skips_overflow},
+                   .scale = inputs.scale,
+                   .clip_norm = inputs.clip_norm,
+                   .skips_overflow = inputs.skips_overflow},
                   decision_.data());
     device.copy_to_host(host_decision_.data(), decision_.data(), decision_.bytes());
   }
@@ -185,11 +185,11 @@ class DeviceOptimizer : public Optimizer {
     const auto squared = table_.squared(*device_, {&all, 1});
     return std::accumulate(squared.begin(), squared.end(), 0.0);
   }
-  [[nodiscard]] bool decide(const UpdateQuestion& question) override {
-    table_.decide(*device_, question);
+  [[nodiscard]] bool decide(const UpdateInputs& inputs) override {
+    table_.decide(*device_, inputs);
     return true;
   }
-  [[nodiscard]] UpdateAnswer answer() const override {
+  [[nodiscard]] UpdateOutcome outcome() const override {
     const UpdateDecision& decision = table_.decision();
     return {.made = decision.made != 0, .gradient_norm = decision.gradient_norm};
   }
@@ -276,27 +276,27 @@ class DeviceLars final : public DeviceOptimizer {
                 momentum_, slot(0).data());
   }
 
-  void measure(std::span<const UpdatePart> parts, std::span<const float> gradients) override {
-    take_norms(parts, gradients);
+  void measure(std::span<const ParameterRange> ranges, std::span<const float> gradients) override {
+    take_norms(ranges, gradients);
     sum_norms_(norms_);
   }
 
  private:
-  /// One for the gradients, and at most one per part for the weights.
+  /// One for the gradients, and at most one per range for the weights.
   [[nodiscard]] static std::size_t most_ranges(const ArenaLayout& layout) {
     return 1 + std::max<std::size_t>(1, layout.units.size());
   }
-  /// Computes norms_ of weights and gradients over all parts.
-  void take_norms(std::span<const UpdatePart> parts, std::span<const float> gradients) {
+  /// Computes norms_ of weights and gradients over all ranges.
+  void take_norms(std::span<const ParameterRange> ranges, std::span<const float> gradients) {
     ranges_.assign(1, {0, table().arena_size(), gradients.data()});
-    for (const UpdatePart& part : parts) {
-      const float* const values = part.parameters.data();
-      // Merge contiguous parts of one arena.
+    for (const ParameterRange& range : ranges) {
+      const float* const values = range.parameters.data();
+      // Merge contiguous ranges of one arena.
       if (ranges_.size() > 1 && ranges_.back().values == values &&
-          ranges_.back().end == part.begin) {
-        ranges_.back().end = part.end;
+          ranges_.back().end == range.begin) {
+        ranges_.back().end = range.end;
       } else {
-        ranges_.push_back({part.begin, part.end, values});
+        ranges_.push_back({range.begin, range.end, values});
       }
     }
     const auto squared = table().squared(device(), ranges_);
