@@ -6,10 +6,16 @@
 namespace lockstep::test {
 
 /// A device's communicator for tests that know only memory of the host: buffers are given under
-/// their device addresses, and wait() returns when the result is there to be read.
+/// their device addresses.
 class OnDevice final : public Communicator {
  public:
-  explicit OnDevice(DeviceCommunicator& inner) : inner_(inner) {}
+  /// What wait() waits for.
+  enum class Wait {
+    synchronized,  ///< the host can read the result
+    ordered        ///< work that is queued later can
+  };
+  explicit OnDevice(DeviceCommunicator& inner, Wait wait = Wait::synchronized)
+      : inner_(inner), wait_(wait) {}
 
   [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
   [[nodiscard]] int size() const noexcept override { return inner_.size(); }
@@ -45,7 +51,11 @@ class OnDevice final : public Communicator {
   bool test(Request& request) override { return inner_.test(request); }
   void wait(Request& request) override {
     inner_.wait(request);
-    inner_.synchronize();
+    if (wait_ == Wait::synchronized) inner_.synchronize();
+  }
+  void synchronize() override { inner_.synchronize(); }
+  void synchronize_until(FunctionRef<bool()> reached) override {
+    inner_.synchronize_until(reached);
   }
   void register_memory(const RegisteredMemory& memory) override {
     auto* const data = static_cast<std::byte*>(device_address(memory.bytes.data()));
@@ -63,6 +73,7 @@ class OnDevice final : public Communicator {
   }
 
   DeviceCommunicator& inner_;
+  Wait wait_;
 };
 
 }  // namespace lockstep::test

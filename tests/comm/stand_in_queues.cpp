@@ -1,6 +1,7 @@
 #include "comm/stand_in_queues.hpp"
 
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 
 namespace lockstep::test {
@@ -8,6 +9,14 @@ namespace {
 
 // No address of a process of today has this bit.
 constexpr std::uintptr_t device_bit = std::uintptr_t{1} << 62;
+
+/// A stream or event that is not destroyed.
+template <typename T>
+T& alive(void* handle) {
+  T& object = *static_cast<T*>(handle);
+  if (!object.alive) throw std::logic_error("a destroyed stream or event is used");
+  return object;
+}
 
 }  // namespace
 
@@ -28,11 +37,11 @@ CudaStream StandInQueues::create_stream() {
 }
 void StandInQueues::destroy_stream(CudaStream stream) noexcept {
   --live_;
-  static_cast<Stream*>(stream)->alive = false;
+  alive<Stream>(stream).alive = false;
 }
 bool StandInQueues::is_idle(CudaStream stream) {
   sweep();
-  const auto& queue = *static_cast<Stream*>(stream);
+  const auto& queue = alive<Stream>(stream);
   return queue.next == queue.operations.size();
 }
 
@@ -42,37 +51,37 @@ CudaEvent StandInQueues::create_event() {
 }
 void StandInQueues::destroy_event(CudaEvent event) noexcept {
   --live_;
-  static_cast<Event*>(event)->alive = false;
+  alive<Event>(event).alive = false;
 }
 bool StandInQueues::is_done(CudaEvent event) {
   sweep();
-  const auto& asked = *static_cast<Event*>(event);
+  const auto& asked = alive<Event>(event);
   return asked.completed >= asked.recorded;
 }
 
 void StandInQueues::record(CudaEvent event, CudaStream stream) {
-  auto* const recorded = static_cast<Event*>(event);
-  static_cast<Stream*>(stream)->operations.push_back(
+  auto* const recorded = &alive<Event>(event);
+  alive<Stream>(stream).operations.push_back(
       {.kind = Operation::Kind::record, .event = recorded, .version = ++recorded->recorded});
 }
 void StandInQueues::wait(CudaStream stream, CudaEvent event) {
-  auto* const awaited = static_cast<Event*>(event);
-  static_cast<Stream*>(stream)->operations.push_back(
+  auto* const awaited = &alive<Event>(event);
+  alive<Stream>(stream).operations.push_back(
       {.kind = Operation::Kind::wait, .event = awaited, .version = awaited->recorded});
 }
 void StandInQueues::copy(void* to, const void* from, std::size_t bytes, CudaStream stream) {
-  static_cast<Stream*>(stream)->operations.push_back({.kind = Operation::Kind::copy,
-                                                      .delay = delays.copy,
-                                                      .to = to,
-                                                      .from = from,
-                                                      .bytes = bytes});
+  alive<Stream>(stream).operations.push_back({.kind = Operation::Kind::copy,
+                                              .delay = delays.copy,
+                                              .to = to,
+                                              .from = from,
+                                              .bytes = bytes});
 }
 void StandInQueues::launch(CudaStream stream, std::function<void()> kernel) {
-  static_cast<Stream*>(stream)->operations.push_back(
+  alive<Stream>(stream).operations.push_back(
       {.kind = Operation::Kind::kernel, .delay = delays.kernel, .kernel = std::move(kernel)});
 }
 void StandInQueues::queue(CudaStream stream, StandInTask& task) {
-  static_cast<Stream*>(stream)->operations.push_back(
+  alive<Stream>(stream).operations.push_back(
       {.kind = Operation::Kind::task, .delay = delays.task, .task = &task});
 }
 

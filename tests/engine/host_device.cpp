@@ -134,17 +134,13 @@ class ConvolutionLoops final {
   ConvolutionShape shape_;
 };
 
-/// Work in its order, done as far as somebody asks for.
-class HostQueue final : public HostStream {
+/// Work in order, run as far as somebody waits.
+class LateQueue final {
  public:
-  void push(std::function<void()> work) override {
-    if (recording_ != nullptr) return recording_->push_back(std::move(work));
-    pending_.push_back(std::move(work));
-  }
+  void push(std::function<void()> work) { pending_.push_back(std::move(work)); }
   [[nodiscard]] std::size_t queued() const noexcept { return begun_ + pending_.size(); }
   [[nodiscard]] std::size_t left() const noexcept { return pending_.size(); }
   void run_until(std::size_t count) {
-    must_not_record();
     while (begun_ < count) {
       const std::function<void()> next = std::move(pending_.front());
       pending_.pop_front();
@@ -153,15 +149,65 @@ class HostQueue final : public HostStream {
     }
   }
   void run_all() { run_until(queued()); }
-  /// Does one piece of work; whether it was there before.
+  /// Runs one piece of work; true if `count` had been reached before.
   [[nodiscard]] bool advance_to(std::size_t count) {
     if (begun_ >= count) return true;
     run_until(begun_ + 1);
     return false;
   }
 
+ private:
+  std::deque<std::function<void()>> pending_;
+  std::size_t begun_ = 0;
+};
+
+class LateQueues final : public HostQueues {
+ public:
+  explicit LateQueues(HostWork when) : late_(when == HostWork::late) {}
+
+  void push(Device::Queue queue, std::function<void()> work) override {
+    if (queue == Device::Queue::work && !late_) return work();
+    of(queue).push(std::move(work));
+  }
+  [[nodiscard]] std::shared_ptr<HostPoint> mark(Device::Queue queue) override {
+    return std::make_shared<Point>(of(queue));
+  }
+  void wait(Device::Queue queue, std::shared_ptr<HostPoint> point) override {
+    push(queue, [point = std::move(point)] { point->wait(); });
+  }
+  [[nodiscard]] bool runs_at_once() const noexcept override { return !late_; }
+  [[nodiscard]] std::size_t left() const noexcept override { return work_.left(); }
+  void finish(Device::Queue queue) override { of(queue).run_all(); }
+
+ private:
+  class Point final : public HostPoint {
+   public:
+    explicit Point(LateQueue& queue) : queue_(queue), count_(queue.queued()) {}
+    void wait() override { queue_.run_until(count_); }
+    [[nodiscard]] bool reached() override { return queue_.advance_to(count_); }
+
+   private:
+    LateQueue& queue_;
+    std::size_t count_;
+  };
+  [[nodiscard]] LateQueue& of(Device::Queue queue) noexcept {
+    return queue == Device::Queue::work ? work_ : transfers_;
+  }
+
+  bool late_;
+  LateQueue work_;
+  LateQueue transfers_;
+};
+
+/// The stream of kernels: pushes to the work queue, or to a recording.
+class WorkStream final : public HostStream {
+ public:
+  explicit WorkStream(HostQueues& queues) : queues_(queues) {}
+  void push(std::function<void()> work) override {
+    if (recording_ != nullptr) return recording_->push_back(std::move(work));
+    queues_.push(Device::Queue::work, std::move(work));
+  }
   using Recording = std::vector<std::function<void()>>;
-  /// What `work` pushes, kept.
   [[nodiscard]] Recording record(const std::function<void()>& work) {
     must_not_record();
     Recording recording;
@@ -170,28 +216,22 @@ class HostQueue final : public HostStream {
     recording_ = nullptr;
     return recording;
   }
-  /// As a device's queue, whose state a recording must not ask for.
+  /// A device refuses these during a recording too.
   void must_not_record() const {
-    if (recording_ != nullptr) throw std::logic_error("a wait or a mark in what is recorded");
+    if (recording_ != nullptr) {
+      throw std::logic_error("a wait, a mark or an allocation in a recording");
+    }
   }
 
  private:
-  std::deque<std::function<void()>> pending_;
-  std::size_t begun_ = 0;
+  HostQueues& queues_;
   Recording* recording_ = nullptr;
 };
 
-/// So much of a queue.
 struct HostEvent final : Event {
-  HostQueue* queue = nullptr;
-  std::size_t count = 0;
-  /// When the queue came to it.
-  std::shared_ptr<std::chrono::steady_clock::time_point> reached =
-      std::make_shared<std::chrono::steady_clock::time_point>();
-  void wait() const {
-    if (queue != nullptr) queue->run_until(count);
-  }
-  [[nodiscard]] bool advance() const { return queue == nullptr || queue->advance_to(count); }
+  std::shared_ptr<HostPoint> point;  ///< null: never marked
+  /// When the queue reached it; null: not a timed event.
+  std::shared_ptr<std::chrono::steady_clock::time_point> time;
 };
 
 class HostReplay final : public Replay {
@@ -205,12 +245,13 @@ class HostReplay final : public Replay {
 
 class HostDevice final : public Device {
  public:
-  explicit HostDevice(HostWork when) : late_(when == HostWork::late) {}
+  explicit HostDevice(std::shared_ptr<HostQueues> queues)
+      : queues_(std::move(queues)), stream_(*queues_) {}
 
-  [[nodiscard]] std::size_t work_left() const noexcept { return work_.left(); }
+  [[nodiscard]] std::size_t work_left() const noexcept { return queues_->left(); }
   [[nodiscard]] std::string description() const override { return "the host as a device"; }
   [[nodiscard]] Stream stream() noexcept override {
-    return late_ ? static_cast<HostStream*>(&work_) : nullptr;
+    return queues_->runs_at_once() ? nullptr : static_cast<HostStream*>(&stream_);
   }
   [[nodiscard]] void* allocate(std::size_t bytes) override {
     void* const memory = allocate_host(bytes);
@@ -234,6 +275,7 @@ class HostDevice final : public Device {
   }
   [[nodiscard]] std::size_t peak_bytes() const noexcept override { return peak_bytes_; }
   [[nodiscard]] void* allocate_host(std::size_t bytes) override {
+    stream_.must_not_record();
     void* memory = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
     if (memory == nullptr) throw std::bad_alloc();
     std::memset(memory, 0xFF, bytes);
@@ -241,8 +283,8 @@ class HostDevice final : public Device {
   }
   /// As a device's, after all that may use it.
   void release_host(void* memory) noexcept override {
-    work_.run_all();
-    transfers_.run_all();
+    queues_->finish(Queue::work);
+    queues_->finish(Queue::transfers);
     std::free(memory);
   }
   void copy_to_device(void* to, const void* from, std::size_t bytes) override {
@@ -258,23 +300,32 @@ class HostDevice final : public Device {
     run_in(stream(), [=] { std::memset(memory, 0, bytes); });
   }
   void transfer_to_device(void* to, const void* from, std::size_t bytes) override {
-    transfers_.push([=] { std::memcpy(to, from, bytes); });
+    queues_->push(Queue::transfers, [=] { std::memcpy(to, from, bytes); });
   }
-  void synchronize() override { work_.run_all(); }
+  void synchronize() override {
+    stream_.must_not_record();
+    queues_->finish(Queue::work);
+  }
   [[nodiscard]] std::unique_ptr<Event> make_event() override {
     return std::make_unique<HostEvent>();
   }
-  [[nodiscard]] std::unique_ptr<Event> make_timed_event() override { return make_event(); }
+  [[nodiscard]] std::unique_ptr<Event> make_timed_event() override {
+    auto event = std::make_unique<HostEvent>();
+    event->time = std::make_shared<std::chrono::steady_clock::time_point>();
+    return event;
+  }
   [[nodiscard]] double seconds_between(const Event& begin, const Event& end) override {
     const auto time = [](const Event& event) {
-      return *static_cast<const HostEvent&>(event).reached;
+      const auto& timed = static_cast<const HostEvent&>(event).time;
+      if (timed == nullptr) throw std::logic_error("the time of an event that is not timed");
+      return *timed;
     };
     return std::chrono::duration<double>(time(end) - time(begin)).count();
   }
   [[nodiscard]] std::unique_ptr<Replay> record(std::function<void()> work) override {
-    if (!late_) return std::make_unique<HostReplay>(std::move(work));
-    return std::make_unique<HostReplay>([this, recording = work_.record(work)] {
-      for (const std::function<void()>& each : recording) work_.push(each);
+    if (queues_->runs_at_once()) return std::make_unique<HostReplay>(std::move(work));
+    return std::make_unique<HostReplay>([this, recording = stream_.record(work)] {
+      for (const std::function<void()>& each : recording) stream_.push(each);
     });
   }
   [[nodiscard]] double time(const std::function<void()>& work) override {
@@ -285,30 +336,28 @@ class HostDevice final : public Device {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
   void mark(Event& event, Queue queue) override {
-    work_.must_not_record();
+    stream_.must_not_record();
     auto& marked = static_cast<HostEvent&>(event);
-    const auto reach = [reached = marked.reached] { *reached = std::chrono::steady_clock::now(); };
-    if (queue == Queue::work) {
-      run_in(stream(), reach);
-    } else {
-      transfers_.push(reach);
+    if (marked.time != nullptr) {
+      queues_->push(queue, [time = marked.time] { *time = std::chrono::steady_clock::now(); });
     }
-    marked.queue = queue == Queue::work ? &work_ : &transfers_;
-    marked.count = marked.queue->queued();
+    marked.point = queues_->mark(queue);
   }
   void queue_wait(Queue queue, const Event& event) override {
-    work_.must_not_record();
-    const auto wait = [marked = static_cast<const HostEvent&>(event)] { marked.wait(); };
-    if (queue == Queue::work) {
-      run_in(stream(), wait);
-    } else {
-      transfers_.push(wait);
-    }
+    stream_.must_not_record();
+    const auto& point = static_cast<const HostEvent&>(event).point;
+    if (point != nullptr) queues_->wait(queue, point);
   }
-  void wait(const Event& event) override { static_cast<const HostEvent&>(event).wait(); }
+  void wait(const Event& event) override {
+    stream_.must_not_record();
+    const auto& point = static_cast<const HostEvent&>(event).point;
+    if (point != nullptr) point->wait();
+  }
   /// A little later with every question.
   [[nodiscard]] bool has_reached(const Event& event) override {
-    return static_cast<const HostEvent&>(event).advance();
+    stream_.must_not_record();
+    const auto& point = static_cast<const HostEvent&>(event).point;
+    return point == nullptr || point->reached();
   }
   [[nodiscard]] std::unique_ptr<Convolution> make_convolution(const ConvolutionShape& shape,
                                                               ConvolutionPasses passes) override;
@@ -323,10 +372,9 @@ class HostDevice final : public Device {
   [[nodiscard]] const HostConvolutions& convolutions() const noexcept { return convolutions_; }
 
  private:
-  bool late_;
+  std::shared_ptr<HostQueues> queues_;
+  WorkStream stream_;
   HostConvolutions convolutions_;
-  HostQueue work_;
-  HostQueue transfers_;
   std::size_t bytes_ = 0;
   std::size_t peak_bytes_ = 0;
   std::size_t exchanged_bytes_ = 0;
@@ -378,7 +426,10 @@ std::unique_ptr<Convolution> HostDevice::make_convolution(const ConvolutionShape
 }  // namespace
 
 std::unique_ptr<Device> make_host_device(HostWork when) {
-  return std::make_unique<HostDevice>(when);
+  return make_host_device(std::make_shared<LateQueues>(when));
+}
+std::unique_ptr<Device> make_host_device(std::shared_ptr<HostQueues> queues) {
+  return std::make_unique<HostDevice>(std::move(queues));
 }
 
 const HostConvolutions& convolutions(const Device& host_device) {

@@ -3,6 +3,7 @@
 #include "../../src/engine/cuda/device.hpp"
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,9 +16,34 @@ enum class HostWork {
   late      ///< when somebody waits for it
 };
 
+/// A point in a queue.
+class HostPoint {
+ public:
+  virtual ~HostPoint() = default;
+  virtual void wait() = 0;
+  [[nodiscard]] virtual bool reached() = 0;
+};
+
+/// The two queues of a host in a device's place, and when their work runs.
+class HostQueues {
+ public:
+  virtual ~HostQueues() = default;
+  virtual void push(Device::Queue queue, std::function<void()> work) = 0;
+  /// The current end of the queue.
+  [[nodiscard]] virtual std::shared_ptr<HostPoint> mark(Device::Queue queue) = 0;
+  /// Later work of the queue runs after the point is reached.
+  virtual void wait(Device::Queue queue, std::shared_ptr<HostPoint> point) = 0;
+  [[nodiscard]] virtual bool runs_at_once() const noexcept { return false; }
+  /// Pieces of work that have not run yet.
+  [[nodiscard]] virtual std::size_t left() const noexcept { return 0; }
+  /// Blocks until the queue is empty.
+  virtual void finish(Device::Queue queue) = 0;
+};
+
 /// The host in a device's place: its memory begins as NaN, transfers run when they are waited for,
 /// and convolutions are plain loops, rounded where a device rounds.
 [[nodiscard]] std::unique_ptr<Device> make_host_device(HostWork when = HostWork::at_once);
+[[nodiscard]] std::unique_ptr<Device> make_host_device(std::shared_ptr<HostQueues> queues);
 /// What such a device was asked for, and told, of convolutions.
 struct HostConvolutions {
   std::vector<std::pair<ConvolutionShape, ConvolutionPasses>> made;

@@ -51,6 +51,7 @@ class TrainRig final {
     bool synchronised = false;
     bool device = false;  ///< the GPU's engine, on the host
     cuda::HostWork work = cuda::HostWork::at_once;
+    std::shared_ptr<cuda::HostQueues> queues = nullptr;  ///< the device's, instead of `work`
     std::optional<LossScale> loss_scale = std::nullopt;
     ShardMode shard = ShardMode::none;
     ShardUnit shard_unit = {.by = ShardUnit::By::block, .smallest = 0};
@@ -205,7 +206,8 @@ class TrainRig final {
     const bool sharded = options.shard != ShardMode::none;
     const std::size_t tail_size = sharded ? 0 : TailBucket(graph_).size();
     if (options.device) {
-      device_ = cuda::make_host_device(options.work);
+      device_ = options.queues != nullptr ? cuda::make_host_device(options.queues)
+                                          : cuda::make_host_device(options.work);
       return cuda::make_device_engine(device_, graph_,
                                       {.tail_size = tail_size,
                                        .units = unit_options(config_, graph_, shard_group()),
