@@ -150,6 +150,9 @@ use_stage() {
 
 size_of_log() { stat -c %s "$run_dir/log/rank-00000.log" 2>/dev/null || echo 0; }
 
+# Whether rank 0 has logged, since the launcher started, that the run is complete.
+is_complete() { tail -c "+$((log_size + 1))" "$run_dir/log/rank-00000.log" 2>/dev/null | grep -qE 'finished at step|nothing to do: step'; }
+
 make_seed() {
   local argument kept=() skip=
   run_dir=${run_dir%/}-seed-$SLURM_ARRAY_TASK_ID
@@ -268,12 +271,13 @@ finish() {
   local run_dir=$1 log=$1/restarts reason checkpoint restarts stalled crash='' crashes
   shift
   first_job=${LOCKSTEP_FIRST_JOB:-$(job_name)}
-  # MPICH's mpirun returns 0 after a signal that it forwarded. A finished run says so when it is started again.
-  if [ "$status" = 0 ] && [ -n "$warned" ] && [ "$launcher" != srun ]; then status=75; fi
-  if [ "$status" = 0 ] && [ "$(size_of_log)" = "$log_size" ]; then
+  if [ "$status" = 0 ] && [ -z "$warned" ] && [ "$(size_of_log)" = "$log_size" ]; then
     say "the launcher reports success, but no rank has started"
     status=70
   fi
+  # An mpirun may return 0 for ranks that were stopped: MPICH's after a signal that it forwarded, Open MPI 5's after a SIGTERM
+  # from Slurm to the ranks alone.
+  if [ "$status" = 0 ] && [ "$launcher" != srun ] && ! is_complete; then status=75; fi
   if [ "$status" = 0 ]; then
     say "done"
     exit 0
