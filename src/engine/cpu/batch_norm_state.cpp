@@ -57,7 +57,7 @@ void BatchNormState::take_in_statistics(std::span<const double> sums) {
     variances[c] = static_cast<float>(variance);
     inverse_[c] = static_cast<float>(1 / std::sqrt(variance + options_.eps));
   }
-  statistics_.set_elements(options_.variance, count_);
+  statistics_.statistics.set_elements(options_.variance, count_);
 }
 
 void BatchNormState::set_normalization(const Forward& operands) {

@@ -113,10 +113,6 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
                 .ready = analysis.ready,
                 .tail_size = options.tail_size,
                 .units = options.units});
-    std::size_t running = 0;
-    for (const RunningStatistic& statistic : graph.statistics()) {
-      running += static_cast<std::size_t>(statistic.channels);
-    }
     return std::make_shared<EngineState>(
         EngineState{.graph = graph,
                     .analysis = std::move(analysis),
@@ -127,7 +123,7 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
                     .engine = engine,
                     .stream = dnnl::stream(engine),
                     .parameters = std::move(parameters),
-                    .running_statistics = AlignedBuffer<float>(running),
+                    .running_statistics = initial_running_statistics(graph),
                     .pool = {},
                     .exchange = nullptr});
   });
@@ -145,12 +141,7 @@ class HostArena final : public ArenaMemory {
 class CpuEngine final : public Engine {
  public:
   CpuEngine(const Graph& graph, const CpuEngineOptions& options)
-      : state_(make_state(graph, options)) {
-    auto running = state_->running_statistics.span().begin();
-    for (const RunningStatistic& statistic : graph.statistics()) {
-      running = std::fill_n(running, statistic.channels, statistic.initial_value);
-    }
-  }
+      : state_(make_state(graph, options)) {}
 
   [[nodiscard]] std::string description() const override {
     const bool bf16 = state_->activations == DataType::bf16;

@@ -67,8 +67,9 @@ void CpuProgram::lower_all() {
   builder.emit_copy("input images", source, input);
   builder.set_value(graph.input(), input);
   if (!options_.training) {
-    builder.emit(
-        std::make_unique<LoadStatisticsStep>(statistics_, state_->running_statistics.span()), {});
+    builder.emit("running statistics", {}, [this](void*) {
+      statistics_.statistics.load(state_->running_statistics.span(), statistics_.block.span());
+    });
   }
   std::vector<std::unique_ptr<Lowering>> lowerings;
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
@@ -80,13 +81,18 @@ void CpuProgram::lower_all() {
   const ValueId logits_id = std::get<SoftmaxCrossEntropy>(graph.nodes().back().op).input;
   const Desc logits_desc = plain(builder.batch_shape(logits_id));
   const Tensor logits = builder.in_format(builder.value(logits_id), logits_desc, "logits");
-  builder.emit(std::make_unique<LossStep>(loss_, call_, logits.memory), {logits});
+  builder.emit("loss", logits, [this](void* values) {
+    loss_.forward(static_cast<const float*>(values), call_.labels, call_.samples);
+  });
 
   if (options_.training) {
-    builder.emit(std::make_unique<PublishStatisticsStep>(statistics_), {});
+    builder.emit("statistics to the host", {},
+                 [this](void*) { statistics_.statistics.publish(statistics_.block.span()); });
     builder.begin_backward();
     const Tensor gradient = builder.make(logits_desc);
-    builder.emit(std::make_unique<LossBackwardStep>(loss_, call_, gradient.memory), {gradient});
+    builder.emit("gradient of the loss", gradient, [this](void* values) {
+      loss_.backward(call_.loss_scale, static_cast<float*>(values));
+    });
     builder.contribute(logits_id, gradient, ProgramBuilder::Ownership::exclusive, "the loss");
     for (std::size_t id = graph.nodes().size(); id-- > 0;) {
       if (lowerings[id]) lowerings[id]->backward(builder);
@@ -152,7 +158,7 @@ std::vector<StepTime> CpuProgram::time_steps(const Batch& batch) {
 
 BatchMetrics CpuProgram::metrics() {
   BatchMetrics metrics = loss_.metrics();
-  if (!statistics_.finite()) metrics.loss = std::numeric_limits<double>::quiet_NaN();
+  if (!statistics_.statistics.finite()) metrics.loss = std::numeric_limits<double>::quiet_NaN();
   return metrics;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "call.hpp"
 #include "engine_state.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "loss.hpp"
@@ -25,7 +24,7 @@ class CpuProgram final : public Program {
   void backward(const BackwardOptions& options, BackwardObserver& observer) override;
   [[nodiscard]] std::vector<StepTime> time_steps(const Batch& batch) override;
   [[nodiscard]] std::span<const float> batch_statistics() override {
-    return statistics_.concatenated();
+    return statistics_.statistics.concatenated();
   }
   [[nodiscard]] std::span<const float> logits() override { return loss_.logits(); }
   [[nodiscard]] std::size_t activation_bytes() const noexcept override {
@@ -36,6 +35,13 @@ class CpuProgram final : public Program {
   void run(const ListedStep& listed);
   void lower_all();
   void take(const Batch& batch);
+
+  /// What a call passes to steps.
+  struct Call {
+    const std::int32_t* labels = nullptr;
+    std::int64_t samples = 0;
+    float loss_scale = 1.0F;
+  };
 
   std::shared_ptr<EngineState> state_;
   ProgramBuilder::Options options_;

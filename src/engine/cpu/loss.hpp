@@ -1,9 +1,7 @@
 #pragma once
 
-#include "call.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/engine.hpp"
-#include "step.hpp"
 
 #include <cstdint>
 #include <span>
@@ -41,35 +39,6 @@ class SoftmaxLoss final {
   AlignedBuffer<double> log_sums_;      // (N,) log of the sum of exponentials
   AlignedBuffer<double> losses_;        // (N,)
   AlignedBuffer<std::int32_t> larger_;  // (N,) logits larger than the label's; K if any is NaN
-};
-
-/// Runs SoftmaxLoss::forward on the values of a memory object.
-class LossStep final : public Step {
- public:
-  LossStep(SoftmaxLoss& loss, const Call& call, dnnl::memory logits);
-  void run() override;
-  [[nodiscard]] std::string_view name() const noexcept override { return "loss"; }
-  void bind() override;
-
- private:
-  SoftmaxLoss& loss_;
-  const Call& call_;
-  dnnl::memory logits_memory_;
-  const float* logits_ = nullptr;
-};
-
-class LossBackwardStep final : public Step {
- public:
-  LossBackwardStep(const SoftmaxLoss& loss, const Call& call, dnnl::memory gradient);
-  void run() override;
-  [[nodiscard]] std::string_view name() const noexcept override { return "gradient of the loss"; }
-  void bind() override;
-
- private:
-  const SoftmaxLoss& loss_;
-  const Call& call_;
-  dnnl::memory gradient_memory_;
-  float* gradient_ = nullptr;
 };
 
 }  // namespace lockstep::cpu

@@ -241,6 +241,10 @@ void ProgramBuilder::emit(std::unique_ptr<Step> step, const std::vector<Tensor>&
   list(std::move(step), in_backward_ ? Lists::both : Lists::forward);
 }
 
+void ProgramBuilder::emit(const std::string& name, const Tensor& tensor, CallStep::Call call) {
+  emit(std::make_unique<CallStep>(name, tensor.memory, std::move(call)), {tensor});
+}
+
 void ProgramBuilder::emit_copy(const std::string& name, const Tensor& from, const Tensor& to) {
   emit_reorder(name, from, to, in_backward_ ? Lists::both : Lists::forward);
 }

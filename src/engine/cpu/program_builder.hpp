@@ -125,6 +125,8 @@ class ProgramBuilder final {
   void emit_copy(const std::string& name, const Tensor& from, const Tensor& to);
   /// Emits a custom step that touches these tensors.
   void emit(std::unique_ptr<Step> step, const std::vector<Tensor>& touched);
+  /// Emits a call with the address of a tensor's values; null if the tensor is empty.
+  void emit(const std::string& name, const Tensor& tensor, CallStep::Call call);
   /// An output of a primitive that is a parameter's gradient, written or added to the arena.
   struct ParameterOutput {
     int argument;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <utility>
 
 namespace lockstep::cpu {
 namespace {
@@ -86,32 +85,6 @@ BatchMetrics SoftmaxLoss::metrics() const noexcept {
     metrics.top5 += larger_[n] < 5 ? 1 : 0;
   }
   return metrics;
-}
-
-LossStep::LossStep(SoftmaxLoss& loss, const Call& call, dnnl::memory logits)
-    : loss_(loss), call_(call), logits_memory_(std::move(logits)) {
-  bind();
-}
-
-void LossStep::bind() {
-  logits_ = static_cast<const float*>(logits_memory_.get_data_handle());
-}
-
-void LossStep::run() {
-  loss_.forward(logits_, call_.labels, call_.samples);
-}
-
-LossBackwardStep::LossBackwardStep(const SoftmaxLoss& loss, const Call& call, dnnl::memory gradient)
-    : loss_(loss), call_(call), gradient_memory_(std::move(gradient)) {
-  bind();
-}
-
-void LossBackwardStep::bind() {
-  gradient_ = static_cast<float*>(gradient_memory_.get_data_handle());
-}
-
-void LossBackwardStep::run() {
-  loss_.backward(call_.loss_scale, gradient_);
 }
 
 }  // namespace lockstep::cpu

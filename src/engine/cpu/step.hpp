@@ -3,6 +3,7 @@
 #include "onednn.hpp"
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,6 +20,21 @@ class Step {
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   /// Called when the memory objects have new addresses.
   virtual void bind() {}
+};
+
+/// Calls a function with the address of a memory object's values; null if it has none.
+class CallStep final : public Step {
+ public:
+  using Call = std::function<void(void* values)>;
+  CallStep(std::string name, dnnl::memory values, Call call)
+      : name_(std::move(name)), values_(std::move(values)), call_(std::move(call)) {}
+  void run() override { call_(values_ ? values_.get_data_handle() : nullptr); }
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
+
+ private:
+  std::string name_;
+  dnnl::memory values_;
+  Call call_;
 };
 
 /// A oneDNN primitive with its arguments.

@@ -163,7 +163,7 @@ class NormLowering final : public Lowering {
     const Tensor workspace = builder.make(reduction_workspace(extent_));
     builder.emit("statistics of " + name(), {x, workspace},
                  [x, workspace, extent = extent_, type = builder.type(), ranks = ranks_,
-                  &block = builder.statistics(), id = node_.statistics[1],
+                  &block = builder.statistics().statistics(), id = node_.statistics[1],
                   mean = builder.statistics().of(node_.statistics[0]),
                   variance = builder.statistics().of(node_.statistics[1])](const Frame& f) {
                    batch_norm_statistics(f.stream(), type, extent, f.at(x), mean, variance,

@@ -19,10 +19,6 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                     .ready = analysis.ready,
                     .tail_size = options.tail_size,
                     .units = options.units});
-  std::size_t running = 0;
-  for (const RunningStatistic& statistic : graph.statistics()) {
-    running += static_cast<std::size_t>(statistic.channels);
-  }
   InputQueue input(*device, graph.image().channels);
   return std::make_shared<EngineState>(
       EngineState{.device = std::move(device),
@@ -34,7 +30,7 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                   .records = options.records && !options.sum_over_ranks,
                   .arena = std::move(arena),
                   .input = std::move(input),
-                  .running_statistics = AlignedBuffer<float>(running),
+                  .running_statistics = initial_running_statistics(graph),
                   .activations = {},
                   .computed_by = nullptr,
                   .exchange = nullptr,
@@ -93,12 +89,7 @@ class DeviceEngine final : public Engine {
       : state_(make_state(std::move(device), graph, options)),
         pinned_(state_->device),
         read_(state_->device->make_event()),
-        precision_(options.precision) {
-    auto running = state_->running_statistics.span().begin();
-    for (const RunningStatistic& statistic : graph.statistics()) {
-      running = std::fill_n(running, statistic.channels, statistic.initial_value);
-    }
-  }
+        precision_(options.precision) {}
 
   [[nodiscard]] std::string description() const override {
     return fmt::format("{}, {}, {}", state_->device->description(), to_string(precision_),

@@ -45,7 +45,7 @@ DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state,
                              const ProgramBuilder::Options& options)
     : state_(std::move(state)),
       options_(options),
-      statistics_(*state_->device, state_->graph, state_->type, checked_batch(options.batch_size)),
+      statistics_(*state_->device, state_->graph, checked_batch(options.batch_size)),
       loss_(*state_->device, loss_extent(*state_, options.batch_size)),
       fetched_(state_->device->make_event()) {
   lower_all();
@@ -203,13 +203,13 @@ void DeviceProgram::wait() {
 BatchMetrics DeviceProgram::metrics() {
   if (pending_) wait();
   BatchMetrics metrics = loss_.metrics(samples_);
-  if (!statistics_.finite()) metrics.loss = std::numeric_limits<double>::quiet_NaN();
+  if (!statistics_.statistics().finite()) metrics.loss = std::numeric_limits<double>::quiet_NaN();
   return metrics;
 }
 
 std::span<const float> DeviceProgram::batch_statistics() {
   if (pending_) wait();
-  return statistics_.concatenated();
+  return statistics_.statistics().concatenated();
 }
 
 std::span<const float> DeviceProgram::logits() {
