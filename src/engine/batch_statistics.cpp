@@ -10,10 +10,8 @@ BatchStatistics::BatchStatistics(const Graph& graph, std::int64_t batch_size) {
   std::size_t offset = 0;
   for (const RunningStatistic& statistic : graph.statistics()) {
     const auto channels = static_cast<std::size_t>(statistic.channels);
-    entries_.push_back({.block_offset = block_size_,
-                        .offset = offset,
-                        .channels = channels,
-                        .correction = 1.0F});
+    entries_.push_back(
+        {.block_offset = block_size_, .offset = offset, .channels = channels, .correction = 1.0F});
     block_size_ += (channels + alignment - 1) / alignment * alignment;
     offset += channels;
   }
@@ -41,8 +39,7 @@ void BatchStatistics::publish(std::span<const float> block) noexcept {
   }
 }
 
-void BatchStatistics::load(std::span<const float> running,
-                           std::span<float> block) const noexcept {
+void BatchStatistics::load(std::span<const float> running, std::span<float> block) const noexcept {
   std::ranges::fill(block, 0.0F);
   for (const Entry& entry : entries_) {
     std::ranges::copy(running.subspan(entry.offset, entry.channels),

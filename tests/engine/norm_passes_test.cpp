@@ -53,7 +53,7 @@ struct Tensor {
   void for_each(const Visit& visit) {
     const Dims dims = dims_of(desc);
     const auto plane = static_cast<std::size_t>(dims[2] * dims[3]);
-    BlockedOffsets(desc).for_each([&](std::size_t plain, std::size_t offset) {
+    element_offsets(desc).for_each([&](std::size_t plain, std::size_t offset) {
       visit(values[offset], plain / plane % static_cast<std::size_t>(dims[1]), offset);
     });
   }

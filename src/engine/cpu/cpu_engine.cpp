@@ -15,8 +15,8 @@ namespace cpu {
 namespace {
 
 /// Each parameter's format in the arenas.
-std::vector<Desc> parameter_formats(const Graph& graph, const GraphAnalysis& analysis,
-                                    const WeightFormatOptions& options) {
+std::vector<Desc> arena_formats(const Graph& graph, const GraphAnalysis& analysis,
+                                const WeightFormatOptions& options) {
   std::vector<Desc> formats;
   for (const Parameter& parameter : graph.parameters()) formats.push_back(plain(parameter.shape));
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
@@ -98,6 +98,15 @@ std::string describe(const Graph& graph, const ConvolutionChoices& choices) {
              : "";
 }
 
+class HostArena final : public ArenaMemory {
+ public:
+  explicit HostArena(std::size_t count) : buffer_(count) {}
+  [[nodiscard]] std::span<float> values() noexcept override { return buffer_.span(); }
+
+ private:
+  AlignedBuffer<float> buffer_;
+};
+
 std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptions& options) {
   const DataType activations = activation_type(options.precision);
   const int threads = engine_threads(options.threads);
@@ -107,12 +116,19 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
   if (!options.recompute) analysis.recomputable.assign(graph.nodes().size(), false);
   return checked("making the CPU engine", [&] {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    ParameterStore parameters(
-        graph, {.formats = parameter_formats(graph, analysis,
-                                             {.engine = engine, .activations = activations}),
-                .ready = analysis.ready,
-                .tail_size = options.tail_size,
-                .units = options.units});
+    std::vector<Desc> formats =
+        arena_formats(graph, analysis, {.engine = engine, .activations = activations});
+    std::vector<ParameterFormat> offsets;
+    for (const Desc& format : formats) {
+      offsets.push_back({.size = padded_size(format), .offsets = element_offsets(format)});
+    }
+    ParameterArena arena(
+        graph,
+        {.formats = std::move(offsets),
+         .ready = analysis.ready,
+         .tail_size = options.tail_size,
+         .units = options.units},
+        [](std::size_t count, ParameterArena::Use) { return std::make_shared<HostArena>(count); });
     return std::make_shared<EngineState>(
         EngineState{.graph = graph,
                     .analysis = std::move(analysis),
@@ -122,21 +138,13 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
                     .sum_over_ranks = options.sum_over_ranks,
                     .engine = engine,
                     .stream = dnnl::stream(engine),
-                    .parameters = std::move(parameters),
+                    .arena = std::move(arena),
+                    .formats = std::move(formats),
                     .running_statistics = initial_running_statistics(graph),
                     .pool = {},
                     .exchange = nullptr});
   });
 }
-
-class HostArena final : public ArenaMemory {
- public:
-  explicit HostArena(std::size_t count) : buffer_(count) {}
-  [[nodiscard]] std::span<float> values() noexcept override { return buffer_.span(); }
-
- private:
-  AlignedBuffer<float> buffer_;
-};
 
 class CpuEngine final : public Engine {
  public:
@@ -158,17 +166,15 @@ class CpuEngine final : public Engine {
     return {.layout = ImageLayout::nchw};
   }
   [[nodiscard]] const ArenaLayout& layout() const noexcept override {
-    return state_->parameters.layout();
+    return state_->arena.layout();
   }
   [[nodiscard]] std::span<float> parameters() noexcept override {
-    return state_->parameters.parameters();
+    return state_->arena.parameters();
   }
   [[nodiscard]] std::span<std::byte> held_unit(std::size_t unit) noexcept override {
-    return state_->parameters.held_unit(unit);
+    return state_->arena.held_unit(unit);
   }
-  [[nodiscard]] std::span<float> gradients() noexcept override {
-    return state_->parameters.gradients();
-  }
+  [[nodiscard]] std::span<float> gradients() noexcept override { return state_->arena.gradients(); }
   [[nodiscard]] std::shared_ptr<const void> arenas() const noexcept override { return state_; }
   [[nodiscard]] std::span<float> running_statistics() noexcept override {
     return state_->running_statistics.span();
@@ -181,11 +187,11 @@ class CpuEngine final : public Engine {
   }
   void to_plain(std::span<const float> view, ParameterId id,
                 std::span<float> plain) const override {
-    state_->parameters.to_plain(view, id, plain);
+    state_->arena.to_plain(view, id, plain);
   }
   void from_plain(std::span<const float> plain, ParameterId id,
                   std::span<float> view) const override {
-    state_->parameters.from_plain(plain, id, view);
+    state_->arena.from_plain(plain, id, view);
   }
   void add(std::span<const float> from, std::span<float> to) override {
     const float* const source = from.data();

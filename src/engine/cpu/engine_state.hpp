@@ -4,10 +4,13 @@
 #include "activation_pool.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
+#include "lockstep/engine/parameter_arena.hpp"
 #include "lockstep/graph/graph.hpp"
-#include "parameter_store.hpp"
+#include "onednn.hpp"
 
 #include <dnnl.hpp>
+
+#include <vector>
 
 namespace lockstep::cpu {
 
@@ -21,7 +24,8 @@ struct EngineState {
   SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: this rank only
   dnnl::engine engine;
   dnnl::stream stream;
-  ParameterStore parameters;
+  ParameterArena arena;
+  std::vector<Desc> formats;  ///< by parameter: of fp32 values in every arena
   AlignedBuffer<float> running_statistics;
   ActivationPool pool;
   UnitExchange* exchange = nullptr;  ///< gathers and reduces units; null: none needed

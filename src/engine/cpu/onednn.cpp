@@ -1,6 +1,7 @@
 #include "onednn.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <utility>
 
@@ -51,13 +52,13 @@ std::size_t padded_size(const Desc& desc) {
   return desc.get_size() / dnnl::memory::data_type_size(type_of(desc));
 }
 
-BlockedOffsets::BlockedOffsets(const Desc& desc) {
+ElementOffsets element_offsets(const Desc& desc) {
   assert(is_blocked(desc));
   const BlockedLayout layout = layout_of(desc);
-  assert(layout.dims.size() <= terms_.size());
-  terms_.fill({0});
+  ElementOffsets offsets;
+  assert(layout.dims.size() <= offsets.terms.size());
   for (std::size_t axis = 0; axis < layout.dims.size(); ++axis) {
-    std::vector<std::size_t>& terms = terms_[axis];
+    std::vector<std::size_t>& terms = offsets.terms[axis];
     terms.assign(static_cast<std::size_t>(layout.dims[axis]), 0);
     for (std::size_t i = 0; i < terms.size(); ++i) {
       std::size_t rest = i;
@@ -74,19 +75,14 @@ BlockedOffsets::BlockedOffsets(const Desc& desc) {
       terms[i] = offset + rest * static_cast<std::size_t>(layout.strides[axis]);
     }
   }
-}
-
-std::size_t BlockedOffsets::elements() const noexcept {
-  std::size_t product = 1;
-  for (const auto& terms : terms_) product *= terms.size();
-  return product;
+  return offsets;
 }
 
 bool same_placement(const Desc& a, const Desc& b) {
   if (a == b) return true;
   if (!is_blocked(a) || !is_blocked(b)) return false;
   return type_of(a) == type_of(b) && !has_padding(a) && !has_padding(b) &&
-         dims_of(a) == dims_of(b) && BlockedOffsets(a) == BlockedOffsets(b);
+         dims_of(a) == dims_of(b) && element_offsets(a) == element_offsets(b);
 }
 
 bool has_instructions(dnnl::cpu_isa isa) {

@@ -2,11 +2,11 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
+#include "lockstep/engine/element_offsets.hpp"
 #include "onednn_version.hpp"
 
 #include <dnnl.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -51,30 +51,8 @@ auto checked(std::string_view what, Call&& call) {
 /// Number of values of a tensor, including padding.
 [[nodiscard]] std::size_t padded_size(const Desc& desc);
 
-/// Offset of each element of a blocked tensor. A block splits only one axis, so an element's offset
-/// is a sum of one term per axis.
-class BlockedOffsets final {
- public:
-  explicit BlockedOffsets(const Desc& desc);
-
-  /// Calls visit(plain index, offset) for each element in row-major order.
-  template <typename Visit>
-  void for_each(Visit&& visit) const {
-    std::size_t plain_index = 0;
-    for (const std::size_t a : terms_[0]) {
-      for (const std::size_t b : terms_[1]) {
-        for (const std::size_t c : terms_[2]) {
-          for (const std::size_t d : terms_[3]) visit(plain_index++, a + b + c + d);
-        }
-      }
-    }
-  }
-  [[nodiscard]] std::size_t elements() const noexcept;
-  friend bool operator==(const BlockedOffsets&, const BlockedOffsets&) = default;
-
- private:
-  std::array<std::vector<std::size_t>, 4> terms_;
-};
+/// Of a blocked layout.
+[[nodiscard]] ElementOffsets element_offsets(const Desc& desc);
 
 /// Whether both have the same type and element offsets, so that no reorder is needed even if the
 /// descriptors differ (nChw16c and nchw where H = W = 1).

@@ -22,7 +22,7 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
       gradients_(state.graph.nodes().size()),
       ownership_(state.graph.nodes().size()),
       addends_(state.graph.nodes().size()),
-      units_(state.parameters.layout().units) {}
+      units_(state.arena.layout().units) {}
 
 dnnl::prop_kind ProgramBuilder::forward_kind() const noexcept {
   return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
@@ -96,7 +96,7 @@ bool ProgramBuilder::recomputes(ValueId id) const {
 Tensor ProgramBuilder::parameter_of(ValueId value, ParameterId id, const Desc& desc,
                                     const std::string& name) {
   Tensor values = parameter(id, desc, name);
-  if (!recomputes(value) || state_.parameters.holds_parameters()) return values;
+  if (!recomputes(value) || state_.arena.holds_parameters()) return values;
   Tensor copy = make(desc);
   emit_copy("copy of " + name, values, copy);
   return copy;
@@ -278,7 +278,7 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
                                               const std::vector<ParameterOutput>& outputs) {
   // One form of the step per list: into the arena if formats agree, else aside, then reordered or
   // added. Gradients that are not held accumulate where they are reduced, so they need one form.
-  const bool held = state_.parameters.holds_gradients();
+  const bool held = state_.arena.holds_gradients();
   const Lists lists = held ? Lists::overwrite : Lists::both;
   Arguments overwriting = arguments;
   Arguments accumulating = arguments;
@@ -316,7 +316,7 @@ void ProgramBuilder::emit_parameter_gradients(std::unique_ptr<Step> step,
   for (const AsideOutput& output : outputs) {
     const Tensor arena = arena_gradient(output.parameter);
     const Tensor aside = fixed(arena.desc(), const_cast<float*>(output.values));  // only read
-    const bool held = state_.parameters.holds_gradients();
+    const bool held = state_.arena.holds_gradients();
     emit_reorder("gradient of a norm", aside, arena, held ? Lists::overwrite : Lists::both);
     if (held) {
       list(std::make_unique<AddStep>(AddStep::Operands{
@@ -328,7 +328,7 @@ void ProgramBuilder::emit_parameter_gradients(std::unique_ptr<Step> step,
 }
 
 void ProgramBuilder::mark_filled(ParameterId id) {
-  const std::size_t filled = state_.parameters.filled_after(id);
+  const std::size_t filled = state_.arena.filled_after(id);
   assert(filled >= filled_);  // the arena is in the order in which gradients become final
   filled_ = filled;
   lists_.backward_overwrite.back().filled = filled_;

@@ -184,6 +184,7 @@ class ProgramBuilder final {
   [[nodiscard]] Tensor part(const Tensor& whole, const Desc& desc, std::size_t offset);
   /// This pass uses a unit's parameters from here on; the first call gathers them.
   void enter(std::size_t unit);
+  [[nodiscard]] DataType gathered_type(std::size_t unit) const;
   [[nodiscard]] Tensor unit_gradients(std::size_t unit);
   void reduce_filled_units();
   void start_reduction(std::size_t unit);

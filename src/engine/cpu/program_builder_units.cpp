@@ -73,9 +73,9 @@ void ProgramBuilder::begin_backward() {
 void ProgramBuilder::enter(std::size_t unit) {
   if (!units_.schedule.enter(unit)) return;
   std::vector<Tensor> touched;
-  if (!state_.parameters.holds_parameters()) {
-    const ParameterStore& store = state_.parameters;
-    Tensor values = make(vector_of(store.layout().units[unit].size(), store.type_of(unit)));
+  if (!state_.arena.holds_parameters()) {
+    const ParameterArena& arena = state_.arena;
+    Tensor values = make(vector_of(arena.layout().units[unit].size(), gathered_type(unit)));
     requests_[static_cast<std::size_t>(values.buffer)].first_step = units_.prefetch.position;
     insert(std::make_unique<StartGatherStep>(
                UnitPlace{.exchange = *state_.exchange, .unit = unit, .values = values.memory}),
@@ -87,20 +87,25 @@ void ProgramBuilder::enter(std::size_t unit) {
   units_.prefetch = here();
 }
 
+DataType ProgramBuilder::gathered_type(std::size_t unit) const {
+  return state_.arena.is_16_bit(unit) ? DataType::bf16 : DataType::f32;
+}
+
 Tensor ProgramBuilder::master(ParameterId id) {
-  ParameterStore& store = state_.parameters;
-  const bool held = store.holds_parameters();
+  ParameterArena& arena = state_.arena;
+  const bool held = arena.holds_parameters();
   // Parameters that are held are already up to date in backward.
-  if (state_.exchange != nullptr && (!held || !in_backward_)) enter(store.unit_of(id));
-  const Desc format = store.used_format_of(id);
-  if (held) return fixed(format, store.parameter(id));
-  return part(*units_.gathered[store.unit_of(id)], format, store.bytes_into_unit(id));
+  if (state_.exchange != nullptr && (!held || !in_backward_)) enter(arena.unit_of(id));
+  const Desc format =
+      *in_type(state_.formats[static_cast<std::size_t>(id)], gathered_type(arena.unit_of(id)));
+  if (held) return fixed(format, arena.parameter(id));
+  return part(*units_.gathered[arena.unit_of(id)], format, arena.bytes_into_unit(id));
 }
 
 Tensor ProgramBuilder::unit_gradients(std::size_t unit) {
   std::optional<Tensor>& values = units_.gradients[unit];
   if (!values) {
-    const ArenaLayout& layout = state_.parameters.layout();
+    const ArenaLayout& layout = state_.arena.layout();
     values = make(vector_of(layout.units[unit].size()));
     emit(std::make_unique<ClearGapsStep>(values->memory, gaps_of(layout, layout.units[unit])),
          {*values});
@@ -109,14 +114,13 @@ Tensor ProgramBuilder::unit_gradients(std::size_t unit) {
 }
 
 Tensor ProgramBuilder::arena_gradient(ParameterId id) {
-  ParameterStore& store = state_.parameters;
-  const Desc& format = store.format_of(id);
-  if (store.holds_gradients()) {
-    return fixed(format, store.gradients().data() + store.offset_of(id));
+  ParameterArena& arena = state_.arena;
+  const Desc& format = state_.formats[static_cast<std::size_t>(id)];
+  if (arena.holds_gradients()) {
+    return fixed(format, arena.gradient(id));
   }
-  const std::size_t unit = store.unit_of(id);
-  const std::size_t values = store.offset_of(id) - store.layout().units[unit].begin;
-  return part(unit_gradients(unit), format, values * sizeof(float));
+  const std::size_t unit = arena.unit_of(id);
+  return part(unit_gradients(unit), format, arena.offset_in_unit(id) * sizeof(float));
 }
 
 void ProgramBuilder::await_reduction(std::size_t unit) {
@@ -131,14 +135,14 @@ void ProgramBuilder::start_reduction(std::size_t unit) {
 }
 
 void ProgramBuilder::reduce_filled_units() {
-  if (state_.parameters.holds_gradients()) return;
+  if (state_.arena.holds_gradients()) return;
   units_.schedule.reduce(
       filled_, [this](std::size_t unit) { await_reduction(unit); },
       [this](std::size_t unit) { start_reduction(unit); });
 }
 
 void ProgramBuilder::end_backward() {
-  if (state_.parameters.holds_gradients()) return;
+  if (state_.arena.holds_gradients()) return;
   units_.schedule.end_backward([this](std::size_t unit) { await_reduction(unit); });
 }
 

@@ -260,7 +260,7 @@ std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& cont
   const GraphAnalysis& analysis = context.state.analysis;
   const auto addend = analysis.addend_of(context.state.graph, context.id);
   // Not if parameters are available only during their own unit's steps, or if norms sum over ranks.
-  const ArenaStore& arena = context.state.arena;
+  const ParameterArena& arena = context.state.arena;
   const bool pairs =
       arena.holds_parameters() && arena.holds_gradients() && !context.state.sum_over_ranks;
   const auto added_to = [&](ValueId id) { return analysis.added_to[static_cast<std::size_t>(id)]; };

@@ -73,9 +73,9 @@ class ConvolutionLowering final : public Lowering {
 
  private:
   void emit_weight_gradient(ProgramBuilder& builder, Tensor dy) {
-    const ArenaStore& arena = builder.state().arena;
+    const ParameterArena& arena = builder.state().arena;
     const DataType type = convolution_->weight_gradient_type();
-    const std::size_t size = arena.size(parameters_[0]);
+    const std::size_t size = arena.size_of(parameters_[0]);
     const Tensor x = builder.value(options_.input);
     const Tensor workspace = builder.make(convolution_->workspace_bytes());
     const Tensor aside = builder.make(size * size_of(type));

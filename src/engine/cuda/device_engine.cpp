@@ -14,11 +14,12 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                                         const DeviceEngineOptions& options) {
   const DataType type = storage_of(options.precision);
   GraphAnalysis analysis = analyse(graph);
-  ArenaStore arena(*device, graph,
-                   {.type = type,
-                    .ready = analysis.ready,
-                    .tail_size = options.tail_size,
-                    .units = options.units});
+  ParameterArena arena = make_parameter_arena(device, graph,
+                                              {.type = type,
+                                               .ready = analysis.ready,
+                                               .tail_size = options.tail_size,
+                                               .units = options.units});
+  WorkingParameters working(*device, arena, type);
   InputQueue input(*device, graph.image().channels);
   return std::make_shared<EngineState>(
       EngineState{.device = std::move(device),
@@ -29,6 +30,7 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                   .sum_over_ranks = options.sum_over_ranks,
                   .records = options.records && !options.sum_over_ranks,
                   .arena = std::move(arena),
+                  .working = std::move(working),
                   .input = std::move(input),
                   .running_statistics = initial_running_statistics(graph),
                   .activations = {},
@@ -65,21 +67,6 @@ class DeviceCastBuffer final : public CastBuffer {
   std::shared_ptr<Device> device_;
   DataType type_;
   DeviceArray<std::uint16_t> values_;
-};
-
-class DeviceArena final : public ArenaMemory {
- public:
-  DeviceArena(std::shared_ptr<Device> device, std::size_t count)
-      : device_(std::move(device)), array_(*device_, count) {
-    device_->clear(array_.data(), array_.bytes());
-  }
-  [[nodiscard]] std::span<float> values() noexcept override {
-    return {array_.data(), array_.size()};
-  }
-
- private:
-  std::shared_ptr<Device> device_;
-  DeviceArray<float> array_;
 };
 
 class DeviceEngine final : public Engine {

@@ -88,7 +88,7 @@ void DeviceProgram::lower_all() {
   builder.set_value(graph.input(), input);
   builder.begin_forward();
   builder.emit("weights in the type of values", {},
-               [this](const Frame& f) { state_->arena.refresh(f.device); });
+               [this](const Frame& f) { state_->working.refresh(f.device, state_->arena); });
   std::vector<std::unique_ptr<Lowering>> lowerings;
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
     lowerings.push_back(lower_node({.state = *state_, .id = static_cast<ValueId>(id)}));

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "../graph_analysis.hpp"
-#include "arena_store.hpp"
 #include "device.hpp"
+#include "device_arena.hpp"
 #include "input_queue.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
@@ -24,7 +24,8 @@ struct EngineState {
   bool tf32;
   SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: this rank only
   bool records;                 ///< programs record their steps and replay them
-  ArenaStore arena;
+  ParameterArena arena;
+  WorkingParameters working;
   InputQueue input;
   AlignedBuffer<float> running_statistics;
   /// Shared by all programs; grows only while a program is compiled.

@@ -27,7 +27,7 @@ void ProgramBuilder::enter(std::size_t unit) {
   if (!units_.schedule.enter(unit)) return;
   const std::size_t size = state_.arena.layout().units[unit].size();
   UnitExchange* const exchange = state_.exchange;
-  const DataType gathered = state_.arena.type_of(unit);
+  const DataType gathered = state_.arena.is_16_bit(unit) ? type() : DataType::f32;
   const std::size_t bytes = size * size_of(gathered);
   const Tensor values = make(bytes);
   requests_[static_cast<std::size_t>(values.buffer)].first_step = units_.prefetch.position;
@@ -57,17 +57,17 @@ void ProgramBuilder::enter(std::size_t unit) {
 }
 
 Place ProgramBuilder::parameter(ParameterId id) {
-  const ArenaStore& arena = state_.arena;
-  if (arena.holds_parameters()) return {.fixed = bytes_of(arena.parameter(id)), .tensor = {}};
+  const ParameterArena& arena = state_.arena;
+  if (arena.holds_parameters()) return {.fixed = arena.parameter(id), .tensor = {}};
   enter(arena.unit_of(id));
   return {.tensor = *units_.gathered[arena.unit_of(id)],
           .offset = arena.offset_in_unit(id) * sizeof(float)};
 }
 
 Place ProgramBuilder::working(ParameterId id) {
-  const ArenaStore& arena = state_.arena;
+  const ParameterArena& arena = state_.arena;
   if (arena.holds_parameters()) {
-    return {.fixed = bytes_of(arena.working(id)), .tensor = {}};
+    return {.fixed = state_.working.of(arena, id), .tensor = {}};
   }
   enter(arena.unit_of(id));
   return {.tensor = *units_.working[arena.unit_of(id)],
@@ -87,7 +87,7 @@ Tensor ProgramBuilder::unit_gradients(std::size_t unit) {
 }
 
 Place ProgramBuilder::gradient_of(ParameterId id) {
-  const ArenaStore& arena = state_.arena;
+  const ParameterArena& arena = state_.arena;
   if (arena.holds_gradients()) return {.fixed = bytes_of(arena.gradient(id)), .tensor = {}};
   return {.tensor = unit_gradients(arena.unit_of(id)),
           .offset = arena.offset_in_unit(id) * sizeof(float)};

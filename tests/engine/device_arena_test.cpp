@@ -1,5 +1,5 @@
-#define BOOST_TEST_MODULE arena_store
-#include "../../src/engine/cuda/arena_store.hpp"
+#define BOOST_TEST_MODULE device_arena
+#include "../../src/engine/cuda/device_arena.hpp"
 
 #include "../../src/engine/graph_analysis.hpp"
 #include "engine/host_device.hpp"
@@ -14,7 +14,7 @@ using namespace lockstep::cuda;
 namespace {
 
 struct Fixture {
-  std::unique_ptr<Device> device = make_host_device();
+  std::shared_ptr<Device> device = make_host_device();
   Graph graph{"two layers", {.channels = 3, .height = 8, .width = 8}, 5};
 
   Fixture() {
@@ -23,9 +23,9 @@ struct Fixture {
     graph.softmax_cross_entropy(
         graph.linear(graph.flatten(graph.relu(x)), {.name = "fc", .out_features = 5}), {});
   }
-  [[nodiscard]] ArenaStore make(DataType type, const UnitOptions& units) const {
-    return ArenaStore(
-        *device, graph,
+  [[nodiscard]] ParameterArena make(DataType type, const UnitOptions& units) const {
+    return make_parameter_arena(
+        device, graph,
         {.type = type, .ready = analyse(graph).ready, .tail_size = 40, .units = units});
   }
   /// A unit of each parameter.
@@ -41,21 +41,21 @@ struct Fixture {
 }  // namespace
 
 BOOST_FIXTURE_TEST_CASE(gradients_lie_where_communication_reaches_them, Fixture) {
-  const ArenaStore arena = make(DataType::bf16, {});
+  const ParameterArena arena = make(DataType::bf16, {});
 
   BOOST_TEST(arena.gradients().size() == arena.layout().size() + 40);
   BOOST_TEST(exchanged_bytes(*device) == arena.gradients().size_bytes());
 }
 
 BOOST_FIXTURE_TEST_CASE(so_do_parameters_that_are_brought_together, Fixture) {
-  const ArenaStore arena = make(DataType::bf16, {.rule = sharded()});
+  const ParameterArena arena = make(DataType::bf16, {.rule = sharded()});
 
   BOOST_TEST(exchanged_bytes(*device) ==
              arena.gradients().size_bytes() + arena.parameters().size_bytes());
 }
 
 BOOST_FIXTURE_TEST_CASE(and_those_that_are_held_in_16_bits, Fixture) {
-  const ArenaStore arena = make(
+  const ParameterArena arena = make(
       DataType::bf16, {.rule = sharded(), .holds_gradients = false, .parameters = Precision::bf16});
   std::size_t held = 0;
   for (std::size_t unit = 0; unit < arena.layout().units.size(); ++unit) {

@@ -1,0 +1,70 @@
+#include "device_arena.hpp"
+
+#include <utility>
+
+namespace lockstep::cuda {
+namespace {
+
+ParameterFormat format_of(const Shape& shape, DataType type) {
+  const bool vector = shape.rank() == 1;
+  const std::int64_t out = vector ? 1 : shape[0];
+  const std::int64_t in = vector ? shape[0] : shape[1];
+  const std::int64_t area = shape.rank() == 4 ? shape[2] * shape[3] : 1;
+  const std::int64_t padded_in = padded_channels(in, type);
+  const std::int64_t padded_out = vector ? 1 : padded_channels(out, type);
+  const auto terms = [](std::int64_t count, std::int64_t stride) {
+    std::vector<std::size_t> result;
+    for (std::int64_t i = 0; i < count; ++i) result.push_back(static_cast<std::size_t>(i * stride));
+    return result;
+  };
+  return {
+      .size = static_cast<std::size_t>(padded_out * area * padded_in),
+      .offsets = {{terms(out, area * padded_in), terms(in, 1), terms(area, padded_in), {0}}},
+  };
+}
+
+}  // namespace
+
+DeviceArena::DeviceArena(std::shared_ptr<Device> device, std::size_t count, MemoryPlace place)
+    : device_(std::move(device)), array_(*device_, count, place) {
+  device_->clear(array_.data(), array_.bytes());
+}
+
+ParameterArena make_parameter_arena(const std::shared_ptr<Device>& device, const Graph& graph,
+                                    const ParameterArenaOptions& options) {
+  std::vector<ParameterFormat> formats;
+  for (const Parameter& parameter : graph.parameters()) {
+    formats.push_back(format_of(parameter.shape, options.type));
+  }
+  using Use = ParameterArena::Use;
+  return ParameterArena(graph,
+                        {.formats = std::move(formats),
+                         .ready = options.ready,
+                         .tail_size = options.tail_size,
+                         .units = options.units},
+                        [&](std::size_t count, Use use) {
+                          return std::make_shared<DeviceArena>(device, count,
+                                                               use == Use::communication
+                                                                   ? MemoryPlace::exchanged
+                                                                   : MemoryPlace::device);
+                        });
+}
+
+WorkingParameters::WorkingParameters(Device& device, const ParameterArena& arena, DataType type)
+    : type_(type) {
+  if (type_ == DataType::f32 || arena.parameters().empty()) return;
+  copy_ = DeviceArray<std::uint16_t>(device, arena.layout().size());
+}
+
+void WorkingParameters::refresh(Device& device, const ParameterArena& arena) const {
+  if (copy_.size() == 0) return;
+  convert(device.stream(), arena.parameters().data(), DataType::f32, copy_.data(), type_,
+          copy_.size());
+}
+
+std::byte* WorkingParameters::of(const ParameterArena& arena, ParameterId id) const {
+  if (copy_.size() == 0) return arena.parameter(id);
+  return std::as_writable_bytes(copy_.span().subspan(arena.offset_of(id))).data();
+}
+
+}  // namespace lockstep::cuda

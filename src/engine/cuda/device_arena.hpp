@@ -1,0 +1,55 @@
+#pragma once
+
+#include "device.hpp"
+#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/parameter_arena.hpp"
+#include "lockstep/graph/graph.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace lockstep::cuda {
+
+/// Zeros in a device's memory.
+class DeviceArena final : public ArenaMemory {
+ public:
+  DeviceArena(std::shared_ptr<Device> device, std::size_t count,
+              MemoryPlace place = MemoryPlace::device);
+  [[nodiscard]] std::span<float> values() noexcept override { return array_.span(); }
+
+ private:
+  std::shared_ptr<Device> device_;
+  DeviceArray<float> array_;
+};
+
+struct ParameterArenaOptions {
+  DataType type = DataType::f32;   ///< of values
+  std::vector<ParameterId> ready;  ///< order in which backward finishes gradients
+  std::size_t tail_size = 0;
+  UnitOptions units = {};
+};
+/// Convolution weights are (out, kernel, kernel, in) and linear weights (out, in), with channels
+/// padded like values.
+[[nodiscard]] ParameterArena make_parameter_arena(const std::shared_ptr<Device>& device,
+                                                  const Graph& graph,
+                                                  const ParameterArenaOptions& options);
+
+/// The parameters in the type of the values: a copy if they are held in fp32 and values have 16
+/// bits.
+class WorkingParameters final {
+ public:
+  WorkingParameters(Device& device, const ParameterArena& arena, DataType type);
+  /// Queues the update of the copy.
+  void refresh(Device& device, const ParameterArena& arena) const;
+  /// As of the last refresh().
+  [[nodiscard]] std::byte* of(const ParameterArena& arena, ParameterId id) const;
+
+ private:
+  DataType type_;
+  DeviceArray<std::uint16_t> copy_;
+};
+
+}  // namespace lockstep::cuda
