@@ -66,9 +66,7 @@ class ParameterArena final {
   }
   /// Address of a parameter or its gradient, which must be held.
   [[nodiscard]] std::byte* parameter(ParameterId id) const;
-  [[nodiscard]] float* gradient(ParameterId id) const {
-    return gradients_.data() + offset_of(id);
-  }
+  [[nodiscard]] float* gradient(ParameterId id) const { return gradients_.data() + offset_of(id); }
   /// End of the arena prefix that is final once this parameter's gradient and all before it are.
   [[nodiscard]] std::size_t filled_after(ParameterId id) const { return entry(id).filled; }
 

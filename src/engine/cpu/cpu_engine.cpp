@@ -217,12 +217,12 @@ class CpuEngine final : public Engine {
     return make_host_cast_buffer(type, count);
   }
   [[nodiscard]] std::unique_ptr<Program> compile_training(std::int64_t batch_size) override {
-    return std::make_unique<CpuProgram>(
-        state_, ProgramBuilder::Options{.batch_size = batch_size, .training = true});
+    return std::make_unique<CpuProgram>(state_,
+                                        ProgramOptions{.batch_size = batch_size, .training = true});
   }
   [[nodiscard]] std::unique_ptr<Program> compile_inference(std::int64_t batch_size) override {
     return std::make_unique<CpuProgram>(
-        state_, ProgramBuilder::Options{.batch_size = batch_size, .training = false});
+        state_, ProgramOptions{.batch_size = batch_size, .training = false});
   }
 
  private:

@@ -9,40 +9,15 @@
 #include <utility>
 
 namespace lockstep::cpu {
-namespace {
 
-SoftmaxLoss::Options loss_options(const Graph& graph, std::int64_t batch_size) {
-  const auto& loss = std::get<SoftmaxCrossEntropy>(graph.nodes().back().op);
-  return {.batch_size = batch_size,
-          .classes = graph.nodes()[static_cast<std::size_t>(loss.input)].output[0],
-          .label_smoothing = loss.options.label_smoothing};
-}
-
-std::unique_ptr<Lowering> lower_node(const Node& node, const LoweringContext& context) {
-  return std::visit(
-      [&](const auto& op) -> std::unique_ptr<Lowering> {
-        using T = std::decay_t<decltype(op)>;
-        // The program itself loads the images and computes the loss.
-        if constexpr (std::is_same_v<T, Input> || std::is_same_v<T, SoftmaxCrossEntropy>) {
-          return nullptr;
-        } else {
-          return lower(op, context);
-        }
-      },
-      node.op);
-}
-
-}  // namespace
-
-CpuProgram::CpuProgram(std::shared_ptr<EngineState> state, const ProgramBuilder::Options& options)
+CpuProgram::CpuProgram(std::shared_ptr<EngineState> state, const ProgramOptions& options)
     : state_(std::move(state)),
-      options_(options),
-      loss_(loss_options(state_->graph, options.batch_size)),
+      options_(checked_options(options)),
+      graph_loss_(loss_of(state_->graph)),
+      loss_({.batch_size = options.batch_size,
+             .classes = graph_loss_.classes,
+             .label_smoothing = graph_loss_.label_smoothing}),
       statistics_(state_->graph, options.batch_size) {
-  if (options.batch_size < 1) {
-    fail(ExitStatus::usage, "a batch of {} samples cannot be compiled (at least 1 is needed)",
-         options.batch_size);
-  }
   omp_set_num_threads(state_->threads);
   checked("compiling " + state_->graph.name(), [this] { lower_all(); });
   pool_key_ = state_->pool.attach(buffers_.plan.total_bytes, [this](std::byte* base) {
@@ -71,14 +46,9 @@ void CpuProgram::lower_all() {
       statistics_.statistics.load(state_->running_statistics.span(), statistics_.block.span());
     });
   }
-  std::vector<std::unique_ptr<Lowering>> lowerings;
-  for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
-    lowerings.push_back(
-        lower_node(graph.nodes()[id],
-                   {.graph = graph, .analysis = state_->analysis, .id = static_cast<ValueId>(id)}));
-    if (lowerings.back()) lowerings.back()->forward(builder);
-  }
-  const ValueId logits_id = std::get<SoftmaxCrossEntropy>(graph.nodes().back().op).input;
+  GraphLowering<ProgramBuilder> nodes(graph, state_->analysis);
+  nodes.forward(builder);
+  const ValueId logits_id = graph_loss_.logits;
   const Desc logits_desc = plain(builder.batch_shape(logits_id));
   const Tensor logits = builder.in_format(builder.value(logits_id), logits_desc, "logits");
   builder.emit("loss", logits, [this](void* values) {
@@ -94,9 +64,7 @@ void CpuProgram::lower_all() {
       loss_.backward(call_.loss_scale, static_cast<float*>(values));
     });
     builder.contribute(logits_id, gradient, ProgramBuilder::Ownership::exclusive, "the loss");
-    for (std::size_t id = graph.nodes().size(); id-- > 0;) {
-      if (lowerings[id]) lowerings[id]->backward(builder);
-    }
+    nodes.backward(builder);
     builder.end_backward();
   }
   lists_ = builder.take_lists();
@@ -104,12 +72,7 @@ void CpuProgram::lower_all() {
 }
 
 void CpuProgram::take(const Batch& batch) {
-  const bool size_fits = options_.training ? batch.size == options_.batch_size
-                                           : batch.size >= 1 && batch.size <= options_.batch_size;
-  if (!size_fits) {
-    fail(ExitStatus::internal, "a batch of {} samples cannot run (the program is compiled for {})",
-         batch.size, options_.batch_size);
-  }
+  require_batch(options_, batch.size);
   omp_set_num_threads(state_->threads);  // per calling thread
   // The C function returns a status instead of throwing. The primitive only reads the images.
   const dnnl_status_t status =
@@ -163,9 +126,7 @@ BatchMetrics CpuProgram::metrics() {
 }
 
 void CpuProgram::backward(const BackwardOptions& options, BackwardObserver& observer) {
-  if (!options_.training) {
-    fail(ExitStatus::internal, "backward cannot run (the program is compiled for inference)");
-  }
+  require_backward(options_);
   omp_set_num_threads(state_->threads);
   call_.loss_scale = options.loss_scale;
   const auto& steps = options.accumulate ? lists_.backward_accumulate : lists_.backward_overwrite;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../lowering/program.hpp"
 #include "engine_state.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "loss.hpp"
@@ -13,7 +14,7 @@ namespace lockstep::cpu {
 
 class CpuProgram final : public Program {
  public:
-  CpuProgram(std::shared_ptr<EngineState> state, const ProgramBuilder::Options& options);
+  CpuProgram(std::shared_ptr<EngineState> state, const ProgramOptions& options);
   ~CpuProgram() override;
   CpuProgram(const CpuProgram&) = delete;
   CpuProgram& operator=(const CpuProgram&) = delete;
@@ -44,7 +45,8 @@ class CpuProgram final : public Program {
   };
 
   std::shared_ptr<EngineState> state_;
-  ProgramBuilder::Options options_;
+  ProgramOptions options_;
+  GraphLoss graph_loss_;
   Call call_;
   SoftmaxLoss loss_;
   StatisticsBlock statistics_;

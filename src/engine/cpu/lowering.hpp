@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../lowering/lowering.hpp"
 #include "program_builder.hpp"
 
 #include <cstddef>
@@ -8,34 +9,11 @@
 
 namespace lockstep::cpu {
 
-/// One node while it is lowered. Keeps what backward needs from forward (primitive descriptors,
-/// workspaces) until the program is compiled.
-class Lowering {
- public:
-  virtual ~Lowering() = default;
-  virtual void forward(ProgramBuilder& builder) = 0;
-  virtual void backward(ProgramBuilder& builder) = 0;
-};
+using Lowering = lockstep::Lowering<ProgramBuilder>;
+using LoweringContext = lockstep::LoweringContext<ProgramBuilder>;
 
-/// For a node that one of its inputs computes.
-class FusedLowering final : public Lowering {
- public:
-  void forward(ProgramBuilder&) override {}
-  void backward(ProgramBuilder&) override {}
-};
-
-/// Input of each op's lowering.
-struct LoweringContext {
-  const Graph& graph;
-  const GraphAnalysis& analysis;
-  ValueId id;
-  [[nodiscard]] const Node& node() const { return graph.nodes()[static_cast<std::size_t>(id)]; }
-  [[nodiscard]] bool fused_away() const {
-    return analysis.fused_away[static_cast<std::size_t>(id)];
-  }
-};
-
-// One overload per op, each in the op's own file; a missing one is a compile error.
+// One overload per op, each in the op's own file; a missing one is a compile error. Null: another
+// node computes the op.
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Conv2d& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Relu& op, const LoweringContext& context);

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "../unit_schedule.hpp"
+#include "../lowering/program.hpp"
+#include "../lowering/unit_schedule.hpp"
 #include "activation_pool.hpp"
 #include "engine_state.hpp"
 #include "lockstep/engine/memory_plan.hpp"
@@ -44,11 +45,7 @@ struct StepLists {
 /// reorders between formats, and records for each planned buffer the steps that touch it.
 class ProgramBuilder final {
  public:
-  struct Options {
-    std::int64_t batch_size = 0;
-    bool training = false;
-  };
-  ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const Options& options);
+  ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const ProgramOptions& options);
 
   [[nodiscard]] EngineState& state() noexcept { return state_; }
   [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
@@ -200,7 +197,7 @@ class ProgramBuilder final {
 
   EngineState& state_;
   StatisticsBlock& statistics_;
-  Options options_;
+  ProgramOptions options_;
   StepLists lists_;
   PlacedBuffers placed_;
   std::vector<BufferRequest> requests_;

@@ -1,3 +1,4 @@
+#include "../lowering/program.hpp"
 #include "loss.hpp"
 
 #include <algorithm>
@@ -77,14 +78,8 @@ void SoftmaxLoss::backward(float scale, float* gradient) const {
 }
 
 BatchMetrics SoftmaxLoss::metrics() const noexcept {
-  BatchMetrics metrics{.samples = samples_};
-  for (std::int64_t sample = 0; sample < samples_; ++sample) {
-    const std::size_t n = size_of(sample);
-    metrics.loss += losses_[n];
-    metrics.top1 += larger_[n] < 1 ? 1 : 0;
-    metrics.top5 += larger_[n] < 5 ? 1 : 0;
-  }
-  return metrics;
+  const std::size_t samples = size_of(samples_);
+  return sum_metrics(losses_.span().first(samples), larger_.span().first(samples));
 }
 
 }  // namespace lockstep::cpu

@@ -7,7 +7,7 @@ namespace {
 class AddLowering final : public Lowering {
  public:
   AddLowering(const Add& op, const LoweringContext& context)
-      : op_(op), id_(context.id), output_(context.state.analysis.output_of(context.id)) {}
+      : op_(op), id_(context.id), output_(context.analysis.output_of(context.id)) {}
 
   void forward(ProgramBuilder& builder) override {
     const Tensor left = builder.value(op_.left);
@@ -48,7 +48,7 @@ class AddLowering final : public Lowering {
 }  // namespace
 
 std::unique_ptr<Lowering> lower(const Add& op, const LoweringContext& context) {
-  if (context.state.analysis.fused_away[static_cast<std::size_t>(context.id)]) return nullptr;
+  if (context.fused_away()) return nullptr;
   return std::make_unique<AddLowering>(op, context);
 }
 

@@ -257,21 +257,19 @@ class NormLowering final : public Lowering {
 }  // namespace
 
 std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& context) {
-  const GraphAnalysis& analysis = context.state.analysis;
-  const auto addend = analysis.addend_of(context.state.graph, context.id);
-  // Not if parameters are available only during their own unit's steps, or if norms sum over ranks.
-  const ParameterArena& arena = context.state.arena;
-  const bool pairs =
-      arena.holds_parameters() && arena.holds_gradients() && !context.state.sum_over_ranks;
-  const auto added_to = [&](ValueId id) { return analysis.added_to[static_cast<std::size_t>(id)]; };
+  const GraphAnalysis& analysis = context.analysis;
+  const auto addend = analysis.addend_of(context.graph, context.id);
+  const auto is_added = [&](ValueId id) {
+    return analysis.added_to[static_cast<std::size_t>(id)].has_value();
+  };
   return std::make_unique<NormLowering>(
       NormLowering::Options{.norm = op,
                             .norm_id = context.id,
                             .output = analysis.output_of(context.id),
                             .residual = addend,
                             .relu = analysis.has_relu(context.id),
-                            .residual_is_norm = pairs && addend && added_to(*addend),
-                            .elsewhere = pairs && added_to(context.id)},
+                            .residual_is_norm = addend && is_added(*addend),
+                            .elsewhere = is_added(context.id)},
       context);
 }
 

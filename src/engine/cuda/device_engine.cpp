@@ -5,6 +5,7 @@
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace lockstep::cuda {
@@ -14,6 +15,12 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                                         const DeviceEngineOptions& options) {
   const DataType type = storage_of(options.precision);
   GraphAnalysis analysis = analyse(graph);
+  // A norm cannot compute another one's parameter gradients if parameters are available only during
+  // their own unit's steps, or if norms sum over ranks.
+  const UnitOptions& units = options.units;
+  if (!units.holds_parameters || !units.holds_gradients || options.sum_over_ranks) {
+    std::ranges::fill(analysis.added_to, std::nullopt);
+  }
   ParameterArena arena = make_parameter_arena(device, graph,
                                               {.type = type,
                                                .ready = analysis.ready,
@@ -154,11 +161,11 @@ class DeviceEngine final : public Engine {
   }
   [[nodiscard]] std::unique_ptr<Program> compile_training(std::int64_t batch_size) override {
     return std::make_unique<DeviceProgram>(
-        state_, ProgramBuilder::Options{.batch_size = batch_size, .training = true});
+        state_, ProgramOptions{.batch_size = batch_size, .training = true});
   }
   [[nodiscard]] std::unique_ptr<Program> compile_inference(std::int64_t batch_size) override {
     return std::make_unique<DeviceProgram>(
-        state_, ProgramBuilder::Options{.batch_size = batch_size, .training = false});
+        state_, ProgramOptions{.batch_size = batch_size, .training = false});
   }
 
  private:

@@ -8,45 +8,21 @@
 namespace lockstep::cuda {
 namespace {
 
-LossExtent loss_extent(const EngineState& state, std::int64_t batch_size) {
-  const auto& loss = std::get<SoftmaxCrossEntropy>(state.graph.nodes().back().op);
-  const std::int64_t classes = state.graph.nodes()[static_cast<std::size_t>(loss.input)].output[0];
+LossExtent loss_extent(const GraphLoss& loss, std::int64_t batch_size, DataType type) {
   return {.batch = batch_size,
-          .classes = classes,
-          .padded = padded_channels(classes, state.type),
-          .label_smoothing = loss.options.label_smoothing};
-}
-
-std::unique_ptr<Lowering> lower_node(const LoweringContext& context) {
-  return std::visit(
-      [&](const auto& op) -> std::unique_ptr<Lowering> {
-        using T = std::decay_t<decltype(op)>;
-        // The program itself loads the images and computes the loss.
-        if constexpr (std::is_same_v<T, Input> || std::is_same_v<T, SoftmaxCrossEntropy>) {
-          return nullptr;
-        } else {
-          return lower(op, context);
-        }
-      },
-      context.node().op);
-}
-
-std::int64_t checked_batch(std::int64_t batch_size) {
-  if (batch_size < 1) {
-    fail(ExitStatus::usage, "a batch of {} samples cannot be compiled (at least 1 is needed)",
-         batch_size);
-  }
-  return batch_size;
+          .classes = loss.classes,
+          .padded = padded_channels(loss.classes, type),
+          .label_smoothing = loss.label_smoothing};
 }
 
 }  // namespace
 
-DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state,
-                             const ProgramBuilder::Options& options)
+DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state, const ProgramOptions& options)
     : state_(std::move(state)),
-      options_(options),
-      statistics_(*state_->device, state_->graph, checked_batch(options.batch_size)),
-      loss_(*state_->device, loss_extent(*state_, options.batch_size)),
+      options_(checked_options(options)),
+      graph_loss_(loss_of(state_->graph)),
+      statistics_(*state_->device, state_->graph, options.batch_size),
+      loss_(*state_->device, loss_extent(graph_loss_, options.batch_size, state_->type)),
       fetched_(state_->device->make_event()) {
   lower_all();
   if (state_->activations.size() < lists_.plan.total_bytes) {
@@ -89,12 +65,9 @@ void DeviceProgram::lower_all() {
   builder.begin_forward();
   builder.emit("weights in the type of values", {},
                [this](const Frame& f) { state_->working.refresh(f.device, state_->arena); });
-  std::vector<std::unique_ptr<Lowering>> lowerings;
-  for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
-    lowerings.push_back(lower_node({.state = *state_, .id = static_cast<ValueId>(id)}));
-    if (lowerings.back()) lowerings.back()->forward(builder);
-  }
-  const ValueId logits_id = std::get<SoftmaxCrossEntropy>(graph.nodes().back().op).input;
+  GraphLowering<ProgramBuilder> nodes(graph, state_->analysis);
+  nodes.forward(builder);
+  const ValueId logits_id = graph_loss_.logits;
   const Tensor logits = builder.value(logits_id);
   builder.emit("loss", {logits}, [this, logits, type](const Frame& f) {
     softmax_cross_entropy_forward(f.stream(), type, loss_.extent(), f.at(logits), f.labels,
@@ -110,9 +83,7 @@ void DeviceProgram::lower_all() {
                                      f.loss_scale, f.at(gradient));
     });
     builder.contribute(logits_id, gradient, ProgramBuilder::Ownership::exclusive);
-    for (std::size_t id = graph.nodes().size(); id-- > 0;) {
-      if (lowerings[id]) lowerings[id]->backward(builder);
-    }
+    nodes.backward(builder);
     builder.end_backward();
   }
   lists_ = builder.take();
@@ -133,12 +104,7 @@ Frame DeviceProgram::frame(float loss_scale, bool accumulate) {
 }
 
 Frame DeviceProgram::take(const Batch& batch) {
-  const bool size_fits = options_.training ? batch.size == options_.batch_size
-                                           : batch.size >= 1 && batch.size <= options_.batch_size;
-  if (!size_fits) {
-    fail(ExitStatus::internal, "a batch of {} samples cannot run (the program is compiled for {})",
-         batch.size, options_.batch_size);
-  }
+  require_batch(options_, batch.size);
   if (pending_) wait();  // the host buffers of the last call's copies are reused
   samples_ = batch.size;
   state_->computed_by = this;
@@ -217,9 +183,7 @@ std::span<const float> DeviceProgram::logits() {
 }
 
 void DeviceProgram::backward(const BackwardOptions& options, BackwardObserver& observer) {
-  if (!options_.training) {
-    fail(ExitStatus::internal, "backward cannot run (the program is compiled for inference)");
-  }
+  require_backward(options_);
   if (state_->computed_by != this) {
     fail(ExitStatus::internal, "backward cannot run (another program took forward's memory)");
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../lowering/program.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "loss_block.hpp"
 #include "program_builder.hpp"
@@ -14,7 +15,7 @@ namespace lockstep::cuda {
 
 class DeviceProgram final : public Program {
  public:
-  DeviceProgram(std::shared_ptr<EngineState> state, const ProgramBuilder::Options& options);
+  DeviceProgram(std::shared_ptr<EngineState> state, const ProgramOptions& options);
   DeviceProgram(const DeviceProgram&) = delete;
   DeviceProgram& operator=(const DeviceProgram&) = delete;
   /// Waits for a forward whose results nobody uses.
@@ -42,7 +43,8 @@ class DeviceProgram final : public Program {
   void wait();
 
   std::shared_ptr<EngineState> state_;
-  ProgramBuilder::Options options_;
+  ProgramOptions options_;
+  GraphLoss graph_loss_;
   StatisticsBlock statistics_;
   LossBlock loss_;
   ProgramBuilder::Lists lists_;

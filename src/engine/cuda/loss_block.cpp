@@ -1,5 +1,7 @@
 #include "loss_block.hpp"
 
+#include "../lowering/program.hpp"
+
 #include <algorithm>
 
 namespace lockstep::cuda {
@@ -49,13 +51,8 @@ void LossBlock::fetch(Device& device) {
 }
 
 BatchMetrics LossBlock::metrics(std::int64_t samples) const noexcept {
-  BatchMetrics metrics{.samples = samples};
-  for (std::int64_t n = 0; n < samples; ++n) {
-    metrics.loss += host_losses_.data()[n];
-    metrics.top1 += host_larger_.data()[n] < 1 ? 1 : 0;
-    metrics.top5 += host_larger_.data()[n] < 5 ? 1 : 0;
-  }
-  return metrics;
+  const auto count = static_cast<std::size_t>(samples);
+  return sum_metrics<float>(host_losses_.span().first(count), host_larger_.span().first(count));
 }
 
 std::span<const float> LossBlock::logits(Device& device) {

@@ -1,29 +1,14 @@
 #pragma once
 
+#include "../lowering/lowering.hpp"
 #include "program_builder.hpp"
 
 #include <memory>
 
 namespace lockstep::cuda {
 
-/// One node while it is lowered. Keeps what backward needs from forward until the program is
-/// compiled.
-class Lowering {
- public:
-  virtual ~Lowering() = default;
-  virtual void forward(ProgramBuilder& builder) = 0;
-  virtual void backward(ProgramBuilder& builder) = 0;
-};
-
-/// Input of each op's lowering.
-struct LoweringContext {
-  const EngineState& state;
-  ValueId id;
-  [[nodiscard]] const Node& node(ValueId value) const {
-    return state.graph.nodes()[static_cast<std::size_t>(value)];
-  }
-  [[nodiscard]] const Node& node() const { return node(id); }
-};
+using Lowering = lockstep::Lowering<ProgramBuilder>;
+using LoweringContext = lockstep::LoweringContext<ProgramBuilder>;
 
 // One overload per op, each in the op's own file; a missing one is a compile error. Null: another
 // node computes the op.

@@ -13,7 +13,7 @@ std::size_t at(int id) {
 }  // namespace
 
 ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
-                               const Options& options)
+                               const ProgramOptions& options)
     : state_(state),
       statistics_(statistics),
       options_(options),

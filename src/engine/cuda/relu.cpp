@@ -43,7 +43,7 @@ Tensor emit_relu_backward(ProgramBuilder& builder, ValueId relu) {
 }
 
 std::unique_ptr<Lowering> lower(const Relu& op, const LoweringContext& context) {
-  if (context.state.analysis.fused_away[static_cast<std::size_t>(context.id)]) return nullptr;
+  if (context.fused_away()) return nullptr;
   return std::make_unique<ReluLowering>(op, context);
 }
 

@@ -1,0 +1,80 @@
+#pragma once
+
+#include "../graph_analysis.hpp"
+#include "lockstep/graph/graph.hpp"
+
+#include <memory>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+namespace lockstep {
+
+/// One node while it is lowered. Keeps what backward needs from forward (primitive descriptors,
+/// workspaces) until the program is compiled.
+template <typename Builder>
+class Lowering {
+ public:
+  virtual ~Lowering() = default;
+  virtual void forward(Builder& builder) = 0;
+  virtual void backward(Builder& builder) = 0;
+};
+
+/// Input of each op's lowering by a Builder.
+template <typename Builder>
+struct LoweringContext {
+  const Graph& graph;
+  const GraphAnalysis& analysis;
+  ValueId id;
+  [[nodiscard]] const Node& node(ValueId value) const {
+    return graph.nodes()[static_cast<std::size_t>(value)];
+  }
+  [[nodiscard]] const Node& node() const { return node(id); }
+  [[nodiscard]] bool fused_away() const {
+    return analysis.fused_away[static_cast<std::size_t>(id)];
+  }
+};
+
+/// Lowers a graph's nodes in order. An engine has one overload of lower(op, context) per op; it
+/// returns null if another node computes the op.
+template <typename Builder>
+class GraphLowering final {
+ public:
+  GraphLowering(const Graph& graph, const GraphAnalysis& analysis)
+      : graph_(graph), analysis_(analysis) {}
+
+  void forward(Builder& builder) {
+    for (const Node& node : graph_.nodes()) {
+      lowered_.push_back(lower_node(node));
+      if (lowered_.back()) lowered_.back()->forward(builder);
+    }
+  }
+  void backward(Builder& builder) {
+    for (auto node = lowered_.rbegin(); node != lowered_.rend(); ++node) {
+      if (*node) (*node)->backward(builder);
+    }
+  }
+
+ private:
+  [[nodiscard]] std::unique_ptr<Lowering<Builder>> lower_node(const Node& node) const {
+    const LoweringContext<Builder> context{
+        .graph = graph_, .analysis = analysis_, .id = static_cast<ValueId>(lowered_.size())};
+    return std::visit(
+        [&](const auto& op) -> std::unique_ptr<Lowering<Builder>> {
+          using T = std::decay_t<decltype(op)>;
+          // The program itself loads the images and computes the loss.
+          if constexpr (std::is_same_v<T, Input> || std::is_same_v<T, SoftmaxCrossEntropy>) {
+            return nullptr;
+          } else {
+            return lower(op, context);
+          }
+        },
+        node.op);
+  }
+
+  const Graph& graph_;
+  const GraphAnalysis& analysis_;
+  std::vector<std::unique_ptr<Lowering<Builder>>> lowered_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+#include "program.hpp"
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+
+GraphLoss loss_of(const Graph& graph) {
+  const auto& loss = std::get<SoftmaxCrossEntropy>(graph.nodes().back().op);
+  return {.logits = loss.input,
+          .classes = graph.nodes()[static_cast<std::size_t>(loss.input)].output[0],
+          .label_smoothing = loss.options.label_smoothing};
+}
+
+const ProgramOptions& checked_options(const ProgramOptions& options) {
+  if (options.batch_size < 1) {
+    fail(ExitStatus::usage, "a batch of {} samples cannot be compiled (at least 1 is needed)",
+         options.batch_size);
+  }
+  return options;
+}
+
+void require_batch(const ProgramOptions& options, std::int64_t size) {
+  const bool fits =
+      options.training ? size == options.batch_size : size >= 1 && size <= options.batch_size;
+  if (fits) return;
+  fail(ExitStatus::internal, "a batch of {} samples cannot run (the program is compiled for {})",
+       size, options.batch_size);
+}
+
+void require_backward(const ProgramOptions& options) {
+  if (options.training) return;
+  fail(ExitStatus::internal, "backward cannot run (the program is compiled for inference)");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "lockstep/engine/engine.hpp"
+#include "lockstep/graph/graph.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace lockstep {
+
+struct ProgramOptions {
+  std::int64_t batch_size = 0;
+  bool training = false;
+};
+
+/// The loss of a graph.
+struct GraphLoss {
+  ValueId logits;
+  std::int64_t classes;
+  double label_smoothing;
+};
+[[nodiscard]] GraphLoss loss_of(const Graph& graph);
+
+/// The options; Error(usage) if no program has them.
+[[nodiscard]] const ProgramOptions& checked_options(const ProgramOptions& options);
+/// Error(internal) if the program cannot compute a batch of this size, or no backward.
+void require_batch(const ProgramOptions& options, std::int64_t size);
+void require_backward(const ProgramOptions& options);
+
+/// Sums over a batch, always in the same order. `larger`: by sample, logits larger than the
+/// label's.
+template <typename T>
+[[nodiscard]] BatchMetrics sum_metrics(std::span<const T> losses,
+                                       std::span<const std::int32_t> larger) {
+  BatchMetrics metrics{.samples = static_cast<std::int64_t>(losses.size())};
+  for (std::size_t n = 0; n < losses.size(); ++n) {
+    metrics.loss += losses[n];
+    metrics.top1 += larger[n] < 1 ? 1 : 0;
+    metrics.top5 += larger[n] < 5 ? 1 : 0;
+  }
+  return metrics;
+}
+
+}  // namespace lockstep
