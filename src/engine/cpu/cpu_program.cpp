@@ -22,7 +22,9 @@ CpuProgram::CpuProgram(std::shared_ptr<EngineState> state, const ProgramOptions&
   checked("compiling " + state_->graph.name(), [this] { lower_all(); });
   pool_key_ = state_->pool.attach(buffers_.plan.total_bytes, [this](std::byte* base) {
     buffers_.place(base);
-    for (const auto& step : lists_.steps) step->bind();
+    for (const auto* list : {&forward_, &backward_}) {
+      for (const ListedStep& listed : *list) listed.step->bind();
+    }
   });
 }
 
@@ -67,7 +69,8 @@ void CpuProgram::lower_all() {
     nodes.backward(builder);
     builder.end_backward();
   }
-  lists_ = builder.take_lists();
+  forward_ = builder.take_forward();
+  backward_ = builder.take_backward();
   buffers_ = builder.take_buffers();
 }
 
@@ -85,21 +88,21 @@ void CpuProgram::take(const Batch& batch) {
   call_.samples = batch.size;
 }
 
-void CpuProgram::run(const ListedStep& listed) {
-  if (state_->timer == nullptr || !state_->timer->wants()) return listed.step->run();
+void CpuProgram::run(Step& step) {
+  if (state_->timer == nullptr || !state_->timer->wants()) return step.run();
   using Clock = std::chrono::steady_clock;
   const auto nanoseconds = [](Clock::time_point time) {
     return std::chrono::nanoseconds(time.time_since_epoch()).count();
   };
   const auto begin = Clock::now();
-  listed.step->run();
-  state_->timer->took(listed.step->name(), nanoseconds(begin), nanoseconds(Clock::now()));
+  step.run();
+  state_->timer->took(step.name(), nanoseconds(begin), nanoseconds(Clock::now()));
 }
 
 void CpuProgram::forward(const Batch& batch) {
   take(batch);
-  for (const ListedStep& listed : lists_.forward) {
-    run(listed);
+  for (const ListedStep& listed : forward_) {
+    run(*listed.step);
     if (state_->exchange != nullptr) state_->exchange->progress();
   }
 }
@@ -107,9 +110,11 @@ void CpuProgram::forward(const Batch& batch) {
 std::vector<StepTime> CpuProgram::time_steps(const Batch& batch) {
   take(batch);
   call_.loss_scale = 1;
+  constexpr bool accumulate = false;
   std::vector<StepTime> times;
-  for (const auto* list : {&lists_.forward, &lists_.backward_overwrite}) {
+  for (const auto* list : {&forward_, &backward_}) {
     for (const ListedStep& listed : *list) {
+      if (!listed.runs(accumulate)) continue;
       const auto begin = std::chrono::steady_clock::now();
       listed.step->run();
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -129,9 +134,8 @@ void CpuProgram::backward(const BackwardOptions& options, BackwardObserver& obse
   require_backward(options_);
   omp_set_num_threads(state_->threads);
   call_.loss_scale = options.loss_scale;
-  const auto& steps = options.accumulate ? lists_.backward_accumulate : lists_.backward_overwrite;
-  for (const ListedStep& listed : steps) {
-    run(listed);
+  for (const ListedStep& listed : backward_) {
+    if (listed.runs(options.accumulate)) run(*listed.step);
     observer.gradients_ready(listed.filled);
   }
 }

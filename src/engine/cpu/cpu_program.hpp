@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace lockstep::cpu {
 
@@ -33,7 +34,7 @@ class CpuProgram final : public Program {
   }
 
  private:
-  void run(const ListedStep& listed);
+  void run(Step& step);
   void lower_all();
   void take(const Batch& batch);
 
@@ -51,7 +52,8 @@ class CpuProgram final : public Program {
   SoftmaxLoss loss_;
   StatisticsBlock statistics_;
   dnnl::memory images_;  // the caller's, set in each call
-  StepLists lists_;
+  std::vector<ListedStep> forward_;
+  std::vector<ListedStep> backward_;
   PlacedBuffers buffers_;
   int pool_key_ = 0;
 };

@@ -1,28 +1,17 @@
 #include "program_builder.hpp"
 
-#include <algorithm>
 #include <cassert>
 
 namespace lockstep::cpu {
-namespace {
-
-std::size_t at(int id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
 
 ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
                                const ProgramOptions& options)
-    : state_(state),
+    : GraphBuilder({.analysis = state.analysis, .arena = state.arena, .exchange = state.exchange},
+                   options),
+      state_(state),
       statistics_(statistics),
-      options_(options),
       values_(state.graph.nodes().size()),
-      recomputes_(state.graph.nodes().size()),
-      gradients_(state.graph.nodes().size()),
-      ownership_(state.graph.nodes().size()),
-      addends_(state.graph.nodes().size()),
-      units_(state.arena.layout().units) {}
+      recomputes_(state.graph.nodes().size()) {}
 
 dnnl::prop_kind ProgramBuilder::forward_kind() const noexcept {
   return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
@@ -33,7 +22,7 @@ dnnl::prop_kind ProgramBuilder::convolution_kind() const {
 }
 
 Shape ProgramBuilder::batch_shape(ValueId value) const {
-  return state_.graph.nodes()[at(value)].output.with_batch(options_.batch_size);
+  return state_.graph.nodes()[at(value)].output.with_batch(batch_size());
 }
 
 dnnl::primitive_attr ProgramBuilder::attributes() {
@@ -43,9 +32,8 @@ dnnl::primitive_attr ProgramBuilder::attributes() {
 }
 
 Tensor ProgramBuilder::make(const Desc& desc) {
-  const int buffer = static_cast<int>(requests_.size());
-  requests_.push_back({.bytes = desc.get_size(), .first_step = position_, .last_step = position_});
-  Tensor tensor{.memory = dnnl::memory(desc, engine(), DNNL_MEMORY_NONE), .buffer = buffer};
+  Tensor tensor{.memory = dnnl::memory(desc, engine(), DNNL_MEMORY_NONE),
+                .buffer = lists().make_buffer(desc.get_size())};
   place(tensor);
   return tensor;
 }
@@ -63,9 +51,13 @@ Tensor ProgramBuilder::view(const Tensor& tensor, const Desc& desc) {
   if (tensor.buffer == Tensor::fixed) {
     return fixed(desc, tensor.memory.get_data_handle());
   }
+  return part(tensor, desc, 0);
+}
+
+Tensor ProgramBuilder::part(const Tensor& whole, const Desc& desc, std::size_t offset) {
   Tensor result{.memory = dnnl::memory(desc, engine(), DNNL_MEMORY_NONE),
-                .buffer = tensor.buffer,
-                .offset = tensor.offset};
+                .buffer = whole.buffer,
+                .offset = whole.offset + offset};
   place(result);
   return result;
 }
@@ -93,31 +85,13 @@ bool ProgramBuilder::recomputes(ValueId id) const {
   return training() && state_.analysis.recomputable[at(id)];
 }
 
-Tensor ProgramBuilder::parameter_of(ValueId value, ParameterId id, const Desc& desc,
-                                    const std::string& name) {
-  Tensor values = parameter(id, desc, name);
-  if (!recomputes(value) || state_.arena.holds_parameters()) return values;
-  Tensor copy = make(desc);
-  emit_copy("copy of " + name, values, copy);
-  return copy;
-}
-
-Tensor ProgramBuilder::statistic(StatisticId id, const Desc& channels) const {
-  return fixed(channels, statistics_.of(id));
-}
-
-bool ProgramBuilder::overwritable(ValueId id) const {
-  const GraphAnalysis& analysis = state_.analysis;
-  return (training() ? analysis.overwritable : analysis.overwritable_in_inference)[at(id)];
-}
-
 bool ProgramBuilder::overwritable_in_backward(ValueId id) const {
   return state_.analysis.overwritable_in_backward[at(id)];
 }
 
 const Tensor& ProgramBuilder::value(ValueId id) {
   assert(values_[at(id)].has_value());
-  if (in_backward_ && recomputes_[at(id)]) {
+  if (lists().in_backward() && recomputes_[at(id)]) {
     const Recompute again = std::exchange(recomputes_[at(id)], nullptr);
     values_[at(id)] = again(*this);
   }
@@ -137,81 +111,19 @@ void ProgramBuilder::set_value(ValueId id, Tensor tensor, Recompute again) {
   if (recomputes(id)) recomputes_[at(id)] = std::move(again);
 }
 
-bool ProgramBuilder::needs_gradient(ValueId id) const {
-  return state_.analysis.needs_gradient[at(id)];
-}
-
-const Tensor& ProgramBuilder::gradient(ValueId id) {
-  settle(id);
-  assert(gradients_[at(id)].has_value());
-  return *gradients_[at(id)];
-}
-
-bool ProgramBuilder::gradient_is_exclusive(ValueId id) {
-  settle(id);
-  return ownership_[at(id)] == Ownership::exclusive;
-}
-
-void ProgramBuilder::contribute(ValueId id, const Tensor& tensor, Ownership ownership,
-                                const std::string& name) {
-  if (!needs_gradient(id)) return;
-  std::optional<Tensor>& sum = gradients_[at(id)];
-  if (!sum) {
-    sum = tensor;
-    ownership_[at(id)] = ownership;
-    return;
-  }
-  settle(id);
-  addends_[at(id)] = Addend{.tensor = tensor, .ownership = ownership, .name = name};
-}
-
-ProgramBuilder::OpenSum ProgramBuilder::close(ValueId id) {
-  const Addend addend = *std::exchange(addends_[at(id)], std::nullopt);
-  const Tensor left = *gradients_[at(id)];
-  const Tensor right = in_format(addend.tensor, left.desc(), "gradient by " + addend.name);
-  const bool right_is_copy = right.buffer != addend.tensor.buffer;
-  Tensor target = left;
-  if (right_is_copy || addend.ownership == Ownership::exclusive) {
-    target = right;
-  } else if (ownership_[at(id)] != Ownership::exclusive) {
-    target = make(left.desc());
-  }
-  gradients_[at(id)] = target;
-  ownership_[at(id)] = Ownership::exclusive;
-  return {.left = left, .right = right, .target = target};
-}
-
-void ProgramBuilder::settle(ValueId id) {
-  if (!addends_[at(id)]) return;
-  const OpenSum sum = close(id);
+void ProgramBuilder::emit_sum(ValueId /*id*/, const OpenSum& sum) {
   emit(std::make_unique<AddStep>(AddStep::Operands{
            .left = sum.left.memory, .right = sum.right.memory, .target = sum.target.memory}),
        {sum.left, sum.right, sum.target});
 }
 
 std::optional<ProgramBuilder::OpenSum> ProgramBuilder::take_open_sum(ValueId id, const Desc& desc) {
-  if (!addends_[at(id)] || gradients_[at(id)]->desc() != desc) return std::nullopt;
-  return close(id);
+  if (first_part(id).desc() != desc) return std::nullopt;
+  return GraphBuilder::take_open_sum(id);
 }
 
-void ProgramBuilder::touch(const Tensor& tensor) {
-  if (tensor.buffer == Tensor::fixed) return;
-  BufferRequest& request = requests_[at(tensor.buffer)];
-  request.first_step = std::min(request.first_step, position_);
-  request.last_step = std::max(request.last_step, position_);
-}
-
-void ProgramBuilder::list(std::unique_ptr<Step> step, Lists lists) {
-  const ListedStep listed{.step = step.get(), .filled = filled_};
-  if (lists == Lists::forward) lists_.forward.push_back(listed);
-  if (lists == Lists::both || lists == Lists::overwrite) {
-    lists_.backward_overwrite.push_back(listed);
-  }
-  if (lists == Lists::both || lists == Lists::accumulate) {
-    lists_.backward_accumulate.push_back(listed);
-  }
-  lists_.steps.push_back(std::move(step));
-  ++position_;
+void ProgramBuilder::list(std::unique_ptr<Step> step, When when) {
+  lists().add({.step = std::move(step), .when = when});
 }
 
 std::unique_ptr<Step> ProgramBuilder::bound(const std::string& name,
@@ -233,12 +145,12 @@ std::unique_ptr<Step> ProgramBuilder::bound(const std::string& name,
 
 void ProgramBuilder::emit(const std::string& name, const dnnl::primitive& primitive,
                           const Desc& scratchpad, const Arguments& arguments) {
-  list(bound(name, primitive, scratchpad, arguments), in_backward_ ? Lists::both : Lists::forward);
+  list(bound(name, primitive, scratchpad, arguments));
 }
 
 void ProgramBuilder::emit(std::unique_ptr<Step> step, const std::vector<Tensor>& touched) {
   for (const Tensor& tensor : touched) touch(tensor);
-  list(std::move(step), in_backward_ ? Lists::both : Lists::forward);
+  list(std::move(step));
 }
 
 void ProgramBuilder::emit(const std::string& name, const Tensor& tensor, CallStep::Call call) {
@@ -246,17 +158,17 @@ void ProgramBuilder::emit(const std::string& name, const Tensor& tensor, CallSte
 }
 
 void ProgramBuilder::emit_copy(const std::string& name, const Tensor& from, const Tensor& to) {
-  emit_reorder(name, from, to, in_backward_ ? Lists::both : Lists::forward);
+  emit_reorder(name, from, to, When::always);
 }
 
 void ProgramBuilder::emit_reorder(const std::string& name, const Tensor& from, const Tensor& to,
-                                  Lists lists) {
+                                  When when) {
   const auto pd = checked(name, [&] {
     return dnnl::reorder::primitive_desc(engine(), from.desc(), engine(), to.desc(), attributes());
   });
   list(bound(name, dnnl::reorder(pd), pd.scratchpad_desc(),
              {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}),
-       lists);
+       when);
 }
 
 void ProgramBuilder::add_to_arena(const std::string& name, const Tensor& from, ParameterId id) {
@@ -264,12 +176,12 @@ void ProgramBuilder::add_to_arena(const std::string& name, const Tensor& from, P
   Tensor addend = from;
   if (from.desc() != arena.desc()) {
     addend = make(arena.desc());
-    emit_reorder("reorder of the weight gradient of " + name, from, addend, Lists::accumulate);
+    emit_reorder("reorder of the weight gradient of " + name, from, addend, When::accumulating);
   }
   touch(addend);
   list(std::make_unique<AddStep>(
            AddStep::Operands{.left = arena.memory, .right = addend.memory, .target = arena.memory}),
-       Lists::accumulate);
+       When::accumulating);
 }
 
 void ProgramBuilder::emit_parameter_gradients(const std::string& name,
@@ -279,7 +191,7 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
   // One form of the step per list: into the arena if formats agree, else aside, then reordered or
   // added. Gradients that are not held accumulate where they are reduced, so they need one form.
   const bool held = state_.arena.holds_gradients();
-  const Lists lists = held ? Lists::overwrite : Lists::both;
+  const When when = held ? When::overwriting : When::always;
   Arguments overwriting = arguments;
   Arguments accumulating = arguments;
   std::vector<Tensor> targets;
@@ -297,16 +209,16 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
     aside.push_back(make(output.desc));
     accumulating.emplace_back(output.argument, as_primitive_has_it(aside.back()));
   }
-  list(bound(name, primitive, scratchpad, overwriting), lists);
+  list(bound(name, primitive, scratchpad, overwriting), when);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (direct[i].desc() == targets[i].desc()) continue;
-    emit_reorder("reorder of the weight gradient of " + name, direct[i], targets[i], lists);
+    emit_reorder("reorder of the weight gradient of " + name, direct[i], targets[i], when);
   }
-  if (held) list(bound(name, primitive, scratchpad, accumulating), Lists::accumulate);
+  if (held) list(bound(name, primitive, scratchpad, accumulating), When::accumulating);
   for (std::size_t i = 0; i < aside.size(); ++i) {
     add_to_arena(name, aside[i], outputs[i].parameter);
   }
-  for (const ParameterOutput& output : outputs) mark_filled(output.parameter);
+  for (const ParameterOutput& output : outputs) complete(output.parameter);
 }
 
 void ProgramBuilder::emit_parameter_gradients(std::unique_ptr<Step> step,
@@ -317,27 +229,18 @@ void ProgramBuilder::emit_parameter_gradients(std::unique_ptr<Step> step,
     const Tensor arena = arena_gradient(output.parameter);
     const Tensor aside = fixed(arena.desc(), const_cast<float*>(output.values));  // only read
     const bool held = state_.arena.holds_gradients();
-    emit_reorder("gradient of a norm", aside, arena, held ? Lists::overwrite : Lists::both);
+    emit_reorder("gradient of a norm", aside, arena, held ? When::overwriting : When::always);
     if (held) {
       list(std::make_unique<AddStep>(AddStep::Operands{
                .left = arena.memory, .right = aside.memory, .target = arena.memory}),
-           Lists::accumulate);
+           When::accumulating);
     }
-    mark_filled(output.parameter);
+    complete(output.parameter);
   }
 }
 
-void ProgramBuilder::mark_filled(ParameterId id) {
-  const std::size_t filled = state_.arena.filled_after(id);
-  assert(filled >= filled_);  // the arena is in the order in which gradients become final
-  filled_ = filled;
-  lists_.backward_overwrite.back().filled = filled_;
-  lists_.backward_accumulate.back().filled = filled_;
-  reduce_filled_units();
-}
-
 PlacedBuffers ProgramBuilder::take_buffers() {
-  placed_.plan = plan_memory(requests_);
+  placed_.plan = lists().plan();
   return std::move(placed_);
 }
 

@@ -1,10 +1,8 @@
 #pragma once
 
-#include "../lowering/program.hpp"
-#include "../lowering/unit_schedule.hpp"
+#include "../lowering/graph_builder.hpp"
 #include "activation_pool.hpp"
 #include "engine_state.hpp"
-#include "lockstep/engine/memory_plan.hpp"
 #include "statistics.hpp"
 #include "step.hpp"
 
@@ -27,31 +25,27 @@ struct Tensor {
   [[nodiscard]] Desc desc() const { return memory.get_desc(); }
 };
 
-/// A step of a list, and the end of the gradient arena's final prefix after the step.
+/// A step of a program, and whether backward runs it only if it overwrites the gradient arena, or
+/// only if it adds to it.
 struct ListedStep {
-  Step* step;
-  std::size_t filled;
+  enum class When { always, overwriting, accumulating };
+  std::unique_ptr<Step> step;
+  When when = When::always;
+  std::size_t filled = 0;  ///< end of the gradient arena's final prefix after the step
+  [[nodiscard]] bool runs(bool accumulate) const noexcept {
+    return when == When::always || (when == When::accumulating) == accumulate;
+  }
 };
 
-/// The step lists of a compiled program, and their owned steps.
-struct StepLists {
-  std::vector<std::unique_ptr<Step>> steps;
-  std::vector<ListedStep> forward;
-  std::vector<ListedStep> backward_overwrite;
-  std::vector<ListedStep> backward_accumulate;
-};
-
-/// Lowers a graph, op by op, to step lists. Tracks each value's and gradient's tensor, inserts
-/// reorders between formats, and records for each planned buffer the steps that touch it.
-class ProgramBuilder final {
+/// Lowers a graph, op by op, to oneDNN's primitives and steps of our own. Tracks each value's
+/// tensor, and inserts reorders between formats.
+class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
  public:
   ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const ProgramOptions& options);
 
   [[nodiscard]] EngineState& state() noexcept { return state_; }
   [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
   [[nodiscard]] const dnnl::engine& engine() const noexcept { return state_.engine; }
-  [[nodiscard]] bool training() const noexcept { return options_.training; }
-  [[nodiscard]] std::int64_t batch_size() const noexcept { return options_.batch_size; }
   [[nodiscard]] dnnl::prop_kind forward_kind() const noexcept;
   /// For convolutions: forward_training if Winograd's algorithm computes any of them. Inference
   /// would give the others another layout and reorder between the two.
@@ -74,13 +68,6 @@ class ProgramBuilder final {
   [[nodiscard]] Tensor input_again(ValueId input, const Tensor& forwards, const Desc& desc,
                                    const std::string& name);
   [[nodiscard]] Tensor parameter(ParameterId id, const Desc& desc, const std::string& name);
-  /// A parameter of the op that computes `value`. If backward may recompute `value` and parameters
-  /// are gathered, this is a copy.
-  [[nodiscard]] Tensor parameter_of(ValueId value, ParameterId id, const Desc& desc,
-                                    const std::string& name);
-
-  /// A batch norm's mean or variance, in the program's statistics block.
-  [[nodiscard]] Tensor statistic(StatisticId id, const Desc& channels) const;
 
   // Values and their gradients.
   /// Whether backward recomputes the value.
@@ -92,27 +79,10 @@ class ProgramBuilder final {
   /// `again` emits the steps that recompute the value from other values when backward needs it.
   using Recompute = std::function<Tensor(ProgramBuilder&)>;
   void set_value(ValueId id, Tensor tensor, Recompute again);
-  /// Whether the value's only consumer may compute in place.
-  [[nodiscard]] bool overwritable(ValueId id) const;
   /// Whether the backward of the value's only consumer may compute in place.
   [[nodiscard]] bool overwritable_in_backward(ValueId id) const;
-  [[nodiscard]] bool needs_gradient(ValueId id) const;
-  [[nodiscard]] const Tensor& gradient(ValueId id);
-  /// Whether the gradient's tensor has no other reader, so that it may be overwritten.
-  [[nodiscard]] bool gradient_is_exclusive(ValueId id);
-  /// A gradient whose last addition is still pending, for a step that adds in the same pass over
-  /// the values.
-  struct OpenSum {
-    Tensor left;
-    Tensor right;
-    Tensor target;  ///< `left` or `right` if that one may be overwritten
-  };
-  /// Empty if no addition is pending or the formats differ; then use gradient(). The caller must
-  /// compute the sum that it takes.
+  /// As GraphBuilder's if both operands have this format; else empty, and gradient() adds them.
   [[nodiscard]] std::optional<OpenSum> take_open_sum(ValueId id, const Desc& desc);
-  /// Adds to the gradient of a value. `shared`: the tensor has other readers, so keep it as it is.
-  enum class Ownership { exclusive, shared };
-  void contribute(ValueId id, const Tensor& tensor, Ownership ownership, const std::string& name);
 
   // Steps.
   using Arguments = std::vector<std::pair<int, Tensor>>;
@@ -143,79 +113,46 @@ class ProgramBuilder final {
   void emit_parameter_gradients(std::unique_ptr<Step> step, const std::vector<Tensor>& touched,
                                 const std::vector<AsideOutput>& outputs);
 
-  void begin_backward();
-  void end_backward();
-  [[nodiscard]] StepLists take_lists() { return std::move(lists_); }
+  [[nodiscard]] std::vector<ListedStep> take_forward() { return lists().take_forward(); }
+  [[nodiscard]] std::vector<ListedStep> take_backward() { return lists().take_backward(); }
   [[nodiscard]] PlacedBuffers take_buffers();
 
  private:
-  enum class Lists { forward, both, overwrite, accumulate };
-  void list(std::unique_ptr<Step> step, Lists lists);
-  /// A position in the lists: their current end.
-  struct Mark {
-    std::size_t forward = 0;
-    std::size_t overwrite = 0;
-    std::size_t accumulate = 0;
-    int position = 0;
-    std::size_t filled = 0;
-  };
-  [[nodiscard]] OpenSum close(ValueId id);
-  void settle(ValueId id);
-  [[nodiscard]] Mark here() const noexcept;
-  void insert(std::unique_ptr<Step> step, const Mark& mark);
+  using When = ListedStep::When;
+  void list(std::unique_ptr<Step> step, When when = When::always);
   void place(const Tensor& tensor);
-  void touch(const Tensor& tensor);
   [[nodiscard]] std::unique_ptr<Step> bound(const std::string& name,
                                             const dnnl::primitive& primitive,
                                             const Desc& scratchpad, const Arguments& arguments);
-  void emit_reorder(const std::string& name, const Tensor& from, const Tensor& to, Lists lists);
+  void emit_reorder(const std::string& name, const Tensor& from, const Tensor& to, When when);
   /// A parameter in its arena format, in the type in which it is gathered.
   [[nodiscard]] Tensor master(ParameterId id);
   [[nodiscard]] Tensor arena_gradient(ParameterId id);
   void add_to_arena(const std::string& name, const Tensor& from, ParameterId id);
-  /// Marks gradients as final up to this parameter's end, after the steps listed last.
-  void mark_filled(ParameterId id);
 
-  // Units.
   /// A planned tensor's bytes, starting at `offset`, under a descriptor.
   [[nodiscard]] Tensor part(const Tensor& whole, const Desc& desc, std::size_t offset);
-  /// This pass uses a unit's parameters from here on; the first call gathers them.
-  void enter(std::size_t unit);
   [[nodiscard]] DataType gathered_type(std::size_t unit) const;
-  [[nodiscard]] Tensor unit_gradients(std::size_t unit);
-  void reduce_filled_units();
-  void start_reduction(std::size_t unit);
-  void await_reduction(std::size_t unit);
-  struct Units {
-    explicit Units(const std::vector<ArenaUnit>& units)
-        : schedule(units), gathered(units.size()), gradients(units.size()) {}
-    UnitSchedule schedule;
-    std::vector<std::optional<Tensor>> gathered;  ///< by unit: its gathered parameters
-    Mark prefetch;                                ///< where the next unit's gather starts
-    std::vector<std::optional<Tensor>> gradients;
-  };
+
+  // GraphBuilder.
+  [[nodiscard]] Tensor in_format_of(const Tensor& other, const Tensor& tensor,
+                                    const std::string& name) override {
+    return in_format(tensor, other.desc(), name);
+  }
+  [[nodiscard]] Tensor make_gradient(ValueId /*id*/, const Tensor& other) override {
+    return make(other.desc());
+  }
+  void emit_sum(ValueId id, const OpenSum& sum) override;
+  [[nodiscard]] Tensor make_unit(std::size_t unit, UnitContent content) override;
+  void clear_gaps(std::size_t unit, const Tensor& gradients) override;
+  [[nodiscard]] ListedStep exchange_step(std::string name, const Tensor& tensor,
+                                         std::function<void(std::byte*)> run) override;
 
   EngineState& state_;
   StatisticsBlock& statistics_;
-  ProgramOptions options_;
-  StepLists lists_;
   PlacedBuffers placed_;
-  std::vector<BufferRequest> requests_;
   std::vector<std::optional<Tensor>> values_;
   std::vector<Recompute> recomputes_;  ///< by value, until backward asks for it
-  std::vector<std::optional<Tensor>> gradients_;
-  std::vector<std::optional<Ownership>> ownership_;
-  /// A contribution that is still to be added to the gradient.
-  struct Addend {
-    Tensor tensor;
-    Ownership ownership;
-    std::string name;
-  };
-  std::vector<std::optional<Addend>> addends_;
-  int position_ = 0;
-  bool in_backward_ = false;
-  std::size_t filled_ = 0;
-  Units units_;
 };
 
 }  // namespace lockstep::cpu

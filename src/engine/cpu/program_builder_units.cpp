@@ -1,21 +1,19 @@
 #include "program_builder.hpp"
-#include "unit_steps.hpp"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-// The part of ProgramBuilder that handles units. Parameters are gathered before their first use in
-// a pass, the next unit's while this one computes. Gradients are reduced as soon as all of a unit's
-// are final. If the engine does not hold them, both are among the activations.
+// The part of ProgramBuilder that handles parameters and gradients in the arenas and in units.
 
 namespace lockstep::cpu {
 namespace {
 
-Desc vector_of(std::size_t size, DataType type = DataType::f32) {
+Desc vector_of(std::size_t size, DataType type) {
   return {Dims{static_cast<Dims::value_type>(size)}, type, Tag::x};
 }
 
+/// Begin and end of each gap between the tensors of a unit, in values.
 std::vector<std::pair<std::size_t, std::size_t>> gaps_of(const ArenaLayout& layout,
                                                          const ArenaUnit& unit) {
   std::vector<std::pair<std::size_t, std::size_t>> gaps;
@@ -34,59 +32,6 @@ std::vector<std::pair<std::size_t, std::size_t>> gaps_of(const ArenaLayout& layo
 
 }  // namespace
 
-Tensor ProgramBuilder::part(const Tensor& whole, const Desc& desc, std::size_t offset) {
-  Tensor result{.memory = dnnl::memory(desc, engine(), DNNL_MEMORY_NONE),
-                .buffer = whole.buffer,
-                .offset = whole.offset + offset};
-  place(result);
-  return result;
-}
-
-ProgramBuilder::Mark ProgramBuilder::here() const noexcept {
-  return {.forward = lists_.forward.size(),
-          .overwrite = lists_.backward_overwrite.size(),
-          .accumulate = lists_.backward_accumulate.size(),
-          .position = std::max(0, position_ - 1),
-          .filled = filled_};
-}
-
-void ProgramBuilder::insert(std::unique_ptr<Step> step, const Mark& mark) {
-  const ListedStep listed{.step = step.get(), .filled = mark.filled};
-  const auto put = [&listed](std::vector<ListedStep>& list, std::size_t index) {
-    list.insert(list.begin() + static_cast<std::ptrdiff_t>(index), listed);
-  };
-  if (in_backward_) {
-    put(lists_.backward_overwrite, mark.overwrite);
-    put(lists_.backward_accumulate, mark.accumulate);
-  } else {
-    put(lists_.forward, mark.forward);
-  }
-  lists_.steps.push_back(std::move(step));
-}
-
-void ProgramBuilder::begin_backward() {
-  in_backward_ = true;
-  units_.schedule.begin_backward();
-  units_.prefetch = here();
-}
-
-void ProgramBuilder::enter(std::size_t unit) {
-  if (!units_.schedule.enter(unit)) return;
-  std::vector<Tensor> touched;
-  if (!state_.arena.holds_parameters()) {
-    const ParameterArena& arena = state_.arena;
-    Tensor values = make(vector_of(arena.layout().units[unit].size(), gathered_type(unit)));
-    requests_[static_cast<std::size_t>(values.buffer)].first_step = units_.prefetch.position;
-    insert(std::make_unique<StartGatherStep>(
-               UnitPlace{.exchange = *state_.exchange, .unit = unit, .values = values.memory}),
-           units_.prefetch);
-    touched.push_back(values);
-    units_.gathered[unit] = std::move(values);
-  }
-  emit(std::make_unique<AwaitGatherStep>(*state_.exchange, unit), touched);
-  units_.prefetch = here();
-}
-
 DataType ProgramBuilder::gathered_type(std::size_t unit) const {
   return state_.arena.is_16_bit(unit) ? DataType::bf16 : DataType::f32;
 }
@@ -95,22 +40,32 @@ Tensor ProgramBuilder::master(ParameterId id) {
   ParameterArena& arena = state_.arena;
   const bool held = arena.holds_parameters();
   // Parameters that are held are already up to date in backward.
-  if (state_.exchange != nullptr && (!held || !in_backward_)) enter(arena.unit_of(id));
+  if (state_.exchange != nullptr && (!held || !lists().in_backward())) enter(arena.unit_of(id));
   const Desc format =
       *in_type(state_.formats[static_cast<std::size_t>(id)], gathered_type(arena.unit_of(id)));
   if (held) return fixed(format, arena.parameter(id));
-  return part(*units_.gathered[arena.unit_of(id)], format, arena.bytes_into_unit(id));
+  return part(gathered(arena.unit_of(id)), format, arena.bytes_into_unit(id));
 }
 
-Tensor ProgramBuilder::unit_gradients(std::size_t unit) {
-  std::optional<Tensor>& values = units_.gradients[unit];
-  if (!values) {
-    const ArenaLayout& layout = state_.arena.layout();
-    values = make(vector_of(layout.units[unit].size()));
-    emit(std::make_unique<ClearGapsStep>(values->memory, gaps_of(layout, layout.units[unit])),
-         {*values});
-  }
-  return *values;
+Tensor ProgramBuilder::make_unit(std::size_t unit, UnitContent content) {
+  const std::size_t size = state_.arena.layout().units[unit].size();
+  return make(
+      vector_of(size, content == UnitContent::parameters ? gathered_type(unit) : DataType::f32));
+}
+
+void ProgramBuilder::clear_gaps(std::size_t unit, const Tensor& gradients) {
+  const ArenaLayout& layout = state_.arena.layout();
+  emit("clearing of gaps", gradients, [gaps = gaps_of(layout, layout.units[unit])](void* values) {
+    auto* const floats = static_cast<float*>(values);
+    for (const auto& [begin, end] : gaps) std::fill(floats + begin, floats + end, 0.0F);
+  });
+}
+
+ListedStep ProgramBuilder::exchange_step(std::string name, const Tensor& tensor,
+                                         std::function<void(std::byte*)> run) {
+  return {.step = std::make_unique<CallStep>(
+              std::move(name), tensor.memory,
+              [run = std::move(run)](void* values) { run(static_cast<std::byte*>(values)); })};
 }
 
 Tensor ProgramBuilder::arena_gradient(ParameterId id) {
@@ -121,29 +76,6 @@ Tensor ProgramBuilder::arena_gradient(ParameterId id) {
   }
   const std::size_t unit = arena.unit_of(id);
   return part(unit_gradients(unit), format, arena.offset_in_unit(id) * sizeof(float));
-}
-
-void ProgramBuilder::await_reduction(std::size_t unit) {
-  emit(std::make_unique<AwaitReductionStep>(*state_.exchange, unit), {*units_.gradients[unit]});
-}
-
-void ProgramBuilder::start_reduction(std::size_t unit) {
-  const Tensor values = *units_.gradients[unit];
-  emit(std::make_unique<StartReductionStep>(
-           UnitPlace{.exchange = *state_.exchange, .unit = unit, .values = values.memory}),
-       {values});
-}
-
-void ProgramBuilder::reduce_filled_units() {
-  if (state_.arena.holds_gradients()) return;
-  units_.schedule.reduce(
-      filled_, [this](std::size_t unit) { await_reduction(unit); },
-      [this](std::size_t unit) { start_reduction(unit); });
-}
-
-void ProgramBuilder::end_backward() {
-  if (state_.arena.holds_gradients()) return;
-  units_.schedule.end_backward([this](std::size_t unit) { await_reduction(unit); });
 }
 
 }  // namespace lockstep::cpu

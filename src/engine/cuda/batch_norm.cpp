@@ -69,7 +69,7 @@ class NormLowering final : public Lowering {
                          ProgramBuilder::Ownership::exclusive);
       return;
     }
-    const auto incoming = builder.take_gradient(options_.output);
+    const Incoming incoming = take_gradient(builder);
     const Sums sums = make_sums(builder, node_, builder.value(options_.norm.input));
     const auto added =
         added_ != nullptr
@@ -125,6 +125,19 @@ class NormLowering final : public Lowering {
   }
 
  private:
+  /// The gradient of the norm's output, as one or two addends.
+  struct Incoming {
+    Tensor first;
+    std::optional<Tensor> second;
+    Tensor sum;  ///< `first` if there is no second; else the destination of their sum
+  };
+  [[nodiscard]] Incoming take_gradient(ProgramBuilder& builder) const {
+    if (const auto open = builder.take_open_sum(options_.output)) {
+      return {.first = open->left, .second = open->right, .sum = open->target};
+    }
+    const Tensor gradient = builder.gradient(options_.output);
+    return {.first = gradient, .second = std::nullopt, .sum = gradient};
+  }
   [[nodiscard]] const std::string& name() const noexcept { return options_.norm.options.name; }
 
   /// A norm's operands in one pass; its parameters' addresses may differ between passes.
@@ -222,8 +235,8 @@ class NormLowering final : public Lowering {
     touched.insert(touched.end(), {target.weight.tensor, target.bias.tensor});
     return target;
   }
-  void emit_parameter_gradients(ProgramBuilder& builder, const ProgramBuilder::Addends& incoming,
-                                const Sums& sums, const std::optional<Sums>& sums_of_added) {
+  void emit_parameter_gradients(ProgramBuilder& builder, const Incoming& incoming, const Sums& sums,
+                                const std::optional<Sums>& sums_of_added) {
     const Tensor workspace = builder.make(reduction_workspace(extent_, sums_of_added ? 2 : 1));
     std::vector<Tensor> touched{incoming.first, incoming.sum, workspace};
     if (incoming.second) touched.push_back(*incoming.second);

@@ -47,7 +47,7 @@ class DeviceProgram final : public Program {
   GraphLoss graph_loss_;
   StatisticsBlock statistics_;
   LossBlock loss_;
-  ProgramBuilder::Lists lists_;
+  ProgramBuilder::Program lists_;
   Tensor images_;
   std::size_t image_bytes_ = 0;
   std::optional<RecordedSteps> forward_;  ///< lists_.forward without the input's step

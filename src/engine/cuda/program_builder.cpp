@@ -1,42 +1,28 @@
 #include "program_builder.hpp"
 
-#include <algorithm>
 #include <cassert>
+#include <span>
 
 namespace lockstep::cuda {
-namespace {
-
-std::size_t at(int id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
 
 ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
                                const ProgramOptions& options)
-    : state_(state),
+    : GraphBuilder({.analysis = state.analysis, .arena = state.arena, .exchange = state.exchange},
+                   options),
+      state_(state),
       statistics_(statistics),
-      options_(options),
       values_(state.graph.nodes().size()),
-      gradients_(state.graph.nodes().size()),
-      units_(state.arena.layout().units) {}
+      working_(state.arena.layout().units.size()) {}
 
 Extent ProgramBuilder::extent(ValueId id) const {
   const Shape& shape = state_.graph.nodes()[at(id)].output;
-  Extent extent{.batch = options_.batch_size,
-                .channels = shape[0],
-                .padded = padded_channels(shape[0], type())};
+  Extent extent{
+      .batch = batch_size(), .channels = shape[0], .padded = padded_channels(shape[0], type())};
   if (shape.rank() == 3) {
     extent.height = shape[1];
     extent.width = shape[2];
   }
   return extent;
-}
-
-Tensor ProgramBuilder::make(std::size_t bytes) {
-  const int buffer = static_cast<int>(requests_.size());
-  requests_.push_back({.bytes = bytes, .first_step = position_, .last_step = position_});
-  return {.buffer = buffer};
 }
 
 Tensor ProgramBuilder::make_like(ValueId id) {
@@ -52,82 +38,86 @@ void ProgramBuilder::set_value(ValueId id, Tensor tensor) {
   values_[at(id)] = tensor;
 }
 
-bool ProgramBuilder::overwritable(ValueId id) const {
-  const GraphAnalysis& analysis = state_.analysis;
-  return (training() ? analysis.overwritable : analysis.overwritable_in_inference)[at(id)];
-}
-
-bool ProgramBuilder::needs_gradient(ValueId id) const {
-  return state_.analysis.needs_gradient[at(id)];
-}
-
-Tensor ProgramBuilder::gradient(ValueId id) {
-  add_up(id);
-  assert(gradients_[at(id)].sum.has_value());
-  return gradients_[at(id)].sum->tensor;
-}
-
-bool ProgramBuilder::gradient_is_exclusive(ValueId id) const {
-  assert(!gradients_[at(id)].last);
-  return gradients_[at(id)].sum->ownership == Ownership::exclusive;
-}
-
-ProgramBuilder::Addends ProgramBuilder::take_gradient(ValueId id) {
-  GradientOf& of = gradients_[at(id)];
-  assert(of.sum.has_value());
-  if (!of.last) return {.first = of.sum->tensor, .second = std::nullopt, .sum = of.sum->tensor};
-  const Addends addends{.first = of.sum->tensor, .second = of.last->tensor, .sum = sum_of(id)};
-  of = {.sum = Contribution{addends.sum, Ownership::exclusive}, .last = std::nullopt};
-  return addends;
-}
-
-Tensor ProgramBuilder::sum_of(ValueId id) {
-  const GradientOf& of = gradients_[at(id)];
-  if (of.last->ownership == Ownership::exclusive) return of.last->tensor;
-  if (of.sum->ownership == Ownership::exclusive) return of.sum->tensor;
-  return make_like(id);
-}
-
-void ProgramBuilder::contribute(ValueId id, Tensor tensor, Ownership ownership) {
-  if (!needs_gradient(id)) return;
-  add_up(id);
-  GradientOf& of = gradients_[at(id)];
-  (of.sum ? of.last : of.sum) = {.tensor = tensor, .ownership = ownership};
-}
-
-void ProgramBuilder::add_up(ValueId id) {
-  if (!gradients_[at(id)].last) return;
-  const auto [left, right, sum] = take_gradient(id);
-  emit("sum of gradients", {left, *right, sum},
-       [left = left, right = *right, sum = sum, values = extent(id).values(), type = type()](
-           const Frame& f) { add(f.stream(), type, f.at(left), f.at(right), f.at(sum), values); });
-}
-
-void ProgramBuilder::touch(Tensor tensor) {
-  if (tensor.buffer < 0) return;  // in an arena
-  BufferRequest& request = requests_[at(tensor.buffer)];
-  request.first_step = std::min(request.first_step, position_);
-  request.last_step = std::max(request.last_step, position_);
-}
-
-void ProgramBuilder::list(Step step) {
-  step.filled = filled_;
-  steps().push_back(std::move(step));
-  ++position_;
-}
-
 void ProgramBuilder::emit(std::string name, const std::vector<Tensor>& touched,
                           std::function<void(const Frame&)> run,
                           const std::vector<ParameterId>& final) {
   for (const Tensor& tensor : touched) touch(tensor);
-  for (const ParameterId id : final) filled_ = std::max(filled_, state_.arena.filled_after(id));
-  list({.name = std::move(name), .run = std::move(run)});
-  if (!final.empty()) reduce_filled_units();
+  lists().add({.name = std::move(name), .run = std::move(run)});
+  for (const ParameterId id : final) complete(id);
 }
 
-ProgramBuilder::Lists ProgramBuilder::take() {
-  lists_.plan = plan_memory(requests_);
-  return std::move(lists_);
+void ProgramBuilder::emit_sum(ValueId id, const OpenSum& sum) {
+  emit("sum of gradients", {sum.left, sum.right, sum.target},
+       [sum, values = extent(id).values(), type = type()](const Frame& f) {
+         add(f.stream(), type, f.at(sum.left), f.at(sum.right), f.at(sum.target), values);
+       });
+}
+
+Step ProgramBuilder::exchange_step(std::string name, const Tensor& tensor,
+                                   std::function<void(std::byte*)> run) {
+  return {
+      .name = std::move(name),
+      .run = [tensor, run = std::move(run)](
+                 const Frame& f) { run(tensor.buffer < 0 ? nullptr : f.as<std::byte>(tensor)); },
+      .meets = true};
+}
+
+Tensor ProgramBuilder::make_unit(std::size_t unit, UnitContent content) {
+  const ParameterArena& arena = state_.arena;
+  return make(content == UnitContent::parameters
+                  ? arena.unit_bytes(unit)
+                  : arena.layout().units[unit].size() * sizeof(float));
+}
+
+void ProgramBuilder::clear_gaps(std::size_t unit, const Tensor& gradients) {
+  const std::size_t bytes = state_.arena.layout().units[unit].size() * sizeof(float);
+  emit("clearing of a unit", {gradients},
+       [gradients, bytes](const Frame& f) { f.device.clear(f.at(gradients), bytes); });
+}
+
+std::size_t ProgramBuilder::enter_unit_of(ParameterId id) {
+  const std::size_t unit = state_.arena.unit_of(id);
+  if (!enter(unit)) return unit;
+  const Tensor values = gathered(unit);
+  working_[unit] = values;
+  const ArenaUnit& place = state_.arena.layout().units[unit];
+  // Vectors with in_fp32 are used as they are.
+  if (type() == DataType::f32 || state_.arena.is_16_bit(unit) || place.in_fp32) return unit;
+  const Tensor working = make(place.size() * size_of(type()));
+  emit("weights in the type of values", {values, working},
+       [values, working, size = place.size(), type = type()](const Frame& f) {
+         convert(f.stream(), f.at(values), DataType::f32, f.at(working), type, size);
+       });
+  working_[unit] = working;
+  return unit;
+}
+
+Place ProgramBuilder::parameter(ParameterId id) {
+  const ParameterArena& arena = state_.arena;
+  if (arena.holds_parameters()) return {.fixed = arena.parameter(id), .tensor = {}};
+  return {.tensor = gathered(enter_unit_of(id)), .offset = arena.bytes_into_unit(id)};
+}
+
+Place ProgramBuilder::working(ParameterId id) {
+  const ParameterArena& arena = state_.arena;
+  if (arena.holds_parameters()) return {.fixed = state_.working.of(arena, id), .tensor = {}};
+  return {.tensor = working_[enter_unit_of(id)],
+          .offset = arena.offset_in_unit(id) * size_of(type())};
+}
+
+Place ProgramBuilder::gradient_of(ParameterId id) {
+  const ParameterArena& arena = state_.arena;
+  if (arena.holds_gradients()) {
+    return {.fixed = std::as_writable_bytes(std::span(arena.gradient(id), 1)).data(), .tensor = {}};
+  }
+  return {.tensor = unit_gradients(arena.unit_of(id)),
+          .offset = arena.offset_in_unit(id) * sizeof(float)};
+}
+
+ProgramBuilder::Program ProgramBuilder::take() {
+  return {.forward = lists().take_forward(),
+          .backward = lists().take_backward(),
+          .plan = lists().plan()};
 }
 
 }  // namespace lockstep::cuda

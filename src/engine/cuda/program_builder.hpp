@@ -1,7 +1,6 @@
 #pragma once
 
-#include "../lowering/program.hpp"
-#include "../lowering/unit_schedule.hpp"
+#include "../lowering/graph_builder.hpp"
 #include "engine_state.hpp"
 #include "lockstep/engine/memory_plan.hpp"
 #include "statistics_block.hpp"
@@ -82,43 +81,24 @@ struct Extent {
   }
 };
 
-/// Lowers a graph, op by op, to lists of steps. Tracks each value's and gradient's tensor, and
-/// records for each planned buffer the steps that touch it.
-class ProgramBuilder final {
+/// Lowers a graph, op by op, to steps that queue a device's work. Tracks each value's tensor.
+class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
  public:
   ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const ProgramOptions& options);
 
   [[nodiscard]] EngineState& state() noexcept { return state_; }
   [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
-  [[nodiscard]] bool training() const noexcept { return options_.training; }
-  [[nodiscard]] std::int64_t batch_size() const noexcept { return options_.batch_size; }
   [[nodiscard]] DataType type() const noexcept { return state_.type; }
   [[nodiscard]] Extent extent(ValueId id) const;
 
   // Tensors.
-  [[nodiscard]] Tensor make(std::size_t bytes);
+  [[nodiscard]] Tensor make(std::size_t bytes) { return {.buffer = lists().make_buffer(bytes)}; }
   /// A tensor with the extent and type of a value.
   [[nodiscard]] Tensor make_like(ValueId id);
 
-  // Values and their gradients.
+  // Values.
   [[nodiscard]] Tensor value(ValueId id) const;
   void set_value(ValueId id, Tensor tensor);
-  /// Whether the value's only consumer may compute in place.
-  [[nodiscard]] bool overwritable(ValueId id) const;
-  [[nodiscard]] bool needs_gradient(ValueId id) const;
-  [[nodiscard]] Tensor gradient(ValueId id);
-  /// Whether the gradient's tensor has no other reader, so that it may be overwritten.
-  [[nodiscard]] bool gradient_is_exclusive(ValueId id) const;
-  /// A gradient as one or two addends, for a step that adds them itself.
-  struct Addends {
-    Tensor first;
-    std::optional<Tensor> second;
-    Tensor sum;  ///< `first` if there is no second; else the destination, which may be overwritten
-  };
-  [[nodiscard]] Addends take_gradient(ValueId id);
-  /// Adds to the gradient of a value. `shared`: the tensor has other readers, so keep it as it is.
-  enum class Ownership { exclusive, shared };
-  void contribute(ValueId id, Tensor tensor, Ownership ownership);
 
   // Parameters and their gradients. A step that uses one must touch its tensor.
   [[nodiscard]] Place parameter(ParameterId id);
@@ -131,70 +111,36 @@ class ProgramBuilder final {
             std::function<void(const Frame&)> run, const std::vector<ParameterId>& final = {});
 
   /// Called after the first step, which is queued separately.
-  void begin_forward() { units_.prefetch = here(); }
-  void begin_backward();
-  void end_backward();
-  struct Lists {
+  void begin_forward() { set_prefetch(); }
+  struct Program {
     std::vector<Step> forward;
     std::vector<Step> backward;
     MemoryPlan plan;
   };
-  [[nodiscard]] Lists take();
+  [[nodiscard]] Program take();
 
  private:
-  /// Destination of the sum of a value's two addends.
-  [[nodiscard]] Tensor sum_of(ValueId id);
-  /// Adds the two addends if take_gradient() was not called.
-  void add_up(ValueId id);
-  void touch(Tensor tensor);
-  void list(Step step);
+  /// This pass uses the unit of a parameter from here on; returns its index.
+  std::size_t enter_unit_of(ParameterId id);
 
-  // Units, if they are sharded: gathered before their first use in a pass, the next unit's while
-  // this one computes, and reduced as soon as their gradients are final.
-  struct Mark {
-    std::size_t index = 0;
-    int position = 0;
-    std::size_t filled = 0;
-  };
-  struct Units {
-    explicit Units(const std::vector<ArenaUnit>& units)
-        : schedule(units), gathered(units.size()), working(units.size()), gradients(units.size()) {}
-    UnitSchedule schedule;
-    std::vector<std::optional<Tensor>> gathered;  ///< by unit, as gathered
-    std::vector<std::optional<Tensor>> working;   ///< by unit, in the type of the values
-    Mark prefetch;                                ///< where the next unit's gather starts
-    std::vector<std::optional<Tensor>> gradients;
-  };
-  [[nodiscard]] std::vector<Step>& steps() noexcept {
-    return in_backward_ ? lists_.backward : lists_.forward;
+  // GraphBuilder.
+  [[nodiscard]] Tensor in_format_of(const Tensor& /*other*/, const Tensor& tensor,
+                                    const std::string& /*name*/) override {
+    return tensor;
   }
-  [[nodiscard]] Mark here() noexcept;
-  void enter(std::size_t unit);
-  [[nodiscard]] Tensor unit_gradients(std::size_t unit);
-  void reduce_filled_units();
-  void start_reduction(std::size_t unit);
-  void await_reduction(std::size_t unit);
+  [[nodiscard]] Tensor make_gradient(ValueId id, const Tensor& /*other*/) override {
+    return make_like(id);
+  }
+  void emit_sum(ValueId id, const OpenSum& sum) override;
+  [[nodiscard]] Tensor make_unit(std::size_t unit, UnitContent content) override;
+  void clear_gaps(std::size_t unit, const Tensor& gradients) override;
+  [[nodiscard]] Step exchange_step(std::string name, const Tensor& tensor,
+                                   std::function<void(std::byte*)> run) override;
 
   EngineState& state_;
   StatisticsBlock& statistics_;
-  ProgramOptions options_;
-  Lists lists_;
-  std::vector<BufferRequest> requests_;
   std::vector<std::optional<Tensor>> values_;
-  struct Contribution {
-    Tensor tensor;
-    Ownership ownership;
-  };
-  /// `last` is kept separate for the value's own step, which may add it itself.
-  struct GradientOf {
-    std::optional<Contribution> sum;
-    std::optional<Contribution> last;
-  };
-  std::vector<GradientOf> gradients_;
-  int position_ = 0;
-  bool in_backward_ = false;
-  std::size_t filled_ = 0;
-  Units units_;
+  std::vector<Tensor> working_;  ///< by unit: its parameters in the type of the values
 };
 
 }  // namespace lockstep::cuda

@@ -1,0 +1,78 @@
+#pragma once
+
+#include "lockstep/engine/memory_plan.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// The steps of a program while it is built, and the lifetimes of the buffers that they touch. A
+/// Step has the member `filled`: the end of the gradient arena's final prefix after it.
+template <typename Step>
+class StepLists final {
+ public:
+  /// The end of the current list.
+  struct Mark {
+    std::size_t index = 0;
+    int position = 0;
+    std::size_t filled = 0;
+  };
+  [[nodiscard]] Mark here() const noexcept {
+    return {.index = current().size(), .position = std::max(0, position_ - 1), .filled = filled_};
+  }
+  [[nodiscard]] bool in_backward() const noexcept { return in_backward_; }
+  void begin_backward() noexcept { in_backward_ = true; }
+
+  /// A new buffer; it is live from the next step on.
+  [[nodiscard]] int make_buffer(std::size_t bytes) {
+    requests_.push_back({.bytes = bytes, .first_step = position_, .last_step = position_});
+    return static_cast<int>(requests_.size()) - 1;
+  }
+  /// The next step touches the buffer.
+  void touch(int buffer) {
+    BufferRequest& request = requests_[static_cast<std::size_t>(buffer)];
+    request.first_step = std::min(request.first_step, position_);
+    request.last_step = std::max(request.last_step, position_);
+  }
+  void add(Step step) {
+    step.filled = filled_;
+    current().push_back(std::move(step));
+    ++position_;
+  }
+  /// Inserts a step that touches the buffer at an earlier end of this list.
+  void insert(Step step, const Mark& mark, int buffer) {
+    requests_[static_cast<std::size_t>(buffer)].first_step = mark.position;
+    step.filled = mark.filled;
+    current().insert(current().begin() + static_cast<std::ptrdiff_t>(mark.index), std::move(step));
+  }
+  /// Gradients are final up to `end` after the last step.
+  void fill(std::size_t end) {
+    filled_ = std::max(filled_, end);
+    current().back().filled = filled_;
+  }
+  [[nodiscard]] std::size_t filled() const noexcept { return filled_; }
+
+  [[nodiscard]] std::vector<Step> take_forward() { return std::move(forward_); }
+  [[nodiscard]] std::vector<Step> take_backward() { return std::move(backward_); }
+  [[nodiscard]] MemoryPlan plan() const { return plan_memory(requests_); }
+
+ private:
+  [[nodiscard]] std::vector<Step>& current() noexcept {
+    return in_backward_ ? backward_ : forward_;
+  }
+  [[nodiscard]] const std::vector<Step>& current() const noexcept {
+    return in_backward_ ? backward_ : forward_;
+  }
+
+  std::vector<Step> forward_;
+  std::vector<Step> backward_;
+  std::vector<BufferRequest> requests_;
+  int position_ = 0;
+  bool in_backward_ = false;
+  std::size_t filled_ = 0;
+};
+
+}  // namespace lockstep
