@@ -91,6 +91,15 @@ ValueId Graph::conv2d(ValueId input, const Conv2dOptions& options) {
     fail(ExitStatus::usage, "{}: {} output channels (at least 1 is needed)", options.name,
          options.out_channels);
   }
+  if (options.groups < 1 || in[0] % options.groups != 0 ||
+      options.out_channels % options.groups != 0) {
+    fail(ExitStatus::usage,
+         "{}: {} groups of {} input and {} output channels (at least one group, each with as many "
+         "channels as any other); choose a divisor of both",
+         options.name, options.groups, in[0], options.out_channels);
+  }
+  const std::int64_t seen_channels = in[0] / options.groups;
+  const std::int64_t fan_in = seen_channels * options.kernel * options.kernel;
   const Shape out{
       options.out_channels,
       window_output(options.name, in[1], options.kernel, options.stride, options.padding),
@@ -98,16 +107,16 @@ ValueId Graph::conv2d(ValueId input, const Conv2dOptions& options) {
   Node node{.op = Conv2d{input, options}, .output = out, .parameters = {}, .statistics = {}};
   node.parameters.push_back(
       add_parameter({.name = options.name + ".weight",
-                     .shape = {options.out_channels, in[0], options.kernel, options.kernel},
+                     .shape = {options.out_channels, seen_channels, options.kernel, options.kernel},
                      .kind = ParameterKind::weight,
                      .initialization = Initialization::kaiming_normal_fan_out,
-                     .fan_in = in[0] * options.kernel * options.kernel}));
+                     .fan_in = fan_in}));
   if (options.bias) {
     node.parameters.push_back(add_parameter({.name = options.name + ".bias",
                                              .shape = {options.out_channels},
                                              .kind = ParameterKind::bias,
                                              .initialization = Initialization::uniform_fan_in,
-                                             .fan_in = in[0] * options.kernel * options.kernel}));
+                                             .fan_in = fan_in}));
   }
   return append(std::move(node));
 }

@@ -40,14 +40,15 @@ struct ConvolutionCase {
   std::int64_t width;
   std::int64_t batch_size;
   bool bias;
+  std::int64_t groups = 1;
 };
 
 /// The convolution behind a 1x1 one, so that its input gradient counts too.
 Graph convolution_graph(const ConvolutionCase& c) {
   Graph graph("conv " + std::to_string(c.in_channels) + " to " + std::to_string(c.out_channels) +
                   " kernel " + std::to_string(c.kernel) + " stride " + std::to_string(c.stride) +
-                  " padding " + std::to_string(c.padding) + " of " + std::to_string(c.height) +
-                  "x" + std::to_string(c.width),
+                  " padding " + std::to_string(c.padding) + " groups " + std::to_string(c.groups) +
+                  " of " + std::to_string(c.height) + "x" + std::to_string(c.width),
               {.channels = 2, .height = c.height, .width = c.width}, 3);
   ValueId x =
       graph.conv2d(graph.input(), {.name = "before", .out_channels = c.in_channels, .kernel = 1});
@@ -56,6 +57,7 @@ Graph convolution_graph(const ConvolutionCase& c) {
                        .kernel = c.kernel,
                        .stride = c.stride,
                        .padding = c.padding,
+                       .groups = c.groups,
                        .bias = c.bias});
   classify(graph, x);
   return graph;
@@ -169,6 +171,46 @@ BOOST_AUTO_TEST_CASE(convolutions_of_odd_channels) {
                 batch_size);
       batch_size = batch_size % 5 + 1;
     }
+  }
+}
+
+// All precisions of a GPU take multiples of 8 channels in groups.
+BOOST_AUTO_TEST_CASE(convolutions_of_several_groups) {
+  struct Case {
+    std::int64_t in_channels, out_channels, groups, kernel;
+  };
+  for (const Case& c : {Case{16, 24, 2, 3}, Case{32, 32, 8, 3}, Case{24, 48, 24, 3},
+                        Case{8, 8, 8, 5}, Case{64, 32, 4, 1}}) {
+    for (const std::int64_t stride : {1, 2}) {
+      check_all(convolution_graph({.in_channels = c.in_channels,
+                                   .out_channels = c.out_channels,
+                                   .kernel = c.kernel,
+                                   .stride = stride,
+                                   .padding = c.kernel / 2,
+                                   .height = 7,
+                                   .width = 6,
+                                   .batch_size = 3,
+                                   .bias = stride == 1,
+                                   .groups = c.groups}),
+                3);
+    }
+  }
+}
+
+// The matrix products that replace gradients in 16 bits with AMX are of one group.
+BOOST_AUTO_TEST_CASE(large_convolutions_of_several_groups) {
+  for (const std::int64_t kernel : {1, 3}) {
+    check_all(convolution_graph({.in_channels = 256,
+                                 .out_channels = 256,
+                                 .kernel = kernel,
+                                 .stride = 1,
+                                 .padding = kernel / 2,
+                                 .height = 5,
+                                 .width = 4,
+                                 .batch_size = 2,
+                                 .bias = false,
+                                 .groups = 2}),
+              2);
   }
 }
 

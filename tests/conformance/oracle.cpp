@@ -90,18 +90,20 @@ class Runner {
     const Extents from = extents(op.input);
     const Extents to = extents(static_cast<ValueId>(id_));
     const std::int64_t k = op.options.kernel;
+    const std::int64_t seen = from.c / op.options.groups;
     for (std::int64_t n = 0; n < to.n; ++n) {
       for (std::int64_t o = 0; o < to.c; ++o) {
+        const std::int64_t first = o / (to.c / op.options.groups) * seen;
         for (std::int64_t y = 0; y < to.h; ++y) {
           for (std::int64_t x = 0; x < to.w; ++x) {
-            for (std::int64_t c = 0; c < from.c; ++c) {
+            for (std::int64_t c = 0; c < seen; ++c) {
               for (std::int64_t r = 0; r < k; ++r) {
                 for (std::int64_t s = 0; s < k; ++s) {
                   const std::int64_t iy = y * op.options.stride - op.options.padding + r;
                   const std::int64_t ix = x * op.options.stride - op.options.padding + s;
                   if (iy < 0 || iy >= from.h || ix < 0 || ix >= from.w) continue;
-                  visit(to.index(n, o, y, x), from.index(n, c, iy, ix),
-                        at(((o * from.c + c) * k + r) * k + s));
+                  visit(to.index(n, o, y, x), from.index(n, first + c, iy, ix),
+                        at(((o * seen + c) * k + r) * k + s));
                 }
               }
             }

@@ -3,6 +3,7 @@
 
 #include "../../src/engine/cuda/device_engine.hpp"
 #include "engine/host_device.hpp"
+#include "lockstep/core/error.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -18,7 +19,7 @@ using namespace lockstep::cuda;
 
 namespace {
 
-/// A stem of images, two convolutions of one shape, and one of another.
+/// A stem of images, two convolutions of one shape, one of another, and one in groups.
 Graph network() {
   Graph graph("few shapes", {.channels = 3, .height = 8, .width = 8}, 5);
   ValueId x =
@@ -26,7 +27,8 @@ Graph network() {
   for (const char* name : {"one", "two"}) {
     x = graph.conv2d(x, {.name = name, .out_channels = 12, .kernel = 3, .padding = 1});
   }
-  x = graph.conv2d(x, {.name = "half", .out_channels = 20, .kernel = 1, .stride = 2});
+  x = graph.conv2d(x, {.name = "half", .out_channels = 24, .kernel = 1, .stride = 2});
+  x = graph.conv2d(x, {.name = "grouped", .out_channels = 16, .kernel = 1, .groups = 8});
   x = graph.linear(graph.flatten(graph.global_avg_pool(x)), {.name = "fc", .out_features = 5});
   graph.softmax_cross_entropy(x, {});
   return graph;
@@ -63,7 +65,7 @@ BOOST_AUTO_TEST_CASE(requests_are_what_a_training_program_asks_for) {
 
     const std::vector<ConvolutionRequest> requests = requests_of(network(), precision, 6);
 
-    BOOST_TEST(requests.size() == 11U);
+    BOOST_TEST(requests.size() == 14U);
     BOOST_TEST((requests == asked));
     std::set<std::string> texts;
     for (const ConvolutionRequest& request : requests) texts.insert(request.text());
@@ -97,6 +99,30 @@ BOOST_AUTO_TEST_CASE(a_request_says_all_that_makes_it_another) {
              "tf32 forward of 256x56x28x64 to 128, kernel 3, stride 2, padding 1");
 }
 
+BOOST_AUTO_TEST_CASE(so_does_one_of_groups) {
+  ConvolutionRequest request{.shape = {.batch = 2,
+                                       .height = 4,
+                                       .width = 4,
+                                       .in_channels = 64,
+                                       .out_channels = 128,
+                                       .groups = 32}};
+  BOOST_TEST(request.text() ==
+             "fp32 forward of 2x4x4x64 to 128, kernel 1, stride 1, padding 0, 32 groups");
+  BOOST_TEST(request.operations() == 2.0 * 2 * 4 * 4 * 2 * 128);
+}
+
+BOOST_AUTO_TEST_CASE(groups_that_padding_would_mix_are_refused) {
+  Graph graph("groups of padded channels", {.channels = 8, .height = 4, .width = 4}, 5);
+  graph.conv2d(0, {.name = "mixed", .out_channels = 20, .kernel = 1, .groups = 4});
+
+  BOOST_TEST(requests_of(graph, Precision::fp32, 2).size() == 2U);  // multiples of 4
+  BOOST_CHECK_EXCEPTION((void)requests_of(graph, Precision::bf16, 2), Error, [](const Error& e) {
+    const std::string message = e.what();
+    return e.status() == ExitStatus::usage && message.find("mixed: 4 groups") == 0 &&
+           message.find("multiples of 8") != std::string::npos;
+  });
+}
+
 BOOST_AUTO_TEST_CASE(each_request_is_timed_once) {
   Kept cache;
   const auto first = make_host_device();
@@ -106,9 +132,9 @@ BOOST_AUTO_TEST_CASE(each_request_is_timed_once) {
   const auto larger = make_host_device();
   const std::string other = choose_algorithms(*larger, network(), Precision::bf16, 7, "", cache);
 
-  BOOST_TEST(convolutions(*first).timed.size() == 11U);
+  BOOST_TEST(convolutions(*first).timed.size() == 14U);
   BOOST_TEST(convolutions(*second).timed.empty());
-  BOOST_TEST(convolutions(*larger).timed.size() == 11U);
+  BOOST_TEST(convolutions(*larger).timed.size() == 14U);
   BOOST_TEST(text == again);
   BOOST_TEST(text != other);
   for (const auto& [key, algorithm] : cache.entries) {
@@ -144,7 +170,7 @@ BOOST_AUTO_TEST_CASE(what_is_chosen_reaches_other_devices) {
   take_algorithms(*other, choose_algorithms(*first, network(), Precision::fp32, 6, "", cache));
 
   const AlgorithmChoices& taken = convolutions(*other).taken;
-  BOOST_TEST(taken.size() == 11U);
+  BOOST_TEST(taken.size() == 14U);
   for (const ConvolutionRequest& request : requests_of(network(), Precision::fp32, 6)) {
     BOOST_TEST(taken.at(request.text()) == "loop " + std::to_string(request.shape.kernel));
   }

@@ -45,8 +45,9 @@ class ConvolutionLoops final {
       for_taps(position, [&](std::size_t pixel, std::int64_t tap) {
         for (std::int64_t o = 0; o < shape_.out_channels; ++o) {
           float sum = 0;
-          for (std::int64_t i = 0; i < shape_.in_channels; ++i) {
-            sum += in[pixel + static_cast<std::size_t>(i)] * w[weight_at(o, tap, i)];
+          const std::size_t first = first_seen(o);
+          for (std::int64_t i = 0; i < shape_.seen_channels(); ++i) {
+            sum += in[pixel + first + static_cast<std::size_t>(i)] * w[weight_at(o, tap, i)];
           }
           out[static_cast<std::size_t>(position * shape_.out_channels + o)] += sum;
         }
@@ -66,8 +67,9 @@ class ConvolutionLoops final {
         for_taps(p, [&](std::size_t pixel, std::int64_t tap) {
           for (std::int64_t o = 0; o < shape_.out_channels; ++o) {
             const float g = gradient[static_cast<std::size_t>(p * shape_.out_channels + o)];
-            for (std::int64_t i = 0; i < shape_.in_channels; ++i) {
-              in[pixel + static_cast<std::size_t>(i)] += g * w[weight_at(o, tap, i)];
+            const std::size_t first = first_seen(o);
+            for (std::int64_t i = 0; i < shape_.seen_channels(); ++i) {
+              in[pixel + first + static_cast<std::size_t>(i)] += g * w[weight_at(o, tap, i)];
             }
           }
         });
@@ -86,8 +88,8 @@ class ConvolutionLoops final {
       for (std::int64_t position = 0; position < positions; ++position) {
         const float g = gradient[static_cast<std::size_t>(position * shape_.out_channels + o)];
         for_taps(position, [&](std::size_t pixel, std::int64_t tap) {
-          for (std::int64_t i = 0; i < shape_.in_channels; ++i) {
-            w[weight_at(o, tap, i)] += g * in[pixel + static_cast<std::size_t>(i)];
+          for (std::int64_t i = 0; i < shape_.seen_channels(); ++i) {
+            w[weight_at(o, tap, i)] += g * in[pixel + first_seen(o) + static_cast<std::size_t>(i)];
           }
         });
       }
@@ -106,11 +108,16 @@ class ConvolutionLoops final {
   }
   [[nodiscard]] std::size_t weight_values() const {
     return static_cast<std::size_t>(shape_.out_channels * shape_.kernel * shape_.kernel *
-                                    shape_.in_channels);
+                                    shape_.seen_channels());
+  }
+  /// The first input channel of an output channel's group.
+  [[nodiscard]] std::size_t first_seen(std::int64_t o) const {
+    return static_cast<std::size_t>(o / (shape_.out_channels / shape_.groups) *
+                                    shape_.seen_channels());
   }
   [[nodiscard]] std::size_t weight_at(std::int64_t o, std::int64_t tap, std::int64_t i) const {
-    return static_cast<std::size_t>((o * shape_.kernel * shape_.kernel + tap) * shape_.in_channels +
-                                    i);
+    return static_cast<std::size_t>(
+        (o * shape_.kernel * shape_.kernel + tap) * shape_.seen_channels() + i);
   }
   /// Calls visit(input pixel's first value, tap) for each tap of an output position that is not
   /// padding.

@@ -155,6 +155,32 @@ BOOST_AUTO_TEST_CASE(parameters_have_torchvisions_names_and_layouts) {
   BOOST_TEST((graph.nodes()[2].statistics == std::vector<StatisticId>{0, 1}));
 }
 
+BOOST_AUTO_TEST_CASE(each_group_of_a_convolution_sees_its_own_channels) {
+  Graph graph("groups", {.channels = 12, .height = 9, .width = 7}, 10);
+  const ValueId conv =
+      graph.conv2d(0, {.name = "conv", .out_channels = 8, .padding = 1, .groups = 4, .bias = true});
+
+  BOOST_TEST(output_of(graph, conv) == Shape({8, 9, 7}));
+  BOOST_TEST(graph.parameters()[0].shape == Shape({8, 3, 3, 3}));
+  BOOST_TEST(graph.parameters()[0].fan_in == 27);
+  BOOST_TEST(graph.parameters()[1].shape == Shape{8});
+  BOOST_TEST(graph.parameters()[1].fan_in == 27);
+}
+
+BOOST_AUTO_TEST_CASE(groups_that_do_not_divide_the_channels_are_refused) {
+  Graph graph("groups", {.channels = 12, .height = 9, .width = 7}, 10);
+  const auto conv = [&](std::int64_t out_channels, std::int64_t groups) {
+    return usage_error(
+        [&] { graph.conv2d(0, {.name = "conv", .out_channels = out_channels, .groups = groups}); });
+  };
+
+  check_mentions(conv(8, 3), {"conv", "3 groups", "12 input", "8 output"});
+  check_mentions(conv(10, 5), {"5 groups", "12 input", "10 output"});
+  check_mentions(conv(8, 0), {"0 groups"});
+  BOOST_TEST(conv(8, 4) == "");
+  BOOST_TEST(graph.parameters().size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(batch_norm_weight_starts_at_one_unless_zero_is_asked_for) {
   Graph graph = small_graph();
   graph.batch_norm(0, {.name = "bn"});

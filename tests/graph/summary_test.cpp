@@ -40,6 +40,15 @@ BOOST_AUTO_TEST_CASE(rows_count_parameters_multiply_adds_and_bytes) {
   BOOST_TEST(summary.rows[5].multiply_adds == 640);
 }
 
+BOOST_AUTO_TEST_CASE(groups_multiply_only_their_own_channels) {
+  Graph graph("groups", {.channels = 6, .height = 8, .width = 8}, 10);
+  graph.conv2d(0, {.name = "conv", .out_channels = 9, .padding = 1, .groups = 3});
+  const ModelRow row = summarize_model(graph).rows[1];
+
+  BOOST_TEST(row.parameters == 9 * 2 * 9);
+  BOOST_TEST(row.multiply_adds == 9 * 2 * 9 * 64);
+}
+
 BOOST_AUTO_TEST_CASE(totals_are_sums_of_the_rows) {
   const Graph graph = tiny();
   const ModelSummary summary = summarize_model(graph);

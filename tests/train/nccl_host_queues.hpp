@@ -40,7 +40,8 @@ class NcclHostQueues final : public cuda::HostQueues {
  private:
   class Point final : public cuda::HostPoint {
    public:
-    Point(StandInQueues& queues, CudaStream stream) : queues_(queues), event_(queues.create_event()) {
+    Point(StandInQueues& queues, CudaStream stream)
+        : queues_(queues), event_(queues.create_event()) {
       queues_.record(event_, stream);
     }
     Point(const Point&) = delete;

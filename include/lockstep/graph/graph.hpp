@@ -21,7 +21,8 @@ enum class Initialization {
 /// Kind of a parameter; decides weight decay and LARS scaling (`norm` and `bias` get neither).
 enum class ParameterKind { weight, norm, bias };
 
-/// A trained tensor, with torchvision's name and layout (conv OIHW, linear OI).
+/// A trained tensor, with torchvision's name and layout (conv OIHW, linear OI). I of a grouped
+/// convolution are the input channels of one group.
 struct Parameter {
   std::string name;
   Shape shape;

@@ -16,6 +16,7 @@ struct Conv2dOptions {
   std::int64_t kernel = 3;
   std::int64_t stride = 1;
   std::int64_t padding = 0;
+  std::int64_t groups = 1;  ///< divides the channels; each group sees only its own input channels
   bool bias = false;
 };
 struct BatchNormOptions {

@@ -19,14 +19,22 @@ auto by_best(bool winograd, Make&& make) {
   return make(dnnl::algorithm::convolution_direct);
 }
 
+/// (K, C, R, S), or (groups, K / groups, C / groups, R, S) of several groups, in the same order.
+Shape weight_shape(const ConvolutionOptions& options) {
+  const Shape& weight = options.weight;
+  const std::int64_t groups = options.source[1] / weight[1];
+  if (groups == 1) return weight;
+  return {groups, weight[0] / groups, weight[1], weight[2], weight[3]};
+}
+
 }  // namespace
 
 Convolution::Convolution(const ConvolutionOptions& options)
     : name_(options.name),
       source_(any_layout(options.source, options.activations)),
       target_(any_layout(options.target, options.activations)),
-      weight_(any_layout(options.weight, options.activations)),
-      weight_gradient_(any_layout(options.weight, DataType::f32)),
+      weight_(any_layout(weight_shape(options), options.activations)),
+      weight_gradient_(any_layout(weight_shape(options), DataType::f32)),
       stride_{options.stride, options.stride},
       padding_{options.padding, options.padding} {
   if (options.bias) bias_ = f32(Dims{options.weight[0]}, Tag::x);
@@ -66,12 +74,14 @@ Convolution::BackwardWeights::primitive_desc Convolution::backward_weights(
 
 std::optional<WeightProduct> Convolution::weight_product(
     const BackwardWeights::primitive_desc& direct, const dnnl::engine& engine) const {
+  if (is_grouped()) return std::nullopt;
   return checked("the weight gradient of convolution " + name_,
                  [&] { return WeightProduct::make(direct, window(), engine); });
 }
 
 std::optional<DataProduct> Convolution::data_product(const BackwardData::primitive_desc& direct,
                                                      const dnnl::engine& engine) const {
+  if (is_grouped()) return std::nullopt;
   return checked("the data gradient of convolution " + name_,
                  [&] { return DataProduct::make(direct, window(), engine); });
 }

@@ -13,7 +13,7 @@ namespace lockstep::cpu {
 struct ConvolutionOptions {
   std::string name;  ///< for messages
   Shape source;      ///< (N, C, H, W)
-  Shape weight;      ///< (K, C, R, S)
+  Shape weight;      ///< (K, C / groups, R, S)
   Shape target;      ///< (N, K, P, Q)
   std::int64_t stride = 1;
   std::int64_t padding = 0;
@@ -38,7 +38,7 @@ class Convolution final {
                                                            const dnnl::engine& engine) const;
   [[nodiscard]] BackwardWeights::primitive_desc backward_weights(
       const Forward::primitive_desc& hint, bool winograd, const dnnl::engine& engine) const;
-  /// The direct gradients as matrix products, if those are faster.
+  /// The direct gradients as matrix products, if those are faster; never of several groups.
   [[nodiscard]] std::optional<DataProduct> data_product(const BackwardData::primitive_desc& direct,
                                                         const dnnl::engine& engine) const;
   [[nodiscard]] std::optional<WeightProduct> weight_product(
@@ -48,6 +48,7 @@ class Convolution final {
 
  private:
   [[nodiscard]] Window window() const;
+  [[nodiscard]] bool is_grouped() const { return dims_of(weight_).size() == 5; }
 
   std::string name_;
   Desc source_;

@@ -14,6 +14,7 @@ class ConvolutionLowering final : public Lowering {
     std::int64_t kernel = 1;
     std::int64_t stride = 1;
     std::int64_t padding = 0;
+    std::int64_t groups = 1;
     bool bias = false;
   };
   ConvolutionLowering(Options options, const LoweringContext& context)
@@ -22,16 +23,18 @@ class ConvolutionLowering final : public Lowering {
   void forward(ProgramBuilder& builder) override {
     const Extent in = builder.extent(options_.input);
     const Extent out = builder.extent(id_);
-    const ConvolutionShape shape{.batch = in.batch,
-                                 .height = in.height,
-                                 .width = in.width,
-                                 .in_channels = in.padded,
-                                 .out_channels = out.padded,
-                                 .kernel = options_.kernel,
-                                 .stride = options_.stride,
-                                 .padding = options_.padding,
-                                 .type = builder.type(),
-                                 .tf32 = builder.state().tf32};
+    const ConvolutionShape shape = with_padded_channels({.batch = in.batch,
+                                                         .height = in.height,
+                                                         .width = in.width,
+                                                         .in_channels = in.channels,
+                                                         .out_channels = out.channels,
+                                                         .kernel = options_.kernel,
+                                                         .stride = options_.stride,
+                                                         .padding = options_.padding,
+                                                         .groups = options_.groups,
+                                                         .type = builder.type(),
+                                                         .tf32 = builder.state().tf32},
+                                                        options_.name);
     ConvolutionPasses passes = ConvolutionPasses::forward;
     if (builder.training()) {
       passes = builder.needs_gradient(options_.input) ? ConvolutionPasses::all
@@ -129,6 +132,7 @@ std::unique_ptr<Lowering> lower(const Conv2d& op, const LoweringContext& context
                                    .kernel = op.options.kernel,
                                    .stride = op.options.stride,
                                    .padding = op.options.padding,
+                                   .groups = op.options.groups,
                                    .bias = op.options.bias},
       context);
 }

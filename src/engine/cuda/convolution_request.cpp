@@ -1,5 +1,7 @@
 #include "convolution_request.hpp"
 
+#include "lockstep/core/error.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,6 +40,7 @@ std::string_view name_of(DataType type) {
 struct Asked {
   ConvolutionShape shape;
   ValueId input;
+  std::string layer;
 };
 std::optional<Asked> asked_by(const Graph& graph, const Node& node) {
   const auto output_of = [&](ValueId id) -> const Shape& {
@@ -51,15 +54,18 @@ std::optional<Asked> asked_by(const Graph& graph, const Node& node) {
                            .out_channels = conv->options.out_channels,
                            .kernel = conv->options.kernel,
                            .stride = conv->options.stride,
-                           .padding = conv->options.padding},
-                 .input = conv->input};
+                           .padding = conv->options.padding,
+                           .groups = conv->options.groups},
+                 .input = conv->input,
+                 .layer = conv->options.name};
   }
   if (const auto* linear = std::get_if<Linear>(&node.op)) {
     return Asked{.shape = {.height = 1,
                            .width = 1,
                            .in_channels = output_of(linear->input)[0],
                            .out_channels = linear->options.out_features},
-                 .input = linear->input};
+                 .input = linear->input,
+                 .layer = linear->options.name};
   }
   return std::nullopt;
 }
@@ -67,11 +73,27 @@ std::optional<Asked> asked_by(const Graph& graph, const Node& node) {
 }  // namespace
 
 std::string ConvolutionRequest::text() const {
-  return fmt::format("{} {}{} of {}x{}x{}x{} to {}, kernel {}, stride {}, padding {}",
+  return fmt::format("{} {}{} of {}x{}x{}x{} to {}, kernel {}, stride {}, padding {}{}",
                      shape.tf32 ? "tf32" : name_of(shape.type), name_of(pass),
                      output == shape.type ? "" : fmt::format(" in {}", name_of(output)),
                      shape.batch, shape.height, shape.width, shape.in_channels, shape.out_channels,
-                     shape.kernel, shape.stride, shape.padding);
+                     shape.kernel, shape.stride, shape.padding,
+                     shape.groups == 1 ? "" : fmt::format(", {} groups", shape.groups));
+}
+
+ConvolutionShape with_padded_channels(ConvolutionShape shape, const std::string& layer) {
+  for (std::int64_t* channels : {&shape.in_channels, &shape.out_channels}) {
+    const std::int64_t padded = padded_channels(*channels, shape.type);
+    if (shape.groups > 1 && padded != *channels) {
+      fail(ExitStatus::usage,
+           "{}: {} groups of {} to {} channels (in groups, the GPU takes multiples of {} "
+           "channels); choose another --width, or the CPU",
+           layer, shape.groups, shape.in_channels, shape.out_channels,
+           padded_channels(1, shape.type));
+    }
+    *channels = padded;
+  }
+  return shape;
 }
 
 std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precision,
@@ -85,8 +107,7 @@ std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precis
     shape.batch = batch_size;
     shape.type = type;
     shape.tf32 = precision == Precision::tf32;
-    shape.in_channels = padded_channels(shape.in_channels, type);
-    shape.out_channels = padded_channels(shape.out_channels, type);
+    shape = with_padded_channels(shape, asked->layer);
     for (const ConvolutionPass pass : {ConvolutionPass::forward, ConvolutionPass::backward_data,
                                        ConvolutionPass::backward_weights}) {
       // Images have no gradient.
@@ -101,7 +122,7 @@ std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precis
 double ConvolutionRequest::operations() const noexcept {
   const double positions =
       static_cast<double>(shape.batch * shape.out_height() * shape.out_width());
-  return 2 * positions * static_cast<double>(shape.in_channels * shape.out_channels) *
+  return 2 * positions * static_cast<double>(shape.seen_channels() * shape.out_channels) *
          static_cast<double>(shape.kernel * shape.kernel);
 }
 

@@ -12,7 +12,7 @@
 namespace lockstep::cuda {
 
 /// A convolution over (N, H, W, C) values with square kernels; channels as stored. Weights are
-/// (out_channels, kernel, kernel, in_channels), without gaps.
+/// (out_channels, kernel, kernel, seen_channels()), without gaps.
 struct ConvolutionShape {
   std::int64_t batch = 0;
   std::int64_t height = 0;
@@ -22,6 +22,7 @@ struct ConvolutionShape {
   std::int64_t kernel = 1;
   std::int64_t stride = 1;
   std::int64_t padding = 0;
+  std::int64_t groups = 1;
   DataType type = DataType::f32;
   bool tf32 = false;  ///< fp32 operands may be rounded to tf32
 
@@ -31,8 +32,15 @@ struct ConvolutionShape {
   [[nodiscard]] std::int64_t out_width() const noexcept {
     return (width + 2 * padding - kernel) / stride + 1;
   }
+  /// Input channels of one output channel.
+  [[nodiscard]] std::int64_t seen_channels() const noexcept { return in_channels / groups; }
   friend bool operator==(const ConvolutionShape&, const ConvolutionShape&) = default;
 };
+
+/// The shape with channels as stored, given those of the graph; several groups leave no room for
+/// padding: Error(usage), with the layer's name, where they would need it.
+[[nodiscard]] ConvolutionShape with_padded_channels(ConvolutionShape shape,
+                                                    const std::string& layer);
 
 enum class ConvolutionPass { forward, backward_data, backward_weights };
 
@@ -42,8 +50,8 @@ struct ConvolutionRequest {
   ConvolutionPass pass = ConvolutionPass::forward;
   DataType output = DataType::f32;  ///< type of the pass's output
 
-  /// "bf16 data gradient of 256x56x56x64 to 64, kernel 3, stride 1, padding 1"; unique for each
-  /// request.
+  /// "bf16 data gradient of 256x56x56x64 to 64, kernel 3, stride 1, padding 1", and ", 32
+  /// groups" if there are several; unique for each request.
   [[nodiscard]] std::string text() const;
   /// Multiplications and additions.
   [[nodiscard]] double operations() const noexcept;

@@ -54,6 +54,7 @@ void set_extents(Tensor_attributes& tensor, std::int64_t id, DataType type,
       .set_stride({h * w * c, 1, w * c, c});
 }
 
+/// The library takes as many groups as x has times the channels of the weights.
 struct TensorSet {
   Extents x;
   Extents weights;
@@ -61,7 +62,7 @@ struct TensorSet {
 };
 TensorSet extents_of(const ConvolutionShape& shape) {
   return {.x = {shape.batch, shape.in_channels, shape.height, shape.width},
-          .weights = {shape.out_channels, shape.in_channels, shape.kernel, shape.kernel},
+          .weights = {shape.out_channels, shape.seen_channels(), shape.kernel, shape.kernel},
           .y = {shape.batch, shape.out_channels, shape.out_height(), shape.out_width()}};
 }
 

@@ -1,16 +1,25 @@
 #include "device_arena.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep::cuda {
 namespace {
 
-ParameterFormat format_of(const Shape& shape, DataType type) {
+bool is_grouped_weight(const Graph& graph, ParameterId id) {
+  return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
+    const auto* conv = std::get_if<Conv2d>(&node.op);
+    return conv != nullptr && conv->options.groups > 1 && node.parameters[0] == id;
+  });
+}
+
+ParameterFormat format_of(const Graph& graph, ParameterId id, DataType type) {
+  const Shape& shape = graph.parameters()[static_cast<std::size_t>(id)].shape;
   const bool vector = shape.rank() == 1;
   const std::int64_t out = vector ? 1 : shape[0];
   const std::int64_t in = vector ? shape[0] : shape[1];
   const std::int64_t area = shape.rank() == 4 ? shape[2] * shape[3] : 1;
-  const std::int64_t padded_in = padded_channels(in, type);
+  const std::int64_t padded_in = is_grouped_weight(graph, id) ? in : padded_channels(in, type);
   const std::int64_t padded_out = vector ? 1 : padded_channels(out, type);
   const auto terms = [](std::int64_t count, std::int64_t stride) {
     std::vector<std::size_t> result;
@@ -19,7 +28,7 @@ ParameterFormat format_of(const Shape& shape, DataType type) {
   };
   return {
       .size = static_cast<std::size_t>(padded_out * area * padded_in),
-      .offsets = {{terms(out, area * padded_in), terms(in, 1), terms(area, padded_in), {0}}},
+      .offsets = {{terms(out, area * padded_in), terms(in, 1), terms(area, padded_in), {0}, {0}}},
   };
 }
 
@@ -33,8 +42,8 @@ DeviceArena::DeviceArena(std::shared_ptr<Device> device, std::size_t count, Memo
 ParameterArena make_parameter_arena(const std::shared_ptr<Device>& device, const Graph& graph,
                                     const ParameterArenaOptions& options) {
   std::vector<ParameterFormat> formats;
-  for (const Parameter& parameter : graph.parameters()) {
-    formats.push_back(format_of(parameter.shape, options.type));
+  for (std::size_t id = 0; id < graph.parameters().size(); ++id) {
+    formats.push_back(format_of(graph, static_cast<ParameterId>(id), options.type));
   }
   using Use = ParameterArena::Use;
   return ParameterArena(graph,

@@ -32,7 +32,7 @@ struct ParameterArenaOptions {
   UnitOptions units = {};
 };
 /// Convolution weights are (out, kernel, kernel, in) and linear weights (out, in), with channels
-/// padded like values.
+/// padded like values, but not the input channels of a group.
 [[nodiscard]] ParameterArena make_parameter_arena(const std::shared_ptr<Device>& device,
                                                   const Graph& graph,
                                                   const ParameterArenaOptions& options);
