@@ -22,8 +22,6 @@ struct BlockOptions {
 };
 /// Two 3x3 convolutions and a shortcut; ends with relu.
 [[nodiscard]] ValueId basic_block(Graph& graph, ValueId input, const BlockOptions& options);
-/// 1x1, 3x3 (with the stride, as in ResNet v1.5), 1x1 and a shortcut; ends with relu.
-[[nodiscard]] ValueId bottleneck(Graph& graph, ValueId input, const BlockOptions& options);
 /// Appends pooling, flatten, `fc` and the loss.
 void classifier(Graph& graph, ValueId input, const ModelOptions& options);
 

@@ -46,22 +46,7 @@ ValueId stem(Graph& graph, std::int64_t width) {
   return full ? graph.max_pool(x, {.kernel = 3, .stride = 2, .padding = 1}) : x;
 }
 
-}  // namespace
-
-ValueId basic_block(Graph& graph, ValueId input, const BlockOptions& options) {
-  const std::string& name = options.name;
-  ValueId x = graph.conv2d(input, {.name = name + ".conv1",
-                                   .out_channels = options.width,
-                                   .kernel = 3,
-                                   .stride = options.stride,
-                                   .padding = 1});
-  x = graph.relu(graph.batch_norm(x, {.name = name + ".bn1"}));
-  x = graph.conv2d(
-      x, {.name = name + ".conv2", .out_channels = options.width, .kernel = 3, .padding = 1});
-  x = graph.batch_norm(x, {.name = name + ".bn2", .zero_init_weight = options.zero_init_residual});
-  return graph.relu(graph.add(x, shortcut(graph, input, options, options.width)));
-}
-
+/// 1x1, 3x3 (with the stride, as in ResNet v1.5), 1x1 and a shortcut; ends with relu.
 ValueId bottleneck(Graph& graph, ValueId input, const BlockOptions& options) {
   const std::string& name = options.name;
   const std::int64_t out_channels = 4 * options.width;
@@ -77,6 +62,22 @@ ValueId bottleneck(Graph& graph, ValueId input, const BlockOptions& options) {
   x = graph.conv2d(x, {.name = name + ".conv3", .out_channels = out_channels, .kernel = 1});
   x = graph.batch_norm(x, {.name = name + ".bn3", .zero_init_weight = options.zero_init_residual});
   return graph.relu(graph.add(x, shortcut(graph, input, options, out_channels)));
+}
+
+}  // namespace
+
+ValueId basic_block(Graph& graph, ValueId input, const BlockOptions& options) {
+  const std::string& name = options.name;
+  ValueId x = graph.conv2d(input, {.name = name + ".conv1",
+                                   .out_channels = options.width,
+                                   .kernel = 3,
+                                   .stride = options.stride,
+                                   .padding = 1});
+  x = graph.relu(graph.batch_norm(x, {.name = name + ".bn1"}));
+  x = graph.conv2d(
+      x, {.name = name + ".conv2", .out_channels = options.width, .kernel = 3, .padding = 1});
+  x = graph.batch_norm(x, {.name = name + ".bn2", .zero_init_weight = options.zero_init_residual});
+  return graph.relu(graph.add(x, shortcut(graph, input, options, options.width)));
 }
 
 void classifier(Graph& graph, ValueId input, const ModelOptions& options) {
