@@ -8,7 +8,7 @@ OptionTable<Config> make_table() {
   t.group("Model")
       .add(&Config::model, {.name = "model",
                             .help = "network: mini-resnet, resnet18, resnet34, resnet50, "
-                                    "resnet101, resnet152, simple-cnn or mlp",
+                                    "resnet101, resnet152, resnext50_32x4d, simple-cnn or mlp",
                             .unit = ""})
       .add(&Config::width,
            {.name = "width",

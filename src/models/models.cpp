@@ -13,9 +13,9 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 8> names{"mini-resnet", "resnet18",  "resnet34",
-                                                "resnet50",    "resnet101", "resnet152",
-                                                "simple-cnn",  "mlp"};
+constexpr std::array<std::string_view, 9> names{"mini-resnet",     "resnet18",   "resnet34",
+                                                "resnet50",        "resnet101",  "resnet152",
+                                                "resnext50_32x4d", "simple-cnn", "mlp"};
 
 /// Levenshtein distance.
 std::size_t edit_distance(std::string_view a, std::string_view b) {

@@ -1,3 +1,4 @@
+#include "lockstep/core/error.hpp"
 #include "models_detail.hpp"
 
 #include <fmt/format.h>
@@ -14,12 +15,13 @@ struct Variant {
   std::string_view name;
   bool is_bottleneck;
   std::array<int, 4> blocks;
+  std::int64_t groups = 1;        ///< of a bottleneck's 3x3
+  std::int64_t group_width = 64;  ///< channels of a group where the stem has 64
 };
-constexpr Variant variants[] = {{"resnet18", false, {2, 2, 2, 2}},
-                                {"resnet34", false, {3, 4, 6, 3}},
-                                {"resnet50", true, {3, 4, 6, 3}},
-                                {"resnet101", true, {3, 4, 23, 3}},
-                                {"resnet152", true, {3, 8, 36, 3}}};
+constexpr Variant variants[] = {
+    {"resnet18", false, {2, 2, 2, 2}},  {"resnet34", false, {3, 4, 6, 3}},
+    {"resnet50", true, {3, 4, 6, 3}},   {"resnet101", true, {3, 4, 23, 3}},
+    {"resnet152", true, {3, 8, 36, 3}}, {"resnext50_32x4d", true, {3, 4, 6, 3}, 32, 4}};
 
 ValueId shortcut(Graph& graph, ValueId input, const BlockOptions& options,
                  std::int64_t out_channels) {
@@ -47,17 +49,20 @@ ValueId stem(Graph& graph, std::int64_t width) {
 }
 
 /// 1x1, 3x3 (with the stride, as in ResNet v1.5), 1x1 and a shortcut; ends with relu.
-ValueId bottleneck(Graph& graph, ValueId input, const BlockOptions& options) {
+ValueId bottleneck(Graph& graph, ValueId input, const BlockOptions& options,
+                   const Variant& variant) {
   const std::string& name = options.name;
   const std::int64_t out_channels = 4 * options.width;
+  const std::int64_t inner_channels = options.width * variant.group_width / 64 * variant.groups;
   ValueId x =
-      graph.conv2d(input, {.name = name + ".conv1", .out_channels = options.width, .kernel = 1});
+      graph.conv2d(input, {.name = name + ".conv1", .out_channels = inner_channels, .kernel = 1});
   x = graph.relu(graph.batch_norm(x, {.name = name + ".bn1"}));
   x = graph.conv2d(x, {.name = name + ".conv2",
-                       .out_channels = options.width,
+                       .out_channels = inner_channels,
                        .kernel = 3,
                        .stride = options.stride,
-                       .padding = 1});
+                       .padding = 1,
+                       .groups = variant.groups});
   x = graph.relu(graph.batch_norm(x, {.name = name + ".bn2"}));
   x = graph.conv2d(x, {.name = name + ".conv3", .out_channels = out_channels, .kernel = 1});
   x = graph.batch_norm(x, {.name = name + ".bn3", .zero_init_weight = options.zero_init_residual});
@@ -91,6 +96,12 @@ Graph resnet(std::string_view name, const ModelOptions& options) {
       *std::find_if(std::begin(variants), std::end(variants),
                     [&](const Variant& candidate) { return candidate.name == name; });
   const std::int64_t base = options.width == 0 ? 64 : options.width;
+  if (base * variant.group_width % 64 != 0) {
+    fail(ExitStatus::usage,
+         "--width is {} (each of the {} groups of {} takes {} of 64 parts of it); use a multiple "
+         "of {}",
+         base, variant.groups, name, variant.group_width, 64 / variant.group_width);
+  }
   Graph graph(std::string(name), options.image, options.classes);
   ValueId x = stem(graph, base);
   std::int64_t channels = base;
@@ -102,7 +113,7 @@ Graph resnet(std::string_view name, const ModelOptions& options) {
                                        .width = width,
                                        .stride = stage > 0 && block == 0 ? 2 : 1,
                                        .zero_init_residual = options.zero_init_residual};
-      x = variant.is_bottleneck ? bottleneck(graph, x, block_options)
+      x = variant.is_bottleneck ? bottleneck(graph, x, block_options, variant)
                                 : basic_block(graph, x, block_options);
       channels = variant.is_bottleneck ? 4 * width : width;
     }

@@ -59,11 +59,9 @@ std::string usage_error(const std::function<void()>& call) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(resnets_have_torchvisions_parameter_counts) {
-  const std::map<std::string, std::int64_t> expected{{"resnet18", 11'689'512},
-                                                     {"resnet34", 21'797'672},
-                                                     {"resnet50", 25'557'032},
-                                                     {"resnet101", 44'549'160},
-                                                     {"resnet152", 60'192'808}};
+  const std::map<std::string, std::int64_t> expected{
+      {"resnet18", 11'689'512},  {"resnet34", 21'797'672},  {"resnet50", 25'557'032},
+      {"resnet101", 44'549'160}, {"resnet152", 60'192'808}, {"resnext50_32x4d", 25'028'904}};
   for (const auto& [name, count] : expected) {
     BOOST_TEST(make_model(name, {}).parameter_count() == count, name);
   }
@@ -74,6 +72,21 @@ BOOST_AUTO_TEST_CASE(resnet50_at_224_takes_4_09_billion_multiply_adds) {
   const auto count = static_cast<double>(summarize_model(make_model("resnet50", {})).multiply_adds);
 
   BOOST_TEST(count == 4.089e9, boost::test_tools::tolerance(0.01));
+}
+
+BOOST_AUTO_TEST_CASE(a_resnexts_3x3_is_of_32_groups_that_start_4_wide) {
+  const Graph graph = make_model("resnext50_32x4d", {});
+  const auto shape = shapes(graph);
+
+  BOOST_TEST((shape.at("layer1.0.conv1.weight") == Shape{128, 64, 1, 1}));
+  BOOST_TEST((shape.at("layer1.0.conv2.weight") == Shape{128, 4, 3, 3}));
+  BOOST_TEST((shape.at("layer4.2.conv2.weight") == Shape{1024, 32, 3, 3}));
+  BOOST_TEST((layer(graph, "layer4.2.conv3").output == Shape{2048, 7, 7}));
+  // The figure torchvision publishes.
+  const auto count = static_cast<double>(summarize_model(graph).multiply_adds);
+  BOOST_TEST(count == 4.23e9, boost::test_tools::tolerance(0.01));
+  const auto narrow = shapes(make_model("resnext50_32x4d", {.image = cifar, .width = 16}));
+  BOOST_TEST((narrow.at("layer1.0.conv2.weight") == Shape{32, 1, 3, 3}));
 }
 
 BOOST_AUTO_TEST_CASE(a_bottleneck_strides_in_its_3x3) {
@@ -205,6 +218,8 @@ BOOST_AUTO_TEST_CASE(widths_and_images_a_model_cannot_take_are_refused) {
   };
 
   BOOST_TEST(message("mini-resnet", {.image = cifar, .width = -1}).find("-1") != std::string::npos);
+  BOOST_TEST(message("resnext50_32x4d", {.image = cifar, .width = 24}).find("a multiple of 16") !=
+             std::string::npos);
   BOOST_TEST(message("simple-cnn", {.image = {.channels = 1, .height = 3, .width = 3}})
                  .find("larger images") != std::string::npos);
   BOOST_TEST(message("resnet18", {.image = {.channels = 1, .height = 1, .width = 1}}) == "");

@@ -12,7 +12,7 @@ except ImportError as error:
     print(f"skipped: torchvision cannot be imported ({error})")
     sys.exit(77)
 
-MODELS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
+MODELS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d")
 
 
 def ours(dump, name):

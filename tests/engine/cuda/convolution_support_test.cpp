@@ -40,9 +40,9 @@ std::vector<ConvolutionShape> convolutions_of(const Graph& graph, std::int64_t b
 }
 
 std::string describe(const ConvolutionShape& shape) {
-  return fmt::format("{}x{}x{}x{} to {}, kernel {}, stride {}", shape.batch, shape.height,
-                     shape.width, shape.in_channels, shape.out_channels, shape.kernel,
-                     shape.stride);
+  return fmt::format("{}x{}x{}x{} to {}, kernel {}, stride {}, {} groups", shape.batch,
+                     shape.height, shape.width, shape.in_channels, shape.out_channels, shape.kernel,
+                     shape.stride, shape.groups);
 }
 
 struct PassName {
@@ -121,6 +121,7 @@ BOOST_AUTO_TEST_CASE(every_convolution_of_the_models_has_an_engine) {
       cudnnGetVersion());
 
   survey_model("resnet50", {}, 256);
+  survey_model("resnext50_32x4d", {}, 128);
   survey_model("mini-resnet", {.image = {.channels = 3, .height = 32, .width = 32}, .classes = 10},
                64);
 }
