@@ -82,7 +82,7 @@ OptionTable<BenchOptions> bench_options() {
       .add(&BenchOptions::optimizer, {.name = "optimizer",
                                       .help = "step: as for train",
                                       .unit = "",
-                                      .choices = {"sgd", "adam", "adamw", "lars"}})
+                                      .choices = optimizer_names()})
       .add(&BenchOptions::data, {.name = "data", .help = "shards for loader", .unit = ""})
       .add(&BenchOptions::directory,
            {.name = "directory", .help = "where checkpoint writes", .unit = ""})

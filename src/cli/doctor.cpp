@@ -5,6 +5,7 @@
 #include "lockstep/doctor/judge.hpp"
 #include "lockstep/doctor/start_watch.hpp"
 #include "lockstep/models/models.hpp"
+#include "lockstep/optim/optimizer.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 
 #include <fmt/format.h>
@@ -64,7 +65,7 @@ OptionTable<DoctorArguments> doctor_options() {
       .add(&DoctorArguments::optimizer, {.name = "optimizer",
                                          .help = "whose state is saved too",
                                          .unit = "",
-                                         .choices = {"sgd", "adam", "adamw", "lars"}});
+                                         .choices = optimizer_names()});
   table.group("How")
       .add(&DoctorArguments::timeout, {.name = "timeout",
                                        .help = "for MPI to start, and for each answer of a rank",
@@ -83,9 +84,7 @@ std::uint64_t checkpoint_bytes(const DoctorArguments& arguments) {
                                                              .width = arguments.image_size},
                                                    .classes = arguments.classes,
                                                    .width = arguments.width});
-  const bool adaptive =
-      arguments.optimizer == OptimizerKind::adam || arguments.optimizer == OptimizerKind::adamw;
-  const auto copies = std::uint64_t{adaptive ? 3U : 2U};
+  const std::uint64_t copies = 1 + slot_count(arguments.optimizer);
   // Allowance for running statistics, names and attributes, which are small.
   constexpr std::uint64_t rest = std::uint64_t{1} << 20;
   return static_cast<std::uint64_t>(graph.parameter_count()) * sizeof(float) * copies + rest;

@@ -77,7 +77,7 @@ OptionTable<InspectArguments> inspect_options() {
       .add(&InspectArguments::optimizer, {.name = "optimizer",
                                           .help = "it would train with",
                                           .unit = "",
-                                          .choices = {"sgd", "adam", "adamw", "lars"}})
+                                          .choices = optimizer_names()})
       .add(&InspectArguments::shard,
            {.name = "shard",
             .help = "with --ranks: of one mode alone",

@@ -119,10 +119,8 @@ OptionTable<Config> make_table() {
             .choices = {"fp32", "tf32", "bf16", "fp16"}});
   t.exclusive({.one = "batch-size", .other = "global-batch-size", .both = {}});
   t.group("Optimizer")
-      .add(&Config::optimizer, {.name = "optimizer",
-                                .help = "update rule",
-                                .unit = "",
-                                .choices = {"sgd", "adam", "adamw", "lars"}})
+      .add(&Config::optimizer,
+           {.name = "optimizer", .help = "update rule", .unit = "", .choices = optimizer_names()})
       .add(&Config::lr, {.name = "lr", .help = "learning rate after warm-up", .unit = "", .min = 0})
       .add(
           &Config::lr_base_batch,
@@ -172,10 +170,11 @@ OptionTable<Config> make_table() {
                           .unit = "",
                           .min = 0,
                           .above_min = true})
-      .add(&Config::weight_decay, {.name = "weight-decay",
-                                   .help = "L2 penalty, decoupled for adamw; weights only",
-                                   .unit = "",
-                                   .min = 0})
+      .add(&Config::weight_decay,
+           {.name = "weight-decay",
+            .help = "of weights: an L2 penalty of sgd, adam and lars, else decoupled",
+            .unit = "",
+            .min = 0})
       .add(
           &Config::decay_norm_and_bias,
           {.name = "decay-norm-and-bias", .help = "decay norm and bias parameters too", .unit = ""})

@@ -60,7 +60,8 @@ class Adam final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adam(const Config& config, const ArenaLayout& layout) {
+std::unique_ptr<Optimizer> make_adam(const Config& config, const ArenaLayout& layout,
+                                     const SumOverRanks& /*sum_norms*/) {
   return std::make_unique<Adam>(config, layout);
 }
 

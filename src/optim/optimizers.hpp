@@ -4,13 +4,16 @@
 
 namespace lockstep {
 
+// `sum_norms`: as of make_optimizer().
+
 /// v = momentum * v + (g + decay * w); w -= lr * v, or lr * (g + decay * w + momentum * v) with
 /// Nesterov. As torch.optim.SGD without dampening; v starts at zero, which equals its first step.
 [[nodiscard]] std::unique_ptr<Optimizer> make_sgd(const Config& config, const ArenaLayout& layout);
 
 /// m, v: running means of g and g^2; w -= lr * m_hat / (sqrt(v_hat) + eps). As torch.optim.Adam and
 /// AdamW: Adam adds decay * w to g, AdamW multiplies w by 1 - lr * decay.
-[[nodiscard]] std::unique_ptr<Optimizer> make_adam(const Config& config, const ArenaLayout& layout);
+[[nodiscard]] std::unique_ptr<Optimizer> make_adam(const Config& config, const ArenaLayout& layout,
+                                                   const SumOverRanks& sum_norms);
 
 /// Layer-wise rates for weights: local = trust * |w| / (|g| + decay * |w|), 1 if a norm is zero;
 /// v = momentum * v + lr * local * (g + decay * w); w -= v. Norm and bias parameters take local

@@ -156,7 +156,7 @@ void TrainStep::update_after_all(double lr, std::int64_t step, StepResult& resul
   }
   const UpdateOptions update{
       .lr = lr, .step = scaler_.updates(step), .gradient_scale = static_cast<float>(scale)};
-  if (sum_over_shards_) optimizer_.measure(state_.update_ranges(), state_.gradients());
+  if (sum_over_shards_) optimizer_.measure(state_.update_ranges(), state_.gradients(), update);
   update_all(update);
 }
 

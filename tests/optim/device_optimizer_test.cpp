@@ -159,8 +159,8 @@ BOOST_AUTO_TEST_CASE(lars_sums_the_norms_of_parts_that_lie_apart) {
     const std::vector<float> gradients = random_arena(layout, static_cast<std::uint32_t>(1 + step));
     device_gradients.set(gradients);
     const UpdateOptions options{.lr = 0.02, .step = step, .gradient_scale = 0.25F};
-    expected->measure(parts, gradients);
-    actual->measure(device_parts, device_gradients.span());
+    expected->measure(parts, gradients, options);
+    actual->measure(device_parts, device_gradients.span(), options);
     for (std::size_t i = 0; i < parts.size(); ++i) {
       expected->update(parts[i].begin, parts[i].end, parts[i].parameters, gradients, options);
       actual->update(device_parts[i].begin, device_parts[i].end, device_parts[i].parameters,

@@ -53,16 +53,16 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  /// "momentum_buffer" (sgd, lars), "exp_avg" and "exp_avg_sq" (adam, adamw).
+  /// PyTorch's names: "momentum_buffer", or "exp_avg" and "exp_avg_sq" (has_moments()).
   [[nodiscard]] virtual std::span<const std::string> slot_names() const noexcept = 0;
   [[nodiscard]] virtual std::span<float> slot(std::size_t index) noexcept = 0;
-  /// True if update() needs norms of whole tensors (lars): no range may be updated before all
+  /// True if update() needs norms of whole tensors: no range may be updated before all
   /// gradients are final.
   [[nodiscard]] virtual bool needs_all_gradients() const noexcept = 0;
   /// If tensors are sharded and needs_all_gradients(): computes the norms of whole tensors; call
-  /// before any update(). Collective.
+  /// before the update() calls, which get the same options. Collective.
   virtual void measure(std::span<const ParameterRange> /*ranges*/,
-                       std::span<const float> /*gradients*/) {}
+                       std::span<const float> /*gradients*/, const UpdateOptions& /*options*/) {}
   /// Updates parameters in [begin, end), cut at tensor boundaries.
   virtual void update(std::size_t begin, std::size_t end, std::span<float> parameters,
                       std::span<const float> gradients, const UpdateOptions& options) = 0;

@@ -20,15 +20,15 @@ constexpr std::size_t round_up(std::size_t value) noexcept {
 /// The arena's tensors as the kernels need them, on the device.
 class TensorTable final {
  public:
-  /// `most_ranges`: most ranges of one squared() call.
+  /// `rows`: of norms, one entry per tensor each.
   TensorTable(Device& device, std::vector<Segment> segments, std::size_t arena_size,
-              std::size_t most_ranges)
+              std::size_t rows)
       : segments_(std::move(segments)),
         blocks_(arena_size / arena_block),
         tensor_of_block_(device, blocks_),
         updates_(device, segments_.size()),
         host_updates_(device, segments_.size(), DeviceArray<TensorUpdate>::Place::host),
-        norms_(device, most_ranges * segments_.size()),
+        norms_(device, rows * segments_.size()),
         host_norms_(device, norms_.size(), DeviceArray<double>::Place::host),
         workspace_(device, squared_norms_workspace(blocks_, segments_.size())),
         adapts_(device, segments_.size()),
@@ -88,12 +88,8 @@ class TensorTable final {
   }
   [[nodiscard]] const UpdateDecision& decision() const noexcept { return *host_decision_.data(); }
 
-  /// Queues the computation of each tensor's trust ratio for later updates.
-  void queue_trust_ratios(Device& device, std::span<const float> parameters,
-                          std::span<const float> gradients, double trust_coefficient,
-                          const UpdateOptions& options) {
-    queue_squares(device, {0, arena_size(), parameters.data()}, 0);
-    queue_squares(device, {0, arena_size(), gradients.data()}, 1);
+  /// Queues the computation of each tensor's trust ratio, from rows 0 and 1, for later updates.
+  void queue_trust_ratios(Device& device, double trust_coefficient, const UpdateOptions& options) {
     set_trust_ratios(device.stream(),
                      {.weight_squares = norms_.data(),
                       .gradient_squares = norms_.data() + segments_.size(),
@@ -122,26 +118,27 @@ class TensorTable final {
     std::size_t end;
     const float* values;
   };
-  /// Sum of squares of each tensor within each range, (ranges, tensors); 0 for tensors outside the
-  /// range. Blocks; valid until the next call.
-  [[nodiscard]] std::span<const double> squared(Device& device, std::span<const Range> ranges) {
-    const std::size_t count = ranges.size() * segments_.size();
-    for (std::size_t i = 0; i < ranges.size(); ++i) queue_squares(device, ranges[i], i);
+  /// Queues the sum of squares of each tensor's values; 0 for tensors outside the range.
+  void queue_squares(Device& device, const Range& range, std::size_t row) {
+    const std::size_t first = round_up(range.begin) / arena_block;
+    const std::size_t end = std::min(round_up(range.end) / arena_block, blocks_);
+    squared_norms(device.stream(), range.values + first * arena_block, end - first,
+                  tensor_of_block_.data() + first, segments_.size(), norms(row), workspace());
+  }
+  [[nodiscard]] double* norms(std::size_t row) noexcept {
+    assert((row + 1) * segments_.size() <= norms_.size());
+    return norms_.data() + row * segments_.size();
+  }
+  [[nodiscard]] void* workspace() noexcept { return workspace_.data(); }
+  /// The first `rows` rows of norms, (rows, tensors). Blocks; valid until the next call.
+  [[nodiscard]] std::span<const double> read_norms(Device& device, std::size_t rows) {
+    const std::size_t count = rows * segments_.size();
     device.copy_to_host(host_norms_.data(), norms_.data(), count * sizeof(double));
     device.synchronize();
     return {host_norms_.data(), count};
   }
 
  private:
-  /// Queues sums of squares into row `row` of norms_.
-  void queue_squares(Device& device, const Range& range, std::size_t row) {
-    assert((row + 1) * segments_.size() <= norms_.size());
-    const std::size_t first = round_up(range.begin) / arena_block;
-    const std::size_t end = std::min(round_up(range.end) / arena_block, blocks_);
-    squared_norms(device.stream(), range.values + first * arena_block, end - first,
-                  tensor_of_block_.data() + first, segments_.size(),
-                  norms_.data() + row * segments_.size(), workspace_.data());
-  }
   [[nodiscard]] const UpdateDecision* decision_of(const UpdateOptions& options) const noexcept {
     return options.as_decided ? decision_.data() : nullptr;
   }
@@ -162,10 +159,10 @@ class TensorTable final {
 class DeviceOptimizer : public Optimizer {
  public:
   DeviceOptimizer(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout,
-                  std::vector<std::string> slot_names, std::size_t most_ranges = 1)
+                  std::vector<std::string> slot_names, std::size_t rows = 1)
       : device_(std::move(device)),
         table_(*device_, make_segments(layout, config.weight_decay, config.decay_norm_and_bias),
-               layout.size(), most_ranges),
+               layout.size(), rows),
         slot_names_(std::move(slot_names)) {
     for (std::size_t i = 0; i < slot_names_.size(); ++i) {
       slots_.emplace_back(*device_, layout.size());
@@ -181,8 +178,8 @@ class DeviceOptimizer : public Optimizer {
   }
   [[nodiscard]] bool needs_all_gradients() const noexcept override { return false; }
   [[nodiscard]] double squared_norm(std::span<const float> gradients) override {
-    const TensorTable::Range all{0, table_.arena_size(), gradients.data()};
-    const auto squared = table_.squared(*device_, {&all, 1});
+    table_.queue_squares(*device_, {0, table_.arena_size(), gradients.data()}, 0);
+    const auto squared = table_.read_norms(*device_, 1);
     return std::accumulate(squared.begin(), squared.end(), 0.0);
   }
   [[nodiscard]] bool decide(const UpdateInputs& inputs) override {
@@ -249,86 +246,137 @@ class DeviceAdam final : public DeviceOptimizer {
   AdamUpdate options_;
 };
 
-class DeviceLars final : public DeviceOptimizer {
+/// Scales each weight's step by a trust ratio of two norms of the whole tensor.
+class DeviceLayerwise : public DeviceOptimizer {
  public:
-  DeviceLars(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout,
-             SumOverRanks sum_norms)
-      : DeviceOptimizer(std::move(device), config, layout, {"momentum_buffer"},
-                        most_ranges(layout)),
-        momentum_(static_cast<float>(config.momentum)),
-        trust_(config.trust_coefficient),
+  DeviceLayerwise(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout,
+                  std::vector<std::string> slot_names, SumOverRanks sum_norms)
+      : DeviceOptimizer(std::move(device), config, layout, std::move(slot_names),
+                        2 * most_ranges(layout)),
         sum_norms_(std::move(sum_norms)),
-        norms_(2 * table().segments().size()),
+        squares_(2 * table().segments().size()),
         ratios_(table().segments().size(), 1.0) {
     ranges_.reserve(most_ranges(layout));
   }
 
-  [[nodiscard]] std::string_view name() const noexcept override { return "lars"; }
-  [[nodiscard]] bool needs_all_gradients() const noexcept override { return true; }
+  [[nodiscard]] bool needs_all_gradients() const noexcept final { return true; }
   void update(std::size_t begin, std::size_t end, std::span<float> parameters,
-              std::span<const float> gradients, const UpdateOptions& options) override {
+              std::span<const float> gradients, const UpdateOptions& options) final {
     if (!sum_norms_) {
-      table().queue_trust_ratios(device(), parameters, gradients, trust_, options);
+      queue_norms({0, table().arena_size(), parameters}, gradients, options, {0, 1});
+      queue_ratios_on_device(options);
     } else if (std::exchange(measured_, false)) {
-      queue_ratios(options.gradient_scale);
+      queue_ratios(options);
     }
-    lars_update(device().stream(), table().range(begin, end, parameters, gradients, options),
-                momentum_, slot(0).data());
+    queue_update(table().range(begin, end, parameters, gradients, options), options);
   }
 
-  void measure(std::span<const ParameterRange> ranges, std::span<const float> gradients) override {
-    take_norms(ranges, gradients);
-    sum_norms_(norms_);
+  void measure(std::span<const ParameterRange> ranges, std::span<const float> gradients,
+               const UpdateOptions& options) final {
+    merge(ranges);
+    const std::size_t count = ranges_.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      queue_norms(ranges_[i], gradients, options, {i, count + i});
+    }
+    const std::size_t tensors = ratios_.size();
+    const auto rows = table().read_norms(device(), 2 * count);
+    for (std::size_t i = 0; i < tensors; ++i) {
+      squares_[2 * i] = squares_[2 * i + 1] = 0;
+      for (std::size_t row = 0; row < count; ++row) {
+        squares_[2 * i] += rows[row * tensors + i];
+        squares_[2 * i + 1] += rows[(count + row) * tensors + i];
+      }
+    }
+    measured_ = true;
+    sum_norms_(squares_);
   }
+
+ protected:
+  /// Queues the squares of what moves each tensor of the range into a row of norms.
+  virtual void queue_squares_of_moves(const UpdateRange& range, const UpdateOptions& options,
+                                      std::size_t row) = 0;
+  virtual void queue_ratios_on_device(const UpdateOptions& options) = 0;
+  /// A tensor's ratio, from its two norms.
+  [[nodiscard]] virtual double ratio(const Segment& segment, double weights, double moves,
+                                     const UpdateOptions& options) const = 0;
+  virtual void queue_update(const UpdateRange& range, const UpdateOptions& options) = 0;
 
  private:
-  /// One for the gradients, and at most one per range for the weights.
   [[nodiscard]] static std::size_t most_ranges(const ArenaLayout& layout) {
-    return 1 + std::max<std::size_t>(1, layout.units.size());
+    return std::max<std::size_t>(1, layout.units.size());
   }
-  /// Computes norms_ of weights and gradients over all ranges.
-  void take_norms(std::span<const ParameterRange> ranges, std::span<const float> gradients) {
-    ranges_.assign(1, {0, table().arena_size(), gradients.data()});
+  /// Merges contiguous ranges of one arena.
+  void merge(std::span<const ParameterRange> ranges) {
+    ranges_.clear();
     for (const ParameterRange& range : ranges) {
-      const float* const values = range.parameters.data();
-      // Merge contiguous ranges of one arena.
-      if (ranges_.size() > 1 && ranges_.back().values == values &&
+      if (!ranges_.empty() && ranges_.back().parameters.data() == range.parameters.data() &&
           ranges_.back().end == range.begin) {
         ranges_.back().end = range.end;
       } else {
-        ranges_.push_back({range.begin, range.end, values});
+        ranges_.push_back(range);
       }
     }
-    const auto squared = table().squared(device(), ranges_);
-    const std::size_t tensors = ratios_.size();
-    for (std::size_t i = 0; i < tensors; ++i) {
-      norms_[2 * i] = 0;
-      for (std::size_t at = tensors + i; at < squared.size(); at += tensors) {
-        norms_[2 * i] += squared[at];
-      }
-      norms_[2 * i + 1] = squared[i];
-    }
-    measured_ = true;
   }
-  void queue_ratios(float gradient_scale) {
+  struct Rows {
+    std::size_t weights;
+    std::size_t moves;
+  };
+  void queue_norms(const ParameterRange& range, std::span<const float> gradients,
+                   const UpdateOptions& options, Rows rows) {
+    table().queue_squares(device(), {range.begin, range.end, range.parameters.data()},
+                          rows.weights);
+    queue_squares_of_moves(
+        table().range(range.begin, range.end, range.parameters, gradients, options), options,
+        rows.moves);
+  }
+  void queue_ratios(const UpdateOptions& options) {
     for (std::size_t i = 0; i < ratios_.size(); ++i) {
       const Segment& segment = table().segments()[i];
       if (!segment.adapts) continue;
-      ratios_[i] = trust_ratio(trust_, std::sqrt(norms_[2 * i]),
-                               static_cast<double>(gradient_scale) * std::sqrt(norms_[2 * i + 1]),
-                               static_cast<double>(segment.weight_decay));
+      ratios_[i] =
+          ratio(segment, std::sqrt(squares_[2 * i]), std::sqrt(squares_[2 * i + 1]), options);
     }
-    // take_norms() has synchronized the device, so the last step's copy is done.
+    // measure() has synchronized the device, so the last step's copy is done.
     table().set_ratios(device(), ratios_);
+  }
+
+  SumOverRanks sum_norms_;  ///< empty: this rank holds whole tensors
+  bool measured_ = false;   ///< squares_ are this step's, and their ratios are not queued yet
+  std::vector<ParameterRange> ranges_;
+  std::vector<double> squares_;  ///< by tensor: of its weights, and of what moves them
+  std::vector<double> ratios_;   ///< by tensor; 1 if it does not adapt
+};
+
+class DeviceLars final : public DeviceLayerwise {
+ public:
+  DeviceLars(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout,
+             SumOverRanks sum_norms)
+      : DeviceLayerwise(std::move(device), config, layout, {"momentum_buffer"},
+                        std::move(sum_norms)),
+        momentum_(static_cast<float>(config.momentum)),
+        trust_(config.trust_coefficient) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "lars"; }
+
+ private:
+  void queue_squares_of_moves(const UpdateRange& range, const UpdateOptions& /*options*/,
+                              std::size_t row) override {
+    table().queue_squares(device(), {range.begin, range.end, range.gradients}, row);
+  }
+  void queue_ratios_on_device(const UpdateOptions& options) override {
+    table().queue_trust_ratios(device(), trust_, options);
+  }
+  [[nodiscard]] double ratio(const Segment& segment, double weights, double moves,
+                             const UpdateOptions& options) const override {
+    return trust_ratio(trust_, weights, static_cast<double>(options.gradient_scale) * moves,
+                       static_cast<double>(segment.weight_decay));
+  }
+  void queue_update(const UpdateRange& range, const UpdateOptions& /*options*/) override {
+    lars_update(device().stream(), range, momentum_, slot(0).data());
   }
 
   float momentum_;
   double trust_;
-  SumOverRanks sum_norms_;  ///< empty: this rank holds whole tensors
-  bool measured_ = false;   ///< norms_ are this step's, and their ratios are not queued yet
-  std::vector<TensorTable::Range> ranges_;
-  std::vector<double> norms_;   ///< by tensor: squared norms of its weights and gradients
-  std::vector<double> ratios_;  ///< by tensor; 1 if it does not adapt
 };
 
 }  // namespace
