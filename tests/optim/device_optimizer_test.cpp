@@ -53,6 +53,8 @@ const std::vector<Case> cases{
     {.name = "adamw, clipped", .kind = OptimizerKind::adamw, .gradient_scale = 0.25F},
     {.name = "lars", .kind = OptimizerKind::lars},
     {.name = "lars, clipped", .kind = OptimizerKind::lars, .gradient_scale = 0.25F},
+    {.name = "lamb", .kind = OptimizerKind::lamb},
+    {.name = "lamb, clipped", .kind = OptimizerKind::lamb, .gradient_scale = 0.25F},
 };
 
 Config config_of(const Case& each) {
@@ -87,52 +89,10 @@ std::vector<float> host_copy(cuda::Device& device, std::span<const float> values
   return host;
 }
 
-}  // namespace
-
-BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_are_those_of_a_processor) {
-  const ArenaLayout layout = odd_layout();
-  for (const Case& each : cases) {
-    BOOST_TEST_CONTEXT(each.name) {
-      const std::shared_ptr<cuda::Device> device = cuda::make_host_device(cuda::HostWork::late);
-      const auto expected = make_optimizer(config_of(each), layout);
-      const auto actual = cuda::make_device_optimizer(device, config_of(each), layout);
-      BOOST_TEST(actual->name() == expected->name());
-      BOOST_TEST(actual->needs_all_gradients() == expected->needs_all_gradients());
-      BOOST_TEST(std::vector(actual->slot_names().begin(), actual->slot_names().end()) ==
-                 std::vector(expected->slot_names().begin(), expected->slot_names().end()));
-      std::vector<float> parameters = random_arena(layout, 0);
-      DeviceValues device_parameters(*device, layout.size());
-      DeviceValues device_gradients(*device, layout.size());
-      device_parameters.set(parameters);
-      for (int step = 1; step <= 20; ++step) {
-        const std::vector<float> gradients = random_arena(layout, static_cast<std::uint32_t>(step));
-        const UpdateOptions options{
-            .lr = 0.02 / step, .step = step, .gradient_scale = each.gradient_scale};
-        device_gradients.set(gradients);
-        // LARS needs whole arenas; the others are cut between tensors, as buckets are.
-        const std::size_t cut = expected->needs_all_gradients() ? layout.size() : 52;
-        expected->update(0, layout.size(), parameters, gradients, options);
-        actual->update(0, cut, device_parameters.span(), device_gradients.span(), options);
-        actual->update(cut, layout.size(), device_parameters.span(), device_gradients.span(),
-                       options);
-      }
-      const auto compare = [](const std::vector<float>& left, std::span<const float> right) {
-        for (std::size_t i = 0; i < left.size(); ++i) {
-          BOOST_REQUIRE_SMALL(left[i] - right[i], 1e-6F);
-        }
-      };
-      compare(host_copy(*device, device_parameters.span()), parameters);
-      for (std::size_t i = 0; i < actual->slot_names().size(); ++i) {
-        compare(host_copy(*device, actual->slot(i)), expected->slot(i));
-      }
-    }
-  }
-}
-
-BOOST_AUTO_TEST_CASE(lars_sums_the_norms_of_parts_that_lie_apart) {
+void check_norms_of_parts(OptimizerKind kind) {
   // As where a rank keeps parts of two units; what the others keep comes by the sum.
   ArenaLayout layout = odd_layout();
-  const Config config = config_of({.name = "lars", .kind = OptimizerKind::lars});
+  const Config config = config_of({.name = "", .kind = kind});
   const std::shared_ptr<cuda::Device> device = cuda::make_host_device(cuda::HostWork::late);
   const std::size_t cut = 64;
   layout.units = {{.begin = 0, .end = cut}, {.begin = cut, .end = layout.size()}};
@@ -177,6 +137,56 @@ BOOST_AUTO_TEST_CASE(lars_sums_the_norms_of_parts_that_lie_apart) {
     BOOST_REQUIRE_SMALL(device_values[1][i] - second[i], 1e-6F);
   }
   BOOST_TEST((first != random_arena(layout, 0)));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_are_those_of_a_processor) {
+  const ArenaLayout layout = odd_layout();
+  for (const Case& each : cases) {
+    BOOST_TEST_CONTEXT(each.name) {
+      const std::shared_ptr<cuda::Device> device = cuda::make_host_device(cuda::HostWork::late);
+      const auto expected = make_optimizer(config_of(each), layout);
+      const auto actual = cuda::make_device_optimizer(device, config_of(each), layout);
+      BOOST_TEST(actual->name() == expected->name());
+      BOOST_TEST(actual->needs_all_gradients() == expected->needs_all_gradients());
+      BOOST_TEST(std::vector(actual->slot_names().begin(), actual->slot_names().end()) ==
+                 std::vector(expected->slot_names().begin(), expected->slot_names().end()));
+      std::vector<float> parameters = random_arena(layout, 0);
+      DeviceValues device_parameters(*device, layout.size());
+      DeviceValues device_gradients(*device, layout.size());
+      device_parameters.set(parameters);
+      for (int step = 1; step <= 20; ++step) {
+        const std::vector<float> gradients = random_arena(layout, static_cast<std::uint32_t>(step));
+        const UpdateOptions options{
+            .lr = 0.02 / step, .step = step, .gradient_scale = each.gradient_scale};
+        device_gradients.set(gradients);
+        // LARS and LAMB need whole arenas; the others are cut between tensors, as buckets are.
+        const std::size_t cut = expected->needs_all_gradients() ? layout.size() : 52;
+        expected->update(0, layout.size(), parameters, gradients, options);
+        actual->update(0, cut, device_parameters.span(), device_gradients.span(), options);
+        actual->update(cut, layout.size(), device_parameters.span(), device_gradients.span(),
+                       options);
+      }
+      const auto compare = [](const std::vector<float>& left, std::span<const float> right) {
+        for (std::size_t i = 0; i < left.size(); ++i) {
+          BOOST_REQUIRE_SMALL(left[i] - right[i], 1e-6F);
+        }
+      };
+      compare(host_copy(*device, device_parameters.span()), parameters);
+      for (std::size_t i = 0; i < actual->slot_names().size(); ++i) {
+        compare(host_copy(*device, actual->slot(i)), expected->slot(i));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(lars_and_lamb_sum_the_norms_of_parts_that_lie_apart) {
+  for (const OptimizerKind kind : {OptimizerKind::lars, OptimizerKind::lamb}) {
+    BOOST_TEST_CONTEXT("optimizer " << static_cast<int>(kind)) {
+      check_norms_of_parts(kind);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(the_squared_norm_on_a_device_is_a_processors) {
@@ -272,7 +282,8 @@ BOOST_AUTO_TEST_CASE(a_device_decides_as_the_host_would) {
        norm / 2,
        0.5},
   };
-  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adamw, OptimizerKind::lars}) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::sgd, OptimizerKind::adamw, OptimizerKind::lars, OptimizerKind::lamb}) {
     const Config config = config_of({.name = "", .kind = kind});
     for (const Decision& each : decisions) {
       BOOST_TEST_CONTEXT("optimizer " << static_cast<int>(kind) << ", " << each.what) {

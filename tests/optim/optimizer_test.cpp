@@ -76,7 +76,10 @@ class Reference {
     for (const ArenaView& view : layout_.views) {
       const bool is_weight = view.kind == ParameterKind::weight;
       const double decay = is_weight || config_.decay_norm_and_bias ? config_.weight_decay : 0.0;
-      const double local = is_weight ? trust_ratio(view, gradients, scale, decay) : 1.0;
+      const double local = !is_weight ? 1.0
+                           : config_.optimizer == OptimizerKind::lamb
+                               ? step_ratio(view, gradients, scale, decay, step)
+                               : trust_ratio(view, gradients, scale, decay);
       for (std::size_t i = view.offset; i < view.end(); ++i) {
         one(i, scale * static_cast<double>(gradients[i]), decay, local, step);
       }
@@ -96,6 +99,24 @@ class Reference {
     return config_.trust_coefficient * std::sqrt(ww) / (std::sqrt(gg) + decay * std::sqrt(ww));
   }
 
+  /// LAMB's ratio: of the norms of the weights and of the step that they would make.
+  double step_ratio(const ArenaView& view, const std::vector<float>& gradients, double scale,
+                    double decay, int step) const {
+    double ww = 0;
+    double uu = 0;
+    for (std::size_t i = view.offset; i < view.end(); ++i) {
+      const double g = scale * static_cast<double>(gradients[i]);
+      const double m = config_.beta1 * first_[i] + (1 - config_.beta1) * g;
+      const double v = config_.beta2 * second_[i] + (1 - config_.beta2) * g * g;
+      const double u = m / (1 - std::pow(config_.beta1, step)) /
+                           (std::sqrt(v / (1 - std::pow(config_.beta2, step))) + config_.eps) +
+                       decay * w[i];
+      ww += w[i] * w[i];
+      uu += u * u;
+    }
+    return ww == 0 || uu == 0 ? 1.0 : std::sqrt(ww) / std::sqrt(uu);
+  }
+
   void one(std::size_t i, double g, double decay, double local, int step) {
     const double lr = rate_at(step);
     switch (config_.optimizer) {
@@ -109,6 +130,14 @@ class Reference {
         first_[i] = config_.momentum * first_[i] + lr * local * (g + decay * w[i]);
         w[i] -= first_[i];
         break;
+      case OptimizerKind::lamb: {
+        first_[i] = config_.beta1 * first_[i] + (1 - config_.beta1) * g;
+        second_[i] = config_.beta2 * second_[i] + (1 - config_.beta2) * g * g;
+        const double m = first_[i] / (1 - std::pow(config_.beta1, step));
+        const double v = second_[i] / (1 - std::pow(config_.beta2, step));
+        w[i] -= lr * local * (m / (std::sqrt(v) + config_.eps) + decay * w[i]);
+        break;
+      }
       case OptimizerKind::adam:
       case OptimizerKind::adamw: {
         if (config_.optimizer == OptimizerKind::adam)
@@ -181,6 +210,12 @@ const std::vector<Case> cases{
      .decay_norm_and_bias = true},
     {.name = "lars", .kind = OptimizerKind::lars},
     {.name = "lars, clipped", .kind = OptimizerKind::lars, .gradient_scale = 0.25F},
+    {.name = "lamb", .kind = OptimizerKind::lamb},
+    {.name = "lamb, clipped", .kind = OptimizerKind::lamb, .gradient_scale = 0.25F},
+    {.name = "lamb, all decay",
+     .kind = OptimizerKind::lamb,
+     .weight_decay = 0.5,
+     .decay_norm_and_bias = true},
 };
 
 }  // namespace
@@ -297,7 +332,8 @@ BOOST_AUTO_TEST_CASE(slots_carry_pytorchs_names_and_start_at_zero) {
        {Expected{OptimizerKind::sgd, "sgd", {"momentum_buffer"}, false},
         Expected{OptimizerKind::adam, "adam", {"exp_avg", "exp_avg_sq"}, false},
         Expected{OptimizerKind::adamw, "adamw", {"exp_avg", "exp_avg_sq"}, false},
-        Expected{OptimizerKind::lars, "lars", {"momentum_buffer"}, true}}) {
+        Expected{OptimizerKind::lars, "lars", {"momentum_buffer"}, true},
+        Expected{OptimizerKind::lamb, "lamb", {"exp_avg", "exp_avg_sq"}, true}}) {
     Config config;
     config.optimizer = each.kind;
     const std::unique_ptr<Optimizer> optimizer = make_optimizer(config, layout);
@@ -331,4 +367,29 @@ BOOST_AUTO_TEST_CASE(lars_takes_the_plain_rate_where_a_norm_is_zero) {
 
   BOOST_TEST(zeros[0] == -0.5F);
   BOOST_TEST(ones[0] == 1.0F - 0.25F * 0.5F);
+}
+
+BOOST_AUTO_TEST_CASE(a_lamb_step_is_as_long_as_its_tensor_times_the_rate) {
+  const ArenaLayout layout{
+      {{.parameter = 0, .kind = ParameterKind::weight, .offset = 0, .size = 4}}};
+  Config config;
+  config.optimizer = OptimizerKind::lamb;
+  config.weight_decay = 0;
+  std::vector<float> zeros(layout.size());
+  std::vector<float> ones(layout.size(), 1.0F);
+  std::vector<float> still(layout.size(), 1.0F);
+  // At the first step m_hat / sqrt(v_hat) is the sign of the gradient.
+  const std::vector<float> gradient(layout.size(), 3.0F);
+  const std::vector<float> no_gradient(layout.size());
+
+  make_optimizer(config, layout)->update(0, 16, zeros, gradient, {.lr = 0.25, .step = 1});
+  make_optimizer(config, layout)->update(0, 16, ones, gradient, {.lr = 0.25, .step = 1});
+  make_optimizer(config, layout)->update(0, 16, still, no_gradient, {.lr = 0.25, .step = 1});
+  std::vector<float> twos(layout.size(), 2.0F);
+  make_optimizer(config, layout)->update(0, 16, twos, gradient, {.lr = 0.25, .step = 1});
+
+  BOOST_TEST(zeros[0] == -0.25F, boost::test_tools::tolerance(1e-6F));
+  BOOST_TEST(ones[0] == 0.75F, boost::test_tools::tolerance(1e-6F));
+  BOOST_TEST(twos[0] == 1.5F, boost::test_tools::tolerance(1e-6F));
+  BOOST_TEST(still[0] == 1.0F);
 }

@@ -31,11 +31,6 @@ std::int64_t group_of(ShardMode mode) {
   return world->size() % 2 == 0 ? 2 : world->size();
 }
 
-/// Adam's first steps go by the signs of gradients, which rounding may turn.
-bool goes_by_sign(OptimizerKind optimizer) {
-  return optimizer == OptimizerKind::adam || optimizer == OptimizerKind::adamw;
-}
-
 /// Twenty steps replicated and sharded, from the same values on the same data. `tolerance` is
 /// for sums of another order; where there is none, bits are the same.
 void check_as_replicated(Rig::Options options, const std::vector<ShardMode>& modes,
@@ -56,8 +51,10 @@ void check_as_replicated(Rig::Options options, const std::vector<ShardMode>& mod
         BOOST_TEST((result.updated && !result.overflowed));
       }
       const auto values = shared.all_parameters();
-      // A sum of two is the same in either order; LARS' norms are sums over all parts.
-      if (world->size() <= 2 && options.optimizer != OptimizerKind::lars) {
+      // A sum of two is the same in either order; LARS' and LAMB's norms are sums over all parts.
+      const bool has_norms =
+          options.optimizer == OptimizerKind::lars || options.optimizer == OptimizerKind::lamb;
+      if (world->size() <= 2 && !has_norms) {
         BOOST_TEST((values == expected));
         BOOST_TEST((shared.statistics() == replicated.statistics()));
       }
@@ -70,16 +67,19 @@ void check_as_replicated(Rig::Options options, const std::vector<ShardMode>& mod
 
 BOOST_AUTO_TEST_CASE(each_mode_optimizer_and_precision_gives_the_parameters_of_none) {
   for (const OptimizerKind optimizer :
-       {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars}) {
+       {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars,
+        OptimizerKind::lamb}) {
     for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
       for (const bool device : {false, true}) {
         if (!device && precision == Precision::fp16) continue;  // processors have none
-        Rig::Options options{.model = "mlp",
-                             .global_batch = 12,
-                             .optimizer = optimizer,
-                             .lr = goes_by_sign(optimizer) ? 1e-5 : 0.01,
-                             .precision = precision,
-                             .device = device};
+        Rig::Options options{
+            .model = "mlp",
+            .global_batch = 12,
+            .optimizer = optimizer,
+            // Adam's first steps go by the signs of gradients, which rounding may turn.
+            .lr = has_moments(optimizer) ? 1e-5 : 0.01,
+            .precision = precision,
+            .device = device};
         if (precision == Precision::fp16) options.loss_scale = LossScale{.scale = 256};
         check_as_replicated(options, all_modes, precision == Precision::fp32 ? 1e-5 : 1e-3);
       }

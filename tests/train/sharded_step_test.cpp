@@ -82,9 +82,10 @@ void check_as_replicated(Rig::Options options, ShardMode mode, int steps, double
 BOOST_AUTO_TEST_CASE(each_mode_trains_as_replicated_with_each_optimizer) {
   for (const ShardMode mode : all_modes) {
     for (const OptimizerKind optimizer :
-         {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars}) {
+         {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars,
+          OptimizerKind::lamb}) {
       // Adam's first steps go by the signs of gradients, which rounding may turn.
-      const bool by_sign = optimizer == OptimizerKind::adam || optimizer == OptimizerKind::adamw;
+      const bool by_sign = has_moments(optimizer);
       check_as_replicated(
           {.model = "mlp", .global_batch = 30, .optimizer = optimizer, .lr = by_sign ? 1e-5 : 0.05},
           mode, 5, by_sign ? 1e-3 : rounding);
@@ -199,6 +200,22 @@ BOOST_AUTO_TEST_CASE(lars_on_a_device_takes_the_norms_of_whole_tensors) {
                            .lr = lr,
                            .device = true},
                           mode, 5, rounding);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(lamb_takes_the_norms_of_whole_tensors) {
+  for (const bool device : {false, true}) {
+    for (const ShardMode mode : all_modes) {
+      for (const double clip : {0.0, 0.01}) {
+        check_as_replicated({.model = "mlp",
+                             .global_batch = 30,
+                             .clip_grad_norm = clip,
+                             .optimizer = OptimizerKind::lamb,
+                             .lr = 1e-5,
+                             .device = device},
+                            mode, 5, 1e-3);
+      }
     }
   }
 }

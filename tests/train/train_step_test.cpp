@@ -29,7 +29,8 @@ constexpr double rounding = 1e-5;
 
 BOOST_AUTO_TEST_CASE(all_ranks_hold_the_same_bits_after_every_step) {
   for (const OptimizerKind optimizer :
-       {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars}) {
+       {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars,
+        OptimizerKind::lamb}) {
     for (const auto& [precision, dtype] : {std::pair{Precision::fp32, ElementType::f32},
                                            {Precision::bf16, ElementType::f32},
                                            {Precision::fp32, ElementType::bf16},
@@ -68,10 +69,10 @@ BOOST_AUTO_TEST_CASE(gradients_in_bf16_are_those_of_fp32_but_for_its_rounding) {
 
 BOOST_AUTO_TEST_CASE(a_devices_engine_trains_as_the_processors) {
   for (const OptimizerKind optimizer :
-       {OptimizerKind::sgd, OptimizerKind::adamw, OptimizerKind::lars}) {
+       {OptimizerKind::sgd, OptimizerKind::adamw, OptimizerKind::lars, OptimizerKind::lamb}) {
     for (const int accumulate : {1, 2}) {
       // Adam's first steps go by the signs of gradients, which rounding may turn.
-      const double lr = optimizer == OptimizerKind::adamw ? 1e-4 : 0.05;
+      const double lr = has_moments(optimizer) ? 1e-4 : 0.05;
       Rig processor(
           *world, {.global_batch = 30, .accumulate = accumulate, .optimizer = optimizer, .lr = lr});
       Rig device(*world, {.global_batch = 30,
@@ -171,6 +172,7 @@ BOOST_AUTO_TEST_CASE(steps_whose_forward_is_queued_ahead_are_the_same_to_the_bit
       {.global_batch = 31, .accumulate = 2, .optimizer = OptimizerKind::adamw},
       {.global_batch = 30, .clip_grad_norm = 0.1, .reduce_dtype = ElementType::bf16},
       {.global_batch = 30, .optimizer = OptimizerKind::lars, .precision = Precision::bf16},
+      {.global_batch = 30, .clip_grad_norm = 0.1, .optimizer = OptimizerKind::lamb},
       {.global_batch = 30,
        .clip_grad_norm = 0.1,
        .precision = Precision::fp16,

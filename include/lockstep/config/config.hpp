@@ -12,14 +12,14 @@
 namespace lockstep {
 
 enum class Augment { none, crop_flip, resized_crop };
-enum class OptimizerKind { sgd, adam, adamw, lars };
+enum class OptimizerKind { sgd, adam, adamw, lars, lamb };
 /// In the enum's order.
 [[nodiscard]] inline std::vector<std::string> optimizer_names() {
-  return {"sgd", "adam", "adamw", "lars"};
+  return {"sgd", "adam", "adamw", "lars", "lamb"};
 }
 /// Whether it is one of Adam's family, which keeps two moments of each value.
 [[nodiscard]] constexpr bool has_moments(OptimizerKind kind) noexcept {
-  return kind == OptimizerKind::adam || kind == OptimizerKind::adamw;
+  return kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lamb;
 }
 enum class LrSchedule { constant, step, cosine, polynomial };
 enum class Progress { automatic, bar, plain };

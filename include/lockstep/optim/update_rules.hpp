@@ -36,7 +36,7 @@ struct LarsRule {
 };
 
 /// LARS trust ratio of a tensor, from the norms of its weights and of its scaled gradient; 1 if
-/// either is zero.
+/// either is zero. LAMB's is that of a coefficient of 1, the norm of a whole step and no decay.
 [[nodiscard]] LOCKSTEP_HOST_DEVICE inline double trust_ratio(double trust_coefficient,
                                                              double weight_norm,
                                                              double gradient_norm,
@@ -90,6 +90,14 @@ LOCKSTEP_HOST_DEVICE inline void set_tensor(AdamRule& rule, double lr, float wei
   rule.coupled_decay = decoupled ? 0.0F : weight_decay;
   rule.shrink = static_cast<float>(decoupled ? 1.0 - lr * static_cast<double>(weight_decay) : 1.0);
   rule.step_size = static_cast<float>(lr / correction1);
+}
+/// LAMB is AdamW whose learning rate is multiplied by a trust ratio |w| / |u| per tensor, where
+/// -u is AdamW's step at a learning rate of 1. Makes the rule replace a value by its -u.
+LOCKSTEP_HOST_DEVICE inline void set_unit_step(AdamRule& rule, float weight_decay,
+                                               double correction1) {
+  rule.coupled_decay = 0;
+  rule.shrink = -weight_decay;
+  rule.step_size = static_cast<float>(1 / correction1);
 }
 
 }  // namespace lockstep

@@ -89,10 +89,12 @@ class TensorTable final {
   [[nodiscard]] const UpdateDecision& decision() const noexcept { return *host_decision_.data(); }
 
   /// Queues the computation of each tensor's trust ratio, from rows 0 and 1, for later updates.
-  void queue_trust_ratios(Device& device, double trust_coefficient, const UpdateOptions& options) {
+  void queue_trust_ratios(Device& device, double trust_coefficient, bool of_steps,
+                          const UpdateOptions& options) {
     set_trust_ratios(device.stream(),
                      {.weight_squares = norms_.data(),
-                      .gradient_squares = norms_.data() + segments_.size(),
+                      .move_squares = norms_.data() + segments_.size(),
+                      .of_steps = of_steps,
                       .adapts = adapts_.data(),
                       .tensors = segments_.size(),
                       .trust_coefficient = trust_coefficient,
@@ -219,27 +221,34 @@ class DeviceSgd final : public DeviceOptimizer {
   SgdUpdate options_;
 };
 
+AdamUpdate adam_options(const Config& config) {
+  return {.beta1 = config.beta1,
+          .beta2 = config.beta2,
+          .eps = config.eps,
+          .correction1 = 1,
+          .correction2 = 1,
+          .decoupled_decay = config.optimizer != OptimizerKind::adam};
+}
+/// With the bias corrections of a step.
+AdamUpdate at_step(AdamUpdate options, std::int64_t step) {
+  options.correction1 = 1.0 - std::pow(options.beta1, static_cast<double>(step));
+  options.correction2 = 1.0 - std::pow(options.beta2, static_cast<double>(step));
+  return options;
+}
+
 class DeviceAdam final : public DeviceOptimizer {
  public:
   DeviceAdam(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout)
       : DeviceOptimizer(std::move(device), config, layout, {"exp_avg", "exp_avg_sq"}),
-        options_{.beta1 = config.beta1,
-                 .beta2 = config.beta2,
-                 .eps = config.eps,
-                 .correction1 = 1,
-                 .correction2 = 1,
-                 .decoupled_decay = config.optimizer == OptimizerKind::adamw} {}
+        options_(adam_options(config)) {}
 
   [[nodiscard]] std::string_view name() const noexcept override {
     return options_.decoupled_decay ? "adamw" : "adam";
   }
   void update(std::size_t begin, std::size_t end, std::span<float> parameters,
               std::span<const float> gradients, const UpdateOptions& options) override {
-    AdamUpdate now = options_;
-    now.correction1 = 1.0 - std::pow(options_.beta1, static_cast<double>(options.step));
-    now.correction2 = 1.0 - std::pow(options_.beta2, static_cast<double>(options.step));
-    adam_update(device().stream(), table().range(begin, end, parameters, gradients, options), now,
-                slot(0).data(), slot(1).data());
+    adam_update(device().stream(), table().range(begin, end, parameters, gradients, options),
+                at_step(options_, options.step), slot(0).data(), slot(1).data());
   }
 
  private:
@@ -364,7 +373,7 @@ class DeviceLars final : public DeviceLayerwise {
     table().queue_squares(device(), {range.begin, range.end, range.gradients}, row);
   }
   void queue_ratios_on_device(const UpdateOptions& options) override {
-    table().queue_trust_ratios(device(), trust_, options);
+    table().queue_trust_ratios(device(), trust_, false, options);
   }
   [[nodiscard]] double ratio(const Segment& segment, double weights, double moves,
                              const UpdateOptions& options) const override {
@@ -377,6 +386,38 @@ class DeviceLars final : public DeviceLayerwise {
 
   float momentum_;
   double trust_;
+};
+
+class DeviceLamb final : public DeviceLayerwise {
+ public:
+  DeviceLamb(std::shared_ptr<Device> device, const Config& config, const ArenaLayout& layout,
+             SumOverRanks sum_norms)
+      : DeviceLayerwise(std::move(device), config, layout, {"exp_avg", "exp_avg_sq"},
+                        std::move(sum_norms)),
+        options_(adam_options(config)) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "lamb"; }
+
+ private:
+  void queue_squares_of_moves(const UpdateRange& range, const UpdateOptions& options,
+                              std::size_t row) override {
+    adam_step_norms(device().stream(), range, at_step(options_, options.step), slot(0).data(),
+                    slot(1).data(), table().segments().size(), table().norms(row),
+                    table().workspace());
+  }
+  void queue_ratios_on_device(const UpdateOptions& options) override {
+    table().queue_trust_ratios(device(), 1, true, options);
+  }
+  [[nodiscard]] double ratio(const Segment& /*segment*/, double weights, double moves,
+                             const UpdateOptions& /*options*/) const override {
+    return trust_ratio(1, weights, moves, 0);
+  }
+  void queue_update(const UpdateRange& range, const UpdateOptions& options) override {
+    adam_update(device().stream(), range, at_step(options_, options.step), slot(0).data(),
+                slot(1).data());
+  }
+
+  AdamUpdate options_;
 };
 
 }  // namespace
@@ -392,6 +433,8 @@ std::unique_ptr<Optimizer> make_device_optimizer(std::shared_ptr<Device> device,
       return std::make_unique<DeviceAdam>(std::move(device), config, layout);
     case OptimizerKind::lars:
       return std::make_unique<DeviceLars>(std::move(device), config, layout, sum_norms);
+    case OptimizerKind::lamb:
+      return std::make_unique<DeviceLamb>(std::move(device), config, layout, sum_norms);
   }
   fail(ExitStatus::internal, "optimizer {} is unknown", static_cast<int>(config.optimizer));
 }

@@ -66,9 +66,10 @@ class Kernels {
     for (std::size_t t = 0; t < layout.views.size(); ++t) {
       const bool is_weight = layout.views[t].kind == ParameterKind::weight;
       const auto decay = static_cast<float>(is_weight ? config_.weight_decay : 0.0);
-      const double local = is_weight && each_.kind == OptimizerKind::lars
-                               ? trust(t, parameters, gradients, decay)
-                               : 1.0;
+      const bool is_layerwise =
+          each_.kind == OptimizerKind::lars || each_.kind == OptimizerKind::lamb;
+      const double local =
+          is_weight && is_layerwise ? trust(t, parameters, gradients, decay, step) : 1.0;
       tensors.push_back({.lr = lr * local, .weight_decay = decay});
     }
     const UpdateRange range{.begin = begin,
@@ -86,28 +87,54 @@ class Kernels {
         return lars_update(no_stream, range, momentum, first.data());
       case OptimizerKind::adam:
       case OptimizerKind::adamw:
-        return adam_update(no_stream, range,
-                           {.beta1 = config_.beta1,
-                            .beta2 = config_.beta2,
-                            .eps = config_.eps,
-                            .correction1 = 1 - std::pow(config_.beta1, step),
-                            .correction2 = 1 - std::pow(config_.beta2, step),
-                            .decoupled_decay = each_.kind == OptimizerKind::adamw},
-                           first.data(), second.data());
+      case OptimizerKind::lamb:
+        return adam_update(no_stream, range, adam_options(step), first.data(), second.data());
     }
   }
 
   std::vector<float> first = std::vector<float>(layout.size());
   std::vector<float> second = first;
 
+  [[nodiscard]] AdamUpdate adam_options(int step) const {
+    return {.beta1 = config_.beta1,
+            .beta2 = config_.beta2,
+            .eps = config_.eps,
+            .correction1 = 1 - std::pow(config_.beta1, step),
+            .correction2 = 1 - std::pow(config_.beta2, step),
+            .decoupled_decay = each_.kind != OptimizerKind::adam};
+  }
+  /// AdamW's steps at a learning rate of 1, negative, of all values.
+  [[nodiscard]] std::vector<float> steps_from(std::vector<float> parameters,
+                                              const std::vector<float>& gradients, float decay,
+                                              int step) const {
+    const AdamUpdate options = adam_options(step);
+    AdamRule rule = adam_rule({.beta1 = options.beta1,
+                               .beta2 = options.beta2,
+                               .eps = options.eps,
+                               .correction1 = options.correction1,
+                               .correction2 = options.correction2},
+                              each_.gradient_scale);
+    set_unit_step(rule, decay, options.correction1);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      float m = first[i];
+      float v = second[i];
+      rule(gradients[i], parameters[i], m, v);
+    }
+    return parameters;
+  }
+
  private:
   /// With the processor's norms, so that its bits can be compared.
   [[nodiscard]] double trust(std::size_t tensor, const std::vector<float>& parameters,
-                             const std::vector<float>& gradients, float decay) const {
+                             const std::vector<float>& gradients, float decay, int step) const {
     const ArenaView& view = layout.views[tensor];
     const auto norm = [&](const std::vector<float>& values) {
       return std::sqrt(squared_norm(std::span(values).subspan(view.offset, view.size)));
     };
+    if (each_.kind == OptimizerKind::lamb) {
+      return trust_ratio(1, norm(parameters), norm(steps_from(parameters, gradients, decay, step)),
+                         0);
+    }
     return trust_ratio(config_.trust_coefficient, norm(parameters),
                        static_cast<double>(each_.gradient_scale) * norm(gradients),
                        static_cast<double>(decay));
@@ -126,6 +153,8 @@ const std::vector<Case> cases{
     {.name = "adamw", .kind = OptimizerKind::adamw},
     {.name = "lars", .kind = OptimizerKind::lars},
     {.name = "lars, clipped", .kind = OptimizerKind::lars, .gradient_scale = 0.25F},
+    {.name = "lamb", .kind = OptimizerKind::lamb},
+    {.name = "lamb, clipped", .kind = OptimizerKind::lamb, .gradient_scale = 0.25F},
 };
 
 }  // namespace
@@ -211,6 +240,40 @@ BOOST_AUTO_TEST_CASE(norms_are_those_of_the_tensors) {
     BOOST_TEST(std::abs(sums[t] - expected) <= 1e-14 * expected);
   }
   BOOST_TEST(sums.back() == 0);
+}
+
+BOOST_AUTO_TEST_CASE(norms_of_steps_are_those_that_lamb_divides_by) {
+  Kernels kernels({.name = "lamb", .kind = OptimizerKind::lamb, .gradient_scale = 0.5F});
+  std::vector<float> parameters = random_arena(0);
+  const std::vector<float> gradients = random_arena(4);
+  kernels.update(0, layout.size(), parameters, random_arena(3), 0.1, 1);
+  const std::vector<std::uint32_t> blocks = tensor_of_block();
+  const std::size_t tensors = layout.views.size();
+  const float decay = 0.25F;
+  const std::vector<TensorUpdate> updates(tensors, {.lr = 1, .weight_decay = decay});
+  std::vector<double> sums(tensors, NAN);
+  std::vector<std::byte> workspace(squared_norms_workspace(blocks.size(), tensors),
+                                   static_cast<std::byte>(0xFF));
+
+  // Without the first tensor.
+  adam_step_norms(no_stream,
+                  {.begin = 16,
+                   .end = layout.size(),
+                   .parameters = parameters.data(),
+                   .gradients = gradients.data(),
+                   .tensor_of_block = blocks.data(),
+                   .tensors = updates.data(),
+                   .gradient_scale = 0.5F},
+                  kernels.adam_options(2), kernels.first.data(), kernels.second.data(), tensors,
+                  sums.data(), workspace.data());
+
+  BOOST_TEST(sums[0] == 0);
+  const std::vector<float> steps_made = kernels.steps_from(parameters, gradients, decay, 2);
+  for (std::size_t t = 1; t < tensors; ++t) {
+    const ArenaView& view = layout.views[t];
+    const double expected = squared_norm(std::span(steps_made).subspan(view.offset, view.size));
+    BOOST_TEST(std::abs(sums[t] - expected) <= 1e-14 * expected);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -255,10 +255,12 @@ void sgd_update(Stream stream, const UpdateRange& range, const SgdUpdate& option
                 float* momentum_buffer);
 void lars_update(Stream stream, const UpdateRange& range, float momentum, float* momentum_buffer);
 /// Each tensor's factor on the learning rate, its trust ratio, from the sums of squares of its
-/// weights and gradients; tensors that do not adapt keep theirs.
+/// weights and of its gradients or, `of_steps`, of its whole steps; tensors that do not adapt keep
+/// theirs.
 struct TrustRatios {
   const double* weight_squares;
-  const double* gradient_squares;
+  const double* move_squares;
+  bool of_steps;
   const std::uint8_t* adapts;  ///< (tensors,)
   std::size_t tensors;
   double trust_coefficient;
@@ -272,10 +274,16 @@ struct AdamUpdate {
   double eps;
   double correction1;  ///< 1 - beta1^step
   double correction2;
-  bool decoupled_decay;  ///< adamw
+  bool decoupled_decay;  ///< adamw, lamb
 };
 void adam_update(Stream stream, const UpdateRange& range, const AdamUpdate& options, float* exp_avg,
                  float* exp_avg_sq);
+
+/// As squared_norms(), of the steps that adam_update() would make at a learning rate of 1; for
+/// LAMB.
+void adam_step_norms(Stream stream, const UpdateRange& range, const AdamUpdate& options,
+                     const float* exp_avg, const float* exp_avg_sq, std::size_t tensors,
+                     double* sums, void* workspace);
 
 /// Sums of squares, in fp64, of each tensor's values, for LARS and clipping. `sums` has one entry
 /// per tensor; a tensor's blocks must be contiguous; 0 for a tensor without blocks.

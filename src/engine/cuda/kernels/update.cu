@@ -1,6 +1,7 @@
 #include "kernels.hpp"
 #include "launch.hpp"
 #include "lockstep/optim/update_rules.hpp"
+#include "tensor_sums.hpp"
 #include "vector_io.hpp"
 
 #include <cmath>
@@ -26,6 +27,14 @@ LOCKSTEP_HOST_DEVICE bool take_decision(const UpdateDecision* decision, float& g
 }
 std::int64_t items_of(const UpdateRange& range) {
   return static_cast<std::int64_t>(range.end - range.begin) / piece;
+}
+AdamRule rule_of(const UpdateRange& range, const AdamUpdate& options) {
+  return adam_rule({.beta1 = options.beta1,
+                    .beta2 = options.beta2,
+                    .eps = options.eps,
+                    .correction1 = options.correction1,
+                    .correction2 = options.correction2},
+                   range.gradient_scale);
 }
 
 template <typename Rule>
@@ -73,6 +82,28 @@ struct MomentsUpdate {
   }
 };
 
+/// The negative steps of AdamW at a learning rate of 1.
+struct AdamSteps {
+  UpdateRange range;
+  AdamRule rule;
+  double correction1;
+  const float* exp_avg;
+  const float* exp_avg_sq;
+  LOCKSTEP_HOST_DEVICE Floats<static_cast<int>(arena_block)> operator()(std::int64_t block) const {
+    constexpr int size = static_cast<int>(arena_block);
+    const std::size_t at = range.begin + static_cast<std::size_t>(block) * arena_block;
+    AdamRule rule_here = rule;
+    take_decision(range.decision, rule_here.gradient_scale);
+    set_unit_step(rule_here, tensor_at(range, at).weight_decay, correction1);
+    const Floats<size> g = load<size>(range.gradients + at);
+    Floats<size> w = load<size>(range.parameters + at);
+    Floats<size> m = load<size>(exp_avg + at);
+    Floats<size> v = load<size>(exp_avg_sq + at);
+    for (int i = 0; i < size; ++i) rule_here(g[i], w[i], m[i], v[i]);
+    return w;
+  }
+};
+
 /// One team, whose lanes divide the tensors.
 struct Decide {
   struct Partial {
@@ -114,9 +145,12 @@ struct SetTrustRatio {
     float scale = ratios.gradient_scale;
     if (!take_decision(ratios.decision, scale)) return;
     TensorUpdate& update = updates[tensor];
-    update.lr = trust_ratio(ratios.trust_coefficient, std::sqrt(ratios.weight_squares[tensor]),
-                            static_cast<double>(scale) * std::sqrt(ratios.gradient_squares[tensor]),
-                            static_cast<double>(update.weight_decay));
+    const double weights = std::sqrt(ratios.weight_squares[tensor]);
+    const double moves = std::sqrt(ratios.move_squares[tensor]);
+    update.lr = ratios.of_steps ? trust_ratio(ratios.trust_coefficient, weights, moves, 0)
+                                : trust_ratio(ratios.trust_coefficient, weights,
+                                              static_cast<double>(scale) * moves,
+                                              static_cast<double>(update.weight_decay));
   }
 };
 
@@ -148,15 +182,18 @@ void lars_update(Stream stream, const UpdateRange& range, float momentum, float*
 
 void adam_update(Stream stream, const UpdateRange& range, const AdamUpdate& options, float* exp_avg,
                  float* exp_avg_sq) {
-  const AdamRule rule = adam_rule({.beta1 = options.beta1,
-                                   .beta2 = options.beta2,
-                                   .eps = options.eps,
-                                   .correction1 = options.correction1,
-                                   .correction2 = options.correction2},
-                                  range.gradient_scale);
   launch(stream, items_of(range),
-         MomentsUpdate{range, rule, options.correction1, options.decoupled_decay, exp_avg,
-                       exp_avg_sq});
+         MomentsUpdate{range, rule_of(range, options), options.correction1, options.decoupled_decay,
+                       exp_avg, exp_avg_sq});
+}
+
+void adam_step_norms(Stream stream, const UpdateRange& range, const AdamUpdate& options,
+                     const float* exp_avg, const float* exp_avg_sq, std::size_t tensors,
+                     double* sums, void* workspace) {
+  sum_squares(stream,
+              AdamSteps{range, rule_of(range, options), options.correction1, exp_avg, exp_avg_sq},
+              (range.end - range.begin) / arena_block,
+              range.tensor_of_block + range.begin / arena_block, tensors, sums, workspace);
 }
 
 }  // namespace lockstep::cuda
