@@ -37,6 +37,16 @@ void require_image(const std::string& layer, const Shape& shape) {
   }
 }
 
+Shape pooled_shape(const std::string& layer, const Shape& in, const PoolOptions& options) {
+  require_image(layer, in);
+  if (2 * options.padding > options.kernel) {
+    fail(ExitStatus::usage, "{}: padding {} is more than half of the kernel {}", layer,
+         options.padding, options.kernel);
+  }
+  return {in[0], window_output(layer, in[1], options.kernel, options.stride, options.padding),
+          window_output(layer, in[2], options.kernel, options.stride, options.padding)};
+}
+
 }  // namespace
 
 Graph::Graph(std::string name, ImageShape image, std::int64_t classes)
@@ -156,17 +166,8 @@ ValueId Graph::add(ValueId left, ValueId right) {
       {.op = Add{left, right}, .output = input_shape(left), .parameters = {}, .statistics = {}});
 }
 
-ValueId Graph::max_pool(ValueId input, const MaxPoolOptions& options) {
-  const Shape in = input_shape(input);
-  const std::string layer = "max_pool of " + describe(input);
-  require_image(layer, in);
-  if (2 * options.padding > options.kernel) {
-    fail(ExitStatus::usage, "{}: padding {} is more than half of the kernel {}", layer,
-         options.padding, options.kernel);
-  }
-  const Shape out{in[0],
-                  window_output(layer, in[1], options.kernel, options.stride, options.padding),
-                  window_output(layer, in[2], options.kernel, options.stride, options.padding)};
+ValueId Graph::max_pool(ValueId input, const PoolOptions& options) {
+  const Shape out = pooled_shape("max_pool of " + describe(input), input_shape(input), options);
   return append({.op = MaxPool{input, options}, .output = out, .parameters = {}, .statistics = {}});
 }
 
@@ -247,7 +248,7 @@ std::uint32_t Graph::fingerprint() const {
           if constexpr (std::is_same_v<T, BatchNorm>) {
             text += fmt::format(" e{:.17g}", op.options.eps);
           }
-          if constexpr (std::is_same_v<T, Conv2d> || std::is_same_v<T, MaxPool>) {
+          if constexpr (requires { op.options.kernel; }) {
             text += " k" + std::to_string(op.options.kernel) + " s" +
                     std::to_string(op.options.stride) + " p" + std::to_string(op.options.padding);
           }

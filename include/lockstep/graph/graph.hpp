@@ -68,7 +68,7 @@ class Graph final {
   ValueId batch_norm(ValueId input, const BatchNormOptions& options);
   ValueId relu(ValueId input);
   ValueId add(ValueId left, ValueId right);
-  ValueId max_pool(ValueId input, const MaxPoolOptions& options);
+  ValueId max_pool(ValueId input, const PoolOptions& options);
   ValueId global_avg_pool(ValueId input);
   ValueId flatten(ValueId input);
   ValueId linear(ValueId input, const LinearOptions& options);

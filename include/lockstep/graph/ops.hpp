@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 
 namespace lockstep {
@@ -25,7 +26,8 @@ struct BatchNormOptions {
   double momentum = 0.1;          ///< weight of the new batch in the running statistics
   bool zero_init_weight = false;  ///< --zero-init-residual
 };
-struct MaxPoolOptions {
+/// Square windows.
+struct PoolOptions {
   std::int64_t kernel = 2;
   std::int64_t stride = 2;
   std::int64_t padding = 0;
@@ -38,41 +40,53 @@ struct SoftmaxCrossEntropyOptions {
   double label_smoothing = 0.0;
 };
 
-struct Input {};
+struct Input {
+  static constexpr std::string_view op_name = "input";
+};
 struct Conv2d {
+  static constexpr std::string_view op_name = "conv2d";
   ValueId input;
   Conv2dOptions options;
 };
 struct BatchNorm {
+  static constexpr std::string_view op_name = "batch_norm";
   ValueId input;
   BatchNormOptions options;
 };
 struct Relu {
+  static constexpr std::string_view op_name = "relu";
   ValueId input;
 };
 struct Add {
+  static constexpr std::string_view op_name = "add";
   ValueId left;
   ValueId right;
 };
 struct MaxPool {
+  static constexpr std::string_view op_name = "max_pool";
   ValueId input;
-  MaxPoolOptions options;
+  PoolOptions options;
 };
 struct GlobalAvgPool {
+  static constexpr std::string_view op_name = "global_avg_pool";
   ValueId input;
 };
 struct Flatten {
+  static constexpr std::string_view op_name = "flatten";
   ValueId input;
 };
 struct Linear {
+  static constexpr std::string_view op_name = "linear";
   ValueId input;
   LinearOptions options;
 };
 struct SoftmaxCrossEntropy {
+  static constexpr std::string_view op_name = "softmax_cross_entropy";
   ValueId input;
   SoftmaxCrossEntropyOptions options;
 };
 
+/// New ops come last: the positions are part of a graph's fingerprint.
 using Op = std::variant<Input, Conv2d, BatchNorm, Relu, Add, MaxPool, GlobalAvgPool, Flatten,
                         Linear, SoftmaxCrossEntropy>;
 

@@ -1,7 +1,20 @@
-#include "pooling.hpp"
+#include "lowering.hpp"
+
+#include <optional>
+#include <utility>
 
 namespace lockstep::cpu {
 namespace {
+
+/// Options common to the pooling ops.
+struct PoolingOptions {
+  dnnl::algorithm algorithm;
+  std::string name;
+  ValueId input;
+  Dims kernel;
+  Dims stride;
+  Dims padding;
+};
 
 using Forward = dnnl::pooling_forward;
 using Backward = dnnl::pooling_backward;
@@ -60,10 +73,36 @@ class PoolingLowering final : public Lowering {
   std::optional<Tensor> workspace_;
 };
 
+/// Lowers an op with square windows.
+std::unique_ptr<Lowering> lower_windows(dnnl::algorithm algorithm, const std::string& name,
+                                        ValueId input, const PoolOptions& options,
+                                        const LoweringContext& context) {
+  return std::make_unique<PoolingLowering>(
+      PoolingOptions{.algorithm = algorithm,
+                     .name = name + " (node " + std::to_string(context.id) + ")",
+                     .input = input,
+                     .kernel = {options.kernel, options.kernel},
+                     .stride = {options.stride, options.stride},
+                     .padding = {options.padding, options.padding}},
+      context.id);
+}
+
 }  // namespace
 
-std::unique_ptr<Lowering> lower_pooling(PoolingOptions options, const LoweringContext& context) {
-  return std::make_unique<PoolingLowering>(std::move(options), context.id);
+std::unique_ptr<Lowering> lower(const MaxPool& op, const LoweringContext& context) {
+  return lower_windows(dnnl::algorithm::pooling_max, "max pooling", op.input, op.options, context);
+}
+
+std::unique_ptr<Lowering> lower(const GlobalAvgPool& op, const LoweringContext& context) {
+  const Shape& input = context.graph.nodes()[static_cast<std::size_t>(op.input)].output;
+  return std::make_unique<PoolingLowering>(
+      PoolingOptions{.algorithm = dnnl::algorithm::pooling_avg_exclude_padding,
+                     .name = "global average pooling (node " + std::to_string(context.id) + ")",
+                     .input = op.input,
+                     .kernel = {input[1], input[2]},
+                     .stride = {1, 1},
+                     .padding = {0, 0}},
+      context.id);
 }
 
 }  // namespace lockstep::cpu

@@ -5,27 +5,32 @@
 namespace lockstep::cuda {
 namespace {
 
+PoolExtent extent_of(const ProgramBuilder& builder, ValueId input, ValueId output,
+                     const PoolOptions& options) {
+  const Extent in = builder.extent(input);
+  const Extent out = builder.extent(output);
+  return {.batch = in.batch,
+          .height = in.height,
+          .width = in.width,
+          .out_height = out.height,
+          .out_width = out.width,
+          .padded = in.padded,
+          .kernel = options.kernel,
+          .stride = options.stride,
+          .padding = options.padding};
+}
+
 class MaxPoolLowering final : public Lowering {
  public:
   MaxPoolLowering(const MaxPool& op, const LoweringContext& context) : op_(op), id_(context.id) {}
 
   void forward(ProgramBuilder& builder) override {
-    const Extent in = builder.extent(op_.input);
-    const Extent out = builder.extent(id_);
-    extent_ = {.batch = in.batch,
-               .height = in.height,
-               .width = in.width,
-               .out_height = out.height,
-               .out_width = out.width,
-               .padded = in.padded,
-               .kernel = op_.options.kernel,
-               .stride = op_.options.stride,
-               .padding = op_.options.padding};
+    extent_ = extent_of(builder, op_.input, id_, op_.options);
     const Tensor x = builder.value(op_.input);
     const Tensor y = builder.make_like(id_);
     std::vector<Tensor> touched{x, y};
     if (builder.training()) {
-      index_ = builder.make(out.values());
+      index_ = builder.make(builder.extent(id_).values());
       touched.push_back(*index_);
     }
     builder.emit("max pool", touched,
