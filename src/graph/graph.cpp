@@ -171,6 +171,11 @@ ValueId Graph::max_pool(ValueId input, const PoolOptions& options) {
   return append({.op = MaxPool{input, options}, .output = out, .parameters = {}, .statistics = {}});
 }
 
+ValueId Graph::avg_pool(ValueId input, const PoolOptions& options) {
+  const Shape out = pooled_shape("avg_pool of " + describe(input), input_shape(input), options);
+  return append({.op = AvgPool{input, options}, .output = out, .parameters = {}, .statistics = {}});
+}
+
 ValueId Graph::global_avg_pool(ValueId input) {
   const Shape in = input_shape(input);
   require_image("global_avg_pool of " + describe(input), in);

@@ -16,7 +16,7 @@ namespace lockstep::models_detail {
 struct BlockOptions {
   std::string name;
   std::int64_t in_channels;
-  std::int64_t width;  ///< channels of the 3x3; a bottleneck's output has four times as many
+  std::int64_t width;  ///< channels of the output; of a bottleneck's, a quarter
   std::int64_t stride;
   bool zero_init_residual;
 };

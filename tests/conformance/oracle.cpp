@@ -254,6 +254,40 @@ class Runner {
         op, [&](std::size_t o, std::size_t i) { in_gradient(op.input)[i] += out_gradient()[o]; });
   }
 
+  /// Calls visit(output index, input index) for each input under an output's window.
+  template <typename Visit>
+  void for_each_pair(const AvgPool& op, Visit&& visit) const {
+    const Extents from = extents(op.input);
+    const Extents to = extents(static_cast<ValueId>(id_));
+    const std::int64_t k = op.options.kernel;
+    for (std::int64_t n = 0; n < to.n; ++n) {
+      for (std::int64_t c = 0; c < to.c; ++c) {
+        for (std::int64_t y = 0; y < to.h; ++y) {
+          for (std::int64_t x = 0; x < to.w; ++x) {
+            for (std::int64_t place = 0; place < k * k; ++place) {
+              const std::int64_t iy = y * op.options.stride - op.options.padding + place / k;
+              const std::int64_t ix = x * op.options.stride - op.options.padding + place % k;
+              if (iy < 0 || iy >= from.h || ix < 0 || ix >= from.w) continue;
+              visit(to.index(n, c, y, x), from.index(n, c, iy, ix));
+            }
+          }
+        }
+      }
+    }
+  }
+  static double area(const AvgPool& op) {
+    return static_cast<double>(op.options.kernel * op.options.kernel);
+  }
+  void forward(const AvgPool& op) {
+    for_each_pair(op,
+                  [&](std::size_t o, std::size_t i) { out()[o] += in(op.input)[i] / area(op); });
+  }
+  void backward(const AvgPool& op) {
+    for_each_pair(op, [&](std::size_t o, std::size_t i) {
+      in_gradient(op.input)[i] += out_gradient()[o] / area(op);
+    });
+  }
+
   void forward(const GlobalAvgPool& op) {
     const std::size_t area = in(op.input).size() / out().size();
     for (std::size_t i = 0; i < in(op.input).size(); ++i) {

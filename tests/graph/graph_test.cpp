@@ -77,11 +77,11 @@ BOOST_AUTO_TEST_CASE(a_windows_output_is_rounded_down) {
                                           .kernel = each.kernel,
                                           .stride = each.stride,
                                           .padding = each.padding});
-    const ValueId pool =
-        graph.max_pool(0, {.kernel = each.kernel, .stride = each.stride, .padding = each.padding});
+    const PoolOptions window{.kernel = each.kernel, .stride = each.stride, .padding = each.padding};
 
     BOOST_TEST(output_of(graph, conv) == each.conv);
-    BOOST_TEST(output_of(graph, pool) == each.pool);
+    BOOST_TEST(output_of(graph, graph.max_pool(0, window)) == each.pool);
+    BOOST_TEST(output_of(graph, graph.avg_pool(0, window)) == each.pool);
   }
 }
 
@@ -214,6 +214,7 @@ BOOST_AUTO_TEST_CASE(a_kernel_larger_than_the_padded_input_is_refused) {
   check_mentions(usage_error([&] { conv(1); }), {"wide", "10", "7", "padding 1"});
   BOOST_TEST(usage_error([&] { conv(2); }) == "");
   check_mentions(usage_error([&] { graph.max_pool(0, {.kernel = 8}); }), {"max_pool", "8", "7"});
+  check_mentions(usage_error([&] { graph.avg_pool(0, {.kernel = 8}); }), {"avg_pool", "8", "7"});
 }
 
 BOOST_AUTO_TEST_CASE(numbers_no_layer_can_have_are_refused) {
@@ -228,6 +229,8 @@ BOOST_AUTO_TEST_CASE(numbers_no_layer_can_have_are_refused) {
       {"kernel 0"});
   check_mentions(usage_error([&] { graph.max_pool(0, {.kernel = 2, .padding = 2}); }),
                  {"padding 2"});
+  check_mentions(usage_error([&] { graph.avg_pool(0, {.kernel = 2, .padding = 2}); }),
+                 {"avg_pool", "padding 2"});
   check_mentions(usage_error([&] { graph.linear(graph.flatten(0), {.name = "fc"}); }), {"fc: 0"});
   check_mentions(usage_error([&] { graph.relu(99); }), {"99"});
   check_mentions(usage_error([&] { graph.relu(-1); }), {"-1"});
@@ -278,6 +281,11 @@ BOOST_AUTO_TEST_CASE(a_fingerprint_sees_strides_and_connections_that_shapes_hide
     graph.max_pool(0, {.kernel = 3, .stride = stride, .padding = padding});
     return graph.fingerprint();
   };
+  const auto pool = [](bool averages) {
+    Graph graph("g", {.height = 3, .width = 3}, 1);
+    averages ? graph.avg_pool(0, {}) : graph.max_pool(0, {});
+    return graph.fingerprint();
+  };
   const auto add = [](bool twice) {
     Graph graph("g", {.height = 3, .width = 3}, 1);
     graph.add(0, twice ? 0 : graph.relu(0));
@@ -286,5 +294,6 @@ BOOST_AUTO_TEST_CASE(a_fingerprint_sees_strides_and_connections_that_shapes_hide
   };
 
   BOOST_TEST(print(1, 0) != print(2, 0));
+  BOOST_TEST(pool(true) != pool(false));
   BOOST_TEST(add(true) != add(false));
 }

@@ -86,8 +86,14 @@ struct SoftmaxCrossEntropy {
   SoftmaxCrossEntropyOptions options;
 };
 
+struct AvgPool {
+  static constexpr std::string_view op_name = "avg_pool";
+  ValueId input;
+  PoolOptions options;
+};
+
 /// New ops come last: the positions are part of a graph's fingerprint.
 using Op = std::variant<Input, Conv2d, BatchNorm, Relu, Add, MaxPool, GlobalAvgPool, Flatten,
-                        Linear, SoftmaxCrossEntropy>;
+                        Linear, SoftmaxCrossEntropy, AvgPool>;
 
 }  // namespace lockstep

@@ -19,6 +19,7 @@ using LoweringContext = lockstep::LoweringContext<ProgramBuilder>;
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Relu& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Add& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const MaxPool& op, const LoweringContext& context);
+[[nodiscard]] std::unique_ptr<Lowering> lower(const AvgPool& op, const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const GlobalAvgPool& op,
                                               const LoweringContext& context);
 [[nodiscard]] std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& context);

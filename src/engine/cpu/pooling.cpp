@@ -93,6 +93,11 @@ std::unique_ptr<Lowering> lower(const MaxPool& op, const LoweringContext& contex
   return lower_windows(dnnl::algorithm::pooling_max, "max pooling", op.input, op.options, context);
 }
 
+std::unique_ptr<Lowering> lower(const AvgPool& op, const LoweringContext& context) {
+  return lower_windows(dnnl::algorithm::pooling_avg_include_padding, "average pooling", op.input,
+                       op.options, context);
+}
+
 std::unique_ptr<Lowering> lower(const GlobalAvgPool& op, const LoweringContext& context) {
   const Shape& input = context.graph.nodes()[static_cast<std::size_t>(op.input)].output;
   return std::make_unique<PoolingLowering>(

@@ -61,6 +61,36 @@ class MaxPoolLowering final : public Lowering {
   std::optional<Tensor> index_;
 };
 
+class AvgPoolLowering final : public Lowering {
+ public:
+  AvgPoolLowering(const AvgPool& op, const LoweringContext& context) : op_(op), id_(context.id) {}
+
+  void forward(ProgramBuilder& builder) override {
+    const Tensor x = builder.value(op_.input);
+    const Tensor y = builder.make_like(id_);
+    builder.emit(
+        "average pool", {x, y},
+        [x, y, extent = extent_of(builder, op_.input, id_, op_.options), type = builder.type()](
+            const Frame& f) { avg_pool_forward(f.stream(), type, extent, f.at(x), f.at(y)); });
+    builder.set_value(id_, y);
+  }
+
+  void backward(ProgramBuilder& builder) override {
+    if (!builder.needs_gradient(op_.input)) return;
+    const Tensor dy = builder.gradient(id_);
+    const Tensor dx = builder.make_like(op_.input);
+    builder.emit(
+        "gradient of average pool", {dy, dx},
+        [dy, dx, extent = extent_of(builder, op_.input, id_, op_.options), type = builder.type()](
+            const Frame& f) { avg_pool_backward(f.stream(), type, extent, f.at(dy), f.at(dx)); });
+    builder.contribute(op_.input, dx, ProgramBuilder::Ownership::exclusive);
+  }
+
+ private:
+  AvgPool op_;
+  ValueId id_;
+};
+
 class GlobalAvgPoolLowering final : public Lowering {
  public:
   GlobalAvgPoolLowering(const GlobalAvgPool& op, const LoweringContext& context)
@@ -98,6 +128,10 @@ class GlobalAvgPoolLowering final : public Lowering {
 
 std::unique_ptr<Lowering> lower(const MaxPool& op, const LoweringContext& context) {
   return std::make_unique<MaxPoolLowering>(op, context);
+}
+
+std::unique_ptr<Lowering> lower(const AvgPool& op, const LoweringContext& context) {
+  return std::make_unique<AvgPoolLowering>(op, context);
 }
 
 std::unique_ptr<Lowering> lower(const GlobalAvgPool& op, const LoweringContext& context) {

@@ -160,6 +160,12 @@ void max_pool_forward(Stream stream, DataType type, const PoolExtent& extent, co
 void max_pool_backward(Stream stream, DataType type, const PoolExtent& extent, const void* dy,
                        const std::uint8_t* index, void* dx);
 
+/// Means of windows, in which padding counts as zeros.
+void avg_pool_forward(Stream stream, DataType type, const PoolExtent& extent, const void* x,
+                      void* y);
+void avg_pool_backward(Stream stream, DataType type, const PoolExtent& extent, const void* dy,
+                       void* dx);
+
 /// Means over the `area` pixels of each of `batch` images.
 void global_avg_pool_forward(Stream stream, DataType type, std::int64_t batch, std::int64_t area,
                              std::int64_t padded, const void* x, void* y);

@@ -51,6 +51,16 @@ LOCKSTEP_HOST_DEVICE PiecePlace place_of(std::int64_t item, std::int64_t height,
           .channel = std::int64_t{number - pixel * pieces} * piece};
 }
 
+/// The first window that covers `at`, and the one after the last.
+LOCKSTEP_HOST_DEVICE int first_window(const PoolExtent& extent, int at) {
+  const int reach = at + static_cast<int>(extent.padding) - static_cast<int>(extent.kernel) + 1;
+  return reach <= 0 ? 0 : ceil_div(reach, static_cast<int>(extent.stride));
+}
+LOCKSTEP_HOST_DEVICE int last_window(const PoolExtent& extent, int at, std::int64_t windows) {
+  const int last = (at + static_cast<int>(extent.padding)) / static_cast<int>(extent.stride) + 1;
+  return last < windows ? last : static_cast<int>(windows);
+}
+
 /// One item per piece of an output pixel. `fixed_kernel` is the kernel size, or 0 if not constant.
 template <typename T, int fixed_kernel>
 struct Forward {
@@ -120,22 +130,13 @@ struct Backward {
   const std::uint8_t* index;
   T* dx;
 
-  /// The first window that covers `at`, and the one after the last.
-  LOCKSTEP_HOST_DEVICE int first_window(int at) const {
-    const int reach = at + static_cast<int>(extent.padding) - static_cast<int>(extent.kernel) + 1;
-    return reach <= 0 ? 0 : ceil_div(reach, static_cast<int>(extent.stride));
-  }
-  LOCKSTEP_HOST_DEVICE int last_window(int at, std::int64_t windows) const {
-    const int last = (at + static_cast<int>(extent.padding)) / static_cast<int>(extent.stride) + 1;
-    return last < windows ? last : static_cast<int>(windows);
-  }
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
     const PiecePlace place = place_of(item, extent.height, extent.width, extent.padded, piece);
-    const int last_row = last_window(place.row, extent.out_height);
-    const int first_column = first_window(place.column);
-    const int last_column = last_window(place.column, extent.out_width);
+    const int last_row = last_window(extent, place.row, extent.out_height);
+    const int first_column = first_window(extent, place.column);
+    const int last_column = last_window(extent, place.column, extent.out_width);
     Floats<piece> sums = filled<piece>(0);
-    for (int h = first_window(place.row); h < last_row; ++h) {
+    for (int h = first_window(extent, place.row); h < last_row; ++h) {
       for (int w = first_column; w < last_column; ++w) {
         const std::int64_t at =
             ((place.image * extent.out_height + h) * extent.out_width + w) * extent.padded +
@@ -150,6 +151,60 @@ struct Backward {
         }
       }
     }
+    store<piece>(dx + item * piece, sums);
+  }
+};
+
+/// One item per piece of an output pixel.
+template <typename T>
+struct AverageForward {
+  static constexpr int piece = piece_size<T>;
+  PoolExtent extent;
+  const T* x;
+  T* y;
+
+  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
+    const PiecePlace place =
+        place_of(item, extent.out_height, extent.out_width, extent.padded, piece);
+    const std::int64_t top = place.row * extent.stride - extent.padding;
+    const std::int64_t left = place.column * extent.stride - extent.padding;
+    Floats<piece> sums = filled<piece>(0);
+    for (std::int64_t h = top < 0 ? 0 : top; h < top + extent.kernel && h < extent.height; ++h) {
+      for (std::int64_t w = left < 0 ? 0 : left; w < left + extent.kernel && w < extent.width;
+           ++w) {
+        const std::int64_t pixel = (place.image * extent.height + h) * extent.width + w;
+        const Floats<piece> values = load<piece>(x + pixel * extent.padded + place.channel);
+        for (int i = 0; i < piece; ++i) sums[i] += values[i];
+      }
+    }
+    const auto area = static_cast<float>(extent.kernel * extent.kernel);
+    for (int i = 0; i < piece; ++i) sums[i] /= area;
+    store<piece>(y + item * piece, sums);
+  }
+};
+
+/// One item per piece of an input pixel; it visits the windows that cover the pixel.
+template <typename T>
+struct AverageBackward {
+  static constexpr int piece = piece_size<T>;
+  PoolExtent extent;
+  const T* dy;
+  T* dx;
+
+  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
+    const PiecePlace place = place_of(item, extent.height, extent.width, extent.padded, piece);
+    const int last_row = last_window(extent, place.row, extent.out_height);
+    const int last_column = last_window(extent, place.column, extent.out_width);
+    Floats<piece> sums = filled<piece>(0);
+    for (int h = first_window(extent, place.row); h < last_row; ++h) {
+      for (int w = first_window(extent, place.column); w < last_column; ++w) {
+        const std::int64_t pixel = (place.image * extent.out_height + h) * extent.out_width + w;
+        const Floats<piece> gradients = load<piece>(dy + pixel * extent.padded + place.channel);
+        for (int i = 0; i < piece; ++i) sums[i] += gradients[i];
+      }
+    }
+    const auto area = static_cast<float>(extent.kernel * extent.kernel);
+    for (int i = 0; i < piece; ++i) sums[i] /= area;
     store<piece>(dx + item * piece, sums);
   }
 };
@@ -180,6 +235,24 @@ void max_pool_backward(Stream stream, DataType type, const PoolExtent& extent, c
   with_type(type, [&]<typename T>(T*) {
     launch(stream, values / piece_size<T>,
            Backward<T>{extent, static_cast<const T*>(dy), index, static_cast<T*>(dx)});
+  });
+}
+
+void avg_pool_forward(Stream stream, DataType type, const PoolExtent& extent, const void* x,
+                      void* y) {
+  const std::int64_t values = extent.batch * extent.out_height * extent.out_width * extent.padded;
+  with_type(type, [&]<typename T>(T*) {
+    launch(stream, values / piece_size<T>,
+           AverageForward<T>{extent, static_cast<const T*>(x), static_cast<T*>(y)});
+  });
+}
+
+void avg_pool_backward(Stream stream, DataType type, const PoolExtent& extent, const void* dy,
+                       void* dx) {
+  const std::int64_t values = extent.batch * extent.height * extent.width * extent.padded;
+  with_type(type, [&]<typename T>(T*) {
+    launch(stream, values / piece_size<T>,
+           AverageBackward<T>{extent, static_cast<const T*>(dy), static_cast<T*>(dx)});
   });
 }
 
