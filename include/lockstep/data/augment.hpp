@@ -1,8 +1,9 @@
 #pragma once
 
+#include "lockstep/core/batch.hpp"
 #include "lockstep/core/philox.hpp"
+#include "lockstep/core/shape.hpp"
 #include "lockstep/data/resample.hpp"
-#include "lockstep/engine/engine.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/graph/graph.hpp"
+#include "lockstep/core/shape.hpp"
 
 #include <cstddef>
 #include <cstdint>

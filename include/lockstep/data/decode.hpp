@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/graph/graph.hpp"
+#include "lockstep/core/shape.hpp"
 
 #include <cstddef>
 #include <cstdint>

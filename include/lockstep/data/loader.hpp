@@ -1,9 +1,9 @@
 #pragma once
 
 #include "lockstep/config/config.hpp"
+#include "lockstep/core/batch.hpp"
 #include "lockstep/data/dataset.hpp"
 #include "lockstep/data/sample_order.hpp"
-#include "lockstep/engine/engine.hpp"
 #include "lockstep/runtime/trace.hpp"
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "lockstep/core/host_memory.hpp"
-#include "lockstep/core/pixel_cut.hpp"
+#include "lockstep/core/batch.hpp"
 #include "lockstep/engine/arena.hpp"
 #include "lockstep/engine/cast_buffer.hpp"
 #include "lockstep/engine/unit_exchange.hpp"
@@ -16,36 +15,6 @@
 #include <vector>
 
 namespace lockstep {
-
-/// Memory layout of a batch of images for this engine, and its content: the network's input values,
-/// or stored pixels that the engine crops, mirrors, resamples and normalises itself.
-enum class ImageLayout { nchw, nhwc };
-enum class ImageContent { values, pixels };
-struct InputFormat {
-  ImageLayout layout = ImageLayout::nchw;
-  ImageContent content = ImageContent::values;
-  HostMemory* memory = nullptr;  ///< memory for pixels and labels; null: any memory
-};
-
-/// A batch of stored pixels, in memory of InputFormat::memory.
-struct PixelImages {
-  const std::uint8_t* data =
-      nullptr;  ///< image i, (height, width, C), begins at i * height * width * C
-  std::int32_t height = 0;
-  std::int32_t width = 0;
-  const PixelCut* cuts = nullptr;  ///< (N,)
-  const float* values = nullptr;   ///< (C, 256): network value of each pixel value
-};
-
-/// One micro-batch in host memory, in the engine's input format: fp32 images (N, C, H, W in that
-/// layout), or pixels if the engine takes pixels, and labels (N,). Aligned to 64 bytes. Must stay
-/// alive until the program's metrics() are available.
-struct Batch {
-  const float* images = nullptr;
-  const std::int32_t* labels = nullptr;
-  std::int64_t size = 0;
-  PixelImages pixels = {};
-};
 
 /// Sums over the samples of a batch.
 struct BatchMetrics {

@@ -40,14 +40,6 @@ struct RunningStatistic {
   friend bool operator==(const RunningStatistic&, const RunningStatistic&) = default;
 };
 
-/// Size of one input image.
-struct ImageShape {
-  std::int64_t channels = 3;
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-  friend bool operator==(const ImageShape&, const ImageShape&) = default;
-};
-
 /// One op with its inferred output shape.
 struct Node {
   Op op;

@@ -1,7 +1,8 @@
 #pragma once
 
 #include "lockstep/core/aligned_buffer.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/core/batch.hpp"
+#include "lockstep/core/shape.hpp"
 
 #include <cstddef>
 #include <cstdint>

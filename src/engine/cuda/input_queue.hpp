@@ -1,7 +1,7 @@
 #pragma once
 
 #include "device.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/core/batch.hpp"
 
 #include <array>
 #include <cstddef>
