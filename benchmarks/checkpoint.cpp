@@ -4,6 +4,7 @@
 
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
 #include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"

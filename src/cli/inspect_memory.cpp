@@ -1,5 +1,6 @@
 // Memory of a rank in a training run for each --shard: `inspect --model NAME --ranks N`.
 #include "inspect_report.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/engine/arena.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/optim/optimizer.hpp"

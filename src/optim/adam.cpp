@@ -1,4 +1,5 @@
 #include "chunked_sum.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/optim/update_rules.hpp"
 #include "optimizers.hpp"
 #include "segments.hpp"

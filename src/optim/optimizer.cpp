@@ -1,5 +1,6 @@
 #include "lockstep/optim/optimizer.hpp"
 
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "optimizers.hpp"
 

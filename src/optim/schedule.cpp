@@ -1,5 +1,7 @@
 #include "lockstep/optim/schedule.hpp"
 
+#include "lockstep/config/config.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>

@@ -1,3 +1,4 @@
+#include "lockstep/config/config.hpp"
 #include "lockstep/optim/update_rules.hpp"
 #include "optimizers.hpp"
 #include "segments.hpp"

@@ -1,5 +1,6 @@
 #include "lockstep/parallel/parallel_state.hpp"
 
+#include "lockstep/config/config.hpp"
 #include "lockstep/parallel/shard_plan.hpp"
 
 #include <utility>

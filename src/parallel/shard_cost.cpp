@@ -1,5 +1,6 @@
 #include "lockstep/parallel/shard_cost.hpp"
 
+#include "lockstep/config/config.hpp"
 #include "lockstep/engine/unit_exchange.hpp"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 #include "lockstep/parallel/shard_group.hpp"
 
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep {

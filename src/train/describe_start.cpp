@@ -1,5 +1,6 @@
 #include "describe_start.hpp"
 
+#include "lockstep/config/config.hpp"
 #include "lockstep/parallel/shard_cost.hpp"
 
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 #include "normalization.hpp"
 
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <fmt/ranges.h>

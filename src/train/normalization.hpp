@@ -2,7 +2,7 @@
 
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
 #include "lockstep/data/dataset.hpp"
 
 #include <string>

@@ -1,5 +1,6 @@
 #include "require_memory.hpp"
 
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/parallel_state.hpp"

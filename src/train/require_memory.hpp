@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
 #include "lockstep/graph/graph.hpp"
 #include "lockstep/runtime/memory_limit.hpp"
 #include "lockstep/runtime/process_grid.hpp"

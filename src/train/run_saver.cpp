@@ -1,5 +1,6 @@
 #include "run_saver.hpp"
 
+#include "lockstep/config/config.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 
 #include <thread>

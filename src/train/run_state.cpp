@@ -2,6 +2,7 @@
 
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
 #include "lockstep/checkpoint/training_state_text.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/train/model_state.hpp"

@@ -1,5 +1,6 @@
 #include "lockstep/train/run_trace.hpp"
 
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/io/atomic_file.hpp"

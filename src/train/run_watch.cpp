@@ -2,6 +2,7 @@
 
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/rank_groups.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/runtime/traced_communicator.hpp"
 #include "lockstep/runtime/watched_communicator.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/checked_communicator.hpp"
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/runtime/trace.hpp"
 #include "lockstep/runtime/watchdog.hpp"

@@ -1,5 +1,6 @@
 #include "stage_data.hpp"
 
+#include "lockstep/config/config.hpp"
 #include "lockstep/train/run_directory.hpp"
 
 namespace lockstep {

@@ -1,6 +1,7 @@
 #include "lockstep/train/training_session.hpp"
 
 #include "hybrid_groups.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/parallel/shard_group.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
 #include "run_watch.hpp"

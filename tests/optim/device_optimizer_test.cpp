@@ -1,5 +1,6 @@
 #define BOOST_TEST_MODULE device_optimizer
 #include "../../src/optim/device/device_optimizer.hpp"
+#include "lockstep/config/config.hpp"
 
 #include "engine/host_device.hpp"
 #include "lockstep/core/crc32c.hpp"

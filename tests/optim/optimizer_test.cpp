@@ -1,5 +1,6 @@
 #define BOOST_TEST_MODULE optimizer
 #include "lockstep/optim/optimizer.hpp"
+#include "lockstep/config/config.hpp"
 
 #include "lockstep/core/philox.hpp"
 

@@ -1,5 +1,6 @@
 #define BOOST_TEST_MODULE schedule
 #include "lockstep/optim/schedule.hpp"
+#include "lockstep/config/config.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>

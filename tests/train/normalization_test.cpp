@@ -1,5 +1,6 @@
 #define BOOST_TEST_MODULE normalization
 #include "normalization.hpp"
+#include "lockstep/config/config.hpp"
 
 #include "data/shard_fixture.hpp"
 #include "lockstep/comm/self_communicator.hpp"

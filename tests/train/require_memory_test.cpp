@@ -3,6 +3,7 @@
 
 #include "../../src/train/require_memory.hpp"
 #include "config/refusal.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/models/models.hpp"
 
 #include <cstdint>

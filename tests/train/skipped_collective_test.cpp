@@ -5,6 +5,7 @@
 #include "comm/skipping_communicator.hpp"
 #include "lockstep/comm/checked_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"

@@ -7,6 +7,7 @@
 #include "engine/host_device.hpp"
 #include "lockstep/comm/forwarding_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"

@@ -1,7 +1,8 @@
 #pragma once
 
 #include "lockstep/compute/trial_cache.hpp"
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
+#include "lockstep/core/precision.hpp"
 #include "lockstep/engine/convolution_trial.hpp"
 
 #include <cstddef>

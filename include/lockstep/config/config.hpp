@@ -1,72 +1,13 @@
 #pragma once
 
+#include "lockstep/config/option_types.hpp"
 #include "lockstep/core/precision.hpp"
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace lockstep {
-
-enum class Augment { none, crop_flip, resized_crop };
-enum class OptimizerKind { sgd, adam, adamw, lars, lamb };
-/// In the enum's order.
-[[nodiscard]] inline std::vector<std::string> optimizer_names() {
-  return {"sgd", "adam", "adamw", "lars", "lamb"};
-}
-/// Whether it is one of Adam's family, which keeps two moments of each value.
-[[nodiscard]] constexpr bool has_moments(OptimizerKind kind) noexcept {
-  return kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lamb;
-}
-enum class LrSchedule { constant, step, cosine, polynomial };
-enum class Progress { automatic, bar, plain };
-enum class InitHead { keep, fresh };
-enum class BatchNormScope { local, sync };
-enum class GradCompression { none, fp16, bf16 };
-/// Data type of values in communication.
-enum class CommunicationDtype { automatic, fp32, bf16, fp16 };
-enum class ShardMode { none, optimizer, grad, full, hybrid };
-inline constexpr std::array<std::string_view, 5> shard_mode_names{"none", "optimizer", "grad",
-                                                                  "full", "hybrid"};
-[[nodiscard]] constexpr std::string_view to_string(ShardMode mode) noexcept {
-  return shard_mode_names[static_cast<std::size_t>(mode)];
-}
-enum class DeviceChoice { automatic, cpu, cuda };
-enum class ConvAlgorithm { automatic, direct, winograd };
-/// What backward recomputes instead of keeping it from forward.
-enum class Recompute { automatic, none, norms };
-enum class CommChoice { automatic, mpi, shared, nccl };
-
-/// `--save-every 500` or `--save-every 10min`; both zero: only at epoch ends.
-struct SaveInterval {
-  std::int64_t steps = 0;
-  double seconds = 0;
-  friend bool operator==(const SaveInterval&, const SaveInterval&) = default;
-};
-
-/// `--shard-unit auto`, `block`, `stage` or `size:1000000`.
-struct ShardUnit {
-  enum class By { automatic, block, stage, size };
-  By by = By::automatic;
-  std::int64_t smallest = 0;  ///< fewest parameters of a unit, for `size`
-  friend bool operator==(const ShardUnit&, const ShardUnit&) = default;
-};
-
-/// `--profile-steps 10:12`, both ends included; zeros: none.
-struct StepRange {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-  friend bool operator==(const StepRange&, const StepRange&) = default;
-};
-
-/// `--time-limit 10min`; zero: none.
-struct TimeSpan {
-  double seconds = 0;
-  friend bool operator==(const TimeSpan&, const TimeSpan&) = default;
-};
 
 /// All options of `lockstep train`, one member each with the same name in underscores. The option
 /// table (config/options.hpp) holds help, unit and valid range. A member left unset (empty, or 0 if

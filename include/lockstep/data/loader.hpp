@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
 #include "lockstep/core/batch.hpp"
 #include "lockstep/data/dataset.hpp"
 #include "lockstep/data/sample_order.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/arena.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
 
 #include <cstdint>
 #include <vector>

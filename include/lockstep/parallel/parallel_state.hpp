@@ -1,8 +1,9 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
 #include "lockstep/core/function_ref.hpp"
+#include "lockstep/core/precision.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
 #include "lockstep/optim/optimizer.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/checkpoint/checkpoint.hpp"
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
 #include "lockstep/engine/engine.hpp"
 
 #include <cstdint>

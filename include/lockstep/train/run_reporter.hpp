@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
 #include "lockstep/runtime/process_grid.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/step_times.hpp"

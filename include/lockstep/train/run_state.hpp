@@ -2,7 +2,7 @@
 
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/parallel_state.hpp"

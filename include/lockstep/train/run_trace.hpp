@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/runtime/process_grid.hpp"
 #include "lockstep/runtime/root_channel.hpp"

@@ -1,8 +1,9 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/precision.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/runtime/process_grid.hpp"
 #include "lockstep/runtime/thread_binding.hpp"

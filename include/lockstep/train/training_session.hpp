@@ -2,7 +2,7 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/compute/compute.hpp"
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/graph/graph.hpp"
 #include "lockstep/optim/optimizer.hpp"

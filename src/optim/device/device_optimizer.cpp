@@ -1,6 +1,7 @@
 #include "device_optimizer.hpp"
 
 #include "../segments.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/optim/update_rules.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../../engine/cuda/device.hpp"
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_types.hpp"
 #include "lockstep/optim/optimizer.hpp"
 
 #include <memory>

@@ -1,4 +1,5 @@
 #include "kernel_values.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/optim/update_rules.hpp"
 
