@@ -1,5 +1,6 @@
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
+#include "lockstep/train/evaluator.hpp"
 #include "lockstep/train/model_state.hpp"
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/run_state.hpp"

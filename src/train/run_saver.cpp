@@ -1,24 +1,28 @@
 #include "run_saver.hpp"
 
 #include "lockstep/config/config.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 
+#include <fmt/format.h>
+
 #include <thread>
+#include <utility>
 
 namespace lockstep {
 namespace {
 
-TraceRow* phases(const TrainingLoopParts& parts) noexcept {
+TraceRow* phases(const RunSaverParts& parts) noexcept {
   return parts.trace != nullptr ? &parts.trace->phases() : nullptr;
 }
 
 }  // namespace
 
-RunSaver::RunSaver(const TrainingLoopParts& parts, std::int64_t saved_step,
+RunSaver::RunSaver(RunSaverParts parts, std::int64_t saved_step,
                    std::chrono::milliseconds stall_limit)
-    : parts_(parts),
-      sharded_(parts.parallel.sum_over_shards() != nullptr),
-      snapshot_(parts.engine, parts.parallel, parts.optimizer, parts.checkpoints != nullptr),
+    : parts_(std::move(parts)),
+      sharded_(parts_.parallel.sum_over_shards() != nullptr),
+      snapshot_(parts_.engine, parts_.parallel, parts_.optimizer, parts_.checkpoints != nullptr),
       stall_(stall_limit),
       started_step_(saved_step) {
   if (parts_.checkpoints == nullptr) return;
@@ -41,7 +45,7 @@ bool RunSaver::is_due(std::int64_t step) const noexcept {
   const auto now = std::chrono::steady_clock::now();
   if (!backoff_.may_try(now)) return false;
   if (pending_) return !saver_->busy();
-  const SaveInterval& every = parts_.plan.config.save_every;
+  const SaveInterval& every = parts_.config.save_every;
   if (every.steps > 0 && (step + 1) % every.steps == 0) return true;
   const std::chrono::duration<double> since = now - last_;
   return every.seconds > 0 && since.count() >= every.seconds;
@@ -89,7 +93,7 @@ void RunSaver::start(const TrainingState& state) {
     traced_ = {.begin = now,
                .handle = parts_.trace->saves().open_at(now, "save", {{{"step", state.step}}})};
   }
-  const Config& config = parts_.plan.config;
+  const Config& config = parts_.config;
   ++moves_;
   saver_->start({.mean = {config.mean.begin(), config.mean.end()},
                  .std = {config.std.begin(), config.std.end()},
@@ -151,7 +155,7 @@ void RunSaver::report_stall() {
       fmt::format("checkpoint {} has made no progress for {:.0f} s (its file system may hang); "
                   "training goes on without it; see to {}",
                   parts_.checkpoints->path_of(started_step_),
-                  std::chrono::duration<double>(*waited).count(), parts_.plan.config.run_dir));
+                  std::chrono::duration<double>(*waited).count(), parts_.config.run_dir));
 }
 
 void RunSaver::save_and_wait(const TrainingState& state) {

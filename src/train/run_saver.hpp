@@ -1,7 +1,17 @@
 #pragma once
 
+#include "lockstep/checkpoint/checkpoint_directory.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/config/option_types.hpp"
+#include "lockstep/engine/engine.hpp"
+#include "lockstep/optim/optimizer.hpp"
+#include "lockstep/parallel/parallel_state.hpp"
+#include "lockstep/runtime/phase_board.hpp"
+#include "lockstep/train/run_directory.hpp"
+#include "lockstep/train/run_reporter.hpp"
+#include "lockstep/train/run_trace.hpp"
 #include "lockstep/train/state_snapshot.hpp"
-#include "lockstep/train/training_loop.hpp"
+#include "lockstep/train/stop_timer.hpp"
 #include "save_backoff.hpp"
 #include "stall_alarm.hpp"
 
@@ -10,8 +20,26 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
+
+/// What a saver reads, writes and reports to; all of it outlives the saver.
+struct RunSaverParts {
+  const Config& config;
+  Communicator& comm;
+  Engine& engine;
+  ParallelState& parallel;
+  Optimizer& optimizer;
+  CheckpointDirectory* checkpoints;  ///< rank 0's; null elsewhere
+  const RunDirectory* directory;     ///< rank 0's; null elsewhere
+  RunReporter& reporter;
+  PhaseBoard& board;
+  StopTimer& stop_timer;
+  RunTrace* trace;                       ///< null: no trace
+  std::vector<std::string> class_names;  ///< for the checkpoints
+  std::vector<int> cores;                ///< cores for the saving thread
+};
 
 /// A run's checkpoints: when to save, and the transfer of the ranks' shards to rank 0 while
 /// training continues. If the state is sharded, all ranks make the same calls.
@@ -19,7 +47,7 @@ class RunSaver final {
  public:
   /// `saved_step`: step of the newest checkpoint. `stall_limit`: time without progress of a save
   /// until a warning.
-  RunSaver(const TrainingLoopParts& parts, std::int64_t saved_step,
+  RunSaver(RunSaverParts parts, std::int64_t saved_step,
            std::chrono::milliseconds stall_limit = std::chrono::seconds(60));
   ~RunSaver();
   RunSaver(const RunSaver&) = delete;
@@ -61,7 +89,7 @@ class RunSaver final {
     TraceRow::Handle handle = 0;
   };
 
-  const TrainingLoopParts& parts_;
+  RunSaverParts parts_;
   bool sharded_;  ///< each rank keeps a shard of the state
   StateSnapshot snapshot_;
   SaveBackoff backoff_;

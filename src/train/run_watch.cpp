@@ -38,7 +38,7 @@ std::string node_name(const ProcessGrid& grid) {
 
 }  // namespace
 
-RunWatch::RunWatch(const Config& config, const TrainingJob& job, TraceRecorder* trace)
+RunWatch::RunWatch(const Config& config, const WatchedJob& job, TraceRecorder* trace)
     : trace_(trace), hosts_(all_gather_text(job.comm, node_name(job.grid))) {
   if (config.debug_collectives && job.comm.size() > 1) {
     comparison_ = std::make_unique<CollectiveComparison>(
@@ -52,7 +52,7 @@ RunWatch::RunWatch(const Config& config, const TrainingJob& job, TraceRecorder* 
   watchdog_.emplace(job.comm, job.grid, board_,
                     WatchdogOptions{.limit = limit,
                                     .names = names({}),
-                                    .cores = job.binding.allowed,
+                                    .cores = job.cores,
                                     .interface = config.watchdog_interface});
 }
 
@@ -93,7 +93,7 @@ std::vector<std::string> RunWatch::names(const std::vector<std::string>& devices
   return names;
 }
 
-void RunWatch::wait_for_debugger(const Config& config, const TrainingJob& job) {
+void RunWatch::wait_for_debugger(const Config& config, const WatchedJob& job) {
   if (config.wait_for_debugger < 0) return;
   if (config.wait_for_debugger >= job.grid.world_size) {
     fail(ExitStatus::usage,

@@ -3,9 +3,9 @@
 #include "lockstep/comm/checked_communicator.hpp"
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/runtime/phase_board.hpp"
+#include "lockstep/runtime/process_grid.hpp"
 #include "lockstep/runtime/trace.hpp"
 #include "lockstep/runtime/watchdog.hpp"
-#include "lockstep/train/trainer.hpp"
 
 #include <chrono>
 #include <deque>
@@ -16,12 +16,19 @@
 
 namespace lockstep {
 
+/// The job to watch.
+struct WatchedJob {
+  Communicator& comm;
+  const ProcessGrid& grid;
+  const std::vector<int>& cores;  ///< of this rank
+};
+
 /// Fault detection for a run: the board with this rank's phase, the watchdog that reads it,
 /// comparison and tracing of collectives, and the wait for a debugger.
 class RunWatch final {
  public:
-  /// Collective. `job` and `trace`, which may be null, outlive it.
-  RunWatch(const Config& config, const TrainingJob& job, TraceRecorder* trace);
+  /// Collective. The job's references and `trace`, which may be null, outlive it.
+  RunWatch(const Config& config, const WatchedJob& job, TraceRecorder* trace);
   RunWatch(const RunWatch&) = delete;
   RunWatch& operator=(const RunWatch&) = delete;
   ~RunWatch();
@@ -44,7 +51,7 @@ class RunWatch final {
   [[nodiscard]] std::chrono::milliseconds wait_limit() const noexcept { return wait_limit_; }
 
  private:
-  void wait_for_debugger(const Config& config, const TrainingJob& job);
+  void wait_for_debugger(const Config& config, const WatchedJob& job);
   /// By rank; `devices` may be empty.
   [[nodiscard]] std::vector<std::string> names(const std::vector<std::string>& devices) const;
 

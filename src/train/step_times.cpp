@@ -1,5 +1,7 @@
 #include "lockstep/train/step_times.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace lockstep {
@@ -26,6 +28,14 @@ double ratio(double value, double to) {
 }
 
 }  // namespace
+
+std::string to_string(const RankTimes& times) {
+  const auto text = [](const char* name, const TimeSummary& summary) {
+    return fmt::format("{} {:.1f}/{:.1f} ms", name, 1e3 * summary.p50, 1e3 * summary.max);
+  };
+  return fmt::format("a step's p50/max: {}, {}, {}", text("data", times.data),
+                     text("compute", times.compute), text("communication", times.communication));
+}
 
 void StepTimes::add(const PhaseTimes& times) {
   const Sample sample{.data = times.data,

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/train/run_reporter.hpp"
 #include "lockstep/train/step_times.hpp"
 
 #include <cstdint>
@@ -21,10 +20,13 @@ class StragglerWatch final {
   StragglerWatch(Communicator& comm, Options options) : comm_(comm), options_(std::move(options)) {}
 
   void add(const PhaseTimes& times) { times_.add(times); }
-  /// Collective. Logs this rank's times, and reports slow ranks.
-  void close_epoch(std::int64_t step, std::int64_t epoch, RunReporter& reporter);
-  /// Prints the hosts that were slow in any epoch, as an option of sbatch.
-  void close_run(RunReporter& reporter) const;
+  /// This rank's times of the epoch that ends; the next epoch starts with none.
+  [[nodiscard]] RankTimes end_epoch();
+  /// Collective: the slow ranks of the epoch that ends; `mine` is from end_epoch().
+  [[nodiscard]] std::vector<StragglerReport> compare(const RankTimes& mine, std::int64_t step,
+                                                     std::int64_t epoch);
+  /// Hosts that were slow in any epoch, once for each report.
+  [[nodiscard]] const std::vector<std::string>& slow_hosts() const noexcept { return slow_hosts_; }
 
  private:
   Communicator& comm_;

@@ -8,12 +8,12 @@
 #include "lockstep/train/run_state.hpp"
 #include "lockstep/train/step_trace.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "lockstep/train/training_loop.hpp"
 #include "lockstep/train/training_session.hpp"
 #include "normalization.hpp"
 #include "require_memory.hpp"
 #include "run_watch.hpp"
 #include "stage_data.hpp"
+#include "training_loop.hpp"
 
 #include <fmt/ranges.h>
 
@@ -120,7 +120,8 @@ class Run final {
         job_(job),
         begin_(begin),
         recorder_(make_trace_recorder(config)),
-        watch_(config, job, recorder_.get()),
+        watch_(config, {.comm = job.comm, .grid = job.grid, .cores = job.binding.allowed},
+               recorder_.get()),
         comm_(watch_.comm()) {}
 
   TrainingResult run() {
@@ -402,24 +403,35 @@ TrainingResult Run::loop() {
                                   .grid = job_.grid},
                   *recorder_, watch_.board(), *reporter_);
   }
+  RunSaver saver({.config = plan.config,
+                  .comm = comm_,
+                  .engine = session_->engine(),
+                  .parallel = session_->parallel(),
+                  .optimizer = session_->optimizer(),
+                  .checkpoints = checkpoints_ ? &*checkpoints_ : nullptr,
+                  .directory = directory_ ? &*directory_ : nullptr,
+                  .reporter = *reporter_,
+                  .board = watch_.board(),
+                  .stop_timer = stop_timer,
+                  .trace = trace ? &*trace : nullptr,
+                  .class_names = data_->info().class_names,
+                  .cores = loading_.cores},
+                 state_.step);
   TrainingLoop loop({.plan = plan,
                      .geometry = geometry_,
                      .comm = comm_,
                      .engine = session_->engine(),
                      .parallel = session_->parallel(),
                      .shard_group = session_->shard_group(),
-                     .optimizer = session_->optimizer(),
                      .step = *step_,
                      .evaluator = evaluator_ ? &*evaluator_ : nullptr,
-                     .checkpoints = checkpoints_ ? &*checkpoints_ : nullptr,
+                     .saver = saver,
                      .directory = directory_ ? &*directory_ : nullptr,
                      .reporter = *reporter_,
                      .board = watch_.board(),
                      .stop_timer = stop_timer,
                      .trace = trace ? &*trace : nullptr,
                      .hosts = watch_.hosts(),
-                     .class_names = data_->info().class_names,
-                     .cores = loading_.cores,
                      .between_steps = [&] { report_staging(staging_.get(), *reporter_); }},
                     state_, last_step_);
   TrainingResult result = loop.run();

@@ -50,15 +50,6 @@ class Stopwatch final {
 
 }  // namespace
 
-PhaseTimes& PhaseTimes::operator+=(const PhaseTimes& other) noexcept {
-  data += other.data;
-  forward += other.forward;
-  backward += other.backward;
-  communication += other.communication;
-  optimizer += other.optimizer;
-  return *this;
-}
-
 TrainStep::TrainStep(Engine& engine, ParallelState& state, Optimizer& optimizer, Communicator& comm,
                      Loader& loader, const TrainStepOptions& options)
     : engine_(engine),

@@ -1,8 +1,7 @@
-#include "lockstep/train/training_loop.hpp"
+#include "training_loop.hpp"
 
+#include "host_list.hpp"
 #include "lockstep/runtime/signals.hpp"
-#include "run_saver.hpp"
-#include "straggler_watch.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -31,17 +30,13 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
       eval_interval_(parts.evaluator == nullptr ? 0
                                                 : evaluation_interval(parts.plan, parts.geometry)),
       schedule_(parts.plan.config, parts.geometry.epoch_samples(), parts.geometry.global_batch),
-      saver_(std::make_unique<RunSaver>(parts_, state_.step)),
-      stragglers_(std::make_unique<StragglerWatch>(
-          parts.comm, StragglerWatch::Options{.factor = parts.plan.config.straggler_factor,
-                                              .hosts = parts.hosts})) {
+      stragglers_(parts.comm,
+                  {.factor = parts.plan.config.straggler_factor, .hosts = parts.hosts}) {
   if (parts_.plan.config.check_replicas_every > 0) {
     replica_check_.emplace(parts_.engine, parts_.comm, parts_.hosts,
                            KeptParts{.state = &parts_.parallel, .ranks = parts_.shard_group});
   }
 }
-
-TrainingLoop::~TrainingLoop() = default;
 
 TraceRow* TrainingLoop::phases() noexcept {
   return parts_.trace != nullptr ? &parts_.trace->phases() : nullptr;
@@ -60,18 +55,19 @@ TrainingResult TrainingLoop::run() {
       step_end_ = std::chrono::steady_clock::now();
     }
     const double lr = schedule_.lr(state_.samples);
-    const StepResult step = parts_.step.run(
-        state_.step + 1, lr,
-        {.stop = stop_due(), .save = saver_->is_due(state_.step), .units = saver_->units_wanted()},
-        next_action(state_.step + 1));
-    saver_->deliver(step.sums.units);
+    const StepResult step = parts_.step.run(state_.step + 1, lr,
+                                            {.stop = stop_due(),
+                                             .save = parts_.saver.is_due(state_.step),
+                                             .units = parts_.saver.units_wanted()},
+                                            next_action(state_.step + 1));
+    parts_.saver.deliver(step.sums.units);
     check_finite(step);
     keep_loss_scale();
     if (step.updated) advance(step, lr);
 
     if (step.sums.failed > 0) {
       check_replicas(true);
-      saver_->save_and_wait(state_);
+      parts_.saver.save_and_wait(state_);
       collectively(parts_.comm, [this] {
         if (parts_.step.data_error()) throw Error(*parts_.step.data_error());
       });
@@ -83,22 +79,25 @@ TrainingResult TrainingLoop::run() {
     check_replicas(stop || state_.best_step == state_.step);
     const bool may_save =
         step.sums.save_requests > 0 || state_.position == 0 || state_.best_step == state_.step;
-    if (step.sums.save_requests > 0 || state_.position == 0) saver_->want();
+    if (step.sums.save_requests > 0 || state_.position == 0) parts_.saver.want();
     const bool checked = !replica_check_ || checked_step_ == state_.step;
-    if (may_save && checked && !stop && !finished()) saver_->start_pending(state_);
-    saver_->report();
+    if (may_save && checked && !stop && !finished()) parts_.saver.start_pending(state_);
+    parts_.saver.report();
     if (parts_.between_steps) parts_.between_steps();
     if (parts_.trace != nullptr && !stop && !finished() && parts_.trace->step_ended(state_.step)) {
       step_end_ = std::chrono::steady_clock::now();
     }
   }
-  saver_->save_and_wait(state_);
+  parts_.saver.save_and_wait(state_);
   if (parts_.trace != nullptr) parts_.trace->run_ends(state_.step);
   parts_.board.enter(Phase::end);
   result_.status = finished() ? ExitStatus::ok : ExitStatus::stopped;
   result_.step = state_.step;
-  result_.checkpoint = saver_->newest();
-  stragglers_->close_run(parts_.reporter);
+  result_.checkpoint = parts_.saver.newest();
+  if (!stragglers_.slow_hosts().empty()) {
+    parts_.reporter.say(
+        fmt::format("slow hosts of this run: --exclude={}", host_list(stragglers_.slow_hosts())));
+  }
   parts_.reporter.stopped(state_.step, state_.epoch,
                           finished()     ? "finished"
                           : out_of_time_ ? "stopped before the time limit"
@@ -131,7 +130,7 @@ void TrainingLoop::advance(const StepResult& result, double lr) {
   const double seconds = seconds_between(step_end_, now);
   step_end_ = now;
   epoch_times_ += result.times;
-  stragglers_->add(result.times);
+  stragglers_.add(result.times);
   parts_.stop_timer.step_took(seconds);
   epoch_seconds_ += seconds;
   own_loss_ += result.own_loss;
@@ -166,7 +165,11 @@ void TrainingLoop::close_epoch(double lr) {
                          .images_per_second = state_.epoch_samples / std::max(epoch_seconds_, 1e-9),
                          .times = epoch_times_});
   parts_.board.enter(Phase::checks);
-  stragglers_->close_epoch(state_.step, state_.epoch, parts_.reporter);
+  const RankTimes mine = stragglers_.end_epoch();
+  parts_.reporter.note(fmt::format("epoch {}: {}", state_.epoch + 1, to_string(mine)));
+  for (const StragglerReport& slow : stragglers_.compare(mine, state_.step, state_.epoch)) {
+    parts_.reporter.straggler(slow);
+  }
   state_.epoch_loss = state_.epoch_top1 = state_.epoch_top5 = state_.epoch_samples = 0;
   epoch_times_ = {};
   epoch_seconds_ = own_loss_ = own_samples_ = 0;
@@ -182,7 +185,7 @@ void TrainingLoop::check_replicas(bool must) {
   const std::optional<Error> drift = replica_check_->run(state_.step);
   if (!drift) return;
   // A checkpoint still being written is of a state that was checked: let it finish.
-  static_cast<void>(saver_->last_good());
+  static_cast<void>(parts_.saver.last_good());
   throw Error(*drift);
 }
 
@@ -190,7 +193,7 @@ bool TrainingLoop::stop_due() noexcept {
   if (SignalFlag::received() != 0) return true;
   // All ranks then reach the last save, which reports the lost directory to all of them.
   if (parts_.directory != nullptr && parts_.directory->is_lost()) return true;
-  out_of_time_ = parts_.stop_timer.is_due(StopTimer::Clock::now(), saver_->busy());
+  out_of_time_ = parts_.stop_timer.is_due(StopTimer::Clock::now(), parts_.saver.busy());
   return out_of_time_;
 }
 
@@ -205,7 +208,7 @@ void TrainingLoop::keep_loss_scale() {
 void TrainingLoop::check_scale(const StepResult& result) {
   const double scale = parts_.step.loss_scaler().scale();
   if (!result.overflowed || scale >= 1) return;
-  const std::string checkpoint = saver_->last_good();
+  const std::string checkpoint = parts_.saver.last_good();
   parts_.reporter.stopped(state_.step + 1, state_.epoch, "diverged");
   fail(ExitStatus::diverged,
        "the gradients overflow fp16 at step {} with a loss scale of {} (training diverged; last "
@@ -217,7 +220,7 @@ void TrainingLoop::check_finite(const StepResult& result) {
   // With loss scaling, such a step is skipped and the scale halved.
   if (parts_.step.loss_scaler().is_dynamic()) return check_scale(result);
   if (result.sums.not_finite == 0) return;
-  const std::string checkpoint = saver_->last_good();
+  const std::string checkpoint = parts_.saver.last_good();
   const std::int64_t step = state_.step + 1;
   parts_.reporter.stopped(step, state_.epoch, "diverged");
   collectively(parts_.comm, [&] {
@@ -244,7 +247,7 @@ bool TrainingLoop::evaluate_if_due() {
   if (evaluation->top1 > state_.best_top1) {
     state_.best_top1 = evaluation->top1;
     state_.best_step = state_.step;
-    saver_->want();
+    parts_.saver.want();
   }
   // At position 0 the previous epoch has just ended.
   const std::int64_t epoch = state_.position == 0 ? state_.epoch - 1 : state_.epoch;

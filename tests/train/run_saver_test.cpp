@@ -78,8 +78,8 @@ class Run final {
                std::chrono::milliseconds stall_limit = std::chrono::minutes(10))
       : comm_(*world, board_),
         rig_(comm_, {.model = "mlp", .global_batch = 16, .shard = mode}),
-        plan_(plan_of(every)),
         reporter_(reporter_options()) {
+    config_.save_every = every;
     if (world->rank() == 0) {
       parts_.checkpoints = &checkpoints_.emplace(directory_ / "checkpoints", 10);
     }
@@ -121,11 +121,6 @@ class Run final {
 
  private:
   static bool any(bool mine) { return world->all_reduce_value(mine ? 1 : 0, ReduceOp::max) == 1; }
-  static RunPlan plan_of(SaveInterval every) {
-    RunPlan plan;
-    plan.config.save_every = every;
-    return plan;
-  }
   RunReporterOptions reporter_options() {
     std::filesystem::create_directories(directory_ / "log");
     return {.run_dir = directory_.path(), .grid = grid_, .cores = "", .progress = Progress::plain};
@@ -135,30 +130,24 @@ class Run final {
   PhaseBoard board_;
   WatchesGathers comm_;
   TrainRig rig_;
-  RunPlan plan_;
+  Config config_;
   ProcessGrid grid_{.rank = world->rank(), .world_size = world->size(), .host = "node"};
   RunReporter reporter_;
   StopTimer timer_{std::nullopt, 1000};
   std::optional<CheckpointDirectory> checkpoints_;
-  TrainingLoopParts parts_{.plan = plan_,
-                           .geometry = rig_.geometry(),
-                           .comm = *world,
-                           .engine = rig_.engine(),
-                           .parallel = rig_.state(),
-                           .shard_group = world->size(),
-                           .optimizer = rig_.optimizer(),
-                           .step = rig_.step(),
-                           .evaluator = nullptr,
-                           .checkpoints = nullptr,
-                           .directory = nullptr,
-                           .reporter = reporter_,
-                           .board = board_,
-                           .stop_timer = timer_,
-                           .trace = nullptr,
-                           .hosts = {},
-                           .class_names = {},
-                           .cores = {},
-                           .between_steps = {}};
+  RunSaverParts parts_{.config = config_,
+                       .comm = *world,
+                       .engine = rig_.engine(),
+                       .parallel = rig_.state(),
+                       .optimizer = rig_.optimizer(),
+                       .checkpoints = nullptr,
+                       .directory = nullptr,
+                       .reporter = reporter_,
+                       .board = board_,
+                       .stop_timer = timer_,
+                       .trace = nullptr,
+                       .class_names = {},
+                       .cores = {}};
   std::optional<RunSaver> saver_;
 };
 

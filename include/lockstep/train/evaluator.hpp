@@ -6,6 +6,7 @@
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/runtime/trace.hpp"
 #include "lockstep/train/blank_batch.hpp"
+#include "lockstep/train/evaluation_result.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -13,15 +14,6 @@
 #include <optional>
 
 namespace lockstep {
-
-/// Means over exactly the samples of a split; top1 and top5 as fractions.
-struct EvaluationResult {
-  std::int64_t samples = 0;
-  double loss = 0;
-  double top1 = 0;
-  double top5 = 0;
-  double seconds = 0;
-};
 
 struct EvaluatorOptions {
   LoaderOptions loader;  ///< augment, shuffle and batch_capacity are set by the evaluator

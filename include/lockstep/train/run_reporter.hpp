@@ -3,9 +3,9 @@
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/runtime/process_grid.hpp"
-#include "lockstep/train/evaluator.hpp"
+#include "lockstep/train/evaluation_result.hpp"
+#include "lockstep/train/phase_times.hpp"
 #include "lockstep/train/step_times.hpp"
-#include "lockstep/train/train_step.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -43,15 +43,6 @@ struct EpochReport {
   double seconds = 0;
   double images_per_second = 0;
   PhaseTimes times;
-};
-
-/// A rank that is slower than the median rank, and its step times.
-struct StragglerReport {
-  std::int64_t step = 0;
-  std::int64_t epoch = 0;
-  Straggler straggler;
-  std::string host;
-  RankTimes times;
 };
 
 struct RunReporterOptions {

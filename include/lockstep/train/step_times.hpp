@@ -1,9 +1,11 @@
 #pragma once
 
-#include "lockstep/train/train_step.hpp"
+#include "lockstep/train/phase_times.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -25,6 +27,9 @@ struct RankTimes {
   double own_second = 0;
   double steps = 0;
 };
+
+/// "a step's p50/max: data 0.1/0.2 ms, compute ...": for the log.
+[[nodiscard]] std::string to_string(const RankTimes& times);
 
 /// This rank's step times in an epoch: all steps at first, every second, fourth and so on once
 /// there are many; the maximum is over all steps.
@@ -48,12 +53,23 @@ class StepTimes final {
   std::size_t seen_ = 0;
 };
 
+/// A rank that is slower than the median rank.
 struct Straggler {
   int rank = 0;
   double factor = 0;   ///< its data + compute time over the median rank's
   double data = 0;     ///< the same for data; 0 if the median rank's time is 0
   double compute = 0;  ///< the same for compute; 0 if the median rank's time is 0
 };
+
+/// A straggler in an epoch, and its step times.
+struct StragglerReport {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;
+  Straggler straggler;
+  std::string host;
+  RankTimes times;
+};
+
 /// Fewest steps of an epoch to name stragglers.
 constexpr double fewest_steps_to_judge = 20;
 

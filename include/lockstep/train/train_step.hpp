@@ -12,25 +12,13 @@
 #include "lockstep/runtime/trace.hpp"
 #include "lockstep/train/batch_geometry.hpp"
 #include "lockstep/train/blank_batch.hpp"
+#include "lockstep/train/phase_times.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 
 namespace lockstep {
-
-/// Wall time of one step by phase, in seconds. `communication`: time not overlapped with backward.
-struct PhaseTimes {
-  double data = 0;
-  double forward = 0;
-  double backward = 0;
-  double communication = 0;
-  double optimizer = 0;
-  [[nodiscard]] double total() const noexcept {
-    return data + forward + backward + communication + optimizer;
-  }
-  PhaseTimes& operator+=(const PhaseTimes& other) noexcept;
-};
 
 /// Requests of this rank to all ranks at the end of the step.
 struct StepRequests {

@@ -7,7 +7,7 @@
 #include "lockstep/models/models.hpp"
 #include "lockstep/runtime/process_grid.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
-#include "lockstep/train/evaluator.hpp"
+#include "lockstep/train/evaluation_result.hpp"
 
 #include <cstdint>
 #include <functional>

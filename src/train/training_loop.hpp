@@ -1,8 +1,6 @@
 #pragma once
 
-#include "lockstep/checkpoint/checkpoint_directory.hpp"
 #include "lockstep/engine/engine.hpp"
-#include "lockstep/optim/optimizer.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/train/evaluator.hpp"
@@ -14,11 +12,12 @@
 #include "lockstep/train/stop_timer.hpp"
 #include "lockstep/train/train_step.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "run_saver.hpp"
+#include "straggler_watch.hpp"
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,31 +32,22 @@ struct TrainingLoopParts {
   Engine& engine;
   ParallelState& parallel;
   int shard_group;  ///< its size in ranks
-  Optimizer& optimizer;
   TrainStep& step;
-  Evaluator* evaluator;              ///< null: no validation split
-  CheckpointDirectory* checkpoints;  ///< rank 0's; null elsewhere
-  const RunDirectory* directory;     ///< rank 0's; null elsewhere
+  Evaluator* evaluator;  ///< null: no validation split
+  RunSaver& saver;
+  const RunDirectory* directory;  ///< rank 0's; null elsewhere
   RunReporter& reporter;
   PhaseBoard& board;
   StopTimer& stop_timer;
-  RunTrace* trace;                       ///< null: no trace
-  std::vector<std::string> hosts;        ///< by rank
-  std::vector<std::string> class_names;  ///< for the checkpoints
-  std::vector<int> cores;                ///< cores for the saving thread
-  std::function<void()> between_steps;   ///< may be empty; not collective
+  RunTrace* trace;                      ///< null: no trace
+  std::vector<std::string> hosts;       ///< by rank
+  std::function<void()> between_steps;  ///< may be empty; not collective
 };
-
-class RunSaver;
-class StragglerWatch;
 
 /// Runs steps from a state to the configured end; saves, evaluates and reports at step boundaries.
 class TrainingLoop final {
  public:
   TrainingLoop(const TrainingLoopParts& parts, TrainingState state, std::int64_t last_step);
-  ~TrainingLoop();
-  TrainingLoop(const TrainingLoop&) = delete;
-  TrainingLoop& operator=(const TrainingLoop&) = delete;
   TrainingResult run();
 
  private:
@@ -82,11 +72,10 @@ class TrainingLoop final {
   std::int64_t last_step_;
   std::int64_t eval_interval_ = 0;  ///< steps; 0: never
   Schedule schedule_;
-  std::unique_ptr<RunSaver> saver_;
   std::chrono::steady_clock::time_point step_end_ = std::chrono::steady_clock::now();
   PhaseTimes epoch_times_;
   double epoch_seconds_ = 0;
-  std::unique_ptr<StragglerWatch> stragglers_;
+  StragglerWatch stragglers_;
   std::optional<ReplicaCheck> replica_check_;
   std::int64_t checked_step_ = -1;
   bool out_of_time_ = false;
