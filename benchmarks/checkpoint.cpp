@@ -3,13 +3,13 @@
 #include "benchmark.hpp"
 
 #include "lockstep/checkpoint/checkpoint_directory.hpp"
+#include "lockstep/checkpointing/model_state.hpp"
+#include "lockstep/checkpointing/state_snapshot.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"
-#include "lockstep/train/model_state.hpp"
-#include "lockstep/train/state_snapshot.hpp"
 
 #include <fmt/format.h>
 

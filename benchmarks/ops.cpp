@@ -2,10 +2,10 @@
 // groups the times by kind. Medians over repetitions of one rank's batch; rank 0's if several.
 #include "benchmark.hpp"
 
+#include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/models/models.hpp"
-#include "lockstep/train/model_state.hpp"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_value.hpp"
 #include "lockstep/core/version.hpp"
-#include "lockstep/train/progress.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "pack_progress.hpp"
 
-#include "lockstep/train/progress.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "lockstep/run/run_reporter.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 #include "lockstep/train/run_plan.hpp"
-#include "lockstep/train/run_reporter.hpp"
 #include "lockstep/train/train_step.hpp"
 
 namespace lockstep {

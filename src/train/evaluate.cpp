@@ -1,9 +1,9 @@
+#include "lockstep/checkpointing/model_state.hpp"
+#include "lockstep/checkpointing/run_state.hpp"
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/train/evaluator.hpp"
-#include "lockstep/train/model_state.hpp"
 #include "lockstep/train/run_plan.hpp"
-#include "lockstep/train/run_state.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "normalization.hpp"
 

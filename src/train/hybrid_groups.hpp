@@ -1,8 +1,8 @@
 #pragma once
 
 #include "lockstep/compute/compute.hpp"
+#include "lockstep/health/run_watch.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
-#include "run_watch.hpp"
 
 namespace lockstep {
 

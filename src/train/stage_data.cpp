@@ -1,7 +1,7 @@
 #include "stage_data.hpp"
 
 #include "lockstep/config/config.hpp"
-#include "lockstep/train/run_directory.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 namespace lockstep {
 

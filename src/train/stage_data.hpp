@@ -3,7 +3,7 @@
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/data/dataset.hpp"
 #include "lockstep/data/staging.hpp"
-#include "lockstep/train/run_reporter.hpp"
+#include "lockstep/run/run_reporter.hpp"
 #include "lockstep/train/trainer.hpp"
 
 #include <memory>

@@ -1,6 +1,6 @@
 #include "lockstep/train/train_step.hpp"
 
-#include "lockstep/train/run_trace.hpp"
+#include "lockstep/run/run_trace.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,6 @@
 #include "training_loop.hpp"
 
-#include "host_list.hpp"
+#include "lockstep/health/host_list.hpp"
 #include "lockstep/runtime/signals.hpp"
 
 #include <algorithm>

@@ -1,19 +1,19 @@
 #pragma once
 
+#include "lockstep/checkpointing/run_saver.hpp"
 #include "lockstep/engine/engine.hpp"
+#include "lockstep/health/replica_check.hpp"
+#include "lockstep/health/stop_timer.hpp"
+#include "lockstep/health/straggler_watch.hpp"
 #include "lockstep/optim/schedule.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/run_reporter.hpp"
+#include "lockstep/run/run_trace.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/train/evaluator.hpp"
-#include "lockstep/train/replica_check.hpp"
-#include "lockstep/train/run_directory.hpp"
 #include "lockstep/train/run_plan.hpp"
-#include "lockstep/train/run_reporter.hpp"
-#include "lockstep/train/run_trace.hpp"
-#include "lockstep/train/stop_timer.hpp"
 #include "lockstep/train/train_step.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "run_saver.hpp"
-#include "straggler_watch.hpp"
 
 #include <chrono>
 #include <cstdint>

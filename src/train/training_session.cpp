@@ -2,9 +2,9 @@
 
 #include "hybrid_groups.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/health/run_watch.hpp"
 #include "lockstep/parallel/shard_group.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
-#include "run_watch.hpp"
 
 #include <cstddef>
 

@@ -1,5 +1,5 @@
-#include "lockstep/train/run_log.hpp"
-#include "lockstep/train/tensorboard_writer.hpp"
+#include "lockstep/run/run_log.hpp"
+#include "lockstep/run/tensorboard_writer.hpp"
 
 #include "fuzz.hpp"
 

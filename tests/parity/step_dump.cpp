@@ -3,6 +3,7 @@
 // /labels int32) and writes what the first step computed (/logits, /loss, /gradients/NAME) and what
 // is there after the last (/model/NAME).
 #include "lockstep/checkpoint/checkpoint.hpp"
+#include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
@@ -11,7 +12,6 @@
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/gradient_reducer.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
-#include "lockstep/train/model_state.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "comm/skipping_communicator.hpp"
+#include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/comm/checked_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/config/config.hpp"
@@ -11,7 +12,6 @@
 #include "lockstep/models/models.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/watched_communicator.hpp"
-#include "lockstep/train/model_state.hpp"
 #include "lockstep/train/train_step.hpp"
 
 #include <string>

@@ -4,9 +4,9 @@
 
 #include "comm/allocation_count.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/run/run_trace.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/traced_communicator.hpp"
-#include "lockstep/train/run_trace.hpp"
 #include "train_rig.hpp"
 
 #include <map>

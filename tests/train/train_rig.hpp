@@ -5,6 +5,7 @@
 #include "../../src/engine/cuda/device_engine.hpp"
 #include "../../src/optim/device/device_optimizer.hpp"
 #include "engine/host_device.hpp"
+#include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/comm/forwarding_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/config/config.hpp"
@@ -12,7 +13,6 @@
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
-#include "lockstep/train/model_state.hpp"
 #include "lockstep/train/train_step.hpp"
 
 #include <cmath>

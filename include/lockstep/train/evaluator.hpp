@@ -3,10 +3,10 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/engine/engine.hpp"
+#include "lockstep/run/evaluation_result.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/runtime/trace.hpp"
 #include "lockstep/train/blank_batch.hpp"
-#include "lockstep/train/evaluation_result.hpp"
 
 #include <cstdint>
 #include <functional>

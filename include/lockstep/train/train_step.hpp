@@ -4,6 +4,7 @@
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/engine/engine.hpp"
+#include "lockstep/health/phase_times.hpp"
 #include "lockstep/optim/loss_scaler.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
@@ -12,7 +13,6 @@
 #include "lockstep/runtime/trace.hpp"
 #include "lockstep/train/batch_geometry.hpp"
 #include "lockstep/train/blank_batch.hpp"
-#include "lockstep/train/phase_times.hpp"
 
 #include <cstdint>
 #include <memory>

@@ -5,9 +5,9 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/precision.hpp"
 #include "lockstep/models/models.hpp"
+#include "lockstep/run/evaluation_result.hpp"
 #include "lockstep/runtime/process_grid.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
-#include "lockstep/train/evaluation_result.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/checkpointing/run_state.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/compute/compute.hpp"
 #include "lockstep/config/option_types.hpp"
@@ -8,7 +9,6 @@
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/runtime/process_grid.hpp"
-#include "lockstep/train/run_state.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -1,0 +1,106 @@
+#pragma once
+
+#include "lockstep/checkpoint/checkpoint_directory.hpp"
+#include "lockstep/checkpointing/save_backoff.hpp"
+#include "lockstep/checkpointing/stall_alarm.hpp"
+#include "lockstep/checkpointing/state_snapshot.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/config/option_types.hpp"
+#include "lockstep/engine/engine.hpp"
+#include "lockstep/health/stop_timer.hpp"
+#include "lockstep/optim/optimizer.hpp"
+#include "lockstep/parallel/parallel_state.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/run_reporter.hpp"
+#include "lockstep/run/run_trace.hpp"
+#include "lockstep/runtime/phase_board.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// What a saver reads, writes and reports to; all of it outlives the saver.
+struct RunSaverParts {
+  const Config& config;
+  Communicator& comm;
+  Engine& engine;
+  ParallelState& parallel;
+  Optimizer& optimizer;
+  CheckpointDirectory* checkpoints;  ///< rank 0's; null elsewhere
+  const RunDirectory* directory;     ///< rank 0's; null elsewhere
+  RunReporter& reporter;
+  PhaseBoard& board;
+  StopTimer& stop_timer;
+  RunTrace* trace;                       ///< null: no trace
+  std::vector<std::string> class_names;  ///< for the checkpoints
+  std::vector<int> cores;                ///< cores for the saving thread
+};
+
+/// A run's checkpoints: when to save, and the transfer of the ranks' shards to rank 0 while
+/// training continues. If the state is sharded, all ranks make the same calls.
+class RunSaver final {
+ public:
+  /// `saved_step`: step of the newest checkpoint. `stall_limit`: time without progress of a save
+  /// until a warning.
+  RunSaver(RunSaverParts parts, std::int64_t saved_step,
+           std::chrono::milliseconds stall_limit = std::chrono::seconds(60));
+  ~RunSaver();
+  RunSaver(const RunSaver&) = delete;
+  RunSaver& operator=(const RunSaver&) = delete;
+
+  /// Whether this rank requests a save at the boundary after step `step` + 1.
+  [[nodiscard]] bool is_due(std::int64_t step) const noexcept;
+  /// Requests a save at the next boundary, and again until one succeeds; backs off after failures.
+  void want() noexcept { pending_ = true; }
+  [[nodiscard]] bool busy() const noexcept { return saver_ && saver_->busy(); }
+
+  /// Pieces of the state that rank 0's writer waits for; deliver() gathers them.
+  [[nodiscard]] int units_wanted() { return busy() ? snapshot_.wanted() : 0; }
+  void deliver(int units);
+
+  /// Starts a pending save; call at a boundary where all ranks agree that a save may start.
+  void start_pending(const TrainingState& state);
+  /// Reports finished and stalled saves, and requests failed ones again.
+  void report();
+  /// Saves and waits. Collective; Error(cannot_write) on all ranks if the save failed or another
+  /// job holds the run directory now.
+  void save_and_wait(const TrainingState& state);
+  /// On rank 0: the newest file that this run has written. Empty: none.
+  [[nodiscard]] const std::string& newest() const noexcept { return newest_; }
+  /// Waits for a save in progress, then returns newest() of rank 0 on all ranks. Collective.
+  [[nodiscard]] std::string last_good();
+
+ private:
+  /// Rank 0's decision if the state is sharded (all ranks must take part), else `mine`.
+  [[nodiscard]] bool decided(bool mine);
+  void start(const TrainingState& state);
+  void finish();
+  /// Takes and reports the next outcome; nullopt if there is none.
+  std::optional<BackgroundSaver::Outcome> finished();
+  void report_stall();
+
+  struct TracedSave {
+    std::int64_t begin = 0;
+    TraceRow::Handle handle = 0;
+  };
+
+  RunSaverParts parts_;
+  bool sharded_;  ///< each rank keeps a shard of the state
+  StateSnapshot snapshot_;
+  SaveBackoff backoff_;
+  StallAlarm stall_;
+  std::atomic<std::int64_t> moves_ = 0;   ///< the saver's progress: saves begun + units written
+  std::optional<BackgroundSaver> saver_;  ///< rank 0's
+  bool pending_ = false;
+  std::int64_t started_step_;  ///< newest step passed to the saver; -1 after a failure
+  TracedSave traced_;          ///< that save; its outcome is taken before the next one starts
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  std::string newest_;
+};
+
+}  // namespace lockstep

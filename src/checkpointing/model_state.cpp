@@ -1,0 +1,159 @@
+#include "lockstep/checkpointing/model_state.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+using Tensors = std::vector<CheckpointReader::Tensor>;
+using TensorIndex = std::unordered_map<std::string, const CheckpointReader::Tensor*>;
+
+TensorIndex index_of(const Tensors& tensors) {
+  TensorIndex index;
+  for (const auto& tensor : tensors) index.emplace(tensor.name, &tensor);
+  return index;
+}
+
+/// The file's tensor with this name and shape.
+const CheckpointReader::Tensor& find(const TensorIndex& index, const std::string& name,
+                                     const Shape& shape, const char* where) {
+  const auto found = index.find(name);
+  if (found == index.end()) {
+    fail(ExitStatus::bad_input,
+         "the checkpoint has no {}/{} ({} is expected there; it is another model's); give the "
+         "--model "
+         "it was written with",
+         where, name, to_string(shape));
+  }
+  if (found->second->shape != shape) {
+    fail(ExitStatus::bad_input,
+         "{}/{} is {} in the checkpoint, but {} in the network (it is another model's or has other "
+         "classes); give the --model it was written with; for new classes --init-from with "
+         "--init-head new",
+         where, name, to_string(found->second->shape), to_string(shape));
+  }
+  return *found->second;
+}
+
+/// Name prefix of the network's last linear layer, such as "fc.".
+std::string head_prefix(const Graph& graph) {
+  for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
+    if (const auto* linear = std::get_if<Linear>(&node->op)) return linear->options.name + ".";
+  }
+  return {};
+}
+
+/// Error(bad_input) if the file has a tensor that the network does not have.
+void require_known_tensors(const Tensors& tensors, const Graph& graph) {
+  for (const auto& tensor : tensors) {
+    const auto same_name = [&](const auto& known) { return known.name == tensor.name; };
+    if (std::none_of(graph.parameters().begin(), graph.parameters().end(), same_name) &&
+        std::none_of(graph.statistics().begin(), graph.statistics().end(), same_name)) {
+      fail(ExitStatus::bad_input,
+           "the checkpoint's /model/{} ({}) is not in {} (it is another model's); give the --model "
+           "it was written with",
+           tensor.name, to_string(tensor.shape), graph.name());
+    }
+  }
+}
+
+/// For each parameter, its tensor in the file; null: not from the file.
+using Places = std::vector<const CheckpointReader::Tensor*>;
+
+TensorValues values_of(const CheckpointReader& reader, std::string group, Places places,
+                       TensorValues otherwise = {}) {
+  return [&reader, group = std::move(group), places = std::move(places),
+          otherwise = std::move(otherwise)](ParameterId id) {
+    const auto* place = places[static_cast<std::size_t>(id)];
+    return place == nullptr ? otherwise(id) : reader.read(group, *place);
+  };
+}
+
+}  // namespace
+
+TensorValues initial_values(const Graph& graph, std::uint64_t seed) {
+  return [&graph, seed](ParameterId id) {
+    return initial_values(graph.parameters()[static_cast<std::size_t>(id)], seed);
+  };
+}
+
+TensorValues stored_parameters(const CheckpointReader& reader, const Graph& graph, InitHead head,
+                               TensorValues otherwise) {
+  const TensorIndex index = index_of(reader.model());
+  const std::string kept = head == InitHead::fresh ? head_prefix(graph) : std::string();
+  Places places;
+  for (const Parameter& parameter : graph.parameters()) {
+    const bool is_kept = !kept.empty() && parameter.name.starts_with(kept);
+    places.push_back(is_kept ? nullptr : &find(index, parameter.name, parameter.shape, "/model"));
+  }
+  if (head == InitHead::keep) require_known_tensors(reader.model(), graph);
+  return values_of(reader, model_group, std::move(places), std::move(otherwise));
+}
+
+TensorValues stored_slot(const CheckpointReader& reader, const Graph& graph,
+                         std::string_view optimizer, const std::string& slot) {
+  const auto tensors = reader.optimizer().find(slot);
+  if (tensors == reader.optimizer().end()) {
+    fail(ExitStatus::bad_input,
+         "the checkpoint has no /optimizer/{} (it was not written by {}); use --init-from to take "
+         "the weights alone",
+         slot, optimizer);
+  }
+  const TensorIndex index = index_of(tensors->second);
+  Places places;
+  for (const Parameter& parameter : graph.parameters()) {
+    places.push_back(&find(index, parameter.name, parameter.shape, "/optimizer"));
+  }
+  return values_of(reader, slot_group(slot), std::move(places));
+}
+
+void fill(const Engine& engine, const ArenaUnit& run, const TensorValues& values,
+          std::span<float> target) {
+  std::ranges::fill(target, 0.0F);
+  for (const ArenaView& view : engine.layout().views) {
+    if (view.offset < run.begin || view.offset >= run.end) continue;
+    engine.from_plain(values(view.parameter), view.parameter,
+                      target.subspan(view.offset - run.begin, view.size));
+  }
+}
+
+std::vector<float> initial_parameters(const Engine& engine, std::uint64_t seed) {
+  std::vector<float> arena(engine.layout().size());
+  fill(engine, {.begin = 0, .end = arena.size()}, initial_values(engine.graph(), seed), arena);
+  return arena;
+}
+
+void initialize_statistics(Engine& engine) {
+  auto running = engine.running_statistics().begin();
+  for (const RunningStatistic& statistic : engine.graph().statistics()) {
+    running = std::fill_n(running, statistic.channels, statistic.initial_value);
+  }
+}
+
+void load_statistics(const CheckpointReader& reader, Engine& engine) {
+  const TensorIndex index = index_of(reader.model());
+  auto running = engine.running_statistics().begin();
+  for (const RunningStatistic& statistic : engine.graph().statistics()) {
+    const Shape shape{statistic.channels};
+    const auto& tensor = find(index, statistic.name, shape, model_group);
+    running = std::ranges::copy(reader.read(model_group, tensor), running).out;
+  }
+}
+
+void initialize_model(Engine& engine, std::uint64_t seed) {
+  engine.write(initial_parameters(engine, seed), engine.parameters());
+  initialize_statistics(engine);
+}
+
+void load_model(const CheckpointReader& reader, Engine& engine) {
+  std::vector<float> arena(engine.layout().size());
+  fill(engine, {.begin = 0, .end = arena.size()}, stored_parameters(reader, engine.graph()), arena);
+  engine.write(arena, engine.parameters());
+  load_statistics(reader, engine);
+}
+
+}  // namespace lockstep

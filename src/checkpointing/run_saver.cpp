@@ -1,0 +1,183 @@
+#include "lockstep/checkpointing/run_saver.hpp"
+
+#include "lockstep/config/config.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/runtime/thread_binding.hpp"
+
+#include <fmt/format.h>
+
+#include <thread>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+TraceRow* phases(const RunSaverParts& parts) noexcept {
+  return parts.trace != nullptr ? &parts.trace->phases() : nullptr;
+}
+
+}  // namespace
+
+RunSaver::RunSaver(RunSaverParts parts, std::int64_t saved_step,
+                   std::chrono::milliseconds stall_limit)
+    : parts_(std::move(parts)),
+      sharded_(parts_.parallel.sum_over_shards() != nullptr),
+      snapshot_(parts_.engine, parts_.parallel, parts_.optimizer, parts_.checkpoints != nullptr),
+      stall_(stall_limit),
+      started_step_(saved_step) {
+  if (parts_.checkpoints == nullptr) return;
+  saver_.emplace(*parts_.checkpoints,
+                 BackgroundSaver::Hooks{.begin = [this] { become_background_thread(parts_.cores); },
+                                        .on_piece =
+                                            [this] {
+                                              ++moves_;
+                                              parts_.board.saver_moved();
+                                            }});
+}
+
+RunSaver::~RunSaver() {
+  snapshot_.give_up();
+}
+
+bool RunSaver::is_due(std::int64_t step) const noexcept {
+  if (!saver_) return false;
+  // A delayed save is requested again only when it can start: each request costs a replica check.
+  const auto now = std::chrono::steady_clock::now();
+  if (!backoff_.may_try(now)) return false;
+  if (pending_) return !saver_->busy();
+  const SaveInterval& every = parts_.config.save_every;
+  if (every.steps > 0 && (step + 1) % every.steps == 0) return true;
+  const std::chrono::duration<double> since = now - last_;
+  return every.seconds > 0 && since.count() >= every.seconds;
+}
+
+bool RunSaver::decided(bool mine) {
+  if (!sharded_) return mine;
+  std::uint8_t decision = mine ? 1 : 0;
+  parts_.comm.broadcast(std::span(&decision, 1));
+  return decision != 0;
+}
+
+void RunSaver::deliver(int units) {
+  if (units == 0) return;
+  const Phase before = parts_.board.read().phase;
+  parts_.board.enter(Phase::save);
+  {
+    const TraceSpan span(phases(parts_), "gather for a save");
+    snapshot_.deliver(units);
+  }
+  parts_.board.enter(before);
+}
+
+void RunSaver::start_pending(const TrainingState& state) {
+  const bool may_try = backoff_.may_try(std::chrono::steady_clock::now());
+  if (decided(pending_ && may_try && saver_ && !saver_->busy() && started_step_ != state.step)) {
+    start(state);
+  }
+}
+
+void RunSaver::start(const TrainingState& state) {
+  report();  // before the snapshot and the board lose the last save's state
+  pending_ = false;
+  started_step_ = state.step;
+  last_ = std::chrono::steady_clock::now();
+  if (saver_) parts_.board.saving(state.step);
+  {
+    const TraceSpan span(phases(parts_), "copy for a save");
+    parts_.parallel.await_gathers();
+    snapshot_.take();
+  }
+  if (!saver_) return;
+  if (parts_.trace != nullptr) {
+    const std::int64_t now = TraceRecorder::now();
+    traced_ = {.begin = now,
+               .handle = parts_.trace->saves().open_at(now, "save", {{{"step", state.step}}})};
+  }
+  const Config& config = parts_.config;
+  ++moves_;
+  saver_->start({.mean = {config.mean.begin(), config.mean.end()},
+                 .std = {config.std.begin(), config.std.end()},
+                 .classes = config.classes,
+                 .class_names = parts_.class_names,
+                 .state = state},
+                [this] { return snapshot_.next(); });
+}
+
+void RunSaver::finish() {
+  const TraceSpan span(phases(parts_), "wait for a save");
+  for (bool going = sharded_; going;) {
+    std::int32_t units = 0;
+    while (busy() && (units = snapshot_.wanted()) == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    parts_.comm.broadcast(std::span(&units, 1));
+    snapshot_.deliver(units);
+    going = units > 0;
+  }
+  if (saver_) saver_->wait();
+}
+
+std::optional<BackgroundSaver::Outcome> RunSaver::finished() {
+  auto outcome = saver_ ? saver_->poll() : std::nullopt;
+  if (!outcome) return outcome;
+  parts_.board.saving(-1);
+  if (parts_.trace != nullptr) {
+    const auto nanoseconds = static_cast<std::int64_t>(1e9 * outcome->seconds);
+    parts_.trace->saves().close_at(traced_.begin + nanoseconds, traced_.handle);
+  }
+  // Excludes waits for units: a save before a stop gathers them at once.
+  parts_.stop_timer.save_took(outcome->seconds - snapshot_.waited_seconds());
+  parts_.reporter.saved(*outcome);
+  if (outcome->error) {
+    backoff_.failed(std::chrono::steady_clock::now());
+  } else {
+    backoff_.succeeded();
+    newest_ = outcome->path;
+  }
+  return outcome;
+}
+
+void RunSaver::report() {
+  while (const auto outcome = finished()) {
+    if (!outcome->error) continue;
+    pending_ = true;  // a later boundary tries again
+    started_step_ = -1;
+  }
+  report_stall();
+}
+
+void RunSaver::report_stall() {
+  // A writer that waits for units from other ranks does not hang.
+  if (!busy() || snapshot_.wanted() > 0) return;
+  const auto waited = stall_.stalled(moves_, std::chrono::steady_clock::now());
+  if (!waited) return;
+  parts_.reporter.warn(
+      fmt::format("checkpoint {} has made no progress for {:.0f} s (its file system may hang); "
+                  "training goes on without it; see to {}",
+                  parts_.checkpoints->path_of(started_step_),
+                  std::chrono::duration<double>(*waited).count(), parts_.config.run_dir));
+}
+
+void RunSaver::save_and_wait(const TrainingState& state) {
+  parts_.board.enter(Phase::save);
+  finish();
+  report();
+  collectively(parts_.comm, [this] {
+    if (parts_.directory != nullptr) parts_.directory->require_held();
+  });
+  if (decided(saver_ && started_step_ != state.step)) start(state);
+  finish();
+  collectively(parts_.comm, [this] {
+    const auto outcome = finished();
+    if (outcome && outcome->error) throw Error(ExitStatus::cannot_write, *outcome->error);
+  });
+}
+
+std::string RunSaver::last_good() {
+  parts_.board.enter(Phase::save);
+  finish();
+  report();
+  return broadcast_text(parts_.comm, newest_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,148 @@
+#include "lockstep/checkpointing/run_state.hpp"
+
+#include "lockstep/checkpoint/checkpoint_directory.hpp"
+#include "lockstep/checkpoint/training_state_text.hpp"
+#include "lockstep/checkpointing/model_state.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <fmt/ranges.h>
+
+#include <numeric>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+RunStart read_run_start(const Config& config, const CheckpointDirectory& directory) {
+  RunStart start;
+  if (config.resume == "none") {
+    const auto steps = directory.steps();
+    if (!steps.empty()) {
+      fail(ExitStatus::usage,
+           "--resume none, but {} is there (a fresh run would mix with it); use another --run-dir, "
+           "or "
+           "remove the old run",
+           directory.path_of(steps.front()));
+    }
+  } else if (config.resume == "auto") {
+    if (auto found = directory.newest()) {
+      start.state = found->reader.info().state;
+      start.path = std::move(found->path);
+      start.rejected = std::move(found->rejected);
+      start.reader = std::move(found->reader);
+    }
+  } else {
+    start.path = config.resume;
+    start.reader.emplace(config.resume, CheckpointUse::resume);
+    start.reader->verify();
+    start.state = start.reader->info().state;
+    const auto steps = directory.steps();
+    if (!steps.empty() && steps.front() > start.state->step) {
+      fail(ExitStatus::usage,
+           "--resume {} is at step {}, but {} is there already (the next start would go on from "
+           "that); use another --run-dir, or leave out --resume",
+           config.resume, start.state->step, directory.path_of(steps.front()));
+    }
+  }
+  // A resumed run takes its weights from the checkpoint.
+  if (!start.state && !config.init_from.empty()) {
+    start.reader.emplace(config.init_from, CheckpointUse::weights);
+  }
+  return start;
+}
+
+}  // namespace
+
+RunStart find_run_start(const Config& config, CheckpointDirectory* directory, Communicator& comm) {
+  RunStart start;
+  comm.barrier();
+  collectively(comm, [&] {
+    if (directory != nullptr) start = read_run_start(config, *directory);
+  });
+  const std::string text =
+      broadcast_text(comm, start.state ? training_state_text(*start.state) : std::string());
+  if (!text.empty()) start.state = parse_training_state(text);
+  start.path = broadcast_text(comm, start.path);
+  comm.barrier();
+  return start;
+}
+
+void broadcast_model(Engine& engine, Communicator& comm) {
+  std::vector<float> host(engine.parameters().size());
+  if (comm.rank() == 0) engine.read(engine.parameters(), host);
+  comm.broadcast(std::span<float>(host));
+  if (comm.rank() != 0) engine.write(host, engine.parameters());
+  comm.broadcast(engine.running_statistics());
+}
+
+void start_model(const RunStart& start, const Config& config, Engine& engine, ParallelState& state,
+                 Optimizer& optimizer, Communicator& comm) {
+  const Graph& graph = engine.graph();
+  std::vector<float> unsharded;  // a unit, on rank 0 only
+  const auto distribute = [&](const TensorValues& values, const auto& give) {
+    for (std::size_t unit = 0; unit < state.units().size(); ++unit) {
+      collectively(comm, [&] {
+        if (comm.rank() != 0) return;
+        unsharded.resize(state.units()[unit].size());
+        fill(engine, state.units()[unit], values, unsharded);
+      });
+      give(unit);
+    }
+  };
+  TensorValues values;  // on rank 0 only
+  initialize_statistics(engine);
+  collectively(comm, [&] {
+    if (comm.rank() != 0) return;
+    values = initial_values(graph, static_cast<std::uint64_t>(config.seed));
+    if (!start.reader) return;
+    const InitHead head = start.state ? InitHead::keep : config.init_head;
+    values = stored_parameters(*start.reader, graph, head, values);
+    load_statistics(*start.reader, engine);
+  });
+  distribute(values, [&](std::size_t unit) { state.scatter_parameters(unit, unsharded); });
+  comm.broadcast(engine.running_statistics());
+  if (!start.state) return;
+  for (std::size_t slot = 0; slot < optimizer.slot_names().size(); ++slot) {
+    collectively(comm, [&] {
+      if (comm.rank() != 0) return;
+      values = stored_slot(*start.reader, graph, optimizer.name(), optimizer.slot_names()[slot]);
+    });
+    distribute(values,
+               [&](std::size_t unit) { state.scatter(unit, unsharded, optimizer.slot(slot)); });
+  }
+}
+
+std::string layout_text(const Engine& engine) {
+  // Layouts of equal size may differ in blocking; the order of probe values shows it.
+  std::uint32_t crc = 0;
+  std::vector<float> probe;
+  std::vector<float> values;
+  for (const ArenaView& view : engine.layout().views) {
+    const Parameter& parameter =
+        engine.graph().parameters()[static_cast<std::size_t>(view.parameter)];
+    probe.resize(static_cast<std::size_t>(parameter.shape.elements()));
+    std::iota(probe.begin(), probe.end(), 1.0F);
+    values.resize(view.size);
+    engine.from_plain(probe, view.parameter, values);
+    crc = crc32c(std::as_bytes(std::span<const float>(values)), crc);
+  }
+  return fmt::format("{} values, {:08x}", engine.layout().size(), crc);
+}
+
+void require_agreement(Communicator& comm, const std::string& text, const std::string& what,
+                       const std::string& why) {
+  const std::vector<std::string> all = all_gather_text(comm, text);
+  std::vector<std::size_t> different;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] != all[0]) different.push_back(rank);
+  }
+  if (different.empty()) return;
+  fail(ExitStatus::usage,
+       "{} of rank{} {} is '{}', but rank 0 has '{}' ({}); start all ranks alike", what,
+       different.size() == 1 ? "" : "s", fmt::join(different, ", "), all[different.front()], all[0],
+       why);
+}
+
+}  // namespace lockstep

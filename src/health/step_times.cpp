@@ -1,0 +1,96 @@
+#include "lockstep/health/step_times.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+/// The lower median of an even number of values.
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto median = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::ranges::nth_element(values, median);
+  return *median;
+}
+
+template <typename Range, typename Projection>
+double median_of(const Range& range, Projection&& projection) {
+  std::vector<double> values;
+  values.reserve(range.size());
+  for (const auto& each : range) values.push_back(projection(each));
+  return median(std::move(values));
+}
+
+double ratio(double value, double to) {
+  return to > 0 ? value / to : 0;
+}
+
+}  // namespace
+
+std::string to_string(const RankTimes& times) {
+  const auto text = [](const char* name, const TimeSummary& summary) {
+    return fmt::format("{} {:.1f}/{:.1f} ms", name, 1e3 * summary.p50, 1e3 * summary.max);
+  };
+  return fmt::format("a step's p50/max: {}, {}, {}", text("data", times.data),
+                     text("compute", times.compute), text("communication", times.communication));
+}
+
+void StepTimes::add(const PhaseTimes& times) {
+  const Sample sample{.data = times.data,
+                      .compute = times.forward + times.backward + times.optimizer,
+                      .communication = times.communication};
+  longest_ = {.data = std::max(longest_.data, sample.data),
+              .compute = std::max(longest_.compute, sample.compute),
+              .communication = std::max(longest_.communication, sample.communication)};
+  if (seen_++ % stride_ != 0) return;
+  if (samples_.size() == most) {
+    for (std::size_t i = 0; i < most / 2; ++i) samples_[i] = samples_[2 * i];
+    samples_.resize(most / 2);
+    stride_ *= 2;
+  }
+  samples_.push_back(sample);
+}
+
+RankTimes StepTimes::summary() const {
+  const auto own = [](const Sample& sample) { return sample.data + sample.compute; };
+  const std::span<const Sample> all(samples_);
+  return {
+      .data = {.p50 = median_of(all, [](const Sample& s) { return s.data; }), .max = longest_.data},
+      .compute = {.p50 = median_of(all, [](const Sample& s) { return s.compute; }),
+                  .max = longest_.compute},
+      .communication = {.p50 = median_of(all, [](const Sample& s) { return s.communication; }),
+                        .max = longest_.communication},
+      .own_first = median_of(all.first(all.size() / 2), own),
+      .own_second = median_of(all.subspan(all.size() / 2), own),
+      .steps = static_cast<double>(seen_)};
+}
+
+void StepTimes::clear() noexcept {
+  samples_.clear();
+  longest_ = {};
+  stride_ = 1;
+  seen_ = 0;
+}
+
+std::vector<Straggler> find_stragglers(std::span<const RankTimes> ranks, double factor) {
+  std::vector<Straggler> found;
+  if (factor <= 0 || ranks.empty() || ranks.front().steps < fewest_steps_to_judge) return found;
+  const double first = median_of(ranks, [](const RankTimes& r) { return r.own_first; });
+  const double second = median_of(ranks, [](const RankTimes& r) { return r.own_second; });
+  const double data = median_of(ranks, [](const RankTimes& r) { return r.data.p50; });
+  const double compute = median_of(ranks, [](const RankTimes& r) { return r.compute.p50; });
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const RankTimes& times = ranks[rank];
+    if (times.own_first <= factor * first || times.own_second <= factor * second) continue;
+    found.push_back(
+        {.rank = static_cast<int>(rank),
+         .factor = std::min(ratio(times.own_first, first), ratio(times.own_second, second)),
+         .data = ratio(times.data.p50, data),
+         .compute = ratio(times.compute.p50, compute)});
+  }
+  return found;
+}
+
+}  // namespace lockstep

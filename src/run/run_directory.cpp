@@ -1,0 +1,54 @@
+#include "lockstep/run/run_directory.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/io/atomic_file.hpp"
+#include "run_lock.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace lockstep {
+
+std::string job_name() {
+  const char* slurm = std::getenv("SLURM_JOB_ID");
+  return slurm != nullptr ? fmt::format("Slurm job {}", slurm)
+                          : fmt::format("process {}", ::getpid());
+}
+
+RunDirectory::RunDirectory(const RunDirectoryOptions& options) : path_(options.path) {
+  for (const std::string& directory : {path_, path_ + "/log", checkpoints()}) {
+    std::error_code error;
+    std::filesystem::create_directories(directory, error);
+    if (error) {
+      fail(ExitStatus::cannot_write,
+           "cannot create directory {} ({}); check --run-dir and its permissions", directory,
+           error.message());
+    }
+  }
+  lock_ = std::make_unique<Lock>(options);
+  taken_over_ = lock_->taken_over();
+  remove_stale_temporaries(path_);
+}
+
+RunDirectory::~RunDirectory() = default;
+RunDirectory::RunDirectory(RunDirectory&&) noexcept = default;
+RunDirectory& RunDirectory::operator=(RunDirectory&&) noexcept = default;
+
+void RunDirectory::require_held() const {
+  lock_->require_held();
+}
+bool RunDirectory::is_held() const {
+  return lock_->is_held();
+}
+bool RunDirectory::is_lost() const noexcept {
+  return lock_->is_lost();
+}
+
+void RunDirectory::write_config(std::string_view text) {
+  require_held();
+  write_text_atomically(path_ + "/config.ini", text);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,231 @@
+#include "lockstep/run/run_reporter.hpp"
+
+#include "lockstep/health/host_list.hpp"
+#include "lockstep/run/progress.hpp"
+#include "lockstep/run/run_log.hpp"
+#include "lockstep/run/tensorboard_writer.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <optional>
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json seconds_of(const PhaseTimes& times) {
+  return {{"data", times.data},
+          {"forward", times.forward},
+          {"backward", times.backward},
+          {"communication", times.communication},
+          {"optimizer", times.optimizer}};
+}
+
+std::string phases_text(const PhaseTimes& times) {
+  return fmt::format(
+      "data {:.2f} s, forward {:.2f} s, backward {:.2f} s, communication {:.2f} s, optimizer "
+      "{:.2f} s",
+      times.data, times.forward, times.backward, times.communication, times.optimizer);
+}
+
+}  // namespace
+
+struct RunReporter::Impl {
+  explicit Impl(const RunReporterOptions& o)
+      : options(o),
+        log(o.run_dir, {.rank = o.grid.rank,
+                        .world_size = o.grid.world_size,
+                        .local_rank = o.grid.local_rank,
+                        .host = o.grid.host,
+                        .device = "cpu",
+                        .cores = o.cores}) {
+    const bool first = options.grid.rank == 0;
+    if (first) {
+      metrics.emplace(options.run_dir, options.resumed_step);
+      tensorboard.emplace(options.run_dir, options.resumed_step);
+    }
+    if (first || options.log_ranks) {
+      display.emplace(
+          ProgressDisplay::Options{.bar = first && wants_bar(options.progress, terminal_facts()),
+                                   .log_every = options.log_every});
+    }
+  }
+
+  void print(const std::string& line) {
+    if (!display) return;
+    display->print(options.log_ranks ? fmt::format("[rank {}] {}", options.grid.rank, line) : line);
+  }
+
+  /// Whether to write the run's record: on rank 0, while this job holds the directory.
+  [[nodiscard]] bool keeps_record() const {
+    return metrics && (!options.holds_directory || options.holds_directory());
+  }
+
+  RunReporterOptions options;
+  RankLog log;
+  std::optional<MetricsLog> metrics;
+  std::optional<TensorboardWriter> tensorboard;
+  std::optional<ProgressDisplay> display;
+};
+
+RunReporter::RunReporter(const RunReporterOptions& options)
+    : impl_(std::make_unique<Impl>(options)) {}
+RunReporter::~RunReporter() = default;
+
+void RunReporter::say(const std::string& line) {
+  impl_->log.info(line);
+  if (impl_->options.grid.rank == 0) impl_->print(line);
+}
+
+void RunReporter::warn(const std::string& line) {
+  impl_->log.warn(line);
+  impl_->print("warning: " + line);
+}
+
+void RunReporter::note(const std::string& line) {
+  impl_->log.info(line);
+}
+
+void RunReporter::alarm(const std::string& line) {
+  impl_->log.warn(line);
+}
+
+void RunReporter::started(const TrainingState& state, std::int64_t global_batch) {
+  if (!impl_->keeps_record()) return;
+  impl_->metrics->write({{"event", state.step == 0 ? "start" : "resume"},
+                         {"step", state.step},
+                         {"epoch", state.epoch},
+                         {"samples", state.samples},
+                         {"position", state.position},
+                         {"model", state.model},
+                         {"ranks", state.world_size},
+                         {"global_batch", global_batch},
+                         {"version", state.version}});
+}
+
+void RunReporter::step(const StepReport& report) {
+  if (impl_->display) {
+    impl_->display->update({.epoch = report.epoch,
+                            .epochs = impl_->options.epochs,
+                            .step_of_epoch = report.step_of_epoch,
+                            .steps_per_epoch = impl_->options.steps_per_epoch,
+                            .step = report.step,
+                            .total_steps = impl_->options.total_steps,
+                            .loss = report.loss,
+                            .lr = report.lr,
+                            .images_per_second = report.images_per_second,
+                            .seconds_left = std::nullopt});
+  }
+  if (report.step % impl_->options.log_every != 0 || !impl_->keeps_record()) return;
+  Json line{{"event", "step"},
+            {"step", report.step},
+            {"epoch", report.epoch},
+            {"samples", report.samples},
+            {"loss", report.loss},
+            {"top1", report.top1},
+            {"top5", report.top5},
+            {"lr", report.lr},
+            {"images_per_second", report.images_per_second},
+            {"seconds", seconds_of(report.times)}};
+  if (report.gradient_norm > 0) line["gradient_norm"] = report.gradient_norm;
+  impl_->metrics->write(line);
+  TensorboardWriter& board = *impl_->tensorboard;
+  board.scalar("train/loss", report.step, report.loss);
+  board.scalar("train/top1", report.step, report.top1);
+  board.scalar("train/lr", report.step, report.lr);
+  board.scalar("speed/images_per_second", report.step, report.images_per_second);
+}
+
+void RunReporter::epoch(const EpochReport& report) {
+  impl_->log.info(fmt::format("epoch {}: own mean loss {:.6f} over {:.0f} samples in {:.2f} s; {}",
+                              report.epoch + 1, report.own_loss, report.own_samples, report.seconds,
+                              phases_text(report.times)));
+  if (!impl_->keeps_record()) return;
+  impl_->print(fmt::format("epoch {}: loss {:.4f}, top-1 {:.2f} %, {:.0f} images/s, {:.1f} s",
+                           report.epoch + 1, report.loss, 100 * report.top1,
+                           report.images_per_second, report.seconds));
+  impl_->metrics->write({{"event", "epoch"},
+                         {"step", report.step},
+                         {"epoch", report.epoch},
+                         {"samples", report.samples},
+                         {"loss", report.loss},
+                         {"top1", report.top1},
+                         {"top5", report.top5},
+                         {"lr", report.lr},
+                         {"images_per_second", report.images_per_second},
+                         {"seconds", seconds_of(report.times)}});
+  impl_->tensorboard->scalar("epoch/loss", report.step, report.loss);
+  impl_->tensorboard->scalar("epoch/top1", report.step, report.top1);
+}
+
+void RunReporter::straggler(const StragglerReport& report) {
+  const Straggler& slow = report.straggler;
+  const double own = report.times.data.p50 + report.times.compute.p50;
+  warn(fmt::format(
+      "epoch {}: rank {} ({}) is slow: {:.1f} times the median rank's own time a step (data {:.1f} "
+      "times, compute {:.1f} times; {:.1f} ms); leave it out with --exclude={}",
+      report.epoch + 1, slow.rank, report.host, slow.factor, slow.data, slow.compute, 1e3 * own,
+      host_list({report.host})));
+  if (!impl_->keeps_record()) return;
+  const auto summary = [](const TimeSummary& time) -> Json {
+    return {{"p50", time.p50}, {"max", time.max}};
+  };
+  impl_->metrics->write({{"event", "straggler"},
+                         {"step", report.step},
+                         {"epoch", report.epoch},
+                         {"rank", slow.rank},
+                         {"host", report.host},
+                         {"factor", slow.factor},
+                         {"seconds",
+                          {{"data", summary(report.times.data)},
+                           {"compute", summary(report.times.compute)},
+                           {"communication", summary(report.times.communication)}}}});
+}
+
+void RunReporter::evaluation(std::int64_t step, std::int64_t epoch,
+                             const EvaluationResult& result) {
+  impl_->log.info(fmt::format("evaluation at step {}: loss {:.6f}, top-1 {:.4f}, top-5 {:.4f}",
+                              step, result.loss, result.top1, result.top5));
+  if (!impl_->keeps_record()) return;
+  impl_->print(fmt::format(
+      "validation: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} samples, {:.1f} s", result.loss,
+      100 * result.top1, 100 * result.top5, result.samples, result.seconds));
+  impl_->metrics->write(
+      {{"event", "eval"},
+       {"step", step},
+       {"epoch", epoch},
+       {"samples", result.samples},
+       {"loss", result.loss},
+       {"top1", result.top1},
+       {"top5", result.top5},
+       {"images_per_second", static_cast<double>(result.samples) / result.seconds},
+       {"seconds", {{"eval", result.seconds}}}});
+  impl_->tensorboard->scalar("val/loss", step, result.loss);
+  impl_->tensorboard->scalar("val/top1", step, result.top1);
+  impl_->tensorboard->scalar("val/top5", step, result.top5);
+}
+
+void RunReporter::saved(const BackgroundSaver::Outcome& outcome) {
+  if (outcome.error) {
+    warn(fmt::format("no checkpoint of step {}: {}", outcome.step, *outcome.error));
+    return;
+  }
+  impl_->log.info(fmt::format("checkpoint {} in {:.2f} s", outcome.path, outcome.seconds));
+  if (!impl_->keeps_record()) return;
+  impl_->metrics->write({{"event", "checkpoint"},
+                         {"step", outcome.step},
+                         {"path", outcome.path},
+                         {"seconds", {{"save", outcome.seconds}}}});
+}
+
+void RunReporter::stopped(std::int64_t step, std::int64_t epoch, const std::string& reason) {
+  if (impl_->display) impl_->display->clear();
+  say(fmt::format("{} at step {}", reason, step));
+  if (!impl_->keeps_record()) return;
+  impl_->metrics->write({{"event", "stop"}, {"step", step}, {"epoch", epoch}, {"reason", reason}});
+}
+
+}  // namespace lockstep

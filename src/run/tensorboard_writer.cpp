@@ -1,0 +1,199 @@
+#include "lockstep/run/tensorboard_writer.hpp"
+
+#include "append_file.hpp"
+#include "lockstep/core/crc32c.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/io/atomic_file.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+// Formats: TFRecord, https://www.tensorflow.org/tutorials/load_data/tfrecord; messages Event and
+// Summary, tensorflow/core/util/event.proto and framework/summary.proto. Writes only the fields
+// that a scalar needs.
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view file_prefix = "events.out.tfevents.";
+
+std::uint32_t masked_crc(std::string_view bytes) {
+  const std::uint32_t crc = crc32c(bytes);
+  return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
+}
+
+template <typename T>
+std::string raw_bytes(T value) {
+  std::string bytes(sizeof(T), '\0');
+  std::memcpy(bytes.data(), &value, sizeof(T));
+  return bytes;
+}
+
+std::string varint(std::uint64_t value) {
+  std::string bytes;
+  for (; value >= 0x80; value >>= 7) bytes.push_back(static_cast<char>(value | 0x80));
+  bytes.push_back(static_cast<char>(value));
+  return bytes;
+}
+
+/// A field's key and value: wire types 0 (varint), 1 (64 bits), 2 (bytes), 5 (32 bits).
+std::string varint_field(int number, std::uint64_t value) {
+  return varint(static_cast<std::uint64_t>(number) << 3) + varint(value);
+}
+std::string double_field(int number, double value) {
+  return varint((static_cast<std::uint64_t>(number) << 3) | 1) + raw_bytes(value);
+}
+std::string bytes_field(int number, std::string_view value) {
+  return varint((static_cast<std::uint64_t>(number) << 3) | 2) + varint(value.size()) +
+         std::string(value);
+}
+std::string float_field(int number, float value) {
+  return varint((static_cast<std::uint64_t>(number) << 3) | 5) + raw_bytes(value);
+}
+
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string framed(std::string_view event) {
+  const std::string length = raw_bytes(std::uint64_t{event.size()});
+  return length + raw_bytes(masked_crc(length)) + std::string(event) + raw_bytes(masked_crc(event));
+}
+
+std::optional<std::uint64_t> take_varint(std::string_view& bytes) {
+  std::uint64_t value = 0;
+  for (int shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(bytes.front());
+    bytes.remove_prefix(1);
+    value |= std::uint64_t{byte & 0x7Fu} << shift;
+    if (byte < 0x80) return value;
+  }
+  return std::nullopt;
+}
+
+/// Field 2 of an Event; 0 if absent.
+std::int64_t step_of(std::string_view event) {
+  while (!event.empty()) {
+    const auto key = take_varint(event);
+    if (!key) return 0;
+    std::optional<std::uint64_t> value = 0;
+    std::size_t skip = 0;
+    switch (*key & 7) {
+      case 0:
+        value = take_varint(event);
+        break;
+      case 1:
+        skip = 8;
+        break;
+      case 2:
+        value = take_varint(event);
+        skip = value ? static_cast<std::size_t>(*value) : 0;
+        break;
+      case 5:
+        skip = 4;
+        break;
+      default:
+        return 0;
+    }
+    if (!value || skip > event.size()) return 0;
+    if (*key == (2 << 3)) return static_cast<std::int64_t>(*value);
+    event.remove_prefix(skip);
+  }
+  return 0;
+}
+
+/// The next whole record with its frame; nullopt at the end of the file or if the record is torn.
+std::optional<std::string_view> take_record(std::string_view& bytes) {
+  constexpr std::size_t header = 12;
+  constexpr std::size_t footer = 4;
+  if (bytes.size() < header + footer) return std::nullopt;
+  std::uint64_t length = 0;
+  std::uint32_t length_crc = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  std::memcpy(&length_crc, bytes.data() + 8, 4);
+  if (length_crc != masked_crc(bytes.substr(0, 8)) || length > bytes.size() - header - footer)
+    return std::nullopt;
+  const std::string_view record = bytes.substr(0, header + length + footer);
+  std::uint32_t data_crc = 0;
+  std::memcpy(&data_crc, record.data() + header + length, 4);
+  if (data_crc != masked_crc(record.substr(header, length))) return std::nullopt;
+  bytes.remove_prefix(record.size());
+  return record;
+}
+
+void cut_file(const std::string& path, std::int64_t last_step) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  std::string kept;
+  std::string_view rest = bytes;
+  while (const auto record = take_record(rest)) {
+    if (step_of(record->substr(12, record->size() - 16)) <= last_step) kept += *record;
+  }
+  if (kept.size() != bytes.size()) write_text_atomically(path, kept);
+}
+
+void cut_all(const std::string& directory, std::int64_t last_step) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename().string().starts_with(file_prefix))
+      paths.push_back(entry->path().string());
+  }
+  for (const std::string& path : paths) {
+    if (last_step < 0) {
+      std::filesystem::remove(path, error);
+    } else {
+      cut_file(path, last_step);
+    }
+  }
+}
+
+AppendFile create_file(const std::string& directory) {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  for (int i = 0;; ++i) {
+    const std::string path =
+        fmt::format("{}/{}{:010}.{}.{}.{}", directory, file_prefix,
+                    static_cast<std::int64_t>(wall_time()), host.data(), ::getpid(), i);
+    AppendFile file(path, AppendFile::Create::exclusive);
+    if (file.valid()) return file;
+    if (errno != EEXIST) {
+      fail(ExitStatus::cannot_write, "cannot write {} ({}); check --run-dir and its permissions",
+           path, std::strerror(errno));
+    }
+  }
+}
+
+}  // namespace
+
+struct TensorboardWriter::Impl {
+  AppendFile file;
+};
+
+TensorboardWriter::TensorboardWriter(const std::string& directory, std::int64_t resumed_step) {
+  cut_all(directory, resumed_step);
+  impl_.reset(new Impl{create_file(directory)});
+  // Readers reject a file without this first record.
+  impl_->file.append(framed(double_field(1, wall_time()) + bytes_field(3, "brain.Event:2")));
+}
+
+TensorboardWriter::~TensorboardWriter() = default;
+
+bool TensorboardWriter::scalar(std::string_view tag, std::int64_t step, double value) {
+  const std::string summary_value = bytes_field(1, tag) + float_field(2, static_cast<float>(value));
+  const std::string summary = bytes_field(1, summary_value);
+  return impl_->file.append(framed(double_field(1, wall_time()) +
+                                   varint_field(2, static_cast<std::uint64_t>(step)) +
+                                   bytes_field(5, summary)));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,265 @@
+#define BOOST_TEST_MODULE run_saver
+#define BOOST_TEST_NO_MAIN
+#include <boost/test/unit_test.hpp>
+
+#include "io/temporary_directory.hpp"
+#include "lockstep/checkpointing/run_saver.hpp"
+#include "lockstep/comm/forwarding_communicator.hpp"
+#include "lockstep/runtime/mpi_environment.hpp"
+#include "train/train_rig.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace lockstep;
+using lockstep::test::TemporaryDirectory;
+using lockstep::test::TrainRig;
+
+namespace {
+
+Communicator* world = nullptr;
+std::atomic<bool> disk_hangs = false;
+std::atomic<int> hanging = 0;  // calls that wait for the disk
+
+}  // namespace
+
+extern "C" int fsync(int file) {
+  ++hanging;
+  while (disk_hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  --hanging;
+  return static_cast<int>(::syscall(SYS_fsync, file));
+}
+
+namespace {
+
+/// Notes what the board says while ranks gather.
+class WatchesGathers final : public ForwardingCommunicator {
+ public:
+  WatchesGathers(Communicator& inner, const PhaseBoard& board)
+      : ForwardingCommunicator(inner), board_(board) {}
+  [[nodiscard]] const std::vector<Phase>& seen() const { return seen_; }
+
+ protected:
+  void begin(const CollectiveCall& call) override {
+    if (call.kind == CollectiveKind::gather) seen_.push_back(board_.read().phase);
+  }
+
+ private:
+  const PhaseBoard& board_;
+  std::vector<Phase> seen_;
+};
+
+class Slowly final {
+ public:
+  explicit Slowly(const char* bytes_per_second) { ::setenv(name, bytes_per_second, 1); }
+  Slowly(const Slowly&) = delete;
+  Slowly& operator=(const Slowly&) = delete;
+  ~Slowly() { ::unsetenv(name); }
+
+ private:
+  static constexpr const char* name = "LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND";
+};
+
+/// A run of some ranks, at a boundary between steps.
+class Run final {
+ public:
+  explicit Run(ShardMode mode, SaveInterval every = {},
+               std::chrono::milliseconds stall_limit = std::chrono::minutes(10))
+      : comm_(*world, board_),
+        rig_(comm_, {.model = "mlp", .global_batch = 16, .shard = mode}),
+        reporter_(reporter_options()) {
+    config_.save_every = every;
+    if (world->rank() == 0) {
+      parts_.checkpoints = &checkpoints_.emplace(directory_ / "checkpoints", 10);
+    }
+    saver_.emplace(parts_, 0, stall_limit);
+  }
+
+  [[nodiscard]] RunSaver& saver() { return *saver_; }
+  [[nodiscard]] const PhaseBoard& board() const { return board_; }
+  [[nodiscard]] std::string checkpoints() const { return directory_ / "checkpoints"; }
+  /// How many lines of rank 0's log have these words.
+  [[nodiscard]] int logged(const std::string& words) const {
+    std::istringstream log(test::read_file(directory_ / "log/rank-00000.log"));
+    int lines = 0;
+    for (std::string line; std::getline(log, line);) lines += line.find(words) != line.npos ? 1 : 0;
+    return lines;
+  }
+  [[nodiscard]] const WatchesGathers& comm() const { return comm_; }
+  /// What a save is taken to need.
+  [[nodiscard]] double save_seconds() const { return (timer_.needed(false) - 5) / 1.5; }
+
+  void start_save(std::int64_t step) {
+    board_.enter(Phase::update);
+    saver_->want();
+    saver_->start_pending(at(step));
+  }
+  /// Boundaries until the writer has all and is done; its outcome is not asked for.
+  void bring_all() {
+    while (any(saver_->busy())) {
+      int pieces = saver_->units_wanted();
+      world->broadcast(std::span(&pieces, 1));
+      saver_->deliver(pieces);
+    }
+  }
+  static TrainingState at(std::int64_t step) {
+    TrainingState state;
+    state.step = step;
+    return state;
+  }
+
+ private:
+  static bool any(bool mine) { return world->all_reduce_value(mine ? 1 : 0, ReduceOp::max) == 1; }
+  RunReporterOptions reporter_options() {
+    std::filesystem::create_directories(directory_ / "log");
+    return {.run_dir = directory_.path(), .grid = grid_, .cores = "", .progress = Progress::plain};
+  }
+
+  TemporaryDirectory directory_;
+  PhaseBoard board_;
+  WatchesGathers comm_;
+  TrainRig rig_;
+  Config config_;
+  ProcessGrid grid_{.rank = world->rank(), .world_size = world->size(), .host = "node"};
+  RunReporter reporter_;
+  StopTimer timer_{std::nullopt, 1000};
+  std::optional<CheckpointDirectory> checkpoints_;
+  RunSaverParts parts_{.config = config_,
+                       .comm = *world,
+                       .engine = rig_.engine(),
+                       .parallel = rig_.state(),
+                       .optimizer = rig_.optimizer(),
+                       .checkpoints = nullptr,
+                       .directory = nullptr,
+                       .reporter = reporter_,
+                       .board = board_,
+                       .stop_timer = timer_,
+                       .trace = nullptr,
+                       .class_names = {},
+                       .cores = {}};
+  std::optional<RunSaver> saver_;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_last_save_is_told_of_before_the_next_one_begins) {
+  Run run(ShardMode::full);
+  run.start_save(1);
+  // The ranks bring nothing for a while, which is not the disk's fault.
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  run.bring_all();
+  {
+    const Slowly slow("50000");
+    run.start_save(2);
+    run.saver().report();
+    if (world->rank() == 0) {
+      BOOST_TEST(run.saver().busy());
+      BOOST_TEST(run.board().read().saving == 2);
+      BOOST_TEST(run.saver().newest().ends_with("step-00000001.h5"), run.saver().newest());
+      BOOST_TEST(run.save_seconds() < 0.5);
+    }
+    run.saver().save_and_wait(Run::at(2));
+  }
+  if (world->rank() != 0) return;
+  BOOST_TEST(run.board().read().saving == -1);
+  BOOST_TEST(run.saver().newest().ends_with("step-00000002.h5"), run.saver().newest());
+}
+
+BOOST_AUTO_TEST_CASE(a_save_that_waits_for_another_is_requested_once_it_may_begin) {
+  for (const SaveInterval every :
+       {SaveInterval{.steps = 0, .seconds = 1e-6}, SaveInterval{.steps = 1, .seconds = 0}}) {
+    Run run(ShardMode::none, every);
+    const bool mine = world->rank() == 0;
+    {
+      const Slowly slow("50000");
+      run.start_save(1);
+      BOOST_TEST(run.saver().is_due(1) == mine);
+      run.start_save(2);
+      BOOST_TEST(!run.saver().is_due(2), "a request while the first one is written");
+    }
+    run.bring_all();
+    BOOST_TEST(run.saver().is_due(3) == mine);
+    run.saver().save_and_wait(Run::at(3));
+    if (mine) BOOST_TEST(run.saver().newest().ends_with("step-00000003.h5"), run.saver().newest());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(after_a_failed_save_boundaries_do_not_try_at_once) {
+  Run run(ShardMode::none, {.steps = 1, .seconds = 0});
+  const bool mine = world->rank() == 0;
+  BOOST_TEST(run.saver().is_due(0) == mine);
+  if (mine) std::filesystem::rename(run.checkpoints(), run.checkpoints() + "-away");
+  run.start_save(1);
+  run.bring_all();
+  run.saver().report();
+  if (mine) BOOST_TEST(run.logged("no checkpoint of step 1") == 1);
+
+  for (std::int64_t step = 2; step < 100; ++step) {
+    BOOST_TEST(!run.saver().is_due(step));
+    run.start_save(step);  // as at the end of an epoch
+    run.bring_all();
+    run.saver().report();
+  }
+  if (mine) BOOST_TEST(run.logged("no checkpoint of step") == 1);
+
+  if (mine) std::filesystem::rename(run.checkpoints() + "-away", run.checkpoints());
+  run.saver().save_and_wait(Run::at(100));
+  BOOST_TEST(run.saver().is_due(100) == mine);
+  if (mine) BOOST_TEST(run.saver().newest().ends_with("step-00000100.h5"), run.saver().newest());
+}
+
+BOOST_AUTO_TEST_CASE(a_save_that_hangs_is_told_of_once_per_doubling) {
+  using namespace std::chrono_literals;
+  Run run(ShardMode::none, {}, 100ms);
+  const bool mine = world->rank() == 0;
+  if (mine) {
+    disk_hangs = true;
+    run.start_save(1);
+    while (hanging == 0) std::this_thread::sleep_for(1ms);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto told = [&] { return run.logged("step-00000001.h5 has made no progress for"); };
+    while (told() < 3 && std::chrono::steady_clock::now() - begin < 1min) {
+      run.saver().report();
+      std::this_thread::sleep_for(1ms);
+    }
+    BOOST_TEST(told() == 3);
+    // At 100, 200 and 400 ms, or later.
+    BOOST_TEST((std::chrono::steady_clock::now() - begin >= 400ms));
+    BOOST_TEST(run.saver().busy());
+    disk_hangs = false;
+  }
+  run.bring_all();
+  run.saver().report();
+  if (mine) BOOST_TEST(run.saver().newest().ends_with("step-00000001.h5"), run.saver().newest());
+}
+
+BOOST_AUTO_TEST_CASE(what_the_ranks_bring_is_seen_as_saving) {
+  Run run(ShardMode::full);
+  run.start_save(1);
+  run.saver().deliver(0);
+  BOOST_TEST(run.comm().seen().empty());
+  BOOST_TEST((run.board().read().phase == Phase::update));
+  run.bring_all();
+  BOOST_TEST(!run.comm().seen().empty());
+  for (const Phase phase : run.comm().seen()) BOOST_TEST((phase == Phase::save));
+  BOOST_TEST((run.board().read().phase == Phase::update));
+  run.saver().save_and_wait(Run::at(1));
+}
+
+int main(int argc, char** argv) {
+  const MpiEnvironment mpi(argc, argv);
+  const auto comm = make_mpi_communicator();
+  world = comm.get();
+  return boost::unit_test::unit_test_main([] { return true; }, argc, argv);
+}

@@ -1,0 +1,113 @@
+#define BOOST_TEST_MODULE require_memory
+#include <boost/test/unit_test.hpp>
+
+#include "config/refusal.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/health/require_memory.hpp"
+#include "lockstep/models/models.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+using namespace lockstep;
+using lockstep::test::contains;
+using lockstep::test::refusal;
+
+namespace {
+
+const Graph& graph() {
+  static const Graph wide = make_model("mlp", {.image = {.channels = 3, .height = 16, .width = 16},
+                                               .classes = 10,
+                                               .width = 2048,
+                                               .zero_init_residual = false,
+                                               .label_smoothing = 0});
+  return wide;
+}
+
+Config adam(ShardMode mode) {
+  Config config;
+  config.optimizer = OptimizerKind::adam;
+  config.shard = mode;
+  return config;
+}
+
+/// So many times the parameters, whose padding is not a hundredth.
+MemoryLimit limit_of(double wholes, int sharing, std::string source = "the node") {
+  std::int64_t values = 0;
+  for (const Parameter& parameter : graph().parameters()) values += parameter.shape.elements();
+  return {.bytes = static_cast<std::uint64_t>(wholes * sizeof(float) * static_cast<double>(values)),
+          .source = std::move(source),
+          .sharing = sharing};
+}
+
+std::string refused(const Config& config, int ranks, const std::vector<MemoryLimit>& limits) {
+  return refusal([&] { require_memory(config, graph(), ranks, limits); });
+}
+
+const std::string fits = "nothing was refused";
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(each_process_may_be_the_one_that_saves) {
+  // Parameters, gradients, two slots; and a copy of all but the gradients.
+  const Config config = adam(ShardMode::none);
+  BOOST_TEST(refused(config, 64, {limit_of(7.1, 1, "ulimit -v")}) == fits);
+  const std::string text = refused(config, 64, {limit_of(6.9, 1, "ulimit -v")});
+  BOOST_TEST(contains(text, "with --shard none"), text);
+  BOOST_TEST(contains(text, "ulimit -v"), text);
+  BOOST_TEST(contains(text, " copy to save"), text);
+  BOOST_TEST(contains(text, "use --shard optimizer"), text);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_of_a_node_hold_one_copy_of_what_they_replicate) {
+  const Config config = adam(ShardMode::none);
+  BOOST_TEST(refused(config, 64, {limit_of(4.1, 64)}) == fits);
+  BOOST_TEST(refused(config, 64, {limit_of(4.8, 4)}) == fits);
+  for (const MemoryLimit& limit : {limit_of(4.0, 64), limit_of(4.7, 4)}) {
+    const std::string text = refused(config, 64, {limit});
+    BOOST_TEST(contains(text, "as its share of copies to save"), text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_shared_out_is_copied_by_all_of_the_group) {
+  // A quarter of four and three wholes; and rank 0 has room for the largest unit, of less than a
+  // whole.
+  const Config full = adam(ShardMode::full);
+  BOOST_TEST(contains(refused(full, 4, {limit_of(1.74, 4)}), "with --shard full"));
+  BOOST_TEST(refused(full, 4, {limit_of(2.0, 4)}) == fits);
+  BOOST_TEST(refused(full, 4, {limit_of(2.75, 1)}) == fits);
+  // Two of four ranks are rank 0's group: two wholes, and half of the copies of one and a half.
+  const Config hybrid = adam(ShardMode::hybrid);
+  BOOST_TEST(contains(refused(hybrid, 2, {limit_of(2.74, 4)}), "with --shard hybrid"));
+  BOOST_TEST(refused(hybrid, 2, {limit_of(3.0, 4)}) == fits);
+}
+
+BOOST_AUTO_TEST_CASE(activations_count_beside_the_state) {
+  // Four wholes of state and three of copies, beside two wholes of activations.
+  const Config config = adam(ShardMode::none);
+  const ActivationNeeds needs{.bytes = limit_of(2, 1).bytes, .samples = 32};
+  const auto refused_with = [&](const Config& asked, const MemoryLimit& limit) {
+    return refusal([&] { require_activations(asked, graph(), 64, {&limit, 1}, needs); });
+  };
+  BOOST_TEST(refused_with(config, limit_of(9.1, 1)) == fits);
+  const std::string text = refused_with(config, limit_of(8.9, 1, "the control group"));
+  BOOST_TEST(contains(text, "activations of 32 samples in fp32"), text);
+  BOOST_TEST(contains(text, "the control group"), text);
+  BOOST_TEST(contains(text, "lower --batch-size"), text);
+  BOOST_TEST(contains(text, "--precision bf16"), text);
+  Config narrow = config;
+  narrow.precision = Precision::bf16;
+  BOOST_TEST(!contains(refused_with(narrow, limit_of(8.9, 1)), "--precision"));
+  BOOST_TEST(refusal([&] { require_activations(config, graph(), 64, {}, needs); }) == fits);
+}
+
+BOOST_AUTO_TEST_CASE(every_limit_counts_for_what_is_asked_and_advised) {
+  const Config config = adam(ShardMode::none);
+  // The smallest one is kept, but not the one that rank 0's copy counts for as a whole.
+  const std::string text = refused(config, 4, {limit_of(4.9, 4), limit_of(5, 1, "ulimit -v")});
+  BOOST_TEST(contains(text, "ulimit -v"), text);
+  const std::string neither = refused(config, 4, {limit_of(0.1, 4), limit_of(6, 1, "ulimit -v")});
+  BOOST_TEST(contains(neither, "use more ranks"), neither);
+  BOOST_TEST(refused(config, 4, {}) == fits);
+}

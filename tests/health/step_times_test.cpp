@@ -1,0 +1,130 @@
+#define BOOST_TEST_MODULE step_times
+#include <boost/test/unit_test.hpp>
+
+#include "lockstep/core/philox.hpp"
+#include "lockstep/health/host_list.hpp"
+#include "lockstep/health/step_times.hpp"
+
+#include <cmath>
+
+using namespace lockstep;
+
+namespace {
+
+/// An epoch of a rank whose steps take 100 ms, give or take a tenth, and now and then much more.
+RankTimes noisy_epoch(PhiloxStream& random, double slower = 1, int steps = 200) {
+  StepTimes times;
+  for (int i = 0; i < steps; ++i) {
+    const double hiccup = random.next_double() < 0.05 ? 1.0 : 0.0;
+    const double compute = slower * 0.09 * (1 + 0.1 * random.next_normal()) + hiccup;
+    times.add({.data = 0.01 * (1 + random.next_double()),
+               .forward = compute / 3,
+               .backward = compute / 2,
+               .communication = 0.02,
+               .optimizer = compute / 6});
+  }
+  return times.summary();
+}
+
+RankTimes steady(double own, double steps = 100) {
+  return {.data = {},
+          .compute = {.p50 = own, .max = own},
+          .communication = {},
+          .own_first = own,
+          .own_second = own,
+          .steps = steps};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(medians_and_maxima_are_those_of_the_steps) {
+  StepTimes times;
+  for (int i = 1; i <= 9; ++i) {
+    times.add({.data = i * 1.0,
+               .forward = i * 2.0,
+               .backward = i * 3.0,
+               .communication = i * 10.0,
+               .optimizer = i * 5.0});
+  }
+
+  const RankTimes summary = times.summary();
+
+  BOOST_TEST(summary.data.p50 == 5.0);
+  BOOST_TEST(summary.data.max == 9.0);
+  BOOST_TEST(summary.compute.p50 == 50.0);
+  BOOST_TEST(summary.communication.max == 90.0);
+  BOOST_TEST(summary.own_first == 22.0);   // steps 1 to 4
+  BOOST_TEST(summary.own_second == 77.0);  // steps 5 to 9
+  BOOST_TEST(summary.steps == 9.0);
+
+  times.clear();
+  BOOST_TEST(times.summary().steps == 0.0);
+  BOOST_TEST(times.summary().data.max == 0.0);
+}
+
+BOOST_AUTO_TEST_CASE(a_long_epoch_keeps_its_median_and_every_maximum) {
+  StepTimes times;
+  constexpr int steps = 100000;
+  for (int i = 0; i < steps; ++i) {
+    PhaseTimes step;
+    step.data = i == 77777 ? 1e9 : i;
+    times.add(step);
+  }
+
+  const RankTimes summary = times.summary();
+
+  BOOST_TEST(std::abs(summary.data.p50 - steps / 2.0) < steps / 1000.0);
+  BOOST_TEST(summary.data.max == 1e9);
+  BOOST_TEST(summary.steps == static_cast<double>(steps));
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_slowed_twofold_is_found_among_any_number) {
+  for (const std::size_t ranks : {2U, 3U, 4U, 64U}) {
+    std::vector<RankTimes> all(ranks, steady(0.1));
+    all.back() = steady(0.2);
+
+    const auto found = find_stragglers(all, 1.5);
+
+    BOOST_REQUIRE(found.size() == 1U);
+    BOOST_TEST(found[0].rank == static_cast<int>(ranks) - 1);
+    BOOST_TEST(std::abs(found[0].factor - 2) < 1e-9);
+    BOOST_TEST(std::abs(found[0].compute - 2) < 1e-9);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_slow_in_half_an_epoch_alone_is_not_named) {
+  std::vector<RankTimes> all(4, steady(0.1));
+  all[1].own_first = 0.4;
+  all[2].own_second = 0.4;
+
+  BOOST_TEST(find_stragglers(all, 1.5).empty());
+}
+
+BOOST_AUTO_TEST_CASE(nobody_is_named_without_a_factor_or_after_few_steps) {
+  const std::vector<RankTimes> slow{steady(0.1), steady(0.9)};
+  const std::vector<RankTimes> few{steady(0.1, 19), steady(0.9, 19)};
+
+  BOOST_TEST(find_stragglers(slow, 0).empty());
+  BOOST_TEST(find_stragglers(few, 1.5).empty());
+  BOOST_TEST(find_stragglers(slow, 1.5).size() == 1U);
+  BOOST_TEST(find_stragglers({}, 1.5).empty());
+}
+
+BOOST_AUTO_TEST_CASE(noise_names_nobody_and_hides_nobody) {
+  PhiloxStream random(1, RandomPurpose::synthetic_data, 0, 0);
+  for (int run = 0; run < 50; ++run) {
+    std::vector<RankTimes> all;
+    for (int rank = 0; rank < 8; ++rank) all.push_back(noisy_epoch(random));
+    BOOST_TEST(find_stragglers(all, 1.5).empty());
+
+    all[3] = noisy_epoch(random, 2);
+    const auto found = find_stragglers(all, 1.5);
+    BOOST_REQUIRE(found.size() == 1U);
+    BOOST_TEST(found[0].rank == 3);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_host_list_is_what_slurm_takes) {
+  BOOST_TEST(host_list({"n7.cluster", "n3", "n7", "n3.cluster"}) == "n3,n7");
+  BOOST_TEST(host_list({}).empty());
+}

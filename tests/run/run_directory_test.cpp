@@ -1,0 +1,362 @@
+#define BOOST_TEST_MODULE run_directory
+#include <boost/test/unit_test.hpp>
+
+#include "io/temporary_directory.hpp"
+#include "lockstep/checkpoint/checkpoint_directory.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/run/run_directory.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <barrier>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+using namespace lockstep;
+using namespace std::chrono_literals;
+using test::read_file;
+using test::TemporaryDirectory;
+using test::write_file;
+
+namespace {
+
+std::atomic<bool> locks_work = true;
+std::function<void()> before_the_lock_is_written;  // empty: nothing
+std::function<void()> after_the_lock_is_written;
+
+/// While it lives, flock() is what it is on file systems without locks.
+class NoLocks final {
+ public:
+  NoLocks() { locks_work = false; }
+  NoLocks(const NoLocks&) = delete;
+  NoLocks& operator=(const NoLocks&) = delete;
+  ~NoLocks() {
+    locks_work = true;
+    before_the_lock_is_written = after_the_lock_is_written = {};
+  }
+};
+
+}  // namespace
+
+#pragma GCC diagnostic ignored "-Wshadow"  // a struct has the function's name
+extern "C" {
+
+int flock(int file, int operation) noexcept {
+  if (locks_work) return static_cast<int>(::syscall(SYS_flock, file, operation));
+  errno = ENOSYS;
+  return -1;
+}
+
+ssize_t pwrite(int file, const void* bytes, size_t size, off_t offset) {
+  if (before_the_lock_is_written) before_the_lock_is_written();
+  const ssize_t written = ::syscall(SYS_pwrite64, file, bytes, size, offset);
+  if (after_the_lock_is_written) after_the_lock_is_written();
+  return written;
+}
+
+}  // extern "C"
+
+namespace {
+
+RunDirectoryOptions options_for(const std::string& path, const std::string& job = "Slurm job 2") {
+  return {.path = path, .job = job, .heartbeat = 50ms, .stale = 1000ms};
+}
+
+/// The refusal's text, and that its status is cannot_write; empty: it was not refused.
+std::string refusal(const RunDirectoryOptions& options) {
+  try {
+    const RunDirectory run(options);
+    return {};
+  } catch (const Error& error) {
+    BOOST_TEST(static_cast<int>(error.status()) == static_cast<int>(ExitStatus::cannot_write));
+    return error.what();
+  }
+}
+
+bool has(const std::string& text, const std::string& words) {
+  return text.find(words) != std::string::npos;
+}
+
+const std::string far_holder =
+    R"({"job":"Slurm job 1","host":"node77","boot":"b","process":4711,"started":"2026-01-01 00:00:00"})";
+
+void set_age(const std::string& path, std::chrono::seconds age) {
+  const timespec then{.tv_sec = std::time(nullptr) - age.count(), .tv_nsec = 0};
+  const timespec times[2] = {then, then};
+  BOOST_REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(it_makes_its_directories_and_writes_the_configuration) {
+  const TemporaryDirectory directory;
+
+  RunDirectory run(options_for(directory / "runs/resnet50"));
+  run.write_config("model = resnet50\n");
+
+  BOOST_TEST(std::filesystem::is_directory(directory / "runs/resnet50/log"));
+  BOOST_TEST(std::filesystem::is_directory(run.checkpoints()));
+  BOOST_TEST(read_file(directory / "runs/resnet50/config.ini") == "model = resnet50\n");
+  BOOST_TEST(run.taken_over().empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_second_job_is_refused_with_the_holders_name_and_host) {
+  const TemporaryDirectory directory;
+  const RunDirectory run(options_for(directory.path(), "Slurm job 17"));
+  char host[256] = {};
+  ::gethostname(host, sizeof(host) - 1);
+
+  const std::string text = refusal(options_for(directory.path()));
+
+  BOOST_TEST(has(text, std::string("held by Slurm job 17 on ") + host), text);
+  BOOST_TEST(has(text, directory.path()), text);
+}
+
+BOOST_AUTO_TEST_CASE(it_is_free_again_when_its_holder_ends) {
+  const TemporaryDirectory directory;
+  { const RunDirectory run(options_for(directory.path())); }
+
+  const RunDirectory run(options_for(directory.path()));
+
+  BOOST_TEST(run.taken_over().empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_moved_run_is_still_held) {
+  const TemporaryDirectory directory;
+  RunDirectory first(options_for(directory.path()));
+
+  const RunDirectory second = std::move(first);
+
+  BOOST_TEST(!refusal(options_for(directory.path())).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_killed_holder_on_this_host_is_taken_over_at_once) {
+  const TemporaryDirectory directory;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const RunDirectory run(options_for(directory.path(), "Slurm job 1"));
+    write_file(directory / "held", "");
+    ::pause();
+    ::_exit(0);
+  }
+  while (!std::filesystem::exists(directory / "held")) ::usleep(1000);
+  BOOST_TEST(has(refusal(options_for(directory.path())), "Slurm job 1"));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+
+  const auto begin = std::chrono::steady_clock::now();
+  const RunDirectory run(options_for(directory.path()));
+
+  BOOST_TEST(has(run.taken_over(), "Slurm job 1"));
+  BOOST_TEST((std::chrono::steady_clock::now() - begin < 900ms));
+}
+
+BOOST_AUTO_TEST_CASE(a_holder_elsewhere_whose_heart_beats_is_alive) {
+  const TemporaryDirectory directory;
+  write_file(directory / "lock", far_holder);
+  std::atomic<bool> stop = false;
+  std::thread heart([&] {
+    while (!stop) {
+      ::utimensat(AT_FDCWD, (directory / "lock").c_str(), nullptr, 0);
+      std::this_thread::sleep_for(50ms);
+    }
+  });
+
+  const std::string text = refusal(options_for(directory.path()));
+  stop = true;
+  heart.join();
+
+  BOOST_TEST(has(text, "held by Slurm job 1 on node77 (process 4711"), text);
+  BOOST_TEST(read_file(directory / "lock") == far_holder);
+}
+
+BOOST_AUTO_TEST_CASE(a_holder_elsewhere_that_has_just_died_is_taken_over_when_it_is_stale) {
+  const TemporaryDirectory directory;
+  write_file(directory / "lock", far_holder);
+
+  const auto begin = std::chrono::steady_clock::now();
+  const RunDirectory run(options_for(directory.path()));
+
+  BOOST_TEST((std::chrono::steady_clock::now() - begin >= 900ms));
+  BOOST_TEST(run.taken_over() == "Slurm job 1 on node77");
+}
+
+BOOST_AUTO_TEST_CASE(a_holder_elsewhere_that_died_long_ago_is_taken_over_at_once) {
+  const TemporaryDirectory directory;
+  for (const std::string& content : {far_holder, far_holder.substr(0, 20)}) {
+    write_file(directory / "lock", content);
+    set_age(directory / "lock", 3600s);
+
+    const auto begin = std::chrono::steady_clock::now();
+    const RunDirectory run(options_for(directory.path()));
+
+    BOOST_TEST((std::chrono::steady_clock::now() - begin < 900ms));
+    BOOST_TEST(!run.taken_over().empty());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_holder_keeps_its_lock_fresh) {
+  const TemporaryDirectory directory;
+  const RunDirectory run(options_for(directory.path()));
+  set_age(directory / "lock", 3600s);
+
+  std::this_thread::sleep_for(500ms);
+
+  struct stat status {};
+  BOOST_REQUIRE(::stat((directory / "lock").c_str(), &status) == 0);
+  BOOST_TEST(status.st_mtim.tv_sec > std::time(nullptr) - 60);
+}
+
+/// Starts two jobs at once; those that hold the directory.
+std::vector<std::unique_ptr<RunDirectory>> start_two(const RunDirectoryOptions& options) {
+  std::vector<std::unique_ptr<RunDirectory>> runs(2);
+  const auto start = [&](std::size_t i) {
+    try {
+      runs[i] = std::make_unique<RunDirectory>(options);
+    } catch (const Error&) {
+    }
+  };
+  std::thread other(start, 1);
+  start(0);
+  other.join();
+  std::erase(runs, nullptr);
+  return runs;
+}
+
+BOOST_AUTO_TEST_CASE(without_locks_one_of_two_that_start_together_has_it) {
+  const TemporaryDirectory directory;
+  const NoLocks none;
+  // Both have found it free before either writes, and both have written before either goes on.
+  std::barrier both(2);
+  before_the_lock_is_written = after_the_lock_is_written = [&] { both.arrive_and_wait(); };
+
+  const auto runs = start_two(options_for(directory.path()));
+
+  BOOST_TEST(runs.size() == 1U);
+  if (runs.size() == 1) BOOST_CHECK_NO_THROW(runs[0]->require_held());
+}
+
+BOOST_AUTO_TEST_CASE(without_locks_a_late_writer_is_waited_for) {
+  const TemporaryDirectory directory;
+  const NoLocks none;
+  std::barrier both(2);
+  std::atomic<int> writers = 0;
+  std::atomic<bool> one_has_written = false;
+  before_the_lock_is_written = [&] {
+    both.arrive_and_wait();
+    if (writers++ == 0) return;
+    while (!one_has_written) std::this_thread::yield();
+    std::this_thread::sleep_for(100ms);
+  };
+  after_the_lock_is_written = [&] { one_has_written = true; };
+  RunDirectoryOptions options = options_for(directory.path());
+  options.heartbeat = 10s;  // which would show it, too
+  options.stale = 40s;
+  options.settle = 3s;
+
+  const auto runs = start_two(options);
+
+  BOOST_TEST(runs.size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_holder_that_another_has_followed_knows_it_at_its_next_heartbeat) {
+  const TemporaryDirectory directory;
+  const RunDirectory run(options_for(directory.path()));
+  BOOST_TEST(run.is_held());
+  const std::string own = read_file(directory / "lock");
+  write_file(directory / "lock", far_holder);
+
+  for (int i = 0; i < 3000 && !run.is_lost(); ++i) std::this_thread::sleep_for(10ms);
+
+  BOOST_TEST(run.is_lost());
+  BOOST_TEST(!run.is_held());
+  BOOST_CHECK_EXCEPTION(run.require_held(), Error, [](const Error& error) {
+    return error.status() == ExitStatus::cannot_write &&
+           has(error.what(), "is now held by Slurm job 1 on node77 (process 4711");
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_holder_that_another_has_followed_leaves_everything_alone) {
+  const TemporaryDirectory directory;
+  {
+    RunDirectoryOptions options = options_for(directory.path());
+    options.heartbeat = 1h;
+    options.stale = 4h;
+    RunDirectory run(options);
+    run.write_config("model = a\n");
+    write_file(directory / "lock", far_holder);
+
+    BOOST_TEST(run.is_held(), "the file was read again though that was done just now");
+    BOOST_CHECK_THROW(run.write_config("model = b\n"), Error);
+    BOOST_TEST(!run.is_held());
+  }
+  BOOST_TEST(read_file(directory / "config.ini") == "model = a\n");
+  BOOST_TEST(read_file(directory / "lock") == far_holder);
+}
+
+/// A job in a process of its own that holds the directory, is suspended, and then tries to save.
+void hold_and_save_when_told(const TemporaryDirectory& directory) {
+  std::string result;
+  {
+    const RunDirectory run(options_for(directory / "run", "Slurm job 1"));
+    CheckpointDirectory checkpoints(run.checkpoints(), 5, [&] { run.require_held(); });
+    write_file(directory / "held", "");
+    while (!std::filesystem::exists(directory / "go")) ::usleep(1000);
+    if (run.is_held()) result = "takes itself for the holder, and ";
+    CheckpointInfo info;
+    info.state.emplace().step = 7;
+    info.state->best_step = 7;
+    try {
+      checkpoints.save(info, [] { return std::optional<StoredTensor>(); });
+      result += "saves";
+    } catch (const Error& error) {
+      result += error.what();
+    }
+  }
+  write_file(directory / "result", result);
+}
+
+BOOST_AUTO_TEST_CASE(a_suspended_holder_that_was_taken_over_saves_nothing_when_it_comes_back) {
+  const TemporaryDirectory directory;
+  const NoLocks none;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    hold_and_save_when_told(directory);
+    ::_exit(0);
+  }
+  while (!std::filesystem::exists(directory / "held")) ::usleep(1000);
+  ::kill(child, SIGSTOP);
+
+  const RunDirectory run(options_for(directory / "run"));
+  const std::string own = read_file(directory / "run/lock");
+  write_file(directory / "go", "");
+  ::kill(child, SIGCONT);
+  ::waitpid(child, nullptr, 0);
+
+  BOOST_TEST(has(run.taken_over(), "Slurm job 1"));
+  const std::string result = read_file(directory / "result");
+  BOOST_TEST(has(result, "is now held by Slurm job 2"), result);
+  BOOST_TEST(!has(result, "takes itself"), result);
+  BOOST_TEST(std::filesystem::is_empty(run.checkpoints()));
+  BOOST_TEST(read_file(directory / "run/lock") == own);
+  BOOST_CHECK_NO_THROW(run.require_held());
+}
+
+BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_made_is_cannot_write) {
+  const TemporaryDirectory directory;
+  write_file(directory / "file", "");
+
+  BOOST_TEST(has(refusal(options_for(directory / "file/run")), "file/run"));
+}

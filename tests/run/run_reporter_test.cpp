@@ -1,0 +1,60 @@
+#define BOOST_TEST_MODULE run_reporter
+#include <boost/test/unit_test.hpp>
+
+#include "io/temporary_directory.hpp"
+#include "lockstep/run/run_reporter.hpp"
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+using namespace lockstep;
+using test::read_file;
+using test::TemporaryDirectory;
+
+namespace {
+
+/// What the run directory holds beside logs, by name.
+std::map<std::string, std::string> record_of(const TemporaryDirectory& directory) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
+    if (entry.is_regular_file()) files[entry.path().filename()] = read_file(entry.path());
+  }
+  return files;
+}
+
+void report_everything(RunReporter& reporter, std::int64_t step) {
+  reporter.started({}, 4);
+  StepReport of_step{};
+  of_step.step = step;
+  reporter.step(of_step);
+  EpochReport of_epoch{};
+  of_epoch.step = step;
+  reporter.epoch(of_epoch);
+  reporter.evaluation(step, 0, {});
+  reporter.saved({.step = step, .path = "step.h5", .seconds = 1, .error = std::nullopt});
+  reporter.stopped(step, 0, "finished");
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_job_that_no_longer_holds_its_directory_leaves_the_record_alone) {
+  const TemporaryDirectory directory;
+  const ProcessGrid grid{.host = "node"};
+  bool holds = true;
+  RunReporter reporter({.run_dir = directory.path(),
+                        .grid = grid,
+                        .cores = "",
+                        .progress = Progress::plain,
+                        .log_every = 1,
+                        .holds_directory = [&] { return holds; }});
+  report_everything(reporter, 1);
+  const auto before = record_of(directory);
+  BOOST_TEST(before.at("metrics.jsonl").find("\"event\":\"checkpoint\"") != std::string::npos);
+  BOOST_TEST(before.size() == 2U);  // and TensorBoard's events
+
+  holds = false;
+  report_everything(reporter, 2);
+
+  BOOST_TEST((record_of(directory) == before));
+}
