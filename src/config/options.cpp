@@ -1,5 +1,6 @@
 #include "lockstep/config/options.hpp"
 
+#include "lockstep/config/option_table.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <fmt/ranges.h>

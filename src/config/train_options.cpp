@@ -1,5 +1,7 @@
 #include "lockstep/config/options.hpp"
 
+#include "lockstep/config/option_table.hpp"
+
 namespace lockstep {
 namespace {
 

@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "config/refusal.hpp"
+#include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #define BOOST_TEST_MODULE print_config
 #include <boost/test/unit_test.hpp>
 
+#include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 
 #include <algorithm>

@@ -61,6 +61,19 @@ def no_file_of_the_tree_names_where_it_was_built_or_installed(folder):
     assert not named, named
 
 
+def the_installed_headers_are_those_that_lockstep_hpp_includes(folder):
+    include = moved_tree(folder) / "include"
+    compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(), re.M)[1]
+
+    run([compiler, "-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-I", include, "-MD", "-MF",
+         folder / "included", "-include", include / "lockstep/lockstep.hpp", "-x", "c++", "/dev/null"])
+    words = re.split(r"(?<!\\)\s+", (folder / "included").read_text())
+    included = {word.replace("\\ ", " ") for word in words}
+    installed = {str(path) for path in include.rglob("*") if path.is_file()}
+
+    assert installed and installed == {path for path in included if path.startswith(str(include))}, installed ^ included
+
+
 def the_gpu_module_is_found_beside_the_program(folder):
     tree = moved_tree(folder)
     module = tree / "lib/lockstep/lockstep-cuda.so"
@@ -210,6 +223,7 @@ def a_tab_completes_in_zsh(folder):
 
 
 if __name__ == "__main__":
-    main([a_moved_tree_runs, no_file_of_the_tree_names_where_it_was_built_or_installed, the_gpu_module_is_found_beside_the_program,
+    main([a_moved_tree_runs, no_file_of_the_tree_names_where_it_was_built_or_installed,
+          the_installed_headers_are_those_that_lockstep_hpp_includes, the_gpu_module_is_found_beside_the_program,
           job_scripts_and_pages_come_with_it, a_staged_install_names_the_final_place, the_manual_page_holds_every_option,
           bash_completes_commands_options_and_values, a_tab_completes_in_bash, a_tab_completes_in_zsh])

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "lockstep/config/config.hpp"
-#include "lockstep/config/option_table.hpp"
 
 #include <functional>
 #include <set>
@@ -10,6 +9,9 @@
 #include <vector>
 
 namespace lockstep {
+
+template <typename Struct>
+class OptionTable;
 
 /// Returns a file's text; Error(no_input) if the file cannot be read.
 using FileReader = std::function<std::string(const std::string& path)>;

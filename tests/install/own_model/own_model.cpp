@@ -1,8 +1,6 @@
 // A residual network of one's own: own_model train DATA RUN_DIR [options] | own_model eval DATA
 // CHECKPOINT
-#include <lockstep/cli/job.hpp>
-#include <lockstep/config/options.hpp>
-#include <lockstep/train/trainer.hpp>
+#include <lockstep/lockstep.hpp>
 
 #include <iostream>
 
