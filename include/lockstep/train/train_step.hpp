@@ -13,6 +13,7 @@
 #include "lockstep/runtime/trace.hpp"
 #include "lockstep/train/batch_geometry.hpp"
 #include "lockstep/train/blank_batch.hpp"
+#include "lockstep/train/step_update.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -65,6 +66,8 @@ class TrainStep final {
   /// the first batch, and throws the lowest failing rank's Error on all ranks.
   TrainStep(Engine& engine, ParallelState& state, Optimizer& optimizer, Communicator& comm,
             Loader& loader, const TrainStepOptions& options);
+  TrainStep(const TrainStep&) = delete;
+  TrainStep& operator=(const TrainStep&) = delete;
 
   /// Collective. `step` counts from 1. If another step follows and the engine queues its work, the
   /// next step's forward is queued before this step's result is awaited.
@@ -78,18 +81,18 @@ class TrainStep final {
   [[nodiscard]] const TailBucket& tail() const noexcept { return tail_; }
 
  private:
+  struct Current;
   void load_next();
   [[nodiscard]] Program& program_for(std::int64_t batch_size) noexcept;
-  void update_all(const UpdateOptions& options);
-  /// Queues the update with the decision made on the device; false if the host must decide.
-  [[nodiscard]] bool update_as_decided(double lr, std::int64_t step);
-  void take_outcome(StepResult& result) const;
-  void update_after_all(double lr, std::int64_t step, StepResult& result);
+  void run_micro_step(int micro, Current& current);
+  void write_sums(const StepRequests& requests, Current& current);
+  [[nodiscard]] bool reduce(Current& current);
+  void run_ahead(Current& current);
+  void finish(Current& current);
+  [[nodiscard]] double lap_at_end(Current& current, const char* name) noexcept;
 
   Engine& engine_;
   ParallelState& state_;
-  Optimizer& optimizer_;
-  SumOverRanks sum_over_shards_;
   Loader& loader_;
   TrainStepOptions options_;
   PhaseBoard own_board_;
@@ -99,6 +102,7 @@ class TrainStep final {
   LossScaler scaler_;
   TailBucket tail_;
   HostBuffer<float> tail_values_;  ///< in host memory; reduced with the gradients
+  StepUpdate update_;
   std::unique_ptr<Program> program_;
   std::unique_ptr<Program> smaller_program_;  ///< if this rank's micro-batches differ by one
   std::optional<LoadedBatch> batch_;
