@@ -139,7 +139,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
       {"nodes", context.grid.nodes},
       {"exposed_communication_seconds", exposed / static_cast<double>(options.steps)},
       {"peak_rss_bytes", rss},
-      {"peak_device_bytes", engine.peak_device_bytes()}};
+      {"peak_device_bytes", engine.memory().peak_device_bytes()}};
   return result;
 }
 

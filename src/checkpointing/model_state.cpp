@@ -145,14 +145,14 @@ void load_statistics(const CheckpointReader& reader, Engine& engine) {
 }
 
 void initialize_model(Engine& engine, std::uint64_t seed) {
-  engine.write(initial_parameters(engine, seed), engine.parameters());
+  engine.memory().write(initial_parameters(engine, seed), engine.parameters());
   initialize_statistics(engine);
 }
 
 void load_model(const CheckpointReader& reader, Engine& engine) {
   std::vector<float> arena(engine.layout().size());
   fill(engine, {.begin = 0, .end = arena.size()}, stored_parameters(reader, engine.graph()), arena);
-  engine.write(arena, engine.parameters());
+  engine.memory().write(arena, engine.parameters());
   load_statistics(reader, engine);
 }
 

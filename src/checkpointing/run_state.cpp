@@ -71,9 +71,9 @@ RunStart find_run_start(const Config& config, CheckpointDirectory* directory, Co
 
 void broadcast_model(Engine& engine, Communicator& comm) {
   std::vector<float> host(engine.parameters().size());
-  if (comm.rank() == 0) engine.read(engine.parameters(), host);
+  if (comm.rank() == 0) engine.memory().read(engine.parameters(), host);
   comm.broadcast(std::span<float>(host));
-  if (comm.rank() != 0) engine.write(host, engine.parameters());
+  if (comm.rank() != 0) engine.memory().write(host, engine.parameters());
   comm.broadcast(engine.running_statistics());
 }
 

@@ -77,7 +77,7 @@ std::span<const float> StateSnapshot::contribution(const Item& item) {
 void StateSnapshot::take() {
   for (std::size_t item = 0; item < items_.size(); ++item) {
     const std::span<const float> part = contribution(items_[item]);
-    engine_.read(part, copy_.span().subspan(offsets_[item], part.size()));
+    engine_.memory().read(part, copy_.span().subspan(offsets_[item], part.size()));
   }
   if (buffer_.size() != buffer_size_) {
     buffer_ = AlignedBuffer<float>(buffer_size_);

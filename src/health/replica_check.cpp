@@ -97,7 +97,7 @@ std::uint32_t ReplicaCheck::checksum(const Held& held, std::uint32_t crc) {
     const auto part =
         held.values.subspan(begin, std::min(piece_.size(), held.values.size() - begin));
     const std::span<float> copy = piece_.span().first(part.size());
-    engine_.read(part, copy);
+    engine_.memory().read(part, copy);
     crc = crc32c(std::as_bytes(copy), crc);
   }
   return crc;

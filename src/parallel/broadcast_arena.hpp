@@ -21,7 +21,7 @@ inline void broadcast_arena(Engine& engine, Communicator& host, std::span<float>
     const std::span<float> values =
         host.rank() == 0 ? unsharded.subspan(begin, size) : std::span(received).first(size);
     host.broadcast(values);
-    engine.write(values, arena.subspan(begin, size));
+    engine.memory().write(values, arena.subspan(begin, size));
   }
 }
 

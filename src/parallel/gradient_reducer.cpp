@@ -13,7 +13,7 @@ GradientReducer::GradientReducer(Communicator& comm, std::span<float> arena,
     : comm_(comm),
       arena_(arena),
       dtype_(dtype),
-      owner_(engine != nullptr ? engine->arenas() : nullptr),
+      owner_(engine != nullptr ? engine->arena() : nullptr),
       buckets_(std::move(buckets)),
       requests_(buckets_.size()) {
   for (std::size_t i = 0; i + 1 < buckets_.size(); ++i) boundaries_.push_back(buckets_[i].end);
@@ -21,7 +21,7 @@ GradientReducer::GradientReducer(Communicator& comm, std::span<float> arena,
   if (comm.size() == 1) dtype_.type = ElementType::f32;
   if (dtype_.type == ElementType::f32) return;
   const Precision precision = precision_of(dtype_.type);
-  cast_buffer_ = engine != nullptr ? engine->make_cast_buffer(precision, dtype_.gradients)
+  cast_buffer_ = engine != nullptr ? engine->memory().make_cast_buffer(precision, dtype_.gradients)
                                    : make_host_cast_buffer(precision, dtype_.gradients);
   register_values(comm_, cast_buffer_);
 }

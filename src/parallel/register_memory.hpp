@@ -14,7 +14,7 @@ namespace lockstep {
 template <typename T>
 void register_arena(Communicator& comm, const Engine& engine, std::span<T> arena) {
   comm.register_memory(
-      {.bytes = std::as_writable_bytes(arena), .owner = engine.arenas(), .symmetric = true});
+      {.bytes = std::as_writable_bytes(arena), .owner = engine.arena(), .symmetric = true});
 }
 /// An ArenaMemory or CastBuffer; may be null.
 template <typename Memory>

@@ -57,7 +57,7 @@ class ReplicatedState final : public ParallelState {
     return no_reduction_;
   }
   void finish(std::span<const float> tail, Reduced reduced) override {
-    engine_.queue_write(tail, sent_tail());
+    engine_.memory().queue_write(tail, sent_tail());
     const std::size_t size = layout().size();
     reducer_.finish([&](const Bucket& bucket) {
       if (bucket.begin >= size) return;
@@ -68,9 +68,11 @@ class ReplicatedState final : public ParallelState {
   }
   [[nodiscard]] double take_waited_seconds() override { return 0; }
   [[nodiscard]] std::span<const float> reduced_tail() noexcept override { return sent_tail(); }
-  void queue_read_tail(std::span<float> tail) override { engine_.queue_read(sent_tail(), tail); }
+  void queue_read_tail(std::span<float> tail) override {
+    engine_.memory().queue_read(sent_tail(), tail);
+  }
   void await_tail() override {
-    comm_.synchronize_until([this] { return engine_.has_read(); });
+    comm_.synchronize_until([this] { return engine_.memory().has_read(); });
   }
   void updated() override {}
   [[nodiscard]] SumOverRanks sum_over_shards() override { return {}; }

@@ -22,15 +22,17 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
         plan_(engine.layout(), comms.group.rank(), comms.group.size()),
         holds_parameters_(!engine.parameters().empty()),
         holds_gradients_(!engine.gradients().empty()),
-        gradients_(engine.allocate(plan_.local().size())),
-        tail_(engine.allocate(options.tail_size)),
+        gradients_(engine.memory().allocate(plan_.local().size())),
+        tail_(engine.memory().allocate(options.tail_size)),
         parameter_type_(options.parameters),
         unit_reducer_(engine, plan_, comms.group, comms.replicas,
                       {.type = options.reduce_dtype, .all_at_once = holds_gradients_}),
         gathers_(plan_.units()),
         reductions_(plan_.units()) {
-    if (options.accumulates && !holds_gradients_) addends_ = engine.allocate(plan_.local().size());
-    if (!holds_parameters_) parameters_ = engine.allocate(plan_.local().size());
+    if (options.accumulates && !holds_gradients_) {
+      addends_ = engine.memory().allocate(plan_.local().size());
+    }
+    if (!holds_parameters_) parameters_ = engine.memory().allocate(plan_.local().size());
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
       const ArenaUnit& local = plan_.local().units[unit];
       // Shift the whole arena's span so that this rank's own offsets index its values.
@@ -57,7 +59,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
       }
     } catch (const Error&) {
       for (const auto& owner : {parameters_, gradients_, addends_, tail_}) keep_until_exit(owner);
-      keep_until_exit(engine_.arenas());
+      keep_until_exit(engine_.arena());
       unit_reducer_.keep_until_exit();
     }
   }
@@ -78,7 +80,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   void finish(std::span<const float> tail, Reduced reduced) override {
     // Needed if this rank's data failed before the last micro-step.
     if (holds_gradients_) start_filled_units(plan_.unsharded().size());
-    engine_.queue_write(tail, tail_->values());
+    engine_.memory().queue_write(tail, tail_->values());
     Request tail_request = comms_.all.start_all_reduce(tail_->values());
     if (comms_.replicas != nullptr) {
       for (std::size_t unit = 0; unit < plan_.units(); ++unit) await_reduction(unit);
@@ -95,10 +97,10 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   [[nodiscard]] double take_waited_seconds() override { return std::exchange(waited_, 0); }
   [[nodiscard]] std::span<const float> reduced_tail() noexcept override { return tail_->values(); }
   void queue_read_tail(std::span<float> tail) override {
-    engine_.queue_read(tail_->values(), tail);
+    engine_.memory().queue_read(tail_->values(), tail);
   }
   void await_tail() override {
-    await([this] { return engine_.has_read(); });
+    await([this] { return engine_.memory().has_read(); });
   }
 
   void updated() override {
@@ -142,7 +144,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     comms_.group_host.scatter(std::span<const float>(at_root(unit, unsharded, instead)),
                               std::span(part));
     if (comms_.replicas_host != nullptr) comms_.replicas_host->broadcast(std::span(part));
-    engine_.write(part, kept.in(local));
+    engine_.memory().write(part, kept.in(local));
   }
   [[nodiscard]] std::span<const float> local_parameters(std::size_t unit) override {
     await_gathers();
@@ -228,7 +230,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
       // Cast into this rank's place in the output: an in-place all-gather.
       auto* const place = reinterpret_cast<std::uint16_t*>(values.data()) +
                           static_cast<std::size_t>(comms_.group.rank()) * local.size();
-      engine_.cast(local, parameter_type_, place);
+      engine_.memory().cast(local, parameter_type_, place);
       mine.data = place;
     }
     gathers_[unit] = comms_.group.start_all_gather_buffer(mine, all);
@@ -261,7 +263,9 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     if (!reduction.in_group) return;
     reduction.in_group = false;
     unit_reducer_.end(unit, local_shard(reduction.adds ? *addends_ : *gradients_, unit));
-    if (reduction.adds) engine_.add(local_shard(*addends_, unit), local_shard(*gradients_, unit));
+    if (reduction.adds) {
+      engine_.memory().add(local_shard(*addends_, unit), local_shard(*gradients_, unit));
+    }
     if (!micro_.last || comms_.replicas == nullptr) return;
     reduction.over_replicas =
         unit_reducer_.start_over_replicas(unit, local_shard(*gradients_, unit));

@@ -24,11 +24,11 @@ UnitReducer::UnitReducer(Engine& engine, const ShardPlan& plan, Communicator& gr
   if (casts_in_group_) {
     sent_values_ = options.all_at_once ? plan.unsharded().size()
                                        : UnitExchange::reductions_in_flight * largest_;
-    sent_ = engine.make_cast_buffer(type, sent_values_);
+    sent_ = engine.memory().make_cast_buffer(type, sent_values_);
   }
   if (casts_in_group_ || casts_over_replicas_) {
     local_values_ = plan.local().size();
-    local_ = engine.make_cast_buffer(type, local_values_);
+    local_ = engine.memory().make_cast_buffer(type, local_values_);
   }
   register_values(group, sent_);
   if (casts_in_group_) register_values(group, local_);

@@ -120,7 +120,8 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepRequests requests, N
   if (settled && next == NextAction::step) run_ahead(current);
   state_.await_tail();
   // Includes waits for this device's own work, and through it for other ranks.
-  if (engine_.queues()) current.result.times.communication += lap_at_end(current, "reduction wait");
+  if (engine_.memory().queues())
+    current.result.times.communication += lap_at_end(current, "reduction wait");
   finish(current);
   if (options_.trace != nullptr && options_.trace->recording()) engine_.report_steps();
   current.watch.add_step(steps_);
@@ -197,7 +198,7 @@ bool TrainStep::reduce(Current& current) {
   });
   const bool settled = update_.all_reduced(current.step);
   state_.queue_read_tail(tail_values_.span());
-  if (engine_.queues()) times.optimizer += lap_at_end(current, "update");
+  if (engine_.memory().queues()) times.optimizer += lap_at_end(current, "update");
   return settled;
 }
 
@@ -205,7 +206,7 @@ bool TrainStep::reduce(Current& current) {
 void TrainStep::run_ahead(Current& current) {
   // A traced step must be complete when it ends, so nothing may be queued behind it.
   const bool traced = options_.trace != nullptr && options_.trace->recording();
-  if (!batch_ || !engine_.queues() || options_.has_collectives || traced) return;
+  if (!batch_ || !engine_.memory().queues() || options_.has_collectives || traced) return;
   program_for(batch_->batch.size).forward(batch_->batch);
   is_ahead_ = true;
   current.result.times.forward += current.watch.lap("forward");

@@ -154,14 +154,14 @@ BOOST_AUTO_TEST_CASE(the_tail_belongs_to_the_trainer) {
     const std::span<float> tail = engine.gradients().subspan(engine.layout().size());
     BOOST_REQUIRE(tail.size() == 7u);
     const std::vector<float> values(7, 42.0F);
-    engine.write(values, tail);
+    engine.memory().write(values, tail);
     const EngineBatch batch(engine, problem);
     const auto program = engine.compile_training(2);
 
     static_cast<void>(run_step(engine, *program, batch.batch()));
 
     std::vector<float> after(7);
-    engine.read(tail, after);
+    engine.memory().read(tail, after);
     BOOST_TEST((after == values));
   });
 }

@@ -335,8 +335,8 @@ void CopyingObserver::gradients_ready(std::size_t filled) {
     decreased_ = true;
     return;
   }
-  engine_.read(engine_.gradients().subspan(filled_, filled - filled_),
-               std::span(copy_).subspan(filled_, filled - filled_));
+  engine_.memory().read(engine_.gradients().subspan(filled_, filled - filled_),
+                        std::span(copy_).subspan(filled_, filled - filled_));
   filled_ = filled;
 }
 
@@ -348,7 +348,7 @@ void load(Engine& engine, const oracle::State& state) {
         plain, static_cast<ParameterId>(id),
         engine.layout().view_of(static_cast<ParameterId>(id)).in(std::span<float>(arena)));
   }
-  engine.write(arena, engine.parameters());
+  engine.memory().write(arena, engine.parameters());
   auto running = engine.running_statistics().begin();
   for (const oracle::Values& values : state.statistics) {
     running = std::transform(values.begin(), values.end(), running,
@@ -358,13 +358,13 @@ void load(Engine& engine, const oracle::State& state) {
 
 std::vector<float> gradients_of(Engine& engine) {
   std::vector<float> copy(engine.layout().size());
-  engine.read(engine.gradients().first(copy.size()), copy);
+  engine.memory().read(engine.gradients().first(copy.size()), copy);
   return copy;
 }
 
 std::vector<float> parameters_of(Engine& engine) {
   std::vector<float> copy(engine.layout().size());
-  engine.read(engine.parameters(), copy);
+  engine.memory().read(engine.parameters(), copy);
   return copy;
 }
 
@@ -394,7 +394,7 @@ void poison_gradients(Engine& engine) {
   std::transform(mask.begin(), mask.end(), arena.begin(), [](bool element) {
     return element ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
   });
-  engine.write(arena, engine.gradients().first(arena.size()));
+  engine.memory().write(arena, engine.gradients().first(arena.size()));
 }
 
 void check_against_oracle(const Candidate& candidate, const Graph& graph, std::int64_t batch_size) {

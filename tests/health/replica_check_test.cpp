@@ -41,9 +41,9 @@ std::vector<std::string> hosts() {
 
 void flip_a_bit(Engine& engine, std::span<float> place, int bit) {
   float value = 0;
-  engine.read(place, std::span(&value, 1));
+  engine.memory().read(place, std::span(&value, 1));
   value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ (1U << bit));
-  engine.write(std::span<const float>(&value, 1), place);
+  engine.memory().write(std::span<const float>(&value, 1), place);
 }
 
 std::string drift(ReplicaCheck& check, std::int64_t step) {

@@ -86,7 +86,7 @@ bool arenas_are_kept(Communicator& comm, const Fault& on_rank_1, ElementType dty
   auto rig = std::make_unique<Rig>(comm, dtype);
   BOOST_REQUIRE(rig->reducer->buckets().size() > buckets);
   // Held here too, so that the test itself can end what is under way.
-  const std::shared_ptr<const void> arenas = rig->engine->arenas();
+  const std::shared_ptr<const void> arenas = rig->engine->arena();
   fault = comm.rank() == 1 ? on_rank_1 : Fault{};
   bool failed = false;
   try {
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(what_mpi_still_reduces_outlives_an_error_in_mid_backward) {
 BOOST_AUTO_TEST_CASE(nothing_is_kept_after_a_whole_step) {
   const std::unique_ptr<Communicator> comm = make_mpi_communicator();
   auto rig = std::make_unique<Rig>(*comm, ElementType::f32);
-  const std::weak_ptr<const void> arenas = rig->engine->arenas();
+  const std::weak_ptr<const void> arenas = rig->engine->arena();
   rig->backward(rig->reducer->buckets().size());
   rig->reducer->finish([](const Bucket&) {});
   under_way.clear();

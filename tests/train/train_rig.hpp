@@ -196,7 +196,7 @@ class TrainRig final {
     for (std::size_t i = 0; i < state_->units().size(); ++i) {
       const auto given = own.empty() ? state_->local_parameters(i) : state_->local_values(i, own);
       std::vector<float> host(given.size());
-      engine_->read(given, host);
+      engine_->memory().read(given, host);
       state_->gather(i, host, of_rank_0(state_->units()[i], arena));
     }
     arena.resize(engine_->layout().size());

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "lockstep/core/batch.hpp"
-#include "lockstep/engine/arena.hpp"
-#include "lockstep/engine/cast_buffer.hpp"
+#include "lockstep/engine/engine_memory.hpp"
+#include "lockstep/engine/parameter_arena.hpp"
 #include "lockstep/engine/unit_exchange.hpp"
 #include "lockstep/graph/graph.hpp"
 
@@ -52,6 +52,11 @@ class StepTimer {
   virtual void took(std::string_view step, std::int64_t begin, std::int64_t end) = 0;
 };
 
+struct ProgramOptions {
+  std::int64_t batch_size = 0;
+  bool training = false;
+};
+
 /// A network compiled for one batch size and for training or inference: a flat list of bound
 /// primitives. Programs of one engine share its parameters and its activation memory, so only one
 /// runs at once, and no other program may run or be compiled between forward and backward. Calls
@@ -89,15 +94,8 @@ class Program {
   [[nodiscard]] virtual std::size_t activation_bytes() const noexcept = 0;
 };
 
-/// An allocation in an engine's memory.
-class ArenaMemory {
- public:
-  virtual ~ArenaMemory() = default;
-  [[nodiscard]] virtual std::span<float> values() noexcept = 0;
-};
-
 /// Owns a network's parameters, gradients and running statistics on one device, and compiles the
-/// network. The arenas are in device memory; the host accesses them only by read() and write().
+/// network. The arenas are in device memory; the host accesses them only by memory().
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -111,62 +109,12 @@ class Engine {
   /// two batches may be in flight.
   virtual void prefetch(const Batch&) {}
 
-  /// Each parameter's place in the arenas. Backward fills the gradient arena upward from 0: the
-  /// last layer's parameters come first.
-  [[nodiscard]] virtual const ArenaLayout& layout() const noexcept = 0;
-  /// layout().size() values, in the engine's own layouts, padding zero. Empty if the engine does
-  /// not hold the parameters, or not in fp32.
-  [[nodiscard]] virtual std::span<float> parameters() noexcept = 0;
-  /// One unit's parameters if they are held in 16 bits (UnitOptions::parameters); else empty.
-  [[nodiscard]] virtual std::span<std::byte> held_unit(std::size_t unit) noexcept = 0;
-  /// layout().size() values (none if the engine does not hold gradients), then tail_size values for
-  /// the trainer (see tail_bucket).
-  [[nodiscard]] virtual std::span<float> gradients() noexcept = 0;
-  /// Keeps the memory of the three above alive, beyond the engine's lifetime, because collectives
-  /// may be in flight after an error. Null if the engine cannot.
-  [[nodiscard]] virtual std::shared_ptr<const void> arenas() const noexcept { return nullptr; }
+  [[nodiscard]] virtual EngineMemory& memory() noexcept = 0;
+  /// The parameters and gradients, in memory(). Its memory lives as long as this pointer, even
+  /// beyond the engine's lifetime, because collectives may be in flight after an error.
+  [[nodiscard]] virtual std::shared_ptr<const ParameterArena> arena() const noexcept = 0;
   /// All running statistics in host memory, concatenated in the order of Graph::statistics().
   [[nodiscard]] virtual std::span<float> running_statistics() noexcept = 0;
-
-  /// Copy between device and host memory, of equal sizes, after all work that was queued before.
-  /// The host buffer may be reused when the call returns.
-  virtual void read(std::span<const float> arena, std::span<float> host) = 0;
-  virtual void write(std::span<const float> host, std::span<float> arena) = 0;
-  /// As write, but only queued: the host buffer must not change until a later read() returns.
-  virtual void queue_write(std::span<const float> host, std::span<float> arena) {
-    write(host, arena);
-  }
-  /// As read, but only queued: the host buffer, in memory of InputFormat::memory, is valid once
-  /// has_read() is true. One read in flight at most.
-  virtual void queue_read(std::span<const float> arena, std::span<float> host) {
-    read(arena, host);
-  }
-  [[nodiscard]] virtual bool has_read() { return true; }
-  /// Whether calls only queue work, so that a forward may be queued after an update before the host
-  /// knows whether the update is made.
-  [[nodiscard]] virtual bool queues() const noexcept { return false; }
-
-  /// Convert between a parameter's view of an arena in host memory (parameters, gradients or an
-  /// optimizer's slot) and torchvision's plain layout. Thread-safe, so that a checkpoint can be
-  /// written concurrently.
-  virtual void to_plain(std::span<const float> view, ParameterId id,
-                        std::span<float> plain) const = 0;
-  virtual void from_plain(std::span<const float> plain, ParameterId id,
-                          std::span<float> view) const = 0;
-
-  /// to += from, both in the engine's memory.
-  virtual void add(std::span<const float> from, std::span<float> to) = 0;
-  /// Allocates `count` zeros in the engine's memory.
-  [[nodiscard]] virtual std::shared_ptr<ArenaMemory> allocate(std::size_t count) = 0;
-
-  /// Peak memory in use on a separate device; 0 if the engine uses host memory.
-  [[nodiscard]] virtual std::size_t peak_device_bytes() const noexcept { return 0; }
-
-  /// Rounds values to bf16 or fp16, both in the engine's memory.
-  virtual void cast(std::span<const float> values, Precision type, std::uint16_t* to) = 0;
-  /// Buffer for `count` gradients that are reduced as bf16 or fp16.
-  [[nodiscard]] virtual std::shared_ptr<CastBuffer> make_cast_buffer(Precision type,
-                                                                     std::size_t count) = 0;
 
   /// Sets the exchange of all programs that are compiled from now on. It must outlive them.
   virtual void set_exchange(UnitExchange& exchange) = 0;
@@ -177,8 +125,28 @@ class Engine {
   /// Blocks until `timer` has received all steps that were run.
   virtual void report_steps() {}
 
-  [[nodiscard]] virtual std::unique_ptr<Program> compile_training(std::int64_t batch_size) = 0;
-  [[nodiscard]] virtual std::unique_ptr<Program> compile_inference(std::int64_t batch_size) = 0;
+  /// Error(usage) if no program has these options.
+  [[nodiscard]] virtual std::unique_ptr<Program> compile(const ProgramOptions& options) = 0;
+  [[nodiscard]] std::unique_ptr<Program> compile_training(std::int64_t batch_size) {
+    return compile({.batch_size = batch_size, .training = true});
+  }
+  [[nodiscard]] std::unique_ptr<Program> compile_inference(std::int64_t batch_size) {
+    return compile({.batch_size = batch_size, .training = false});
+  }
+
+  // The arena's functions.
+  [[nodiscard]] const ArenaLayout& layout() const { return arena()->layout(); }
+  [[nodiscard]] std::span<float> parameters() const { return arena()->parameters(); }
+  [[nodiscard]] std::span<std::byte> held_unit(std::size_t unit) const {
+    return arena()->held_unit(unit);
+  }
+  [[nodiscard]] std::span<float> gradients() const { return arena()->gradients(); }
+  void to_plain(std::span<const float> view, ParameterId id, std::span<float> plain) const {
+    arena()->to_plain(view, id, plain);
+  }
+  void from_plain(std::span<const float> plain, ParameterId id, std::span<float> view) const {
+    arena()->from_plain(plain, id, view);
+  }
 };
 
 }  // namespace lockstep

@@ -2,7 +2,7 @@
 
 #include "lockstep/engine/arena.hpp"
 #include "lockstep/engine/element_offsets.hpp"
-#include "lockstep/engine/engine.hpp"
+#include "lockstep/engine/engine_memory.hpp"
 #include "lockstep/engine/unit_exchange.hpp"
 #include "lockstep/graph/graph.hpp"
 
@@ -20,7 +20,9 @@ struct ParameterFormat {
   ElementOffsets offsets;
 };
 
-/// A network's parameters and gradients in flat arenas, as far as the engine holds them.
+/// A network's parameters and gradients in flat arenas, as far as the engine holds them: in the
+/// engine's own layouts, gaps and padding zero. Backward fills the gradient arena upward from 0:
+/// the last layer's parameters come first.
 class ParameterArena final {
  public:
   enum class Use { computation, communication };
@@ -42,7 +44,7 @@ class ParameterArena final {
   [[nodiscard]] std::span<float> parameters() const noexcept { return parameters_; }
   /// A unit's parameters if they are held in 16 bits; else empty.
   [[nodiscard]] std::span<std::byte> held_unit(std::size_t unit) const noexcept;
-  /// The gradients, if they are held, then the tail.
+  /// The gradients, if they are held, then the tail (see tail_bucket).
   [[nodiscard]] std::span<float> gradients() const noexcept { return gradients_; }
 
   [[nodiscard]] std::size_t size_of(ParameterId id) const { return entry(id).format.size; }
@@ -70,8 +72,9 @@ class ParameterArena final {
   /// End of the arena prefix that is final once this parameter's gradient and all before it are.
   [[nodiscard]] std::size_t filled_after(ParameterId id) const { return entry(id).filled; }
 
-  /// Convert between a parameter's view of an arena in host memory and torchvision's plain layout.
-  /// Thread-safe.
+  /// Convert between a parameter's view of an arena in host memory (parameters, gradients or an
+  /// optimizer's slot) and torchvision's plain layout. Thread-safe, so that a checkpoint can be
+  /// written concurrently.
   void to_plain(std::span<const float> view, ParameterId id, std::span<float> plain) const;
   void from_plain(std::span<const float> plain, ParameterId id, std::span<float> view) const;
 

@@ -98,15 +98,6 @@ std::string describe(const Graph& graph, const ConvolutionChoices& choices) {
              : "";
 }
 
-class HostArena final : public ArenaMemory {
- public:
-  explicit HostArena(std::size_t count) : buffer_(count) {}
-  [[nodiscard]] std::span<float> values() noexcept override { return buffer_.span(); }
-
- private:
-  AlignedBuffer<float> buffer_;
-};
-
 std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptions& options) {
   const DataType activations = activation_type(options.precision);
   const int threads = engine_threads(options.threads);
@@ -122,13 +113,14 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
     for (const Desc& format : formats) {
       offsets.push_back({.size = padded_size(format), .offsets = element_offsets(format)});
     }
+    CpuMemory memory;
     ParameterArena arena(
         graph,
         {.formats = std::move(offsets),
          .ready = analysis.ready,
          .tail_size = options.tail_size,
          .units = options.units},
-        [](std::size_t count, ParameterArena::Use) { return std::make_shared<HostArena>(count); });
+        [&](std::size_t count, ParameterArena::Use) { return memory.allocate(count); });
     return std::make_shared<EngineState>(
         EngineState{.graph = graph,
                     .analysis = std::move(analysis),
@@ -138,6 +130,7 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
                     .sum_over_ranks = options.sum_over_ranks,
                     .engine = engine,
                     .stream = dnnl::stream(engine),
+                    .memory = memory,
                     .arena = std::move(arena),
                     .formats = std::move(formats),
                     .running_statistics = initial_running_statistics(graph),
@@ -165,64 +158,17 @@ class CpuEngine final : public Engine {
   [[nodiscard]] InputFormat input_format() noexcept override {
     return {.layout = ImageLayout::nchw};
   }
-  [[nodiscard]] const ArenaLayout& layout() const noexcept override {
-    return state_->arena.layout();
+  [[nodiscard]] EngineMemory& memory() noexcept override { return state_->memory; }
+  [[nodiscard]] std::shared_ptr<const ParameterArena> arena() const noexcept override {
+    return {state_, &state_->arena};
   }
-  [[nodiscard]] std::span<float> parameters() noexcept override {
-    return state_->arena.parameters();
-  }
-  [[nodiscard]] std::span<std::byte> held_unit(std::size_t unit) noexcept override {
-    return state_->arena.held_unit(unit);
-  }
-  [[nodiscard]] std::span<float> gradients() noexcept override { return state_->arena.gradients(); }
-  [[nodiscard]] std::shared_ptr<const void> arenas() const noexcept override { return state_; }
   [[nodiscard]] std::span<float> running_statistics() noexcept override {
     return state_->running_statistics.span();
   }
-  void read(std::span<const float> arena, std::span<float> host) override {
-    std::ranges::copy(arena, host.begin());
-  }
-  void write(std::span<const float> host, std::span<float> arena) override {
-    std::ranges::copy(host, arena.begin());
-  }
-  void to_plain(std::span<const float> view, ParameterId id,
-                std::span<float> plain) const override {
-    state_->arena.to_plain(view, id, plain);
-  }
-  void from_plain(std::span<const float> plain, ParameterId id,
-                  std::span<float> view) const override {
-    state_->arena.from_plain(plain, id, view);
-  }
-  void add(std::span<const float> from, std::span<float> to) override {
-    const float* const source = from.data();
-    float* const target = to.data();
-    const auto size = static_cast<std::ptrdiff_t>(to.size());
-#pragma omp parallel for simd schedule(static)
-    for (std::ptrdiff_t i = 0; i < size; ++i) target[i] += source[i];
-  }
-  [[nodiscard]] std::shared_ptr<ArenaMemory> allocate(std::size_t count) override {
-    return std::make_shared<HostArena>(count);
-  }
-  void set_step_timer(StepTimer& timer) override {
-    state_->timer = &timer;
-  }
-  void set_exchange(UnitExchange& exchange) override {
-    state_->exchange = &exchange;
-  }
-  void cast(std::span<const float> values, Precision type, std::uint16_t* to) override {
-    cast_on_host(values, type, to);
-  }
-  [[nodiscard]] std::shared_ptr<CastBuffer> make_cast_buffer(Precision type,
-                                                             std::size_t count) override {
-    return make_host_cast_buffer(type, count);
-  }
-  [[nodiscard]] std::unique_ptr<Program> compile_training(std::int64_t batch_size) override {
-    return std::make_unique<CpuProgram>(state_,
-                                        ProgramOptions{.batch_size = batch_size, .training = true});
-  }
-  [[nodiscard]] std::unique_ptr<Program> compile_inference(std::int64_t batch_size) override {
-    return std::make_unique<CpuProgram>(
-        state_, ProgramOptions{.batch_size = batch_size, .training = false});
+  void set_step_timer(StepTimer& timer) override { state_->timer = &timer; }
+  void set_exchange(UnitExchange& exchange) override { state_->exchange = &exchange; }
+  [[nodiscard]] std::unique_ptr<Program> compile(const ProgramOptions& options) override {
+    return std::make_unique<CpuProgram>(state_, options);
   }
 
  private:

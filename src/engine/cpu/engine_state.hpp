@@ -2,6 +2,7 @@
 
 #include "../graph_analysis.hpp"
 #include "activation_pool.hpp"
+#include "cpu_memory.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/engine/parameter_arena.hpp"
@@ -24,6 +25,7 @@ struct EngineState {
   SumOverRanks sum_over_ranks;  ///< for batch norms in training; empty: this rank only
   dnnl::engine engine;
   dnnl::stream stream;
+  CpuMemory memory;
   ParameterArena arena;
   std::vector<Desc> formats;  ///< by parameter: of fp32 values in every arena
   AlignedBuffer<float> running_statistics;

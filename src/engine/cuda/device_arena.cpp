@@ -1,5 +1,7 @@
 #include "device_arena.hpp"
 
+#include "device_memory.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -33,11 +35,6 @@ ParameterFormat format_of(const Graph& graph, ParameterId id, DataType type) {
 }
 
 }  // namespace
-
-DeviceArena::DeviceArena(std::shared_ptr<Device> device, std::size_t count, MemoryPlace place)
-    : device_(std::move(device)), array_(*device_, count, place) {
-  device_->clear(array_.data(), array_.bytes());
-}
 
 ParameterArena make_parameter_arena(const std::shared_ptr<Device>& device, const Graph& graph,
                                     const ParameterArenaOptions& options) {

@@ -1,29 +1,15 @@
 #pragma once
 
 #include "device.hpp"
-#include "lockstep/engine/engine.hpp"
 #include "lockstep/engine/parameter_arena.hpp"
 #include "lockstep/graph/graph.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 namespace lockstep::cuda {
-
-/// Zeros in a device's memory.
-class DeviceArena final : public ArenaMemory {
- public:
-  DeviceArena(std::shared_ptr<Device> device, std::size_t count,
-              MemoryPlace place = MemoryPlace::device);
-  [[nodiscard]] std::span<float> values() noexcept override { return array_.span(); }
-
- private:
-  std::shared_ptr<Device> device_;
-  DeviceArray<float> array_;
-};
 
 struct ParameterArenaOptions {
   DataType type = DataType::f32;   ///< of values

@@ -9,11 +9,6 @@
 
 namespace lockstep {
 
-struct ProgramOptions {
-  std::int64_t batch_size = 0;
-  bool training = false;
-};
-
 /// The loss of a graph.
 struct GraphLoss {
   ValueId logits;
