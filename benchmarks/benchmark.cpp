@@ -25,6 +25,16 @@ std::string processor_name() {
 
 }  // namespace
 
+Config benchmarked_config() {
+  Config config;
+  config.model = "mini-resnet";
+  config.image_size = 32;
+  config.channels = 3;
+  config.classes = 10;
+  config.batch_size = 64;
+  return config;
+}
+
 Sample summarize(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto at = [&](double fraction) {

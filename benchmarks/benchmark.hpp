@@ -1,8 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/config/option_types.hpp"
-#include "lockstep/core/precision.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/runtime/process_grid.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 
@@ -16,34 +15,17 @@ namespace lockstep::benchmark {
 
 using Json = nlohmann::ordered_json;
 
+/// The options of train that `lockstep bench` shares, with its defaults.
+[[nodiscard]] Config benchmarked_config();
+
 /// Options of `lockstep bench`; each benchmark uses a subset.
 struct BenchOptions {
-  std::string model = "mini-resnet";
-  std::int64_t width = 0;
-  std::int64_t image_size = 32;
-  std::int64_t channels = 3;
-  std::int64_t classes = 10;
-  std::int64_t batch_size = 64;  ///< per rank
-  std::int64_t steps = 20;       ///< measured, after the warm-up
+  Config config = benchmarked_config();
+  std::int64_t steps = 20;  ///< measured, after the warm-up
   std::int64_t warmup = 3;
-  Precision precision = Precision::fp32;
-  DeviceChoice device = DeviceChoice::automatic;
-  CommChoice comm = CommChoice::automatic;
-  ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
-  Recompute recompute = Recompute::automatic;
-  bool deterministic = true;
-  bool cuda_graph = true;
   std::string input = "loader";  ///< step: "batch" repeats one batch, "loader" loads each
-  double bucket_mb = 25;
-  ShardMode shard = ShardMode::none;
-  std::int64_t shard_group = 0;  ///< for hybrid; 0: the ranks of a node
-  OptimizerKind optimizer = OptimizerKind::sgd;
-  std::string data;             ///< loader: a directory of shards
-  std::string directory = ".";  ///< checkpoint: where to write
-  std::int64_t loader_threads = 1;
-  std::int64_t threads = 0;
+  std::string directory = ".";   ///< checkpoint: where to write
   bool json = false;
-  friend bool operator==(const BenchOptions&, const BenchOptions&) = default;
 };
 
 /// The job that a benchmark runs in.

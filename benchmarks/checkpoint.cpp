@@ -18,17 +18,17 @@
 namespace lockstep::benchmark {
 
 BenchResult bench_checkpoint(const BenchOptions& options, const BenchContext& context) {
-  const Graph graph = make_model(options.model, {.image = {.channels = options.channels,
-                                                           .height = options.image_size,
-                                                           .width = options.image_size},
-                                                 .classes = options.classes,
-                                                 .width = options.width,
-                                                 .zero_init_residual = false,
-                                                 .label_smoothing = 0});
+  const Config& config = options.config;
+  const Graph graph = make_model(config.model, {.image = {.channels = config.channels,
+                                                          .height = config.image_size,
+                                                          .width = config.image_size},
+                                                .classes = config.classes,
+                                                .width = config.width,
+                                                .zero_init_residual = false,
+                                                .label_smoothing = 0});
   const auto engine = make_cpu_engine(graph, {.threads = context.binding.threads, .tail_size = 0});
   initialize_model(*engine, 0);
-  const Config config;
-  const auto optimizer = make_optimizer(config, engine->layout());
+  const auto optimizer = make_optimizer(Config{}, engine->layout());
   const auto self = make_self_communicator();
   const auto state = make_replicated_state(*engine, *self, *self, {});
   std::vector<double> copies;
@@ -65,12 +65,12 @@ BenchResult bench_checkpoint(const BenchOptions& options, const BenchContext& co
   const Sample copy = summarize(copies);
   const Sample write = summarize(writes);
   result.columns = {"model", "MiB", "stall ms", "p90 ms", "write s", "MB/s"};
-  result.rows.push_back({options.model, fmt::format("{:.1f}", bytes / 0x1p20),
+  result.rows.push_back({config.model, fmt::format("{:.1f}", bytes / 0x1p20),
                          fmt::format("{:.2f}", 1e3 * copy.median),
                          fmt::format("{:.2f}", 1e3 * copy.p90), fmt::format("{:.3f}", write.median),
                          fmt::format("{:.0f}", bytes / write.median / 1e6)});
   result.json = {{"benchmark", "checkpoint"},
-                 {"model", options.model},
+                 {"model", config.model},
                  {"bytes", bytes},
                  {"stall_seconds_median", copy.median},
                  {"stall_seconds_p90", copy.p90},

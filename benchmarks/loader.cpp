@@ -96,16 +96,17 @@ class Files final {
 }  // namespace
 
 BenchResult bench_loader(const BenchOptions& options, const BenchContext& context) {
-  if (options.data.empty()) {
+  const Config& config = options.config;
+  if (config.data.empty()) {
     fail(ExitStatus::usage, "bench loader reads shards (none given); give --data DIR");
   }
   Communicator& comm = context.comm;
-  const auto data = open_dataset(options.data, "train", comm);
+  const auto data = open_dataset(config.data, "train", comm);
   const DatasetInfo& info = data->info();
   ImageShape image = info.image;
   if (info.encoded) image = {.channels = 3, .height = 224, .width = 224};
   const BatchGeometry geometry{.samples = info.samples,
-                               .global_batch = options.batch_size * comm.size(),
+                               .global_batch = config.batch_size * comm.size(),
                                .world_size = comm.size(),
                                .rank = comm.rank(),
                                .accumulate = 1};
@@ -117,15 +118,15 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
                      .mean = info.mean,
                      .std = info.std,
                      .augment = info.encoded ? Augment::resized_crop : Augment::crop_flip,
-                     .batch_capacity = options.batch_size,
-                     .threads = static_cast<int>(options.loader_threads)},
+                     .batch_capacity = config.batch_size,
+                     .threads = static_cast<int>(config.loader_threads)},
                     plan_training_batches(geometry, {.epoch = number, .position = 0},
                                           geometry.steps_per_epoch()));
     while (loader->next()) {
     }
   };
   std::optional<Files> opened;
-  collectively(comm, [&] { opened.emplace(options.data); });
+  collectively(comm, [&] { opened.emplace(config.data); });
   Files& files = *opened;
   const auto timed = [&](auto&& work) {
     comm.barrier();
@@ -150,7 +151,7 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
                  {"samples", info.samples},
                  {"bytes", files.bytes()},
                  {"encoded", info.encoded},
-                 {"loader_threads", options.loader_threads},
+                 {"loader_threads", config.loader_threads},
                  {"rows", Json::array()}};
   for (const bool cached : {true, false}) {
     std::vector<double> loading;
@@ -189,7 +190,7 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
                                      {"bytes_per_second", rate},
                                      {"of_each_by_pread", rate / plain}});
     };
-    add("loader", options.loader_threads, bytes, summarize(loading).median);
+    add("loader", config.loader_threads, bytes, summarize(loading).median);
     add("pread of each image", 1, bytes, summarize(each).median);
     add("pread and fill of each", 1, bytes, summarize(bound).median);
     add("pread front to back", 1, static_cast<double>(files.bytes()), summarize(straight).median);

@@ -37,40 +37,41 @@ struct Kind {
 }  // namespace
 
 BenchResult bench_ops(const BenchOptions& options, const BenchContext& context) {
+  const Config& config = options.config;
   const ImageShape image{
-      .channels = options.channels, .height = options.image_size, .width = options.image_size};
-  const Graph graph = make_model(options.model, {.image = image,
-                                                 .classes = options.classes,
-                                                 .width = options.width,
-                                                 .zero_init_residual = false,
-                                                 .label_smoothing = 0});
+      .channels = config.channels, .height = config.image_size, .width = config.image_size};
+  const Graph graph = make_model(config.model, {.image = image,
+                                                .classes = config.classes,
+                                                .width = config.width,
+                                                .zero_init_residual = false,
+                                                .label_smoothing = 0});
   const auto compute = make_compute(graph,
-                                    {.device = options.device,
-                                     .precision = options.precision,
+                                    {.device = config.device,
+                                     .precision = config.precision,
                                      .threads = context.binding.threads,
                                      .reduces = false,
-                                     .conv_algorithm = options.conv_algorithm,
-                                     .conv_batch = options.batch_size,
-                                     .recompute = options.recompute,
-                                     .deterministic = options.deterministic},
+                                     .conv_algorithm = config.conv_algorithm,
+                                     .conv_batch = config.batch_size,
+                                     .recompute = config.recompute,
+                                     .deterministic = config.deterministic},
                                     context.grid, context.comm);
   Engine& engine = compute->engine();
   initialize_model(engine, 0);
-  const auto program = engine.compile_training(options.batch_size);
+  const auto program = engine.compile_training(config.batch_size);
   const auto data = make_synthetic_dataset(
-      {.samples = options.batch_size, .image = image, .classes = options.classes, .seed = 0});
-  const auto channels = static_cast<std::size_t>(options.channels);
+      {.samples = config.batch_size, .image = image, .classes = config.classes, .seed = 0});
+  const auto channels = static_cast<std::size_t>(config.channels);
   const auto loader =
       make_loader(*data,
                   {.image = image,
                    .format = engine.input_format(),
                    .mean = std::vector<float>(channels, 0.5F),
                    .std = std::vector<float>(channels, 0.25F),
-                   .batch_capacity = options.batch_size,
-                   .threads = static_cast<int>(options.loader_threads),
+                   .batch_capacity = config.batch_size,
+                   .threads = static_cast<int>(config.loader_threads),
                    .shuffle = false},
                   [&](std::int64_t) {
-                    return BatchRequest{.epoch = 0, .first = 0, .count = options.batch_size};
+                    return BatchRequest{.epoch = 0, .first = 0, .count = config.batch_size};
                   });
   const Batch batch = loader->next()->batch;
 
@@ -115,10 +116,10 @@ BenchResult bench_ops(const BenchOptions& options, const BenchContext& context) 
   result.rows.push_back(
       {"all", std::to_string(times.size()), fmt::format("{:.3f}", total * 1e3), "100.0"});
   result.json = {{"benchmark", "ops"},
-                 {"model", options.model},
-                 {"image_size", options.image_size},
-                 {"batch_size", options.batch_size},
-                 {"precision", to_string(options.precision)},
+                 {"model", config.model},
+                 {"image_size", config.image_size},
+                 {"batch_size", config.batch_size},
+                 {"precision", to_string(config.precision)},
                  {"engine", engine.description()},
                  {"seconds", total},
                  {"kinds", rows},

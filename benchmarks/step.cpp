@@ -26,57 +26,46 @@ class RepeatingLoader final : public Loader {
 }  // namespace
 
 BenchResult bench_step(const BenchOptions& options, const BenchContext& context) {
+  const Config& config = options.config;
   Communicator& comm = context.comm;
-  if (options.shard_group > 0 && options.shard != ShardMode::hybrid) {
+  if (config.shard_group > 0 && config.shard != ShardMode::hybrid) {
     fail(ExitStatus::usage, "--shard-group {} belongs to --shard hybrid (it is {}); drop it",
-         options.shard_group, to_string(options.shard));
+         config.shard_group, to_string(config.shard));
   }
   const ImageShape image{
-      .channels = options.channels, .height = options.image_size, .width = options.image_size};
+      .channels = config.channels, .height = config.image_size, .width = config.image_size};
   const BatchGeometry geometry{.samples = std::int64_t{1} << 40,
-                               .global_batch = options.batch_size * comm.size(),
+                               .global_batch = config.batch_size * comm.size(),
                                .world_size = comm.size(),
                                .rank = comm.rank(),
                                .accumulate = 1};
-  const Graph graph = make_model(options.model, {.image = image,
-                                                 .classes = options.classes,
-                                                 .width = options.width,
-                                                 .zero_init_residual = false,
-                                                 .label_smoothing = 0});
-  Config config;
-  config.device = options.device;
-  config.comm = options.comm;
-  config.precision = options.precision;
-  config.optimizer = options.optimizer;
-  config.bucket_mb = options.bucket_mb;
-  config.shard = options.shard;
-  config.shard_group = options.shard_group;
-  config.conv_algorithm = options.conv_algorithm;
-  config.recompute = options.recompute;
-  config.deterministic = options.deterministic;
-  config.cuda_graph = options.cuda_graph;
+  const Graph graph = make_model(config.model, {.image = image,
+                                                .classes = config.classes,
+                                                .width = config.width,
+                                                .zero_init_residual = false,
+                                                .label_smoothing = 0});
   TrainingSession session(graph, config, context.grid, comm,
-                          {.threads = context.binding.threads, .conv_batch = options.batch_size});
+                          {.threads = context.binding.threads, .conv_batch = config.batch_size});
   session.start({});
   Engine& engine = session.engine();
   const auto data = make_synthetic_dataset(
-      {.samples = geometry.samples, .image = image, .classes = options.classes, .seed = 0});
-  const auto channels = static_cast<std::size_t>(options.channels);
+      {.samples = geometry.samples, .image = image, .classes = config.classes, .seed = 0});
+  const auto channels = static_cast<std::size_t>(config.channels);
   const auto generated =
       make_loader(*data,
                   {.image = image,
                    .format = engine.input_format(),
                    .mean = std::vector<float>(channels, 0.5F),
                    .std = std::vector<float>(channels, 0.25F),
-                   .batch_capacity = options.batch_size,
-                   .threads = static_cast<int>(options.loader_threads),
+                   .batch_capacity = config.batch_size,
+                   .threads = static_cast<int>(config.loader_threads),
                    .batches_ahead = options.input == "batch" ? 0 : LoaderOptions{}.batches_ahead,
                    .shuffle = false},
                   plan_training_batches(geometry, {}, options.warmup + options.steps));
   std::optional<RepeatingLoader> repeated;
   if (options.input == "batch") repeated.emplace(*generated);
   Loader& loader = repeated ? static_cast<Loader&>(*repeated) : *generated;
-  const bool scaled = options.precision == Precision::fp16;
+  const bool scaled = config.precision == Precision::fp16;
   TrainStep step(engine, session.parallel(), session.optimizer(), comm, loader,
                  {.geometry = geometry,
                   .loss_scale = scaled ? std::optional(LossScale{}) : std::nullopt,
@@ -103,7 +92,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   result.columns = {"model",    "precision",   "batch",     "ranks",     "threads",
                     "images/s", "step s",      "p10-p90 s", "forward %", "backward %",
                     "comm %",   "optimizer %", "peak MiB"};
-  result.rows.push_back({options.model, std::string(to_string(options.precision)),
+  result.rows.push_back({config.model, std::string(to_string(config.precision)),
                          std::to_string(geometry.global_batch), std::to_string(comm.size()),
                          std::to_string(context.binding.threads), fmt::format("{:.1f}", rate),
                          fmt::format("{:.4f}", sample.median),
@@ -115,20 +104,20 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                          fmt::format("{:.0f}", static_cast<double>(rss) / 0x1p20)});
   result.json = {
       {"benchmark", "step"},
-      {"model", options.model},
-      {"image_size", options.image_size},
-      {"batch_size", options.batch_size},
+      {"model", config.model},
+      {"image_size", config.image_size},
+      {"batch_size", config.batch_size},
       {"global_batch", geometry.global_batch},
-      {"precision", to_string(options.precision)},
+      {"precision", to_string(config.precision)},
       {"input", options.input},
-      {"shard", to_string(options.shard)},
-      {"shard_group", options.shard == ShardMode::hybrid ? session.shard_group() : 0},
+      {"shard", to_string(config.shard)},
+      {"shard_group", config.shard == ShardMode::hybrid ? session.shard_group() : 0},
       {"activation_bytes", step.activation_bytes()},
       {"state_bytes", session.parallel().bytes(session.optimizer().slot_names().size()).total()},
-      {"conv_algorithm", to_string(options.conv_algorithm)},
-      {"recompute", to_string(options.recompute)},
-      {"deterministic", options.deterministic},
-      {"cuda_graph", options.cuda_graph},
+      {"conv_algorithm", to_string(config.conv_algorithm)},
+      {"recompute", to_string(config.recompute)},
+      {"deterministic", config.deterministic},
+      {"cuda_graph", config.cuda_graph},
       {"threads", context.binding.threads},
       {"engine", engine.description()},
       {"images_per_second", rate},

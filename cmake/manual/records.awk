@@ -46,7 +46,7 @@ BEGIN { OFS = "\t" }
   next
 }
 { flush_option() }
-/^[A-Za-z][A-Za-z ]*:$/ {
+/^[A-Za-z][A-Za-z, ]*:$/ {
   title = substr($0, 1, length($0) - 1)
   print "group", toupper(substr(title, 1, 1)) substr(title, 2)
   next

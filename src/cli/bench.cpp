@@ -2,6 +2,7 @@
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
+#include "lockstep/config/options.hpp"
 
 #include <fmt/format.h>
 
@@ -25,75 +26,51 @@ constexpr Page pages[] = {
     {"checkpoint", "a save's stall and its write", benchmark::bench_checkpoint}};
 
 OptionTable<BenchOptions> bench_options() {
-  OptionTable<BenchOptions> t;
-  t.group("Options");
-  t.add(&BenchOptions::model,
-        {.name = "model", .help = "network of step and checkpoint", .unit = ""})
-      .add(&BenchOptions::width, {.name = "width", .help = "as for train", .unit = "", .min = 0})
-      .add(&BenchOptions::image_size,
-           {.name = "image-size", .help = "height and width", .unit = "pixels", .min = 1})
-      .add(&BenchOptions::channels,
-           {.name = "channels", .help = "image channels", .unit = "", .min = 1})
-      .add(&BenchOptions::classes, {.name = "classes", .help = "outputs", .unit = "", .min = 2})
-      .add(&BenchOptions::batch_size,
-           {.name = "batch-size", .help = "samples per rank", .unit = "", .min = 1})
+  const OptionTable<Config>& train = train_options();
+  OptionTable<BenchOptions> table;
+  table.group("Every page")
       .add(&BenchOptions::steps,
            {.name = "steps", .help = "measured repetitions", .unit = "", .min = 1})
       .add(&BenchOptions::warmup,
            {.name = "warmup", .help = "repetitions before", .unit = "", .min = 0})
-      .add(&BenchOptions::precision, {.name = "precision",
-                                      .help = "of step",
-                                      .unit = "",
-                                      .choices = {"fp32", "tf32", "bf16", "fp16"}})
-      .add(&BenchOptions::device,
-           {.name = "device", .help = "of step", .unit = "", .choices = {"auto", "cpu", "cuda"}})
-      .add(&BenchOptions::comm, {.name = "comm",
-                                 .help = "of step",
-                                 .unit = "",
-                                 .choices = {"auto", "mpi", "shared", "nccl"}})
-      .add(&BenchOptions::recompute, {.name = "recompute",
-                                      .help = "of step and ops: as for train",
-                                      .unit = "",
-                                      .choices = {"auto", "none", "norms"}})
-      .add(&BenchOptions::conv_algorithm, {.name = "conv-algorithm",
-                                           .help = "of step and ops: as for train",
-                                           .unit = "",
-                                           .choices = {"auto", "direct", "winograd"}})
-      .add(&BenchOptions::deterministic,
-           {.name = "deterministic", .help = "as for train", .unit = ""})
-      .add(&BenchOptions::cuda_graph, {.name = "cuda-graph", .help = "as for train", .unit = ""})
+      .add(&BenchOptions::config, train, {{.name = "threads"}})
+      .add(&BenchOptions::json, {.name = "json", .help = "print one JSON object", .unit = ""});
+  table.group("step, ops and checkpoint")
+      .add(&BenchOptions::config, train,
+           {{.name = "model"},
+            {.name = "width"},
+            {.name = "image-size", .help = "height and width the network takes", .min = 1},
+            {.name = "channels", .help = "image channels", .min = 1},
+            {.name = "classes", .help = "outputs of the network", .min = 2}});
+  table.group("step, ops and loader")
+      .add(&BenchOptions::config, train,
+           {{.name = "batch-size", .help = "samples per rank", .min = 1},
+            {.name = "loader-threads"}});
+  table.group("step and ops")
+      .add(&BenchOptions::config, train,
+           {{.name = "precision"},
+            {.name = "device"},
+            {.name = "recompute"},
+            {.name = "conv-algorithm"},
+            {.name = "deterministic"}});
+  table.group("step")
+      .add(&BenchOptions::config, train,
+           {{.name = "comm"},
+            {.name = "cuda-graph"},
+            {.name = "bucket-mb"},
+            {.name = "shard"},
+            {.name = "shard-group"},
+            {.name = "optimizer"}})
       .add(&BenchOptions::input,
            {.name = "input",
-            .help = "of step: one batch, generated before, again and again; or each by the loader",
+            .help = "one batch, generated before, again and again; or each by the loader",
             .unit = "",
-            .choices = {"batch", "loader"}})
-      .add(
-          &BenchOptions::bucket_mb,
-          {.name = "bucket-mb", .help = "as for train", .unit = "MiB", .min = 0, .above_min = true})
-      .add(&BenchOptions::shard, {.name = "shard",
-                                  .help = "step: as for train",
-                                  .unit = "",
-                                  .choices = {"none", "optimizer", "grad", "full", "hybrid"}})
-      .add(&BenchOptions::shard_group, {.name = "shard-group",
-                                        .help = "step: as for train",
-                                        .unit = "ranks",
-                                        .min = 0,
-                                        .max = 65536})
-      .add(&BenchOptions::optimizer, {.name = "optimizer",
-                                      .help = "step: as for train",
-                                      .unit = "",
-                                      .choices = optimizer_names()})
-      .add(&BenchOptions::data, {.name = "data", .help = "shards for loader", .unit = ""})
-      .add(&BenchOptions::directory,
-           {.name = "directory", .help = "where checkpoint writes", .unit = ""})
-      .add(&BenchOptions::loader_threads,
-           {.name = "loader-threads", .help = "per rank", .unit = "", .min = 0, .max = 1024})
-      .add(&BenchOptions::threads, {.name = "threads",
-                                    .help = "per rank; 0: the affinity mask's share",
-                                    .unit = "",
-                                    .min = 0})
-      .add(&BenchOptions::json, {.name = "json", .help = "print one JSON object", .unit = ""});
-  return t;
+            .choices = {"batch", "loader"}});
+  table.group("loader").add(&BenchOptions::config, train,
+                            {{.name = "data", .help = "directory of shards"}});
+  table.group("checkpoint")
+      .add(&BenchOptions::directory, {.name = "directory", .help = "where to write", .unit = ""});
+  return table;
 }
 
 const Page& find_page(const std::vector<std::string>& positional) {
@@ -121,7 +98,7 @@ ExitStatus run_bench(Invocation& invocation) {
     const benchmark::BenchContext context{
         .comm = job.comm(),
         .grid = job.grid(),
-        .binding = job.bind(static_cast<int>(parsed.value.threads))};
+        .binding = job.bind(static_cast<int>(parsed.value.config.threads))};
     benchmark::BenchResult result = page.run(parsed.value, context);
     if (!job.is_first()) return ExitStatus::ok;
     if (parsed.value.json) {

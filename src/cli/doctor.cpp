@@ -1,6 +1,7 @@
 #include "command.hpp"
 #include "lockstep/cli/job.hpp"
 #include "lockstep/config/option_table.hpp"
+#include "lockstep/config/options.hpp"
 #include "lockstep/doctor/examination.hpp"
 #include "lockstep/doctor/judge.hpp"
 #include "lockstep/doctor/start_watch.hpp"
@@ -26,46 +27,37 @@ using doctor::Finding;
 using doctor::LaunchFacts;
 using doctor::Verdict;
 
+/// The options of train that doctor shares.
+Config examined_config() {
+  Config config;
+  config.image_size = 224;
+  config.channels = 3;
+  config.classes = 1000;
+  return config;
+}
+
 struct DoctorArguments {
-  std::string data;
-  std::string run_dir;
-  std::string model = "resnet50";
-  std::int64_t width = 0;
-  std::int64_t image_size = 224;
-  std::int64_t channels = 3;
-  std::int64_t classes = 1000;
-  OptimizerKind optimizer = OptimizerKind::sgd;
-  std::int64_t keep = 3;
+  Config config = examined_config();
   double timeout = 60;
   bool json = false;
 };
 
 OptionTable<DoctorArguments> doctor_options() {
+  const OptionTable<Config>& train = train_options();
   OptionTable<DoctorArguments> table;
-  table.group("Storage")
-      .add(&DoctorArguments::data,
-           {.name = "data", .help = "directory of shards; empty: not looked at", .unit = ""})
-      .add(&DoctorArguments::run_dir,
-           {.name = "run-dir", .help = "the run's directory; empty: not looked at", .unit = ""})
-      .add(&DoctorArguments::keep, {.name = "keep",
-                                    .help = "checkpoints that stay in it, as for train",
-                                    .unit = "",
-                                    .min = 1,
-                                    .max = 1e6});
+  table.group("Storage").add(
+      &DoctorArguments::config, train,
+      {{.name = "data", .help = "directory of shards; empty: not looked at"},
+       {.name = "run-dir", .help = "the run's directory; empty: not looked at"},
+       {.name = "keep"}});
   table.group("Model, for the size of a checkpoint")
-      .add(&DoctorArguments::model, {.name = "model", .help = "network", .unit = ""})
-      .add(&DoctorArguments::width,
-           {.name = "width", .help = "as for train", .unit = "", .min = 0, .max = 65536})
-      .add(&DoctorArguments::image_size,
-           {.name = "image-size", .help = "of its input", .unit = "pixels", .min = 1, .max = 16384})
-      .add(&DoctorArguments::channels,
-           {.name = "channels", .help = "of its input", .unit = "", .min = 1, .max = 1024})
-      .add(&DoctorArguments::classes,
-           {.name = "classes", .help = "of its output", .unit = "", .min = 1, .max = 1 << 24})
-      .add(&DoctorArguments::optimizer, {.name = "optimizer",
-                                         .help = "whose state is saved too",
-                                         .unit = "",
-                                         .choices = optimizer_names()});
+      .add(&DoctorArguments::config, train,
+           {{.name = "model"},
+            {.name = "width"},
+            {.name = "image-size", .help = "height and width the network takes", .min = 1},
+            {.name = "channels", .help = "image channels", .min = 1},
+            {.name = "classes", .help = "outputs of the network", .min = 1},
+            {.name = "optimizer"}});
   table.group("How")
       .add(&DoctorArguments::timeout, {.name = "timeout",
                                        .help = "for MPI to start, and for each answer of a rank",
@@ -78,13 +70,13 @@ OptionTable<DoctorArguments> doctor_options() {
 }
 
 /// Size of a checkpoint: parameters, running statistics and optimizer state, in fp32.
-std::uint64_t checkpoint_bytes(const DoctorArguments& arguments) {
-  const Graph graph = make_model(arguments.model, {.image = {.channels = arguments.channels,
-                                                             .height = arguments.image_size,
-                                                             .width = arguments.image_size},
-                                                   .classes = arguments.classes,
-                                                   .width = arguments.width});
-  const std::uint64_t copies = 1 + slot_count(arguments.optimizer);
+std::uint64_t checkpoint_bytes(const Config& config) {
+  const Graph graph = make_model(config.model, {.image = {.channels = config.channels,
+                                                          .height = config.image_size,
+                                                          .width = config.image_size},
+                                                .classes = config.classes,
+                                                .width = config.width});
+  const std::uint64_t copies = 1 + slot_count(config.optimizer);
   // Allowance for running statistics, names and attributes, which are small.
   constexpr std::uint64_t rest = std::uint64_t{1} << 20;
   return static_cast<std::uint64_t>(graph.parameter_count()) * sizeof(float) * copies + rest;
@@ -186,7 +178,8 @@ ExitStatus run_doctor(Invocation& invocation) {
     return ExitStatus::ok;
   }
   const DoctorArguments arguments = doctor_options().parse(invocation.arguments).value;
-  const std::uint64_t checkpoint = checkpoint_bytes(arguments);
+  const Config& config = arguments.config;
+  const std::uint64_t checkpoint = checkpoint_bytes(config);
   const LaunchFacts launch = doctor::read_launch(variable);
 
   const std::chrono::duration<double> limit(arguments.timeout);
@@ -199,11 +192,11 @@ ExitStatus run_doctor(Invocation& invocation) {
   const std::chrono::duration<double> start = std::chrono::steady_clock::now() - begin;
 
   const doctor::Diagnosis diagnosis =
-      examine({.data = arguments.data,
-               .run_dir = arguments.run_dir,
-               .model = arguments.model,
+      examine({.data = config.data,
+               .run_dir = config.run_dir,
+               .model = config.model,
                .checkpoint_bytes = checkpoint,
-               .kept = arguments.keep + 2,  // the best, and the one being written
+               .kept = config.keep + 2,  // the best, and the one being written
                .limit = limit,
                .launch = launch,
                .start_seconds = start.count()});
@@ -211,8 +204,8 @@ ExitStatus run_doctor(Invocation& invocation) {
   // If each process has its own MPI_COMM_WORLD, only the launcher's first process prints.
   if (is_first && launch.process == 0) {
     std::vector<std::string> not_checked;
-    if (arguments.data.empty()) not_checked.emplace_back("--data");
-    if (arguments.run_dir.empty()) not_checked.emplace_back("--run-dir");
+    if (config.data.empty()) not_checked.emplace_back("--data");
+    if (config.run_dir.empty()) not_checked.emplace_back("--run-dir");
     print_findings(diagnosis.findings, not_checked, arguments);
   }
   if (!diagnosis.all_reached) leave(is_first);

@@ -20,105 +20,69 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// `all`, then ShardMode in the same order.
-enum class ShardRows { all, none, optimizer, grad, full, hybrid };
+/// The options of train that describe the inspected network's run.
+Config inspected_config() {
+  Config config;
+  config.model.clear();
+  config.image_size = 224;
+  config.channels = 3;
+  config.classes = 1000;
+  config.batch_size = 32;
+  return config;
+}
 
 struct InspectArguments {
-  std::string model;
-  std::int64_t width = 0;
-  std::int64_t image_size = 224;
-  std::int64_t channels = 3;
-  std::int64_t classes = 1000;
-  std::int64_t ranks = 0;  ///< 0: no memory table
-  std::int64_t batch_size = 32;
-  Precision precision = Precision::fp32;
-  OptimizerKind optimizer = OptimizerKind::sgd;
-  ShardRows shard = ShardRows::all;
-  ShardUnit shard_unit = {};
-  CommunicationDtype param_dtype = CommunicationDtype::automatic;
-  CommunicationDtype reduce_dtype = CommunicationDtype::automatic;
-  std::int64_t shard_group = 0;  ///< 0: no row for hybrid
-  std::string engine;            ///< empty: no table of algorithms
-  ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
-  Recompute recompute = Recompute::automatic;
-  std::int64_t threads = 0;
+  Config config = inspected_config();  ///< shard is unused; shard_group 0: no row for hybrid
+  std::int64_t ranks = 0;              ///< 0: no memory table
+  std::optional<ShardMode> shard;      ///< nullopt: all modes
+  std::string engine;                  ///< empty: no table of algorithms
   bool verify = false;
   bool json = false;
 };
 
 OptionTable<InspectArguments> inspect_options() {
+  const OptionTable<Config>& train = train_options();
   OptionTable<InspectArguments> table;
   table.group("paths").add(
       &InspectArguments::verify,
       {.name = "verify", .help = "read everything and check every checksum", .unit = ""});
   table.group("model")
-      .add(&InspectArguments::model,
-           {.name = "model", .help = "a network instead of paths", .unit = ""})
-      .add(&InspectArguments::width,
-           {.name = "width", .help = "its width; 0: its own", .unit = "", .min = 0, .max = 65536})
-      .add(&InspectArguments::image_size,
-           {.name = "image-size", .help = "of its input", .unit = "pixels", .min = 1, .max = 16384})
-      .add(&InspectArguments::channels,
-           {.name = "channels", .help = "of its input", .unit = "", .min = 1, .max = 1024})
-      .add(&InspectArguments::classes,
-           {.name = "classes", .help = "of its output", .unit = "", .min = 1, .max = 1'000'000})
+      .add(&InspectArguments::config, train,
+           {{.name = "model"},
+            {.name = "width"},
+            {.name = "image-size", .help = "height and width the network takes", .min = 1},
+            {.name = "channels", .help = "image channels", .min = 1},
+            {.name = "classes", .help = "outputs of the network", .min = 1}})
       .add(&InspectArguments::ranks,
            {.name = "ranks",
             .help = "also what a rank of so many keeps and sends, by --shard; 0: not",
             .unit = "",
             .min = 0,
             .max = 1'000'000})
-      .add(&InspectArguments::batch_size,
-           {.name = "batch-size", .help = "of a rank", .unit = "", .min = 1, .max = 65536})
-      .add(&InspectArguments::precision, {.name = "precision",
-                                          .help = "it would train in",
-                                          .unit = "",
-                                          .choices = {"fp32", "tf32", "bf16", "fp16"}})
-      .add(&InspectArguments::optimizer, {.name = "optimizer",
-                                          .help = "it would train with",
-                                          .unit = "",
-                                          .choices = optimizer_names()})
-      .add(&InspectArguments::shard,
+      .add(&InspectArguments::config, train,
+           {{.name = "batch-size", .help = "samples per rank and micro-step", .min = 1},
+            {.name = "precision"},
+            {.name = "optimizer"}})
+      .add(&InspectArguments::shard, "all",
            {.name = "shard",
             .help = "with --ranks: of one mode alone",
             .unit = "",
-            .choices = {"all", "none", "optimizer", "grad", "full", "hybrid"}})
-      .add(&InspectArguments::shard_unit,
-           {.name = "shard-unit", .help = "auto, block, stage or size:N, as for train", .unit = ""})
-      .add(&InspectArguments::param_dtype,
-           {.name = "param-dtype",
-            .help = "data type of weights in communication, as for train",
-            .unit = "",
-            .choices = {"auto", "fp32", "bf16", "fp16"}})
-      .add(&InspectArguments::reduce_dtype,
-           {.name = "reduce-dtype",
-            .help = "data type of gradients in communication, as for train",
-            .unit = "",
-            .choices = {"auto", "fp32", "bf16", "fp16"}})
-      .add(&InspectArguments::shard_group,
-           {.name = "shard-group",
-            .help = "with --ranks also --shard hybrid, in groups of so many; 0: not",
-            .unit = "",
-            .min = 0,
-            .max = 1'000'000})
+            .choices = train.spec("shard").choices})
+      .add(&InspectArguments::config, train,
+           {{.name = "shard-unit"},
+            {.name = "param-dtype"},
+            {.name = "reduce-dtype"},
+            {.name = "shard-group",
+             .help = "with --ranks also --shard hybrid, in groups of so many; 0: not"}})
       .add(&InspectArguments::engine,
            {.name = "engine",
             .help = "also which algorithm each convolution is computed by, and the times that were "
                     "measured for it: cpu",
             .unit = ""})
-      .add(&InspectArguments::conv_algorithm, {.name = "conv-algorithm",
-                                               .help = "as for train",
-                                               .unit = "",
-                                               .choices = {"auto", "direct", "winograd"}})
-      .add(&InspectArguments::recompute, {.name = "recompute",
-                                          .help = "as for train",
-                                          .unit = "",
-                                          .choices = {"auto", "none", "norms"}})
-      .add(&InspectArguments::threads, {.name = "threads",
-                                        .help = "of a rank; 0: as many as cores",
-                                        .unit = "",
-                                        .min = 0,
-                                        .max = 4096});
+      .add(&InspectArguments::config, train,
+           {{.name = "conv-algorithm"},
+            {.name = "recompute"},
+            {.name = "threads", .help = "compute threads per rank; 0: as many as cores"}});
   table.group("result").add(&InspectArguments::json,
                             {.name = "json", .help = "print one JSON object", .unit = ""});
   return table;
@@ -136,13 +100,14 @@ void print_help() {
 
 InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
   const InspectArguments& arguments = parsed.value;
-  if (arguments.model.empty() && parsed.positional.empty()) {
+  const Config& config = arguments.config;
+  if (config.model.empty() && parsed.positional.empty()) {
     fail(ExitStatus::usage,
          "nothing to inspect (neither a path nor --model); see lockstep inspect --help");
   }
-  if (!arguments.model.empty() && !parsed.positional.empty()) {
-    fail(ExitStatus::usage, "--model {} and the path {} (one or the other); drop one",
-         arguments.model, parsed.positional.front());
+  if (!config.model.empty() && !parsed.positional.empty()) {
+    fail(ExitStatus::usage, "--model {} and the path {} (one or the other); drop one", config.model,
+         parsed.positional.front());
   }
   for (const std::string& name : parsed.given) {
     if (!parsed.positional.empty() && name != "verify" && name != "json") {
@@ -150,24 +115,24 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
            parsed.positional.front());
     }
   }
-  if (arguments.shard != ShardRows::all && arguments.ranks == 0) {
+  if (arguments.shard && arguments.ranks == 0) {
     fail(ExitStatus::usage,
          "--shard without --ranks (the memory depends on their number); give --ranks");
   }
-  if (arguments.shard == ShardRows::hybrid && arguments.shard_group == 0) {
+  if (arguments.shard == ShardMode::hybrid && config.shard_group == 0) {
     fail(ExitStatus::usage,
          "--shard hybrid without --shard-group (a node's ranks are known to a run alone); say how "
          "many ranks a node has");
   }
-  if (arguments.shard_group > 0 && arguments.ranks == 0) {
+  if (config.shard_group > 0 && arguments.ranks == 0) {
     fail(ExitStatus::usage,
          "--shard-group {} without --ranks (it divides them into groups); say how many there are",
-         arguments.shard_group);
+         config.shard_group);
   }
-  if (arguments.shard_group > 0 && arguments.ranks % arguments.shard_group != 0) {
+  if (config.shard_group > 0 && arguments.ranks % config.shard_group != 0) {
     fail(ExitStatus::usage,
          "--shard-group {} does not divide {} ranks (groups must be equal); take another number",
-         arguments.shard_group, arguments.ranks);
+         config.shard_group, arguments.ranks);
   }
   if (!arguments.engine.empty() && arguments.engine != "cpu") {
     fail(
@@ -175,8 +140,8 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
         "--engine {} cannot be inspected (cuDNN chooses on the GPU itself, when it runs); take cpu",
         arguments.engine);
   }
-  if (!arguments.model.empty() && arguments.verify) {
-    fail(ExitStatus::usage, "--verify with --model (a network holds no checksums); drop it");
+  if (!config.model.empty() && arguments.verify) {
+    fail(ExitStatus::usage, "--verify needs a file (a model has no checksums); drop it");
   }
   return arguments;
 }
@@ -269,61 +234,44 @@ ExitStatus run_inspect(Invocation& invocation) {
   }
   const auto parsed = inspect_options().parse(invocation.arguments, /*allow_positional=*/true);
   const InspectArguments arguments = check(parsed);
-  if (arguments.model.empty()) return inspect_paths(parsed.positional, arguments);
+  Config config = arguments.config;
+  if (config.model.empty()) return inspect_paths(parsed.positional, arguments);
 
-  const Graph graph = make_model(arguments.model, {.image = {.channels = arguments.channels,
-                                                             .height = arguments.image_size,
-                                                             .width = arguments.image_size},
-                                                   .classes = arguments.classes,
-                                                   .width = arguments.width});
-  const auto threads = static_cast<int>(arguments.threads);
+  const Graph graph = make_model(config.model, {.image = {.channels = config.channels,
+                                                          .height = config.image_size,
+                                                          .width = config.image_size},
+                                                .classes = config.classes,
+                                                .width = config.width});
+  const auto threads = static_cast<int>(config.threads);
   Report report = inspect_model(graph);
   // Compiles with a run's convolution plan, so memory and algorithms equal a run's.
   ConvolutionPlan convolutions;
   const bool on_processors =
-      arguments.precision == Precision::fp32 || arguments.precision == Precision::bf16;
+      config.precision == Precision::fp32 || config.precision == Precision::bf16;
   if ((arguments.ranks > 0 && on_processors) || !arguments.engine.empty()) {
     TrialCache cache(trial_cache_path());
     convolutions = plan_convolutions(graph,
-                                     {.algorithm = arguments.conv_algorithm,
-                                      .precision = arguments.precision,
+                                     {.algorithm = config.conv_algorithm,
+                                      .precision = config.precision,
                                       .threads = threads,
-                                      .batch_size = arguments.batch_size},
+                                      .batch_size = config.batch_size},
                                      cache);
   }
   if (!arguments.engine.empty()) {
     const Report engine = inspect_engine(
-        graph,
-        {.precision = arguments.precision, .threads = threads, .batch_size = arguments.batch_size},
+        graph, {.precision = config.precision, .threads = threads, .batch_size = config.batch_size},
         convolutions);
     report.json["engine"] = engine.json;
     report.text += "\n" + engine.text;
   }
   if (arguments.ranks > 0) {
-    Config config;
-    config.precision = arguments.precision;
-    config.optimizer = arguments.optimizer;
-    config.shard_unit = arguments.shard_unit;
-    config.param_dtype = arguments.param_dtype;
-    config.reduce_dtype = arguments.reduce_dtype;
-    config.recompute = arguments.recompute;
     config.shard = ShardMode::full;  // validates for a sharded mode, as all rows but the first are
     validate_communication_dtypes(config);
-    std::optional<ShardMode> only;
-    if (arguments.shard != ShardRows::all) {
-      only = static_cast<ShardMode>(static_cast<int>(arguments.shard) - 1);
-    }
-    config.shard_group = arguments.shard_group;
-    const Report memory = inspect_memory(
-        graph,
-        {.ranks = static_cast<int>(arguments.ranks),
-         .batch_size = arguments.batch_size,
-         .threads = threads,
-         .unit = print_option({.name = "shard-unit", .help = "", .unit = ""}, config.shard_unit),
-         .convolutions = convolutions.choices,
-         .on_processors = on_processors,
-         .only = only,
-         .config = config});
+    const Report memory = inspect_memory(graph, {.ranks = static_cast<int>(arguments.ranks),
+                                                 .convolutions = convolutions.choices,
+                                                 .on_processors = on_processors,
+                                                 .only = arguments.shard,
+                                                 .config = config});
     report.json["memory"] = memory.json;
     report.text += "\n" + memory.text;
   }

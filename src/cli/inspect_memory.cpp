@@ -1,6 +1,8 @@
 // Memory of a rank in a training run for each --shard: `inspect --model NAME --ranks N`.
 #include "inspect_report.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/config/option_table.hpp"
+#include "lockstep/config/options.hpp"
 #include "lockstep/engine/arena.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/optim/optimizer.hpp"
@@ -45,7 +47,7 @@ struct Planned {
 
 Planned plan_on_processors(const Graph& graph, const MemoryQuestion& question, const Config& config,
                            int shard_group) {
-  const auto engine = make_cpu_engine(graph, {.threads = question.threads,
+  const auto engine = make_cpu_engine(graph, {.threads = static_cast<int>(config.threads),
                                               .precision = config.precision,
                                               .convolutions = question.convolutions,
                                               .recompute = config.recompute != Recompute::none,
@@ -53,7 +55,7 @@ Planned plan_on_processors(const Graph& graph, const MemoryQuestion& question, c
   NoExchange exchange;
   if (config.shard != ShardMode::none) engine->set_exchange(exchange);
   return {.layout = engine->layout(),
-          .bytes = engine->compile_training(question.batch_size)->activation_bytes()};
+          .bytes = engine->compile_training(config.batch_size)->activation_bytes()};
 }
 
 ArenaLayout plain_layout(const Graph& graph, const Config& config, int shard_group) {
@@ -119,7 +121,8 @@ std::string heading(const MemoryQuestion& question, bool groups) {
   return fmt::format(
       "MiB on rank 0 of {}, with a sharded model ({} samples a rank, {}; unit: {}{}{})\n"
       "  {:<10}{:>12}{:>12}{:>12}{:>14}{:>13}{:>12}{:>12}{:>14}{}\n",
-      question.ranks, question.batch_size, to_string(question.config.precision), question.unit,
+      question.ranks, question.config.batch_size, to_string(question.config.precision),
+      train_options().get(question.config, "shard-unit"),
       groups ? fmt::format("; hybrid: groups of {}", question.config.shard_group) : "",
       question.on_processors ? "; activations: a processor's"
                              : "; activations, a GPU's, come on top",

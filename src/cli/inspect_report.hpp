@@ -33,13 +33,9 @@ enum class Verify { no, yes };
 [[nodiscard]] Report inspect_run(const std::string& directory, Verify verify);
 [[nodiscard]] Report inspect_model(const Graph& graph);
 
-/// The run to compute memory for. Used from config: precision, optimizer, recompute, shard_unit,
-/// shard_group, param_dtype, reduce_dtype.
+/// The run to compute memory for; its config's threads of 0 are omp_get_max_threads().
 struct MemoryQuestion {
   int ranks = 1;
-  std::int64_t batch_size = 32;
-  int threads = 0;   ///< per rank; 0: omp_get_max_threads()
-  std::string unit;  ///< text of --shard-unit
   ConvolutionChoices convolutions;
   bool on_processors = true;      ///< false: activations are unknown
   std::optional<ShardMode> only;  ///< nullopt: all modes

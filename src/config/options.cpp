@@ -171,15 +171,7 @@ void validate_communication_dtypes(const Config& config) {
 }
 
 std::string_view to_string(ConvAlgorithm algorithm) noexcept {
-  switch (algorithm) {
-    case ConvAlgorithm::automatic:
-      return "auto";
-    case ConvAlgorithm::direct:
-      return "direct";
-    case ConvAlgorithm::winograd:
-      return "winograd";
-  }
-  return "";
+  return train_options().spec("conv-algorithm").choices[static_cast<std::size_t>(algorithm)];
 }
 
 void require_conv_algorithm(ConvAlgorithm algorithm, Precision precision, DeviceChoice device) {
@@ -197,15 +189,7 @@ void require_conv_algorithm(ConvAlgorithm algorithm, Precision precision, Device
 }
 
 std::string_view to_string(Recompute recompute) noexcept {
-  switch (recompute) {
-    case Recompute::automatic:
-      return "auto";
-    case Recompute::none:
-      return "none";
-    case Recompute::norms:
-      return "norms";
-  }
-  return "";
+  return train_options().spec("recompute").choices[static_cast<std::size_t>(recompute)];
 }
 
 void require_recompute(Recompute recompute, DeviceChoice device) {

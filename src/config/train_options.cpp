@@ -37,7 +37,7 @@ OptionTable<Config> make_table() {
                                .help = "image channels; 0: the data set's",
                                .unit = "",
                                .min = 0,
-                               .max = 64})
+                               .max = 1024})
       .add(&Config::classes, {.name = "classes",
                               .help = "outputs of the network; 0: the data set's",
                               .unit = "",

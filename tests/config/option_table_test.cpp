@@ -12,6 +12,8 @@ using test::refusal;
 
 namespace {
 
+enum class Leaf { green, black };
+
 /// A small command's options.
 struct Tea {
   std::string leaf = "green";
@@ -136,4 +138,54 @@ BOOST_AUTO_TEST_CASE(a_struct_made_by_code_is_checked_like_a_command_line) {
   BOOST_TEST(contains(refusal([] { tea_options().check_values({.cups = 10}); }), "--cups is '10'"));
   BOOST_TEST(contains(refusal([] { tea_options().check_values({.minutes = std::nan("")}); }),
                       "--minutes is 'nan'"));
+}
+
+namespace {
+
+/// A command that shares options of tea, with another default.
+struct Tray {
+  Tea tea = {.leaf = "black"};
+  std::optional<Leaf> spare;
+};
+
+OptionTable<Tray> tray_options() {
+  OptionTable<Tray> table;
+  table.group("Tray")
+      .add(&Tray::tea, tea_options(),
+           {{.name = "leaf"}, {.name = "cups", .help = "of the tray", .min = 2}, {.name = "pot"}})
+      .add(&Tray::spare, "none",
+           {.name = "spare", .help = "in reserve", .unit = "", .choices = {"green", "black"}});
+  return table;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(shared_options_keep_their_declaration_but_for_what_is_changed) {
+  const auto parsed = tray_options().parse({"--cups", "3", "--no-pot"});
+
+  BOOST_TEST((parsed.value.tea == Tea{.leaf = "black", .cups = 3, .pot = false}));
+  BOOST_TEST(contains(refusal([] {
+                        static_cast<void>(tray_options().parse({"--cups", "1"}));
+                      }),
+                      "from 2 to 9"));
+  BOOST_TEST(contains(refusal([] {
+                        static_cast<void>(tray_options().parse({"--leaf", "x"}));
+                      }),
+                      "one of green, black"));
+  BOOST_TEST(tray_options().help().find("what is steeped; one of green, black [black]") !=
+             std::string::npos);
+  BOOST_TEST(tray_options().help().find("of the tray; a whole number from 2 to 9 [2]") !=
+             std::string::npos);
+  BOOST_TEST(tray_options().help().find("minutes") == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(an_optional_choice_also_takes_the_word_for_none) {
+  BOOST_TEST(!tray_options().parse({}).value.spare.has_value());
+  BOOST_TEST((tray_options().parse({"--spare", "black"}).value.spare == Leaf::black));
+  BOOST_TEST(!tray_options().parse({"--spare", "none"}).value.spare.has_value());
+  BOOST_TEST(tray_options().get({.spare = Leaf::green}, "spare") == "green");
+  BOOST_TEST(contains(refusal([] {
+                        static_cast<void>(tray_options().parse({"--spare", "x"}));
+                      }),
+                      "one of none, green, black"));
 }

@@ -47,7 +47,7 @@ Config random_config(Random& random) {
   c.data = coin(random) ? text(random) : std::string();
   c.val_data = coin(random) ? text(random) : std::string();
   c.image_size = whole(random, 0, 16384);
-  c.channels = whole(random, 0, 64);
+  c.channels = whole(random, 0, 1024);
   c.classes = whole(random, 0, 1 << 24);
   c.mean = list(random, -1, 1);
   c.std = list(random, 1e-9, 1);

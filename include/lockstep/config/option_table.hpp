@@ -2,7 +2,9 @@
 
 #include "lockstep/config/option_value.hpp"
 
+#include <algorithm>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -38,6 +40,13 @@ struct OptionName {
                                                        const std::vector<OptionName>& known,
                                                        const std::string& source);
 
+/// An option declared in another table, and how it differs here.
+struct SharedOption {
+  std::string name;
+  std::string help = {};           ///< empty: as declared
+  std::optional<double> min = {};  ///< nullopt: as declared
+};
+
 /// One aligned entry of --help.
 struct HelpEntry {
   std::string left;   ///< "--lr FLOAT"; empty: a group's title in `right`
@@ -61,27 +70,73 @@ class OptionTable final {
 
   template <typename T>
   OptionTable& add(T Struct::*member, OptionSpec spec) {
-    Entry entry{.spec = spec,
-                .is_switch = std::is_same_v<T, bool>,
-                .is_integer = std::is_same_v<T, std::int64_t>,
-                .set = {},
-                .get = {}};
-    if constexpr (std::is_enum_v<T>) {
-      entry.set = [member, spec](Struct& target, const std::string& text) {
-        target.*member = static_cast<T>(parse_choice(spec, text));
-      };
-      entry.get = [member, spec](const Struct& source) {
-        return spec.choices[static_cast<std::size_t>(source.*member)];
-      };
-    } else {
-      entry.set = [member, spec](Struct& target, const std::string& text) {
-        parse_option(spec, text, target.*member);
-      };
-      entry.get = [member, spec](const Struct& source) {
-        return print_option(spec, source.*member);
-      };
+    entries_.push_back(
+        {.spec = std::move(spec),
+         .is_switch = std::is_same_v<T, bool>,
+         .is_integer = std::is_same_v<T, std::int64_t>,
+         .set =
+             [member](const OptionSpec& own, Struct& target, const std::string& text) {
+               if constexpr (std::is_enum_v<T>) {
+                 target.*member = static_cast<T>(parse_choice(own, text));
+               } else {
+                 parse_option(own, text, target.*member);
+               }
+             },
+         .get =
+             [member](const OptionSpec& own, const Struct& source) {
+               if constexpr (std::is_enum_v<T>) {
+                 return own.choices[static_cast<std::size_t>(source.*member)];
+               } else {
+                 return print_option(own, source.*member);
+               }
+             }});
+    return *this;
+  }
+
+  /// Adds an enum's option that also takes the word `absent`, for nullopt.
+  template <typename T>
+  OptionTable& add(std::optional<T> Struct::*member, const std::string& absent, OptionSpec spec) {
+    const std::vector<std::string> values = spec.choices;
+    spec.choices.insert(spec.choices.begin(), absent);
+    entries_.push_back({.spec = std::move(spec),
+                        .is_switch = false,
+                        .is_integer = false,
+                        .set =
+                            [=](const OptionSpec& own, Struct& target, const std::string& text) {
+                              static_cast<void>(parse_choice(own, text));
+                              const auto found = std::find(values.begin(), values.end(), text);
+                              target.*member =
+                                  found == values.end()
+                                      ? std::nullopt
+                                      : std::optional<T>(static_cast<T>(found - values.begin()));
+                            },
+                        .get =
+                            [=](const OptionSpec&, const Struct& source) {
+                              const std::optional<T>& value = source.*member;
+                              return value ? values[static_cast<std::size_t>(*value)] : absent;
+                            }});
+    return *this;
+  }
+
+  /// Adds options that `table` declares, over the struct's `part`.
+  template <typename Part>
+  OptionTable& add(Part Struct::*part, const OptionTable<Part>& table,
+                   const std::vector<SharedOption>& options) {
+    for (const SharedOption& option : options) {
+      const auto& declared = table.find(option.name);
+      OptionSpec spec = declared.spec;
+      if (!option.help.empty()) spec.help = option.help;
+      spec.min = option.min.value_or(spec.min);
+      entries_.push_back({.spec = std::move(spec),
+                          .is_switch = declared.is_switch,
+                          .is_integer = declared.is_integer,
+                          .set = [part, set = declared.set](
+                                     const OptionSpec& own, Struct& target,
+                                     const std::string& text) { set(own, target.*part, text); },
+                          .get = [part, get = declared.get](
+                                     const OptionSpec& own,
+                                     const Struct& source) { return get(own, source.*part); }});
     }
-    entries_.push_back(std::move(entry));
     return *this;
   }
 
@@ -95,8 +150,8 @@ class OptionTable final {
   };
   OptionTable& exclusive(ExclusivePair pair) {
     if (!pair.both) {
-      pair.both = [one = find(pair.one).get, other = find(pair.other).get](const Struct& source) {
-        return one(source) != one(Struct{}) && other(source) != other(Struct{});
+      pair.both = [one = find(pair.one), other = find(pair.other)](const Struct& source) {
+        return one.print(source) != one.print({}) && other.print(source) != other.print({});
       };
     }
     exclusive_.push_back(std::move(pair));
@@ -112,15 +167,16 @@ class OptionTable final {
   }
 
   void set(Struct& target, const GivenOption& option) const {
-    find(option.name).set(target, option.value);
+    find(option.name).parse(target, option.value);
   }
   void reset(Struct& target, const std::string& name) const {
     const Entry& entry = find(name);
-    entry.set(target, entry.get(Struct{}));
+    entry.parse(target, entry.print({}));
   }
   [[nodiscard]] std::string get(const Struct& source, const std::string& name) const {
-    return find(name).get(source);
+    return find(name).print(source);
   }
+  [[nodiscard]] const OptionSpec& spec(const std::string& name) const { return find(name).spec; }
   [[nodiscard]] const std::vector<ExclusivePair>& exclusive_pairs() const { return exclusive_; }
   /// Error(usage) if a member's value is not valid for its option. parse() never returns such a
   /// struct, but code can make one.
@@ -160,7 +216,7 @@ class OptionTable final {
       std::string text = spec.help;
       if (!allowed.empty()) text += "; " + allowed;
       if (!spec.unit.empty()) text += "; in " + spec.unit;
-      const std::string value = entry.get(defaults);
+      const std::string value = entry.print(defaults);
       text += " [" + (value.empty() ? std::string("none") : value) + "]";
       lines.push_back({.left = (entry.is_switch ? "--[no-]" : "--") + spec.name, .right = text});
     }
@@ -172,7 +228,7 @@ class OptionTable final {
     std::string text;
     for (const Entry& entry : entries_) {
       text += entry.spec.name.empty() ? "\n# " + entry.spec.help + "\n"
-                                      : entry.spec.name + "=" + entry.get(source) + "\n";
+                                      : entry.spec.name + "=" + entry.print(source) + "\n";
     }
     return text;
   }
@@ -182,9 +238,14 @@ class OptionTable final {
     OptionSpec spec;
     bool is_switch;
     bool is_integer;
-    std::function<void(Struct&, const std::string&)> set;
-    std::function<std::string(const Struct&)> get;
+    std::function<void(const OptionSpec&, Struct&, const std::string&)> set;
+    std::function<std::string(const OptionSpec&, const Struct&)> get;
+
+    void parse(Struct& target, const std::string& text) const { set(spec, target, text); }
+    [[nodiscard]] std::string print(const Struct& source) const { return get(spec, source); }
   };
+  template <typename Other>
+  friend class OptionTable;  // for find()
 
   [[nodiscard]] const Entry& find(const std::string& name) const {
     for (const Entry& entry : entries_) {
