@@ -11,6 +11,7 @@ class Backoff final {
   using Clock = std::chrono::steady_clock;
 
   explicit Backoff(std::chrono::milliseconds limit) : limit_(limit), end_(Clock::now() + limit) {}
+  explicit Backoff(Clock::time_point end) : limit_(end - Clock::now()), end_(end) {}
 
   /// Yields or sleeps; false once the limit has passed.
   [[nodiscard]] bool pause() {
@@ -22,9 +23,7 @@ class Backoff final {
     }
     return true;
   }
-  [[nodiscard]] double limit_seconds() const noexcept {
-    return std::chrono::duration<double>(limit_).count();
-  }
+  [[nodiscard]] double limit_seconds() const noexcept { return limit_.count(); }
   /// Zero once the limit has passed.
   [[nodiscard]] std::chrono::milliseconds left() const {
     using std::chrono::milliseconds;
@@ -34,7 +33,7 @@ class Backoff final {
 
  private:
   static constexpr int yields = 2000;
-  std::chrono::milliseconds limit_;
+  std::chrono::duration<double> limit_;
   Clock::time_point end_;
   int pauses_ = 0;
 };

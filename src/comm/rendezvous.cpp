@@ -1,6 +1,6 @@
 #include "lockstep/comm/rendezvous.hpp"
 
-#include "backoff.hpp"
+#include "lockstep/comm/mailbox.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/name_list.hpp"
 #include "processor_name.hpp"
@@ -40,30 +40,26 @@ void put(const std::string& text, std::array<char, size>& place) {
 
 }  // namespace
 
-class Rendezvous::Mailbox final {
+class Rendezvous::Meetings final {
  public:
-  Mailbox() {
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(comm_, &rank_);
-    MPI_Comm_size(comm_, &size_);
+  Meetings() : world_(make_communicator()), mailbox_(world_) {
     std::array<char, MPI_MAX_PROCESSOR_NAME> mine{};
     put(processor_name(), mine);
-    std::vector<char> all(mine.size() * static_cast<std::size_t>(size_));
+    std::vector<char> all(mine.size() * static_cast<std::size_t>(size()));
     const int length = static_cast<int>(mine.size());
-    check(MPI_Allgather(mine.data(), length, MPI_CHAR, all.data(), length, MPI_CHAR, comm_),
+    check(MPI_Allgather(mine.data(), length, MPI_CHAR, all.data(), length, MPI_CHAR, world_),
           "MPI_Allgather");
     for (std::size_t at = 0; at < all.size(); at += mine.size()) hosts_.emplace_back(&all[at]);
   }
-  Mailbox(const Mailbox&) = delete;
-  Mailbox& operator=(const Mailbox&) = delete;
-  ~Mailbox() {
+  Meetings(const Meetings&) = delete;
+  Meetings& operator=(const Meetings&) = delete;
+  ~Meetings() {
     // A later communicator with the same context id would receive a message left over here.
-    if (!abandoned_) MPI_Comm_free(&comm_);
+    if (!abandoned_) MPI_Comm_free(&world_);
   }
 
-  [[nodiscard]] int rank() const noexcept { return rank_; }
-  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] int rank() const noexcept { return mailbox_.rank(); }
+  [[nodiscard]] int size() const noexcept { return mailbox_.size(); }
   [[nodiscard]] const std::string& host(int rank) const {
     return hosts_.at(static_cast<std::size_t>(rank));
   }
@@ -74,70 +70,68 @@ class Rendezvous::Mailbox final {
   [[nodiscard]] Verdict judge(const Place& place, const Announcement& mine,
                               std::size_t payload_size) {
     ++meeting_;
-    std::vector<std::optional<Announcement>> came(static_cast<std::size_t>(size_));
+    std::vector<std::optional<Announcement>> came(static_cast<std::size_t>(size()));
     came[0] = mine;
-    collect(came, place.limit);
+    collect(came, Clock::now() + place.limit);
     Verdict verdict;
     put(fault(came, place), verdict.text);
     verdict.well = verdict.text[0] == '\0' ? 1 : 0;
-    auto verdicts = std::make_unique<std::vector<Verdict>>(came.size(), verdict);
-    for (std::size_t peer = 0; verdict.well != 0 && peer < came.size(); ++peer) {
-      (*verdicts)[peer].payload = payload_for(*came[peer], came, payload_size);
+    Verdict own;
+    for (int peer = 0; peer < size(); ++peer) {
+      const auto& announcement = came[static_cast<std::size_t>(peer)];
+      if (!announcement) continue;
+      if (verdict.well != 0) verdict.payload = payload_for(*announcement, came, payload_size);
+      if (peer == 0) {
+        own = verdict;
+      } else {
+        mailbox_.send(peer, tag(), std::as_bytes(std::span(&verdict, 1)));
+      }
     }
-    const Verdict own = verdicts->front();
-    tell(came, std::move(verdicts), place.limit);
+    // A rank that left before the verdict fails when its limit is over.
+    abandoned_ = !mailbox_.settled(Clock::now() + place.limit);
+    require_mpi();
     return own;
   }
 
   [[nodiscard]] Verdict attend(const Place& place, const Announcement& mine) {
     ++meeting_;
-    // A synchronous send completes once rank 0 has begun to receive it, so rank 0 has arrived.
-    auto sent = std::make_unique<Announcement>(mine);
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Issend(sent.get(), sizeof(Announcement), MPI_BYTE, 0, tag(), comm_, &request),
-          "MPI_Issend");
-    Backoff arrival(place.limit);
-    for (int there = 0;;) {
-      check(MPI_Test(&request, &there, MPI_STATUS_IGNORE), "MPI_Test");
-      if (there != 0) break;
-      if (!arrival.pause()) {
-        // Leaked on purpose: MPI may still read the message.
-        static_cast<void>(sent.release());
-        MPI_Request_free(&request);
-        rank_0_is_lost(place, "did not come to");
-      }
+    const auto arrival = Clock::now();
+    if (!mailbox_.deliver(0, tag(), std::as_bytes(std::span(&mine, 1)), arrival + place.limit)) {
+      rank_0_is_lost(place, "did not come to");
     }
-    Backoff answer(2 * place.limit + std::chrono::seconds(1));
-    for (int spoke = 0;;) {
-      check(MPI_Iprobe(0, tag(), comm_, &spoke, MPI_STATUS_IGNORE), "MPI_Iprobe");
-      if (spoke != 0) break;
-      if (!answer.pause()) rank_0_is_lost(place, "was lost at");
-    }
-    Verdict verdict;
-    check(MPI_Recv(&verdict, sizeof verdict, MPI_BYTE, 0, tag(), comm_, MPI_STATUS_IGNORE),
-          "MPI_Recv");
-    return verdict;
+    // Rank 0 comes at most a limit after this rank, and then waits at most a limit for the others.
+    const auto letter =
+        mailbox_.receive(0, tag(), arrival + 2 * place.limit + std::chrono::seconds(1));
+    if (!letter) rank_0_is_lost(place, "was lost at");
+    return content<Verdict>(*letter);
   }
 
  private:
+  using Clock = Mailbox::Clock;
+
+  [[nodiscard]] static MPI_Comm make_communicator() {
+    MPI_Comm comm = MPI_COMM_NULL;
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    return comm;
+  }
+
+  template <typename T>
+  [[nodiscard]] static T content(const Mailbox::Letter& letter) {
+    T value;
+    std::memcpy(&value, letter.bytes.data(), std::min(sizeof value, letter.bytes.size()));
+    return value;
+  }
+
   /// A separate tag per meeting, so late messages of an earlier one are ignored.
   [[nodiscard]] int tag() const noexcept { return meeting_ % 32767; }
 
-  void collect(std::vector<std::optional<Announcement>>& came, std::chrono::milliseconds limit) {
-    int missing = size_ - 1;
-    for (Backoff backoff(limit); missing > 0;) {
-      int here = 0;
-      MPI_Status status{};
-      check(MPI_Iprobe(MPI_ANY_SOURCE, tag(), comm_, &here, &status), "MPI_Iprobe");
-      if (here != 0) {
-        auto& announcement = came[static_cast<std::size_t>(status.MPI_SOURCE)].emplace();
-        check(MPI_Recv(&announcement, sizeof announcement, MPI_BYTE, status.MPI_SOURCE, tag(),
-                       comm_, MPI_STATUS_IGNORE),
-              "MPI_Recv");
-        --missing;
-      } else if (!backoff.pause()) {
-        return;
-      }
+  void collect(std::vector<std::optional<Announcement>>& came, Mailbox::Deadline deadline) {
+    for (int missing = size() - 1; missing > 0; --missing) {
+      const auto letter = mailbox_.receive(MPI_ANY_SOURCE, tag(), deadline);
+      require_mpi();
+      if (!letter) return;
+      came[static_cast<std::size_t>(letter->from)] = content<Announcement>(*letter);
     }
   }
 
@@ -155,38 +149,11 @@ class Rendezvous::Mailbox final {
     return payload;
   }
 
-  void tell(const std::vector<std::optional<Announcement>>& came,
-            std::unique_ptr<std::vector<Verdict>> sent, std::chrono::milliseconds limit) {
-    std::vector<MPI_Request> requests;
-    for (int peer = 1; peer < size_; ++peer) {
-      const auto place = static_cast<std::size_t>(peer);
-      if (!came[place]) continue;
-      check(MPI_Isend(&(*sent)[place], sizeof(Verdict), MPI_BYTE, peer, tag(), comm_,
-                      &requests.emplace_back()),
-            "MPI_Isend");
-    }
-    Backoff backoff(limit);
-    for (int done = 0; done == 0;) {
-      check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done,
-                        MPI_STATUSES_IGNORE),
-            "MPI_Testall");
-      if (done == 0 && !backoff.pause()) {
-        // A rank that left before the verdict fails when its limit is over.
-        abandoned_ = true;
-        static_cast<void>(sent.release());
-        for (MPI_Request& request : requests) {
-          if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
-        }
-        return;
-      }
-    }
-  }
-
   /// The error text; empty if all ranks arrived and succeeded.
   [[nodiscard]] std::string fault(const std::vector<std::optional<Announcement>>& came,
                                   const Place& place) const {
     std::vector<std::string> missing;
-    for (int peer = 0; peer < size_; ++peer) {
+    for (int peer = 0; peer < size(); ++peer) {
       if (!came[static_cast<std::size_t>(peer)]) missing.push_back(name(peer));
     }
     if (!missing.empty()) {
@@ -207,43 +174,54 @@ class Rendezvous::Mailbox final {
   }
 
   [[noreturn]] void rank_0_is_lost(const Place& place, const char* how) {
+    require_mpi();
     abandoned_ = true;
     fail(ExitStatus::internal,
          "{} {} {} within {} s of {} (the process ended, hangs or gave up waiting); look into its "
          "log and submit the job again",
-         name(0), how, place.name, std::chrono::duration<double>(place.limit).count(), name(rank_));
+         name(0), how, place.name, std::chrono::duration<double>(place.limit).count(),
+         name(rank()));
   }
 
-  void check(int code, const char* call) const {
+  void require_mpi() {
+    if (!mailbox_.mpi_error()) return;
+    abandoned_ = true;
+    refuse(mailbox_.mpi_error()->call, mailbox_.mpi_error()->text);
+  }
+
+  static void check(int code, const char* call) {
     if (code == MPI_SUCCESS) return;
     std::array<char, MPI_MAX_ERROR_STRING> text{};
     int length = 0;
     MPI_Error_string(code, text.data(), &length);
-    fail(ExitStatus::internal, "{} failed on rank {} ({}): {}", call, rank_, processor_name(),
-         text.data());
+    refuse(call, text.data());
+  }
+  [[noreturn]] static void refuse(const char* call, const std::string& text) {
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    fail(ExitStatus::internal, "{} failed on rank {} ({}): {}", call, rank, processor_name(), text);
   }
 
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  int rank_ = 0;
-  int size_ = 1;
+  MPI_Comm world_;
+  Mailbox mailbox_;
   int meeting_ = 0;
   bool abandoned_ = false;
   std::vector<std::string> hosts_;
 };
 
-Rendezvous::Rendezvous() : mailbox_(std::make_unique<Mailbox>()) {}
+Rendezvous::Rendezvous() : meetings_(std::make_unique<Meetings>()) {}
 Rendezvous::~Rendezvous() = default;
 int Rendezvous::rank() const noexcept {
-  return mailbox_->rank();
+  return meetings_->rank();
 }
 int Rendezvous::size() const noexcept {
-  return mailbox_->size();
+  return meetings_->size();
 }
 const std::string& Rendezvous::host(int rank) const {
-  return mailbox_->host(rank);
+  return meetings_->host(rank);
 }
 std::string Rendezvous::name(int rank) const {
-  return mailbox_->name(rank);
+  return meetings_->name(rank);
 }
 
 void Rendezvous::meet(const Place& place, const Outcome& mine, std::span<std::byte> payload,
@@ -255,8 +233,8 @@ void Rendezvous::meet(const Place& place, const Outcome& mine, std::span<std::by
   std::copy(leaders.begin(), leaders.end(), announcement.leaders.begin());
   std::copy(payload.begin(), payload.end(), announcement.payload.begin());
   put(mine.text, announcement.text);
-  const Verdict verdict = rank() == 0 ? mailbox_->judge(place, announcement, payload.size())
-                                      : mailbox_->attend(place, announcement);
+  const Verdict verdict = rank() == 0 ? meetings_->judge(place, announcement, payload.size())
+                                      : meetings_->attend(place, announcement);
   if (verdict.well == 0) throw Error(ExitStatus::internal, verdict.text.data());
   std::copy_n(verdict.payload.begin(), payload.size(), payload.begin());
 }

@@ -42,7 +42,7 @@ Coordinator::Answers Coordinator::ask(const std::vector<int>& ranks, const Quest
   const auto begin = Clock::now();
   for (const int rank : ranks) {
     if (rank == 0 || is_silent(rank)) continue;
-    mailbox_.send(rank, command_tag, to_text(question.command(rank)));
+    send_json(mailbox_, rank, command_tag, question.command(rank));
     asked.push_back(rank);
   }
   if (std::find(ranks.begin(), ranks.end(), 0) != ranks.end()) {
@@ -51,9 +51,9 @@ Coordinator::Answers Coordinator::ask(const std::vector<int>& ranks, const Quest
   const auto deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(options_.limit * question.limits);
   for (const int rank : asked) {
-    const auto text = mailbox_.receive(rank, answer_tag, deadline);
-    if (text) {
-      answers[rank] = nlohmann::json::parse(*text);
+    const auto letter = mailbox_.receive(rank, answer_tag, deadline);
+    if (letter) {
+      answers[rank] = json_in(*letter);
       continue;
     }
     const int node = node_of_.empty() ? -1 : number_of(rank);

@@ -24,9 +24,8 @@ Diagnosis coordinate(Mailbox& mailbox, const ExaminationOptions& options) {
   // Checked before the end message, which tells the others whether they can finalize MPI.
   diagnosis.all_reached = diagnosis.all_reached && mailbox.settled(Clock::now() + parting);
   for (int rank = 1; rank < mailbox.size(); ++rank) {
-    mailbox.send(
-        rank, command_tag,
-        to_text({{"do", "end"}, {"fit", diagnosis.fit}, {"all_reached", diagnosis.all_reached}}));
+    send_json(mailbox, rank, command_tag,
+              {{"do", "end"}, {"fit", diagnosis.fit}, {"all_reached", diagnosis.all_reached}});
   }
   diagnosis.all_reached = diagnosis.all_reached && mailbox.settled(Clock::now() + parting);
   return diagnosis;
@@ -35,23 +34,23 @@ Diagnosis coordinate(Mailbox& mailbox, const ExaminationOptions& options) {
 Diagnosis serve(Mailbox& mailbox, const ExaminationOptions& options) {
   Worker worker(mailbox, options);
   for (;;) {
-    const auto text = mailbox.receive(0, command_tag, Clock::now() + longest_silence);
-    if (!text) return {.findings = {}, .fit = false, .all_reached = false};
-    const auto command = nlohmann::json::parse(*text);
+    const auto letter = mailbox.receive(0, command_tag, Clock::now() + longest_silence);
+    if (!letter) return {.findings = {}, .fit = false, .all_reached = false};
+    const nlohmann::json command = json_in(*letter);
     if (command.at("do") == "end") {
       return {.findings = {},
               .fit = command.at("fit").get<bool>(),
               .all_reached =
                   command.at("all_reached").get<bool>() && mailbox.settled(Clock::now() + parting)};
     }
-    mailbox.send(0, answer_tag, to_text(worker.perform(command)));
+    send_json(mailbox, 0, answer_tag, worker.perform(command));
   }
 }
 
 }  // namespace
 
 Diagnosis examine(const ExaminationOptions& options) {
-  Mailbox mailbox;
+  Mailbox mailbox(MPI_COMM_WORLD);  // creating another communicator is collective
   return mailbox.rank() == 0 ? coordinate(mailbox, options) : serve(mailbox, options);
 }
 

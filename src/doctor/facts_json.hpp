@@ -1,12 +1,14 @@
 #pragma once
 
+#include "lockstep/comm/mailbox.hpp"
 #include "lockstep/doctor/facts.hpp"
 
 #include <nlohmann/json.hpp>
 
+#include <span>
 #include <string>
 
-/// JSON conversion of the facts that are sent to rank 0.
+/// JSON messages, and the conversion of the facts in them.
 namespace lockstep::doctor {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, node, cores, node_cores, gpu_usable,
@@ -18,8 +20,13 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SharedDirectoryFacts, node, sees_file, can_wr
                                    error)
 
 /// Replaces invalid UTF-8, since error texts may contain arbitrary bytes of a path.
-[[nodiscard]] inline std::string to_text(const nlohmann::json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+inline void send_json(Mailbox& mailbox, int to, int tag, const nlohmann::json& json) {
+  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  mailbox.send(to, tag, std::as_bytes(std::span(text)));
+}
+[[nodiscard]] inline nlohmann::json json_in(const Mailbox::Letter& letter) {
+  const auto* text = reinterpret_cast<const char*>(letter.bytes.data());
+  return nlohmann::json::parse(text, text + letter.bytes.size());
 }
 
 }  // namespace lockstep::doctor

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "lockstep/comm/mailbox.hpp"
 #include "lockstep/core/descriptor.hpp"
 #include "lockstep/doctor/facts.hpp"
-#include "mailbox.hpp"
 #include "routes.hpp"
 
 #include <chrono>
@@ -12,6 +12,8 @@
 
 /// Measurements on one rank or between two ranks.
 namespace lockstep::doctor {
+
+using Clock = Mailbox::Clock;
 
 /// The MPI link from one rank to another.
 struct Passage {
@@ -23,14 +25,15 @@ struct Passage {
 [[nodiscard]] Passage measure_passage(Mailbox& mailbox, int other,
                                       std::chrono::duration<double> limit);
 
-/// The addresses of another node's listener; measure_routes() tries one after another.
+/// The addresses of another node's listener.
 struct RouteTarget {
   std::vector<InterfaceAddress> addresses;
   int port = 0;
   std::string greeting;
 };
+/// Tries one address after another, and stops at the deadline.
 [[nodiscard]] std::vector<RouteFacts> measure_routes(const RouteTarget& target,
-                                                     std::chrono::milliseconds limit);
+                                                     Clock::time_point deadline);
 
 /// The host's clock in seconds since the epoch.
 [[nodiscard]] double wall_clock();

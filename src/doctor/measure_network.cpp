@@ -5,6 +5,8 @@
 namespace lockstep::doctor {
 namespace {
 
+/// Limit per address; a node that drops packets takes this long for each.
+constexpr auto route_limit = std::chrono::milliseconds(1000);
 constexpr int latency_tag = 11;
 constexpr int bandwidth_tag = 12;
 constexpr std::size_t small_message = 8;
@@ -33,11 +35,14 @@ Passage measure_passage(Mailbox& mailbox, int other, std::chrono::duration<doubl
   return passage;
 }
 
-std::vector<RouteFacts> measure_routes(const RouteTarget& target, std::chrono::milliseconds limit) {
+std::vector<RouteFacts> measure_routes(const RouteTarget& target, Clock::time_point deadline) {
   std::vector<RouteFacts> routes;
   for (const InterfaceAddress& address : target.addresses) {
-    routes.push_back(try_route(
-        {.address = address, .port = target.port, .greeting = target.greeting, .limit = limit}));
+    if (Clock::now() >= deadline) break;
+    routes.push_back(try_route({.address = address,
+                                .port = target.port,
+                                .greeting = target.greeting,
+                                .limit = route_limit}));
   }
   return routes;
 }

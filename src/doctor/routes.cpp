@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -15,14 +16,18 @@ namespace {
 /// How long a listener may take to notice a stop request.
 constexpr int listener_nap_ms = 50;
 
-/// Waits until the descriptor is ready for `events`; false at the limit.
-bool ready(const Descriptor& descriptor, short events, std::chrono::milliseconds limit) {
+using Clock = std::chrono::steady_clock;
+
+/// Waits until the descriptor is ready for `events`; false at the deadline.
+bool ready(const Descriptor& descriptor, short events, Clock::time_point deadline) {
   pollfd waiting{.fd = descriptor.get(), .events = events, .revents = 0};
-  return ::poll(&waiting, 1, static_cast<int>(limit.count())) == 1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  return ::poll(&waiting, 1, static_cast<int>(std::max<long>(left.count(), 0))) == 1;
 }
 
 std::string connect_and_read(const RouteOptions& options, const SocketAddress& target,
                              std::string& error) {
+  const auto deadline = Clock::now() + options.limit;
   const Descriptor descriptor(
       ::socket(target.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!descriptor) {
@@ -34,7 +39,7 @@ std::string connect_and_read(const RouteOptions& options, const SocketAddress& t
     error = std::strerror(errno);
     return {};
   }
-  if (!ready(descriptor, POLLOUT, options.limit)) {
+  if (!ready(descriptor, POLLOUT, deadline)) {
     error = "no answer";
     return {};
   }
@@ -47,7 +52,7 @@ std::string connect_and_read(const RouteOptions& options, const SocketAddress& t
   }
   std::string answer;
   std::array<char, 256> piece{};
-  while (ready(descriptor, POLLIN, options.limit)) {
+  while (ready(descriptor, POLLIN, deadline)) {
     const ssize_t count = ::read(descriptor.get(), piece.data(), piece.size());
     if (count <= 0) break;
     answer.append(piece.data(), static_cast<std::size_t>(count));

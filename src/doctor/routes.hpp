@@ -34,8 +34,8 @@ class Listener final {
 struct RouteOptions {
   InterfaceAddress address;
   int port = 0;
-  std::string greeting;  ///< expected from the target
-  std::chrono::milliseconds limit{};
+  std::string greeting;               ///< expected from the target
+  std::chrono::milliseconds limit{};  ///< in all
 };
 /// Connects by TCP and compares the greeting.
 [[nodiscard]] RouteFacts try_route(const RouteOptions& options);

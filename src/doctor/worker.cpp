@@ -10,9 +10,6 @@
 namespace lockstep::doctor {
 namespace {
 
-/// Limit per address; a node that drops packets takes this long for each.
-constexpr auto route_limit = std::chrono::milliseconds(1000);
-
 /// Maximum time for the messages of one pair; any network usable for a run is faster.
 constexpr std::chrono::duration<double> longest_passage = std::chrono::seconds(20);
 
@@ -64,7 +61,9 @@ nlohmann::json Worker::meet(const nlohmann::json& command) {
                         {"error", passage.error},
                         {"routes", nlohmann::json::array()}};
   if (command.contains("target")) {
-    answer["routes"] = measure_routes(target_from(command.at("target")), route_limit);
+    answer["routes"] =
+        measure_routes(target_from(command.at("target")),
+                       Clock::now() + std::chrono::duration_cast<Clock::duration>(options_.limit));
   }
   return answer;
 }

@@ -41,7 +41,7 @@ class Rendezvous final {
   static constexpr std::size_t largest_payload = 512;
   static constexpr std::size_t most_leaders = 4;
 
-  /// Returns or throws on every rank that arrives, within about three times the limit. If all ranks
+  /// Returns or throws on every rank that arrives, within about twice the limit. If all ranks
   /// arrive and succeed, `payload` receives rank 0's payload. With `leaders`, `payload` is split
   /// into as many equal blocks, and block k comes from rank leaders[k]. Otherwise throws the same
   /// Error(internal) on all ranks: it names the ranks, with hosts, that did not arrive within the
@@ -51,8 +51,8 @@ class Rendezvous final {
             std::span<const int> leaders = {});
 
  private:
-  class Mailbox;
-  std::unique_ptr<Mailbox> mailbox_;
+  class Meetings;
+  std::unique_ptr<Meetings> meetings_;
 };
 
 }  // namespace lockstep
