@@ -5,7 +5,6 @@ Each algorithm in turn: `bench allreduce`, and `bench step` with ResNet-50's gra
 those of a shorter one. All nodes share this machine's cores, so times say more of the network than of the computation. Needs root and iproute2.
 """
 
-import datetime
 import json
 import pathlib
 import statistics
@@ -13,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from peers import CORES, arguments, busy_seconds, write
+from harness import CORES, arguments, busy_seconds, comparison, write
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "system"))
 from virtual_nodes import VirtualNodes, why_not  # noqa: E402
@@ -65,7 +64,7 @@ def main():
     options = parser.parse_args()
     if why_not():
         sys.exit(f"compare_all_reduce: {why_not()}")
-    result = {"benchmark": "all-reduce between nodes", "date": datetime.date.today().isoformat(), "rate": options.rate, "rounds": options.rounds, "rows": []}
+    result = comparison("all-reduce between nodes", options, rate=options.rate, rows=[])
     for shape in options.nodes:
         count, ranks_per_node = map(int, shape.split("x"))
         for _ in range(options.rounds):

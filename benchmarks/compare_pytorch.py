@@ -7,11 +7,11 @@ which are PyTorch's. Each round runs every program once; the ratio is taken with
 both. What other processes took of the machine meanwhile is noted, and a row where it is more than a twentieth is marked.
 """
 
-import datetime
 import json
 import statistics
 
-from peers import arguments, measured, note_of_others, parity_folder, peers, shown, spread, write
+from harness import (arguments, bench_step, comparison, in_turn, measured, note_of_others, others_in, parity_folder, peers, ratio, shown, spread_of,
+                     write)
 
 CASES = [
     # model, image size, channels, classes, width, batch, steps
@@ -52,11 +52,10 @@ print(json.dumps({"images_per_second": batch / statistics.median(seconds[2:]),
 """
 
 
-def lockstep(program, case, precision, *more):
+def lockstep(program, case, precision, **more):
     model, size, channels, classes, width, batch, steps = case
-    return measured(
-        [program, "bench", "step", "--model", model, "--image-size", size, "--channels", channels, "--classes", classes, "--width", width,
-         "--batch-size", batch, "--precision", precision, "--steps", steps, "--warmup", 2, "--input", "batch", "--json", *more])
+    return measured(bench_step(program, model=model, image_size=size, channels=channels, classes=classes, width=width, batch_size=batch,
+                               precision=precision, steps=steps, warmup=2, input="batch", **more))
 
 
 def mebibytes(runs):
@@ -65,41 +64,34 @@ def mebibytes(runs):
 
 def beside(ours, peer, runs):
     """What a peer's column of runs says."""
-    ratio = lambda column: spread([a["images_per_second"] / b["images_per_second"] for a, b in zip(column, runs)])
     row = {"pytorch": runs[0]["version"], "form": peer.form, "threads": runs[0]["threads"],
-           "images_per_second": spread([run["images_per_second"] for run in runs]), "ratio": ratio(ours["auto"]), "peak_mib": mebibytes(runs),
+           "images_per_second": spread_of(runs, "images_per_second"), "ratio": ratio(ours["auto"], runs), "peak_mib": mebibytes(runs),
            "peak_memory_ratio": mebibytes(ours["auto"]) / mebibytes(runs)}
     if "direct" in ours:
-        row["direct_ratio"] = ratio(ours["direct"])
+        row["direct_ratio"] = ratio(ours["direct"], runs)
     return row
 
 
 def main():
-    parser = arguments(__doc__, rounds=3)
+    parser = arguments(__doc__, 3, CASES)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--python", action="append", help="an interpreter whose PyTorch is a peer; several where given again (default: /usr/bin/python3)")
-    parser.add_argument("--models", nargs="+", default=[case[0] for case in CASES], choices=[case[0] for case in CASES])
     options = parser.parse_args()
-    forms = {"auto": [], "direct": ["--conv-algorithm", "direct"]}
-    if options.precision != "fp32":
-        del forms["direct"]
+    forms = {"auto": {}, **({"direct": {"conv_algorithm": "direct"}} if options.precision == "fp32" else {})}
     beside_it = peers(options.python or ["/usr/bin/python3"])
-    result = {"benchmark": "step beside PyTorch", "date": datetime.date.today().isoformat(), "precision": options.precision,
-              "rounds": options.rounds, "rows": []}
+    result = comparison("step beside PyTorch", options, precision=options.precision, rows=[])
     for case in CASES:
         if case[0] not in options.models:
             continue
-        ours, theirs = {form: [] for form in forms}, [[] for _ in beside_it]
-        for _ in range(options.rounds):
-            for form, more in forms.items():
-                ours[form].append(lockstep(options.lockstep, case, options.precision, *more))
-            for peer, runs in zip(beside_it, theirs):
-                runs.append(peer.run(PEER, parity_folder(), json.dumps([*case, peer.threads, options.precision])))
-        others = max(run["others"] for runs in [*ours.values(), *theirs] for run in runs)
+        runs = in_turn(options.rounds, {
+            **{form: lambda more=more: lockstep(options.lockstep, case, options.precision, **more) for form, more in forms.items()},
+            **{peer: lambda peer=peer: peer.run(PEER, parity_folder(), json.dumps([*case, peer.threads, options.precision])) for peer in beside_it}})
+        ours, theirs = {form: runs[form] for form in forms}, [runs[peer] for peer in beside_it]
+        others = others_in(runs.values())
         first = ours["auto"][0]
         result.update(machine=first["machine"], engine=first["engine"])
         row = {"model": case[0], "image_size": case[1], "batch": case[5], "others_share_of_machine": others,
-               "lockstep": {form: {"images_per_second": spread([run["images_per_second"] for run in runs]), "peak_mib": mebibytes(runs)}
+               "lockstep": {form: {"images_per_second": spread_of(runs, "images_per_second"), "peak_mib": mebibytes(runs)}
                             for form, runs in ours.items()},
                "peers": [beside(ours, peer, runs) for peer, runs in zip(beside_it, theirs)]}
         result["rows"].append(row)

@@ -9,14 +9,14 @@ a round. The file is written after each program. What fails or is left out for w
 case is MODEL:BATCH:PRECISION. Memory is the most that tensors took once training was under way (with CUDA graphs: what their pools hold).
 """
 
-import argparse
-import datetime
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
+
+from harness import arguments, bench_step, comparison, shown, spread, write
 
 CASES = ("resnet50:256:bf16,resnet50:256:fp16,mini-resnet:512:bf16,resnet18:256:bf16,resnet50:64:bf16,resnet50:512:bf16,"
          "mini-resnet:64:bf16,resnet50:256:tf32")
@@ -114,9 +114,8 @@ def peer(model, batch, precision, variant):
 def lockstep(program, model, batch, precision, input_kind, timeout):
     size, classes = SHAPES[model]
     output = subprocess.run(
-        [program, "bench", "step", "--device", "cuda", "--model", model, "--image-size", str(size), "--classes", str(classes),
-         "--batch-size", str(batch), "--precision", precision, "--steps", str(STEPS[model]), "--warmup", str(WARMUP), "--input", input_kind,
-         "--loader-threads", "8", "--json"], capture_output=True, text=True, timeout=timeout)
+        bench_step(program, device="cuda", model=model, image_size=size, classes=classes, batch_size=batch, precision=precision, steps=STEPS[model],
+                   warmup=WARMUP, input=input_kind, loader_threads=8), capture_output=True, text=True, timeout=timeout)
     if output.returncode != 0:
         raise RuntimeError(output.stderr[-600:])
     return json.loads(output.stdout.splitlines()[-1])
@@ -145,10 +144,6 @@ def attempt(what, run):
     except (RuntimeError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
         print(f"{what}: {error}", file=sys.stderr, flush=True)
         return {"error": str(error)}
-
-
-def spread(values):
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)} if values else None
 
 
 def run_one(program, case, name, timeout):
@@ -187,31 +182,25 @@ def describe(row):
 
     ratio = row["ratio_to_best"]
     return (f"{row['model']:<12} {row['batch']:>5} {row['precision']:<5}" + "".join(map(number, ("lockstep", "loader", *VARIANTS))) +
-            (f"   {ratio['median']:.2f} ({ratio['min']:.2f}-{ratio['max']:.2f})   {row['peak_memory_ratio_to_best']['median']:.2f}" if ratio else "   -"))
+            (f"   {shown(ratio)}   {row['peak_memory_ratio_to_best']['median']:.2f}" if ratio else "   -"))
 
 
 def main():
     if sys.argv[1:2] == ["--peer"]:
         peer(sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5])
         return 0
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lockstep")
-    parser.add_argument("output")
+    parser = arguments(__doc__, rounds=2)
     parser.add_argument("--cases", default=CASES)
-    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--budget", type=float, default=540, help="seconds; no program begins after it, and none takes longer")
     asked = parser.parse_args()
     cases = asked.cases.split(",")
-    result = {"benchmark": "step on a GPU beside PyTorch", "date": datetime.date.today().isoformat(), "rounds": asked.rounds,
-              "rows": [], "left_out": []}
+    result = comparison("step on a GPU beside PyTorch", asked, rows=[], left_out=[])
     end = time.monotonic() + asked.budget
     runs = {case: [{} for _ in range(asked.rounds)] for case in cases}
 
-    def write():
+    def keep():
         result["rows"] = [compare(case, runs[case]) for case in cases if any(runs[case])]
-        with open(asked.output, "w") as file:
-            json.dump(result, file, indent=1)
-            file.write("\n")
+        write(result, asked.output)
 
     for turn, case, name in ((turn, case, name) for turn in range(asked.rounds) for case in cases for name in PROGRAMS):
         left = end - time.monotonic()
@@ -226,8 +215,8 @@ def main():
             result["pytorch"] = run["version"]
         if "images_per_second" in run:
             print(f"{case} {name}: {run['images_per_second']:.0f} images/s", file=sys.stderr, flush=True)
-        write()  # nothing that was measured is lost
-    write()
+        keep()  # nothing that was measured is lost
+    keep()
     print(f"{'model':<12} {'batch':>5} {'':<5}" + "".join(f"{name:>9}" for name in ("lockstep", "loader", *VARIANTS)) +
           "   of the best (min-max)   memory")
     for row in result["rows"]:

@@ -8,14 +8,13 @@ the system's. Each round runs every program once, and ratios are taken within a 
 """
 
 import argparse
-import datetime
 import json
 import os
 import statistics
 import subprocess
 import tempfile
 
-from peers import spread, write
+from harness import CORES, bench_step, comparison, ratio, shown, spread_of, write
 
 CASES = [
     # model, image size, width, samples a rank, steps
@@ -88,10 +87,9 @@ def launch(ranks, threads, words):
 
 def lockstep(program, case, mode, ranks, threads):
     model, size, width, batch, steps = case
-    return launch(ranks, threads, [program, "bench", "step", "--model", model, "--image-size", str(size), "--channels", "3", "--classes", "1000",
-                                   "--width", str(width), "--batch-size", str(batch), "--steps", str(steps), "--warmup", "2", "--optimizer",
-                                   "adamw", "--threads", str(threads), "--shard", mode,
-                                   *(["--shard-group", str(GROUP)] if mode == "hybrid" else []), "--json"])
+    return launch(ranks, threads, bench_step(program, model=model, image_size=size, channels=3, classes=1000, width=width, batch_size=batch, steps=steps,
+                                             warmup=2, optimizer="adamw", threads=threads, shard=mode,
+                                             **({"shard_group": GROUP} if mode == "hybrid" else {})))
 
 
 def pytorch(python, case, peer, ranks, threads):
@@ -117,30 +115,30 @@ def main():
     parser.add_argument("ranks", nargs="*", type=int)
     parser.add_argument("--python", default="/usr/bin/python3")
     arguments = parser.parse_args()
-    program, rounds, python = arguments.lockstep, arguments.rounds, arguments.python
+    program, python = arguments.lockstep, arguments.python
     peers_of = peers_in(python)
-    result = {"benchmark": "sharing out beside PyTorch", "date": datetime.date.today().isoformat(), "rounds": rounds, "rows": []}
+    result = comparison("sharing out beside PyTorch", arguments, rows=[])
     print(f"{'model':<10} {'ranks':>5} {'--shard':<10} {'images/s':>9} {'exposed ms':>10} {'state MiB':>10} {'peak MiB':>9} {'peer':>9}   of peer (min-max)"
           "   memory of peer")
     for case in CASES:
         for ranks in arguments.ranks or [1, 2, 3, 4]:
-            threads = max(1, len(os.sched_getaffinity(0)) // ranks)
+            threads = max(1, CORES // ranks)
             runs = [{mode: (lockstep(program, case, mode, ranks, threads), pytorch(python, case, peers_of[mode], ranks, threads) if mode in peers_of else None)
-                     for mode in modes_of(ranks)} for _ in range(rounds)]
+                     for mode in modes_of(ranks)} for _ in range(arguments.rounds)]
             for mode in modes_of(ranks):
                 ours, peers = zip(*(run[mode] for run in runs))
                 row = {"model": case[0], "image_size": case[1], "width": case[2], "ranks": ranks, "threads": threads, "batch": case[3],
-                       "shard": mode, "images_per_second": spread([one["images_per_second"] for one in ours]),
-                       "exposed_communication_seconds": spread([one["exposed_communication_seconds"] for one in ours]),
+                       "shard": mode, "images_per_second": spread_of(ours, "images_per_second"),
+                       "exposed_communication_seconds": spread_of(ours, "exposed_communication_seconds"),
                        "state_bytes": ours[0]["state_bytes"], "activation_bytes": ours[0]["activation_bytes"],
                        "peak_rss_bytes": ours[0]["peak_rss_bytes"]}
                 beside = ""
                 if peers[0]:
-                    ratio = spread([one["images_per_second"] / peer["images_per_second"] for one, peer in zip(ours, peers)])
+                    to_peer = ratio(ours, peers)
                     rate = statistics.median(peer["images_per_second"] for peer in peers)
                     memory = ours[0]["peak_rss_bytes"] / peers[0]["peak_rss_bytes"]
-                    row |= {"peer": peers_of[mode], "peer_images_per_second": rate, "ratio_to_peer": ratio, "peak_memory_ratio_to_peer": memory}
-                    beside = f"{rate:>9.1f}   {ratio['median']:.2f} ({ratio['min']:.2f}-{ratio['max']:.2f})         {memory:.2f}"
+                    row |= {"peer": peers_of[mode], "peer_images_per_second": rate, "ratio_to_peer": to_peer, "peak_memory_ratio_to_peer": memory}
+                    beside = f"{rate:>9.1f}   {shown(to_peer)}         {memory:.2f}"
                     result["pytorch"] = peers[0]["version"]
                 result["machine"], result["engine"] = ours[0]["machine"], ours[0]["engine"]
                 result["rows"].append(row)

@@ -8,14 +8,13 @@ through the loader, logs each step and writes its checkpoint. PyTorch as it come
 whole commands' seconds within a round.
 """
 
-import datetime
 import json
 import pathlib
 import statistics
 import sys
 import tempfile
 
-from peers import arguments, measured, note_of_others, parity_folder, peers, shown, spread, write
+from harness import arguments, bench_step, comparison, in_turn, measured, note_of_others, others_in, parity_folder, peers, ratio, shown, spread_of, write
 
 DATA = "/usr/share/datasets/fashion-mnist"
 BATCH = 128
@@ -120,8 +119,7 @@ def lockstep(options, data, run):
 
 
 def described(runs):
-    return {"command_seconds": spread([run["command_seconds"] for run in runs]), "top1": spread([run["top1"] for run in runs]),
-            "images_per_second": spread([run["images_per_second"] for run in runs])}
+    return {key: spread_of(runs, key) for key in ("command_seconds", "top1", "images_per_second")}
 
 
 def main():
@@ -138,29 +136,30 @@ def main():
         scheduled = options.epochs * (60000 // BATCH)
         steps = options.steps or scheduled
         beside_it = peers(options.python or ["/usr/bin/python3"])
-        ours, theirs = [], [[] for _ in beside_it]
-        for round in range(options.rounds):
-            ours.append(lockstep(options, data, f"{folder}/run-{round}"))
-            for peer, runs in zip(beside_it, theirs):
-                given = json.dumps([DATA, options.width, steps, scheduled, peer.threads, options.precision, BATCH])
-                runs.append(peer.run(PEER, parity_folder(), given))
+
+        def train_peer(peer):
+            return peer.run(PEER, parity_folder(), json.dumps([DATA, options.width, steps, scheduled, peer.threads, options.precision, BATCH]))
+
+        runs = in_turn(options.rounds, {"lockstep": lambda: lockstep(options, data, tempfile.mkdtemp(dir=folder) + "/run"),
+                                        **{peer: lambda peer=peer: train_peer(peer) for peer in beside_it}})
+        ours = runs["lockstep"]
         loading = measured([options.lockstep, "bench", "loader", "--data", data, "--batch-size", BATCH, "--loader-threads", 1, "--json"])
-        engine = measured([options.lockstep, "bench", "step", "--model", "mini-resnet", "--image-size", 28, "--channels", 1, "--classes", 10,
-                           "--width", options.width, "--batch-size", BATCH, "--precision", options.precision, "--steps", 1, "--json"])
-    others = max(run["others"] for runs in [ours, *theirs] for run in runs)
-    result = {"benchmark": "training beside PyTorch", "date": datetime.date.today().isoformat(), "machine": engine["machine"],
-              "engine": engine["engine"], "data": "Fashion-MNIST", "model": "mini-resnet", "width": options.width, "batch": BATCH,
-              "precision": options.precision, "steps": steps, "rounds": options.rounds, "others_share_of_machine": others,
-              "lockstep": described(ours), "peers": []}
+        engine = measured(bench_step(options.lockstep, model="mini-resnet", image_size=28, channels=1, classes=10, width=options.width,
+                                     batch_size=BATCH, precision=options.precision, steps=1))
+    others = others_in(runs.values())
+    result = comparison("training beside PyTorch", options, machine=engine["machine"], engine=engine["engine"], data="Fashion-MNIST",
+                        model="mini-resnet", width=options.width, batch=BATCH, precision=options.precision, steps=steps,
+                        others_share_of_machine=others, lockstep=described(ours), peers=[])
     in_cache = next(row for row in loading["rows"] if row["reader"] == "loader" and row["files_in"] == "cache")
     result["loader_images_per_second"] = in_cache["images_per_second"]
     result["loader_to_training"] = in_cache["images_per_second"] / result["lockstep"]["images_per_second"]["median"]
     print(f"mini-resnet of width {options.width}, {options.precision}, {steps} steps of {BATCH}: Lockstep {result['lockstep']['command_seconds']['median']:.1f} s, "
           f"top-1 {result['lockstep']['top1']['median']:.4f}; its loader gives {result['loader_to_training']:.0f} times "
           f"the images that a step takes{note_of_others(others)}")
-    for peer, runs in zip(beside_it, theirs):
-        row = {"pytorch": runs[0]["version"], "form": peer.form, "threads": runs[0]["threads"], **described(runs),
-               "ratio": spread([b["command_seconds"] / a["command_seconds"] for a, b in zip(ours, runs)])}
+    for peer in beside_it:
+        theirs = runs[peer]
+        row = {"pytorch": theirs[0]["version"], "form": peer.form, "threads": theirs[0]["threads"], **described(theirs),
+               "ratio": ratio(theirs, ours, "command_seconds")}
         result["peers"].append(row)
         print(f"  of PyTorch {row['pytorch']} {row['form']:<7} ({row['command_seconds']['median']:.1f} s, top-1 {row['top1']['median']:.4f}): {shown(row['ratio'])}")
     write(result, options.output)

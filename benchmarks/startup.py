@@ -1,23 +1,21 @@
 #!/usr/bin/env python3
-"""startup.py LOCKSTEP OUTPUT.json [ROUNDS]: seconds from the command to the end of its first step, PyTorch beside it, in turn.
+"""startup.py LOCKSTEP OUTPUT.json [--rounds ROUNDS]: seconds from the command to the end of its first step, PyTorch beside it, in turn.
 
 mini-resnet on generated images of 32x32, a global batch of 32. `alone` is the program as it stands, `2 ranks` is under mpirun, and `2 ranks,
 one host` tells Open MPI that no network is needed. PyTorch imports torch alone, builds the same network and takes the same step.
 When the first step begins and ends is read from the trace that the program writes (--profile-steps 1:1); the slowest rank counts.
 """
 
-import datetime
 import json
 import os
 import pathlib
 import resource
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 
-from peers import spread, write
+from harness import arguments, bench_step, comparison, in_turn, measured, ratio, shown, spread_of, write
 
 IMAGES = ["--image-size", "32", "--channels", "3", "--classes", "10", "--global-batch-size", "32"]
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"]
@@ -99,40 +97,34 @@ def pytorch():
     begin, end, processor, output = timed(["/usr/bin/python3", "-c", PEER], dict(os.environ))
     imported, step, stepped, version = output.split()
     return {"seconds": float(stepped) - begin, "to_the_step": float(step) - begin, "step": float(stepped) - float(step),
-            "import": float(imported) - begin, "whole_command": end - begin, "processor": processor}, version
+            "import": float(imported) - begin, "whole_command": end - begin, "processor": processor, "version": version}
 
 
 def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    program, path = os.path.abspath(sys.argv[1]), sys.argv[2]
-    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 5
-    machine = json.loads(subprocess.run([program, "bench", "step", "--model", "mlp", "--image-size", "8", "--steps", "1", "--json"],
-                                        check=True, capture_output=True, text=True).stdout.splitlines()[-1])["machine"]
-    result = {"benchmark": "start to the end of the first step", "date": datetime.date.today().isoformat(), "rounds": rounds,
-              "machine": machine, "load_before": os.getloadavg()[0], "nice": os.nice(0), "rows": []}
-    found = {"alone": [], "2 ranks": [], "2 ranks, one host": []}
+    options = arguments(__doc__, rounds=5).parse_args()
+    program = os.path.abspath(options.lockstep)
+    result = comparison("start to the end of the first step", options, machine=measured(bench_step(program, model="mlp", image_size=8, steps=1))["machine"],
+                        load_before=os.getloadavg()[0], nice=os.nice(0), rows=[])
+    programs = {"alone": lambda: lockstep(program, []), "2 ranks": lambda: lockstep(program, MPIRUN),
+                "2 ranks, one host": lambda: lockstep(program, [*MPIRUN, *ONE_HOST])}
     has_torch = subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode == 0
     if has_torch:
-        found["pytorch"] = []
-    for _ in range(rounds):
-        for name, launch in (("alone", []), ("2 ranks", MPIRUN), ("2 ranks, one host", [*MPIRUN, *ONE_HOST])):
-            found[name].append(lockstep(program, launch))
-        if has_torch:
-            peer, result["pytorch"] = pytorch()
-            found["pytorch"].append(peer)
+        programs["pytorch"] = pytorch
+    found = in_turn(options.rounds, programs)
+    if has_torch:
+        result["pytorch"] = found["pytorch"][0].pop("version")
     result["load_after"] = os.getloadavg()[0]
     print(f"{'':<18} {'s to the end of step 1 (min-max)':>33} {'before it':>10} {'step':>6} {'processor s':>12}   of pytorch (min-max)")
     for name, runs in found.items():
-        row = {"case": name, **{key: spread([run[key] for run in runs]) for key in runs[0]}}
+        row = {"case": name, **{key: spread_of(runs, key) for key in runs[0]}}
         beside = ""
         if has_torch and name != "pytorch":
-            row["ratio_to_pytorch"] = spread([run["seconds"] / peer["seconds"] for run, peer in zip(runs, found["pytorch"])])
-            beside = "{median:.2f} ({min:.2f}-{max:.2f})".format(**row["ratio_to_pytorch"])
+            row["ratio_to_pytorch"] = ratio(runs, found["pytorch"], "seconds")
+            beside = shown(row["ratio_to_pytorch"])
         result["rows"].append(row)
-        print(f"{name:<18} {'{median:.2f} ({min:.2f}-{max:.2f})'.format(**row['seconds']):>33} {row['to_the_step']['median']:>10.2f} "
+        print(f"{name:<18} {shown(row['seconds']):>33} {row['to_the_step']['median']:>10.2f} "
               f"{row['step']['median']:>6.2f} {row['processor']['median']:>12.2f}   {beside}")
-    write(result, path)
+    write(result, options.output)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""PyTorch beside Lockstep: whose it is, in which form, and what a run of either took of the machine."""
+"""What the comparisons share: PyTorch as a peer, programs run in turn, what others took of the machine, medians and spread, the JSON file."""
 
 import argparse
 import dataclasses
+import datetime
 import glob
 import json
 import os
@@ -70,13 +71,38 @@ def measured(command, env=None):
     return {**(json.loads(last) if last.startswith("{") else {}), "command_seconds": seconds, "others": max(0.0, others)}
 
 
-def arguments(description, rounds):
-    """What the comparisons have in common."""
+def bench_step(program, launch=(), **options):
+    """The command `lockstep bench step`, under `launch`; image_size=32 is --image-size 32."""
+    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+    return [str(word) for word in (*launch, program, "bench", "step", *words, "--json")]
+
+
+def in_turn(rounds, programs, alternate=False):
+    """Each program's results by name; a round runs every program once, with `alternate` every other round backwards."""
+    runs = {name: [] for name in programs}
+    for turn in range(rounds):
+        for name in reversed(programs) if alternate and turn % 2 == 1 else programs:
+            runs[name].append(programs[name]())
+    return runs
+
+
+def arguments(description, rounds, cases=(), precisions=False):
+    """What the comparisons have in common; `cases` begin with their model."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lockstep")
     parser.add_argument("output")
     parser.add_argument("--rounds", type=int, default=rounds)
+    models = [case[0] for case in cases]
+    if cases:
+        parser.add_argument("--models", nargs="+", default=models, choices=models)
+    if precisions:
+        parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16"), default=["fp32", "bf16"])
     return parser
+
+
+def comparison(benchmark, options, **more):
+    """The JSON object to be filled."""
+    return {"benchmark": benchmark, "date": datetime.date.today().isoformat(), "rounds": options.rounds, **more}
 
 
 def write(result, path):
@@ -86,7 +112,21 @@ def write(result, path):
 
 
 def spread(values):
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)} if values else None
+
+
+def spread_of(runs, key):
+    return spread([run[key] for run in runs])
+
+
+def ratio(ours, theirs, key="images_per_second"):
+    """Of ours to theirs, within each round."""
+    return spread([a[key] / b[key] for a, b in zip(ours, theirs)])
+
+
+def others_in(columns):
+    """The largest share of the machine that others took."""
+    return max(run["others"] for runs in columns for run in runs)
 
 
 def shown(ratio):
