@@ -21,7 +21,7 @@ namespace {
 /// Messages: each rank sends an Announcement to rank 0, which answers with a Verdict.
 struct Announcement {
   int arrival = 0;
-  int stage = 0;
+  int phase = 0;
   int leader_count = 0;
   std::array<int, Rendezvous::most_leaders> leaders{};
   std::array<char, 508> text{};
@@ -166,7 +166,7 @@ class Rendezvous::Meetings final {
       const Announcement* first = nullptr;
       for (const auto& announcement : came) {
         if (announcement->arrival != static_cast<int>(kind)) continue;
-        if (first == nullptr || announcement->stage < first->stage) first = &*announcement;
+        if (first == nullptr || announcement->phase < first->phase) first = &*announcement;
       }
       if (first != nullptr) return first->text.data();
     }
@@ -228,7 +228,7 @@ void Rendezvous::meet(const Place& place, const Outcome& mine, std::span<std::by
                       std::span<const int> leaders) {
   assert(payload.size() <= largest_payload && leaders.size() <= most_leaders);
   Announcement announcement{.arrival = static_cast<int>(mine.arrival),
-                            .stage = mine.stage,
+                            .phase = mine.phase,
                             .leader_count = static_cast<int>(leaders.size())};
   std::copy(leaders.begin(), leaders.end(), announcement.leaders.begin());
   std::copy(payload.begin(), payload.end(), announcement.payload.begin());

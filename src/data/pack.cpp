@@ -27,17 +27,17 @@ struct ShardTask {
 };
 
 /// A written shard without attributes, under a temporary name; removed unless published.
-class StagedShard final {
+class UnpublishedShard final {
  public:
-  StagedShard(const std::string& directory, const std::string& name)
+  UnpublishedShard(const std::string& directory, const std::string& name)
       : target_((fs::path(directory) / name).string()),
         path_((fs::path(directory) / ("." + name + ".tmp-pack")).string()) {}
-  StagedShard(const StagedShard&) = delete;
-  StagedShard& operator=(const StagedShard&) = delete;
-  StagedShard(StagedShard&& other) noexcept
+  UnpublishedShard(const UnpublishedShard&) = delete;
+  UnpublishedShard& operator=(const UnpublishedShard&) = delete;
+  UnpublishedShard(UnpublishedShard&& other) noexcept
       : target_(std::move(other.target_)), path_(std::exchange(other.path_, {})) {}
-  StagedShard& operator=(StagedShard&&) = delete;
-  ~StagedShard() {
+  UnpublishedShard& operator=(UnpublishedShard&&) = delete;
+  ~UnpublishedShard() {
     std::error_code ignored;
     if (!path_.empty()) fs::remove(path_, ignored);
   }
@@ -152,28 +152,29 @@ void remove_old_shards(const std::string& directory) {
 }
 
 /// Writes this rank's shards to temporary names.
-class Stager final {
+class ShardPacker final {
  public:
-  Stager(PackSource& source, const PackOptions& options, PixelStatistics& statistics)
+  ShardPacker(PackSource& source, const PackOptions& options, PixelStatistics& statistics)
       : source_(source), options_(options), statistics_(statistics) {}
 
-  std::vector<StagedShard> stage(const std::vector<ShardTask>& tasks) {
+  std::vector<UnpublishedShard> pack(const std::vector<ShardTask>& tasks) {
     for (const ShardTask& task : tasks) total_ += task.positions.count;
-    std::vector<StagedShard> staged;
-    staged.reserve(tasks.size());
-    for (const ShardTask& task : tasks) staged.push_back(stage(task));
-    return staged;
+    std::vector<UnpublishedShard> written;
+    written.reserve(tasks.size());
+    for (const ShardTask& task : tasks) written.push_back(pack(task));
+    return written;
   }
 
  private:
-  StagedShard stage(const ShardTask& task) {
-    StagedShard staged(options_.directory, packed_shard_name(task.part, task.shard, task.shards));
+  UnpublishedShard pack(const ShardTask& task) {
+    UnpublishedShard written(options_.directory,
+                             packed_shard_name(task.part, task.shard, task.shards));
     const SampleOrder order = order_of(source_, task.part, options_.seed);
     std::vector<std::uint64_t> sizes;
     for (std::int64_t p = task.positions.begin; p < task.positions.end(); ++p) {
       sizes.push_back(source_.bytes_of(task.part, order.at(0, p)));
     }
-    ShardWriter writer(staged.path(), source_.info(), sizes);
+    ShardWriter writer(written.path(), source_.info(), sizes);
     for (std::int64_t p = task.positions.begin; p < task.positions.end(); ++p) {
       const auto pixels = source_.read(task.part, order.at(0, p), sample_);
       if (task.part == SourcePart::train) statistics_.add(pixels);
@@ -181,7 +182,7 @@ class Stager final {
       if (options_.progress) options_.progress(++done_, total_);
     }
     writer.close();
-    return staged;
+    return written;
   }
 
   PackSource& source_;
@@ -227,8 +228,8 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
     }
   }
   PixelStatistics statistics(source.info().encoded ? 3 : source.info().image.channels);
-  std::vector<StagedShard> staged;
-  collectively(comm, [&] { staged = Stager(source, options, statistics).stage(mine); });
+  std::vector<UnpublishedShard> written;
+  collectively(comm, [&] { written = ShardPacker(source, options, statistics).pack(mine); });
   comm.all_reduce(statistics.counts());
 
   const ShardAttributes attributes{.classes = source.info().classes,
@@ -241,7 +242,7 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
   });
   std::uint64_t bytes = 0;
   collectively(comm, [&] {
-    for (StagedShard& shard : staged) bytes += shard.publish(attributes);
+    for (UnpublishedShard& shard : written) bytes += shard.publish(attributes);
   });
 
   const auto shards_of = [&](SourcePart part) {

@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(of_those_that_waited_or_failed_the_one_that_came_least_far_
     const auto error = outcome(rendezvous, {"a test", 20s},
                                {.arrival = arrival,
                                 .text = rendezvous.name(rendezvous.rank()),
-                                .stage = rendezvous.rank() == last ? 1 : 2});
+                                .phase = rendezvous.rank() == last ? 1 : 2});
 
     BOOST_TEST_REQUIRE(error.has_value());
     BOOST_TEST(error->what() == rendezvous.name(last));

@@ -31,8 +31,8 @@ class Rendezvous final {
   struct Outcome {
     Arrival arrival = Arrival::succeeded;
     std::string text = {};  ///< the error unless succeeded; truncated to 507 characters
-    /// The stage reached: among equal arrivals, the one with the lowest stage is reported.
-    int stage = 0;
+    /// The phase reached: among equal arrivals, the one with the lowest phase is reported.
+    int phase = 0;
   };
   struct Place {
     const char* name;                 ///< "the start of NCCL"

@@ -58,7 +58,7 @@ void NcclLinks::connect(Rendezvous& rendezvous, const NcclCommunicatorOptions& o
   Rendezvous::Outcome connected;
   for (std::size_t i = 0; i < links_.size(); ++i) {
     connected = links_[i].connect(ids[i], options.max_ctas, backoff);
-    connected.stage = static_cast<int>(i);
+    connected.phase = static_cast<int>(i);
     if (connected.arrival != Rendezvous::Arrival::succeeded) break;
   }
   // Fast ranks wait for those that are still connecting, plus a margin for arriving here.

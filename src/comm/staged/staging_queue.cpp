@@ -19,7 +19,7 @@ StagingQueue::~StagingQueue() {
   // Leaked: after an error, the host's communicator may still write to unfinished transfers.
   for (std::size_t i = 0; i < next_; ++i) {
     Transfer& transfer = transfers_[order_[i]];
-    if (transfer.stage == Stage::on_host) static_cast<void>(transfer.memory.release());
+    if (transfer.state == State::on_host) static_cast<void>(transfer.memory.release());
   }
 }
 
@@ -50,7 +50,7 @@ std::size_t StagingQueue::start(const Work& work) {
       },
       [&](const Transfer& transfer) { return transfer.capacity >= layout.bytes; });
   Transfer& transfer = transfers_[number];
-  transfer.stage = Stage::leaving;
+  transfer.state = State::leaving;
   transfer.work = work;
   cuda_.record(transfer.ready, compute_);
   cuda_.order_after(outward_.get(), transfer.ready);
@@ -82,17 +82,17 @@ void StagingQueue::advance() {
     Transfer& transfer = transfers_[order_[next_]];
     if (!cuda_.is_done(transfer.arrived)) break;
     transfer.request = start_on_host(transfer);
-    transfer.stage = Stage::on_host;
+    transfer.state = State::on_host;
   }
   for (std::size_t i = 0; i < next_; ++i) {
     Transfer& transfer = transfers_[order_[i]];
-    if (transfer.stage != Stage::on_host || !host_.test(transfer.request)) continue;
+    if (transfer.state != State::on_host || !host_.test(transfer.request)) continue;
     const MutableBuffer to = transfer.work.to;
     cuda_.copy_to_device(
         to.data, static_cast<std::byte*>(transfer.memory.get()) + layout_of(transfer.work).to,
         bytes_of(to), homeward_.get());
     cuda_.record(transfer.returned, homeward_.get());
-    transfer.stage = Stage::returning;
+    transfer.state = State::returning;
   }
 }
 

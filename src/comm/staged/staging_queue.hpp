@@ -44,7 +44,7 @@ class StagingQueue final {
   }
   /// Whether the copy back to the device has been queued.
   [[nodiscard]] bool is_returning(std::size_t transfer) noexcept {
-    return transfers_[transfer].stage == Stage::returning;
+    return transfers_[transfer].state == State::returning;
   }
   /// Whether the result is in device memory.
   [[nodiscard]] bool is_back(std::size_t transfer) {
@@ -58,14 +58,14 @@ class StagingQueue final {
   void release(std::size_t transfer);
 
  private:
-  enum class Stage { leaving, on_host, returning };
+  enum class State { leaving, on_host, returning };
   struct Transfer {
     PinnedMemory memory;
     std::size_t capacity = 0;
     EventHandle ready;     ///< `work.from` has been computed
     EventHandle arrived;   ///< its copy is in `memory`
     EventHandle returned;  ///< the result is in `work.to`
-    Stage stage = Stage::leaving;
+    State state = State::leaving;
     Work work{};
     Request request;
   };
