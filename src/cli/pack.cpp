@@ -108,13 +108,13 @@ PackArguments parse(const std::vector<std::string>& arguments) {
   if (value.keep_encoded && parsed.given.contains("image-size")) {
     fail(ExitStatus::usage,
          "--image-size {} with --keep-encoded (JPEG files are packed as they are, "
-         "training resizes them); leave one away",
+         "training resizes them); drop one",
          value.image_size);
   }
   if (value.shards != 0 && parsed.given.contains("shard-mb")) {
     fail(ExitStatus::usage,
          "--shards {} with --shard-mb {} (each says how many shards there are); "
-         "leave one away",
+         "drop one",
          value.shards, value.shard_mb);
   }
   return value;

@@ -165,7 +165,7 @@ void validate_communication_dtypes(const Config& config) {
   if (parameters != "fp32" && parameters != precision) {
     fail(ExitStatus::usage,
          "--param-dtype {0} does not go with --precision {1} (weights would be rounded to {0} and "
-         "used as {1}); take --precision {0}, or leave --param-dtype away",
+         "used as {1}); take --precision {0}, or drop --param-dtype",
          parameters, precision);
   }
 }
@@ -225,12 +225,13 @@ void validate(const Config& config) {
   require_conv_algorithm(config.conv_algorithm, config.precision, config.device);
   require_recompute(config.recompute, config.device);
   if (config.nesterov && (config.momentum == 0 || config.optimizer != OptimizerKind::sgd)) {
-    fail(ExitStatus::usage, "--nesterov needs --optimizer sgd with momentum (momentum is {})",
+    fail(ExitStatus::usage,
+         "--nesterov needs --optimizer sgd with momentum (momentum is {}); drop it",
          config.momentum);
   }
   if (config.lr_schedule == LrSchedule::step && config.milestones.empty()) {
     fail(ExitStatus::usage,
-         "--lr-schedule step needs --milestones (at which epochs the rate falls)");
+         "--lr-schedule step needs --milestones (the epochs at which the rate falls); give them");
   }
   if (config.lr_schedule != LrSchedule::step && !config.milestones.empty()) {
     fail(ExitStatus::usage,
@@ -239,10 +240,14 @@ void validate(const Config& config) {
          fmt::join(config.milestones, ","));
   }
   if (!std::is_sorted(config.milestones.begin(), config.milestones.end())) {
-    fail(ExitStatus::usage, "--milestones {} are not ascending", fmt::join(config.milestones, ","));
+    fail(ExitStatus::usage,
+         "--milestones {} are not ascending (each is later than the one before); sort them",
+         fmt::join(config.milestones, ","));
   }
   if (config.warmup_epochs > static_cast<double>(config.epochs)) {
-    fail(ExitStatus::usage, "--warmup-epochs {} is longer than the {} epochs of --epochs",
+    fail(ExitStatus::usage,
+         "--warmup-epochs {} is longer than the {} epochs of --epochs (the rate would never reach "
+         "--lr); lower it",
          config.warmup_epochs, config.epochs);
   }
   validate_communication_dtypes(config);
@@ -264,7 +269,8 @@ void validate(const Config& config) {
          config.straggler_factor);
   }
   if (config.init_head == InitHead::fresh && config.init_from.empty()) {
-    fail(ExitStatus::usage, "--init-head new needs --init-from (there is no head to replace)");
+    fail(ExitStatus::usage,
+         "--init-head new needs --init-from (there is no head to replace); drop it");
   }
 }
 

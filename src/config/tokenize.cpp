@@ -32,7 +32,7 @@ const OptionName* find(const std::vector<OptionName>& known, std::string_view na
   names.reserve(known.size());
   for (const OptionName& option : known) names.push_back(option.name);
   const std::string nearest = nearest_name(name, names);
-  fail(ExitStatus::usage, "unknown option --{}{} (there is no such option) {}", name, where,
+  fail(ExitStatus::usage, "unknown option --{}{} (there is no such option); {}", name, where,
        nearest.empty() ? std::string("see --help") : fmt::format("did you mean --{}?", nearest));
 }
 

@@ -174,8 +174,8 @@ class ShardedDataset final : public Dataset {
 
   [[nodiscard]] Place locate(std::int64_t index) const {
     if (index < 0 || index >= info_.samples) {
-      fail(ExitStatus::internal, "sample {} of {} was asked for (split {} of {})", index,
-           info_.samples, info_.split, info_.directory);
+      fail(ExitStatus::internal, "sample {} of {} was asked for (split {} of {}); report this",
+           index, info_.samples, info_.split, info_.directory);
     }
     const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
     const auto shard = static_cast<std::size_t>(end - ends_.begin());

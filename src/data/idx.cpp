@@ -28,7 +28,7 @@ class ByteSource final {
     // 16: accept only a gzip header.
     if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) {
       compressed_ = false;
-      fail(ExitStatus::internal, "zlib cannot start (out of memory)");
+      fail(ExitStatus::internal, "zlib cannot start (out of memory); give the process more memory");
     }
   }
   ByteSource(const ByteSource&) = delete;
@@ -127,7 +127,8 @@ IdxFile parse_idx(std::span<const std::byte> bytes, const std::string& name) {
     file.dims.push_back(read_word(source, name));
     const std::uint64_t extent = file.dims.back();
     if (extent != 0 && total > std::numeric_limits<std::uint64_t>::max() / extent) {
-      fail(ExitStatus::bad_input, "{}: the IDX header's extents overflow (damaged header)", name);
+      fail(ExitStatus::bad_input,
+           "{}: the IDX header's extents overflow (damaged header); get the file again", name);
     }
     total *= extent;
   }

@@ -32,7 +32,9 @@ std::string require_file(const std::string& directory, const std::string& name) 
 IdxFile read_idx(const std::string& path, std::size_t axes) {
   IdxFile file = parse_idx(read_whole_file(path), path);
   if (file.dims.size() != axes) {
-    fail(ExitStatus::bad_input, "{}: has {} axes, expected {}", path, file.dims.size(), axes);
+    fail(ExitStatus::bad_input,
+         "{} has {} axes, expected {} (it holds something else); check --input", path,
+         file.dims.size(), axes);
   }
   return file;
 }
@@ -49,12 +51,13 @@ LoadedPart load_part(const std::string& directory, const std::string& prefix) {
   IdxFile images = read_idx(image_path, 3);
   const IdxFile labels = read_idx(label_path, 1);
   if (images.dims[0] != labels.dims[0]) {
-    fail(ExitStatus::bad_input, "{} holds {} images, but {} holds {} labels (they must be equal)",
+    fail(ExitStatus::bad_input,
+         "{} holds {} images, but {} holds {} labels (they must be equal); get both files again",
          image_path, images.dims[0], label_path, labels.dims[0]);
   }
   if (images.dims[0] == 0 || images.dims[1] == 0 || images.dims[2] == 0) {
-    fail(ExitStatus::bad_input, "{}: {} images of {}x{} pixels (nothing to pack)", image_path,
-         images.dims[0], images.dims[1], images.dims[2]);
+    fail(ExitStatus::bad_input, "{} has {} images of {}x{} pixels (nothing to pack); check --input",
+         image_path, images.dims[0], images.dims[1], images.dims[2]);
   }
   LoadedPart part{.height = images.dims[1], .width = images.dims[2], .pixels = {}};
   part.pixels.images = std::move(images.values);
@@ -75,7 +78,8 @@ std::unique_ptr<PackSource> open_mnist_source(const std::string& directory) {
     val = load_part(directory, "t10k");
     if (val.height != train.height || val.width != train.width) {
       fail(ExitStatus::bad_input,
-           "{}: the test images are {}x{} pixels, the training images {}x{} (they must be equal)",
+           "{}: the test images are {}x{} pixels, the training images {}x{} (they must be equal); "
+           "check --input",
            directory, val.height, val.width, train.height, train.width);
     }
   }

@@ -82,7 +82,8 @@ std::vector<ShardTask> plan(const PackSource& source, const PackOptions& options
   const std::int64_t train = source.samples(SourcePart::train);
   const std::int64_t val = source.samples(SourcePart::val);
   if (train == 0) {
-    fail(ExitStatus::bad_input, "the source holds no training samples (nothing to pack)");
+    fail(ExitStatus::bad_input,
+         "the source holds no training samples (nothing to pack); check --input");
   }
   if (options.shards && (*options.shards < 1 || *options.shards > train)) {
     fail(ExitStatus::usage,
@@ -197,7 +198,8 @@ void require_same_source(const PackSource& source, Communicator& comm) {
   const std::int64_t mine = source.info().identity;
   if (comm.all_reduce_value(mine, ReduceOp::min) != comm.all_reduce_value(mine, ReduceOp::max)) {
     fail(ExitStatus::bad_input,
-         "the ranks see different files (--input must be on storage that all nodes share)");
+         "the ranks see different files (--input must be on storage that all nodes share); move it "
+         "there");
   }
 }
 

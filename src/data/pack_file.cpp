@@ -68,11 +68,12 @@ void read_whole_file(const std::string& path, std::vector<std::byte>& bytes) {
          std::strerror(errno));
   }
   const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) fail(ExitStatus::no_input, "cannot read {} ({})", path, error.message());
+  if (error)
+    fail(ExitStatus::no_input, "cannot read {} ({}); check the path", path, error.message());
   bytes.resize(size);
   if (std::fread(bytes.data(), 1, bytes.size(), file.get()) != bytes.size()) {
-    fail(ExitStatus::no_input, "cannot read {} (it ended or failed before its {} bytes)", path,
-         size);
+    fail(ExitStatus::no_input,
+         "cannot read {} (it ended or failed before its {} bytes); check the disk", path, size);
   }
 }
 

@@ -111,7 +111,7 @@ ListeningSocket::ListeningSocket(const char* suggestion,
     descriptor_ = std::move(socket);
     return;
   }
-  fail(ExitStatus::internal, "this process cannot listen on a port ({}: {}) {}", call,
+  fail(ExitStatus::internal, "this process cannot listen on a port ({}: {}); {}", call,
        std::strerror(errno), suggestion);
 }
 
