@@ -67,7 +67,7 @@ bool Mailbox::deliver(int to, int tag, std::span<const std::byte> bytes, Deadlin
   return true;
 }
 
-std::optional<Mailbox::Letter> Mailbox::receive(int from, int tag, Deadline deadline) {
+std::optional<Mailbox::Received> Mailbox::receive(int from, int tag, Deadline deadline) {
   MPI_Message matched = MPI_MESSAGE_NULL;
   MPI_Status status{};
   for (Backoff backoff(deadline);;) {
@@ -93,7 +93,7 @@ std::optional<Mailbox::Letter> Mailbox::receive(int from, int tag, Deadline dead
     messages_.push_back(std::move(message));
     return std::nullopt;
   }
-  return Letter{.from = status.MPI_SOURCE, .bytes = std::move(message->bytes)};
+  return Received{.from = status.MPI_SOURCE, .bytes = std::move(message->bytes)};
 }
 
 bool Mailbox::pass(int other, const EchoOptions& options, Message& message, bool sending) {

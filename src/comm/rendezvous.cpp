@@ -100,10 +100,10 @@ class Rendezvous::Meetings final {
       rank_0_is_lost(place, "did not come to");
     }
     // Rank 0 comes at most a limit after this rank, and then waits at most a limit for the others.
-    const auto letter =
+    const auto received =
         mailbox_.receive(0, tag(), arrival + 2 * place.limit + std::chrono::seconds(1));
-    if (!letter) rank_0_is_lost(place, "was lost at");
-    return content<Verdict>(*letter);
+    if (!received) rank_0_is_lost(place, "was lost at");
+    return content<Verdict>(*received);
   }
 
  private:
@@ -117,9 +117,9 @@ class Rendezvous::Meetings final {
   }
 
   template <typename T>
-  [[nodiscard]] static T content(const Mailbox::Letter& letter) {
+  [[nodiscard]] static T content(const Mailbox::Received& received) {
     T value;
-    std::memcpy(&value, letter.bytes.data(), std::min(sizeof value, letter.bytes.size()));
+    std::memcpy(&value, received.bytes.data(), std::min(sizeof value, received.bytes.size()));
     return value;
   }
 
@@ -128,10 +128,10 @@ class Rendezvous::Meetings final {
 
   void collect(std::vector<std::optional<Announcement>>& came, Mailbox::Deadline deadline) {
     for (int missing = size() - 1; missing > 0; --missing) {
-      const auto letter = mailbox_.receive(MPI_ANY_SOURCE, tag(), deadline);
+      const auto received = mailbox_.receive(MPI_ANY_SOURCE, tag(), deadline);
       require_mpi();
-      if (!letter) return;
-      came[static_cast<std::size_t>(letter->from)] = content<Announcement>(*letter);
+      if (!received) return;
+      came[static_cast<std::size_t>(received->from)] = content<Announcement>(*received);
     }
   }
 

@@ -51,9 +51,9 @@ Coordinator::Answers Coordinator::ask(const std::vector<int>& ranks, const Quest
   const auto deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(options_.limit * question.limits);
   for (const int rank : asked) {
-    const auto letter = mailbox_.receive(rank, answer_tag, deadline);
-    if (letter) {
-      answers[rank] = json_in(*letter);
+    const auto received = mailbox_.receive(rank, answer_tag, deadline);
+    if (received) {
+      answers[rank] = json_in(*received);
       continue;
     }
     const int node = node_of_.empty() ? -1 : number_of(rank);

@@ -34,9 +34,9 @@ Diagnosis coordinate(Mailbox& mailbox, const ExaminationOptions& options) {
 Diagnosis serve(Mailbox& mailbox, const ExaminationOptions& options) {
   Worker worker(mailbox, options);
   for (;;) {
-    const auto letter = mailbox.receive(0, command_tag, Clock::now() + longest_silence);
-    if (!letter) return {.findings = {}, .fit = false, .all_reached = false};
-    const nlohmann::json command = json_in(*letter);
+    const auto received = mailbox.receive(0, command_tag, Clock::now() + longest_silence);
+    if (!received) return {.findings = {}, .fit = false, .all_reached = false};
+    const nlohmann::json command = json_in(*received);
     if (command.at("do") == "end") {
       return {.findings = {},
               .fit = command.at("fit").get<bool>(),

@@ -24,9 +24,9 @@ inline void send_json(Mailbox& mailbox, int to, int tag, const nlohmann::json& j
   const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   mailbox.send(to, tag, std::as_bytes(std::span(text)));
 }
-[[nodiscard]] inline nlohmann::json json_in(const Mailbox::Letter& letter) {
-  const auto* text = reinterpret_cast<const char*>(letter.bytes.data());
-  return nlohmann::json::parse(text, text + letter.bytes.size());
+[[nodiscard]] inline nlohmann::json json_in(const Mailbox::Received& received) {
+  const auto* text = reinterpret_cast<const char*>(received.bytes.data());
+  return nlohmann::json::parse(text, text + received.bytes.size());
 }
 
 }  // namespace lockstep::doctor

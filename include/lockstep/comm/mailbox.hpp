@@ -33,12 +33,12 @@ class Mailbox final {
   /// Whether the peer began to receive `bytes` in time.
   [[nodiscard]] bool deliver(int to, int tag, std::span<const std::byte> bytes, Deadline deadline);
 
-  struct Letter {
+  struct Received {
     int from = 0;
     std::vector<std::byte> bytes;
   };
   /// nullopt if no message arrived in time; `from` may be MPI_ANY_SOURCE.
-  [[nodiscard]] std::optional<Letter> receive(int from, int tag, Deadline deadline);
+  [[nodiscard]] std::optional<Received> receive(int from, int tag, Deadline deadline);
 
   struct Echo {
     double seconds = 0;      ///< one-way time of the fastest repetition
