@@ -11,7 +11,8 @@ class Backoff final {
   using Clock = std::chrono::steady_clock;
 
   explicit Backoff(std::chrono::milliseconds limit) : limit_(limit), end_(Clock::now() + limit) {}
-  explicit Backoff(Clock::time_point end) : limit_(end - Clock::now()), end_(end) {}
+  Backoff(Clock::time_point end, std::chrono::microseconds nap)
+      : limit_(end - Clock::now()), end_(end), nap_(nap) {}
 
   /// Yields or sleeps; false once the limit has passed.
   [[nodiscard]] bool pause() {
@@ -19,7 +20,7 @@ class Backoff final {
     if (++pauses_ < yields) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      std::this_thread::sleep_for(nap_);
     }
     return true;
   }
@@ -35,6 +36,7 @@ class Backoff final {
   static constexpr int yields = 2000;
   std::chrono::duration<double> limit_;
   Clock::time_point end_;
+  std::chrono::microseconds nap_{50};
   int pauses_ = 0;
 };
 

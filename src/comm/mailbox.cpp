@@ -7,6 +7,12 @@
 #include <utility>
 
 namespace lockstep {
+namespace {
+
+/// Ranks may wait for minutes beside those that measure, on the same cores.
+constexpr auto nap = std::chrono::microseconds(200);
+
+}  // namespace
 
 Mailbox::Mailbox(MPI_Comm comm) : comm_(comm) {
   MPI_Comm_rank(comm_, &rank_);
@@ -31,7 +37,7 @@ bool Mailbox::succeeded(int code, const char* call) {
 }
 
 bool Mailbox::done_by(MPI_Request& request, Deadline deadline) {
-  for (Backoff backoff(deadline);;) {
+  for (Backoff backoff(deadline, nap);;) {
     int done = 0;
     if (!succeeded(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test")) return false;
     if (done != 0) return true;
@@ -70,7 +76,7 @@ bool Mailbox::deliver(int to, int tag, std::span<const std::byte> bytes, Deadlin
 std::optional<Mailbox::Received> Mailbox::receive(int from, int tag, Deadline deadline) {
   MPI_Message matched = MPI_MESSAGE_NULL;
   MPI_Status status{};
-  for (Backoff backoff(deadline);;) {
+  for (Backoff backoff(deadline, nap);;) {
     int here = 0;
     if (!succeeded(MPI_Improbe(from, tag, comm_, &here, &matched, &status), "MPI_Improbe")) {
       return std::nullopt;
