@@ -77,7 +77,7 @@ CASES = {
     "simple-cnn": (lambda: SimpleCnn(1, 10, 28), ["--model", "simple-cnn"], 1, 28, 10, 8, 3),
     "resnet18": (lambda: torchvision.models.resnet18(num_classes=100), ["--model", "resnet18"], 3, 224, 100, 2, 3),
     "resnext50_32x4d": (lambda: torchvision.models.resnext50_32x4d(num_classes=10),
-                        ["--model", "resnext50_32x4d"], 3, 64, 10, 4, 2),
+                        ["--model", "resnext50_32x4d"], 3, 96, 10, 8, 1),
     "resnet50": (lambda: torchvision.models.resnet50(num_classes=100), ["--model", "resnet50"], 3, 224, 100, 2, 3),
 }
 # Adam divides by sqrt(v) + eps: with its usual 1e-8 a gradient that is zero but for rounding moves a weight as far as
