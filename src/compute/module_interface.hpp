@@ -1,9 +1,9 @@
 #pragma once
 
-#include "../engine/cuda/choose_algorithms.hpp"
-#include "../engine/cuda/device.hpp"
-#include "../engine/cuda/device_engine.hpp"
-#include "../engine/cuda/device_options.hpp"
+#include "../engine/gpu/choose_algorithms.hpp"
+#include "../engine/gpu/device.hpp"
+#include "../engine/gpu/device_engine.hpp"
+#include "../engine/gpu/device_options.hpp"
 #include "lockstep/comm/device_communicator.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
 #include "lockstep/comm/rendezvous.hpp"

@@ -4,7 +4,7 @@
 // or as NCCL starts, HOST_MODULE_MARKS=FILE gets what a profiler would be shown, and
 // HOST_MODULE_ALGORITHMS=FILE what is chosen.
 #include "compute/module_interface.hpp"
-#include "engine/host_device.hpp"
+#include "engine/gpu/host_device.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "optim/device/device_optimizer.hpp"
 

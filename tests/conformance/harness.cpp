@@ -2,7 +2,7 @@
 
 #include "../../src/compute/module_interface.hpp"
 #include "conformance/fixtures.hpp"
-#include "engine/host_device.hpp"
+#include "engine/gpu/host_device.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/engine/convolution_trial.hpp"
 #include "lockstep/engine/cpu_engine.hpp"

@@ -1,6 +1,6 @@
 #define BOOST_TEST_MODULE pixel_loader
-#include "cuda/kernels/kernels.hpp"
 #include "data/shard_fixture.hpp"
+#include "gpu/kernels/kernels.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/data/loader.hpp"
 

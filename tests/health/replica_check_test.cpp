@@ -2,8 +2,8 @@
 #define BOOST_TEST_NO_MAIN
 #include <boost/test/unit_test.hpp>
 
-#include "../../src/engine/cuda/device_engine.hpp"
-#include "engine/host_device.hpp"
+#include "../../src/engine/gpu/device_engine.hpp"
+#include "engine/gpu/host_device.hpp"
 #include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/core/error.hpp"

@@ -2,7 +2,7 @@
 #include "../../src/optim/device/device_optimizer.hpp"
 #include "lockstep/config/config.hpp"
 
-#include "engine/host_device.hpp"
+#include "engine/gpu/host_device.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/philox.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "comm/stand_in_queues.hpp"
-#include "engine/host_device.hpp"
+#include "engine/gpu/host_device.hpp"
 
 #include <cstddef>
 #include <memory>

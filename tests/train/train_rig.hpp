@@ -2,9 +2,9 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include "../../src/engine/cuda/device_engine.hpp"
+#include "../../src/engine/gpu/device_engine.hpp"
 #include "../../src/optim/device/device_optimizer.hpp"
-#include "engine/host_device.hpp"
+#include "engine/gpu/host_device.hpp"
 #include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/comm/forwarding_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"

@@ -1,4 +1,4 @@
-#include "../../engine/cuda/cuda_device.hpp"
+#include "../../engine/gpu/cuda/cuda_device.hpp"
 #include "../../optim/device/device_optimizer.hpp"
 #include "../module_interface.hpp"
 #include "lockstep/comm/staged_communicator.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../../engine/cuda/device.hpp"
+#include "../../engine/gpu/device.hpp"
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/optim/optimizer.hpp"
 

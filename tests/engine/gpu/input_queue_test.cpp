@@ -1,5 +1,5 @@
 #define BOOST_TEST_MODULE input_queue
-#include "../../src/engine/cuda/input_queue.hpp"
+#include "../../../src/engine/gpu/input_queue.hpp"
 
 #include <boost/test/unit_test.hpp>
 

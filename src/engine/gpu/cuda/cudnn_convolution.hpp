@@ -1,8 +1,8 @@
 #pragma once
 
+#include "../device.hpp"
+#include "../device_options.hpp"
 #include "cudnn_plan.hpp"
-#include "device.hpp"
-#include "device_options.hpp"
 #include "lockstep/core/unique_handle.hpp"
 
 #include <cudnn.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../../src/engine/cuda/device.hpp"
+#include "../../../src/engine/gpu/device.hpp"
 
 #include <cstddef>
 #include <functional>

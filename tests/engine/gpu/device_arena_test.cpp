@@ -1,8 +1,8 @@
 #define BOOST_TEST_MODULE device_arena
-#include "../../src/engine/cuda/device_arena.hpp"
+#include "../../../src/engine/gpu/device_arena.hpp"
 
-#include "../../src/engine/graph_analysis.hpp"
-#include "engine/host_device.hpp"
+#include "../../../src/engine/graph_analysis.hpp"
+#include "engine/gpu/host_device.hpp"
 
 #include <boost/test/unit_test.hpp>
 

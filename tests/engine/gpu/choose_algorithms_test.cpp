@@ -1,8 +1,8 @@
 #define BOOST_TEST_MODULE choose_algorithms
-#include "../../src/engine/cuda/choose_algorithms.hpp"
+#include "../../../src/engine/gpu/choose_algorithms.hpp"
 
-#include "../../src/engine/cuda/device_engine.hpp"
-#include "engine/host_device.hpp"
+#include "../../../src/engine/gpu/device_engine.hpp"
+#include "engine/gpu/host_device.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <boost/test/unit_test.hpp>

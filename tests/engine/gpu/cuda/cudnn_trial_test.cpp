@@ -1,7 +1,7 @@
 #define BOOST_TEST_MODULE cudnn_trial
-#include "engine/cuda/cudnn_trial.hpp"
+#include "engine/gpu/cuda/cudnn_trial.hpp"
 
-#include "engine/cuda/check.hpp"
+#include "engine/gpu/cuda/check.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -1,6 +1,6 @@
 #define BOOST_TEST_MODULE device_program
-#include "../../src/engine/cuda/device_engine.hpp"
-#include "engine/host_device.hpp"
+#include "../../../src/engine/gpu/device_engine.hpp"
+#include "engine/gpu/host_device.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "convolution_request.hpp"
-#include "device_options.hpp"
+#include "../convolution_request.hpp"
+#include "../device_options.hpp"
 
 #include <cudnn.h>
 

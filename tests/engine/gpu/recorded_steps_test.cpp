@@ -1,7 +1,7 @@
 #define BOOST_TEST_MODULE recorded_steps
-#include "../../src/engine/cuda/recorded_steps.hpp"
+#include "../../../src/engine/gpu/recorded_steps.hpp"
 
-#include "engine/host_device.hpp"
+#include "engine/gpu/host_device.hpp"
 
 #include <boost/test/unit_test.hpp>
 

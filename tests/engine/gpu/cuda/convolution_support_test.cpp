@@ -1,7 +1,7 @@
 // Prints, for a device that is described to cuDNN and need not be there, which of its engines
 // compute the convolutions of the models, and fails where one has none.
 #define BOOST_TEST_MODULE convolution_support
-#include "engine/cuda/cudnn_plan.hpp"
+#include "engine/gpu/cuda/cudnn_plan.hpp"
 #include "lockstep/core/precision.hpp"
 #include "lockstep/graph/graph.hpp"
 #include "lockstep/models/models.hpp"

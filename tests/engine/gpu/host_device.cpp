@@ -1,6 +1,6 @@
 #include "host_device.hpp"
 
-#include "cuda/kernels/host/host_stream.hpp"
+#include "gpu/kernels/host/host_stream.hpp"
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/float16.hpp"
 

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "../device.hpp"
+#include "../device_options.hpp"
 #include "check.hpp"
 #include "cudnn_convolution.hpp"
-#include "device.hpp"
-#include "device_options.hpp"
 #include "lockstep/core/unique_handle.hpp"
 
 #include <memory>

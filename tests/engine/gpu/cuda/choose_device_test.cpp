@@ -1,5 +1,5 @@
 #define BOOST_TEST_MODULE choose_device
-#include "engine/cuda/choose_device.hpp"
+#include "engine/gpu/cuda/choose_device.hpp"
 
 #include "lockstep/core/error.hpp"
 

@@ -1,5 +1,5 @@
 #define BOOST_TEST_MODULE cuda_device
-#include "engine/cuda/cuda_device.hpp"
+#include "engine/gpu/cuda/cuda_device.hpp"
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/float16.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cuda/kernels/kernels.hpp"
+#include "gpu/kernels/kernels.hpp"
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/float16.hpp"
 #include "lockstep/core/philox.hpp"
