@@ -1,5 +1,5 @@
 #include "kernels.hpp"
-#include "octet_rows.hpp"
+#include "vec8_rows.hpp"
 
 #include <cmath>
 
@@ -14,28 +14,28 @@ LOCKSTEP_HOST_DEVICE float inverse_deviation(float variance, float eps) {
   return 1.0F / std::sqrt(variance + eps);
 }
 
-/// A norm's values for an octet's channels.
+/// A norm's values for the channels of a vec8.
 struct ChannelNorm {
-  Octet mean;
-  Octet scale;
-  Octet bias;
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE static ChannelNorm load(const OctetRows& extent,
+  Vec8 mean;
+  Vec8 scale;
+  Vec8 bias;
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE static ChannelNorm load(const Vec8Rows& extent,
                                                              const Normalization& norm,
                                                              std::int64_t at) {
     ChannelNorm result{load_channels(extent, norm.mean, at), load_channels(extent, norm.weight, at),
                        load_channels(extent, norm.bias, at)};
-    const Octet variance = load_channels(extent, norm.variance, at);
-    for (int i = 0; i < octet; ++i) result.scale[i] *= inverse_deviation(variance[i], norm.eps);
+    const Vec8 variance = load_channels(extent, norm.variance, at);
+    for (int i = 0; i < vec8_size; ++i) result.scale[i] *= inverse_deviation(variance[i], norm.eps);
     return result;
   }
-  LOCKSTEP_HOST_DEVICE void normalize(Octet& values) const {
-    for (int i = 0; i < octet; ++i) values[i] = (values[i] - mean[i]) * scale[i] + bias[i];
+  LOCKSTEP_HOST_DEVICE void normalize(Vec8& values) const {
+    for (int i = 0; i < vec8_size; ++i) values[i] = (values[i] - mean[i]) * scale[i] + bias[i];
   }
 };
 
 template <typename T, bool adds, bool adds_norm>
 struct Apply {
-  OctetRows extent;
+  Vec8Rows extent;
   ColumnItems items;
   const T* x;
   const T* residual;
@@ -46,12 +46,12 @@ struct Apply {
   T* y;
 
   struct Loaded {
-    RawOctet<T> x;
-    RawOctet<T> residual;
+    RawVec8<T> x;
+    RawVec8<T> residual;
   };
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
     const std::int64_t chunk = items.chunk(item);
-    const OctetColumn column = octet_column(extent, item - chunk * items.columns);
+    const Vec8Column column = vec8_column(extent, item - chunk * items.columns);
     const ChannelNorm channels = ChannelNorm::load(extent, norm, column.at);
     ChannelNorm residual_channels{};
     if constexpr (adds_norm) {
@@ -62,56 +62,56 @@ struct Apply {
         [&](std::int64_t row) {
           const std::int64_t at = row * extent.width + column.at;
           const bool whole = row < column.whole_rows;
-          Loaded loaded{read_octet(x + at, whole), {}};
-          if constexpr (adds) loaded.residual = read_octet(residual + at, whole);
+          Loaded loaded{read_vec8(x + at, whole), {}};
+          if constexpr (adds) loaded.residual = read_vec8(residual + at, whole);
           return loaded;
         },
         [&](std::int64_t row, const Loaded& loaded) {
-          Octet values = loaded.x.floats();
+          Vec8 values = loaded.x.floats();
           channels.normalize(values);
           if constexpr (adds) {
-            Octet others = loaded.residual.floats();
+            Vec8 others = loaded.residual.floats();
             if constexpr (adds_norm) {
               residual_channels.normalize(others);
               others = packed<T>(others).floats();
             }
-            for (int i = 0; i < octet; ++i) values[i] += others[i];
+            for (int i = 0; i < vec8_size; ++i) values[i] += others[i];
           }
           if (relu) {
-            for (int i = 0; i < octet; ++i) values[i] = values[i] <= 0 ? 0.0F : values[i];
+            for (int i = 0; i < vec8_size; ++i) values[i] = values[i] <= 0 ? 0.0F : values[i];
           }
-          const RawOctet<T> result = packed<T>(values);
+          const RawVec8<T> result = packed<T>(values);
           const std::int64_t at = row * extent.width + column.at;
-          write_octet(y + at, result, row < column.whole_rows);
-          if (mask != nullptr) mask[at / octet] = positive(result, row < column.whole_rows);
+          write_vec8(y + at, result, row < column.whole_rows);
+          if (mask != nullptr) mask[at / vec8_size] = positive(result, row < column.whole_rows);
         });
   }
   /// Mask bits of the stored (rounded) values.
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE static std::uint8_t positive(const RawOctet<T>& raw,
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE static std::uint8_t positive(const RawVec8<T>& raw,
                                                                   bool whole) {
-    const Octet values = raw.floats();
+    const Vec8 values = raw.floats();
     unsigned bits = 0;
-    for (int i = 0; i < octet; ++i) bits |= values[i] > 0 ? 1U << i : 0U;
-    return static_cast<std::uint8_t>(piece_size<T> == octet || whole ? bits : bits & 0xFU);
+    for (int i = 0; i < vec8_size; ++i) bits |= values[i] > 0 ? 1U << i : 0U;
+    return static_cast<std::uint8_t>(piece_size<T> == vec8_size || whole ? bits : bits & 0xFU);
   }
 };
 
-/// Per-channel terms of the gradient of a norm's input, for an octet's channels:
+/// Per-channel terms of the gradient of a norm's input, for the channels of a vec8:
 /// dx = scale * (g - mean_gradient - (x - mean) * slope)
 struct ChannelGradient {
-  Octet mean;
-  Octet scale;
-  Octet slope;
-  Octet mean_gradient;
+  Vec8 mean;
+  Vec8 scale;
+  Vec8 slope;
+  Vec8 mean_gradient;
   /// `share`: a value's weight in the means, 1 / elements.
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE static ChannelGradient load(const OctetRows& extent,
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE static ChannelGradient load(const Vec8Rows& extent,
                                                                  const NormGradient& of,
                                                                  float share, std::int64_t at) {
     ChannelGradient result{
         load_channels(extent, of.norm.mean, at), load_channels(extent, of.norm.weight, at),
         load_channels(extent, of.weight_gradient, at), load_channels(extent, of.bias_gradient, at)};
-    const Octet variance = load_channels(extent, of.norm.variance, at);
-    for (int i = 0; i < octet; ++i) {
+    const Vec8 variance = load_channels(extent, of.norm.variance, at);
+    for (int i = 0; i < vec8_size; ++i) {
       const float inverse = inverse_deviation(variance[i], of.norm.eps);
       result.scale[i] *= inverse;
       result.slope[i] *= inverse * share;
@@ -119,9 +119,9 @@ struct ChannelGradient {
     }
     return result;
   }
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Octet of(const Octet& g, const Octet& values) const {
-    Octet result;
-    for (int i = 0; i < octet; ++i) {
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Vec8 of(const Vec8& g, const Vec8& values) const {
+    Vec8 result;
+    for (int i = 0; i < vec8_size; ++i) {
       result[i] = scale[i] * (g[i] - mean_gradient[i] - (values[i] - mean[i]) * slope[i]);
     }
     return result;
@@ -130,7 +130,7 @@ struct ChannelGradient {
 
 template <typename T, bool masked, bool adds_norm>
 struct BackwardApply {
-  OctetRows extent;
+  Vec8Rows extent;
   ColumnItems items;
   const T* dy;
   const std::uint8_t* mask;
@@ -140,14 +140,14 @@ struct BackwardApply {
   T* dz;
 
   struct Loaded {
-    RawOctet<T> x;
-    RawOctet<T> dy;
+    RawVec8<T> x;
+    RawVec8<T> dy;
     std::uint32_t bits;
-    RawOctet<T> added_x;
+    RawVec8<T> added_x;
   };
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
     const std::int64_t chunk = items.chunk(item);
-    const OctetColumn column = octet_column(extent, item - chunk * items.columns);
+    const Vec8Column column = vec8_column(extent, item - chunk * items.columns);
     const ChannelGradient channels = ChannelGradient::load(extent, norm, share, column.at);
     ChannelGradient added_channels{};
     if constexpr (adds_norm) {
@@ -158,28 +158,28 @@ struct BackwardApply {
         [&](std::int64_t row) {
           const std::int64_t at = row * extent.width + column.at;
           const bool whole = row < column.whole_rows;
-          Loaded loaded{read_octet(static_cast<const T*>(norm.x) + at, whole),
-                        read_octet(dy + at, whole),
-                        masked ? mask[at / octet] : 0xFFU,
+          Loaded loaded{read_vec8(static_cast<const T*>(norm.x) + at, whole),
+                        read_vec8(dy + at, whole),
+                        masked ? mask[at / vec8_size] : 0xFFU,
                         {}};
           if constexpr (adds_norm) {
-            loaded.added_x = read_octet(static_cast<const T*>(added.x) + at, whole);
+            loaded.added_x = read_vec8(static_cast<const T*>(added.x) + at, whole);
           }
           return loaded;
         },
         [&](std::int64_t row, const Loaded& loaded) {
-          Octet g = loaded.dy.floats();
-          for (int i = 0; i < octet; ++i) {
+          Vec8 g = loaded.dy.floats();
+          for (int i = 0; i < vec8_size; ++i) {
             if (masked && (loaded.bits >> i & 1U) == 0) g[i] = 0;
           }
           const std::int64_t at = row * extent.width + column.at;
           const bool whole = row < column.whole_rows;
-          if (dz != nullptr) write_octet(dz + at, packed<T>(g), whole);
-          write_octet(static_cast<T*>(norm.dx) + at, packed<T>(channels.of(g, loaded.x.floats())),
-                      whole);
+          if (dz != nullptr) write_vec8(dz + at, packed<T>(g), whole);
+          write_vec8(static_cast<T*>(norm.dx) + at, packed<T>(channels.of(g, loaded.x.floats())),
+                     whole);
           if constexpr (adds_norm) {
-            write_octet(static_cast<T*>(added.dx) + at,
-                        packed<T>(added_channels.of(g, loaded.added_x.floats())), whole);
+            write_vec8(static_cast<T*>(added.dx) + at,
+                       packed<T>(added_channels.of(g, loaded.added_x.floats())), whole);
           }
         });
   }
@@ -187,24 +187,24 @@ struct BackwardApply {
 
 template <typename T>
 struct AddBias {
-  OctetRows extent;
+  Vec8Rows extent;
   ColumnItems items;
   const float* bias;
   T* y;
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
     const std::int64_t chunk = items.chunk(item);
-    const OctetColumn column = octet_column(extent, item - chunk * items.columns);
-    const Octet addend = load_channels(extent, bias, column.at);
+    const Vec8Column column = vec8_column(extent, item - chunk * items.columns);
+    const Vec8 addend = load_channels(extent, bias, column.at);
     for_rows<depth<T>>(
         chunk, items.chunks, column.rows,
         [&](std::int64_t row) {
-          return read_octet(y + row * extent.width + column.at, row < column.whole_rows);
+          return read_vec8(y + row * extent.width + column.at, row < column.whole_rows);
         },
-        [&](std::int64_t row, const RawOctet<T>& raw) {
-          Octet values = raw.floats();
-          for (int i = 0; i < octet; ++i) values[i] += addend[i];
-          write_octet(y + row * extent.width + column.at, packed<T>(values),
-                      row < column.whole_rows);
+        [&](std::int64_t row, const RawVec8<T>& raw) {
+          Vec8 values = raw.floats();
+          for (int i = 0; i < vec8_size; ++i) values[i] += addend[i];
+          write_vec8(y + row * extent.width + column.at, packed<T>(values),
+                     row < column.whole_rows);
         });
   }
 };
@@ -213,7 +213,7 @@ struct AddBias {
 
 void batch_norm_apply(Stream stream, DataType type, const Matrix& extent, const void* x,
                       const Normalization& norm, const NormalizeOptions& options, void* y) {
-  const OctetRows rows = octet_rows(extent);
+  const Vec8Rows rows = vec8_rows(extent);
   const ColumnItems items = column_items(rows);
   with_type(type, [&]<typename T>(T*) {
     const auto start = [&]<bool adds, bool adds_norm>() {
@@ -230,7 +230,7 @@ void batch_norm_apply(Stream stream, DataType type, const Matrix& extent, const 
 void batch_norm_backward_apply(Stream stream, DataType type, const Matrix& extent, const void* dy,
                                const std::uint8_t* mask, double elements, const NormGradient& of,
                                const NormGradient* added, void* dz) {
-  const OctetRows rows = octet_rows(extent);
+  const Vec8Rows rows = vec8_rows(extent);
   const ColumnItems items = column_items(rows);
   const auto share = static_cast<float>(1.0 / elements);
   with_type(type, [&]<typename T>(T*) {
@@ -245,7 +245,7 @@ void batch_norm_backward_apply(Stream stream, DataType type, const Matrix& exten
 }
 
 void add_bias(Stream stream, DataType type, const Matrix& extent, const float* bias, void* y) {
-  const OctetRows rows = octet_rows(extent);
+  const Vec8Rows rows = vec8_rows(extent);
   const ColumnItems items = column_items(rows);
   with_type(type, [&]<typename T>(T*) {
     launch(stream, items.count(), AddBias<T>{rows, items, bias, static_cast<T*>(y)});

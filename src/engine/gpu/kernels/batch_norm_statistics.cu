@@ -8,33 +8,33 @@ namespace {
 /// computed from distances to the chunk's first value.
 template <typename T>
 struct ChunkStatistics {
-  using Partial = OctetSums<2>;
+  using Partial = Vec8Sums<2>;
   RowReduction reduction;
   const T* x;
   float* partials;
 
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE RawOctet<T> read(const OctetColumn& column,
-                                                      std::int64_t row) const {
-    return read_octet(x + row * reduction.extent.width + column.at, row < column.whole_rows);
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE RawVec8<T> read(const Vec8Column& column,
+                                                     std::int64_t row) const {
+    return read_vec8(x + row * reduction.extent.width + column.at, row < column.whole_rows);
   }
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Octet first_value(const OctetColumn& column,
-                                                       std::int64_t team) const {
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Vec8 first_value(const Vec8Column& column,
+                                                      std::int64_t team) const {
     const std::int64_t row = reduction.chunk_of(team) * reduction.lanes();
-    return row < column.rows ? read(column, row).floats() : filled<octet>(0);
+    return row < column.rows ? read(column, row).floats() : filled<vec8_size>(0);
   }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int of_team,
                                                      int lane) const {
-    const OctetColumn column = reduction.column_of(team, of_team);
-    const Octet shift = first_value(column, team);
+    const Vec8Column column = reduction.column_of(team, of_team);
+    const Vec8 shift = first_value(column, team);
     Partial result;
     result.clear();
     for_rows<piece_size<T> / 2>(
         reduction.chunk_of(team) * reduction.lanes() + lane, reduction.stride(), column.rows,
         [&](std::int64_t row) { return read(column, row); },
-        [&](std::int64_t row, const RawOctet<T>& raw) {
-          const Octet values = raw.floats();
-          for (int i = 0; i < octet; ++i) {
-            const bool is_there = piece_size<T> == octet || i < 4 || row < column.whole_rows;
+        [&](std::int64_t row, const RawVec8<T>& raw) {
+          const Vec8 values = raw.floats();
+          for (int i = 0; i < vec8_size; ++i) {
+            const bool is_there = piece_size<T> == vec8_size || i < 4 || row < column.whole_rows;
             const float distance = is_there ? values[i] - shift[i] : 0.0F;
             result.sums[0][i] += distance;
             result.sums[1][i] += distance * distance;
@@ -43,11 +43,11 @@ struct ChunkStatistics {
     return result;
   }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t team, int of_team, const Partial& sums) const {
-    const OctetColumn column = reduction.column_of(team, of_team);
-    const Octet shift = first_value(column, team);
-    Octet mean;
-    Octet squares;
-    for (int i = 0; i < octet; ++i) {
+    const Vec8Column column = reduction.column_of(team, of_team);
+    const Vec8 shift = first_value(column, team);
+    Vec8 mean;
+    Vec8 squares;
+    for (int i = 0; i < vec8_size; ++i) {
       const auto count = static_cast<float>(
           reduction.rows_of(reduction.chunk_of(team), column.at + (i < 4 ? 0 : 4)));
       const float distance = count > 0 ? sums.sums[0][i] / count : 0.0F;

@@ -1,27 +1,28 @@
 #pragma once
 
-#include "octet_rows.hpp"
+#include "vec8_rows.hpp"
 
 #include <cstddef>
 
-/// Sums over the rows of a matrix in two kernels: teams sum a subset of rows of some octets, then a
-/// few threads add up the teams' sums for each channel. The extent alone determines the order.
+/// Sums over the rows of a matrix in two kernels: thread blocks sum a subset of rows of some vec8
+/// columns, then a few threads add up the teams' sums for each channel. The extent alone determines
+/// the order.
 namespace lockstep::cuda {
 
-/// Partition of the rows. Team `t` has the octets of group t % groups and the rows of chunk t /
-/// groups: lane l of chunk c has the rows c * lanes + l + k * stride().
+/// Partition of the rows. Block `b` has the vec8 columns of group b % groups and the rows of chunk
+/// b / groups: lane l of chunk c has the rows c * lanes + l + k * stride().
 struct RowReduction {
-  OctetRows extent;
+  Vec8Rows extent;
   std::int64_t chunks = 0;
-  std::int64_t groups = 0;  ///< of `columns` octets
+  std::int64_t groups = 0;  ///< of `columns` vec8 columns
   int columns = 0;
   [[nodiscard]] LOCKSTEP_HOST_DEVICE int lanes() const { return team_size / columns; }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t stride() const { return chunks * lanes(); }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t chunk_of(std::int64_t team) const {
     return team / groups;
   }
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE OctetColumn column_of(std::int64_t team, int column) const {
-    return octet_column(extent, team % groups * columns + column);
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Vec8Column column_of(std::int64_t team, int column) const {
+    return vec8_column(extent, team % groups * columns + column);
   }
   /// How many of a chunk's rows contain position `at`.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t rows_of(std::int64_t chunk,
@@ -38,7 +39,7 @@ struct RowReduction {
   constexpr int most_columns = 16;           // 256 bytes of a row in 16 bits
   constexpr std::int64_t most_teams = 1024;  // two rounds of a large device
   constexpr std::int64_t rows_a_lane = 4;    // at least
-  RowReduction result{.extent = octet_rows(extent), .chunks = 1, .groups = 1, .columns = 1};
+  RowReduction result{.extent = vec8_rows(extent), .chunks = 1, .groups = 1, .columns = 1};
   while (result.columns < most_columns && result.columns < result.extent.columns()) {
     result.columns *= 2;
   }
@@ -50,26 +51,26 @@ struct RowReduction {
 
 /// Sums of `kinds` quantities for each of eight channels.
 template <int kinds>
-struct OctetSums {
-  Octet sums[kinds];
+struct Vec8Sums {
+  Vec8 sums[kinds];
   LOCKSTEP_HOST_DEVICE void clear() {
-    for (int k = 0; k < kinds; ++k) sums[k] = filled<octet>(0);
+    for (int k = 0; k < kinds; ++k) sums[k] = filled<vec8_size>(0);
   }
-  LOCKSTEP_HOST_DEVICE void merge(const OctetSums& other) {
+  LOCKSTEP_HOST_DEVICE void merge(const Vec8Sums& other) {
     for (int k = 0; k < kinds; ++k) {
-      for (int i = 0; i < octet; ++i) sums[k][i] += other.sums[k][i];
+      for (int i = 0; i < vec8_size; ++i) sums[k][i] += other.sums[k][i];
     }
   }
 };
 
 /// Writes a team's sums of kind `kind` to `partials` (kinds, chunks, width).
 LOCKSTEP_HOST_DEVICE inline void store_partial(const RowReduction& reduction, std::int64_t team,
-                                               std::int64_t at, int kind, const Octet& sums,
+                                               std::int64_t at, int kind, const Vec8& sums,
                                                float* partials) {
   if (at >= reduction.extent.width) return;
-  store<octet>(partials + kind * reduction.partials() +
-                   reduction.chunk_of(team) * reduction.extent.width + at,
-               sums);
+  store<vec8_size>(partials + kind * reduction.partials() +
+                       reduction.chunk_of(team) * reduction.extent.width + at,
+                   sums);
 }
 
 /// The second kernel: a team has `columns` channels, and its lanes divide the partial sums.

@@ -8,24 +8,24 @@ namespace {
 
 template <typename T>
 struct ChunkSums {
-  using Partial = OctetSums<1>;
+  using Partial = Vec8Sums<1>;
   RowReduction reduction;
   const T* x;
   float* partials;
 
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int of_team,
                                                      int lane) const {
-    const OctetColumn column = reduction.column_of(team, of_team);
+    const Vec8Column column = reduction.column_of(team, of_team);
     Partial result;
     result.clear();
     for_rows<piece_size<T> / 2>(
         reduction.chunk_of(team) * reduction.lanes() + lane, reduction.stride(), column.rows,
         [&](std::int64_t row) {
-          return read_octet(x + row * reduction.extent.width + column.at, row < column.whole_rows);
+          return read_vec8(x + row * reduction.extent.width + column.at, row < column.whole_rows);
         },
-        [&](std::int64_t, const RawOctet<T>& raw) {
-          const Octet values = raw.floats();
-          for (int i = 0; i < octet; ++i) result.sums[0][i] += values[i];
+        [&](std::int64_t, const RawVec8<T>& raw) {
+          const Vec8 values = raw.floats();
+          for (int i = 0; i < vec8_size; ++i) result.sums[0][i] += values[i];
         });
     return result;
   }
@@ -54,7 +54,7 @@ struct CombineSums {
 /// the sum of two gradients, computed and stored here.
 template <typename T, bool masked, bool joins, bool added>
 struct ChunkGradients {
-  using Partial = OctetSums<added ? 3 : 2>;
+  using Partial = Vec8Sums<added ? 3 : 2>;
   RowReduction reduction;
   const T* dy;
   const T* other;
@@ -67,38 +67,38 @@ struct ChunkGradients {
   float* partials;
 
   struct Loaded {
-    RawOctet<T> x;
-    RawOctet<T> dy;
+    RawVec8<T> x;
+    RawVec8<T> dy;
     std::uint32_t bits;
-    RawOctet<T> other;
-    RawOctet<T> added_x;
+    RawVec8<T> other;
+    RawVec8<T> added_x;
   };
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int of_team,
                                                      int lane) const {
-    const OctetColumn column = reduction.column_of(team, of_team);
+    const Vec8Column column = reduction.column_of(team, of_team);
     Partial result;
     result.clear();
     if (column.rows == 0) return result;
-    const Octet center = load_channels(reduction.extent, mean, column.at);
-    Octet added_center{};
+    const Vec8 center = load_channels(reduction.extent, mean, column.at);
+    Vec8 added_center{};
     if constexpr (added) added_center = load_channels(reduction.extent, added_mean, column.at);
     for_rows<piece_size<T> / 4>(
         reduction.chunk_of(team) * reduction.lanes() + lane, reduction.stride(), column.rows,
         [&](std::int64_t row) {
           const std::int64_t at = row * reduction.extent.width + column.at;
           const bool whole = row < column.whole_rows;
-          Loaded loaded{read_octet(x + at, whole),
-                        read_octet(dy + at, whole),
-                        masked ? mask[at / octet] : 0xFFU,
+          Loaded loaded{read_vec8(x + at, whole),
+                        read_vec8(dy + at, whole),
+                        masked ? mask[at / vec8_size] : 0xFFU,
                         {},
                         {}};
-          if constexpr (joins) loaded.other = read_octet(other + at, whole);
-          if constexpr (added) loaded.added_x = read_octet(added_x + at, whole);
+          if constexpr (joins) loaded.other = read_vec8(other + at, whole);
+          if constexpr (added) loaded.added_x = read_vec8(added_x + at, whole);
           return loaded;
         },
         [&](std::int64_t row, const Loaded& loaded) {
-          Octet g = gradient(loaded);
-          for (int i = 0; i < octet; ++i) {
+          Vec8 g = gradient(loaded);
+          for (int i = 0; i < vec8_size; ++i) {
             if (masked && (loaded.bits >> i & 1U) == 0) g[i] = 0;
             result.sums[0][i] += g[i];
           }
@@ -107,25 +107,25 @@ struct ChunkGradients {
             add_products(g, loaded.added_x.floats(), added_center, result.sums[2]);
           }
           if constexpr (joins) {
-            write_octet(kept + row * reduction.extent.width + column.at, packed<T>(g),
-                        row < column.whole_rows);
+            write_vec8(kept + row * reduction.extent.width + column.at, packed<T>(g),
+                       row < column.whole_rows);
           }
         });
     return result;
   }
   /// Rounded as stored.
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE static Octet gradient(const Loaded& loaded) {
-    Octet g = loaded.dy.floats();
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE static Vec8 gradient(const Loaded& loaded) {
+    Vec8 g = loaded.dy.floats();
     if constexpr (joins) {
-      const Octet others = loaded.other.floats();
-      for (int i = 0; i < octet; ++i) g[i] += others[i];
+      const Vec8 others = loaded.other.floats();
+      for (int i = 0; i < vec8_size; ++i) g[i] += others[i];
       g = packed<T>(g).floats();
     }
     return g;
   }
-  LOCKSTEP_HOST_DEVICE static void add_products(const Octet& g, const Octet& values,
-                                                const Octet& center, Octet& sums) {
-    for (int i = 0; i < octet; ++i) sums[i] += g[i] * (values[i] - center[i]);
+  LOCKSTEP_HOST_DEVICE static void add_products(const Vec8& g, const Vec8& values,
+                                                const Vec8& center, Vec8& sums) {
+    for (int i = 0; i < vec8_size; ++i) sums[i] += g[i] * (values[i] - center[i]);
   }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t team, int of_team, const Partial& sums) const {
     const std::int64_t at = reduction.column_of(team, of_team).at;

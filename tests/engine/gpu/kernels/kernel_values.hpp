@@ -122,7 +122,8 @@ inline std::vector<float> random_channels(const Matrix& extent, std::uint32_t wh
 inline Matrix matrix(std::int64_t rows, std::int64_t channels, DataType type) {
   return {.rows = rows, .channels = channels, .padded = padded_channels(channels, type)};
 }
-/// Odd numbers of rows and channels; one row, one octet, several teams, idle columns of teams.
+/// Odd numbers of rows and channels; one row, one vec8, several thread blocks, idle columns of
+/// blocks.
 inline std::vector<Matrix> matrices(DataType type) {
   return {matrix(1, 1, type),     matrix(1, 33, type),   matrix(2, 3, type),
           matrix(7, 5, type),     matrix(130, 8, type),  matrix(257, 17, type),

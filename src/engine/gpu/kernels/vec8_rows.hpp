@@ -8,17 +8,17 @@
 /// Matrices of (rows, padded) values, processed in groups of eight values (one mask byte).
 namespace lockstep::cuda {
 
-inline constexpr int octet = 8;
-using Octet = Floats<octet>;
+inline constexpr int vec8_size = 8;
+using Vec8 = Floats<vec8_size>;
 
 /// A (rows, padded) matrix viewed as rows whose width is a multiple of eight. If `padded` is only a
 /// multiple of four (fp32), two rows form one, and the last may have half the width.
-struct OctetRows {
+struct Vec8Rows {
   std::int64_t values = 0;  ///< rows * padded
   std::int64_t rows = 0;    ///< the last may be short
   std::int64_t width = 0;
   std::int64_t padded = 0;
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t columns() const { return width / octet; }
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t columns() const { return width / vec8_size; }
   /// Number of rows that contain position `at`.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t rows_with(std::int64_t at) const {
     return at < width ? rows - (rows * width - values > width - 1 - at ? 1 : 0) : 0;
@@ -28,33 +28,33 @@ struct OctetRows {
     return at < padded ? at : at - padded;
   }
 };
-[[nodiscard]] inline OctetRows octet_rows(const Matrix& extent) {
-  const std::int64_t fold = extent.padded % octet == 0 ? 1 : 2;
+[[nodiscard]] inline Vec8Rows vec8_rows(const Matrix& extent) {
+  const std::int64_t fold = extent.padded % vec8_size == 0 ? 1 : 2;
   return {.values = extent.rows * extent.padded,
           .rows = ceil_div(extent.rows, fold),
           .width = extent.padded * fold,
           .padded = extent.padded};
 }
 
-/// Position of an octet; in a short row (fp32) its second half may be missing.
-struct OctetColumn {
+/// Position of a vec8; in a short row (fp32) its second half may be missing.
+struct Vec8Column {
   std::int64_t at = 0;          ///< position of its first value in a row
   std::int64_t rows = 0;        ///< rows that contain its first half
   std::int64_t whole_rows = 0;  ///< rows that contain all of it
 };
-[[nodiscard]] LOCKSTEP_HOST_DEVICE inline OctetColumn octet_column(const OctetRows& extent,
-                                                                   std::int64_t column) {
-  const std::int64_t at = column * octet;
+[[nodiscard]] LOCKSTEP_HOST_DEVICE inline Vec8Column vec8_column(const Vec8Rows& extent,
+                                                                 std::int64_t column) {
+  const std::int64_t at = column * vec8_size;
   return {at, extent.rows_with(at), at < extent.width ? extent.rows_with(at + 4) : 0};
 }
 
 /// Eight values as stored.
 template <typename T>
-struct RawOctet {
-  Piece pieces[octet / piece_size<T>];
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Octet floats() const {
-    Octet result;
-    for (int p = 0; p < octet / piece_size<T>; ++p) {
+struct RawVec8 {
+  Piece pieces[vec8_size / piece_size<T>];
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Vec8 floats() const {
+    Vec8 result;
+    for (int p = 0; p < vec8_size / piece_size<T>; ++p) {
       const auto part = unpack<T>(pieces[p]);
       for (int i = 0; i < piece_size<T>; ++i) result[p * piece_size<T> + i] = part[i];
     }
@@ -63,17 +63,17 @@ struct RawOctet {
 };
 /// A missing half reads as zero.
 template <typename T>
-LOCKSTEP_HOST_DEVICE RawOctet<T> read_octet(const T* from, bool whole) {
-  if constexpr (piece_size<T> == octet) {
+LOCKSTEP_HOST_DEVICE RawVec8<T> read_vec8(const T* from, bool whole) {
+  if constexpr (piece_size<T> == vec8_size) {
     return {{read_piece(from)}};
   } else {
     return {{read_piece(from), whole ? read_piece(from + 4) : Piece{}}};
   }
 }
 template <typename T>
-LOCKSTEP_HOST_DEVICE RawOctet<T> packed(const Octet& values) {
-  RawOctet<T> result;
-  for (int p = 0; p < octet / piece_size<T>; ++p) {
+LOCKSTEP_HOST_DEVICE RawVec8<T> packed(const Vec8& values) {
+  RawVec8<T> result;
+  for (int p = 0; p < vec8_size / piece_size<T>; ++p) {
     Floats<piece_size<T>> part;
     for (int i = 0; i < piece_size<T>; ++i) part[i] = values[p * piece_size<T> + i];
     result.pieces[p] = pack<T>(part);
@@ -81,16 +81,16 @@ LOCKSTEP_HOST_DEVICE RawOctet<T> packed(const Octet& values) {
   return result;
 }
 template <typename T>
-LOCKSTEP_HOST_DEVICE void write_octet(T* to, const RawOctet<T>& octets, bool whole) {
-  write_piece(to, octets.pieces[0]);
-  if constexpr (piece_size<T> != octet) {
-    if (whole) write_piece(to + 4, octets.pieces[1]);
+LOCKSTEP_HOST_DEVICE void write_vec8(T* to, const RawVec8<T>& values, bool whole) {
+  write_piece(to, values.pieces[0]);
+  if constexpr (piece_size<T> != vec8_size) {
+    if (whole) write_piece(to + 4, values.pieces[1]);
   }
 }
 
-/// Loads the per-channel values of an octet.
-LOCKSTEP_HOST_DEVICE inline Octet load_channels(const OctetRows& extent, const float* values,
-                                                std::int64_t at) {
+/// Loads the per-channel values of a vec8.
+LOCKSTEP_HOST_DEVICE inline Vec8 load_channels(const Vec8Rows& extent, const float* values,
+                                               std::int64_t at) {
   const Floats<4> low = load<4>(values + extent.channel(at));
   const Floats<4> high = load<4>(values + extent.channel(at + 4));
   return {{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]}};
@@ -110,7 +110,7 @@ LOCKSTEP_HOST_DEVICE void for_rows(std::int64_t first, std::int64_t stride, std:
   for (; row < end; row += stride) use(row, load(row));
 }
 
-/// Work items that keep a thread on one column of octets, so that it loads the per-channel values
+/// Work items that keep a thread on one vec8 column, so that it loads the per-channel values
 /// once: an item is a column and every `chunks`-th row.
 struct ColumnItems {
   std::int64_t chunks = 0;
@@ -120,7 +120,7 @@ struct ColumnItems {
     return static_cast<std::uint32_t>(item) / static_cast<std::uint32_t>(columns);
   }
 };
-[[nodiscard]] inline ColumnItems column_items(const OctetRows& extent) {
+[[nodiscard]] inline ColumnItems column_items(const Vec8Rows& extent) {
   // Enough items to keep a large device busy, then up to 16 rows per item.
   constexpr std::int64_t enough = std::int64_t{1} << 18;
   const std::int64_t rows_each =
