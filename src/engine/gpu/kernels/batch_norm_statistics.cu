@@ -18,18 +18,18 @@ struct ChunkStatistics {
     return read_vec8(x + row * reduction.extent.width + column.at, row < column.whole_rows);
   }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Vec8 first_value(const Vec8Column& column,
-                                                      std::int64_t team) const {
-    const std::int64_t row = reduction.chunk_of(team) * reduction.lanes();
+                                                      std::int64_t block) const {
+    const std::int64_t row = reduction.chunk_of(block) * reduction.lanes();
     return row < column.rows ? read(column, row).floats() : filled<vec8_size>(0);
   }
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int of_team,
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t block, int block_column,
                                                      int lane) const {
-    const Vec8Column column = reduction.column_of(team, of_team);
-    const Vec8 shift = first_value(column, team);
+    const Vec8Column column = reduction.column_of(block, block_column);
+    const Vec8 shift = first_value(column, block);
     Partial result;
     result.clear();
     for_rows<piece_size<T> / 2>(
-        reduction.chunk_of(team) * reduction.lanes() + lane, reduction.stride(), column.rows,
+        reduction.chunk_of(block) * reduction.lanes() + lane, reduction.stride(), column.rows,
         [&](std::int64_t row) { return read(column, row); },
         [&](std::int64_t row, const RawVec8<T>& raw) {
           const Vec8 values = raw.floats();
@@ -42,20 +42,21 @@ struct ChunkStatistics {
         });
     return result;
   }
-  LOCKSTEP_HOST_DEVICE void finish(std::int64_t team, int of_team, const Partial& sums) const {
-    const Vec8Column column = reduction.column_of(team, of_team);
-    const Vec8 shift = first_value(column, team);
+  LOCKSTEP_HOST_DEVICE void finish(std::int64_t block, int block_column,
+                                   const Partial& sums) const {
+    const Vec8Column column = reduction.column_of(block, block_column);
+    const Vec8 shift = first_value(column, block);
     Vec8 mean;
     Vec8 squares;
     for (int i = 0; i < vec8_size; ++i) {
       const auto count = static_cast<float>(
-          reduction.rows_of(reduction.chunk_of(team), column.at + (i < 4 ? 0 : 4)));
+          reduction.rows_of(reduction.chunk_of(block), column.at + (i < 4 ? 0 : 4)));
       const float distance = count > 0 ? sums.sums[0][i] / count : 0.0F;
       mean[i] = shift[i] + distance;
       squares[i] = sums.sums[1][i] - distance * sums.sums[0][i];
     }
-    store_partial(reduction, team, column.at, 0, mean, partials);
-    store_partial(reduction, team, column.at, 1, squares, partials);
+    store_partial(reduction, block, column.at, 0, mean, partials);
+    store_partial(reduction, block, column.at, 1, squares, partials);
   }
 };
 
@@ -77,10 +78,10 @@ struct CombineStatistics {
   float* mean;
   float* variance;
 
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int column,
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t block, int column,
                                                      int lane) const {
     const std::int64_t padded = reduction.extent.padded;
-    const std::int64_t channel = team * channels_a_team + column;
+    const std::int64_t channel = block * channels_per_block + column;
     Partial result{0, 0};
     if (channel >= padded) return result;
     const double first = static_cast<double>(partials[channel]);
@@ -108,8 +109,8 @@ struct CombineStatistics {
     }
     return result;
   }
-  LOCKSTEP_HOST_DEVICE void finish(std::int64_t team, int column, const Partial& sums) const {
-    const std::int64_t channel = team * channels_a_team + column;
+  LOCKSTEP_HOST_DEVICE void finish(std::int64_t block, int column, const Partial& sums) const {
+    const std::int64_t channel = block * channels_per_block + column;
     if (channel >= reduction.extent.padded) return;
     const auto count = static_cast<double>(rows);
     const double distance = sums.distances / count;
@@ -126,11 +127,11 @@ void batch_norm_statistics(Stream stream, DataType type, const Matrix& extent, c
   const RowReduction reduction = row_reduction(extent);
   auto* const partials = static_cast<float*>(workspace);
   with_type(type, [&]<typename T>(T*) {
-    launch_teams(stream, reduction.teams(),
-                 ChunkStatistics<T>{reduction, static_cast<const T*>(x), partials});
+    launch_blocks(stream, reduction.blocks(),
+                  ChunkStatistics<T>{reduction, static_cast<const T*>(x), partials});
   });
-  launch_teams(stream, combining_teams(reduction),
-               CombineStatistics{reduction, partials, extent.rows, mean, variance});
+  launch_blocks(stream, combining_blocks(reduction),
+                CombineStatistics{reduction, partials, extent.rows, mean, variance});
 }
 
 }  // namespace lockstep::cuda

@@ -34,13 +34,13 @@ LOCKSTEP_HOST_DEVICE inline Division divide(std::int64_t value, std::int64_t by)
   return {quotient, short_value - quotient * short_by};
 }
 
-/// A team of threads computes `columns` results, each from the partial results of
-/// team_size / columns threads ("lanes"). `columns` is a power of two.
-struct Teams {
+/// A thread block computes `columns` results, each from the partial results of
+/// threads_per_block / columns threads ("lanes"). `columns` is a power of two.
+struct ThreadBlocks {
   std::int64_t count = 0;
   int columns = 1;
 };
-inline constexpr int team_size = 256;
+inline constexpr int threads_per_block = 256;
 
 /// Throws Error(internal). In a separate source file, because nvcc cannot read fmt's headers.
 [[noreturn]] void fail_launch(const char* name, const char* explanation);
@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(256) run_items(std::int64_t items, Functor fun
 }
 
 template <typename Functor>
-__global__ void __launch_bounds__(team_size)
-    run_teams(std::int64_t teams, int columns, Functor functor) {
+__global__ void __launch_bounds__(threads_per_block)
+    run_blocks(std::int64_t blocks, int columns, Functor functor) {
   using Partial = typename Functor::Partial;
   // An odd number of words, so that equal members of adjacent slots are in different banks.
   using Word = std::conditional_t<alignof(Partial) == sizeof(float), float, double>;
@@ -73,22 +73,22 @@ __global__ void __launch_bounds__(team_size)
     Partial value;
     Word gap[sizeof(Partial) / sizeof(Word) % 2 == 0 ? 1 : 2];
   };
-  __shared__ Slot slots[team_size];
+  __shared__ Slot slots[threads_per_block];
   const int thread = static_cast<int>(threadIdx.x);
   const int column = thread & (columns - 1);
   const int lane = thread / columns;
-  for (std::int64_t team = blockIdx.x; team < teams; team += gridDim.x) {
-    Partial own = functor.partial(team, column, lane);
+  for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+    Partial own = functor.partial(block, column, lane);
     slots[thread].value = own;
     __syncthreads();
-    for (int half = team_size / 2; half >= columns; half /= 2) {
+    for (int half = threads_per_block / 2; half >= columns; half /= 2) {
       if (thread < half) {
         own.merge(slots[thread + half].value);
         slots[thread].value = own;
       }
       __syncthreads();
     }
-    if (lane == 0) functor.finish(team, column, own);
+    if (lane == 0) functor.finish(block, column, own);
     __syncthreads();
   }
 }
@@ -103,20 +103,20 @@ void launch(Stream stream, std::int64_t items, const Functor& functor) {
   check_launch();
 }
 
-/// For each team and column: merges functor.partial(team, column, lane) of all lanes in a fixed
-/// order, by Partial::merge, and hands the result to functor.finish(team, column, partial).
+/// For each block and column: merges functor.partial(block, column, lane) of all lanes in a fixed
+/// order, by Partial::merge, and hands the result to functor.finish(block, column, partial).
 template <typename Functor>
-void launch_teams(Stream stream, const Teams& teams, const Functor& functor) {
-  if (teams.count == 0) return;
-  const auto blocks = static_cast<unsigned>(std::min(teams.count, most_blocks));
-  run_teams<<<blocks, team_size, 0, static_cast<cudaStream_t>(stream)>>>(teams.count, teams.columns,
-                                                                         functor);
+void launch_blocks(Stream stream, const ThreadBlocks& blocks, const Functor& functor) {
+  if (blocks.count == 0) return;
+  const auto grid = static_cast<unsigned>(std::min(blocks.count, most_blocks));
+  run_blocks<<<grid, threads_per_block, 0, static_cast<cudaStream_t>(stream)>>>(
+      blocks.count, blocks.columns, functor);
   check_launch();
 }
 
 #else
 
-// On the host the last item and team come first, since a device may take them in any order.
+// On the host the last item and block come first, since a device may take them in any order.
 template <typename Functor>
 void launch(Stream stream, std::int64_t items, const Functor& functor) {
   run_in(stream, [=] {
@@ -126,23 +126,23 @@ void launch(Stream stream, std::int64_t items, const Functor& functor) {
 }
 
 template <typename Functor>
-void launch_teams(Stream stream, const Teams& teams, const Functor& functor) {
+void launch_blocks(Stream stream, const ThreadBlocks& blocks, const Functor& functor) {
   run_in(stream, [=] {
-#pragma omp parallel for schedule(static) if (teams.count >= 8)
-    for (std::int64_t team = teams.count - 1; team >= 0; --team) {
-      std::array<typename Functor::Partial, team_size> partials;
-      for (int thread = 0; thread < team_size; ++thread) {
+#pragma omp parallel for schedule(static) if (blocks.count >= 8)
+    for (std::int64_t block = blocks.count - 1; block >= 0; --block) {
+      std::array<typename Functor::Partial, threads_per_block> partials;
+      for (int thread = 0; thread < threads_per_block; ++thread) {
         partials[static_cast<std::size_t>(thread)] =
-            functor.partial(team, thread % teams.columns, thread / teams.columns);
+            functor.partial(block, thread % blocks.columns, thread / blocks.columns);
       }
-      for (int half = team_size / 2; half >= teams.columns; half /= 2) {
+      for (int half = threads_per_block / 2; half >= blocks.columns; half /= 2) {
         for (int thread = 0; thread < half; ++thread) {
           partials[static_cast<std::size_t>(thread)].merge(
               partials[static_cast<std::size_t>(thread + half)]);
         }
       }
-      for (int column = 0; column < teams.columns; ++column) {
-        functor.finish(team, column, partials[static_cast<std::size_t>(column)]);
+      for (int column = 0; column < blocks.columns; ++column) {
+        functor.finish(block, column, partials[static_cast<std::size_t>(column)]);
       }
     }
   });

@@ -5,8 +5,8 @@
 #include <cstddef>
 
 /// Sums over the rows of a matrix in two kernels: thread blocks sum a subset of rows of some vec8
-/// columns, then a few threads add up the teams' sums for each channel. The extent alone determines
-/// the order.
+/// columns, then a few threads add up the blocks' sums for each channel. The extent alone
+/// determines the order.
 namespace lockstep::cuda {
 
 /// Partition of the rows. Block `b` has the vec8 columns of group b % groups and the rows of chunk
@@ -16,13 +16,13 @@ struct RowReduction {
   std::int64_t chunks = 0;
   std::int64_t groups = 0;  ///< of `columns` vec8 columns
   int columns = 0;
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE int lanes() const { return team_size / columns; }
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE int lanes() const { return threads_per_block / columns; }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t stride() const { return chunks * lanes(); }
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t chunk_of(std::int64_t team) const {
-    return team / groups;
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t chunk_of(std::int64_t block) const {
+    return block / groups;
   }
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Vec8Column column_of(std::int64_t team, int column) const {
-    return vec8_column(extent, team % groups * columns + column);
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Vec8Column column_of(std::int64_t block, int column) const {
+    return vec8_column(extent, block % groups * columns + column);
   }
   /// How many of a chunk's rows contain position `at`.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t rows_of(std::int64_t chunk,
@@ -31,21 +31,23 @@ struct RowReduction {
     const std::int64_t rest = rows % stride() - chunk * lanes();
     return rows / stride() * lanes() + (rest < 0 ? 0 : rest < lanes() ? rest : lanes());
   }
-  [[nodiscard]] Teams teams() const { return {.count = chunks * groups, .columns = columns}; }
+  [[nodiscard]] ThreadBlocks blocks() const {
+    return {.count = chunks * groups, .columns = columns};
+  }
   /// Number of partial sums of all chunks: (chunks, width), which is also (., padded).
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t partials() const { return chunks * extent.width; }
 };
 [[nodiscard]] inline RowReduction row_reduction(const Matrix& extent) {
-  constexpr int most_columns = 16;           // 256 bytes of a row in 16 bits
-  constexpr std::int64_t most_teams = 1024;  // two rounds of a large device
-  constexpr std::int64_t rows_a_lane = 4;    // at least
+  constexpr int most_columns = 16;              // 256 bytes of a row in 16 bits
+  constexpr std::int64_t enough_blocks = 1024;  // two rounds of a large device
+  constexpr std::int64_t rows_a_lane = 4;       // at least
   RowReduction result{.extent = vec8_rows(extent), .chunks = 1, .groups = 1, .columns = 1};
   while (result.columns < most_columns && result.columns < result.extent.columns()) {
     result.columns *= 2;
   }
   result.groups = ceil_div(result.extent.columns(), std::int64_t{result.columns});
   result.chunks = std::min(ceil_div(result.extent.rows, result.lanes() * rows_a_lane),
-                           std::max(most_teams / result.groups, std::int64_t{1}));
+                           std::max(enough_blocks / result.groups, std::int64_t{1}));
   return result;
 }
 
@@ -63,22 +65,22 @@ struct Vec8Sums {
   }
 };
 
-/// Writes a team's sums of kind `kind` to `partials` (kinds, chunks, width).
-LOCKSTEP_HOST_DEVICE inline void store_partial(const RowReduction& reduction, std::int64_t team,
+/// Writes a block's sums of kind `kind` to `partials` (kinds, chunks, width).
+LOCKSTEP_HOST_DEVICE inline void store_partial(const RowReduction& reduction, std::int64_t block,
                                                std::int64_t at, int kind, const Vec8& sums,
                                                float* partials) {
   if (at >= reduction.extent.width) return;
   store<vec8_size>(partials + kind * reduction.partials() +
-                       reduction.chunk_of(team) * reduction.extent.width + at,
+                       reduction.chunk_of(block) * reduction.extent.width + at,
                    sums);
 }
 
-/// The second kernel: a team has `columns` channels, and its lanes divide the partial sums.
-inline constexpr int channels_a_team = 4;
-inline constexpr int combining_lanes = team_size / channels_a_team;
-[[nodiscard]] inline Teams combining_teams(const RowReduction& reduction) {
-  return {.count = ceil_div(reduction.extent.padded, std::int64_t{channels_a_team}),
-          .columns = channels_a_team};
+/// The second kernel: a block has `columns` channels, and its lanes divide the partial sums.
+inline constexpr int channels_per_block = 4;
+inline constexpr int combining_lanes = threads_per_block / channels_per_block;
+[[nodiscard]] inline ThreadBlocks combining_blocks(const RowReduction& reduction) {
+  return {.count = ceil_div(reduction.extent.padded, std::int64_t{channels_per_block}),
+          .columns = channels_per_block};
 }
 
 /// Adds up partial sums of `kinds` quantities and passes them to finish(channel, sums).

@@ -13,13 +13,13 @@ struct ChunkSums {
   const T* x;
   float* partials;
 
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int of_team,
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t block, int block_column,
                                                      int lane) const {
-    const Vec8Column column = reduction.column_of(team, of_team);
+    const Vec8Column column = reduction.column_of(block, block_column);
     Partial result;
     result.clear();
     for_rows<piece_size<T> / 2>(
-        reduction.chunk_of(team) * reduction.lanes() + lane, reduction.stride(), column.rows,
+        reduction.chunk_of(block) * reduction.lanes() + lane, reduction.stride(), column.rows,
         [&](std::int64_t row) {
           return read_vec8(x + row * reduction.extent.width + column.at, row < column.whole_rows);
         },
@@ -29,8 +29,9 @@ struct ChunkSums {
         });
     return result;
   }
-  LOCKSTEP_HOST_DEVICE void finish(std::int64_t team, int of_team, const Partial& sums) const {
-    store_partial(reduction, team, reduction.column_of(team, of_team).at, 0, sums.sums[0],
+  LOCKSTEP_HOST_DEVICE void finish(std::int64_t block, int block_column,
+                                   const Partial& sums) const {
+    store_partial(reduction, block, reduction.column_of(block, block_column).at, 0, sums.sums[0],
                   partials);
   }
 };
@@ -40,12 +41,12 @@ struct CombineSums {
   using Partial = Sums::Partial;
   Sums sums;
   float* out;
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int column,
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t block, int column,
                                                      int lane) const {
-    return sums.partial(team * channels_a_team + column, lane);
+    return sums.partial(block * channels_per_block + column, lane);
   }
-  LOCKSTEP_HOST_DEVICE void finish(std::int64_t team, int column, const Partial& total) const {
-    const std::int64_t channel = team * channels_a_team + column;
+  LOCKSTEP_HOST_DEVICE void finish(std::int64_t block, int column, const Partial& total) const {
+    const std::int64_t channel = block * channels_per_block + column;
     if (channel < sums.padded) out[channel] = static_cast<float>(total.sums[0]);
   }
 };
@@ -73,9 +74,9 @@ struct ChunkGradients {
     RawVec8<T> other;
     RawVec8<T> added_x;
   };
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int of_team,
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t block, int block_column,
                                                      int lane) const {
-    const Vec8Column column = reduction.column_of(team, of_team);
+    const Vec8Column column = reduction.column_of(block, block_column);
     Partial result;
     result.clear();
     if (column.rows == 0) return result;
@@ -83,7 +84,7 @@ struct ChunkGradients {
     Vec8 added_center{};
     if constexpr (added) added_center = load_channels(reduction.extent, added_mean, column.at);
     for_rows<piece_size<T> / 4>(
-        reduction.chunk_of(team) * reduction.lanes() + lane, reduction.stride(), column.rows,
+        reduction.chunk_of(block) * reduction.lanes() + lane, reduction.stride(), column.rows,
         [&](std::int64_t row) {
           const std::int64_t at = row * reduction.extent.width + column.at;
           const bool whole = row < column.whole_rows;
@@ -127,10 +128,11 @@ struct ChunkGradients {
                                                 const Vec8& center, Vec8& sums) {
     for (int i = 0; i < vec8_size; ++i) sums[i] += g[i] * (values[i] - center[i]);
   }
-  LOCKSTEP_HOST_DEVICE void finish(std::int64_t team, int of_team, const Partial& sums) const {
-    const std::int64_t at = reduction.column_of(team, of_team).at;
+  LOCKSTEP_HOST_DEVICE void finish(std::int64_t block, int block_column,
+                                   const Partial& sums) const {
+    const std::int64_t at = reduction.column_of(block, block_column).at;
     for (int kind = 0; kind < (added ? 3 : 2); ++kind) {
-      store_partial(reduction, team, at, kind, sums.sums[kind], partials);
+      store_partial(reduction, block, at, kind, sums.sums[kind], partials);
     }
   }
 };
@@ -165,12 +167,12 @@ struct CombineGradients {
   Sums sums;
   GradientsOut own;
   GradientsOut other;
-  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t team, int column,
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t block, int column,
                                                      int lane) const {
-    return sums.partial(team * channels_a_team + column, lane);
+    return sums.partial(block * channels_per_block + column, lane);
   }
-  LOCKSTEP_HOST_DEVICE void finish(std::int64_t team, int column, const Partial& total) const {
-    const std::int64_t channel = team * channels_a_team + column;
+  LOCKSTEP_HOST_DEVICE void finish(std::int64_t block, int column, const Partial& total) const {
+    const std::int64_t channel = block * channels_per_block + column;
     if (channel >= sums.padded) return;
     own.write(channel, total.sums[0], total.sums[1]);
     if constexpr (added) other.write(channel, total.sums[0], total.sums[2]);
@@ -195,12 +197,12 @@ void sum_rows(Stream stream, DataType type, const Matrix& extent, const void* dy
               void* workspace) {
   const RowReduction reduction = row_reduction(extent);
   with_type(type, [&]<typename T>(T*) {
-    launch_teams(
-        stream, reduction.teams(),
+    launch_blocks(
+        stream, reduction.blocks(),
         ChunkSums<T>{reduction, static_cast<const T*>(dy), static_cast<float*>(workspace)});
   });
-  launch_teams(stream, combining_teams(reduction),
-               CombineSums{partial_sums<1>(reduction, workspace), sums});
+  launch_blocks(stream, combining_blocks(reduction),
+                CombineSums{partial_sums<1>(reduction, workspace), sums});
 }
 
 void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent,
@@ -209,8 +211,8 @@ void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent
   const RowReduction reduction = row_reduction(extent);
   with_type(type, [&]<typename T>(T*) {
     const auto start = [&]<bool masked, bool joins, bool adds>() {
-      launch_teams(
-          stream, reduction.teams(),
+      launch_blocks(
+          stream, reduction.blocks(),
           ChunkGradients<T, masked, joins, adds>{
               reduction, static_cast<const T*>(incoming.dy), static_cast<const T*>(incoming.other),
               static_cast<T*>(incoming.masked), mask, static_cast<const T*>(of.x), of.norm.mean,
@@ -221,12 +223,12 @@ void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent
   });
   const GradientsOut own = gradients_out(of);
   if (added != nullptr) {
-    launch_teams(
-        stream, combining_teams(reduction),
+    launch_blocks(
+        stream, combining_blocks(reduction),
         CombineGradients<true>{partial_sums<3>(reduction, workspace), own, gradients_out(*added)});
   } else {
-    launch_teams(stream, combining_teams(reduction),
-                 CombineGradients<false>{partial_sums<2>(reduction, workspace), own, {}});
+    launch_blocks(stream, combining_blocks(reduction),
+                  CombineGradients<false>{partial_sums<2>(reduction, workspace), own, {}});
   }
 }
 

@@ -12,7 +12,7 @@ LOCKSTEP_HOST_DEVICE float infinity() {
   return std::bit_cast<float>(0x7F800000U);
 }
 
-/// One team per sample. Copies the logits and stores the largest in `log_sums`.
+/// One thread block per sample. Copies the logits and stores the largest in `log_sums`.
 template <typename T>
 struct FindLargest {
   struct Partial {
@@ -36,7 +36,7 @@ struct FindLargest {
     float* const copy = out.logits + sample * extent.classes;
     const float label_logit = sample < samples ? to_float(row[labels[sample]]) : 0.0F;
     Partial result{-infinity(), 0, 0};
-    for (std::int64_t k = lane; k < extent.classes; k += team_size) {
+    for (std::int64_t k = lane; k < extent.classes; k += threads_per_block) {
       const float logit = to_float(row[k]);
       copy[k] = logit;
       if (logit > result.largest) result.largest = logit;
@@ -73,7 +73,7 @@ struct SumExponentials {
   }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t sample, int, int lane) const {
     Partial result{0, 0};
-    for (std::int64_t k = lane; k < extent.classes; k += team_size) {
+    for (std::int64_t k = lane; k < extent.classes; k += threads_per_block) {
       const double distance = gap(sample, k);
       result.exponentials += std::exp(distance);
       result.gaps += distance;
@@ -130,12 +130,12 @@ struct Backward {
 void softmax_cross_entropy_forward(Stream stream, DataType type, const LossExtent& extent,
                                    const void* logits, const std::int32_t* labels,
                                    std::int64_t samples, const LossOutputs& out) {
-  const Teams teams{.count = extent.batch, .columns = 1};
+  const ThreadBlocks blocks{.count = extent.batch, .columns = 1};
   with_type(type, [&]<typename T>(T*) {
-    launch_teams(stream, teams,
-                 FindLargest<T>{extent, static_cast<const T*>(logits), labels, samples, out});
+    launch_blocks(stream, blocks,
+                  FindLargest<T>{extent, static_cast<const T*>(logits), labels, samples, out});
   });
-  launch_teams(stream, teams, SumExponentials{extent, labels, samples, out});
+  launch_blocks(stream, blocks, SumExponentials{extent, labels, samples, out});
 }
 
 void softmax_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,

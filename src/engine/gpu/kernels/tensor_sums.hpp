@@ -59,7 +59,7 @@ struct SumBlock {
   }
 };
 
-/// One team per tensor.
+/// One thread block per tensor.
 struct SumTensor {
   struct Partial {
     double sum;
@@ -73,10 +73,10 @@ struct SumTensor {
     const std::int64_t end = ranges[tensor].end;
     std::int64_t block = std::int64_t{ranges[tensor].begin} + lane;
     double lane_sums[depth] = {};
-    for (; block + (depth - 1) * team_size < end; block += depth * team_size) {
-      for (int i = 0; i < depth; ++i) lane_sums[i] += block_sums[block + i * team_size];
+    for (; block + (depth - 1) * threads_per_block < end; block += depth * threads_per_block) {
+      for (int i = 0; i < depth; ++i) lane_sums[i] += block_sums[block + i * threads_per_block];
     }
-    for (; block < end; block += team_size) lane_sums[0] += block_sums[block];
+    for (; block < end; block += threads_per_block) lane_sums[0] += block_sums[block];
     Partial result{0};
     for (int i = 0; i < depth; ++i) result.sum += lane_sums[i];
     return result;
@@ -97,12 +97,12 @@ void sum_squares(Stream stream, const Values& values_of, std::size_t blocks,
   using namespace tensor_sums;
   const Workspace memory(workspace, blocks);
   const auto items = static_cast<std::int64_t>(blocks);
-  const auto teams = static_cast<std::int64_t>(tensors);
-  launch(stream, teams, ClearRanges{memory.ranges});
+  const auto tensor_items = static_cast<std::int64_t>(tensors);
+  launch(stream, tensor_items, ClearRanges{memory.ranges});
   launch(stream, items,
          SumBlock<Values>{values_of, items, tensor_of_block, memory.block_sums, memory.ranges});
-  launch_teams(stream, {.count = teams, .columns = 1},
-               SumTensor{memory.block_sums, memory.ranges, sums});
+  launch_blocks(stream, {.count = tensor_items, .columns = 1},
+                SumTensor{memory.block_sums, memory.ranges, sums});
 }
 
 }  // namespace lockstep::cuda

@@ -104,7 +104,7 @@ struct AdamSteps {
   }
 };
 
-/// One team, whose lanes divide the tensors.
+/// One thread block, whose lanes divide the tensors.
 struct Decide {
   struct Partial {
     double squares;
@@ -115,7 +115,7 @@ struct Decide {
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t, int, int lane) const {
     Partial result{0};
     if (terms.squares == nullptr) return result;
-    for (auto i = static_cast<std::size_t>(lane); i < terms.tensors; i += team_size) {
+    for (auto i = static_cast<std::size_t>(lane); i < terms.tensors; i += threads_per_block) {
       result.squares += terms.squares[i];
     }
     return result;
@@ -157,7 +157,7 @@ struct SetTrustRatio {
 }  // namespace
 
 void decide_update(Stream stream, const UpdateTerms& terms, UpdateDecision* decision) {
-  launch_teams(stream, {.count = 1, .columns = 1}, Decide{terms, decision});
+  launch_blocks(stream, {.count = 1, .columns = 1}, Decide{terms, decision});
 }
 
 void set_trust_ratios(Stream stream, const TrustRatios& ratios, TensorUpdate* updates) {
