@@ -28,7 +28,7 @@ enum class DataType { f32, bf16, f16 };
 }
 
 /// Channels of a pixel as stored: a multiple of 8 in 16 bits and of 4 in 32 bits, so that each
-/// pixel is read in pieces of 16 bytes. The padding is zero.
+/// pixel is read 16 bytes at a time. The padding is zero.
 [[nodiscard]] constexpr std::int64_t padded_channels(std::int64_t channels,
                                                      DataType type) noexcept {
   const std::int64_t multiple = type == DataType::f32 ? 4 : 8;

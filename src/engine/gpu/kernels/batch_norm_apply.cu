@@ -8,7 +8,7 @@ namespace {
 
 /// Rows that a thread loads together: 64 bytes.
 template <typename T>
-inline constexpr int depth = piece_size<T> / 2;
+inline constexpr int depth = packed_size<T> / 2;
 
 LOCKSTEP_HOST_DEVICE float inverse_deviation(float variance, float eps) {
   return 1.0F / std::sqrt(variance + eps);
@@ -92,7 +92,7 @@ struct Apply {
     const Vec8 values = raw.floats();
     unsigned bits = 0;
     for (int i = 0; i < vec8_size; ++i) bits |= values[i] > 0 ? 1U << i : 0U;
-    return static_cast<std::uint8_t>(piece_size<T> == vec8_size || whole ? bits : bits & 0xFU);
+    return static_cast<std::uint8_t>(packed_size<T> == vec8_size || whole ? bits : bits & 0xFU);
   }
 };
 

@@ -28,13 +28,13 @@ struct ChunkStatistics {
     const Vec8 shift = first_value(column, block);
     Partial result;
     result.clear();
-    for_rows<piece_size<T> / 2>(
+    for_rows<packed_size<T> / 2>(
         reduction.chunk_of(block) * reduction.lanes() + lane, reduction.stride(), column.rows,
         [&](std::int64_t row) { return read(column, row); },
         [&](std::int64_t row, const RawVec8<T>& raw) {
           const Vec8 values = raw.floats();
           for (int i = 0; i < vec8_size; ++i) {
-            const bool is_there = piece_size<T> == vec8_size || i < 4 || row < column.whole_rows;
+            const bool is_there = packed_size<T> == vec8_size || i < 4 || row < column.whole_rows;
             const float distance = is_there ? values[i] - shift[i] : 0.0F;
             result.sums[0][i] += distance;
             result.sums[1][i] += distance * distance;

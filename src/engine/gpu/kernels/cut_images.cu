@@ -7,25 +7,25 @@
 namespace lockstep::cuda {
 namespace {
 
-/// One item per piece of an output pixel.
+/// One item per 16 bytes of an output pixel.
 template <typename T>
 struct CutImages {
-  static constexpr int piece = piece_size<T>;
+  static constexpr int item_size = packed_size<T>;
   ImageExtent extent;
-  std::int64_t pieces;  ///< per pixel
+  std::int64_t items_per_pixel;
   StoredImages stored;
   T* out;
 
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
-    const Division pixel = divide(item, pieces);
-    const std::int64_t first = pixel.rest * piece;
+    const Division pixel = divide(item, items_per_pixel);
+    const std::int64_t first = pixel.rest * item_size;
     const Division row = divide(pixel.quotient, extent.width);
     const std::int64_t column = row.rest;
     const Division place = divide(row.quotient, extent.height);
     const std::int64_t image = place.quotient;
-    const int channels = static_cast<int>(extent.channels - first < piece ? extent.channels - first
-                                                                          : std::int64_t{piece});
-    Floats<piece> values = filled<piece>(0);  // whole pieces, to stay in registers
+    const int channels = static_cast<int>(
+        extent.channels - first < item_size ? extent.channels - first : std::int64_t{item_size});
+    Floats<item_size> values = filled<item_size>(0);  // whole items, to stay in registers
     if (image < stored.count) {
       const PixelCut cut = stored.cuts[image];
       const std::int64_t x = cut.flip != 0 ? extent.width - 1 - column : column;
@@ -37,46 +37,47 @@ struct CutImages {
       } else {
         resample(from, cut, y, x, channels, values);
       }
-      for (int c = 0; c < piece; ++c) {
+      for (int c = 0; c < item_size; ++c) {
         values[c] = c < channels
                         ? stored.values[(first + c) * 256 + static_cast<std::int64_t>(values[c])]
                         : 0.0F;
       }
     }
-    store<piece>(out + item * piece, values);
+    store<item_size>(out + item * item_size, values);
   }
 
   LOCKSTEP_HOST_DEVICE void copy(const std::uint8_t* from, std::int64_t y, std::int64_t x,
-                                 int channels, Floats<piece>& values) const {
+                                 int channels, Floats<item_size>& values) const {
     if (y < 0 || x < 0 || y >= stored.height || x >= stored.width) return;
     const std::uint8_t* const at = from + (y * stored.width + x) * extent.channels;
-    for (int c = 0; c < piece; ++c) {
+    for (int c = 0; c < item_size; ++c) {
       if (c < channels) values[c] = static_cast<float>(at[c]);
     }
   }
 
   /// In the order of the CPU's two passes.
   LOCKSTEP_HOST_DEVICE void resample(const std::uint8_t* from, const PixelCut& cut, std::int64_t y,
-                                     std::int64_t x, int channels, Floats<piece>& values) const {
+                                     std::int64_t x, int channels,
+                                     Floats<item_size>& values) const {
     const ResampleTaps rows(cut.height, extent.height, y);
     const ResampleTaps columns(cut.width, extent.width, x);
-    for (int c = 0; c < piece; ++c) values[c] = 0.5F;  // so that the truncation below rounds
+    for (int c = 0; c < item_size; ++c) values[c] = 0.5F;  // so that the truncation below rounds
     for (std::int64_t i = 0; i < rows.count; ++i) {
       const std::uint8_t* const line =
           from +
           ((cut.top + rows.first + i) * stored.width + cut.left + columns.first) * extent.channels;
-      Floats<piece> sums = filled<piece>(0);
+      Floats<item_size> sums = filled<item_size>(0);
       for (std::int64_t j = 0; j < columns.count; ++j) {
         const float weight = columns.weight(j);
-        for (int c = 0; c < piece; ++c) {
+        for (int c = 0; c < item_size; ++c) {
           if (c >= channels) break;
           sums[c] += weight * static_cast<float>(line[j * extent.channels + c]);
         }
       }
       const float weight = rows.weight(i);
-      for (int c = 0; c < piece; ++c) values[c] += weight * sums[c];
+      for (int c = 0; c < item_size; ++c) values[c] += weight * sums[c];
     }
-    for (int c = 0; c < piece; ++c) values[c] = static_cast<float>(to_pixel(values[c]));
+    for (int c = 0; c < item_size; ++c) values[c] = static_cast<float>(to_pixel(values[c]));
   }
 };
 
@@ -85,9 +86,9 @@ struct CutImages {
 void cut_images(Stream stream, DataType type, const ImageExtent& extent, const StoredImages& stored,
                 void* out) {
   with_type(type, [&]<typename T>(T*) {
-    const std::int64_t pieces = extent.padded / piece_size<T>;
-    launch(stream, extent.batch * extent.height * extent.width * pieces,
-           CutImages<T>{extent, pieces, stored, static_cast<T*>(out)});
+    const std::int64_t items_per_pixel = extent.padded / packed_size<T>;
+    launch(stream, extent.batch * extent.height * extent.width * items_per_pixel,
+           CutImages<T>{extent, items_per_pixel, stored, static_cast<T*>(out)});
   });
 }
 

@@ -7,7 +7,7 @@
 namespace lockstep::cuda {
 namespace {
 
-/// One index for each value of a piece.
+/// One index for each value of an item.
 template <int count>
 struct alignas(count) Indices {
   std::uint8_t values[count];
@@ -31,24 +31,25 @@ LOCKSTEP_HOST_DEVICE void write_indices(std::uint8_t* to, const Indices<count>& 
 #endif
 }
 
-/// A pixel of one image of a batch and a piece of its channels.
-struct PiecePlace {
+/// A pixel of one image of a batch and the first of an item's channels.
+struct ItemPlace {
   std::int64_t image;
   int row;
   int column;
   std::int64_t channel;
 };
-LOCKSTEP_HOST_DEVICE PiecePlace place_of(std::int64_t item, std::int64_t height, std::int64_t width,
-                                         std::int64_t padded, int piece) {
+LOCKSTEP_HOST_DEVICE ItemPlace place_of(std::int64_t item, std::int64_t height, std::int64_t width,
+                                        std::int64_t padded, int item_size) {
   const auto number = static_cast<std::uint32_t>(item);
-  const auto pieces = static_cast<std::uint32_t>(padded) / static_cast<std::uint32_t>(piece);
-  const std::uint32_t pixel = number / pieces;
+  const auto items_per_pixel =
+      static_cast<std::uint32_t>(padded) / static_cast<std::uint32_t>(item_size);
+  const std::uint32_t pixel = number / items_per_pixel;
   const std::uint32_t row = pixel / static_cast<std::uint32_t>(width);
   const std::uint32_t image = row / static_cast<std::uint32_t>(height);
   return {.image = image,
           .row = static_cast<int>(row - image * static_cast<std::uint32_t>(height)),
           .column = static_cast<int>(pixel - row * static_cast<std::uint32_t>(width)),
-          .channel = std::int64_t{number - pixel * pieces} * piece};
+          .channel = std::int64_t{number - pixel * items_per_pixel} * item_size};
 }
 
 /// The first window that covers `at`, and the one after the last.
@@ -61,34 +62,35 @@ LOCKSTEP_HOST_DEVICE int last_window(const PoolExtent& extent, int at, std::int6
   return last < windows ? last : static_cast<int>(windows);
 }
 
-/// One item per piece of an output pixel. `fixed_kernel` is the kernel size, or 0 if not constant.
+/// One item per 16 bytes of an output pixel. `fixed_kernel` is the kernel size, or 0 if not
+/// constant.
 template <typename T, int fixed_kernel>
 struct Forward {
-  static constexpr int piece = piece_size<T>;
+  static constexpr int item_size = packed_size<T>;
   PoolExtent extent;
   const T* x;
   T* y;
   std::uint8_t* index;
 
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
-    const PiecePlace place =
-        place_of(item, extent.out_height, extent.out_width, extent.padded, piece);
+    const ItemPlace place =
+        place_of(item, extent.out_height, extent.out_width, extent.padded, item_size);
     const int kernel = fixed_kernel != 0 ? fixed_kernel : static_cast<int>(extent.kernel);
     const int top = place.row * static_cast<int>(extent.stride) - static_cast<int>(extent.padding);
     const int left =
         place.column * static_cast<int>(extent.stride) - static_cast<int>(extent.padding);
     const T* const image = x + place.image * extent.height * extent.width * extent.padded;
     constexpr int depth = fixed_kernel != 0 ? fixed_kernel : 1;  // concurrent loads
-    Floats<piece> largest = filled<piece>(0);
-    Indices<piece> taken{};
+    Floats<item_size> largest = filled<item_size>(0);
+    Indices<item_size> taken{};
     bool is_first = true;
     for (int r = 0; r < kernel; ++r) {
       for (int s = 0; s < kernel; s += depth) {
-        Piece loaded[depth];
+        Packed128 loaded[depth];
         for (int i = 0; i < depth; ++i) {
           const std::int64_t h = clamped(top + r, extent.height);
           const std::int64_t w = clamped(left + s + i, extent.width);
-          loaded[i] = read_piece(image + (h * extent.width + w) * extent.padded + place.channel);
+          loaded[i] = load128(image + (h * extent.width + w) * extent.padded + place.channel);
         }
         for (int i = 0; i < depth; ++i) {
           if (!is_within(top + r, extent.height) || !is_within(left + s + i, extent.width)) {
@@ -99,8 +101,8 @@ struct Forward {
         }
       }
     }
-    store<piece>(y + item * piece, largest);
-    if (index != nullptr) write_indices(index + item * piece, taken);
+    store<item_size>(y + item * item_size, largest);
+    if (index != nullptr) write_indices(index + item * item_size, taken);
   }
   LOCKSTEP_HOST_DEVICE static bool is_within(int at, std::int64_t extent) {
     return at >= 0 && at < static_cast<int>(extent);
@@ -108,9 +110,9 @@ struct Forward {
   LOCKSTEP_HOST_DEVICE static int clamped(int at, std::int64_t extent) {
     return at < 0 ? 0 : at < static_cast<int>(extent) ? at : static_cast<int>(extent) - 1;
   }
-  LOCKSTEP_HOST_DEVICE static void take(const Floats<piece>& values, int place, bool is_first,
-                                        Floats<piece>& largest, Indices<piece>& taken) {
-    for (int i = 0; i < piece; ++i) {
+  LOCKSTEP_HOST_DEVICE static void take(const Floats<item_size>& values, int place, bool is_first,
+                                        Floats<item_size>& largest, Indices<item_size>& taken) {
+    for (int i = 0; i < item_size; ++i) {
       const bool is_nan = values[i] != values[i];
       const bool had_nan = largest[i] != largest[i];
       if (is_first || values[i] > largest[i] || (is_nan && !had_nan)) {
@@ -121,21 +123,21 @@ struct Forward {
   }
 };
 
-/// One item per piece of an input pixel; it visits the windows that cover the pixel.
+/// One item per 16 bytes of an input pixel; it visits the windows that cover the pixel.
 template <typename T>
 struct Backward {
-  static constexpr int piece = piece_size<T>;
+  static constexpr int item_size = packed_size<T>;
   PoolExtent extent;
   const T* dy;
   const std::uint8_t* index;
   T* dx;
 
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
-    const PiecePlace place = place_of(item, extent.height, extent.width, extent.padded, piece);
+    const ItemPlace place = place_of(item, extent.height, extent.width, extent.padded, item_size);
     const int last_row = last_window(extent, place.row, extent.out_height);
     const int first_column = first_window(extent, place.column);
     const int last_column = last_window(extent, place.column, extent.out_width);
-    Floats<piece> sums = filled<piece>(0);
+    Floats<item_size> sums = filled<item_size>(0);
     for (int h = first_window(extent, place.row); h < last_row; ++h) {
       for (int w = first_column; w < last_column; ++w) {
         const std::int64_t at =
@@ -144,68 +146,69 @@ struct Backward {
         const int r = place.row + static_cast<int>(extent.padding - h * extent.stride);
         const int s = place.column + static_cast<int>(extent.padding - w * extent.stride);
         const int here = r * static_cast<int>(extent.kernel) + s;
-        const Indices<piece> taken = read_indices<piece>(index + at);
-        const Floats<piece> gradients = load<piece>(dy + at);
-        for (int i = 0; i < piece; ++i) {
+        const Indices<item_size> taken = read_indices<item_size>(index + at);
+        const Floats<item_size> gradients = load<item_size>(dy + at);
+        for (int i = 0; i < item_size; ++i) {
           sums[i] += taken.values[i] == here ? gradients[i] : 0.0F;
         }
       }
     }
-    store<piece>(dx + item * piece, sums);
+    store<item_size>(dx + item * item_size, sums);
   }
 };
 
-/// One item per piece of an output pixel.
+/// One item per 16 bytes of an output pixel.
 template <typename T>
 struct AverageForward {
-  static constexpr int piece = piece_size<T>;
+  static constexpr int item_size = packed_size<T>;
   PoolExtent extent;
   const T* x;
   T* y;
 
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
-    const PiecePlace place =
-        place_of(item, extent.out_height, extent.out_width, extent.padded, piece);
+    const ItemPlace place =
+        place_of(item, extent.out_height, extent.out_width, extent.padded, item_size);
     const std::int64_t top = place.row * extent.stride - extent.padding;
     const std::int64_t left = place.column * extent.stride - extent.padding;
-    Floats<piece> sums = filled<piece>(0);
+    Floats<item_size> sums = filled<item_size>(0);
     for (std::int64_t h = top < 0 ? 0 : top; h < top + extent.kernel && h < extent.height; ++h) {
       for (std::int64_t w = left < 0 ? 0 : left; w < left + extent.kernel && w < extent.width;
            ++w) {
         const std::int64_t pixel = (place.image * extent.height + h) * extent.width + w;
-        const Floats<piece> values = load<piece>(x + pixel * extent.padded + place.channel);
-        for (int i = 0; i < piece; ++i) sums[i] += values[i];
+        const Floats<item_size> values = load<item_size>(x + pixel * extent.padded + place.channel);
+        for (int i = 0; i < item_size; ++i) sums[i] += values[i];
       }
     }
     const auto area = static_cast<float>(extent.kernel * extent.kernel);
-    for (int i = 0; i < piece; ++i) sums[i] /= area;
-    store<piece>(y + item * piece, sums);
+    for (int i = 0; i < item_size; ++i) sums[i] /= area;
+    store<item_size>(y + item * item_size, sums);
   }
 };
 
-/// One item per piece of an input pixel; it visits the windows that cover the pixel.
+/// One item per 16 bytes of an input pixel; it visits the windows that cover the pixel.
 template <typename T>
 struct AverageBackward {
-  static constexpr int piece = piece_size<T>;
+  static constexpr int item_size = packed_size<T>;
   PoolExtent extent;
   const T* dy;
   T* dx;
 
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
-    const PiecePlace place = place_of(item, extent.height, extent.width, extent.padded, piece);
+    const ItemPlace place = place_of(item, extent.height, extent.width, extent.padded, item_size);
     const int last_row = last_window(extent, place.row, extent.out_height);
     const int last_column = last_window(extent, place.column, extent.out_width);
-    Floats<piece> sums = filled<piece>(0);
+    Floats<item_size> sums = filled<item_size>(0);
     for (int h = first_window(extent, place.row); h < last_row; ++h) {
       for (int w = first_window(extent, place.column); w < last_column; ++w) {
         const std::int64_t pixel = (place.image * extent.out_height + h) * extent.out_width + w;
-        const Floats<piece> gradients = load<piece>(dy + pixel * extent.padded + place.channel);
-        for (int i = 0; i < piece; ++i) sums[i] += gradients[i];
+        const Floats<item_size> gradients =
+            load<item_size>(dy + pixel * extent.padded + place.channel);
+        for (int i = 0; i < item_size; ++i) sums[i] += gradients[i];
       }
     }
     const auto area = static_cast<float>(extent.kernel * extent.kernel);
-    for (int i = 0; i < piece; ++i) sums[i] /= area;
-    store<piece>(dx + item * piece, sums);
+    for (int i = 0; i < item_size; ++i) sums[i] /= area;
+    store<item_size>(dx + item * item_size, sums);
   }
 };
 
@@ -217,7 +220,7 @@ void max_pool_forward(Stream stream, DataType type, const PoolExtent& extent, co
   with_type(type, [&]<typename T>(T*) {
     const auto* const from = static_cast<const T*>(x);
     auto* const to = static_cast<T*>(y);
-    const std::int64_t items = values / piece_size<T>;
+    const std::int64_t items = values / packed_size<T>;
     switch (extent.kernel) {
       case 2:
         return launch(stream, items, Forward<T, 2>{extent, from, to, index});
@@ -233,7 +236,7 @@ void max_pool_backward(Stream stream, DataType type, const PoolExtent& extent, c
                        const std::uint8_t* index, void* dx) {
   const std::int64_t values = extent.batch * extent.height * extent.width * extent.padded;
   with_type(type, [&]<typename T>(T*) {
-    launch(stream, values / piece_size<T>,
+    launch(stream, values / packed_size<T>,
            Backward<T>{extent, static_cast<const T*>(dy), index, static_cast<T*>(dx)});
   });
 }
@@ -242,7 +245,7 @@ void avg_pool_forward(Stream stream, DataType type, const PoolExtent& extent, co
                       void* y) {
   const std::int64_t values = extent.batch * extent.out_height * extent.out_width * extent.padded;
   with_type(type, [&]<typename T>(T*) {
-    launch(stream, values / piece_size<T>,
+    launch(stream, values / packed_size<T>,
            AverageForward<T>{extent, static_cast<const T*>(x), static_cast<T*>(y)});
   });
 }
@@ -251,7 +254,7 @@ void avg_pool_backward(Stream stream, DataType type, const PoolExtent& extent, c
                        void* dx) {
   const std::int64_t values = extent.batch * extent.height * extent.width * extent.padded;
   with_type(type, [&]<typename T>(T*) {
-    launch(stream, values / piece_size<T>,
+    launch(stream, values / packed_size<T>,
            AverageBackward<T>{extent, static_cast<const T*>(dy), static_cast<T*>(dx)});
   });
 }

@@ -18,7 +18,7 @@ struct ChunkSums {
     const Vec8Column column = reduction.column_of(block, block_column);
     Partial result;
     result.clear();
-    for_rows<piece_size<T> / 2>(
+    for_rows<packed_size<T> / 2>(
         reduction.chunk_of(block) * reduction.lanes() + lane, reduction.stride(), column.rows,
         [&](std::int64_t row) {
           return read_vec8(x + row * reduction.extent.width + column.at, row < column.whole_rows);
@@ -83,7 +83,7 @@ struct ChunkGradients {
     const Vec8 center = load_channels(reduction.extent, mean, column.at);
     Vec8 added_center{};
     if constexpr (added) added_center = load_channels(reduction.extent, added_mean, column.at);
-    for_rows<piece_size<T> / 4>(
+    for_rows<packed_size<T> / 4>(
         reduction.chunk_of(block) * reduction.lanes() + lane, reduction.stride(), column.rows,
         [&](std::int64_t row) {
           const std::int64_t at = row * reduction.extent.width + column.at;

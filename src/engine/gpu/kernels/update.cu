@@ -10,11 +10,11 @@
 namespace lockstep::cuda {
 namespace {
 
-/// One item per piece of the range; a piece belongs to one tensor.
-constexpr int piece = piece_size<float>;
+/// One item per 16 bytes of the range, which belong to one tensor.
+constexpr int item_size = packed_size<float>;
 
 LOCKSTEP_HOST_DEVICE std::size_t place_of(const UpdateRange& range, std::int64_t item) {
-  return range.begin + static_cast<std::size_t>(item) * piece;
+  return range.begin + static_cast<std::size_t>(item) * item_size;
 }
 LOCKSTEP_HOST_DEVICE TensorUpdate tensor_at(const UpdateRange& range, std::size_t at) {
   return range.tensors[range.tensor_of_block[at / arena_block]];
@@ -26,7 +26,7 @@ LOCKSTEP_HOST_DEVICE bool take_decision(const UpdateDecision* decision, float& g
   return decision->made != 0;
 }
 std::int64_t items_of(const UpdateRange& range) {
-  return static_cast<std::int64_t>(range.end - range.begin) / piece;
+  return static_cast<std::int64_t>(range.end - range.begin) / item_size;
 }
 AdamRule rule_of(const UpdateRange& range, const AdamUpdate& options) {
   return adam_rule({.beta1 = options.beta1,
@@ -49,12 +49,12 @@ struct MomentumUpdate {
     if (!take_decision(range.decision, rule_here.gradient_scale)) return;
     rule_here.lr = static_cast<float>(range.lr * tensor.lr);
     rule_here.weight_decay = tensor.weight_decay;
-    const Floats<piece> g = load<piece>(range.gradients + at);
-    Floats<piece> w = load<piece>(range.parameters + at);
-    Floats<piece> v = load<piece>(momentum_buffer + at);
-    for (int i = 0; i < piece; ++i) rule_here(g[i], w[i], v[i]);
-    store<piece>(range.parameters + at, w);
-    store<piece>(momentum_buffer + at, v);
+    const Floats<item_size> g = load<item_size>(range.gradients + at);
+    Floats<item_size> w = load<item_size>(range.parameters + at);
+    Floats<item_size> v = load<item_size>(momentum_buffer + at);
+    for (int i = 0; i < item_size; ++i) rule_here(g[i], w[i], v[i]);
+    store<item_size>(range.parameters + at, w);
+    store<item_size>(momentum_buffer + at, v);
   }
 };
 
@@ -71,14 +71,14 @@ struct MomentsUpdate {
     AdamRule rule_here = rule;
     if (!take_decision(range.decision, rule_here.gradient_scale)) return;
     set_tensor(rule_here, range.lr * tensor.lr, tensor.weight_decay, correction1, decoupled_decay);
-    const Floats<piece> g = load<piece>(range.gradients + at);
-    Floats<piece> w = load<piece>(range.parameters + at);
-    Floats<piece> m = load<piece>(exp_avg + at);
-    Floats<piece> v = load<piece>(exp_avg_sq + at);
-    for (int i = 0; i < piece; ++i) rule_here(g[i], w[i], m[i], v[i]);
-    store<piece>(range.parameters + at, w);
-    store<piece>(exp_avg + at, m);
-    store<piece>(exp_avg_sq + at, v);
+    const Floats<item_size> g = load<item_size>(range.gradients + at);
+    Floats<item_size> w = load<item_size>(range.parameters + at);
+    Floats<item_size> m = load<item_size>(exp_avg + at);
+    Floats<item_size> v = load<item_size>(exp_avg_sq + at);
+    for (int i = 0; i < item_size; ++i) rule_here(g[i], w[i], m[i], v[i]);
+    store<item_size>(range.parameters + at, w);
+    store<item_size>(exp_avg + at, m);
+    store<item_size>(exp_avg_sq + at, v);
   }
 };
 

@@ -51,12 +51,12 @@ struct Vec8Column {
 /// Eight values as stored.
 template <typename T>
 struct RawVec8 {
-  Piece pieces[vec8_size / piece_size<T>];
+  Packed128 parts[vec8_size / packed_size<T>];
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Vec8 floats() const {
     Vec8 result;
-    for (int p = 0; p < vec8_size / piece_size<T>; ++p) {
-      const auto part = unpack<T>(pieces[p]);
-      for (int i = 0; i < piece_size<T>; ++i) result[p * piece_size<T> + i] = part[i];
+    for (int p = 0; p < vec8_size / packed_size<T>; ++p) {
+      const auto part = unpack<T>(parts[p]);
+      for (int i = 0; i < packed_size<T>; ++i) result[p * packed_size<T> + i] = part[i];
     }
     return result;
   }
@@ -64,27 +64,27 @@ struct RawVec8 {
 /// A missing half reads as zero.
 template <typename T>
 LOCKSTEP_HOST_DEVICE RawVec8<T> read_vec8(const T* from, bool whole) {
-  if constexpr (piece_size<T> == vec8_size) {
-    return {{read_piece(from)}};
+  if constexpr (packed_size<T> == vec8_size) {
+    return {{load128(from)}};
   } else {
-    return {{read_piece(from), whole ? read_piece(from + 4) : Piece{}}};
+    return {{load128(from), whole ? load128(from + 4) : Packed128{}}};
   }
 }
 template <typename T>
 LOCKSTEP_HOST_DEVICE RawVec8<T> packed(const Vec8& values) {
   RawVec8<T> result;
-  for (int p = 0; p < vec8_size / piece_size<T>; ++p) {
-    Floats<piece_size<T>> part;
-    for (int i = 0; i < piece_size<T>; ++i) part[i] = values[p * piece_size<T> + i];
-    result.pieces[p] = pack<T>(part);
+  for (int p = 0; p < vec8_size / packed_size<T>; ++p) {
+    Floats<packed_size<T>> part;
+    for (int i = 0; i < packed_size<T>; ++i) part[i] = values[p * packed_size<T> + i];
+    result.parts[p] = pack<T>(part);
   }
   return result;
 }
 template <typename T>
 LOCKSTEP_HOST_DEVICE void write_vec8(T* to, const RawVec8<T>& values, bool whole) {
-  write_piece(to, values.pieces[0]);
-  if constexpr (piece_size<T> != vec8_size) {
-    if (whole) write_piece(to + 4, values.pieces[1]);
+  store128(to, values.parts[0]);
+  if constexpr (packed_size<T> != vec8_size) {
+    if (whole) store128(to + 4, values.parts[1]);
   }
 }
 

@@ -16,7 +16,7 @@
 #include <cuda_fp16.h>
 #endif
 
-/// Vectorised loads and stores: values in pieces of 16 bytes.
+/// Vectorised loads and stores of 16 bytes.
 namespace lockstep::cuda {
 
 /// Calls `function` with a null pointer to the storage type.
@@ -60,37 +60,37 @@ LOCKSTEP_HOST_DEVICE Floats<count> filled(float value) {
 }
 
 /// Sixteen bytes of memory.
-struct alignas(16) Piece {
+struct alignas(16) Packed128 {
   std::uint32_t words[4];
 };
-LOCKSTEP_HOST_DEVICE inline Piece read_piece(const void* from) {
+LOCKSTEP_HOST_DEVICE inline Packed128 load128(const void* from) {
 #ifdef __CUDA_ARCH__
   const uint4 words = *static_cast<const uint4*>(from);
   return {{words.x, words.y, words.z, words.w}};
 #else
-  assert(reinterpret_cast<std::uintptr_t>(from) % sizeof(Piece) == 0);
-  Piece piece;
-  std::memcpy(&piece, from, sizeof(piece));
-  return piece;
+  assert(reinterpret_cast<std::uintptr_t>(from) % sizeof(Packed128) == 0);
+  Packed128 packed;
+  std::memcpy(&packed, from, sizeof(packed));
+  return packed;
 #endif
 }
-LOCKSTEP_HOST_DEVICE inline void write_piece(void* to, const Piece& piece) {
+LOCKSTEP_HOST_DEVICE inline void store128(void* to, const Packed128& packed) {
 #ifdef __CUDA_ARCH__
   // nvcc may split a uint4 into four stores (up to sm_90), and does so for converted values.
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
                :
-               : "l"(__cvta_generic_to_global(to)), "r"(piece.words[0]), "r"(piece.words[1]),
-                 "r"(piece.words[2]), "r"(piece.words[3])
+               : "l"(__cvta_generic_to_global(to)), "r"(packed.words[0]), "r"(packed.words[1]),
+                 "r"(packed.words[2]), "r"(packed.words[3])
                : "memory");
 #else
-  assert(reinterpret_cast<std::uintptr_t>(to) % sizeof(Piece) == 0);
-  std::memcpy(to, &piece, sizeof(piece));
+  assert(reinterpret_cast<std::uintptr_t>(to) % sizeof(Packed128) == 0);
+  std::memcpy(to, &packed, sizeof(packed));
 #endif
 }
 
-/// How many values a piece holds.
+/// How many values 16 bytes hold.
 template <typename T>
-inline constexpr int piece_size = 16 / static_cast<int>(sizeof(T));
+inline constexpr int packed_size = 16 / static_cast<int>(sizeof(T));
 
 LOCKSTEP_HOST_DEVICE inline float to_float(float value) {
   return value;
@@ -126,10 +126,10 @@ LOCKSTEP_HOST_DEVICE T from_float(float value) {
 }
 
 template <typename T>
-LOCKSTEP_HOST_DEVICE Floats<piece_size<T>> unpack(const Piece& piece) {
-  Floats<piece_size<T>> result;
+LOCKSTEP_HOST_DEVICE Floats<packed_size<T>> unpack(const Packed128& packed) {
+  Floats<packed_size<T>> result;
   for (int i = 0; i < 4; ++i) {
-    const std::uint32_t word = piece.words[i];
+    const std::uint32_t word = packed.words[i];
     if constexpr (std::is_same_v<T, float>) {
       result[i] = std::bit_cast<float>(word);
     } else if constexpr (std::is_same_v<T, Bfloat16>) {
@@ -166,36 +166,36 @@ LOCKSTEP_HOST_DEVICE std::uint32_t pack_pair(float low, float high) {
 }
 
 template <typename T>
-LOCKSTEP_HOST_DEVICE Piece pack(const Floats<piece_size<T>>& values) {
-  Piece piece;
+LOCKSTEP_HOST_DEVICE Packed128 pack(const Floats<packed_size<T>>& values) {
+  Packed128 packed;
   for (int i = 0; i < 4; ++i) {
     if constexpr (std::is_same_v<T, float>) {
-      piece.words[i] = std::bit_cast<std::uint32_t>(values[i]);
+      packed.words[i] = std::bit_cast<std::uint32_t>(values[i]);
     } else {
-      piece.words[i] = pack_pair<T>(values[2 * i], values[2 * i + 1]);
+      packed.words[i] = pack_pair<T>(values[2 * i], values[2 * i + 1]);
     }
   }
-  return piece;
+  return packed;
 }
 
 /// `from` and `to` are aligned to 16 bytes.
 template <int count, typename T>
 LOCKSTEP_HOST_DEVICE Floats<count> load(const T* from) {
-  static_assert(count % piece_size<T> == 0);
+  static_assert(count % packed_size<T> == 0);
   Floats<count> result;
-  for (int at = 0; at < count; at += piece_size<T>) {
-    const Floats<piece_size<T>> part = unpack<T>(read_piece(from + at));
-    for (int i = 0; i < piece_size<T>; ++i) result[at + i] = part[i];
+  for (int at = 0; at < count; at += packed_size<T>) {
+    const Floats<packed_size<T>> part = unpack<T>(load128(from + at));
+    for (int i = 0; i < packed_size<T>; ++i) result[at + i] = part[i];
   }
   return result;
 }
 template <int count, typename T>
 LOCKSTEP_HOST_DEVICE void store(T* to, const Floats<count>& values) {
-  static_assert(count % piece_size<T> == 0);
-  for (int at = 0; at < count; at += piece_size<T>) {
-    Floats<piece_size<T>> part;
-    for (int i = 0; i < piece_size<T>; ++i) part[i] = values[at + i];
-    write_piece(to + at, pack<T>(part));
+  static_assert(count % packed_size<T> == 0);
+  for (int at = 0; at < count; at += packed_size<T>) {
+    Floats<packed_size<T>> part;
+    for (int i = 0; i < packed_size<T>; ++i) part[i] = values[at + i];
+    store128(to + at, pack<T>(part));
   }
 }
 
