@@ -23,9 +23,13 @@ class AddLowering final : public Lowering {
     const std::size_t values = builder.extent(id_).values();
     builder.emit("add", {left, right, target},
                  [left, right, target, values, relu = output_ != id_,
-                  type = builder.type()](const Frame& f) {
-                   add(f.stream(), type, f.at(left), f.at(right), f.at(target), values);
-                   if (relu) relu_forward(f.stream(), type, f.at(target), f.at(target), values);
+                  type = builder.type()](const LaunchContext& context) {
+                   add(context.stream(), type, context.at(left), context.at(right),
+                       context.at(target), values);
+                   if (relu) {
+                     relu_forward(context.stream(), type, context.at(target), context.at(target),
+                                  values);
+                   }
                  });
     builder.set_value(output_, target);
   }

@@ -49,14 +49,14 @@ class NormLowering final : public Lowering {
     }
     builder.emit("batch norm " + name(), touched,
                  [x, y, mask = mask_, relu = options_.relu, norm, extent = extent_, residual,
-                  residual_norm, type = builder.type()](const Frame& f) {
-                   const auto of_residual = at(residual_norm, f);
-                   batch_norm_apply(f.stream(), type, extent, f.at(x), norm.at(f),
-                                    {.residual = residual ? f.at(*residual) : nullptr,
+                  residual_norm, type = builder.type()](const LaunchContext& context) {
+                   const auto of_residual = at(residual_norm, context);
+                   batch_norm_apply(context.stream(), type, extent, context.at(x), norm.at(context),
+                                    {.residual = residual ? context.at(*residual) : nullptr,
                                      .residual_norm = of_residual ? &*of_residual : nullptr,
                                      .relu = relu,
-                                     .mask = mask ? f.as<std::uint8_t>(*mask) : nullptr},
-                                    f.at(y));
+                                     .mask = mask ? context.as<std::uint8_t>(*mask) : nullptr},
+                                    context.at(y));
                  });
     builder.set_value(options_.output, y);
   }
@@ -99,17 +99,18 @@ class NormLowering final : public Lowering {
     builder.emit(
         "gradient of batch norm " + name(), touched,
         [dy, dx, dz, sums, added, added_dx, mask, extent = extent_, ranks = ranks_,
-         type = builder.type()](const Frame& f) {
+         type = builder.type()](const LaunchContext& context) {
           if (ranks) {
-            ranks->combine_gradients(f.as<float>(sums.weight), f.as<float>(sums.bias));
+            ranks->combine_gradients(context.as<float>(sums.weight), context.as<float>(sums.bias));
           }
           const double elements = ranks ? ranks->elements() : static_cast<double>(extent.rows);
           const auto of_added =
-              added ? std::optional(added->gradient(f, f.at(*added_dx))) : std::nullopt;
-          batch_norm_backward_apply(f.stream(), type, extent, f.at(dy),
-                                    mask ? f.as<std::uint8_t>(*mask) : nullptr, elements,
-                                    sums.gradient(f, f.at(dx)), of_added ? &*of_added : nullptr,
-                                    dz ? f.at(*dz) : nullptr);
+              added ? std::optional(added->gradient(context, context.at(*added_dx))) : std::nullopt;
+          batch_norm_backward_apply(context.stream(), type, extent, context.at(dy),
+                                    mask ? context.as<std::uint8_t>(*mask) : nullptr, elements,
+                                    sums.gradient(context, context.at(dx)),
+                                    of_added ? &*of_added : nullptr,
+                                    dz ? context.at(*dz) : nullptr);
         });
     if (passes_on) {
       // No step reads a sum computed here once dx is computed.
@@ -147,11 +148,11 @@ class NormLowering final : public Lowering {
     Place weight;
     Place bias;
     float eps;
-    [[nodiscard]] Normalization at(const Frame& f) const {
+    [[nodiscard]] Normalization at(const LaunchContext& context) const {
       return {.mean = mean,
               .variance = variance,
-              .weight = f.as<const float>(weight),
-              .bias = f.as<const float>(bias),
+              .weight = context.as<const float>(weight),
+              .bias = context.as<const float>(bias),
               .eps = eps};
     }
   };
@@ -167,24 +168,25 @@ class NormLowering final : public Lowering {
     return norm_place(builder, *added_);
   }
   [[nodiscard]] static std::optional<Normalization> at(const std::optional<NormPlace>& place,
-                                                       const Frame& f) {
+                                                       const LaunchContext& context) {
     if (!place) return std::nullopt;
-    return place->at(f);
+    return place->at(context);
   }
 
   void emit_statistics(ProgramBuilder& builder, Tensor x) {
     const Tensor workspace = builder.make(reduction_workspace(extent_));
-    builder.emit("statistics of " + name(), {x, workspace},
-                 [x, workspace, extent = extent_, type = builder.type(), ranks = ranks_,
-                  &block = builder.statistics().statistics(), id = node_.statistics[1],
-                  mean = builder.statistics().of(node_.statistics[0]),
-                  variance = builder.statistics().of(node_.statistics[1])](const Frame& f) {
-                   batch_norm_statistics(f.stream(), type, extent, f.at(x), mean, variance,
-                                         f.at(workspace));
-                   if (!ranks) return;
-                   ranks->combine_statistics(mean, variance);
-                   block.set_elements(id, ranks->elements());
-                 });
+    builder.emit(
+        "statistics of " + name(), {x, workspace},
+        [x, workspace, extent = extent_, type = builder.type(), ranks = ranks_,
+         &block = builder.statistics().statistics(), id = node_.statistics[1],
+         mean = builder.statistics().of(node_.statistics[0]),
+         variance = builder.statistics().of(node_.statistics[1])](const LaunchContext& context) {
+          batch_norm_statistics(context.stream(), type, extent, context.at(x), mean, variance,
+                                context.at(workspace));
+          if (!ranks) return;
+          ranks->combine_statistics(mean, variance);
+          block.set_elements(id, ranks->elements());
+        });
   }
 
   /// Backward of a norm. The data gradient needs the sums over this batch alone, so they are kept
@@ -197,11 +199,11 @@ class NormLowering final : public Lowering {
     void list(std::vector<Tensor>& touched) const {
       touched.insert(touched.end(), {x, norm.weight.tensor, norm.bias.tensor, weight, bias});
     }
-    [[nodiscard]] NormGradient gradient(const Frame& f, void* dx) const {
-      return {.x = f.at(x),
-              .norm = norm.at(f),
-              .weight_gradient = f.as<float>(weight),
-              .bias_gradient = f.as<float>(bias),
+    [[nodiscard]] NormGradient gradient(const LaunchContext& context, void* dx) const {
+      return {.x = context.at(x),
+              .norm = norm.at(context),
+              .weight_gradient = context.as<float>(weight),
+              .bias_gradient = context.as<float>(bias),
               .dx = dx};
     }
   };
@@ -217,13 +219,14 @@ class NormLowering final : public Lowering {
     Sums sums;
     Place weight;
     Place bias;
-    [[nodiscard]] NormSums at(const Frame& f) const {
-      return {
-          .x = f.at(sums.x),
-          .norm = sums.norm.at(f),
-          .weight = f.as<float>(sums.weight),
-          .bias = f.as<float>(sums.bias),
-          .kept = {.weight = f.as<float>(weight), .bias = f.as<float>(bias), .adds = f.accumulate}};
+    [[nodiscard]] NormSums at(const LaunchContext& context) const {
+      return {.x = context.at(sums.x),
+              .norm = sums.norm.at(context),
+              .weight = context.as<float>(sums.weight),
+              .bias = context.as<float>(sums.bias),
+              .kept = {.weight = context.as<float>(weight),
+                       .bias = context.as<float>(bias),
+                       .adds = context.accumulate}};
     }
   };
   [[nodiscard]] static Target make_target(ProgramBuilder& builder, const Node& node,
@@ -246,15 +249,16 @@ class NormLowering final : public Lowering {
     if (sums_of_added) added = make_target(builder, *added_, *sums_of_added, touched);
     builder.emit("parameter gradients of batch norm " + name(), touched,
                  [incoming, workspace, own, added, mask = mask_, extent = extent_,
-                  type = builder.type()](const Frame& f) {
+                  type = builder.type()](const LaunchContext& context) {
                    const bool joins = incoming.second.has_value();
-                   const auto of_added = added ? std::optional(added->at(f)) : std::nullopt;
-                   batch_norm_backward_sums(f.stream(), type, extent,
-                                            {.dy = f.at(incoming.first),
-                                             .other = joins ? f.at(*incoming.second) : nullptr,
-                                             .masked = joins ? f.at(incoming.sum) : nullptr},
-                                            mask ? f.as<std::uint8_t>(*mask) : nullptr, own.at(f),
-                                            of_added ? &*of_added : nullptr, f.at(workspace));
+                   const auto of_added = added ? std::optional(added->at(context)) : std::nullopt;
+                   batch_norm_backward_sums(
+                       context.stream(), type, extent,
+                       {.dy = context.at(incoming.first),
+                        .other = joins ? context.at(*incoming.second) : nullptr,
+                        .masked = joins ? context.at(incoming.sum) : nullptr},
+                       mask ? context.as<std::uint8_t>(*mask) : nullptr, own.at(context),
+                       of_added ? &*of_added : nullptr, context.at(workspace));
                  },
                  {node_.parameters[0], node_.parameters[1]});
   }

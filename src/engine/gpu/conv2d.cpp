@@ -45,16 +45,19 @@ class ConvolutionLowering final : public Lowering {
     const Tensor y = builder.make_like(id_);
     const Tensor workspace = builder.make(convolution_->workspace_bytes());
     const Place weight = builder.working(parameters_[0]);
-    builder.emit("convolution " + options_.name, {x, y, workspace, weight.tensor},
-                 [x, y, workspace, weight, convolution = convolution_](const Frame& f) {
-                   convolution->forward(f.at(x), f.at(weight), f.at(y), f.at(workspace));
-                 });
+    builder.emit(
+        "convolution " + options_.name, {x, y, workspace, weight.tensor},
+        [x, y, workspace, weight, convolution = convolution_](const LaunchContext& context) {
+          convolution->forward(context.at(x), context.at(weight), context.at(y),
+                               context.at(workspace));
+        });
     if (options_.bias) {
       const Place bias = builder.parameter(parameters_[1]);
-      builder.emit("bias of " + options_.name, {y, bias.tensor},
-                   [y, bias, extent = out.matrix(), type = builder.type()](const Frame& f) {
-                     add_bias(f.stream(), type, extent, f.as<const float>(bias), f.at(y));
-                   });
+      builder.emit(
+          "bias of " + options_.name, {y, bias.tensor},
+          [y, bias, extent = out.matrix(), type = builder.type()](const LaunchContext& context) {
+            add_bias(context.stream(), type, extent, context.as<const float>(bias), context.at(y));
+          });
     }
     builder.set_value(id_, y);
   }
@@ -67,10 +70,12 @@ class ConvolutionLowering final : public Lowering {
     const Tensor dx = builder.make_like(options_.input);
     const Tensor workspace = builder.make(convolution_->workspace_bytes());
     const Place weight = builder.working(parameters_[0]);
-    builder.emit("data gradient of " + options_.name, {dy, dx, workspace, weight.tensor},
-                 [dy, dx, workspace, weight, convolution = convolution_](const Frame& f) {
-                   convolution->backward_data(f.at(dy), f.at(weight), f.at(dx), f.at(workspace));
-                 });
+    builder.emit(
+        "data gradient of " + options_.name, {dy, dx, workspace, weight.tensor},
+        [dy, dx, workspace, weight, convolution = convolution_](const LaunchContext& context) {
+          convolution->backward_data(context.at(dy), context.at(weight), context.at(dx),
+                                     context.at(workspace));
+        });
     builder.contribute(options_.input, dx, ProgramBuilder::Ownership::exclusive);
   }
 
@@ -83,20 +88,21 @@ class ConvolutionLowering final : public Lowering {
     const Tensor workspace = builder.make(convolution_->workspace_bytes());
     const Tensor aside = builder.make(size * size_of(type));
     const Place place = builder.gradient_of(parameters_[0]);
-    builder.emit(
-        "weight gradient of " + options_.name, {x, dy, workspace, aside, place.tensor},
-        [x, dy, workspace, aside, type, size, place, convolution = convolution_](const Frame& f) {
-          float* const target = f.as<float>(place);
-          const bool direct = type == DataType::f32 && !f.accumulate;
-          void* const dw = direct ? target : f.at(aside);
-          convolution->backward_weights(f.at(x), f.at(dy), dw, f.at(workspace));
-          if (f.accumulate) {
-            add_converted(f.stream(), dw, type, target, size);
-          } else if (!direct) {
-            convert(f.stream(), dw, type, target, DataType::f32, size);
-          }
-        },
-        {parameters_[0]});
+    builder.emit("weight gradient of " + options_.name, {x, dy, workspace, aside, place.tensor},
+                 [x, dy, workspace, aside, type, size, place,
+                  convolution = convolution_](const LaunchContext& context) {
+                   float* const target = context.as<float>(place);
+                   const bool direct = type == DataType::f32 && !context.accumulate;
+                   void* const dw = direct ? target : context.at(aside);
+                   convolution->backward_weights(context.at(x), context.at(dy), dw,
+                                                 context.at(workspace));
+                   if (context.accumulate) {
+                     add_converted(context.stream(), dw, type, target, size);
+                   } else if (!direct) {
+                     convert(context.stream(), dw, type, target, DataType::f32, size);
+                   }
+                 },
+                 {parameters_[0]});
   }
 
   void emit_bias_gradient(ProgramBuilder& builder, Tensor dy) {
@@ -104,17 +110,18 @@ class ConvolutionLowering final : public Lowering {
     const Tensor workspace = builder.make(reduction_workspace(extent));
     const Tensor aside = builder.make(static_cast<std::size_t>(extent.padded) * sizeof(float));
     const Place place = builder.gradient_of(parameters_[1]);
-    builder.emit("bias gradient of " + options_.name, {dy, workspace, aside, place.tensor},
-                 [dy, workspace, aside, extent, place, type = builder.type()](const Frame& f) {
-                   float* const target = f.as<float>(place);
-                   float* const sums = f.accumulate ? f.as<float>(aside) : target;
-                   sum_rows(f.stream(), type, extent, f.at(dy), sums, f.at(workspace));
-                   if (f.accumulate) {
-                     add_converted(f.stream(), sums, DataType::f32, target,
-                                   static_cast<std::size_t>(extent.padded));
-                   }
-                 },
-                 {parameters_[1]});
+    builder.emit(
+        "bias gradient of " + options_.name, {dy, workspace, aside, place.tensor},
+        [dy, workspace, aside, extent, place, type = builder.type()](const LaunchContext& context) {
+          float* const target = context.as<float>(place);
+          float* const sums = context.accumulate ? context.as<float>(aside) : target;
+          sum_rows(context.stream(), type, extent, context.at(dy), sums, context.at(workspace));
+          if (context.accumulate) {
+            add_converted(context.stream(), sums, DataType::f32, target,
+                          static_cast<std::size_t>(extent.padded));
+          }
+        },
+        {parameters_[1]});
   }
 
   Options options_;

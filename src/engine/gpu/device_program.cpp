@@ -53,35 +53,38 @@ void DeviceProgram::lower_all() {
       sizeof(float);
   images_ = builder.make(image_bytes_);
   const Tensor input = builder.make_like(graph.input());
-  builder.emit("input images", {images_, input}, [this, input, image, type](const Frame& f) {
-    if (f.stored != nullptr) {
-      cut_images(f.stream(), type, image, *f.stored, f.at(input));
-      state_->input.release();
-    } else {
-      pack_images(f.stream(), type, image, f.as<float>(images_), f.at(input));
-    }
-  });
+  builder.emit(
+      "input images", {images_, input}, [this, input, image, type](const LaunchContext& context) {
+        if (context.stored != nullptr) {
+          cut_images(context.stream(), type, image, *context.stored, context.at(input));
+          state_->input.release();
+        } else {
+          pack_images(context.stream(), type, image, context.as<float>(images_), context.at(input));
+        }
+      });
   builder.set_value(graph.input(), input);
   builder.begin_forward();
-  builder.emit("weights in the type of values", {},
-               [this](const Frame& f) { state_->working.refresh(f.device, state_->arena); });
+  builder.emit("weights in the type of values", {}, [this](const LaunchContext& context) {
+    state_->working.refresh(context.device, state_->arena);
+  });
   GraphLowering<ProgramBuilder> nodes(graph, state_->analysis);
   nodes.forward(builder);
   const ValueId logits_id = graph_loss_.logits;
   const Tensor logits = builder.value(logits_id);
-  builder.emit("loss", {logits}, [this, logits, type](const Frame& f) {
-    softmax_cross_entropy_forward(f.stream(), type, loss_.extent(), f.at(logits), f.labels,
-                                  f.samples, loss_.outputs());
-    loss_.fetch(f.device);
-    if (options_.training) statistics_.fetch(f.device);
+  builder.emit("loss", {logits}, [this, logits, type](const LaunchContext& context) {
+    softmax_cross_entropy_forward(context.stream(), type, loss_.extent(), context.at(logits),
+                                  context.labels, context.samples, loss_.outputs());
+    loss_.fetch(context.device);
+    if (options_.training) statistics_.fetch(context.device);
   });
   if (options_.training) {
     builder.begin_backward();
     const Tensor gradient = builder.make_like(logits_id);
-    builder.emit("gradient of the loss", {gradient}, [this, gradient, type](const Frame& f) {
-      softmax_cross_entropy_backward(f.stream(), type, loss_.extent(), loss_.outputs(), f.labels,
-                                     f.loss_scale, f.at(gradient));
-    });
+    builder.emit(
+        "gradient of the loss", {gradient}, [this, gradient, type](const LaunchContext& context) {
+          softmax_cross_entropy_backward(context.stream(), type, loss_.extent(), loss_.outputs(),
+                                         context.labels, context.loss_scale, context.at(gradient));
+        });
     builder.contribute(logits_id, gradient, ProgramBuilder::Ownership::exclusive);
     nodes.backward(builder);
     builder.end_backward();
@@ -92,7 +95,7 @@ void DeviceProgram::lower_all() {
   backward_.emplace(device, lists_.backward, state_->records);
 }
 
-Frame DeviceProgram::frame(float loss_scale, bool accumulate) {
+LaunchContext DeviceProgram::launch_context(float loss_scale, bool accumulate) {
   return {.device = *state_->device,
           .base = state_->activations.data(),
           .offsets = lists_.plan.offsets,
@@ -103,38 +106,38 @@ Frame DeviceProgram::frame(float loss_scale, bool accumulate) {
           .accumulate = accumulate};
 }
 
-Frame DeviceProgram::take(const Batch& batch) {
+LaunchContext DeviceProgram::take(const Batch& batch) {
   require_batch(options_, batch.size);
   if (pending_) wait();  // the host buffers of the last call's copies are reused
   samples_ = batch.size;
   state_->computed_by = this;
   Device& device = *state_->device;
-  Frame f = frame(0, false);
+  LaunchContext context = launch_context(0, false);
   if (batch.pixels.data != nullptr) {
     input_ = state_->input.take(batch);
-    f.stored = &input_.images;
+    context.stored = &input_.images;
     loss_.take_labels(device, input_.labels, batch.size);
   } else {
-    device.copy_to_device(f.at(images_), batch.images, image_bytes_);
+    device.copy_to_device(context.at(images_), batch.images, image_bytes_);
     loss_.load_labels(device, batch.labels, batch.size);
   }
-  return f;
+  return context;
 }
 
 void DeviceProgram::forward(const Batch& batch) {
   Device& device = *state_->device;
-  Frame f = take(batch);
+  LaunchContext context = take(batch);
   if (!options_.training) statistics_.load(device, state_->running_statistics.span());
   DeviceTimeline* const timeline = timeline_now();
   const Step& first = lists_.forward.front();
-  timeline != nullptr ? timeline->run(first, f) : first.run(f);
-  f.stored = nullptr;
+  timeline != nullptr ? timeline->run(first, context) : first.run(context);
+  context.stored = nullptr;
   if (state_->exchange != nullptr && state_->arena.holds_parameters()) {
     for (std::size_t unit = state_->arena.layout().units.size(); unit-- > 0;) {
       state_->exchange->await_gather(unit);
     }
   }
-  forward_->run(f, nullptr, timeline);
+  forward_->run(context, nullptr, timeline);
   device.mark(*fetched_, Device::Queue::work);
   pending_ = true;
 }
@@ -145,13 +148,14 @@ DeviceTimeline* DeviceProgram::timeline_now() const noexcept {
 }
 
 std::vector<StepTime> DeviceProgram::time_steps(const Batch& batch) {
-  Frame f = take(batch);
-  f.loss_scale = 1;
+  LaunchContext context = take(batch);
+  context.loss_scale = 1;
   state_->device->synchronize();
   std::vector<StepTime> times;
   for (const auto* list : {&lists_.forward, &lists_.backward}) {
     for (const Step& step : *list) {
-      times.push_back({.name = step.name, .seconds = state_->device->time([&] { step.run(f); })});
+      times.push_back(
+          {.name = step.name, .seconds = state_->device->time([&] { step.run(context); })});
     }
   }
   return times;
@@ -189,7 +193,7 @@ void DeviceProgram::backward(const BackwardOptions& options, BackwardObserver& o
   }
   // Gradients that are not held accumulate where they are reduced.
   const bool adds = options.accumulate && state_->arena.holds_gradients();
-  backward_->run(frame(options.loss_scale, adds), &observer, timeline_now());
+  backward_->run(launch_context(options.loss_scale, adds), &observer, timeline_now());
 }
 
 }  // namespace lockstep::cuda

@@ -35,8 +35,8 @@ class DeviceProgram final : public Program {
  private:
   void lower_all();
   /// Queues the copies of the batch's images and labels.
-  [[nodiscard]] Frame take(const Batch& batch);
-  [[nodiscard]] Frame frame(float loss_scale, bool accumulate);
+  [[nodiscard]] LaunchContext take(const Batch& batch);
+  [[nodiscard]] LaunchContext launch_context(float loss_scale, bool accumulate);
   /// Null if no times are wanted now.
   [[nodiscard]] DeviceTimeline* timeline_now() const noexcept;
   /// Blocks until the last forward's results are in host memory.

@@ -30,11 +30,11 @@ void DeviceTimeline::begin(Device& device) {
   for (int reading = 0; reading < readings; ++reading) meet(device, mark(device));
 }
 
-void DeviceTimeline::run(const Step& step, const Frame& frame) {
-  if (marked_ == 0) begin(frame.device);
-  const std::size_t begin = mark(frame.device);
-  step.run(frame);
-  spans_.push_back({.step = step.name, .begin = begin, .end = mark(frame.device)});
+void DeviceTimeline::run(const Step& step, const LaunchContext& context) {
+  if (marked_ == 0) begin(context.device);
+  const std::size_t begin = mark(context.device);
+  step.run(context);
+  spans_.push_back({.step = step.name, .begin = begin, .end = mark(context.device)});
 }
 
 void DeviceTimeline::report(Device& device) {

@@ -19,7 +19,7 @@ class DeviceTimeline final {
   [[nodiscard]] bool wants() const noexcept { return timer_ != nullptr && timer_->wants(); }
 
   /// Queues the step between two marks.
-  void run(const Step& step, const Frame& frame);
+  void run(const Step& step, const LaunchContext& context);
   /// Waits for all marks and reports the steps to the timer.
   void report(Device& device);
 

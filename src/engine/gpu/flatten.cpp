@@ -16,11 +16,12 @@ class FlattenLowering final : public Lowering {
       return;
     }
     const Tensor y = builder.make_like(id_);
-    builder.emit(
-        "flatten", {x, y},
-        [x, y, in, padded = builder.extent(id_).padded, type = builder.type()](const Frame& f) {
-          flatten_forward(f.stream(), type, in.image(), padded, f.at(x), f.at(y));
-        });
+    builder.emit("flatten", {x, y},
+                 [x, y, in, padded = builder.extent(id_).padded,
+                  type = builder.type()](const LaunchContext& context) {
+                   flatten_forward(context.stream(), type, in.image(), padded, context.at(x),
+                                   context.at(y));
+                 });
     builder.set_value(id_, y);
   }
 
@@ -35,11 +36,12 @@ class FlattenLowering final : public Lowering {
       return;
     }
     const Tensor dx = builder.make_like(op_.input);
-    builder.emit(
-        "gradient of flatten", {dy, dx},
-        [dy, dx, in, padded = builder.extent(id_).padded, type = builder.type()](const Frame& f) {
-          flatten_backward(f.stream(), type, in.image(), padded, f.at(dy), f.at(dx));
-        });
+    builder.emit("gradient of flatten", {dy, dx},
+                 [dy, dx, in, padded = builder.extent(id_).padded,
+                  type = builder.type()](const LaunchContext& context) {
+                   flatten_backward(context.stream(), type, in.image(), padded, context.at(dy),
+                                    context.at(dx));
+                 });
     builder.contribute(op_.input, dx, ProgramBuilder::Ownership::exclusive);
   }
 

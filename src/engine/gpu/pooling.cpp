@@ -34,9 +34,10 @@ class MaxPoolLowering final : public Lowering {
       touched.push_back(*index_);
     }
     builder.emit("max pool", touched,
-                 [x, y, index = index_, extent = extent_, type = builder.type()](const Frame& f) {
-                   max_pool_forward(f.stream(), type, extent, f.at(x), f.at(y),
-                                    index ? f.as<std::uint8_t>(*index) : nullptr);
+                 [x, y, index = index_, extent = extent_,
+                  type = builder.type()](const LaunchContext& context) {
+                   max_pool_forward(context.stream(), type, extent, context.at(x), context.at(y),
+                                    index ? context.as<std::uint8_t>(*index) : nullptr);
                  });
     builder.set_value(id_, y);
   }
@@ -45,12 +46,12 @@ class MaxPoolLowering final : public Lowering {
     if (!builder.needs_gradient(op_.input)) return;
     const Tensor dy = builder.gradient(id_);
     const Tensor dx = builder.make_like(op_.input);
-    builder.emit(
-        "gradient of max pool", {dy, dx, *index_},
-        [dy, dx, index = *index_, extent = extent_, type = builder.type()](const Frame& f) {
-          max_pool_backward(f.stream(), type, extent, f.at(dy), f.as<std::uint8_t>(index),
-                            f.at(dx));
-        });
+    builder.emit("gradient of max pool", {dy, dx, *index_},
+                 [dy, dx, index = *index_, extent = extent_,
+                  type = builder.type()](const LaunchContext& context) {
+                   max_pool_backward(context.stream(), type, extent, context.at(dy),
+                                     context.as<std::uint8_t>(index), context.at(dx));
+                 });
     builder.contribute(op_.input, dx, ProgramBuilder::Ownership::exclusive);
   }
 
@@ -68,10 +69,11 @@ class AvgPoolLowering final : public Lowering {
   void forward(ProgramBuilder& builder) override {
     const Tensor x = builder.value(op_.input);
     const Tensor y = builder.make_like(id_);
-    builder.emit(
-        "average pool", {x, y},
-        [x, y, extent = extent_of(builder, op_.input, id_, op_.options), type = builder.type()](
-            const Frame& f) { avg_pool_forward(f.stream(), type, extent, f.at(x), f.at(y)); });
+    builder.emit("average pool", {x, y},
+                 [x, y, extent = extent_of(builder, op_.input, id_, op_.options),
+                  type = builder.type()](const LaunchContext& context) {
+                   avg_pool_forward(context.stream(), type, extent, context.at(x), context.at(y));
+                 });
     builder.set_value(id_, y);
   }
 
@@ -79,10 +81,12 @@ class AvgPoolLowering final : public Lowering {
     if (!builder.needs_gradient(op_.input)) return;
     const Tensor dy = builder.gradient(id_);
     const Tensor dx = builder.make_like(op_.input);
-    builder.emit(
-        "gradient of average pool", {dy, dx},
-        [dy, dx, extent = extent_of(builder, op_.input, id_, op_.options), type = builder.type()](
-            const Frame& f) { avg_pool_backward(f.stream(), type, extent, f.at(dy), f.at(dx)); });
+    builder.emit("gradient of average pool", {dy, dx},
+                 [dy, dx, extent = extent_of(builder, op_.input, id_, op_.options),
+                  type = builder.type()](const LaunchContext& context) {
+                   avg_pool_backward(context.stream(), type, extent, context.at(dy),
+                                     context.at(dx));
+                 });
     builder.contribute(op_.input, dx, ProgramBuilder::Ownership::exclusive);
   }
 
@@ -100,9 +104,10 @@ class GlobalAvgPoolLowering final : public Lowering {
     const Tensor x = builder.value(op_.input);
     const Tensor y = builder.make_like(id_);
     builder.emit("global average pool", {x, y},
-                 [x, y, in = builder.extent(op_.input), type = builder.type()](const Frame& f) {
-                   global_avg_pool_forward(f.stream(), type, in.batch, in.height * in.width,
-                                           in.padded, f.at(x), f.at(y));
+                 [x, y, in = builder.extent(op_.input),
+                  type = builder.type()](const LaunchContext& context) {
+                   global_avg_pool_forward(context.stream(), type, in.batch, in.height * in.width,
+                                           in.padded, context.at(x), context.at(y));
                  });
     builder.set_value(id_, y);
   }
@@ -112,9 +117,10 @@ class GlobalAvgPoolLowering final : public Lowering {
     const Tensor dy = builder.gradient(id_);
     const Tensor dx = builder.make_like(op_.input);
     builder.emit("gradient of global average pool", {dy, dx},
-                 [dy, dx, in = builder.extent(op_.input), type = builder.type()](const Frame& f) {
-                   global_avg_pool_backward(f.stream(), type, in.batch, in.height * in.width,
-                                            in.padded, f.at(dy), f.at(dx));
+                 [dy, dx, in = builder.extent(op_.input),
+                  type = builder.type()](const LaunchContext& context) {
+                   global_avg_pool_backward(context.stream(), type, in.batch, in.height * in.width,
+                                            in.padded, context.at(dy), context.at(dx));
                  });
     builder.contribute(op_.input, dx, ProgramBuilder::Ownership::exclusive);
   }

@@ -39,7 +39,7 @@ void ProgramBuilder::set_value(ValueId id, Tensor tensor) {
 }
 
 void ProgramBuilder::emit(std::string name, const std::vector<Tensor>& touched,
-                          std::function<void(const Frame&)> run,
+                          std::function<void(const LaunchContext&)> run,
                           const std::vector<ParameterId>& final) {
   for (const Tensor& tensor : touched) touch(tensor);
   lists().add({.name = std::move(name), .run = std::move(run)});
@@ -48,18 +48,20 @@ void ProgramBuilder::emit(std::string name, const std::vector<Tensor>& touched,
 
 void ProgramBuilder::emit_sum(ValueId id, const OpenSum& sum) {
   emit("sum of gradients", {sum.left, sum.right, sum.target},
-       [sum, values = extent(id).values(), type = type()](const Frame& f) {
-         add(f.stream(), type, f.at(sum.left), f.at(sum.right), f.at(sum.target), values);
+       [sum, values = extent(id).values(), type = type()](const LaunchContext& context) {
+         add(context.stream(), type, context.at(sum.left), context.at(sum.right),
+             context.at(sum.target), values);
        });
 }
 
 Step ProgramBuilder::exchange_step(std::string name, const Tensor& tensor,
                                    std::function<void(std::byte*)> run) {
-  return {
-      .name = std::move(name),
-      .run = [tensor, run = std::move(run)](
-                 const Frame& f) { run(tensor.buffer < 0 ? nullptr : f.as<std::byte>(tensor)); },
-      .meets = true};
+  return {.name = std::move(name),
+          .run =
+              [tensor, run = std::move(run)](const LaunchContext& context) {
+                run(tensor.buffer < 0 ? nullptr : context.as<std::byte>(tensor));
+              },
+          .meets = true};
 }
 
 Tensor ProgramBuilder::make_unit(std::size_t unit, UnitContent content) {
@@ -71,8 +73,9 @@ Tensor ProgramBuilder::make_unit(std::size_t unit, UnitContent content) {
 
 void ProgramBuilder::clear_gaps(std::size_t unit, const Tensor& gradients) {
   const std::size_t bytes = state_.arena.layout().units[unit].size() * sizeof(float);
-  emit("clearing of a unit", {gradients},
-       [gradients, bytes](const Frame& f) { f.device.clear(f.at(gradients), bytes); });
+  emit("clearing of a unit", {gradients}, [gradients, bytes](const LaunchContext& context) {
+    context.device.clear(context.at(gradients), bytes);
+  });
 }
 
 std::size_t ProgramBuilder::enter_unit_of(ParameterId id) {
@@ -85,8 +88,9 @@ std::size_t ProgramBuilder::enter_unit_of(ParameterId id) {
   if (type() == DataType::f32 || state_.arena.is_16_bit(unit) || place.in_fp32) return unit;
   const Tensor working = make(place.size() * size_of(type()));
   emit("weights in the type of values", {values, working},
-       [values, working, size = place.size(), type = type()](const Frame& f) {
-         convert(f.stream(), f.at(values), DataType::f32, f.at(working), type, size);
+       [values, working, size = place.size(), type = type()](const LaunchContext& context) {
+         convert(context.stream(), context.at(values), DataType::f32, context.at(working), type,
+                 size);
        });
   working_[unit] = working;
   return unit;

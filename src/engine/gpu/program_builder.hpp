@@ -29,7 +29,7 @@ struct Place {
 };
 
 /// Addresses of a program's buffers, and a call's arguments for its steps.
-struct Frame {
+struct LaunchContext {
   Device& device;
   std::byte* base;
   const std::vector<std::size_t>& offsets;
@@ -56,7 +56,7 @@ struct Frame {
 /// Queues the work of one op. `filled`: end of the gradient arena's final prefix after it.
 struct Step {
   std::string name;
-  std::function<void(const Frame&)> run;
+  std::function<void(const LaunchContext&)> run;
   std::size_t filled = 0;
   bool meets = false;  ///< contains a collective over ranks, so it is never recorded
 };
@@ -108,7 +108,8 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
 
   /// Emits a step that touches these tensors. `final`: parameters whose gradients it completes.
   void emit(std::string name, const std::vector<Tensor>& touched,
-            std::function<void(const Frame&)> run, const std::vector<ParameterId>& final = {});
+            std::function<void(const LaunchContext&)> run,
+            const std::vector<ParameterId>& final = {});
 
   /// Called after the first step, which is queued separately.
   void begin_forward() { set_prefetch(); }

@@ -11,28 +11,28 @@ constexpr std::size_t most_recordings = 6;
 
 }  // namespace
 
-bool RecordedSteps::Recording::fits(const Frame& frame,
+bool RecordedSteps::Recording::fits(const LaunchContext& context,
                                     std::span<const std::size_t> asked) const noexcept {
-  return base == frame.base && samples == frame.samples && loss_scale == frame.loss_scale &&
-         accumulate == frame.accumulate && std::ranges::equal(boundaries, asked);
+  return base == context.base && samples == context.samples && loss_scale == context.loss_scale &&
+         accumulate == context.accumulate && std::ranges::equal(boundaries, asked);
 }
 
-RecordedSteps::Recording* RecordedSteps::find(const Frame& frame,
+RecordedSteps::Recording* RecordedSteps::find(const LaunchContext& context,
                                               std::span<const std::size_t> boundaries) {
   const auto found = std::ranges::find_if(
-      recordings_, [&](const Recording& each) { return each.fits(frame, boundaries); });
+      recordings_, [&](const Recording& each) { return each.fits(context, boundaries); });
   return found == recordings_.end() ? nullptr : &*found;
 }
 
-void RecordedSteps::run_singly(const Frame& frame, BackwardObserver* observer,
+void RecordedSteps::run_singly(const LaunchContext& context, BackwardObserver* observer,
                                DeviceTimeline* timeline) {
   for (const Step& step : steps_) {
-    timeline != nullptr ? timeline->run(step, frame) : step.run(frame);
+    timeline != nullptr ? timeline->run(step, context) : step.run(context);
     if (observer != nullptr) observer->gradients_ready(step.filled);
   }
 }
 
-std::vector<RecordedSteps::Part> RecordedSteps::record(const Frame& frame,
+std::vector<RecordedSteps::Part> RecordedSteps::record(const LaunchContext& context,
                                                        std::span<const std::size_t> boundaries) {
   std::vector<Part> parts;
   auto boundary = boundaries.begin();
@@ -48,8 +48,8 @@ std::vector<RecordedSteps::Part> RecordedSteps::record(const Frame& frame,
       parts.push_back({.replay = nullptr, .step = &steps_[i], .filled = filled});
     } else {
       const std::span<const Step> steps = steps_.subspan(begin, i + 1 - begin);
-      parts.push_back({.replay = device_.record([steps, frame] {
-                         for (const Step& step : steps) step.run(frame);
+      parts.push_back({.replay = device_.record([steps, context] {
+                         for (const Step& step : steps) step.run(context);
                        }),
                        .step = nullptr,
                        .filled = filled});
@@ -59,24 +59,25 @@ std::vector<RecordedSteps::Part> RecordedSteps::record(const Frame& frame,
   return parts;
 }
 
-void RecordedSteps::run(const Frame& frame, BackwardObserver* observer, DeviceTimeline* timeline) {
-  if (!records_ || timeline != nullptr) return run_singly(frame, observer, timeline);
+void RecordedSteps::run(const LaunchContext& context, BackwardObserver* observer,
+                        DeviceTimeline* timeline) {
+  if (!records_ || timeline != nullptr) return run_singly(context, observer, timeline);
   const auto boundaries =
       observer == nullptr ? std::span<const std::size_t>{} : observer->boundaries();
-  Recording* recording = find(frame, boundaries);
+  Recording* recording = find(context, boundaries);
   if (recording == nullptr) {
     if (recordings_.size() == most_recordings) recordings_.erase(recordings_.begin());
-    recordings_.push_back({.base = frame.base,
-                           .samples = frame.samples,
-                           .loss_scale = frame.loss_scale,
-                           .accumulate = frame.accumulate,
+    recordings_.push_back({.base = context.base,
+                           .samples = context.samples,
+                           .loss_scale = context.loss_scale,
+                           .accumulate = context.accumulate,
                            .boundaries = {boundaries.begin(), boundaries.end()},
                            .parts = {}});
-    return run_singly(frame, observer, nullptr);
+    return run_singly(context, observer, nullptr);
   }
-  if (recording->parts.empty()) recording->parts = record(frame, boundaries);
+  if (recording->parts.empty()) recording->parts = record(context, boundaries);
   for (const Part& part : recording->parts) {
-    part.step != nullptr ? part.step->run(frame) : part.replay->queue();
+    part.step != nullptr ? part.step->run(context) : part.replay->queue();
     if (observer != nullptr) observer->gradients_ready(part.filled);
   }
 }

@@ -23,7 +23,8 @@ class RecordedSteps final {
   /// `observer` is called after each step, or, for recordings, at its boundaries and at the end;
   /// null: never called.
   /// `timeline`: steps are queued one by one and timed; null: not timed.
-  void run(const Frame& frame, BackwardObserver* observer, DeviceTimeline* timeline = nullptr);
+  void run(const LaunchContext& context, BackwardObserver* observer,
+           DeviceTimeline* timeline = nullptr);
 
  private:
   struct Part {
@@ -39,11 +40,14 @@ class RecordedSteps final {
     bool accumulate;
     std::vector<std::size_t> boundaries;
     std::vector<Part> parts;  ///< empty: it ran once, without a recording
-    [[nodiscard]] bool fits(const Frame& frame, std::span<const std::size_t> asked) const noexcept;
+    [[nodiscard]] bool fits(const LaunchContext& context,
+                            std::span<const std::size_t> asked) const noexcept;
   };
-  [[nodiscard]] Recording* find(const Frame& frame, std::span<const std::size_t> boundaries);
-  void run_singly(const Frame& frame, BackwardObserver* observer, DeviceTimeline* timeline);
-  [[nodiscard]] std::vector<Part> record(const Frame& frame,
+  [[nodiscard]] Recording* find(const LaunchContext& context,
+                                std::span<const std::size_t> boundaries);
+  void run_singly(const LaunchContext& context, BackwardObserver* observer,
+                  DeviceTimeline* timeline);
+  [[nodiscard]] std::vector<Part> record(const LaunchContext& context,
                                          std::span<const std::size_t> boundaries);
 
   Device& device_;

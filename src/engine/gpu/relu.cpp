@@ -12,8 +12,10 @@ class ReluLowering final : public Lowering {
     const Tensor x = builder.value(op_.input);
     const Tensor y = builder.overwritable(op_.input) ? x : builder.make_like(id_);
     builder.emit("relu", {x, y},
-                 [x, y, values = builder.extent(id_).values(), type = builder.type()](
-                     const Frame& f) { relu_forward(f.stream(), type, f.at(x), f.at(y), values); });
+                 [x, y, values = builder.extent(id_).values(),
+                  type = builder.type()](const LaunchContext& context) {
+                   relu_forward(context.stream(), type, context.at(x), context.at(y), values);
+                 });
     builder.set_value(id_, y);
   }
 
@@ -34,11 +36,12 @@ Tensor emit_relu_backward(ProgramBuilder& builder, ValueId relu) {
   const Tensor y = builder.value(relu);
   const Tensor dy = builder.gradient(relu);
   const Tensor dx = builder.gradient_is_exclusive(relu) ? dy : builder.make_like(relu);
-  builder.emit(
-      "gradient of relu", {y, dy, dx},
-      [y, dy, dx, values = builder.extent(relu).values(), type = builder.type()](const Frame& f) {
-        relu_backward(f.stream(), type, f.at(y), f.at(dy), f.at(dx), values);
-      });
+  builder.emit("gradient of relu", {y, dy, dx},
+               [y, dy, dx, values = builder.extent(relu).values(),
+                type = builder.type()](const LaunchContext& context) {
+                 relu_backward(context.stream(), type, context.at(y), context.at(dy),
+                               context.at(dx), values);
+               });
   return dx;
 }
 

@@ -53,13 +53,13 @@ struct Fixture {
     for (int i = 0; i < 5; ++i) {
       steps.push_back({.name = "step",
                        .run =
-                           [this, i](const Frame& f) {
-                             seen.push_back({i, f.loss_scale, f.accumulate});
+                           [this, i](const LaunchContext& context) {
+                             seen.push_back({i, context.loss_scale, context.accumulate});
                            },
                        .filled = filled[i]});
     }
   }
-  Frame frame(float loss_scale, bool accumulate) {
+  LaunchContext launch_context(float loss_scale, bool accumulate) {
     return {.device = *device,
             .base = nullptr,
             .offsets = offsets,
@@ -73,7 +73,7 @@ struct Fixture {
   std::vector<Seen> run(RecordedSteps& recorded, float loss_scale, bool accumulate,
                         BackwardObserver* observer = nullptr) {
     seen.clear();
-    recorded.run(frame(loss_scale, accumulate), observer);
+    recorded.run(launch_context(loss_scale, accumulate), observer);
     return seen;
   }
 };
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(a_timeline_tells_when_each_step_was_computed) {
   for (std::size_t i = 0; i < fixture.steps.size(); ++i) {
     fixture.steps[i].name = "step " + std::to_string(i);
   }
-  fixture.steps[3].run = [](const Frame&) {
+  fixture.steps[3].run = [](const LaunchContext&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   };
   RecordedSteps recorded(*fixture.device, fixture.steps, true);
@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(a_timeline_tells_when_each_step_was_computed) {
     timer.told.clear();
     observer.told.clear();
     const std::int64_t before = clock_now();
-    recorded.run(fixture.frame(1, false), &observer, &timeline);
+    recorded.run(fixture.launch_context(1, false), &observer, &timeline);
     BOOST_TEST(timer.told.empty());  // not before the device is done
     timeline.report(*fixture.device);
     const std::int64_t after = clock_now();
