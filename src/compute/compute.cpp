@@ -197,8 +197,8 @@ class CpuCompute final : public Compute {
   std::unique_ptr<Engine> engine_;
 };
 
-const cuda::ModuleTable& load_on_all_ranks(Communicator& host) {
-  const cuda::ModuleTable* table = nullptr;
+const gpu::ModuleTable& load_on_all_ranks(Communicator& host) {
+  const gpu::ModuleTable* table = nullptr;
   collectively(host, [&table] { table = &load_cuda_module(); });
   return *table;
 }
@@ -324,11 +324,11 @@ class CudaCompute final : public Compute {
         module_.make_nccl(*device_, *rendezvous_, ranks_.sets, {.wait_limit = options.wait_limit});
   }
 
-  const cuda::ModuleTable& module_;
+  const gpu::ModuleTable& module_;
   Communicator& host_;
   RankSets ranks_;
   HostGroups groups_;
-  std::shared_ptr<cuda::Device> device_;
+  std::shared_ptr<gpu::Device> device_;
   std::string convolutions_;
   std::string all_reduce_;
   std::string trial_note_;  ///< rank 0's

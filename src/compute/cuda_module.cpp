@@ -28,17 +28,17 @@ fs::path find_module() {
   const auto directories = cuda_module_directories();
   for (const auto& directory : directories) {
     std::error_code ignored;
-    auto path = directory / cuda::module_file_name;
+    auto path = directory / gpu::module_file_name;
     if (fs::exists(path, ignored)) return path;
   }
   fail(ExitStatus::usage,
        "this installation cannot use GPUs ({} is not in {}); build Lockstep with "
        "-DLOCKSTEP_CUDA=ON, "
        "name the module's directory in LOCKSTEP_MODULE_PATH, or use --device cpu",
-       cuda::module_file_name, joined(directories));
+       gpu::module_file_name, joined(directories));
 }
 
-const cuda::ModuleTable& open_module(const fs::path& path) {
+const gpu::ModuleTable& open_module(const fs::path& path) {
   // Never closed: CUDA's libraries do not survive dlclose.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -49,19 +49,19 @@ const cuda::ModuleTable& open_module(const fs::path& path) {
          path.string(), dlerror());
   }
   const auto entry =
-      reinterpret_cast<cuda::ModuleEntryPoint>(dlsym(library, cuda::module_entry_point));
+      reinterpret_cast<gpu::ModuleEntryPoint>(dlsym(library, gpu::module_entry_point));
   if (entry == nullptr) {
     fail(ExitStatus::usage,
          "{} is no GPU module of Lockstep (it has no {}); install the program and the module from "
          "one build",
-         path.string(), cuda::module_entry_point);
+         path.string(), gpu::module_entry_point);
   }
-  const cuda::ModuleTable& table = *entry();
-  if (table.interface != cuda::module_interface()) {
+  const gpu::ModuleTable& table = *entry();
+  if (table.interface != gpu::module_interface()) {
     fail(ExitStatus::usage,
          "the GPU module {} is of another build (the module has {}; the program {}); install both "
          "from one build",
-         path.string(), table.interface, cuda::module_interface());
+         path.string(), table.interface, gpu::module_interface());
   }
   return table;
 }
@@ -76,8 +76,8 @@ std::string visible_devices() {
 }
 
 /// Why this host cannot use a GPU; empty if it can.
-std::string describe(const cuda::DriverState& state) {
-  using Status = cuda::DriverState::Status;
+std::string describe(const gpu::DriverState& state) {
+  using Status = gpu::DriverState::Status;
   switch (state.status) {
     case Status::usable:
       break;
@@ -125,9 +125,9 @@ std::vector<fs::path> cuda_module_directories() {
   return directories;
 }
 
-const cuda::ModuleTable& load_cuda_module() {
+const gpu::ModuleTable& load_cuda_module() {
   const auto file = find_module();
-  const cuda::ModuleTable& table = open_module(file);
+  const gpu::ModuleTable& table = open_module(file);
   if (const std::string reason = describe(table.probe()); !reason.empty()) {
     throw Error(ExitStatus::usage, reason);
   }
@@ -136,8 +136,8 @@ const cuda::ModuleTable& load_cuda_module() {
 
 CudaAvailability probe_cuda() {
   try {
-    const cuda::DriverState state = open_module(find_module()).probe();
-    return {.available = state.status == cuda::DriverState::Status::usable,
+    const gpu::DriverState state = open_module(find_module()).probe();
+    return {.available = state.status == gpu::DriverState::Status::usable,
             .devices = state.devices,
             .reason = describe(state),
             .peers = state.peers};

@@ -25,7 +25,7 @@
 /// The interface between the program and the module lockstep-cuda.so. The module contains
 /// everything that needs CUDA's libraries, so that one program runs on hosts with and without them.
 /// Both come from the same build, so C++ types and exceptions cross the boundary.
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// Increase with every change of ModuleTable or of a type that it names.
 inline constexpr int module_interface_number = 23;
@@ -87,4 +87,4 @@ inline constexpr const char* module_file_name = "lockstep-cuda.so";
 inline constexpr const char* module_entry_point = "lockstep_cuda_module";
 using ModuleEntryPoint = const ModuleTable* (*)();
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

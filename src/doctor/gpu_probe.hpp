@@ -20,9 +20,9 @@ class GpuProbe final {
   [[nodiscard]] double measure(std::chrono::duration<double> limit);
 
  private:
-  const cuda::ModuleTable& module_;
-  std::shared_ptr<cuda::Device> device_;
-  cuda::DeviceArray<float> values_;
+  const gpu::ModuleTable& module_;
+  std::shared_ptr<gpu::Device> device_;
+  gpu::DeviceArray<float> values_;
 };
 
 }  // namespace lockstep::doctor

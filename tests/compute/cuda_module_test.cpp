@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(module_of_another_build_is_refused_with_both_versions) {
   const auto message = failure();
 
   BOOST_TEST(contains(message, "interface 0 of lockstep 0.0.1"));
-  BOOST_TEST(contains(message, cuda::module_interface()));
+  BOOST_TEST(contains(message, gpu::module_interface()));
 }
 
 BOOST_AUTO_TEST_CASE(missing_library_is_named) {
@@ -163,13 +163,13 @@ BOOST_AUTO_TEST_CASE(real_module_loads_and_says_what_this_host_has) {
 BOOST_AUTO_TEST_CASE(real_module_shows_profilers_steps_phases_and_buckets) {
 #ifdef REAL_MODULE
   setenv("NVTX_INJECTION64_PATH", PROFILER, 1);
-  void* const module = dlopen((std::string(REAL_MODULE) + "/" + cuda::module_file_name).c_str(),
+  void* const module = dlopen((std::string(REAL_MODULE) + "/" + gpu::module_file_name).c_str(),
                               RTLD_NOW | RTLD_LOCAL);
   BOOST_REQUIRE_MESSAGE(module != nullptr, dlerror());
   void* const profiler = dlopen(PROFILER, RTLD_NOW | RTLD_LOCAL);
   BOOST_REQUIRE_MESSAGE(profiler != nullptr, dlerror());
   const auto entry =
-      reinterpret_cast<cuda::ModuleEntryPoint>(dlsym(module, cuda::module_entry_point));
+      reinterpret_cast<gpu::ModuleEntryPoint>(dlsym(module, gpu::module_entry_point));
   const auto lines = reinterpret_cast<const char* (*)()>(dlsym(profiler, "profiler_lines"));
   PhaseMarks& marks = *entry()->phase_marks();
 

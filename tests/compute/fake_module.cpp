@@ -5,7 +5,7 @@
 
 namespace {
 
-using namespace lockstep::cuda;
+using namespace lockstep::gpu;
 
 DriverState probe() {
   return {.status = DriverState::Status::FAKE_STATUS,

@@ -17,7 +17,7 @@
 namespace {
 
 using namespace lockstep;
-using namespace lockstep::cuda;
+using namespace lockstep::gpu;
 
 /// As mpirun counts the ranks.
 void hang_at(const std::string& what) {

@@ -234,7 +234,7 @@ std::vector<Candidate> cuda_candidates() {
     std::_Exit(77);
   }
   // It never ends: the parts of cuDNN that are loaded after it would have ended before it.
-  static const auto& device = *new std::shared_ptr<cuda::Device>(load_cuda_module().make_device(
+  static const auto& device = *new std::shared_ptr<gpu::Device>(load_cuda_module().make_device(
       {.plans = {.deterministic = true, .wide_weight_gradients = false}}));
   std::vector<Candidate> result;
   for (const Precision precision :
@@ -264,10 +264,10 @@ std::vector<Candidate> candidates() {
   };
   // All of the GPU engine but its launches and its convolutions.
   const auto device = [](Precision precision, const SumOverRanks& sum_over_ranks = {},
-                         cuda::HostWork when = cuda::HostWork::at_once) {
+                         gpu::HostWork when = gpu::HostWork::at_once) {
     return [=](const Graph& graph) {
-      return cuda::make_device_engine(
-          cuda::make_host_device(when), graph,
+      return gpu::make_device_engine(
+          gpu::make_host_device(when), graph,
           {.tail_size = 7, .precision = precision, .sum_over_ranks = sum_over_ranks});
     };
   };
@@ -287,9 +287,9 @@ std::vector<Candidate> candidates() {
        .precision = Precision::bf16},
       {.name = "device, fp32", .make = device(Precision::fp32)},
       {.name = "device, fp32, synchronised", .make = device(Precision::fp32, one_rank)},
-      {.name = "late device, fp32", .make = device(Precision::fp32, {}, cuda::HostWork::late)},
+      {.name = "late device, fp32", .make = device(Precision::fp32, {}, gpu::HostWork::late)},
       {.name = "late device, fp32, synchronised",
-       .make = device(Precision::fp32, one_rank, cuda::HostWork::late)},
+       .make = device(Precision::fp32, one_rank, gpu::HostWork::late)},
       {.name = "device, bf16", .make = device(Precision::bf16), .precision = Precision::bf16},
       {.name = "device, fp16", .make = device(Precision::fp16), .precision = Precision::fp16}};
 }

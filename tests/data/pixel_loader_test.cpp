@@ -61,21 +61,21 @@ void append(const Batch& batch, Everything& all) {
     return;
   }
   // As an engine does it, in values padded to four channels.
-  const cuda::ImageExtent extent{.batch = batch.size,
-                                 .height = network.height,
-                                 .width = network.width,
-                                 .channels = network.channels,
-                                 .padded = 4};
+  const gpu::ImageExtent extent{.batch = batch.size,
+                                .height = network.height,
+                                .width = network.width,
+                                .channels = network.channels,
+                                .padded = 4};
   std::vector<PaddedPixel> padded(
       static_cast<std::size_t>(batch.size * network.height * network.width));
-  cuda::cut_images(nullptr, cuda::DataType::f32, extent,
-                   {.data = batch.pixels.data,
-                    .height = batch.pixels.height,
-                    .width = batch.pixels.width,
-                    .cuts = batch.pixels.cuts,
-                    .values = batch.pixels.values,
-                    .count = batch.size},
-                   padded.data());
+  gpu::cut_images(nullptr, gpu::DataType::f32, extent,
+                  {.data = batch.pixels.data,
+                   .height = batch.pixels.height,
+                   .width = batch.pixels.width,
+                   .cuts = batch.pixels.cuts,
+                   .values = batch.pixels.values,
+                   .count = batch.size},
+                  padded.data());
   float* out = all.values.data() + before;
   for (const PaddedPixel& pixel : padded) out = std::copy_n(pixel.values, 3, out);
 }

@@ -183,8 +183,8 @@ BOOST_AUTO_TEST_CASE(any_flipped_bit_of_a_processors_replica_is_found_and_its_ra
 
 BOOST_AUTO_TEST_CASE(any_flipped_bit_of_a_devices_replica_is_found_and_its_rank_named) {
   const Graph graph = small_graph();
-  const std::shared_ptr<cuda::Device> device = cuda::make_host_device();
-  const auto engine = cuda::make_device_engine(device, graph, {.tail_size = 8});
+  const std::shared_ptr<gpu::Device> device = gpu::make_host_device();
+  const auto engine = gpu::make_device_engine(device, graph, {.tail_size = 8});
   check_engine(*engine);
 }
 

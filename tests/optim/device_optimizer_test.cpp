@@ -71,7 +71,7 @@ Config config_of(const Case& each) {
 /// An arena of a device.
 class DeviceValues final {
  public:
-  DeviceValues(cuda::Device& device, std::size_t size) : device_(device), values_(device, size) {}
+  DeviceValues(gpu::Device& device, std::size_t size) : device_(device), values_(device, size) {}
   void set(const std::vector<float>& host) {
     device_.copy_to_device(values_.data(), host.data(), values_.bytes());
     device_.synchronize();
@@ -79,11 +79,11 @@ class DeviceValues final {
   [[nodiscard]] std::span<float> span() const { return {values_.data(), values_.size()}; }
 
  private:
-  cuda::Device& device_;
-  cuda::DeviceArray<float> values_;
+  gpu::Device& device_;
+  gpu::DeviceArray<float> values_;
 };
 
-std::vector<float> host_copy(cuda::Device& device, std::span<const float> values) {
+std::vector<float> host_copy(gpu::Device& device, std::span<const float> values) {
   std::vector<float> host(values.size());
   device.copy_to_host(host.data(), values.data(), values.size_bytes());
   device.synchronize();
@@ -94,7 +94,7 @@ void check_norms_of_parts(OptimizerKind kind) {
   // As where a rank keeps parts of two units; what the others keep comes by the sum.
   ArenaLayout layout = odd_layout();
   const Config config = config_of({.name = "", .kind = kind});
-  const std::shared_ptr<cuda::Device> device = cuda::make_host_device(cuda::HostWork::late);
+  const std::shared_ptr<gpu::Device> device = gpu::make_host_device(gpu::HostWork::late);
   const std::size_t cut = 64;
   layout.units = {{.begin = 0, .end = cut}, {.begin = cut, .end = layout.size()}};
   int sums = 0;
@@ -103,7 +103,7 @@ void check_norms_of_parts(OptimizerKind kind) {
     for (std::size_t i = 0; i < norms.size(); ++i) norms[i] += 10 + static_cast<double>(i);
   };
   const auto expected = make_optimizer(config, layout, add_others);
-  const auto actual = cuda::make_device_optimizer(device, config, layout, add_others);
+  const auto actual = gpu::make_device_optimizer(device, config, layout, add_others);
   std::vector<float> first = random_arena(layout, 0);
   std::vector<float> second = random_arena(layout, 1);
   DeviceValues device_first(*device, layout.size());
@@ -146,9 +146,9 @@ BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_are_those_of_a_processor) {
   const ArenaLayout layout = odd_layout();
   for (const Case& each : cases) {
     BOOST_TEST_CONTEXT(each.name) {
-      const std::shared_ptr<cuda::Device> device = cuda::make_host_device(cuda::HostWork::late);
+      const std::shared_ptr<gpu::Device> device = gpu::make_host_device(gpu::HostWork::late);
       const auto expected = make_optimizer(config_of(each), layout);
-      const auto actual = cuda::make_device_optimizer(device, config_of(each), layout);
+      const auto actual = gpu::make_device_optimizer(device, config_of(each), layout);
       BOOST_TEST(actual->name() == expected->name());
       BOOST_TEST(actual->needs_all_gradients() == expected->needs_all_gradients());
       BOOST_TEST(std::vector(actual->slot_names().begin(), actual->slot_names().end()) ==
@@ -192,8 +192,8 @@ BOOST_AUTO_TEST_CASE(lars_and_lamb_sum_the_norms_of_parts_that_lie_apart) {
 
 BOOST_AUTO_TEST_CASE(the_squared_norm_on_a_device_is_a_processors) {
   const ArenaLayout layout = odd_layout();
-  const std::shared_ptr<cuda::Device> device = cuda::make_host_device(cuda::HostWork::late);
-  const auto optimizer = cuda::make_device_optimizer(device, Config{}, layout);
+  const std::shared_ptr<gpu::Device> device = gpu::make_host_device(gpu::HostWork::late);
+  const auto optimizer = gpu::make_device_optimizer(device, Config{}, layout);
   const std::vector<float> values = random_arena(layout, 1);
   DeviceValues device_values(*device, layout.size());
   device_values.set(values);
@@ -288,9 +288,9 @@ BOOST_AUTO_TEST_CASE(a_device_decides_as_the_host_would) {
     const Config config = config_of({.name = "", .kind = kind});
     for (const Decision& each : decisions) {
       BOOST_TEST_CONTEXT("optimizer " << static_cast<int>(kind) << ", " << each.what) {
-        const std::shared_ptr<cuda::Device> device = cuda::make_host_device(cuda::HostWork::late);
-        const auto expected = cuda::make_device_optimizer(device, config, layout);
-        const auto actual = cuda::make_device_optimizer(device, config, layout);
+        const std::shared_ptr<gpu::Device> device = gpu::make_host_device(gpu::HostWork::late);
+        const auto expected = gpu::make_device_optimizer(device, config, layout);
+        const auto actual = gpu::make_device_optimizer(device, config, layout);
         const std::vector<float> start = random_arena(layout, 0);
         DeviceValues by_host(*device, layout.size());
         DeviceValues by_device(*device, layout.size());
@@ -308,7 +308,7 @@ BOOST_AUTO_TEST_CASE(a_device_decides_as_the_host_would) {
         BOOST_TEST(actual->decide(inputs));
         actual->update(0, layout.size(), by_device.span(), device_gradients.span(),
                        {.lr = 0.1, .as_decided = true});
-        BOOST_TEST(cuda::work_left(*device) > 0);  // nobody has waited
+        BOOST_TEST(gpu::work_left(*device) > 0);  // nobody has waited
         device->synchronize();
 
         const UpdateOutcome outcome = actual->outcome();

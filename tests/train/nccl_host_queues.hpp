@@ -12,9 +12,9 @@ namespace lockstep::test {
 
 /// A host device's queues in the streams of NCCL's stand-in, so that only events order kernels,
 /// copies and collectives.
-class NcclHostQueues final : public cuda::HostQueues {
+class NcclHostQueues final : public gpu::HostQueues {
  public:
-  using Queue = cuda::Device::Queue;
+  using Queue = gpu::Device::Queue;
   /// `work`: the compute stream that NCCL's communicators are made for.
   NcclHostQueues(StandInQueues& queues, CudaStream work)
       : queues_(queues), work_(work), transfers_(queues.create_stream()) {}
@@ -27,10 +27,10 @@ class NcclHostQueues final : public cuda::HostQueues {
     queues_.delays.kernel = ++pushed_ % 4 == 0 ? 2 : 0;
     queues_.launch(of(queue), std::move(work));
   }
-  [[nodiscard]] std::shared_ptr<cuda::HostPoint> mark(Queue queue) override {
+  [[nodiscard]] std::shared_ptr<gpu::HostPoint> mark(Queue queue) override {
     return std::make_shared<Point>(queues_, of(queue));
   }
-  void wait(Queue queue, std::shared_ptr<cuda::HostPoint> point) override {
+  void wait(Queue queue, std::shared_ptr<gpu::HostPoint> point) override {
     queues_.wait(of(queue), static_cast<const Point&>(*point).event());
   }
   void finish(Queue queue) override {
@@ -38,7 +38,7 @@ class NcclHostQueues final : public cuda::HostQueues {
   }
 
  private:
-  class Point final : public cuda::HostPoint {
+  class Point final : public gpu::HostPoint {
    public:
     Point(StandInQueues& queues, CudaStream stream)
         : queues_(queues), event_(queues.create_event()) {

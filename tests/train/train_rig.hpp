@@ -26,14 +26,14 @@ namespace lockstep::test {
 /// Over the host's communicator, whose memory a late device fills when it is waited for.
 class BehindDevice final : public ForwardingCommunicator {
  public:
-  BehindDevice(Communicator& inner, cuda::Device& device)
+  BehindDevice(Communicator& inner, gpu::Device& device)
       : ForwardingCommunicator(inner), device_(device) {}
 
  private:
   void begin(const CollectiveCall& /*call*/) override { device_.synchronize(); }
   void before_start(const CollectiveCall& /*call*/) override { device_.synchronize(); }
 
-  cuda::Device& device_;
+  gpu::Device& device_;
 };
 
 /// One rank's whole training set-up over synthetic images.
@@ -51,8 +51,8 @@ class TrainRig final {
     ElementType reduce_dtype = ElementType::f32;
     bool synchronised = false;
     bool device = false;  ///< the GPU's engine, on the host
-    cuda::HostWork work = cuda::HostWork::at_once;
-    std::shared_ptr<cuda::HostQueues> queues = nullptr;  ///< the device's, instead of `work`
+    gpu::HostWork work = gpu::HostWork::at_once;
+    std::shared_ptr<gpu::HostQueues> queues = nullptr;  ///< the device's, instead of `work`
     std::optional<LossScale> loss_scale = std::nullopt;
     ShardMode shard = ShardMode::none;
     ShardUnit shard_unit = {.by = ShardUnit::By::block, .smallest = 0};
@@ -105,8 +105,8 @@ class TrainRig final {
     state_ = make_parallel_state(config_, *engine_, comm, *arena_comm, TailBucket(graph_).size(),
                                  hybrid);
     optimizer_ = options.device
-                     ? cuda::make_device_optimizer(device_, config_, state_->layout(),
-                                                   state_->sum_over_shards())
+                     ? gpu::make_device_optimizer(device_, config_, state_->layout(),
+                                                  state_->sum_over_shards())
                      : make_optimizer(config_, state_->layout(), state_->sum_over_shards());
     start(initial_parameters(*engine_, 3));
     loader_ = make_loader(*data_,
@@ -155,7 +155,7 @@ class TrainRig final {
   [[nodiscard]] ParallelState& state() { return *state_; }
   [[nodiscard]] Optimizer& optimizer() { return *optimizer_; }
   [[nodiscard]] TrainStep& step() { return *step_; }
-  [[nodiscard]] const cuda::Device& device() const { return *device_; }
+  [[nodiscard]] const gpu::Device& device() const { return *device_; }
   [[nodiscard]] const LossScaler& scaler() const { return step_->loss_scaler(); }
   [[nodiscard]] const BatchGeometry& geometry() const { return geometry_; }
   [[nodiscard]] const Dataset& data() const { return *data_; }
@@ -207,13 +207,13 @@ class TrainRig final {
     const bool sharded = options.shard != ShardMode::none;
     const std::size_t tail_size = sharded ? 0 : TailBucket(graph_).size();
     if (options.device) {
-      device_ = options.queues != nullptr ? cuda::make_host_device(options.queues)
-                                          : cuda::make_host_device(options.work);
-      return cuda::make_device_engine(device_, graph_,
-                                      {.tail_size = tail_size,
-                                       .units = unit_options(config_, graph_, shard_group()),
-                                       .precision = options.precision,
-                                       .sum_over_ranks = sum_over(comm_, options)});
+      device_ = options.queues != nullptr ? gpu::make_host_device(options.queues)
+                                          : gpu::make_host_device(options.work);
+      return gpu::make_device_engine(device_, graph_,
+                                     {.tail_size = tail_size,
+                                      .units = unit_options(config_, graph_, shard_group()),
+                                      .precision = options.precision,
+                                      .sum_over_ranks = sum_over(comm_, options)});
     }
     return make_cpu_engine(graph_, {.threads = options.threads,
                                     .tail_size = tail_size,
@@ -241,7 +241,7 @@ class TrainRig final {
   Graph graph_;
   Communicator& comm_;
   Config config_;
-  std::shared_ptr<cuda::Device> device_;
+  std::shared_ptr<gpu::Device> device_;
   std::optional<BehindDevice> behind_device_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Dataset> data_;

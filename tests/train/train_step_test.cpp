@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(steps_whose_forward_is_queued_ahead_are_the_same_to_the_bit
     Rig::Options options = variant;
     options.device = true;
     Rig waits(*world, options);
-    options.work = cuda::HostWork::late;
+    options.work = gpu::HostWork::late;
     Rig ahead(*world, options);
     int skipped = 0;
     for (int step = 0; step < 8; ++step) {
@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(steps_whose_forward_is_queued_ahead_are_the_same_to_the_bit
       const StepResult expected = waits.run();
       const StepResult result = ahead.run(last ? NextAction::other : NextAction::step);
       // The next forward, which nobody has waited for.
-      BOOST_TEST((cuda::work_left(ahead.device()) > 0) == !last);
+      BOOST_TEST((gpu::work_left(ahead.device()) > 0) == !last);
       BOOST_TEST(result.sums.loss == expected.sums.loss);
       BOOST_TEST(result.sums.top1 == expected.sums.top1);
       BOOST_TEST((result.gradient_norm == expected.gradient_norm ||
@@ -205,9 +205,9 @@ BOOST_AUTO_TEST_CASE(steps_whose_forward_is_queued_ahead_are_the_same_to_the_bit
 }
 
 BOOST_AUTO_TEST_CASE(steps_in_which_ranks_meet_wait_for_their_end) {
-  Rig rig(*world, {.synchronised = true, .device = true, .work = cuda::HostWork::late});
+  Rig rig(*world, {.synchronised = true, .device = true, .work = gpu::HostWork::late});
   rig.run(NextAction::step);
-  BOOST_TEST(cuda::work_left(rig.device()) == 0U);
+  BOOST_TEST(gpu::work_left(rig.device()) == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(the_same_run_twice_gives_the_same_bits) {

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-namespace cuda {
+namespace gpu {
 struct ModuleTable;
 }
 
@@ -31,7 +31,7 @@ struct CudaAvailability {
 
 /// The GPU module, which stays loaded until the process ends. Error(usage) with probe_cuda()'s
 /// reason if it is missing or cannot be used on this host.
-[[nodiscard]] const cuda::ModuleTable& load_cuda_module();
+[[nodiscard]] const gpu::ModuleTable& load_cuda_module();
 
 /// The directories searched for the module, in order. If LOCKSTEP_MODULE_PATH (separated by colons)
 /// is set, only its directories; else the program's own directory and the installation directory

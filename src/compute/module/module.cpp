@@ -4,7 +4,7 @@
 #include "lockstep/comm/staged_communicator.hpp"
 #include "nvtx_marks.hpp"
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 /// Number of GPUs that are new enough, among those that this process sees.
@@ -87,11 +87,12 @@ class NcclMemory final : public MemorySource {
 
 std::unique_ptr<Device> make_device(const DeviceOptions& options) {
   static NcclMemory nccl_memory;
-  return std::make_unique<CudaDevice>(options, options.exchanges_by_nccl ? &nccl_memory : nullptr);
+  return std::make_unique<cuda::CudaDevice>(options,
+                                            options.exchanges_by_nccl ? &nccl_memory : nullptr);
 }
 
 DeviceIdentity identify(const Device& device) {
-  return dynamic_cast<const CudaDevice&>(device).identity();
+  return dynamic_cast<const cuda::CudaDevice&>(device).identity();
 }
 
 std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl(Device& device, Rendezvous& rendezvous,
@@ -106,16 +107,16 @@ std::unique_ptr<DeviceCommunicator> make_staged(Device& device, std::unique_ptr<
 }
 
 PhaseMarks* phase_marks() {
-  return &nvtx_marks();
+  return &cuda::nvtx_marks();
 }
 
 }  // namespace
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu
 
 /// The module's only exported function.
-extern "C" __attribute__((visibility("default"))) const lockstep::cuda::ModuleTable*
+extern "C" __attribute__((visibility("default"))) const lockstep::gpu::ModuleTable*
 lockstep_cuda_module() {
-  using namespace lockstep::cuda;
+  using namespace lockstep::gpu;
   static const std::string interface = module_interface();
   static const ModuleTable table{.interface = interface.c_str(),
                                  .probe = probe,

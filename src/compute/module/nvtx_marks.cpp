@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu::cuda {
 namespace {
 
 class NvtxMarks final : public PhaseMarks {
@@ -60,4 +60,4 @@ PhaseMarks& nvtx_marks() {
   return marks;
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu::cuda

@@ -1,6 +1,6 @@
 #include "lowering.hpp"
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 /// An addition that is not fused into a norm, with its fused ReLU, if any.
@@ -56,4 +56,4 @@ std::unique_ptr<Lowering> lower(const Add& op, const LoweringContext& context) {
   return std::make_unique<AddLowering>(op, context);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 /// A batch norm with its fused addition and ReLU, if any. It also computes the norm whose output is
@@ -290,4 +290,4 @@ std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& cont
       context);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -3,7 +3,7 @@
 #include <sstream>
 #include <utility>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 std::string lines_of_others(const std::string& text, const std::string& library) {
@@ -44,4 +44,4 @@ void take_algorithms(Device& device, const std::string& text) {
   device.take_algorithms(parse_algorithms(text, device.algorithm_library()));
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// Chooses the device's convolution algorithms for a network's training at that batch size. Returns
 /// the text that take_algorithms() takes on all ranks. Uses `known` (the run's text so far) first,
@@ -16,4 +16,4 @@ namespace lockstep::cuda {
                                             AlgorithmCache& cache);
 void take_algorithms(Device& device, const std::string& text);
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

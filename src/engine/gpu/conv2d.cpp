@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 /// A convolution, or a linear layer, which is a 1x1 convolution over one pixel.
@@ -150,4 +150,4 @@ std::unique_ptr<Lowering> lower(const Linear& op, const LoweringContext& context
       context);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string_view>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 std::string_view name_of(ConvolutionPass pass) {
@@ -147,4 +147,4 @@ AlgorithmChoices parse_algorithms(const std::string& text, const std::string& li
   return choices;
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

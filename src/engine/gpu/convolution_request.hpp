@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// A convolution over (N, H, W, C) values with square kernels; channels as stored. Weights are
 /// (out_channels, kernel, kernel, seen_channels()), without gaps.
@@ -71,4 +71,4 @@ using AlgorithmChoices = std::map<std::string, std::string>;
 [[nodiscard]] AlgorithmChoices parse_algorithms(const std::string& text,
                                                 const std::string& library);
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

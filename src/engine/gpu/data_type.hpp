@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// Storage type of values on the device.
 enum class DataType { f32, bf16, f16 };
@@ -35,4 +35,4 @@ enum class DataType { f32, bf16, f16 };
   return (channels + multiple - 1) / multiple * multiple;
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// The passes of a convolution, chosen and bound once. Each queues its work in the device's stream
 /// and returns; accumulation is in fp32. `workspace` has at least workspace_bytes().
@@ -179,4 +179,4 @@ class DeviceArray final {
   T* data_ = nullptr;
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

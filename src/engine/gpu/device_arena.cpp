@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 bool is_grouped_weight(const Graph& graph, ParameterId id) {
@@ -73,4 +73,4 @@ std::byte* WorkingParameters::of(const ParameterArena& arena, ParameterId id) co
   return std::as_writable_bytes(copy_.span().subspan(arena.offset_of(id))).data();
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 struct ParameterArenaOptions {
   DataType type = DataType::f32;   ///< of values
@@ -38,4 +38,4 @@ class WorkingParameters final {
   DeviceArray<std::uint16_t> copy_;
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

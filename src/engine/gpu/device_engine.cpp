@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Graph& graph,
@@ -108,4 +108,4 @@ std::unique_ptr<Engine> make_device_engine(std::shared_ptr<Device> device, const
   return std::make_unique<DeviceEngine>(std::move(device), graph, options);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <memory>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 struct DeviceEngineOptions {
   std::size_t tail_size = 0;  ///< values after the gradients
@@ -26,4 +26,4 @@ struct DeviceEngineOptions {
                                                          const Graph& graph,
                                                          const DeviceEngineOptions& options);
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

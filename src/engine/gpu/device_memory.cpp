@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 class DeviceCastBuffer final : public CastBuffer {
@@ -59,7 +59,7 @@ std::shared_ptr<ArenaMemory> DeviceMemory::allocate(std::size_t count) {
 }
 
 void DeviceMemory::add(std::span<const float> from, std::span<float> to) {
-  cuda::add(device_->stream(), DataType::f32, to.data(), from.data(), to.data(), to.size());
+  gpu::add(device_->stream(), DataType::f32, to.data(), from.data(), to.data(), to.size());
 }
 
 void DeviceMemory::cast(std::span<const float> values, Precision type, std::uint16_t* to) {
@@ -70,4 +70,4 @@ std::shared_ptr<CastBuffer> DeviceMemory::make_cast_buffer(Precision type, std::
   return std::make_shared<DeviceCastBuffer>(device_, storage_of(type), count);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

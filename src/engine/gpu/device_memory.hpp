@@ -6,7 +6,7 @@
 
 #include <memory>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// Zeros in a device's memory.
 class DeviceArena final : public ArenaMemory {
@@ -43,4 +43,4 @@ class DeviceMemory final : public EngineMemory {
   std::unique_ptr<Event> read_;
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// How a convolution's algorithm is chosen.
 struct PlanOptions {
@@ -46,4 +46,4 @@ struct DeviceIdentity {
   int numa_node = -1;  ///< the closest NUMA node of the host; -1: not known
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

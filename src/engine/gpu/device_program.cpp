@@ -5,7 +5,7 @@
 
 #include <limits>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 LossExtent loss_extent(const GraphLoss& loss, std::int64_t batch_size, DataType type) {
@@ -196,4 +196,4 @@ void DeviceProgram::backward(const BackwardOptions& options, BackwardObserver& o
   backward_->run(launch_context(options.loss_scale, adds), &observer, timeline_now());
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -11,7 +11,7 @@
 #include <optional>
 #include <span>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 class DeviceProgram final : public Program {
  public:
@@ -58,4 +58,4 @@ class DeviceProgram final : public Program {
   bool pending_ = false;
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

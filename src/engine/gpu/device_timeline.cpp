@@ -4,7 +4,7 @@
 #include <chrono>
 #include <limits>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 std::size_t DeviceTimeline::mark(Device& device) {
   if (marked_ == events_.size()) events_.push_back(device.make_timed_event());
@@ -46,4 +46,4 @@ void DeviceTimeline::report(Device& device) {
   marked_ = 0;
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// When a device computed queued steps, by the host's clock, while a StepTimer wants it.
 class DeviceTimeline final {
@@ -44,4 +44,4 @@ class DeviceTimeline final {
   std::vector<Span> spans_;
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

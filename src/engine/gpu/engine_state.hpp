@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <memory>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 class DeviceTimeline;
 
@@ -37,4 +37,4 @@ struct EngineState {
   std::shared_ptr<DeviceTimeline> timeline = {};
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

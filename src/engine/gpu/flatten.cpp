@@ -1,6 +1,6 @@
 #include "lowering.hpp"
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 /// A single pixel is already flat; else channels are gathered into torch's order.
@@ -56,4 +56,4 @@ std::unique_ptr<Lowering> lower(const Flatten& op, const LoweringContext& contex
   return std::make_unique<FlattenLowering>(op, context);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

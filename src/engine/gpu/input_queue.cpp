@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 InputQueue::InputQueue(Device& device, std::int64_t channels)
     : device_(device), channels_(static_cast<std::size_t>(channels)) {
@@ -69,4 +69,4 @@ void InputQueue::release() {
   device_.mark(*taken_->read, Device::Queue::work);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

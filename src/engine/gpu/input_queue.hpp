@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// A batch of pixels on the device.
 struct DeviceBatch {
@@ -51,4 +51,4 @@ class InputQueue final {
   Slot* taken_ = nullptr;
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

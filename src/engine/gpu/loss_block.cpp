@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 std::size_t bytes_of(std::int64_t labels) {
@@ -61,4 +61,4 @@ std::span<const float> LossBlock::logits(Device& device) {
   return {host_logits_.data(), host_logits_.size()};
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

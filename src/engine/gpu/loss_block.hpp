@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// The loss of one program: its kernels' outputs on the device, and their copies on the host.
 class LossBlock final {
@@ -39,4 +39,4 @@ class LossBlock final {
   DeviceArray<float> host_logits_;
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

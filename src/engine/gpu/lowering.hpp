@@ -5,7 +5,7 @@
 
 #include <memory>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 using Lowering = lockstep::Lowering<ProgramBuilder>;
 using LoweringContext = lockstep::LoweringContext<ProgramBuilder>;
@@ -27,4 +27,4 @@ using LoweringContext = lockstep::LoweringContext<ProgramBuilder>;
 /// other reader.
 [[nodiscard]] Tensor emit_relu_backward(ProgramBuilder& builder, ValueId relu);
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

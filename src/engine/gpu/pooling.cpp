@@ -2,7 +2,7 @@
 
 #include <optional>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 PoolExtent extent_of(const ProgramBuilder& builder, ValueId input, ValueId output,
@@ -144,4 +144,4 @@ std::unique_ptr<Lowering> lower(const GlobalAvgPool& op, const LoweringContext& 
   return std::make_unique<GlobalAvgPoolLowering>(op, context);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -3,7 +3,7 @@
 #include <cassert>
 #include <span>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
                                const ProgramOptions& options)
@@ -124,4 +124,4 @@ ProgramBuilder::Program ProgramBuilder::take() {
           .plan = lists().plan()};
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// A value, gradient or scratch area of a program, in one of its planned buffers.
 struct Tensor {
@@ -144,4 +144,4 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   std::vector<Tensor> working_;  ///< by unit: its parameters in the type of the values
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

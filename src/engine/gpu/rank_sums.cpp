@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 RankSums::RankSums(Device& device, SumOverRanks sum, std::int64_t rows, std::int64_t padded)
     : device_(device),
@@ -55,4 +55,4 @@ void RankSums::combine_gradients(float* weight, float* bias) {
   send(weight, bias);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// Sums of one batch norm over all ranks: replaces its kernels' results for this rank's samples by
 /// those for all ranks' samples. The host waits for the device and sums in fp64.
@@ -34,4 +34,4 @@ class RankSums final {
   std::vector<double> sums_;  // (2 padded + 1)
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

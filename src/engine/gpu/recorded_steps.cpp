@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 /// More than a run needs: first, middle and last micro-steps, and partial batches. When the loss
@@ -82,4 +82,4 @@ void RecordedSteps::run(const LaunchContext& context, BackwardObserver* observer
   }
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

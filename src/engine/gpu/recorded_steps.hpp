@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// Queues lists of steps: the first time one by one, so that libraries can load what they need;
 /// later, for the same arguments, as recordings that are queued by one call each.
@@ -56,4 +56,4 @@ class RecordedSteps final {
   std::vector<Recording> recordings_;
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

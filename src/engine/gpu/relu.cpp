@@ -1,6 +1,6 @@
 #include "lowering.hpp"
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 /// A ReLU that is not fused into a norm or an add.
@@ -50,4 +50,4 @@ std::unique_ptr<Lowering> lower(const Relu& op, const LoweringContext& context) 
   return std::make_unique<ReluLowering>(op, context);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

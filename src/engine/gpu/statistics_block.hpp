@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// A program's batch statistics, the block of the device in which its kernels read and write them,
 /// and the block's copy in host memory.
@@ -39,4 +39,4 @@ class StatisticsBlock final {
   DeviceArray<float> on_host_;
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

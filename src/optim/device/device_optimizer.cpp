@@ -11,7 +11,7 @@
 #include <numeric>
 #include <utility>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 constexpr std::size_t round_up(std::size_t value) noexcept {
@@ -440,4 +440,4 @@ std::unique_ptr<Optimizer> make_device_optimizer(std::shared_ptr<Device> device,
   fail(ExitStatus::internal, "optimizer {} is unknown", static_cast<int>(config.optimizer));
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

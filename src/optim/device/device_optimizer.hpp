@@ -6,7 +6,7 @@
 
 #include <memory>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// As lockstep::make_optimizer, for arenas in device memory; updates are queued.
 [[nodiscard]] std::unique_ptr<Optimizer> make_device_optimizer(std::shared_ptr<Device> device,
@@ -14,4 +14,4 @@ namespace lockstep::cuda {
                                                                const ArenaLayout& layout,
                                                                const SumOverRanks& sum_norms = {});
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

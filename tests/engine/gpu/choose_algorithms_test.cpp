@@ -15,7 +15,7 @@
 #include <vector>
 
 using namespace lockstep;
-using namespace lockstep::cuda;
+using namespace lockstep::gpu;
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <string>
 
 using namespace lockstep;
-using namespace lockstep::cuda;
+using namespace lockstep::gpu;
 
 namespace {
 

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 std::vector<float> to_floats(const void* values, std::size_t count, DataType type) {
@@ -451,4 +451,4 @@ std::size_t work_left(const Device& host_device) {
   return dynamic_cast<const HostDevice&>(host_device).work_left();
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// When queued work runs: a device may be as quick or as slow.
 enum class HostWork {
@@ -56,4 +56,4 @@ struct HostConvolutions {
 /// How much work of such a device nobody has waited for yet.
 [[nodiscard]] std::size_t work_left(const Device& host_device);
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

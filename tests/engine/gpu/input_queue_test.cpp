@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 using namespace lockstep;
-using namespace lockstep::cuda;
+using namespace lockstep::gpu;
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include "lockstep/core/error.hpp"
 
-namespace lockstep::cuda {
+namespace lockstep::gpu::cuda {
 
 void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
@@ -20,4 +20,4 @@ void check(cudnnStatus_t status, const char* call) {
        cudnnGetErrorString(status), text);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu::cuda

@@ -2,7 +2,7 @@
 
 #include "lockstep/core/error.hpp"
 
-namespace lockstep::cuda {
+namespace lockstep::gpu::cuda {
 
 int choose_device(int local_rank, int local_size, int visible_devices) {
   if (visible_devices <= 0) {
@@ -21,4 +21,4 @@ int choose_device(int local_rank, int local_size, int visible_devices) {
   return local_rank;
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu::cuda

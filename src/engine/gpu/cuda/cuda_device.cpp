@@ -11,7 +11,7 @@
 #include <chrono>
 #include <utility>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu::cuda {
 namespace {
 
 constexpr double gib = 1 << 30;
@@ -294,4 +294,4 @@ std::unique_ptr<Convolution> CudaDevice::make_convolution(const ConvolutionShape
   return convolutions_->make(shape, passes);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu::cuda

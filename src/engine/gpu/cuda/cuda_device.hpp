@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu::cuda {
 
 struct StreamTraits {
   using Handle = cudaStream_t;
@@ -94,4 +94,4 @@ class CudaDevice final : public Device {
   std::unique_ptr<ConvolutionMaker> convolutions_;
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu::cuda

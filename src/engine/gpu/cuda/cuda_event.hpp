@@ -3,7 +3,7 @@
 #include "check.hpp"
 #include "lockstep/core/unique_handle.hpp"
 
-namespace lockstep::cuda {
+namespace lockstep::gpu::cuda {
 
 struct EventTraits {
   using Handle = cudaEvent_t;
@@ -18,4 +18,4 @@ using UniqueEvent = UniqueHandle<EventTraits>;
   return UniqueEvent(event);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu::cuda

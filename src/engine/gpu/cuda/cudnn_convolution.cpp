@@ -7,7 +7,7 @@
 #include <cassert>
 #include <string>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu::cuda {
 namespace {
 
 [[noreturn]] void fail_unsupported(const ConvolutionRequest& request, const std::string& reason) {
@@ -128,4 +128,4 @@ std::unique_ptr<Convolution> ConvolutionMaker::make(const ConvolutionShape& shap
   return std::make_unique<CudnnConvolution>(handle_.get(), std::move(plans));
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu::cuda

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu::cuda {
 
 struct CudnnHandleTraits {
   using Handle = cudnnHandle_t;
@@ -48,4 +48,4 @@ class ConvolutionMaker final {
   std::vector<std::pair<ConvolutionRequest, SharedPlan>> plans_;
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu::cuda

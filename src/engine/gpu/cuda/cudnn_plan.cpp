@@ -14,7 +14,7 @@
 #include <optional>
 #include <unordered_map>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu::cuda {
 namespace {
 
 namespace fe = cudnn_frontend;
@@ -334,4 +334,4 @@ EngineSurvey survey_engines(const std::string& device, const ConvolutionRequest&
   return {.engines = std::move(engines), .reason = {}};
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu::cuda

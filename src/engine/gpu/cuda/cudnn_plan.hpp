@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu::cuda {
 
 /// One pass of a convolution, bound to one of cuDNN's engines.
 class ConvolutionPlan {
@@ -56,4 +56,4 @@ struct EngineSurvey {
                                           const PlanOptions& options,
                                           bool precompiled_only = false);
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu::cuda

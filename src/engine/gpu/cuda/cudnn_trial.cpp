@@ -8,7 +8,7 @@
 #include <limits>
 #include <optional>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu::cuda {
 namespace {
 
 struct MemoryTraits {
@@ -82,4 +82,4 @@ std::int64_t fastest(const std::vector<std::int64_t>& candidates, const TrialByt
   return *best;
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu::cuda

@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu::cuda {
 
 /// Sizes of the operands of a convolution's pass.
 struct TrialBytes {
@@ -31,4 +31,4 @@ using RunCandidate = std::function<void(std::int64_t candidate, const TrialMemor
                                    const TrialBytes& bytes, cudaStream_t stream,
                                    const RunCandidate& run);
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu::cuda

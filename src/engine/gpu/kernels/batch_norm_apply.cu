@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 /// Rows that a thread loads together: 64 bytes.
@@ -252,4 +252,4 @@ void add_bias(Stream stream, DataType type, const Matrix& extent, const float* b
   });
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

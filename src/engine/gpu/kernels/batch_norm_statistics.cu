@@ -1,7 +1,7 @@
 #include "kernels.hpp"
 #include "row_reduction.hpp"
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 /// Mean of each chunk's values and sum of their squared distances from it, (chunks, width) each,
@@ -134,4 +134,4 @@ void batch_norm_statistics(Stream stream, DataType type, const Matrix& extent, c
                 CombineStatistics{reduction, partials, extent.rows, mean, variance});
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -4,7 +4,7 @@
 #include "vector_io.hpp"
 
 // Compiled without contraction, so that resampling is bit-identical to the CPU's.
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 /// One item per 16 bytes of an output pixel.
@@ -92,4 +92,4 @@ void cut_images(Stream stream, DataType type, const ImageExtent& extent, const S
   });
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

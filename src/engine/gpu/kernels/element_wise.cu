@@ -2,7 +2,7 @@
 #include "launch.hpp"
 #include "vector_io.hpp"
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 /// Values per item.
@@ -119,4 +119,4 @@ void relu_backward(Stream stream, DataType type, const void* y, const void* dy, 
             [&]<typename T>(T*) { apply<T, T, T>(stream, y, dy, dx, count, ReluGradient{}); });
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -16,7 +16,7 @@
 ///
 /// The same sources compile for the host, where a kernel is a loop and a queue a HostStream, so
 /// that everything but the launch is tested on any machine.
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 using Stream = void*;  ///< a cudaStream_t; on the host a HostStream; null: runs at once
 
@@ -298,4 +298,4 @@ void squared_norms(Stream stream, const float* arena, std::size_t blocks,
                    void* workspace);
 [[nodiscard]] std::size_t squared_norms_workspace(std::size_t blocks, std::size_t tensors);
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -15,7 +15,7 @@
 #endif
 
 /// Two kinds of kernels, each written as a functor that runs on a device and on the host.
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 template <typename T>
 LOCKSTEP_HOST_DEVICE constexpr T ceil_div(T value, T divisor) {
@@ -150,4 +150,4 @@ void launch_blocks(Stream stream, const ThreadBlocks& blocks, const Functor& fun
 
 #endif
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -2,7 +2,7 @@
 #include "launch.hpp"
 #include "vector_io.hpp"
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 /// One item per 16 bytes of an output pixel.
@@ -158,4 +158,4 @@ void flatten_backward(Stream stream, DataType type, const ImageExtent& extent,
   });
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 /// One index for each value of an item.
@@ -259,4 +259,4 @@ void avg_pool_backward(Stream stream, DataType type, const PoolExtent& extent, c
   });
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -7,7 +7,7 @@
 /// Sums over the rows of a matrix in two kernels: thread blocks sum a subset of rows of some vec8
 /// columns, then a few threads add up the blocks' sums for each channel. The extent alone
 /// determines the order.
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// Partition of the rows. Block `b` has the vec8 columns of group b % groups and the rows of chunk
 /// b / groups: lane l of chunk c has the rows c * lanes + l + k * stride().
@@ -115,4 +115,4 @@ struct PartialSums {
   }
 };
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 template <typename T>
@@ -232,4 +232,4 @@ void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent
   }
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 LOCKSTEP_HOST_DEVICE float infinity() {
@@ -148,4 +148,4 @@ void softmax_cross_entropy_backward(Stream stream, DataType type, const LossExte
   });
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -1,6 +1,6 @@
 #include "tensor_sums.hpp"
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 struct ArenaValues {
@@ -23,4 +23,4 @@ std::size_t squared_norms_workspace(std::size_t blocks, std::size_t tensors) {
   return blocks * sizeof(double) + tensors * sizeof(tensor_sums::BlockRange);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

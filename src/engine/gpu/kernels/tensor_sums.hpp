@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 namespace tensor_sums {
 
@@ -105,4 +105,4 @@ void sum_squares(Stream stream, const Values& values_of, std::size_t blocks,
                 SumTensor{memory.block_sums, memory.ranges, sums});
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 namespace {
 
 /// One item per 16 bytes of the range, which belong to one tensor.
@@ -196,4 +196,4 @@ void adam_step_norms(Stream stream, const UpdateRange& range, const AdamUpdate& 
               range.tensor_of_block + range.begin / arena_block, tensors, sums, workspace);
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

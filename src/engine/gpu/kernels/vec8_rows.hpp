@@ -6,7 +6,7 @@
 #include <cstdint>
 
 /// Matrices of (rows, padded) values, processed in groups of eight values (one mask byte).
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 inline constexpr int vec8_size = 8;
 using Vec8 = Floats<vec8_size>;
@@ -128,4 +128,4 @@ struct ColumnItems {
   return {.chunks = ceil_div(extent.rows, rows_each), .columns = extent.columns()};
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -17,7 +17,7 @@
 #endif
 
 /// Vectorised loads and stores of 16 bytes.
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// Calls `function` with a null pointer to the storage type.
 template <typename Function>
@@ -199,4 +199,4 @@ LOCKSTEP_HOST_DEVICE void store(T* to, const Floats<count>& values) {
   }
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -8,7 +8,7 @@
 #include <string>
 
 using namespace lockstep;
-using cuda::choose_device;
+using gpu::cuda::choose_device;
 
 namespace {
 

@@ -15,7 +15,8 @@
 #include <vector>
 
 using namespace lockstep;
-using namespace lockstep::cuda;
+using namespace lockstep::gpu;
+using namespace lockstep::gpu::cuda;
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <string>
 
 using namespace lockstep;
-using namespace lockstep::cuda;
+using namespace lockstep::gpu::cuda;
 
 namespace {
 
@@ -86,7 +86,7 @@ cudaError_t cudaGetLastError() {
 }
 }
 
-void lockstep::cuda::check(cudaError_t status, const char* call) {
+void lockstep::gpu::cuda::check(cudaError_t status, const char* call) {
   if (status != cudaSuccess) fail(ExitStatus::internal, "{} failed", call);
 }
 

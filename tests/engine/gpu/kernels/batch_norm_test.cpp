@@ -2,7 +2,7 @@
 
 #include <limits>
 
-using namespace lockstep::cuda;
+using namespace lockstep::gpu;
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include "lockstep/data/resample.hpp"
 
 using namespace lockstep;
-using namespace lockstep::cuda;
+using namespace lockstep::gpu;
 
 namespace {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 /// What the kernels' tests share: values as a device stores them, beside doubles.
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 inline constexpr std::array all_types{DataType::f32, DataType::bf16, DataType::f16};
 inline constexpr Stream no_stream = nullptr;
@@ -165,4 +165,4 @@ inline auto reader(const std::vector<double>& values) {
   return [&values](std::int64_t i) { return values[static_cast<std::size_t>(i)]; };
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu

@@ -1,6 +1,6 @@
 #include "kernel_values.hpp"
 
-using namespace lockstep::cuda;
+using namespace lockstep::gpu;
 
 namespace {
 

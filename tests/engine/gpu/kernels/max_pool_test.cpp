@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-using namespace lockstep::cuda;
+using namespace lockstep::gpu;
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-using namespace lockstep::cuda;
+using namespace lockstep::gpu;
 
 namespace {
 

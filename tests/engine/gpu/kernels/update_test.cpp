@@ -6,7 +6,7 @@
 #include <string_view>
 
 using namespace lockstep;
-using namespace lockstep::cuda;
+using namespace lockstep::gpu;
 
 namespace {
 

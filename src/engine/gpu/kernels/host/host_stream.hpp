@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-namespace lockstep::cuda {
+namespace lockstep::gpu {
 
 /// The host's Stream: runs work later, in order.
 class HostStream {
@@ -21,4 +21,4 @@ void run_in(Stream stream, Work&& work) {
   static_cast<HostStream*>(stream)->push(std::forward<Work>(work));
 }
 
-}  // namespace lockstep::cuda
+}  // namespace lockstep::gpu
