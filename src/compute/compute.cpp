@@ -219,7 +219,7 @@ class CudaCompute final : public Compute {
                                      .local_size = grid.local_size,
                                      .plans = {.deterministic = options.deterministic,
                                                .timed_candidates = 8,
-                                               .wide_weight_gradients = false},
+                                               .fp32_weight_gradients = false},
                                      .exchanges_by_nccl = uses_nccl(options)});
     });
     agree_on_algorithms(graph, options);
@@ -294,7 +294,7 @@ class CudaCompute final : public Compute {
       }
     });
     chosen = broadcast_text(host_, std::move(chosen));
-    module_.take_algorithms(*device_, chosen);
+    module_.set_algorithms(*device_, chosen);
     convolutions_ = chosen_for(DeviceChoice::cpu, options.convolutions) + chosen;
   }
   void choose_communicator(const ComputeOptions& options, const ProcessGrid& grid) {

@@ -78,7 +78,7 @@ struct ModuleTable {
   std::string (*choose_algorithms)(Device& device, const Graph& graph, Precision precision,
                                    std::int64_t batch_size, const std::string& known,
                                    AlgorithmCache& cache);
-  void (*take_algorithms)(Device& device, const std::string& text);
+  void (*set_algorithms)(Device& device, const std::string& text);
   /// Lives as long as the process.
   PhaseMarks* (*phase_marks)();
 };

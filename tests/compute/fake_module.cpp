@@ -40,7 +40,7 @@ extern "C" __attribute__((visibility("default"))) const ModuleTable* lockstep_cu
                                  .make_nccl = nullptr,
                                  .make_staged = nullptr,
                                  .choose_algorithms = nullptr,
-                                 .take_algorithms = nullptr,
+                                 .set_algorithms = nullptr,
                                  .phase_marks = nullptr};
   return &table;
 }

@@ -145,7 +145,7 @@ std::string choose(Device& device, const Graph& graph, Precision precision, std:
   return text;
 }
 void take(Device& device, const std::string& text) {
-  take_algorithms(device, text);
+  set_algorithms(device, text);
   note("HOST_MODULE_ALGORITHMS", "took " + std::to_string(convolutions(device).taken.size()));
 }
 
@@ -184,7 +184,7 @@ extern "C" __attribute__((visibility("default"))) const ModuleTable* lockstep_cu
                                  .make_nccl = make_nccl,
                                  .make_staged = make_staged,
                                  .choose_algorithms = choose,
-                                 .take_algorithms = take,
+                                 .set_algorithms = take,
                                  .phase_marks = phase_marks};
   return &table;
 }

@@ -235,7 +235,7 @@ std::vector<Candidate> cuda_candidates() {
   }
   // It never ends: the parts of cuDNN that are loaded after it would have ended before it.
   static const auto& device = *new std::shared_ptr<gpu::Device>(load_cuda_module().make_device(
-      {.plans = {.deterministic = true, .wide_weight_gradients = false}}));
+      {.plans = {.deterministic = true, .fp32_weight_gradients = false}}));
   std::vector<Candidate> result;
   for (const Precision precision :
        {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {

@@ -150,32 +150,32 @@ std::vector<Bfloat16> data_by_product(const Problem& problem, std::vector<Bfloat
                         problem.window, engine);
   const auto count = [](const Desc& desc) { return desc.get_size() / sizeof(Bfloat16); };
   std::vector<Bfloat16> patches(count(made.patches), Bfloat16(99.0F));
-  std::vector<Bfloat16> turned(count(made.weight_rows), Bfloat16(99.0F));
+  std::vector<Bfloat16> rotated(count(made.weight_rows), Bfloat16(99.0F));
   std::vector<Bfloat16> seen(count(made.source_rows), Bfloat16(99.0F));
   std::vector<Bfloat16> source(count(made.source), Bfloat16(99.0F));
   std::vector<std::byte> scratch(made.product.scratchpad_desc().get_size() + 1);
   const dnnl::memory gradient_memory(made.gradient, engine, gradient.data());
   const dnnl::memory weight_memory(made.weight, engine, weight.data());
   const dnnl::memory patches_memory(made.patches, engine, patches.data());
-  const dnnl::memory turned_memory(made.weight_rows, engine, turned.data());
+  const dnnl::memory rotated_memory(made.weight_rows, engine, rotated.data());
   const dnnl::memory seen_memory(made.source_rows, engine, seen.data());
   const bool skips = made.window.stride > 1;
   if (skips) {
     patches = gradient;
   } else {
-    PatchesStep(gradient_memory, patches_memory, dims_of(made.source), made.window.turned()).run();
+    PatchesStep(gradient_memory, patches_memory, dims_of(made.source), made.window.rotated()).run();
   }
-  TurnStep(weight_memory, turned_memory).run();
+  RotateStep(weight_memory, rotated_memory).run();
   dnnl::matmul(made.product)
       .execute(stream, {{DNNL_ARG_SRC, dnnl::memory(made.patches, engine, patches.data())},
-                        {DNNL_ARG_WEIGHTS, turned_memory},
+                        {DNNL_ARG_WEIGHTS, rotated_memory},
                         {DNNL_ARG_DST, seen_memory},
                         {DNNL_ARG_SCRATCHPAD,
                          dnnl::memory(made.product.scratchpad_desc(), engine, scratch.data())}});
   stream.wait();
   if (!skips) return seen;
-  SpreadStep(seen_memory, dnnl::memory(made.source, engine, source.data()), dims_of(made.gradient),
-             made.window)
+  ScatterStep(seen_memory, dnnl::memory(made.source, engine, source.data()), dims_of(made.gradient),
+              made.window)
       .run();
   return source;
 }

@@ -127,7 +127,7 @@ lockstep_cuda_module() {
                                  .make_nccl = make_nccl,
                                  .make_staged = make_staged,
                                  .choose_algorithms = choose_algorithms,
-                                 .take_algorithms = take_algorithms,
+                                 .set_algorithms = set_algorithms,
                                  .phase_marks = phase_marks};
   return &table;
 }

@@ -43,9 +43,9 @@ class BatchNormLowering final : public Lowering {
             .threads = builder.state().threads,
             .sum = builder.training() ? builder.state().sum_over_ranks : SumOverRanks()},
         builder.statistics());
-    mask_comes_again_ = builder.recomputes(output_) &&
-                        context_.analysis.read_in_backward[static_cast<std::size_t>(output_)];
-    if (builder.training() && relu_ && !mask_comes_again_) mask_ = make_mask(builder);
+    recomputes_mask_ = builder.recomputes(output_) &&
+                       context_.analysis.read_in_backward[static_cast<std::size_t>(output_)];
+    if (builder.training() && relu_ && !recomputes_mask_) mask_ = make_mask(builder);
     using Forward = BatchNormState::Forward;
     auto [operands, target] = values(builder, source_);
     operands.add(&Forward::scale, builder.parameter(scale_, channels(), name));
@@ -58,11 +58,12 @@ class BatchNormLowering final : public Lowering {
                    operands.touched);
     }
     builder.set_value(output_, target, [this](ProgramBuilder& again) {
-      Values more = values(again, source_again(again));
-      if (relu_ && mask_comes_again_) mask_ = make_mask(again);
-      if (mask_comes_again_) more.operands.add(&Forward::mask, mask_);
-      again.emit(more.operands.step<BatchNormAgain>("batch norm again " + op_.options.name, state_),
-                 more.operands.touched);
+      Values more = values(again, source_for_backward(again));
+      if (relu_ && recomputes_mask_) mask_ = make_mask(again);
+      if (recomputes_mask_) more.operands.add(&Forward::mask, mask_);
+      again.emit(
+          more.operands.step<BatchNormRecompute>("batch norm again " + op_.options.name, state_),
+          more.operands.touched);
       return more.target;
     });
   }
@@ -70,7 +71,7 @@ class BatchNormLowering final : public Lowering {
   void backward(ProgramBuilder& builder) override {
     const std::string& name = op_.options.name;
     if (relu_ && !mask_) static_cast<void>(builder.value(output_));  // not recomputed yet
-    const Tensor source = source_again(builder);
+    const Tensor source = source_for_backward(builder);
     const Gradient gradient = take_gradient(builder, source.desc());
     using Backward = BatchNormState::Backward;
     Bound<Backward> operands;
@@ -170,8 +171,8 @@ class BatchNormLowering final : public Lowering {
     if (copied_ || builder.overwritable_in_backward(op_.input)) return source;
     return builder.make(source.desc());
   }
-  [[nodiscard]] Tensor source_again(ProgramBuilder& builder) const {
-    return builder.input_again(op_.input, source_, source_.desc(), op_.options.name);
+  [[nodiscard]] Tensor source_for_backward(ProgramBuilder& builder) const {
+    return builder.input_for_backward(op_.input, source_, source_.desc(), op_.options.name);
   }
   [[nodiscard]] Tensor make_mask(ProgramBuilder& builder) const {
     return builder.make(Desc({state_->mask_bytes()}, DataType::u8, Tag::a));
@@ -189,7 +190,7 @@ class BatchNormLowering final : public Lowering {
   Tensor source_;
   bool copied_ = false;  ///< the source has no other reader
   /// Whether the mask is recomputed with the output instead of kept.
-  bool mask_comes_again_ = false;
+  bool recomputes_mask_ = false;
   std::optional<Tensor> mask_;
 };
 

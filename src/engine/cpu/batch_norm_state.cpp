@@ -71,7 +71,7 @@ void BatchNormState::forward(const Forward& operands) {
   passes_.first_values(source, reference_.data());
   take_in_statistics(passes_.sum_values(source, reference_.data()));
   set_normalization(operands);
-  forward_again(operands);
+  recompute_forward(operands);
 }
 
 void BatchNormState::infer(const Forward& operands) {
@@ -81,10 +81,10 @@ void BatchNormState::infer(const Forward& operands) {
   }
   std::copy_n(statistics_.of(options_.mean), channels_, mean_.data());
   set_normalization(operands);
-  forward_again(operands);
+  recompute_forward(operands);
 }
 
-void BatchNormState::forward_again(const Forward& operands) {
+void BatchNormState::recompute_forward(const Forward& operands) {
   passes_.normalize({.source = data_of(operands.source),
                      .addend = data_of(operands.addend),
                      .mean = mean_.data(),

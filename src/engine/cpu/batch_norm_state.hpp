@@ -51,7 +51,7 @@ class BatchNormState final {
   };
   void forward(const Forward& operands);
   /// Recomputes forward's values with forward's statistics.
-  void forward_again(const Forward& operands);
+  void recompute_forward(const Forward& operands);
   /// Uses the loaded running statistics.
   void infer(const Forward& operands);
   void backward(const Backward& operands);
@@ -98,7 +98,8 @@ class BatchNormStep final : public Step {
 };
 
 using BatchNormForward = BatchNormStep<&BatchNormState::forward, BatchNormState::Forward>;
-using BatchNormAgain = BatchNormStep<&BatchNormState::forward_again, BatchNormState::Forward>;
+using BatchNormRecompute =
+    BatchNormStep<&BatchNormState::recompute_forward, BatchNormState::Forward>;
 using BatchNormInference = BatchNormStep<&BatchNormState::infer, BatchNormState::Forward>;
 using BatchNormBackward = BatchNormStep<&BatchNormState::backward, BatchNormState::Backward>;
 

@@ -28,7 +28,7 @@ bool is_channels_last(const BlockedLayout& layout) {
 }
 
 /// Rows per unit if all rows are contiguous.
-constexpr std::int64_t rows_of_a_unit = 64;
+constexpr std::int64_t rows_per_unit = 64;
 
 }  // namespace
 
@@ -48,7 +48,7 @@ ChannelRows::ChannelRows(const Desc& desc) : channels_(dims_of(desc)[1]) {
   if (is_channels_last(layout)) {
     width_ = static_cast<int>(channels_);
     blocks_ = 1;
-    rows_ = rows_of_a_unit;
+    rows_ = rows_per_unit;
     units_ = (all_rows_ + rows_ - 1) / rows_;
   } else {
     width_ = static_cast<int>(layout.inner_blocks[0]);

@@ -14,7 +14,7 @@ namespace lockstep::cpu {
 class ChannelRows final {
  public:
   /// Rows that share one mask byte per lane.
-  static constexpr std::int64_t rows_of_a_byte = 8;
+  static constexpr std::int64_t rows_per_byte = 8;
 
   /// Whether the layout is nhwc, nChw16c or nChw8c.
   [[nodiscard]] static bool fits(const Desc& desc);
@@ -59,7 +59,7 @@ class ChannelRows final {
 
  private:
   [[nodiscard]] std::int64_t mask_rows() const noexcept {
-    return (rows_ + rows_of_a_byte - 1) / rows_of_a_byte;
+    return (rows_ + rows_per_byte - 1) / rows_per_byte;
   }
 
   std::int64_t channels_;

@@ -77,7 +77,7 @@ class Conv2dLowering final : public Lowering {
 
   void emit_weight_gradient(ProgramBuilder& builder, const BackwardWeights::primitive_desc& pd) {
     const std::string& name = op_.options.name;
-    const Tensor source = builder.input_again(op_.input, source_, pd.src_desc(), name);
+    const Tensor source = builder.input_for_backward(op_.input, source_, pd.src_desc(), name);
     const Tensor gradient =
         builder.in_format(builder.gradient(context_.id), pd.diff_dst_desc(), "gradient of " + name);
     std::vector<ProgramBuilder::ParameterOutput> outputs{{.argument = DNNL_ARG_DIFF_WEIGHTS,
@@ -95,7 +95,7 @@ class Conv2dLowering final : public Lowering {
 
   void emit_weight_product(ProgramBuilder& builder, const WeightProduct& product) {
     const std::string& name = op_.options.name;
-    const Tensor source = builder.input_again(op_.input, source_, product.source, name);
+    const Tensor source = builder.input_for_backward(op_.input, source_, product.source, name);
     const Tensor gradient =
         builder.in_format(builder.gradient(context_.id), product.gradient, "gradient of " + name);
     const Tensor patches =
@@ -149,7 +149,7 @@ class Conv2dLowering final : public Lowering {
         skips
             ? builder.view(gradient, product.patches)
             : emit_patches(builder, gradient, product.patches,
-                           {.places = dims_of(product.source), .window = product.window.turned()});
+                           {.places = dims_of(product.source), .window = product.window.rotated()});
     const Tensor result = builder.make(skips ? product.source_rows : product.source);
     builder.emit("data gradient of convolution " + name, dnnl::matmul(product.product),
                  product.product.scratchpad_desc(),
@@ -159,8 +159,8 @@ class Conv2dLowering final : public Lowering {
     Tensor target = result;
     if (skips) {
       target = builder.make(product.source);
-      builder.emit(std::make_unique<SpreadStep>(result.memory, target.memory,
-                                                dims_of(product.gradient), product.window),
+      builder.emit(std::make_unique<ScatterStep>(result.memory, target.memory,
+                                                 dims_of(product.gradient), product.window),
                    {result, target});
     }
     builder.contribute(op_.input, target, ProgramBuilder::Ownership::exclusive, name);
@@ -169,9 +169,9 @@ class Conv2dLowering final : public Lowering {
   static Tensor emit_turned(ProgramBuilder& builder, const Tensor& weight,
                             const DataProduct& product) {
     if (product.window.height == 1) return builder.view(weight, product.weight_rows);
-    Tensor turned = builder.make(product.weight_rows);
-    builder.emit(std::make_unique<TurnStep>(weight.memory, turned.memory), {weight, turned});
-    return turned;
+    Tensor rotated = builder.make(product.weight_rows);
+    builder.emit(std::make_unique<RotateStep>(weight.memory, rotated.memory), {weight, rotated});
+    return rotated;
   }
 
   Conv2d op_;

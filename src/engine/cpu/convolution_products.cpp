@@ -12,8 +12,8 @@ namespace {
 /// Row width up to which AMX leaves most positions empty.
 constexpr std::int64_t short_row = 8;
 /// Fewest channel pairs for which a product is faster, without and with patches.
-constexpr std::int64_t fewest_pairs = 4096;               // 64 * 64
-constexpr std::int64_t fewest_pairs_for_patches = 16384;  // 128 * 128
+constexpr std::int64_t min_pairs = 4096;               // 64 * 64
+constexpr std::int64_t min_pairs_for_patches = 16384;  // 128 * 128
 
 Desc channels_last(const Dims& dims, DataType type) {
   return {dims, type, Tag::nhwc};
@@ -33,12 +33,12 @@ std::int64_t pairs_of(const Desc& weight) {
 }
 
 bool is_large_point(const Desc& weight) {
-  return dims_of(weight)[2] == 1 && dims_of(weight)[3] == 1 && pairs_of(weight) >= fewest_pairs;
+  return dims_of(weight)[2] == 1 && dims_of(weight)[3] == 1 && pairs_of(weight) >= min_pairs;
 }
 
 /// `rows`: the tensor whose rows the primitive processes.
 bool is_large_and_short(const Desc& weight, const Desc& rows) {
-  return pairs_of(weight) >= fewest_pairs_for_patches && dims_of(rows)[3] <= short_row;
+  return pairs_of(weight) >= min_pairs_for_patches && dims_of(rows)[3] <= short_row;
 }
 
 Dims::value_type places_of(const Dims& dims) {
@@ -129,15 +129,15 @@ PatchesStep::PatchesStep(const dnnl::memory& source, const dnnl::memory& target,
       channels_(dims_of(source.get_desc())[1]),
       height_(dims_of(source.get_desc())[2]),
       width_(dims_of(source.get_desc())[3]),
-      rows_a_sample_(places[2]),
+      rows_per_sample_(places[2]),
       row_width_(places[3]),
       rows_(places[0] * places[2]) {}
 
 /// Copies the patches of one row of the convolution's target. The part of a patch in one row of the
 /// source is contiguous in both.
 void PatchesStep::copy_row(std::ptrdiff_t row) const {
-  const std::ptrdiff_t sample = row / rows_a_sample_;
-  const std::ptrdiff_t top = row % rows_a_sample_ * window_.stride - window_.padding;
+  const std::ptrdiff_t sample = row / rows_per_sample_;
+  const std::ptrdiff_t top = row % rows_per_sample_ * window_.stride - window_.padding;
   std::uint16_t* to = target() + row * row_width_ * window_.height * window_.width * channels_;
   for (std::ptrdiff_t place = 0; place < row_width_; ++place) {
     const std::ptrdiff_t left = place * window_.stride - window_.padding;
@@ -163,25 +163,25 @@ void PatchesStep::run() {
   for (std::ptrdiff_t row = 0; row < rows_; ++row) copy_row(row);
 }
 
-TurnStep::TurnStep(const dnnl::memory& weight, const dnnl::memory& target)
+RotateStep::RotateStep(const dnnl::memory& weight, const dnnl::memory& target)
     : PlacingStep(weight, target),
       filters_(dims_of(weight.get_desc())[0]),
       channels_(dims_of(weight.get_desc())[1]),
       points_(dims_of(weight.get_desc())[2] * dims_of(weight.get_desc())[3]) {}
 
-void TurnStep::run() {
+void RotateStep::run() {
 #pragma omp parallel for schedule(static)
   for (std::ptrdiff_t filter = 0; filter < filters_; ++filter) {
     for (std::ptrdiff_t point = 0; point < points_; ++point) {
-      const std::ptrdiff_t turned = points_ - 1 - point;
+      const std::ptrdiff_t rotated = points_ - 1 - point;
       std::copy_n(source() + (filter * points_ + point) * channels_, channels_,
-                  target() + (turned * filters_ + filter) * channels_);
+                  target() + (rotated * filters_ + filter) * channels_);
     }
   }
 }
 
-SpreadStep::SpreadStep(const dnnl::memory& source, const dnnl::memory& target, const Dims& places,
-                       const Window& window)
+ScatterStep::ScatterStep(const dnnl::memory& source, const dnnl::memory& target, const Dims& places,
+                         const Window& window)
     : PlacingStep(source, target),
       stride_(window.stride),
       channels_(dims_of(target.get_desc())[1]),
@@ -191,7 +191,7 @@ SpreadStep::SpreadStep(const dnnl::memory& source, const dnnl::memory& target, c
       seen_width_(places[3]),
       rows_(places[0] * height_) {}
 
-void SpreadStep::write_row(std::ptrdiff_t row) const {
+void ScatterStep::write_row(std::ptrdiff_t row) const {
   const std::ptrdiff_t sample = row / height_;
   const std::ptrdiff_t y = row % height_;
   std::uint16_t* const to = target() + row * width_ * channels_;
@@ -204,7 +204,7 @@ void SpreadStep::write_row(std::ptrdiff_t row) const {
   }
 }
 
-void SpreadStep::run() {
+void ScatterStep::run() {
 #pragma omp parallel for schedule(static)
   for (std::ptrdiff_t row = 0; row < rows_; ++row) write_row(row);
 }

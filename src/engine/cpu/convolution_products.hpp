@@ -22,7 +22,7 @@ struct Window {
     return height == 1 && width == 1 && stride == 1 && padding == 0;
   }
   /// Stride 1 and a square filter only: how the rotated filter moves over the target's gradient.
-  [[nodiscard]] Window turned() const noexcept {
+  [[nodiscard]] Window rotated() const noexcept {
     return {.height = height, .width = width, .stride = 1, .padding = height - 1 - padding};
   }
 };
@@ -108,15 +108,15 @@ class PatchesStep final : public PlacingStep {
   std::ptrdiff_t channels_;
   std::ptrdiff_t height_;
   std::ptrdiff_t width_;
-  std::ptrdiff_t rows_a_sample_;  ///< of the convolution's target
+  std::ptrdiff_t rows_per_sample_;  ///< of the convolution's target
   std::ptrdiff_t row_width_;
   std::ptrdiff_t rows_;
 };
 
 /// target, (R S K, C) = weight, (K, C, R, S), filters rotated by 180 degrees, channels last, bf16.
-class TurnStep final : public PlacingStep {
+class RotateStep final : public PlacingStep {
  public:
-  TurnStep(const dnnl::memory& weight, const dnnl::memory& target);
+  RotateStep(const dnnl::memory& weight, const dnnl::memory& target);
   void run() override;
   [[nodiscard]] std::string_view name() const noexcept override { return "turn"; }
 
@@ -128,11 +128,11 @@ class TurnStep final : public PlacingStep {
 
 /// target, (N, C, H, W) = source, (N P Q, C), at the positions that a 1x1 convolution sees; zero
 /// elsewhere. Channels last, bf16.
-class SpreadStep final : public PlacingStep {
+class ScatterStep final : public PlacingStep {
  public:
   /// `places`: (N, K, P, Q) of the convolution's target.
-  SpreadStep(const dnnl::memory& source, const dnnl::memory& target, const Dims& places,
-             const Window& window);
+  ScatterStep(const dnnl::memory& source, const dnnl::memory& target, const Dims& places,
+              const Window& window);
   void run() override;
   [[nodiscard]] std::string_view name() const noexcept override { return "spread"; }
 

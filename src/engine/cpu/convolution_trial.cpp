@@ -214,9 +214,9 @@ double ConvolutionProblem::operations() const {
 }
 
 ConvolutionProblem trial_part(const ConvolutionProblem& problem, int threads) {
-  constexpr double operations_of_a_thread = 8e9;
+  constexpr double operations_per_thread = 8e9;
   const double each = problem.operations() / static_cast<double>(problem.batch_size);
-  const double samples = std::clamp(operations_of_a_thread * threads / each, 1.0,
+  const double samples = std::clamp(operations_per_thread * threads / each, 1.0,
                                     static_cast<double>(problem.batch_size));
   ConvolutionProblem part = problem;
   part.batch_size = static_cast<std::int64_t>(samples);

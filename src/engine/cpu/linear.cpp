@@ -117,7 +117,7 @@ class LinearLowering final : public Lowering {
     const Tensor gradient = builder.in_format(builder.gradient(context_.id),
                                               product.target_gradient(), "gradient of " + name);
     const auto weights_pd = product.backward_weights(forward_, builder.engine());
-    const Tensor source = builder.input_again(op_.input, source_, product.source(), name);
+    const Tensor source = builder.input_for_backward(op_.input, source_, product.source(), name);
     builder.emit_parameter_gradients("weight gradient of inner product " + name,
                                      BackwardWeights(weights_pd), weights_pd.scratchpad_desc(),
                                      {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_DST, gradient}},

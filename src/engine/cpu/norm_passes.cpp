@@ -24,7 +24,7 @@ struct Rows {
 /// Calls loop(rows, lanes) for all rows of a unit, a constant number of lanes per call.
 template <typename T, typename Loop>
 LOCKSTEP_INLINED inline void for_unit(const Unit& unit, const Loop& loop) {
-  constexpr std::int64_t group = ChannelRows::rows_of_a_byte;
+  constexpr std::int64_t group = ChannelRows::rows_per_byte;
   constexpr int most = std::is_same_v<T, float> ? 16 : 32;
   std::ptrdiff_t mask = unit.mask;
   for (std::int64_t row = 0; row < unit.rows; row += group, mask += unit.width) {
@@ -190,7 +190,7 @@ void with_type_and_flags(bool bf16, const Call& call, Flags... flags) {
 }
 
 /// Rows summed in fp32.
-constexpr std::int64_t rows_of_a_sum = 64;
+constexpr std::int64_t rows_per_sum = 64;
 
 }  // namespace
 
@@ -226,8 +226,8 @@ void NormPasses::sums_over_units(const Loop& loop) {
                        Unit some = rows_.unit(i);
                        double* const firsts = part + some.first_channel;
                        double* const seconds = firsts + channels_;
-                       for (std::int64_t left = some.rows; left > 0; left -= rows_of_a_sum) {
-                         some.rows = std::min(left, rows_of_a_sum);
+                       for (std::int64_t left = some.rows; left > 0; left -= rows_per_sum) {
+                         some.rows = std::min(left, rows_per_sum);
                          std::fill_n(lanes, 2 * width, 0.0F);
                          for_unit<typename Loop::Value>(
                              some, [&](const Rows& rows, auto some_lanes)
@@ -237,8 +237,8 @@ void NormPasses::sums_over_units(const Loop& loop) {
                            firsts[lane] += double{sums.first[lane]};
                            seconds[lane] += double{sums.second[lane]};
                          }
-                         some.offset += rows_of_a_sum * some.width;
-                         some.mask += rows_of_a_sum / ChannelRows::rows_of_a_byte * some.width;
+                         some.offset += rows_per_sum * some.width;
+                         some.mask += rows_per_sum / ChannelRows::rows_per_byte * some.width;
                        }
                      }
                    });

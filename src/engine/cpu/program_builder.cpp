@@ -70,8 +70,8 @@ Tensor ProgramBuilder::in_format(const Tensor& tensor, const Desc& desc, const s
   return result;
 }
 
-Tensor ProgramBuilder::input_again(ValueId input, const Tensor& forwards, const Desc& desc,
-                                   const std::string& name) {
+Tensor ProgramBuilder::input_for_backward(ValueId input, const Tensor& forwards, const Desc& desc,
+                                          const std::string& name) {
   const bool copied = forwards.desc() != format(input);
   if (copied && forwards.desc() == desc) return forwards;
   return in_format(value(input), desc, "input of " + name);

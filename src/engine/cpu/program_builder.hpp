@@ -65,8 +65,8 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   [[nodiscard]] Tensor in_format(const Tensor& tensor, const Desc& desc, const std::string& name);
   /// An op's input in this format, for its backward: forward's reordered copy if that fits, else
   /// the value.
-  [[nodiscard]] Tensor input_again(ValueId input, const Tensor& forwards, const Desc& desc,
-                                   const std::string& name);
+  [[nodiscard]] Tensor input_for_backward(ValueId input, const Tensor& forwards, const Desc& desc,
+                                          const std::string& name);
   [[nodiscard]] Tensor parameter(ParameterId id, const Desc& desc, const std::string& name);
 
   // Values and their gradients.

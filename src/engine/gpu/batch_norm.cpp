@@ -18,7 +18,7 @@ class NormLowering final : public Lowering {
     std::optional<ValueId> residual;
     bool relu = false;
     bool residual_is_norm = false;  ///< and is computed here, from its input
-    bool elsewhere = false;         ///< another norm computes this one
+    bool fused_away = false;        ///< another norm computes this one
   };
   NormLowering(Options options, const LoweringContext& context)
       : options_(std::move(options)), node_(context.node(options_.norm_id)) {
@@ -33,7 +33,7 @@ class NormLowering final : public Lowering {
                                           extent_.rows, extent_.padded);
     }
     if (builder.training()) emit_statistics(builder, x);
-    if (options_.elsewhere) return builder.set_value(options_.output, x);
+    if (options_.fused_away) return builder.set_value(options_.output, x);
     const Tensor y =
         builder.overwritable(options_.norm.input) ? x : builder.make_like(options_.norm_id);
     const NormPlace norm = norm_place(builder, node_);
@@ -62,7 +62,7 @@ class NormLowering final : public Lowering {
   }
 
   void backward(ProgramBuilder& builder) override {
-    if (options_.elsewhere) {
+    if (options_.fused_away) {
       // This is already the gradient of this norm's input. Its parameters' gradients are computed
       // too; they are reported as final with the parameters after them in the arena.
       builder.contribute(options_.norm.input, builder.gradient(options_.output),
@@ -286,7 +286,7 @@ std::unique_ptr<Lowering> lower(const BatchNorm& op, const LoweringContext& cont
                             .residual = addend,
                             .relu = analysis.has_relu(context.id),
                             .residual_is_norm = addend && is_added(*addend),
-                            .elsewhere = is_added(context.id)},
+                            .fused_away = is_added(context.id)},
       context);
 }
 

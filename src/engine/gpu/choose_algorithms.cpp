@@ -40,8 +40,8 @@ std::string choose_algorithms(Device& device, const Graph& graph, Precision prec
   return lines_of_others(known, library) + to_text(choices, library);
 }
 
-void take_algorithms(Device& device, const std::string& text) {
-  device.take_algorithms(parse_algorithms(text, device.algorithm_library()));
+void set_algorithms(Device& device, const std::string& text) {
+  device.set_algorithms(parse_algorithms(text, device.algorithm_library()));
 }
 
 }  // namespace lockstep::gpu

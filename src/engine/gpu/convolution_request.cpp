@@ -37,35 +37,35 @@ std::string_view name_of(DataType type) {
 }
 
 /// The convolution shape of a node, and its input; empty for nodes without a convolution.
-struct Asked {
+struct ConvolutionNode {
   ConvolutionShape shape;
   ValueId input;
   std::string layer;
 };
-std::optional<Asked> asked_by(const Graph& graph, const Node& node) {
+std::optional<ConvolutionNode> convolution_of(const Graph& graph, const Node& node) {
   const auto output_of = [&](ValueId id) -> const Shape& {
     return graph.nodes()[static_cast<std::size_t>(id)].output;
   };
   if (const auto* conv = std::get_if<Conv2d>(&node.op)) {
     const Shape& in = output_of(conv->input);
-    return Asked{.shape = {.height = in[1],
-                           .width = in[2],
-                           .in_channels = in[0],
-                           .out_channels = conv->options.out_channels,
-                           .kernel = conv->options.kernel,
-                           .stride = conv->options.stride,
-                           .padding = conv->options.padding,
-                           .groups = conv->options.groups},
-                 .input = conv->input,
-                 .layer = conv->options.name};
+    return ConvolutionNode{.shape = {.height = in[1],
+                                     .width = in[2],
+                                     .in_channels = in[0],
+                                     .out_channels = conv->options.out_channels,
+                                     .kernel = conv->options.kernel,
+                                     .stride = conv->options.stride,
+                                     .padding = conv->options.padding,
+                                     .groups = conv->options.groups},
+                           .input = conv->input,
+                           .layer = conv->options.name};
   }
   if (const auto* linear = std::get_if<Linear>(&node.op)) {
-    return Asked{.shape = {.height = 1,
-                           .width = 1,
-                           .in_channels = output_of(linear->input)[0],
-                           .out_channels = linear->options.out_features},
-                 .input = linear->input,
-                 .layer = linear->options.name};
+    return ConvolutionNode{.shape = {.height = 1,
+                                     .width = 1,
+                                     .in_channels = output_of(linear->input)[0],
+                                     .out_channels = linear->options.out_features},
+                           .input = linear->input,
+                           .layer = linear->options.name};
   }
   return std::nullopt;
 }
@@ -101,17 +101,17 @@ std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precis
   const DataType type = storage_of(precision);
   std::vector<ConvolutionRequest> requests;
   for (const Node& node : graph.nodes()) {
-    auto asked = asked_by(graph, node);
-    if (!asked) continue;
-    ConvolutionShape& shape = asked->shape;
+    auto convolution = convolution_of(graph, node);
+    if (!convolution) continue;
+    ConvolutionShape& shape = convolution->shape;
     shape.batch = batch_size;
     shape.type = type;
     shape.tf32 = precision == Precision::tf32;
-    shape = with_padded_channels(shape, asked->layer);
+    shape = with_padded_channels(shape, convolution->layer);
     for (const ConvolutionPass pass : {ConvolutionPass::forward, ConvolutionPass::backward_data,
                                        ConvolutionPass::backward_weights}) {
       // Images have no gradient.
-      if (pass == ConvolutionPass::backward_data && asked->input == graph.input()) continue;
+      if (pass == ConvolutionPass::backward_data && convolution->input == graph.input()) continue;
       const ConvolutionRequest request{.shape = shape, .pass = pass, .output = type};
       if (std::ranges::find(requests, request) == requests.end()) requests.push_back(request);
     }
@@ -122,7 +122,7 @@ std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precis
 double ConvolutionRequest::operations() const noexcept {
   const double positions =
       static_cast<double>(shape.batch * shape.out_height() * shape.out_width());
-  return 2 * positions * static_cast<double>(shape.seen_channels() * shape.out_channels) *
+  return 2 * positions * static_cast<double>(shape.channels_per_group() * shape.out_channels) *
          static_cast<double>(shape.kernel * shape.kernel);
 }
 

@@ -12,7 +12,7 @@
 namespace lockstep::gpu {
 
 /// A convolution over (N, H, W, C) values with square kernels; channels as stored. Weights are
-/// (out_channels, kernel, kernel, seen_channels()), without gaps.
+/// (out_channels, kernel, kernel, channels_per_group()), without gaps.
 struct ConvolutionShape {
   std::int64_t batch = 0;
   std::int64_t height = 0;
@@ -33,7 +33,7 @@ struct ConvolutionShape {
     return (width + 2 * padding - kernel) / stride + 1;
   }
   /// Input channels of one output channel.
-  [[nodiscard]] std::int64_t seen_channels() const noexcept { return in_channels / groups; }
+  [[nodiscard]] std::int64_t channels_per_group() const noexcept { return in_channels / groups; }
   friend bool operator==(const ConvolutionShape&, const ConvolutionShape&) = default;
 };
 

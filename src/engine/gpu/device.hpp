@@ -110,7 +110,7 @@ class Device {
   }
   /// Sets the algorithms of convolutions made from now on. The library's first choice is used for
   /// requests that are not included, or whose algorithm is not available.
-  virtual void take_algorithms(AlgorithmChoices /*choices*/) {}
+  virtual void set_algorithms(AlgorithmChoices /*choices*/) {}
 };
 
 enum class MemoryPlace {

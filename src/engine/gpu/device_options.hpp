@@ -19,7 +19,7 @@ struct PlanOptions {
   double smallest_trial = 1e8;
   /// Writes weight gradients of 16-bit values in fp32 if the library can: one rounding less, but
   /// its engines may be slower.
-  bool wide_weight_gradients = true;
+  bool fp32_weight_gradients = true;
 };
 
 struct DeviceOptions {

@@ -16,7 +16,7 @@ std::int64_t DeviceTimeline::since_origin(Device& device, std::size_t event) con
   return static_cast<std::int64_t>(1e9 * device.seconds_between(*events_[0], *events_[event]));
 }
 
-void DeviceTimeline::meet(Device& device, std::size_t event) {
+void DeviceTimeline::bound_origin(Device& device, std::size_t event) {
   device.wait(*events_[event]);
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   const std::int64_t latest = std::chrono::nanoseconds(now).count() - since_origin(device, event);
@@ -27,7 +27,7 @@ void DeviceTimeline::begin(Device& device) {
   constexpr int readings = 5;  // a single one may be late
   device.synchronize();
   origin_ = std::numeric_limits<std::int64_t>::max();
-  for (int reading = 0; reading < readings; ++reading) meet(device, mark(device));
+  for (int reading = 0; reading < readings; ++reading) bound_origin(device, mark(device));
 }
 
 void DeviceTimeline::run(const Step& step, const LaunchContext& context) {
@@ -39,7 +39,7 @@ void DeviceTimeline::run(const Step& step, const LaunchContext& context) {
 
 void DeviceTimeline::report(Device& device) {
   if (marked_ == 0) return;
-  meet(device, marked_ - 1);
+  bound_origin(device, marked_ - 1);
   const auto time = [&](std::size_t event) { return origin_ + since_origin(device, event); };
   for (const Span& span : spans_) timer_->took(span.step, time(span.begin), time(span.end));
   spans_.clear();

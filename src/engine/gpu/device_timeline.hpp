@@ -34,7 +34,7 @@ class DeviceTimeline final {
   [[nodiscard]] std::size_t mark(Device& device);
   /// Waits for an event. The device passed it no later than the host's clock then shows, which
   /// bounds the origin.
-  void meet(Device& device, std::size_t event);
+  void bound_origin(Device& device, std::size_t event);
   [[nodiscard]] std::int64_t since_origin(Device& device, std::size_t event) const;
 
   StepTimer* timer_ = nullptr;

@@ -61,7 +61,7 @@ Step ProgramBuilder::exchange_step(std::string name, const Tensor& tensor,
               [tensor, run = std::move(run)](const LaunchContext& context) {
                 run(tensor.buffer < 0 ? nullptr : context.as<std::byte>(tensor));
               },
-          .meets = true};
+          .collective = true};
 }
 
 Tensor ProgramBuilder::make_unit(std::size_t unit, UnitContent content) {

@@ -58,7 +58,7 @@ struct Step {
   std::string name;
   std::function<void(const LaunchContext&)> run;
   std::size_t filled = 0;
-  bool meets = false;  ///< contains a collective over ranks, so it is never recorded
+  bool collective = false;  ///< contains a collective over ranks, so it is never recorded
 };
 
 /// Size of a batch of one value as stored: (batch, height, width, padded).

@@ -7,7 +7,7 @@ namespace {
 
 /// More than a run needs: first, middle and last micro-steps, and partial batches. When the loss
 /// scale changes, the oldest is dropped.
-constexpr std::size_t most_recordings = 6;
+constexpr std::size_t max_recordings = 6;
 
 }  // namespace
 
@@ -39,12 +39,12 @@ std::vector<RecordedSteps::Part> RecordedSteps::record(const LaunchContext& cont
   std::size_t begin = 0;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const std::size_t filled = steps_[i].filled;
-    const bool meets = steps_[i].meets;
+    const bool collective = steps_[i].collective;
     const bool reached = boundary != boundaries.end() && filled >= *boundary;
-    const bool last = i + 1 == steps_.size() || steps_[i + 1].meets;
-    if (!meets && !reached && !last) continue;
+    const bool last = i + 1 == steps_.size() || steps_[i + 1].collective;
+    if (!collective && !reached && !last) continue;
     while (boundary != boundaries.end() && filled >= *boundary) ++boundary;
-    if (meets) {
+    if (collective) {
       parts.push_back({.replay = nullptr, .step = &steps_[i], .filled = filled});
     } else {
       const std::span<const Step> steps = steps_.subspan(begin, i + 1 - begin);
@@ -66,7 +66,7 @@ void RecordedSteps::run(const LaunchContext& context, BackwardObserver* observer
       observer == nullptr ? std::span<const std::size_t>{} : observer->boundaries();
   Recording* recording = find(context, boundaries);
   if (recording == nullptr) {
-    if (recordings_.size() == most_recordings) recordings_.erase(recordings_.begin());
+    if (recordings_.size() == max_recordings) recordings_.erase(recordings_.begin());
     recordings_.push_back({.base = context.base,
                            .samples = context.samples,
                            .loss_scale = context.loss_scale,

@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(what_a_run_has_chosen_holds) {
   const std::string known =
       others + smaller + "the host, loops 1\t" + requests[0].text() + "\tby hand\n";
   const std::string text = choose_algorithms(*device, network(), Precision::fp32, 6, known, cache);
-  take_algorithms(*device, text);
+  set_algorithms(*device, text);
 
   BOOST_TEST(convolutions(*device).timed.size() == requests.size() - 1);
   BOOST_TEST(!cache.entries.contains("the host, loops 1\t" + requests[0].text()));
@@ -167,13 +167,13 @@ BOOST_AUTO_TEST_CASE(what_is_chosen_reaches_other_devices) {
   Kept cache;
   const auto first = make_host_device();
   const auto other = make_host_device();
-  take_algorithms(*other, choose_algorithms(*first, network(), Precision::fp32, 6, "", cache));
+  set_algorithms(*other, choose_algorithms(*first, network(), Precision::fp32, 6, "", cache));
 
   const AlgorithmChoices& taken = convolutions(*other).taken;
   BOOST_TEST(taken.size() == 14U);
   for (const ConvolutionRequest& request : requests_of(network(), Precision::fp32, 6)) {
     BOOST_TEST(taken.at(request.text()) == "loop " + std::to_string(request.shape.kernel));
   }
-  take_algorithms(*other, "");
+  set_algorithms(*other, "");
   BOOST_TEST(taken.empty());
 }

@@ -46,7 +46,7 @@ class ConvolutionLoops final {
         for (std::int64_t o = 0; o < shape_.out_channels; ++o) {
           float sum = 0;
           const std::size_t first = first_seen(o);
-          for (std::int64_t i = 0; i < shape_.seen_channels(); ++i) {
+          for (std::int64_t i = 0; i < shape_.channels_per_group(); ++i) {
             sum += in[pixel + first + static_cast<std::size_t>(i)] * w[weight_at(o, tap, i)];
           }
           out[static_cast<std::size_t>(position * shape_.out_channels + o)] += sum;
@@ -68,7 +68,7 @@ class ConvolutionLoops final {
           for (std::int64_t o = 0; o < shape_.out_channels; ++o) {
             const float g = gradient[static_cast<std::size_t>(p * shape_.out_channels + o)];
             const std::size_t first = first_seen(o);
-            for (std::int64_t i = 0; i < shape_.seen_channels(); ++i) {
+            for (std::int64_t i = 0; i < shape_.channels_per_group(); ++i) {
               in[pixel + first + static_cast<std::size_t>(i)] += g * w[weight_at(o, tap, i)];
             }
           }
@@ -88,7 +88,7 @@ class ConvolutionLoops final {
       for (std::int64_t position = 0; position < positions; ++position) {
         const float g = gradient[static_cast<std::size_t>(position * shape_.out_channels + o)];
         for_taps(position, [&](std::size_t pixel, std::int64_t tap) {
-          for (std::int64_t i = 0; i < shape_.seen_channels(); ++i) {
+          for (std::int64_t i = 0; i < shape_.channels_per_group(); ++i) {
             w[weight_at(o, tap, i)] += g * in[pixel + first_seen(o) + static_cast<std::size_t>(i)];
           }
         });
@@ -108,16 +108,16 @@ class ConvolutionLoops final {
   }
   [[nodiscard]] std::size_t weight_values() const {
     return static_cast<std::size_t>(shape_.out_channels * shape_.kernel * shape_.kernel *
-                                    shape_.seen_channels());
+                                    shape_.channels_per_group());
   }
   /// The first input channel of an output channel's group.
   [[nodiscard]] std::size_t first_seen(std::int64_t o) const {
     return static_cast<std::size_t>(o / (shape_.out_channels / shape_.groups) *
-                                    shape_.seen_channels());
+                                    shape_.channels_per_group());
   }
   [[nodiscard]] std::size_t weight_at(std::int64_t o, std::int64_t tap, std::int64_t i) const {
     return static_cast<std::size_t>(
-        (o * shape_.kernel * shape_.kernel + tap) * shape_.seen_channels() + i);
+        (o * shape_.kernel * shape_.kernel + tap) * shape_.channels_per_group() + i);
   }
   /// Calls visit(input pixel's first value, tap) for each tap of an output position that is not
   /// padding.
@@ -373,7 +373,7 @@ class HostDevice final : public Device {
     convolutions_.timed.push_back(request);
     return fmt::format("loop {}", request.shape.kernel);
   }
-  void take_algorithms(AlgorithmChoices choices) override {
+  void set_algorithms(AlgorithmChoices choices) override {
     convolutions_.taken = std::move(choices);
   }
   [[nodiscard]] const HostConvolutions& convolutions() const noexcept { return convolutions_; }

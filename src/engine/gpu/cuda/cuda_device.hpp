@@ -72,8 +72,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::string fastest_algorithm(const ConvolutionRequest& request) override {
     return convolutions_->fastest(request);
   }
-  void take_algorithms(AlgorithmChoices choices) override {
-    convolutions_->take(std::move(choices));
+  void set_algorithms(AlgorithmChoices choices) override {
+    convolutions_->set_algorithms(std::move(choices));
   }
 
  private:

@@ -114,7 +114,7 @@ std::unique_ptr<Convolution> ConvolutionMaker::make(const ConvolutionShape& shap
     // Sums are fp32; if the library cannot write them in fp32, they are rounded once.
     ConvolutionRequest request{
         .shape = shape, .pass = ConvolutionPass::backward_weights, .output = DataType::f32};
-    if (options_.wide_weight_gradients) plans.backward_weights = find(request).first;
+    if (options_.fp32_weight_gradients) plans.backward_weights = find(request).first;
     if (plans.backward_weights == nullptr) {
       request.output = shape.type;
       plans.backward_weights = require(request);

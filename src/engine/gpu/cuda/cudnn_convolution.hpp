@@ -32,7 +32,7 @@ class ConvolutionMaker final {
                                                   ConvolutionPasses passes);
   /// As Device::fastest_algorithm.
   [[nodiscard]] std::string fastest(const ConvolutionRequest& request);
-  void take(AlgorithmChoices choices) { choices_ = std::move(choices); }
+  void set_algorithms(AlgorithmChoices choices) { choices_ = std::move(choices); }
 
  private:
   using SharedPlan = std::shared_ptr<ConvolutionPlan>;

@@ -62,7 +62,7 @@ struct TensorSet {
 };
 TensorSet extents_of(const ConvolutionShape& shape) {
   return {.x = {shape.batch, shape.in_channels, shape.height, shape.width},
-          .weights = {shape.out_channels, shape.seen_channels(), shape.kernel, shape.kernel},
+          .weights = {shape.out_channels, shape.channels_per_group(), shape.kernel, shape.kernel},
           .y = {shape.batch, shape.out_channels, shape.out_height(), shape.out_width()}};
 }
 

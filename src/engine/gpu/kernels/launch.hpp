@@ -47,7 +47,7 @@ inline constexpr int threads_per_block = 256;
 
 #ifdef __CUDACC__
 
-inline constexpr std::int64_t most_blocks = std::int64_t{1} << 22;
+inline constexpr std::int64_t max_blocks = std::int64_t{1} << 22;
 
 inline void check_launch() {
   const cudaError_t status = cudaGetLastError();
@@ -98,7 +98,7 @@ template <typename Functor>
 void launch(Stream stream, std::int64_t items, const Functor& functor) {
   if (items == 0) return;
   const auto blocks =
-      static_cast<unsigned>(std::min(ceil_div(items, std::int64_t{256}), most_blocks));
+      static_cast<unsigned>(std::min(ceil_div(items, std::int64_t{256}), max_blocks));
   run_items<<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(items, functor);
   check_launch();
 }
@@ -108,7 +108,7 @@ void launch(Stream stream, std::int64_t items, const Functor& functor) {
 template <typename Functor>
 void launch_blocks(Stream stream, const ThreadBlocks& blocks, const Functor& functor) {
   if (blocks.count == 0) return;
-  const auto grid = static_cast<unsigned>(std::min(blocks.count, most_blocks));
+  const auto grid = static_cast<unsigned>(std::min(blocks.count, max_blocks));
   run_blocks<<<grid, threads_per_block, 0, static_cast<cudaStream_t>(stream)>>>(
       blocks.count, blocks.columns, functor);
   check_launch();

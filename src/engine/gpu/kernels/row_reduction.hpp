@@ -38,15 +38,15 @@ struct RowReduction {
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t partials() const { return chunks * extent.width; }
 };
 [[nodiscard]] inline RowReduction row_reduction(const Matrix& extent) {
-  constexpr int most_columns = 16;              // 256 bytes of a row in 16 bits
+  constexpr int max_columns = 16;               // 256 bytes of a row in 16 bits
   constexpr std::int64_t enough_blocks = 1024;  // two rounds of a large device
-  constexpr std::int64_t rows_a_lane = 4;       // at least
+  constexpr std::int64_t rows_per_lane = 4;     // at least
   RowReduction result{.extent = vec8_rows(extent), .chunks = 1, .groups = 1, .columns = 1};
-  while (result.columns < most_columns && result.columns < result.extent.columns()) {
+  while (result.columns < max_columns && result.columns < result.extent.columns()) {
     result.columns *= 2;
   }
   result.groups = ceil_div(result.extent.columns(), std::int64_t{result.columns});
-  result.chunks = std::min(ceil_div(result.extent.rows, result.lanes() * rows_a_lane),
+  result.chunks = std::min(ceil_div(result.extent.rows, result.lanes() * rows_per_lane),
                            std::max(enough_blocks / result.groups, std::int64_t{1}));
   return result;
 }

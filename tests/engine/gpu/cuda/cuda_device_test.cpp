@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(convolutions_of_all_precisions_are_the_sums_of_products) {
                      .timed_candidates = candidates,
                      .smallest_trial = 0,
                      // The engines for them are compiled first, which takes a second each.
-                     .wide_weight_gradients = candidates == 0 && !deterministic}});
+                     .fp32_weight_gradients = candidates == 0 && !deterministic}});
       for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
         for (const std::int64_t kernel : {1, 3}) {
           for (const std::int64_t stride : {1, 2}) {
@@ -272,13 +272,13 @@ BOOST_AUTO_TEST_CASE(algorithms_are_taken_by_name) {
   const ConvolutionRequest request{
       .shape = shape, .pass = ConvolutionPass::forward, .output = DataType::bf16};
   const PlanOptions options{
-      .deterministic = true, .timed_candidates = 8, .wide_weight_gradients = false};
+      .deterministic = true, .timed_candidates = 8, .fp32_weight_gradients = false};
   CudaDevice timed({.plans = options});
   const std::string fastest = timed.fastest_algorithm(request);
   CudaDevice told({.plans = options});
-  told.take_algorithms({{request.text(), fastest}});
+  told.set_algorithms({{request.text(), fastest}});
   CudaDevice misled({.plans = options});
-  misled.take_algorithms({{request.text(), "no such engine"}});
+  misled.set_algorithms({{request.text(), "no such engine"}});
 
   BOOST_TEST(!fastest.empty());
   check_convolution(timed, shape);
