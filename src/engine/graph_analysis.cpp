@@ -62,8 +62,8 @@ void fuse_relus(const Graph& graph, GraphAnalysis& analysis) {
   }
 }
 
-/// Most consecutive values recomputed from each other; the next is kept. All of a chain is live at
-/// once, so one chain of all adds of a deep network would save nothing.
+/// Maximum length of a chain of values recomputed from each other; the next value is kept. All
+/// values of a chain are live at once, so a chain of all adds of a deep network would save nothing.
 constexpr int longest_chain = 8;
 
 /// Includes the other operand of a fused addition.

@@ -13,7 +13,8 @@ struct GraphAnalysis {
   std::vector<bool> needs_gradient;             ///< by value: whether a parameter precedes it
   std::vector<std::optional<ValueId>> sum_of;   ///< by node: the add fused into this norm
   std::vector<std::optional<ValueId>> relu_of;  ///< by node: the ReLU fused into this norm or add
-  /// By node: the norm that computes the addition that is the only consumer of this norm's value.
+  /// By node: if an addition fused into another norm is the only consumer of this norm's value,
+  /// that other norm.
   std::vector<std::optional<ValueId>> added_to;
   std::vector<bool> fused_away;    ///< by node: an add or ReLU computed by one of its inputs
   std::vector<bool> overwritable;  ///< by value: its only consumer may compute in place

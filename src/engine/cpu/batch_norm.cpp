@@ -11,8 +11,8 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Includes the fused addition and ReLU, if any. In training it computes over all ranks if the
-/// engine has a sum over ranks.
+/// Includes the fused addition and ReLU, if any. In training, statistics are over all ranks if the
+/// engine sums over ranks.
 class BatchNormLowering final : public Lowering {
  public:
   BatchNormLowering(const BatchNorm& op, const LoweringContext& context)
@@ -70,7 +70,7 @@ class BatchNormLowering final : public Lowering {
 
   void backward(ProgramBuilder& builder) override {
     const std::string& name = op_.options.name;
-    if (relu_ && !mask_) static_cast<void>(builder.value(output_));  // not recomputed yet
+    if (relu_ && !mask_) static_cast<void>(builder.value(output_));  // recomputes the mask too
     const Tensor source = source_for_backward(builder);
     const Gradient gradient = take_gradient(builder, source.desc());
     using Backward = BatchNormState::Backward;
@@ -123,7 +123,7 @@ class BatchNormLowering final : public Lowering {
   /// The gradient of the norm's output, after its ReLU if it has one.
   struct Gradient {
     Tensor arrived;
-    std::optional<Tensor> addend;         ///< still to be added
+    std::optional<Tensor> addend;         ///< pending
     std::optional<Tensor> masked;         ///< receives the gradient of the fused addition
     ProgramBuilder::Ownership ownership;  ///< of `masked`, else of `arrived`
   };

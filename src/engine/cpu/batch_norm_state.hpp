@@ -13,9 +13,9 @@
 
 namespace lockstep::cpu {
 
-/// State shared by the steps of a batch norm, over this rank's or all ranks' samples, with its
-/// fused addition and ReLU if it has them. Sums over pixels are fp32 for at most 64 rows, then
-/// fp64. So they do not depend on how the batch is divided, except for the rounding of such a sum.
+/// State shared by the steps of a batch norm and of its fused addition and ReLU, if any. Statistics
+/// are over this rank's or all ranks' samples. At most 64 rows are summed in fp32, and these sums
+/// in fp64, so the division of a batch changes only the rounding of the fp32 sums.
 class BatchNormState final {
  public:
   struct Options {
@@ -44,7 +44,7 @@ class BatchNormState final {
     dnnl::memory scale;
     dnnl::memory mask;  ///< forward's; may be empty
     dnnl::memory gradient;
-    dnnl::memory gradient_addend;  ///< still to be added to the gradient; may be empty
+    dnnl::memory gradient_addend;  ///< pending addend of the gradient; may be empty
     dnnl::memory masked;  ///< receives the gradient after the ReLU's mask, which is also the
                           ///< addend's; may be empty if nothing is added
     dnnl::memory target;  ///< may be empty if the source's gradient is not needed

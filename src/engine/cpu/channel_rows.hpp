@@ -8,9 +8,9 @@
 
 namespace lockstep::cpu {
 
-/// A (N, C, H, W) tensor as rows: the values of adjacent channels at one pixel, all of them (nhwc)
-/// or one block's (nChw16c, nChw8c). A unit is contiguous rows with the same channels. Rows include
-/// the padding of a blocked layout, so writers must keep it zero.
+/// A (N, C, H, W) tensor as rows. A row holds adjacent channels of one pixel: all of them (nhwc) or
+/// one block's (nChw16c, nChw8c). A unit is a contiguous range of rows with the same channels. Rows
+/// include the padding of a blocked layout, so writers must keep it zero.
 class ChannelRows final {
  public:
   /// Rows that share one mask byte per lane.
@@ -64,7 +64,7 @@ class ChannelRows final {
 
   std::int64_t channels_;
   int width_;
-  std::int64_t blocks_;    ///< units that together hold one pixel's channels
+  std::int64_t blocks_;    ///< rows that hold all channels of one pixel
   std::int64_t rows_;      ///< per unit; the last unit may have fewer
   std::int64_t all_rows_;  ///< rows per channel
   std::int64_t units_;

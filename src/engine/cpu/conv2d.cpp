@@ -112,7 +112,7 @@ class Conv2dLowering final : public Lowering {
                                        .primitives = product.weight_rows}});
   }
 
-  /// Positions, and the window of a tensor that each of them sees.
+  /// Target positions, and the window of the source that each of them reads.
   struct View {
     Dims places;
     Window window;

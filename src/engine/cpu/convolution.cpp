@@ -5,11 +5,11 @@
 namespace lockstep::cpu {
 namespace {
 
-/// make(algorithm): Winograd's if asked for and available, else direct.
+/// make(algorithm): Winograd's if requested and available, else direct.
 template <typename Make>
 auto by_best(bool winograd, Make&& make) {
   if (winograd) {
-    // By name: the library's own choice omits some that are faster.
+    // Requested by name, because the library's own choice omits some faster cases.
     try {
       return make(dnnl::algorithm::convolution_winograd);
     } catch (const dnnl::error& error) {
@@ -19,7 +19,8 @@ auto by_best(bool winograd, Make&& make) {
   return make(dnnl::algorithm::convolution_direct);
 }
 
-/// (K, C, R, S), or (groups, K / groups, C / groups, R, S) of several groups, in the same order.
+/// (K, C, R, S), or (groups, K / groups, C / groups, R, S) if there are several groups. The element
+/// order is the same.
 Shape weight_shape(const ConvolutionOptions& options) {
   const Shape& weight = options.weight;
   const std::int64_t groups = options.source[1] / weight[1];

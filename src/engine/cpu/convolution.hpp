@@ -22,7 +22,7 @@ struct ConvolutionOptions {
 };
 
 /// The oneDNN primitives of a convolution's three steps; oneDNN chooses all formats. Winograd's
-/// algorithm if asked for and available for the shapes, else direct.
+/// algorithm if requested and available for the shapes, else direct.
 class Convolution final {
  public:
   using Forward = dnnl::convolution_forward;

@@ -11,7 +11,7 @@ namespace {
 
 /// Row width up to which AMX leaves most positions empty.
 constexpr std::int64_t short_row = 8;
-/// Fewest channel pairs for which a product is faster, without and with patches.
+/// Minimum number of channel pairs for which a product is faster, without and with patches.
 constexpr std::int64_t min_pairs = 4096;               // 64 * 64
 constexpr std::int64_t min_pairs_for_patches = 16384;  // 128 * 128
 

@@ -17,7 +17,7 @@ struct Window {
   std::int64_t stride = 1;
   std::int64_t padding = 0;
 
-  /// Whether the filter sees each position alone, so that the source is its own patches.
+  /// Whether a patch is a single position, so that the source is its own patch matrix.
   [[nodiscard]] bool is_point() const noexcept {
     return height == 1 && width == 1 && stride == 1 && padding == 0;
   }
@@ -55,7 +55,8 @@ struct WeightProduct {
 
 /// Source's gradient (N H W, C) = patches of the target's gradient (N H W, R S K), one per position
 /// of the source, times the rotated weight (R S K, C). For 1x1 filters with a stride: (N P Q, C),
-/// at the positions seen, = the target's gradient itself, (N P Q, K), times the weight.
+/// at the positions that the filter reads, = the target's gradient itself, (N P Q, K), times the
+/// weight.
 struct DataProduct {
   Window window;
   Desc gradient;  ///< (N, K, P, Q)
@@ -92,7 +93,7 @@ class PlacingStep : public Step {
 };
 
 /// target, (N P Q, R S C) = the patch of the source, (N, C, H, W), that each position of the
-/// convolution's target sees. Channels last, bf16; zero beyond the source's edges.
+/// convolution's target reads. Channels last, bf16; zero beyond the source's edges.
 class PatchesStep final : public PlacingStep {
  public:
   /// `places`: (N, K, P, Q) of the convolution's target.
@@ -126,7 +127,7 @@ class RotateStep final : public PlacingStep {
   std::ptrdiff_t points_;  ///< of a filter
 };
 
-/// target, (N, C, H, W) = source, (N P Q, C), at the positions that a 1x1 convolution sees; zero
+/// target, (N, C, H, W) = source, (N P Q, C), at the positions that a 1x1 convolution reads; zero
 /// elsewhere. Channels last, bf16.
 class ScatterStep final : public PlacingStep {
  public:

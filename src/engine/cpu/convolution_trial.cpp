@@ -173,7 +173,7 @@ ConvolutionTimes least(const ConvolutionProblem& problem, Measure&& measure) {
   return times;
 }
 
-/// `least` of the problem's trial part, scaled to all its samples.
+/// The times of least() for the problem's trial part, scaled to the whole batch.
 template <typename Measure>
 ConvolutionTimes least_of_part(const ConvolutionProblem& problem, Measure&& measure) {
   const ConvolutionProblem part = trial_part(problem, omp_get_max_threads());
@@ -194,9 +194,10 @@ ConvolutionTimes time(const ConvolutionProblem& problem,
   };
   const ConvolutionTimes times = least_of_part(problem, undisturbed_seconds);
   if (std::isfinite(times.direct + times.winograd)) return times;
-  // The machine is busy, so threads that wait for one another would also time other work. Times one
-  // thread over the whole batch, not a thread's share: work done once for all samples, such as
-  // transforming weights, is divided among the threads too.
+  // The machine is busy: with several threads, waiting for preempted threads would count. So this
+  // times one thread over the whole batch and divides by the number of threads. Timing one thread's
+  // part of the batch would count work done once for all samples, such as transforming weights, in
+  // full.
   const int threads = omp_get_max_threads();
   const Threads one(1);
   const ConvolutionTimes alone = least_of_part(problem, thread_seconds);

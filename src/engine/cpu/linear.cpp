@@ -71,8 +71,8 @@ class InnerProduct final {
     return loss.input == context.id;
   }
 
-  /// oneDNN 2.6 does not write its sums over several threads when it uses AMX and there are at most
-  /// 16 features (seen with 520 and more outputs).
+  /// oneDNN 2.6 writes no result if it uses AMX, divides the sums among threads and there are at
+  /// most 16 features (observed with 520 and more outputs).
   [[nodiscard]] bool writes_nothing(const BackwardData::primitive_desc& primitive) const {
     constexpr std::int64_t most_features = 16;
     return dims_of(source_)[1] <= most_features &&

@@ -11,7 +11,7 @@ namespace {
 
 using Unit = ChannelRows::Unit;
 
-/// At most eight rows of a unit that share their lanes' mask bytes, starting at one lane.
+/// Up to eight rows of a unit that share mask bytes, from one lane on.
 struct Rows {
   std::ptrdiff_t offset;  ///< of the first value
   std::ptrdiff_t mask;    ///< of the byte

@@ -8,7 +8,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Whether some values belong to no element.
+/// Whether the layout has values that belong to no element.
 bool has_padding(const Desc& desc) {
   return dims_of(desc) != layout_of(desc).padded_dims;
 }

@@ -188,8 +188,9 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
                                               const dnnl::primitive& primitive,
                                               const Desc& scratchpad, const Arguments& arguments,
                                               const std::vector<ParameterOutput>& outputs) {
-  // One form of the step per list: into the arena if formats agree, else aside, then reordered or
-  // added. Gradients that are not held accumulate where they are reduced, so they need one form.
+  // The overwriting form writes to the arena if formats agree, else to a buffer that is reordered
+  // into it; the accumulating form writes to a buffer that is added to the arena. Gradients that
+  // the engine does not hold accumulate where they are reduced, so they need only the first form.
   const bool held = state_.arena.holds_gradients();
   const When when = held ? When::overwriting : When::always;
   Arguments overwriting = arguments;

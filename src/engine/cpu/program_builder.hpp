@@ -25,8 +25,8 @@ struct Tensor {
   [[nodiscard]] Desc desc() const { return memory.get_desc(); }
 };
 
-/// A step of a program, and whether backward runs it only if it overwrites the gradient arena, or
-/// only if it adds to it.
+/// A step of a program, and when it runs: always, or only in a backward that overwrites the
+/// gradient arena, or only in one that adds to it.
 struct ListedStep {
   enum class When { always, overwriting, accumulating };
   std::unique_ptr<Step> step;
@@ -47,8 +47,8 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
   [[nodiscard]] const dnnl::engine& engine() const noexcept { return state_.engine; }
   [[nodiscard]] dnnl::prop_kind forward_kind() const noexcept;
-  /// For convolutions: forward_training if Winograd's algorithm computes any of them. Inference
-  /// would give the others another layout and reorder between the two.
+  /// For convolutions: forward_training if Winograd's algorithm computes any of them.
+  /// forward_inference would choose another layout for the others and reorder between the two.
   [[nodiscard]] dnnl::prop_kind convolution_kind() const;
   [[nodiscard]] Shape batch_shape(ValueId value) const;
   /// Type of values, their gradients and the working copies of weights.
@@ -105,7 +105,7 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
                                 const Desc& scratchpad, const Arguments& arguments,
                                 const std::vector<ParameterOutput>& outputs);
 
-  /// A custom step's gradient of a parameter: this rank's, in a separate buffer, plain, fp32.
+  /// A parameter's gradient that a custom step computes in its own buffer, plain, fp32.
   struct AsideOutput {
     ParameterId parameter;
     const float* values;

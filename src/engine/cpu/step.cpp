@@ -23,7 +23,7 @@ bool is_bf16(const dnnl::memory& memory) {
   return type_of(memory.get_desc()) == DataType::bf16;
 }
 
-// Writes bits, and does not select between loaded values, which compilers do not vectorise.
+// Writes bits instead of selecting between loaded values, which compilers do not vectorise.
 LOCKSTEP_INLINED inline void store(float& to, float value) {
   to = value;
 }

@@ -7,8 +7,8 @@
 namespace lockstep::gpu {
 namespace {
 
-/// A batch norm with its fused addition and ReLU, if any. It also computes the norm whose output is
-/// added to its own if nothing else reads that output.
+/// A batch norm with its fused addition and ReLU, if any. If the added operand is the output of
+/// another norm that nothing else reads, it computes that norm too.
 class NormLowering final : public Lowering {
  public:
   struct Options {
@@ -63,8 +63,8 @@ class NormLowering final : public Lowering {
 
   void backward(ProgramBuilder& builder) override {
     if (options_.fused_away) {
-      // This is already the gradient of this norm's input. Its parameters' gradients are computed
-      // too; they are reported as final with the parameters after them in the arena.
+      // The other norm's step has computed the gradients of this norm's input and parameters. The
+      // latter are reported as final with the parameters that follow them in the arena.
       builder.contribute(options_.norm.input, builder.gradient(options_.output),
                          ProgramBuilder::Ownership::exclusive);
       return;

@@ -37,8 +37,8 @@ struct ConvolutionShape {
   friend bool operator==(const ConvolutionShape&, const ConvolutionShape&) = default;
 };
 
-/// The shape with channels as stored, given those of the graph; several groups leave no room for
-/// padding: Error(usage), with the layer's name, where they would need it.
+/// Pads a shape's channels as values are stored. Error(usage) with the layer's name if there are
+/// several groups and their channels would need padding.
 [[nodiscard]] ConvolutionShape with_padded_channels(ConvolutionShape shape,
                                                     const std::string& layer);
 

@@ -14,8 +14,8 @@
 
 namespace lockstep::gpu {
 
-/// The passes of a convolution, chosen and bound once. Each queues its work in the device's stream
-/// and returns; accumulation is in fp32. `workspace` has at least workspace_bytes().
+/// The passes of a convolution, each bound to an algorithm. Each queues its work in the device's
+/// stream and returns; accumulation is in fp32. `workspace` has at least workspace_bytes().
 class Convolution {
  public:
   virtual ~Convolution() = default;
@@ -41,8 +41,8 @@ class Replay {
   virtual void queue() = 0;
 };
 
-/// One device with two queues: one for work, and one for concurrent copies. CudaDevice is the real
-/// device; tests use the host in its place.
+/// One device with two queues: one for work, and one for concurrent copies. CudaDevice drives a
+/// GPU; tests use a device that runs on the host.
 class Device {
  public:
   enum class Queue { work, transfers };

@@ -12,7 +12,7 @@
 
 namespace lockstep::gpu {
 
-/// When a device computed queued steps, by the host's clock, while a StepTimer wants it.
+/// Times of queued steps on a device, in the host's clock, while a StepTimer wants them.
 class DeviceTimeline final {
  public:
   void set_timer(StepTimer& timer) noexcept { timer_ = &timer; }
@@ -32,8 +32,8 @@ class DeviceTimeline final {
   /// Synchronises the clocks: the device is idle, and the host reads its own clock several times.
   void begin(Device& device);
   [[nodiscard]] std::size_t mark(Device& device);
-  /// Waits for an event. The device passed it no later than the host's clock then shows, which
-  /// bounds the origin.
+  /// Waits for an event. The device reached it before the wait returned, which bounds the origin
+  /// from above.
   void bound_origin(Device& device, std::size_t event);
   [[nodiscard]] std::int64_t since_origin(Device& device, std::size_t event) const;
 

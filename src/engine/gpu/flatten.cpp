@@ -3,7 +3,7 @@
 namespace lockstep::gpu {
 namespace {
 
-/// A single pixel is already flat; else channels are gathered into torch's order.
+/// A single pixel is already flat; otherwise values are reordered to PyTorch's (C, H, W).
 class FlattenLowering final : public Lowering {
  public:
   FlattenLowering(const Flatten& op, const LoweringContext& context) : op_(op), id_(context.id) {}

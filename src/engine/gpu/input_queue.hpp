@@ -28,7 +28,7 @@ class InputQueue final {
   void begin(const Batch& batch);
   /// Work queued from now on waits for the batch. Starts the copy if begin() was not called.
   [[nodiscard]] DeviceBatch take(const Batch& batch);
-  /// The work queued so far is the last that reads the batch taken last.
+  /// Call after queueing the last work that reads the batch taken last.
   void release();
 
  private:

@@ -28,13 +28,13 @@ struct Place {
   std::size_t offset = 0;  ///< in the buffer, in bytes
 };
 
-/// Addresses of a program's buffers, and a call's arguments for its steps.
+/// Arguments of one call of a program for its steps, and the addresses of its buffers.
 struct LaunchContext {
   Device& device;
   std::byte* base;
   const std::vector<std::size_t>& offsets;
   const std::int32_t* labels;  ///< on the device
-  const StoredImages* stored;  ///< on the device; null: the input is values already
+  const StoredImages* stored;  ///< on the device; null: the batch is fp32 values
   std::int64_t samples;
   float loss_scale;
   bool accumulate;
@@ -53,7 +53,7 @@ struct LaunchContext {
   }
 };
 
-/// Queues the work of one op. `filled`: end of the gradient arena's final prefix after it.
+/// Queues the work of one op. `filled`: gradients in [0, filled) of the arena are final after it.
 struct Step {
   std::string name;
   std::function<void(const LaunchContext&)> run;
@@ -121,7 +121,7 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   [[nodiscard]] Program take();
 
  private:
-  /// This pass uses the unit of a parameter from here on; returns its index.
+  /// Makes the unit of a parameter available to the next steps; returns its index.
   std::size_t enter_unit_of(ParameterId id);
 
   // GraphBuilder.

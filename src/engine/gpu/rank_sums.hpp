@@ -8,7 +8,7 @@
 
 namespace lockstep::gpu {
 
-/// Sums of one batch norm over all ranks: replaces its kernels' results for this rank's samples by
+/// Combines one batch norm's results over all ranks: replaces those for this rank's samples by
 /// those for all ranks' samples. The host waits for the device and sums in fp64.
 class RankSums final {
  public:

@@ -5,8 +5,8 @@
 namespace lockstep::gpu {
 namespace {
 
-/// More than a run needs: first, middle and last micro-steps, and partial batches. When the loss
-/// scale changes, the oldest is dropped.
+/// More than a run needs at once: one each for its first, inner and last micro-steps and for
+/// partial batches. Recordings for old loss scales are dropped, oldest first.
 constexpr std::size_t max_recordings = 6;
 
 }  // namespace

@@ -12,8 +12,9 @@
 
 namespace lockstep::gpu {
 
-/// Queues lists of steps: the first time one by one, so that libraries can load what they need;
-/// later, for the same arguments, as recordings that are queued by one call each.
+/// Queues a list of steps. The first run with given arguments queues them one by one, so that
+/// libraries can load what they need; later runs replay recordings (CUDA graphs), which one call
+/// each queues.
 class RecordedSteps final {
  public:
   /// Without `records`, always one by one. `steps` must outlive this object unchanged.

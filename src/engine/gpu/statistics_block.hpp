@@ -8,8 +8,8 @@
 
 namespace lockstep::gpu {
 
-/// A program's batch statistics, the block of the device in which its kernels read and write them,
-/// and the block's copy in host memory.
+/// A program's batch statistics: the block on the device that kernels read and write, and its copy
+/// in host memory.
 class StatisticsBlock final {
  public:
   StatisticsBlock(Device& device, const Graph& graph, std::int64_t batch_size)

@@ -19,8 +19,8 @@
 
 namespace lockstep {
 
-/// What building a program has in common for all engines: the step lists, the gradients of values
-/// and the units. A Tensor has the member `buffer`: its planned buffer, or -1 if it has none.
+/// The part of a program's builder that all engines share: step lists, gradients of values, and
+/// units. A Tensor has the member `buffer`: the index of its planned buffer, or -1.
 template <typename Tensor, typename Step>
 class GraphBuilder {
  public:
@@ -50,10 +50,11 @@ class GraphBuilder {
     return context_.analysis.needs_gradient[at(id)];
   }
 
-  // Gradients of values. The last contribution to one is added late, because a step that reads the
-  // gradient may add it in the same pass over the values.
+  // Gradients of values. The last addend of a gradient stays pending, so that the step that reads
+  // the gradient can add it in the same pass over the values.
   enum class Ownership { exclusive, shared };
-  /// Adds to the gradient of a value. `shared`: the tensor has other readers, so keep it as it is.
+  /// Adds to the gradient of a value. `shared`: the tensor has other readers and must not be
+  /// overwritten.
   void contribute(ValueId id, Tensor tensor, Ownership ownership, std::string name = {}) {
     if (!needs_gradient(id)) return;
     add_up(id);
@@ -75,7 +76,8 @@ class GraphBuilder {
     Tensor right;
     Tensor target;  ///< `left` or `right` if that one may be overwritten
   };
-  /// A gradient whose last addition is pending, which the caller must compute; else empty.
+  /// Takes over the pending addition of a gradient, which the caller must then compute. Empty if
+  /// none is pending.
   [[nodiscard]] std::optional<OpenSum> take_open_sum(ValueId id) {
     if (!gradients_[at(id)].last) return std::nullopt;
     const Contribution last = *std::exchange(gradients_[at(id)].last, std::nullopt);
@@ -123,9 +125,10 @@ class GraphBuilder {
   }
 
   // Units. Parameters are gathered before their first use in a pass, the next unit's while this one
-  // computes. Gradients are reduced as soon as all of a unit's are final. If the engine does not
-  // hold them, both are among the activations.
-  /// This pass uses a unit's parameters from here on. Returns whether it did not use them before.
+  // computes. Gradients are reduced as soon as all of a unit's are final. Those that the engine
+  // does not hold are placed in the memory plan of activations.
+  /// Makes a unit's parameters available to the next steps. Returns whether this is their first use
+  /// in the pass.
   bool enter(std::size_t unit) {
     if (!schedule_.enter(unit)) return false;
     UnitExchange* const exchange = context_.exchange;
@@ -144,7 +147,7 @@ class GraphBuilder {
     set_prefetch();
     return true;
   }
-  /// The next gather starts here at the earliest.
+  /// Marks the earliest position at which the next gather may start.
   void set_prefetch() { prefetch_ = lists_.here(); }
   [[nodiscard]] const Tensor& gathered(std::size_t unit) const { return gathered_[unit]; }
   [[nodiscard]] const Tensor& unit_gradients(std::size_t unit) {
@@ -158,14 +161,15 @@ class GraphBuilder {
   enum class UnitContent { parameters, gradients };
 
  private:
-  // What the engine's own builder does.
-  /// The tensor in the format of another one: itself or a copy.
+  // Implemented by each engine's builder.
+  /// `tensor` in the format of `other`: itself or a copy.
   [[nodiscard]] virtual Tensor in_format_of(const Tensor& other, const Tensor& tensor,
                                             const std::string& name) = 0;
-  /// A tensor for the gradient of a value, in the format of another one.
+  /// A new tensor for the gradient of a value, in the format of `other`.
   [[nodiscard]] virtual Tensor make_gradient(ValueId id, const Tensor& other) = 0;
   virtual void emit_sum(ValueId id, const OpenSum& sum) = 0;
-  /// A tensor for all of a unit's values, as gathered or in fp32.
+  /// A new tensor for all values of a unit: parameters in the type in which they are gathered,
+  /// gradients in fp32.
   [[nodiscard]] virtual Tensor make_unit(std::size_t unit, UnitContent content) = 0;
   /// Zeroes at least the gaps between a unit's gradients.
   virtual void clear_gaps(std::size_t unit, const Tensor& gradients) = 0;
@@ -180,7 +184,7 @@ class GraphBuilder {
   };
   struct Gradient {
     std::optional<Contribution> sum;
-    std::optional<Contribution> last;  ///< still to be added
+    std::optional<Contribution> last;  ///< pending
   };
   [[nodiscard]] const Contribution& sum_of(ValueId id) const {
     assert(gradients_[at(id)].sum.has_value());

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// One node while it is lowered. Keeps what backward needs from forward (primitive descriptors,
-/// workspaces) until the program is compiled.
+/// Lowers one node. Keeps what backward needs from forward (primitive descriptors, workspaces)
+/// until the program is compiled.
 template <typename Builder>
 class Lowering {
  public:
@@ -20,7 +20,7 @@ class Lowering {
   virtual void backward(Builder& builder) = 0;
 };
 
-/// Input of each op's lowering by a Builder.
+/// Inputs of an op's lowering.
 template <typename Builder>
 struct LoweringContext {
   const Graph& graph;

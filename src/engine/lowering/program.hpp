@@ -17,14 +17,14 @@ struct GraphLoss {
 };
 [[nodiscard]] GraphLoss loss_of(const Graph& graph);
 
-/// The options; Error(usage) if no program has them.
+/// Returns the options; Error(usage) if they are invalid.
 [[nodiscard]] const ProgramOptions& checked_options(const ProgramOptions& options);
-/// Error(internal) if the program cannot compute a batch of this size, or no backward.
+/// Error(internal) if the program cannot compute a batch of this size, or cannot run backward.
 void require_batch(const ProgramOptions& options, std::int64_t size);
 void require_backward(const ProgramOptions& options);
 
-/// Sums over a batch, always in the same order. `larger`: by sample, logits larger than the
-/// label's.
+/// Sums over a batch, always in the same order. `larger`: per sample, the number of logits larger
+/// than the label's.
 template <typename T>
 [[nodiscard]] BatchMetrics sum_metrics(std::span<const T> losses,
                                        std::span<const std::int32_t> larger) {

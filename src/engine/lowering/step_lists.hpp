@@ -9,12 +9,13 @@
 
 namespace lockstep {
 
-/// The steps of a program while it is built, and the lifetimes of the buffers that they touch. A
-/// Step has the member `filled`: the end of the gradient arena's final prefix after it.
+/// The step lists of a program under construction, and the lifetimes of the buffers that the steps
+/// touch. A Step has the member `filled`: after the step, gradients in [0, filled) of the arena are
+/// final.
 template <typename Step>
 class StepLists final {
  public:
-  /// The end of the current list.
+  /// A position in the current list.
   struct Mark {
     std::size_t index = 0;
     int position = 0;
@@ -42,13 +43,13 @@ class StepLists final {
     current().push_back(std::move(step));
     ++position_;
   }
-  /// Inserts a step that touches the buffer at an earlier end of this list.
+  /// Inserts a step, which touches the buffer, at a marked position of the current list.
   void insert(Step step, const Mark& mark, int buffer) {
     requests_[static_cast<std::size_t>(buffer)].first_step = mark.position;
     step.filled = mark.filled;
     current().insert(current().begin() + static_cast<std::ptrdiff_t>(mark.index), std::move(step));
   }
-  /// Gradients are final up to `end` after the last step.
+  /// After the last step, gradients in [0, end) are final.
   void fill(std::size_t end) {
     filled_ = std::max(filled_, end);
     current().back().filled = filled_;

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// When a program gathers units and reduces their gradients, for the builder of its list. Pure.
+/// Where in its step lists a program gathers units and reduces their gradients. Pure.
 class UnitSchedule final {
  public:
   explicit UnitSchedule(const std::vector<ArenaUnit>& units) : entered_(units.size()) {
@@ -20,7 +20,8 @@ class UnitSchedule final {
     }
   }
 
-  /// A pass uses the unit's parameters. Returns whether this is their first use in the pass.
+  /// Records a use of the unit's parameters by the current pass. Returns whether this is their
+  /// first use in the pass.
   [[nodiscard]] bool enter(std::size_t unit) {
     if (entered_[unit]) return false;
     entered_[unit] = true;

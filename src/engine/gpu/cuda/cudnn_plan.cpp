@@ -54,7 +54,7 @@ void set_extents(Tensor_attributes& tensor, std::int64_t id, DataType type,
       .set_stride({h * w * c, 1, w * c, c});
 }
 
-/// The library takes as many groups as x has times the channels of the weights.
+/// The library infers the number of groups: channels of x / channels of the weights.
 struct TensorSet {
   Extents x;
   Extents weights;

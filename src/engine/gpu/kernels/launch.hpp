@@ -104,7 +104,7 @@ void launch(Stream stream, std::int64_t items, const Functor& functor) {
 }
 
 /// For each block and column: merges functor.partial(block, column, lane) of all lanes in a fixed
-/// order, by Partial::merge, and hands the result to functor.finish(block, column, partial).
+/// order, by Partial::merge, and passes the result to functor.finish(block, column, partial).
 template <typename Functor>
 void launch_blocks(Stream stream, const ThreadBlocks& blocks, const Functor& functor) {
   if (blocks.count == 0) return;

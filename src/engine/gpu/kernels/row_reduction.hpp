@@ -5,8 +5,8 @@
 #include <cstddef>
 
 /// Sums over the rows of a matrix in two kernels: thread blocks sum a subset of rows of some vec8
-/// columns, then a few threads add up the blocks' sums for each channel. The extent alone
-/// determines the order.
+/// columns, then a few threads add up the blocks' sums for each channel. The order of additions
+/// depends on the extent alone.
 namespace lockstep::gpu {
 
 /// Partition of the rows. Block `b` has the vec8 columns of group b % groups and the rows of chunk
