@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(resampled_pixels_and_values_give_the_same_step) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(batches_brought_in_ahead_stay_apart) {
+BOOST_AUTO_TEST_CASE(prefetched_batches_stay_apart) {
   for_each_engine_of_pixels([](Engine& engine) {
     const auto program = engine.compile_training(4);
     std::vector<Result> expected;

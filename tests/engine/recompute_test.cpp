@@ -114,7 +114,7 @@ std::vector<Graph> graphs() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_is_computed_again_has_the_same_bits) {
+BOOST_AUTO_TEST_CASE(recomputed_values_have_the_same_bits) {
   for (const Graph& graph : graphs()) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       for (const bool synchronised : {false, true}) {

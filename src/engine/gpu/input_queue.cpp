@@ -33,7 +33,7 @@ InputQueue::Slot* InputQueue::find(const std::uint8_t* from) noexcept {
 void InputQueue::begin(const Batch& batch) {
   Slot* const slot = find(nullptr);
   if (slot == nullptr) {
-    fail(ExitStatus::internal, "a batch cannot be brought in ({} are on their way already)",
+    fail(ExitStatus::internal, "a batch cannot be prefetched ({} are in flight already)",
          slots_.size());
   }
   const PixelImages& images = batch.pixels;

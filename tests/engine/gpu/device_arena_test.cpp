@@ -47,7 +47,7 @@ BOOST_FIXTURE_TEST_CASE(gradients_lie_where_communication_reaches_them, Fixture)
   BOOST_TEST(exchanged_bytes(*device) == arena.gradients().size_bytes());
 }
 
-BOOST_FIXTURE_TEST_CASE(so_do_parameters_that_are_brought_together, Fixture) {
+BOOST_FIXTURE_TEST_CASE(so_do_gathered_parameters, Fixture) {
   const ParameterArena arena = make(DataType::bf16, {.rule = sharded()});
 
   BOOST_TEST(exchanged_bytes(*device) ==

@@ -120,7 +120,7 @@ struct OnePixel {
   }
 };
 
-/// What the work of each batch saw, where `ahead` batches are on their way before each is taken.
+/// What the work of each batch saw, where `ahead` batches are in flight before each is taken.
 std::vector<int> train(Device::Queue first, std::size_t ahead) {
   TwoQueues device;
   InputQueue input(device, 1);
@@ -148,7 +148,7 @@ std::vector<int> train(Device::Queue first, std::size_t ahead) {
 BOOST_AUTO_TEST_CASE(work_sees_its_own_batch_whichever_queue_is_ahead) {
   const std::vector<int> expected{0, 1, 2, 3, 4, 5, 6, 7, 8};
   for (const std::size_t ahead : {0, 1, 2}) {
-    BOOST_TEST_CONTEXT(ahead << " batches on their way") {
+    BOOST_TEST_CONTEXT(ahead << " batches in flight") {
       BOOST_TEST(train(Device::Queue::work, ahead) == expected, boost::test_tools::per_element());
       BOOST_TEST(train(Device::Queue::transfers, ahead) == expected,
                  boost::test_tools::per_element());
