@@ -118,7 +118,7 @@ void ProgramBuilder::emit_sum(ValueId /*id*/, const OpenSum& sum) {
 }
 
 std::optional<ProgramBuilder::OpenSum> ProgramBuilder::take_open_sum(ValueId id, const Desc& desc) {
-  if (first_part(id).desc() != desc) return std::nullopt;
+  if (left_addend(id).desc() != desc) return std::nullopt;
   return GraphBuilder::take_open_sum(id);
 }
 
@@ -197,7 +197,7 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
   Arguments accumulating = arguments;
   std::vector<Tensor> targets;
   std::vector<Tensor> direct;
-  std::vector<Tensor> aside;
+  std::vector<Tensor> scratch;
   for (const ParameterOutput& output : outputs) {
     targets.push_back(arena_gradient(output.parameter));
     const bool fits = targets.back().desc() == output.desc;
@@ -207,8 +207,8 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
     };
     overwriting.emplace_back(output.argument, as_primitive_has_it(direct.back()));
     if (!held) continue;
-    aside.push_back(make(output.desc));
-    accumulating.emplace_back(output.argument, as_primitive_has_it(aside.back()));
+    scratch.push_back(make(output.desc));
+    accumulating.emplace_back(output.argument, as_primitive_has_it(scratch.back()));
   }
   list(bound(name, primitive, scratchpad, overwriting), when);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -216,24 +216,24 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
     emit_reorder("reorder of the weight gradient of " + name, direct[i], targets[i], when);
   }
   if (held) list(bound(name, primitive, scratchpad, accumulating), When::accumulating);
-  for (std::size_t i = 0; i < aside.size(); ++i) {
-    add_to_arena(name, aside[i], outputs[i].parameter);
+  for (std::size_t i = 0; i < scratch.size(); ++i) {
+    add_to_arena(name, scratch[i], outputs[i].parameter);
   }
   for (const ParameterOutput& output : outputs) complete(output.parameter);
 }
 
 void ProgramBuilder::emit_parameter_gradients(std::unique_ptr<Step> step,
                                               const std::vector<Tensor>& touched,
-                                              const std::vector<AsideOutput>& outputs) {
+                                              const std::vector<BufferedGradient>& outputs) {
   emit(std::move(step), touched);
-  for (const AsideOutput& output : outputs) {
+  for (const BufferedGradient& output : outputs) {
     const Tensor arena = arena_gradient(output.parameter);
-    const Tensor aside = fixed(arena.desc(), const_cast<float*>(output.values));  // only read
+    const Tensor gradient = fixed(arena.desc(), const_cast<float*>(output.values));  // only read
     const bool held = state_.arena.holds_gradients();
-    emit_reorder("gradient of a norm", aside, arena, held ? When::overwriting : When::always);
+    emit_reorder("gradient of a norm", gradient, arena, held ? When::overwriting : When::always);
     if (held) {
       list(std::make_unique<AddStep>(AddStep::Operands{
-               .left = arena.memory, .right = aside.memory, .target = arena.memory}),
+               .left = arena.memory, .right = gradient.memory, .target = arena.memory}),
            When::accumulating);
     }
     complete(output.parameter);

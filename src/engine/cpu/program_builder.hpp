@@ -106,12 +106,12 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
                                 const std::vector<ParameterOutput>& outputs);
 
   /// A parameter's gradient that a custom step computes in its own buffer, plain, fp32.
-  struct AsideOutput {
+  struct BufferedGradient {
     ParameterId parameter;
     const float* values;
   };
   void emit_parameter_gradients(std::unique_ptr<Step> step, const std::vector<Tensor>& touched,
-                                const std::vector<AsideOutput>& outputs);
+                                const std::vector<BufferedGradient>& outputs);
 
   [[nodiscard]] std::vector<ListedStep> take_forward() { return lists().take_forward(); }
   [[nodiscard]] std::vector<ListedStep> take_backward() { return lists().take_backward(); }

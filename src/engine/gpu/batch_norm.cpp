@@ -36,12 +36,12 @@ class NormLowering final : public Lowering {
     if (options_.fused_away) return builder.set_value(options_.output, x);
     const Tensor y =
         builder.overwritable(options_.norm.input) ? x : builder.make_like(options_.norm_id);
-    const NormPlace norm = norm_place(builder, node_);
+    const NormOperands norm = norm_operands(builder, node_);
     std::vector<Tensor> touched{x, y, norm.weight.tensor, norm.bias.tensor};
     const auto residual =
         options_.residual ? std::optional(builder.value(*options_.residual)) : std::nullopt;
     if (residual) touched.push_back(*residual);
-    const auto residual_norm = added_place(builder);
+    const auto residual_norm = added_operands(builder);
     if (options_.relu && builder.training()) {
       const auto values = static_cast<std::size_t>(extent_.rows * extent_.padded);
       mask_ = builder.make((values + 7) / 8);
@@ -142,11 +142,11 @@ class NormLowering final : public Lowering {
   [[nodiscard]] const std::string& name() const noexcept { return options_.norm.options.name; }
 
   /// A norm's operands in one pass; its parameters' addresses may differ between passes.
-  struct NormPlace {
+  struct NormOperands {
     const float* mean;
     const float* variance;
-    Place weight;
-    Place bias;
+    Address weight;
+    Address bias;
     float eps;
     [[nodiscard]] Normalization at(const LaunchContext& context) const {
       return {.mean = mean,
@@ -156,18 +156,18 @@ class NormLowering final : public Lowering {
               .eps = eps};
     }
   };
-  [[nodiscard]] static NormPlace norm_place(ProgramBuilder& builder, const Node& node) {
+  [[nodiscard]] static NormOperands norm_operands(ProgramBuilder& builder, const Node& node) {
     return {.mean = builder.statistics().of(node.statistics[0]),
             .variance = builder.statistics().of(node.statistics[1]),
             .weight = builder.parameter(node.parameters[0]),
             .bias = builder.parameter(node.parameters[1]),
             .eps = static_cast<float>(std::get<BatchNorm>(node.op).options.eps)};
   }
-  [[nodiscard]] std::optional<NormPlace> added_place(ProgramBuilder& builder) const {
+  [[nodiscard]] std::optional<NormOperands> added_operands(ProgramBuilder& builder) const {
     if (added_ == nullptr) return std::nullopt;
-    return norm_place(builder, *added_);
+    return norm_operands(builder, *added_);
   }
-  [[nodiscard]] static std::optional<Normalization> at(const std::optional<NormPlace>& place,
+  [[nodiscard]] static std::optional<Normalization> at(const std::optional<NormOperands>& place,
                                                        const LaunchContext& context) {
     if (!place) return std::nullopt;
     return place->at(context);
@@ -193,7 +193,7 @@ class NormLowering final : public Lowering {
   /// separately when gradients accumulate.
   struct Sums {
     Tensor x;
-    NormPlace norm;
+    NormOperands norm;
     Tensor weight;
     Tensor bias;
     void list(std::vector<Tensor>& touched) const {
@@ -210,15 +210,15 @@ class NormLowering final : public Lowering {
   [[nodiscard]] Sums make_sums(ProgramBuilder& builder, const Node& node, Tensor x) const {
     const auto bytes = static_cast<std::size_t>(extent_.padded) * sizeof(float);
     return {.x = x,
-            .norm = norm_place(builder, node),
+            .norm = norm_operands(builder, node),
             .weight = builder.make(bytes),
             .bias = builder.make(bytes)};
   }
   /// The sums, and the parameters' gradients that also receive them.
   struct Target {
     Sums sums;
-    Place weight;
-    Place bias;
+    Address weight;
+    Address bias;
     [[nodiscard]] NormSums at(const LaunchContext& context) const {
       return {.x = context.at(sums.x),
               .norm = sums.norm.at(context),

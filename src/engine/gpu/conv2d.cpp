@@ -44,7 +44,7 @@ class ConvolutionLowering final : public Lowering {
     const Tensor x = builder.value(options_.input);
     const Tensor y = builder.make_like(id_);
     const Tensor workspace = builder.make(convolution_->workspace_bytes());
-    const Place weight = builder.working(parameters_[0]);
+    const Address weight = builder.working(parameters_[0]);
     builder.emit(
         "convolution " + options_.name, {x, y, workspace, weight.tensor},
         [x, y, workspace, weight, convolution = convolution_](const LaunchContext& context) {
@@ -52,7 +52,7 @@ class ConvolutionLowering final : public Lowering {
                                context.at(workspace));
         });
     if (options_.bias) {
-      const Place bias = builder.parameter(parameters_[1]);
+      const Address bias = builder.parameter(parameters_[1]);
       builder.emit(
           "bias of " + options_.name, {y, bias.tensor},
           [y, bias, extent = out.matrix(), type = builder.type()](const LaunchContext& context) {
@@ -69,7 +69,7 @@ class ConvolutionLowering final : public Lowering {
     if (!builder.needs_gradient(options_.input)) return;
     const Tensor dx = builder.make_like(options_.input);
     const Tensor workspace = builder.make(convolution_->workspace_bytes());
-    const Place weight = builder.working(parameters_[0]);
+    const Address weight = builder.working(parameters_[0]);
     builder.emit(
         "data gradient of " + options_.name, {dy, dx, workspace, weight.tensor},
         [dy, dx, workspace, weight, convolution = convolution_](const LaunchContext& context) {
@@ -86,14 +86,14 @@ class ConvolutionLowering final : public Lowering {
     const std::size_t size = arena.size_of(parameters_[0]);
     const Tensor x = builder.value(options_.input);
     const Tensor workspace = builder.make(convolution_->workspace_bytes());
-    const Tensor aside = builder.make(size * size_of(type));
-    const Place place = builder.gradient_of(parameters_[0]);
-    builder.emit("weight gradient of " + options_.name, {x, dy, workspace, aside, place.tensor},
-                 [x, dy, workspace, aside, type, size, place,
+    const Tensor scratch = builder.make(size * size_of(type));
+    const Address place = builder.gradient_of(parameters_[0]);
+    builder.emit("weight gradient of " + options_.name, {x, dy, workspace, scratch, place.tensor},
+                 [x, dy, workspace, scratch, type, size, place,
                   convolution = convolution_](const LaunchContext& context) {
                    float* const target = context.as<float>(place);
                    const bool direct = type == DataType::f32 && !context.accumulate;
-                   void* const dw = direct ? target : context.at(aside);
+                   void* const dw = direct ? target : context.at(scratch);
                    convolution->backward_weights(context.at(x), context.at(dy), dw,
                                                  context.at(workspace));
                    if (context.accumulate) {
@@ -108,20 +108,21 @@ class ConvolutionLowering final : public Lowering {
   void emit_bias_gradient(ProgramBuilder& builder, Tensor dy) {
     const Matrix extent = builder.extent(id_).matrix();
     const Tensor workspace = builder.make(reduction_workspace(extent));
-    const Tensor aside = builder.make(static_cast<std::size_t>(extent.padded) * sizeof(float));
-    const Place place = builder.gradient_of(parameters_[1]);
-    builder.emit(
-        "bias gradient of " + options_.name, {dy, workspace, aside, place.tensor},
-        [dy, workspace, aside, extent, place, type = builder.type()](const LaunchContext& context) {
-          float* const target = context.as<float>(place);
-          float* const sums = context.accumulate ? context.as<float>(aside) : target;
-          sum_rows(context.stream(), type, extent, context.at(dy), sums, context.at(workspace));
-          if (context.accumulate) {
-            add_converted(context.stream(), sums, DataType::f32, target,
-                          static_cast<std::size_t>(extent.padded));
-          }
-        },
-        {parameters_[1]});
+    const Tensor scratch = builder.make(static_cast<std::size_t>(extent.padded) * sizeof(float));
+    const Address place = builder.gradient_of(parameters_[1]);
+    builder.emit("bias gradient of " + options_.name, {dy, workspace, scratch, place.tensor},
+                 [dy, workspace, scratch, extent, place,
+                  type = builder.type()](const LaunchContext& context) {
+                   float* const target = context.as<float>(place);
+                   float* const sums = context.accumulate ? context.as<float>(scratch) : target;
+                   sum_rows(context.stream(), type, extent, context.at(dy), sums,
+                            context.at(workspace));
+                   if (context.accumulate) {
+                     add_converted(context.stream(), sums, DataType::f32, target,
+                                   static_cast<std::size_t>(extent.padded));
+                   }
+                 },
+                 {parameters_[1]});
   }
 
   Options options_;

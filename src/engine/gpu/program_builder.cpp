@@ -96,20 +96,20 @@ std::size_t ProgramBuilder::enter_unit_of(ParameterId id) {
   return unit;
 }
 
-Place ProgramBuilder::parameter(ParameterId id) {
+Address ProgramBuilder::parameter(ParameterId id) {
   const ParameterArena& arena = state_.arena;
   if (arena.holds_parameters()) return {.fixed = arena.parameter(id), .tensor = {}};
   return {.tensor = gathered(enter_unit_of(id)), .offset = arena.bytes_into_unit(id)};
 }
 
-Place ProgramBuilder::working(ParameterId id) {
+Address ProgramBuilder::working(ParameterId id) {
   const ParameterArena& arena = state_.arena;
   if (arena.holds_parameters()) return {.fixed = state_.working.of(arena, id), .tensor = {}};
   return {.tensor = working_[enter_unit_of(id)],
           .offset = arena.offset_in_unit(id) * size_of(type())};
 }
 
-Place ProgramBuilder::gradient_of(ParameterId id) {
+Address ProgramBuilder::gradient_of(ParameterId id) {
   const ParameterArena& arena = state_.arena;
   if (arena.holds_gradients()) {
     return {.fixed = std::as_writable_bytes(std::span(arena.gradient(id), 1)).data(), .tensor = {}};

@@ -22,7 +22,7 @@ struct Tensor {
 
 /// Address of a parameter or its gradient: in an arena, or in a planned buffer while its unit is
 /// gathered or reduced.
-struct Place {
+struct Address {
   std::byte* fixed = nullptr;
   Tensor tensor;
   std::size_t offset = 0;  ///< in the buffer, in bytes
@@ -43,7 +43,7 @@ struct LaunchContext {
   [[nodiscard]] void* at(const Tensor& tensor) const {
     return base + offsets[static_cast<std::size_t>(tensor.buffer)];
   }
-  [[nodiscard]] void* at(const Place& place) const {
+  [[nodiscard]] void* at(const Address& place) const {
     if (place.fixed != nullptr) return place.fixed;
     return static_cast<std::byte*>(at(place.tensor)) + place.offset;
   }
@@ -101,10 +101,10 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   void set_value(ValueId id, Tensor tensor);
 
   // Parameters and their gradients. A step that uses one must touch its tensor.
-  [[nodiscard]] Place parameter(ParameterId id);
+  [[nodiscard]] Address parameter(ParameterId id);
   /// The parameter in the type of the values.
-  [[nodiscard]] Place working(ParameterId id);
-  [[nodiscard]] Place gradient_of(ParameterId id);
+  [[nodiscard]] Address working(ParameterId id);
+  [[nodiscard]] Address gradient_of(ParameterId id);
 
   /// Emits a step that touches these tensors. `final`: parameters whose gradients it completes.
   void emit(std::string name, const std::vector<Tensor>& touched,

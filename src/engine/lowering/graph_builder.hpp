@@ -114,7 +114,7 @@ class GraphBuilder {
     if (tensor.buffer >= 0) lists_.touch(tensor.buffer);
   }
   /// The pending sum's left operand.
-  [[nodiscard]] const Tensor& first_part(ValueId id) const { return sum_of(id).tensor; }
+  [[nodiscard]] const Tensor& left_addend(ValueId id) const { return sum_of(id).tensor; }
   /// The steps listed last complete the parameter's gradient.
   void complete(ParameterId id) {
     lists_.fill(context_.arena.filled_after(id));
