@@ -52,10 +52,10 @@ Planned plan_on_processors(const Graph& graph, const MemoryQuestion& question, c
                                               .convolutions = question.convolutions,
                                               .recompute = config.recompute != Recompute::none,
                                               .units = unit_options(config, graph, shard_group)});
-  NoExchange exchange;
-  if (config.shard != ShardMode::none) engine->set_exchange(exchange);
+  NoExchange none;
+  UnitExchange* const exchange = config.shard != ShardMode::none ? &none : nullptr;
   return {.layout = engine->layout(),
-          .bytes = engine->compile_training(config.batch_size)->activation_bytes()};
+          .bytes = engine->compile_training(config.batch_size, exchange)->activation_bytes()};
 }
 
 ArenaLayout plain_layout(const Graph& graph, const Config& config, int shard_group) {

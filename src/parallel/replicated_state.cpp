@@ -51,6 +51,8 @@ class ReplicatedState final : public ParallelState {
     return {&unsharded_, 1};
   }
 
+  [[nodiscard]] UnitExchange* exchange() noexcept override { return nullptr; }
+
   void begin_step() override { reducer_.begin(); }
   [[nodiscard]] BackwardObserver& begin_micro_step(MicroStep micro) override {
     if (micro.last) return reducer_;

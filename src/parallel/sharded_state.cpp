@@ -44,7 +44,6 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
       if (holds_gradients_) boundaries_.push_back(plan_.unsharded().units[unit].end);
     }
     register_memory();
-    engine.set_exchange(*this);
   }
   ShardedState(const ShardedState&) = delete;
   ShardedState& operator=(const ShardedState&) = delete;
@@ -70,6 +69,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   [[nodiscard]] std::span<const ParameterRange> update_ranges() const noexcept override {
     return update_ranges_;
   }
+
+  [[nodiscard]] UnitExchange* exchange() noexcept override { return this; }
 
   void begin_step() override { started_ = 0; }
   [[nodiscard]] BackwardObserver& begin_micro_step(MicroStep micro) override {

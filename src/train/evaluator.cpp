@@ -35,7 +35,7 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
   options_.loader.batch_capacity = options_.batch_size;
   // Each run() makes a loader during training; create its trace rows here.
   static_cast<void>(loader_rows(options_.loader));
-  program_ = engine.compile_inference(options_.batch_size);
+  program_ = engine.compile_inference(options_.batch_size, options_.exchange);
   if (options_.has_collectives) {
     blank_ = BlankBatch(engine.graph().image(), options_.batch_size);
   }

@@ -346,7 +346,8 @@ void Run::build_step() {
                                       .batch_size = geometry_.largest_micro_batch(),
                                       .board = &watch_.board(),
                                       .trace = evaluation_row(recorder_.get()),
-                                      .has_collectives = session_->evaluation_has_collectives()});
+                                      .has_collectives = session_->evaluation_has_collectives(),
+                                      .exchange = session_->parallel().exchange()});
 }
 
 void Run::describe() {

@@ -71,9 +71,10 @@ TrainStep::TrainStep(Engine& engine, ParallelState& state, Optimizer& optimizer,
               {.clip_norm = options.clip_grad_norm,
                .global_batch = options.geometry.global_batch,
                .accumulates = options.geometry.accumulate > 1}),
-      program_(engine.compile_training(options.geometry.largest_micro_batch())) {
+      program_(engine.compile_training(options.geometry.largest_micro_batch(), state.exchange())) {
   if (options_.geometry.smallest_micro_batch() != options_.geometry.largest_micro_batch()) {
-    smaller_program_ = engine.compile_training(options_.geometry.smallest_micro_batch());
+    smaller_program_ =
+        engine.compile_training(options_.geometry.smallest_micro_batch(), state.exchange());
   }
   if (options_.trace != nullptr) {
     phases_ = &options_.trace->row(TraceRows::phases);

@@ -254,7 +254,7 @@ BOOST_AUTO_TEST_CASE(what_is_gathered_takes_half_the_memory) {
                      .shard = ShardMode::full,
                      .param_dtype = type,
                      .width = 256});
-    return rig.engine().compile_inference(1)->activation_bytes();
+    return rig.engine().compile_inference(1, rig.state().exchange())->activation_bytes();
   };
   for (const bool device : {false, true}) {
     const std::size_t wide = bytes(device, CommunicationDtype::fp32);

@@ -22,7 +22,7 @@ struct CpuEngineOptions {
   /// Backward recomputes the outputs of batch norms and additions instead of keeping them: the same
   /// bits for another pass over memory, and about a third less memory.
   bool recompute = true;
-  UnitOptions units = {};  ///< with sharding, call set_exchange() before compiling
+  UnitOptions units = {};  ///< of a sharded layout
 };
 
 /// The oneDNN engine, in fp32 or bf16. Parameters start as zeros. Error(usage) for a precision that

@@ -55,6 +55,8 @@ class StepTimer {
 struct ProgramOptions {
   std::int64_t batch_size = 0;
   bool training = false;
+  /// Gathers and reduces the units of a sharded layout; outlives the program. Null: not sharded.
+  UnitExchange* exchange = nullptr;
 };
 
 /// A network compiled for one batch size and for training or inference: a flat list of bound
@@ -116,22 +118,22 @@ class Engine {
   /// All running statistics in host memory, concatenated in the order of Graph::statistics().
   [[nodiscard]] virtual std::span<float> running_statistics() noexcept = 0;
 
-  /// Sets the exchange of all programs that are compiled from now on. It must outlive them.
-  virtual void set_exchange(UnitExchange& exchange) = 0;
-
   /// Times every step that runs while `timer` wants times; a device then queues steps one by one.
   /// `timer` must outlive the engine's last step.
   virtual void set_step_timer(StepTimer& timer) = 0;
   /// Blocks until `timer` has received all steps that were run.
   virtual void report_steps() {}
 
-  /// Error(usage) if no program has these options.
+  /// Error(usage) if no program has these options; Error(internal) if the layout has units and the
+  /// options have no exchange.
   [[nodiscard]] virtual std::unique_ptr<Program> compile(const ProgramOptions& options) = 0;
-  [[nodiscard]] std::unique_ptr<Program> compile_training(std::int64_t batch_size) {
-    return compile({.batch_size = batch_size, .training = true});
+  [[nodiscard]] std::unique_ptr<Program> compile_training(std::int64_t batch_size,
+                                                          UnitExchange* exchange = nullptr) {
+    return compile({.batch_size = batch_size, .training = true, .exchange = exchange});
   }
-  [[nodiscard]] std::unique_ptr<Program> compile_inference(std::int64_t batch_size) {
-    return compile({.batch_size = batch_size, .training = false});
+  [[nodiscard]] std::unique_ptr<Program> compile_inference(std::int64_t batch_size,
+                                                           UnitExchange* exchange = nullptr) {
+    return compile({.batch_size = batch_size, .training = false, .exchange = exchange});
   }
 
   // The arena's functions.

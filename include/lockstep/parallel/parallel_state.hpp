@@ -29,6 +29,9 @@ class ParallelState {
   /// The ranges of layout() that this rank updates, with their parameters.
   [[nodiscard]] virtual std::span<const ParameterRange> update_ranges() const noexcept = 0;
 
+  /// For the engine's programs; null if they need none, because every rank keeps the whole model.
+  [[nodiscard]] virtual UnitExchange* exchange() noexcept = 0;
+
   // A step makes these calls in this order. Collective.
   virtual void begin_step() = 0;
   struct MicroStep {
@@ -102,9 +105,8 @@ struct ShardComms {
   Communicator* replicas = nullptr;
 };
 
-/// A sharded state shards each unit of the engine's layout. It becomes the engine's exchange, so
-/// make it before compiling any program. If the engine holds the gradients, they are reduced only
-/// in the last micro-step, else in each.
+/// A sharded state shards each unit of the engine's layout. If the engine holds the gradients, they
+/// are reduced only in the last micro-step, else in each.
 struct ShardingOptions {
   std::size_t tail_size = 0;
   bool accumulates = false;                     ///< steps have more than one micro-step

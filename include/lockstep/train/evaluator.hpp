@@ -22,6 +22,7 @@ struct EvaluatorOptions {
   TraceRow* trace = nullptr;    ///< gets an event for each batch; null: no trace
   /// As TrainStepOptions::has_collectives: all ranks run the same number of batches.
   bool has_collectives = false;
+  UnitExchange* exchange = nullptr;  ///< as ProgramOptions::exchange
 };
 
 /// Evaluates the network on a split: every sample exactly once at any world size.

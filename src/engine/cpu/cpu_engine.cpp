@@ -134,8 +134,7 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
                     .arena = std::move(arena),
                     .formats = std::move(formats),
                     .running_statistics = initial_running_statistics(graph),
-                    .pool = {},
-                    .exchange = nullptr});
+                    .pool = {}});
   });
 }
 
@@ -166,7 +165,6 @@ class CpuEngine final : public Engine {
     return state_->running_statistics.span();
   }
   void set_step_timer(StepTimer& timer) override { state_->timer = &timer; }
-  void set_exchange(UnitExchange& exchange) override { state_->exchange = &exchange; }
   [[nodiscard]] std::unique_ptr<Program> compile(const ProgramOptions& options) override {
     return std::make_unique<CpuProgram>(state_, options);
   }

@@ -12,7 +12,7 @@ namespace lockstep::cpu {
 
 CpuProgram::CpuProgram(std::shared_ptr<EngineState> state, const ProgramOptions& options)
     : state_(std::move(state)),
-      options_(checked_options(options)),
+      options_(checked_options(options, state_->arena)),
       graph_loss_(loss_of(state_->graph)),
       loss_({.batch_size = options.batch_size,
              .classes = graph_loss_.classes,
@@ -103,7 +103,7 @@ void CpuProgram::forward(const Batch& batch) {
   take(batch);
   for (const ListedStep& listed : forward_) {
     run(*listed.step);
-    if (state_->exchange != nullptr) state_->exchange->progress();
+    if (options_.exchange != nullptr) options_.exchange->progress();
   }
 }
 

@@ -30,8 +30,7 @@ struct EngineState {
   std::vector<Desc> formats;  ///< by parameter: of fp32 values in every arena
   AlignedBuffer<float> running_statistics;
   ActivationPool pool;
-  UnitExchange* exchange = nullptr;  ///< gathers and reduces units; null: none needed
-  StepTimer* timer = nullptr;        ///< null: no timing
+  StepTimer* timer = nullptr;  ///< null: no timing
 };
 
 }  // namespace lockstep::cpu

@@ -6,8 +6,7 @@ namespace lockstep::cpu {
 
 ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
                                const ProgramOptions& options)
-    : GraphBuilder({.analysis = state.analysis, .arena = state.arena, .exchange = state.exchange},
-                   options),
+    : GraphBuilder({.analysis = state.analysis, .arena = state.arena}, options),
       state_(state),
       statistics_(statistics),
       values_(state.graph.nodes().size()),

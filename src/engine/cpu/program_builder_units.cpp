@@ -40,7 +40,7 @@ Tensor ProgramBuilder::master(ParameterId id) {
   ParameterArena& arena = state_.arena;
   const bool held = arena.holds_parameters();
   // Parameters that are held are already up to date in backward.
-  if (state_.exchange != nullptr && (!held || !lists().in_backward())) enter(arena.unit_of(id));
+  if (exchange() != nullptr && (!held || !lists().in_backward())) enter(arena.unit_of(id));
   const Desc format =
       *in_type(state_.formats[static_cast<std::size_t>(id)], gathered_type(arena.unit_of(id)));
   if (held) return fixed(format, arena.parameter(id));

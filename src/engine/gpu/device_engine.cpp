@@ -43,7 +43,6 @@ std::shared_ptr<EngineState> make_state(std::shared_ptr<Device> device, const Gr
                   .running_statistics = initial_running_statistics(graph),
                   .activations = {},
                   .computed_by = nullptr,
-                  .exchange = nullptr,
                   .timeline = nullptr});
 }
 
@@ -82,7 +81,6 @@ class DeviceEngine final : public Engine {
   [[nodiscard]] std::span<float> running_statistics() noexcept override {
     return state_->running_statistics.span();
   }
-  void set_exchange(UnitExchange& exchange) override { state_->exchange = &exchange; }
   void set_step_timer(StepTimer& timer) override {
     if (!state_->timeline) state_->timeline = std::make_shared<DeviceTimeline>();
     state_->timeline->set_timer(timer);

@@ -12,7 +12,7 @@ namespace lockstep::gpu {
 
 struct DeviceEngineOptions {
   std::size_t tail_size = 0;  ///< values after the gradients
-  UnitOptions units = {};     ///< with sharding, call set_exchange() before compiling
+  UnitOptions units = {};     ///< of a sharded layout
   Precision precision = Precision::fp32;
   /// As CpuEngineOptions::sum_over_ranks; each sum involves the host.
   SumOverRanks sum_over_ranks = {};

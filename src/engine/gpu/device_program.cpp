@@ -19,7 +19,7 @@ LossExtent loss_extent(const GraphLoss& loss, std::int64_t batch_size, DataType 
 
 DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state, const ProgramOptions& options)
     : state_(std::move(state)),
-      options_(checked_options(options)),
+      options_(checked_options(options, state_->arena)),
       graph_loss_(loss_of(state_->graph)),
       statistics_(*state_->device, state_->graph, options.batch_size),
       loss_(*state_->device, loss_extent(graph_loss_, options.batch_size, state_->type)),
@@ -132,9 +132,9 @@ void DeviceProgram::forward(const Batch& batch) {
   const Step& first = lists_.forward.front();
   timeline != nullptr ? timeline->run(first, context) : first.run(context);
   context.stored = nullptr;
-  if (state_->exchange != nullptr && state_->arena.holds_parameters()) {
+  if (options_.exchange != nullptr && state_->arena.holds_parameters()) {
     for (std::size_t unit = state_->arena.layout().units.size(); unit-- > 0;) {
-      state_->exchange->await_gather(unit);
+      options_.exchange->await_gather(unit);
     }
   }
   forward_->run(context, nullptr, timeline);
@@ -162,8 +162,8 @@ std::vector<StepTime> DeviceProgram::time_steps(const Batch& batch) {
 }
 
 void DeviceProgram::wait() {
-  if (state_->exchange != nullptr) {
-    state_->exchange->await([this] { return state_->device->has_reached(*fetched_); });
+  if (options_.exchange != nullptr) {
+    options_.exchange->await([this] { return state_->device->has_reached(*fetched_); });
   }
   state_->device->wait(*fetched_);
   if (options_.training) statistics_.publish();

@@ -6,7 +6,6 @@
 #include "input_queue.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
-#include "lockstep/engine/unit_exchange.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -32,7 +31,6 @@ struct EngineState {
   DeviceArray<std::byte> activations;
   /// The program whose forward values are in `activations`; null: none.
   const void* computed_by = nullptr;
-  UnitExchange* exchange = nullptr;  ///< gathers and reduces units; null: none needed
   /// Null: no timing.
   std::shared_ptr<DeviceTimeline> timeline = {};
 };

@@ -7,8 +7,7 @@ namespace lockstep::gpu {
 
 ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
                                const ProgramOptions& options)
-    : GraphBuilder({.analysis = state.analysis, .arena = state.arena, .exchange = state.exchange},
-                   options),
+    : GraphBuilder({.analysis = state.analysis, .arena = state.arena}, options),
       state_(state),
       statistics_(statistics),
       values_(state.graph.nodes().size()),

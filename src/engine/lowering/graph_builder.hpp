@@ -27,7 +27,6 @@ class GraphBuilder {
   struct Context {
     const GraphAnalysis& analysis;
     const ParameterArena& arena;
-    UnitExchange* exchange;  ///< null: none needed
   };
   GraphBuilder(const Context& context, const ProgramOptions& options)
       : context_(context),
@@ -41,6 +40,8 @@ class GraphBuilder {
 
   [[nodiscard]] bool training() const noexcept { return options_.training; }
   [[nodiscard]] std::int64_t batch_size() const noexcept { return options_.batch_size; }
+  /// Null: not sharded.
+  [[nodiscard]] UnitExchange* exchange() const noexcept { return options_.exchange; }
   /// Whether the value's only consumer may compute in place.
   [[nodiscard]] bool overwritable(ValueId id) const {
     const GraphAnalysis& analysis = context_.analysis;
@@ -131,7 +132,7 @@ class GraphBuilder {
   /// in the pass.
   bool enter(std::size_t unit) {
     if (!schedule_.enter(unit)) return false;
-    UnitExchange* const exchange = context_.exchange;
+    UnitExchange* const exchange = options_.exchange;
     if (!context_.arena.holds_parameters()) {
       const std::size_t bytes = context_.arena.unit_bytes(unit);
       gathered_[unit] = make_unit(unit, UnitContent::parameters);
@@ -197,14 +198,14 @@ class GraphBuilder {
     touch(*unit_gradients_[unit]);
     lists_.add(exchange_step(
         "wait for a reduction", {},
-        [exchange = context_.exchange, unit](std::byte*) { exchange->await_reduction(unit); }));
+        [exchange = options_.exchange, unit](std::byte*) { exchange->await_reduction(unit); }));
   }
   void start_reduction(std::size_t unit) {
     touch(*unit_gradients_[unit]);
     const std::size_t size = context_.arena.layout().units[unit].size();
     lists_.add(exchange_step(
         "start of a reduction", *unit_gradients_[unit],
-        [exchange = context_.exchange, unit, size](std::byte* values) {
+        [exchange = options_.exchange, unit, size](std::byte* values) {
           exchange->start_reduction(
               unit, {static_cast<const float*>(static_cast<const void*>(values)), size});
         }));

@@ -11,10 +11,16 @@ GraphLoss loss_of(const Graph& graph) {
           .label_smoothing = loss.options.label_smoothing};
 }
 
-const ProgramOptions& checked_options(const ProgramOptions& options) {
+const ProgramOptions& checked_options(const ProgramOptions& options, const ParameterArena& arena) {
   if (options.batch_size < 1) {
     fail(ExitStatus::usage, "a batch of {} samples cannot be compiled (at least 1 is needed)",
          options.batch_size);
+  }
+  if (options.exchange == nullptr && !arena.layout().units.empty()) {
+    fail(ExitStatus::internal,
+         "a program without an exchange cannot be compiled (its parameters are sharded in {} "
+         "units); pass the exchange of the sharded state",
+         arena.layout().units.size());
   }
   return options;
 }

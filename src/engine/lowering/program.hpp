@@ -17,8 +17,9 @@ struct GraphLoss {
 };
 [[nodiscard]] GraphLoss loss_of(const Graph& graph);
 
-/// Returns the options; Error(usage) if they are invalid.
-[[nodiscard]] const ProgramOptions& checked_options(const ProgramOptions& options);
+/// Returns the options; errors as Engine::compile().
+[[nodiscard]] const ProgramOptions& checked_options(const ProgramOptions& options,
+                                                    const ParameterArena& arena);
 /// Error(internal) if the program cannot compute a batch of this size, or cannot run backward.
 void require_batch(const ProgramOptions& options, std::int64_t size);
 void require_backward(const ProgramOptions& options);

@@ -45,8 +45,7 @@ struct Fixture {
     graph.softmax_cross_entropy(
         graph.linear(graph.flatten(graph.input()), {.name = "fc", .out_features = 5}), {});
     engine = make_device_engine(device, graph, {.units = {.rule = {.unit_of = {0, 0}}}});
-    engine->set_exchange(exchange);
-    program = engine->compile_training(2);
+    program = engine->compile_training(2, &exchange);
     std::ranges::fill(images.span(), 0.5F);
     std::ranges::fill(labels.span(), 1);
   }
@@ -72,6 +71,16 @@ BOOST_FIXTURE_TEST_CASE(a_rank_that_is_lost_ends_the_wait, Fixture) {
   BOOST_CHECK_EXCEPTION((void)program->metrics(), Error, [](const Error& error) {
     return std::string(error.what()) == "rank 1 was lost";
   });
+}
+
+BOOST_FIXTURE_TEST_CASE(a_sharded_network_does_not_compile_without_an_exchange, Fixture) {
+  const auto compile = [&](auto&& make) {
+    BOOST_CHECK_EXCEPTION((void)make(), Error, [](const Error& error) {
+      return std::string(error.what()).find("without an exchange") != std::string::npos;
+    });
+  };
+  compile([&] { return engine->compile_training(2); });
+  compile([&] { return engine->compile_inference(2); });
 }
 
 namespace {
