@@ -21,7 +21,7 @@ TraceRow* phases(const RunSaverParts& parts) noexcept {
 RunSaver::RunSaver(RunSaverParts parts, std::int64_t saved_step,
                    std::chrono::milliseconds stall_limit)
     : parts_(std::move(parts)),
-      sharded_(parts_.parallel.sum_over_shards() != nullptr),
+      sharded_(parts_.engine.layout().is_sharded()),
       snapshot_(parts_.engine, parts_.parallel, parts_.optimizer, parts_.checkpoints != nullptr),
       stall_(stall_limit),
       started_step_(saved_step) {

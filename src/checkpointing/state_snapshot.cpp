@@ -24,7 +24,7 @@ StateSnapshot::StateSnapshot(Engine& engine, ParallelState& state, Optimizer& op
       state_(state),
       optimizer_(optimizer),
       is_rank_0_(is_rank_0),
-      sharded_(state.sum_over_shards() != nullptr),
+      sharded_(engine.layout().is_sharded()),
       statistics_(is_rank_0 ? engine.running_statistics().size() : 0) {
   plan_entries();
   std::size_t size = 0;

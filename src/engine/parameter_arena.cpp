@@ -17,7 +17,7 @@ ParameterArena::ParameterArena(const Graph& graph, Options options, const Alloca
     held_ = std::as_writable_bytes(keep(allocate(bytes / sizeof(float), Use::communication)));
   } else if (holds_parameters()) {
     // Units are gathered in place.
-    const Use use = layout_.units.empty() ? Use::computation : Use::communication;
+    const Use use = layout_.is_sharded() ? Use::communication : Use::computation;
     parameters_ = keep(allocate(layout_.size(), use));
   }
   const std::size_t gradients = (holds_gradients() ? layout_.size() : 0) + options.tail_size;
@@ -29,7 +29,7 @@ void ParameterArena::place(const std::vector<ParameterId>& ready) {
   std::size_t unit = 0;
   for (const ArenaView& view : layout_.views) {
     const auto index = static_cast<std::size_t>(view.parameter);
-    while (!layout_.units.empty() && view.offset >= layout_.units[unit].end) ++unit;
+    while (layout_.is_sharded() && view.offset >= layout_.units[unit].end) ++unit;
     entries_[index].offset = view.offset;
     entries_[index].filled = filled[index];
     entries_[index].unit = unit;

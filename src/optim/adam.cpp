@@ -82,7 +82,7 @@ class Adam : public Optimizer {
 class Lamb final : public Adam {
  public:
   Lamb(const Config& config, const ArenaLayout& layout, const SumOverRanks& sum_norms)
-      : Adam(config, layout), norms_(segments(), sum_norms) {}
+      : Adam(config, layout), norms_(layout, segments(), sum_norms) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "lamb"; }
   [[nodiscard]] bool needs_all_gradients() const noexcept override { return true; }

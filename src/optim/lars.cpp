@@ -13,7 +13,7 @@ class Lars final : public Optimizer {
  public:
   Lars(const Config& config, const ArenaLayout& layout, SumOverRanks sum_norms)
       : segments_(make_segments(layout, config.weight_decay, config.decay_norm_and_bias)),
-        norms_(segments_, std::move(sum_norms)),
+        norms_(layout, segments_, std::move(sum_norms)),
         velocity_(layout.size()),
         momentum_(static_cast<float>(config.momentum)),
         trust_(config.trust_coefficient) {}

@@ -15,13 +15,15 @@ namespace lockstep {
 /// of what moves them. Of whole tensors also if they are sharded.
 class TensorNorms final {
  public:
-  /// `segments` must outlive the norms.
-  TensorNorms(const std::vector<Segment>& segments, SumOverRanks sum_over_shards)
+  /// `segments`, those of `layout`, must outlive the norms.
+  TensorNorms(const ArenaLayout& layout, const std::vector<Segment>& segments,
+              SumOverRanks sum_over_shards)
       : segments_(segments),
+        is_sharded_(layout.is_sharded()),
         sum_over_shards_(std::move(sum_over_shards)),
         squares_(2 * segments.size()) {}
 
-  [[nodiscard]] bool is_sharded() const noexcept { return static_cast<bool>(sum_over_shards_); }
+  [[nodiscard]] bool is_sharded() const noexcept { return is_sharded_; }
   [[nodiscard]] double of_weights(const Segment& segment) const {
     return std::sqrt(squares_[at(segment)]);
   }
@@ -54,6 +56,7 @@ class TensorNorms final {
   }
 
   const std::vector<Segment>& segments_;
+  bool is_sharded_;
   SumOverRanks sum_over_shards_;
   std::vector<double> squares_;  ///< by segment: of its weights, and of what moves them
 };

@@ -77,7 +77,9 @@ class ReplicatedState final : public ParallelState {
     comm_.synchronize_until([this] { return engine_.memory().has_read(); });
   }
   void updated() override {}
-  [[nodiscard]] SumOverRanks sum_over_shards() override { return {}; }
+  [[nodiscard]] SumOverRanks sum_over_shards() override {
+    return [](std::span<double>) {};
+  }
   [[nodiscard]] std::size_t reductions() const noexcept override {
     return reducer_.buckets().size();
   }

@@ -16,7 +16,9 @@ StepUpdate::StepUpdate(ParallelState& state, Optimizer& optimizer, const LossSca
   const bool needs_all = options.clip_norm > 0 || optimizer.needs_all_gradients() ||
                          scaler.is_dynamic() || options.accumulates;
   // With shards, the hosts sum the norms.
-  policy_ = !needs_all ? Policy::eager : sum_over_shards_ ? Policy::on_host : Policy::on_device;
+  policy_ = !needs_all                    ? Policy::eager
+            : state.layout().is_sharded() ? Policy::on_host
+                                          : Policy::on_device;
 }
 
 UpdateOptions StepUpdate::update_options(const Step& step) const noexcept {
@@ -65,7 +67,7 @@ UpdateOutcome StepUpdate::update_on_host(const Step& step, int not_finite) {
   if (options_.clip_norm > 0 || scaler_.is_dynamic()) {
     // All ranks have the same bits, so all make the same decision.
     double squared = optimizer_.squared_norm(state_.gradients());
-    if (sum_over_shards_) sum_over_shards_({&squared, 1});
+    sum_over_shards_({&squared, 1});
     outcome.gradient_norm = scale * std::sqrt(squared);
   }
   if (scaler_.is_dynamic() && (!std::isfinite(outcome.gradient_norm) || not_finite > 0)) {
@@ -79,7 +81,9 @@ UpdateOutcome StepUpdate::update_on_host(const Step& step, int not_finite) {
   }
   UpdateOptions update = update_options(step);
   update.gradient_scale = static_cast<float>(scale);
-  if (sum_over_shards_) optimizer_.measure(state_.update_ranges(), state_.gradients(), update);
+  if (state_.layout().is_sharded()) {
+    optimizer_.measure(state_.update_ranges(), state_.gradients(), update);
+  }
   update_all(update);
   return outcome;
 }

@@ -61,7 +61,7 @@ class Compute {
   /// For values in host memory.
   [[nodiscard]] virtual Groups host_group_communicators() noexcept = 0;
   /// An optimizer over arenas of that layout in the engine's memory. `sum_norms`: sums tensors'
-  /// norms over the shard group; empty: each rank holds whole tensors.
+  /// norms over the shard group if the layout is sharded.
   [[nodiscard]] virtual std::unique_ptr<Optimizer> make_optimizer(
       const Config& config, const ArenaLayout& layout, const SumOverRanks& sum_norms = {}) = 0;
   /// The chosen convolution algorithms, for a checkpoint: those of this kind of device, and those

@@ -52,6 +52,7 @@ struct ArenaLayout {
   std::vector<ArenaUnit> units = {};  ///< cover the arena, in order; empty: not sharded
 
   [[nodiscard]] std::size_t size() const noexcept;
+  [[nodiscard]] bool is_sharded() const noexcept { return !units.empty(); }
   [[nodiscard]] const ArenaView& view_of(ParameterId id) const;
   friend bool operator==(const ArenaLayout&, const ArenaLayout&) = default;
 };

@@ -52,7 +52,7 @@ class ParameterArena final {
   [[nodiscard]] std::size_t unit_of(ParameterId id) const { return entry(id).unit; }
   /// Whether a unit's parameters are gathered, and held, in 16 bits.
   [[nodiscard]] bool is_16_bit(std::size_t unit) const {
-    return !layout_.units.empty() && units_.is_16_bit(layout_.units[unit]);
+    return layout_.is_sharded() && units_.is_16_bit(layout_.units[unit]);
   }
   /// Place of a parameter, in values, in the arena and in its unit.
   [[nodiscard]] std::size_t offset_of(ParameterId id) const { return entry(id).offset; }

@@ -56,7 +56,7 @@ class ParallelState {
   /// Call when all parameters that this rank updates have their new values.
   virtual void updated() = 0;
 
-  /// Sums values over the shards of an arena; empty if each rank keeps the whole arena.
+  /// Sums values over the shards of an arena; the identity if each rank keeps the whole arena.
   [[nodiscard]] virtual SumOverRanks sum_over_shards() = 0;
   /// Number of gradient reductions in a step.
   [[nodiscard]] virtual std::size_t reductions() const noexcept = 0;
@@ -78,8 +78,8 @@ class ParallelState {
   [[nodiscard]] virtual std::span<const float> local_parameters(std::size_t unit) = 0;
   [[nodiscard]] virtual std::span<const float> local_values(std::size_t unit,
                                                             std::span<const float> local) const = 0;
-  /// Gathers the contributions, now in host memory, on rank 0. Collective if sum_over_shards() is
-  /// not empty.
+  /// Gathers the contributions, now in host memory, on rank 0. Collective if
+  /// layout().is_sharded().
   virtual void gather(std::size_t unit, std::span<const float> local,
                       std::span<float> unsharded) = 0;
   /// Waits until all parameters that the engine holds are up to date.

@@ -16,7 +16,7 @@ const ProgramOptions& checked_options(const ProgramOptions& options, const Param
     fail(ExitStatus::usage, "a batch of {} samples cannot be compiled (at least 1 is needed)",
          options.batch_size);
   }
-  if (options.exchange == nullptr && !arena.layout().units.empty()) {
+  if (options.exchange == nullptr && arena.layout().is_sharded()) {
     fail(ExitStatus::internal,
          "a program without an exchange cannot be compiled (its parameters are sharded in {} "
          "units); pass the exchange of the sharded state",

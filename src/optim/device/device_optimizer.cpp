@@ -263,6 +263,7 @@ class DeviceLayerwise : public DeviceOptimizer {
                   std::vector<std::string> slot_names, SumOverRanks sum_norms)
       : DeviceOptimizer(std::move(device), config, layout, std::move(slot_names),
                         2 * most_ranges(layout)),
+        is_sharded_(layout.is_sharded()),
         sum_norms_(std::move(sum_norms)),
         squares_(2 * table().segments().size()),
         ratios_(table().segments().size(), 1.0) {
@@ -272,7 +273,7 @@ class DeviceLayerwise : public DeviceOptimizer {
   [[nodiscard]] bool needs_all_gradients() const noexcept final { return true; }
   void update(std::size_t begin, std::size_t end, std::span<float> parameters,
               std::span<const float> gradients, const UpdateOptions& options) final {
-    if (!sum_norms_) {
+    if (!is_sharded_) {
       queue_norms({0, table().arena_size(), parameters}, gradients, options, {0, 1});
       queue_ratios_on_device(options);
     } else if (std::exchange(measured_, false)) {
@@ -350,8 +351,9 @@ class DeviceLayerwise : public DeviceOptimizer {
     table().set_ratios(device(), ratios_);
   }
 
-  SumOverRanks sum_norms_;  ///< empty: this rank holds whole tensors
-  bool measured_ = false;   ///< squares_ are this step's, and their ratios are not queued yet
+  bool is_sharded_;
+  SumOverRanks sum_norms_;
+  bool measured_ = false;  ///< squares_ are this step's, and their ratios are not queued yet
   std::vector<ParameterRange> ranges_;
   std::vector<double> squares_;  ///< by tensor: of its weights, and of what moves them
   std::vector<double> ratios_;   ///< by tensor; 1 if it does not adapt
