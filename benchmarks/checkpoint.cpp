@@ -10,6 +10,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"
+#include "lockstep/parallel/parallel_state.hpp"
 
 #include <fmt/format.h>
 

@@ -22,7 +22,7 @@ RunSaver::RunSaver(RunSaverParts parts, std::int64_t saved_step,
                    std::chrono::milliseconds stall_limit)
     : parts_(std::move(parts)),
       sharded_(parts_.engine.layout().is_sharded()),
-      snapshot_(parts_.engine, parts_.parallel, parts_.optimizer, parts_.checkpoints != nullptr),
+      snapshot_(parts_.engine, parts_.transfer, parts_.optimizer, parts_.checkpoints != nullptr),
       stall_(stall_limit),
       started_step_(saved_step) {
   if (parts_.checkpoints == nullptr) return;
@@ -84,7 +84,7 @@ void RunSaver::start(const TrainingState& state) {
   if (saver_) parts_.board.saving(state.step);
   {
     const TraceSpan span(phases(parts_), "copy for a save");
-    parts_.parallel.await_gathers();
+    parts_.transfer.await_gathers();
     snapshot_.take();
   }
   if (!saver_) return;

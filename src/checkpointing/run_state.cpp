@@ -77,16 +77,16 @@ void broadcast_model(Engine& engine, Communicator& comm) {
   comm.broadcast(engine.running_statistics());
 }
 
-void start_model(const RunStart& start, const Config& config, Engine& engine, ParallelState& state,
-                 Optimizer& optimizer, Communicator& comm) {
+void start_model(const RunStart& start, const Config& config, Engine& engine,
+                 StateTransfer& transfer, Optimizer& optimizer, Communicator& comm) {
   const Graph& graph = engine.graph();
   std::vector<float> unsharded;  // a unit, on rank 0 only
   const auto distribute = [&](const TensorValues& values, const auto& give) {
-    for (std::size_t unit = 0; unit < state.units().size(); ++unit) {
+    for (std::size_t unit = 0; unit < transfer.units().size(); ++unit) {
       collectively(comm, [&] {
         if (comm.rank() != 0) return;
-        unsharded.resize(state.units()[unit].size());
-        fill(engine, state.units()[unit], values, unsharded);
+        unsharded.resize(transfer.units()[unit].size());
+        fill(engine, transfer.units()[unit], values, unsharded);
       });
       give(unit);
     }
@@ -101,7 +101,7 @@ void start_model(const RunStart& start, const Config& config, Engine& engine, Pa
     values = stored_parameters(*start.reader, graph, head, values);
     load_statistics(*start.reader, engine);
   });
-  distribute(values, [&](std::size_t unit) { state.scatter_parameters(unit, unsharded); });
+  distribute(values, [&](std::size_t unit) { transfer.scatter_parameters(unit, unsharded); });
   comm.broadcast(engine.running_statistics());
   if (!start.state) return;
   for (std::size_t slot = 0; slot < optimizer.slot_names().size(); ++slot) {
@@ -110,7 +110,7 @@ void start_model(const RunStart& start, const Config& config, Engine& engine, Pa
       values = stored_slot(*start.reader, graph, optimizer.name(), optimizer.slot_names()[slot]);
     });
     distribute(values,
-               [&](std::size_t unit) { state.scatter(unit, unsharded, optimizer.slot(slot)); });
+               [&](std::size_t unit) { transfer.scatter(unit, unsharded, optimizer.slot(slot)); });
   }
 }
 

@@ -18,10 +18,10 @@ void touch(std::span<float> values) {
 
 }  // namespace
 
-StateSnapshot::StateSnapshot(Engine& engine, ParallelState& state, Optimizer& optimizer,
+StateSnapshot::StateSnapshot(Engine& engine, StateTransfer& transfer, Optimizer& optimizer,
                              bool is_rank_0, std::size_t gathered_values)
     : engine_(engine),
-      state_(state),
+      transfer_(transfer),
       optimizer_(optimizer),
       is_rank_0_(is_rank_0),
       sharded_(engine.layout().is_sharded()),
@@ -38,7 +38,7 @@ StateSnapshot::StateSnapshot(Engine& engine, ParallelState& state, Optimizer& op
   if (!is_rank_0 || !sharded_) return;
   places_.resize(items_.size());
   buffer_size_ =
-      gather_buffer_size(state.units(), 1 + optimizer.slot_names().size(), gathered_values);
+      gather_buffer_size(transfer.units(), 1 + optimizer.slot_names().size(), gathered_values);
 }
 
 void StateSnapshot::plan_entries() {
@@ -48,7 +48,7 @@ void StateSnapshot::plan_entries() {
   std::ranges::sort(by_name, {}, [&](std::size_t arena) { return slots[arena - 1]; });
   by_name.insert(by_name.begin(), 0);
   const auto& views = engine_.layout().views;
-  const auto units = state_.units();
+  const auto units = transfer_.units();
   for (const std::size_t arena : by_name) {
     const std::string group =
         arena == 0 ? std::string(model_group) : slot_group(std::string(slots[arena - 1]));
@@ -70,8 +70,8 @@ void StateSnapshot::plan_entries() {
 }
 
 std::span<const float> StateSnapshot::contribution(const Item& item) {
-  return item.arena == 0 ? state_.local_parameters(item.unit)
-                         : state_.local_values(item.unit, optimizer_.slot(item.arena - 1));
+  return item.arena == 0 ? transfer_.local_parameters(item.unit)
+                         : transfer_.local_values(item.unit, optimizer_.slot(item.arena - 1));
 }
 
 void StateSnapshot::take() {
@@ -94,7 +94,7 @@ void StateSnapshot::take() {
 }
 
 std::size_t StateSnapshot::size_of(std::size_t item) const {
-  return state_.units()[items_[item].unit].size();
+  return transfer_.units()[items_[item].unit].size();
 }
 
 std::optional<std::size_t> StateSnapshot::place_behind(std::size_t first, std::size_t end,
@@ -124,8 +124,8 @@ void StateSnapshot::deliver(int units) {
     const std::span<float> unsharded =
         is_rank_0_ ? buffer_.span().subspan(places_[sent_], size_of(sent_)) : std::span<float>();
     const std::size_t begin = offsets_[sent_];
-    state_.gather(items_[sent_].unit, copy_.span().subspan(begin, offsets_[sent_ + 1] - begin),
-                  unsharded);
+    transfer_.gather(items_[sent_].unit, copy_.span().subspan(begin, offsets_[sent_ + 1] - begin),
+                     unsharded);
     if (!is_rank_0_) continue;
     const std::lock_guard lock(mutex_);
     ++arrived_;
@@ -172,7 +172,7 @@ std::optional<StoredTensor> StateSnapshot::next() {
   const Parameter& parameter =
       engine_.graph().parameters()[static_cast<std::size_t>(entry.parameter)];
   const ArenaView& view = engine_.layout().view_of(entry.parameter);
-  const std::size_t begin = state_.units()[items_[entry.item].unit].begin;
+  const std::size_t begin = transfer_.units()[items_[entry.item].unit].begin;
   NamedTensor tensor{
       .name = parameter.name,
       .shape = parameter.shape,

@@ -48,13 +48,13 @@ std::vector<ReplicaCheck::Held> ReplicaCheck::held_parameters() const {
     runs.push_back({.begin = place.begin, .end = place.end, .values = as_floats(values)});
   }
   if (!runs.empty()) return tensors_in(layout, runs, Scope::all);
-  if (parts_.state == nullptr || parts_.ranks == comm_.size()) return {};
-  for (const ParameterRange& range : parts_.state->update_ranges()) {
+  if (parts_.sync == nullptr || parts_.ranks == comm_.size()) return {};
+  for (const ParameterRange& range : parts_.sync->update_ranges()) {
     runs.push_back({.begin = range.begin,
                     .end = range.end,
                     .values = range.parameters.subspan(range.begin, range.end - range.begin)});
   }
-  return tensors_in(parts_.state->layout(), runs, Scope::shard);
+  return tensors_in(parts_.sync->layout(), runs, Scope::shard);
 }
 
 std::vector<ReplicaCheck::Held> ReplicaCheck::tensors_in(const ArenaLayout& layout,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/run/run_reporter.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 #include "lockstep/train/run_plan.hpp"

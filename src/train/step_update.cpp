@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-StepUpdate::StepUpdate(ParallelState& state, Optimizer& optimizer, const LossScaler& scaler,
+StepUpdate::StepUpdate(GradientSync& state, Optimizer& optimizer, const LossScaler& scaler,
                        const TailBucket& tail, const Options& options)
     : state_(state),
       optimizer_(optimizer),

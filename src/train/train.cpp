@@ -407,7 +407,7 @@ TrainingResult Run::loop() {
   RunSaver saver({.config = plan.config,
                   .comm = comm_,
                   .engine = session_->engine(),
-                  .parallel = session_->parallel(),
+                  .transfer = session_->parallel(),
                   .optimizer = session_->optimizer(),
                   .checkpoints = checkpoints_ ? &*checkpoints_ : nullptr,
                   .directory = directory_ ? &*directory_ : nullptr,

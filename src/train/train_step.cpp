@@ -57,7 +57,7 @@ struct TrainStep::Current {
   StepResult result = {};
 };
 
-TrainStep::TrainStep(Engine& engine, ParallelState& state, Optimizer& optimizer, Communicator& comm,
+TrainStep::TrainStep(Engine& engine, GradientSync& state, Optimizer& optimizer, Communicator& comm,
                      Loader& loader, const TrainStepOptions& options)
     : engine_(engine),
       state_(state),

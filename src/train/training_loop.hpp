@@ -6,6 +6,7 @@
 #include "lockstep/health/stop_timer.hpp"
 #include "lockstep/health/straggler_watch.hpp"
 #include "lockstep/optim/schedule.hpp"
+#include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/run_reporter.hpp"
 #include "lockstep/run/run_trace.hpp"

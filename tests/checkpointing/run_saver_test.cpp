@@ -138,7 +138,7 @@ class Run final {
   RunSaverParts parts_{.config = config_,
                        .comm = *world,
                        .engine = rig_.engine(),
-                       .parallel = rig_.state(),
+                       .transfer = rig_.state(),
                        .optimizer = rig_.optimizer(),
                        .checkpoints = nullptr,
                        .directory = nullptr,

@@ -132,7 +132,7 @@ void check_sharded(ShardMode mode, int group, bool device, Precision precision) 
     rig.run();
     rig.state().await_gathers();
     Engine& engine = rig.engine();
-    ReplicaCheck check(engine, *world, hosts(), {.state = &rig.state(), .ranks = group});
+    ReplicaCheck check(engine, *world, hosts(), {.sync = &rig.state(), .ranks = group});
     const int size = world->size();
     const int last = size - 1;
     const bool mine = world->rank() == last;

@@ -9,7 +9,7 @@
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/health/stop_timer.hpp"
 #include "lockstep/optim/optimizer.hpp"
-#include "lockstep/parallel/parallel_state.hpp"
+#include "lockstep/parallel/state_transfer.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/run_reporter.hpp"
 #include "lockstep/run/run_trace.hpp"
@@ -29,7 +29,7 @@ struct RunSaverParts {
   const Config& config;
   Communicator& comm;
   Engine& engine;
-  ParallelState& parallel;
+  StateTransfer& transfer;
   Optimizer& optimizer;
   CheckpointDirectory* checkpoints;  ///< rank 0's; null elsewhere
   const RunDirectory* directory;     ///< rank 0's; null elsewhere

@@ -4,7 +4,8 @@
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/optimizer.hpp"
-#include "lockstep/parallel/parallel_state.hpp"
+#include "lockstep/parallel/shard_cost.hpp"
+#include "lockstep/parallel/state_transfer.hpp"
 
 #include <condition_variable>
 #include <cstddef>
@@ -26,7 +27,7 @@ class StateSnapshot final {
   /// `gathered_values`: most values of units that have arrived and are not written yet; a single
   /// unit may be larger. Allocates and touches the memory of the copy here, and that for units at
   /// the first save.
-  StateSnapshot(Engine& engine, ParallelState& state, Optimizer& optimizer, bool is_rank_0,
+  StateSnapshot(Engine& engine, StateTransfer& transfer, Optimizer& optimizer, bool is_rank_0,
                 std::size_t gathered_values = most_gathered_values);
 
   /// Copies this rank's contribution. The state must be settled, and no thread may call next().
@@ -67,7 +68,7 @@ class StateSnapshot final {
   [[nodiscard]] NamedTensor statistic(std::size_t index) const;
 
   Engine& engine_;
-  ParallelState& state_;
+  StateTransfer& transfer_;
   Optimizer& optimizer_;
   bool is_rank_0_;
   bool sharded_;

@@ -4,7 +4,7 @@
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/engine.hpp"
-#include "lockstep/parallel/parallel_state.hpp"
+#include "lockstep/parallel/gradient_sync.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace lockstep {
 /// The shard this rank holds, and the size of its shard group. Ranks at the same place in different
 /// groups hold the same shard.
 struct KeptParts {
-  ParallelState* state = nullptr;  ///< null: every rank keeps the whole model
+  const GradientSync* sync = nullptr;  ///< null: every rank keeps the whole model
   int ranks = 1;
 };
 

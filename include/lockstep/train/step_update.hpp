@@ -3,7 +3,7 @@
 #include "lockstep/engine/sum_over_ranks.hpp"
 #include "lockstep/optim/loss_scaler.hpp"
 #include "lockstep/optim/optimizer.hpp"
-#include "lockstep/parallel/parallel_state.hpp"
+#include "lockstep/parallel/gradient_sync.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class StepUpdate final {
     bool accumulates = false;       ///< gradients are complete only in the last micro-step
   };
   /// All references outlive it.
-  StepUpdate(ParallelState& state, Optimizer& optimizer, const LossScaler& scaler,
+  StepUpdate(GradientSync& state, Optimizer& optimizer, const LossScaler& scaler,
              const TailBucket& tail, const Options& options);
 
   // Call once a step, in this order; the arguments are the step's.
@@ -47,7 +47,7 @@ class StepUpdate final {
   [[nodiscard]] UpdateOutcome update_on_host(const Step& step, int not_finite);
   void update_all(const UpdateOptions& options);
 
-  ParallelState& state_;
+  GradientSync& state_;
   Optimizer& optimizer_;
   const LossScaler& scaler_;
   const TailBucket& tail_;

@@ -7,7 +7,7 @@
 #include "lockstep/health/phase_times.hpp"
 #include "lockstep/optim/loss_scaler.hpp"
 #include "lockstep/optim/optimizer.hpp"
-#include "lockstep/parallel/parallel_state.hpp"
+#include "lockstep/parallel/gradient_sync.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/runtime/trace.hpp"
@@ -64,7 +64,7 @@ class TrainStep final {
  public:
   /// All references outlive the object; `optimizer` has the layout of `state`. Collective: loads
   /// the first batch, and throws the lowest failing rank's Error on all ranks.
-  TrainStep(Engine& engine, ParallelState& state, Optimizer& optimizer, Communicator& comm,
+  TrainStep(Engine& engine, GradientSync& state, Optimizer& optimizer, Communicator& comm,
             Loader& loader, const TrainStepOptions& options);
   TrainStep(const TrainStep&) = delete;
   TrainStep& operator=(const TrainStep&) = delete;
@@ -92,7 +92,7 @@ class TrainStep final {
   [[nodiscard]] double lap_at_end(Current& current, const char* name) noexcept;
 
   Engine& engine_;
-  ParallelState& state_;
+  GradientSync& state_;
   Loader& loader_;
   TrainStepOptions options_;
   PhaseBoard own_board_;

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "lockstep/engine/arena.hpp"
+
+#include <cstddef>
+#include <span>
+
+namespace lockstep {
+
+/// Transfers parameters and optimizer slots, between steps, between rank 0's host memory and what
+/// the ranks keep, one unit per call. `unsharded` is the unit on rank 0 and empty elsewhere; no
+/// rank needs memory for all units.
+class StateTransfer {
+ public:
+  virtual ~StateTransfer() = default;
+
+  /// Consecutive ranges of Engine::layout(), cut at view boundaries, that cover it.
+  [[nodiscard]] virtual std::span<const ArenaUnit> units() const noexcept = 0;
+  /// Sets a unit of all ranks' parameters to rank 0's values. Collective.
+  virtual void scatter_parameters(std::size_t unit, std::span<float> unsharded) = 0;
+  /// The same for an optimizer slot: an arena of GradientSync::layout() in the engine's memory.
+  virtual void scatter(std::size_t unit, std::span<float> unsharded, std::span<float> local) = 0;
+  /// This rank's contribution to rank 0's copy of a unit, from its parameters or from an optimizer
+  /// slot; in the engine's memory, may be empty.
+  [[nodiscard]] virtual std::span<const float> local_parameters(std::size_t unit) = 0;
+  [[nodiscard]] virtual std::span<const float> local_values(std::size_t unit,
+                                                            std::span<const float> local) const = 0;
+  /// Gathers the contributions, now in host memory, on rank 0. Collective if the layout is
+  /// sharded.
+  virtual void gather(std::size_t unit, std::span<const float> local,
+                      std::span<float> unsharded) = 0;
+  /// Waits until all parameters that the engine holds are up to date.
+  virtual void await_gathers() = 0;
+};
+
+}  // namespace lockstep
