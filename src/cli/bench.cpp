@@ -20,10 +20,11 @@ struct Page {
 };
 constexpr Page pages[] = {
     {"step", "the training step on generated images", benchmark::bench_step},
-    {"ops", "where a step's time goes: each of its parts timed by itself", benchmark::bench_ops},
-    {"allreduce", "the all-reduce by size", benchmark::bench_allreduce},
-    {"loader", "the loader against a plain pread of the same bytes", benchmark::bench_loader},
-    {"checkpoint", "a save's stall and its write", benchmark::bench_checkpoint}};
+    {"ops", "each op of the training step, timed separately", benchmark::bench_ops},
+    {"allreduce", "the all-reduce at growing sizes", benchmark::bench_allreduce},
+    {"loader", "the loader, beside a plain pread of the same bytes", benchmark::bench_loader},
+    {"checkpoint", "how long a save stalls training, and how long it writes",
+     benchmark::bench_checkpoint}};
 
 OptionTable<BenchOptions> bench_options() {
   const OptionTable<Config>& train = train_options();
@@ -32,14 +33,14 @@ OptionTable<BenchOptions> bench_options() {
       .add(&BenchOptions::steps,
            {.name = "steps", .help = "measured repetitions", .unit = "", .min = 1})
       .add(&BenchOptions::warmup,
-           {.name = "warmup", .help = "repetitions before", .unit = "", .min = 0})
+           {.name = "warmup", .help = "unmeasured repetitions before them", .unit = "", .min = 0})
       .add(&BenchOptions::config, train, {{.name = "threads"}})
       .add(&BenchOptions::json, {.name = "json", .help = "print one JSON object", .unit = ""});
   table.group("step, ops and checkpoint")
       .add(&BenchOptions::config, train,
            {{.name = "model"},
             {.name = "width"},
-            {.name = "image-size", .help = "height and width the network takes", .min = 1},
+            {.name = "image-size", .help = "height and width of the network's input", .min = 1},
             {.name = "channels", .help = "image channels", .min = 1},
             {.name = "classes", .help = "outputs of the network", .min = 2}});
   table.group("step, ops and loader")
@@ -61,15 +62,17 @@ OptionTable<BenchOptions> bench_options() {
             {.name = "shard"},
             {.name = "shard-group"},
             {.name = "optimizer"}})
-      .add(&BenchOptions::input,
-           {.name = "input",
-            .help = "one batch, generated before, again and again; or each by the loader",
-            .unit = "",
-            .choices = {"batch", "loader"}});
+      .add(
+          &BenchOptions::input,
+          {.name = "input",
+           .help = "batch: the same generated batch every step; loader: each batch from the loader",
+           .unit = "",
+           .choices = {"batch", "loader"}});
   table.group("loader").add(&BenchOptions::config, train,
-                            {{.name = "data", .help = "directory of shards"}});
+                            {{.name = "data", .help = "directory of shards to read"}});
   table.group("checkpoint")
-      .add(&BenchOptions::directory, {.name = "directory", .help = "where to write", .unit = ""});
+      .add(&BenchOptions::directory,
+           {.name = "directory", .help = "directory to write to", .unit = ""});
   return table;
 }
 
@@ -87,7 +90,8 @@ const Page& find_page(const std::vector<std::string>& positional) {
 
 ExitStatus run_bench(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
-    fmt::print("lockstep bench PAGE [options]: one measured table\n\n");
+    fmt::print(
+        "usage: lockstep bench PAGE [options]\n\nMeasures one thing and prints a table.\n\n");
     for (const Page& page : pages) fmt::print("  {:<12}{}\n", page.name, page.summary);
     fmt::print("{}", bench_options().help());
     return ExitStatus::ok;

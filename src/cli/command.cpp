@@ -11,20 +11,22 @@ namespace lockstep::cli {
 std::span<const Command> commands() {
   static constexpr std::array all{
       Command{.name = "train",
-              .summary = "train; goes on by itself where it stopped",
+              .summary = "train a network; resumes where an earlier job stopped",
               .run = run_train},
-      Command{.name = "eval", .summary = "loss and accuracy of a checkpoint", .run = run_eval},
+      Command{.name = "eval",
+              .summary = "compute the loss and accuracy of a checkpoint",
+              .run = run_eval},
       Command{.name = "pack",
-              .summary = "make shards of MNIST, CIFAR or image folders",
+              .summary = "make shards from MNIST, CIFAR or image folders",
               .run = run_pack},
       Command{.name = "inspect",
-              .summary = "what a shard, data set, checkpoint, run or model holds",
+              .summary = "show what a shard, data set, checkpoint, run or model holds",
               .run = run_inspect},
       Command{.name = "bench",
-              .summary = "one measured table: step, ops, allreduce, loader or checkpoint",
+              .summary = "measure one of step, ops, allreduce, loader and checkpoint",
               .run = run_bench},
       Command{.name = "doctor",
-              .summary = "is this allocation fit to train? what to fix",
+              .summary = "check that this allocation is fit to train; say what to fix",
               .run = run_doctor},
   };
   return all;

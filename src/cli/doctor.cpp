@@ -47,24 +47,25 @@ OptionTable<DoctorArguments> doctor_options() {
   OptionTable<DoctorArguments> table;
   table.group("Storage").add(
       &DoctorArguments::config, train,
-      {{.name = "data", .help = "directory of shards; empty: not looked at"},
-       {.name = "run-dir", .help = "the run's directory; empty: not looked at"},
+      {{.name = "data", .help = "directory of shards; empty: not checked"},
+       {.name = "run-dir", .help = "the run's directory; empty: not checked"},
        {.name = "keep"}});
   table.group("Model, for the size of a checkpoint")
       .add(&DoctorArguments::config, train,
            {{.name = "model"},
             {.name = "width"},
-            {.name = "image-size", .help = "height and width the network takes", .min = 1},
+            {.name = "image-size", .help = "height and width of the network's input", .min = 1},
             {.name = "channels", .help = "image channels", .min = 1},
             {.name = "classes", .help = "outputs of the network", .min = 1},
             {.name = "optimizer"}});
   table.group("How")
-      .add(&DoctorArguments::timeout, {.name = "timeout",
-                                       .help = "for MPI to start, and for each answer of a rank",
-                                       .unit = "seconds",
-                                       .min = 0,
-                                       .max = 86400,
-                                       .above_min = true})
+      .add(&DoctorArguments::timeout,
+           {.name = "timeout",
+            .help = "limit for MPI to start, and for each answer of a rank",
+            .unit = "seconds",
+            .min = 0,
+            .max = 86400,
+            .above_min = true})
       .add(&DoctorArguments::json, {.name = "json", .help = "print one JSON object", .unit = ""});
   return table;
 }
@@ -110,7 +111,7 @@ void print_findings(const std::vector<Finding>& findings,
   for (const Finding& finding : findings) {
     fmt::print("{:<5} {:<11} {}\n", verdict_text(finding.verdict), finding.check, finding.text);
   }
-  if (!not_checked.empty()) fmt::print("not looked at: {}\n", fmt::join(not_checked, ", "));
+  if (!not_checked.empty()) fmt::print("not checked: {}\n", fmt::join(not_checked, ", "));
   if (failures == 0) {
     fmt::print("fit to train\n");
   } else {
@@ -170,9 +171,10 @@ doctor::Diagnosis examine(const doctor::ExaminationOptions& options) {
 ExitStatus run_doctor(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
     fmt::print(
-        "srun lockstep doctor [options]: is this allocation fit to train? what to fix\n\n"
-        "Start it as the run will be started. One line a check: ok; warn, where a run would be\n"
-        "slower than it could be; fail, where it would stop. Exit status 1 after a fail, else 0.\n"
+        "usage: srun lockstep doctor [options]\n\n"
+        "Checks that this allocation is fit to train, and says what to fix. Start it like the run\n"
+        "itself. Prints one line per check: ok; warn if a run would be slower than it could be;\n"
+        "fail if it would stop. The exit status is 1 after a fail, else 0.\n"
         "{}",
         doctor_options().help());
     return ExitStatus::ok;

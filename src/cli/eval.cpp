@@ -33,28 +33,35 @@ OptionTable<EvalArguments> eval_options() {
   const OptionTable<Config>& train = train_options();
   OptionTable<EvalArguments> table;
   table.group("What")
-      .add(&EvalArguments::checkpoint,
-           {.name = "checkpoint", .help = "checkpoint, or a file with /model alone", .unit = ""})
-      .add(&EvalArguments::config, train, {{.name = "data", .help = "directory of shards"}})
-      .add(&EvalArguments::split, {.name = "split", .help = "which of its splits", .unit = ""})
+      .add(&EvalArguments::checkpoint, {.name = "checkpoint",
+                                        .help = "checkpoint, or an HDF5 file with only /model",
+                                        .unit = ""})
+      .add(&EvalArguments::config, train,
+           {{.name = "data", .help = "directory of shards to evaluate on"}})
+      .add(&EvalArguments::split,
+           {.name = "split", .help = "split of --data to evaluate", .unit = ""})
       .add(&EvalArguments::config, train,
            {{.name = "model", .help = "network; empty: the checkpoint's"},
-            {.name = "width", .help = "with --model, as for train"},
-            {.name = "image-size", .help = "0: the checkpoint's, else the data set's"},
-            {.name = "mean",
-             .help = "channel means of pixels in [0, 1]; empty: the checkpoint's, else the data "
+            {.name = "width", .help = "width of --model, as for train"},
+            {.name = "image-size",
+             .help = "height and width of the network's input; 0: the checkpoint's, else the data "
                      "set's"},
-            {.name = "std", .help = "channel standard deviations; empty: as mean"}});
+            {.name = "mean",
+             .help = "channel means of pixels in [0, 1], comma-separated; empty: the checkpoint's, "
+                     "else the data "
+                     "set's"},
+            {.name = "std",
+             .help = "channel standard deviations, comma-separated; empty: as --mean"}});
   table.group("How")
       .add(&EvalArguments::precision, "run",
            {.name = "precision",
-            .help = "what to compute in; run: as the run did",
+            .help = "data type to compute in; run: that of the training run",
             .unit = "",
             .choices = train.spec("precision").choices})
       .add(&EvalArguments::config, train, {{.name = "device"}})
       .add(&EvalArguments::conv_algorithm,
            {.name = "conv-algorithm",
-            .help = "of the processor's convolutions; run: as the run did",
+            .help = "3x3 convolutions on CPUs; run: as in the training run",
             .unit = "",
             .choices = {"run", "direct"}})
       .add(&EvalArguments::config, train,
@@ -80,9 +87,8 @@ EvalArguments parse(const std::vector<std::string>& words) {
 ExitStatus run_eval(Invocation& invocation) {
   if (wants_help(invocation.arguments)) {
     fmt::print(
-        "lockstep eval --checkpoint FILE --data DIR [options]: loss, top-1 and top-5 over exactly "
-        "the "
-        "split's samples\n{}",
+        "usage: lockstep eval --checkpoint FILE --data DIR [options]\n\n"
+        "Computes loss, top-1 and top-5 over exactly the samples of a split.\n{}",
         eval_options().help());
     return ExitStatus::ok;
   }

@@ -43,19 +43,19 @@ struct InspectArguments {
 OptionTable<InspectArguments> inspect_options() {
   const OptionTable<Config>& train = train_options();
   OptionTable<InspectArguments> table;
-  table.group("paths").add(
+  table.group("Paths").add(
       &InspectArguments::verify,
       {.name = "verify", .help = "read everything and check every checksum", .unit = ""});
-  table.group("model")
+  table.group("Model")
       .add(&InspectArguments::config, train,
            {{.name = "model"},
             {.name = "width"},
-            {.name = "image-size", .help = "height and width the network takes", .min = 1},
+            {.name = "image-size", .help = "height and width of the network's input", .min = 1},
             {.name = "channels", .help = "image channels", .min = 1},
             {.name = "classes", .help = "outputs of the network", .min = 1}})
       .add(&InspectArguments::ranks,
            {.name = "ranks",
-            .help = "also what a rank of so many keeps and sends, by --shard; 0: not",
+            .help = "ranks of a run: also show what each keeps and sends, by --shard; 0: do not",
             .unit = "",
             .min = 0,
             .max = 1'000'000})
@@ -65,7 +65,7 @@ OptionTable<InspectArguments> inspect_options() {
             {.name = "optimizer"}})
       .add(&InspectArguments::shard, "all",
            {.name = "shard",
-            .help = "with --ranks: of one mode alone",
+            .help = "with --ranks: show only this mode",
             .unit = "",
             .choices = train.spec("shard").choices})
       .add(&InspectArguments::config, train,
@@ -73,17 +73,17 @@ OptionTable<InspectArguments> inspect_options() {
             {.name = "param-dtype"},
             {.name = "reduce-dtype"},
             {.name = "shard-group",
-             .help = "with --ranks also --shard hybrid, in groups of so many; 0: not"}})
+             .help = "size of the shard group: with --ranks, also show --shard hybrid; 0: do not"}})
       .add(&InspectArguments::engine,
            {.name = "engine",
-            .help = "also which algorithm each convolution is computed by, and the times that were "
-                    "measured for it: cpu",
+            .help =
+                "cpu: also show which algorithm computes each convolution, and the measured times",
             .unit = ""})
       .add(&InspectArguments::config, train,
            {{.name = "conv-algorithm"},
             {.name = "recompute"},
-            {.name = "threads", .help = "compute threads per rank; 0: as many as cores"}});
-  table.group("result").add(&InspectArguments::json,
+            {.name = "threads", .help = "compute threads per rank; 0: one per core"}});
+  table.group("Result").add(&InspectArguments::json,
                             {.name = "json", .help = "print one JSON object", .unit = ""});
   return table;
 }
@@ -92,8 +92,8 @@ void print_help() {
   fmt::print(
       "usage: lockstep inspect PATH... [--verify] [--json]\n"
       "       lockstep inspect --model NAME [options] [--json]\n\n"
-      "Says what a shard, a data set (a directory of shards), a checkpoint, a run directory or a\n"
-      "model holds. Of several paths all are looked at; the status is the first fault's.\n\n"
+      "Shows what a shard, a data set (a directory of shards), a checkpoint, a run directory or a\n"
+      "model holds. All paths are read; the exit status is that of the first fault.\n\n"
       "models: {}\n{}",
       fmt::join(model_names(), " "), inspect_options().help());
 }
@@ -121,24 +121,23 @@ InspectArguments check(const OptionTable<InspectArguments>::Parsed& parsed) {
   }
   if (arguments.shard == ShardMode::hybrid && config.shard_group == 0) {
     fail(ExitStatus::usage,
-         "--shard hybrid without --shard-group (a node's ranks are known to a run alone); say how "
-         "many ranks a node has");
+         "--shard hybrid without --shard-group (only a run knows how many ranks a node has); give "
+         "the number");
   }
   if (config.shard_group > 0 && arguments.ranks == 0) {
     fail(ExitStatus::usage,
-         "--shard-group {} without --ranks (it divides them into groups); say how many there are",
+         "--shard-group {} without --ranks (it divides them into groups); give --ranks",
          config.shard_group);
   }
   if (config.shard_group > 0 && arguments.ranks % config.shard_group != 0) {
     fail(ExitStatus::usage,
-         "--shard-group {} does not divide {} ranks (groups must be equal); take another number",
+         "--shard-group {} does not divide {} ranks (groups must be equal); give another number",
          config.shard_group, arguments.ranks);
   }
   if (!arguments.engine.empty() && arguments.engine != "cpu") {
-    fail(
-        ExitStatus::usage,
-        "--engine {} cannot be inspected (cuDNN chooses on the GPU itself, when it runs); take cpu",
-        arguments.engine);
+    fail(ExitStatus::usage,
+         "--engine {} cannot be inspected (cuDNN chooses on the GPU, during a run); use cpu",
+         arguments.engine);
   }
   if (!config.model.empty() && arguments.verify) {
     fail(ExitStatus::usage, "--verify needs a file (a model has no checksums); drop it");

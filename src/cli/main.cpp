@@ -34,10 +34,10 @@ void print_help() {
       version(), list_of_commands());
   fmt::print(
       "\n"
-      "  lockstep COMMAND --help   a command's options\n"
-      "  lockstep --version        the version\n\n"
-      "To run on several processes: mpirun -n 4 lockstep train ..., or srun lockstep train ...\n"
-      "Exit status: 0 done; 1 doctor found what would stop a run; 64 bad usage; 65 bad input;\n"
+      "  lockstep COMMAND --help   show a command's options\n"
+      "  lockstep --version        show the version\n\n"
+      "To use several processes: mpirun -n 4 lockstep train ..., or srun lockstep train ...\n"
+      "Exit status: 0 done; 1 doctor found a fault; 64 bad usage; 65 bad input;\n"
       "66 no input; 69 diverged; 70 internal error; 73 cannot write; 75 stopped on request, "
       "submit\n"
       "the same command again.\n");
@@ -48,7 +48,7 @@ ExitStatus dispatch(int& argc, char**& argv) {
   if (words.empty()) {
     fail(
         ExitStatus::usage,
-        "no command given (it trains residual networks over MPI, on processors and GPUs); give one "
+        "no command given (lockstep trains residual networks over MPI, on CPUs and GPUs); give one "
         "of these, or see lockstep --help\n\n{}\ntry: {}",
         list_of_commands(), line_to_try);
   }
@@ -71,7 +71,7 @@ ExitStatus dispatch(int& argc, char**& argv) {
     names.emplace_back(command.name);
   }
   const std::string near = nearest_name(name, names);
-  fail(ExitStatus::usage, "{} is no command ({}); see lockstep --help", name,
+  fail(ExitStatus::usage, "{} is not a command ({}); see lockstep --help", name,
        near.empty() ? "there are " + fmt::format("{}", fmt::join(names, ", "))
                     : "did you mean " + near + "?");
 }

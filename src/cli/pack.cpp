@@ -32,39 +32,41 @@ struct PackArguments {
 
 OptionTable<PackArguments> pack_options() {
   OptionTable<PackArguments> table;
-  table.group("source")
+  table.group("Source")
       .add(&PackArguments::from, {.name = "from",
-                                  .help = "what --input is",
+                                  .help = "kind of --input",
                                   .unit = "",
                                   .choices = {"mnist", "cifar", "folder"}})
       .add(&PackArguments::input, {.name = "input", .help = "directory to read", .unit = ""})
       .add(&PackArguments::image_size,
            {.name = "image-size",
-            .help = "folder: the short side is resized to it, the middle kept",
+            .help = "folder: resize the short side to this, then crop the center",
             .unit = "pixels",
             .min = 1,
             .max = 4096})
-      .add(&PackArguments::keep_encoded,
-           {.name = "keep-encoded", .help = "folder: pack JPEG files as they are", .unit = ""})
-      .group("shards")
-      .add(&PackArguments::output,
-           {.name = "output", .help = "directory to write, made where it is not there", .unit = ""})
-      .add(&PackArguments::shards,
-           {.name = "shards",
-            .help = "training shards, the test part gets its share; 0: by --shard-mb",
-            .unit = "",
-            .min = 0,
-            .max = 99'999})
+      .add(&PackArguments::keep_encoded, {.name = "keep-encoded",
+                                          .help = "folder: pack JPEG files without decoding them",
+                                          .unit = ""})
+      .group("Shards")
+      .add(&PackArguments::output, {.name = "output",
+                                    .help = "directory to write to; created if it does not exist",
+                                    .unit = ""})
+      .add(&PackArguments::shards, {.name = "shards",
+                                    .help = "number of training shards; the test part gets "
+                                            "proportionally many; 0: by --shard-mb",
+                                    .unit = "",
+                                    .min = 0,
+                                    .max = 99'999})
       .add(&PackArguments::shard_mb, {.name = "shard-mb",
-                                      .help = "most a shard holds",
+                                      .help = "largest size of a shard",
                                       .unit = "MiB",
                                       .min = 0,
                                       .above_min = true})
       .add(&PackArguments::seed,
-           {.name = "seed", .help = "of the samples' order", .unit = "", .min = 0})
+           {.name = "seed", .help = "seed of the samples' order", .unit = "", .min = 0})
       .add(&PackArguments::overwrite,
-           {.name = "overwrite", .help = "replace the shards that --output holds", .unit = ""})
-      .group("result")
+           {.name = "overwrite", .help = "replace the shards in --output", .unit = ""})
+      .group("Result")
       .add(&PackArguments::json, {.name = "json", .help = "print one JSON object", .unit = ""});
   return table;
 }
@@ -99,8 +101,8 @@ PackArguments parse(const std::vector<std::string>& arguments) {
     for (const char* name : {"image-size", "keep-encoded"}) {
       if (parsed.given.contains(name)) {
         fail(ExitStatus::usage,
-             "--{} is for --from folder ({} images are packed as they are); leave "
-             "it away",
+             "--{} is for --from folder ({} images are packed as they are); drop "
+             "it",
              name, pack_options().get(value, "from"));
       }
     }
@@ -113,7 +115,7 @@ PackArguments parse(const std::vector<std::string>& arguments) {
   }
   if (value.shards != 0 && parsed.given.contains("shard-mb")) {
     fail(ExitStatus::usage,
-         "--shards {} with --shard-mb {} (each says how many shards there are); "
+         "--shards {} with --shard-mb {} (both set the number of shards); "
          "drop one",
          value.shards, value.shard_mb);
   }

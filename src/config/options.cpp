@@ -117,10 +117,11 @@ ParsedCommand parse_train_options(const std::vector<std::string>& args, const Fi
 }
 
 std::string train_help() {
-  return "lockstep train --data DIR [options]: train; goes on by itself where it stopped\n\n"
-         "  --config FILE   options from a file, one name=value a line; the command line goes "
-         "before it\n"
-         "  --print-config  print the configuration as such a file, and do nothing\n" +
+  return "usage: lockstep train --data DIR [options]\n\nTrains a network. The same command resumes "
+         "where an earlier job stopped.\n\n"
+         "  --config FILE   read options from a file, one name=value a line; the command line "
+         "overrides it\n"
+         "  --print-config  print the configuration as such a file, and exit\n" +
          train_options().help();
 }
 
@@ -208,7 +209,8 @@ void validate(const Config& config) {
   }
   if (!config.data.empty() && config.synthetic) {
     fail(ExitStatus::usage,
-         "--data {} and --synthetic exclude each other (one is trained on); drop one", config.data);
+         "--data {} and --synthetic exclude each other (training has one source); drop one",
+         config.data);
   }
   if (!config.val_data.empty() && config.synthetic) {
     fail(ExitStatus::usage,

@@ -53,7 +53,7 @@ def a_healthy_machine_is_fit(folder):
         assert found["ranks"]["values"]["ranks"] == ranks
         assert list(folder.iterdir()) == [data], "it left something behind"
     lines = run(["doctor", "--data", data], ranks=2).splitlines()
-    assert any(line.startswith("ok    data ") for line in lines) and "not looked at: --run-dir" in lines, lines
+    assert any(line.startswith("ok    data ") for line in lines) and "not checked: --run-dir" in lines, lines
     assert lines[-1] == "fit to train", lines
 
 
