@@ -117,7 +117,7 @@ def main():
     arguments = parser.parse_args()
     program, python = arguments.lockstep, arguments.python
     peers_of = peers_in(python)
-    result = comparison("sharing out beside PyTorch", arguments, rows=[])
+    result = comparison("sharding beside PyTorch", arguments, rows=[])
     print(f"{'model':<10} {'ranks':>5} {'--shard':<10} {'images/s':>9} {'exposed ms':>10} {'state MiB':>10} {'peak MiB':>9} {'peer':>9}   of peer (min-max)"
           "   memory of peer")
     for case in CASES:

@@ -18,7 +18,7 @@ struct BackgroundSaver::State {
       if (hooks.begin) hooks.begin();
       if (info.state) outcome.step = info.state->step;
       outcome.path = directory.path_of(outcome.step);
-      directory.save(info, next, hooks.on_piece);
+      directory.save(info, next, hooks.on_progress);
     } catch (const std::exception& error) {
       outcome.error = error.what();
     }

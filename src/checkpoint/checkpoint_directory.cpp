@@ -70,14 +70,14 @@ std::vector<std::int64_t> CheckpointDirectory::steps() const {
 }
 
 void CheckpointDirectory::save(const CheckpointInfo& info, const NextTensor& next,
-                               const std::function<void()>& on_piece) {
+                               const std::function<void()>& on_progress) {
   if (!info.state) {
     fail(ExitStatus::internal,
          "a checkpoint without state cannot be kept in {} (it has no step); report this", path_);
   }
   const std::int64_t step = info.state->step;
   write_checkpoint(path_of(step), info, next,
-                   {.on_piece = on_piece, .before_publish = before_change_});
+                   {.on_progress = on_progress, .before_publish = before_change_});
   replace_symlink_atomically(path_ + "/latest", file_name(step), before_change_);
   if (info.state->best_step == step) {
     replace_symlink_atomically(path_ + "/best", file_name(step), before_change_);

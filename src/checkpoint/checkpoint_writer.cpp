@@ -19,11 +19,11 @@ namespace format = checkpoint_format;
 /// Bounds how long other threads' HDF5 calls wait for the library lock.
 constexpr std::int64_t piece_bytes = std::int64_t{4} << 20;
 
-/// Calls on_piece after each piece. Can also limit the write rate, so that tests have time to kill
-/// a writer in the middle of a file.
+/// Calls on_progress after each piece. Can also limit the write rate, so that tests have time to
+/// kill a writer in the middle of a file.
 class Pace final {
  public:
-  explicit Pace(const std::function<void()>& on_piece) : on_piece_(on_piece) {
+  explicit Pace(const std::function<void()>& on_progress) : on_progress_(on_progress) {
     const char* text = std::getenv("LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND");
     if (text != nullptr) bytes_per_second_ = std::max<std::int64_t>(0, std::atoll(text));
   }
@@ -32,14 +32,14 @@ class Pace final {
     return std::clamp<std::int64_t>(bytes_per_second_ / 20, 1, piece_bytes);
   }
   void wrote(std::int64_t bytes) const {
-    if (on_piece_) on_piece_();
+    if (on_progress_) on_progress_();
     if (bytes_per_second_ == 0) return;
     std::this_thread::sleep_for(std::chrono::duration<double>(
         static_cast<double>(bytes) / static_cast<double>(bytes_per_second_)));
   }
 
  private:
-  const std::function<void()>& on_piece_;
+  const std::function<void()>& on_progress_;
   std::int64_t bytes_per_second_ = 0;  ///< 0: unlimited
 };
 
@@ -147,7 +147,7 @@ void write_checkpoint(const std::string& path, const CheckpointInfo& info, const
     write_atomically(
         path,
         [&](const std::string& temporary) {
-          write_file(temporary, info, next, Pace(hooks.on_piece));
+          write_file(temporary, info, next, Pace(hooks.on_progress));
         },
         hooks.before_publish);
   } catch (const Error& error) {

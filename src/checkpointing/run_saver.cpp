@@ -28,7 +28,7 @@ RunSaver::RunSaver(RunSaverParts parts, std::int64_t saved_step,
   if (parts_.checkpoints == nullptr) return;
   saver_.emplace(*parts_.checkpoints,
                  BackgroundSaver::Hooks{.begin = [this] { become_background_thread(parts_.cores); },
-                                        .on_piece =
+                                        .on_progress =
                                             [this] {
                                               ++moves_;
                                               parts_.board.saver_moved();
@@ -51,7 +51,7 @@ bool RunSaver::is_due(std::int64_t step) const noexcept {
   return every.seconds > 0 && since.count() >= every.seconds;
 }
 
-bool RunSaver::decided(bool mine) {
+bool RunSaver::decide_together(bool mine) {
   if (!sharded_) return mine;
   std::uint8_t decision = mine ? 1 : 0;
   parts_.comm.broadcast(std::span(&decision, 1));
@@ -71,7 +71,8 @@ void RunSaver::deliver(int units) {
 
 void RunSaver::start_pending(const TrainingState& state) {
   const bool may_try = backoff_.may_try(std::chrono::steady_clock::now());
-  if (decided(pending_ && may_try && saver_ && !saver_->busy() && started_step_ != state.step)) {
+  if (decide_together(pending_ && may_try && saver_ && !saver_->busy() &&
+                      started_step_ != state.step)) {
     start(state);
   }
 }
@@ -165,7 +166,7 @@ void RunSaver::save_and_wait(const TrainingState& state) {
   collectively(parts_.comm, [this] {
     if (parts_.directory != nullptr) parts_.directory->require_held();
   });
-  if (decided(saver_ && started_step_ != state.step)) start(state);
+  if (decide_together(saver_ && started_step_ != state.step)) start(state);
   finish();
   collectively(parts_.comm, [this] {
     const auto outcome = finished();

@@ -34,7 +34,7 @@ struct Verdict {
 };
 
 template <std::size_t size>
-void put(const std::string& text, std::array<char, size>& place) {
+void copy_text(const std::string& text, std::array<char, size>& place) {
   place[text.copy(place.data(), size - 1)] = '\0';
 }
 
@@ -44,7 +44,7 @@ class Rendezvous::Meetings final {
  public:
   Meetings() : world_(make_communicator()), mailbox_(world_) {
     std::array<char, MPI_MAX_PROCESSOR_NAME> mine{};
-    put(processor_name(), mine);
+    copy_text(processor_name(), mine);
     std::vector<char> all(mine.size() * static_cast<std::size_t>(size()));
     const int length = static_cast<int>(mine.size());
     check(MPI_Allgather(mine.data(), length, MPI_CHAR, all.data(), length, MPI_CHAR, world_),
@@ -70,17 +70,18 @@ class Rendezvous::Meetings final {
   [[nodiscard]] Verdict judge(const Place& place, const Announcement& mine,
                               std::size_t payload_size) {
     ++meeting_;
-    std::vector<std::optional<Announcement>> came(static_cast<std::size_t>(size()));
-    came[0] = mine;
-    collect(came, Clock::now() + place.limit);
+    std::vector<std::optional<Announcement>> announcements(static_cast<std::size_t>(size()));
+    announcements[0] = mine;
+    receive_announcements(announcements, Clock::now() + place.limit);
     Verdict verdict;
-    put(fault(came, place), verdict.text);
+    copy_text(fault(announcements, place), verdict.text);
     verdict.well = verdict.text[0] == '\0' ? 1 : 0;
     Verdict own;
     for (int peer = 0; peer < size(); ++peer) {
-      const auto& announcement = came[static_cast<std::size_t>(peer)];
+      const auto& announcement = announcements[static_cast<std::size_t>(peer)];
       if (!announcement) continue;
-      if (verdict.well != 0) verdict.payload = payload_for(*announcement, came, payload_size);
+      if (verdict.well != 0)
+        verdict.payload = payload_for(*announcement, announcements, payload_size);
       if (peer == 0) {
         own = verdict;
       } else {
@@ -126,35 +127,36 @@ class Rendezvous::Meetings final {
   /// A separate tag per meeting, so late messages of an earlier one are ignored.
   [[nodiscard]] int tag() const noexcept { return meeting_ % 32767; }
 
-  void collect(std::vector<std::optional<Announcement>>& came, Mailbox::Deadline deadline) {
+  void receive_announcements(std::vector<std::optional<Announcement>>& announcements,
+                             Mailbox::Deadline deadline) {
     for (int missing = size() - 1; missing > 0; --missing) {
       const auto received = mailbox_.receive(MPI_ANY_SOURCE, tag(), deadline);
       require_mpi();
       if (!received) return;
-      came[static_cast<std::size_t>(received->from)] = content<Announcement>(*received);
+      announcements[static_cast<std::size_t>(received->from)] = content<Announcement>(*received);
     }
   }
 
   /// Requires that all ranks have arrived.
   [[nodiscard]] static decltype(Verdict::payload) payload_for(
-      const Announcement& peer, const std::vector<std::optional<Announcement>>& came,
+      const Announcement& peer, const std::vector<std::optional<Announcement>>& announcements,
       std::size_t size) {
-    if (peer.leader_count == 0) return came[0]->payload;
+    if (peer.leader_count == 0) return announcements[0]->payload;
     decltype(Verdict::payload) payload{};
     const std::size_t block = size / static_cast<std::size_t>(peer.leader_count);
     for (std::size_t k = 0; k < static_cast<std::size_t>(peer.leader_count); ++k) {
-      const auto& leader = came[static_cast<std::size_t>(peer.leaders[k])]->payload;
+      const auto& leader = announcements[static_cast<std::size_t>(peer.leaders[k])]->payload;
       std::copy_n(leader.begin() + k * block, block, payload.begin() + k * block);
     }
     return payload;
   }
 
   /// The error text; empty if all ranks arrived and succeeded.
-  [[nodiscard]] std::string fault(const std::vector<std::optional<Announcement>>& came,
+  [[nodiscard]] std::string fault(const std::vector<std::optional<Announcement>>& announcements,
                                   const Place& place) const {
     std::vector<std::string> missing;
     for (int peer = 0; peer < size(); ++peer) {
-      if (!came[static_cast<std::size_t>(peer)]) missing.push_back(name(peer));
+      if (!announcements[static_cast<std::size_t>(peer)]) missing.push_back(name(peer));
     }
     if (!missing.empty()) {
       return fmt::format(
@@ -164,7 +166,7 @@ class Rendezvous::Meetings final {
     }
     for (const Arrival kind : {Arrival::failed, Arrival::waited}) {
       const Announcement* first = nullptr;
-      for (const auto& announcement : came) {
+      for (const auto& announcement : announcements) {
         if (announcement->arrival != static_cast<int>(kind)) continue;
         if (first == nullptr || announcement->phase < first->phase) first = &*announcement;
       }
@@ -232,7 +234,7 @@ void Rendezvous::meet(const Place& place, const Outcome& mine, std::span<std::by
                             .leader_count = static_cast<int>(leaders.size())};
   std::copy(leaders.begin(), leaders.end(), announcement.leaders.begin());
   std::copy(payload.begin(), payload.end(), announcement.payload.begin());
-  put(mine.text, announcement.text);
+  copy_text(mine.text, announcement.text);
   const Verdict verdict = rank() == 0 ? meetings_->judge(place, announcement, payload.size())
                                       : meetings_->attend(place, announcement);
   if (verdict.well == 0) throw Error(ExitStatus::internal, verdict.text.data());

@@ -301,8 +301,8 @@ class CudaCompute final : public Compute {
     if (!options.reduces) return;
     if (host_.size() > 1) all_reduce_ = uses_nccl(options) ? "NCCL" : mpi_all_reduce();
     // A single rank reduces nothing, but with sharding it copies its shards into place.
-    const bool shares_out = !options.units.rule.unit_of.empty();
-    const bool moves = host_.size() > 1 || shares_out;
+    const bool is_sharded = !options.units.rule.unit_of.empty();
+    const bool moves = host_.size() > 1 || is_sharded;
     if (!uses_nccl(options)) {
       if (!moves) return;
       for (const std::vector<int>& ranks : ranks_.sets) {

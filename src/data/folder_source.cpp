@@ -120,11 +120,11 @@ class FolderSource final : public PackSource {
     const bool fits = target == decoded_.shape;
     if (!fits) resampler_.resize(decoded_.pixels, decoded_.shape, whole, target, resized_);
     const Image& image = fits ? decoded_ : resized_;
-    const Region middle = centre_region(target, size_, size_);
+    const Region crop = centre_region(target, size_, size_);
     const auto row_bytes = static_cast<std::size_t>(size_ * rgb);
     sample.bytes.resize(row_bytes * static_cast<std::size_t>(size_));
     for (std::int64_t row = 0; row < size_; ++row) {
-      const std::int64_t first = ((middle.top + row) * target.width + middle.left) * rgb;
+      const std::int64_t first = ((crop.top + row) * target.width + crop.left) * rgb;
       std::copy_n(image.pixels.begin() + first, row_bytes,
                   sample.bytes.begin() + row * size_ * rgb);
     }

@@ -221,9 +221,9 @@ class RingLoader final : public Loader {
       work_changed_.wait(lock, stop, [&] { return (slot = slot_with_work()) != nullptr; });
       if (stop.stop_requested()) return;
       const std::int64_t begin = slot->assigned;
-      const std::int64_t piece =
+      const std::int64_t count =
           std::max<std::int64_t>(1, slot->count() / (std::int64_t{4} * options_.threads));
-      const std::int64_t end = std::min(slot->count(), begin + piece);
+      const std::int64_t end = std::min(slot->count(), begin + count);
       slot->assigned = end;
       const std::int64_t batch = assigning_;
       lock.unlock();

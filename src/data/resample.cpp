@@ -9,11 +9,11 @@
 namespace lockstep {
 
 Region centre_region(const ImageShape& image, std::int64_t height, std::int64_t width) noexcept {
-  const auto middle = [](std::int64_t outer, std::int64_t inner) {
+  const auto margin = [](std::int64_t outer, std::int64_t inner) {
     return static_cast<std::int64_t>(std::nearbyint(static_cast<double>(outer - inner) / 2.0));
   };
-  return {.top = middle(image.height, height),
-          .left = middle(image.width, width),
+  return {.top = margin(image.height, height),
+          .left = margin(image.width, width),
           .height = height,
           .width = width};
 }

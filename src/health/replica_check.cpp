@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t piece_values = std::size_t{1} << 20;
+constexpr std::size_t buffer_values = std::size_t{1} << 20;
 
 /// Views pairs of 16-bit values as floats: every tensor begins at a multiple of arena_alignment.
 std::span<const float> as_floats(std::span<const std::byte> values) {
@@ -27,18 +27,19 @@ std::span<const float> as_floats(std::span<const std::byte> values) {
 }  // namespace
 
 ReplicaCheck::ReplicaCheck(Engine& engine, Communicator& comm, std::vector<std::string> hosts,
-                           const KeptParts& parts)
+                           const KeptShard& shard)
     : engine_(engine),
       comm_(comm),
       hosts_(std::move(hosts)),
-      parts_(parts),
+      shard_(shard),
       held_(held()),
-      piece_(std::min(piece_values, engine.layout().size())) {}
+      buffer_(std::min(buffer_values, engine.layout().size())) {}
 
 std::vector<ReplicaCheck::Held> ReplicaCheck::held_parameters() const {
   const ArenaLayout& layout = engine_.layout();
-  if (const std::span<const float> whole = engine_.parameters(); !whole.empty()) {
-    return tensors_in(layout, {{.begin = 0, .end = layout.size(), .values = whole}}, Scope::all);
+  if (const std::span<const float> unsharded = engine_.parameters(); !unsharded.empty()) {
+    return tensors_in(layout, {{.begin = 0, .end = layout.size(), .values = unsharded}},
+                      Scope::all);
   }
   std::vector<Run> runs;
   for (std::size_t unit = 0; unit < layout.units.size(); ++unit) {
@@ -48,13 +49,13 @@ std::vector<ReplicaCheck::Held> ReplicaCheck::held_parameters() const {
     runs.push_back({.begin = place.begin, .end = place.end, .values = as_floats(values)});
   }
   if (!runs.empty()) return tensors_in(layout, runs, Scope::all);
-  if (parts_.sync == nullptr || parts_.ranks == comm_.size()) return {};
-  for (const ParameterRange& range : parts_.sync->update_ranges()) {
+  if (shard_.sync == nullptr || shard_.ranks == comm_.size()) return {};
+  for (const ParameterRange& range : shard_.sync->update_ranges()) {
     runs.push_back({.begin = range.begin,
                     .end = range.end,
                     .values = range.parameters.subspan(range.begin, range.end - range.begin)});
   }
-  return tensors_in(parts_.sync->layout(), runs, Scope::shard);
+  return tensors_in(shard_.sync->layout(), runs, Scope::shard);
 }
 
 std::vector<ReplicaCheck::Held> ReplicaCheck::tensors_in(const ArenaLayout& layout,
@@ -93,10 +94,10 @@ std::vector<ReplicaCheck::Held> ReplicaCheck::held() const {
 
 std::uint32_t ReplicaCheck::checksum(const Held& held, std::uint32_t crc) {
   if (held.on_host) return crc32c(std::as_bytes(held.values), crc);
-  for (std::size_t begin = 0; begin < held.values.size(); begin += piece_.size()) {
+  for (std::size_t begin = 0; begin < held.values.size(); begin += buffer_.size()) {
     const auto part =
-        held.values.subspan(begin, std::min(piece_.size(), held.values.size() - begin));
-    const std::span<float> copy = piece_.span().first(part.size());
+        held.values.subspan(begin, std::min(buffer_.size(), held.values.size() - begin));
+    const std::span<float> copy = buffer_.span().first(part.size());
     engine_.memory().read(part, copy);
     crc = crc32c(std::as_bytes(copy), crc);
   }
@@ -105,12 +106,12 @@ std::uint32_t ReplicaCheck::checksum(const Held& held, std::uint32_t crc) {
 
 std::optional<Error> ReplicaCheck::run(std::int64_t step) {
   std::uint32_t of_all = 0;
-  std::uint32_t of_part = 0;
+  std::uint32_t of_shard = 0;
   for (const Held& tensor : held_) {
-    std::uint32_t& sum = tensor.scope == Scope::all ? of_all : of_part;
+    std::uint32_t& sum = tensor.scope == Scope::all ? of_all : of_shard;
     sum = checksum(tensor, sum);
   }
-  const std::array<std::uint64_t, 2> mine{of_all, of_part};
+  const std::array<std::uint64_t, 2> mine{of_all, of_shard};
   const auto size = static_cast<std::size_t>(comm_.size());
   std::vector<std::uint64_t> gathered(2 * size);
   comm_.all_gather(std::span<const std::uint64_t>(mine), std::span(gathered));
@@ -120,11 +121,11 @@ std::optional<Error> ReplicaCheck::run(std::int64_t step) {
   std::iota(ranks.begin(), ranks.end(), 0);
   if (auto error = compare(ranks, sums, Scope::all, step)) return error;
   for (std::size_t rank = 0; rank < size; ++rank) sums[rank] = gathered[2 * rank + 1];
-  for (int place = 0; parts_.ranks < comm_.size() && place < parts_.ranks; ++place) {
-    const std::vector<int> replicas = rank_groups(place, comm_.size(), parts_.ranks).replicas;
+  for (int place = 0; shard_.ranks < comm_.size() && place < shard_.ranks; ++place) {
+    const std::vector<int> replicas = rank_groups(place, comm_.size(), shard_.ranks).replicas;
     if (auto error = compare(replicas, sums, Scope::shard, step)) return error;
   }
-  alike_at_ = step;
+  last_equal_step_ = step;
   return std::nullopt;
 }
 
@@ -172,7 +173,7 @@ Error ReplicaCheck::difference(const std::vector<int>& ranks, const std::vector<
   }
   const bool unclear = wrong.size() == ranks.size();
   const std::string since =
-      alike_at_ < 0 ? "since the run began" : fmt::format("since step {}", alike_at_);
+      last_equal_step_ < 0 ? "since the run began" : fmt::format("since step {}", last_equal_step_);
   return {ExitStatus::internal,
           fmt::format(
               "the replicas have drifted apart at step {}: {} {}, in {} (a bit flipped in memory "

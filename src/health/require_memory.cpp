@@ -11,9 +11,9 @@
 namespace lockstep {
 namespace {
 
-/// Mean bytes per rank over the `sharing` ranks of rank 0's host: only rank 0, or its shard group,
-/// may have the copy for a save. Computed before the engine exists, so without its padding.
-StateBytes predicted(Config config, ShardMode mode, const Graph& graph, int ranks, int sharing) {
+/// Mean bytes per rank over the `processes` ranks of rank 0's host: only rank 0, or its shard
+/// group, may have the copy for a save. Computed before the engine exists, so without its padding.
+StateBytes predicted(Config config, ShardMode mode, const Graph& graph, int ranks, int processes) {
   config.shard = mode;
   if (mode == ShardMode::hybrid) config.shard_group = ranks;
   std::vector<ParameterId> ready;
@@ -28,9 +28,9 @@ StateBytes predicted(Config config, ShardMode mode, const Graph& graph, int rank
       lay_out(graph, ready, size_of, unit_options(config, graph, ranks).rule);
   const ShardCost cost = shard_cost(config, layout, ranks, slot_count(config.optimizer));
   StateBytes mean = cost.state;
-  const auto others = static_cast<std::size_t>(std::min(sharing, ranks) - 1);
+  const auto others = static_cast<std::size_t>(std::min(processes, ranks) - 1);
   mean.copy += others * cost.others_copy;
-  mean.copy /= static_cast<std::size_t>(sharing);
+  mean.copy /= static_cast<std::size_t>(processes);
   return mean;
 }
 
@@ -43,7 +43,7 @@ std::string advice(const Config& config, const Graph& graph, int ranks,
   for (const ShardMode mode : {ShardMode::optimizer, ShardMode::grad, ShardMode::full}) {
     if (ranks == 1) continue;
     const auto needs = [&](const MemoryLimit& limit) {
-      return predicted(config, mode, graph, ranks, limit.sharing).total();
+      return predicted(config, mode, graph, ranks, limit.processes).total();
     };
     if (std::ranges::all_of(limits,
                             [&](const auto& limit) { return needs(limit) <= limit.bytes; })) {
@@ -59,7 +59,7 @@ std::string advice(const Config& config, const Graph& graph, int ranks,
 void require_memory(const Config& config, const Graph& graph, int ranks,
                     std::span<const MemoryLimit> limits) {
   for (const MemoryLimit& limit : limits) {
-    const StateBytes needs = predicted(config, config.shard, graph, ranks, limit.sharing);
+    const StateBytes needs = predicted(config, config.shard, graph, ranks, limit.processes);
     if (needs.total() <= limit.bytes) continue;
     fail(ExitStatus::usage,
          "a rank needs {:.1f} MiB with --shard {} ({:.1f} parameters, {:.1f} gradients, {:.1f} "
@@ -67,7 +67,7 @@ void require_memory(const Config& config, const Graph& graph, int ranks,
          "({}); {}",
          mib(needs.total()), to_string(config.shard), mib(needs.parameters), mib(needs.gradients),
          mib(needs.optimizer), mib(needs.copy),
-         limit.sharing > 1 ? "as its share of copies" : "copy", mib(limit.bytes), limit.source,
+         limit.processes > 1 ? "as its share of copies" : "copy", mib(limit.bytes), limit.source,
          advice(config, graph, ranks, limits, limit));
   }
 }
@@ -85,7 +85,8 @@ std::vector<MemoryLimit> require_memory(const Config& config, const Graph& graph
 void require_activations(const Config& config, const Graph& graph, int ranks,
                          std::span<const MemoryLimit> limits, const ActivationNeeds& needs) {
   for (const MemoryLimit& limit : limits) {
-    const std::size_t state = predicted(config, config.shard, graph, ranks, limit.sharing).total();
+    const std::size_t state =
+        predicted(config, config.shard, graph, ranks, limit.processes).total();
     if (state + needs.bytes <= limit.bytes) continue;
     fail(ExitStatus::usage,
          "a rank needs {:.1f} MiB ({:.1f} activations of {} samples in {}, beside {:.1f} of "

@@ -46,8 +46,8 @@ RunWatch::RunWatch(const Config& config, const WatchedJob& job, TraceRecorder* t
   }
   comm_ = &watched(job.comm, "the host's");
   wait_for_debugger(config, job);
-  const bool rests = config.wait_for_debugger >= 0;
-  const std::chrono::duration<double> limit(rests ? 0 : config.watchdog_seconds);
+  const bool debugging = config.wait_for_debugger >= 0;
+  const std::chrono::duration<double> limit(debugging ? 0 : config.watchdog_seconds);
   wait_limit_ = wait_limit_beside(limit);
   watchdog_.emplace(job.comm, job.grid, board_,
                     WatchdogOptions{.limit = limit,

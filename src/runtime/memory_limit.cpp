@@ -75,23 +75,23 @@ std::vector<MemoryLimit> memory_left(int local_size, const std::string& proc,
   if (::getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     limits.push_back({.bytes = left_of(limit.rlim_cur, own["VmData"]), .source = "ulimit -d"});
   }
-  const int sharing = std::max(local_size, 1);
-  const auto share = [sharing](std::uint64_t bytes) {
-    return bytes / static_cast<std::uint64_t>(sharing);
+  const int processes = std::max(local_size, 1);
+  const auto share = [processes](std::uint64_t bytes) {
+    return bytes / static_cast<std::uint64_t>(processes);
   };
   std::ifstream groups(proc + "/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     if (const auto of_group = group_limit(line, cgroups)) {
       limits.push_back({.bytes = left_of(share(*of_group), own["VmRSS"]),
                         .source = "the control group",
-                        .sharing = sharing});
+                        .processes = processes});
     }
   }
   auto node = read_table(proc + "/meminfo");
   if (node.contains("MemAvailable")) {
     limits.push_back({.bytes = share(node["MemAvailable"] + node["SwapFree"]),
                       .source = "the node",
-                      .sharing = sharing});
+                      .processes = processes});
   }
   return limits;
 }

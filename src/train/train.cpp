@@ -173,7 +173,7 @@ class Run final {
 
   std::vector<MemoryLimit> limits_;  ///< of a CPU engine
   std::optional<TrainingSession> session_;
-  std::string summed_before_;  ///< the checkpoint's all-reduce; empty: not known
+  std::string checkpoint_all_reduce_;  ///< the checkpoint's all-reduce; empty: not known
   std::unique_ptr<Dataset> validation_;
   std::shared_ptr<Staging> staging_;
   LoaderOptions loading_;
@@ -292,7 +292,7 @@ void Run::build_session() {
                                                              shard_group, job_.grid, comm_);
                                   }});
   state_.convolutions = session_->compute().convolutions();
-  summed_before_ = state_.all_reduce.value_or("");
+  checkpoint_all_reduce_ = state_.all_reduce.value_or("");
   state_.all_reduce = session_->compute().all_reduce();
   state_.optimizer = std::string(session_->optimizer().name());
   if (recorder_) session_->engine().set_step_timer(step_trace_.emplace(*recorder_));
@@ -387,10 +387,10 @@ void Run::describe_all_reduce() {
   const std::string& sums = *state_.all_reduce;
   if (sums.empty()) return;
   reporter_->say("all-reduce: " + sums);
-  if (summed_before_.empty() || summed_before_ == sums) return;
+  if (checkpoint_all_reduce_.empty() || checkpoint_all_reduce_ == sums) return;
   reporter_->say(
       fmt::format("the all-reduce was {}, is {} now (sums may differ in their last bits)",
-                  summed_before_, sums));
+                  checkpoint_all_reduce_, sums));
 }
 
 TrainingResult Run::loop() {

@@ -34,7 +34,7 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
                   {.factor = parts.plan.config.straggler_factor, .hosts = parts.hosts}) {
   if (parts_.plan.config.check_replicas_every > 0) {
     replica_check_.emplace(parts_.engine, parts_.comm, parts_.hosts,
-                           KeptParts{.sync = &parts_.parallel, .ranks = parts_.shard_group});
+                           KeptShard{.sync = &parts_.parallel, .ranks = parts_.shard_group});
   }
 }
 

@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(the_default_with_data_or_synthetic_is_sound) {
   }));
 }
 
-BOOST_AUTO_TEST_CASE(what_does_not_go_with_sharing_out_is_refused) {
+BOOST_AUTO_TEST_CASE(options_that_contradict_shard_are_refused) {
   check_refused(
       [](Config& c) {
         c.shard = ShardMode::full;

@@ -33,12 +33,12 @@ Config adam(ShardMode mode) {
 }
 
 /// So many times the parameters, whose padding is not a hundredth.
-MemoryLimit limit_of(double wholes, int sharing, std::string source = "the node") {
+MemoryLimit limit_of(double wholes, int processes, std::string source = "the node") {
   std::int64_t values = 0;
   for (const Parameter& parameter : graph().parameters()) values += parameter.shape.elements();
   return {.bytes = static_cast<std::uint64_t>(wholes * sizeof(float) * static_cast<double>(values)),
           .source = std::move(source),
-          .sharing = sharing};
+          .processes = processes};
 }
 
 std::string refused(const Config& config, int ranks, const std::vector<MemoryLimit>& limits) {
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(ranks_of_a_node_hold_one_copy_of_what_they_replicate) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_is_shared_out_is_copied_by_all_of_the_group) {
+BOOST_AUTO_TEST_CASE(all_ranks_of_the_group_copy_sharded_state) {
   // A quarter of four and three wholes; and rank 0 has room for the largest unit, of less than a
   // whole.
   const Config full = adam(ShardMode::full);

@@ -46,7 +46,7 @@ BOOST_AUTO_TEST_CASE(a_process_has_its_share_of_the_node) {
   BOOST_TEST(kernel.left(1).bytes == 8192 * mib);
   BOOST_TEST(kernel.left(4).bytes == 2048 * mib);
   BOOST_TEST(kernel.left(4).source == "the node");
-  BOOST_TEST(kernel.left(4).sharing == 4);
+  BOOST_TEST(kernel.left(4).processes == 4);
 }
 
 BOOST_AUTO_TEST_CASE(a_group_s_limit_is_the_smallest_up_to_the_root) {
@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(a_group_s_limit_is_the_smallest_up_to_the_root) {
   kernel.limit("cg/slurm/job_7/memory.max", std::to_string(1000 * mib));
   BOOST_TEST(kernel.left(2).bytes == 400 * mib);
   BOOST_TEST(kernel.left(2).source == "the control group");
-  BOOST_TEST(kernel.left(2).sharing == 2);
+  BOOST_TEST(kernel.left(2).processes == 2);
   kernel.limit("cg/slurm/job_7/step_0/memory.max", std::to_string(600 * mib));
   BOOST_TEST(kernel.left(2).bytes == 200 * mib);
   kernel.limit("cg/slurm/job_7/step_0/memory.max", std::to_string(100 * mib));
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(resource_limits_are_what_is_left_of_them) {
   BOOST_REQUIRE(::setrlimit(RLIMIT_DATA, &data) == 0);
   BOOST_TEST(kernel.left(1).bytes == 4000 * mib);
   BOOST_TEST(kernel.left(1).source == "ulimit -d");
-  BOOST_TEST(kernel.left(2).sharing == 1, "of one process alone");
+  BOOST_TEST(kernel.left(2).processes == 1, "of one process alone");
   BOOST_REQUIRE(::setrlimit(RLIMIT_DATA, &before) == 0);
 }
 

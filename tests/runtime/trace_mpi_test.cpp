@@ -31,7 +31,7 @@ extern "C" int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* copy) {
   return copies_fail ? MPI_ERR_OTHER : PMPI_Comm_dup(comm, copy);
 }
 
-BOOST_AUTO_TEST_CASE(clocks_of_hosts_that_started_at_other_times_are_brought_together) {
+BOOST_AUTO_TEST_CASE(clocks_of_hosts_that_started_at_other_times_are_aligned) {
   // Ranks of one host have one clock; here they have not.
   RootChannel channel;
   const std::int64_t planted = std::int64_t{3'600'000'000'000} * world->rank();

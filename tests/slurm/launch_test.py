@@ -65,7 +65,7 @@ def each_machine_starts_ranks_on_two_nodes_by_mpirun(folder):
         check_ranks(run_dir, 2, 2, 1)
 
 
-def a_nodes_ranks_share_out_where_no_group_is_named(folder):
+def a_nodes_ranks_are_the_shard_group_by_default(folder):
     data = write_shards(folder / "data")
     edited(folder, "train.sbatch", "", "")  # for its machine
 
@@ -133,5 +133,5 @@ def a_machine_that_is_not_there_is_named(folder):
 
 if __name__ == "__main__":
     main([ranks_are_where_sbatch_asked_for_them, ranks_are_where_salloc_asked_for_them,
-          each_machine_starts_ranks_on_two_nodes_by_mpirun, a_nodes_ranks_share_out_where_no_group_is_named, an_array_trains_a_seed_each,
+          each_machine_starts_ranks_on_two_nodes_by_mpirun, a_nodes_ranks_are_the_shard_group_by_default, an_array_trains_a_seed_each,
           pack_train_and_eval_follow_each_other, a_machine_that_is_not_there_is_named])

@@ -230,7 +230,7 @@ def a_loss_scale_goes_on_with_its_count_of_good_steps(folder):
     assert (found["loss_scale"], found["loss_scale_good_steps"], found["skipped_steps"]) == (2048, 1, 3), found
 
 
-def norms_and_narrow_gradients_go_over_ranks(folder):
+def norms_and_16_bit_gradients_are_reduced_over_ranks(folder):
     data = write_shards(folder / "data")
     for name, more in (("sync", ["--batch-norm", "sync"]), ("bf16", ["--grad-compression", "bf16"])):
         for device in ("cpu", "cuda"):
@@ -277,7 +277,7 @@ if __name__ == "__main__":
     main([a_gpu_trains_as_a_processor, auto_takes_the_gpu_where_there_is_one, each_rank_opens_its_own_device_as_asked,
           algorithms_are_timed_by_one_rank_and_kept, it_resumes_to_the_bit_in_every_precision,
           recorded_steps_give_the_numbers_of_single_ones, state_may_be_sharded, groups_and_lars_shard_as_none,
-          checkpoints_go_from_one_device_to_the_other, norms_and_narrow_gradients_go_over_ranks,
+          checkpoints_go_from_one_device_to_the_other, norms_and_16_bit_gradients_are_reduced_over_ranks,
           a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run,
           a_loss_scale_goes_on_with_its_count_of_good_steps,
           gpus_that_do_not_reach_each_other_are_named, what_cannot_be_had_is_refused])

@@ -137,7 +137,7 @@ def replicas_are_checked_where_there_are_some(folder):
         run(train_args(data, folder / mode, "--shard", mode, "--max-steps", 4, "--check-replicas-every", 1), ranks=3)
 
 
-def a_signal_saves_the_parts_and_the_same_command_goes_on(folder):
+def a_signal_saves_the_shards_and_the_same_command_resumes(folder):
     data = write_shards(folder / "data", samples=4000)
     for mode in MODES[1:]:
         args = train_args(data, folder / mode, "--shard", mode, "--epochs", 200)  # far more than there is time for
@@ -151,7 +151,7 @@ def a_signal_saves_the_parts_and_the_same_command_goes_on(folder):
         assert f"(step {stopped}," in output, output
 
 
-def a_run_that_ends_amid_a_save_brings_it_its_parts(folder):
+def a_run_that_ends_during_a_save_completes_it(folder):
     """It diverges, or is told to stop, while the first save is still being written."""
     data = write_shards(folder / "data", samples=400)
     slow = {"LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND": "200000"}
@@ -322,7 +322,7 @@ if __name__ == "__main__":
     main([each_mode_resumes_to_the_bit, every_mode_goes_on_from_every_other_at_any_world_size,
           communication_is_in_16_bits_as_asked, groups_shard_as_all_do, ranks_without_samples_left_take_part_in_evaluations,
           weights_alone_start_a_run_in_any_mode, replicas_are_checked_where_there_are_some,
-          a_signal_saves_the_parts_and_the_same_command_goes_on, a_run_that_ends_amid_a_save_brings_it_its_parts, a_rank_whose_data_fails_leaves_nobody_waiting,
+          a_signal_saves_the_shards_and_the_same_command_resumes, a_run_that_ends_during_a_save_completes_it, a_rank_whose_data_fails_leaves_nobody_waiting,
           a_ranks_peak_falls_as_predicted,
           what_does_not_fit_replicated_is_refused_and_fits_sharded,
           activations_that_do_not_fit_are_refused_before_the_first_step, modes_go_with_synchronised_norms_and_whole_gradients, what_cannot_be_sharded_is_refused])

@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(micro_steps_add_up_whether_reduced_each_or_once) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(groups_share_out_and_keep_replicas_of_each_other) {
+BOOST_AUTO_TEST_CASE(shard_groups_hold_replicas_of_each_other) {
   for (const std::int64_t group : {1, 2, 3, 4}) {
     if (world->size() % group != 0) continue;
     for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::lars}) {
@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(groups_share_out_and_keep_replicas_of_each_other) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(clipping_and_synchronised_norms_see_all_parts) {
+BOOST_AUTO_TEST_CASE(clipping_and_synchronised_norms_see_all_shards) {
   for (const ShardMode mode : all_modes) {
     check_as_replicated({.model = "mlp", .global_batch = 30, .clip_grad_norm = 0.01}, mode, 4,
                         rounding);
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(bf16_works_with_the_same_rounded_weights) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_devices_engine_shares_out_as_the_processors) {
+BOOST_AUTO_TEST_CASE(a_device_engine_shards_as_the_cpu_engine_does) {
   for (const ShardMode mode : all_modes) {
     for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::adamw}) {
       for (const int accumulate : {1, 2}) {
@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(lamb_takes_the_norms_of_whole_tensors) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(groups_of_devices_share_out_and_keep_replicas_of_each_other) {
+BOOST_AUTO_TEST_CASE(shard_groups_of_devices_hold_replicas_of_each_other) {
   for (const std::int64_t group : {1, 2, 3, 4}) {
     if (world->size() % group != 0) continue;
     for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::lars}) {

@@ -85,7 +85,7 @@ using NextTensor = std::function<std::optional<StoredTensor>()>;
 /// Callbacks while a file is written; any may be empty.
 struct WriteHooks {
   /// Called every few MiB, to distinguish a slow disk from one that hangs.
-  std::function<void()> on_piece;
+  std::function<void()> on_progress;
   /// Called last before the rename; if it throws, nothing is published.
   std::function<void()> before_publish;
 };

@@ -28,7 +28,7 @@ class CheckpointDirectory final {
   /// Writes the file, updates `latest` (and `best` if state.best_step == state.step), and removes
   /// old files except the `keep` newest and the best by validation top-1.
   void save(const CheckpointInfo& info, const NextTensor& next,
-            const std::function<void()>& on_piece = {});
+            const std::function<void()>& on_progress = {});
 
   struct Found {
     CheckpointReader reader;
@@ -51,8 +51,8 @@ class BackgroundSaver final {
  public:
   /// Called on the saving thread; any may be empty.
   struct Hooks {
-    std::function<void()> begin;     ///< before each save
-    std::function<void()> on_piece;  ///< see WriteHooks
+    std::function<void()> begin;        ///< before each save
+    std::function<void()> on_progress;  ///< see WriteHooks
   };
   explicit BackgroundSaver(CheckpointDirectory& directory, Hooks hooks = {});
   ~BackgroundSaver();

@@ -77,7 +77,7 @@ class RunSaver final {
 
  private:
   /// Rank 0's decision if the state is sharded (all ranks must take part), else `mine`.
-  [[nodiscard]] bool decided(bool mine);
+  [[nodiscard]] bool decide_together(bool mine);
   void start(const TrainingState& state);
   void finish();
   /// Takes and reports the next outcome; nullopt if there is none.

@@ -17,7 +17,7 @@ namespace lockstep {
 
 /// The shard this rank holds, and the size of its shard group. Ranks at the same place in different
 /// groups hold the same shard.
-struct KeptParts {
+struct KeptShard {
   const GradientSync* sync = nullptr;  ///< null: every rank keeps the whole model
   int ranks = 1;
 };
@@ -29,7 +29,7 @@ class ReplicaCheck final {
  public:
   /// `hosts` by rank. All references outlive the object.
   ReplicaCheck(Engine& engine, Communicator& comm, std::vector<std::string> hosts,
-               const KeptParts& parts = {});
+               const KeptShard& shard = {});
 
   /// Collective; call after `step`. If replicas differ, returns the same Error(internal) on all
   /// ranks. It names the ranks whose bits differ from the majority of their replicas, their hosts,
@@ -72,10 +72,10 @@ class ReplicaCheck final {
   Engine& engine_;
   Communicator& comm_;
   std::vector<std::string> hosts_;
-  KeptParts parts_;
+  KeptShard shard_;
   std::vector<Held> held_;
-  AlignedBuffer<float> piece_;
-  std::int64_t alike_at_ = -1;  ///< -1: before the first check
+  AlignedBuffer<float> buffer_;
+  std::int64_t last_equal_step_ = -1;  ///< -1: before the first check
 };
 
 /// The ranks whose checksum is not the majority's, ascending; empty if all are equal. All ranks if

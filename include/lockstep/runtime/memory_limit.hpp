@@ -12,7 +12,7 @@ struct MemoryLimit {
   std::string source;  ///< "ulimit -v", "the control group", "the node"
   /// Number of processes among which the memory was divided equally; a process may use more than
   /// its share if others use less.
-  int sharing = 1;
+  int processes = 1;
 };
 
 /// Limits from the process's resource limits, its share of the control group's limit (set by

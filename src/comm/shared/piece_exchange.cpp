@@ -60,9 +60,9 @@ void PieceExchange::add(const Operation& operation) {
     for (std::uint64_t at = ended_; at < added_; ++at) more[at % more.size()] = flight(at);
     flights_ = std::move(more);
   }
-  const std::size_t room =
+  const std::size_t capacity =
       piece_bytes_ / static_cast<std::size_t>(ranks_) / size_of(operation.type);
-  const std::size_t slice = room / aligned * aligned;
+  const std::size_t slice = capacity / aligned * aligned;
   const std::uint64_t pieces = (operation.count + slice - 1) / slice;
   flight(added_) = {
       .operation = operation, .slice = slice, .begin = pieces_, .end = pieces_ + pieces};
@@ -89,13 +89,13 @@ template <typename Work>
 bool PieceExchange::run(Cursor& cursor, std::uint64_t limit, Counter& counter, Work&& work) {
   bool moved = false;
   while (cursor.operation < added_) {
-    const Flight& under_way = flight(cursor.operation);
-    if (cursor.piece == under_way.end) {
+    const Flight& current = flight(cursor.operation);
+    if (cursor.piece == current.end) {
       ++cursor.operation;
       continue;
     }
     if (cursor.piece >= limit) break;
-    work(under_way, cursor.piece);
+    work(current, cursor.piece);
     ++cursor.piece;
     counter.pieces.store(cursor.piece, std::memory_order_release);
     moved = true;

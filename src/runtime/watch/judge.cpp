@@ -36,17 +36,17 @@ auto place(const RankReport& report) noexcept {
   return std::tuple(at.step, at.collectives, at.bucket, at.waits_in, bucket ? 0 : at.wait_count);
 }
 
-class Court final {
+class Diagnosis final {
  public:
-  Court(std::span<const RankReport> reports, std::span<const std::string> names,
-        const JudgeOptions& options)
+  Diagnosis(std::span<const RankReport> reports, std::span<const std::string> names,
+            const JudgeOptions& options)
       : reports_(reports), names_(names), options_(options), late_(reports.size(), false) {}
 
   /// Text: the late ranks, the evidence, and what the others do.
-  [[nodiscard]] std::string verdict() {
-    const std::string accusation = accuse();
+  [[nodiscard]] std::string text() {
+    const std::string late_ranks = find_late();
     return fmt::format("no rank has made progress for {:.1f} s: {}{}", idle_seconds(reports_),
-                       accusation, others());
+                       late_ranks, others());
   }
 
  private:
@@ -74,36 +74,36 @@ class Court final {
   }
 
   /// Text about the late ranks: NAME `verb` 3.2 s `where` ... (`why`).
-  struct Charge {
+  struct Wording {
     std::string_view verb;
     std::string_view where;
     std::string_view why;
     double RankReport::*seconds;
   };
-  static constexpr Charge silent{"was last heard of", "ago, in",
-                                 " (its process is stopped or ended, or its node is out of reach)",
-                                 &RankReport::silent};
-  static constexpr Charge late{"has been late for", "in", "", &RankReport::idle};
-  static constexpr Charge alone{"has waited by itself for", "in",
-                                " (the ranks do not make the same collectives; "
-                                "--debug-collectives names the first that differs)",
-                                &RankReport::idle};
+  static constexpr Wording silent{"was last heard of", "ago, in",
+                                  " (its process is stopped or ended, or its node is out of reach)",
+                                  &RankReport::silent};
+  static constexpr Wording late{"has been late for", "in", "", &RankReport::idle};
+  static constexpr Wording alone{"has waited by itself for", "in",
+                                 " (the ranks do not make the same collectives; "
+                                 "--debug-collectives names the first that differs)",
+                                 &RankReport::idle};
 
-  [[nodiscard]] std::string accuse() {
+  [[nodiscard]] std::string find_late() {
     if (mark([this](const auto& r) { return is_silent(r) && hears_nobody_above(r); })) {
-      return accused(silent);
+      return late_text(silent);
     }
     if (mark([](const auto& r) { return r.present() && !waits(r); })) {
-      return accused(late);
+      return late_text(late);
     }
     if (mark([](const auto& r) { return r.state == State::unheard; })) {
       return late_names() + " did not connect to the watchdog";
     }
-    return accuse_waiting();
+    return find_other_collective();
   }
 
   /// All ranks wait: those that do not wait where most do have called different collectives.
-  [[nodiscard]] std::string accuse_waiting() {
+  [[nodiscard]] std::string find_other_collective() {
     std::map<decltype(place(reports_[0])), std::size_t> places;
     for (const RankReport& report : reports_) {
       if (counts(report)) ++places[place(report)];
@@ -114,15 +114,15 @@ class Court final {
     const auto most = std::ranges::max_element(
         places, [](const auto& a, const auto& b) { return a.second < b.second; });
     mark([&](const auto& report) { return place(report) != most->first; });
-    return accused(alone);
+    return late_text(alone);
   }
 
-  [[nodiscard]] std::string accused(const Charge& charge) const {
+  [[nodiscard]] std::string late_text(const Wording& wording) const {
     const auto first = static_cast<std::size_t>(std::ranges::find(late_, true) - late_.begin());
     const RankReport& report = reports_[first];
-    return fmt::format("{} {} {:.1f} s {} {}{}{}", names_[first], charge.verb,
-                       report.*charge.seconds, charge.where, describe(report.reading), charge.why,
-                       late_count() > 1 ? "; alike are " + late_names() : "");
+    return fmt::format("{} {} {:.1f} s {} {}{}{}", names_[first], wording.verb,
+                       report.*wording.seconds, wording.where, describe(report.reading),
+                       wording.why, late_count() > 1 ? "; alike are " + late_names() : "");
   }
 
   /// "; 3 ranks wait in the barrier, in checks of step 12"
@@ -219,7 +219,7 @@ double idle_seconds(std::span<const RankReport> reports) noexcept {
 std::optional<std::string> judge(std::span<const RankReport> reports,
                                  std::span<const std::string> names, const JudgeOptions& options) {
   if (idle_seconds(reports) < limit_now(reports, options.limit)) return std::nullopt;
-  return Court(reports, names, options).verdict();
+  return Diagnosis(reports, names, options).text();
 }
 
 }  // namespace lockstep::watch

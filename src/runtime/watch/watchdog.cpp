@@ -130,7 +130,7 @@ class Watchdog::Impl final {
   /// A failure of the watchdog must not end the job.
   void run() noexcept {
     try {
-      keep_watch();
+      loop();
     } catch (const std::exception& error) {
       disable(error.what());
     } catch (...) {
@@ -154,7 +154,7 @@ class Watchdog::Impl final {
     }
   }
 
-  void keep_watch() {
+  void loop() {
     watch::step_aside(options_.cores);
     const auto tick = std::chrono::milliseconds(static_cast<int>(1000 * tick_));
     auto next = std::chrono::steady_clock::now();
@@ -169,7 +169,7 @@ class Watchdog::Impl final {
       tree_->publish(own_report(), clock_.now());
       if (ended_) {
         if (abort_at_ && std::chrono::steady_clock::now() > *abort_at_) options_.end_job();
-      } else if (const auto why = look_after()) {
+      } else if (const auto why = reason_to_end()) {
         end(*why, true);
       }
     }
@@ -258,26 +258,26 @@ class Watchdog::Impl final {
     return true;
   }
 
-  [[nodiscard]] bool parted_from_above(const std::vector<RankReport>& reports) const {
+  [[nodiscard]] bool parent_has_left(const std::vector<RankReport>& reports) const {
     if (rank_ == 0) return false;
     const int parent = watch::parent_of(rank_, options_.fan_out);
     return reports[static_cast<std::size_t>(parent)].state == State::left;
   }
   /// Only rank 0 receives reports of all ranks; other ranks ignore those they have none of.
-  static void leave_out_unheard(std::vector<RankReport>& reports) {
+  static void ignore_unheard(std::vector<RankReport>& reports) {
     for (RankReport& report : reports) {
       if (report.state == State::unheard) report.state = State::left;
     }
   }
 
   /// The reason why the job must end; nullopt: it continues.
-  [[nodiscard]] std::optional<std::string> look_after() {
+  [[nodiscard]] std::optional<std::string> reason_to_end() {
     auto reports = tree_->reports(clock_.now());
     double limit = options_.limit.count();
     const double loss_limit = std::min(limit, options_.loss_limit.count());
-    if (parted_from_above(reports)) {
+    if (parent_has_left(reports)) {
       // The ranks above have left in order, so only this rank can judge those below it.
-      leave_out_unheard(reports);
+      ignore_unheard(reports);
     } else if (rank_ != 0) {
       // Rank 0 judges unless it is stopped or gone itself.
       const RankReport& first = reports.front();
@@ -289,7 +289,7 @@ class Watchdog::Impl final {
       if (idle < factor * (gone ? loss_limit : limit)) return std::nullopt;
       if (gone) return describe_loss(0);
       limit *= factor;
-      leave_out_unheard(reports);
+      ignore_unheard(reports);
     }
     const auto lost = std::ranges::find(reports, State::lost, &RankReport::state);
     if (lost != reports.end() && watch::idle_seconds(reports) >= loss_limit) {
