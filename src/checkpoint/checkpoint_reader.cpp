@@ -39,8 +39,9 @@ void check_checksum(const Source& source, std::optional<std::uint32_t> stored, s
 
 Shape shape_of(const Source& source, const h5::DatasetInfo& info, const std::string& object) {
   if (info.dims.size() > Shape::max_rank) {
-    fail(ExitStatus::bad_input, "{}:{} has {} axes (at most {} are expected); it is no parameter",
-         source.path, object, info.dims.size(), Shape::max_rank);
+    fail(ExitStatus::bad_input,
+         "{}:{} has {} axes (at most {} are expected); it is not a parameter", source.path, object,
+         info.dims.size(), Shape::max_rank);
   }
   const std::vector<std::int64_t> extents(info.dims.begin(), info.dims.end());
   return Shape(extents);
@@ -56,7 +57,7 @@ std::vector<float> read_tensor(const Source& source, const std::string& group,
   const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
   if (bad != values.end()) {
     fail(ExitStatus::bad_input,
-         "{}:{} holds {} at element {} (no training can go on from it); use an older file",
+         "{}:{} holds {} at element {} (training cannot resume from it); use an older file",
          source.path, object, *bad, bad - values.begin());
   }
   return values;
@@ -137,7 +138,7 @@ CheckpointInfo read_info(const Source& source) {
   if (h5::exists(source.file, "/state")) {
     info.state = read_state(source, h5::open_group(source.file, "/state"));
   } else if (source.use == CheckpointUse::resume) {
-    fail(ExitStatus::bad_input, "{} has no group /state (it holds weights alone); use --init-from",
+    fail(ExitStatus::bad_input, "{} has no group /state (it holds only weights); use --init-from",
          source.path);
   }
   return info;

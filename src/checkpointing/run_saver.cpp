@@ -154,7 +154,7 @@ void RunSaver::report_stall() {
   if (!waited) return;
   parts_.reporter.warn(
       fmt::format("checkpoint {} has made no progress for {:.0f} s (its file system may hang); "
-                  "training goes on without it; see to {}",
+                  "training continues without it; check {}",
                   parts_.checkpoints->path_of(started_step_),
                   std::chrono::duration<double>(*waited).count(), parts_.config.run_dir));
 }

@@ -41,8 +41,8 @@ RunStart read_run_start(const Config& config, const CheckpointDirectory& directo
     const auto steps = directory.steps();
     if (!steps.empty() && steps.front() > start.state->step) {
       fail(ExitStatus::usage,
-           "--resume {} is at step {}, but {} is there already (the next start would go on from "
-           "that); use another --run-dir, or leave out --resume",
+           "--resume {} is at step {}, but {} is there already (the next start would resume from "
+           "that); use another --run-dir, or drop --resume",
            config.resume, start.state->step, directory.path_of(steps.front()));
     }
   }

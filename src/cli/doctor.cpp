@@ -159,7 +159,7 @@ doctor::Diagnosis examine(const doctor::ExaminationOptions& options) {
   } catch (const std::exception& error) {
     // The other ranks wait for this rank's message, and MPI_Finalize would wait for them.
     print_error(fmt::format(
-        "the examination broke off on {} ({}); see to the limits of that node: processes, memory",
+        "the examination failed on {} ({}); check the limits of that node: processes, memory",
         host_name(), error.what()));
     std::fflush(nullptr);
     abort_job(static_cast<int>(ExitStatus::internal));

@@ -78,7 +78,7 @@ Outcome run_body(Job& job, const std::function<ExitStatus(Job&)>& body) {
   } catch (const std::bad_alloc&) {
     return {.status = ExitStatus::internal,
             .message =
-                "out of memory (this rank could not get what it needs); use a smaller batch, "
+                "out of memory (an allocation failed on this rank); use a smaller batch, "
                 "or fewer ranks a node"};
   } catch (const std::exception& error) {
     return {.status = ExitStatus::internal, .message = error.what()};

@@ -61,7 +61,7 @@ class HostLink final {
     if (!shared && comm == CommChoice::shared) {
       fail(ExitStatus::usage,
            "--comm shared needs memory that all ranks share ({}); run them on one host with enough "
-           "room in /dev/shm, or leave it out",
+           "room in /dev/shm, or drop it",
            reason);
     }
     if (!shared) by_mpi_ = fmt::format("by MPI ({})", reason);
@@ -383,7 +383,7 @@ std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& 
     if (options.comm == CommChoice::shared) {
       fail(ExitStatus::usage,
            "--comm shared does not go with --device cuda (GPUs' memory is reduced by NCCL, or by "
-           "MPI through the host); leave it out");
+           "MPI through the host); drop it");
     }
     return std::make_unique<CudaCompute>(graph, options, grid, host);
   }

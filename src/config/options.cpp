@@ -166,7 +166,7 @@ void validate_communication_dtypes(const Config& config) {
   if (parameters != "fp32" && parameters != precision) {
     fail(ExitStatus::usage,
          "--param-dtype {0} does not go with --precision {1} (weights would be rounded to {0} and "
-         "used as {1}); take --precision {0}, or drop --param-dtype",
+         "used as {1}); use --precision {0}, or drop --param-dtype",
          parameters, precision);
   }
 }
@@ -178,13 +178,13 @@ std::string_view to_string(ConvAlgorithm algorithm) noexcept {
 void require_conv_algorithm(ConvAlgorithm algorithm, Precision precision, DeviceChoice device) {
   if (algorithm == ConvAlgorithm::winograd && device == DeviceChoice::cuda) {
     fail(ExitStatus::usage,
-         "--conv-algorithm winograd does not go with --device cuda (cuDNN has algorithms of its "
-         "own); take auto or direct, or --device cpu");
+         "--conv-algorithm winograd does not go with --device cuda (cuDNN has its own algorithms); "
+         "use auto or direct, or --device cpu");
   }
   if (algorithm == ConvAlgorithm::winograd && precision != Precision::fp32) {
     fail(ExitStatus::usage,
-         "--conv-algorithm winograd does not go with --precision {} (oneDNN has that algorithm in "
-         "fp32 alone); take auto, or fp32",
+         "--conv-algorithm winograd does not go with --precision {} (oneDNN has that algorithm "
+         "only in fp32); use auto, or fp32",
          to_string(precision));
   }
 }
@@ -197,7 +197,7 @@ void require_recompute(Recompute recompute, DeviceChoice device) {
   if (recompute != Recompute::norms || device != DeviceChoice::cuda) return;
   fail(ExitStatus::usage,
        "--recompute norms does not go with --device cuda (that engine keeps what its backward "
-       "reads); leave it out, or take --device cpu");
+       "reads); drop it, or use --device cpu");
 }
 
 void validate(const Config& config) {

@@ -12,7 +12,7 @@ CifarBatch parse_cifar(std::span<const std::byte> bytes, const CifarLayout& layo
   const std::size_t record = label_bytes + pixels;
   if (bytes.empty() || bytes.size() % record != 0) {
     fail(ExitStatus::bad_input,
-         "{}: {} bytes is no whole number of records of {} bytes (truncated, or not the binary "
+         "{}: {} bytes is not a whole number of records of {} bytes (truncated, or not the binary "
          "version of CIFAR-{}); fetch it again",
          name, bytes.size(), record, layout.classes);
   }

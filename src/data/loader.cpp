@@ -160,10 +160,10 @@ class RingLoader final : public Loader {
         request.first <= samples - request.count) {
       return;
     }
-    fail(
-        ExitStatus::internal,
-        "batch of positions [{}, {}) (a loader of {} samples a batch over {} samples); report this",
-        request.first, request.first + request.count, options_.batch_capacity, samples);
+    fail(ExitStatus::internal,
+         "batch of positions [{}, {}) (the loader has batches of up to {} samples, and {} "
+         "samples); report this",
+         request.first, request.first + request.count, options_.batch_capacity, samples);
   }
 
   /// Reads sample i of the slot's batch; returns the error instead of throwing.

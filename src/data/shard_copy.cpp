@@ -23,7 +23,7 @@ constexpr std::int64_t samples_between_looks = 64;
 Descriptor open_source(const std::string& path) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) {
-    fail(ExitStatus::no_input, "cannot open {} ({}); see that it is there and readable", path,
+    fail(ExitStatus::no_input, "cannot open {} ({}); check that it exists and is readable", path,
          std::strerror(errno));
   }
   return file;
@@ -31,7 +31,7 @@ Descriptor open_source(const std::string& path) {
 
 [[noreturn]] void cannot_write(const std::string& path, int error) {
   fail(ExitStatus::cannot_write,
-       "cannot write {} ({}); see that --stage-dir is writable and not full", path,
+       "cannot write {} ({}); check that --stage-dir is writable and not full", path,
        std::strerror(error));
 }
 
@@ -42,7 +42,7 @@ std::span<const std::byte> read_piece(const Descriptor& file, const std::string&
     const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
     if (count >= 0) return std::span(buffer).first(static_cast<std::size_t>(count));
     if (errno != EINTR) {
-      fail(ExitStatus::no_input, "cannot read {} ({}); see that its file system is well", path,
+      fail(ExitStatus::no_input, "cannot read {} ({}); check its file system", path,
            std::strerror(errno));
     }
   }
@@ -75,7 +75,7 @@ std::uint32_t checksum_of_file(const std::string& path, const std::stop_token& s
   fail(
       ExitStatus::bad_input,
       "the copy of {} is not what was validated (the file, or what it was copied to, has changed); "
-      "see whether the storage is well",
+      "check the storage",
       source);
 }
 

@@ -31,7 +31,7 @@ std::string reason() {
 Descriptor open_descriptor(const std::string& path) {
   Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!descriptor) {
-    fail(ExitStatus::no_input, "cannot open {} ({}); see that it is there and readable", path,
+    fail(ExitStatus::no_input, "cannot open {} ({}); check that it exists and is readable", path,
          reason());
   }
   return descriptor;
@@ -40,7 +40,7 @@ Descriptor open_descriptor(const std::string& path) {
 std::uint64_t size_of(const Descriptor& descriptor, const std::string& path) {
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) {
-    fail(ExitStatus::no_input, "cannot look at {} ({}); see that it is readable", path, reason());
+    fail(ExitStatus::no_input, "cannot look at {} ({}); check that it is readable", path, reason());
   }
   return static_cast<std::uint64_t>(status.st_size);
 }
@@ -53,8 +53,8 @@ void read_exactly(const Descriptor& descriptor, std::uint64_t offset, std::span<
                                   static_cast<off_t>(offset + done));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      fail(ExitStatus::no_input, "cannot read {} at byte {} ({}); see that its file system is well",
-           path, offset + done, reason());
+      fail(ExitStatus::no_input, "cannot read {} at byte {} ({}); check its file system", path,
+           offset + done, reason());
     }
     if (count == 0) {
       fail(ExitStatus::bad_input,

@@ -34,7 +34,7 @@ void create_board(const std::string& path, std::size_t shards) {
   const std::vector<char> zeros(shards, 0);
   if (!file || ::write(file.get(), zeros.data(), shards) != static_cast<ssize_t>(shards)) {
     fail(ExitStatus::cannot_write,
-         "cannot write {} ({}); see that --stage-dir is writable and not full", path,
+         "cannot write {} ({}); check that --stage-dir is writable and not full", path,
          std::strerror(errno));
   }
 }

@@ -224,7 +224,7 @@ Finding judge_clocks(std::span<const ClockFacts> clocks) {
     finding.verdict = Verdict::warn;
     finding.text = fmt::format(
         "{}'s clock is {} {} that of rank 0's node (logs and file times mislead, and Slurm's munge "
-        "refuses minutes); see to its time synchronisation, or leave it out with --exclude={}",
+        "refuses minutes); check its time synchronization, or exclude it with --exclude={}",
         worst->node, time_text(std::abs(worst->offset)), worst->offset > 0 ? "ahead of" : "behind",
         worst->node);
     return finding;

@@ -150,7 +150,7 @@ Finding judge_answers(std::span<const SilentRank> silent) {
           .verdict = Verdict::fail,
           .text = fmt::format("no answer from {}{} (it hangs, or rank 0 cannot reach it); look at "
                               "that node, and at the "
-                              "network between; or leave it out with --exclude",
+                              "network between; or exclude it with --exclude",
                               fmt::join(names, ", "),
                               more ? fmt::format(" and {} more", silent.size() - shown) : ""),
           .values = {{"silent", static_cast<double>(silent.size())}}};

@@ -55,7 +55,7 @@ Finding judge_data(const std::string& directory, std::span<const DataFacts> node
     finding.text = fmt::format(
         "{} reads {} at {} where other nodes read at {} (each step waits for the slowest); look at "
         "its "
-        "mount, or leave it out with --exclude={}",
+        "mount, or exclude it with --exclude={}",
         slowest->node, directory, rate_text(rate_of(*slowest)), rate_text(usual), slowest->node);
   }
   return finding;
@@ -82,7 +82,7 @@ Finding judge_run_directory(const RunDirectoryFacts& facts,
     }
     if (!other.can_write) {
       return judge(Verdict::fail,
-                   fmt::format("{} cannot write in {} ({}); see to its mount and permissions",
+                   fmt::format("{} cannot write in {} ({}); check its mount and permissions",
                                other.node, facts.path, other.error));
     }
   }

@@ -37,7 +37,7 @@ double since(Clock::time_point begin) {
 void read_some(const std::string& path, DataFacts& facts) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) {
-    facts.error = fmt::format("cannot open {} ({}); see to its mount and permissions", path,
+    facts.error = fmt::format("cannot open {} ({}); check its mount and permissions", path,
                               std::strerror(errno));
     return;
   }
@@ -50,7 +50,7 @@ void read_some(const std::string& path, DataFacts& facts) {
     const ssize_t count =
         ::pread(file.get(), piece.data(), piece.size(), static_cast<off_t>(offset));
     if (count < 0 || (count == 0 && offset == 0)) {
-      facts.error = fmt::format("cannot read {} ({}); see that its file system is well", path,
+      facts.error = fmt::format("cannot read {} ({}); check its file system", path,
                                 count < 0 ? std::strerror(errno) : "it is empty");
       return;
     }
@@ -111,8 +111,9 @@ RunDirectoryProbe::~RunDirectoryProbe() {
 void RunDirectoryProbe::write() {
   const std::string temporary = path_ + "/." + proof_name + ".tmp";
   const auto cannot = [&](const char* what) {
-    facts_.error = fmt::format("cannot {} a file in {} ({}); see that it is writable and not full",
-                               what, facts_.path, std::strerror(errno));
+    facts_.error =
+        fmt::format("cannot {} a file in {} ({}); check that it is writable and not full", what,
+                    facts_.path, std::strerror(errno));
   };
   struct statvfs room {};
   ::statvfs(path_.c_str(), &room);

@@ -27,7 +27,7 @@ class Listener final {
   void answer(const std::stop_token& stop) const;
 
   std::string greeting_;
-  ListeningSocket socket_{"see to the limits of this node"};
+  ListeningSocket socket_{"check the limits of this node"};
   std::jthread thread_;
 };
 

@@ -53,14 +53,14 @@ StartWatch::StartWatch(std::chrono::duration<double> limit, const Report& report
   std::array<int, 2> ends{};
   const pid_t parent = ::getpid();
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    fail(ExitStatus::internal, "cannot make a pipe ({}); see to the limits of this node",
+    fail(ExitStatus::internal, "cannot make a pipe ({}); check the limits of this node",
          std::strerror(errno));
   }
   const Descriptor from_child(ends[0]);
   to_parent_ = Descriptor(ends[1]);
   const pid_t child = ::fork();
   if (child < 0) {
-    fail(ExitStatus::internal, "cannot fork ({}); see to the limits of this node",
+    fail(ExitStatus::internal, "cannot fork ({}); check the limits of this node",
          std::strerror(errno));
   }
   if (child == 0) {

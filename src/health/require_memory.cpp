@@ -63,7 +63,7 @@ void require_memory(const Config& config, const Graph& graph, int ranks,
     if (needs.total() <= limit.bytes) continue;
     fail(ExitStatus::usage,
          "a rank needs {:.1f} MiB with --shard {} ({:.1f} parameters, {:.1f} gradients, {:.1f} "
-         "optimizer state, {:.1f} {} to save; activations come on top), but may take {:.1f} MiB "
+         "optimizer state, {:.1f} {} to save; activations are extra), but may take {:.1f} MiB "
          "({}); {}",
          mib(needs.total()), to_string(config.shard), mib(needs.parameters), mib(needs.gradients),
          mib(needs.optimizer), mib(needs.copy),
@@ -94,7 +94,7 @@ void require_activations(const Config& config, const Graph& graph, int ranks,
          "MiB ({}); lower --batch-size and raise --accumulate as much{}",
          mib(state + needs.bytes), mib(needs.bytes), needs.samples, to_string(config.precision),
          mib(state), to_string(config.shard), mib(limit.bytes), limit.source,
-         config.precision == Precision::fp32 ? ", or take --precision bf16" : "");
+         config.precision == Precision::fp32 ? ", or use --precision bf16" : "");
   }
 }
 

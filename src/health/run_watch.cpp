@@ -101,10 +101,9 @@ void RunWatch::wait_for_debugger(const Config& config, const WatchedJob& job) {
          config.wait_for_debugger, job.grid.world_size);
   }
   if (job.grid.rank == config.wait_for_debugger) {
-    fmt::print(
-        stderr,
-        "rank {} on {} waits for a debugger: gdb -p {}, then continue (the watchdog rests)\n",
-        job.grid.rank, job.grid.host, ::getpid());
+    fmt::print(stderr,
+               "rank {} on {} waits for a debugger: gdb -p {}, then continue (watchdog disabled)\n",
+               job.grid.rank, job.grid.host, ::getpid());
     while (!is_traced()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   job.comm.barrier();

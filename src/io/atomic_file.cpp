@@ -18,8 +18,8 @@ constexpr std::string_view temporary_mark = ".tmp-";
 
 [[noreturn]] void cannot(const char* what, const std::string& path, int error) {
   fail(ExitStatus::cannot_write,
-       "cannot {} {} ({}); see that the directory is there, writable and not full", what, path,
-       std::strerror(error));
+       "cannot {} {} ({}); check that the directory exists, is writable and is not full", what,
+       path, std::strerror(error));
 }
 
 std::string directory_of(const std::string& path) {

@@ -104,13 +104,13 @@ void cannot_read(const std::string& object) {
 }
 
 void cannot_write(const std::string& object) {
-  fail(ExitStatus::cannot_write, "cannot write {} ({}); see that the disk is not full", object,
+  fail(ExitStatus::cannot_write, "cannot write {} ({}); check that the disk is not full", object,
        library_reason());
 }
 
 void cannot_write(const std::string& object, int error) {
   fail(ExitStatus::cannot_write,
-       "cannot write {} ({}); see that the directory is there, writable and not full", object,
+       "cannot write {} ({}); check that the directory exists, is writable and is not full", object,
        std::strerror(error));
 }
 

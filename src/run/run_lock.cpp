@@ -149,7 +149,7 @@ void RunDirectory::Lock::write_holder() {
       ::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
       ::ftruncate(file_.get(), static_cast<off_t>(text.size())) == 0;
   if (!written || ::fsync(file_.get()) != 0) {
-    fail(ExitStatus::cannot_write, "cannot write {} ({}); see that the disk is not full", path_,
+    fail(ExitStatus::cannot_write, "cannot write {} ({}); check that the disk is not full", path_,
          std::strerror(errno));
   }
 }

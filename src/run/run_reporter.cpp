@@ -166,7 +166,7 @@ void RunReporter::straggler(const StragglerReport& report) {
   const double own = report.times.data.p50 + report.times.compute.p50;
   warn(fmt::format(
       "epoch {}: rank {} ({}) is slow: {:.1f} times the median rank's own time a step (data {:.1f} "
-      "times, compute {:.1f} times; {:.1f} ms); leave it out with --exclude={}",
+      "times, compute {:.1f} times; {:.1f} ms); exclude it with --exclude={}",
       report.epoch + 1, slow.rank, report.host, slow.factor, slow.data, slow.compute, 1e3 * own,
       host_list({report.host})));
   if (!impl_->keeps_record()) return;

@@ -15,7 +15,7 @@ constexpr std::int64_t default_encoded_image_size = 224;
 ImageShape resolve_image(const Config& config, const DatasetInfo& data) {
   if (!data.encoded && config.channels != 0 && config.channels != data.image.channels) {
     fail(ExitStatus::usage,
-         "--channels is {}, but images of {} have {} (they are stored as pixels); leave it out",
+         "--channels is {}, but images of {} have {} (they are stored as pixels); drop it",
          config.channels, data.directory, data.image.channels);
   }
   ImageShape image = data.image;
@@ -54,11 +54,10 @@ std::int64_t batch_of_ranks(const Config& config, int world_size) {
 template <typename T>
 void check_same(const char* what, const T& now, const T& before) {
   if (now != before) {
-    fail(
-        ExitStatus::usage,
-        "{} is {}, but the checkpoint was written with {} (a run goes on only as what it was); use "
-        "another --run-dir, or --resume none with it",
-        what, now, before);
+    fail(ExitStatus::usage,
+         "{} is {}, but the checkpoint was written with {} (a resumed run keeps it); use "
+         "another --run-dir, or --resume none with it",
+         what, now, before);
   }
 }
 
@@ -78,7 +77,7 @@ RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_siz
   if (config.classes != 0 && config.classes < data.classes) {
     fail(ExitStatus::usage,
          "--classes is {}, but {} has labels of {} classes (each label needs an output); use {} or "
-         "more, or leave it out",
+         "more, or drop it",
          config.classes, data.directory, data.classes, data.classes);
   }
   if (config.classes == 0) c.classes = data.classes;

@@ -262,7 +262,7 @@ void Run::report_start_point() {
   if (!plan_.warning.empty()) reporter_->warn(plan_.warning);
   if (!start_.state) return;
   reporter_->say(fmt::format(
-      "going on from {} (step {}, epoch {}, position {}; written by {} ranks)", start_.path,
+      "resuming from {} (step {}, epoch {}, position {}; written by {} ranks)", start_.path,
       state_.step, state_.epoch, state_.position, start_.state->world_size));
   for (const std::string& change : changes_) reporter_->say(change);
 }
@@ -270,7 +270,7 @@ void Run::report_start_point() {
 TrainingResult Run::nothing_to_do() {
   reporter_->say(
       fmt::format("nothing to do: step {} is the configured end (raise --epochs or "
-                  "--max-steps to go on)",
+                  "--max-steps to continue)",
                   state_.step));
   return {.status = ExitStatus::ok,
           .step = state_.step,
@@ -375,7 +375,7 @@ void Run::describe() {
                                format_duration(left.count())));
   }
   if (config_.wait_for_debugger >= 0 && config_.watchdog_seconds > 0) {
-    reporter_->say("the watchdog rests (--wait-for-debugger stops processes)");
+    reporter_->say("watchdog disabled (--wait-for-debugger stops processes)");
   }
   if (staging_) {
     for (const std::string& shortage : staging_->shortages()) reporter_->warn(shortage);

@@ -212,7 +212,7 @@ void TrainingLoop::check_scale(const StepResult& result) {
   parts_.reporter.stopped(state_.step + 1, state_.epoch, "diverged");
   fail(ExitStatus::diverged,
        "the gradients overflow fp16 at step {} with a loss scale of {} (training diverged; last "
-       "good checkpoint: {}); lower --lr, lengthen --warmup-epochs or take --precision bf16",
+       "good checkpoint: {}); lower --lr, lengthen --warmup-epochs or use --precision bf16",
        state_.step + 1, 2 * scale, checkpoint.empty() ? "none" : checkpoint);
 }
 

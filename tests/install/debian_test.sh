@@ -22,7 +22,7 @@ inside() {
     --batch-size 8 --threads 1 --progress plain --run-dir build/run)
   "${launch[@]}" "$lockstep" "${train[@]}" --max-steps 3
   "${launch[@]}" "$lockstep" "${train[@]}" --max-steps 5 2>&1 | tee build/resumed.log
-  grep -q "going on from" build/resumed.log
+  grep -q "resuming from" build/resumed.log
   grep -q "finished at step 5" build/resumed.log
   "$lockstep" inspect build/run/checkpoints/latest --verify
 }

@@ -43,5 +43,5 @@ train() {
 }
 train --max-steps 3
 train --max-steps 5 | tee "$log"
-grep -q "going on from" "$log"
+grep -q "resuming from" "$log"
 grep -q "finished at step 5" "$log"

@@ -83,7 +83,7 @@ def a_run_that_goes_on_says_that_the_algorithm_is_another(folder):
     # A file of a program that did not store it.
     without_all_reduce(latest(folder / "run"))
     output = go_on(8)
-    assert "going on from" in output and changed not in output, output
+    assert "resuming from" in output and changed not in output, output
 
 
 def without_all_reduce(path):

@@ -201,7 +201,7 @@ def broken_newest_checkpoints_are_passed_over(folder):
     content[len(content) // 2] ^= 1
     files[-1].write_bytes(content)
     output = run(train_args(data, directory, "--max-steps", 8))
-    assert files[-1].name in output and f"going on from" in output, output
+    assert files[-1].name in output and f"resuming from" in output, output
     for file in (directory / "checkpoints").glob("step-*.h5"):
         file.write_bytes(file.read_bytes()[:1000])
     output = run(train_args(data, directory, "--max-steps", 9), ranks=3, expect=BAD_INPUT)

@@ -53,7 +53,7 @@ def every_mode_goes_on_from_every_other_at_any_world_size(folder):
         ranks = (4, 3, 2)[step % 3]
         more = ["--shard-group", 1 if ranks == 3 else 2] if mode == "hybrid" else []
         output = run(args("walk", "--shard", mode, *more, "--max-steps", step), ranks)
-        assert step == 1 or "going on from" in output, output
+        assert step == 1 or "resuming from" in output, output
     run(args("straight", "--max-steps", len(walk)), ranks=2)
     assert_close(folder / "walk", folder / "straight", 1e-3)
     losses = [[event["loss"] for event in events(folder / name, "step")] for name in ("walk", "straight")]

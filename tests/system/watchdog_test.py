@@ -413,7 +413,7 @@ time.sleep(2)
         tracer.wait()
     assert status == OK, output
     assert f"rank 1 on {HOST} waits for a debugger: gdb -p {ranks[1]}" in output, output
-    assert "the watchdog rests" in output, output
+    assert "watchdog disabled" in output, output
 
 
 if __name__ == "__main__":
