@@ -41,7 +41,7 @@ RunSaver::~RunSaver() {
 
 bool RunSaver::is_due(std::int64_t step) const noexcept {
   if (!saver_) return false;
-  // A delayed save is requested again only when it can start: each request costs a replica check.
+  // Request a pending save only when it can start: each request costs a replica check.
   const auto now = std::chrono::steady_clock::now();
   if (!backoff_.may_try(now)) return false;
   if (pending_) return !saver_->busy();
@@ -78,7 +78,7 @@ void RunSaver::start_pending(const TrainingState& state) {
 }
 
 void RunSaver::start(const TrainingState& state) {
-  report();  // before the snapshot and the board lose the last save's state
+  report();  // the snapshot and the board still describe the last save
   pending_ = false;
   started_step_ = state.step;
   last_ = std::chrono::steady_clock::now();
@@ -126,7 +126,7 @@ std::optional<BackgroundSaver::Outcome> RunSaver::finished() {
     const auto nanoseconds = static_cast<std::int64_t>(1e9 * outcome->seconds);
     parts_.trace->saves().close_at(traced_.begin + nanoseconds, traced_.handle);
   }
-  // Excludes waits for units: a save before a stop gathers them at once.
+  // Without the waits for units, which a save before a stop gathers at once.
   parts_.stop_timer.save_took(outcome->seconds - snapshot_.waited_seconds());
   parts_.reporter.saved(*outcome);
   if (outcome->error) {
@@ -141,7 +141,7 @@ std::optional<BackgroundSaver::Outcome> RunSaver::finished() {
 void RunSaver::report() {
   while (const auto outcome = finished()) {
     if (!outcome->error) continue;
-    pending_ = true;  // a later boundary tries again
+    pending_ = true;  // try again at a later step boundary
     started_step_ = -1;
   }
   report_stall();

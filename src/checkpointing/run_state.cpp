@@ -80,7 +80,7 @@ void broadcast_model(Engine& engine, Communicator& comm) {
 void start_model(const RunStart& start, const Config& config, Engine& engine,
                  StateTransfer& transfer, Optimizer& optimizer, Communicator& comm) {
   const Graph& graph = engine.graph();
-  std::vector<float> unsharded;  // a unit, on rank 0 only
+  std::vector<float> unsharded;  // one unit at a time, on rank 0 only
   const auto distribute = [&](const TensorValues& values, const auto& give) {
     for (std::size_t unit = 0; unit < transfer.units().size(); ++unit) {
       collectively(comm, [&] {
@@ -115,7 +115,7 @@ void start_model(const RunStart& start, const Config& config, Engine& engine,
 }
 
 std::string layout_text(const Engine& engine) {
-  // Layouts of equal size may differ in blocking; the order of probe values shows it.
+  // Layouts of equal size may differ in blocking, which reorders 1, 2, 3, ... differently.
   std::uint32_t crc = 0;
   std::vector<float> probe;
   std::vector<float> values;

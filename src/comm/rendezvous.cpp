@@ -67,6 +67,7 @@ class Rendezvous::Meetings final {
     return fmt::format("rank {} ({})", rank, host(rank));
   }
 
+  /// Rank 0: receives the announcements until all arrive or the limit ends, and answers each.
   [[nodiscard]] Verdict judge(const Place& place, const Announcement& mine,
                               std::size_t payload_size) {
     ++meeting_;
@@ -88,19 +89,20 @@ class Rendezvous::Meetings final {
         mailbox_.send(peer, tag(), std::as_bytes(std::span(&verdict, 1)));
       }
     }
-    // A rank that left before the verdict fails when its limit is over.
+    // A verdict to a rank that gave up may stay unsent: then the communicator is not freed.
     abandoned_ = !mailbox_.settled(Clock::now() + place.limit);
     require_mpi();
     return own;
   }
 
+  /// Another rank: sends its announcement to rank 0 and waits for the verdict.
   [[nodiscard]] Verdict attend(const Place& place, const Announcement& mine) {
     ++meeting_;
     const auto arrival = Clock::now();
     if (!mailbox_.deliver(0, tag(), std::as_bytes(std::span(&mine, 1)), arrival + place.limit)) {
       rank_0_is_lost(place, "did not come to");
     }
-    // Rank 0 comes at most a limit after this rank, and then waits at most a limit for the others.
+    // Rank 0 arrives within a limit after this rank, then waits a limit for the others.
     const auto received =
         mailbox_.receive(0, tag(), arrival + 2 * place.limit + std::chrono::seconds(1));
     if (!received) rank_0_is_lost(place, "was lost at");
@@ -137,7 +139,8 @@ class Rendezvous::Meetings final {
     }
   }
 
-  /// Requires that all ranks have arrived.
+  /// The payload for a rank: rank 0's, or one block of each of its leaders' payloads. All ranks
+  /// must have arrived.
   [[nodiscard]] static decltype(Verdict::payload) payload_for(
       const Announcement& peer, const std::vector<std::optional<Announcement>>& announcements,
       std::size_t size) {

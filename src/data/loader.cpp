@@ -87,7 +87,7 @@ class RingLoader final : public Loader {
       throw *failure_;
     }
     if (!slot.request) {
-      --next_;  // so that every later call ends too
+      --next_;  // later calls find the same end
       return std::nullopt;
     }
     return LoadedBatch{.request = *slot.request, .batch = batch_of(slot)};
@@ -192,7 +192,8 @@ class RingLoader final : public Loader {
     if (auto error = try_read(reader, slot, i)) slot.note(i, std::move(*error));
   }
 
-  /// The oldest planned batch with unassigned samples, else a newly planned one if a slot is free.
+  /// The first planned batch with unassigned samples; plans more batches while slots are free. Null
+  /// if there is no work now.
   [[nodiscard]] Slot* slot_with_work() {
     for (;;) {
       for (; assigning_ < planned_; ++assigning_) {
@@ -202,7 +203,7 @@ class RingLoader final : public Loader {
       if (ended_ || planned_ >= released_ + static_cast<std::int64_t>(slots_.size()))
         return nullptr;
       plan_slot(planned_);
-      batch_done_.notify_all();  // it may be empty or the end
+      batch_done_.notify_all();  // a batch without samples, or the end of the plan, is done at once
     }
   }
 
@@ -221,6 +222,7 @@ class RingLoader final : public Loader {
       work_changed_.wait(lock, stop, [&] { return (slot = slot_with_work()) != nullptr; });
       if (stop.stop_requested()) return;
       const std::int64_t begin = slot->assigned;
+      // Four ranges per thread and batch, so that the threads end a batch at about the same time.
       const std::int64_t count =
           std::max<std::int64_t>(1, slot->count() / (std::int64_t{4} * options_.threads));
       const std::int64_t end = std::min(slot->count(), begin + count);
@@ -260,7 +262,7 @@ class RingLoader final : public Loader {
   std::condition_variable batch_done_;
   std::int64_t planned_ = 0;    ///< batches requested from the plan
   std::int64_t assigning_ = 0;  ///< first batch that may have unassigned samples
-  std::int64_t released_ = 0;   ///< slots of earlier batches are free
+  std::int64_t released_ = 0;   ///< slots of batches before this one are free
   bool ended_ = false;
   std::vector<std::jthread> threads_;  ///< declared last, so stopped and destroyed first
 };

@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::size_t buffer_values = std::size_t{1} << 20;
 
-/// Views pairs of 16-bit values as floats: every tensor begins at a multiple of arena_alignment.
+/// Views 16-bit values as floats, two in each. No tensor begins in the middle of a float: offsets
+/// are multiples of arena_alignment.
 std::span<const float> as_floats(std::span<const std::byte> values) {
   return {reinterpret_cast<const float*>(values.data()), values.size() / sizeof(float)};
 }

@@ -70,8 +70,8 @@ Graph build_graph(const RunPlan& plan, const TrainingJob& job) {
   return job.model ? job.model(plan.model) : make_model(plan.config.model, plan.model);
 }
 
-/// A plan that normalises inputs as its initial weights were trained: the checkpoint's if resumed,
-/// else those of --init-from; --mean and --std take precedence. `warning`: from
+/// The run's plan, with the input normalization that its initial weights were trained with: that of
+/// the checkpoint, else of --init-from. --mean and --std take precedence. `warning`: from
 /// normalize_as_trained().
 struct NormalizedPlan {
   RunPlan plan;
@@ -93,13 +93,13 @@ NormalizedPlan normalized_plan(const Config& config, const RunStart& start, cons
   return {.plan = resolve_run(chosen, data, comm.size()), .warning = std::move(warning)};
 }
 
-/// Estimate until a save is measured: three copies of the parameters to a slow disk.
+/// Used until a save is measured: the time to write three copies of the parameters to a slow disk.
 double assumed_save_seconds(const Engine& engine) noexcept {
   constexpr double bytes_per_second = 50e6;
   return 12 * static_cast<double>(engine.layout().size()) / bytes_per_second;
 }
 
-/// Steps until the configured end, counted from the run's beginning.
+/// The number of the last step: at the end of the epochs or of --max-steps.
 std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
                           const TrainingState& state) {
   const std::int64_t left_in_epoch =
@@ -111,8 +111,8 @@ std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
   return config.max_steps == 0 ? by_epochs : std::min(by_epochs, config.max_steps);
 }
 
-/// One call of train(), stage by stage: each uses what the stages before it made, and members are
-/// destroyed in the opposite order.
+/// One call of train(). run() calls the phases in order; each sets members that later ones use.
+/// Members are destroyed in the opposite order.
 class Run final {
  public:
   Run(const Config& config, const TrainingJob& job, StopTimer::Clock::time_point begin)
@@ -173,7 +173,7 @@ class Run final {
 
   std::vector<MemoryLimit> limits_;  ///< of a CPU engine
   std::optional<TrainingSession> session_;
-  std::string checkpoint_all_reduce_;  ///< the checkpoint's all-reduce; empty: not known
+  std::string checkpoint_all_reduce_;  ///< algorithm of its all-reduce; empty: unknown
   std::unique_ptr<Dataset> validation_;
   std::shared_ptr<Staging> staging_;
   LoaderOptions loading_;

@@ -120,7 +120,7 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepRequests requests, N
   const bool settled = reduce(current);
   if (settled && next == NextAction::step) run_ahead(current);
   state_.await_tail();
-  // Includes waits for this device's own work, and through it for other ranks.
+  // On an engine that queues, this waits for the device's own work, which waits for other ranks.
   if (engine_.memory().queues())
     current.result.times.communication += lap_at_end(current, "reduction wait");
   finish(current);
@@ -133,7 +133,7 @@ double TrainStep::lap_at_end(Current& current, const char* name) noexcept {
   return current.watch.lap(name, options_.geometry.accumulate - 1);
 }
 
-/// Forward, backward and the load of the next micro-step's data.
+/// Forward and backward of this micro-step, then loads the data of the next.
 void TrainStep::run_micro_step(int micro, Current& current) {
   const BatchGeometry& geometry = options_.geometry;
   const auto loss_scale =
@@ -187,8 +187,8 @@ void TrainStep::write_sums(const StepRequests& requests, Current& current) {
   current.result.own_samples = static_cast<double>(metrics.samples);
 }
 
-/// Ends the reductions and updates what can be updated before the tail is read. Returns whether the
-/// update needs nothing more from the host.
+/// Waits for the reductions, and updates each range that needs no value of the tail. Returns
+/// whether the update needs nothing more from the host.
 bool TrainStep::reduce(Current& current) {
   PhaseTimes& times = current.result.times;
   board_.enter(Phase::communication);
@@ -213,8 +213,7 @@ void TrainStep::run_ahead(Current& current) {
   current.result.times.forward += current.watch.lap("forward");
 }
 
-/// Reads the tail, and does what depends on it: the update if it is not made yet, and the running
-/// statistics.
+/// Reads the tail, then makes the update, unless reduce() has, and updates the running statistics.
 void TrainStep::finish(Current& current) {
   board_.enter(Phase::update);
   const std::span<const float> tail = tail_values_.span();

@@ -47,7 +47,7 @@ bool TrainingLoop::finished() const noexcept {
 }
 
 TrainingResult TrainingLoop::run() {
-  // The previous run may have stopped before it finished this step's evaluation.
+  // A resumed run repeats an evaluation that a stop cut short.
   bool stop = !evaluate_if_due();
   step_end_ = std::chrono::steady_clock::now();
   while (!finished() && !stop) {
@@ -72,6 +72,7 @@ TrainingResult TrainingLoop::run() {
         if (parts_.step.data_error()) throw Error(*parts_.step.data_error());
       });
     }
+    // Before a save: at a request, and at the end of an epoch (position 0) or of the run.
     check_replicas(step.sums.stop_requests + step.sums.save_requests > 0 || state_.position == 0 ||
                    finished());
     stop = step.sums.stop_requests > 0 || !evaluate_if_due();
@@ -184,14 +185,14 @@ void TrainingLoop::check_replicas(bool must) {
   parts_.parallel.await_gathers();
   const std::optional<Error> drift = replica_check_->run(state_.step);
   if (!drift) return;
-  // A checkpoint still being written is of a state that was checked: let it finish.
+  // A checkpoint still being written holds an earlier state, which was checked: let it finish.
   static_cast<void>(parts_.saver.last_good());
   throw Error(*drift);
 }
 
 bool TrainingLoop::stop_due() noexcept {
   if (SignalFlag::received() != 0) return true;
-  // All ranks then reach the last save, which reports the lost directory to all of them.
+  // If the directory is lost, stop: the last save then reports it on all ranks.
   if (parts_.directory != nullptr && parts_.directory->is_lost()) return true;
   out_of_time_ = parts_.stop_timer.is_due(StopTimer::Clock::now(), parts_.saver.busy());
   return out_of_time_;

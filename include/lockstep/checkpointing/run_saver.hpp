@@ -24,7 +24,7 @@
 
 namespace lockstep {
 
-/// What a saver reads, writes and reports to; all of it outlives the saver.
+/// Components that a saver uses; all of them outlive it.
 struct RunSaverParts {
   const Config& config;
   Communicator& comm;
@@ -59,7 +59,7 @@ class RunSaver final {
   void want() noexcept { pending_ = true; }
   [[nodiscard]] bool busy() const noexcept { return saver_ && saver_->busy(); }
 
-  /// Pieces of the state that rank 0's writer waits for; deliver() gathers them.
+  /// On rank 0, the number of units that its writer waits for; deliver() gathers them there.
   [[nodiscard]] int units_wanted() { return busy() ? snapshot_.wanted() : 0; }
   void deliver(int units);
 
@@ -79,8 +79,9 @@ class RunSaver final {
   /// Rank 0's decision if the state is sharded (all ranks must take part), else `mine`.
   [[nodiscard]] bool decide_together(bool mine);
   void start(const TrainingState& state);
+  /// Gathers the remaining units and waits for the save in progress. Collective if sharded.
   void finish();
-  /// Takes and reports the next outcome; nullopt if there is none.
+  /// Takes the outcome of a save that has ended, and reports it; nullopt if there is none.
   std::optional<BackgroundSaver::Outcome> finished();
   void report_stall();
 
@@ -97,8 +98,8 @@ class RunSaver final {
   std::atomic<std::int64_t> moves_ = 0;   ///< the saver's progress: saves begun + units written
   std::optional<BackgroundSaver> saver_;  ///< rank 0's
   bool pending_ = false;
-  std::int64_t started_step_;  ///< newest step passed to the saver; -1 after a failure
-  TracedSave traced_;          ///< that save; its outcome is taken before the next one starts
+  std::int64_t started_step_;  ///< step of the newest save started; -1 after a failure
+  TracedSave traced_;          ///< the newest save's; its outcome is taken before the next starts
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::string newest_;
 };

@@ -47,8 +47,8 @@ class ReplicaCheck final {
   };
   [[nodiscard]] std::vector<Held> held() const;
   [[nodiscard]] std::vector<Held> held_parameters() const;
-  /// A range of an arena's layout, cut between tensors, and its values: one float each, or one
-  /// float for two 16-bit values.
+  /// A range of an arena, cut between tensors, and its values: a float each, or a float for two
+  /// 16-bit values.
   struct Run {
     std::size_t begin;
     std::size_t end;
@@ -74,7 +74,7 @@ class ReplicaCheck final {
   std::vector<std::string> hosts_;
   KeptShard shard_;
   std::vector<Held> held_;
-  AlignedBuffer<float> buffer_;
+  AlignedBuffer<float> buffer_;        ///< host copy of a range of a tensor
   std::int64_t last_equal_step_ = -1;  ///< -1: before the first check
 };
 

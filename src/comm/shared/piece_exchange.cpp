@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t ring = 8;      ///< pieces per window
-constexpr std::size_t tile = 2048;   ///< values summed per pass; fits in a core's private cache
+constexpr std::size_t tile = 2048;   ///< values summed at once; they fit in a core's private cache
 constexpr std::size_t aligned = 16;  ///< slice sizes, except the last, are multiples of this
 
 /// Calls `visit(T{})`, where T is the C++ type of `type`.
@@ -78,6 +78,7 @@ void PieceExchange::advance() {
   const auto out = [this](const Flight& flight, std::uint64_t piece) { take_out(flight, piece); };
   Counters& mine = counters_[rank_];
   for (bool moved = true; moved;) {
+    // A piece's place in the ring is free when all ranks have taken the piece `ring` before it.
     moved = run(in_, lowest(&Counters::taken) + ring, mine.copied, in);
     moved |= run(reduce_, lowest(&Counters::copied), mine.reduced, sum);
     moved |= run(out_, lowest(&Counters::reduced), mine.taken, out);

@@ -39,7 +39,8 @@ class PieceExchange final {
   /// All ranks must pass the same shared memory.
   PieceExchange(const Memory& memory, int rank, int ranks);
 
-  /// Same order on all ranks. Do not use `from` and `to` until the operation has ended.
+  /// All ranks must add the same operations in the same order. Do not use `from` and `to` until the
+  /// operation has ended.
   void add(const Operation& operation);
   /// Progresses all operations as far as the other ranks' progress permits.
   void advance();
@@ -64,9 +65,9 @@ class PieceExchange final {
   /// An operation in flight.
   struct Flight {
     Operation operation;
-    std::size_t slice = 0;    ///< values of each block per piece
-    std::uint64_t begin = 0;  ///< first piece; `end` is one past the last
-    std::uint64_t end = 0;
+    std::size_t slice = 0;    ///< values of each block in one piece
+    std::uint64_t begin = 0;  ///< number of its first piece, over all operations
+    std::uint64_t end = 0;    ///< one past its last piece
   };
   /// The part of a block in one piece; offsets and sizes in values.
   struct Slice {
@@ -81,7 +82,7 @@ class PieceExchange final {
   void reduce(const Flight& flight, std::uint64_t piece);
   void take_out(const Flight& flight, std::uint64_t piece);
 
-  /// Progress of one of the three phases.
+  /// Progress of this rank in one of the three phases: its next piece, and that piece's operation.
   struct Cursor {
     std::uint64_t piece = 0;
     std::uint64_t operation = 0;

@@ -17,8 +17,8 @@ namespace {
 using State = RankReport::State;
 
 constexpr std::size_t most_groups = 3;
-/// Fraction of the limit after which a rank counts as silent. A stopped rank is silent for as long
-/// as the others wait; the margin allows for the age of their reports.
+/// Fraction of the limit after which a rank counts as silent. A stopped process is silent for as
+/// long as the others wait, less the age of their reports.
 constexpr double silence = 0.75;
 
 bool counts(const RankReport& report) noexcept {
@@ -29,7 +29,7 @@ bool waits(const RankReport& report) noexcept {
   return report.reading.waits_in != CollectiveKind::none;
 }
 
-/// A key that is equal for ranks waiting in the same collective.
+/// A key: equal for ranks that wait in the same collective.
 auto place(const RankReport& report) noexcept {
   const PhaseBoard::Reading& at = report.reading;
   const bool bucket = is_started(at.waits_in);
@@ -64,7 +64,7 @@ class Diagnosis final {
     return (report.present() || report.state == State::lost) &&
            report.silent >= silence * options_.limit;
   }
-  /// False if a rank above (except rank 0) is silent too: reports from below it do not arrive.
+  /// Whether its silence is its own: below a silent rank (except rank 0), no report gets through.
   [[nodiscard]] bool hears_nobody_above(const RankReport& report) const {
     for (int above = parent_of(report.rank, options_.fan_out); above > 0;
          above = parent_of(above, options_.fan_out)) {
@@ -73,7 +73,7 @@ class Diagnosis final {
     return true;
   }
 
-  /// Text about the late ranks: NAME `verb` 3.2 s `where` ... (`why`).
+  /// A sentence about the late ranks: NAME `verb` SECONDS s `where` PHASE `why`.
   struct Wording {
     std::string_view verb;
     std::string_view where;
@@ -102,7 +102,7 @@ class Diagnosis final {
     return find_other_collective();
   }
 
-  /// All ranks wait: those that do not wait where most do have called different collectives.
+  /// If all ranks wait, those that wait elsewhere than most have called another collective.
   [[nodiscard]] std::string find_other_collective() {
     std::map<decltype(place(reports_[0])), std::size_t> places;
     for (const RankReport& report : reports_) {

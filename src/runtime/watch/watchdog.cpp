@@ -26,15 +26,15 @@ using namespace std::chrono_literals;
 using watch::RankReport;
 using State = RankReport::State;
 
-/// How long a rank waits for the rank that found the fault to abort the job before it does so.
+/// How long the other ranks give the rank that found the fault to abort the job.
 constexpr auto abort_timeout = 10s;
-/// Maximum number of losses that are forwarded: when a job is killed, ranks die one by one.
+/// Most losses that are forwarded: when a job is killed, all ranks die one by one.
 constexpr std::size_t most_losses = 8;
 /// How long to wait for the reason to be logged before the job ends anyway.
 constexpr auto logging_timeout = 3s;
 
-/// Only the thread that initialized MPI should call MPI_Abort, but that thread hangs. If MPI_Abort
-/// hangs too, the process exits anyway.
+/// MPI_Abort should be called by the thread that initialized MPI, but that thread hangs. If
+/// MPI_Abort hangs too, the process exits after a while.
 void abort_from_any_thread() {
   std::thread([] {
     std::this_thread::sleep_for(5s);
@@ -283,7 +283,7 @@ class Watchdog::Impl final {
       const RankReport& first = reports.front();
       const bool gone = first.state == State::lost;
       const bool silent = first.present() && first.silent >= limit;
-      const double factor = rank_ == 1 ? 1 : 1.5;  // rank 1 goes first; one verdict is enough
+      const double factor = rank_ == 1 ? 1 : 1.5;  // rank 1 judges first: one verdict is enough
       const double idle = reports[static_cast<std::size_t>(rank_)].idle;
       if (!gone && !silent) return std::nullopt;
       if (idle < factor * (gone ? loss_limit : limit)) return std::nullopt;
