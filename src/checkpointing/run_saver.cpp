@@ -47,7 +47,7 @@ bool RunSaver::is_due(std::int64_t step) const noexcept {
   if (pending_) return !saver_->busy();
   const SaveInterval& every = parts_.config.save_every;
   if (every.steps > 0 && (step + 1) % every.steps == 0) return true;
-  const std::chrono::duration<double> since = now - last_;
+  const std::chrono::duration<double> since = now - last_start_;
   return every.seconds > 0 && since.count() >= every.seconds;
 }
 
@@ -81,7 +81,7 @@ void RunSaver::start(const TrainingState& state) {
   report();  // the snapshot and the board still describe the last save
   pending_ = false;
   started_step_ = state.step;
-  last_ = std::chrono::steady_clock::now();
+  last_start_ = std::chrono::steady_clock::now();
   if (saver_) parts_.board.saving(state.step);
   {
     const TraceSpan span(phases(parts_), "copy for a save");
@@ -118,7 +118,7 @@ void RunSaver::finish() {
   if (saver_) saver_->wait();
 }
 
-std::optional<BackgroundSaver::Outcome> RunSaver::finished() {
+std::optional<BackgroundSaver::Outcome> RunSaver::take_outcome() {
   auto outcome = saver_ ? saver_->poll() : std::nullopt;
   if (!outcome) return outcome;
   parts_.board.saving(-1);
@@ -139,7 +139,7 @@ std::optional<BackgroundSaver::Outcome> RunSaver::finished() {
 }
 
 void RunSaver::report() {
-  while (const auto outcome = finished()) {
+  while (const auto outcome = take_outcome()) {
     if (!outcome->error) continue;
     pending_ = true;  // try again at a later step boundary
     started_step_ = -1;
@@ -169,7 +169,7 @@ void RunSaver::save_and_wait(const TrainingState& state) {
   if (decide_together(saver_ && started_step_ != state.step)) start(state);
   finish();
   collectively(parts_.comm, [this] {
-    const auto outcome = finished();
+    const auto outcome = take_outcome();
     if (outcome && outcome->error) throw Error(ExitStatus::cannot_write, *outcome->error);
   });
 }

@@ -81,14 +81,14 @@ void start_model(const RunStart& start, const Config& config, Engine& engine,
                  StateTransfer& transfer, Optimizer& optimizer, Communicator& comm) {
   const Graph& graph = engine.graph();
   std::vector<float> unsharded;  // one unit at a time, on rank 0 only
-  const auto distribute = [&](const TensorValues& values, const auto& give) {
+  const auto distribute = [&](const TensorValues& values, const auto& scatter) {
     for (std::size_t unit = 0; unit < transfer.units().size(); ++unit) {
       collectively(comm, [&] {
         if (comm.rank() != 0) return;
         unsharded.resize(transfer.units()[unit].size());
         fill(engine, transfer.units()[unit], values, unsharded);
       });
-      give(unit);
+      scatter(unit);
     }
   };
   TensorValues values;  // on rank 0 only

@@ -28,7 +28,7 @@ struct Announcement {
   std::array<std::byte, Rendezvous::largest_payload> payload{};
 };
 struct Verdict {
-  int well = 0;
+  int ok = 0;
   std::array<char, 1020> text{};
   std::array<std::byte, Rendezvous::largest_payload> payload{};
 };
@@ -76,12 +76,12 @@ class Rendezvous::Meetings final {
     receive_announcements(announcements, Clock::now() + place.limit);
     Verdict verdict;
     copy_text(fault(announcements, place), verdict.text);
-    verdict.well = verdict.text[0] == '\0' ? 1 : 0;
+    verdict.ok = verdict.text[0] == '\0' ? 1 : 0;
     Verdict own;
     for (int peer = 0; peer < size(); ++peer) {
       const auto& announcement = announcements[static_cast<std::size_t>(peer)];
       if (!announcement) continue;
-      if (verdict.well != 0)
+      if (verdict.ok != 0)
         verdict.payload = payload_for(*announcement, announcements, payload_size);
       if (peer == 0) {
         own = verdict;
@@ -240,7 +240,7 @@ void Rendezvous::meet(const Place& place, const Outcome& mine, std::span<std::by
   copy_text(mine.text, announcement.text);
   const Verdict verdict = rank() == 0 ? meetings_->judge(place, announcement, payload.size())
                                       : meetings_->attend(place, announcement);
-  if (verdict.well == 0) throw Error(ExitStatus::internal, verdict.text.data());
+  if (verdict.ok == 0) throw Error(ExitStatus::internal, verdict.text.data());
   std::copy_n(verdict.payload.begin(), payload.size(), payload.begin());
 }
 

@@ -142,7 +142,7 @@ class RingLoader final : public Loader {
     slot.request.reset();
     try {
       slot.request = plan_(n);
-      if (slot.request) check(*slot.request);
+      if (slot.request) require_valid(*slot.request);
     } catch (const Error& error) {
       slot.request.reset();
       slot.note(0, error);
@@ -154,7 +154,7 @@ class RingLoader final : public Loader {
     ended_ = !slot.request;
   }
 
-  void check(const BatchRequest& request) const {
+  void require_valid(const BatchRequest& request) const {
     const std::int64_t samples = dataset_.info().samples;
     if (request.count >= 0 && request.count <= options_.batch_capacity && request.first >= 0 &&
         request.first <= samples - request.count) {

@@ -52,7 +52,7 @@ class Stopwatch final {
 /// The step in progress.
 struct TrainStep::Current {
   StepUpdate::Step step;
-  Stopwatch watch;
+  Stopwatch stopwatch;
   BatchMetrics metrics = {};
   StepResult result = {};
 };
@@ -108,7 +108,7 @@ Program& TrainStep::program_for(std::int64_t batch_size) noexcept {
 }
 
 StepResult TrainStep::run(std::int64_t step, double lr, StepRequests requests, NextAction next) {
-  Current current{.step = {.number = step, .lr = lr}, .watch = Stopwatch(phases_, step)};
+  Current current{.step = {.number = step, .lr = lr}, .stopwatch = Stopwatch(phases_, step)};
   tail_.clear(tail_values_.span());
   state_.begin_step();
   board_.begin_step(step);
@@ -125,12 +125,12 @@ StepResult TrainStep::run(std::int64_t step, double lr, StepRequests requests, N
     current.result.times.communication += lap_at_end(current, "reduction wait");
   finish(current);
   if (options_.trace != nullptr && options_.trace->recording()) engine_.report_steps();
-  current.watch.add_step(steps_);
+  current.stopwatch.add_step(steps_);
   return current.result;
 }
 
 double TrainStep::lap_at_end(Current& current, const char* name) noexcept {
-  return current.watch.lap(name, options_.geometry.accumulate - 1);
+  return current.stopwatch.lap(name, options_.geometry.accumulate - 1);
 }
 
 /// Forward and backward of this micro-step, then loads the data of the next.
@@ -144,7 +144,7 @@ void TrainStep::run_micro_step(int micro, Current& current) {
   PhaseTimes& times = current.result.times;
   const auto lap = [&](double& phase, const char* name) {
     const double waited = state_.take_waited_seconds();
-    phase += current.watch.lap(name, micro) - waited;
+    phase += current.stopwatch.lap(name, micro) - waited;
     times.communication += waited;
   };
 
@@ -168,7 +168,7 @@ void TrainStep::run_micro_step(int micro, Current& current) {
 
   board_.enter(Phase::data);
   load_next();
-  times.data += current.watch.lap("data", micro);
+  times.data += current.stopwatch.lap("data", micro);
 }
 
 void TrainStep::write_sums(const StepRequests& requests, Current& current) {
@@ -210,7 +210,7 @@ void TrainStep::run_ahead(Current& current) {
   if (!batch_ || !engine_.memory().queues() || options_.has_collectives || traced) return;
   program_for(batch_->batch.size).forward(batch_->batch);
   is_ahead_ = true;
-  current.result.times.forward += current.watch.lap("forward");
+  current.result.times.forward += current.stopwatch.lap("forward");
 }
 
 /// Reads the tail, then makes the update, unless reduce() has, and updates the running statistics.

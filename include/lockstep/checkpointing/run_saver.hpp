@@ -82,7 +82,7 @@ class RunSaver final {
   /// Gathers the remaining units and waits for the save in progress. Collective if sharded.
   void finish();
   /// Takes the outcome of a save that has ended, and reports it; nullopt if there is none.
-  std::optional<BackgroundSaver::Outcome> finished();
+  std::optional<BackgroundSaver::Outcome> take_outcome();
   void report_stall();
 
   struct TracedSave {
@@ -100,7 +100,7 @@ class RunSaver final {
   bool pending_ = false;
   std::int64_t started_step_;  ///< step of the newest save started; -1 after a failure
   TracedSave traced_;          ///< the newest save's; its outcome is taken before the next starts
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point last_start_ = std::chrono::steady_clock::now();
   std::string newest_;
 };
 

@@ -151,7 +151,7 @@ void PieceExchange::reduce(const Flight& flight, std::uint64_t piece) {
   if (!operation.reduces) return;
   const Slice own = slice_of(flight, piece, rank_);
   const std::byte* const mine = operation.from + own.begin * size_of(operation.type);
-  std::byte* const user =
+  std::byte* const output =
       operation.to + (operation.gathers ? own.begin : own.within) * size_of(operation.type);
   with_type(operation.type, [&]<typename T>(T) {
     alignas(line) std::array<float, tile> sum;
@@ -161,7 +161,7 @@ void PieceExchange::reduce(const Flight& flight, std::uint64_t piece) {
         const std::byte* const from = rank == rank_ ? mine : place(rank, piece, flight, rank_);
         accumulate<T>(sum, from + at * sizeof(T), size, rank == 0);
       }
-      T* const result = reinterpret_cast<T*>(user) + at;
+      T* const result = reinterpret_cast<T*>(output) + at;
       for (std::size_t i = 0; i < size; ++i) result[i] = T(sum[i]);
       if (!operation.gathers) continue;
       std::memcpy(place(rank_, piece, flight, rank_) + at * sizeof(T), result, size * sizeof(T));

@@ -21,7 +21,7 @@ constexpr std::size_t most_groups = 3;
 /// long as the others wait, less the age of their reports.
 constexpr double silence = 0.75;
 
-bool counts(const RankReport& report) noexcept {
+bool has_not_left(const RankReport& report) noexcept {
   return report.state != State::left;
 }
 
@@ -54,7 +54,7 @@ class Diagnosis final {
   bool mark(Condition&& condition) {
     bool any = false;
     for (std::size_t i = 0; i < reports_.size(); ++i) {
-      late_[i] = counts(reports_[i]) && condition(reports_[i]);
+      late_[i] = has_not_left(reports_[i]) && condition(reports_[i]);
       any = any || late_[i];
     }
     return any;
@@ -65,7 +65,7 @@ class Diagnosis final {
            report.silent >= silence * options_.limit;
   }
   /// Whether its silence is its own: below a silent rank (except rank 0), no report gets through.
-  [[nodiscard]] bool hears_nobody_above(const RankReport& report) const {
+  [[nodiscard]] bool silence_is_its_own(const RankReport& report) const {
     for (int above = parent_of(report.rank, options_.fan_out); above > 0;
          above = parent_of(above, options_.fan_out)) {
       if (is_silent(reports_[static_cast<std::size_t>(above)])) return false;
@@ -90,7 +90,7 @@ class Diagnosis final {
                                  &RankReport::idle};
 
   [[nodiscard]] std::string find_late() {
-    if (mark([this](const auto& r) { return is_silent(r) && hears_nobody_above(r); })) {
+    if (mark([this](const auto& r) { return is_silent(r) && silence_is_its_own(r); })) {
       return late_text(silent);
     }
     if (mark([](const auto& r) { return r.present() && !waits(r); })) {
@@ -106,7 +106,7 @@ class Diagnosis final {
   [[nodiscard]] std::string find_other_collective() {
     std::map<decltype(place(reports_[0])), std::size_t> places;
     for (const RankReport& report : reports_) {
-      if (counts(report)) ++places[place(report)];
+      if (has_not_left(report)) ++places[place(report)];
     }
     if (places.size() < 2) {
       return "all ranks wait for each other (the network, MPI or NCCL hangs)";
