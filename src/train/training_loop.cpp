@@ -78,9 +78,9 @@ TrainingResult TrainingLoop::run() {
     stop = step.sums.stop_requests > 0 || !evaluate_if_due();
     // A new best model, or a stop during evaluation, triggers another save.
     check_replicas(stop || state_.best_step == state_.step);
-    const bool may_save =
-        step.sums.save_requests > 0 || state_.position == 0 || state_.best_step == state_.step;
-    if (step.sums.save_requests > 0 || state_.position == 0) parts_.saver.want();
+    const bool is_due = step.sums.save_requests > 0 || state_.position == 0;
+    if (is_due) parts_.saver.want();
+    const bool may_save = is_due || state_.best_step == state_.step;
     const bool checked = !replica_check_ || checked_step_ == state_.step;
     if (may_save && checked && !stop && !finished()) parts_.saver.start_pending(state_);
     parts_.saver.report();
