@@ -48,19 +48,11 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   ShardedState(const ShardedState&) = delete;
   ShardedState& operator=(const ShardedState&) = delete;
   ~ShardedState() override {
-    // Requests in flight write to memory that is about to be freed, so wait for them. Every rank
-    // has started them, or some rank ends the job.
-    try {
-      await_gathers();
-      for (Reduction& reduction : reductions_) {
-        comms_.group.wait(reduction.request);
-        if (comms_.replicas != nullptr) comms_.replicas->wait(reduction.over_replicas);
-      }
-    } catch (const Error&) {
-      for (const auto& owner : {parameters_, gradients_, addends_, tail_}) keep_until_exit(owner);
-      keep_until_exit(engine_.arena());
-      unit_reducer_.keep_until_exit();
-    }
+    // Requests in flight write to memory that is about to be freed.
+    if (!start_failed_ && await_requests()) return;
+    for (const auto& owner : {parameters_, gradients_, addends_, tail_}) keep_until_exit(owner);
+    keep_until_exit(engine_.arena());
+    unit_reducer_.keep_until_exit();
   }
 
   [[nodiscard]] const ArenaLayout& layout() const noexcept override { return plan_.local(); }
@@ -82,7 +74,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     // Needed if this rank's data failed before the last micro-step.
     if (holds_gradients_) start_filled_units(plan_.unsharded().size());
     engine_.memory().queue_write(tail, tail_->values());
-    Request tail_request = comms_.all.start_all_reduce(tail_->values());
+    start(tail_request_, [this] { return comms_.all.start_all_reduce(tail_->values()); });
     if (comms_.replicas != nullptr) {
       for (std::size_t unit = 0; unit < plan_.units(); ++unit) await_reduction(unit);
     }
@@ -91,7 +83,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
       await_replicas(unit);
       reduced(update_ranges_[unit]);
     }
-    comms_.all.wait(tail_request);
+    comms_.all.wait(tail_request_);
     waited_ = 0;  // the caller measures these waits: they are not inside a program
   }
 
@@ -173,6 +165,27 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     bool between_groups = false;  ///< all-reduce over the replicas started
   };
 
+  /// Returns whether all requests have ended. Every rank has started them, or some rank ends the
+  /// job.
+  [[nodiscard]] bool await_requests() noexcept {
+    try {
+      await_gathers();
+      for (Reduction& reduction : reductions_) {
+        comms_.group.wait(reduction.request);
+        if (comms_.replicas != nullptr) comms_.replicas->wait(reduction.over_replicas);
+      }
+      comms_.all.wait(tail_request_);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+  template <typename Start>
+  void start(Request& request, Start&& starting) {
+    start_failed_ = true;
+    request = starting();
+    start_failed_ = false;
+  }
   /// Registers all communication memory except that inside the values of programs.
   void register_memory() {
     if (holds_parameters_) register_arena(comms_.group, engine_, engine_.parameters());
@@ -234,7 +247,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
       engine_.memory().cast(local, parameter_type_, place);
       mine.data = place;
     }
-    gathers_[unit] = comms_.group.start_all_gather_buffer(mine, all);
+    start(gathers_[unit], [&] { return comms_.group.start_all_gather_buffer(mine, all); });
   }
 
   void start_gather(std::size_t unit, std::span<std::byte> values) override {
@@ -255,7 +268,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     Reduction& reduction = reductions_[unit];
     reduction.adds = !holds_gradients_ && !micro_.first;
     ArenaMemory& target = reduction.adds ? *addends_ : *gradients_;
-    reduction.request = unit_reducer_.start(unit, gradients, local_shard(target, unit));
+    start(reduction.request,
+          [&] { return unit_reducer_.start(unit, gradients, local_shard(target, unit)); });
     reduction.in_group = true;
   }
   void await_reduction(std::size_t unit) override {
@@ -268,8 +282,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
       engine_.memory().add(local_shard(*addends_, unit), local_shard(*gradients_, unit));
     }
     if (!micro_.last || comms_.replicas == nullptr) return;
-    reduction.over_replicas =
-        unit_reducer_.start_over_replicas(unit, local_shard(*gradients_, unit));
+    start(reduction.over_replicas,
+          [&] { return unit_reducer_.start_over_replicas(unit, local_shard(*gradients_, unit)); });
     reduction.between_groups = true;
   }
   void await_replicas(std::size_t unit) {
@@ -325,6 +339,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   std::size_t started_ = 0;            ///< units whose reduction started, if the engine holds all
   std::vector<Request> gathers_;       ///< by unit
   std::vector<Reduction> reductions_;  ///< by unit
+  Request tail_request_;
+  bool start_failed_ = false;  ///< part of a collective may be in flight
   MicroStep micro_;
   double waited_ = 0;
 };
