@@ -289,12 +289,11 @@ OptionTable<Config> make_table() {
            {.name = "log-every", .help = "interval of lines of metrics", .unit = "steps", .min = 1})
       .add(&Config::log_ranks,
            {.name = "log-ranks", .help = "let every rank print, not only rank 0", .unit = ""})
-      .add(&Config::progress,
-           {.name = "progress",
-            .help = "auto: a live bar if standard error is a terminal with no launcher in between, "
-                    "else lines; bar and plain force one of them",
-            .unit = "",
-            .choices = {"auto", "bar", "plain"}})
+      .add(&Config::progress, {.name = "progress",
+                               .help = "auto: a live bar if standard error is a terminal with no "
+                                       "launcher in between, else lines; bar, plain: always that",
+                               .unit = "",
+                               .choices = {"auto", "bar", "plain"}})
       .add(&Config::profile_steps,
            {.name = "profile-steps",
             .help = "steps to trace, such as 10:12; the trace of all ranks is written to the run "
