@@ -63,7 +63,7 @@ void require_memory(const Config& config, const Graph& graph, int ranks,
     if (needs.total() <= limit.bytes) continue;
     fail(ExitStatus::usage,
          "a rank needs {:.1f} MiB with --shard {} ({:.1f} parameters, {:.1f} gradients, {:.1f} "
-         "optimizer state, {:.1f} {} to save; activations are extra), but may take {:.1f} MiB "
+         "optimizer state, {:.1f} {} to save; activations are extra), but may use {:.1f} MiB "
          "({}); {}",
          mib(needs.total()), to_string(config.shard), mib(needs.parameters), mib(needs.gradients),
          mib(needs.optimizer), mib(needs.copy),
@@ -89,8 +89,8 @@ void require_activations(const Config& config, const Graph& graph, int ranks,
         predicted(config, config.shard, graph, ranks, limit.processes).total();
     if (state + needs.bytes <= limit.bytes) continue;
     fail(ExitStatus::usage,
-         "a rank needs {:.1f} MiB ({:.1f} activations of {} samples in {}, beside {:.1f} of "
-         "parameters, gradients, optimizer state and copies with --shard {}), but may take {:.1f} "
+         "a rank needs {:.1f} MiB ({:.1f} activations of {} samples in {}, and {:.1f} of "
+         "parameters, gradients, optimizer state and copies with --shard {}), but may use {:.1f} "
          "MiB ({}); lower --batch-size and raise --accumulate as much{}",
          mib(state + needs.bytes), mib(needs.bytes), needs.samples, to_string(config.precision),
          mib(state), to_string(config.shard), mib(limit.bytes), limit.source,

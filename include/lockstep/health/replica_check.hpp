@@ -18,7 +18,7 @@ namespace lockstep {
 /// The shard this rank holds, and the size of its shard group. Ranks at the same place in different
 /// groups hold the same shard.
 struct KeptShard {
-  const GradientSync* sync = nullptr;  ///< null: every rank keeps the whole model
+  const GradientSync* sync = nullptr;  ///< null: no rank holds only a shard
   int ranks = 1;
 };
 

@@ -122,7 +122,7 @@ class Diagnosis final {
     const RankReport& report = reports_[first];
     return fmt::format("{} {} {:.1f} s {} {}{}{}", names_[first], wording.verb,
                        report.*wording.seconds, wording.where, describe(report.reading),
-                       wording.why, late_count() > 1 ? "; alike are " + late_names() : "");
+                       wording.why, late_count() > 1 ? "; all such ranks: " + late_names() : "");
   }
 
   /// "; 3 ranks wait in the barrier, in checks of step 12"
