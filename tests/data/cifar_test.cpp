@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(of_two_labels_the_fine_one_counts) {
 BOOST_AUTO_TEST_CASE(a_part_of_a_record_is_refused) {
   check_refused(record("\x07").substr(1), ten,
                 "3072 bytes is not a whole number of records of 3073");
-  check_refused(record("\x07") + "x", ten, "no whole number");
+  check_refused(record("\x07") + "x", ten, "not a whole number");
   check_refused("", ten, "0 bytes");
 }
 
