@@ -69,9 +69,9 @@ class OptionTable final {
   }
 
   template <typename T>
-  OptionTable& add(T Struct::*member, OptionSpec spec) {
+  OptionTable& add(T Struct::*member, const OptionSpec& spec) {
     entries_.push_back(
-        {.spec = std::move(spec),
+        {.spec = spec,
          .is_switch = std::is_same_v<T, bool>,
          .is_integer = std::is_same_v<T, std::int64_t>,
          .set =

@@ -110,6 +110,7 @@ std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptio
     std::vector<Desc> formats =
         arena_formats(graph, analysis, {.engine = engine, .activations = activations});
     std::vector<ParameterFormat> offsets;
+    offsets.reserve(formats.size());
     for (const Desc& format : formats) {
       offsets.push_back({.size = padded_size(format), .offsets = element_offsets(format)});
     }
