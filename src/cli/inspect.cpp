@@ -71,7 +71,8 @@ OptionTable<InspectArguments> inspect_options() {
       .add(&InspectArguments::config, train,
            {{.name = "shard-unit"},
             {.name = "param-dtype"},
-            {.name = "reduce-dtype"},
+            {.name = "reduce-dtype",
+             .help = "data type of the gradient reduction, like FSDP's reduce_dtype; auto: fp32"},
             {.name = "shard-group",
              .help = "size of the shard group: with --ranks, also show --shard hybrid; 0: do not"}})
       .add(&InspectArguments::engine,
