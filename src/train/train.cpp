@@ -12,6 +12,7 @@
 #include "lockstep/train/trainer.hpp"
 #include "lockstep/train/training_session.hpp"
 #include "normalization.hpp"
+#include "open_data.hpp"
 #include "stage_data.hpp"
 #include "training_loop.hpp"
 
@@ -22,34 +23,6 @@
 
 namespace lockstep {
 namespace {
-
-std::unique_ptr<Dataset> open_training_data(const Config& config, Communicator& comm) {
-  if (!config.synthetic) return open_dataset(config.data, "train", comm);
-  const std::int64_t size = config.image_size != 0 ? config.image_size : 224;
-  return make_synthetic_dataset({.samples = config.synthetic_samples,
-                                 .image = {.channels = config.channels != 0 ? config.channels : 3,
-                                           .height = size,
-                                           .width = size},
-                                 .classes = config.classes != 0 ? config.classes : 1000,
-                                 .seed = static_cast<std::uint64_t>(config.seed)});
-}
-
-std::unique_ptr<Dataset> open_validation_data(const RunPlan& plan, Communicator& comm) {
-  const Config& config = plan.config;
-  if (config.synthetic) return nullptr;
-  bool present = false;
-  collectively(comm, [&] { present = comm.rank() != 0 || has_split(config.val_data, "val"); });
-  if (comm.all_reduce_value<std::int32_t>(present ? 1 : 0, ReduceOp::min) == 0) return nullptr;
-  auto dataset = open_dataset(config.val_data, "val", comm);
-  if (dataset->info().classes > config.classes) {
-    fail(ExitStatus::usage,
-         "the validation split of {} has {} classes, but the network has {} (its labels need an "
-         "output "
-         "each); use --classes {} or more",
-         config.val_data, dataset->info().classes, config.classes, dataset->info().classes);
-  }
-  return dataset;
-}
 
 /// State of the run's loss scaling; only fp16 uses it.
 std::optional<LossScale> loss_scale_of(const Config& config, TrainingState& state) noexcept {
@@ -303,7 +276,7 @@ void Run::build_session() {
 /// Opens the validation data, starts staging, and starts to load the training data.
 void Run::open_loaders() {
   const RunPlan& plan = plan_.plan;
-  validation_ = open_validation_data(plan, comm_);
+  validation_ = open_validation_data(plan.config, comm_);
   staging_ = stage_data(plan.config,
                         {.comm = comm_, .grid = job_.grid, .binding = job_.binding, .model = {}},
                         {data_.get(), validation_.get()});

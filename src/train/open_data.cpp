@@ -1,0 +1,36 @@
+#include "open_data.hpp"
+
+#include "lockstep/config/config.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <cstdint>
+
+namespace lockstep {
+
+std::unique_ptr<Dataset> open_training_data(const Config& config, Communicator& comm) {
+  if (!config.synthetic) return open_dataset(config.data, "train", comm);
+  const std::int64_t size = config.image_size != 0 ? config.image_size : 224;
+  return make_synthetic_dataset({.samples = config.synthetic_samples,
+                                 .image = {.channels = config.channels != 0 ? config.channels : 3,
+                                           .height = size,
+                                           .width = size},
+                                 .classes = config.classes != 0 ? config.classes : 1000,
+                                 .seed = static_cast<std::uint64_t>(config.seed)});
+}
+
+std::unique_ptr<Dataset> open_validation_data(const Config& config, Communicator& comm) {
+  if (config.synthetic) return nullptr;
+  bool present = false;
+  collectively(comm, [&] { present = comm.rank() != 0 || has_split(config.val_data, "val"); });
+  if (comm.all_reduce_value<std::int32_t>(present ? 1 : 0, ReduceOp::min) == 0) return nullptr;
+  auto dataset = open_dataset(config.val_data, "val", comm);
+  if (dataset->info().classes > config.classes) {
+    fail(ExitStatus::usage,
+         "the validation split of {} has {} classes, but the network has {} (its labels need an "
+         "output each); use --classes {} or more",
+         config.val_data, dataset->info().classes, config.classes, dataset->info().classes);
+  }
+  return dataset;
+}
+
+}  // namespace lockstep
