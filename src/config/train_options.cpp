@@ -122,8 +122,10 @@ OptionTable<Config> make_table() {
             .choices = {"fp32", "tf32", "bf16", "fp16"}});
   t.exclusive({.one = "batch-size", .other = "global-batch-size", .both = {}});
   t.group("Optimizer")
-      .add(&Config::optimizer,
-           {.name = "optimizer", .help = "update rule", .unit = "", .choices = optimizer_names()})
+      .add(&Config::optimizer, {.name = "optimizer",
+                                .help = "update rule",
+                                .unit = "",
+                                .choices = {"sgd", "adam", "adamw", "lars", "lamb"}})
       .add(&Config::lr, {.name = "lr", .help = "learning rate after warm-up", .unit = "", .min = 0})
       .add(&Config::lr_base_batch, {.name = "lr-base-batch",
                                     .help = "global batch that --lr is for: the rate scales "

@@ -3,9 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
-#include <vector>
 
 namespace lockstep {
 
@@ -14,10 +12,6 @@ struct Config;
 
 enum class Augment { none, crop_flip, resized_crop };
 enum class OptimizerKind { sgd, adam, adamw, lars, lamb };
-/// In the enum's order.
-[[nodiscard]] inline std::vector<std::string> optimizer_names() {
-  return {"sgd", "adam", "adamw", "lars", "lamb"};
-}
 /// Whether it is one of Adam's family, which keeps two moments of each value.
 [[nodiscard]] constexpr bool has_moments(OptimizerKind kind) noexcept {
   return kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lamb;
