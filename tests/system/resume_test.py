@@ -21,6 +21,16 @@ def stopped_at_any_step_and_resumed_equals_not_stopped(folder):
             assert_same_run(whole, pieces)
 
 
+def every_optimizers_state_is_resumed(folder):
+    data = write_shards(folder / "data")
+    for optimizer in ("adamw", "lars", "lamb"):
+        args, whole, pieces = ["--optimizer", optimizer], folder / f"whole-{optimizer}", folder / f"pieces-{optimizer}"
+        run([*train_args(data, whole, "--max-steps", 6), *args], 2)
+        run([*train_args(data, pieces, "--max-steps", 3), *args], 2)
+        run([*train_args(data, pieces, "--max-steps", 6), *args], 2)
+        assert_same_run(whole, pieces)
+
+
 def same_seed_gives_the_same_bits_and_another_seed_does_not(folder):
     data = write_shards(folder / "data")
     for ranks in (1, 3):
@@ -209,7 +219,7 @@ def broken_newest_checkpoints_are_passed_over(folder):
 
 
 if __name__ == "__main__":
-    main([stopped_at_any_step_and_resumed_equals_not_stopped, same_seed_gives_the_same_bits_and_another_seed_does_not,
+    main([stopped_at_any_step_and_resumed_equals_not_stopped, every_optimizers_state_is_resumed, same_seed_gives_the_same_bits_and_another_seed_does_not,
           a_signal_saves_and_the_same_command_goes_on, a_signal_before_the_first_step_stops_after_it, world_size_may_change_in_the_middle_of_an_epoch,
           an_audit_shows_each_sample_once_over_changing_world_sizes, an_audit_shows_each_sample_once_when_the_batch_changes,
           another_batch_needs_to_be_allowed, a_run_goes_on_where_the_batch_of_a_new_one_would_not_fit,
