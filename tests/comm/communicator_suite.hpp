@@ -7,8 +7,8 @@
 
 namespace lockstep::test {
 
-/// Every operation, operator and element type against values computed one by one; the same suite
-/// holds for each communicator. Collective. Fails through Boost.Test.
+/// Compares every operation, operator and element type with values computed one by one. All
+/// communicators must pass it. Collective; failures are reported by Boost.Test.
 void check_communicator(Communicator& comm, const std::vector<std::size_t>& counts);
 
 }  // namespace lockstep::test

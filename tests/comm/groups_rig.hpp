@@ -30,7 +30,7 @@ inline std::vector<std::vector<int>> sets_of(const Rendezvous& rendezvous, int g
   return {std::move(all), std::move(groups.group), std::move(groups.replicas)};
 }
 
-/// The sizes of groups that a job of so many ranks may have.
+/// The possible sizes of shard groups in a job of this many ranks.
 inline std::vector<int> group_sizes(int ranks) {
   std::vector<int> sizes;
   for (int size = 1; size <= ranks; ++size) {
@@ -39,7 +39,7 @@ inline std::vector<int> group_sizes(int ranks) {
   return sizes;
 }
 
-/// What a rank of a shard group gives its communicators in a step, by unit.
+/// The values that a rank of a shard group passes to its communicators in a step, by unit.
 struct Unit {
   Unit(int group, int rank, std::size_t part)
       : gradients(part * static_cast<std::size_t>(group), -1.0F),
@@ -52,7 +52,7 @@ struct Unit {
   std::span<float> own;
 };
 
-/// One rank with a device whose communicators are over all ranks, its group and its replicas.
+/// One rank with a device, and its communicators over all ranks, its shard group and its replicas.
 struct GroupsRig {
   GroupsRig(int group_size, std::chrono::milliseconds limit_of_waits)
       : limit(limit_of_waits), sets(sets_of(rendezvous, group_size)), nccl(sets) {
@@ -65,7 +65,7 @@ struct GroupsRig {
     comms = make_nccl_communicators(nccl, rendezvous, compute, sets,
                                     {.start_limit = limit, .wait_limit = limit});
   }
-  /// Through the host instead.
+  /// Uses communicators that stage through host memory instead.
   void make_staged() {
     for (const auto& ranks : sets) {
       comms.push_back(make_staged_communicator(nccl,
@@ -138,7 +138,7 @@ struct GroupsRig {
   std::vector<std::unique_ptr<DeviceCommunicator>> comms;
 };
 
-/// Two groups of two, where there are four ranks.
+/// Two shard groups of two ranks; needs four ranks.
 inline int usual_size() {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);

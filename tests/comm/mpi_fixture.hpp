@@ -2,7 +2,7 @@
 
 #include <mpi.h>
 
-/// MPI for one test program; these tests stand below the layer `runtime`, which owns it elsewhere.
+/// Initialises MPI for a test program of a layer below `runtime`, which owns MPI elsewhere.
 struct MpiFixture {
   MpiFixture() {
     int provided = MPI_THREAD_SINGLE;

@@ -15,11 +15,11 @@ namespace lockstep::test {
 /// NCCL and CUDA over host memory and MPI, for the communicators of one device. It is as strict as
 /// they are (addresses must be the device's; no call of a communicator before the one before has
 /// settled; no query in a capture; no abort while another communicator's collective is queued,
-/// unless a group aborts both) and fails where it is told to.
+/// unless a group aborts both). `faults` makes calls fail.
 ///
-/// Making and destroying it is collective. What a fault held back is sent at the end, when no rank
-/// waits for it any more, so that MPI is left in order: the buffers of all collectives outlive it,
-/// and all ranks must have begun the same ones.
+/// Construction and destruction are collective. The destructor sends the messages that a fault held
+/// back, so that MPI has none left: the buffers of all collectives must outlive this object, and
+/// all ranks must have started the same collectives.
 class NcclStandIn final : public NcclApi {
  public:
   using Faults = StandInFaults;
@@ -93,14 +93,14 @@ class NcclStandIn final : public NcclApi {
     std::byte* memory;
     std::size_t bytes;
   };
-  /// Null where it is none of these.
+  /// Null if `comm` is not one of its communicators.
   [[nodiscard]] StandInCommunicator* find(NcclComm comm) noexcept;
   [[nodiscard]] bool is_registered(NcclComm comm, const void* memory, std::size_t bytes) const;
   [[nodiscard]] NcclResult make(const StandInCollective::Work& work, NcclComm comm,
                                 CudaStream stream);
   [[nodiscard]] NcclResult add_to_group(const StandInCollective::Part& part, NcclComm comm,
                                         CudaStream stream);
-  /// As cudaFree, which an abort calls: not before the device has ended all collectives.
+  /// Waits, like cudaFree, which an abort calls, until the device has ended all collectives.
   void wait_for_device();
 
   Counts counts_;

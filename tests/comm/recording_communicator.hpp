@@ -9,11 +9,11 @@
 
 namespace lockstep::test {
 
-/// Notes the calls that must come in the same order on all ranks. MPI requires that, but Open MPI
-/// does not notice where collectives that block and such that do not change places.
+/// Records the calls that all ranks must make in the same order. MPI requires that order, but Open
+/// MPI does not notice if a blocking and a nonblocking collective are swapped.
 class RecordingCommunicator final : public Communicator {
  public:
-  /// `calls` outlives it; each call adds a number of its kind, and its count.
+  /// `calls` must outlive this object. Each call appends a number for its kind, and its count.
   RecordingCommunicator(std::unique_ptr<Communicator> inner, std::vector<std::int64_t>& calls)
       : inner_(std::move(inner)), calls_(calls) {}
 

@@ -11,7 +11,7 @@
 
 namespace lockstep::test {
 
-/// What a rank of sharded data parallelism gives its communicator, in buffers of its own.
+/// The collectives of a sharded training step of one rank, with their buffers.
 class ShardedStep final {
  public:
   ShardedStep(const Communicator& comm, std::size_t shard)
@@ -45,8 +45,8 @@ class ShardedStep final {
   std::vector<float> weights = std::vector<float>(ranks_ * shard_, -1.0F);
 };
 
-/// Each part of a step comes in the stream's order between what computes its values and what uses
-/// them, beside an all-reduce. Collective.
+/// Checks that each collective of the step runs after the work that computes its input and before
+/// the work that reads its output, while an all-reduce is in flight. Collective.
 inline void check_sharded_step(DeviceCommunicator& comm, StandInQueues& queues,
                                CudaStream compute) {
   const auto ranks = static_cast<float>(comm.size());

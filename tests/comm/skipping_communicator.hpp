@@ -4,7 +4,7 @@
 
 namespace lockstep::test {
 
-/// Leaves out one of the reductions that are started, as a rank with a fault would.
+/// Skips one reduction, like a faulty rank.
 class SkippingCommunicator final : public ForwardingCommunicator {
  public:
   /// `skipped` counts from 0; -1: none.

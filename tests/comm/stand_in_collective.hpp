@@ -13,12 +13,12 @@ namespace lockstep::test {
 
 class StandInCollective;
 
-/// A device has room for one collective of NCCL, which holds it until its peers have made it too.
+/// The device runs one NCCL collective at a time: it is occupied until all peers have joined.
 struct StandInDevice {
   const StandInCollective* occupant = nullptr;
 };
 
-/// One collective of NCCL, or the sends and receives of a group, made over MPI.
+/// One NCCL collective, or the sends and receives of a group, executed over MPI.
 class StandInCollective final : public StandInTask {
  public:
   enum class Kind { all_reduce, reduce_scatter, all_gather, broadcast, group };
@@ -39,22 +39,22 @@ class StandInCollective final : public StandInTask {
   };
   [[nodiscard]] static std::size_t size_of(NcclType type);
 
-  /// Adds one to `made` whenever it has been made.
+  /// Increments `made` each time the collective completes.
   StandInCollective(Communicator& mpi, MPI_Comm peers, StandInDevice& device, int& made)
       : mpi_(mpi), peers_(peers), device_(device), made_(made) {}
 
   Work work;
   std::vector<Part> parts;  ///< of a group
-  bool busy = false;        ///< from its call until it has been made
+  bool busy = false;        ///< from its call until it completes
   bool hangs = false;
-  int number = 0;  ///< of those of its device
+  int number = 0;  ///< sequence number on its device
 
-  /// It lets the device go.
+  /// Aborts the collective and frees the device.
   void abort() noexcept;
-  /// Neither made nor aborted.
+  /// Whether it is neither complete nor aborted.
   [[nodiscard]] bool is_pending() const noexcept { return busy && !aborted_; }
   [[nodiscard]] bool attempt() override;
-  /// Posts it if that has not been done, whatever hinders it; true once it has been made.
+  /// Posts the collective if necessary, despite any fault. Returns whether it is complete.
   [[nodiscard]] bool move();
 
  private:

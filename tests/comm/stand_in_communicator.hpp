@@ -18,14 +18,14 @@ struct StandInFaults {
   bool no_memory = false;  ///< on the device
   bool init_hangs = false;
   bool init_fails = false;
-  int init_polls = 3;          ///< questions before the start is settled
-  int settle_polls = 2;        ///< questions before a collective is queued; 0: at once
-  bool success_early = false;  ///< a collective's call says so before it is queued
-  int error_after = -1;        ///< collectives, then an asynchronous error
-  int hanging = -1;            ///< the number of a collective that is never made
+  int init_polls = 3;          ///< queries until the start has settled
+  int settle_polls = 2;        ///< queries until a collective is queued; 0: at once
+  bool success_early = false;  ///< a call returns success before its collective is queued
+  int error_after = -1;        ///< number of collectives before an asynchronous error; -1: no error
+  int hanging = -1;            ///< number of a collective that never completes; -1: none
   bool finalize_hangs = false;
   bool no_windows = false;  ///< the platform has none
-  /// The communicator that starts badly or finds the error, by the order of starts; -1: each.
+  /// The communicator with the fault, in the order of starts; -1: every one.
   int where = -1;
 };
 struct StandInCounts {
@@ -33,29 +33,30 @@ struct StandInCounts {
   int destroyed = 0;
   int aborted = 0;
   int submitted = 0;    ///< collectives
-  int collectives = 0;  ///< made
-  int registered = 0;   ///< at this time, plain and symmetric
+  int collectives = 0;  ///< completed
+  int registered = 0;   ///< currently, plain and symmetric
   int windows = 0;      ///< of these
   int unknown = 0;      ///< collectives on memory that is not registered
-  int allocated = 0;    ///< at this time, device and pinned memory
+  int allocated = 0;    ///< currently, device and pinned memory
 };
 
-/// One of a device's communicators in the stand-in's NCCL, over some ranks of the job. Making and
-/// destroying it is collective over the job.
+/// One of a device's communicators in the NCCL stand-in, over some ranks of the job. Construction
+/// and destruction are collective over the job.
 class StandInCommunicator final {
  public:
-  /// What the communicators of a device share.
+  /// State shared by all communicators of a device.
   struct Shared {
     StandInQueues& queues;
     const StandInFaults& faults;
     StandInCounts& counts;
     StandInDevice device = {};
   };
-  /// The `number`-th of the device, over the ranks that give the same color.
+  /// `number`: position among the device's communicators. Ranks with the same color form one.
   StandInCommunicator(Shared& shared, int number, int color);
   StandInCommunicator(const StandInCommunicator&) = delete;
   StandInCommunicator& operator=(const StandInCommunicator&) = delete;
-  /// Sends what a fault held back, so that MPI is left in order. No rank may wait for it any more.
+  /// Sends the messages that a fault held back, so that MPI has none left. No rank may still wait
+  /// for them.
   ~StandInCommunicator();
 
   [[nodiscard]] int ranks() const noexcept { return mpi_->size(); }
@@ -63,12 +64,12 @@ class StandInCommunicator final {
   [[nodiscard]] NcclResult get_async_error(NcclResult* state);
   [[nodiscard]] NcclResult finalize();
   [[nodiscard]] NcclResult destroy() noexcept;
-  /// Asks what is queued to quit; what it takes to free the communicator is the caller's.
+  /// Aborts queued collectives; the caller frees the communicator.
   [[nodiscard]] NcclResult abort() noexcept;
-  /// Whether a stream has a collective that is neither made nor aborted.
+  /// Whether a stream has a collective that is neither complete nor aborted.
   [[nodiscard]] bool has_queued() const;
   [[nodiscard]] NcclResult require_ready() const;
-  /// A call that others of the communicator must wait for.
+  /// A call that later calls of the communicator must wait for.
   [[nodiscard]] NcclResult begin_settling();
   [[nodiscard]] NcclResult make(const StandInCollective::Work& work, CudaStream stream);
   [[nodiscard]] NcclResult add_to_group(const StandInCollective::Part& part, CudaStream stream);

@@ -11,23 +11,23 @@
 
 namespace lockstep::test {
 
-/// Memory of the stand-in device is the host's under another address, which nobody can read or
-/// write by accident.
+/// Device memory of the stand-in is host memory under another address, so that an accidental access
+/// by the host faults.
 [[nodiscard]] void* device_address(const void* host) noexcept;
 [[nodiscard]] void* host_address(const void* device) noexcept;
 [[nodiscard]] bool is_device_address(const void* address) noexcept;
 
-/// Something a stream makes that takes several attempts.
+/// Work of a stream that completes after several attempts.
 class StandInTask {
  public:
   virtual ~StandInTask() = default;
-  /// True once it is done.
+  /// Returns true when it is complete.
   [[nodiscard]] virtual bool attempt() = 0;
 };
 
-/// Streams and events as a device has them, but nothing runs before a query: then each stream, the
-/// youngest first, runs until something in it is not ready. Work takes as many queries as its
-/// delay says, so what is not ordered by events comes in the wrong order.
+/// Streams and events of a device. Nothing runs before a query: then each stream, the newest first,
+/// runs until its next operation is not ready. An operation needs as many queries as its delay, so
+/// operations that no event orders run in the wrong order.
 class StandInQueues final {
  public:
   struct Delays {
@@ -35,7 +35,7 @@ class StandInQueues final {
     int copy = 2;
     int task = 3;
   };
-  /// A query is an error, as in a capture.
+  /// Set during a stream capture, when a query is an error.
   bool capturing = false;
   Delays delays;
 
@@ -48,14 +48,14 @@ class StandInQueues final {
 
   void record(CudaEvent event, CudaStream stream);
   void wait(CudaStream stream, CudaEvent event);
-  /// Addresses as the host sees them.
+  /// Host addresses.
   void copy(void* to, const void* from, std::size_t bytes, CudaStream stream);
   void launch(CudaStream stream, std::function<void()> kernel);
   void queue(CudaStream stream, StandInTask& task);
 
-  /// One attempt at everything.
+  /// Runs every stream as far as it is ready.
   void sweep();
-  /// Streams and events that exist.
+  /// Number of streams and events that are not destroyed.
   [[nodiscard]] int live() const noexcept { return live_; }
 
  private:
@@ -82,7 +82,7 @@ class StandInQueues final {
   };
   [[nodiscard]] static bool run(Operation& operation);
 
-  // Destroyed ones stay: what still refers to them must find them.
+  // Destroyed streams and events stay, because queued operations may refer to them.
   std::deque<Stream> streams_;
   std::deque<Event> events_;
   int live_ = 0;

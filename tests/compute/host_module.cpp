@@ -1,8 +1,8 @@
-// The GPU module with the host in the device's place: the program's whole way with a GPU, where
-// there is none. HOST_MODULE_LATE=1 runs work when it is waited for, HOST_MODULE_SHARED=1 puts all
-// ranks on one device, HOST_MODULE_HANG=device:1 or nccl:1 lets rank 1 hang as it opens its device,
-// or as NCCL starts, HOST_MODULE_MARKS=FILE gets what a profiler would be shown, and
-// HOST_MODULE_ALGORITHMS=FILE what is chosen.
+// A GPU module over a host device, so that the whole program runs its GPU path on a machine without
+// a GPU. HOST_MODULE_LATE=1 runs work when it is waited for. HOST_MODULE_SHARED=1 puts all ranks on
+// one device. HOST_MODULE_HANG=device:1 or nccl:1 makes rank 1 hang when it opens its device or
+// starts NCCL. HOST_MODULE_MARKS=FILE receives the ranges for a profiler, and
+// HOST_MODULE_ALGORITHMS=FILE the chosen algorithms.
 #include "compute/module_interface.hpp"
 #include "engine/gpu/host_device.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
@@ -19,7 +19,7 @@ namespace {
 using namespace lockstep;
 using namespace lockstep::gpu;
 
-/// As mpirun counts the ranks.
+/// Hangs if HOST_MODULE_HANG names this place and this rank.
 void hang_at(const std::string& what) {
   const char* hang = std::getenv("HOST_MODULE_HANG");
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
@@ -39,7 +39,7 @@ DriverState probe() {
   return state;
 }
 
-/// What FILE of NAME=FILE gets of all ranks, a line each.
+/// Appends a line to the file that the environment variable `name` names, if it is set.
 void note(const char* name, const std::string& line) {
   const char* const path = std::getenv(name);
   if (path == nullptr) return;
@@ -62,7 +62,7 @@ DeviceIdentity identify(const Device& /*device*/) {
           .bus_id = "0000:00:00.0"};
 }
 
-/// The device's memory is the host's, so the host's communicator reaches it, once the device's work
+/// A host device's memory is host memory, so the MPI communicator can use it when the queued work
 /// is done.
 class HostDeviceCommunicator final : public DeviceCommunicator {
  public:
@@ -110,7 +110,7 @@ class HostDeviceCommunicator final : public DeviceCommunicator {
   }
 
  private:
-  /// The host's, with the device's values there.
+  /// The host's communicator, after the device's queued work.
   [[nodiscard]] Communicator& host() {
     device_.synchronize();
     return *host_;
@@ -149,7 +149,7 @@ void take(Device& device, const std::string& text) {
   note("HOST_MODULE_ALGORITHMS", "took " + std::to_string(convolutions(device).taken.size()));
 }
 
-/// Rank 0's, a line each.
+/// Writes rank 0's marks to a file, one a line.
 class MarksFile final : public PhaseMarks {
  public:
   explicit MarksFile(const char* path) : file_(path) {}

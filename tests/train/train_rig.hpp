@@ -23,7 +23,7 @@
 
 namespace lockstep::test {
 
-/// Over the host's communicator, whose memory a late device fills when it is waited for.
+/// Waits for the device's queued work before each collective on its memory.
 class BehindDevice final : public ForwardingCommunicator {
  public:
   BehindDevice(Communicator& inner, gpu::Device& device)
@@ -59,8 +59,8 @@ class TrainRig final {
     CommunicationDtype param_dtype = CommunicationDtype::automatic;
     std::int64_t shard_group = 0;
     bool accumulate_full_gradients = false;
-    /// For the engine's memory, instead of those for the host's: over all ranks, those of the
-    /// group, and those at its place in all groups.
+    /// Communicators for the engine's memory, if not the host's: over all ranks, the shard group
+    /// and the replicas.
     std::vector<Communicator*> device_comms = {};
     int threads = 1;
     std::int64_t width = 8;
@@ -145,7 +145,7 @@ class TrainRig final {
     const auto crc = crc32c(std::as_bytes(engine_->parameters()));
     return crc32c(std::as_bytes(engine_->running_statistics()), crc);
   }
-  /// Everybody's parts, on all ranks; collective.
+  /// The unsharded parameters, on all ranks. Collective.
   [[nodiscard]] std::vector<float> all_parameters() { return plain(whole({})); }
   [[nodiscard]] std::vector<float> all_gradients() { return plain(whole(state_->gradients())); }
   [[nodiscard]] std::vector<float> all_of_slot(std::size_t slot) {
@@ -190,7 +190,7 @@ class TrainRig final {
   [[nodiscard]] std::span<float> of_rank_0(const ArenaUnit& unit, std::vector<float>& arena) {
     return comm_.rank() == 0 ? unit.in(std::span(arena)) : std::span<float>();
   }
-  /// `own` empty: the parameters.
+  /// If `own` is empty, gathers the parameters.
   [[nodiscard]] std::vector<float> whole(std::span<const float> own) {
     std::vector<float> arena(comm_.rank() == 0 ? engine_->layout().size() : 0);
     for (std::size_t i = 0; i < state_->units().size(); ++i) {

@@ -30,7 +30,8 @@ class ConvolutionLoops final {
  public:
   explicit ConvolutionLoops(const ConvolutionShape& shape) : shape_(shape) {}
 
-  // Both ways to the fp32 arena are taken by some type.
+  // fp16 weight gradients are cast to the fp32 arena; others are written there. Tests cover
+  // both.
   [[nodiscard]] DataType weight_gradient_type() const noexcept {
     return shape_.type == DataType::f16 ? DataType::f16 : DataType::f32;
   }
@@ -288,7 +289,7 @@ class HostDevice final : public Device {
     std::memset(memory, 0xFF, bytes);
     return memory;
   }
-  /// As a device's, after all that may use it.
+  /// Like cudaFreeHost, waits for all work that may use the memory.
   void release_host(void* memory) noexcept override {
     queues_->finish(Queue::work);
     queues_->finish(Queue::transfers);
@@ -360,7 +361,7 @@ class HostDevice final : public Device {
     const auto& point = static_cast<const HostEvent&>(event).point;
     if (point != nullptr) point->wait();
   }
-  /// A little later with every question.
+  /// Each query also runs one piece of work.
   [[nodiscard]] bool has_reached(const Event& event) override {
     stream_.must_not_record();
     const auto& point = static_cast<const HostEvent&>(event).point;
@@ -394,7 +395,7 @@ class HostConvolution final : public Convolution {
         loops_(shape),
         workspace_bytes_(64 * (1 + static_cast<std::size_t>(shape.out_channels % 7))) {}
 
-  /// Other convolutions have other sizes, as cuDNN's do.
+  /// The size differs between convolutions, as with cuDNN.
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return workspace_bytes_; }
   [[nodiscard]] DataType weight_gradient_type() const noexcept override {
     return loops_.weight_gradient_type();

@@ -24,7 +24,7 @@ class HostPoint {
   [[nodiscard]] virtual bool reached() = 0;
 };
 
-/// The two queues of a host in a device's place, and when their work runs.
+/// The two queues of a host device. An implementation decides when their work runs.
 class HostQueues {
  public:
   virtual ~HostQueues() = default;
@@ -40,20 +40,21 @@ class HostQueues {
   virtual void finish(Device::Queue queue) = 0;
 };
 
-/// The host in a device's place: its memory begins as NaN, transfers run when they are waited for,
-/// and convolutions are plain loops, rounded where a device rounds.
+/// A Device on the host, for tests: its memory is initialised to NaN, transfers run when they are
+/// waited for, and convolutions are plain loops, rounded where a GPU rounds.
 [[nodiscard]] std::unique_ptr<Device> make_host_device(HostWork when = HostWork::at_once);
 [[nodiscard]] std::unique_ptr<Device> make_host_device(std::shared_ptr<HostQueues> queues);
-/// What such a device was asked for, and told, of convolutions.
+/// The convolutions that a host device made, those it was asked to time, and the algorithms it was
+/// given.
 struct HostConvolutions {
   std::vector<std::pair<ConvolutionShape, ConvolutionPasses>> made;
   std::vector<ConvolutionRequest> timed;
   AlgorithmChoices taken;
 };
 [[nodiscard]] const HostConvolutions& convolutions(const Device& host_device);
-/// Bytes that such a device has now for communication.
+/// Bytes currently allocated on a host device for communication.
 [[nodiscard]] std::size_t exchanged_bytes(const Device& host_device);
-/// How much work of such a device nobody has waited for yet.
+/// Pieces of work queued on a host device that have not run yet.
 [[nodiscard]] std::size_t work_left(const Device& host_device);
 
 }  // namespace lockstep::gpu
