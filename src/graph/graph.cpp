@@ -103,10 +103,11 @@ ValueId Graph::conv2d(ValueId input, const Conv2dOptions& options) {
   }
   if (options.groups < 1 || in[0] % options.groups != 0 ||
       options.out_channels % options.groups != 0) {
-    fail(ExitStatus::usage,
-         "{}: {} groups of {} input and {} output channels (at least one group, each with as many "
-         "channels as any other); choose a divisor of both",
-         options.name, options.groups, in[0], options.out_channels);
+    fail(
+        ExitStatus::usage,
+        "{}: {} groups do not divide {} input and {} output channels (groups must be equal); use a "
+        "common divisor",
+        options.name, options.groups, in[0], options.out_channels);
   }
   const std::int64_t seen_channels = in[0] / options.groups;
   const std::int64_t fan_in = seen_channels * options.kernel * options.kernel;

@@ -98,9 +98,9 @@ Graph resnet(std::string_view name, const ModelOptions& options) {
   const std::int64_t base = options.width == 0 ? 64 : options.width;
   if (base * variant.group_width % 64 != 0) {
     fail(ExitStatus::usage,
-         "--width is {} (each of the {} groups of {} takes {} of 64 parts of it); use a multiple "
-         "of {}",
-         base, variant.groups, name, variant.group_width, 64 / variant.group_width);
+         "--width {} gives each group of {} a fraction of a channel (a group has {}/64 of the "
+         "width); use a multiple of {}",
+         base, name, variant.group_width, 64 / variant.group_width);
   }
   Graph graph(std::string(name), options.image, options.classes);
   ValueId x = stem(graph, base);
