@@ -1,5 +1,6 @@
 #include "lockstep/comm/mpi_communicator.hpp"
 
+#include "keep_until_exit.hpp"
 #include "lockstep/core/error.hpp"
 #include "mpi_types.hpp"
 #include "processor_name.hpp"
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -35,6 +37,10 @@ class MpiCommunicator final : public Communicator {
   ~MpiCommunicator() override {
     // After a failure, requests may remain in flight forever and still use the communicator.
     if (std::ranges::none_of(slots_, &Slot::active)) MPI_Comm_free(&comm_);
+    for (Slot& slot : slots_) {
+      if (!slot.active) continue;
+      for (MemoryOwner& owner : slot.owners) keep_until_exit(std::move(owner));
+    }
   }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
@@ -97,7 +103,7 @@ class MpiCommunicator final : public Communicator {
 
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
     if (buffer.count == 0) return {};
-    Slot& slot = take_slot();
+    Slot& slot = take_slot({buffer.owner});
     in_pieces(buffer.count, [&](std::size_t offset, int count) {
       check(MPI_Iallreduce(MPI_IN_PLACE, at(buffer, offset), count, datatype(buffer.type),
                            operation(buffer.type, op), comm_, slot.next()),
@@ -109,7 +115,7 @@ class MpiCommunicator final : public Communicator {
   [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
                                                     ReduceOp op) override {
     if (mine.count == 0) return {};
-    Slot& slot = take_slot();
+    Slot& slot = take_slot({all.owner, mine.owner});
     if (mine.count > largest_piece_) {
       in_pieces_by_root(all, mine, [&](int root, const void* from, void* to, int count) {
         check(MPI_Ireduce(from, to, count, datatype(mine.type), operation(mine.type, op), root,
@@ -127,7 +133,7 @@ class MpiCommunicator final : public Communicator {
 
   [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
     if (mine.count == 0) return {};
-    Slot& slot = take_slot();
+    Slot& slot = take_slot({mine.owner, all.owner});
     const MpiBlock block(mine.count, mine.type, largest_piece_);
     check(MPI_Iallgather(sent(mine, all), block.count(), block.type(), all.data, block.count(),
                          block.type(), comm_, slot.next()),
@@ -143,8 +149,7 @@ class MpiCommunicator final : public Communicator {
                       MPI_STATUSES_IGNORE),
           "MPI_Testall");
     if (done == 0) return false;
-    slot.active = false;
-    request.slot = -1;
+    release(request);
     return true;
   }
 
@@ -157,8 +162,7 @@ class MpiCommunicator final : public Communicator {
     check(
         MPI_Waitall(static_cast<int>(slot.pieces.size()), slot.pieces.data(), MPI_STATUSES_IGNORE),
         "MPI_Waitall");
-    slot.active = false;
-    request.slot = -1;
+    release(request);
   }
 
  private:
@@ -169,20 +173,28 @@ class MpiCommunicator final : public Communicator {
   }
 
   struct Slot {
-    bool active = false;
+    bool active = false;  ///< also after a failed start: a part of it may be in flight
+    std::array<MemoryOwner, 2> owners;
     std::vector<MPI_Request> pieces;
     /// Adds a request for one more MPI call.
     [[nodiscard]] MPI_Request* next() { return &pieces.emplace_back(MPI_REQUEST_NULL); }
   };
-  [[nodiscard]] Slot& take_slot() {
+  [[nodiscard]] Slot& take_slot(std::array<MemoryOwner, 2> owners) {
     auto slot = std::ranges::find(slots_, false, &Slot::active);
     if (slot == slots_.end()) slot = slots_.emplace(slot);
     slot->active = true;
+    slot->owners = std::move(owners);
     slot->pieces.clear();  // keeps its capacity, so a step allocates nothing
     return *slot;
   }
   [[nodiscard]] Request request_of(const Slot& slot) const noexcept {
     return {.slot = static_cast<int>(&slot - slots_.data())};
+  }
+  void release(Request& request) noexcept {
+    Slot& slot = slots_[static_cast<std::size_t>(request.slot)];
+    slot.active = false;
+    slot.owners = {};
+    request.slot = -1;
   }
 
   /// Calls `visit(offset, count)` for pieces of [0, count).

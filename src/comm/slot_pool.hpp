@@ -32,6 +32,10 @@ class SlotPool final {
     return static_cast<std::size_t>(found - slots_.begin());
   }
   void give_back(std::size_t slot) noexcept { slots_[slot].taken = false; }
+  template <typename Visit>
+  void for_each(Visit&& visit) {
+    for (Slot& slot : slots_) visit(slot.contents);
+  }
   [[nodiscard]] Contents& operator[](std::size_t slot) noexcept { return slots_[slot].contents; }
 
  private:

@@ -1,7 +1,6 @@
 #include "lockstep/parallel/gradient_reducer.hpp"
 
 #include "element_precision.hpp"
-#include "keep_until_exit.hpp"
 #include "register_memory.hpp"
 
 #include <algorithm>
@@ -26,26 +25,17 @@ GradientReducer::GradientReducer(Communicator& comm, std::span<float> arena,
   register_values(comm_, cast_buffer_);
 }
 
-GradientReducer::~GradientReducer() {
-  if (!start_failed_ && std::ranges::all_of(requests_, &Request::done)) return;
-  keep_until_exit(owner_);
-  keep_until_exit(cast_buffer_);
-}
-
-void GradientReducer::start_next() {
-  start_failed_ = true;
-  requests_[started_] = start(buckets_[started_]);
-  start_failed_ = false;
-  ++started_;
-}
-
 Request GradientReducer::start(const Bucket& bucket) {
   const std::span<float> values = arena_.subspan(bucket.begin, bucket.size());
-  if (!is_cast(bucket)) return comm_.start_all_reduce(values);
+  if (!is_cast(bucket)) {
+    return comm_.start_all_reduce_buffer(buffer_of(values, owner_), ReduceOp::sum);
+  }
   cast_buffer_->store(values, bucket.begin);
-  return comm_.start_all_reduce_buffer(
-      {.data = cast_buffer_->data(bucket.begin), .count = bucket.size(), .type = dtype_.type},
-      ReduceOp::sum);
+  return comm_.start_all_reduce_buffer({.data = cast_buffer_->data(bucket.begin),
+                                        .count = bucket.size(),
+                                        .type = dtype_.type,
+                                        .owner = cast_buffer_},
+                                       ReduceOp::sum);
 }
 
 void GradientReducer::load(const Bucket& bucket) {

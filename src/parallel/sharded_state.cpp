@@ -1,6 +1,5 @@
 #include "broadcast_arena.hpp"
 #include "element_precision.hpp"
-#include "keep_until_exit.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/parallel/shard_plan.hpp"
@@ -19,6 +18,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   ShardedState(Engine& engine, const ShardComms& comms, const ShardingOptions& options)
       : engine_(engine),
         comms_(comms),
+        engine_memory_(engine.arena()),
         plan_(engine.layout(), comms.group.rank(), comms.group.size()),
         holds_parameters_(!engine.parameters().empty()),
         holds_gradients_(!engine.gradients().empty()),
@@ -47,13 +47,6 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   }
   ShardedState(const ShardedState&) = delete;
   ShardedState& operator=(const ShardedState&) = delete;
-  ~ShardedState() override {
-    // Requests in flight write to memory that is about to be freed.
-    if (!start_failed_ && await_requests()) return;
-    for (const auto& owner : {parameters_, gradients_, addends_, tail_}) keep_until_exit(owner);
-    keep_until_exit(engine_.arena());
-    unit_reducer_.keep_until_exit();
-  }
 
   [[nodiscard]] const ArenaLayout& layout() const noexcept override { return plan_.local(); }
   [[nodiscard]] std::span<float> gradients() noexcept override { return gradients_->values(); }
@@ -74,7 +67,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     // Needed if this rank's data failed before the last micro-step.
     if (holds_gradients_) start_filled_units(plan_.unsharded().size());
     engine_.memory().queue_write(tail, tail_->values());
-    start(tail_request_, [this] { return comms_.all.start_all_reduce(tail_->values()); });
+    tail_request_ =
+        comms_.all.start_all_reduce_buffer(buffer_of(tail_->values(), tail_), ReduceOp::sum);
     if (comms_.replicas != nullptr) {
       for (std::size_t unit = 0; unit < plan_.units(); ++unit) await_reduction(unit);
     }
@@ -165,27 +159,6 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     bool between_groups = false;  ///< all-reduce over the replicas started
   };
 
-  /// Returns whether all requests have ended. Every rank has started them, or some rank ends the
-  /// job.
-  [[nodiscard]] bool await_requests() noexcept {
-    try {
-      await_gathers();
-      for (Reduction& reduction : reductions_) {
-        comms_.group.wait(reduction.request);
-        if (comms_.replicas != nullptr) comms_.replicas->wait(reduction.over_replicas);
-      }
-      comms_.all.wait(tail_request_);
-      return true;
-    } catch (const Error&) {
-      return false;
-    }
-  }
-  template <typename Start>
-  void start(Request& request, Start&& starting) {
-    start_failed_ = true;
-    request = starting();
-    start_failed_ = false;
-  }
   /// Registers all communication memory except that inside the values of programs.
   void register_memory() {
     if (holds_parameters_) register_arena(comms_.group, engine_, engine_.parameters());
@@ -221,8 +194,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     return range.parameters.subspan(range.begin, range.end - range.begin);
   }
   [[nodiscard]] std::span<float> local_shard(ArenaMemory& memory, std::size_t unit) const {
-    const ArenaUnit& local = plan_.local().units[unit];
-    return memory.values().subspan(local.begin, local.size());
+    return plan_.local().units[unit].in(memory.values());
   }
 
   /// All-gathers a unit if the engine holds it unsharded between steps.
@@ -238,8 +210,10 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     const ArenaUnit& unsharded = plan_.unsharded().units[unit];
     const bool casts = parameter_type_ != Precision::fp32 && !unsharded.in_fp32;
     const ElementType type = casts ? element_of(parameter_type_) : ElementType::f32;
-    const MutableBuffer all{.data = values.data(), .count = unsharded.size(), .type = type};
-    ConstBuffer mine{.data = local.data(), .count = local.size(), .type = type};
+    const MutableBuffer all{
+        .data = values.data(), .count = unsharded.size(), .type = type, .owner = engine_memory_};
+    ConstBuffer mine{
+        .data = local.data(), .count = local.size(), .type = type, .owner = parameters_};
     if (casts) {
       // Cast into this rank's place in the output: an in-place all-gather.
       auto* const place = reinterpret_cast<std::uint16_t*>(values.data()) +
@@ -247,7 +221,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
       engine_.memory().cast(local, parameter_type_, place);
       mine.data = place;
     }
-    start(gathers_[unit], [&] { return comms_.group.start_all_gather_buffer(mine, all); });
+    gathers_[unit] = comms_.group.start_all_gather_buffer(mine, all);
   }
 
   void start_gather(std::size_t unit, std::span<std::byte> values) override {
@@ -267,9 +241,8 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   void start_reduction(std::size_t unit, std::span<const float> gradients) override {
     Reduction& reduction = reductions_[unit];
     reduction.adds = !holds_gradients_ && !micro_.first;
-    ArenaMemory& target = reduction.adds ? *addends_ : *gradients_;
-    start(reduction.request,
-          [&] { return unit_reducer_.start(unit, gradients, local_shard(target, unit)); });
+    reduction.request =
+        unit_reducer_.start(unit, gradients, reduction.adds ? addends_ : gradients_);
     reduction.in_group = true;
   }
   void await_reduction(std::size_t unit) override {
@@ -277,20 +250,19 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     wait(reduction.request);
     if (!reduction.in_group) return;
     reduction.in_group = false;
-    unit_reducer_.end(unit, local_shard(reduction.adds ? *addends_ : *gradients_, unit));
+    unit_reducer_.end(unit, reduction.adds ? addends_ : gradients_);
     if (reduction.adds) {
       engine_.memory().add(local_shard(*addends_, unit), local_shard(*gradients_, unit));
     }
     if (!micro_.last || comms_.replicas == nullptr) return;
-    start(reduction.over_replicas,
-          [&] { return unit_reducer_.start_over_replicas(unit, local_shard(*gradients_, unit)); });
+    reduction.over_replicas = unit_reducer_.start_over_replicas(unit, gradients_);
     reduction.between_groups = true;
   }
   void await_replicas(std::size_t unit) {
     Reduction& reduction = reductions_[unit];
     if (!std::exchange(reduction.between_groups, false)) return;
     comms_.replicas->wait(reduction.over_replicas);
-    unit_reducer_.end_over_replicas(unit, local_shard(*gradients_, unit));
+    unit_reducer_.end_over_replicas(unit, gradients_);
   }
 
   void start_filled_units(std::size_t filled) {
@@ -325,6 +297,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
 
   Engine& engine_;
   ShardComms comms_;
+  MemoryOwner engine_memory_;  ///< includes the values of programs
   ShardPlan plan_;
   bool holds_parameters_;
   bool holds_gradients_;
@@ -340,7 +313,6 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   std::vector<Request> gathers_;       ///< by unit
   std::vector<Reduction> reductions_;  ///< by unit
   Request tail_request_;
-  bool start_failed_ = false;  ///< part of a collective may be in flight
   MicroStep micro_;
   double waited_ = 0;
 };

@@ -1,7 +1,6 @@
 #include "unit_reducer.hpp"
 
 #include "element_precision.hpp"
-#include "keep_until_exit.hpp"
 #include "lockstep/engine/unit_exchange.hpp"
 #include "register_memory.hpp"
 
@@ -12,6 +11,7 @@ namespace lockstep {
 UnitReducer::UnitReducer(Engine& engine, const ShardPlan& plan, Communicator& group,
                          Communicator* replicas, const Options& options)
     : plan_(plan),
+      engine_memory_(engine.arena()),
       group_(group),
       replicas_(replicas),
       options_(options),
@@ -35,39 +35,44 @@ UnitReducer::UnitReducer(Engine& engine, const ShardPlan& plan, Communicator& gr
   if (casts_over_replicas_) register_values(*replicas, local_);
 }
 
-void UnitReducer::keep_until_exit() const {
-  for (const auto& buffer : {sent_, local_}) lockstep::keep_until_exit(buffer);
-}
-
-MutableBuffer UnitReducer::local_shard(std::size_t unit) {
+MutableBuffer UnitReducer::cast_shard(std::size_t unit) {
   const ArenaUnit& local = plan_.local().units[unit];
-  return {.data = local_->data(local.begin), .count = local.size(), .type = options_.type};
+  return {.data = local_->data(local.begin),
+          .count = local.size(),
+          .type = options_.type,
+          .owner = local_};
 }
 
-Request UnitReducer::start(std::size_t unit, std::span<const float> gradients,
-                           std::span<float> local) {
-  if (!casts_in_group_) return group_.start_reduce_scatter(gradients, local);
+Request UnitReducer::start(std::size_t unit, std::span<const float> gradients, const Local& local) {
+  if (!casts_in_group_) {
+    return group_.start_reduce_scatter_buffer(buffer_of(gradients, engine_memory_),
+                                              buffer_of(shard_of(unit, local), local),
+                                              ReduceOp::sum);
+  }
   const std::size_t at = options_.all_at_once
                              ? plan_.unsharded().units[unit].begin
                              : unit % UnitExchange::reductions_in_flight * largest_;
   sent_->store(gradients, at);
   return group_.start_reduce_scatter_buffer(
-      {.data = sent_->data(at), .count = gradients.size(), .type = options_.type},
-      local_shard(unit), ReduceOp::sum);
+      {.data = sent_->data(at), .count = gradients.size(), .type = options_.type, .owner = sent_},
+      cast_shard(unit), ReduceOp::sum);
 }
 
-void UnitReducer::end(std::size_t unit, std::span<float> local) {
-  if (casts_in_group_) local_->load(plan_.local().units[unit].begin, local);
+void UnitReducer::end(std::size_t unit, const Local& local) {
+  if (casts_in_group_) load(unit, local);
 }
 
-Request UnitReducer::start_over_replicas(std::size_t unit, std::span<float> local) {
-  if (!casts_over_replicas_) return replicas_->start_all_reduce(local);
-  local_->store(local, plan_.local().units[unit].begin);
-  return replicas_->start_all_reduce_buffer(local_shard(unit), ReduceOp::sum);
+Request UnitReducer::start_over_replicas(std::size_t unit, const Local& local) {
+  const std::span<float> shard = shard_of(unit, local);
+  if (!casts_over_replicas_) {
+    return replicas_->start_all_reduce_buffer(buffer_of(shard, local), ReduceOp::sum);
+  }
+  local_->store(shard, plan_.local().units[unit].begin);
+  return replicas_->start_all_reduce_buffer(cast_shard(unit), ReduceOp::sum);
 }
 
-void UnitReducer::end_over_replicas(std::size_t unit, std::span<float> local) {
-  if (casts_over_replicas_) local_->load(plan_.local().units[unit].begin, local);
+void UnitReducer::end_over_replicas(std::size_t unit, const Local& local) {
+  if (casts_over_replicas_) load(unit, local);
 }
 
 }  // namespace lockstep

@@ -22,24 +22,30 @@ class UnitReducer final {
   UnitReducer(Engine& engine, const ShardPlan& plan, Communicator& group, Communicator* replicas,
               const Options& options);
 
-  /// Reduce-scatters a unit's gradients over the group; `local` is this rank's shard, valid after
-  /// the request is done and end() has returned.
+  /// Local gradients: this rank's shards of all units.
+  using Local = std::shared_ptr<ArenaMemory>;
+  /// Reduce-scatters a unit's gradients, in the engine's memory, over the group; this rank's shard
+  /// in `local` is valid after the request is done and end() has returned.
   [[nodiscard]] Request start(std::size_t unit, std::span<const float> gradients,
-                              std::span<float> local);
-  void end(std::size_t unit, std::span<float> local);
+                              const Local& local);
+  void end(std::size_t unit, const Local& local);
   /// All-reduces the shard over the replicas, in place.
-  [[nodiscard]] Request start_over_replicas(std::size_t unit, std::span<float> local);
-  void end_over_replicas(std::size_t unit, std::span<float> local);
-
-  /// Keeps the buffers of requests that may still be in flight.
-  void keep_until_exit() const;
+  [[nodiscard]] Request start_over_replicas(std::size_t unit, const Local& local);
+  void end_over_replicas(std::size_t unit, const Local& local);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return 2 * (sent_values_ + local_values_); }
 
  private:
-  [[nodiscard]] MutableBuffer local_shard(std::size_t unit);
+  [[nodiscard]] std::span<float> shard_of(std::size_t unit, const Local& local) const {
+    return plan_.local().units[unit].in(local->values());
+  }
+  [[nodiscard]] MutableBuffer cast_shard(std::size_t unit);
+  void load(std::size_t unit, const Local& local) {
+    local_->load(plan_.local().units[unit].begin, shard_of(unit, local));
+  }
 
   const ShardPlan& plan_;
+  MemoryOwner engine_memory_;
   Communicator& group_;
   Communicator* replicas_;
   Options options_;

@@ -90,6 +90,7 @@ TrainingResult TrainingLoop::run() {
     }
   }
   parts_.saver.save_and_wait(state_);
+  parts_.parallel.await_gathers();
   if (parts_.trace != nullptr) parts_.trace->run_ends(state_.step);
   parts_.board.enter(Phase::end);
   result_.status = finished() ? ExitStatus::ok : ExitStatus::stopped;

@@ -1,10 +1,13 @@
 #include "comm/communicator_suite.hpp"
 
+#include "lockstep/comm/collective.hpp"
+
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 
 namespace lockstep::test {
@@ -145,6 +148,39 @@ void check_type(Communicator& comm, const std::vector<std::size_t>& counts) {
   }
 }
 
+/// A request holds the owners of its buffers until it is done, and no longer.
+void check_ownership(Communicator& comm, std::size_t count) {
+  std::vector<float> mine(count, 1);
+  std::vector<float> all(count * static_cast<std::size_t>(comm.size()), 1);
+  const std::span<const float> from_mine(mine);
+  const std::span<const float> from_all(all);
+  for (const CollectiveKind kind :
+       {CollectiveKind::started_all_reduce, CollectiveKind::started_reduce_scatter,
+        CollectiveKind::started_all_gather}) {
+    auto owner = std::make_shared<int>();
+    const std::weak_ptr<int> watched = owner;
+    const auto start = [&] {
+      switch (kind) {
+        case CollectiveKind::started_reduce_scatter:
+          return comm.start_reduce_scatter_buffer(buffer_of(from_all, owner),
+                                                  buffer_of(std::span(mine), owner), ReduceOp::sum);
+        case CollectiveKind::started_all_gather:
+          return comm.start_all_gather_buffer(buffer_of(from_mine, owner),
+                                              buffer_of(std::span(all), owner));
+        default:
+          return comm.start_all_reduce_buffer(buffer_of(std::span(mine), owner), ReduceOp::sum);
+      }
+    };
+    Request request = start();
+    const bool in_flight = !request.done();
+    owner.reset();
+    BOOST_TEST(watched.expired() == !in_flight);
+    comm.wait(request);
+    comm.synchronize();
+    BOOST_TEST(watched.expired());
+  }
+}
+
 }  // namespace
 
 void check_communicator(Communicator& comm, const std::vector<std::size_t>& counts) {
@@ -156,6 +192,7 @@ void check_communicator(Communicator& comm, const std::vector<std::size_t>& coun
   check_type<std::uint64_t>(comm, counts);
   check_type<Bfloat16>(comm, counts);
   check_type<Float16>(comm, counts);
+  check_ownership(comm, counts.back());
 }
 
 }  // namespace lockstep::test

@@ -66,10 +66,10 @@ class OnDevice final : public Communicator {
 
  private:
   static MutableBuffer there(MutableBuffer buffer) noexcept {
-    return {device_address(buffer.data), buffer.count, buffer.type};
+    return {device_address(buffer.data), buffer.count, buffer.type, std::move(buffer.owner)};
   }
   static ConstBuffer there(ConstBuffer buffer) noexcept {
-    return {device_address(buffer.data), buffer.count, buffer.type};
+    return {device_address(buffer.data), buffer.count, buffer.type, std::move(buffer.owner)};
   }
 
   DeviceCommunicator& inner_;

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -39,28 +40,45 @@ template <typename T>
     return ElementType::u8;
 }
 
-/// A typed, non-owning view of the memory that a collective uses.
+/// Keeps memory alive.
+using MemoryOwner = std::shared_ptr<const void>;
+
+/// Typed memory that a collective uses. A nonblocking collective keeps `owner` until its request is
+/// done, or until the process ends if the transport can neither complete nor cancel it. Null: the
+/// caller keeps the memory alive.
 struct MutableBuffer {
   void* data;
   std::size_t count;
   ElementType type;
+  MemoryOwner owner = {};
 };
 struct ConstBuffer {
   const void* data;
   std::size_t count;
   ElementType type;
+  MemoryOwner owner = {};
 };
 
 /// A collective in flight. Call test() or wait() of the communicator that started it until done().
+/// It may be abandoned after an error: the communicator then keeps the buffers' owners.
 struct Request {
   int slot = -1;  ///< -1: done; slots count from 0 and are reused
   [[nodiscard]] bool done() const noexcept { return slot < 0; }
 };
 
+template <typename T>
+[[nodiscard]] MutableBuffer buffer_of(std::span<T> values, MemoryOwner owner = {}) {
+  return {values.data(), values.size(), element_type<T>(), std::move(owner)};
+}
+template <typename T>
+[[nodiscard]] ConstBuffer buffer_of(std::span<const T> values, MemoryOwner owner = {}) {
+  return {values.data(), values.size(), element_type<T>(), std::move(owner)};
+}
+
 /// Memory to register with the transport because collectives will often use it.
 struct RegisteredMemory {
   std::span<std::byte> bytes;
-  std::shared_ptr<const void> owner;  ///< keeps the memory alive
+  MemoryOwner owner;
   /// Accessible to peers, with the same size on all ranks; registering it is then collective.
   bool symmetric = false;
 };
@@ -112,7 +130,7 @@ class Communicator {
 
   template <typename T>
   void all_reduce(std::span<T> values, ReduceOp op = ReduceOp::sum) {
-    all_reduce_buffer({values.data(), values.size(), element_type<T>()}, op);
+    all_reduce_buffer(buffer_of(values), op);
   }
   template <typename T>
   [[nodiscard]] T all_reduce_value(T value, ReduceOp op = ReduceOp::sum) {
@@ -121,42 +139,36 @@ class Communicator {
   }
   template <typename T>
   void broadcast(std::span<T> values, int root = 0) {
-    broadcast_buffer({values.data(), values.size(), element_type<T>()}, root);
+    broadcast_buffer(buffer_of(values), root);
   }
   template <typename T>
   void all_gather(std::span<const T> mine, std::span<T> all) {
-    all_gather_buffer({mine.data(), mine.size(), element_type<T>()},
-                      {all.data(), all.size(), element_type<T>()});
+    all_gather_buffer(buffer_of(mine), buffer_of(all));
   }
   template <typename T>
   void gather(std::span<const T> mine, std::span<T> all, int root = 0) {
-    gather_buffer({mine.data(), mine.size(), element_type<T>()},
-                  {all.data(), all.size(), element_type<T>()}, root);
+    gather_buffer(buffer_of(mine), buffer_of(all), root);
   }
   template <typename T>
   void scatter(std::span<const T> all, std::span<T> mine, int root = 0) {
-    scatter_buffer({all.data(), all.size(), element_type<T>()},
-                   {mine.data(), mine.size(), element_type<T>()}, root);
+    scatter_buffer(buffer_of(all), buffer_of(mine), root);
   }
   template <typename T>
   void reduce_scatter(std::span<const T> all, std::span<T> mine, ReduceOp op = ReduceOp::sum) {
-    reduce_scatter_buffer({all.data(), all.size(), element_type<T>()},
-                          {mine.data(), mine.size(), element_type<T>()}, op);
+    reduce_scatter_buffer(buffer_of(all), buffer_of(mine), op);
   }
   template <typename T>
   [[nodiscard]] Request start_all_reduce(std::span<T> values, ReduceOp op = ReduceOp::sum) {
-    return start_all_reduce_buffer({values.data(), values.size(), element_type<T>()}, op);
+    return start_all_reduce_buffer(buffer_of(values), op);
   }
   template <typename T>
   [[nodiscard]] Request start_reduce_scatter(std::span<const T> all, std::span<T> mine,
                                              ReduceOp op = ReduceOp::sum) {
-    return start_reduce_scatter_buffer({all.data(), all.size(), element_type<T>()},
-                                       {mine.data(), mine.size(), element_type<T>()}, op);
+    return start_reduce_scatter_buffer(buffer_of(all), buffer_of(mine), op);
   }
   template <typename T>
   [[nodiscard]] Request start_all_gather(std::span<const T> mine, std::span<T> all) {
-    return start_all_gather_buffer({mine.data(), mine.size(), element_type<T>()},
-                                   {all.data(), all.size(), element_type<T>()});
+    return start_all_gather_buffer(buffer_of(mine), buffer_of(all));
   }
 };
 

@@ -112,8 +112,8 @@ class Engine {
   virtual void prefetch(const Batch&) {}
 
   [[nodiscard]] virtual EngineMemory& memory() noexcept = 0;
-  /// The parameters and gradients, in memory(). Its memory lives as long as this pointer, even
-  /// beyond the engine's lifetime, because collectives may be in flight after an error.
+  /// The parameters and gradients, in memory(). The pointer keeps all of the engine's memory alive,
+  /// the values of its programs too, because collectives may be in flight after an error.
   [[nodiscard]] virtual std::shared_ptr<const ParameterArena> arena() const noexcept = 0;
   /// All running statistics in host memory, concatenated in the order of Graph::statistics().
   [[nodiscard]] virtual std::span<float> running_statistics() noexcept = 0;

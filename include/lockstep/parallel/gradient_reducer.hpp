@@ -33,9 +33,6 @@ class GradientReducer final : public BackwardObserver {
       : GradientReducer(comm, arena, std::move(buckets), Dtype{}) {}
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
-  /// If reductions are still in flight (after an error), keeps the engine's arenas and the 16-bit
-  /// buffer until the process ends.
-  ~GradientReducer() override;
 
   /// Call before backward of the last micro-step.
   void begin() noexcept;
@@ -63,20 +60,22 @@ class GradientReducer final : public BackwardObserver {
   [[nodiscard]] bool is_cast(const Bucket& bucket) const noexcept {
     return dtype_.type != ElementType::f32 && bucket.end <= dtype_.gradients;
   }
-  void start_next();
+  void start_next() {
+    requests_[started_] = start(buckets_[started_]);
+    ++started_;
+  }
   [[nodiscard]] Request start(const Bucket& bucket);
   void load(const Bucket& bucket);
 
   Communicator& comm_;
   std::span<float> arena_;
   Dtype dtype_;
-  std::shared_ptr<const void> owner_;        ///< owns the arena; null without an engine
+  MemoryOwner owner_;                        ///< of the arena; null without an engine
   std::shared_ptr<CastBuffer> cast_buffer_;  ///< null in fp32
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> boundaries_;
   std::vector<Request> requests_;
   std::size_t started_ = 0;
-  bool start_failed_ = false;  ///< part of a bucket may be in flight
   Timing timing_;
 };
 

@@ -1,11 +1,13 @@
 #include "lockstep/comm/nccl_communicator.hpp"
 
 #include "../backoff.hpp"
+#include "../keep_until_exit.hpp"
 #include "../slot_pool.hpp"
 #include "lockstep/comm/element_size.hpp"
 #include "nccl_links.hpp"
 #include "nccl_types.hpp"
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <numeric>
@@ -36,8 +38,12 @@ class NcclCommunicator final : public DeviceCommunicator {
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
   ~NcclCommunicator() override {
     links_->end(link_);
-    // Leaked: freeing waits for the device, which may hang.
-    if (links_->is_aborted_amid_work()) token_.memory = nullptr;
+    if (!links_->is_aborted_amid_work()) return;
+    // Freeing device memory waits for the device, which may hang.
+    token_.memory = nullptr;
+    slots_.for_each([](Started& started) {
+      for (MemoryOwner& owner : started.owners) keep_until_exit(std::move(owner));
+    });
   }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
@@ -92,14 +98,16 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
-    return start(buffer, "ncclAllReduce", [&] { return all_reduce(buffer, op); });
+    return start(buffer, {buffer.owner}, "ncclAllReduce", [&] { return all_reduce(buffer, op); });
   }
   [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
                                                     ReduceOp op) override {
-    return start(mine, "ncclReduceScatter", [&] { return reduce_scatter(all, mine, op); });
+    return start(mine, {all.owner, mine.owner}, "ncclReduceScatter",
+                 [&] { return reduce_scatter(all, mine, op); });
   }
   [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
-    return start(all, "ncclAllGather", [&] { return all_gather(mine, all); });
+    return start(all, {mine.owner, all.owner}, "ncclAllGather",
+                 [&] { return all_gather(mine, all); });
   }
   bool test(Request& request) override {
     if (request.done()) return true;
@@ -154,6 +162,10 @@ class NcclCommunicator final : public DeviceCommunicator {
     EventHandle ready;     ///< the buffer has been computed
     EventHandle finished;  ///< the collective is done
   };
+  struct Started {
+    Events events;
+    std::array<MemoryOwner, 2> owners = {};  ///< until test() or wait() ends the request
+  };
   /// One byte of device memory that barriers reduce.
   struct Token {
     explicit Token(NcclApi& its_api) : api(its_api) {}
@@ -170,10 +182,12 @@ class NcclCommunicator final : public DeviceCommunicator {
     return {.ready = cuda_.make_event(), .finished = cuda_.make_event()};
   }
   [[nodiscard]] Events& events(const Request& request) noexcept {
-    return slots_[static_cast<std::size_t>(request.slot)];
+    return slots_[static_cast<std::size_t>(request.slot)].events;
   }
   void release(Request& request) noexcept {
-    slots_.give_back(static_cast<std::size_t>(request.slot));
+    const auto slot = static_cast<std::size_t>(request.slot);
+    slots_[slot].owners = {};
+    slots_.give_back(slot);
     request.slot = -1;
   }
   [[nodiscard]] NcclResult all_reduce(MutableBuffer buffer, ReduceOp op) {
@@ -214,12 +228,15 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
   /// `result`: the output buffer.
   template <typename Call>
-  [[nodiscard]] Request start(MutableBuffer result, const char* name, Call&& call) {
+  [[nodiscard]] Request start(const MutableBuffer& result, std::array<MemoryOwner, 2> owners,
+                              const char* name, Call&& call) {
     if (result.count == 0) return {};
     return guarded([&]() -> Request {
       const std::size_t slot = slots_.take(
-          result.data, [&] { return make_events(); }, [](const Events&) { return true; });
-      queue(slots_[slot], name, call);
+          result.data, [&] { return Started{.events = make_events()}; },
+          [](const Started&) { return true; });
+      slots_[slot].owners = std::move(owners);
+      queue(slots_[slot].events, name, call);
       return {.slot = static_cast<int>(slot)};
     });
   }
@@ -273,7 +290,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   int rank_;
   int size_;
   Events blocking_;
-  SlotPool<Events> slots_;
+  SlotPool<Started> slots_;
   Token token_;
 };
 

@@ -7,6 +7,7 @@
 #include "window_bytes.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -74,7 +75,8 @@ class SharedMemoryCommunicator final : public Communicator {
                   .total = buffer.count,
                   .type = buffer.type,
                   .reduces = true,
-                  .gathers = true});
+                  .gathers = true},
+                 {buffer.owner});
   }
   [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
                                                     ReduceOp op) override {
@@ -86,7 +88,8 @@ class SharedMemoryCommunicator final : public Communicator {
                   .count = mine.count,
                   .total = mine.count * static_cast<std::size_t>(size()),
                   .type = all.type,
-                  .reduces = true});
+                  .reduces = true},
+                 {all.owner, mine.owner});
   }
   [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
     return start({.from = bytes_of(mine),
@@ -94,7 +97,8 @@ class SharedMemoryCommunicator final : public Communicator {
                   .count = mine.count,
                   .total = mine.count * static_cast<std::size_t>(size()),
                   .type = mine.type,
-                  .gathers = true});
+                  .gathers = true},
+                 {mine.owner, all.owner});
   }
 
   bool test(Request& request) override {
@@ -105,7 +109,7 @@ class SharedMemoryCommunicator final : public Communicator {
     }
     Slot& slot = slots_[static_cast<std::size_t>(request.slot / 2)];
     if (slot.operation >= exchange_.ended()) return false;
-    slot.is_taken = false;
+    slot = {};
     request.slot = -1;
     return true;
   }
@@ -140,11 +144,12 @@ class SharedMemoryCommunicator final : public Communicator {
     return request.done();
   }
 
-  [[nodiscard]] Request start(const PieceExchange::Operation& operation) {
+  [[nodiscard]] Request start(const PieceExchange::Operation& operation,
+                              std::array<MemoryOwner, 2> owners) {
     if (operation.total == 0) return {};
     auto slot = std::ranges::find(slots_, false, &Slot::is_taken);
     if (slot == slots_.end()) slot = slots_.emplace(slot);
-    *slot = {.operation = exchange_.added(), .is_taken = true};
+    *slot = {.operation = exchange_.added(), .is_taken = true, .owners = std::move(owners)};
     exchange_.add(operation);
     return {.slot = 2 * static_cast<int>(slot - slots_.begin()) + 1};
   }
@@ -154,6 +159,7 @@ class SharedMemoryCommunicator final : public Communicator {
   struct Slot {
     std::uint64_t operation = 0;
     bool is_taken = false;
+    std::array<MemoryOwner, 2> owners = {};
   };
   std::vector<Slot> slots_ = std::vector<Slot>(64);
   Communicator& inner_;

@@ -88,7 +88,7 @@ class StagedCommunicator final : public DeviceCommunicator {
 
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
     return start({.kind = CollectiveKind::started_all_reduce,
-                  .from = {buffer.data, buffer.count, buffer.type},
+                  .from = {buffer.data, buffer.count, buffer.type, buffer.owner},
                   .to = buffer,
                   .op = op});
   }

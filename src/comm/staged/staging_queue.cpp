@@ -15,14 +15,6 @@ std::size_t bytes_of(const Buffer& buffer) noexcept {
 
 }  // namespace
 
-StagingQueue::~StagingQueue() {
-  // Leaked: after an error, the host's communicator may still write to unfinished transfers.
-  for (std::size_t i = 0; i < next_; ++i) {
-    Transfer& transfer = transfers_[order_[i]];
-    if (transfer.state == State::on_host) static_cast<void>(transfer.memory.release());
-  }
-}
-
 StagingQueue::Staged StagingQueue::layout_of(const Work& work) const noexcept {
   const std::size_t from = bytes_of(work.from);
   const std::size_t to = bytes_of(work.to);
@@ -65,8 +57,8 @@ Request StagingQueue::start_on_host(const Transfer& transfer) {
   const Work& work = transfer.work;
   const Staged layout = layout_of(work);
   auto* const memory = static_cast<std::byte*>(transfer.memory.get());
-  const ConstBuffer from{memory + layout.from, work.from.count, work.from.type};
-  const MutableBuffer to{memory + layout.to, work.to.count, work.to.type};
+  const ConstBuffer from{memory + layout.from, work.from.count, work.from.type, transfer.memory};
+  const MutableBuffer to{memory + layout.to, work.to.count, work.to.type, transfer.memory};
   switch (work.kind) {
     case CollectiveKind::started_reduce_scatter:
       return host_.start_reduce_scatter_buffer(from, to, work.op);
@@ -87,7 +79,7 @@ void StagingQueue::advance() {
   for (std::size_t i = 0; i < next_; ++i) {
     Transfer& transfer = transfers_[order_[i]];
     if (transfer.state != State::on_host || !host_.test(transfer.request)) continue;
-    const MutableBuffer to = transfer.work.to;
+    const MutableBuffer& to = transfer.work.to;
     cuda_.copy_to_device(
         to.data, static_cast<std::byte*>(transfer.memory.get()) + layout_of(transfer.work).to,
         bytes_of(to), homeward_.get());
@@ -101,6 +93,7 @@ void StagingQueue::release(std::size_t transfer) {
   assert(place != order_.end() && place < order_.begin() + static_cast<std::ptrdiff_t>(next_));
   order_.erase(place);
   --next_;
+  transfers_[transfer].work = {};
   transfers_.give_back(transfer);
 }
 

@@ -6,6 +6,7 @@
 #include "lockstep/comm/communicator.hpp"
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 namespace lockstep {
@@ -25,12 +26,11 @@ class StagingQueue final {
 
   StagingQueue(const StagingQueue&) = delete;
   StagingQueue& operator=(const StagingQueue&) = delete;
-  ~StagingQueue();
 
   struct Work {
-    CollectiveKind kind;  ///< a nonblocking kind
-    ConstBuffer from;     ///< same as `to` for an all-reduce
-    MutableBuffer to;
+    CollectiveKind kind = CollectiveKind::none;  ///< a nonblocking kind
+    ConstBuffer from{};                          ///< same as `to` for an all-reduce
+    MutableBuffer to{};
     ReduceOp op = ReduceOp::sum;
   };
   /// Returns the number of a transfer, valid until release().
@@ -60,7 +60,7 @@ class StagingQueue final {
  private:
   enum class State { leaving, on_host, returning };
   struct Transfer {
-    PinnedMemory memory;
+    std::shared_ptr<void> memory;  ///< pinned
     std::size_t capacity = 0;
     EventHandle ready;     ///< `work.from` has been computed
     EventHandle arrived;   ///< its copy is in `memory`
