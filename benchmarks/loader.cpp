@@ -19,6 +19,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 namespace lockstep::benchmark {
@@ -93,6 +94,72 @@ class Files final {
   std::vector<float> filled_;
 };
 
+/// Times `work` on all ranks: seconds of the slowest.
+template <typename Work>
+double time_together(Communicator& comm, Work&& work) {
+  comm.barrier();
+  double seconds = 0;
+  collectively(comm, [&] {
+    const double begin = now();
+    work();
+    seconds = now() - begin;
+  });
+  return comm.all_reduce_value(seconds, ReduceOp::max);
+}
+
+/// Loads one epoch.
+void load_epoch(const Dataset& data, const ImageShape& image, const BatchGeometry& geometry,
+                const Config& config, std::int64_t epoch) {
+  const DatasetInfo& info = data.info();
+  const auto loader = make_loader(
+      data,
+      {.image = image,
+       .format = {},
+       .mean = info.mean,
+       .std = info.std,
+       .augment = info.encoded ? Augment::resized_crop : Augment::crop_flip,
+       .batch_capacity = config.batch_size,
+       .threads = static_cast<int>(config.loader_threads)},
+      plan_training_batches(geometry, {.epoch = epoch, .position = 0}, geometry.steps_per_epoch()));
+  while (loader->next()) {
+  }
+}
+
+/// Median seconds of each reader.
+struct ReadSeconds {
+  double loader = 0;
+  double each = 0;        ///< pread of each image
+  double filled = 0;      ///< and filling its values
+  double sequential = 0;  ///< pread from front to back
+};
+
+/// `prepare_and_time(work)` returns the seconds of one run.
+template <typename Time>
+ReadSeconds measure_readers(const std::function<void(std::int64_t)>& load, Files& files,
+                            Files::Pieces pieces, std::int64_t values, Time&& prepare_and_time) {
+  std::vector<double> loading;
+  std::vector<double> each;
+  std::vector<double> filled;
+  std::vector<double> sequential;
+  for (std::int64_t round = 0; round < 6; ++round) {
+    const double first = prepare_and_time([&] { load(round); });
+    pieces.values = 0;
+    const double second = prepare_and_time([&] { files.read_pieces(pieces); });
+    pieces.values = values;
+    const double third = prepare_and_time([&] { files.read_pieces(pieces); });
+    const double fourth = prepare_and_time([&] { files.read_front_to_back(); });
+    if (round == 0) continue;  // the cache is warm from here on
+    loading.push_back(first);
+    each.push_back(second);
+    filled.push_back(third);
+    sequential.push_back(fourth);
+  }
+  return {.loader = summarize(loading).median,
+          .each = summarize(each).median,
+          .filled = summarize(filled).median,
+          .sequential = summarize(sequential).median};
+}
+
 }  // namespace
 
 BenchResult bench_loader(const BenchOptions& options, const BenchContext& context) {
@@ -110,41 +177,16 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
                                .world_size = comm.size(),
                                .rank = comm.rank(),
                                .accumulate = 1};
-  const auto epoch = [&](std::int64_t number) {
-    const auto loader =
-        make_loader(*data,
-                    {.image = image,
-                     .format = {},
-                     .mean = info.mean,
-                     .std = info.std,
-                     .augment = info.encoded ? Augment::resized_crop : Augment::crop_flip,
-                     .batch_capacity = config.batch_size,
-                     .threads = static_cast<int>(config.loader_threads)},
-                    plan_training_batches(geometry, {.epoch = number, .position = 0},
-                                          geometry.steps_per_epoch()));
-    while (loader->next()) {
-    }
-  };
   std::optional<Files> opened;
   collectively(comm, [&] { opened.emplace(config.data); });
   Files& files = *opened;
-  const auto timed = [&](auto&& work) {
-    comm.barrier();
-    double seconds = 0;
-    collectively(comm, [&] {
-      const double begin = now();
-      work();
-      seconds = now() - begin;
-    });
-    return comm.all_reduce_value(seconds, ReduceOp::max);
-  };
   const auto images = static_cast<double>(geometry.epoch_samples());
   const double bytes =
       images * static_cast<double>(files.bytes()) / static_cast<double>(info.samples);
   // Each rank reads as many pieces as it loads images.
-  Files::Pieces pieces{.count = geometry.epoch_samples() / comm.size(),
-                       .bytes = files.bytes() / info.samples,
-                       .values = 0};
+  const Files::Pieces pieces{.count = geometry.epoch_samples() / comm.size(),
+                             .bytes = files.bytes() / info.samples,
+                             .values = 0};
   BenchResult result;
   result.columns = {"reader", "files in", "threads", "images/s", "GB/s", "of each by pread"};
   result.json = {{"benchmark", "loader"},
@@ -154,30 +196,16 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
                  {"loader_threads", config.loader_threads},
                  {"rows", Json::array()}};
   for (const bool cached : {true, false}) {
-    std::vector<double> loading;
-    std::vector<double> each;
-    std::vector<double> bound;
-    std::vector<double> straight;
-    for (std::int64_t round = 0; round < 6; ++round) {
-      const auto prepared = [&](auto&& work) {
-        if (!cached) files.forget();
-        return timed(work);
-      };
-      const double first = prepared([&] { epoch(round); });
-      pieces.values = 0;
-      const double second = prepared([&] { files.read_pieces(pieces); });
-      pieces.values = image.channels * image.height * image.width;
-      const double third = prepared([&] { files.read_pieces(pieces); });
-      const double fourth = prepared([&] { files.read_front_to_back(); });
-      if (round == 0) continue;  // the cache is warm from here on
-      loading.push_back(first);
-      each.push_back(second);
-      bound.push_back(third);
-      straight.push_back(fourth);
-    }
-    const double plain = bytes / summarize(each).median;
-    const auto add = [&](const char* reader, std::int64_t threads, double read, double seconds) {
-      const double rate = read / seconds;
+    const ReadSeconds seconds = measure_readers(
+        [&](std::int64_t epoch) { load_epoch(*data, image, geometry, config, epoch); }, files,
+        pieces, image.channels * image.height * image.width,
+        [&](auto&& work) {
+          if (!cached) files.forget();
+          return time_together(comm, work);
+        });
+    const double plain = bytes / seconds.each;
+    const auto add = [&](const char* reader, std::int64_t threads, double read, double took) {
+      const double rate = read / took;
       const double pictures = rate / bytes * images;
       const char* const place = cached ? "cache" : "disk";
       result.rows.push_back({reader, place, std::to_string(threads),
@@ -190,10 +218,10 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
                                      {"bytes_per_second", rate},
                                      {"of_each_by_pread", rate / plain}});
     };
-    add("loader", config.loader_threads, bytes, summarize(loading).median);
-    add("pread of each image", 1, bytes, summarize(each).median);
-    add("pread and fill of each", 1, bytes, summarize(bound).median);
-    add("pread front to back", 1, static_cast<double>(files.bytes()), summarize(straight).median);
+    add("loader", config.loader_threads, bytes, seconds.loader);
+    add("pread of each image", 1, bytes, seconds.each);
+    add("pread and fill of each", 1, bytes, seconds.filled);
+    add("pread front to back", 1, static_cast<double>(files.bytes()), seconds.sequential);
   }
   return result;
 }

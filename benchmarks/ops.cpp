@@ -34,6 +34,41 @@ struct Kind {
   double seconds = 0;
 };
 
+/// Median seconds of each step of the program.
+std::vector<StepTime> measure(Program& program, const Batch& batch, const BenchOptions& options) {
+  std::vector<std::vector<double>> seconds;
+  std::vector<StepTime> times;
+  for (std::int64_t i = 0; i < options.warmup + options.steps; ++i) {
+    times = program.time_steps(batch);
+    seconds.resize(times.size());
+    if (i < options.warmup) continue;
+    for (std::size_t step = 0; step < times.size(); ++step) {
+      seconds[step].push_back(times[step].seconds);
+    }
+  }
+  for (std::size_t step = 0; step < times.size(); ++step) {
+    times[step].seconds = summarize(seconds[step]).median;
+  }
+  return times;
+}
+
+/// Sums by kind of step, longest first.
+std::vector<Kind> sums_by_kind(const std::vector<StepTime>& times, const Graph& graph) {
+  std::map<std::string, Kind> kinds;
+  for (const StepTime& time : times) {
+    const std::string name = kind_of(time.name, graph);
+    Kind& kind = kinds[name];
+    kind.name = name;
+    ++kind.steps;
+    kind.seconds += time.seconds;
+  }
+  std::vector<Kind> sorted;
+  sorted.reserve(kinds.size());
+  for (auto& [name, kind] : kinds) sorted.push_back(kind);
+  std::ranges::sort(sorted, std::greater{}, &Kind::seconds);
+  return sorted;
+}
+
 }  // namespace
 
 BenchResult bench_ops(const BenchOptions& options, const BenchContext& context) {
@@ -75,39 +110,17 @@ BenchResult bench_ops(const BenchOptions& options, const BenchContext& context) 
                   });
   const Batch batch = loader->next()->batch;
 
-  std::vector<std::vector<double>> seconds;
-  std::vector<StepTime> times;
-  for (std::int64_t i = 0; i < options.warmup + options.steps; ++i) {
-    times = program->time_steps(batch);
-    seconds.resize(times.size());
-    if (i < options.warmup) continue;
-    for (std::size_t step = 0; step < times.size(); ++step) {
-      seconds[step].push_back(times[step].seconds);
-    }
-  }
-
-  std::map<std::string, Kind> kinds;
+  const std::vector<StepTime> times = measure(*program, batch, options);
   double total = 0;
   Json steps = Json::array();
-  for (std::size_t step = 0; step < times.size(); ++step) {
-    const double median = summarize(seconds[step]).median;
-    const std::string name = kind_of(times[step].name, graph);
-    Kind& kind = kinds[name];
-    kind.name = name;
-    ++kind.steps;
-    kind.seconds += median;
-    total += median;
-    steps.push_back({{"name", times[step].name}, {"seconds", median}});
+  for (const StepTime& time : times) {
+    total += time.seconds;
+    steps.push_back({{"name", time.name}, {"seconds", time.seconds}});
   }
-  std::vector<Kind> sorted;
-  sorted.reserve(kinds.size());
-  for (auto& [name, kind] : kinds) sorted.push_back(kind);
-  std::ranges::sort(sorted, std::greater{}, &Kind::seconds);
-
   BenchResult result;
   result.columns = {"kind of step", "steps", "ms", "%"};
   Json rows = Json::array();
-  for (const Kind& kind : sorted) {
+  for (const Kind& kind : sums_by_kind(times, graph)) {
     result.rows.push_back({kind.name, std::to_string(kind.steps),
                            fmt::format("{:.3f}", kind.seconds * 1e3),
                            fmt::format("{:.1f}", 100 * kind.seconds / total)});

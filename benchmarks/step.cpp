@@ -23,6 +23,80 @@ class RepeatingLoader final : public Loader {
   std::optional<LoadedBatch> batch_;
 };
 
+BatchGeometry geometry_of(const Config& config, const Communicator& comm) {
+  return {.samples = std::int64_t{1} << 40,
+          .global_batch = config.batch_size * comm.size(),
+          .world_size = comm.size(),
+          .rank = comm.rank(),
+          .accumulate = 1};
+}
+
+std::unique_ptr<Loader> make_generated_loader(const Dataset& data, const BenchOptions& options,
+                                              const BatchGeometry& geometry,
+                                              const InputFormat& format) {
+  const Config& config = options.config;
+  const auto channels = static_cast<std::size_t>(config.channels);
+  return make_loader(data,
+                     {.image = data.info().image,
+                      .format = format,
+                      .mean = std::vector<float>(channels, 0.5F),
+                      .std = std::vector<float>(channels, 0.25F),
+                      .batch_capacity = config.batch_size,
+                      .threads = static_cast<int>(config.loader_threads),
+                      .batches_ahead = options.input == "batch" ? 0 : LoaderOptions{}.batches_ahead,
+                      .shuffle = false},
+                     plan_training_batches(geometry, {}, options.warmup + options.steps));
+}
+
+/// Measured over all ranks.
+struct Measurement {
+  Sample seconds;        ///< of a step on the slowest rank
+  PhaseTimes phases;     ///< of this rank, summed over the steps
+  double exposed = 0;    ///< communication not hidden by backward, in s: summed over the steps and
+                         ///< averaged over the ranks, since waiting differs by rank
+  std::int64_t rss = 0;  ///< highest of a rank, in bytes
+};
+
+Measurement measure(TrainStep& step, Communicator& comm, const BenchOptions& options) {
+  Measurement measured;
+  std::vector<double> seconds;
+  for (std::int64_t i = 1; i <= options.warmup + options.steps; ++i) {
+    const double begin = now();
+    const bool last = i == options.warmup + options.steps;
+    const StepResult result = step.run(i, 0.01, {}, last ? NextAction::other : NextAction::step);
+    const double elapsed = comm.all_reduce_value(now() - begin, ReduceOp::max);
+    if (i <= options.warmup) continue;
+    seconds.push_back(elapsed);
+    measured.phases += result.times;
+  }
+  measured.seconds = summarize(seconds);
+  measured.rss = comm.all_reduce_value(peak_rss_bytes(), ReduceOp::max);
+  measured.exposed = comm.all_reduce_value(measured.phases.communication) / comm.size();
+  return measured;
+}
+
+std::vector<std::string> row_of(const Measurement& measured, const BenchOptions& options,
+                                const BenchContext& context) {
+  const Config& config = options.config;
+  const std::int64_t batch = config.batch_size * context.comm.size();
+  const auto percent = [total = measured.phases.total()](double seconds) {
+    return fmt::format("{:.1f}", 100 * seconds / total);
+  };
+  return {config.model,
+          std::string(to_string(config.precision)),
+          std::to_string(batch),
+          std::to_string(context.comm.size()),
+          std::to_string(context.binding.threads),
+          fmt::format("{:.1f}", static_cast<double>(batch) / measured.seconds.median),
+          fmt::format("{:.4f}", measured.seconds.median),
+          fmt::format("{:.4f}-{:.4f}", measured.seconds.p10, measured.seconds.p90),
+          percent(measured.phases.forward),
+          percent(measured.phases.backward),
+          percent(measured.phases.communication),
+          percent(measured.phases.optimizer),
+          fmt::format("{:.0f}", static_cast<double>(measured.rss) / 0x1p20)};
+}
+
 }  // namespace
 
 BenchResult bench_step(const BenchOptions& options, const BenchContext& context) {
@@ -34,11 +108,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   }
   const ImageShape image{
       .channels = config.channels, .height = config.image_size, .width = config.image_size};
-  const BatchGeometry geometry{.samples = std::int64_t{1} << 40,
-                               .global_batch = config.batch_size * comm.size(),
-                               .world_size = comm.size(),
-                               .rank = comm.rank(),
-                               .accumulate = 1};
+  const BatchGeometry geometry = geometry_of(config, comm);
   const Graph graph = make_model(config.model, {.image = image,
                                                 .classes = config.classes,
                                                 .width = config.width,
@@ -50,18 +120,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   Engine& engine = session.engine();
   const auto data = make_synthetic_dataset(
       {.samples = geometry.samples, .image = image, .classes = config.classes, .seed = 0});
-  const auto channels = static_cast<std::size_t>(config.channels);
-  const auto generated =
-      make_loader(*data,
-                  {.image = image,
-                   .format = engine.input_format(),
-                   .mean = std::vector<float>(channels, 0.5F),
-                   .std = std::vector<float>(channels, 0.25F),
-                   .batch_capacity = config.batch_size,
-                   .threads = static_cast<int>(config.loader_threads),
-                   .batches_ahead = options.input == "batch" ? 0 : LoaderOptions{}.batches_ahead,
-                   .shuffle = false},
-                  plan_training_batches(geometry, {}, options.warmup + options.steps));
+  const auto generated = make_generated_loader(*data, options, geometry, engine.input_format());
   std::optional<RepeatingLoader> repeated;
   if (options.input == "batch") repeated.emplace(*generated);
   Loader& loader = repeated ? static_cast<Loader&>(*repeated) : *generated;
@@ -70,38 +129,13 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                  {.geometry = geometry,
                   .loss_scale = scaled ? std::optional(LossScale{}) : std::nullopt,
                   .has_collectives = session.training_has_collectives()});
-
-  std::vector<double> seconds;
-  PhaseTimes phases;
-  for (std::int64_t i = 1; i <= options.warmup + options.steps; ++i) {
-    const double begin = now();
-    const bool last = i == options.warmup + options.steps;
-    const StepResult result = step.run(i, 0.01, {}, last ? NextAction::other : NextAction::step);
-    const double elapsed = comm.all_reduce_value(now() - begin, ReduceOp::max);
-    if (i <= options.warmup) continue;
-    seconds.push_back(elapsed);
-    phases += result.times;
-  }
-  const Sample sample = summarize(seconds);
-  const std::int64_t rss = comm.all_reduce_value(peak_rss_bytes(), ReduceOp::max);
-  // Communication not hidden by backward, averaged over ranks, since waiting differs by rank.
-  const double exposed = comm.all_reduce_value(phases.communication) / comm.size();
-  const double rate = static_cast<double>(geometry.global_batch) / sample.median;
-  const double total = phases.total();
+  const Measurement measured = measure(step, comm, options);
+  session.parallel().await_gathers();
   BenchResult result;
   result.columns = {"model",    "precision",   "batch",     "ranks",     "threads",
                     "images/s", "step s",      "p10-p90 s", "forward %", "backward %",
                     "comm %",   "optimizer %", "peak MiB"};
-  result.rows.push_back({config.model, std::string(to_string(config.precision)),
-                         std::to_string(geometry.global_batch), std::to_string(comm.size()),
-                         std::to_string(context.binding.threads), fmt::format("{:.1f}", rate),
-                         fmt::format("{:.4f}", sample.median),
-                         fmt::format("{:.4f}-{:.4f}", sample.p10, sample.p90),
-                         fmt::format("{:.1f}", 100 * phases.forward / total),
-                         fmt::format("{:.1f}", 100 * phases.backward / total),
-                         fmt::format("{:.1f}", 100 * phases.communication / total),
-                         fmt::format("{:.1f}", 100 * phases.optimizer / total),
-                         fmt::format("{:.0f}", static_cast<double>(rss) / 0x1p20)});
+  result.rows.push_back(row_of(measured, options, context));
   result.json = {
       {"benchmark", "step"},
       {"model", config.model},
@@ -120,14 +154,14 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
       {"cuda_graph", config.cuda_graph},
       {"threads", context.binding.threads},
       {"engine", engine.description()},
-      {"images_per_second", rate},
-      {"step_seconds_median", sample.median},
-      {"step_seconds_p10", sample.p10},
-      {"step_seconds_p90", sample.p90},
+      {"images_per_second", static_cast<double>(geometry.global_batch) / measured.seconds.median},
+      {"step_seconds_median", measured.seconds.median},
+      {"step_seconds_p10", measured.seconds.p10},
+      {"step_seconds_p90", measured.seconds.p90},
       {"ranks", comm.size()},
       {"nodes", context.grid.nodes},
-      {"exposed_communication_seconds", exposed / static_cast<double>(options.steps)},
-      {"peak_rss_bytes", rss},
+      {"exposed_communication_seconds", measured.exposed / static_cast<double>(options.steps)},
+      {"peak_rss_bytes", measured.rss},
       {"peak_device_bytes", engine.memory().peak_device_bytes()}};
   return result;
 }

@@ -40,6 +40,7 @@ struct InspectArguments {
   bool json = false;
 };
 
+// NOLINTNEXTLINE(readability-function-size): a table
 OptionTable<InspectArguments> inspect_options() {
   const OptionTable<Config>& train = train_options();
   OptionTable<InspectArguments> table;
@@ -227,16 +228,10 @@ Report inspect_path(const std::string& path, Verify verify) {
   return is_run ? inspect_run(path, verify) : inspect_data_set(path, verify);
 }
 
-ExitStatus run_inspect(Invocation& invocation) {
-  if (wants_help(invocation.arguments)) {
-    print_help();
-    return ExitStatus::ok;
-  }
-  const auto parsed = inspect_options().parse(invocation.arguments, /*allow_positional=*/true);
-  const InspectArguments arguments = check(parsed);
-  Config config = arguments.config;
-  if (config.model.empty()) return inspect_paths(parsed.positional, arguments);
+namespace {
 
+Report inspect_network(const InspectArguments& arguments) {
+  Config config = arguments.config;
   const Graph graph = make_model(config.model, {.image = {.channels = config.channels,
                                                           .height = config.image_size,
                                                           .width = config.image_size},
@@ -275,6 +270,20 @@ ExitStatus run_inspect(Invocation& invocation) {
     report.json["memory"] = memory.json;
     report.text += "\n" + memory.text;
   }
+  return report;
+}
+
+}  // namespace
+
+ExitStatus run_inspect(Invocation& invocation) {
+  if (wants_help(invocation.arguments)) {
+    print_help();
+    return ExitStatus::ok;
+  }
+  const auto parsed = inspect_options().parse(invocation.arguments, /*allow_positional=*/true);
+  const InspectArguments arguments = check(parsed);
+  if (arguments.config.model.empty()) return inspect_paths(parsed.positional, arguments);
+  const Report report = inspect_network(arguments);
   if (arguments.json) {
     print_json(report.json);
   } else {

@@ -200,10 +200,9 @@ void require_recompute(Recompute recompute, DeviceChoice device) {
        "reads); drop it, or use --device cpu");
 }
 
-void validate(const Config& config) {
-  train_options().check_values(config);
-  refuse_both(config, "");
-  check_normalization(config);
+namespace {
+
+void validate_data(const Config& config) {
   if (config.data.empty() && !config.synthetic) {
     fail(ExitStatus::usage, "no data (neither --data nor --synthetic is given); give --data DIR");
   }
@@ -224,13 +223,9 @@ void validate(const Config& config) {
          "copy); drop one",
          config.stage_dir);
   }
-  require_conv_algorithm(config.conv_algorithm, config.precision, config.device);
-  require_recompute(config.recompute, config.device);
-  if (config.nesterov && (config.momentum == 0 || config.optimizer != OptimizerKind::sgd)) {
-    fail(ExitStatus::usage,
-         "--nesterov needs --optimizer sgd with momentum (momentum is {}); drop it",
-         config.momentum);
-  }
+}
+
+void validate_schedule(const Config& config) {
   if (config.lr_schedule == LrSchedule::step && config.milestones.empty()) {
     fail(ExitStatus::usage,
          "--lr-schedule step needs --milestones (the epochs at which the rate falls); give them");
@@ -252,6 +247,9 @@ void validate(const Config& config) {
          "--lr); lower it",
          config.warmup_epochs, config.epochs);
   }
+}
+
+void validate_sharding(const Config& config) {
   validate_communication_dtypes(config);
   if (config.shard_group > 0 && config.shard != ShardMode::hybrid) {
     fail(ExitStatus::usage, "--shard-group {} belongs to --shard hybrid (it is another); drop it",
@@ -264,6 +262,24 @@ void validate(const Config& config) {
          "--shard {}); drop it",
          config.accumulate, config.shard == ShardMode::none ? "none" : "given");
   }
+}
+
+}  // namespace
+
+void validate(const Config& config) {
+  train_options().check_values(config);
+  refuse_both(config, "");
+  check_normalization(config);
+  validate_data(config);
+  require_conv_algorithm(config.conv_algorithm, config.precision, config.device);
+  require_recompute(config.recompute, config.device);
+  if (config.nesterov && (config.momentum == 0 || config.optimizer != OptimizerKind::sgd)) {
+    fail(ExitStatus::usage,
+         "--nesterov needs --optimizer sgd with momentum (momentum is {}); drop it",
+         config.momentum);
+  }
+  validate_schedule(config);
+  validate_sharding(config);
   if (config.straggler_factor > 0 && config.straggler_factor <= 1) {
     fail(ExitStatus::usage,
          "--straggler-factor {} would name ranks that are not slow (the median's own factor is 1); "

@@ -5,6 +5,7 @@
 namespace lockstep {
 namespace {
 
+// NOLINTNEXTLINE(readability-function-size): a table
 OptionTable<Config> make_table() {
   OptionTable<Config> t;
   t.group("Model")

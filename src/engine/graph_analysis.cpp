@@ -119,6 +119,52 @@ std::optional<ValueId> GraphAnalysis::addend_of(const Graph& graph, ValueId norm
   return add.left == norm ? add.right : add.left;
 }
 
+namespace {
+
+/// Error(usage) unless the graph ends in the loss and every other value is used.
+void require_complete(const Graph& graph, const std::vector<int>& consumers) {
+  const std::size_t count = graph.nodes().size();
+  if (count == 0 || !std::holds_alternative<SoftmaxCrossEntropy>(graph.nodes().back().op)) {
+    fail(ExitStatus::usage,
+         "graph '{}' cannot be compiled (it does not end in softmax_cross_entropy); add the loss",
+         graph.name());
+  }
+  for (std::size_t id = 0; id + 1 < count; ++id) {
+    if (consumers[id] == 0) {
+      fail(ExitStatus::usage,
+           "graph '{}' cannot be compiled (nothing uses the output of node {}); remove the node",
+           graph.name(), id);
+    }
+  }
+}
+
+void find_overwritable(const Graph& graph, GraphAnalysis& analysis) {
+  const std::size_t count = graph.nodes().size();
+  for (std::size_t id = 0; id < count; ++id) {
+    if (!keeps_input(graph.nodes()[id].op)) continue;
+    for (const ValueId input : inputs_of(graph.nodes()[id].op))
+      analysis.read_in_backward[at(input)] = true;
+  }
+  for (std::size_t id = 0; id < count; ++id) {
+    const Op& op = graph.nodes()[id].op;
+    // A norm that computes its ReLU keeps the mask; an add does not.
+    const auto* relu = std::get_if<Relu>(&op);
+    const bool norm_relu = relu != nullptr && analysis.fused_away[id] &&
+                           (std::holds_alternative<BatchNorm>(graph.nodes()[at(relu->input)].op) ||
+                            analysis.fused_away[at(relu->input)]);
+    const bool kept = keeps_output(op) && !norm_relu;
+    analysis.overwritable[id] =
+        analysis.consumers[id] == 1 && !analysis.read_in_backward[id] && !kept;
+    analysis.overwritable_in_backward[id] = analysis.consumers[id] == 1 && !kept;
+    // Images and flatten's outputs may share memory with another value.
+    analysis.overwritable_in_inference[id] = analysis.consumers[id] == 1 &&
+                                             !std::holds_alternative<Input>(op) &&
+                                             !std::holds_alternative<Flatten>(op);
+  }
+}
+
+}  // namespace
+
 GraphAnalysis analyse(const Graph& graph) {
   const std::size_t count = graph.nodes().size();
   GraphAnalysis analysis{.consumers = std::vector<int>(count, 0),
@@ -142,43 +188,11 @@ GraphAnalysis analyse(const Graph& graph) {
     }
     analysis.needs_gradient[id] = needed;
   }
-  if (count == 0 || !std::holds_alternative<SoftmaxCrossEntropy>(graph.nodes().back().op)) {
-    fail(ExitStatus::usage,
-         "graph '{}' cannot be compiled (it does not end in softmax_cross_entropy); add the loss",
-         graph.name());
-  }
-  for (std::size_t id = 0; id + 1 < count; ++id) {
-    if (analysis.consumers[id] == 0) {
-      fail(ExitStatus::usage,
-           "graph '{}' cannot be compiled (nothing uses the output of node {}); remove the node",
-           graph.name(), id);
-    }
-  }
+  require_complete(graph, analysis.consumers);
   fuse_sums(graph, analysis);
   pair_norms(graph, analysis);
   fuse_relus(graph, analysis);
-
-  for (std::size_t id = 0; id < count; ++id) {
-    if (!keeps_input(graph.nodes()[id].op)) continue;
-    for (const ValueId input : inputs_of(graph.nodes()[id].op))
-      analysis.read_in_backward[at(input)] = true;
-  }
-  for (std::size_t id = 0; id < count; ++id) {
-    const Op& op = graph.nodes()[id].op;
-    // A norm that computes its ReLU keeps the mask; an add does not.
-    const auto* relu = std::get_if<Relu>(&op);
-    const bool norm_relu = relu != nullptr && analysis.fused_away[id] &&
-                           (std::holds_alternative<BatchNorm>(graph.nodes()[at(relu->input)].op) ||
-                            analysis.fused_away[at(relu->input)]);
-    const bool kept = keeps_output(op) && !norm_relu;
-    analysis.overwritable[id] =
-        analysis.consumers[id] == 1 && !analysis.read_in_backward[id] && !kept;
-    analysis.overwritable_in_backward[id] = analysis.consumers[id] == 1 && !kept;
-    // Images and flatten's outputs may share memory with another value.
-    analysis.overwritable_in_inference[id] = analysis.consumers[id] == 1 &&
-                                             !std::holds_alternative<Input>(op) &&
-                                             !std::holds_alternative<Flatten>(op);
-  }
+  find_overwritable(graph, analysis);
   find_recomputable(graph, analysis);
   for (std::size_t id = count; id-- > 0;) {
     const auto& parameters = graph.nodes()[id].parameters;

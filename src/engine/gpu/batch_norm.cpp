@@ -62,13 +62,7 @@ class NormLowering final : public Lowering {
   }
 
   void backward(ProgramBuilder& builder) override {
-    if (options_.fused_away) {
-      // The other norm's step has computed the gradients of this norm's input and parameters. The
-      // latter are reported as final with the parameters that follow them in the arena.
-      builder.contribute(options_.norm.input, builder.gradient(options_.output),
-                         ProgramBuilder::Ownership::exclusive);
-      return;
-    }
+    if (options_.fused_away) return pass_on_gradient(builder);
     const Incoming incoming = take_gradient(builder);
     const Sums sums = make_sums(builder, node_, builder.value(options_.norm.input));
     const auto added =
@@ -126,6 +120,13 @@ class NormLowering final : public Lowering {
   }
 
  private:
+  /// The other norm's step has computed the gradients of this norm's input and parameters. The
+  /// latter are reported as final with the parameters that follow them in the arena.
+  void pass_on_gradient(ProgramBuilder& builder) {
+    builder.contribute(options_.norm.input, builder.gradient(options_.output),
+                       ProgramBuilder::Ownership::exclusive);
+  }
+
   /// The gradient of the norm's output, as one or two addends.
   struct Incoming {
     Tensor first;
