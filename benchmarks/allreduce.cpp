@@ -1,6 +1,7 @@
 // In-place all-reduce by message size: the job's MPI communicator, blocking and nonblocking; the
-// shared-memory communicator if all ranks are on one host; and, for comparison, a plain copy of as
-// many bytes on all ranks at once. Bus bandwidth as in nccl-tests: 2 (n - 1) / n * bytes / time.
+// shared-memory communicator if all ranks are on one host; and, for comparison, a plain copy of the
+// same number of bytes on all ranks at once. Bus bandwidth as in nccl-tests: 2 (n - 1) / n * bytes
+// / time.
 #include "benchmark.hpp"
 
 #include "lockstep/comm/shared_memory_communicator.hpp"

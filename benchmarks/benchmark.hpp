@@ -15,7 +15,7 @@ namespace lockstep::benchmark {
 
 using Json = nlohmann::ordered_json;
 
-/// The options of train that `lockstep bench` shares, with its defaults.
+/// The `train` options that `lockstep bench` accepts, with the defaults of `lockstep bench`.
 [[nodiscard]] Config benchmarked_config();
 
 /// Options of `lockstep bench`; each benchmark uses a subset.
@@ -28,14 +28,15 @@ struct BenchOptions {
   bool json = false;
 };
 
-/// The job that a benchmark runs in.
+/// The environment of a benchmark: communicator and devices of the job.
 struct BenchContext {
   Communicator& comm;
   const ProcessGrid& grid;
   const ThreadBinding& binding;
 };
 
-/// One measured table, and the same as JSON. Complete on rank 0; other ranks' may be empty.
+/// One measured table, as text columns and as JSON. Complete on rank 0; may be empty on other
+/// ranks.
 struct BenchResult {
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;
@@ -64,10 +65,10 @@ struct Sample {
 /// Largest resident set of this process so far, bytes.
 [[nodiscard]] std::int64_t peak_rss_bytes();
 
-/// Machine, date and program version, to interpret the figures.
+/// Machine, date and program version, which are needed to interpret the results.
 [[nodiscard]] Json machine_description(const BenchContext& context);
 
-/// Aligns columns, numbers to the right.
+/// Aligns the columns; numbers are right-aligned.
 [[nodiscard]] std::string format_table(const BenchResult& result);
 
 }  // namespace lockstep::benchmark

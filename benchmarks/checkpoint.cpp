@@ -1,5 +1,5 @@
 // Cost of a checkpoint on rank 0: the stall of the training thread (the copy at a step boundary),
-// and the time until the background write ends. No step waits for the write.
+// and the time until the background write has finished. No step waits for the write.
 #include "benchmark.hpp"
 
 #include "lockstep/checkpoint/checkpoint_directory.hpp"

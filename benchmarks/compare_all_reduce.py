@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""compare_all_reduce.py LOCKSTEP OUTPUT.json: the algorithms of Open MPI's started all-reduce between virtual nodes whose links have a rate.
+"""compare_all_reduce.py LOCKSTEP OUTPUT.json: compares Open MPI's nonblocking all-reduce algorithms between rate-limited virtual nodes.
 
-Each algorithm in turn: `bench allreduce`, and `bench step` with ResNet-50's gradients of 102 MB. Bytes are those of each node's link, of a run less
-those of a shorter one. All nodes share this machine's cores, so times say more of the network than of the computation. Needs root and iproute2.
+For each algorithm, runs `bench allreduce`, and `bench step` with ResNet-50's gradients of 102 MB. Bytes are counted on each node's link, as the
+difference between a long and a short run. All nodes share this machine's cores, so the times reflect the network more than the computation.
+Needs root and iproute2.
 """
 
 import json
@@ -26,14 +27,14 @@ ALL_REDUCE = ["bench", "allreduce", "--warmup", 1, "--steps", 3, "--json"]
 
 
 def share_of_others(seconds=2):
-    """Of the machine's time, while nothing of this runs."""
+    """Share of the machine's CPU time that other processes use while no benchmark runs."""
     before = busy_seconds()
     time.sleep(seconds)
     return (busy_seconds() - before) / (seconds * CORES)
 
 
 def measured(nodes, ranks_per_node, command, algorithm):
-    """The last line as JSON, the bytes that each node sent, and the share of the machine that others took before."""
+    """Returns the last output line as JSON, the bytes that each node sent, and the share of the machine that others used just before."""
     others = share_of_others()
     status, output, sent = nodes.run(command, ranks_per_node, {VARIABLE: algorithm}, seconds=600)
     if status != 0:

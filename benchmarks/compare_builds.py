@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""compare_builds.py LOCKSTEP OUTPUT.json --before OTHER: `bench step` of two builds of Lockstep in turn, as after a change that shall cost no time.
+"""compare_builds.py LOCKSTEP OUTPUT.json --before OTHER: alternates `bench step` of two builds, to show that a change costs no time.
 
-The ratio is of images/s within a round, LOCKSTEP's divided by OTHER's; which of the two is first alternates.
+The ratio is LOCKSTEP's images/s divided by OTHER's within one round. The two builds take turns to run first.
 """
 
 from compare_ranks import CASES, step

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""compare_pytorch.py LOCKSTEP OUTPUT.json: the training step beside PyTorch's, in turn, as a ratio with its spread.
+"""compare_pytorch.py LOCKSTEP OUTPUT.json: compares the training step with PyTorch's; reports the speed ratio and its spread.
 
-One rank, all cores, sgd with momentum, one generated batch; PyTorch's bf16 is its autocast. Each PyTorch twice: as it comes, and tuned
-(channels_last, threads set and bound; where tcmalloc is installed, preloaded). In fp32 Lockstep twice: as it comes, and with direct convolutions,
-which are PyTorch's. Each round runs every program once; the ratio is taken within a round, so that a machine that slows down for a while slows
-both. What other processes took of the machine meanwhile is noted, and a row where it is more than a twentieth is marked.
+One rank, all cores, SGD with momentum, one generated batch; PyTorch's bf16 is its autocast. PyTorch runs in two forms: default, and tuned
+(channels_last, threads set and bound; tcmalloc preloaded if it is installed). In fp32 Lockstep also runs in two forms: default, and with direct
+convolutions, the algorithm that PyTorch uses. Each round runs every program once, and ratios are computed within a round, so that a slow phase of
+the machine affects both programs. The file records the CPU share of other processes; the output marks rows where it exceeds 5 %.
 """
 
 import json
@@ -63,7 +63,7 @@ def mebibytes(runs):
 
 
 def beside(ours, peer, runs):
-    """What a peer's column of runs says."""
+    """Summarises the runs of one PyTorch form."""
     row = {"pytorch": runs[0]["version"], "form": peer.form, "threads": runs[0]["threads"],
            "images_per_second": spread_of(runs, "images_per_second"), "ratio": ratio(ours["auto"], runs), "peak_mib": mebibytes(runs),
            "peak_memory_ratio": mebibytes(ours["auto"]) / mebibytes(runs)}
@@ -75,7 +75,7 @@ def beside(ours, peer, runs):
 def main():
     parser = arguments(__doc__, 3, CASES)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
-    parser.add_argument("--python", action="append", help="an interpreter whose PyTorch is a peer; several where given again (default: /usr/bin/python3)")
+    parser.add_argument("--python", action="append", help="a Python with PyTorch to compare with; may be repeated (default: /usr/bin/python3)")
     options = parser.parse_args()
     forms = {"auto": {}, **({"direct": {"conv_algorithm": "direct"}} if options.precision == "fp32" else {})}
     beside_it = peers(options.python or ["/usr/bin/python3"])

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""compare_pytorch_gpu.py LOCKSTEP OUTPUT.json [--cases resnet50:256:bf16,...] [--rounds 2] [--budget SECONDS]: the training step on
-one GPU beside PyTorch's, in turn, as a ratio with its spread.
+"""compare_pytorch_gpu.py LOCKSTEP OUTPUT.json [--cases resnet50:256:bf16,...] [--rounds 2] [--budget SECONDS]: compares the training step on
+one GPU with PyTorch's; reports the speed ratio and its spread.
 
-Input stays on the GPU for PyTorch; Lockstep gets one batch again and again through its transfer queue, and (input "loader") each
-batch by its loader. PyTorch is channels_last with autocast: as it is ("eager", cudnn.benchmark), by torch.compile ("compiled"), and with CUDA graphs
-("graphs", torch.compile's reduce-overhead). Each round runs every program of every case once, each in a process of its own; ratios are taken within
-a round. The file is written after each program. What fails or is left out for want of time is listed; status 1 where nothing could be compared. A
-case is MODEL:BATCH:PRECISION. Memory is the most that tensors took once training was under way (with CUDA graphs: what their pools hold).
+PyTorch's input stays on the GPU. Lockstep transfers one batch repeatedly through its queue, or (input "loader") gets each batch from its loader.
+PyTorch is channels_last with autocast, in three forms: "eager" with cudnn.benchmark, "compiled" by torch.compile, and "graphs", CUDA graphs by
+torch.compile's mode reduce-overhead. Each round runs every program of every case once, in a separate process; ratios are computed within a round.
+The file is written after each program. It lists the programs that failed or that the budget left no time for; exit status 1 if no case could
+be compared. A case is MODEL:BATCH:PRECISION. Memory is the peak of allocated tensors during training (with CUDA graphs: of the memory pools).
 """
 
 import json
@@ -21,19 +21,20 @@ from harness import arguments, bench_step, comparison, shown, spread, write
 CASES = ("resnet50:256:bf16,resnet50:256:fp16,mini-resnet:512:bf16,resnet18:256:bf16,resnet50:64:bf16,resnet50:512:bf16,"
          "mini-resnet:64:bf16,resnet50:256:tf32")
 VARIANTS = ("eager", "compiled", "graphs")
-# What is compared first comes first, where time may not reach for all.
+# Most important comparison first, because the time may not suffice for all.
 PROGRAMS = ("lockstep", "compiled", "graphs", "eager", "loader")
 SHAPES = {"resnet50": (224, 1000), "resnet18": (224, 1000), "mini-resnet": (32, 10)}
-# A second or more of each.
+# Steps for at least a second of each model.
 STEPS = {"resnet50": 30, "resnet18": 60, "mini-resnet": 150}
 WARMUP = 5
 LONGEST_RUN = 200  # seconds
-# Images/s that memory traffic alone would allow ResNet-50 on an H200 (4.3 TB/s) in 16 bits, with norm, addition and ReLU in one pass: a prediction.
+# Predicted upper bound: images/s of ResNet-50 on an H200 in 16 bits if only memory traffic (4.3 TB/s) counts, with norm, addition and ReLU
+# fused.
 PREDICTED_CEILING = {"resnet50": 10469}
 
 
 def build(model, classes):
-    """The same networks as Lockstep's, in PyTorch alone."""
+    """PyTorch versions of Lockstep's models, without torchvision."""
     import torch
     from torch import nn
 
@@ -68,7 +69,7 @@ def build(model, classes):
 
 
 def peer(model, batch, precision, variant):
-    """One measurement in this process, printed as JSON."""
+    """Measures one PyTorch form in this process and prints the result as JSON."""
     import torch
     size, classes = SHAPES[model]
     torch.backends.cudnn.benchmark = True
@@ -93,7 +94,7 @@ def peer(model, batch, precision, variant):
 
     for _ in range(WARMUP + 5):
         step()
-    # What trying algorithms took is not what training takes.
+    # Exclude the memory of algorithm trials from the peak.
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     seconds, steps = [], STEPS[model] // 3
@@ -104,7 +105,7 @@ def peer(model, batch, precision, variant):
             step()
         torch.cuda.synchronize()
         seconds.append((time.perf_counter() - begin) / steps)
-    # Graphs compute in pools that count as free while they do.
+    # Memory pools of CUDA graphs count as free during a replay.
     peak = torch.cuda.memory_reserved() if variant == "graphs" else torch.cuda.max_memory_allocated()
     print(json.dumps({"images_per_second": batch / statistics.median(seconds), "peak_bytes": peak,
                       "version": torch.__version__, "device": torch.cuda.get_device_name(),
@@ -122,7 +123,7 @@ def lockstep(program, model, batch, precision, input_kind, timeout):
 
 
 def peer_environment():
-    """PyTorch's own libraries come first, not those that scripts/gpu-bundle brings along for Lockstep."""
+    """Environment in which PyTorch loads its own libraries, not those that scripts/gpu-bundle adds for Lockstep."""
     environment = dict(os.environ)
     if "LOCKSTEP_OUTER_LIBRARY_PATH" in environment:
         environment["LD_LIBRARY_PATH"] = environment["LOCKSTEP_OUTER_LIBRARY_PATH"]
@@ -138,7 +139,7 @@ def pytorch(model, batch, precision, variant, timeout):
 
 
 def attempt(what, run):
-    """The result, or what went wrong, printed and kept."""
+    """Returns the result, or a record of the error, after printing it."""
     try:
         return run()
     except (RuntimeError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
@@ -154,7 +155,7 @@ def run_one(program, case, name, timeout):
 
 
 def compare(case, runs):
-    """The row of a case: `runs` has, by round, each program's result; those that had no time are not in it."""
+    """The result row of a case. `runs` maps program names to results, one dict per round; programs that had no time are absent."""
     model, batch, precision = case.split(":")
 
     def is_there(run, name):
@@ -191,7 +192,7 @@ def main():
         return 0
     parser = arguments(__doc__, rounds=2)
     parser.add_argument("--cases", default=CASES)
-    parser.add_argument("--budget", type=float, default=540, help="seconds; no program begins after it, and none takes longer")
+    parser.add_argument("--budget", type=float, default=540, help="seconds; no program starts after them, and each program is limited to the rest")
     asked = parser.parse_args()
     cases = asked.cases.split(",")
     result = comparison("step on a GPU beside PyTorch", asked, rows=[], left_out=[])
@@ -215,14 +216,14 @@ def main():
             result["pytorch"] = run["version"]
         if "images_per_second" in run:
             print(f"{case} {name}: {run['images_per_second']:.0f} images/s", file=sys.stderr, flush=True)
-        keep()  # nothing that was measured is lost
+        keep()  # so that an abort loses no measurement
     keep()
     print(f"{'model':<12} {'batch':>5} {'':<5}" + "".join(f"{name:>9}" for name in ("lockstep", "loader", *VARIANTS)) +
           "   of the best (min-max)   memory")
     for row in result["rows"]:
         print(describe(row))
     if result["left_out"]:
-        print("left out for want of time: " + ", ".join(result["left_out"]))
+        print("skipped for lack of time: " + ", ".join(result["left_out"]))
     return 0 if any(row["ratio_to_best"] for row in result["rows"]) else 1
 
 

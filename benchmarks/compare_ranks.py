@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""compare_ranks.py LOCKSTEP OUTPUT.json: as many ranks of one thread as there are cores, beside one rank with all of them as threads, in turn.
+"""compare_ranks.py LOCKSTEP OUTPUT.json: compares one single-threaded rank per core with one rank that uses all cores as threads.
 
-The global batch is the same. Ranks reduce their gradients through the memory they share (--comm auto), and by MPI (--comm mpi). The ratio is of
-images/s within a round, to one rank's.
+The global batch is the same. The ranks reduce their gradients through shared memory (--comm auto), and through MPI (--comm mpi). The ratio is
+images/s of many ranks divided by images/s of one rank, within a round.
 """
 
 from harness import CORES, arguments, bench_step, comparison, in_turn, measured, note_of_others, others_in, ratio, shown, spread_of, write
@@ -41,7 +41,8 @@ def main():
                             "exposed_communication_seconds": spread_of(runs[way], "exposed_communication_seconds")}
             result["rows"].append(row)
             print(f"{case[0]} b{case[4]} {precision}: one rank of {CORES} threads {row['threads_images_per_second']['median']:.1f} images/s; "
-                  f"{CORES} ranks of one: shared memory {shown(row['auto']['ratio'])}, MPI {shown(row['mpi']['ratio'])}{note_of_others(others)}", flush=True)
+                  f"{CORES} ranks of one thread: shared memory {shown(row['auto']['ratio'])}, MPI {shown(row['mpi']['ratio'])}"
+                  f"{note_of_others(others)}", flush=True)
     write(result, options.output)
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""compare_sharding.py LOCKSTEP OUTPUT.json [ROUNDS] [RANKS...] [--python PYTHON]: what each --shard costs and saves, and PyTorch beside it, in turn.
+"""compare_sharding.py LOCKSTEP OUTPUT.json [ROUNDS] [RANKS...] [--python PYTHON]: cost and memory of each --shard mode, compared with PyTorch's.
 
-adamw on generated images, on 1, 2, 3 and 4 ranks of this machine (RANKS) that share its cores; hybrid on 4, in pairs. The peers are
-PyTorch's over gloo: DDP, for `none`, DDP with ZeroRedundancyOptimizer, for `optimizer`, and FSDP (fully_shard of each block, or
-layer) for the others, without resharding after forward for `grad`, where that PyTorch has it. PYTHON is a Python that has it, instead of
-the system's. Each round runs every program once, and ratios are taken within a round.
+adamw on generated images, on 1, 2, 3 and 4 ranks (RANKS) that share this machine's cores; hybrid on 4 ranks, in pairs. PyTorch uses gloo: DDP
+for `none`, DDP with ZeroRedundancyOptimizer for `optimizer`, and FSDP (fully_shard of each block or layer), if this PyTorch has it, for the
+other modes; for `grad` without resharding after forward. PYTHON is a Python with PyTorch, used instead of the system's. Each round runs every
+program once, and ratios are computed within a round.
 """
 
 import argparse
@@ -40,7 +40,7 @@ if model == "mlp":
                               torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 1000))
 else:
     net = getattr(torchvision.models, model)(num_classes=1000)
-    if not peer.startswith("fsdp"):  # which takes no other than contiguous parameters
+    if not peer.startswith("fsdp"):  # FSDP accepts only contiguous parameters
         net = net.to(memory_format=torch.channels_last)
 if peer.startswith("fsdp"):
     from torch.distributed.device_mesh import init_device_mesh
@@ -72,12 +72,12 @@ dist.all_reduce(found, op=dist.ReduceOp.MAX)
 if rank == 0:
     print(json.dumps({"images_per_second": world * batch / found[0].item(), "peak_rss_bytes": found[1].item(), "version": torch.__version__}), flush=True)
 dist.barrier()
-os._exit(0)  # gloo now and then aborts where processes take its groups down at different times
+os._exit(0)  # gloo sometimes aborts if processes destroy its groups at different times
 """
 
 
 def launch(ranks, threads, words):
-    """The last line that is a JSON object."""
+    """The last output line that is a JSON object."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     output = subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *words], check=True,
@@ -102,7 +102,7 @@ def modes_of(ranks):
 
 
 def peers_in(python):
-    """Those that this PyTorch has."""
+    """The PyTorch forms that this PyTorch supports."""
     has_fsdp = subprocess.run([python, "-c", "from torch.distributed.fsdp import fully_shard"], capture_output=True).returncode == 0
     return {mode: peer for mode, peer in PEERS.items() if has_fsdp or not peer.startswith("fsdp")}
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""compare_training.py LOCKSTEP OUTPUT.json: whole training runs on Fashion-MNIST beside PyTorch's, in turn, from the command to its end.
+"""compare_training.py LOCKSTEP OUTPUT.json: compares whole training runs on Fashion-MNIST with PyTorch's, from the start of the command to its end.
 
-mini-resnet, batch 128, sgd with momentum 0.9, weight decay 1e-4, the rate up to 0.1 in half an epoch, then down along a cosine; images are padded by two, cropped
-and flipped at random, in an order that is new in each epoch, and all 10,000 test images are classified at the end. Lockstep reads its shards
-through the loader, logs each step and writes its checkpoint. PyTorch as it comes has torchvision's transforms in a DataLoader with a worker; tuned
-(as in compare_pytorch.py) it has all images in memory and augments a whole batch at a time. Each round runs every program once, and the ratio is of
-whole commands' seconds within a round.
+mini-resnet, batch 128, SGD with momentum 0.9 and weight decay 1e-4. The learning rate rises to 0.1 in half an epoch, then follows a cosine. Images
+are padded by two pixels, cropped and flipped at random, and shuffled in each epoch; all 10,000 test images are classified at the end. Lockstep
+reads shards through its loader, logs each step and writes its checkpoint. Default PyTorch uses torchvision's transforms in a DataLoader with one
+worker; tuned PyTorch (as in compare_pytorch.py) has all images in memory and augments a whole batch at a time. Each round runs every program once,
+and the ratio is of the seconds of whole commands within a round.
 """
 
 import json
@@ -98,14 +98,14 @@ print(json.dumps({"images_per_second": batch * steps / trained, "top1": right / 
 
 
 def lockstep(options, data, run):
-    """Trains and evaluates; its own log says how quick the steps were."""
+    """Trains and evaluates; reads the speed of the steps from the run's log."""
     steps = ["--epochs", options.epochs, *(["--max-steps", options.steps] if options.steps else [])]
     done = measured(
         [options.lockstep, "train", "--data", data, "--run-dir", run, "--model", "mini-resnet", "--width", options.width, "--batch-size", BATCH,
          "--precision", options.precision, "--lr", 0.1, "--warmup-epochs", 0.5, "--weight-decay", 1e-4, "--augment", "crop-flip",
          "--crop-padding", 2, "--device", "cpu", "--log-every", 1, *steps])
     if options.steps:
-        # An end by --max-steps is a pause, at which nothing is evaluated.
+        # Training that --max-steps ends is paused, so it does not evaluate.
         evaluated = measured([options.lockstep, "eval", "--checkpoint", f"{run}/checkpoints/latest", "--data", data, "--device", "cpu", "--json"])
         done["command_seconds"] += evaluated["command_seconds"]
     events = [json.loads(line) for line in (pathlib.Path(run) / "metrics.jsonl").read_text().splitlines()]
@@ -127,8 +127,8 @@ def main():
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=0, help="end after so many, wherever the rate is then (0: after --epochs)")
-    parser.add_argument("--python", action="append", help="as compare_pytorch.py has it")
+    parser.add_argument("--steps", type=int, default=0, help="stop after this many steps, without changing the schedule (0: after --epochs)")
+    parser.add_argument("--python", action="append", help="as in compare_pytorch.py")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         data = f"{folder}/data"
@@ -154,8 +154,8 @@ def main():
     result["loader_images_per_second"] = in_cache["images_per_second"]
     result["loader_to_training"] = in_cache["images_per_second"] / result["lockstep"]["images_per_second"]["median"]
     print(f"mini-resnet of width {options.width}, {options.precision}, {steps} steps of {BATCH}: Lockstep {result['lockstep']['command_seconds']['median']:.1f} s, "
-          f"top-1 {result['lockstep']['top1']['median']:.4f}; its loader gives {result['loader_to_training']:.0f} times "
-          f"the images that a step takes{note_of_others(others)}")
+          f"top-1 {result['lockstep']['top1']['median']:.4f}; its loader can supply {result['loader_to_training']:.0f} times "
+          f"the images that a step needs{note_of_others(others)}")
     for peer in beside_it:
         theirs = runs[peer]
         row = {"pytorch": theirs[0]["version"], "form": peer.form, "threads": theirs[0]["threads"], **described(theirs),

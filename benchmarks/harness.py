@@ -1,4 +1,4 @@
-"""What the comparisons share: PyTorch as a peer, programs run in turn, what others took of the machine, medians and spread, the JSON file."""
+"""Common code of the comparisons: PyTorch as a peer, alternating runs, CPU use of other processes, medians and spread, the JSON file."""
 
 import argparse
 import dataclasses
@@ -17,14 +17,14 @@ CORES = len(os.sched_getaffinity(0))
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """PyTorch as an interpreter has it: as it comes, or tuned (channels_last, threads set and bound; where tcmalloc is installed, preloaded)."""
+    """PyTorch of one Python interpreter: default, or tuned (channels_last, threads set and bound; tcmalloc preloaded if it is installed)."""
 
     python: str
     tuned: bool
 
     @property
     def threads(self):
-        """To be set, 0: as it comes. Counted here, as a bound process sees its own core alone."""
+        """Number of threads to set; 0: PyTorch's default. Counted here because a bound process sees only one core."""
         return CORES if self.tuned else 0
 
     @property
@@ -46,19 +46,19 @@ def peers(pythons):
 
 
 def parity_folder():
-    """Where the counterparts of our models are."""
+    """The folder of the PyTorch versions of our models."""
     return str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "parity")
 
 
 def busy_seconds():
-    """Of all cores, by whomever, and what the host took from them."""
+    """Busy seconds of all cores, by any process, including time that the hypervisor stole."""
     with open("/proc/stat") as file:
         user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def measured(command, env=None):
-    """The last line, as JSON; the seconds of the whole command, and the share of the machine's time that others took meanwhile."""
+    """The last output line as JSON, with the seconds of the whole command and the share of the machine's time that others used meanwhile."""
     begin, busy, before = time.monotonic(), busy_seconds(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=env)
     seconds = time.monotonic() - begin
@@ -72,13 +72,13 @@ def measured(command, env=None):
 
 
 def bench_step(program, launch=(), **options):
-    """The command `lockstep bench step`, under `launch`; image_size=32 is --image-size 32."""
+    """The command `lockstep bench step`, prefixed with `launch`; image_size=32 becomes --image-size 32."""
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     return [str(word) for word in (*launch, program, "bench", "step", *words, "--json")]
 
 
 def in_turn(rounds, programs, alternate=False):
-    """Each program's results by name; a round runs every program once, with `alternate` every other round backwards."""
+    """Each program's results by name. A round runs every program once; with `alternate`, every other round runs them in reverse order."""
     runs = {name: [] for name in programs}
     for turn in range(rounds):
         for name in reversed(programs) if alternate and turn % 2 == 1 else programs:
@@ -87,7 +87,7 @@ def in_turn(rounds, programs, alternate=False):
 
 
 def arguments(description, rounds, cases=(), precisions=False):
-    """What the comparisons have in common; `cases` begin with their model."""
+    """The common options of the comparisons; the first element of a case is its model."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lockstep")
     parser.add_argument("output")
@@ -101,7 +101,7 @@ def arguments(description, rounds, cases=(), precisions=False):
 
 
 def comparison(benchmark, options, **more):
-    """The JSON object to be filled."""
+    """A new result object, to be filled."""
     return {"benchmark": benchmark, "date": datetime.date.today().isoformat(), "rounds": options.rounds, **more}
 
 
@@ -120,12 +120,12 @@ def spread_of(runs, key):
 
 
 def ratio(ours, theirs, key="images_per_second"):
-    """Of ours to theirs, within each round."""
+    """Ratio of ours to theirs, within each round."""
     return spread([a[key] / b[key] for a, b in zip(ours, theirs)])
 
 
 def others_in(columns):
-    """The largest share of the machine that others took."""
+    """The largest share of the machine that other processes used."""
     return max(run["others"] for runs in columns for run in runs)
 
 
@@ -134,5 +134,5 @@ def shown(ratio):
 
 
 def note_of_others(share):
-    """A row is to be doubted where others took more than a twentieth."""
-    return f"   ({share:.0%} of the machine taken by others)" if share > 0.05 else ""
+    """A warning for a row during which other processes used more than 5 % of the machine."""
+    return f"   ({share:.0%} of the machine used by other processes)" if share > 0.05 else ""

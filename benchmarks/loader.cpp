@@ -1,7 +1,7 @@
-// The loader (one epoch in shuffled order, augmented, in the engine's format) compared with plain
-// reads by one thread: one pread per image in random order, and all files front to back in pieces
-// of 1 MiB. Also compared with a bound for any loader: one pread per image plus a fill of the
-// memory of its fp32 values. Measured with the files in the page cache and from disk.
+// Compares the loader (one epoch in shuffled order, augmented, in the engine's format) with plain
+// reads by one thread: one pread per image in random order, and a sequential read of all files in
+// blocks of 1 MiB. Also compares it with a bound for any loader: one pread per image plus a fill of
+// the memory of its fp32 values. Measured with the files in the page cache and from disk.
 #include "benchmark.hpp"
 
 #include "lockstep/core/descriptor.hpp"
@@ -30,7 +30,7 @@ namespace {
        path.string(), std::strerror(errno));
 }
 
-/// The shard files of split train.
+/// The shard files of the training split.
 class Files final {
  public:
   explicit Files(const std::string& directory) {
@@ -61,12 +61,12 @@ class Files final {
   }
   struct Pieces {
     std::int64_t count;
-    std::int64_t bytes;   ///< bytes per piece
-    std::int64_t values;  ///< floats filled per piece
+    std::int64_t bytes;   ///< bytes per read
+    std::int64_t values;  ///< floats filled per read
   };
-  /// Reads pieces one after another at random offsets.
+  /// Reads from random offsets, one read after another.
   void read_pieces(const Pieces& pieces) {
-    constexpr std::int64_t ahead = 256;  // exceeds the CPU caches, as a loader's batches do
+    constexpr std::int64_t ahead = 256;  // more than the CPU caches hold, like a loader's batches
     filled_.resize(static_cast<std::size_t>(pieces.values * ahead));
     PhiloxStream random(0, RandomPurpose::synthetic_data, 0, 0);
     for (std::int64_t i = 0; i < pieces.count; ++i) {
@@ -183,7 +183,7 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
   const auto images = static_cast<double>(geometry.epoch_samples());
   const double bytes =
       images * static_cast<double>(files.bytes()) / static_cast<double>(info.samples);
-  // Each rank reads as many pieces as it loads images.
+  // Each rank makes one read per image that it loads.
   const Files::Pieces pieces{.count = geometry.epoch_samples() / comm.size(),
                              .bytes = files.bytes() / info.samples,
                              .values = 0};

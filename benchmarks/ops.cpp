@@ -1,5 +1,5 @@
-// Where a training step's time goes: times each operation of forward and backward separately, and
-// groups the times by kind. Medians over repetitions of one rank's batch; rank 0's if several.
+// Times each operation of forward and backward separately, and groups the times by kind. Medians
+// over repetitions of one rank's batch; with several ranks, of rank 0's.
 #include "benchmark.hpp"
 
 #include "lockstep/checkpointing/model_state.hpp"

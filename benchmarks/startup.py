@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""startup.py LOCKSTEP OUTPUT.json [--rounds ROUNDS]: seconds from the command to the end of its first step, PyTorch beside it, in turn.
+"""startup.py LOCKSTEP OUTPUT.json [--rounds ROUNDS]: seconds from the command to the end of its first step, compared with PyTorch's.
 
-mini-resnet on generated images of 32x32, a global batch of 32. `alone` is the program as it stands, `2 ranks` is under mpirun, and `2 ranks,
-one host` tells Open MPI that no network is needed. PyTorch imports torch alone, builds the same network and takes the same step.
-When the first step begins and ends is read from the trace that the program writes (--profile-steps 1:1); the slowest rank counts.
+mini-resnet on generated images of 32x32, a global batch of 32. `alone` is the program without a launcher, `2 ranks` is under mpirun, and
+`2 ranks, one host` also tells Open MPI that no network is needed. PyTorch imports only torch, builds the same network and takes the same step.
+The start and end of the first step come from the program's trace (--profile-steps 1:1); the slowest rank counts.
 """
 
 import json
@@ -64,7 +64,7 @@ print(imported, begin, time.monotonic(), torch.__version__, flush=True)
 
 
 def timed(words, environment):
-    """Start, end and processor seconds of a command, and its output."""
+    """Start, end and CPU seconds of a command, and its output."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begin = time.monotonic()
     done = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
@@ -74,7 +74,7 @@ def timed(words, environment):
 
 
 def lockstep(program, launch):
-    """By the trace, whose clock is this script's: the machine's steady one."""
+    """Reads the trace, whose timestamps use the same monotonic clock as this script."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("OMPI_", "PMI", "PRTE_"))}
     if launch:
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_WAIT_POLICY": "passive"}

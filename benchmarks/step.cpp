@@ -1,5 +1,5 @@
-// The training step: forward, backward with overlapped reduction, update; the loader works ahead.
-// images/s = ranks * batch / median step time; a step's time is that of the slowest rank.
+// The training step: forward, backward with overlapped reduction, update; the loader prefetches.
+// images/s = ranks * batch / median step time; the step time is that of the slowest rank.
 #include "benchmark.hpp"
 
 #include "lockstep/config/options.hpp"
@@ -13,7 +13,7 @@
 namespace lockstep::benchmark {
 namespace {
 
-/// Repeats a loader's first batch, so nothing is read or generated during steps.
+/// Repeats a loader's first batch, so that steps read and generate no data.
 class RepeatingLoader final : public Loader {
  public:
   explicit RepeatingLoader(Loader& loader) : batch_(loader.next()) {}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""summarize.py [--check]: the table of ratios to PyTorch in the README, and its picture, from benchmarks/results.
+"""summarize.py [--check]: the README's table of ratios to PyTorch, and its picture, generated from benchmarks/results.
 
-Writes both; with --check it writes nothing, and exits with 1 if either differs from what the result files give.
+Writes both. With --check it writes nothing, and exits with status 1 if either differs from the result files.
 """
 
 import json
@@ -53,7 +53,7 @@ def table():
 
 
 def picture():
-    """Bars of the ratios to tuned PyTorch, with lines from the least to the greatest."""
+    """Bars of the ratios to tuned PyTorch, with lines from the minimum to the maximum."""
     left, bar, gap, scale, widest = 360, 16, 10, 130, 2.5
     entries = list(rows())
     height = 50 + len(entries) * (bar + gap)

@@ -1,4 +1,4 @@
-# Whether GPUs are supported: sets LOCKSTEP_CUDA_FOUND, enables the language CUDA, and finds CUDA::cudart, CUDNN::cudnn,
+# Detects GPU support: sets LOCKSTEP_CUDA_FOUND, enables the language CUDA, and finds CUDA::cudart, CUDNN::cudnn,
 # CUDNN::frontend and NCCL::nccl. Without GPU support the build is the same as on a machine without CUDA.
 set(LOCKSTEP_CUDA AUTO CACHE STRING "Support GPUs: AUTO (where CUDA, cuDNN, its frontend and NCCL are found), ON or OFF")
 set_property(CACHE LOCKSTEP_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -75,7 +75,7 @@ macro(lockstep_enable_cuda)
   set(CMAKE_CUDA_ARCHITECTURES ${LOCKSTEP_CUDA_ARCHITECTURES})
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
   enable_language(CUDA)
-  # CMake before 3.25.2 does not know nvcc's C++20.
+  # CMake before 3.25.2 cannot pass C++20 to nvcc.
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
@@ -87,7 +87,7 @@ endmacro()
 
 string(TOUPPER "${LOCKSTEP_CUDA}" LOCKSTEP_CUDA_MODE)
 if(LOCKSTEP_CUDA_MODE STREQUAL "AUTO" AND (LOCKSTEP_SANITIZE OR LOCKSTEP_FUZZERS))
-  message(STATUS "GPUs: not supported in this build (sanitized; -DLOCKSTEP_CUDA=ON asks for them)")
+  message(STATUS "GPUs: not supported in this build (sanitized; set -DLOCKSTEP_CUDA=ON to enable them)")
 elseif(LOCKSTEP_CUDA_MODE STREQUAL "AUTO" OR LOCKSTEP_CUDA)
   lockstep_find_cuda()
   if(NOT missing)

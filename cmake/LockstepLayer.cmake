@@ -2,7 +2,7 @@
 # One layer of the source tree: a static library lockstep_NAME that links only the layers named, so that the linker enforces their order.
 add_library(lockstep_options INTERFACE)
 target_compile_features(lockstep_options INTERFACE cxx_std_20)
-# The C++ bindings were withdrawn in MPI 3; Open MPI's compile with warnings, MPICH's need a separate library.
+# MPI 3 removed the C++ bindings. Open MPI's compile with warnings, MPICH's need a separate library.
 target_compile_definitions(lockstep_options INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 target_include_directories(lockstep_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
@@ -44,8 +44,8 @@ function(lockstep_layer name)
 endfunction()
 
 # lockstep_test(NAME SOURCES x_test.cpp ... LAYERS data ... [SIZES 1 2 3 4] [SLOTS n] [TIMEOUT seconds] [LABELS ...])
-# One Boost.Test program. With SIZES it is run under mpirun once per size, and the size is in its name. Tests run in parallel:
-# SLOTS is this test's share of the machine in half cores (default: 2, and 3 from three ranks on).
+# One Boost.Test program. With SIZES, CTest runs it under mpirun once per size, and the test's name contains the size. Tests run
+# in parallel: SLOTS is this test's share of the machine in half cores (default: 2, or 3 if a size is three or more ranks).
 function(lockstep_test name)
   cmake_parse_arguments(TEST "" "TIMEOUT;SLOTS" "SOURCES;LAYERS;LIBRARIES;SIZES;LABELS" ${ARGN})
   if(NOT TEST_TIMEOUT)
@@ -54,7 +54,7 @@ function(lockstep_test name)
   list(TRANSFORM TEST_LAYERS PREPEND lockstep_)
   add_executable(${name} ${TEST_SOURCES})
   target_compile_definitions(${name} PRIVATE BOOST_TEST_DYN_LINK)
-  # A test's own code runs briefly: -O3 would lengthen its compilation by two thirds. The library and the oracle keep theirs.
+  # Test code runs briefly, and -O3 would lengthen its compilation by two thirds. The library and the oracle keep -O3.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${TEST_LAYERS} ${TEST_LIBRARIES} lockstep_own_flags Boost::unit_test_framework)
@@ -80,11 +80,11 @@ function(lockstep_test name)
       ENVIRONMENT "OMP_WAIT_POLICY=passive")
   endif()
 endfunction()
-# How tests start ranks on a small machine, as any user. Only Open MPI needs options for it.
+# The command that starts ranks on a small machine, as any user. Only Open MPI needs extra options.
 execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE launcher ERROR_VARIABLE launcher)
 set(launch ${MPIEXEC_EXECUTABLE})
 if(launcher MATCHES "Open MPI|OpenRTE")
   list(APPEND launch --oversubscribe --allow-run-as-root --bind-to none --mca mpi_yield_when_idle 1
     --mca btl_vader_single_copy_mechanism none)
 endif()
-set(LOCKSTEP_MPIRUN ${launch} CACHE STRING "The launcher tests use, less -n N")
+set(LOCKSTEP_MPIRUN ${launch} CACHE STRING "The launcher that tests use, without -n N")

@@ -1,6 +1,6 @@
 # The manual page and the shell completions: generated from the program's --help at build time.
 if(CMAKE_CROSSCOMPILING)
-  message(STATUS "Manual page and completions: none (cross-compiling; the program that says its options cannot run here)")
+  message(STATUS "Manual page and completions: none (cross-compiling; the program that prints its options cannot run here)")
   return()
 endif()
 set(manual ${PROJECT_BINARY_DIR}/manual)

@@ -1,7 +1,7 @@
-# Modulefiles for Lmod (Lua) and environment-modules (Tcl), with the prefix given to `cmake --install`. To install only these:
+# Modulefiles for Lmod (Lua) and environment-modules (Tcl), configured with the prefix of `cmake --install`. To install only these:
 # `cmake --install BUILD --component modulefiles`.
 set(LOCKSTEP_MODULE_DEPENDS "" CACHE STRING "Environment modules that the modulefiles load first, as openmpi/4.1;hdf5/1.14")
-set(LOCKSTEP_MODULE_CONFLICTS "" CACHE STRING "Environment modules that lockstep's excludes, beside its other versions")
+set(LOCKSTEP_MODULE_CONFLICTS "" CACHE STRING "Environment modules that conflict with lockstep, in addition to its other versions")
 
 # "a", "b" for Lua and {a} {b} for Tcl.
 set(LUA_DEPENDS ${LOCKSTEP_MODULE_DEPENDS})

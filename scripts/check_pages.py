@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""check_pages.py: relative links and anchors of the Markdown pages lead somewhere, and paths they name in backticks exist.
+"""check_pages.py: checks that relative links and anchors of the Markdown pages resolve, and that paths in backticks exist.
 
-Prints each fault as FILE:LINE; exit status 1 if there is any. The README stays one page, the architecture's at most 150 lines.
+Prints each fault as FILE:LINE; exit status 1 if there is any. Also limits the length of the README and of the architecture page.
 """
 
 import pathlib
@@ -11,7 +11,7 @@ import sys
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 LIMITS = {"README.md": 100, "docs/architecture.md": 150}  # lines
-# A path from the top, or from src or include/lockstep without its ending, as `data/loader`.
+# A path from the top folder, or from src or include/lockstep without its extension, such as `data/loader`.
 ROOTED = re.compile(r"(?:src|include|tests|docs|scripts|cmake|slurm|modules|benchmarks)/[\w./-]+$")
 
 
@@ -22,7 +22,7 @@ def anchors(page):
 
 
 def exists(name, files, folders):
-    return (name in files or name.rstrip("/") in folders or (TOP / name).exists()  # what is not tracked yet
+    return (name in files or name.rstrip("/") in folders or (TOP / name).exists()  # also files that are not tracked yet
             or any(file.rsplit(".", 1)[0] == f"{root}{name}" for root in ("", "src/", "include/lockstep/") for file in files))
 
 

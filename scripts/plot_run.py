@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 
 def read_events(run_dir):
-    """The run's events, one dict a line of metrics.jsonl."""
+    """The run's events, one dict per line of metrics.jsonl."""
     lines = (pathlib.Path(run_dir) / "metrics.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines if line.strip()]
 

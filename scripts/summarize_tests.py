@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""summarize_tests.py JUNIT.xml [EXPECTED_SKIPS]: each test above 20 s with its time; each skipped test, or part of one, with its
-reason; each failed test; then one closing line. Exit status 1 where a test was skipped that EXPECTED_SKIPS does not list."""
+"""summarize_tests.py JUNIT.xml [EXPECTED_SKIPS]: prints each test above 20 s with its time, each skipped test or part of a test with its
+reason, each failed test, and a summary line. Exit status 1 if a test was skipped that EXPECTED_SKIPS does not list."""
 
 import fnmatch
 import re
@@ -11,7 +11,7 @@ LONG = 20  # seconds
 
 
 def skips_of(case):
-    """The reasons why it, or parts of it, did not run."""
+    """The reasons why the test case, or parts of it, did not run."""
     output = (case.findtext("system-out") or "").strip().splitlines()
     if case.get("status") == "run":
         return [line.removeprefix("skipped").lstrip(": ").strip() for line in output if line.startswith("skipped")]
@@ -20,7 +20,7 @@ def skips_of(case):
 
 
 def read_expected(path):
-    """Lines of `TEST: REASON`; the test as a file name pattern, the reason as a regular expression."""
+    """Reads lines of the form `TEST: REASON`; TEST is a file name pattern, REASON a regular expression."""
     with open(path, encoding="utf-8") as file:
         lines = [line.strip() for line in file if line.strip() and not line.startswith("#")]
     return [line.split(": ", 1) for line in lines]
@@ -47,7 +47,7 @@ def main():
             unexpected += not known
             print(f"skipped{'' if known else ' unexpectedly'}: {name}: {reason}")
     if unexpected:
-        print(f"{unexpected} skipped that are not in {sys.argv[2]} (it lists what may be missing on a machine); "
+        print(f"{unexpected} skipped that {sys.argv[2]} does not list (it lists what a machine may lack); "
               "install what is missing, or list it")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if unexpected else 0
