@@ -61,7 +61,7 @@ resolve_mpirun() {
       ;;
     *HYDRA*) mpirun_options=(-ppn "$ranks_a_node" -bind-to "core:$cores") ;; # MPICH, MVAPICH
     *)
-      say "warning: $launcher is of an MPI that is not known here; its ranks are placed as it does by itself (mpirun_options)"
+      say "warning: $launcher is of an unknown MPI; ranks are placed by its defaults (set mpirun_options to change this)"
       mpirun_options=()
       ;;
   esac
@@ -91,7 +91,7 @@ pass_on() {
   interrupted=1
   [ -z "$ranks" ] || ask_to_stop
 }
-# Set here, since without traps a signal ends the shell; exec resets them.
+# Set before the launch: without traps a signal would end the shell. exec resets them.
 trap 'pass_on USR1' USR1
 trap 'pass_on TERM' TERM
 
@@ -226,11 +226,11 @@ why_not_again() {
   elif [ "$warned" = TERM ]; then
     facts="told to end"
   else
-    return 0  # nobody to ask
+    return 0  # no Slurm command to ask
   fi
   case $facts in
     RUNNING* | *" TimeLimit") ;;
-    PENDING* | REQUEUED*) reason="Slurm starts it again by itself ($facts)" ;;
+    PENDING* | REQUEUED*) reason="Slurm restarts it ($facts)" ;;
     *) reason="it was cancelled ($facts)" ;;
   esac
 }
@@ -241,14 +241,14 @@ newest_checkpoint() { readlink "$1/checkpoints/latest" || echo none; }
 submit_again() {
   # Slurm ends this job at once, including the scontrol command itself, unless that ignores SIGTERM.
   if command -v scontrol >/dev/null && (trap '' TERM && scontrol requeue "$(job_name)"); then
-    say "requeued; Slurm starts it again in some two minutes"
+    say "requeued; Slurm restarts it in about two minutes"
     return
   fi
   command -v sbatch >/dev/null || return 1
   local job name value time='' gres=''
   local options=(--parsable "--dependency=afterany:$(job_name)" "--job-name=$SLURM_JOB_NAME"
     "--nodes=$SLURM_JOB_NUM_NODES" "--partition=$SLURM_JOB_PARTITION")
-  # No environment variable has these two.
+  # No environment variable contains these two.
   read -r time gres < <(squeue -h -j "$(job_name)" -o '%l %b' 2>/dev/null) || true
   [[ ! $time =~ ^([0-9:-]+|UNLIMITED)$ ]] || options+=("--time=$time")
   for name in NTASKS NTASKS_PER_NODE CPUS_PER_TASK GPUS GPUS_PER_NODE GPUS_PER_SOCKET GPUS_PER_TASK; do
@@ -275,14 +275,14 @@ finish() {
     say "the launcher reports success, but no rank has started"
     status=70
   fi
-  # An mpirun may return 0 for ranks that were stopped: MPICH's after a signal that it forwarded, Open MPI 5's after a SIGTERM
-  # from Slurm to the ranks alone.
+  # mpirun may return 0 although the ranks were stopped: MPICH's after a signal that it forwarded, Open MPI 5's after a SIGTERM
+  # that Slurm sent only to the ranks.
   if [ "$status" = 0 ] && [ "$launcher" != srun ] && ! is_complete; then status=75; fi
   if [ "$status" = 0 ]; then
     say "done"
     exit 0
   fi
-  goes_on "$status" || give_up "$status" "status $status is not one to go on after (docs/exit-status.md); not submitted again"
+  goes_on "$status" || give_up "$status" "the same command cannot resume after status $status (docs/exit-status.md); not submitted again"
   why_not_again
   if [ -n "$reason" ]; then
     say "status $status; not submitted again: $reason"
@@ -301,10 +301,10 @@ finish() {
     give_up "$status" "status $status and still at checkpoint $checkpoint after $stalled restarts (stalled_restarts=$stalled_restarts); not submitted again"
   crashes=$(awk -v job="$first_job" '$1 == job && $5 == "crash"' "$log" | wc -l)
   [ -z "$crash" ] || [ "$crashes" -lt "$crash_restarts" ] ||
-    give_up "$status" "status $status: a rank crashed or had too little memory, once more after $crashes restarts for that (crash_restarts=$crash_restarts); not submitted again"
+    give_up "$status" "status $status: a rank crashed or ran out of memory again, after $crashes restarts for that reason (crash_restarts=$crash_restarts); not submitted again"
   printf '%s %s %s %(%FT%T)T%s\n' "$first_job" "$status" "$checkpoint" -1 "${crash:+ crash}" >>"$log" ||
     give_up "$status" "cannot count restarts in $log; not submitted again"
   say "status $status at checkpoint $checkpoint: restart $((restarts + 1)) of at most $max_restarts"
-  submit_again "$@" || say "cannot submit by itself (neither scontrol requeue nor sbatch works here); submit the same command again"
+  submit_again "$@" || say "cannot submit the job again (neither scontrol requeue nor sbatch works here); submit the same command again"
   exit "$status"
 }

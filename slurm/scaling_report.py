@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""scaling_report.py DIRECTORY: what slurm/scaling.sbatch measured there, as DIRECTORY/scaling.txt (also printed) and
-DIRECTORY/scaling.png. `points` in it says what was to be measured, a line each: mode, nodes, repetition. What failed
-shows as missing, and makes the exit status 1; without matplotlib there is no picture, and it says so."""
+"""scaling_report.py DIRECTORY: summarises the measurements of slurm/scaling.sbatch as DIRECTORY/scaling.txt (also printed) and
+DIRECTORY/scaling.png. The file `points` lists the measurements to make, one per line: mode, nodes, repetition. Failed ones are shown
+as missing and set exit status 1. Without matplotlib it draws no picture and prints a note."""
 
 import json
 import pathlib
@@ -28,7 +28,7 @@ def read_points(directory):
 
 def summarize(points):
     """One dict per point, in order; its figures are None if every repetition is missing. Efficiency is the rate per
-    node over that of the smallest number of nodes measured in the same mode."""
+    node divided by the rate per node of the smallest number of nodes measured in the same mode."""
     rows, base = [], {}
     for (mode, nodes), results in sorted(points.items(), key=lambda item: (item[0][0] != "weak", item[0][1])):
         good = [result for result in results if result]

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Ranks, nodes and daemons that die, on a real Slurm: the run goes on by itself from its last checkpoint, to the bits of
-a run that nobody disturbed. LOCKSTEP_KILLS ranks are killed in all (20), LOCKSTEP_SEED decides when and whom (1)."""
+"""Tests that a run survives the death of ranks, nodes and daemons on a real Slurm: it resumes by itself from its last checkpoint
+and ends with the same bits as an undisturbed run. LOCKSTEP_KILLS: total number of killed ranks (20); LOCKSTEP_SEED: selects when
+and which (1)."""
 
 import random
 import threading
@@ -9,20 +10,20 @@ from slurm_harness import *  # noqa: F403
 
 KILLS = int(os.environ.get("LOCKSTEP_KILLS", 20))
 SEED = int(os.environ.get("LOCKSTEP_SEED", 1))
-NODE_TIMEOUT = 15  # seconds, where nodes die
+NODE_TIMEOUT = 15  # seconds, for tests in which nodes die
 PATIENT = 60
 
 
 RANKS = 4
 TWO_NODES = "--nodes=2 --ntasks-per-node=2 --time=60"
-LONG = {"epochs": 8, "save_every": 5}  # 1600 steps: none of the kills comes after the end
+LONG = {"epochs": 8, "save_every": 5}  # 1600 steps, so that no kill comes after the end
 
 
-CHAINS = {"srun-1": "srun", "mpirun-1": "mpirun", "srun-2": "srun", "mpirun-2": "mpirun"}  # at the same time
+CHAINS = {"srun-1": "srun", "mpirun-1": "mpirun", "srun-2": "srun", "mpirun-2": "mpirun"}  # run concurrently
 
 
-def kill_again_and_again(folder, name, kills, failures):
-    """One run whose ranks are killed `kills` times, each time another moment after the run has got further."""
+def kill_repeatedly(folder, name, kills, failures):
+    """Kills ranks of one run `kills` times, each time at a random moment after the run has made progress."""
     launcher = CHAINS[name]
     chance = random.Random(f"{SEED} {name}")
     run_dir = folder / f"run-killed-{name}"
@@ -30,8 +31,8 @@ def kill_again_and_again(folder, name, kills, failures):
     job = submit(script, run_dir=run_dir, env={"TEST_LAUNCHER": launcher, "TEST_STALLED_RESTARTS": "3"})
     try:
         for kill in range(kills):
-            # Most at work; some while they start, when MPI, the lock or the checkpoint is not there yet (not under mpirun
-            # of Open MPI 4.1, which then now and then says that a process died, and hangs).
+            # Most kills hit ranks at work; some hit ranks that start, before MPI, the lock or the checkpoint exists (not under mpirun:
+            # Open MPI 4.1 then sometimes reports that a process died, and hangs).
             starting, rank = chance.random() < 0.3 and launcher == "srun", chance.randrange(RANKS)
             step, delay = job.step() + chance.randrange(1, 25), chance.uniform(0, 0.4 if starting else 0.05)
             print(f"   seed {SEED}, {name}, kill {kill + 1} of {kills}: rank {rank}, {delay:.3f} s after "
@@ -44,7 +45,7 @@ def kill_again_and_again(folder, name, kills, failures):
             job.signal(signal.SIGKILL, rank)
             job.until_restarted(kill + 1)
         job.end(status=0)
-        # Open MPI's mpirun now and then cannot start soon after a job before it has died; it says so, and is tried again.
+        # Open MPI's mpirun sometimes fails to start soon after the death of the previous job; it reports that, and the script retries.
         unstarted = [line for line in job.restarts() if launcher == "mpirun" and line.split()[1] == "1"]
         assert len(unstarted) <= 1, job.report()
         job.end(status=0, restarts=kills + len(unstarted))
@@ -57,7 +58,7 @@ def a_rank_is_killed_at_random_moments(folder):
     data_of(folder)
     for i, name in enumerate(CHAINS):
         kills = KILLS // len(CHAINS) + (1 if i < KILLS % len(CHAINS) else 0)
-        threads.append(threading.Thread(target=kill_again_and_again, args=(folder, name, kills, failures)))
+        threads.append(threading.Thread(target=kill_repeatedly, args=(folder, name, kills, failures)))
         threads[-1].start()
     for thread in threads:
         thread.join()
@@ -69,7 +70,7 @@ def a_rank_is_killed_at_random_moments(folder):
 
 
 def nodes_die(folder):
-    """Under srun and mpirun, the second node of a job, and the first, where the job script itself runs."""
+    """The second node of a job dies, and the first, which runs the job script; under srun and mpirun."""
     jobs = [disturbed(folder, f"{launcher}-{nodes}", None, [f"--nodelist=node[{nodes}]"], launcher, resources=TWO_NODES,
                       ranks=RANKS) for nodes in ("1-2", "3-4") for launcher in ("srun", "mpirun")]
     began = time.monotonic()
@@ -92,8 +93,8 @@ def nodes_die(folder):
 
 
 def slurmd_dies(folder):
-    """Back before Slurm gives the node up, it is as if nothing had been; else the job is requeued, and the daemon ends
-    what is left of the first attempt when it is back."""
+    """If slurmd is back before Slurm gives up the node, the job is not affected. Otherwise the job is requeued, and slurmd ends
+    the remaining processes of the first attempt when it is back."""
     def restart(job):
         CLUSTER.kill_slurmd("node2")
         CLUSTER.restore_slurmd("node2")
@@ -105,7 +106,7 @@ def slurmd_dies(folder):
     began = time.monotonic()
     CLUSTER.kill_slurmd("node4")
     lost.release()
-    lost.signal(signal.SIGSTOP, 2)  # or the run would be over before Slurm notices
+    lost.signal(signal.SIGSTOP, 2)  # otherwise the run would be over before Slurm notices
     until(lambda: lost.state() == "PENDING", lost.report)
     print(f"   requeued {time.monotonic() - began:.1f} s after slurmd died", flush=True)
     CLUSTER.restore_slurmd("node4")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The job scripts on a real Slurm: sbatch with srun and mpirun, srun from salloc, arrays, sizes; eval and pack."""
+"""Tests how the job scripts launch ranks on a real Slurm: sbatch with srun and mpirun, srun from salloc, arrays, sizes; eval and pack."""
 
 import json
 
 from slurm_harness import *  # noqa: F403
 
 def check_ranks(run_dir, ranks, nodes, threads):
-    """Every rank's own log says who it was, and on which node."""
+    """Checks that every rank's log shows its rank and its node."""
     per_node, hosts = ranks // nodes, []
     for rank in range(ranks):
         first = (run_dir / "log" / f"rank-{rank:05}.log").read_text().splitlines()[0]
@@ -17,7 +17,7 @@ def check_ranks(run_dir, ranks, nodes, threads):
     assert hosts == [host for host in sorted(set(hosts)) for _ in range(per_node)] and len(set(hosts)) == nodes, hosts
 
 
-def ranks_are_where_sbatch_asked_for_them(folder):
+def sbatch_places_ranks_as_requested(folder):
     data = write_shards(folder / "data")
     asked = {"srun": ((1, 1, 1), (2, 1, 2), (3, 3, 1), (4, 2, 1), (5, 1, 1), (6, 2, 1), (7, 1, 1), (8, 4, 2)),
              "mpirun": ((2, 1, 2), (3, 3, 1), (8, 4, 1))}
@@ -32,15 +32,15 @@ def ranks_are_where_sbatch_asked_for_them(folder):
             assert state(latest(run_dir))["world_size"] == ranks
 
 
-def ranks_are_where_salloc_asked_for_them(folder):
+def salloc_places_ranks_as_requested(folder):
     data = write_shards(folder / "data")
-    edited(folder, "train.sbatch", "", "")  # for its machine
+    edited(folder, "train.sbatch", "", "")  # writes the machine file
     for launcher, ranks, nodes in (("srun", 4, 2), ("srun", 1, 1), ("mpirun", 3, 3)):
         run_dir = folder / f"{launcher}-{ranks}"
         command("salloc", f"--nodes={nodes}", f"--ntasks-per-node={ranks // nodes}", SCRIPTS / "interactive.sh", "--machine",
                 folder / "virtual.env", *train_args(data, run_dir, "--max-steps", 2), env={"TEST_LAUNCHER": launcher})
         check_ranks(run_dir, ranks, nodes, 1)
-    # The statuses of the ranks are the command's.
+    # The command's status is that of the ranks.
     output = command("salloc", "-N2", "-n2", SCRIPTS / "interactive.sh", "--machine", folder / "virtual.env",
                      *train_args(folder / "nowhere", folder / "none"), expect=66)
     assert "nowhere" in output, output
@@ -49,7 +49,7 @@ def ranks_are_where_salloc_asked_for_them(folder):
 
 
 def each_machine_starts_ranks_on_two_nodes_by_mpirun(folder):
-    """They are asked for in all, without a word on how many a node has."""
+    """With a requested total number of ranks, and no number per node."""
     data = write_shards(folder / "data")
     jobs = {}
     for machine in sorted(SCRIPTS.glob("machines/*.env")):
@@ -65,9 +65,9 @@ def each_machine_starts_ranks_on_two_nodes_by_mpirun(folder):
         check_ranks(run_dir, 2, 2, 1)
 
 
-def a_nodes_ranks_are_the_shard_group_by_default(folder):
+def the_ranks_of_a_node_are_the_default_shard_group(folder):
     data = write_shards(folder / "data")
-    edited(folder, "train.sbatch", "", "")  # for its machine
+    edited(folder, "train.sbatch", "", "")  # writes the machine file
 
     def train(name, *more, options=(), expect=0):
         return command("salloc", "--nodes=2", "--ntasks-per-node=2", *options, SCRIPTS / "interactive.sh", "--machine", folder / "virtual.env",
@@ -78,7 +78,7 @@ def a_nodes_ranks_are_the_shard_group_by_default(folder):
     assert "sharded over 2 ranks" in output, output
     losses = [[event["loss"] for event in events(folder / name, "step")] for name in ("none", "hybrid")]
     assert len(losses[0]) == 3 and harness.np.allclose(*losses, rtol=1e-3), losses
-    # Ranks in turn: no two that follow each other are on one node.
+    # Cyclic distribution: no two consecutive ranks are on one node.
     output = train("apart", "--shard", "hybrid", options=["--distribution=cyclic"], expect=64)
     assert "as many ranks on each node, one after another" in output and "--shard-group" in output, output
     output = command("srun", "--nodes=2", "--ntasks=3", "--mpi=pmix", LOCKSTEP,
@@ -87,7 +87,7 @@ def a_nodes_ranks_are_the_shard_group_by_default(folder):
     assert "sharded over 2 ranks" in train("apart", "--shard", "hybrid", "--shard-group", 2, options=["--distribution=cyclic"])
 
 
-def an_array_trains_a_seed_each(folder):
+def each_element_of_an_array_trains_one_seed(folder):
     data = write_shards(folder / "data")
     run_dir = folder / "runs" / "seeds"
     script = edited(folder, "train.sbatch", "--job-name=seeds --nodes=1 --ntasks-per-node=2 --time=60",
@@ -97,10 +97,10 @@ def an_array_trains_a_seed_each(folder):
         Job(f"{array.number}_{seed}", folder / f"{array.number}_{seed}.out").end(status=0, restarts=0)
         found = state(latest(f"{run_dir}-seed-{seed}"))
         assert found["step"] == 3 and found["seed"] == seed, found
-    assert not run_dir.exists(), "no element's own directory"
+    assert not run_dir.exists(), "an element used the directory of the whole array"
 
 
-def pack_train_and_eval_follow_each_other(folder):
+def pack_train_and_eval_run_in_sequence(folder):
     source = folder / "images"
     source.mkdir()
     random = harness.np.random.default_rng(0)
@@ -123,7 +123,7 @@ def pack_train_and_eval_follow_each_other(folder):
     assert result["samples"] == 16, result
 
 
-def a_machine_that_is_not_there_is_named(folder):
+def an_unknown_machine_is_named(folder):
     script = edited(folder, "train.sbatch", "--nodes=1 --ntasks-per-node=1 --time=60", "training=()")
     text = script.read_text().replace(str(folder / "virtual.env"), "no-such-machine")
     script.write_text(text)
@@ -132,6 +132,6 @@ def a_machine_that_is_not_there_is_named(folder):
 
 
 if __name__ == "__main__":
-    main([ranks_are_where_sbatch_asked_for_them, ranks_are_where_salloc_asked_for_them,
-          each_machine_starts_ranks_on_two_nodes_by_mpirun, a_nodes_ranks_are_the_shard_group_by_default, an_array_trains_a_seed_each,
-          pack_train_and_eval_follow_each_other, a_machine_that_is_not_there_is_named])
+    main([sbatch_places_ranks_as_requested, salloc_places_ranks_as_requested,
+          each_machine_starts_ranks_on_two_nodes_by_mpirun, the_ranks_of_a_node_are_the_default_shard_group, each_element_of_an_array_trains_one_seed,
+          pack_train_and_eval_run_in_sequence, an_unknown_machine_is_named])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The job scripts as texts, what they make of the launcher's statuses, and the scaling study."""
+"""Tests the text of the job scripts, how they handle the launcher's statuses, and the scaling study."""
 
 import functools
 import itertools
@@ -30,7 +30,7 @@ def each_machine_loads_and_starts_by_slurm_or_mpirun(folder):
 
 
 def by_mpirun(folder, machine):
-    """The machine's file with mpirun for its launcher."""
+    """A copy of the machine's file with mpirun as the launcher."""
     file = folder / f"{machine.stem}-mpirun.env"
     file.write_text(f"source {machine}\nlauncher=mpirun\n")
     return file
@@ -43,8 +43,8 @@ def program(path, text):
     return path
 
 
-def each_launcher_is_given_options_that_it_knows(folder):
-    """What each MPI's launcher says of its version, against the options that place its ranks."""
+def each_launcher_gets_options_that_it_supports(folder):
+    """Compares the options that place ranks with the launcher's version, for each MPI."""
     open_mpi, hydra = "--map-by ppr:2:node:pe=3 --bind-to core", "-ppn 2 -bind-to core:3"
     versions = (("mpirun (Open MPI) 4.1.6", open_mpi), ("mpirun (Open MPI) 5.0.7", open_mpi), ("prterun (PRRTE) 3.0.8", open_mpi),
                 ("HYDRA build details:\n    Version:  4.2.1", hydra),
@@ -59,14 +59,14 @@ def each_launcher_is_given_options_that_it_knows(folder):
                                        "SLURM_NTASKS_PER_NODE": "2", "SLURM_CPUS_PER_TASK": "3"})
             assert done.stderr.strip().split("\n")[-1] == " ".join(f"-n 4 {options} x".split()), (version, done)
             assert done.stdout.splitlines()[-1] == name, done
-            assert ("not known here" in done.stdout) == (not options), done
+            assert ("unknown MPI" in done.stdout) == (not options), done
     none = command("/bin/bash", "-c", f"source {SCRIPTS}/job.sh; load_machine {by_mpirun(folder, SCRIPTS / 'machines/cpu.env')}",
                    env={"PATH": str(folder)}, expect=66)
     assert "neither mpirun nor mpiexec is in PATH" in none, none
 
 
-def each_machine_binds_as_many_ranks_by_mpirun_as_were_asked_for(folder):
-    """Asked for in all, or by the node, or as more than are asked for by the node."""
+def each_machine_binds_the_requested_number_of_ranks_by_mpirun(folder):
+    """Requests a number of ranks in total, a number per node, and fewer in total than per node."""
     cores = min(2, len(os.sched_getaffinity(0)))
     settings = {"LOCKSTEP_SLURM": str(SCRIPTS), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                 "SLURM_JOB_NUM_NODES": "1"}
@@ -94,18 +94,18 @@ def each_machine_binds_as_many_ranks_by_mpirun_as_were_asked_for(folder):
 
 def a_signal_while_the_ranks_start_reaches_them(folder):
     program(folder / "mpirun", "[ \"$1\" != --version ] || exit 0\ntrap 'exit 75' USR1\nfor i in {1..200}; do sleep 0.1; done")
-    # Between the start of the launcher and the moment when the script knows its process.
+    # Signals between the start of the launcher and the moment when the script knows its process id.
     (folder / "script").write_text(f"source {SCRIPTS}/job.sh; "
                                     f"load_machine {by_mpirun(folder, SCRIPTS / 'machines/generic.env')}; set -T\n"
                                    "trap '[[ $BASH_COMMAND != \"ranks=\\$!\" ]] || kill -USR1 $$' DEBUG\n"
                                    "launch; trap - DEBUG; echo status $status\n")
     output = command("bash", folder / "script", env={"PATH": f"{folder}:{os.environ['PATH']}"})
     assert "SIGUSR1: asking" in output, output
-    # 138 where the launcher had not begun yet; both are gone on after.
+    # 138 if the launcher had not started yet; the run resumes after both.
     assert re.search(r"^status (75|138)$", output, re.MULTILINE), output
 
 
-def shards_are_staged_where_the_machine_has_a_place(folder):
+def shards_are_staged_if_the_machine_sets_stage(folder):
     for stage, options, expected in (("/disk", "--data d", "--data d --stage-dir /disk"), ("", "--data d", "--data d"),
                                      ("/disk", "--data d --stage-dir /other", "--data d --stage-dir /other"),
                                      ("/disk", "--synthetic", "--synthetic")):
@@ -113,8 +113,8 @@ def shards_are_staged_where_the_machine_has_a_place(folder):
         assert command("bash", "-c", text).strip() == expected, (stage, options)
 
 
-def statuses_decide_as_documented(folder):
-    """docs/exit-status.md's tables against the scripts: which statuses are gone on after."""
+def statuses_are_handled_as_documented(folder):
+    """Compares the tables of docs/exit-status.md with the scripts: after which statuses a run is resumed."""
     page = (SCRIPTS.parent / "docs" / "exit-status.md").read_text()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if re.match(r"\| \d", line)]
     documented = {}
@@ -128,8 +128,8 @@ def statuses_decide_as_documented(folder):
         assert (answer == "yes") == documented.get(status, False), f"{status}: {answer}, {documented.get(status)}"
 
 
-def a_job_submitted_again_asks_for_the_same(folder):
-    """What Slurm's variables and squeue say of a job that cannot be requeued, against the options of its successor."""
+def a_resubmitted_job_has_the_same_options(folder):
+    """Compares the options of the successor with Slurm's variables and squeue's output for a job that cannot be requeued."""
     programs = folder / "programs"
     program(programs / "scontrol", "exit 1")
     program(programs / "sbatch", "echo \"$@\" >&2; echo 8")
@@ -148,7 +148,7 @@ def a_job_submitted_again_asks_for_the_same(folder):
         assert done.stderr.strip() == f"{start} {expected} train.sbatch --lr 1", (squeue, done)
 
 
-def success_without_a_rank_is_none(folder):
+def success_without_a_rank_is_a_failure(folder):
     """Slurm's srun has been seen to return 0 after `task launch failed`."""
     script = script_for(folder, folder / "run-none", "--nodes=1 --ntasks-per-node=1 --time=60")
     machine = script.parent / "virtual.env"
@@ -162,7 +162,7 @@ def success_without_a_rank_is_none(folder):
 def scaling_runs_on_one_two_and_four_nodes(folder):
     line = "training=(--model mini-resnet --width 8 --image-size 12 --steps 3 --warmup 1 --threads 1) batch=8 repetitions=2"
     script = edited(folder, "scaling.sbatch", "--nodes=4 --ntasks-per-node=1 --time=60", line)
-    # One point's launch fails, once.
+    # The launch of one point fails once.
     machine = folder / "virtual.env"
     failing = folder / "fails-once"
     failing.write_text(f'#!/bin/bash\n[ "$SLURM_NTASKS $SLURM_PROCID" = "2 0" ] && mkdir {folder}/failed 2>/dev/null && exit 70\n'
@@ -181,7 +181,7 @@ def scaling_runs_on_one_two_and_four_nodes(folder):
     assert rows[("weak", "1")][6:8] == ["100.0", "%"] and rows[("weak", "2")][-3:] == ["1", "of", "2"], table
     assert all(float(row[8]) > 0 for (_, nodes), row in rows.items() if nodes != "1"), f"no exposed communication: {table}"
     assert (results / "scaling.png").read_bytes().startswith(b"\x89PNG"), log
-    # Started anew, it measures what is missing and nothing else.
+    # A second job measures only the missing points.
     before = {file: file.stat().st_mtime_ns for file in results.glob("*.json")}
     again = submit(script, env={"LOCKSTEP_RESULTS": results})
     again.end(status=0, restarts=0)
@@ -196,7 +196,7 @@ def a_point_that_hangs_is_missing(folder):
     (folder / "hangs").chmod(0o755)
     log = submit(script, env={"LOCKSTEP_POINT_SECONDS": "2"}).end("FAILED", status=1, restarts=0)
     assert re.search("weak, 1 nodes, repetition 1: missing .status 124", log), log
-    # Told to stop, it ends the point that it is at and measures no other.
+    # When it is asked to stop, it ends the current point and measures no other.
     job = submit(script)
     until(lambda: list(folder.glob(f"scaling-{job.number}/*.log")), job.report)
     command("scancel", "--batch", "-s", "USR1", job.number)
@@ -220,8 +220,8 @@ def a_scaling_report_shows_what_is_missing(folder):
 
 if __name__ == "__main__":
     main([shellcheck_finds_nothing, each_machine_loads_and_starts_by_slurm_or_mpirun,
-          each_launcher_is_given_options_that_it_knows,
-          each_machine_binds_as_many_ranks_by_mpirun_as_were_asked_for, a_signal_while_the_ranks_start_reaches_them,
-          shards_are_staged_where_the_machine_has_a_place, statuses_decide_as_documented,
-          a_job_submitted_again_asks_for_the_same, success_without_a_rank_is_none, scaling_runs_on_one_two_and_four_nodes,
+          each_launcher_gets_options_that_it_supports,
+          each_machine_binds_the_requested_number_of_ranks_by_mpirun, a_signal_while_the_ranks_start_reaches_them,
+          shards_are_staged_if_the_machine_sets_stage, statuses_are_handled_as_documented,
+          a_resubmitted_job_has_the_same_options, success_without_a_rank_is_a_failure, scaling_runs_on_one_two_and_four_nodes,
           a_point_that_hangs_is_missing, a_scaling_report_shows_what_is_missing])

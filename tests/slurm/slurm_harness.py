@@ -1,4 +1,4 @@
-"""What the tests on a virtual cluster share: a user's copy of a job script, its jobs, and the disturbing of their ranks."""
+"""Common code of the tests on a virtual cluster: a user's copy of a job script, its jobs, and disturbances of their ranks."""
 
 import contextlib
 import functools
@@ -22,9 +22,9 @@ from virtual_cluster import KILL_WAIT, NODES, VirtualCluster, until, why_not  # 
 
 CLUSTER = VirtualCluster(tempfile.mkdtemp(prefix="slurm-"), dies_with_us=True)
 FINAL = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE")
-SECONDS = 240  # no wait of these tests takes a tenth of it, but for those that Slurm makes on purpose
+SECONDS = 240  # over ten times the longest wait of these tests, except for delays that Slurm makes on purpose
 
-# The tests' machine: what generic.env is, less binding, for four nodes share this machine's cores.
+# The tests' machine file: like generic.env, but without binding, because four nodes share this machine's cores.
 MACHINE = """\
 launcher=${TEST_LAUNCHER:-srun}
 lockstep=(%s)
@@ -42,7 +42,7 @@ def environment(extra=None):
 
 
 def command(*words, env=None, expect=0, seconds=SECONDS):
-    """A Slurm command's output."""
+    """Returns the output of a Slurm command."""
     done = subprocess.run([str(word) for word in words], env=environment(env), stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=seconds, stdin=subprocess.DEVNULL)
     assert expect is None or done.returncode == expect, f"{words}: status {done.returncode}\n{done.stdout}"
@@ -50,7 +50,7 @@ def command(*words, env=None, expect=0, seconds=SECONDS):
 
 
 def edited(folder, name, resources, arguments):
-    """A user's copy of slurm/NAME: its three lines edited, and nothing else."""
+    """A user's copy of slurm/NAME, in which only the three marked lines are edited."""
     machine = folder / "virtual.env"
     machine.write_text(MACHINE % LOCKSTEP)
     lines = (SCRIPTS / name).read_text().splitlines()
@@ -67,7 +67,7 @@ def edited(folder, name, resources, arguments):
 
 
 def step_daemons(number):
-    """The daemons that guard a job's processes and are left, by process id."""
+    """Process ids of the slurmstepd daemons of a job that still run."""
     found = []
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -77,14 +77,14 @@ def step_daemons(number):
 
 
 class Job:
-    """One job of the cluster, by its number; an array's element is NUMBER_ELEMENT."""
+    """A job of the cluster, by its number; the number of an array's element is NUMBER_ELEMENT."""
 
     def __init__(self, number, output, run_dir=None):
         self.number, self.output, self.run_dir = str(number), pathlib.Path(output), run_dir
         self.asked, self.answer = 0, {}
 
     def facts(self):
-        """What Slurm knows of it, a tenth of a second old at most."""
+        """Slurm's record of the job, at most a tenth of a second old."""
         if time.monotonic() > self.asked + 0.1:
             text = command("scontrol", "-o", "show", "job", self.number, expect=None)
             self.answer = dict(word.split("=", 1) for word in text.split() if "=" in word)
@@ -98,7 +98,7 @@ class Job:
         return self.output.read_text(errors="replace") if self.output.exists() else "(no output)"
 
     def restarts(self):
-        """What the job scripts noted of their restarts."""
+        """The restarts that the job scripts recorded."""
         try:
             return (self.run_dir / "restarts").read_text().splitlines()
         except (OSError, TypeError):
@@ -114,7 +114,7 @@ class Job:
         until(lambda: self.state() in states, lambda: f"{states}; {self.report()}", seconds, poll=0.05)
 
     def until_restarted(self, count, seconds=SECONDS):
-        """Until it has begun its restart `count`."""
+        """Waits until restart `count` has begun."""
         def restarted():
             self.hurry()
             facts = self.facts()
@@ -123,14 +123,14 @@ class Job:
         until(restarted, lambda: f"restart {count}; {self.report()}", seconds, poll=0.05)
 
     def hurry(self):
-        """Slurm makes a requeued job wait two minutes for its nodes to be clean; here it starts when they are."""
+        """Slurm delays a requeued job by two minutes until its nodes are clean; this starts the job as soon as they are."""
         facts = self.facts()
         if facts.get("JobState") != "PENDING" or facts.get("Reason") != "BeginTime" or facts["StartTime"] == "Unknown":
             return
         start = time.mktime(time.strptime(facts["StartTime"], "%Y-%m-%dT%H:%M:%S"))
         left = step_daemons(facts["JobId"]) if start > time.time() + 10 else []
         if left and start < time.time() + 100:
-            # Slurm 22.05's now and then hang after a rank died while PMIx started; UnkillableStepTimeout is for that.
+            # Slurm 22.05's daemons sometimes hang after a rank died while PMIx started; UnkillableStepTimeout is for that.
             print(f"   job {self.number}: Slurm's own daemons {left} hang; killed", flush=True)
             for pid in left:
                 os.kill(pid, signal.SIGKILL)
@@ -138,7 +138,7 @@ class Job:
             command("scontrol", "update", f"JobId={self.number}", "StartTime=now+2", expect=None)
 
     def end(self, expect="COMPLETED", status=None, restarts=None, seconds=SECONDS):
-        """Waits for its end over any number of restarts, and checks how it ended."""
+        """Waits for the job's end over any number of restarts, and checks its final state."""
         def over():
             self.hurry()
             return self.state() in FINAL
@@ -155,7 +155,7 @@ class Job:
         return self.log()
 
     def processes(self, rank=None):
-        """{rank: process id on this machine} of the ranks that live, whoever launched them."""
+        """{rank: process id on this machine} of the running ranks, with any launcher."""
         number = self.facts()["JobId"].encode()
         found = {}
         for entry in pathlib.Path("/proc").iterdir():
@@ -168,7 +168,7 @@ class Job:
         return found if rank is None else {r: pid for r, pid in found.items() if r == rank}
 
     def step(self):
-        """The newest step in its record; 0 before the first."""
+        """The newest step in the run's metrics; 0 before the first."""
         try:
             with open(self.run_dir / "metrics.jsonl", "rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
@@ -178,7 +178,7 @@ class Job:
         return int(steps[-1]) if steps else 0
 
     def until_step(self, step, ranks):
-        """Until `step` is done; the process ids of its ranks, whom it waits for first."""
+        """Waits for the ranks, then for the end of `step`; returns the ranks' process ids."""
         found = {}
         next_look = next_scan = time.monotonic()
 
@@ -200,7 +200,7 @@ class Job:
         return found
 
     def hold(self, step, ranks):
-        """Stops all its ranks in their tracks once `step` is done, so that what follows finds them at work."""
+        """Stops all ranks with SIGSTOP after `step`, so that they are at work when they are disturbed."""
         for pid in self.until_step(step, ranks).values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
@@ -238,7 +238,7 @@ def run_line(folder, run_dir, *more, save_every=SAVE_EVERY, epochs=EPOCHS):
 
 
 def data_of(folder):
-    """The data of the runs that are disturbed; made once."""
+    """The data set of the disturbed runs; written once."""
     if not (folder / "data").exists():
         write_shards(folder / "data", samples=3200)
         write_shards(folder / "data", samples=40, shards=1, split="val", seed=1)
@@ -246,7 +246,7 @@ def data_of(folder):
 
 
 def script_for(folder, run_dir, resources=LAYOUT, **options):
-    """train.sbatch for that run, in a folder of its own."""
+    """train.sbatch for this run, in a separate folder."""
     place = folder / run_dir.name.replace("run", "job")
     place.mkdir()
     return edited(place, "train.sbatch", f"--job-name={run_dir.name} {resources}", run_line(folder, run_dir, **options))
@@ -254,7 +254,7 @@ def script_for(folder, run_dir, resources=LAYOUT, **options):
 
 def disturbed(folder, name, disturb, options=(), launcher="srun", env=None, step=MIDDLE, resources=LAYOUT, arguments=(),
               ranks=RANKS):
-    """A run in whose middle, all ranks held still, `disturb(job)` is done; without it they stay so."""
+    """Stops all ranks of a run in its middle, calls `disturb(job)` and releases them; without `disturb` they stay stopped."""
     run_dir = folder / f"run-{name}"
     job = submit(script_for(folder, run_dir, resources), *options, run_dir=run_dir, env={"TEST_LAUNCHER": launcher, **(env or {})},
                  arguments=arguments)
@@ -266,7 +266,7 @@ def disturbed(folder, name, disturb, options=(), launcher="srun", env=None, step
 
 
 def check_goes_on(folder, jobs, expect_restarts=1, resources=LAYOUT, **options):
-    """Each ends by itself with the parameters, optimizer and record of a run that nobody disturbed."""
+    """Checks that each job ends by itself with the parameters, optimizer and metrics of an undisturbed run."""
     until(lambda: all([job.hurry() or job.state() in FINAL for job in jobs]),
           lambda: "\n".join(job.report() for job in jobs), poll=0.1)
     for job in jobs:
@@ -282,7 +282,7 @@ def check_same(folder, run_dirs, resources=LAYOUT, **options):
 
 
 def main(tests):
-    """Runs the tests on a cluster of this process's own."""
+    """Runs the tests on a separate cluster."""
     def alone(test):
         @functools.wraps(test)
         def run(folder):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Jobs that are told to stop, or stopped, on a real Slurm: they go on by themselves, to the bits of a run that nobody
-disturbed; and jobs that must not go on do not."""
+"""Tests jobs that are asked to stop, or stopped, on a real Slurm: they resume by themselves and end with the same bits as an
+undisturbed run. Jobs that must not resume do not."""
 
 import concurrent.futures
 import functools
@@ -9,12 +9,12 @@ from slurm_harness import *  # noqa: F403
 
 
 def warn(job):
-    """As --signal=B:USR1 does."""
+    """Warns the job like --signal=B:USR1."""
     command("scancel", "--batch", "-s", "USR1", job.number)
 
 
 def path_with(folder, **programs):
-    """The option of sbatch that puts scripts of those names and texts first in a job's PATH."""
+    """The option of sbatch that puts programs with these names and texts first in a job's PATH."""
     (folder / "programs").mkdir(parents=True)
     for name, text in programs.items():
         (folder / "programs" / name).write_text(f"#!/bin/bash\n{text}\n")
@@ -23,7 +23,7 @@ def path_with(folder, **programs):
 
 
 def path_without(folder, name):
-    """The option of sbatch that leaves a program out of a job's PATH."""
+    """The option of sbatch that removes a program from a job's PATH."""
     (folder / "programs").mkdir()
     for directory in ("/usr/bin", "/bin"):
         for program in pathlib.Path(directory).iterdir():
@@ -33,7 +33,7 @@ def path_without(folder, name):
 
 
 def check_saved_when_asked(job):
-    """Not the last periodic checkpoint: the ranks saved when they were asked, and left."""
+    """The checkpoint is not the last periodic one: the ranks saved when they were asked to stop, and exited."""
     status, checkpoint = job.restarts()[0].split()[1:3]
     step = re.fullmatch(r"step-(\d+)\.h5", checkpoint)
     assert status == "75" and step and int(step[1]) > MIDDLE and int(step[1]) % SAVE_EVERY, job.report()
@@ -47,8 +47,8 @@ def a_warning_to_the_script(folder):
         check_saved_when_asked(job)
 
 
-def a_warning_before_the_ranks_are_there(folder):
-    """While the machine's file loads modules; and to all processes of the script while it resolves the run."""
+def a_warning_before_the_ranks_start(folder):
+    """Warns a script while the machine's file loads modules, and all processes of a script while it resolves the run."""
     def job_that(name, machine):
         run_dir = folder / f"run-{name}"
         (folder / name).mkdir()
@@ -75,8 +75,8 @@ def a_warning_before_the_ranks_are_there(folder):
         assert state(latest(job.run_dir))["step"] == 2, job.report()
 
 
-def an_mpirun_that_hides_that_a_run_was_stopped(folder):
-    """MPICH's returns 0 after a signal that it forwarded, which also a run that finished all the same may get."""
+def an_mpirun_that_returns_0_for_a_stopped_run(folder):
+    """MPICH's mpirun returns 0 after a signal that it forwarded. A run that finishes may get such a signal, too."""
     def job_with(name, on_signal):
         path = path_with(folder / name, mpirun=f"""\
 {shutil.which("mpirun")} "$@" &
@@ -94,7 +94,7 @@ exit $((status == 75 ? 0 : status))""")
 
 def a_signal_to_the_ranks(folder):
     jobs = [disturbed(folder, sent, lambda job: command("scancel", "-s", sent, job.number)) for sent in ("USR1", "TERM", "INT")]
-    # Slurm signals what srun started, and mpirun starts the ranks of the script's node by itself.
+    # Slurm signals the processes that srun started, but mpirun itself starts the ranks on the script's node.
     alone = disturbed(folder, "alone", lambda job: command("scancel", "-s", "USR1", job.number), launcher="mpirun",
                       resources="--nodes=1 --ntasks-per-node=2 --time=60")
     check_goes_on(folder, jobs)
@@ -110,7 +110,7 @@ def an_operator_requeues(folder):
 
 
 def a_higher_partition_preempts(folder):
-    """Without a grace time, Slurm kills and requeues; with one, it sends SIGTERM to the ranks and gives them 20 s."""
+    """Without a grace time, Slurm kills and requeues the job; with one, it sends SIGTERM to the ranks and gives them 20 s."""
     jobs = [disturbed(folder, f"{partition}-{launcher}", None, [f"--partition={partition}"], launcher)
             for partition in ("main", "patient") for launcher in ("srun", "mpirun")]
     number = command("sbatch", "--parsable", "--output=/dev/null", "--partition=high", "--nodes=4", "--exclusive", "--wrap",
@@ -128,8 +128,8 @@ def a_higher_partition_preempts(folder):
         assert status == "75" or status == "205" and "mpirun" in job.run_dir.name, job.log()
 
 
-def the_time_is_up(folder):
-    """Slurm looks at times every 30 s, and warns up to so much earlier: the first job is warned, the second is not."""
+def time_limits(folder):
+    """Slurm checks time limits every 30 s, and warns up to 30 s early: the first job is warned, the second is not."""
     CLUSTER.configure("KillWait", 20)
     warned = disturbed(folder, "warned", None, ["--time=1", "--signal=B:USR1@30"])
     unwarned = disturbed(folder, "unwarned", None)
@@ -143,7 +143,7 @@ def the_time_is_up(folder):
     check_goes_on(folder, [warned, unwarned])
     for job in (warned, unwarned):
         check_saved_when_asked(job)
-    # Not before: a daemon that reads its configuration again may fail to launch a step.
+    # Not earlier: a daemon that re-reads its configuration may fail to launch a step.
     CLUSTER.configure("KillWait", KILL_WAIT)
 
 
@@ -154,7 +154,7 @@ def one_of_an_array_is_warned(folder):
     script = edited(place, "train.sbatch", "--job-name=array --nodes=2 --ntasks-per-node=1 --time=60", run_line(folder, run_dir))
     array = submit(script, "--array=1-2", f"--output={place}/%A_%a.out").number
     elements = [Job(f"{array}_{i}", place / f"{array}_{i}.out", folder / f"run-array-seed-{i}") for i in (1, 2)]
-    # The last element's number is the array's own, by which a requeue would take the first along.
+    # The last element's number is also that of the array, by which a requeue would include the first element.
     elements[1].hold(MIDDLE, 2)
     command("scancel", "--batch", "-s", "USR1", elements[1].number)
     elements[1].release()
@@ -162,9 +162,9 @@ def one_of_an_array_is_warned(folder):
     elements[0].end(status=0, restarts=0)
 
 
-def a_requeue_that_ends_the_script_is_no_failed_one(folder):
-    """Slurm ends the job at once, and with it the command that asked for the requeue, before it has said so. Before that,
-    its controller has not answered two questions."""
+def a_requeue_that_ends_the_script_is_not_a_failure(folder):
+    """Slurm ends the job at once, including the command that requests the requeue, before that command prints anything. Earlier,
+    the controller fails to answer two queries."""
     path = path_with(folder, scontrol=f"""\
 if [ "$2" = show ] && {{ mkdir {folder}/one || mkdir {folder}/two; }}; then
   echo "slurm_load_jobs error: Socket timed out on send/recv operation"
@@ -173,34 +173,34 @@ fi
 {shutil.which("scontrol")} "$@" && sleep 1""")
     job = disturbed(folder, "ended", warn, [path])
     log = job.end(status=0, restarts=1)
-    assert (folder / "two").exists(), "it was not asked through that script"
+    assert (folder / "two").exists(), "the replaced scontrol was not called"
     assert "submitted again as job" not in log and "requeued" in log, log
     check_same(folder, [job.run_dir])
 
 
-def without_scontrol_a_dependent_job_goes_on(folder):
+def without_scontrol_a_dependent_job_resumes(folder):
     first = disturbed(folder, "contained", warn, [path_without(folder, "scontrol")], arguments=["--keep", 2])
     log = first.end("FAILED", status=75, restarts=0)
     number = re.search(r"submitted again as job (\d+)", log).group(1)
     second = Job(number, first.output.parent / f"slurm-{number}.out", first.run_dir)
     second.end(status=0, restarts=0)
     assert second.facts()["NumNodes"] == "2", second.report()
-    assert "keep=2" in (first.run_dir / "config.ini").read_text(), "not the same options"
+    assert "keep=2" in (first.run_dir / "config.ini").read_text(), "the options differ"
     assert " 75 step-" in (first.run_dir / "restarts").read_text()
     check_same(folder, [first.run_dir])
 
 
-def without_scontrol_an_element_of_an_array_goes_on_alone(folder):
-    """Also where job.sh was found beside the folder that it was submitted from, and the job runs in another."""
+def without_scontrol_an_element_of_an_array_resumes_alone(folder):
+    """Also if job.sh is found relative to the submission directory, and the job runs in another directory."""
     place = folder / "job"
     place.mkdir()
     script = edited(place, "train.sbatch", f"--job-name=array {LAYOUT}", run_line(folder, f"{folder}/run-array/"))
     array = command("env", "-C", SCRIPTS.parent, "sbatch", "--parsable", "--array=1-2", "--time=50", "--chdir", place,
                     f"--output={place}/%A_%a.out", path_without(folder, "scontrol"), script, env={"LOCKSTEP_SLURM": ""}).strip()
     elements = [Job(f"{array}_{i}", place / f"{array}_{i}.out", folder / f"run-array-seed-{i}") for i in (1, 2)]
-    with concurrent.futures.ThreadPoolExecutor() as pool:  # one's run may be over before the other has begun
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # one run may be over before the other has begun
         list(pool.map(lambda element: element.hold(MIDDLE, RANKS), elements))
-    # The last element's number is the array's own, which has not ended while the first has not.
+    # The last element's number is also that of the array, which has not ended before the first element has.
     warn(elements[1])
     elements[1].release()
     log = elements[1].end("FAILED", status=75, restarts=0)
@@ -220,7 +220,7 @@ def a_job_that_its_user_cancels_stays_cancelled(folder):
         job = disturbed(folder, name, functools.partial(lambda how, job: cancel(job, *how), how), launcher=launcher)
         until(lambda: job.facts()["EndTime"] != "Unknown" and not job.processes(), job.report)
         job.end("CANCELLED", restarts=0)
-        # Unless Slurm ended the script before it could look.
+        # Unless Slurm ended the script before it could check.
         assert "status" not in job.log() or "not submitted again: it was cancelled" in job.log(), job.log()
         assert not (job.run_dir / "restarts").exists(), job.log()
     time.sleep(1)
@@ -239,7 +239,7 @@ def of_two_jobs_in_one_run_directory_one_stops(folder):
     log = second.end("FAILED", status=73, restarts=0)
     assert f"held by Slurm job {first.number} on node1" in log and "not submitted again" in log, log
     first.end(status=0, restarts=0)
-    # Jobs of one name wait for each other where they are told to.
+    # Jobs of one name wait for each other with --dependency=singleton.
     script = script_for(folder, folder / "run-single", "--nodes=1 --ntasks-per-node=1 --time=60")
     jobs = [submit(script, "--dependency=singleton") for _ in range(2)]
     until(lambda: jobs[1].facts().get("Reason") == "Dependency", jobs[1].report)
@@ -247,8 +247,8 @@ def of_two_jobs_in_one_run_directory_one_stops(folder):
     assert "nothing to do" in jobs[1].end(status=0)
 
 
-def a_sweep_runs_side_by_side(folder):
-    """Jobs of one name, each with a run directory of its own."""
+def jobs_of_a_sweep_run_concurrently(folder):
+    """Jobs of one name, each with a separate run directory."""
     jobs = [submit(script_for(folder, run_dir, "--nodes=1 --ntasks-per-node=1 --time=60"), "--job-name=sweep", run_dir=run_dir)
             for run_dir in (folder / "run-one", folder / "run-other")]
     for job in jobs:
@@ -260,7 +260,7 @@ def a_sweep_runs_side_by_side(folder):
         job.end(status=0, restarts=0)
 
 
-def what_cannot_go_on_is_not_submitted_again(folder):
+def runs_that_cannot_resume_are_not_submitted_again(folder):
     write_shards(folder / "data", samples=64)
     for name, line, status in (("usage", "training=(--model mlp --lrr 1)", 64),
                                ("input", run_line(folder, folder / "run-input").replace("/data ", "/nowhere "), 66),
@@ -273,8 +273,8 @@ def what_cannot_go_on_is_not_submitted_again(folder):
         assert "not submitted again" in log or "cannot be trained with" in log, log
 
 
-def restarts_have_a_cap_and_need_progress(folder):
-    # A rank that dies at once each time: no checkpoint ever.
+def restarts_are_limited_and_need_progress(folder):
+    # A rank that dies at once each time, so that there is never a checkpoint.
     place = folder / "stalled"
     place.mkdir()
     script = edited(place, "train.sbatch", "--job-name=stalled --nodes=2 --ntasks-per-node=1 --time=60",
@@ -283,7 +283,7 @@ def restarts_have_a_cap_and_need_progress(folder):
     machine.write_text(machine.read_text() + "lockstep=(" + str(place / "dies") + ")\n")
     (place / "dies").write_text(f'#!/bin/bash\n[[ "$*" != *--print-config* ]] || exec {LOCKSTEP} "$@"\nkill -KILL $$\n')
     (place / "dies").chmod(0o755)
-    # srun's status is of the rank that was killed, or of those it ended then, whichever it hears of first.
+    # srun returns the status of the killed rank, or of those that it then ended, whichever it receives first.
     log = submit(script).end("FAILED", status=(137, 143), restarts=2)
     assert "still at checkpoint none after 2 restarts (stalled_restarts=1)" in log, log
 
@@ -296,8 +296,8 @@ def restarts_have_a_cap_and_need_progress(folder):
     assert "after 1 restarts (max_restarts=1)" in log, log
 
 
-def a_crash_is_tried_again_twice(folder):
-    """However far the run gets in between. srun makes 1 of a rank that had too little memory; Slurm's details tell it."""
+def a_crash_is_retried_twice(folder):
+    """However far the run gets in between. srun returns 1 for a rank that ran out of memory; the job's details show the cause."""
     def job_that(name, dies, *options):
         script = script_for(folder, folder / f"run-{name}", "--nodes=1 --ntasks-per-node=1 --time=60")
         machine = script.parent / "virtual.env"
@@ -316,17 +316,17 @@ else
 fi""")
     for job, status in ((job_that("segv", "ulimit -c 0; kill -SEGV $$"), 139), (job_that("memory", "exit 1", little_memory), 1)):
         log = job.end("FAILED", status=status, restarts=2)
-        assert "once more after 2 restarts for that (crash_restarts=2)" in log, log
+        assert "again, after 2 restarts for that reason (crash_restarts=2)" in log, log
         assert [line.split()[2] for line in job.restarts()] == ["step-00000010.h5", "step-00000020.h5"], job.report()
-    # A status of 1 alone is MPI that could not start.
+    # Status 1 without such details means that MPI could not start.
     job_that("start", "exit 1").end("FAILED", status=1, restarts=5)
 
 
 if __name__ == "__main__":
-    main([a_warning_to_the_script, a_warning_before_the_ranks_are_there, an_mpirun_that_hides_that_a_run_was_stopped,
-          a_signal_to_the_ranks, an_operator_requeues, a_higher_partition_preempts, the_time_is_up,
-          one_of_an_array_is_warned, a_requeue_that_ends_the_script_is_no_failed_one,
-          without_scontrol_a_dependent_job_goes_on, without_scontrol_an_element_of_an_array_goes_on_alone,
+    main([a_warning_to_the_script, a_warning_before_the_ranks_start, an_mpirun_that_returns_0_for_a_stopped_run,
+          a_signal_to_the_ranks, an_operator_requeues, a_higher_partition_preempts, time_limits,
+          one_of_an_array_is_warned, a_requeue_that_ends_the_script_is_not_a_failure,
+          without_scontrol_a_dependent_job_resumes, without_scontrol_an_element_of_an_array_resumes_alone,
           a_job_that_its_user_cancels_stays_cancelled, of_two_jobs_in_one_run_directory_one_stops,
-          a_sweep_runs_side_by_side, what_cannot_go_on_is_not_submitted_again, restarts_have_a_cap_and_need_progress,
-          a_crash_is_tried_again_twice])
+          jobs_of_a_sweep_run_concurrently, runs_that_cannot_resume_are_not_submitted_again, restarts_are_limited_and_need_progress,
+          a_crash_is_retried_twice])

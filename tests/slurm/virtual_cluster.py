@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """virtual_cluster.py start|stop|env DIR, virtual_cluster.py kill-node|start-node|kill-slurmd|start-slurmd DIR NODE
 
-A real Slurm with four virtual nodes on one machine, wholly inside DIR, as root or as any user who may make namespaces.
-A node is a process tree of its own, with its own host name and /dev/shm: its end is that of all that runs on it.
+A real Slurm with four virtual nodes on one machine, entirely in DIR, as root or as any user who may create namespaces. A node is
+a separate process tree with its own host name and /dev/shm; its end kills everything that runs on it.
 
     tests/slurm/virtual_cluster.py start /tmp/c && eval "$(tests/slurm/virtual_cluster.py env /tmp/c)"
     srun -N4 -n8 --mpi=pmix build/ci/lockstep train ...
@@ -25,8 +25,8 @@ import time
 NODES = tuple(f"node{i}" for i in range(1, 5))
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scontrol", "munged", "munge", "unshare", "nsenter", "taskset", "mpirun")
 SBIN = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-SECONDS = 240  # a cluster starts in about one, and a job ends in some ten; CTest ends what hangs for longer
-KILL_WAIT = 2  # seconds that Slurm leaves a job that it told to end
+SECONDS = 240  # a cluster starts in about one, and a job ends in about ten; CTest ends longer hangs
+KILL_WAIT = 2  # seconds between SIGTERM and SIGKILL of a job that Slurm ends
 
 CONFIGURATION = """\
 ClusterName=virtual
@@ -74,7 +74,7 @@ def missing_programs():
 
 
 def why_not():
-    """Why no virtual cluster can be started here; None where one can."""
+    """Returns why no virtual cluster can be started here; None if one can."""
     missing = missing_programs()
     if missing:
         return f"no {', '.join(missing)} here (packages slurmd slurmctld slurm-client munge openmpi-bin util-linux)"
@@ -88,7 +88,7 @@ def namespace():
 
 
 def free_ports(count):
-    """The first of `count` consecutive ports below the range that outgoing connections take theirs from."""
+    """The first of `count` consecutive ports below the range of outgoing connections."""
     while True:
         first = random.randrange(20000, 32000 - count)
         sockets = []
@@ -119,7 +119,7 @@ def children(pid):
 
 
 def _processes_of(pid):
-    """The namespace of process ids that it is in; None where it is gone."""
+    """The process-id namespace of a process; None if the process is gone."""
     try:
         return os.readlink(f"/proc/{pid}/ns/pid")
     except OSError:
@@ -132,7 +132,7 @@ def die_with_parent():
 
 
 def until(condition, what, seconds=SECONDS, poll=0.02):
-    """What `condition` returns once that is true; `what` is the failure's text, or makes it."""
+    """Waits until `condition()` is true, and returns its value. `what` is the failure's text, or a function that returns it."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
@@ -144,18 +144,18 @@ def until(condition, what, seconds=SECONDS, poll=0.02):
 
 
 class VirtualCluster:
-    """Slurm's daemons in `folder`, whose path must be short enough for a socket's name; where `dies_with_us`, they end
-    with this process however it ends."""
+    """Slurm's daemons in `folder`, whose path must be short enough for a socket's name. With `dies_with_us`, they end with this
+    process however it ends."""
 
     def __init__(self, folder, dies_with_us=False):
         self.dies_with_us = dies_with_us
-        self.node_timeout = 60  # seconds: on a busy machine a living node may get no time for a while
+        self.node_timeout = 60  # seconds; on a busy machine a live node may get no CPU time for a while
         self.folder = pathlib.Path(folder).resolve()
         assert len(str(self.folder)) <= 60, f"{self.folder} is too long for a socket's name (60 characters at most)"
         self.configuration = self.folder / "slurm.conf"
 
     def environment(self):
-        """What a user's shell needs to work with this cluster and with Open MPI on it."""
+        """The environment in which a user's shell can use this cluster, and Open MPI on it."""
         return {"SLURM_CONF": str(self.configuration), "PATH": SBIN,
                 "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                 "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,vader,tcp", "OMPI_MCA_osc": "^ucx",
@@ -168,12 +168,12 @@ class VirtualCluster:
         assert not self._pid_file("slurmctld").exists(), f"a cluster was already started in {self.folder}"
         for name in ("run", "log", "state", "tmp"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        # Open MPI 4.1 removes a node's folder with the last of its jobs, while the next one may be making it, and gives up.
+        # Open MPI 4.1 removes a node's session folder with the last job there, while the next job may be creating it, and fails.
         for node in NODES:
             for user in {0, os.getuid()}:
                 (self.folder / "tmp" / f"ompi.{node}.{user}" / "kept").mkdir(parents=True, exist_ok=True)
         for name in (".", "run"):
-            (self.folder / name).chmod(0o755)  # munged insists
+            (self.folder / name).chmod(0o755)  # munged requires it
         self._configure()
         key = self.folder / "run" / "munge.key"
         key.unlink(missing_ok=True)
@@ -190,7 +190,7 @@ class VirtualCluster:
         return self
 
     def stop(self):
-        """Ends all of it; safe to call twice."""
+        """Ends all daemons; safe to call twice."""
         if self._running("slurmctld"):
             self._client("scancel", "--full", "-u", str(os.getuid()))
         for node in NODES:
@@ -199,45 +199,45 @@ class VirtualCluster:
             self._end(name)
 
     def kill_node(self, node):
-        """A power failure: everything on the node is gone at once."""
+        """A power failure: all processes on the node die at once."""
         pid = self._running(node)
         for init in children(pid) if pid else []:
             os.kill(init, signal.SIGKILL)
         self._end(node)
 
     def start_node(self, node):
-        for kind in ("spool", "tmp"):  # what a dead node left would trip the next step of the same number
+        for kind in ("spool", "tmp"):  # remains of a dead node would break the next step with the same number
             shutil.rmtree(self.folder / f"{kind}-{node}", ignore_errors=True)
             (self.folder / f"{kind}-{node}").mkdir()
         inside = (f"hostname {node}; mount -t tmpfs -o mode=1777 shm /dev/shm; {self._slurmd(node)} & "
                   "while :; do sleep 1000 & wait; done")
-        # Each believes that the machine is its own; on one core each, they share it evenly.
+        # Each node assumes that it has the whole machine; with one core each, the nodes share the cores evenly.
         cores = sorted(os.sched_getaffinity(0))
         core = cores[NODES.index(node) % len(cores)]
         self._spawn(node, ["taskset", "--cpu-list", str(core), *namespace(), "bash", "-c", inside])
 
     def configure(self, name, seconds):
-        """From now on that setting of slurm.conf is this one."""
+        """Changes a setting of slurm.conf."""
         text, changes = re.subn(rf"(?m)^{name}=\d+$", f"{name}={seconds}", self.configuration.read_text())
         assert changes == 1, text
         self.configuration.write_text(text)
         self._client("scontrol", "reconfigure")
 
     def kill_slurmd(self, node):
-        """Slurm's daemon alone; the job's processes on the node live on."""
+        """Kills only slurmd; the job's processes on the node continue."""
         for process in self._slurmd_processes(node):
             os.kill(process, signal.SIGKILL)
 
     def start_slurmd(self, node):
-        """Anew on a node that lives on; --root, for where all this runs in a root of its own, which --mount leaves."""
+        """Restarts slurmd on a running node. --root is needed if everything runs in a separate root, which --mount leaves."""
         init = str(children(self._running(node))[0])
         user = [] if os.getuid() == 0 else ["--user", "--preserve-credentials"]
         self._spawn(f"{node}.again", ["nsenter", "-t", init, *user, "--mount", "--uts", "--pid", "--root", "--",
                                       *self._slurmd(node).split()])
 
     def restore_slurmd(self, node):
-        """Until Slurm takes the node again. Its daemon now and then hangs at the ones that guard what a job left, and is
-        started anew, as an operator would."""
+        """Waits until Slurm accepts the node again. slurmd sometimes hangs at the step daemons of an old job, and is restarted, as an
+        operator would do."""
         def started():
             return re.search(r"SlurmdStartTime=(\S+)", self._client("scontrol", "show", "node", node))[1]
 
@@ -255,7 +255,7 @@ class VirtualCluster:
         raise AssertionError(f"{node} does not come back")
 
     def _state_of(self, node):
-        """What Slurm says of it, what its daemon said, and what its processes do."""
+        """Slurm's record of the node, the log of its daemon, and its processes."""
         said = [(self.folder / "log" / name).read_text(errors="replace")[-2000:]
                 for name in (f"{node}.again.out", f"slurmd-{node}.log")]
         processes = ["process parent state in what"]
@@ -269,23 +269,23 @@ class VirtualCluster:
         return "\n".join([self._client("scontrol", "show", "node", node), *said, *processes])
 
     def _processes(self, node):
-        """All of it."""
+        """All processes of the node."""
         inside = {_processes_of(init) for init in children(self._running(node) or 0)}
         return [int(one.name) for one in pathlib.Path("/proc").iterdir()
                 if one.name.isdigit() and _processes_of(int(one.name)) in inside]
 
     def holds(self, pid):
-        """Whether that process runs on one of its nodes."""
+        """Whether the process runs on one of the nodes."""
         inits = [init for node in NODES for init in children(self._running(node) or 0)]
         return _processes_of(pid) in {_processes_of(init) for init in inits} - {None}
 
     def log_of(self, job):
-        """What the controller wrote of a job, and of nodes that did not answer."""
+        """The controller's log of a job, and of nodes that did not respond."""
         of_it = re.compile(rf"JobId={job}\b|not responding|node_fail", re.IGNORECASE)
         return [line for line in (self.folder / "log" / "slurmctld.log").read_text().splitlines() if of_it.search(line)]
 
     def until_idle(self):
-        """Until all nodes wait for work."""
+        """Waits until all nodes are idle."""
         until(lambda: self._client("sinfo", "-h", "-p", "main", "-t", "idle", "-o", "%D").strip() == str(len(NODES)),
               lambda: "idle nodes\n" + self._client("sinfo", "-N", "-l"), poll=0.05)
 
@@ -297,9 +297,9 @@ class VirtualCluster:
         for i, node in enumerate(NODES, 1):
             text += f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={port + i} CPUs=8 RealMemory=4000\n"
         self.configuration.write_text(text)
-        # Nothing here uses control groups, but Slurm would look for the system's, which a container may be without.
+        # Nothing here uses control groups, but Slurm would look for the system's, which a container may lack.
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
-        # With the default fence, MPI_Init now and then crashes or hangs on virtual nodes.
+        # With the default fence, MPI_Init sometimes crashes or hangs on virtual nodes.
         (self.folder / "mpi.conf").write_text("PMIxCollFence=ring\nPMIxTimeout=30\n")
 
     def _start_daemons(self, key):
@@ -329,7 +329,7 @@ class VirtualCluster:
         return self.folder / "run" / f"{name}.process"
 
     def _running(self, name):
-        """The process id under which it was started, where it lives."""
+        """The process id under which it was started, if it still runs."""
         try:
             pid = int(self._pid_file(name).read_text())
         except (FileNotFoundError, ValueError):
@@ -357,7 +357,7 @@ class VirtualCluster:
         self._pid_file(name).unlink(missing_ok=True)
 
     def _client(self, *command):
-        """A Slurm command's output; empty where nobody answers."""
+        """Returns the output of a Slurm command; empty if there is no answer."""
         try:
             return subprocess.run(command, env={**os.environ, **self.environment()}, capture_output=True, text=True,
                                   timeout=10).stdout
