@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Two shapes that can be chosen for, of which the first comes twice; and others.
+/// Two shapes that Winograd's algorithm can compute, the first of them twice, and other
+/// convolutions.
 Graph network() {
   Graph graph("two shapes", {.channels = 3, .height = 16, .width = 16}, 10);
   ValueId x =
@@ -41,7 +42,7 @@ const WinogradShape wide{
     .in_channels = 32, .height = 16, .width = 16, .out_channels = 32, .padding = 1};
 const WinogradShape deep{
     .in_channels = 64, .height = 8, .width = 8, .out_channels = 64, .padding = 1};
-constexpr std::int64_t batch_size = 64;  // 302 million operations a step
+constexpr std::int64_t batch_size = 64;  // 302 million operations per step
 
 class Folder final {
  public:
@@ -57,10 +58,10 @@ class Folder final {
   fs::path path_;
 };
 
-/// What a test says of Winograd's algorithm, and what it was asked for.
+/// A fake library with fixed times, which records the timed problems.
 struct Library {
   ConvolutionTimes times{.direct = 2, .winograd = 1};
-  std::optional<std::size_t> scratch_bytes = 1 << 20;  ///< empty: it is not to be had
+  std::optional<std::size_t> scratch_bytes = 1 << 20;  ///< empty: the processor lacks the algorithm
   std::vector<ConvolutionProblem> timed = {};
   [[nodiscard]] ConvolutionLibrary calls() {
     return {.has_winograd = [this](const WinogradShape&,
@@ -94,7 +95,7 @@ std::string refusal(Call&& call) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(each_step_of_each_shape_is_timed_once_and_the_faster_is_taken) {
+BOOST_AUTO_TEST_CASE(each_step_of_each_shape_is_timed_once_and_the_faster_is_chosen) {
   Library library;
   const ConvolutionPlan faster = plan(library, {.threads = 3});
   library.times.winograd = 2.5;
@@ -113,14 +114,14 @@ BOOST_AUTO_TEST_CASE(each_step_of_each_shape_is_timed_once_and_the_faster_is_tak
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_gain_of_a_few_percent_is_not_worth_the_rounding) {
+BOOST_AUTO_TEST_CASE(winograd_is_not_chosen_for_a_gain_of_a_few_percent) {
   Library library{.times = {.direct = 1, .winograd = 0.96}};
   BOOST_TEST(!plan(library).choices.any_forward());
   library.times.winograd = 0.94;
   BOOST_TEST(plan(library).choices.any_forward());
 }
 
-BOOST_AUTO_TEST_CASE(scratch_memory_that_is_large_beside_the_network_is_not_worth_the_time) {
+BOOST_AUTO_TEST_CASE(winograd_is_not_timed_if_its_scratch_memory_is_large) {
   Library library{.scratch_bytes = std::size_t{1} << 29};
   BOOST_TEST(plan(library).choices.any_forward());
   library.timed.clear();
@@ -134,7 +135,7 @@ BOOST_AUTO_TEST_CASE(scratch_memory_that_is_large_beside_the_network_is_not_wort
   BOOST_TEST(!trial.times.has_value());
 
   BOOST_TEST(plan(library, {.algorithm = ConvAlgorithm::winograd}).choices.any_forward());
-  // Of so many samples the network's values are several GiB.
+  // With this many samples the network's values take several GiB.
   BOOST_TEST(plan(library, {.batch_size = 1 << 14}).choices.any_forward());
 }
 
@@ -156,7 +157,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_timed_without_a_batch) {
   BOOST_TEST(!choices.any_forward());
 }
 
-BOOST_AUTO_TEST_CASE(what_a_run_has_chosen_holds_whatever_would_be_measured) {
+BOOST_AUTO_TEST_CASE(recorded_choices_override_measurements) {
   Library library;
   ConvolutionChoices known;
   for (const ConvolutionStep step : convolution_steps) {
@@ -169,22 +170,22 @@ BOOST_AUTO_TEST_CASE(what_a_run_has_chosen_holds_whatever_would_be_measured) {
   BOOST_TEST(found.choices.winograd(wide, ConvolutionStep::data_gradient));
   BOOST_TEST(!found.choices.winograd(wide, ConvolutionStep::forward));
   BOOST_TEST(!found.choices.winograd(deep, ConvolutionStep::data_gradient));
-  BOOST_TEST(library.timed.size() == 3u);  // of the shape that was not known
+  BOOST_TEST(library.timed.size() == 3u);  // for the shape without a recorded choice
 }
 
-BOOST_AUTO_TEST_CASE(what_a_run_has_chosen_is_not_dropped_where_this_processor_has_not_got_it) {
+BOOST_AUTO_TEST_CASE(recorded_choices_are_kept_on_a_processor_without_the_algorithm) {
   Library library{.scratch_bytes = std::nullopt};
   ConvolutionChoices known;
   known.set(wide, ConvolutionStep::weight_gradient, true);
 
   const ConvolutionPlan found = plan(library, {.known = known.text()});
 
-  // The engine of each rank then refuses it.
+  // Each rank's engine then rejects the choice.
   BOOST_TEST(found.choices.winograd(wide, ConvolutionStep::weight_gradient));
   BOOST_TEST(!found.choices.winograd(deep, ConvolutionStep::weight_gradient));
 }
 
-BOOST_AUTO_TEST_CASE(direct_and_winograd_are_taken_without_timing) {
+BOOST_AUTO_TEST_CASE(forced_algorithms_are_not_timed) {
   Library library;
   const auto winograd = plan(library, {.algorithm = ConvAlgorithm::winograd});
   const auto direct =
@@ -195,7 +196,7 @@ BOOST_AUTO_TEST_CASE(direct_and_winograd_are_taken_without_timing) {
   BOOST_TEST(!direct.choices.winograd(deep, ConvolutionStep::weight_gradient));
 }
 
-BOOST_AUTO_TEST_CASE(winograd_is_refused_where_it_is_not_to_be_had) {
+BOOST_AUTO_TEST_CASE(winograd_is_refused_if_it_is_unavailable) {
   Library without{.scratch_bytes = std::nullopt};
   const std::string nowhere =
       refusal([&] { static_cast<void>(plan(without, {.algorithm = ConvAlgorithm::winograd})); });
@@ -212,7 +213,7 @@ BOOST_AUTO_TEST_CASE(winograd_is_refused_where_it_is_not_to_be_had) {
   BOOST_TEST(bf16.find("--precision bf16") != std::string::npos, bf16);
 }
 
-BOOST_AUTO_TEST_CASE(in_16_bits_all_is_direct) {
+BOOST_AUTO_TEST_CASE(all_16_bit_convolutions_are_direct) {
   Library library;
   const auto found = plan(library, {.precision = Precision::bf16});
 
@@ -241,7 +242,7 @@ BOOST_AUTO_TEST_CASE(times_are_kept_on_disk_by_threads_and_batch) {
   BOOST_TEST(library.timed.size() == 18u);
 }
 
-BOOST_AUTO_TEST_CASE(a_cache_that_is_no_such_file_holds_nothing) {
+BOOST_AUTO_TEST_CASE(invalid_lines_of_a_cache_are_ignored) {
   const Folder folder;
   TrialCache cache(folder.file());
   cache.add("a", {.direct = 0.25, .winograd = 0.125});
@@ -254,7 +255,7 @@ BOOST_AUTO_TEST_CASE(a_cache_that_is_no_such_file_holds_nothing) {
   for (const char* key : {"x", "y", "noise", ""}) BOOST_TEST(!read.find(key));
 }
 
-BOOST_AUTO_TEST_CASE(times_come_back_from_disk_as_they_were_measured) {
+BOOST_AUTO_TEST_CASE(times_are_read_back_exactly) {
   const Folder folder;
   const ConvolutionTimes times{.direct = 0.1 / 3, .winograd = 1e-6 / 7};
   TrialCache cache(folder.file());
@@ -264,7 +265,7 @@ BOOST_AUTO_TEST_CASE(times_come_back_from_disk_as_they_were_measured) {
   BOOST_TEST((TrialCache(folder.file()).find("a") == times));
 }
 
-BOOST_AUTO_TEST_CASE(a_cache_is_read_when_it_is_first_asked) {
+BOOST_AUTO_TEST_CASE(a_cache_is_read_at_the_first_lookup) {
   const Folder folder;
   TrialCache early(folder.file());
   TrialCache cache(folder.file());
@@ -274,7 +275,7 @@ BOOST_AUTO_TEST_CASE(a_cache_is_read_when_it_is_first_asked) {
   BOOST_TEST(early.find("a").has_value());
 }
 
-BOOST_AUTO_TEST_CASE(what_another_job_adds_meanwhile_stays) {
+BOOST_AUTO_TEST_CASE(saving_keeps_entries_of_other_jobs) {
   const Folder folder;
   TrialCache one(folder.file());
   TrialCache two(folder.file());
@@ -287,7 +288,7 @@ BOOST_AUTO_TEST_CASE(what_another_job_adds_meanwhile_stays) {
   BOOST_TEST((both.find("a") && both.find("b")));
 }
 
-BOOST_AUTO_TEST_CASE(a_cache_that_cannot_be_written_stops_nothing) {
+BOOST_AUTO_TEST_CASE(an_unwritable_cache_is_ignored) {
   const Folder folder;
   std::ofstream(fs::path(folder.file()).parent_path()) << "in the directory's place";
   Library library;
@@ -295,7 +296,7 @@ BOOST_AUTO_TEST_CASE(a_cache_that_cannot_be_written_stops_nothing) {
   BOOST_TEST(plan(library, {}, folder.file()).choices.any_forward());
 }
 
-BOOST_AUTO_TEST_CASE(the_cache_is_where_the_user_keeps_caches) {
+BOOST_AUTO_TEST_CASE(the_cache_is_in_the_users_cache_directory) {
   setenv("HOME", "/home/someone", 1);
   setenv("XDG_CACHE_HOME", "/cache", 1);
   BOOST_TEST(trial_cache_path() == "/cache/lockstep/convolutions.tsv");
@@ -306,7 +307,7 @@ BOOST_AUTO_TEST_CASE(the_cache_is_where_the_user_keeps_caches) {
   BOOST_TEST(trial_cache_path() == "");
 }
 
-BOOST_AUTO_TEST_CASE(choices_come_back_from_their_text_and_other_text_is_refused) {
+BOOST_AUTO_TEST_CASE(choices_are_parsed_from_their_text_and_other_text_is_refused) {
   ConvolutionChoices choices;
   choices.set(wide, ConvolutionStep::forward, true);
   choices.set(deep, ConvolutionStep::weight_gradient, true);
@@ -323,7 +324,7 @@ BOOST_AUTO_TEST_CASE(choices_come_back_from_their_text_and_other_text_is_refused
   }
 }
 
-BOOST_AUTO_TEST_CASE(no_thread_of_a_trial_computes_for_long) {
+BOOST_AUTO_TEST_CASE(a_trial_is_limited_in_operations_per_thread) {
   const ConvolutionProblem problem{.shape = wide, .batch_size = 100'000, .threads = 8};
   const double each = problem.operations() / 100'000;
 
@@ -343,7 +344,7 @@ BOOST_AUTO_TEST_CASE(the_library_is_timed) {
   const ConvolutionProblem problem{.shape = wide, .batch_size = 2, .threads = 1};
   BOOST_TEST(problem.operations() == 2.0 * 2 * 32 * 32 * 9 * 16 * 16);
   const int threads = omp_get_max_threads();
-  // The first where the machine is quiet; the second where it never is.
+  // Preemption counters of an idle machine, and of a machine that is never idle.
   const std::array<std::function<long()>, 2> counts{[] { return 0L; },
                                                     [n = 0L]() mutable { return ++n; }};
   for (const ConvolutionStep step : convolution_steps) {
@@ -373,7 +374,7 @@ BOOST_AUTO_TEST_CASE(scratch_memory_grows_with_threads) {
   ConvolutionProblem problem{
       .shape = deep, .step = ConvolutionStep::weight_gradient, .batch_size = 32, .threads = 1};
   const auto one = winograd_scratch_bytes(problem);
-  if (!one) return;  // not on this processor, as said above
+  if (!one) return;  // not on this processor; the_library_is_timed reports it
   problem.threads = 8;
 
   BOOST_TEST(*winograd_scratch_bytes(problem) > *one);

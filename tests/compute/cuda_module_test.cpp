@@ -15,7 +15,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Where the build put the fake module of that name.
+/// Path of the fake module `name` in the build.
 std::string fake(const std::string& name) {
   return std::string(FAKE_MODULES) + "/" + name;
 }
@@ -24,7 +24,7 @@ void look_in(const std::string& directories) {
   setenv("LOCKSTEP_MODULE_PATH", directories.c_str(), 1);
 }
 
-/// The message load_cuda_module fails with, which must be probe_cuda's reason too.
+/// The message of load_cuda_module's failure, which must equal probe_cuda's reason.
 std::string failure() {
   const auto found = probe_cuda();
   BOOST_TEST(!found.available);
@@ -47,7 +47,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(missing_module_names_the_places_looked_in) {
+BOOST_AUTO_TEST_CASE(missing_module_is_reported_with_the_searched_directories) {
   look_in("/nowhere:/not/there");
 
   const auto message = failure();
@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(missing_module_names_the_places_looked_in) {
   BOOST_TEST(contains(message, "--device cpu"));
 }
 
-BOOST_AUTO_TEST_CASE(module_is_looked_for_beside_the_program_and_where_it_is_installed) {
+BOOST_AUTO_TEST_CASE(module_is_searched_beside_the_program_and_in_the_install_directory) {
   unsetenv("LOCKSTEP_MODULE_PATH");
 
   const auto directories = cuda_module_directories();
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(module_is_looked_for_beside_the_program_and_where_it_is_ins
   BOOST_TEST(directories[1].filename().string() == "lockstep");
 }
 
-BOOST_AUTO_TEST_CASE(empty_entries_of_the_path_are_left_out) {
+BOOST_AUTO_TEST_CASE(empty_entries_of_the_path_are_ignored) {
   look_in(":/a::/b:");
 
   const auto directories = cuda_module_directories();
@@ -96,25 +96,25 @@ BOOST_AUTO_TEST_CASE(missing_library_is_named) {
   BOOST_TEST(contains(message, "LD_LIBRARY_PATH"));
 }
 
-BOOST_AUTO_TEST_CASE(library_without_the_entry_point_is_no_module) {
+BOOST_AUTO_TEST_CASE(library_without_the_entry_point_is_refused) {
   look_in(fake("no_entry"));
 
   BOOST_TEST(contains(failure(), "is no GPU module of Lockstep"));
 }
 
-BOOST_AUTO_TEST_CASE(absent_driver_is_said) {
+BOOST_AUTO_TEST_CASE(missing_driver_is_reported) {
   look_in(fake("no_driver"));
 
   BOOST_TEST(contains(failure(), "there is no NVIDIA driver on this host"));
 }
 
-BOOST_AUTO_TEST_CASE(old_driver_is_said_with_both_versions) {
+BOOST_AUTO_TEST_CASE(old_driver_is_reported_with_both_versions) {
   look_in(fake("old_driver"));
 
   BOOST_TEST(contains(failure(), "too old (it supports CUDA 12.4; this build needs 13.0)"));
 }
 
-BOOST_AUTO_TEST_CASE(driver_without_devices_is_said_with_what_is_visible) {
+BOOST_AUTO_TEST_CASE(missing_device_is_reported_with_cuda_visible_devices) {
   look_in(fake("no_device"));
   setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
 
@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(driver_without_devices_is_said_with_what_is_visible) {
   BOOST_TEST(contains(message, "CUDA_VISIBLE_DEVICES is \"-1\""));
 }
 
-BOOST_AUTO_TEST_CASE(errors_of_the_module_are_the_programs) {
+BOOST_AUTO_TEST_CASE(errors_of_the_module_reach_the_program) {
   look_in("/nowhere:" + fake("usable"));
   const auto found = probe_cuda();
   BOOST_TEST(found.available);
@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(errors_of_the_module_are_the_programs) {
                         });
 }
 
-BOOST_AUTO_TEST_CASE(real_module_loads_and_says_what_this_host_has) {
+BOOST_AUTO_TEST_CASE(real_module_loads_and_reports_the_devices_of_this_host) {
 #ifdef REAL_MODULE
   look_in(REAL_MODULE);
 
@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(real_module_loads_and_says_what_this_host_has) {
 #endif
 }
 
-BOOST_AUTO_TEST_CASE(real_module_shows_profilers_steps_phases_and_buckets) {
+BOOST_AUTO_TEST_CASE(real_module_marks_steps_phases_and_buckets_for_profilers) {
 #ifdef REAL_MODULE
   setenv("NVTX_INJECTION64_PATH", PROFILER, 1);
   void* const module = dlopen((std::string(REAL_MODULE) + "/" + gpu::module_file_name).c_str(),
@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(real_module_shows_profilers_steps_phases_and_buckets) {
   marks.start_bucket(1);
   marks.enter("update", false);
   marks.enter("save", true);
-  marks.enter("update", false);  // as where parts of a save come in
+  marks.enter("update", false);  // the phase continues after a save interrupted it
   marks.begin_step(8);
 
   BOOST_TEST(lines() == std::string("domain lockstep\nbegin step 7\nbegin backward\n"

@@ -33,7 +33,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_gpu_is_taken_where_every_rank_has_one_and_a_processor_where_none_has) {
+BOOST_AUTO_TEST_CASE(gpus_are_used_if_all_ranks_have_one_and_cpus_if_none_has) {
   BOOST_TEST((decide_device(std::vector{with_device, with_device}) == DeviceChoice::cuda));
   BOOST_TEST((decide_device(std::vector{without, without}) == DeviceChoice::cpu));
 }
@@ -48,7 +48,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_disagree_are_named_with_their_hosts) {
   BOOST_TEST(contains(text, "--device cpu"), text);
 }
 
-BOOST_AUTO_TEST_CASE(gpus_that_were_allotted_are_not_left_idle_in_silence) {
+BOOST_AUTO_TEST_CASE(unusable_allotted_gpus_are_an_error) {
   RankDevices unlucky = without;
   unlucky.allotted = true;
   const std::string text = refusal([&] {

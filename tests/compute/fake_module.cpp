@@ -1,5 +1,5 @@
-// A module without CUDA, for tests of what loads it: FAKE_STATUS is what its probe says, and with
-// FAKE_INTERFACE it is of another build.
+// A module without CUDA, for tests of the module loader. FAKE_STATUS is the result of its probe;
+// FAKE_INTERFACE makes it a module of another build.
 #include "compute/module_interface.hpp"
 #include "lockstep/core/error.hpp"
 

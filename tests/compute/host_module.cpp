@@ -149,7 +149,7 @@ void take(Device& device, const std::string& text) {
   note("HOST_MODULE_ALGORITHMS", "took " + std::to_string(convolutions(device).taken.size()));
 }
 
-/// Writes rank 0's marks to a file, one a line.
+/// Writes rank 0's marks to a file, one per line.
 class MarksFile final : public PhaseMarks {
  public:
   explicit MarksFile(const char* path) : file_(path) {}

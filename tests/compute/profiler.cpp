@@ -1,4 +1,5 @@
-// What NVTX loads in a profiler's place (NVTX_INJECTION64_PATH): keeps what it is told, as lines.
+// A library that NVTX loads instead of a profiler (NVTX_INJECTION64_PATH). Records the calls as
+// lines of text.
 #include <nvtx3/nvToolsExt.h>
 
 #include <string>

@@ -14,7 +14,7 @@ namespace {
 
 enum class Leaf { green, black };
 
-/// A small command's options.
+/// Options of a small command.
 struct Tea {
   std::string leaf = "green";
   std::int64_t cups = 2;
@@ -42,7 +42,7 @@ OptionTable<Tea>::Parsed parse(const std::vector<std::string>& args) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(nothing_given_is_the_default_struct) {
+BOOST_AUTO_TEST_CASE(no_arguments_give_the_default_struct) {
   const auto parsed = parse({});
 
   BOOST_TEST((parsed.value == Tea{}));
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(switches_have_four_spellings) {
   BOOST_TEST(contains(refusal([] { parse({"--sugar=1"}); }), "true or false"));
 }
 
-BOOST_AUTO_TEST_CASE(a_switch_takes_no_word_after_it) {
+BOOST_AUTO_TEST_CASE(a_switch_takes_no_value_after_a_blank) {
   BOOST_TEST(contains(refusal([] { parse({"--sugar", "true"}); }), "'true' stands alone"));
 
   const auto parsed = tea_options().parse({"--sugar", "kitchen"}, true);
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(a_repeated_option_is_refused_with_both_values) {
   BOOST_TEST(contains(refusal([] { parse({"--sugar", "--no-sugar"}); }), "--sugar is given twice"));
 }
 
-BOOST_AUTO_TEST_CASE(words_that_stand_alone_keep_their_order_where_they_are_allowed) {
+BOOST_AUTO_TEST_CASE(positional_arguments_keep_their_order) {
   const auto parsed = tea_options().parse({"one", "--cups", "3", "two", "--", "--three"}, true);
 
   BOOST_TEST((parsed.positional == std::vector<std::string>{"one", "two", "--three"}));
@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(help_shows_each_option_with_its_range_unit_and_default) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_struct_made_by_code_is_checked_like_a_command_line) {
+BOOST_AUTO_TEST_CASE(a_struct_from_code_is_checked_like_a_command_line) {
   tea_options().check_values({});
 
   BOOST_TEST(
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(a_struct_made_by_code_is_checked_like_a_command_line) {
 
 namespace {
 
-/// A command that shares options of tea, with another default.
+/// A command that reuses options of Tea, with another default.
 struct Tray {
   Tea tea = {.leaf = "black"};
   std::optional<Leaf> spare;
@@ -160,7 +160,7 @@ OptionTable<Tray> tray_options() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(shared_options_keep_their_declaration_but_for_what_is_changed) {
+BOOST_AUTO_TEST_CASE(shared_options_keep_their_declaration_except_for_the_changes) {
   const auto parsed = tray_options().parse({"--cups", "3", "--no-pot"});
 
   BOOST_TEST((parsed.value.tea == Tea{.leaf = "black", .cups = 3, .pot = false}));
@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(shared_options_keep_their_declaration_but_for_what_is_chang
   BOOST_TEST(tray_options().help().find("minutes") == std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(an_optional_choice_also_takes_the_word_for_none) {
+BOOST_AUTO_TEST_CASE(an_optional_choice_also_accepts_none) {
   BOOST_TEST(!tray_options().parse({}).value.spare.has_value());
   BOOST_TEST((tray_options().parse({"--spare", "black"}).value.spare == Leaf::black));
   BOOST_TEST(!tray_options().parse({"--spare", "none"}).value.spare.has_value());

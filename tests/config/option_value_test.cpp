@@ -32,7 +32,7 @@ const OptionSpec above_zero{.name = "eps", .help = "", .unit = "", .min = 0, .ab
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(whole_numbers_are_read_whole) {
+BOOST_AUTO_TEST_CASE(whole_numbers_have_no_trailing_characters) {
   BOOST_TEST(parsed<std::int64_t>(free_spec, "0") == 0);
   BOOST_TEST(parsed<std::int64_t>(free_spec, "-7") == -7);
   BOOST_TEST(parsed<std::int64_t>(free_spec, "9223372036854775807") == INT64_MAX);
@@ -53,13 +53,13 @@ BOOST_AUTO_TEST_CASE(a_value_out_of_range_is_refused_with_option_value_and_range
   }
 }
 
-BOOST_AUTO_TEST_CASE(an_open_end_of_a_range_is_out) {
+BOOST_AUTO_TEST_CASE(an_exclusive_bound_is_out_of_range) {
   BOOST_TEST(parsed<double>(above_zero, "1e-300") == 1e-300);
   BOOST_TEST(contains(refused<double>(above_zero, "0"), "above 0"));
   BOOST_TEST(contains(refused<double>(above_zero, "-0.0"), "above 0"));
 }
 
-BOOST_AUTO_TEST_CASE(numbers_are_finite_and_have_nothing_after_them) {
+BOOST_AUTO_TEST_CASE(numbers_are_finite_without_trailing_characters) {
   BOOST_TEST(parsed<double>(free_spec, "0.1") == 0.1);
   BOOST_TEST(parsed<double>(free_spec, "1e-8") == 1e-8);
   BOOST_TEST(parsed<double>(free_spec, ".5") == 0.5);
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(numbers_are_finite_and_have_nothing_after_them) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_printed_number_is_read_back_to_the_bit) {
+BOOST_AUTO_TEST_CASE(a_printed_number_is_read_back_exactly) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 20000; ++i) {
     const double value = std::bit_cast<double>(random());
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(a_printed_number_is_read_back_to_the_bit) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(switches_take_true_and_false_alone) {
+BOOST_AUTO_TEST_CASE(switches_accept_only_true_and_false) {
   BOOST_TEST(parsed<bool>(free_spec, "true"));
   BOOST_TEST(!parsed<bool>(free_spec, "false"));
   for (const char* text : {"", "1", "0", "yes", "True", "on"}) {
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(switches_take_true_and_false_alone) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(lists_are_numbers_with_commas_between) {
+BOOST_AUTO_TEST_CASE(lists_are_comma_separated_numbers) {
   const auto list = [](const std::string& text) {
     return parsed<std::vector<double>>(above_zero, text);
   };
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(a_range_of_steps_has_a_first_and_a_last) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_text_that_a_file_could_not_hold_is_refused) {
+BOOST_AUTO_TEST_CASE(text_that_a_configuration_file_cannot_hold_is_refused) {
   BOOST_TEST(parsed<std::string>(free_spec, "a path/with = and % and ü") ==
              "a path/with = and % and ü");
   BOOST_TEST(parsed<std::string>(free_spec, "") == "");

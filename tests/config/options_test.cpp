@@ -18,7 +18,7 @@ using test::refusal;
 
 namespace {
 
-/// The command line with `job.ini` holding this text.
+/// Parses a command line that reads `job.ini`, a file with this text.
 ParsedCommand with_file(const std::string& text, std::vector<std::string> args) {
   args.insert(args.end(), {"--config", "job.ini"});
   return parse_train_options(args, [&](const std::string& path) {
@@ -33,7 +33,7 @@ Config parse(const std::vector<std::string>& args) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(nothing_given_is_the_default_configuration) {
+BOOST_AUTO_TEST_CASE(no_arguments_give_the_default_configuration) {
   const ParsedCommand command = parse_train_options({});
 
   BOOST_TEST((command.config == Config{}));
@@ -259,7 +259,7 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
   BOOST_TEST((config == expected));
 }
 
-BOOST_AUTO_TEST_CASE(options_of_parts_that_do_not_exist_are_unknown) {
+BOOST_AUTO_TEST_CASE(options_of_missing_features_are_unknown) {
   for (const char* name : {"--buffer-dtype", "--profile"}) {
     BOOST_TEST(contains(refusal([&] {
                           parse({name, "auto"});
@@ -268,7 +268,7 @@ BOOST_AUTO_TEST_CASE(options_of_parts_that_do_not_exist_are_unknown) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(the_command_line_goes_over_the_file_and_the_file_over_the_default) {
+BOOST_AUTO_TEST_CASE(the_command_line_overrides_the_file_and_the_file_the_default) {
   const ParsedCommand command =
       with_file("# a job\nlr = 0.5   # tuned\nepochs=3\n\nnesterov = true\r\n", {"--lr", "0.7"});
 
@@ -280,7 +280,7 @@ BOOST_AUTO_TEST_CASE(the_command_line_goes_over_the_file_and_the_file_over_the_d
   BOOST_TEST((command.given == std::set<std::string>{"epochs", "lr", "nesterov"}));
 }
 
-BOOST_AUTO_TEST_CASE(a_switch_of_the_file_can_be_taken_back) {
+BOOST_AUTO_TEST_CASE(the_command_line_can_negate_a_switch_of_the_file) {
   BOOST_TEST(!with_file("nesterov=true\n", {"--no-nesterov"}).config.nesterov);
 }
 
@@ -322,7 +322,7 @@ BOOST_AUTO_TEST_CASE(one_of_an_exclusive_pair_replaces_the_other_of_the_file) {
   BOOST_TEST(resumed.config.init_from == "");
 }
 
-BOOST_AUTO_TEST_CASE(weights_to_start_from_go_with_resume_auto_and_none) {
+BOOST_AUTO_TEST_CASE(init_from_is_allowed_with_resume_auto_and_none) {
   BOOST_TEST(parse({"--init-from", "w.h5", "--resume", "none"}).resume == "none");
   BOOST_TEST(parse({"--init-from", "w.h5", "--resume", "none"}).init_from == "w.h5");
   BOOST_TEST(with_file("init-from=w.h5\n", {"--resume", "auto"}).config.init_from == "w.h5");
@@ -339,7 +339,7 @@ BOOST_AUTO_TEST_CASE(both_of_an_exclusive_pair_are_refused_with_their_values) {
   BOOST_TEST(contains(starts, "--resume old.h5 and --init-from w.h5"));
 }
 
-BOOST_AUTO_TEST_CASE(print_config_is_asked_for_by_its_switch) {
+BOOST_AUTO_TEST_CASE(print_config_is_a_switch) {
   const ParsedCommand command = with_file("epochs=3\n", {"--print-config"});
 
   BOOST_TEST(command.print_config);
@@ -347,7 +347,7 @@ BOOST_AUTO_TEST_CASE(print_config_is_asked_for_by_its_switch) {
   BOOST_TEST((command.given == std::set<std::string>{"epochs"}));
 }
 
-BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_is_no_input) {
+BOOST_AUTO_TEST_CASE(an_unreadable_file_is_no_input) {
   const auto directory = std::filesystem::temp_directory_path();
   for (const std::string& path : {std::string("/nowhere/no.ini"), directory.string()}) {
     BOOST_CHECK_EXCEPTION(
@@ -379,7 +379,7 @@ BOOST_AUTO_TEST_CASE(help_shows_every_option_with_its_default) {
       const std::string left = (option.is_switch ? "--[no-]" : "--") + option.name + " ";
       const std::size_t begin = help.find("  " + left);
       BOOST_TEST_REQUIRE(begin != std::string::npos);
-      // An entry ends where the next line begins with two blanks and a hyphen, or a blank line.
+      // An entry ends at the next option or at a blank line.
       const std::size_t end =
           std::min({help.find("\n  --", begin), help.find("\n\n", begin), help.size()});
       const std::string entry = help.substr(begin, end - begin);

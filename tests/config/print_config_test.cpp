@@ -29,7 +29,7 @@ std::string text(Random& random) {
   for (auto left = whole(random, 0, 12); left > 0; --left) {
     result += letters[static_cast<std::size_t>(whole(random, 0, std::ssize(letters) - 1))];
   }
-  result += 'q';  // blanks stay inside
+  result += 'q';  // a final blank would not be read back
   return result;
 }
 std::vector<double> list(Random& random, double least, double most) {
@@ -38,7 +38,7 @@ std::vector<double> list(Random& random, double least, double most) {
   return values;
 }
 
-/// Every member at random, each in its option's range.
+/// A configuration with random members, each within its option's range.
 Config random_config(Random& random) {
   Config c;
   c.model = text(random);
@@ -159,7 +159,7 @@ BOOST_AUTO_TEST_CASE(a_printed_configuration_holds_every_option_once) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(options_a_stored_text_leaves_out_have_their_defaults) {
+BOOST_AUTO_TEST_CASE(options_missing_from_a_stored_text_have_their_defaults) {
   Config expected;
   expected.epochs = 2;
 
@@ -196,12 +196,12 @@ BOOST_AUTO_TEST_CASE(differences_name_the_options_and_both_values) {
   BOOST_TEST(holds("nesterov", "false", "true"));
 }
 
-BOOST_AUTO_TEST_CASE(two_random_configurations_differ_in_what_makes_them_unequal) {
+BOOST_AUTO_TEST_CASE(differences_of_random_configurations_are_complete) {
   Random random(5);
   for (int i = 0; i < 50; ++i) {
     const Config left = random_config(random);
     Config right = random_config(random);
-    // Taking over every difference makes them equal: none is missed.
+    // Applying all differences must make the configurations equal, so none is missing.
     for (const ConfigDifference& difference : differences(left, right)) {
       train_options().set(right, {difference.name, difference.left});
     }

@@ -6,7 +6,7 @@
 
 namespace lockstep::test {
 
-/// The text of the Error(usage) that `work` throws; what else happened where it throws none.
+/// The text of the Error(usage) that `work` throws, or else a description of what happened.
 template <typename Work>
 std::string refusal(Work&& work) {
   try {

@@ -11,7 +11,7 @@ using namespace lockstep;
 
 namespace {
 
-/// What validate says of a sound configuration with this change.
+/// The message of validate for a valid configuration with this change.
 std::string refused(const std::function<void(Config&)>& change) {
   Config config;
   config.data = "shards";
@@ -19,11 +19,11 @@ std::string refused(const std::function<void(Config&)>& change) {
   return test::refusal([&] { validate(config); });
 }
 
-bool sound(const std::function<void(Config&)>& change) {
+bool is_valid(const std::function<void(Config&)>& change) {
   return refused(change) == "nothing was refused";
 }
 
-/// Its text holds each part.
+/// The message must contain each of `parts`.
 void check_refused(const std::function<void(Config&)>& change,
                    const std::vector<std::string>& parts) {
   const std::string message = refused(change);
@@ -35,9 +35,9 @@ void check_refused(const std::function<void(Config&)>& change,
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_default_with_data_or_synthetic_is_sound) {
-  BOOST_TEST(sound([](Config&) {}));
-  BOOST_TEST(sound([](Config& c) {
+BOOST_AUTO_TEST_CASE(the_default_with_data_or_synthetic_is_valid) {
+  BOOST_TEST(is_valid([](Config&) {}));
+  BOOST_TEST(is_valid([](Config& c) {
     c.data = "";
     c.synthetic = true;
   }));
@@ -66,11 +66,11 @@ BOOST_AUTO_TEST_CASE(the_data_type_of_reductions_is_given_once) {
           {type == CommunicationDtype::fp32 ? "--reduce-dtype fp32" : "--reduce-dtype fp16",
            "--grad-compression bf16"});
     }
-    BOOST_TEST(sound([&](Config& c) {
+    BOOST_TEST(is_valid([&](Config& c) {
       c.shard = mode;
       c.grad_compression = GradCompression::bf16;
     }));
-    BOOST_TEST(sound([&](Config& c) {
+    BOOST_TEST(is_valid([&](Config& c) {
       c.shard = mode;
       c.grad_compression = GradCompression::bf16;
       c.reduce_dtype = CommunicationDtype::bf16;
@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(the_data_type_of_reductions_is_given_once) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(weights_are_gathered_as_they_are_used_or_in_fp32) {
+BOOST_AUTO_TEST_CASE(weights_are_gathered_in_the_compute_precision_or_in_fp32) {
   const auto with = [](ShardMode mode, Precision precision, CommunicationDtype type) {
     return [=](Config& c) {
       c.shard = mode;
@@ -92,12 +92,12 @@ BOOST_AUTO_TEST_CASE(weights_are_gathered_as_they_are_used_or_in_fp32) {
                 {"--param-dtype fp16", "--precision bf16"});
   check_refused(with(ShardMode::none, Precision::bf16, CommunicationDtype::bf16),
                 {"--param-dtype bf16", "needs --shard"});
-  BOOST_TEST(sound(with(ShardMode::full, Precision::bf16, CommunicationDtype::bf16)));
-  BOOST_TEST(sound(with(ShardMode::optimizer, Precision::bf16, CommunicationDtype::fp32)));
-  BOOST_TEST(sound(with(ShardMode::full, Precision::fp32, CommunicationDtype::fp32)));
+  BOOST_TEST(is_valid(with(ShardMode::full, Precision::bf16, CommunicationDtype::bf16)));
+  BOOST_TEST(is_valid(with(ShardMode::optimizer, Precision::bf16, CommunicationDtype::fp32)));
+  BOOST_TEST(is_valid(with(ShardMode::full, Precision::fp32, CommunicationDtype::fp32)));
 }
 
-BOOST_AUTO_TEST_CASE(gpus_keep_what_their_backward_reads) {
+BOOST_AUTO_TEST_CASE(gpus_do_not_recompute_norms) {
   check_refused(
       [](Config& c) {
         c.recompute = Recompute::norms;
@@ -105,21 +105,21 @@ BOOST_AUTO_TEST_CASE(gpus_keep_what_their_backward_reads) {
       },
       {"--recompute norms", "--device cuda"});
   for (const Recompute recompute : {Recompute::automatic, Recompute::none}) {
-    BOOST_TEST(sound([=](Config& c) {
+    BOOST_TEST(is_valid([=](Config& c) {
       c.recompute = recompute;
       c.device = DeviceChoice::cuda;
     }));
   }
 }
 
-BOOST_AUTO_TEST_CASE(winograds_algorithm_is_of_processors_in_fp32) {
+BOOST_AUTO_TEST_CASE(winograds_algorithm_needs_a_cpu_and_fp32) {
   check_refused(
       [](Config& c) {
         c.conv_algorithm = ConvAlgorithm::winograd;
         c.device = DeviceChoice::cuda;
       },
       {"--conv-algorithm winograd", "--device cuda"});
-  BOOST_TEST(sound([](Config& c) {
+  BOOST_TEST(is_valid([](Config& c) {
     c.conv_algorithm = ConvAlgorithm::direct;
     c.device = DeviceChoice::cuda;
   }));
@@ -129,13 +129,13 @@ BOOST_AUTO_TEST_CASE(winograds_algorithm_is_of_processors_in_fp32) {
         c.precision = Precision::bf16;
       },
       {"--conv-algorithm winograd", "--precision bf16"});
-  BOOST_TEST(sound([](Config& c) {
+  BOOST_TEST(is_valid([](Config& c) {
     c.conv_algorithm = ConvAlgorithm::direct;
     c.precision = Precision::bf16;
   }));
 }
 
-BOOST_AUTO_TEST_CASE(data_is_given_once) {
+BOOST_AUTO_TEST_CASE(exactly_one_source_of_data_is_required) {
   check_refused([](Config& c) { c.data = ""; }, {"no data", "--data", "--synthetic"});
   check_refused([](Config& c) { c.synthetic = true; }, {"--data shards", "--synthetic"});
   check_refused(
@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(data_is_given_once) {
       {"--val-data more", "--synthetic"});
 }
 
-BOOST_AUTO_TEST_CASE(exclusive_options_are_refused_in_a_struct_made_by_code_too) {
+BOOST_AUTO_TEST_CASE(exclusive_options_are_refused_in_a_struct_from_code_too) {
   check_refused(
       [](Config& c) {
         c.batch_size = 4;
@@ -167,7 +167,7 @@ BOOST_AUTO_TEST_CASE(exclusive_options_are_refused_in_a_struct_made_by_code_too)
         c.init_from = "w.h5";
       },
       {"--resume old.h5", "--init-from w.h5"});
-  BOOST_TEST(sound([](Config& c) {
+  BOOST_TEST(is_valid([](Config& c) {
     c.resume = "none";
     c.init_from = "w.h5";
   }));
@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(nesterov_needs_sgd_with_momentum) {
         c.optimizer = OptimizerKind::adam;
       },
       {"--nesterov", "--optimizer sgd"});
-  BOOST_TEST(sound([](Config& c) { c.nesterov = true; }));
+  BOOST_TEST(is_valid([](Config& c) { c.nesterov = true; }));
 }
 
 BOOST_AUTO_TEST_CASE(milestones_and_the_step_schedule_need_each_other) {
@@ -198,7 +198,7 @@ BOOST_AUTO_TEST_CASE(milestones_and_the_step_schedule_need_each_other) {
         c.milestones = {60, 30};
       },
       {"60,30", "ascending"});
-  BOOST_TEST(sound([](Config& c) {
+  BOOST_TEST(is_valid([](Config& c) {
     c.lr_schedule = LrSchedule::step;
     c.milestones = {30, 60};
   }));
@@ -218,7 +218,7 @@ BOOST_AUTO_TEST_CASE(means_and_deviations_match_each_other_and_the_channels) {
       },
       {"--std has 2", "--channels 3"});
   check_refused([](Config& c) { c.std = {0.1, 0, 0.1}; }, {"--std", "above 0"});
-  BOOST_TEST(sound([](Config& c) {
+  BOOST_TEST(is_valid([](Config& c) {
     c.channels = 3;
     c.mean = {0.1, 0.2, 0.3};
     c.std = {0.5};
@@ -243,15 +243,15 @@ BOOST_AUTO_TEST_CASE(warm_up_ends_within_the_run) {
       {"--warmup-epochs 5.5", "5 epochs"});
 }
 
-BOOST_AUTO_TEST_CASE(a_slow_rank_is_slower_than_the_median) {
+BOOST_AUTO_TEST_CASE(a_straggler_factor_between_zero_and_one_is_refused) {
   check_refused([](Config& c) { c.straggler_factor = 0.5; }, {"--straggler-factor 0.5"});
-  BOOST_TEST(sound([](Config& c) { c.straggler_factor = 0; }));
+  BOOST_TEST(is_valid([](Config& c) { c.straggler_factor = 0; }));
 }
 
-BOOST_AUTO_TEST_CASE(a_new_head_needs_weights_to_start_from) {
+BOOST_AUTO_TEST_CASE(a_new_head_needs_init_from) {
   check_refused([](Config& c) { c.init_head = InitHead::fresh; },
                 {"--init-head new", "--init-from"});
-  BOOST_TEST(sound([](Config& c) {
+  BOOST_TEST(is_valid([](Config& c) {
     c.init_head = InitHead::fresh;
     c.init_from = "w.h5";
   }));

@@ -23,7 +23,7 @@ void check_all(const Graph& graph, std::int64_t batch_size) {
   }
 }
 
-/// Ends a graph as the residual networks do.
+/// Ends a graph like a residual network.
 void classify(Graph& graph, ValueId x) {
   x = graph.flatten(graph.global_avg_pool(x));
   x = graph.linear(x, {.name = "fc", .out_features = graph.classes()});
@@ -43,7 +43,7 @@ struct ConvolutionCase {
   std::int64_t groups = 1;
 };
 
-/// The convolution behind a 1x1 one, so that its input gradient counts too.
+/// The convolution after a 1x1 convolution, so that its input gradient is checked too.
 Graph convolution_graph(const ConvolutionCase& c) {
   Graph graph("conv " + std::to_string(c.in_channels) + " to " + std::to_string(c.out_channels) +
                   " kernel " + std::to_string(c.kernel) + " stride " + std::to_string(c.stride) +
@@ -69,8 +69,9 @@ ValueId unit(Graph& graph, ValueId x, const Conv2dOptions& options) {
   return graph.relu(x);
 }
 
-/// Convolutions, norms, ReLUs, pools and sums in random order, of values chosen among all of one
-/// extent; so values live long and short, and some are read often. All end in the loss.
+/// Convolutions, norms, ReLUs, pools and sums in random order. Each op reads random values of the
+/// same extent, so values have short and long lifetimes, and some have many consumers. All
+/// contribute to the loss.
 Graph random_graph(unsigned seed) {
   std::mt19937 random(seed);
   const auto below = [&random](std::size_t count) { return random() % count; };
@@ -87,7 +88,7 @@ Graph random_graph(unsigned seed) {
     values[place].read = true;
     return values[place].id;
   };
-  // Of all that nothing reads yet.
+  // The sum of all values without a consumer.
   const auto sum = [&] {
     ValueId total = -1;
     for (const Value& value : values) {
@@ -138,7 +139,7 @@ BOOST_AUTO_TEST_CASE(convolutions_of_all_kernels_strides_and_paddings) {
   for (const std::int64_t kernel : {1, 3, 5, 7}) {
     for (const std::int64_t stride : {1, 2}) {
       for (const std::int64_t padding : {std::int64_t{0}, kernel / 2}) {
-        if (kernel == 1 && padding == 0 && stride == 2) continue;  // below, with other channels
+        if (kernel == 1 && padding == 0 && stride == 2) continue;  // tested below
         check_all(convolution_graph({.in_channels = 16,
                                      .out_channels = 17,
                                      .kernel = kernel,
@@ -174,7 +175,7 @@ BOOST_AUTO_TEST_CASE(convolutions_of_odd_channels) {
   }
 }
 
-// All precisions of a GPU take multiples of 8 channels in groups.
+// With groups, all precisions of a GPU support channel counts that are multiples of 8.
 BOOST_AUTO_TEST_CASE(convolutions_of_several_groups) {
   struct Case {
     std::int64_t in_channels, out_channels, groups, kernel;
@@ -197,7 +198,7 @@ BOOST_AUTO_TEST_CASE(convolutions_of_several_groups) {
   }
 }
 
-// The matrix products that replace gradients in 16 bits with AMX are of one group.
+// With AMX, matrix products compute 16-bit gradients of large convolutions with one group only.
 BOOST_AUTO_TEST_CASE(large_convolutions_of_several_groups) {
   for (const std::int64_t kernel : {1, 3}) {
     check_all(convolution_graph({.in_channels = 256,
@@ -214,8 +215,8 @@ BOOST_AUTO_TEST_CASE(large_convolutions_of_several_groups) {
   }
 }
 
-// In 16 bits with AMX their gradients are, of channels enough.
-BOOST_AUTO_TEST_CASE(convolutions_that_are_products) {
+// With AMX, matrix products compute 16-bit gradients of convolutions with enough channels.
+BOOST_AUTO_TEST_CASE(convolutions_computed_as_matrix_products) {
   for (const ConvolutionCase& c : {ConvolutionCase{64, 64, 1, 1, 0, 5, 7, 3, false},
                                    ConvolutionCase{96, 48, 1, 2, 0, 6, 5, 2, false},
                                    ConvolutionCase{128, 128, 3, 1, 1, 4, 8, 2, false},
@@ -225,8 +226,9 @@ BOOST_AUTO_TEST_CASE(convolutions_that_are_products) {
   }
 }
 
-// Tiles of 4x4 values, 16 channels at a time: what is no whole number of them, and many of them.
-BOOST_AUTO_TEST_CASE(convolutions_that_winograds_algorithm_computes) {
+// The algorithm uses tiles of 4x4 values and blocks of 16 channels: tests partial tiles and blocks,
+// and many of them.
+BOOST_AUTO_TEST_CASE(convolutions_computed_by_winograds_algorithm) {
   struct Case {
     std::int64_t in_channels, out_channels, padding, height, width, batch_size;
   };
@@ -245,7 +247,7 @@ BOOST_AUTO_TEST_CASE(convolutions_that_winograds_algorithm_computes) {
                                              .batch_size = c.batch_size,
                                              .bias = bias});
       for (const Candidate& candidate : candidates()) {
-        // What rounds more is compared with random roundings of the oracle, which takes long.
+        // Other precisions are compared with random roundings of the oracle, which takes long.
         if (candidate.precision != Precision::fp32) continue;
         check_against_oracle(candidate, graph, c.batch_size);
       }
@@ -301,7 +303,7 @@ BOOST_AUTO_TEST_CASE(a_batch_norm_of_images_that_is_added_to_another) {
   check_all(graph, 3);
 }
 
-BOOST_AUTO_TEST_CASE(pooling_with_overlaps_and_rests) {
+BOOST_AUTO_TEST_CASE(pooling_with_overlapping_windows_and_remainders) {
   for (const std::int64_t kernel : {2, 3}) {
     for (const std::int64_t stride : {1, 2, 3}) {
       for (const std::int64_t padding : {0, 1}) {
@@ -402,14 +404,14 @@ BOOST_AUTO_TEST_CASE(values_with_many_consumers) {
   Graph graph("many consumers", {.channels = 3, .height = 6, .width = 5}, 5);
   const ValueId x =
       graph.conv2d(graph.input(), {.name = "stem", .out_channels = 17, .kernel = 3, .bias = true});
-  const ValueId relu = graph.relu(x);  // x is used again, so not in place
+  const ValueId relu = graph.relu(x);  // x has other consumers, so the ReLU is not in place
   const ValueId doubled = graph.add(x, x);
   const ValueId a = graph.conv2d(x, {.name = "a", .out_channels = 17, .kernel = 1});
   const ValueId b = graph.batch_norm(x, {.name = "b"});
   ValueId sum = graph.add(relu, doubled);
   sum = graph.add(sum, a);
   sum = graph.add(b, sum);
-  sum = graph.add(sum, graph.relu(b));  // b is used twice, so its relu is not fused
+  sum = graph.add(sum, graph.relu(b));  // b has two consumers, so its ReLU is not fused
   const ValueId again = graph.relu(graph.relu(sum));
   ValueId logits = graph.linear(graph.flatten(again), {.name = "fc", .out_features = 5});
   logits = graph.add(logits, graph.linear(graph.flatten(graph.global_avg_pool(again)),
@@ -437,8 +439,8 @@ BOOST_AUTO_TEST_CASE(sums_of_sums) {
   check_all(graph, 2);
 }
 
-// What one of two takes in its place, the other lacks.
-BOOST_AUTO_TEST_CASE(norms_whose_gradient_is_that_of_others_too) {
+// A gradient that one of its consumers overwrites in place is wrong for the others.
+BOOST_AUTO_TEST_CASE(norms_that_share_their_gradient_with_other_values) {
   const auto conv = [](Graph& graph, ValueId x, std::string name) {
     return graph.conv2d(x, {.name = std::move(name), .out_channels = 17, .kernel = 1});
   };
@@ -456,8 +458,8 @@ BOOST_AUTO_TEST_CASE(norms_whose_gradient_is_that_of_others_too) {
   }
 }
 
-// The deeper ones have some ReLU's input within a rounding of zero, whose side is a matter of
-// chance; the parity with PyTorch starts them where that is not so.
+// Deeper models have a ReLU input within a rounding error of zero, whose sign is then random. The
+// parity test with PyTorch uses initial values without such inputs.
 BOOST_AUTO_TEST_CASE(whole_models) {
   for (const char* name : {"mini-resnet", "simple-cnn", "mlp", "resnet18"}) {
     check_all(make_model(name, {.image = {.channels = 3, .height = 16, .width = 16},
@@ -469,17 +471,17 @@ BOOST_AUTO_TEST_CASE(whole_models) {
   }
 }
 
-// What is planned into memory that another value still needs changes what is computed.
+// If the plan places a value in memory that another value still needs, the results change.
 BOOST_AUTO_TEST_CASE(random_graphs) {
-  const Candidate keeping{.name = "cpu, 2 threads, fp32, nothing computed again",
-                          .make = [](const Graph& graph) {
-                            return make_cpu_engine(graph, {.threads = 2, .recompute = false});
-                          }};
+  const Candidate keep_all{.name = "cpu, 2 threads, fp32, no recomputation",
+                           .make = [](const Graph& graph) {
+                             return make_cpu_engine(graph, {.threads = 2, .recompute = false});
+                           }};
   for (unsigned seed = 1; seed <= 16; ++seed) {
     const Graph graph = random_graph(seed);
-    if (std::getenv("LOCKSTEP_TEST_ENGINES") == nullptr) check_against_oracle(keeping, graph, 4);
+    if (std::getenv("LOCKSTEP_TEST_ENGINES") == nullptr) check_against_oracle(keep_all, graph, 4);
     for (const Candidate& candidate : candidates()) {
-      // 16 bits are compared with random roundings of the oracle, which takes long.
+      // 16-bit results are compared with random roundings of the oracle, which takes long.
       if (candidate.precision == Precision::fp32 || seed == 1) {
         check_against_oracle(candidate, graph, 4);
       }

@@ -15,7 +15,7 @@ using namespace lockstep::conformance;
 
 namespace {
 
-/// Two residual blocks, the second with a projection: what mini-resnet is made of.
+/// Two residual blocks, the second with a projection, like those of mini-resnet.
 Graph small_network() {
   Graph graph("small", {.channels = 3, .height = 12, .width = 12}, 7);
   ValueId x =
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(the_same_step_gives_the_same_bits) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(programs_of_one_engine_do_not_disturb_each_other) {
+BOOST_AUTO_TEST_CASE(programs_of_one_engine_are_independent) {
   const Graph graph = small_network();
   const auto few = oracle::random_problem(graph, 3, 1);
   const auto many = oracle::random_problem(graph, 8, 2);
@@ -95,7 +95,7 @@ BOOST_AUTO_TEST_CASE(programs_of_one_engine_do_not_disturb_each_other) {
     const auto small = engine.compile_training(3);
     const StepResult alone = run_step(engine, *small, few_batch.batch());
 
-    // The larger ones take over the activations that the smaller one was bound to.
+    // Larger programs take over the activation memory that the small program was bound to.
     const auto large = engine.compile_training(8);
     const auto inference = engine.compile_inference(5);
     const StepResult large_first = run_step(engine, *large, many_batch.batch());
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(programs_see_changed_parameters_and_statistics) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(backward_does_not_need_the_batch_once_there_are_metrics) {
+BOOST_AUTO_TEST_CASE(backward_does_not_read_the_batch_after_metrics) {
   const Graph graph = small_network();
   const auto problem = oracle::random_problem(graph, 4, 2);
   for_each_engine(graph, [&](Engine& engine) {
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(backward_does_not_need_the_batch_once_there_are_metrics) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(the_tail_belongs_to_the_trainer) {
+BOOST_AUTO_TEST_CASE(a_step_does_not_write_the_tail) {
   const Graph graph = small_network();
   const auto problem = oracle::random_problem(graph, 2, 2);
   for_each_engine(graph, [&](Engine& engine) {
@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(the_tail_belongs_to_the_trainer) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(gradients_come_from_the_last_layer_to_the_first) {
+BOOST_AUTO_TEST_CASE(the_arena_is_ordered_from_the_last_layer_to_the_first) {
   const Graph graph = small_network();
   for_each_engine(graph, [&](Engine& engine) {
     const auto& views = engine.layout().views;
@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(gradients_come_from_the_last_layer_to_the_first) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(plain_values_return_unchanged_while_the_engine_computes) {
+BOOST_AUTO_TEST_CASE(plain_values_are_read_back_exactly_while_the_engine_computes) {
   const Graph graph = small_network();
   const auto problem = oracle::random_problem(graph, 4, 2);
   for_each_engine(graph, [&](Engine& engine) {
@@ -213,7 +213,7 @@ BOOST_AUTO_TEST_CASE(plain_values_return_unchanged_while_the_engine_computes) {
     writer.join();
 
     BOOST_TEST(wrong == 0u);
-    // In each view the elements, and zeros for the rest.
+    // Each view contains its elements, and zeros as padding.
     for (const ArenaView& view : engine.layout().views) {
       const auto begin = arena.begin() + static_cast<std::ptrdiff_t>(view.offset);
       const auto nonzero = std::count_if(begin, begin + static_cast<std::ptrdiff_t>(view.size),
@@ -224,25 +224,25 @@ BOOST_AUTO_TEST_CASE(plain_values_return_unchanged_while_the_engine_computes) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(logits_that_are_not_numbers_are_misses) {
+BOOST_AUTO_TEST_CASE(nan_logits_are_misses) {
   Graph graph("logits", {.channels = 6, .height = 1, .width = 1}, 6);
   graph.softmax_cross_entropy(graph.flatten(graph.input()), {});
   oracle::Problem problem{.batch_size = 3, .images = oracle::Values(18, 0.0), .labels = {2, 2, 2}};
-  problem.images[2] = std::numeric_limits<double>::quiet_NaN();  // the label's
-  problem.images[6] = std::numeric_limits<double>::quiet_NaN();  // another's
+  problem.images[2] = std::numeric_limits<double>::quiet_NaN();  // of the label's class
+  problem.images[6] = std::numeric_limits<double>::quiet_NaN();  // of another class
   for_each_engine(graph, [&](Engine& engine) {
     const EngineBatch batch(engine, problem);
     const auto program = engine.compile_inference(3);
 
     const BatchMetrics metrics = run_forward(*program, batch.batch());
 
-    BOOST_TEST(metrics.top1 == 1);  // the third: all are equal, none is larger
+    BOOST_TEST(metrics.top1 == 1);  // of the third sample, whose logits are equal
     BOOST_TEST(metrics.top5 == 1);
     BOOST_TEST(std::isnan(metrics.loss));
   });
 }
 
-BOOST_AUTO_TEST_CASE(images_that_are_not_numbers_reach_the_loss) {
+BOOST_AUTO_TEST_CASE(nan_images_reach_the_loss) {
   const Graph graph = small_network();
   auto problem = oracle::random_problem(graph, 2, 2);
   problem.images[5] = std::numeric_limits<double>::quiet_NaN();

@@ -9,8 +9,8 @@
 
 namespace lockstep::oracle {
 
-/// Parameters of both signs near their usual sizes, and running statistics that are not the initial
-/// ones, so that a scale, shift or statistic that is mixed up shows.
+/// Parameters of both signs near their usual magnitude, and running statistics that differ from the
+/// initial ones, so that a mixed-up scale, shift or statistic changes the results.
 [[nodiscard]] inline State random_state(const Graph& graph, std::uint64_t seed) {
   PhiloxStream random(seed, RandomPurpose::initialization, 0, 0);
   State state;

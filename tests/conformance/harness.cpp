@@ -21,17 +21,17 @@ namespace lockstep::conformance {
 namespace {
 
 /// fp32 rounds at 6e-8; sums of some hundred terms, and norms that divide by small deviations,
-/// multiply that. The floor is for tensors whose true values cancel to nearly nothing, as the
-/// gradient of a bias before a batch norm does. Winograd's algorithm, which adds before and after
-/// it multiplies, is held to the same.
+/// amplify that. `cancellation_tolerance` is for tensors whose exact values nearly cancel, such as
+/// the gradient of a bias before a batch norm. Winograd's algorithm, which also adds before and
+/// after its products, has the same tolerances.
 constexpr double relative_tolerance = 3e-5;
-constexpr double floor_tolerance = 3e-6;
+constexpr double cancellation_tolerance = 3e-6;
 
-/// In 16 bits, the distance from the exact result may be this many times that of the worst of some
-/// runs of the oracle that round at random; the floor, a rounding of what is compared, is for where
-/// these are lucky.
+/// In 16 bits, the allowed error is `rounding_factor` times the largest error of several oracle
+/// runs with random rounding, plus `minimum_rounding` times the magnitude of the values, in case
+/// the errors of all runs are small by chance.
 constexpr double rounding_factor = 3;
-constexpr double rounding_floor = 0x1p-8;
+constexpr double minimum_rounding = 0x1p-8;
 constexpr int rounded_runs = 4;
 
 double largest(std::span<const double> values) {
@@ -53,8 +53,8 @@ double distance(std::span<const T> actual, std::span<const double> expected) {
   return std::sqrt(sum);
 }
 
-/// What an engine of some precision is compared with: the exact result and, for 16 bits, results
-/// rounded as such an engine may.
+/// The expected results for one precision: the exact ones and, except for fp32, those of oracle
+/// runs with random rounding.
 class Expectation final {
  public:
   Expectation(Precision precision, const Graph& graph, const oracle::State& state,
@@ -69,8 +69,9 @@ class Expectation final {
 
   [[nodiscard]] const oracle::Result& exact() const noexcept { return exact_; }
 
-  /// `part(result)` names the values of a result; `scale` what errors of them are to be seen by;
-  /// `factor` times the exact values are expected.
+  /// `part(result)` selects the values to compare. `scale` is the magnitude that errors are
+  /// relative to if the values nearly cancel. The expected values are `factor` times the exact
+  /// ones.
   template <typename Part>
   void check(const std::string& what, std::span<const float> actual, const Part& part, double scale,
              double factor = 1) const {
@@ -89,7 +90,7 @@ class Expectation final {
     }
     const double elements = std::sqrt(static_cast<double>(expected.size()));
     const double allowed =
-        rounding_factor * worst + rounding_floor * (norm(expected) + 0.01 * scale * elements);
+        rounding_factor * worst + minimum_rounding * (norm(expected) + 0.01 * scale * elements);
     const double error = distance(actual, std::span<const double>(expected));
     BOOST_TEST(error <= allowed, what << " is " << error << " away from the exact "
                                       << norm(expected) << " (allowed " << allowed << ')');
@@ -108,8 +109,8 @@ class Expectation final {
     for (const oracle::Result& rounded : rounded_) {
       worst = std::max(worst, std::abs(rounded.loss - exact_.loss));
     }
-    BOOST_TEST(error <= rounding_factor * worst + rounding_floor * exact_.loss);
-    // Rounding moves hits, but a sample that hits at first hits among five.
+    BOOST_TEST(error <= rounding_factor * worst + minimum_rounding * exact_.loss);
+    // Rounding may change hits, but every top-1 hit is a top-5 hit.
     BOOST_TEST(actual.top1 <= actual.top5);
     BOOST_TEST(actual.top5 <= samples);
   }
@@ -117,7 +118,7 @@ class Expectation final {
  private:
   static void check_each(const std::string& what, std::span<const float> actual,
                          std::span<const double> expected, double scale) {
-    const double allowed = relative_tolerance * largest(expected) + floor_tolerance * scale;
+    const double allowed = relative_tolerance * largest(expected) + cancellation_tolerance * scale;
     for (std::size_t i = 0; i < actual.size(); ++i) {
       const double error = std::abs(double{actual[i]} - expected[i]);
       if (error <= allowed) continue;
@@ -188,9 +189,9 @@ void check_training(Engine& engine, Precision precision, const oracle::State& st
   BOOST_TEST(observer.filled() == engine.layout().size());
   BOOST_TEST(!observer.ever_decreased());
   BOOST_TEST((gradients_of(engine) == observer.copy()),
-             "gradients changed after they were told to be final");
+             "gradients changed after they were reported as final");
 
-  // Once more, added: twice the gradients, whatever the activations had been left as.
+  // Accumulate a second backward: twice the gradients, independent of the activations before.
   program->forward(batch.batch());
   Program::BackwardOptions accumulate = overwrite;
   accumulate.accumulate = true;
@@ -226,14 +227,14 @@ void check_inference(Engine& engine, Precision precision, const oracle::State& s
 
 namespace {
 
-/// The GPU's own engine, through the module. Ends the test, as skipped, where there is no GPU.
+/// Engines of the GPU module. Ends the test as skipped if there is no GPU.
 std::vector<Candidate> cuda_candidates() {
   if (const CudaAvailability cuda = probe_cuda(); !cuda.available) {
     std::printf("skipped: %s\n", cuda.reason.c_str());
     std::fflush(stdout);
     std::_Exit(77);
   }
-  // It never ends: the parts of cuDNN that are loaded after it would have ended before it.
+  // Never destroyed: libraries that cuDNN loads later would already be unloaded.
   static const auto& device = *new std::shared_ptr<gpu::Device>(load_cuda_module().make_device(
       {.plans = {.deterministic = true, .fp32_weight_gradients = false}}));
   std::vector<Candidate> result;
@@ -262,7 +263,7 @@ std::vector<Candidate> candidates() {
           {.threads = 2, .tail_size = 7, .precision = precision, .sum_over_ranks = sum_over_ranks});
     };
   };
-  // All of the GPU engine but its launches and its convolutions.
+  // The GPU engine over a host device: all of it except the launches and cuDNN's convolutions.
   const auto device = [](Precision precision, const SumOverRanks& sum_over_ranks = {},
                          gpu::HostWork when = gpu::HostWork::at_once) {
     return [=](const Graph& graph) {

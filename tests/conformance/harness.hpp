@@ -17,10 +17,10 @@ namespace lockstep::conformance {
 
 using EngineFactory = std::function<std::unique_ptr<Engine>(const Graph&)>;
 
-/// Winograd's algorithm for each step of each convolution for which the processor has it.
+/// Chooses Winograd's algorithm for every step of every convolution for which the processor has it.
 [[nodiscard]] ConvolutionChoices all_winograd(const Graph& graph);
 
-/// An engine that the suite is run against.
+/// An engine under test.
 struct Candidate {
   std::string name;
   EngineFactory make;
@@ -41,7 +41,7 @@ class EngineBatch final {
   std::int64_t size_;
 };
 
-/// Takes copies of the gradients when they are told to be final.
+/// Copies the gradients when they are reported as final.
 class CopyingObserver final : public BackwardObserver {
  public:
   explicit CopyingObserver(Engine& engine) : engine_(engine), copy_(engine.layout().size()) {}
@@ -63,14 +63,14 @@ void load(Engine& engine, const oracle::State& state);
 [[nodiscard]] std::vector<float> parameters_of(Engine& engine);
 [[nodiscard]] BatchMetrics run_forward(Program& program, const Batch& batch);
 
-/// For each place of an arena, whether it holds an element and not padding.
+/// For each index of an arena, whether it is an element and not padding.
 [[nodiscard]] std::vector<bool> element_mask(const Engine& engine);
 /// NaN in every element, zero in the padding.
 void poison_gradients(Engine& engine);
 
-/// Compares everything an engine computes of a graph with the oracle: training forward and
-/// backward, accumulation, inference on a full and a partial batch; checks padding and the observer
-/// on the way.
+/// Compares all results of an engine for a graph with the oracle: training forward and backward,
+/// accumulation, inference on a full and a partial batch. Also checks padding and the calls of the
+/// observer.
 void check_against_oracle(const Candidate& candidate, const Graph& graph, std::int64_t batch_size);
 
 }  // namespace lockstep::conformance

@@ -212,7 +212,7 @@ class Runner {
     }
   }
 
-  /// The index of the largest input under an output's window, the first of equals.
+  /// The index of the largest input under an output's window; the first of equal ones.
   std::size_t largest(const MaxPool& op, std::int64_t n, std::int64_t c, std::int64_t y,
                       std::int64_t x) {
     const Extents from = extents(op.input);
@@ -401,7 +401,7 @@ Result run(const Graph& graph, const State& state, const Problem& problem, Mode 
 }
 
 Rounding random_rounding(Precision precision, std::uint64_t seed) {
-  // Bits of significand, and the exponent of the smallest normal number, frexp's way.
+  // The number of significand bits, and the exponent of the smallest normal number as in frexp.
   const int bits = precision == Precision::bf16 ? 8 : 11;
   const int smallest = precision == Precision::fp16 ? -13 : -125;
   return [=, random = std::mt19937_64(seed)](double value) mutable {

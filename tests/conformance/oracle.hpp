@@ -36,17 +36,17 @@ struct Problem {
   double loss_scale = 1;
 };
 
-/// Where given, applied to every value but the logits, to every value's gradient, and to the
-/// weights (not biases, scales and shifts) that convolutions and linear layers work with.
+/// If given, rounds every value except the logits, every value's gradient, and the weights (not
+/// biases, scales and shifts) that convolutions and linear layers use.
 using Rounding = std::function<double(double)>;
 
-/// Runs a graph forward and, in training, backward, by the definitions and nothing else: slow loops
-/// with which every engine is compared.
+/// Runs a graph forward and, in training, backward, with slow loops that follow the definitions of
+/// the ops. Every engine is compared with it.
 [[nodiscard]] Result run(const Graph& graph, const State& state, const Problem& problem, Mode mode,
                          const Rounding& rounding = {});
 
-/// To the significand of tf32, bf16 or fp16, up or down at random so that the mean is kept: its
-/// errors stand for those of any engine, wherever that one rounds.
+/// Rounds to the significand of tf32, bf16 or fp16, up or down at random so that the mean is
+/// preserved. Its errors are typical of an engine that rounds anywhere in the graph.
 [[nodiscard]] Rounding random_rounding(Precision precision, std::uint64_t seed);
 
 }  // namespace lockstep::oracle

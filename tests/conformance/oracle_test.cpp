@@ -11,7 +11,8 @@ using namespace lockstep;
 
 namespace {
 
-/// Every op at least once, a value with two consumers, and strides and padding that leave rests.
+/// Every op at least once, a value with two consumers, and strides and padding that leave a
+/// remainder.
 Graph graph_of_all_ops() {
   Graph graph("all-ops", {.channels = 2, .height = 7, .width = 6}, 4);
   ValueId x = graph.conv2d(
@@ -52,7 +53,8 @@ BOOST_AUTO_TEST_CASE(gradients_are_the_slopes_of_the_loss) {
       const double below = loss_of(graph, state, problem);
       value = kept;
       const double slope = (above - below) / (2 * step);
-      // Central differences: an error of step squared, and of 1e-16 / step by cancellation.
+      // Central differences: the error is step squared by truncation and 1e-16 / step by
+      // cancellation.
       BOOST_TEST(std::abs(result.gradients[id][i] - slope) < 1e-7 + 1e-6 * std::abs(slope),
                  graph.parameters()[id].name << '[' << i << "]: " << result.gradients[id][i]
                                              << " against " << slope);

@@ -24,15 +24,16 @@ Graph tiny_network() {
   return graph;
 }
 
-/// Cuts that are copied as they are, or those of other extents than the network's.
+/// Whether the cuts have the network's extents and are copied, or other extents and are resampled.
 enum class Cuts { copied, resampled };
 
-/// Stored images of 8x9 and the same batch as the network's values, in an engine's own memory.
-class TwoWays {
+/// A batch of stored 8x9 images, and the same batch as input values of the network, in the engine's
+/// memory.
+class PixelsAndValues {
  public:
   static constexpr std::int64_t height = 8;
   static constexpr std::int64_t width = 9;
-  TwoWays(Engine& engine, std::int64_t count, std::uint64_t seed, Cuts cuts = Cuts::copied)
+  PixelsAndValues(Engine& engine, std::int64_t count, std::uint64_t seed, Cuts cuts = Cuts::copied)
       : count_(count),
         pixels_(engine.input_format().memory, static_cast<std::size_t>(count * height * width * 3)),
         cuts_(engine.input_format().memory, static_cast<std::size_t>(count)),
@@ -68,20 +69,21 @@ class TwoWays {
   [[nodiscard]] Batch values(std::int64_t count) const {
     return {.images = images_.data(), .labels = labels_.data(), .size = count};
   }
-  /// What a loader does once the batch is used up.
+  /// Overwrites the batch, as a loader does after its use.
   void overwrite() {
     std::ranges::fill(pixels_.span(), std::uint8_t{7});
     std::ranges::fill(labels_.span(), 3);
   }
 
  private:
-  /// From `least` to `most`.
+  /// Returns a number from `least` to `most`.
   static std::int32_t draw(PhiloxStream& random, std::int64_t least, std::int64_t most) {
     return static_cast<std::int32_t>(
         least + random.next_below(static_cast<std::uint32_t>(most - least + 1)));
   }
 
-  /// Of one image, by the processor's way; a cut of the network's extents stays as it is.
+  /// Computes the values of one image as on the CPU, without resampling a cut of the network's
+  /// extents.
   void write_values(std::int64_t n, const PixelCut& cut) {
     constexpr std::size_t bytes = height * width * 3;
     const auto stored =
@@ -144,7 +146,7 @@ void for_each_engine_of_pixels(Body&& body) {
 
 BOOST_AUTO_TEST_CASE(pixels_and_values_give_the_same_step) {
   for_each_engine_of_pixels([](Engine& engine) {
-    const TwoWays batch(engine, 6, 1);
+    const PixelsAndValues batch(engine, 6, 1);
     const auto program = engine.compile_training(6);
 
     const Result of_values = train_on(engine, *program, batch.values(6));
@@ -156,7 +158,7 @@ BOOST_AUTO_TEST_CASE(pixels_and_values_give_the_same_step) {
 
 BOOST_AUTO_TEST_CASE(resampled_pixels_and_values_give_the_same_step) {
   for_each_engine_of_pixels([](Engine& engine) {
-    const TwoWays batch(engine, 40, 1, Cuts::resampled);
+    const PixelsAndValues batch(engine, 40, 1, Cuts::resampled);
     const auto program = engine.compile_training(40);
 
     const Result of_values = train_on(engine, *program, batch.values(40));
@@ -166,17 +168,17 @@ BOOST_AUTO_TEST_CASE(resampled_pixels_and_values_give_the_same_step) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(prefetched_batches_stay_apart) {
+BOOST_AUTO_TEST_CASE(prefetched_batches_do_not_overwrite_each_other) {
   for_each_engine_of_pixels([](Engine& engine) {
     const auto program = engine.compile_training(4);
     std::vector<Result> expected;
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
-      expected.push_back(train_on(engine, *program, TwoWays(engine, 4, seed).values(4)));
+      expected.push_back(train_on(engine, *program, PixelsAndValues(engine, 4, seed).values(4)));
     }
 
-    // As training does it: the next is begun once this one's work is queued, and a batch's memory
-    // is used again once its metrics are there.
-    std::vector<TwoWays> batches;
+    // The order of training: the next batch is prefetched when the work of this one is queued, and
+    // the memory of a batch is reused when its metrics are available.
+    std::vector<PixelsAndValues> batches;
     for (std::uint64_t seed = 0; seed < 5; ++seed) batches.emplace_back(engine, 4, seed);
     engine.prefetch(batches[0].pixels(4));
     for (std::size_t i = 0; i < 5; ++i) {
@@ -193,12 +195,12 @@ BOOST_AUTO_TEST_CASE(prefetched_batches_stay_apart) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(evaluation_goes_on_while_a_training_batch_is_on_its_way) {
+BOOST_AUTO_TEST_CASE(evaluation_runs_while_a_training_batch_is_prefetched) {
   for_each_engine_of_pixels([](Engine& engine) {
-    const TwoWays training_batch(engine, 4, 1);
+    const PixelsAndValues training_batch(engine, 4, 1);
     const auto training = engine.compile_training(4);
     const auto inference = engine.compile_inference(6);
-    const TwoWays evaluated(engine, 6, 2);
+    const PixelsAndValues evaluated(engine, 6, 2);
     inference->forward(evaluated.values(5));
     const double expected = inference->metrics().loss;
     const Result expected_step = train_on(engine, *training, training_batch.values(4));
@@ -213,9 +215,9 @@ BOOST_AUTO_TEST_CASE(evaluation_goes_on_while_a_training_batch_is_on_its_way) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(a_third_batch_on_its_way_is_refused) {
+BOOST_AUTO_TEST_CASE(a_third_prefetched_batch_is_refused) {
   for_each_engine_of_pixels([](Engine& engine) {
-    std::vector<TwoWays> batches;
+    std::vector<PixelsAndValues> batches;
     for (std::uint64_t seed = 0; seed < 3; ++seed) batches.emplace_back(engine, 4, seed);
     engine.prefetch(batches[0].pixels(4));
     engine.prefetch(batches[1].pixels(4));

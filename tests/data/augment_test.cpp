@@ -22,7 +22,7 @@ std::vector<std::byte> counted_pixels(const ImageShape& shape) {
 const std::vector<float> means{0.4F, 0.5F, 0.3F};
 const std::vector<float> stds{0.2F, 0.25F, 0.3F};
 
-/// The definition, one value at a time.
+/// The definition, for a single value.
 float naive(const std::vector<std::byte>& pixels, const ImageShape& shape, const Window& window,
             std::int64_t width, std::int64_t y, std::int64_t x, std::int64_t c) {
   const std::int64_t from_y = window.top + y;
@@ -89,12 +89,13 @@ BOOST_AUTO_TEST_CASE(crop_flip_draws_every_window_equally_often) {
   }
 
   BOOST_TEST(places.size() == 25u);
-  // Binomial of 50,000 draws: standard deviation 44 for a place, 112 for the flips; five of each.
+  // Binomial of 50,000 draws: standard deviation 44 per window, 112 for the flips; the limits are
+  // five deviations.
   for (const auto& [place, count] : places) BOOST_TEST(std::abs(count - draws / 25) < 220);
   BOOST_TEST(std::abs(flips - draws / 2) < 560);
 }
 
-BOOST_AUTO_TEST_CASE(draws_differ_by_sample_epoch_and_seed_and_repeat) {
+BOOST_AUTO_TEST_CASE(draws_depend_only_on_sample_epoch_and_seed) {
   const auto draw = [](std::uint64_t seed, std::int64_t epoch, std::int64_t sample) {
     PhiloxStream random = augmentation_stream(seed, epoch, sample);
     return random.next_u64();
@@ -107,7 +108,7 @@ BOOST_AUTO_TEST_CASE(draws_differ_by_sample_epoch_and_seed_and_repeat) {
   BOOST_TEST(draw(1, 2, 3) != draw(1, 2, 3 + (std::int64_t{1} << 40)));
 }
 
-BOOST_AUTO_TEST_CASE(resized_crops_keep_to_area_and_ratio) {
+BOOST_AUTO_TEST_CASE(resized_crops_are_within_the_limits_of_area_and_ratio) {
   const ImageShape image{.channels = 3, .height = 300, .width = 400};
   double smallest = 1;
   double largest = 0;
@@ -119,7 +120,7 @@ BOOST_AUTO_TEST_CASE(resized_crops_keep_to_area_and_ratio) {
     BOOST_REQUIRE(region.left >= 0 && region.left + region.width <= 400);
     const double area = static_cast<double>(region.height * region.width) / (300.0 * 400.0);
     const double ratio = static_cast<double>(region.width) / static_cast<double>(region.height);
-    BOOST_REQUIRE(ratio > 0.74 && ratio < 1.35);  // rounding to pixels
+    BOOST_REQUIRE(ratio > 0.74 && ratio < 1.35);  // extents are rounded to pixels
     smallest = std::min(smallest, area);
     largest = std::max(largest, area);
   }
@@ -163,8 +164,8 @@ BOOST_AUTO_TEST_CASE(resampling_keeps_a_constant_and_its_own_size) {
 }
 
 BOOST_AUTO_TEST_CASE(halving_averages_with_the_triangle_filter) {
-  // Pillow's bilinear filter, 4 pixels to 2: the triangle has weights 3, 3 and 1 at the
-  // edge: (3 a + 3 b + c) / 7.
+  // Pillow's bilinear filter from 4 pixels to 2 has the weights 3, 3 and 1 at an edge: (3 a + 3 b +
+  // c) / 7.
   const ImageShape shape{.channels = 1, .height = 1, .width = 4};
   const std::vector<std::byte> pixels{std::byte{0}, std::byte{70}, std::byte{140}, std::byte{210}};
   Resampler resampler;

@@ -16,7 +16,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-/// A record whose planes are all 10, all 20 and all 30, but for the last pixel of the last plane.
+/// A record with planes of 10, 20 and 30, except for the last pixel of the last plane.
 std::string record(const std::string& labels) {
   std::string text =
       labels + std::string(1024, '\x0a') + std::string(1024, '\x14') + std::string(1024, '\x1e');
@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_CASE(planes_become_interleaved_pixels) {
   BOOST_TEST(std::to_integer<int>(batch.images[3071]) == 99);
 }
 
-BOOST_AUTO_TEST_CASE(of_two_labels_the_fine_one_counts) {
+BOOST_AUTO_TEST_CASE(the_fine_one_of_two_labels_is_used) {
   const CifarBatch batch =
       parse_cifar(bytes_of(record("\x03\x63") + record("\x04\x05")), hundred, "some-file");
 

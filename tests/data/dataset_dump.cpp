@@ -33,9 +33,9 @@ void dump(const std::string& directory) {
 
 }  // namespace
 
-/// Prints what the reader finds in split `train` of a directory: a line of facts, the CRC-32C of up
-/// to 1000 samples spread over it, the peak memory in KiB, then the notes. Its status is the
-/// program's.
+/// Prints what the reader finds in split `train` of a directory: a line of properties, the CRC-32C
+/// of up to 1000 evenly spaced samples, the peak memory in KiB, then the notes. Exits with the
+/// status of an error, as the program does.
 int main(int, char** arguments) {
   try {
     dump(arguments[1]);

@@ -23,7 +23,8 @@ BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
 
 namespace {
 
-/// A directory that rank 0 makes and fills and all ranks see, until all are done with it.
+/// A directory that rank 0 creates and fills for all ranks; removed when all ranks are done with
+/// it.
 class SharedDirectory final {
  public:
   SharedDirectory(Communicator& comm, const std::function<void(const std::string&)>& fill)
@@ -47,7 +48,7 @@ std::string shard_path(const std::string& directory, std::int64_t i, std::int64_
   return fmt::format("{}/train-{:05}-of-{:05}.h5", directory, i, count);
 }
 
-/// Shards of 3, 4, 5, ... samples.
+/// Writes shards of 3, 4, 5, ... samples.
 void write_shards(const std::string& directory, std::int64_t count, TestShard shard = {}) {
   shard.first = 0;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -57,7 +58,7 @@ void write_shards(const std::string& directory, std::int64_t count, TestShard sh
   }
 }
 
-/// Opens on all ranks; each must fail in the same way, or none.
+/// Opens the data set on all ranks. Either all ranks fail with the same error, or none fails.
 Failure open_failure(Communicator& comm, const std::string& directory) {
   const Failure failure = failure_of([&] { (void)open_dataset(directory, "train", comm); });
   for (const std::string& text : all_gather_text(comm, failure.text)) {
@@ -120,11 +121,11 @@ BOOST_AUTO_TEST_CASE(the_identity_changes_with_a_label_and_with_a_pixel) {
   const auto original = identity(0, true);
 
   BOOST_TEST(identity(0, true) == original);
-  BOOST_TEST(identity(4, true) != original);             // the same labels, other pixels
+  BOOST_TEST(identity(4, true) != original);             // same labels, other pixels
   BOOST_TEST(identity(1, false) != identity(0, false));  // other labels
 }
 
-BOOST_AUTO_TEST_CASE(what_a_file_does_not_say_is_taken_and_noted) {
+BOOST_AUTO_TEST_CASE(missing_attributes_have_defaults_and_are_noted) {
   const auto comm = make_mpi_communicator();
   const SharedDirectory directory(*comm, [](const std::string& path) {
     write_shards(path, 2, {.checksums = false, .classes = {}, .mean = {}, .std = {}});
@@ -168,7 +169,7 @@ BOOST_AUTO_TEST_CASE(shards_that_disagree_are_named) {
   expect(with_last({.std = {}}), "different std");
 }
 
-BOOST_AUTO_TEST_CASE(a_missing_shard_an_empty_directory_and_no_samples_have_their_status) {
+BOOST_AUTO_TEST_CASE(missing_shards_and_empty_data_sets_have_their_status) {
   const auto comm = make_mpi_communicator();
   const SharedDirectory missing(*comm, [](const std::string& path) {
     write_shards(path, 3);
@@ -184,7 +185,7 @@ BOOST_AUTO_TEST_CASE(a_missing_shard_an_empty_directory_and_no_samples_have_thei
   expect(open_failure(*comm, none.path()), "has no samples in split train");
 }
 
-// Names are any bytes; the rank that lists the directory sends them to all.
+// File names may contain any bytes. Rank 0 lists the directory and sends the names to all ranks.
 BOOST_AUTO_TEST_CASE(a_split_whose_name_is_not_utf_8_is_read) {
   const auto comm = make_mpi_communicator();
   const std::string split = "caf\xe9";
@@ -198,7 +199,7 @@ BOOST_AUTO_TEST_CASE(a_split_whose_name_is_not_utf_8_is_read) {
   BOOST_TEST(dataset->info().samples == 7);
 }
 
-BOOST_AUTO_TEST_CASE(descriptors_stay_bounded_while_threads_read_everywhere) {
+BOOST_AUTO_TEST_CASE(open_files_are_bounded_while_threads_read_all_shards) {
   const auto comm = make_mpi_communicator();
   constexpr std::int64_t shards = 150;
   const SharedDirectory directory(*comm, [](const std::string& path) {

@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(a_damaged_jpeg_is_bad_input_at_any_length) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_jpeg_that_claims_a_huge_size_takes_no_memory) {
+BOOST_AUTO_TEST_CASE(a_jpeg_header_with_a_huge_size_allocates_no_memory) {
   auto file = flat_jpeg({.height = 8, .width = 8, .channels = 3}, 30);
   for (std::size_t i = 0; i + 9 < file.size(); ++i) {
     if (file[i] == 0xFF && file[i + 1] == 0xC0) {  // start of frame: height and width follow

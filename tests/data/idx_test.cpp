@@ -65,11 +65,11 @@ void check_good(const IdxFile& file) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_plain_file_gives_its_extents_and_values) {
+BOOST_AUTO_TEST_CASE(a_plain_file_is_read) {
   check_good(parse_idx(bytes_of(good_images()), "some-file"));
 }
 
-BOOST_AUTO_TEST_CASE(a_gzip_file_gives_the_same) {
+BOOST_AUTO_TEST_CASE(a_gzip_file_is_read) {
   check_good(parse_idx(bytes_of(gzip(good_images())), "some-file"));
 }
 
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(every_truncation_is_refused) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_follows_the_values_is_refused) {
+BOOST_AUTO_TEST_CASE(trailing_data_are_refused) {
   check_refused(good_images() + "x", "does not end after the 12 bytes");
   check_refused(gzip(good_images() + "x"), "does not end after the 12 bytes");
   check_refused(gzip(good_images()) + "x", "does not end after the 12 bytes");
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(other_types_and_ranks_are_refused) {
   check_refused("\x89PNG....", "not an IDX file");
 }
 
-BOOST_AUTO_TEST_CASE(a_header_that_announces_too_much_takes_no_memory) {
+BOOST_AUTO_TEST_CASE(a_header_with_huge_extents_allocates_no_memory) {
   const std::string four_tib = word(0x00000803) + word(0x10000) + word(0x10000) + word(0x400);
 
   check_refused(four_tib + "abc", "announces 4398046511104 bytes");
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(damaged_gzip_data_are_refused) {
   check_refused(wrong_method, "damaged gzip data");
 }
 
-BOOST_AUTO_TEST_CASE(a_file_of_no_samples_parses) {
+BOOST_AUTO_TEST_CASE(a_file_without_samples_is_read) {
   const IdxFile file = parse_idx(bytes_of(word(0x00000801) + word(0)), "some-file");
 
   BOOST_TEST(file.values.empty());

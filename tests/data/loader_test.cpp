@@ -44,7 +44,7 @@ LoaderOptions options_for(const Dataset& dataset) {
           .batch_capacity = 8};
 }
 
-/// `epochs` epochs in batches of 8, the last one short.
+/// A plan of `epochs` epochs in batches of 8; the last batch of an epoch is short.
 BatchPlan plan_of(std::int64_t epochs) {
   return [epochs](std::int64_t n) -> std::optional<BatchRequest> {
     constexpr std::int64_t batches = (samples + 7) / 8;
@@ -55,15 +55,15 @@ BatchPlan plan_of(std::int64_t epochs) {
   };
 }
 
-struct Everything {
+struct AllBatches {
   std::vector<float> images;
   std::vector<std::int32_t> labels;
   std::vector<BatchRequest> requests;
-  friend bool operator==(const Everything&, const Everything&) = default;
+  friend bool operator==(const AllBatches&, const AllBatches&) = default;
 };
 
-Everything load_all(Loader& loader, std::int64_t image_floats) {
-  Everything all;
+AllBatches load_all(Loader& loader, std::int64_t image_floats) {
+  AllBatches all;
   while (const auto loaded = loader.next()) {
     const Batch& batch = loaded->batch;
     BOOST_REQUIRE_EQUAL(batch.size, loaded->request.count);
@@ -76,7 +76,7 @@ Everything load_all(Loader& loader, std::int64_t image_floats) {
   return all;
 }
 
-Everything load_all(const Dataset& dataset, const LoaderOptions& options, const BatchPlan& plan) {
+AllBatches load_all(const Dataset& dataset, const LoaderOptions& options, const BatchPlan& plan) {
   const ImageShape& image = options.image;
   return load_all(*make_loader(dataset, options, plan),
                   image.channels * image.height * image.width);
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(batches_do_not_depend_on_threads_or_depth) {
   const Fixture fixture;
   LoaderOptions options = options_for(*fixture.dataset);
   options.threads = 0;
-  const Everything expected = load_all(*fixture.dataset, options, plan_of(3));
+  const AllBatches expected = load_all(*fixture.dataset, options, plan_of(3));
 
   BOOST_TEST(expected.labels.size() == static_cast<std::size_t>(3 * samples));
   for (const int threads : {1, 2, 5}) {
@@ -100,10 +100,10 @@ BOOST_AUTO_TEST_CASE(batches_do_not_depend_on_threads_or_depth) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_batch_is_the_augmented_samples_of_its_positions) {
+BOOST_AUTO_TEST_CASE(a_batch_contains_the_augmented_samples_of_its_positions) {
   const Fixture fixture;
   const LoaderOptions options = options_for(*fixture.dataset);
-  const Everything all = load_all(*fixture.dataset, options, plan_of(2));
+  const AllBatches all = load_all(*fixture.dataset, options, plan_of(2));
   const SampleOrder order(samples, options.seed);
   const Normalizer normalizer(options.mean, options.std);
   RawSample raw;
@@ -122,12 +122,12 @@ BOOST_AUTO_TEST_CASE(a_batch_is_the_augmented_samples_of_its_positions) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(nhwc_holds_the_same_values_as_nchw) {
+BOOST_AUTO_TEST_CASE(nhwc_and_nchw_batches_have_the_same_values) {
   const Fixture fixture;
   LoaderOptions options = options_for(*fixture.dataset);
-  const Everything planes = load_all(*fixture.dataset, options, plan_of(1));
+  const AllBatches planes = load_all(*fixture.dataset, options, plan_of(1));
   options.format.layout = ImageLayout::nhwc;
-  const Everything pixels = load_all(*fixture.dataset, options, plan_of(1));
+  const AllBatches pixels = load_all(*fixture.dataset, options, plan_of(1));
 
   for (std::size_t n = 0; n < samples; ++n) {
     for (std::size_t c = 0; c < 3; ++c) {
@@ -138,17 +138,17 @@ BOOST_AUTO_TEST_CASE(nhwc_holds_the_same_values_as_nchw) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(ranks_of_any_number_load_each_sample_once_an_epoch) {
+BOOST_AUTO_TEST_CASE(any_number_of_ranks_loads_each_sample_once_per_epoch) {
   const Fixture fixture;
   LoaderOptions options = options_for(*fixture.dataset);
   options.augment = Augment::none;
-  const Everything serial = load_all(*fixture.dataset, options, plan_of(1));
+  const AllBatches serial = load_all(*fixture.dataset, options, plan_of(1));
   for (const std::int64_t ranks : {2, 3, 4}) {
-    Everything joined;
+    AllBatches joined;
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       const Slice slice = slice_of(samples, ranks, rank);
       options.batch_capacity = slice.count;
-      const Everything part =
+      const AllBatches part =
           load_all(*fixture.dataset, options, [&](std::int64_t n) -> std::optional<BatchRequest> {
             if (n > 0) return std::nullopt;
             return BatchRequest{.epoch = 0, .first = slice.begin, .count = slice.count};
@@ -167,7 +167,7 @@ BOOST_AUTO_TEST_CASE(evaluation_keeps_the_order_of_the_files) {
   options.augment = Augment::none;
   options.shuffle = false;
 
-  const Everything all = load_all(*fixture.dataset, options, plan_of(1));
+  const AllBatches all = load_all(*fixture.dataset, options, plan_of(1));
 
   for (std::int64_t n = 0; n < samples; ++n) {
     BOOST_TEST(all.labels[static_cast<std::size_t>(n)] == label_of(n));
@@ -176,7 +176,7 @@ BOOST_AUTO_TEST_CASE(evaluation_keeps_the_order_of_the_files) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(the_plan_is_asked_once_for_each_batch) {
+BOOST_AUTO_TEST_CASE(the_plan_is_called_once_for_each_batch) {
   const Fixture fixture;
   for (const int threads : {0, 1, 3}) {
     LoaderOptions options = options_for(*fixture.dataset);
@@ -195,7 +195,7 @@ BOOST_AUTO_TEST_CASE(the_plan_is_asked_once_for_each_batch) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(no_more_than_the_ring_is_loaded_ahead) {
+BOOST_AUTO_TEST_CASE(the_ring_limits_how_far_ahead_batches_are_loaded) {
   const Fixture fixture;
   LoaderOptions options = options_for(*fixture.dataset);
   options.threads = 2;
@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(a_returned_batch_is_not_touched_until_the_next_call) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_loader_ends_cleanly_at_any_moment) {
+BOOST_AUTO_TEST_CASE(a_loader_can_be_destroyed_at_any_moment) {
   const Fixture fixture;
   LoaderOptions options = options_for(*fixture.dataset);
   for (const int threads : {0, 1, 4}) {
@@ -241,11 +241,11 @@ BOOST_AUTO_TEST_CASE(a_loader_ends_cleanly_at_any_moment) {
   BOOST_TEST(true);
 }
 
-BOOST_AUTO_TEST_CASE(a_fault_comes_with_its_batch_and_stays) {
+BOOST_AUTO_TEST_CASE(a_bad_sample_fails_its_batch_and_all_later_calls) {
   const Fixture fixture;
   const std::string path = fixture.directory / shard_name;
   const std::string bytes = read_file(path);
-  // Pixels lie somewhere before the labels: found by their first values.
+  // The pixels are stored somewhere before the labels; find them by their first values.
   std::string first;
   for (std::int64_t i = 0; i < 90; ++i) first.push_back(static_cast<char>(pixel_of(20, i)));
   const std::size_t offset = bytes.find(first);
@@ -269,13 +269,13 @@ BOOST_AUTO_TEST_CASE(a_fault_comes_with_its_batch_and_stays) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(images_larger_than_the_networks_are_cropped_smaller_ones_refused) {
+BOOST_AUTO_TEST_CASE(larger_images_are_cropped_and_smaller_images_are_refused) {
   const Fixture fixture;
   LoaderOptions options = options_for(*fixture.dataset);
   options.augment = Augment::none;
   options.image = {.channels = 3, .height = 4, .width = 3};
   options.shuffle = false;
-  const Everything all = load_all(*fixture.dataset, options, plan_of(1));
+  const AllBatches all = load_all(*fixture.dataset, options, plan_of(1));
 
   // Row 1, column 1 of 6x5 is the first pixel of the centre 4x3.
   BOOST_TEST(all.images[0] ==
@@ -291,7 +291,7 @@ BOOST_AUTO_TEST_CASE(images_larger_than_the_networks_are_cropped_smaller_ones_re
                               }).status) == 64);
 }
 
-BOOST_AUTO_TEST_CASE(encoded_images_of_any_size_fill_the_networks) {
+BOOST_AUTO_TEST_CASE(encoded_images_of_any_size_are_resized_to_the_networks) {
   const TemporaryDirectory directory;
   std::vector<std::vector<std::uint8_t>> files;
   for (int i = 0; i < 12; ++i) {
@@ -313,7 +313,7 @@ BOOST_AUTO_TEST_CASE(encoded_images_of_any_size_fill_the_networks) {
   for (const Augment augment : {Augment::none, Augment::crop_flip, Augment::resized_crop}) {
     options.augment = augment;
     options.shuffle = false;
-    const Everything all = load_all(*dataset, options, plan);
+    const AllBatches all = load_all(*dataset, options, plan);
     for (std::size_t n = 0; n < 12; ++n) {
       for (std::size_t i = 0; i < 256; ++i) {
         const float pixel = all.images[n * 768 + i] * 0.5F + 0.1F;
@@ -323,7 +323,7 @@ BOOST_AUTO_TEST_CASE(encoded_images_of_any_size_fill_the_networks) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_damaged_jpeg_names_file_and_sample) {
+BOOST_AUTO_TEST_CASE(the_error_for_a_damaged_jpeg_names_file_and_sample) {
   const TemporaryDirectory directory;
   auto good = flat_jpeg({.height = 20, .width = 20, .channels = 3}, 9);
   write_encoded_shard(directory / shard_name,

@@ -20,15 +20,15 @@ namespace lockstep::test {
   return text;
 }
 
-/// What the IDX files below hold: pixel i of sample s, and its label.
+/// The contents of the IDX files below: pixel i of a sample, and the sample's label.
 [[nodiscard]] inline std::uint8_t idx_pixel(std::size_t sample, std::size_t i) {
   return static_cast<std::uint8_t>(sample * 17 + i * 3 + (sample >> 4));
 }
 [[nodiscard]] inline std::uint8_t idx_label(std::size_t sample) {
-  return static_cast<std::uint8_t>(sample * 10 / 300 % 10);  // sorted: a bad order would show
+  return static_cast<std::uint8_t>(sample * 10 / 300 % 10);  // sorted, to detect a bad order
 }
 
-/// Writes one part of `samples` images of 4x5 pixels.
+/// Writes the images and labels of one part: `samples` images of 4x5 pixels.
 inline void write_idx_part(const std::string& directory, const std::string& prefix,
                            std::size_t samples) {
   std::string images =
@@ -60,7 +60,7 @@ inline void write_idx_part(const std::string& directory, const std::string& pref
   return file;
 }
 
-/// Names of what a directory holds, hidden files too.
+/// Names of all entries of a directory, including hidden files.
 [[nodiscard]] inline std::vector<std::string> names_in(const std::string& directory) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {

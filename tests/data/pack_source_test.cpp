@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(mnist_files_give_both_parts) {
   BOOST_TEST(std::to_integer<int>(sample.bytes[19]) == idx_pixel(299, 19));
 }
 
-BOOST_AUTO_TEST_CASE(mnist_without_a_test_part_has_no_val) {
+BOOST_AUTO_TEST_CASE(mnist_without_a_test_part_has_no_split_val) {
   const TemporaryDirectory folder;
   write_idx_part(folder.path(), "train", 3);
 
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(folders_are_classes_in_the_order_of_their_names) {
     BOOST_TEST(sample.label == label);
     BOOST_REQUIRE_EQUAL(sample.bytes.size(), 16u * 16 * 3);
     for (const std::byte pixel : sample.bytes) {
-      BOOST_REQUIRE_LE(std::abs(std::to_integer<int>(pixel) - value), 2);  // JPEG is not exact
+      BOOST_REQUIRE_LE(std::abs(std::to_integer<int>(pixel) - value), 2);  // JPEG is lossy
     }
   };
   check(SourcePart::train, 0, 0, 90);
@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(folders_are_classes_in_the_order_of_their_names) {
   check(SourcePart::val, 0, 1, 7);
 }
 
-BOOST_AUTO_TEST_CASE(what_a_file_is_its_first_bytes_say) {
+BOOST_AUTO_TEST_CASE(the_first_bytes_of_a_file_determine_its_type) {
   const TemporaryDirectory folder;
   make_folder(folder / "cat");
   write_file(folder / "cat/a.jpg", flat_png(8, 8, 33));
@@ -194,7 +194,7 @@ BOOST_AUTO_TEST_CASE(images_outside_of_class_folders_are_refused) {
   make_folder(folder / "val");
   check_fails(ExitStatus::bad_input, "/val holds no class folders", open);
 
-  // As ImageNet's validation images come.
+  // ImageNet's validation images are distributed in this form.
   write_file(folder / "val/ILSVRC2012_val_00000002.JPEG", "not read");
   write_file(folder / "val/ILSVRC2012_val_00000001.JPEG", "not read");
   write_file(folder / "val/labels.txt", "no image");
@@ -203,7 +203,7 @@ BOOST_AUTO_TEST_CASE(images_outside_of_class_folders_are_refused) {
               open);
   check_fails(ExitStatus::bad_input, "docs/file-formats.md", open);
 
-  // A part of them in their folders is not all of them.
+  // It is not enough to move some of the images to class folders.
   make_folder(folder / "val/cat");
   std::filesystem::rename(folder / "val/ILSVRC2012_val_00000001.JPEG", folder / "val/cat/1.JPEG");
   check_fails(ExitStatus::bad_input, "/val holds 1 image outside of class folders", open);

@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t train_samples = 300;
 constexpr std::size_t val_samples = 50;
 
-/// A directory that rank 0 makes and all ranks see, until all are done with it.
+/// A directory that rank 0 creates for all ranks; removed when all ranks are done with it.
 struct Shared {
   Shared() : comm(make_mpi_communicator()) {
     if (comm->rank() == 0) own = std::make_unique<TemporaryDirectory>();
@@ -100,7 +100,7 @@ BOOST_FIXTURE_TEST_CASE(bytes_do_not_depend_on_the_number_of_ranks, Shared) {
   });
 }
 
-BOOST_FIXTURE_TEST_CASE(mean_and_deviation_are_the_training_pixels, Shared) {
+BOOST_FIXTURE_TEST_CASE(mean_and_deviation_are_those_of_the_training_pixels, Shared) {
   const PackResult result = pack_idx("out", *comm);
 
   double sum = 0;
@@ -114,7 +114,7 @@ BOOST_FIXTURE_TEST_CASE(mean_and_deviation_are_the_training_pixels, Shared) {
       squares += std::pow(idx_pixel(s, i) / 255.0 - sum / count, 2);
     }
   }
-  // One rounding to float.
+  // The tolerance is one rounding to float.
   BOOST_TEST(std::abs(result.mean.at(0) - sum / count) < 1e-7);
   BOOST_TEST(std::abs(result.std.at(0) - std::sqrt(squares / count)) < 1e-7);
   const ShardHeader header = ShardFile(path + "/out/val-00000-of-00001.h5").header();
@@ -133,12 +133,12 @@ BOOST_FIXTURE_TEST_CASE(consecutive_samples_are_a_fair_mix_of_sorted_classes, Sh
       data->read(i, sample);
       labels.insert(sample.label);
     }
-    // Of 30 fair draws out of ten classes, fewer than 6 seen has a chance below 1e-5.
+    // The probability of fewer than 6 different classes in 30 fair draws from ten is below 1e-5.
     BOOST_TEST(labels.size() >= 6u);
   }
 }
 
-BOOST_FIXTURE_TEST_CASE(a_packed_data_set_is_replaced_only_when_asked, Shared) {
+BOOST_FIXTURE_TEST_CASE(a_packed_data_set_is_replaced_only_with_overwrite, Shared) {
   (void)pack_idx("out", *comm);
   on_first([&] {
     write_file(path + "/out/train-00007-of-00009.h5", "an older one");
@@ -164,7 +164,7 @@ BOOST_FIXTURE_TEST_CASE(more_shards_than_samples_are_refused, Shared) {
   BOOST_TEST(failure.says("use 1 to 300"));
 }
 
-BOOST_FIXTURE_TEST_CASE(a_bad_image_leaves_nothing_behind_on_any_rank, Shared) {
+BOOST_FIXTURE_TEST_CASE(packing_a_bad_image_leaves_no_files_on_any_rank, Shared) {
   on_first([&] {
     for (int i = 0; i < 12; ++i) {
       std::filesystem::create_directories(path + "/tree/cat");
@@ -184,7 +184,7 @@ BOOST_FIXTURE_TEST_CASE(a_bad_image_leaves_nothing_behind_on_any_rank, Shared) {
   BOOST_TEST(names_in(path + "/out").empty());
 }
 
-BOOST_FIXTURE_TEST_CASE(jpeg_files_are_kept_as_they_are, Shared) {
+BOOST_FIXTURE_TEST_CASE(jpeg_files_are_stored_unchanged, Shared) {
   std::map<std::string, std::string> files;
   for (int i = 0; i < 8; ++i) {
     const auto jpeg = flat_jpeg({.height = 10 + i, .width = 20, .channels = 3}, 60 + i);
@@ -201,7 +201,7 @@ BOOST_FIXTURE_TEST_CASE(jpeg_files_are_kept_as_they_are, Shared) {
       pack(*source, {.directory = path + "/out", .shards = 3, .progress = {}}, *comm);
 
   BOOST_TEST(result.mean.size() == 3u);
-  BOOST_TEST(std::abs(result.mean[1] - 63.5 / 255) < 2.0 / 255);  // JPEG is not exact
+  BOOST_TEST(std::abs(result.mean[1] - 63.5 / 255) < 2.0 / 255);  // JPEG is lossy
   const auto data = open_dataset(path + "/out", "train", *comm);
   BOOST_TEST(data->info().encoded);
   BOOST_TEST(data->info().samples == 8);
@@ -218,7 +218,7 @@ BOOST_FIXTURE_TEST_CASE(jpeg_files_are_kept_as_they_are, Shared) {
   BOOST_TEST((found == expected));
 }
 
-BOOST_AUTO_TEST_CASE(shards_are_as_many_as_keep_them_small) {
+BOOST_AUTO_TEST_CASE(the_number_of_shards_keeps_them_small) {
   BOOST_TEST(shards_for(0, 10, 256) == 1);
   BOOST_TEST(shards_for(std::uint64_t{256} << 20, 1000, 256) == 1);
   BOOST_TEST(shards_for((std::uint64_t{256} << 20) + 1, 1000, 256) == 2);

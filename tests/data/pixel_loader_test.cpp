@@ -30,7 +30,7 @@ LoaderOptions options_for(const Dataset& dataset, Augment augment) {
           .batch_capacity = batch_size};
 }
 
-/// Two epochs; their last batches are short.
+/// A plan of two epochs; the last batch of an epoch is short.
 BatchPlan plan_for(std::int64_t count) {
   return [count](std::int64_t n) -> std::optional<BatchRequest> {
     const std::int64_t batches = (count + batch_size - 1) / batch_size;
@@ -45,13 +45,13 @@ struct alignas(16) PaddedPixel {
   float values[4];
 };
 
-/// What the network is given, (N, H, W, C) of all batches, and the labels.
-struct Everything {
+/// Input values of the network, (N, H, W, C), and labels of all batches.
+struct AllBatches {
   std::vector<float> values;
   std::vector<std::int32_t> labels;
 };
 
-void append(const Batch& batch, Everything& all) {
+void append(const Batch& batch, AllBatches& all) {
   const std::int64_t size = network.channels * network.height * network.width;
   const std::size_t before = all.values.size();
   all.values.resize(before + static_cast<std::size_t>(batch.size * size));
@@ -60,7 +60,7 @@ void append(const Batch& batch, Everything& all) {
     std::copy_n(batch.images, batch.size * size, all.values.data() + before);
     return;
   }
-  // As an engine does it, in values padded to four channels.
+  // Computes the values as an engine does, padded to four channels.
   const gpu::ImageExtent extent{.batch = batch.size,
                                 .height = network.height,
                                 .width = network.width,
@@ -80,8 +80,8 @@ void append(const Batch& batch, Everything& all) {
   for (const PaddedPixel& pixel : padded) out = std::copy_n(pixel.values, 3, out);
 }
 
-Everything load_all(const Dataset& dataset, const LoaderOptions& options) {
-  Everything all;
+AllBatches load_all(const Dataset& dataset, const LoaderOptions& options) {
+  AllBatches all;
   const auto loader = make_loader(dataset, options, plan_for(dataset.info().samples));
   while (const auto loaded = loader->next()) append(loaded->batch, all);
   return all;
@@ -92,9 +92,9 @@ void check_pixels_become_the_values(const Dataset& dataset) {
     for (const int threads : {0, 3}) {
       LoaderOptions options = options_for(dataset, augment);
       options.threads = threads;
-      const Everything values = load_all(dataset, options);
+      const AllBatches values = load_all(dataset, options);
       options.format.content = ImageContent::pixels;
-      const Everything pixels = load_all(dataset, options);
+      const AllBatches pixels = load_all(dataset, options);
 
       BOOST_TEST(values.labels.size() == static_cast<std::size_t>(2 * dataset.info().samples));
       BOOST_TEST((pixels.labels == values.labels));
@@ -103,7 +103,7 @@ void check_pixels_become_the_values(const Dataset& dataset) {
   }
 }
 
-/// Counts what it gives; fails where something comes back that it did not give.
+/// Counts allocations; fails if memory is released that it did not allocate.
 class CountingMemory final : public HostMemory {
  public:
   void* allocate(std::size_t bytes) override {
@@ -120,7 +120,7 @@ class CountingMemory final : public HostMemory {
     return given_.contains(const_cast<void*>(memory));
   }
   [[nodiscard]] std::size_t total() const { return total_; }
-  [[nodiscard]] bool all_back() const { return given_.empty(); }
+  [[nodiscard]] bool all_released() const { return given_.empty(); }
 
  private:
   std::map<void*, std::size_t> given_;
@@ -129,7 +129,7 @@ class CountingMemory final : public HostMemory {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(stored_pixels_become_the_values_of_the_other_way) {
+BOOST_AUTO_TEST_CASE(stored_pixels_give_the_same_values_as_the_cpu_path) {
   const TemporaryDirectory directory;
   write_shard(directory / "train-00000-of-00001.h5", {.samples = samples});
   const auto comm = make_self_communicator();
@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(stored_pixels_become_the_values_of_the_other_way) {
   check_pixels_become_the_values(*open_dataset(directory.path(), "train", *comm));
 }
 
-BOOST_AUTO_TEST_CASE(decoded_pixels_become_the_values_of_the_other_way) {
+BOOST_AUTO_TEST_CASE(decoded_pixels_give_the_same_values_as_the_cpu_path) {
   const TemporaryDirectory directory;
   std::vector<std::vector<std::uint8_t>> files;
   for (int i = 0; i < 12; ++i) {
@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(decoded_pixels_become_the_values_of_the_other_way) {
   check_pixels_become_the_values(*open_dataset(directory.path(), "train", *comm));
 }
 
-BOOST_AUTO_TEST_CASE(a_batch_of_pixels_lies_in_the_engines_memory_and_is_small) {
+BOOST_AUTO_TEST_CASE(a_batch_of_pixels_is_in_the_engines_memory_and_is_small) {
   const TemporaryDirectory directory;
   write_shard(directory / "train-00000-of-00001.h5", {.samples = samples});
   const auto comm = make_self_communicator();
@@ -176,5 +176,5 @@ BOOST_AUTO_TEST_CASE(a_batch_of_pixels_lies_in_the_engines_memory_and_is_small) 
   BOOST_TEST(memory.total() ==
              4 * batch_size * (bytes + sizeof(PixelCut) + sizeof(std::int32_t)) + 3 * 256 * 4);
   loader.reset();
-  BOOST_TEST(memory.all_back());
+  BOOST_TEST(memory.all_released());
 }

@@ -16,7 +16,8 @@ namespace {
 constexpr std::int64_t sizes[] = {1,  2,  3,  4,  5,   7,   8,   9,    13,   15,   16,  17,
                                   31, 63, 64, 65, 127, 128, 129, 1023, 1024, 1025, 997, 65537};
 
-/// How far a chi-square of `degrees` degrees lies from its mean, in standard deviations.
+/// Distance of a chi-square value of `degrees` degrees of freedom from its mean, in standard
+/// deviations.
 double deviations(double chi_square, double degrees) {
   return (chi_square - degrees) / std::sqrt(2 * degrees);
 }
@@ -40,7 +41,7 @@ BOOST_AUTO_TEST_CASE(each_epoch_visits_every_sample_exactly_once) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(blocks_stay_together_whatever_the_last_ones_size) {
+BOOST_AUTO_TEST_CASE(blocks_are_contiguous_for_any_size_of_the_last_one) {
   for (const std::int64_t n : sizes) {
     for (const std::int64_t block : {1, 2, 3, 5, 16, 100, 100'000}) {
       const SampleOrder order(n, 7, block);
@@ -79,8 +80,8 @@ BOOST_AUTO_TEST_CASE(ten_thousand_million_samples_need_no_table) {
   }
 }
 
-// Each cell (position, sample) must be hit equally often over many epochs and over many seeds. The
-// limit of five deviations is passed by chance once in three million.
+// Over many epochs and seeds, each cell (position, sample) must be hit equally often. The
+// probability of exceeding five deviations by chance is one in three million.
 BOOST_AUTO_TEST_CASE(every_sample_is_equally_likely_at_every_position) {
   for (const std::int64_t n : {2, 3, 4, 5, 6, 8, 10, 17, 33, 65}) {
     for (const bool by_seed : {false, true}) {
@@ -101,7 +102,7 @@ BOOST_AUTO_TEST_CASE(every_sample_is_equally_likely_at_every_position) {
       }
       // Rows and columns each sum to `draws`.
       const auto degrees = static_cast<double>((n - 1) * (n - 1));
-      // At one degree of freedom the tail is longer than a normal's.
+      // With one degree of freedom the distribution has a longer tail than the normal one.
       const double limit = n == 2 ? 18 : 5;
       BOOST_TEST(deviations(chi_square, degrees) < limit,
                  "n = " << n << " by_seed = " << by_seed << " chi-square " << chi_square);
@@ -109,8 +110,8 @@ BOOST_AUTO_TEST_CASE(every_sample_is_equally_likely_at_every_position) {
   }
 }
 
-// Neighbours in one epoch must not stay neighbours in the next: the rank correlation of two epochs
-// and of neighbouring positions has standard deviation 1/sqrt(n).
+// Samples that are adjacent in one epoch must not be adjacent in the next. Rank correlations of two
+// epochs, and of adjacent positions, have the standard deviation 1/sqrt(n).
 BOOST_AUTO_TEST_CASE(epochs_seeds_and_neighbours_are_uncorrelated) {
   constexpr std::int64_t n = 10'007;
   const auto correlation = [](const auto& first, const auto& second) {
@@ -139,9 +140,9 @@ BOOST_AUTO_TEST_CASE(epochs_seeds_and_neighbours_are_uncorrelated) {
   }
 }
 
-// Any prefix of an epoch should hold each class's share; here of samples sorted by class, the worst
-// case.
-BOOST_AUTO_TEST_CASE(a_batch_of_sorted_samples_is_a_fair_mix) {
+// Each part of an epoch should contain the classes in proportion. Samples sorted by class are the
+// worst case.
+BOOST_AUTO_TEST_CASE(a_batch_of_sorted_samples_mixes_the_classes) {
   constexpr std::int64_t n = 50'000;
   constexpr std::int64_t batch = 1000;
   const SampleOrder order(n, 9);
@@ -155,11 +156,13 @@ BOOST_AUTO_TEST_CASE(a_batch_of_sorted_samples_is_a_fair_mix) {
     for (const double count : classes) chi_square += (count - 100) * (count - 100) / 100;
   }
 
-  // 49 free batches of 9 free classes; without replacement, hence n / (n - 1) of it.
+  // Degrees of freedom: 49 batches times 9 classes; sampling without replacement scales them by n /
+  // (n - 1).
   BOOST_TEST(std::abs(deviations(chi_square, 49 * 9)) < 5);
 }
 
-// The order is part of the checkpoint's promise: a run resumes only on the same one.
+// The order must not change, because checkpoints rely on it: a run resumes only with the same
+// order.
 BOOST_AUTO_TEST_CASE(the_order_is_pinned) {
   const SampleOrder order(1000, 1234);
 

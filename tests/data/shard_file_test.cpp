@@ -20,7 +20,7 @@ namespace {
 
 const std::string shard_name = "train-00000-of-00001.h5";
 
-/// A shard made by hand from parts that may be wrong.
+/// The parts of a shard, each of which a test can replace by a wrong one.
 struct Parts {
   std::function<void(const h5::File&)> images = [](const h5::File& file) {
     const std::array<std::uint64_t, 4> dims{4, 2, 2, 1};
@@ -51,7 +51,7 @@ std::function<void(const h5::File&)> dataset(const std::string& name,
   return [=](const h5::File& file) { h5::write_dataset<T>(file, name, dims, values); };
 }
 
-/// Of this process, to read files.
+/// The number of read calls of this process.
 std::int64_t read_calls() {
   std::ifstream file("/proc/self/io");
   for (std::string name; file >> name;) {
@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(every_sample_is_read_as_written) {
   BOOST_TEST(shard.scan().largest_label == 3);
 }
 
-BOOST_AUTO_TEST_CASE(a_header_sent_as_text_reads_the_same) {
+BOOST_AUTO_TEST_CASE(a_header_from_its_text_reads_the_same_samples) {
   const TemporaryDirectory directory;
   write_shard(directory / shard_name, {});
   const ShardFile shard(directory / shard_name);
@@ -213,16 +213,16 @@ BOOST_AUTO_TEST_CASE(images_with_channels_first_are_refused) {
     expect(failure, fmt::format("/images is 4x{}x{}x{} uint8", a, b, c));
     expect(failure, "f['images'][()].transpose(0, 2, 3, 1)");
   }
-  // One value a channel of the wrong axis is what a user of such a file would write.
+  // The user of such a file would write one value per channel of the wrong axis.
   expect(verify_shape(3, 32, 32, {0.1F, 0.2F, 0.3F}), "looks like (N, C, H, W)");
 
-  // Both ends may be channels, or neither: the last axis is.
+  // If both axes or neither can be channels, the last axis is taken.
   const std::array<std::array<std::uint64_t, 3>, 5> channels_last{
       {{3, 32, 3}, {1, 1, 4}, {4, 5, 1}, {32, 32, 12}, {2, 7, 7}}};
   for (const auto& [a, b, c] : channels_last) {
     BOOST_TEST(verify_shape(a, b, c).text == "", fmt::format("4x{}x{}x{}", a, b, c));
   }
-  // Images of three rows and five channels, whose file says so.
+  // Images of three rows and five channels, as their attributes show.
   BOOST_TEST(verify_shape(3, 8, 5, std::vector<float>(5, 0.5F)).text == "");
 }
 
@@ -275,8 +275,8 @@ BOOST_AUTO_TEST_CASE(a_flipped_byte_names_file_and_sample) {
   expect(failure_of([&] { verify_shard(path); }), "sample 6 has checksum");
 }
 
-BOOST_AUTO_TEST_CASE(a_sample_costs_one_access_to_the_file_whichever_thread_reads_it) {
-  constexpr std::int64_t samples = 1300;  // labels and checksums are kept in blocks of 512
+BOOST_AUTO_TEST_CASE(each_sample_is_read_with_one_call_on_any_thread) {
+  constexpr std::int64_t samples = 1300;  // labels and checksums are read in blocks of 512
   for (const bool encoded : {false, true}) {
     const TemporaryDirectory directory;
     const std::string path = directory / shard_name;
@@ -313,13 +313,13 @@ BOOST_AUTO_TEST_CASE(a_sample_costs_one_access_to_the_file_whichever_thread_read
     const std::int64_t calls = read_calls() - before;
 
     BOOST_TEST(wrong == std::vector<int>(4), boost::test_tools::per_element());
-    // Three columns of three blocks, that each thread may read.
+    // In addition, each thread may read three columns in three blocks each.
     BOOST_TEST(calls >= samples);
     BOOST_TEST(calls <= samples + 3 * 3 * 4 + 4);
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_truncated_file_is_found_at_any_length) {
+BOOST_AUTO_TEST_CASE(truncation_is_detected_at_any_length) {
   const TemporaryDirectory directory;
   const std::string path = directory / shard_name;
   write_shard(path, {});
@@ -379,7 +379,7 @@ BOOST_AUTO_TEST_CASE(encoded_samples_are_read_by_their_offsets) {
   BOOST_TEST(verify_shard(path).samples == 3);
 }
 
-BOOST_AUTO_TEST_CASE(offsets_that_fall_or_leave_the_file_are_refused) {
+BOOST_AUTO_TEST_CASE(decreasing_or_out_of_range_offsets_are_refused) {
   const auto offsets = [](const std::vector<std::uint64_t>& values) {
     return verify({.images = dataset<std::uint8_t>("encoded", {9}, std::vector<std::uint8_t>(9)),
                    .rest = dataset<std::uint64_t>("offsets", {5}, values)});

@@ -18,7 +18,7 @@
 
 namespace lockstep::test {
 
-/// The status and text of the Error that `work` throws; ok where it throws none.
+/// Status and text of the Error that `work` throws; ok if it throws none.
 struct Failure {
   ExitStatus status = ExitStatus::ok;
   std::string text;

@@ -1,4 +1,4 @@
-"""Shards as h5py writes them: five lines, chunked and compressed, other integer types, PyTorch's order, 20 GiB sparse."""
+"""Reads shards that h5py wrote: minimal, chunked and compressed, with other integer types, in PyTorch's order, and 20 GiB sparse."""
 
 import pathlib
 import shlex
@@ -19,7 +19,7 @@ IMAGES = np.random.default_rng(1).integers(0, 256, (20, 8, 9, 3), dtype="u1")
 
 
 def dump(write):
-    """What the reader finds in a split of one shard: notes, then a checksum of all samples, in order."""
+    """Returns the reader's output for a split of one shard: properties, a checksum of all samples in order, peak memory, notes."""
     with tempfile.TemporaryDirectory() as directory:
         with h5py.File(pathlib.Path(directory) / "train-00000-of-00001.h5", "w") as file:
             write(file)
@@ -27,7 +27,7 @@ def dump(write):
     return result.stdout.splitlines()
 
 
-def five_lines(file):
+def minimal(file):
     file["images"] = IMAGES
     file["labels"] = LABELS
 
@@ -43,7 +43,7 @@ def chunked_big_endian(file):
 
 
 def attributes(file):
-    five_lines(file)
+    minimal(file)
     file.attrs["classes"] = 7
     file.attrs["mean"] = [0.1, 0.2, 0.3]
     file.attrs["std"] = np.array([0.5, 0.5, 0.5], "f4")
@@ -61,7 +61,7 @@ def sparse(file):
     file.create_dataset("labels", shape=(20 * 2**20,), dtype="u1", data=np.zeros(20 * 2**20, "u1"))
 
 
-plain = dump(five_lines)
+plain = dump(minimal)
 assert plain[0] == "samples 20 classes 7 image 8x9x3 notes 3", plain
 for write in (compressed, chunked_big_endian):
     other = dump(write)
@@ -75,7 +75,7 @@ peak_mib = int(large[2].split()[1]) / 1024
 assert peak_mib < 200, f"{peak_mib} MiB"
 
 
-# In PyTorch's order it is refused, with a line that makes it the same data set.
+# A shard in PyTorch's order is refused with a command that converts it to the same data set.
 with tempfile.TemporaryDirectory() as directory:
     shard = pathlib.Path(directory) / "train-00000-of-00001.h5"
     with h5py.File(shard, "w") as file:

@@ -33,7 +33,7 @@ std::string shard_name(std::int64_t i, std::int64_t count) {
   return fmt::format("train-{:05}-of-{:05}.h5", i, count);
 }
 
-/// A data set of `count` shards and an empty place for copies, which all ranks see.
+/// A data set of `count` shards and a directory for copies, visible to all ranks.
 class Fixture final {
  public:
   explicit Fixture(std::int64_t count, bool checksums = true) : comm_(make_mpi_communicator()) {
@@ -57,7 +57,7 @@ class Fixture final {
   [[nodiscard]] Communicator& comm() { return *comm_; }
   [[nodiscard]] Dataset& dataset() { return *dataset_; }
 
-  /// As though all ranks shared one node.
+  /// Begins staging as if all ranks were on one node.
   [[nodiscard]] std::shared_ptr<Staging> begin_staging() {
     const ProcessGrid grid{.rank = comm_->rank(),
                            .world_size = comm_->size(),
@@ -72,7 +72,7 @@ class Fixture final {
     dataset_->read_copies(staging, 0);
     return staging;
   }
-  /// Empties the originals, for those too who hold them open.
+  /// Truncates the original shards, also for ranks that have them open.
   void empty_originals() {
     comm_->barrier();
     if (comm_->rank() == 0) {
@@ -96,14 +96,14 @@ class Fixture final {
   std::unique_ptr<Dataset> dataset_;
 };
 
-/// Until the copies are whole on this rank's node.
+/// Waits until the copies are complete on this rank's node.
 void wait_until_ready(const Staging& staging, std::size_t shards) {
   for (std::size_t i = 0; i < shards; ++i) {
     while (!staging.ready(i)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
-/// What the copying said, once it has ended; rank 0's.
+/// All messages of a finished staging; only rank 0 has any.
 std::vector<Staging::News> all_news(Staging& staging) {
   std::vector<Staging::News> all;
   while (all.empty() || all.back().bad) {
@@ -119,7 +119,7 @@ bool is_empty(const std::string& directory) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_plan_takes_what_fits_in_order) {
+BOOST_AUTO_TEST_CASE(a_plan_takes_the_shards_that_fit_in_order) {
   const std::vector<std::uint64_t> sizes{40, 50, 30, 20, 10};
 
   BOOST_TEST((plan_staging(sizes, 1000).chosen == std::vector<std::size_t>{0, 1, 2, 3, 4}));
@@ -131,10 +131,10 @@ BOOST_AUTO_TEST_CASE(a_plan_takes_what_fits_in_order) {
   BOOST_TEST(plan_staging({}, 9).chosen.empty());
 }
 
-BOOST_AUTO_TEST_CASE(reads_move_to_the_copies_on_all_ranks_and_the_copies_go) {
+BOOST_AUTO_TEST_CASE(all_ranks_read_the_copies_and_the_copies_are_removed) {
   for (const bool checksums : {true, false}) {
     Fixture fixture(3, checksums);
-    fixture.check_all_samples();  // the originals are open now
+    fixture.check_all_samples();  // opens the originals
     auto staging = fixture.begin_staging();
     wait_until_ready(*staging, 3);
     fixture.empty_originals();
@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(reads_move_to_the_copies_on_all_ranks_and_the_copies_go) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(reading_while_the_copies_come_misses_nothing) {
+BOOST_AUTO_TEST_CASE(samples_are_correct_while_shards_are_copied) {
   Fixture fixture(4);
   const auto staging = fixture.begin_staging();
 
@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(reading_while_the_copies_come_misses_nothing) {
     reader = std::jthread([&] {
       do {
         fixture.check_all_samples();
-        // The copying is polite, and would get no core.
+        // Copying has a low priority, and would get no core.
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       } while (!staging->ready(3));
       fixture.check_all_samples();
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(reading_while_the_copies_come_misses_nothing) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_copy_that_is_gone_is_read_from_the_original) {
+BOOST_AUTO_TEST_CASE(samples_of_a_deleted_copy_are_read_from_the_original) {
   Fixture fixture(2);
   const auto staging = fixture.begin_staging();
   wait_until_ready(*staging, 2);
@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(a_pixel_that_changed_under_its_checksum_is_not_copied) {
   BOOST_TEST(failure.says("sample 1 has checksum"), failure.text);
 }
 
-BOOST_AUTO_TEST_CASE(a_device_that_is_full_is_said) {
+BOOST_AUTO_TEST_CASE(a_full_device_is_reported) {
   Fixture fixture(1);
   if (fixture.comm().rank() != 0) return;
   const ShardToCopy shard = fixture.dataset().shards_to_copy().front();
@@ -231,7 +231,7 @@ BOOST_AUTO_TEST_CASE(a_device_that_is_full_is_said) {
   BOOST_TEST(failure.says("No space left"), failure.text);
 }
 
-BOOST_AUTO_TEST_CASE(space_that_another_takes_meanwhile_leaves_the_shard_where_it_was) {
+BOOST_AUTO_TEST_CASE(shards_are_read_from_the_original_if_copying_fails) {
   Fixture fixture(2);
   const auto before = std::signal(SIGXFSZ, SIG_IGN);
   rlimit limit{};
@@ -255,7 +255,7 @@ BOOST_AUTO_TEST_CASE(space_that_another_takes_meanwhile_leaves_the_shard_where_i
   std::signal(SIGXFSZ, before);
 }
 
-BOOST_AUTO_TEST_CASE(leftovers_of_the_dead_go_and_those_of_the_living_stay) {
+BOOST_AUTO_TEST_CASE(copies_of_dead_jobs_are_removed_and_copies_of_running_jobs_are_kept) {
   Fixture fixture(1);
   const std::string dead = fixture.stage() + "/lockstep-stage-dead-123456";
   const std::string living = fixture.stage() + "/lockstep-stage-living-123456";
@@ -280,7 +280,7 @@ BOOST_AUTO_TEST_CASE(leftovers_of_the_dead_go_and_those_of_the_living_stay) {
   if (held >= 0) ::close(held);
 }
 
-BOOST_AUTO_TEST_CASE(a_place_that_cannot_be_made_stops_all_ranks_alike) {
+BOOST_AUTO_TEST_CASE(a_stage_directory_that_cannot_be_created_fails_on_all_ranks) {
   Fixture fixture(1);
   if (fixture.comm().rank() == 0) write_file(fixture.stage(), "in the way");
   fixture.comm().barrier();

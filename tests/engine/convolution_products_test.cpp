@@ -21,12 +21,12 @@ struct Problem {
   std::int64_t filters;
   Window window;
 
-  /// Of the target.
-  [[nodiscard]] std::int64_t height() const { return places(window.height); }
-  [[nodiscard]] std::int64_t width() const { return places(window.width); }
+  /// Height and width of the output.
+  [[nodiscard]] std::int64_t height() const { return output_extent(window.height); }
+  [[nodiscard]] std::int64_t width() const { return output_extent(window.width); }
 
  private:
-  [[nodiscard]] std::int64_t places(std::int64_t filter) const {
+  [[nodiscard]] std::int64_t output_extent(std::int64_t filter) const {
     return (size + 2 * window.padding - filter) / window.stride + 1;
   }
 };
@@ -42,7 +42,7 @@ const std::vector<Problem> problems{
     {.samples = 2, .channels = 4, .size = 5, .filters = 5, .window = {1, 3, 1, 1}},
 };
 
-/// Small whole numbers, whose products' sums are exact.
+/// Small whole numbers, so that sums of their products are exact.
 std::vector<Bfloat16> numbers(std::int64_t count, std::uint32_t seed) {
   std::vector<Bfloat16> values;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -139,7 +139,7 @@ std::vector<float> data_by_definition(const Problem& problem, const std::vector<
   return source;
 }
 
-/// As conv2d's lowering puts the steps together.
+/// Runs the steps in the order of conv2d's lowering.
 std::vector<Bfloat16> data_by_product(const Problem& problem, std::vector<Bfloat16> gradient,
                                       std::vector<Bfloat16> weight) {
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
@@ -192,7 +192,7 @@ bool has_products() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_product_is_the_weight_gradient) {
+BOOST_AUTO_TEST_CASE(a_matrix_product_gives_the_weight_gradient) {
   if (!has_products()) return;
   for (const Problem& problem : problems) {
     BOOST_TEST_CONTEXT(problem.window.height << "x" << problem.window.width << ", stride "
@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(a_product_is_the_weight_gradient) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_product_is_the_data_gradient) {
+BOOST_AUTO_TEST_CASE(a_matrix_product_gives_the_data_gradient) {
   if (!has_products()) return;
   for (const Problem& problem : {
            Problem{.samples = 3, .channels = 5, .size = 4, .filters = 7, .window = {}},
@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE(a_product_is_the_data_gradient) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(only_a_point_is_its_own_patches) {
+BOOST_AUTO_TEST_CASE(only_1x1_windows_of_stride_1_need_no_patches) {
   BOOST_TEST(Window{}.is_point());
   BOOST_TEST(!(Window{.stride = 2}.is_point()));
   BOOST_TEST(!(Window{.height = 3, .padding = 1}.is_point()));

@@ -27,8 +27,8 @@ namespace {
 std::atomic<bool> counting{false};
 std::atomic<int> allocations{0};
 
-/// oneDNN 2.6 puts a primitive's arguments in a map of its own at each call; that is not ours to
-/// avoid, so calls from within its library do not count.
+/// oneDNN 2.6 allocates a map of a primitive's arguments at each call. We cannot avoid that, so
+/// allocations by its library do not count.
 bool is_of_onednn(const void* caller) {
   Dl_info info{};
   return dladdr(caller, &info) != 0 && info.dli_fname != nullptr &&
@@ -45,7 +45,8 @@ void* counted(std::size_t size, std::size_t alignment, const void* caller) {
 
 }  // namespace
 
-// GCC inlines these deletes without the news, and then sees free() on what new gave.
+// GCC inlines these delete operators but not the new operators, and then warns about free() of
+// memory from new.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(std::size_t size) {
   return counted(size, alignof(std::max_align_t), __builtin_return_address(0));
@@ -96,12 +97,12 @@ Graph residual_network() {
   return graph;
 }
 
-/// residual_network()'s second convolution; its first has too few channels.
+/// The second convolution of residual_network(); the first one has too few channels.
 const WinogradShape second{
     .in_channels = 18, .height = 10, .width = 10, .out_channels = 18, .padding = 1};
 
-/// Whether each of its steps can be computed by Winograd's algorithm.
-bool winograd_here() {
+/// Whether Winograd's algorithm can compute each of its steps.
+bool has_winograd() {
   if (std::ranges::all_of(convolution_steps,
                           [](auto step) { return has_winograd(second, step); })) {
     return true;
@@ -156,7 +157,7 @@ BOOST_AUTO_TEST_CASE(the_description_names_library_and_threads) {
 }
 
 BOOST_AUTO_TEST_CASE(the_description_counts_steps_by_winograds_algorithm) {
-  if (!winograd_here()) return;
+  if (!has_winograd()) return;
   ConvolutionChoices choices;
   choices.set(second, ConvolutionStep::data_gradient, true);
 
@@ -166,8 +167,8 @@ BOOST_AUTO_TEST_CASE(the_description_counts_steps_by_winograds_algorithm) {
       "1 thread, Winograd's algorithm in 1 of 3 steps of 3x3 convolutions"));
 }
 
-BOOST_AUTO_TEST_CASE(each_step_is_computed_by_the_algorithm_that_is_chosen_for_it) {
-  if (!winograd_here()) return;
+BOOST_AUTO_TEST_CASE(each_step_uses_the_algorithm_that_is_chosen_for_it) {
+  if (!has_winograd()) return;
   const Graph graph = residual_network();
   const auto results = [&](const ConvolutionChoices& choices) {
     const auto engine = make_cpu_engine(graph, {.threads = 2, .convolutions = choices});
@@ -204,7 +205,7 @@ BOOST_AUTO_TEST_CASE(each_step_is_computed_by_the_algorithm_that_is_chosen_for_i
   }
 }
 
-BOOST_AUTO_TEST_CASE(arenas_are_laid_out_alike_whichever_algorithm_is_chosen) {
+BOOST_AUTO_TEST_CASE(the_layout_of_arenas_does_not_depend_on_the_algorithms) {
   const Graph graph = residual_network();
   const auto places = [&](const ConvolutionChoices& choices) {
     const auto engine = make_cpu_engine(graph, {.threads = 2, .convolutions = choices});
@@ -233,7 +234,7 @@ BOOST_AUTO_TEST_CASE(inference_gives_the_same_bits_in_each_program_of_an_engine)
              boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(an_algorithm_that_the_library_has_not_got_is_refused) {
+BOOST_AUTO_TEST_CASE(an_unsupported_algorithm_is_refused) {
   ConvolutionChoices choices;
   choices.set({.in_channels = 18, .height = 10, .width = 10, .out_channels = 18, .padding = 2},
               ConvolutionStep::forward, true);
@@ -247,7 +248,7 @@ BOOST_AUTO_TEST_CASE(an_algorithm_that_the_library_has_not_got_is_refused) {
       });
 }
 
-BOOST_AUTO_TEST_CASE(parameters_start_as_zeros_and_statistics_as_the_graph_says) {
+BOOST_AUTO_TEST_CASE(parameters_start_as_zeros_and_statistics_as_in_the_graph) {
   const auto engine = make_cpu_engine(residual_network(), {.threads = 1, .tail_size = 0});
 
   double sum = 0;
@@ -272,7 +273,7 @@ BOOST_AUTO_TEST_CASE(graphs_that_cannot_be_trained_are_refused) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_batch_that_memory_is_too_small_for_is_refused_and_smaller_ones_go_on) {
+BOOST_AUTO_TEST_CASE(a_batch_too_large_for_memory_is_refused_and_other_programs_still_run) {
   const Graph graph = residual_network();
   const auto engine = make_cpu_engine(graph, {.threads = 1, .tail_size = 0});
   conformance::load(*engine, oracle::random_state(graph, 1));
@@ -307,7 +308,7 @@ BOOST_AUTO_TEST_CASE(programs_outlive_their_engine) {
   BOOST_TEST(conformance::run_forward(*program, batch.batch()).loss == loss);
 }
 
-BOOST_AUTO_TEST_CASE(the_callers_thread_gets_the_engines_threads) {
+BOOST_AUTO_TEST_CASE(forward_sets_the_callers_number_of_threads) {
   const Graph graph = residual_network();
   const auto engine = make_cpu_engine(graph, {.threads = 1, .tail_size = 0});
   const conformance::EngineBatch batch(*engine, oracle::random_problem(graph, 2, 1));

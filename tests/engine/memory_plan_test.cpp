@@ -11,7 +11,7 @@ using namespace lockstep;
 
 namespace {
 
-/// The most bytes alive at once: no plan can do with less.
+/// The largest number of bytes alive at once, which is a lower bound of any plan.
 std::size_t peak(const std::vector<BufferRequest>& requests) {
   std::size_t result = 0;
   for (const BufferRequest& at : requests) {
@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE(no_requests_need_no_memory) {
   BOOST_TEST(plan.total_bytes == 0u);
 }
 
-BOOST_AUTO_TEST_CASE(buffers_that_follow_each_other_share_memory) {
+BOOST_AUTO_TEST_CASE(buffers_with_disjoint_lifetimes_share_memory) {
   const std::vector<BufferRequest> requests{{.bytes = 640, .first_step = 0, .last_step = 1},
                                             {.bytes = 600, .first_step = 2, .last_step = 3}};
 
@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(buffers_that_follow_each_other_share_memory) {
   BOOST_TEST(plan.total_bytes == 768u);
 }
 
-BOOST_AUTO_TEST_CASE(buffers_that_meet_in_one_step_do_not_share) {
+BOOST_AUTO_TEST_CASE(buffers_alive_in_the_same_step_do_not_share_memory) {
   const std::vector<BufferRequest> requests{{.bytes = 256, .first_step = 0, .last_step = 1},
                                             {.bytes = 256, .first_step = 1, .last_step = 2}};
 
@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(buffers_that_meet_in_one_step_do_not_share) {
   BOOST_TEST(plan.total_bytes == 512u);
 }
 
-BOOST_AUTO_TEST_CASE(random_plans_keep_live_buffers_apart_and_close_to_the_peak) {
+BOOST_AUTO_TEST_CASE(random_plans_have_no_overlaps_and_are_close_to_the_peak) {
   PhiloxStream random(4, RandomPurpose::synthetic_data, 0, 0);
   for (int round = 0; round < 50; ++round) {
     std::vector<BufferRequest> requests;

@@ -13,7 +13,7 @@
 using namespace lockstep;
 using namespace lockstep::cpu;
 
-// With each of the processor's vectors: ctest runs this program with LOCKSTEP_TEST_VECTORS.
+// CTest runs this program once per instruction set of the processor (LOCKSTEP_TEST_VECTORS).
 
 namespace {
 
@@ -41,7 +41,7 @@ float as_stored(float value, Bfloat16) {
   return float{Bfloat16(value)};
 }
 
-/// (N, C, H, W) values as they lie in a layout; what is padding is zero.
+/// (N, C, H, W) values in a memory layout, with zeros as padding.
 template <typename T>
 struct Tensor {
   Desc desc;
@@ -65,7 +65,7 @@ struct Tensor {
   }
 };
 
-/// By channel, with zeros for the padding.
+/// Values by channel, with zeros as padding.
 std::vector<float> by_channel(const NormPasses& passes, float first, float step) {
   std::vector<float> values(static_cast<std::size_t>(passes.rows().padded_channels()));
   for (std::int64_t c = 0; c < passes.rows().channels(); ++c) {
@@ -95,7 +95,7 @@ void for_each_case(const Check& check) {
       const Desc desc(layout.dims, type, layout.tag);
       BOOST_TEST_CONTEXT("channels " << layout.dims[1] << ", pixels "
                                      << layout.dims[2] * layout.dims[3] << ", width "
-                                     << ChannelRows(desc).width() << ", bytes a value "
+                                     << ChannelRows(desc).width() << ", bytes per value "
                                      << (type == DataType::f32 ? 4 : 2)) {
         if (type == DataType::f32) {
           check(desc, 0.0F);
@@ -109,7 +109,7 @@ void for_each_case(const Check& check) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(values_are_added_up_by_channel) {
+BOOST_AUTO_TEST_CASE(values_are_summed_by_channel) {
   for_each_case([]<typename T>(const Desc& desc, T) {
     NormPasses passes(desc, threads);
     Tensor<T> source(desc);
@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(values_are_normalised_added_to_and_masked) {
                           .mask = relu ? mask.data() : nullptr,
                           .target = target.values.data()});
         Tensor<T> expected(desc);
-        Tensor<T> passed(desc);  // 1 where the ReLU let a value pass
+        Tensor<T> passed(desc);  // 1 where the ReLU passes a value
         source.for_each([&](T& from, std::size_t c, std::size_t at) {
           float value = (float{from} - mean[c]) * slope[c] + offset[c];
           if (adds) value += float{addend.values[at]};
@@ -162,7 +162,7 @@ BOOST_AUTO_TEST_CASE(values_are_normalised_added_to_and_masked) {
           expected.values[at] = T(as_stored(relu && value < 0 ? 0.0F : value, type));
         });
         BOOST_TEST((target.values == expected.values));
-        // What the mask says, as backward reads it.
+        // The effect of the mask in backward.
         Tensor<T> ones(desc);
         ones.for_each([](T& value, std::size_t, std::size_t) { value = T(1.0F); });
         Tensor<T> masked(desc);
@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(values_are_normalised_added_to_and_masked) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(gradients_are_masked_added_up_and_passed_on) {
+BOOST_AUTO_TEST_CASE(gradients_are_masked_summed_and_propagated) {
   for_each_case([]<typename T>(const Desc& desc, T type) {
     NormPasses passes(desc, threads);
     Tensor<T> source(desc);
@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(gradients_are_masked_added_up_and_passed_on) {
     const std::vector<float> slope = by_channel(passes, -1.5F, 0.75F);
     const std::vector<float> offset = by_channel(passes, 0.5F, -0.375F);
     const std::vector<float> factor = by_channel(passes, 0.75F, 0.125F);
-    // Bits where source > mean.
+    // Sets the mask's bits where source > mean.
     std::vector<std::uint8_t> mask(static_cast<std::size_t>(passes.rows().mask_bytes()));
     Tensor<T> unused(desc);
     const std::vector<float> none = by_channel(passes, 0, 0);
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(gradients_are_masked_added_up_and_passed_on) {
             sums.first[c] += double{value};
             sums.second[c] += double{value} * double{centred};
           });
-          Tensor<T> masked = gradient;  // in its place
+          Tensor<T> masked = gradient;  // in place
           Tensor<T> target = source;
           check_near(passes.sum_gradients({.source = source.values.data(),
                                            .gradient = masked.values.data(),
@@ -271,7 +271,7 @@ BOOST_AUTO_TEST_CASE(nan_stays_nan) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(rows_are_of_dense_tensors_with_neighbouring_channels) {
+BOOST_AUTO_TEST_CASE(channel_rows_need_dense_tensors_with_adjacent_channels) {
   const Dims dims{2, 20, 5, 7};
   BOOST_TEST(ChannelRows::fits(Desc(dims, DataType::f32, Tag::nhwc)));
   BOOST_TEST(ChannelRows::fits(Desc(dims, DataType::f32, Tag::nChw8c)));

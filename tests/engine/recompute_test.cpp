@@ -27,7 +27,7 @@ struct Case {
   bool synchronised = false;
 };
 
-/// (logits, gradients after one backward, and after a second that adds to them, statistics).
+/// Logits, gradients after one backward and after a second one that accumulates, and statistics.
 struct Results {
   std::vector<float> logits;
   std::vector<float> once;
@@ -70,8 +70,7 @@ Graph model(const std::string& name, std::int64_t size, std::int64_t width = 0) 
                            .zero_init_residual = false});
 }
 
-/// Adds of what is kept, of what is gone, and of what is computed again; a norm behind an add; a
-/// ReLU by itself.
+/// Sums of kept, freed and recomputed values; a norm after a sum; a ReLU without a norm.
 Graph mixed_network() {
   Graph graph("mixed", {.channels = 3, .height = 12, .width = 12}, 10);
   const auto convolution = [&](ValueId x, const char* name) {
@@ -150,17 +149,17 @@ BOOST_AUTO_TEST_CASE(residual_networks_take_less_memory) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(not_all_of_a_long_chain_is_there_at_once) {
+BOOST_AUTO_TEST_CASE(a_long_chain_is_not_recomputed_all_at_once) {
   const auto bytes = [](int blocks, bool recompute) {
     const auto engine = make_cpu_engine(chain(blocks), {.recompute = recompute});
     return static_cast<double>(engine->compile_training(32)->activation_bytes());
   };
 
-  // Two values a block are kept, or one and some of the others.
+  // Without recomputation a block keeps two values, with it one and a part of the others.
   BOOST_TEST(bytes(64, true) < 0.68 * bytes(64, false));
 }
 
-BOOST_AUTO_TEST_CASE(inference_computes_nothing_again) {
+BOOST_AUTO_TEST_CASE(inference_recomputes_nothing) {
   const Graph graph = model("resnet18", 64);
   const auto bytes = [&](bool recompute) {
     return make_cpu_engine(graph, {.recompute = recompute})

@@ -23,7 +23,7 @@ NamedTensor any_tensor(const std::string& name, FuzzedDataProvider& bytes) {
   return tensor;
 }
 
-Checkpoint sound_checkpoint(FuzzedDataProvider& bytes) {
+Checkpoint valid_checkpoint(FuzzedDataProvider& bytes) {
   Checkpoint checkpoint;
   checkpoint.model = {any_tensor("fc.weight", bytes), any_tensor("fc.bias", bytes)};
   checkpoint.mean = {0.5F};
@@ -66,13 +66,13 @@ const Places& places() {
 
 }  // namespace
 
-/// A checkpoint as written, of which parts are replaced, read for both uses.
+/// Writes a valid checkpoint, replaces parts of it, and reads it as weights and to resume.
 void run(Bytes input) {
   static const Scratch scratch;
   FuzzedDataProvider bytes(input.data(), input.size());
   std::filesystem::create_directories(scratch.path());
   const std::string path = scratch.path() + "/step-00000001.h5";
-  write_checkpoint(path, sound_checkpoint(bytes));
+  write_checkpoint(path, valid_checkpoint(bytes));
   {
     const h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
     tamper(file, places(), bytes);

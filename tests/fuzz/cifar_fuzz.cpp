@@ -7,8 +7,8 @@
 
 namespace lockstep::fuzz {
 
-/// The first two bytes choose the kind and how many whole records the rest is stretched to;
-/// libFuzzer alone would seldom find a length of 3073 bytes.
+/// The first two bytes select the kind and the number of whole records to which the rest is
+/// extended; libFuzzer alone would seldom find a length of 3073 bytes.
 void run(Bytes bytes) {
   if (bytes.size() < 2) return;
   const CifarLayout layout = (bytes[0] & 1) != 0 ? CifarLayout{.label_bytes = 2, .classes = 100}

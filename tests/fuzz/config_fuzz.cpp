@@ -4,8 +4,8 @@
 
 namespace lockstep::fuzz {
 
-/// A config file's text, alone and as --config, and the same lines as a command line. What parses
-/// must print as text that parses to the same struct.
+/// Parses a config file's text, alone and as --config, and the same lines as a command line. If a
+/// text parses, its printed form must parse to the same struct.
 void run(Bytes bytes) {
   const std::string text(bytes.begin(), bytes.end());
   accepts([&] {

@@ -11,13 +11,13 @@
 #include <span>
 #include <string>
 
-/// What every target needs. A target hands its bytes to a reader; the reader may refuse them with
-/// an Error and nothing else: any other exception ends the run as a finding.
+/// Common code of the targets. A target passes its bytes to a reader, which may refuse them only
+/// with an Error: any other exception ends the run as a finding.
 namespace lockstep::fuzz {
 
 using Bytes = std::span<const std::uint8_t>;
 
-/// Runs `reader`; false where it refused its input.
+/// Runs `reader`; returns false if it refused its input.
 template <typename Reader>
 bool accepts(Reader&& reader) {
   try {
@@ -30,7 +30,7 @@ bool accepts(Reader&& reader) {
   return true;
 }
 
-/// Keeps the optimizer from dropping a read that the sanitizers should see.
+/// Keeps the optimizer from dropping a read that the sanitizers should check.
 inline void use(std::span<const std::byte> bytes) {
   volatile std::uint8_t sum = 0;
   for (const std::byte byte : bytes) {
@@ -38,7 +38,7 @@ inline void use(std::span<const std::byte> bytes) {
   }
 }
 
-/// A directory in memory of this process alone, removed at its end.
+/// A directory in memory for this process only, removed at its end.
 class Scratch final {
  public:
   Scratch() {
@@ -56,7 +56,7 @@ class Scratch final {
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
-  /// Replaces file `name` by `bytes`; its path.
+  /// Replaces file `name` by `bytes`; returns its path.
   [[nodiscard]] std::string write(const std::string& name, Bytes bytes) const {
     const std::string file = path_ + "/" + name;
     std::ofstream(file, std::ios::binary)
@@ -69,8 +69,8 @@ class Scratch final {
   std::string path_;
 };
 
-/// With LOCKSTEP_PLANTED_OVERFLOW the harness itself reads past the end for inputs that begin with
-/// "!": scripts/fuzz must then report a finding, which proves that it can.
+/// With LOCKSTEP_PLANTED_OVERFLOW the harness itself reads past the end of inputs that begin with
+/// "!". scripts/fuzz checks that this is reported as a finding.
 inline void plant([[maybe_unused]] Bytes bytes) {
 #ifdef LOCKSTEP_PLANTED_OVERFLOW
   if (!bytes.empty() && bytes[0] == '!') {
@@ -82,7 +82,7 @@ inline void plant([[maybe_unused]] Bytes bytes) {
 #endif
 }
 
-/// One input. Defined by each target.
+/// Runs one input. Each target defines it.
 void run(Bytes bytes);
 
 }  // namespace lockstep::fuzz

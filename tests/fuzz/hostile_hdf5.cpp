@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t max_written_bytes = std::size_t{1} << 16;
 
-/// Extents at which something changes: powers that overflow products, limits of the readers.
+/// Extents at which behaviour changes: powers that overflow products, limits of the readers.
 constexpr std::array<std::uint64_t, 20> extents{0,
                                                 1,
                                                 2,
@@ -129,7 +129,7 @@ Space any_space(FuzzedDataProvider& bytes, bool small) {
   return space;
 }
 
-/// Values in the file's own type; the library would follow pointers in the types that hold them.
+/// Values of the file's type. In types with pointers the library would follow them.
 std::vector<std::uint8_t> any_values(const h5::Datatype& type, std::uint64_t elements,
                                      FuzzedDataProvider& bytes) {
   const std::size_t size = H5Tget_size(type.get()) * elements;
@@ -205,7 +205,7 @@ void put_attribute(const h5::File& file, const AttributePlace& place, FuzzedData
   if (!values.empty()) H5Awrite(attribute.get(), type.get(), values.data());
 }
 
-/// The same values in chunks: sound, but read through the library.
+/// The same values in chunks: valid, but read through the library.
 void rewrite_chunked(const h5::File& file, const std::string& name, FuzzedDataProvider& bytes) {
   std::vector<std::uint8_t> values;
   h5::Datatype type;

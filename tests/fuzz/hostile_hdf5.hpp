@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-/// Well-formed HDF5 whose content is hostile: the library itself writes every byte, so that what a
-/// target finds is a fault of the reader above it.
+/// Well-formed HDF5 with hostile content. The library itself writes every byte, so a finding is a
+/// fault of the reader that uses the library.
 namespace lockstep::fuzz {
 
 /// An attribute: the object it is on and its name.
@@ -17,13 +17,13 @@ struct AttributePlace {
   std::string name;
 };
 
-/// What there is in a file to be replaced.
+/// The parts of a file that can be replaced.
 struct Places {
   std::vector<std::string> objects;
   std::vector<AttributePlace> attributes;
 };
 
-/// Replaces, removes or redirects some of `places`, as the bytes say; without bytes, nothing.
+/// Replaces, removes or redirects some of `places` as the bytes select; without bytes, none.
 void tamper(const h5::File& file, const Places& places, FuzzedDataProvider& bytes);
 
 }  // namespace lockstep::fuzz

@@ -7,7 +7,7 @@
 
 namespace lockstep::fuzz {
 
-/// Lines are the names of files in a directory of shards; all are looked at as its splits.
+/// The lines are names of files in a data set's directory; opens all splits that they name.
 void run(Bytes bytes) {
   static const Scratch scratch;
   std::filesystem::remove_all(scratch.path());

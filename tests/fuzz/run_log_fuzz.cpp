@@ -7,8 +7,8 @@
 
 namespace lockstep::fuzz {
 
-/// What a resumed run finds of the run before it: metrics.jsonl and an event file. The first byte
-/// chooses the file and the step at which it is cut.
+/// Reads the files that a resumed run finds: metrics.jsonl and an event file. The first byte
+/// selects the file and the step at which it is cut.
 void run(Bytes bytes) {
   static const Scratch scratch;
   if (bytes.empty()) return;

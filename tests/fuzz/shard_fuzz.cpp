@@ -26,8 +26,8 @@ const Places& places() {
   return all;
 }
 
-/// A shard as `pack` would write it, of sizes the bytes choose.
-void write_sound_shard(const std::string& path, FuzzedDataProvider& bytes) {
+/// Writes a valid shard, like `pack`, with sizes from the bytes.
+void write_valid_shard(const std::string& path, FuzzedDataProvider& bytes) {
   TestShard shard;
   shard.samples = bytes.ConsumeIntegralInRange<std::int64_t>(0, 5);
   shard.height = bytes.ConsumeIntegralInRange<std::int64_t>(1, 9);
@@ -54,7 +54,7 @@ void write_sound_shard(const std::string& path, FuzzedDataProvider& bytes) {
 
 void load(const Dataset& dataset, FuzzedDataProvider& bytes) {
   const DatasetInfo& info = dataset.info();
-  // A network of a moderate size: what the images do not allow is refused.
+  // A network of moderate size; the loader refuses images that do not fit it.
   LoaderOptions options{
       .image = {.channels = info.image.channels > 0 ? info.image.channels : 3,
                 .height = bytes.ConsumeIntegralInRange<std::int64_t>(1, 12),
@@ -86,7 +86,7 @@ void read_as_rank(const std::string& directory, FuzzedDataProvider& bytes) {
     accepts([&] {
       dataset->read(i, sample);
       use(sample.bytes);
-      // What a reader hands out is in range, whatever the file says.
+      // Values from the reader must be in range, whatever the file contains.
       if (sample.label < 0 || sample.label >= dataset->info().classes) __builtin_trap();
     });
   }
@@ -95,7 +95,8 @@ void read_as_rank(const std::string& directory, FuzzedDataProvider& bytes) {
 
 }  // namespace
 
-/// A sound shard, or two of one split, of which parts are replaced; then all that reads shards.
+/// Writes a valid shard, or two of one split, replaces parts of them, and runs all code that reads
+/// shards.
 void run(Bytes input) {
   static const Scratch scratch;
   FuzzedDataProvider bytes(input.data(), input.size());
@@ -104,12 +105,12 @@ void run(Bytes input) {
   const int shards = bytes.ConsumeIntegralInRange(0, 3) == 3 ? 2 : 1;
   for (int i = 0; i < shards; ++i) {
     const std::string path = fmt::format("{}/train-{:05}-of-{:05}.h5", scratch.path(), i, shards);
-    write_sound_shard(path, bytes);
+    write_valid_shard(path, bytes);
     {
       const h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
       tamper(file, places(), bytes);
     }
-    // Reading all of a shard that claims a million rows of nothing takes long and finds nothing.
+    // Reading all of a shard that claims a million empty rows takes long and finds nothing.
     accepts([&] {
       if (ShardFile(path).header().samples <= max_reads) verify_shard(path);
     });

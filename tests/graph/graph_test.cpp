@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// For Boost's messages.
+// Lets Boost.Test print shapes.
 static std::ostream& operator<<(std::ostream& out, const Shape& shape) {
   return out << to_string(shape);
 }
@@ -30,7 +30,7 @@ const Shape& output_of(const Graph& graph, ValueId value) {
   return graph.nodes()[static_cast<std::size_t>(value)].output;
 }
 
-/// What the call's Error(usage) says; empty where it threw none.
+/// The message of the Error(usage) that the call throws; empty if it throws none.
 std::string usage_error(const std::function<void()>& call) {
   try {
     call();
@@ -59,7 +59,7 @@ Graph one_block(double eps, const std::string& layer) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_windows_output_is_rounded_down) {
+BOOST_AUTO_TEST_CASE(the_output_extent_of_a_window_is_rounded_down) {
   struct Case {
     std::int64_t kernel, stride, padding;
     Shape conv, pool;
@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(parameters_have_torchvisions_names_and_layouts) {
   BOOST_TEST((graph.nodes()[2].statistics == std::vector<StatisticId>{0, 1}));
 }
 
-BOOST_AUTO_TEST_CASE(each_group_of_a_convolution_sees_its_own_channels) {
+BOOST_AUTO_TEST_CASE(each_group_of_a_convolution_reads_its_own_channels) {
   Graph graph("groups", {.channels = 12, .height = 9, .width = 7}, 10);
   const ValueId conv =
       graph.conv2d(0, {.name = "conv", .out_channels = 8, .padding = 1, .groups = 4, .bias = true});
@@ -181,7 +181,7 @@ BOOST_AUTO_TEST_CASE(groups_that_do_not_divide_the_channels_are_refused) {
   BOOST_TEST(graph.parameters().size() == 1U);
 }
 
-BOOST_AUTO_TEST_CASE(batch_norm_weight_starts_at_one_unless_zero_is_asked_for) {
+BOOST_AUTO_TEST_CASE(batch_norm_weight_starts_at_one_unless_zero_is_requested) {
   Graph graph = small_graph();
   graph.batch_norm(0, {.name = "bn"});
 
@@ -217,7 +217,7 @@ BOOST_AUTO_TEST_CASE(a_kernel_larger_than_the_padded_input_is_refused) {
   check_mentions(usage_error([&] { graph.avg_pool(0, {.kernel = 8}); }), {"avg_pool", "8", "7"});
 }
 
-BOOST_AUTO_TEST_CASE(numbers_no_layer_can_have_are_refused) {
+BOOST_AUTO_TEST_CASE(invalid_numbers_are_refused) {
   Graph graph = small_graph();
 
   check_mentions(usage_error([&] { graph.conv2d(0, {.name = "c", .out_channels = 0}); }), {"c: 0"});
@@ -257,7 +257,7 @@ BOOST_AUTO_TEST_CASE(two_layers_of_one_name_are_refused) {
   check_mentions(usage_error([&] { graph.batch_norm(conv, {.name = "twin"}); }), {"twin.weight"});
 }
 
-BOOST_AUTO_TEST_CASE(nothing_follows_the_loss) {
+BOOST_AUTO_TEST_CASE(ops_after_the_loss_are_refused) {
   Graph graph = one_block(1e-5, "conv");
   const std::size_t parameters = graph.parameters().size();
 
@@ -267,7 +267,7 @@ BOOST_AUTO_TEST_CASE(nothing_follows_the_loss) {
   BOOST_TEST(graph.parameters().size() == parameters);
 }
 
-BOOST_AUTO_TEST_CASE(fingerprints_tell_networks_apart) {
+BOOST_AUTO_TEST_CASE(fingerprints_distinguish_networks) {
   const std::uint32_t print = one_block(1e-5, "conv").fingerprint();
 
   BOOST_TEST(one_block(1e-5, "conv").fingerprint() == print);
@@ -275,7 +275,7 @@ BOOST_AUTO_TEST_CASE(fingerprints_tell_networks_apart) {
   BOOST_TEST(one_block(1e-3, "conv").fingerprint() != print);
 }
 
-BOOST_AUTO_TEST_CASE(a_fingerprint_sees_strides_and_connections_that_shapes_hide) {
+BOOST_AUTO_TEST_CASE(fingerprints_distinguish_strides_and_connections) {
   const auto print = [](std::int64_t stride, std::int64_t padding) {
     Graph graph("g", {.height = 3, .width = 3}, 1);
     graph.max_pool(0, {.kernel = 3, .stride = stride, .padding = padding});

@@ -42,10 +42,11 @@ BOOST_AUTO_TEST_CASE(convolutions_are_kaiming_normal_by_fan_out) {
   const double expected = std::sqrt(2.0 / (64 * 9));
 
   BOOST_TEST(values.size() == 64u * 32 * 9);
-  // 18,432 values: the mean's deviation is expected / 136, that of the deviation 0.5 %.
+  // 18,432 values: the standard error of the mean is expected / 136, that of the deviation 0.5 %.
   BOOST_TEST(std::abs(mean(values)) < 4 * expected / 136);
   BOOST_TEST(deviation(values) == expected, boost::test_tools::tolerance(0.02));
-  // A normal, not a uniform of the same variance: 4.55 % lie beyond two deviations.
+  // A normal distribution has 4.55 % beyond two deviations; a uniform one of the same variance has
+  // none.
   const auto beyond = std::count_if(values.begin(), values.end(), [&](float value) {
     return std::abs(static_cast<double>(value)) > 2 * expected;
   });
@@ -75,7 +76,7 @@ BOOST_AUTO_TEST_CASE(batch_norm_starts_with_constants) {
   BOOST_TEST(initial_values(norm, 3) == std::vector<float>(8, 0.0F));
 }
 
-BOOST_AUTO_TEST_CASE(values_depend_on_seed_name_and_shape_alone) {
+BOOST_AUTO_TEST_CASE(values_depend_only_on_seed_name_and_shape) {
   Parameter renamed = conv_weight;
   renamed.name = "layer1.0.conv2.weight";
   const std::vector<float> values = initial_values(conv_weight, 1);
@@ -86,13 +87,13 @@ BOOST_AUTO_TEST_CASE(values_depend_on_seed_name_and_shape_alone) {
   BOOST_TEST(initial_values(renamed, 1) != values);
 }
 
-BOOST_AUTO_TEST_CASE(values_are_those_of_one_thread_that_draws_them_in_turn) {
+BOOST_AUTO_TEST_CASE(values_equal_those_that_one_thread_draws_in_order) {
   for (const Parameter& parameter : {conv_weight, fc_weight}) {
     const std::vector<float> values = initial_values(parameter, 7);
     PhiloxStream random(7, RandomPurpose::initialization, crc32c(parameter.name), 0);
     const bool normal = parameter.initialization == Initialization::kaiming_normal_fan_out;
     const double scale = normal ? std::sqrt(2.0 / (64 * 9)) : 1.0 / 16;
-    BOOST_TEST(values.size() > 3 * 4096U);  // of several chunks
+    BOOST_TEST(values.size() > 3 * 4096U);  // several chunks
     for (const float value : values) {
       const double drawn = normal ? random.next_normal() : 2 * random.next_double() - 1;
       BOOST_TEST_REQUIRE(value == static_cast<float>(scale * drawn));

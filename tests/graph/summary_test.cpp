@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(the_table_is_aligned_and_ends_with_totals) {
   BOOST_TEST(last.find(" 770 ") != std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(json_holds_the_same_as_the_rows) {
+BOOST_AUTO_TEST_CASE(json_has_the_same_values_as_the_rows) {
   const ModelSummary summary = summarize_model(tiny());
   const nlohmann::json json = summary_json(summary);
 

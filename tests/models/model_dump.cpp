@@ -1,5 +1,5 @@
-// model_dump NAME: the model's parameters, then its running statistics, "name extent extent ..." a
-// line, for torchvision_names.py.
+// model_dump NAME: prints the model's parameters, then its running statistics, one "name extent
+// extent ..." per line, for torchvision_names.py.
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
 

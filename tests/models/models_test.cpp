@@ -68,13 +68,13 @@ BOOST_AUTO_TEST_CASE(resnets_have_torchvisions_parameter_counts) {
 }
 
 BOOST_AUTO_TEST_CASE(resnet50_at_224_takes_4_09_billion_multiply_adds) {
-  // The figure torchvision publishes for the v1.5 form, where v1 takes 3.86.
+  // The number that torchvision publishes for v1.5; v1 has 3.86 billion.
   const auto count = static_cast<double>(summarize_model(make_model("resnet50", {})).multiply_adds);
 
   BOOST_TEST(count == 4.089e9, boost::test_tools::tolerance(0.01));
 }
 
-BOOST_AUTO_TEST_CASE(a_resnexts_3x3_is_of_32_groups_that_start_4_wide) {
+BOOST_AUTO_TEST_CASE(resnext50_has_3x3_convolutions_of_32_groups_from_width_4) {
   const Graph graph = make_model("resnext50_32x4d", {});
   const auto shape = shapes(graph);
 
@@ -82,14 +82,14 @@ BOOST_AUTO_TEST_CASE(a_resnexts_3x3_is_of_32_groups_that_start_4_wide) {
   BOOST_TEST((shape.at("layer1.0.conv2.weight") == Shape{128, 4, 3, 3}));
   BOOST_TEST((shape.at("layer4.2.conv2.weight") == Shape{1024, 32, 3, 3}));
   BOOST_TEST((layer(graph, "layer4.2.conv3").output == Shape{2048, 7, 7}));
-  // The figure torchvision publishes.
+  // The number that torchvision publishes.
   const auto count = static_cast<double>(summarize_model(graph).multiply_adds);
   BOOST_TEST(count == 4.23e9, boost::test_tools::tolerance(0.01));
   const auto narrow = shapes(make_model("resnext50_32x4d", {.image = cifar, .width = 16}));
   BOOST_TEST((narrow.at("layer1.0.conv2.weight") == Shape{32, 1, 3, 3}));
 }
 
-BOOST_AUTO_TEST_CASE(a_bottleneck_strides_in_its_3x3) {
+BOOST_AUTO_TEST_CASE(a_bottleneck_has_its_stride_in_the_3x3) {
   const Graph graph = make_model("resnet50", {});
 
   BOOST_TEST((layer(graph, "layer2.0.conv1").output == Shape{128, 56, 56}));
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(every_model_ends_with_a_loss_over_its_classes) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(small_images_keep_their_size_through_the_stem) {
+BOOST_AUTO_TEST_CASE(the_stem_does_not_shrink_small_images) {
   const auto at = [](std::int64_t height, std::int64_t width) {
     return make_model("resnet18", {.image = {.channels = 3, .height = height, .width = width}});
   };
@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(zero_init_residual_zeroes_the_last_norm_of_each_block) {
   BOOST_TEST(zeroed("resnet50", false).empty());
 }
 
-BOOST_AUTO_TEST_CASE(an_unknown_model_is_answered_with_the_nearest_and_all_names) {
+BOOST_AUTO_TEST_CASE(an_unknown_model_is_refused_with_the_nearest_and_all_names) {
   for (const auto& [wrong, nearest] : {std::pair{"resnet5O", "resnet50"},
                                        {"resnet-18", "resnet18"},
                                        {"cnn", "mlp"},
@@ -212,7 +212,7 @@ BOOST_AUTO_TEST_CASE(an_unknown_model_is_answered_with_the_nearest_and_all_names
   }
 }
 
-BOOST_AUTO_TEST_CASE(widths_and_images_a_model_cannot_take_are_refused) {
+BOOST_AUTO_TEST_CASE(unsupported_widths_and_images_are_refused) {
   const auto message = [](const char* name, const ModelOptions& options) {
     return usage_error([&] { (void)make_model(name, options); });
   };

@@ -22,7 +22,7 @@ def ours(dump, name):
 
 
 def theirs(name):
-    # PyTorch counts batches in each layer; nothing else of the state is left out.
+    # PyTorch also counts batches in each norm; all other state is compared.
     state = getattr(torchvision.models, name)().state_dict()
     return {
         key: tuple(value.shape)

@@ -68,7 +68,7 @@ Config config_of(const Case& each) {
   return config;
 }
 
-/// An arena of a device.
+/// An arena in device memory.
 class DeviceValues final {
  public:
   DeviceValues(gpu::Device& device, std::size_t size) : device_(device), values_(device, size) {}
@@ -91,7 +91,7 @@ std::vector<float> host_copy(gpu::Device& device, std::span<const float> values)
 }
 
 void check_norms_of_parts(OptimizerKind kind) {
-  // As where a rank keeps parts of two units; what the others keep comes by the sum.
+  // A rank keeps parts of two units; the sum over ranks adds the parts of the others.
   ArenaLayout layout = odd_layout();
   const Config config = config_of({.name = "", .kind = kind});
   const std::shared_ptr<gpu::Device> device = gpu::make_host_device(gpu::HostWork::late);
@@ -142,7 +142,7 @@ void check_norms_of_parts(OptimizerKind kind) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_are_those_of_a_processor) {
+BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_match_those_on_a_cpu) {
   const ArenaLayout layout = odd_layout();
   for (const Case& each : cases) {
     BOOST_TEST_CONTEXT(each.name) {
@@ -162,7 +162,8 @@ BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_are_those_of_a_processor) {
         const UpdateOptions options{
             .lr = 0.02 / step, .step = step, .gradient_scale = each.gradient_scale};
         device_gradients.set(gradients);
-        // LARS and LAMB need whole arenas; the others are cut between tensors, as buckets are.
+        // LARS and LAMB need whole arenas; the others update two ranges, cut between tensors like
+        // buckets.
         const std::size_t cut = expected->needs_all_gradients() ? layout.size() : 52;
         expected->update(0, layout.size(), parameters, gradients, options);
         actual->update(0, cut, device_parameters.span(), device_gradients.span(), options);
@@ -182,7 +183,7 @@ BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_are_those_of_a_processor) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(lars_and_lamb_sum_the_norms_of_parts_that_lie_apart) {
+BOOST_AUTO_TEST_CASE(lars_and_lamb_sum_the_norms_of_separate_parts) {
   for (const OptimizerKind kind : {OptimizerKind::lars, OptimizerKind::lamb}) {
     BOOST_TEST_CONTEXT("optimizer " << static_cast<int>(kind)) {
       check_norms_of_parts(kind);
@@ -190,7 +191,7 @@ BOOST_AUTO_TEST_CASE(lars_and_lamb_sum_the_norms_of_parts_that_lie_apart) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(the_squared_norm_on_a_device_is_a_processors) {
+BOOST_AUTO_TEST_CASE(the_squared_norm_on_a_device_matches_that_on_a_cpu) {
   const ArenaLayout layout = odd_layout();
   const std::shared_ptr<gpu::Device> device = gpu::make_host_device(gpu::HostWork::late);
   const auto optimizer = gpu::make_device_optimizer(device, Config{}, layout);
@@ -202,7 +203,7 @@ BOOST_AUTO_TEST_CASE(the_squared_norm_on_a_device_is_a_processors) {
              boost::test_tools::tolerance(1e-12));
 }
 
-BOOST_AUTO_TEST_CASE(a_device_decides_as_the_host_would) {
+BOOST_AUTO_TEST_CASE(a_device_decides_like_the_host) {
   const ArenaLayout layout = odd_layout();
   const std::vector<float> gradients = random_arena(layout, 1);
   std::vector<float> infinite = gradients;
@@ -223,8 +224,8 @@ BOOST_AUTO_TEST_CASE(a_device_decides_as_the_host_would) {
   };
   const Decision decisions[] = {
       {"all samples", gradients, 64, 0, {.all_samples = 64}, true, 0, 1},
-      {"a sample lacks", gradients, 63, 0, {.all_samples = 64}, false, 0, 1},
-      {"nobody skips", infinite, 64, 1, {.all_samples = 64}, true, 0, 1},
+      {"a sample is missing", gradients, 63, 0, {.all_samples = 64}, false, 0, 1},
+      {"not finite, without skipping", infinite, 64, 1, {.all_samples = 64}, true, 0, 1},
       {"clipped",
        gradients,
        64,
@@ -250,7 +251,7 @@ BOOST_AUTO_TEST_CASE(a_device_decides_as_the_host_would) {
        true,
        norm / 2,
        0.5 * (norm / 4) / (norm / 2 + 1e-6)},
-      {"clipped, and not a number",
+      {"clipped, NaN",
        not_a_number,
        64,
        0,
@@ -266,7 +267,7 @@ BOOST_AUTO_TEST_CASE(a_device_decides_as_the_host_would) {
        false,
        std::numeric_limits<double>::infinity(),
        0.5},
-      {"not a number",
+      {"NaN",
        not_a_number,
        64,
        0,
@@ -308,7 +309,7 @@ BOOST_AUTO_TEST_CASE(a_device_decides_as_the_host_would) {
         BOOST_TEST(actual->decide(inputs));
         actual->update(0, layout.size(), by_device.span(), device_gradients.span(),
                        {.lr = 0.1, .as_decided = true});
-        BOOST_TEST(gpu::work_left(*device) > 0);  // nobody has waited
+        BOOST_TEST(gpu::work_left(*device) > 0);  // nothing has waited for the device
         device->synchronize();
 
         const UpdateOutcome outcome = actual->outcome();

@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_CASE(two_thousand_good_steps_in_a_row_double_the_scale_up_to_a_l
   BOOST_TEST(scaler.state()->good_steps == 0);
 }
 
-BOOST_AUTO_TEST_CASE(a_scaler_goes_on_where_another_stood) {
+BOOST_AUTO_TEST_CASE(a_scaler_continues_from_the_state_of_another) {
   LossScaler whole(LossScale{.scale = 1024, .good_steps = 1998});
   LossScaler first(LossScale{.scale = 1024, .good_steps = 1998});
   whole.update(true);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int steps = 20;
 
-/// Odd sizes with gaps between them; the last is large enough for threads to share it.
+/// Odd sizes with gaps between them; the last is large enough to be split between threads.
 ArenaLayout odd_layout() {
   return {{{.parameter = 0, .kind = ParameterKind::bias, .offset = 0, .size = 5},
            {.parameter = 1, .kind = ParameterKind::weight, .offset = 16, .size = 37},
@@ -26,7 +26,8 @@ ArenaLayout odd_layout() {
            {.parameter = 3, .kind = ParameterKind::weight, .offset = 80, .size = 20003}}};
 }
 
-/// Values of each view, zero in the gaps and in the last three values of view 1: padding.
+/// Random values in each view; zeros in the gaps and in the padding, the last three values of view
+/// 1.
 std::vector<float> random_arena(const ArenaLayout& layout, std::uint32_t which) {
   PhiloxStream random(11, RandomPurpose::synthetic_data, 0, which);
   std::vector<float> values(layout.size());
@@ -63,7 +64,7 @@ double rate_at(int step) {
   return 0.02 / step;
 }
 
-/// The same training in scalars and doubles, as the formulas are printed.
+/// The same training in double, value by value, by the published formulas.
 class Reference {
  public:
   Reference(const Config& config, const ArenaLayout& layout, const std::vector<float>& start)
@@ -100,7 +101,7 @@ class Reference {
     return config_.trust_coefficient * std::sqrt(ww) / (std::sqrt(gg) + decay * std::sqrt(ww));
   }
 
-  /// LAMB's ratio: of the norms of the weights and of the step that they would make.
+  /// LAMB's ratio of the norm of the weights to the norm of their step.
   double step_ratio(const ArenaView& view, const std::vector<float>& gradients, double scale,
                     double decay, int step) const {
     double ww = 0;
@@ -172,7 +173,7 @@ struct Trained {
   friend bool operator==(const Trained&, const Trained&) = default;
 };
 
-/// Trains in the given cuts of the arena: update(cuts[i], cuts[i + 1]).
+/// Trains with one update per range of the arena, from cuts[i] to cuts[i + 1].
 Trained train(const Case& each, const std::vector<std::size_t>& cuts) {
   const ArenaLayout layout = odd_layout();
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(config_of(each), layout);
@@ -238,13 +239,13 @@ BOOST_AUTO_TEST_CASE(twenty_steps_follow_the_formula_in_double) {
         worst =
             std::max(worst, std::abs(static_cast<double>(trained.parameters[i]) - reference.w[i]));
       }
-      // Values of about one: an fp32 rounding is 6e-8, and each step has a few.
+      // The values have magnitude one, where fp32 rounds by 6e-8; each step rounds a few times.
       BOOST_TEST(worst < 4e-6);
     }
   }
 }
 
-BOOST_AUTO_TEST_CASE(ranges_updated_apart_have_the_bits_of_one_update) {
+BOOST_AUTO_TEST_CASE(updates_of_separate_ranges_have_the_same_bits_as_one_update) {
   for (const Case& each : cases) {
     BOOST_TEST_CONTEXT(each.name) {
       const Trained whole = train_whole(each);
@@ -290,7 +291,7 @@ BOOST_AUTO_TEST_CASE(padding_and_gaps_stay_zero) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(only_weights_decay_unless_all_are_asked_to) {
+BOOST_AUTO_TEST_CASE(only_weights_decay_unless_norms_and_biases_are_included) {
   for (const Case& each : cases) {
     BOOST_TEST_CONTEXT(each.name) {
       const ArenaLayout layout = odd_layout();
@@ -308,7 +309,7 @@ BOOST_AUTO_TEST_CASE(only_weights_decay_unless_all_are_asked_to) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(an_update_leaves_what_is_outside_its_range) {
+BOOST_AUTO_TEST_CASE(an_update_changes_only_its_range) {
   const ArenaLayout layout = odd_layout();
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(Config{}, layout);
   const std::vector<float> before = random_arena(layout, 0);
@@ -321,7 +322,7 @@ BOOST_AUTO_TEST_CASE(an_update_leaves_what_is_outside_its_range) {
   BOOST_TEST(before[16] != after[16]);
 }
 
-BOOST_AUTO_TEST_CASE(slots_carry_pytorchs_names_and_start_at_zero) {
+BOOST_AUTO_TEST_CASE(slots_have_pytorchs_names_and_start_at_zero) {
   const ArenaLayout layout = odd_layout();
   struct Expected {
     OptimizerKind kind;
@@ -352,7 +353,7 @@ BOOST_AUTO_TEST_CASE(slots_carry_pytorchs_names_and_start_at_zero) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(lars_takes_the_plain_rate_where_a_norm_is_zero) {
+BOOST_AUTO_TEST_CASE(lars_uses_the_plain_rate_if_a_norm_is_zero) {
   const ArenaLayout layout{
       {{.parameter = 0, .kind = ParameterKind::weight, .offset = 0, .size = 4}}};
   Config config;
@@ -370,7 +371,7 @@ BOOST_AUTO_TEST_CASE(lars_takes_the_plain_rate_where_a_norm_is_zero) {
   BOOST_TEST(ones[0] == 1.0F - 0.25F * 0.5F);
 }
 
-BOOST_AUTO_TEST_CASE(a_lamb_step_is_as_long_as_its_tensor_times_the_rate) {
+BOOST_AUTO_TEST_CASE(the_norm_of_a_lamb_step_is_the_norm_of_its_tensor_times_the_rate) {
   const ArenaLayout layout{
       {{.parameter = 0, .kind = ParameterKind::weight, .offset = 0, .size = 4}}};
   Config config;

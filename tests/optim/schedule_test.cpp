@@ -23,7 +23,7 @@ Config config_of(LrSchedule kind) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(constant_stays) {
+BOOST_AUTO_TEST_CASE(the_constant_schedule_does_not_change) {
   const Schedule schedule(config_of(LrSchedule::constant), epoch, batch);
 
   for (const std::int64_t samples : {0, 100, 5000, 9900, 20000})
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(warm_up_is_linear_and_its_last_update_has_the_base_rate) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(decay_covers_what_warm_up_leaves) {
+BOOST_AUTO_TEST_CASE(decay_covers_the_samples_after_warm_up) {
   Config config = config_of(LrSchedule::cosine);
   config.warmup_epochs = 2;
   BOOST_TEST(Schedule(config, epoch, batch).lr(6000) == 0.25, closely);
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(decay_covers_what_warm_up_leaves) {
   BOOST_TEST(Schedule(config, epoch, batch).lr(6000) == 0.125, closely);
 }
 
-BOOST_AUTO_TEST_CASE(the_base_rate_scales_with_the_global_batch_where_asked) {
+BOOST_AUTO_TEST_CASE(the_base_rate_scales_with_the_global_batch_if_requested) {
   Config config = config_of(LrSchedule::constant);
   config.lr_base_batch = 256;
 

@@ -20,7 +20,7 @@ std::vector<float> random_values(std::size_t size) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_squared_norm_is_the_sum_of_squares_at_any_size) {
-  // Around lanes of 8, chunks of 4,096 and groups of 1,048,576.
+  // Sizes around lanes of 8, chunks of 4,096 and groups of 1,048,576.
   for (const std::size_t size :
        {0, 1, 7, 8, 9, 4095, 4096, 4097, 16385, 1048576, 1048577, 2100003}) {
     const std::vector<float> values = random_values(size);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gpu_comparison_test.py LOCKSTEP: the comparison with PyTorch on a GPU compares the same networks, and keeps what went wrong."""
+"""gpu_comparison_test.py LOCKSTEP: tests that the comparison with PyTorch on a GPU uses the same networks, and records errors."""
 
 import json
 import os
@@ -21,7 +21,7 @@ import compare_pytorch_gpu as comparison  # noqa: E402
 LOCKSTEP = sys.argv[1]
 
 
-def the_networks_are_lockstep_s():
+def the_networks_match_lockstep():
     for model, (size, classes) in comparison.SHAPES.items():
         printed = subprocess.run([LOCKSTEP, "inspect", "--model", model, "--image-size", str(size), "--channels", "3", "--classes", str(classes),
                                   "--json"], check=True, capture_output=True, text=True).stdout
@@ -31,10 +31,10 @@ def the_networks_are_lockstep_s():
         assert theirs(images).shape == (2, classes), model
 
 
-def what_goes_wrong_is_kept():
+def errors_are_recorded():
     with tempfile.TemporaryDirectory() as folder:
         output = os.path.join(folder, "result.json")
-        # No GPU can be had under these names, on any machine.
+        # With these settings no machine has a usable GPU.
         run = subprocess.run([sys.executable, BENCHMARKS / "compare_pytorch_gpu.py", LOCKSTEP, output, "--cases", "mini-resnet:4:bf16",
                               "--rounds", "1"], capture_output=True, text=True,
                              env=dict(os.environ, CUDA_VISIBLE_DEVICES="", LOCKSTEP_MODULE_PATH=folder))
@@ -46,7 +46,7 @@ def what_goes_wrong_is_kept():
             assert any(error.startswith(f"{name}: ") for error in row["errors"]), (name, row["errors"])
 
 
-def what_there_was_no_time_for_is_listed():
+def programs_without_time_are_listed():
     with tempfile.TemporaryDirectory() as folder:
         output = os.path.join(folder, "result.json")
         run = subprocess.run([sys.executable, BENCHMARKS / "compare_pytorch_gpu.py", LOCKSTEP, output, "--cases", "mini-resnet:4:bf16",
@@ -70,7 +70,7 @@ def a_row_compares_programs_of_one_round():
     assert row["images_per_second"]["compiled"] is None and row["errors"] == ["eager: no memory"]
 
 
-the_networks_are_lockstep_s()
-what_goes_wrong_is_kept()
-what_there_was_no_time_for_is_listed()
+the_networks_match_lockstep()
+errors_are_recorded()
+programs_without_time_are_listed()
 a_row_compares_programs_of_one_round()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""pytorch_parity.py STEP_DUMP CASE: one model and optimizer, step by step against PyTorch.
+"""pytorch_parity.py STEP_DUMP CASE: compares one model and optimizer with PyTorch, step by step.
 
-Both start from one HDF5 checkpoint that PyTorch's module wrote. Every tensor's relative error against a float64
-PyTorch run may be at most four times that of fp32 PyTorch (plus a floor of a few ulps).
+Both start from one HDF5 checkpoint that was written from PyTorch's module. Every tensor's relative error against a float64
+PyTorch run may be at most four times that of fp32 PyTorch (plus a few ulps).
 """
 
 import os
@@ -21,17 +21,17 @@ except ImportError as missing:
     print(f"skipped: {missing} (install python3-torch, python3-torchvision and python3-h5py)")
     sys.exit(77)
 
-FLOOR = 2e-6  # relative; about 16 ulps of fp32, for tensors that fp32 PyTorch happens to hit exactly
+MINIMUM_ERROR = 2e-6  # relative; about 16 ulps of fp32, for tensors that fp32 PyTorch happens to hit exactly
 
 
-# fp32 PyTorch's error is the largest of these runs: one ReLU flip more or less is chance.
+# The error of fp32 PyTorch is the largest of these runs, because single ReLUs flip by chance.
 VARIANTS = (0, 1, 2, 3)
 VARIANTS_OF_LARGE = (0, 2)
 MARGIN = 1e-5  # of a layer's standard deviation; fp32 rounding moves values by about 1e-6
 
 
 class MiniResNet(torch.nn.Module):
-    """The counterpart of `mini-resnet`, from torchvision's own block."""
+    """`mini-resnet`, built from torchvision's block."""
 
     def __init__(self, channels, classes, width):
         super().__init__()
@@ -80,8 +80,8 @@ CASES = {
                         ["--model", "resnext50_32x4d"], 3, 96, 10, 8, 1),
     "resnet50": (lambda: torchvision.models.resnet50(num_classes=100), ["--model", "resnet50"], 3, 224, 100, 2, 3),
 }
-# Adam divides by sqrt(v) + eps: with its usual 1e-8 a gradient that is zero but for rounding moves a weight as far as
-# any other. 1e-4 keeps the update continuous within rounding, so that the comparison is of the formula.
+# Adam divides by sqrt(v) + eps. With the usual eps of 1e-8, a gradient that is zero except for rounding moves a weight as far
+# as any other. With 1e-4 the update is continuous within rounding, so that the test compares the formula.
 OPTIMIZERS = {
     "sgd": (["--optimizer", "sgd", "--lr", "0.01", "--momentum", "0.9", "--weight-decay", "0.001"],
             lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, weight_decay=0.001)),
@@ -95,7 +95,7 @@ OPTIMIZERS = {
 
 
 def run_torch(module, optimizer, images, labels, steps, smoothing):
-    """What one PyTorch run computes: logits, loss, gradients of the first step; parameters and statistics at the end."""
+    """Results of a PyTorch run: logits, loss, gradients of the first step; parameters and statistics at the end."""
     dtype = images.dtype
     module = module.to(dtype).train()
     update = optimizer(module.parameters())
@@ -121,11 +121,11 @@ def run_torch(module, optimizer, images, labels, steps, smoothing):
 
 
 def pick_start(make, optimizer, shape, classes, steps, smoothing):
-    """A start where the float64 run is continuous within rounding, for networks small enough to have one.
+    """Finds a start where the float64 run is continuous within rounding, for networks small enough to have one.
 
-    ReLU's derivative jumps at 0: where a value comes as near to 0 as rounding reaches, any two correct fp32 programs
-    may differ by a whole gradient entry. In a small network a seed without such a value is soon found; in a large one
-    there is none, and fp32 PyTorch's own error shows the effect.
+    ReLU's derivative jumps at 0: if a value is as close to 0 as a rounding error, two correct fp32 programs may differ by a
+    whole gradient entry. A small network soon has a seed without such a value. A large one has none, and there the error of
+    fp32 PyTorch includes the effect.
     """
     batch, channels, size = shape
     for seed in range(1, 200 if size <= 16 else 2):
@@ -146,7 +146,7 @@ def pick_start(make, optimizer, shape, classes, steps, smoothing):
 
 
 def vary(images, variant):
-    """The same images as other correct fp32 programs might see them: another memory format, or one ulp away."""
+    """The images as other correct fp32 programs might process them: in another memory format, or one ulp away."""
     if variant == 0:
         return images
     if variant == 1:
@@ -161,7 +161,7 @@ def relative_error(value, exact):
 
 def main():
     step_dump, case, optimizer_name = sys.argv[1:4]
-    torch.set_num_threads(len(os.sched_getaffinity(0)))  # some builds begin with one
+    torch.set_num_threads(len(os.sched_getaffinity(0)))  # some builds start with one thread
     make, options, channels, size, classes, batch, steps = CASES[case]
     optimizer_options, optimizer = OPTIMIZERS[optimizer_name]
     smoothing = 0.1 if optimizer_name == "adam" else 0.0
@@ -169,7 +169,7 @@ def main():
 
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        # The lines of docs/file-formats.md: a PyTorch module as a checkpoint.
+        # The code of docs/file-formats.md: a PyTorch module as a checkpoint.
         with h5py.File(folder / "start.h5", "w") as file:
             for name, value in state.items():
                 if not name.endswith("num_batches_tracked"):
@@ -198,7 +198,7 @@ def main():
     for name, value in exact.items():
         error = relative_error(ours[name], value)
         peer = max(relative_error(fp32[name], value) for fp32 in peers)
-        worst.append((error / (4 * peer + FLOOR), error, peer, name))
+        worst.append((error / (4 * peer + MINIMUM_ERROR), error, peer, name))
     worst.sort(reverse=True)
     for ratio, error, peer, name in worst[:3]:
         print(f"{case} {optimizer_name} {name}: error {error:.2e}, fp32 PyTorch {peer:.2e}, {ratio:.2f} of the bound")

@@ -1,7 +1,7 @@
 // step_dump CHECKPOINT INPUT.h5 OUTPUT.h5 STEPS [train options]
 // Takes STEPS training steps from CHECKPOINT on the batch in INPUT.h5 (/images float32 NCHW,
-// /labels int32) and writes what the first step computed (/logits, /loss, /gradients/NAME) and what
-// is there after the last (/model/NAME).
+// /labels int32). Writes the results of the first step (/logits, /loss, /gradients/NAME) and the
+// parameters and statistics after the last (/model/NAME).
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/comm/self_communicator.hpp"

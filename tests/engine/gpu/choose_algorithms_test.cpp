@@ -19,7 +19,8 @@ using namespace lockstep::gpu;
 
 namespace {
 
-/// A stem of images, two convolutions of one shape, one of another, and one in groups.
+/// A first convolution of images, two convolutions of one shape, one of another shape, and one with
+/// groups.
 Graph network() {
   Graph graph("few shapes", {.channels = 3, .height = 8, .width = 8}, 5);
   ValueId x =
@@ -34,7 +35,7 @@ Graph network() {
   return graph;
 }
 
-struct Kept final : AlgorithmCache {
+struct MapCache final : AlgorithmCache {
   std::map<std::string, std::string> entries;
   [[nodiscard]] std::optional<std::string> find(const std::string& key) override {
     const auto found = entries.find(key);
@@ -47,7 +48,7 @@ struct Kept final : AlgorithmCache {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(requests_are_what_a_training_program_asks_for) {
+BOOST_AUTO_TEST_CASE(requests_are_those_of_a_training_program) {
   for (const Precision precision :
        {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {
     const std::shared_ptr<Device> device = make_host_device();
@@ -73,7 +74,7 @@ BOOST_AUTO_TEST_CASE(requests_are_what_a_training_program_asks_for) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_request_says_all_that_makes_it_another) {
+BOOST_AUTO_TEST_CASE(the_text_of_a_request_contains_all_its_properties) {
   ConvolutionRequest request{.shape = {.batch = 256,
                                        .height = 56,
                                        .width = 28,
@@ -87,7 +88,7 @@ BOOST_AUTO_TEST_CASE(a_request_says_all_that_makes_it_another) {
                              .output = DataType::bf16};
   BOOST_TEST(request.text() ==
              "bf16 weight gradient of 256x56x28x64 to 128, kernel 3, stride 2, padding 1");
-  // Twice the products at 28 x 14 places.
+  // Two operations per product at 28 x 14 positions.
   BOOST_TEST(request.operations() == 2.0 * 256 * 28 * 14 * 64 * 128 * 9);
   request.output = DataType::f32;
   BOOST_TEST(request.text() ==
@@ -99,7 +100,7 @@ BOOST_AUTO_TEST_CASE(a_request_says_all_that_makes_it_another) {
              "tf32 forward of 256x56x28x64 to 128, kernel 3, stride 2, padding 1");
 }
 
-BOOST_AUTO_TEST_CASE(so_does_one_of_groups) {
+BOOST_AUTO_TEST_CASE(the_text_of_a_request_contains_its_groups) {
   ConvolutionRequest request{.shape = {.batch = 2,
                                        .height = 4,
                                        .width = 4,
@@ -124,7 +125,7 @@ BOOST_AUTO_TEST_CASE(groups_that_padding_would_mix_are_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(each_request_is_timed_once) {
-  Kept cache;
+  MapCache cache;
   const auto first = make_host_device();
   const std::string text = choose_algorithms(*first, network(), Precision::bf16, 6, "", cache);
   const auto second = make_host_device();
@@ -142,8 +143,8 @@ BOOST_AUTO_TEST_CASE(each_request_is_timed_once) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_a_run_has_chosen_holds) {
-  Kept cache;
+BOOST_AUTO_TEST_CASE(recorded_choices_are_kept) {
+  MapCache cache;
   const auto device = make_host_device();
   const std::vector<ConvolutionRequest> requests = requests_of(network(), Precision::fp32, 6);
   const std::string others = "another GPU\t" + requests[1].text() + "\tits own\n";
@@ -163,8 +164,8 @@ BOOST_AUTO_TEST_CASE(what_a_run_has_chosen_holds) {
   BOOST_TEST(text.find(smaller) != std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_chosen_reaches_other_devices) {
-  Kept cache;
+BOOST_AUTO_TEST_CASE(choices_are_applied_to_other_devices) {
+  MapCache cache;
   const auto first = make_host_device();
   const auto other = make_host_device();
   set_algorithms(*other, choose_algorithms(*first, network(), Precision::fp32, 6, "", cache));

@@ -28,7 +28,7 @@ struct Fixture {
         device, graph,
         {.type = type, .ready = analyse(graph).ready, .tail_size = 40, .units = units});
   }
-  /// A unit of each parameter.
+  /// One unit per parameter.
   [[nodiscard]] UnitRule sharded() const {
     UnitRule rule{.unit_of = {}, .multiple = 64, .vectors_apart = true};
     for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
@@ -40,21 +40,21 @@ struct Fixture {
 
 }  // namespace
 
-BOOST_FIXTURE_TEST_CASE(gradients_lie_where_communication_reaches_them, Fixture) {
+BOOST_FIXTURE_TEST_CASE(gradients_are_in_communication_memory, Fixture) {
   const ParameterArena arena = make(DataType::bf16, {});
 
   BOOST_TEST(arena.gradients().size() == arena.layout().size() + 40);
   BOOST_TEST(exchanged_bytes(*device) == arena.gradients().size_bytes());
 }
 
-BOOST_FIXTURE_TEST_CASE(so_do_gathered_parameters, Fixture) {
+BOOST_FIXTURE_TEST_CASE(gathered_parameters_are_in_communication_memory, Fixture) {
   const ParameterArena arena = make(DataType::bf16, {.rule = sharded()});
 
   BOOST_TEST(exchanged_bytes(*device) ==
              arena.gradients().size_bytes() + arena.parameters().size_bytes());
 }
 
-BOOST_FIXTURE_TEST_CASE(and_those_that_are_held_in_16_bits, Fixture) {
+BOOST_FIXTURE_TEST_CASE(parameters_held_in_16_bits_are_in_communication_memory, Fixture) {
   const ParameterArena arena = make(
       DataType::bf16, {.rule = sharded(), .holds_gradients = false, .parameters = Precision::bf16});
   std::size_t held = 0;

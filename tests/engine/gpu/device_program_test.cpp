@@ -16,7 +16,7 @@ using namespace lockstep::gpu;
 
 namespace {
 
-/// Of an engine that holds everything, so that only waits come through it.
+/// The exchange of an engine that holds all units, so that the engine calls only `await`.
 class Exchange final : public UnitExchange {
  public:
   void start_gather(std::size_t, std::span<std::byte>) override {}
@@ -26,10 +26,10 @@ class Exchange final : public UnitExchange {
   void progress() override {}
   void await(FunctionRef<bool()> reached) override {
     if (peer_is_lost) fail(ExitStatus::internal, "rank 1 was lost");
-    while (!reached()) ++questions;
+    while (!reached()) ++polls;
   }
   bool peer_is_lost = false;
-  int questions = 0;
+  int polls = 0;
 };
 
 struct Fixture {
@@ -56,15 +56,15 @@ struct Fixture {
 
 }  // namespace
 
-BOOST_FIXTURE_TEST_CASE(metrics_are_waited_for_where_other_ranks_are_looked_at, Fixture) {
+BOOST_FIXTURE_TEST_CASE(waiting_for_metrics_polls_the_exchange, Fixture) {
   program->forward(batch());
   const BatchMetrics metrics = program->metrics();
 
   BOOST_TEST(metrics.samples == 2);
-  BOOST_TEST(exchange.questions > 0);
+  BOOST_TEST(exchange.polls > 0);
 }
 
-BOOST_FIXTURE_TEST_CASE(a_rank_that_is_lost_ends_the_wait, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_lost_rank_ends_the_wait, Fixture) {
   program->forward(batch());
   exchange.peer_is_lost = true;
 
@@ -97,20 +97,21 @@ std::vector<StepTime> steps_of(const char* model) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_norm_adds_up_what_comes_back_to_it_itself) {
-  // Each block's input goes two ways. In mini-resnet all of them come from norms; resnet18's first
-  // comes from the pooling, for which the two gradients are added up by a step of its own.
+BOOST_AUTO_TEST_CASE(norms_add_up_the_gradients_of_their_consumers) {
+  // The input of each residual block has two consumers. In mini-resnet, norms produce all these
+  // inputs. In resnet18, the pooling produces the first one, so its two gradients are added by a
+  // separate step.
   BOOST_TEST(std::ranges::count(steps_of("mini-resnet"), "sum of gradients", &StepTime::name) == 0);
   BOOST_TEST(std::ranges::count(steps_of("resnet18"), "sum of gradients", &StepTime::name) == 1);
 }
 
-BOOST_AUTO_TEST_CASE(a_norm_that_is_added_to_another_is_computed_there) {
+BOOST_AUTO_TEST_CASE(a_norm_that_is_added_to_another_norm_is_fused_with_it) {
   const auto steps = steps_of("resnet18");
   const auto count = [&](std::string_view prefix) {
     return std::ranges::count_if(steps,
                                  [&](const StepTime& s) { return s.name.starts_with(prefix); });
   };
-  // Of 20 norms three are of shortcuts.
+  // Three of the 20 norms are in shortcuts.
   BOOST_TEST(count("statistics of ") == 20);
   BOOST_TEST(count("batch norm ") == 17);
   BOOST_TEST(count("parameter gradients of batch norm ") == 17);

@@ -30,8 +30,8 @@ class ConvolutionLoops final {
  public:
   explicit ConvolutionLoops(const ConvolutionShape& shape) : shape_(shape) {}
 
-  // fp16 weight gradients are cast to the fp32 arena; others are written there. Tests cover
-  // both.
+  // fp16 weight gradients are cast to the fp32 arena; others are written to it directly. Tests
+  // cover both.
   [[nodiscard]] DataType weight_gradient_type() const noexcept {
     return shape_.type == DataType::f16 ? DataType::f16 : DataType::f32;
   }
@@ -142,7 +142,7 @@ class ConvolutionLoops final {
   ConvolutionShape shape_;
 };
 
-/// Work in order, run as far as somebody waits.
+/// Queued work, which runs only as far as a caller waits.
 class LateQueue final {
  public:
   void push(std::function<void()> work) { pending_.push_back(std::move(work)); }
@@ -157,7 +157,7 @@ class LateQueue final {
     }
   }
   void run_all() { run_until(queued()); }
-  /// Runs one piece of work; true if `count` had been reached before.
+  /// Runs one operation, unless `count` operations have run already; returns whether they had.
   [[nodiscard]] bool advance_to(std::size_t count) {
     if (begun_ >= count) return true;
     run_until(begun_ + 1);
@@ -361,7 +361,7 @@ class HostDevice final : public Device {
     const auto& point = static_cast<const HostEvent&>(event).point;
     if (point != nullptr) point->wait();
   }
-  /// Each query also runs one piece of work.
+  /// Each query also runs one operation.
   [[nodiscard]] bool has_reached(const Event& event) override {
     stream_.must_not_record();
     const auto& point = static_cast<const HostEvent&>(event).point;

@@ -10,10 +10,10 @@
 
 namespace lockstep::gpu {
 
-/// When queued work runs: a device may be as quick or as slow.
+/// When queued work runs, to emulate fast and slow devices.
 enum class HostWork {
   at_once,  ///< before the call that queues it returns
-  late      ///< when somebody waits for it
+  late      ///< when a caller waits for it
 };
 
 /// A point in a queue.
@@ -34,18 +34,17 @@ class HostQueues {
   /// Later work of the queue runs after the point is reached.
   virtual void wait(Device::Queue queue, std::shared_ptr<HostPoint> point) = 0;
   [[nodiscard]] virtual bool runs_at_once() const noexcept { return false; }
-  /// Pieces of work that have not run yet.
+  /// Number of operations that have not run yet.
   [[nodiscard]] virtual std::size_t left() const noexcept { return 0; }
   /// Blocks until the queue is empty.
   virtual void finish(Device::Queue queue) = 0;
 };
 
-/// A Device on the host, for tests: its memory is initialised to NaN, transfers run when they are
-/// waited for, and convolutions are plain loops, rounded where a GPU rounds.
+/// A Device on the host, for tests. Its memory is initialised to NaN, transfers run when they are
+/// waited for, and convolutions are plain loops that round as a GPU does.
 [[nodiscard]] std::unique_ptr<Device> make_host_device(HostWork when = HostWork::at_once);
 [[nodiscard]] std::unique_ptr<Device> make_host_device(std::shared_ptr<HostQueues> queues);
-/// The convolutions that a host device made, those it was asked to time, and the algorithms it was
-/// given.
+/// The convolutions that a host device has made and timed, and the algorithms that were set.
 struct HostConvolutions {
   std::vector<std::pair<ConvolutionShape, ConvolutionPasses>> made;
   std::vector<ConvolutionRequest> timed;
@@ -54,7 +53,7 @@ struct HostConvolutions {
 [[nodiscard]] const HostConvolutions& convolutions(const Device& host_device);
 /// Bytes currently allocated on a host device for communication.
 [[nodiscard]] std::size_t exchanged_bytes(const Device& host_device);
-/// Pieces of work queued on a host device that have not run yet.
+/// Number of operations queued on a host device that have not run yet.
 [[nodiscard]] std::size_t work_left(const Device& host_device);
 
 }  // namespace lockstep::gpu

@@ -15,8 +15,8 @@ using namespace lockstep::gpu;
 
 namespace {
 
-/// Memory of the host behind two queues, of which nothing is done until all is: `first` then runs
-/// ahead of the other as far as its waits allow.
+/// Host memory with two queues. Nothing runs before run_all, where `first` runs ahead of the other
+/// queue as far as its waits allow.
 class TwoQueues final : public Device {
  public:
   void queue_work(std::function<void()> work) {
@@ -66,7 +66,7 @@ class TwoQueues final : public Device {
   }
 
  private:
-  /// That many entries of a queue are done.
+  /// Reached when this number of entries of a queue is done.
   struct Point {
     Queue queue = Queue::work;
     std::size_t entries = 0;
@@ -84,7 +84,7 @@ class TwoQueues final : public Device {
     std::size_t done = 0;
   };
 
-  [[noreturn]] static void unused() { throw std::logic_error("a queue of input does not do that"); }
+  [[noreturn]] static void unused() { throw std::logic_error("InputQueue does not call this"); }
   [[nodiscard]] Line& line(Queue queue) { return queue == Queue::work ? work_ : transfers_; }
   void add(Queue queue, Entry entry) {
     line(queue).entries.push_back(std::move(entry));
@@ -120,7 +120,7 @@ struct OnePixel {
   }
 };
 
-/// What the work of each batch saw, where `ahead` batches are in flight before each is taken.
+/// The batch that the work of each step read, with `ahead` batches in flight before each is taken.
 std::vector<int> train(Device::Queue first, std::size_t ahead) {
   TwoQueues device;
   InputQueue input(device, 1);
@@ -145,7 +145,7 @@ std::vector<int> train(Device::Queue first, std::size_t ahead) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(work_sees_its_own_batch_whichever_queue_is_ahead) {
+BOOST_AUTO_TEST_CASE(work_reads_its_own_batch_whichever_queue_is_ahead) {
   const std::vector<int> expected{0, 1, 2, 3, 4, 5, 6, 7, 8};
   for (const std::size_t ahead : {0, 1, 2}) {
     BOOST_TEST_CONTEXT(ahead << " batches in flight") {

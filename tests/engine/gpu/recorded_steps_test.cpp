@@ -19,7 +19,7 @@ using namespace lockstep::gpu;
 
 namespace {
 
-/// What a step saw when its work was done.
+/// The arguments that a step ran with.
 struct Seen {
   int step;
   float loss_scale;
@@ -27,9 +27,9 @@ struct Seen {
   friend bool operator==(const Seen&, const Seen&) = default;
 };
 
-class NotingObserver final : public BackwardObserver {
+class StoringObserver final : public BackwardObserver {
  public:
-  explicit NotingObserver(std::vector<std::size_t> boundaries)
+  explicit StoringObserver(std::vector<std::size_t> boundaries)
       : boundaries_(std::move(boundaries)) {}
   void gradients_ready(std::size_t filled) override { told.push_back(filled); }
   [[nodiscard]] std::span<const std::size_t> boundaries() const noexcept override {
@@ -41,7 +41,7 @@ class NotingObserver final : public BackwardObserver {
   std::vector<std::size_t> boundaries_;
 };
 
-/// Five steps, of which some fill the arena.
+/// Five steps, some of which fill the arena.
 struct Fixture {
   std::unique_ptr<Device> device = make_host_device();
   std::vector<Seen> seen;
@@ -69,7 +69,7 @@ struct Fixture {
             .loss_scale = loss_scale,
             .accumulate = accumulate};
   }
-  /// Runs once and gives what the steps saw.
+  /// Runs all steps once and returns the arguments they ran with.
   std::vector<Seen> run(RecordedSteps& recorded, float loss_scale, bool accumulate,
                         BackwardObserver* observer = nullptr) {
     seen.clear();
@@ -88,11 +88,11 @@ using Told = std::vector<std::size_t>;
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(every_step_runs_once_a_call_with_the_calls_arguments) {
+BOOST_AUTO_TEST_CASE(every_step_runs_once_per_call_with_the_calls_arguments) {
   Fixture fixture;
   RecordedSteps recorded(*fixture.device, fixture.steps, true);
 
-  // More sets of arguments than are kept, each of them again and again.
+  // More sets of arguments than there are recordings, each repeated.
   for (int round = 0; round < 4; ++round) {
     for (const float scale : {1.0F, 0.5F, 0.25F, 0.125F, 2.0F}) {
       for (const bool accumulate : {false, true}) {
@@ -104,16 +104,16 @@ BOOST_AUTO_TEST_CASE(every_step_runs_once_a_call_with_the_calls_arguments) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(an_observer_is_told_where_its_boundaries_are_reached) {
+BOOST_AUTO_TEST_CASE(an_observer_is_notified_at_its_boundaries) {
   Fixture fixture;
   RecordedSteps recorded(*fixture.device, fixture.steps, true);
   const auto told_by = [&](std::vector<std::size_t> boundaries) {
-    NotingObserver observer(std::move(boundaries));
+    StoringObserver observer(std::move(boundaries));
     (void)fixture.run(recorded, 1, false, &observer);
     return observer.told;
   };
 
-  BOOST_TEST((told_by({10, 30}) == Told{0, 10, 10, 30, 40}));  // one by one at first
+  BOOST_TEST((told_by({10, 30}) == Told{0, 10, 10, 30, 40}));  // not recorded yet: one by one
   BOOST_TEST((told_by({10, 30}) == Told{10, 30, 40}));
   BOOST_TEST((told_by({5, 8, 29}) == Told{0, 10, 10, 30, 40}));
   BOOST_TEST((told_by({5, 8, 29}) == Told{10, 30, 40}));
@@ -121,15 +121,15 @@ BOOST_AUTO_TEST_CASE(an_observer_is_told_where_its_boundaries_are_reached) {
   BOOST_TEST((told_by({40}) == Told{40}));
   BOOST_TEST((told_by({}) == Told{0, 10, 10, 30, 40}));
   BOOST_TEST((told_by({}) == Told{40}));
-  BOOST_TEST((told_by({10, 30}) == Told{10, 30, 40}));  // still there
+  BOOST_TEST((told_by({10, 30}) == Told{10, 30, 40}));  // its recording is still kept
 }
 
-BOOST_AUTO_TEST_CASE(without_recording_each_step_is_told) {
+BOOST_AUTO_TEST_CASE(without_recording_an_observer_is_notified_at_each_step) {
   Fixture fixture;
   RecordedSteps recorded(*fixture.device, fixture.steps, false);
 
   for (int repeat = 0; repeat < 3; ++repeat) {
-    NotingObserver observer({40});
+    StoringObserver observer({40});
     BOOST_TEST((fixture.run(recorded, 1, true, &observer) == all_with(1, true)));
     BOOST_TEST((observer.told == Told{0, 10, 10, 30, 40}));
   }
@@ -137,8 +137,8 @@ BOOST_AUTO_TEST_CASE(without_recording_each_step_is_told) {
 
 namespace {
 
-/// Keeps what it is told.
-class NotingTimer final : public StepTimer {
+/// Stores the reported times.
+class StoringTimer final : public StepTimer {
  public:
   struct Told {
     std::string step;
@@ -159,7 +159,7 @@ std::int64_t clock_now() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_timeline_tells_when_each_step_was_computed) {
+BOOST_AUTO_TEST_CASE(a_timeline_reports_when_each_step_ran) {
   Fixture fixture;
   for (std::size_t i = 0; i < fixture.steps.size(); ++i) {
     fixture.steps[i].name = "step " + std::to_string(i);
@@ -168,25 +168,25 @@ BOOST_AUTO_TEST_CASE(a_timeline_tells_when_each_step_was_computed) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   };
   RecordedSteps recorded(*fixture.device, fixture.steps, true);
-  NotingTimer timer;
+  StoringTimer timer;
   DeviceTimeline timeline;
   BOOST_TEST(!timeline.wants());
   timeline.set_timer(timer);
-  NotingObserver observer({10, 30});
-  std::array<std::int64_t, 5> shortest;  // of all rounds: a step may lose its core in one
+  StoringObserver observer({10, 30});
+  std::array<std::int64_t, 5> shortest;  // of all rounds, because a step may lose its core in one
   shortest.fill(std::numeric_limits<std::int64_t>::max());
   for (int round = 0; round < 3; ++round) {
     timer.told.clear();
     observer.told.clear();
     const std::int64_t before = clock_now();
     recorded.run(fixture.launch_context(1, false), &observer, &timeline);
-    BOOST_TEST(timer.told.empty());  // not before the device is done
+    BOOST_TEST(timer.told.empty());  // nothing is reported before the device is done
     timeline.report(*fixture.device);
     const std::int64_t after = clock_now();
     BOOST_TEST_REQUIRE(timer.told.size() == 5U);
     std::int64_t last = before;
     for (std::size_t i = 0; i < 5; ++i) {
-      const NotingTimer::Told& told = timer.told[i];
+      const StoringTimer::Told& told = timer.told[i];
       BOOST_TEST(told.step == fixture.steps[i].name);
       BOOST_TEST(last <= told.begin);
       BOOST_TEST(told.begin <= told.end);

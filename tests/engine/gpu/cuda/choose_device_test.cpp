@@ -18,12 +18,12 @@ bool is_usage(const Error& error) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(only_visible_device_is_taken_by_every_rank) {
+BOOST_AUTO_TEST_CASE(every_rank_uses_the_only_visible_device) {
   BOOST_TEST(choose_device(0, 1, 1) == 0);
   BOOST_TEST(choose_device(3, 4, 1) == 0);
 }
 
-BOOST_AUTO_TEST_CASE(local_rank_picks_among_all_devices_of_a_host) {
+BOOST_AUTO_TEST_CASE(the_local_rank_selects_among_all_devices_of_a_host) {
   BOOST_TEST(choose_device(0, 4, 4) == 0);
   BOOST_TEST(choose_device(3, 4, 4) == 3);
   BOOST_TEST(choose_device(1, 2, 8) == 1);

@@ -1,5 +1,5 @@
-// Prints, for a device that is described to cuDNN and need not be there, which of its engines
-// compute the convolutions of the models, and fails where one has none.
+// For a device that is described to cuDNN and need not exist, prints which cuDNN engines support
+// the convolutions of the models. Fails if a convolution has none.
 #define BOOST_TEST_MODULE convolution_support
 #include "engine/gpu/cuda/cudnn_plan.hpp"
 #include "lockstep/core/precision.hpp"
@@ -19,7 +19,7 @@ using namespace lockstep::gpu::cuda;
 
 namespace {
 
-/// An NVIDIA H200, as the library describes devices.
+/// The description of an NVIDIA H200 for cuDNN.
 const std::string hopper = R"({
   "deviceName": "NVIDIA H200", "cudaDeviceId": 0, "deviceVer": 900, "driverVer": 13000,
   "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
@@ -30,7 +30,8 @@ const std::string hopper = R"({
   "memClockRateKHz": 3201000, "l2CacheSize": 62914560, "isTccDriver": 0, "supportCoopLaunch": 1,
   "pciDeviceId": 0, "totalGlobalMem": 150109880320})";
 
-/// Every different convolution of a model, fully connected layers among them: those of one pixel.
+/// All different convolutions of a model, including fully connected layers, as convolutions of one
+/// pixel.
 std::vector<ConvolutionShape> convolutions_of(const Graph& graph, std::int64_t batch,
                                               Precision precision) {
   std::vector<ConvolutionShape> shapes;
@@ -61,11 +62,11 @@ constexpr PassName passes[] = {
 /// One row of the table.
 struct Row {
   std::size_t shapes = 0;
-  std::size_t supported = 0;       ///< shapes with an engine whose plan was made
-  std::size_t runtime = 0;         ///< shapes with an engine that is compiled at run time on offer
-  std::size_t fewest = 1000;       ///< engines whose plan was made, of the shape with the fewest
-  std::size_t most_workspace = 0;  ///< of the first choices that were made
-  std::string first;               ///< unsupported shape
+  std::size_t supported = 0;       ///< shapes with an engine whose plan could be built
+  std::size_t runtime = 0;         ///< shapes with an engine that is compiled at run time
+  std::size_t fewest = 1000;       ///< smallest number of plans that could be built for a shape
+  std::size_t most_workspace = 0;  ///< of each shape's first plan that could be built
+  std::string first;               ///< first unsupported shape
 };
 
 void add_to(Row& row, const ConvolutionShape& shape, const EngineSurvey& survey) {
@@ -106,7 +107,7 @@ void survey_model(const std::string& model, const ModelOptions& options, std::in
       fmt::print("| {} | {} | {} | {} | {} | {} | {} | {:.0f} | {} |\n", model,
                  to_string(precision), pass.name, row.shapes, row.supported, row.fewest,
                  row.runtime, static_cast<double>(row.most_workspace) / (1 << 20), row.first);
-      // The fp32 weight gradients of 16-bit values need an engine that needs a driver.
+      // For fp32 weight gradients of 16-bit values, plans of the engines need a driver.
       if (!pass.wide) BOOST_TEST(row.supported == row.shapes, model << ": " << row.first);
     }
   }
@@ -149,8 +150,8 @@ BOOST_AUTO_TEST_CASE(every_convolution_of_resnet50_has_a_deterministic_engine) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(the_limit_of_workspaces_rules_out_no_engine_of_large_fp32_convolutions) {
-  // Their faster engines transpose x of 784 MiB and y: 1,176 MiB.
+BOOST_AUTO_TEST_CASE(the_workspace_limit_excludes_no_engine_of_large_fp32_convolutions) {
+  // Their faster engines transpose x (784 MiB) and y; both take up to 1,176 MiB.
   for (const std::int64_t out_channels : {128, 512}) {
     const ConvolutionShape shape{.batch = 256,
                                  .height = 56,
@@ -175,7 +176,7 @@ BOOST_AUTO_TEST_CASE(the_limit_of_workspaces_rules_out_no_engine_of_large_fp32_c
 }
 
 BOOST_AUTO_TEST_CASE(every_small_convolution_has_a_precompiled_engine) {
-  // Those that the conformance suite asks a device for.
+  // The convolutions of the conformance suite.
   const PlanOptions options{.deterministic = true};
   for (const Precision precision :
        {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {
@@ -207,7 +208,7 @@ BOOST_AUTO_TEST_CASE(every_small_convolution_has_a_precompiled_engine) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(engines_that_are_compiled_first_can_be_ruled_out) {
+BOOST_AUTO_TEST_CASE(engines_compiled_at_run_time_can_be_excluded) {
   const ConvolutionRequest request{.shape = {.batch = 64,
                                              .height = 14,
                                              .width = 14,
@@ -228,7 +229,7 @@ BOOST_AUTO_TEST_CASE(engines_that_are_compiled_first_can_be_ruled_out) {
   BOOST_TEST(std::ranges::any_of(survey.engines, &EngineSupport::finalizes));
 }
 
-BOOST_AUTO_TEST_CASE(fp32_is_not_computed_by_tensor_cores) {
+BOOST_AUTO_TEST_CASE(fp32_does_not_use_tensor_cores) {
   ConvolutionShape shape{.batch = 256,
                          .height = 56,
                          .width = 56,
@@ -254,7 +255,7 @@ BOOST_AUTO_TEST_CASE(fp32_is_not_computed_by_tensor_cores) {
   BOOST_TEST(rounded.engines.front().allowed);
 }
 
-BOOST_AUTO_TEST_CASE(workspace_limit_and_determinism_rule_engines_out) {
+BOOST_AUTO_TEST_CASE(workspace_limit_and_determinism_exclude_engines) {
   const ConvolutionShape shape{.batch = 256,
                                .height = 56,
                                .width = 56,

@@ -28,7 +28,7 @@ bool no_device() {
   return true;
 }
 
-/// Multiples of 1/8 in [-1, 1], which all types hold.
+/// Multiples of 1/8 in [-1, 1], which all types represent exactly.
 std::vector<float> values(std::int64_t count, std::uint32_t seed) {
   std::vector<float> result(static_cast<std::size_t>(count));
   for (auto& value : result) {
@@ -121,7 +121,7 @@ void for_each_product(const ConvolutionShape& s, F f) {
   }
 }
 
-/// `relative`: one rounding of what is stored; sums of multiples of 1/64 are exact before it.
+/// `relative` is one rounding of the stored type; before that, sums of multiples of 1/64 are exact.
 void expect_near(const std::vector<float>& actual, const std::vector<float>& expected,
                  float relative, const char* what) {
   BOOST_REQUIRE(actual.size() == expected.size());
@@ -171,7 +171,7 @@ void check_convolution(Device& device, const ConvolutionShape& s) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(copies_come_back_as_they_went) {
+BOOST_AUTO_TEST_CASE(copies_are_exact) {
   if (no_device()) return;
   CudaDevice device({});
   BOOST_TEST_MESSAGE(device.description() << ", " << device.identity().uuid);
@@ -206,7 +206,7 @@ BOOST_AUTO_TEST_CASE(memory_is_cleared) {
   BOOST_TEST(host == std::vector<float>(4096));
 }
 
-BOOST_AUTO_TEST_CASE(too_large_an_allocation_says_what_is_free) {
+BOOST_AUTO_TEST_CASE(the_error_of_a_too_large_allocation_states_the_free_memory) {
   if (no_device()) return;
   CudaDevice device({});
 
@@ -227,7 +227,7 @@ BOOST_AUTO_TEST_CASE(convolutions_of_all_precisions_are_the_sums_of_products) {
            .plans = {.deterministic = deterministic,
                      .timed_candidates = candidates,
                      .smallest_trial = 0,
-                     // The engines for them are compiled first, which takes a second each.
+                     // Their engines are compiled at run time, which takes a second each.
                      .fp32_weight_gradients = candidates == 0 && !deterministic}});
       for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
         for (const std::int64_t kernel : {1, 3}) {
@@ -259,7 +259,7 @@ BOOST_AUTO_TEST_CASE(convolutions_of_all_precisions_are_the_sums_of_products) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(algorithms_are_taken_by_name) {
+BOOST_AUTO_TEST_CASE(algorithms_are_selected_by_name) {
   if (no_device()) return;
   const ConvolutionShape shape{.batch = 8,
                                .height = 14,

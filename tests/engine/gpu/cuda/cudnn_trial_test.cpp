@@ -15,11 +15,11 @@ using namespace lockstep::gpu::cuda;
 
 namespace {
 
-/// What stands in for a device here.
+/// State of the CUDA runtime's stand-in.
 struct Standin {
-  std::size_t most_bytes = 1 << 20;  ///< of one allocation
+  std::size_t most_bytes = 1 << 20;  ///< limit of one allocation
   float clock_ms = 0;
-  bool error_left = false;  ///< which the runtime's next call would report
+  bool error_left = false;  ///< the runtime's next call would return it
   std::map<const void*, float> stamps;
 };
 Standin& standin() {
@@ -27,7 +27,8 @@ Standin& standin() {
   return instance;
 }
 
-/// Candidates by number, each with what a run takes; one without fails, and leaves an error behind.
+/// Times candidates by number. `ms`: the time of a run by candidate; a candidate without a time
+/// fails and leaves an error in the runtime.
 std::int64_t fastest_of(const std::vector<std::int64_t>& candidates,
                         const std::map<std::int64_t, float>& ms, std::size_t workspace = 16) {
   return fastest(candidates, {.x = 16, .weights = 16, .y = 16, .workspace = workspace}, nullptr,
@@ -47,7 +48,7 @@ struct Fresh {
 
 }  // namespace
 
-// The calls of the runtime that trials make.
+// The runtime functions that trials call.
 extern "C" {
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   if (bytes > standin().most_bytes) return cudaErrorMemoryAllocation;
@@ -92,11 +93,11 @@ void lockstep::gpu::cuda::check(cudaError_t status, const char* call) {
 
 BOOST_FIXTURE_TEST_SUITE(trials, Fresh)
 
-BOOST_AUTO_TEST_CASE(the_one_of_the_shortest_run_is_chosen) {
+BOOST_AUTO_TEST_CASE(the_fastest_candidate_is_chosen) {
   BOOST_TEST(fastest_of({4, 7, 9}, {{4, 3.0F}, {7, 1.0F}, {9, 2.0F}}) == 7);
 }
 
-BOOST_AUTO_TEST_CASE(one_that_takes_much_longer_is_not_run_again_and_again) {
+BOOST_AUTO_TEST_CASE(a_much_slower_candidate_is_run_only_twice) {
   std::map<std::int64_t, int> runs;
   const std::map<std::int64_t, float> ms{{4, 1.0F}, {7, 100.0F}, {9, 2.0F}};
   const auto chosen = fastest({4, 7, 9}, {.x = 16, .weights = 16, .y = 16, .workspace = 16},
@@ -110,18 +111,18 @@ BOOST_AUTO_TEST_CASE(one_that_takes_much_longer_is_not_run_again_and_again) {
   BOOST_TEST(runs[9] == runs[4]);
 }
 
-BOOST_AUTO_TEST_CASE(those_that_fail_are_left_out) {
+BOOST_AUTO_TEST_CASE(failing_candidates_are_skipped) {
   BOOST_TEST(fastest_of({4, 7, 9}, {{7, 5.0F}, {9, 2.0F}}) == 9);
   BOOST_TEST(fastest_of({4, 7, 9}, {{4, 5.0F}}) == 4);
 }
 
-BOOST_AUTO_TEST_CASE(the_last_failure_is_told_where_none_runs) {
+BOOST_AUTO_TEST_CASE(the_last_failure_is_reported_if_all_candidates_fail) {
   BOOST_CHECK_EXCEPTION(fastest_of({4, 7}, {}), Error, [](const Error& error) {
     return std::string(error.what()) == "candidate 7 fails";
   });
 }
 
-BOOST_AUTO_TEST_CASE(the_first_is_taken_where_there_is_no_room_to_try) {
+BOOST_AUTO_TEST_CASE(the_first_candidate_is_chosen_if_there_is_no_memory_for_trials) {
   BOOST_TEST(fastest_of({4, 7}, {{4, 3.0F}, {7, 1.0F}}, 2 << 20) == 4);
 }
 

@@ -22,7 +22,7 @@ Statistics statistics_of(const Values& x, const Matrix& extent) {
   return result;
 }
 
-/// In double, of two passes.
+/// Computed in double, in two passes.
 struct Moments {
   double mean = 0;
   double variance = 0;
@@ -40,7 +40,7 @@ Moments moments_of(const Values& x, const Matrix& extent, std::int64_t channel) 
   return result;
 }
 
-/// A normalisation with all it is made of.
+/// A normalisation and its arrays.
 struct Norm {
   explicit Norm(const Matrix& extent, int seed = 31)
       : mean(random_channels(extent, seed, 0)),
@@ -80,7 +80,7 @@ bool bit(const Mask& mask, std::int64_t i) {
   return (mask[static_cast<std::size_t>(i / 8)] >> (i % 8) & 1) != 0;
 }
 
-/// So large that a thread of the element-wise kernels has several rows, for all types.
+/// With so many rows, a thread of the element-wise kernels processes several rows of any type.
 Matrix many_rows(DataType type) {
   return matrix(131101, 64, type);
 }
@@ -149,8 +149,8 @@ Gradients backward_sums(const Values& x, const Values& dy, const Mask* mask, con
   return result;
 }
 
-/// Sums of a gradient that comes in two parts are those of one that was added up before, and what
-/// is kept is that one behind the ReLU; in the place of either part too.
+/// The sums of a gradient in two parts must equal those of the parts added before. The kept
+/// gradient must be the sum behind the ReLU, also in place of either part.
 void check_joined_sums(DataType type, const Matrix& extent, bool masked) {
   const Values x = random_matrix(type, extent, 1);
   const Values left = random_matrix(type, extent, 2);
@@ -230,8 +230,7 @@ void check_backward_apply(DataType type, const Matrix& extent, bool masked) {
   BOOST_TEST((other == dx && masked_in_place == dz));
 }
 
-/// A norm whose values are added to another's, in the kernels of that one: the bits of two norms,
-/// one after the other.
+/// A norm that is fused with the norm it is added to must give the same bits as two separate norms.
 void check_added_norm(DataType type, const Matrix& extent, bool relu, bool joins) {
   const Values x = random_matrix(type, extent, 1);
   const Values added_x = random_matrix(type, extent, 2);
@@ -302,7 +301,7 @@ void check_added_norm(DataType type, const Matrix& extent, bool relu, bool joins
                             gradient(added_x, added, sums_added, added_apart), nullptr, nullptr);
   Values added_dx(type, x.size());
   const NormGradient other = gradient(added_x, added, sums_added, added_dx);
-  // In place, where a sum is behind the ReLU already.
+  // In place; a sum of two gradients is already masked.
   batch_norm_backward_apply(no_stream, type, extent, g.data(), joins ? nullptr : behind, elements,
                             gradient(x, norm, sums, g), &other, nullptr);
   BOOST_TEST((g == dx_apart && added_dx == added_apart));
@@ -312,7 +311,7 @@ void check_added_norm(DataType type, const Matrix& extent, bool relu, bool joins
 
 BOOST_AUTO_TEST_SUITE(batch_norm)
 
-BOOST_AUTO_TEST_CASE(statistics_are_those_of_two_passes_in_double) {
+BOOST_AUTO_TEST_CASE(statistics_match_two_passes_in_double) {
   for (const DataType type : all_types) {
     for (const Matrix& extent : matrices(type)) {
       BOOST_TEST_CONTEXT(type << ", " << extent) {
@@ -334,7 +333,7 @@ BOOST_AUTO_TEST_CASE(statistics_are_those_of_two_passes_in_double) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_mean_of_a_thousand_deviations_costs_the_variance_no_digits) {
+BOOST_AUTO_TEST_CASE(a_large_mean_does_not_reduce_the_accuracy_of_the_variance) {
   for (const Matrix& extent : matrices(DataType::f32)) {
     BOOST_TEST_CONTEXT(extent) {
       Values x = random_matrix(DataType::f32, extent, 1);
@@ -347,7 +346,7 @@ BOOST_AUTO_TEST_CASE(a_mean_of_a_thousand_deviations_costs_the_variance_no_digit
       for (std::int64_t c = 0; c < extent.channels; ++c) {
         const Moments moments = moments_of(x, extent, c);
         const auto at = static_cast<std::size_t>(c);
-        // The last place of a mean near 1000.
+        // One unit in the last place of a mean near 1000.
         BOOST_TEST(std::abs(static_cast<double>(statistics.mean[at]) - moments.mean) < 6.2e-5);
         BOOST_TEST(std::abs(static_cast<double>(statistics.variance[at]) - moments.variance) <=
                    1e-5 * moments.variance);
@@ -367,7 +366,7 @@ BOOST_AUTO_TEST_CASE(equal_values_have_no_variance) {
   BOOST_TEST(statistics.variance[4] == 0.0F);
 }
 
-BOOST_AUTO_TEST_CASE(nan_is_seen_in_its_channel_alone) {
+BOOST_AUTO_TEST_CASE(nan_affects_only_its_channel) {
   for (const DataType type : all_types) {
     const Matrix extent = matrix(601, 12, type);
     Values x = random_matrix(type, extent, 1);
@@ -382,7 +381,7 @@ BOOST_AUTO_TEST_CASE(nan_is_seen_in_its_channel_alone) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(normalisation_follows_the_formula_and_marks_what_is_positive) {
+BOOST_AUTO_TEST_CASE(normalisation_follows_the_formula_and_masks_positive_values) {
   for (const DataType type : all_types) {
     for (const Matrix& extent : matrices(type)) {
       for (const bool with_residual : {false, true}) {
@@ -400,7 +399,7 @@ BOOST_AUTO_TEST_CASE(normalisation_follows_the_formula_and_marks_what_is_positiv
   }
 }
 
-BOOST_AUTO_TEST_CASE(sums_of_gradients_are_those_in_double) {
+BOOST_AUTO_TEST_CASE(sums_of_gradients_match_sums_in_double) {
   for (const DataType type : all_types) {
     for (const Matrix& extent : matrices(type)) {
       for (const bool masked : {false, true}) {
@@ -420,7 +419,7 @@ BOOST_AUTO_TEST_CASE(sums_of_gradients_are_those_in_double) {
             weight[static_cast<std::size_t>(c)] += dy[i] * norm.normalized(x[i], c);
             bias[static_cast<std::size_t>(c)] += dy[i];
           }
-          // Of sums of numbers of about one in fp32, by lanes.
+          // fp32 sums, by lanes, of numbers of magnitude one.
           const double slack = 1e-6 * std::sqrt(static_cast<double>(extent.rows));
           check_close(reader(sums.weight), reader(weight), extent.padded, DataType::f32, slack);
           check_close(reader(sums.bias), reader(bias), extent.padded, DataType::f32, slack);
@@ -432,7 +431,7 @@ BOOST_AUTO_TEST_CASE(sums_of_gradients_are_those_in_double) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_gradient_in_two_parts_is_added_up_and_masked_on_the_way) {
+BOOST_AUTO_TEST_CASE(a_gradient_in_two_parts_is_added_and_masked) {
   for (const DataType type : all_types) {
     for (const Matrix& extent : matrices(type)) {
       for (const bool masked : {false, true}) {
@@ -444,7 +443,7 @@ BOOST_AUTO_TEST_CASE(a_gradient_in_two_parts_is_added_up_and_masked_on_the_way) 
   }
 }
 
-BOOST_AUTO_TEST_CASE(the_gradient_of_x_follows_the_formula_in_place_too) {
+BOOST_AUTO_TEST_CASE(the_gradient_of_x_follows_the_formula_also_in_place) {
   for (const DataType type : all_types) {
     for (const Matrix& extent : matrices(type)) {
       for (const bool masked : {false, true}) {
@@ -459,7 +458,7 @@ BOOST_AUTO_TEST_CASE(the_gradient_of_x_follows_the_formula_in_place_too) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_norm_that_is_added_is_computed_with_the_other_to_the_same_bits) {
+BOOST_AUTO_TEST_CASE(a_fused_norm_has_the_same_bits_as_a_separate_norm) {
   for (const DataType type : all_types) {
     for (const Matrix& extent : matrices(type)) {
       for (const bool relu : {false, true}) {

@@ -35,8 +35,8 @@ std::span<const std::byte> pixels_of(const Images& images, std::size_t image) {
   return std::as_bytes(std::span(images.pixels)).subspan(image * bytes, bytes);
 }
 
-/// What the processor's loader writes for the cuts, (N, H, W, C).
-std::vector<float> by_processor(const Images& images, const ImageShape& network) {
+/// The values that the loader computes on the CPU for the cuts, (N, H, W, C).
+std::vector<float> values_on_cpu(const Images& images, const ImageShape& network) {
   const Normalizer normalizer(images.mean, images.std);
   Resampler resampler;
   Image resized;
@@ -62,16 +62,16 @@ std::vector<float> by_processor(const Images& images, const ImageShape& network)
   return values;
 }
 
-/// Every value is the processor's, rounded to the type; padding and images after the last cut are
-/// 0.
-void check_as_by_processor(const Images& images, const ImageShape& network, DataType type) {
+/// Every value must be the CPU's, rounded to the type; padding and images after the last cut must
+/// be 0.
+void check_against_cpu(const Images& images, const ImageShape& network, DataType type) {
   const auto count = static_cast<std::int64_t>(images.cuts.size());
   const ImageExtent extent{.batch = count + 2,
                            .height = network.height,
                            .width = network.width,
                            .channels = network.channels,
                            .padded = padded_channels(network.channels, type)};
-  const std::vector<float> expected = by_processor(images, network);
+  const std::vector<float> expected = values_on_cpu(images, network);
   const Normalizer normalizer(images.mean, images.std);
   Values out(type, extent.batch * extent.height * extent.width * extent.padded);
 
@@ -103,7 +103,7 @@ void check_all_types(const Images& images, const ImageShape& network) {
     BOOST_TEST_CONTEXT(type << ", " << images.stored.channels << " channels of "
                             << images.stored.height << "x" << images.stored.width << " to "
                             << network.height << "x" << network.width) {
-      check_as_by_processor(images, network, type);
+      check_against_cpu(images, network, type);
     }
   }
 }
@@ -112,7 +112,7 @@ void check_all_types(const Images& images, const ImageShape& network) {
 
 BOOST_AUTO_TEST_SUITE(cutting)
 
-BOOST_AUTO_TEST_CASE(crops_and_mirrors_are_the_processors) {
+BOOST_AUTO_TEST_CASE(crops_and_flips_match_the_cpu) {
   for (const std::int64_t channels : {1, 3, 10}) {
     const ImageShape network{.channels = channels, .height = 9, .width = 7};
     Images images = random_images({.channels = channels, .height = 11, .width = 8}, 8, 1);
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(crops_and_mirrors_are_the_processors) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(resampled_parts_are_the_processors_to_the_bit) {
+BOOST_AUTO_TEST_CASE(resampled_cuts_match_the_cpu_exactly) {
   for (const std::int64_t channels : {1, 3, 5}) {
     const ImageShape network{.channels = channels, .height = 24, .width = 20};
     const ImageShape stored{.channels = channels, .height = 61, .width = 83};

@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(converted_values_are_added) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(sums_may_replace_what_is_added) {
+BOOST_AUTO_TEST_CASE(sums_may_be_in_place) {
   for (const DataType type : all_types) {
     for (const std::int64_t count : counts) {
       const Values left = random_values(type, count, 1);
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(sums_may_replace_what_is_added) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(relu_passes_what_is_positive_and_nan) {
+BOOST_AUTO_TEST_CASE(relu_passes_positive_values_and_nan) {
   for (const DataType type : all_types) {
     for (const std::int64_t count : counts) {
       Values x = random_values(type, count, 1);

@@ -15,7 +15,7 @@
 #include <ostream>
 #include <vector>
 
-/// What the kernels' tests share: values as a device stores them, beside doubles.
+/// Common code of the kernels' tests: values as a device stores them, read as doubles.
 namespace lockstep::gpu {
 
 inline constexpr std::array all_types{DataType::f32, DataType::bf16, DataType::f16};
@@ -65,7 +65,7 @@ class Values {
         return write(i, Float16(single));
     }
   }
-  /// Of bits.
+  /// Compares the bits.
   friend bool operator==(const Values&, const Values&) = default;
 
  private:
@@ -84,7 +84,7 @@ class Values {
   std::vector<std::byte> bytes_;
 };
 
-/// Normal numbers, the same again after a prime number of them, for speed.
+/// Normal numbers that repeat after a prime number of them, for speed.
 class Random {
  public:
   explicit Random(std::uint32_t which) : numbers_(10007) {
@@ -110,7 +110,7 @@ inline Values random_matrix(DataType type, const Matrix& extent, std::uint32_t w
   }
   return values;
 }
-/// (padded) of fp32 around `mean`, zero in the padding.
+/// (padded) fp32 values around `mean`, zero in the padding.
 inline std::vector<float> random_channels(const Matrix& extent, std::uint32_t which, double mean) {
   Random random(which);
   std::vector<float> values(static_cast<std::size_t>(extent.padded));
@@ -122,8 +122,8 @@ inline std::vector<float> random_channels(const Matrix& extent, std::uint32_t wh
 inline Matrix matrix(std::int64_t rows, std::int64_t channels, DataType type) {
   return {.rows = rows, .channels = channels, .padded = padded_channels(channels, type)};
 }
-/// Odd numbers of rows and channels; one row, one vec8, several thread blocks, idle columns of
-/// blocks.
+/// Odd numbers of rows and channels; one row, one vec8, several thread blocks, blocks with idle
+/// columns.
 inline std::vector<Matrix> matrices(DataType type) {
   return {matrix(1, 1, type),     matrix(1, 33, type),   matrix(2, 3, type),
           matrix(7, 5, type),     matrix(130, 8, type),  matrix(257, 17, type),
@@ -134,13 +134,13 @@ inline std::ostream& operator<<(std::ostream& out, const Matrix& extent) {
   return out << extent.rows << " x " << extent.channels << " (" << extent.padded << ")";
 }
 
-/// Fails where `actual` is farther from `expected` than its type rounds and `slack` more. Of many
-/// values only the first that is wrong is told.
+/// Whether `actual` differs from `expected` by at most the rounding of its type plus `slack`.
 inline bool is_close(double actual, double expected, DataType type, double slack) {
   if (std::isnan(expected)) return std::isnan(actual);
   if (actual == expected) return true;
   return std::abs(actual - expected) <= rounding(type) * std::abs(expected) + slack;
 }
+/// Reports only the first value that is not close.
 template <typename Actual, typename Expected>
 void check_close(const Actual& actual, const Expected& expected, std::int64_t count, DataType type,
                  double slack) {

@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_CASE(images_are_padded) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(flattening_orders_features_by_channel_and_goes_back) {
+BOOST_AUTO_TEST_CASE(flattening_orders_features_by_channel_and_is_reversible) {
   for (const DataType type : all_types) {
     for (const ImageExtent& extent : image_extents(type)) {
       const std::int64_t area = extent.height * extent.width;
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(flattening_orders_features_by_channel_and_goes_back) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(global_pooling_takes_means_and_spreads_their_gradients) {
+BOOST_AUTO_TEST_CASE(global_pooling_averages_and_distributes_the_gradient) {
   for (const DataType type : all_types) {
     for (const ImageExtent& extent : image_extents(type)) {
       const std::int64_t area = extent.height * extent.width;

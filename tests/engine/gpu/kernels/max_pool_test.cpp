@@ -49,7 +49,7 @@ std::int64_t outputs(const PoolExtent& extent) {
   return extent.batch * extent.out_height * extent.out_width * extent.padded;
 }
 
-/// Where the first largest value of output value `i` is, and its place in the window.
+/// Input index of the first largest value of output value `i`, and its position in the window.
 struct Taken {
   std::int64_t input = -1;
   std::int64_t place = 0;
@@ -78,7 +78,7 @@ Taken taken_by(const Values& x, const PoolExtent& extent, std::int64_t i) {
   return taken;
 }
 
-/// Few different values, so that many are equal; some NaN and infinities.
+/// Few distinct values, so that many are equal; some NaN and infinities.
 Values pool_input(DataType type, const PoolExtent& extent) {
   Random random(1);
   Values x(type, inputs(extent));
@@ -95,7 +95,7 @@ Values pool_input(DataType type, const PoolExtent& extent) {
 
 BOOST_AUTO_TEST_SUITE(max_pool)
 
-BOOST_AUTO_TEST_CASE(the_first_of_the_largest_is_taken_and_gets_the_gradient) {
+BOOST_AUTO_TEST_CASE(the_first_of_equal_maxima_is_taken_and_gets_the_gradient) {
   for (const DataType type : all_types) {
     for (const PoolExtent& extent : pool_extents(type)) {
       BOOST_TEST_CONTEXT(type << ", " << name_of(extent)) {

@@ -24,7 +24,7 @@ struct Loss {
   std::vector<std::int32_t> larger;
 };
 
-/// What a sample should give, in double.
+/// Expected values of a sample, in double.
 struct Expected {
   double log_sum = 0;
   double loss = 0;
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(losses_and_gradients_follow_the_formula) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_no_hit) {
+BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
   for (const std::int64_t classes : {std::int64_t{3}, std::int64_t{300}}) {
     const LossExtent extent = extent_of({classes, 0, batch}, DataType::f32);
     Values logits = logits_of(extent, DataType::f32, 1);
@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_no_hit) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_class_that_cannot_be_costs_nothing_without_smoothing) {
+BOOST_AUTO_TEST_CASE(a_class_of_probability_zero_adds_no_loss_without_smoothing) {
   const LossExtent extent = extent_of({10, 0, batch}, DataType::f32);
   Values logits = logits_of(extent, DataType::f32, 1);
   std::vector<std::int32_t> labels(batch, 3);

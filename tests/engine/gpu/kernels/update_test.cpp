@@ -28,7 +28,7 @@ std::vector<float> random_arena(std::uint32_t which) {
   }
   return values;
 }
-/// Gaps belong to the tensor before them.
+/// A gap belongs to the tensor before it.
 std::vector<std::uint32_t> tensor_of_block() {
   std::vector<std::uint32_t> result;
   for (std::uint32_t t = 0; t < layout.views.size(); ++t) {
@@ -56,7 +56,7 @@ Config config_of(const Case& each) {
   return config;
 }
 
-/// The same training by kernels.
+/// Updates by the kernels.
 class Kernels {
  public:
   explicit Kernels(const Case& each) : each_(each), config_(config_of(each)) {}
@@ -104,7 +104,7 @@ class Kernels {
             .correction2 = 1 - std::pow(config_.beta2, step),
             .decoupled_decay = each_.kind != OptimizerKind::adam};
   }
-  /// AdamW's steps at a learning rate of 1, negative, of all values.
+  /// AdamW's steps of all values at a learning rate of 1, negated.
   [[nodiscard]] std::vector<float> steps_from(std::vector<float> parameters,
                                               const std::vector<float>& gradients, float decay,
                                               int step) const {
@@ -125,7 +125,7 @@ class Kernels {
   }
 
  private:
-  /// With the processor's norms, so that its bits can be compared.
+  /// Uses the CPU's norms, so that the bits can be compared.
   [[nodiscard]] double trust(std::size_t tensor, const std::vector<float>& parameters,
                              const std::vector<float>& gradients, float decay, int step) const {
     const ArenaView& view = layout.views[tensor];
@@ -162,7 +162,7 @@ const std::vector<Case> cases{
 
 BOOST_AUTO_TEST_SUITE(update)
 
-BOOST_AUTO_TEST_CASE(updates_have_the_bits_of_the_processors_optimizers) {
+BOOST_AUTO_TEST_CASE(updates_have_the_same_bits_as_those_of_the_cpu_optimizers) {
   for (const Case& each : cases) {
     BOOST_TEST_CONTEXT(each.name) {
       const std::unique_ptr<Optimizer> optimizer = make_optimizer(config_of(each), layout);
@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(updates_have_the_bits_of_the_processors_optimizers) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(an_update_leaves_what_is_outside_its_range) {
+BOOST_AUTO_TEST_CASE(an_update_changes_only_its_range) {
   for (const Case& each : cases) {
     BOOST_TEST_CONTEXT(each.name) {
       const std::vector<float> before = random_arena(0);
@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE(an_update_leaves_what_is_outside_its_range) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(an_eps_that_vanishes_leaves_padding_zero) {
+BOOST_AUTO_TEST_CASE(an_eps_of_zero_leaves_padding_zero) {
   std::vector<float> zeros(16);
   std::vector<float> first = zeros;
   std::vector<float> second = zeros;
@@ -227,7 +227,7 @@ BOOST_AUTO_TEST_CASE(an_eps_that_vanishes_leaves_padding_zero) {
 BOOST_AUTO_TEST_CASE(norms_are_those_of_the_tensors) {
   const std::vector<std::uint32_t> blocks = tensor_of_block();
   const std::vector<float> arena = random_arena(3);
-  const std::size_t tensors = layout.views.size() + 1;  // the last has no block
+  const std::size_t tensors = layout.views.size() + 1;  // the last one has no block
   std::vector<double> sums(tensors, NAN);
   std::vector<std::byte> workspace(squared_norms_workspace(blocks.size(), tensors),
                                    static_cast<std::byte>(0xFF));
@@ -243,7 +243,7 @@ BOOST_AUTO_TEST_CASE(norms_are_those_of_the_tensors) {
   BOOST_TEST(sums.back() == 0);
 }
 
-BOOST_AUTO_TEST_CASE(norms_of_steps_are_those_that_lamb_divides_by) {
+BOOST_AUTO_TEST_CASE(norms_of_steps_match_those_of_lamb) {
   Kernels kernels({.name = "lamb", .kind = OptimizerKind::lamb, .gradient_scale = 0.5F});
   std::vector<float> parameters = random_arena(0);
   const std::vector<float> gradients = random_arena(4);
@@ -256,7 +256,7 @@ BOOST_AUTO_TEST_CASE(norms_of_steps_are_those_that_lamb_divides_by) {
   std::vector<std::byte> workspace(squared_norms_workspace(blocks.size(), tensors),
                                    static_cast<std::byte>(0xFF));
 
-  // Without the first tensor.
+  // Skips the first tensor.
   adam_step_norms(no_stream,
                   {.begin = 16,
                    .end = layout.size(),
