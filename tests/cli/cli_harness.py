@@ -15,7 +15,7 @@ def run(program, args, ranks=None):
 
 
 def check(program, args, status, ranks=None, errors=None, says=(), prints=()):
-    """Exact status; `errors` lines that begin with the program's name; texts in either stream."""
+    """Checks the exact status, the number `errors` of error lines, and texts in standard error (`says`) and standard output (`prints`)."""
     found, out, err = run(program, args, ranks)
     lines = [line for line in err.splitlines() if line.startswith("lockstep: error: ")]
     expected = (0 if status in (0, 75) else 1) if errors is None else errors

@@ -1,5 +1,4 @@
-// What run_job makes of a rank's fate, chosen on the command line; job_test.py looks at the
-// outcome.
+// Runs run_job with the rank fault that the command line selects; job_test.py checks the outcome.
 #include "lockstep/cli/job.hpp"
 
 #include <fmt/format.h>
@@ -22,7 +21,7 @@ int main(int argc, char** argv) {
     }
     if (fate == "alone") {
       if (rank == 1) fail(ExitStatus::cannot_write, "rank one failed alone");
-      job.comm().barrier();  // never ends: rank 1 does not come
+      job.comm().barrier();  // never ends: rank 1 does not reach it
     }
     if (fate == "late" && rank == 1) fail(ExitStatus::no_input, "after the others were done");
     if (fate == "other" && rank == 0) throw std::runtime_error("not one of ours");

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How ranks part: one message, one status, no hang, whichever of them failed."""
+"""A fault of any rank gives one message and one status, and no rank hangs."""
 
 import sys
 import time

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program from outside: help, errors, packing and inspecting."""
+"""Tests the program's command line: help, errors, packing, benchmarks and inspection."""
 
 import gzip
 import json
@@ -32,22 +32,22 @@ def write_idx(folder, part, count, side):
         file.write(struct.pack(">2I", 0x801, count) + labels)
 
 
-def words():
+def help_and_usage():
     check(LOCKSTEP, ["--version"], 0, prints=["lockstep "])
     check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "bench", "doctor", "usage:"])
     for command in ("train", "eval", "pack", "inspect", "bench", "doctor"):
         check(LOCKSTEP, [command, "--help"], 0, prints=["lockstep " + command, "--"])
     top = pathlib.Path(__file__).parents[2]
     page = subprocess.run([top / "scripts/options-page", LOCKSTEP], capture_output=True, text=True, timeout=60).stdout
-    expect(page.count("\n  --") > 90 and page == (top / "docs/options.md").read_text(), "docs/options.md is what scripts/options-page prints")
+    expect(page.count("\n  --") > 90 and page == (top / "docs/options.md").read_text(), "docs/options.md matches the output of scripts/options-page")
     for ranks in (None, 3):
         check(LOCKSTEP, [], 64, ranks, says=["lockstep --help", *(f"\n  {name} " for name in ("train", "eval", "pack", "inspect", "bench", "doctor"))])
     said = subprocess.run([LOCKSTEP], capture_output=True, text=True, timeout=60).stderr
     tries = re.findall(r"^try: lockstep (.*)$", said, re.M)
-    expect(len(tries) == 1, f"one line to try: {said}")
+    expect(len(tries) == 1, f"one suggested command: {said}")
     with tempfile.TemporaryDirectory() as folder:
         tried = subprocess.run([LOCKSTEP, *tries[0].split()], cwd=folder, capture_output=True, text=True, timeout=300)
-        expect(tried.returncode == 0 and "finished at step 20" in tried.stdout + tried.stderr, f"the line to try does train: {tried}")
+        expect(tried.returncode == 0 and "finished at step 20" in tried.stdout + tried.stderr, f"the suggested command trains: {tried}")
     check(LOCKSTEP, ["trian"], 64, says=["did you mean train?"])
     check(LOCKSTEP, ["wibble"], 64, says=["train, eval, pack"])
     for ranks in (None, 3):
@@ -107,7 +107,7 @@ def benchmarking(folder):
     result = json.loads(check(LOCKSTEP, ["bench", "ops", *small, "--json"], 0))
     kinds = {kind["kind"]: kind for kind in result["kinds"]}
     expect(kinds["convolution"]["steps"] == 15 and kinds["convolution"]["seconds"] > 0, "bench ops counts convolutions")
-    expect(abs(sum(kind["seconds"] for kind in result["kinds"]) - result["seconds"]) < 1e-9, "bench ops: kinds are the whole")
+    expect(abs(sum(kind["seconds"] for kind in result["kinds"]) - result["seconds"]) < 1e-9, "bench ops: the times of the kinds add up to the total")
     result = json.loads(check(LOCKSTEP, ["bench", "step", *small, "--input", "batch", "--json"], 0))
     expect(result["input"] == "batch" and result["images_per_second"] > 0, "bench step --input batch --json")
 
@@ -115,11 +115,11 @@ def benchmarking(folder):
 def inspecting(folder):
     data = folder / "one"
     printed = json.loads(check(LOCKSTEP, ["inspect", data, "--verify", "--json"], 0))
-    # A path may hold any bytes; JSON may not.
+    # A path may contain any bytes, JSON only valid UTF-8.
     odd = os.fsencode(folder) + b"/\xff.h5"
     os.link(next(data.glob("train*.h5")), odd)
     answer = subprocess.run([LOCKSTEP, b"inspect", odd, b"--json"], capture_output=True, timeout=60)
-    expect(answer.returncode == 0 and json.loads(answer.stdout)["path"].endswith("/\ufffd.h5"), "inspect of an odd path")
+    expect(answer.returncode == 0 and json.loads(answer.stdout)["path"].endswith("/\ufffd.h5"), "inspect of a path that is not UTF-8")
     expect([s["samples"] for s in printed["splits"]] == [500, 60], "inspect counts samples")
     expect(all(s["verified"] for s in printed["splits"]), "inspect verifies")
     shard = data / "train-00002-of-00005.h5"
@@ -133,61 +133,65 @@ def inspecting(folder):
         LOCKSTEP, ["inspect", *options, "--ranks", ranks, "--json"], 0))["memory"]} for ranks in ("2", "4")}
     for ranks, rows in table.items():
         totals = [rows[mode]["total_bytes"] for mode in ("none", "optimizer", "grad", "full")]
-        expect(totals == sorted(totals, reverse=True), f"the more is sharded the less a rank keeps: {totals}")
-    expect(table["4"]["full"]["total_bytes"] < table["2"]["full"]["total_bytes"], "more ranks, less each")
-    expect(table["4"]["none"]["total_bytes"] == table["2"]["none"]["total_bytes"], "but not where all is replicated")
-    narrow = {row["shard"]: row for row in json.loads(check(
+        expect(totals == sorted(totals, reverse=True), f"each sharding mode needs less memory than the one before: {totals}")
+    expect(table["4"]["full"]["total_bytes"] < table["2"]["full"]["total_bytes"], "with --shard full, more ranks need less memory each")
+    expect(table["4"]["none"]["total_bytes"] == table["2"]["none"]["total_bytes"], "without sharding, memory does not depend on the number of ranks")
+    in_bf16 = {row["shard"]: row for row in json.loads(check(
         LOCKSTEP, ["inspect", *options, "--ranks", "4", "--precision", "bf16", "--reduce-dtype", "bf16", "--json"], 0))["memory"]}
     for mode in ("none", "optimizer", "grad", "full"):
-        ratio = narrow[mode]["sent_bytes_per_step"] / table["4"][mode]["sent_bytes_per_step"]
+        ratio = in_bf16[mode]["sent_bytes_per_step"] / table["4"][mode]["sent_bytes_per_step"]
         expect(0.49 < ratio < 0.51, f"16 bits send half of fp32's bytes with --shard {mode}: {ratio}")
-    expect(narrow["grad"]["parameter_bytes"] < 0.8 * table["4"]["grad"]["parameter_bytes"], "a whole copy in 16 bits and a quarter in fp32")
+    expect(in_bf16["grad"]["parameter_bytes"] < 0.8 * table["4"]["grad"]["parameter_bytes"],
+           "--shard grad in bf16: a full bf16 copy and a quarter of the fp32 parameters")
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--param-dtype", "bf16"], 64, says=["--precision fp32"])
     for mode, row in table["4"].items():
         alone = json.loads(check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--shard", mode, "--json"], 0))["memory"]
-        expect(alone == [row], f"--shard {mode} is that row of the table: {alone}, {row}")
-        expect((row["gathered_unit_bytes"] > 0) == (mode in ("grad", "full")), f"what comes and goes with {mode}: {row}")
+        expect(alone == [row], f"--shard {mode} prints only its row of the table: {alone}, {row}")
+        expect((row["gathered_unit_bytes"] > 0) == (mode in ("grad", "full")), f"gathered units with --shard {mode}: {row}")
         expect(row["activation_bytes"] == table["4"]["none"]["activation_bytes"], "activations are the same in all modes")
         parts = ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "copy_bytes", "activation_bytes", "gathered_unit_bytes")
-        expect(row["total_bytes"] == sum(row[part] for part in parts), f"a sum of the columns: {row}")
-    # Precisions of GPUs alone: what a rank keeps and sends, nothing of activations.
+        expect(row["total_bytes"] == sum(row[part] for part in parts), f"the total is the sum of the columns: {row}")
+    # Only GPUs have these precisions. Without a GPU, parameters and traffic are known, but activations are not.
     for precision, like in (("fp16", "bf16"), ("tf32", "fp32")):
         rows = {name: json.loads(check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--shard", "full", "--precision", name, "--json"], 0))["memory"][0]
                 for name in (precision, like)}
         known = ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "sent_bytes_per_step")
-        expect(all(abs(rows[precision][part] / rows[like][part] - 1) < 0.01 for part in known), f"{precision} as {like}: {rows}")
-        expect(rows[precision]["activation_bytes"] is None, f"activations of {precision} are a GPU's")
+        expect(all(abs(rows[precision][part] / rows[like][part] - 1) < 0.01 for part in known), f"{precision} needs as much as {like}: {rows}")
+        expect(rows[precision]["activation_bytes"] is None, f"activations of {precision} are unknown without a GPU")
         check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--precision", precision], 0, prints=["activations, a GPU's, come on top"])
     check(LOCKSTEP, ["inspect", *options, "--shard", "full"], 64, says=["--shard without --ranks"])
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--shard", "hybrid"], 64, says=["--shard-group"])
-    # Each option that describes a network, as --help lists them: with a path it is refused.
+    # With a path, every option that --help lists for networks is refused.
     printed = subprocess.run([LOCKSTEP, "inspect", "--help"], capture_output=True, text=True, timeout=60).stdout
-    of_networks = dict(re.findall(r"^  --([a-z-]+) .*?(?<=\[)(none|[^] ]+)\]$", printed, re.M | re.S))
-    expect({"recompute", "shard", "width", "engine"} <= of_networks.keys() and "verify" not in of_networks, f"options of networks: {of_networks}")
-    for name, default in of_networks.items():
+    network_options = dict(re.findall(r"^  --([a-z-]+) .*?(?<=\[)(none|[^] ]+)\]$", printed, re.M | re.S))
+    expect({"recompute", "shard", "width", "engine"} <= network_options.keys() and "verify" not in network_options,
+           f"options for networks: {network_options}")
+    for name, default in network_options.items():
         value = {"model": "mlp", "engine": "cpu"}.get(name, default)  # the help shows an empty default as none
         check(LOCKSTEP, ["inspect", data, f"--{name}={value}"], 64, says=[f"--{name} ", "the path"])
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4"], 0, prints=["full", "sent a step"])
-    # Scratch memory grows with threads: those that are asked for, whatever else is shown.
+    # Scratch memory grows with the number of threads. It is computed for the requested number, with and without --engine.
     network = ["--model", "mini-resnet", "--image-size", "32", "--conv-algorithm", "direct", "--threads", "64", "--ranks", "1"]
     alone, beside = (json.loads(check(LOCKSTEP, ["inspect", *network, *more, "--json"], 0))["memory"][0]["activation_bytes"]
                      for more in ([], ["--engine", "cpu"]))
     expect(alone == beside, f"memory of 64 threads without and with --engine cpu: {alone}, {beside}")
-    # Groups: as --shard full of the group within it, and once over the parts to the other groups.
+    # Shard groups: within a group as with --shard full of its ranks, plus one all-reduce of each shard across the groups.
     def of_groups(ranks, group):
         return {row["shard"]: row for row in json.loads(check(
             LOCKSTEP, ["inspect", *options, "--ranks", ranks, "--shard-group", group, "--json"], 0))["memory"]}
 
     pairs, all_four, alone = of_groups("4", "2")["hybrid"], of_groups("4", "4"), of_groups("4", "1")
     full = table["2"]["full"]
-    expect(pairs["shard_group"] == 2 and pairs["total_bytes"] == full["total_bytes"], "a rank of a group keeps what one of so few ranks does")
+    expect(pairs["shard_group"] == 2 and pairs["total_bytes"] == full["total_bytes"],
+           "a rank of a group of two needs as much memory as one of two ranks with --shard full")
     across = pairs["sent_to_other_groups_bytes_per_step"]
-    expect(across == pairs["parameter_bytes"], "two groups: a part's gradients, twice the half")
-    expect(abs(pairs["sent_bytes_per_step"] - full["sent_bytes_per_step"] - across) < 1, "and within the group as full sends")
-    expect(all_four["hybrid"]["sent_to_other_groups_bytes_per_step"] == 0, "one group sends to no other")
-    expect(all_four["hybrid"]["sent_bytes_per_step"] == all_four["full"]["sent_bytes_per_step"], "one group is full")
+    expect(across == pairs["parameter_bytes"], "an all-reduce between two groups sends the bytes of a rank's shard once")
+    expect(abs(pairs["sent_bytes_per_step"] - full["sent_bytes_per_step"] - across) < 1,
+           "within its group, a rank sends as much as with --shard full")
+    expect(all_four["hybrid"]["sent_to_other_groups_bytes_per_step"] == 0, "a single group sends nothing to other groups")
+    expect(all_four["hybrid"]["sent_bytes_per_step"] == all_four["full"]["sent_bytes_per_step"], "a single group sends as much as --shard full")
     whole = alone["none"]["sent_bytes_per_step"]
-    expect(abs(alone["hybrid"]["sent_bytes_per_step"] / whole - 1) < 0.01, "groups of one rank send what replicas do")
+    expect(abs(alone["hybrid"]["sent_bytes_per_step"] / whole - 1) < 0.01, "groups of one rank send as much as replicas")
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--shard-group", "2"], 0,
           prints=["hybrid: groups of 2", "to other groups"])
     check(LOCKSTEP, ["inspect", *options, "--ranks", "4", "--shard-group", "3"], 64, says=["does not divide 4 ranks"])
@@ -205,12 +209,12 @@ def inspecting(folder):
     check(LOCKSTEP, ["inspect", shard], 65, says=[shard.name])
     shard.unlink()
     check(LOCKSTEP, ["inspect", data], 66, says=[shard.name, "missing"])
-    # A fault beside what is well: all is said, the status is the first fault's.
+    # If one of several paths is faulty, the others are still shown, and the status is that of the first fault.
     check(LOCKSTEP, ["inspect", folder / "nowhere", folder / "three"], 66, prints=["500 samples"])
 
 
 def memory_is_bounded(folder):
-    """Folder sources stream: 96 MiB of pixels in one shard under an address space that they alone would fill."""
+    """Packing a folder streams its images: memory must not grow with the 92 MiB of pixels of one shard."""
     from PIL import Image
     (folder / "tree" / "cat").mkdir(parents=True)
     Image.new("RGB", (64, 64), (1, 2, 3)).save(folder / "tree" / "cat" / "0.png")
@@ -222,7 +226,7 @@ def memory_is_bounded(folder):
                                    "--image-size", str(image_size), "--shards", "1"], stdout=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = status
-        expect(status == 0, f"a folder at {image_size} pixels")
+        expect(status == 0, f"packing a folder at {image_size} pixels")
         return usage.ru_maxrss / 1024
     small, large = peak(8), peak(448)
     print(f"        {small:.0f} MiB at 8 pixels, {large:.0f} MiB at 448 (92 MiB of pixels)")
@@ -241,7 +245,7 @@ def fashion_mnist(folder):
 
 with tempfile.TemporaryDirectory(prefix="lockstep-test-") as name:
     path = pathlib.Path(name)
-    words()
+    help_and_usage()
     packing(path)
     benchmarking(path)
     inspecting(path)

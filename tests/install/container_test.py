@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The commands of modules/lockstep.def, run as they stand in a root of their own: over this machine's files, which they cannot
-change, or with --debootstrap (minutes; needs Debian's packages) in a new Debian 12, compiling everything."""
+"""Runs the commands of modules/lockstep.def unchanged in a separate root: over this machine's files, which stay unchanged, or with
+--debootstrap (takes minutes; needs Debian's packages) in a new Debian 12, compiling everything."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ DEFINITION = SOURCE / "modules/lockstep.def"
 PAGE = SOURCE / "docs/cluster-staff.md"
 NEW_DEBIAN = "--debootstrap" in sys.argv
 
-# Gets ROOT, its upper layer's folder and what runs in it; in namespaces of its own, so that nothing outlives it.
+# Arguments: ROOT, the folder of its upper layer, and the script to run in it. New namespaces, so that nothing remains afterwards.
 ENTER = r"""
 set -eu
 root=$1 work=$2 run=$3
@@ -37,7 +37,7 @@ mount --rbind -o ro "$4" "$root/mnt/objects"
 mount --bind "$work/../files" "$root/mnt/files"
 cp -r "$root/mnt/files/content/." "$root/"
 cp /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true
-# What is built must not lean on this checkout, on another build, or on what was installed by hand.
+# The build must not depend on this checkout, on another build, or on files installed by hand.
 for place in "$5" "$4" /usr/local; do
   if [ -d "$root$place" ]; then mount --bind "$root/mnt/empty" "$root$place"; fi
 done
@@ -59,12 +59,12 @@ def commands_of(section):
     return [line.strip() for line in section.splitlines() if line.strip() and not line.strip().startswith("#")]
 
 
-def check_that_the_page_says_the_same(post):
+def check_commands_of_the_page(post):
     block = next(block for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.S) if "install-dependencies" in block)
     for line in commands_of(block):
         line = line.split("   #")[0].strip()
-        assert line in commands_of(post), f"{PAGE.name} says `{line}`, {DEFINITION.name} does not"
-    print(f"        its commands are those of docs/{PAGE.name}")
+        assert line in commands_of(post), f"{PAGE.name} has `{line}`, {DEFINITION.name} does not"
+    print(f"        docs/{PAGE.name} has the same commands")
 
 
 def copy_files(section, content):
@@ -92,7 +92,7 @@ def enter(root, folder, script, name):
 
 def main():
     found = sections()
-    check_that_the_page_says_the_same(found["post"])
+    check_commands_of_the_page(found["post"])
     folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-container-"))
     try:
         for name in ("root", "layer", "files/content"):
@@ -105,7 +105,7 @@ def main():
         launcher = "" if NEW_DEBIAN else ("export REUSED=/tmp/reused CMAKE_CXX_COMPILER_LAUNCHER="
                                          "'/mnt/files/reuse_object.sh;/mnt/objects'\n")
         shutil.copy(SOURCE / "tests/install/reuse_object.sh", folder / "files")
-        # One script, as one image goes from one section to the next.
+        # One script, because all sections run in the same image.
         script = f"""set -eu
 id nobody >/dev/null
 cat >/tmp/post <<'END_OF_POST'
@@ -128,7 +128,7 @@ echo "@reused $(sort -u /tmp/reused 2>/dev/null | wc -l)"
 [ ! -e /usr/src/lockstep ]
 chmod a+r /tmp/environment /tmp/runscript /tmp/test
 chmod 1777 /tmp
-# As an image's user: no rights, another home.
+# Like the image's user: unprivileged, with another home.
 as_user() {{ setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/tmp "$@"; }}
 cd /tmp
 as_user sh /tmp/test
@@ -144,7 +144,7 @@ echo "@done"
         reused = re.search(r"@reused (\d+)", result.stdout)[1]
         print(f"ok      %post, %environment, %test and %runscript ran in {where}")
         if not NEW_DEBIAN:
-            print(f"        {reused} objects were taken from this build instead of compiled anew; packages were already installed")
+            print(f"        {reused} objects were reused from this build; packages were already installed")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# debian_test.sh SUITE: the fast part of the tests, on HEAD in a Debian SUITE of its own: the program and the CPU engine's
-# conformance suite are built, and a run on two ranks is resumed and evaluated. All tests: scripts/debian-root SUITE.
-# Exit status 77 where this machine is that Debian, or cannot make one.
+# debian_test.sh SUITE: a short test of HEAD in a separate Debian SUITE: builds the program and the CPU engine's conformance
+# suite, resumes a run on two ranks and verifies its checkpoint. scripts/debian-root SUITE runs all tests.
+# Exit status 77 if this machine is that Debian, or cannot create one.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""install-dependencies where there is no dpkg: what is missing, by the system's own names, and a status that says so."""
+"""Tests install-dependencies on systems without dpkg: it lists missing packages by the system's names and exits with status 77."""
 
 import os
 import re
@@ -16,7 +16,7 @@ def debian_names(group):
 
 
 def system(folder, **programs):
-    """A PATH with few tools and these scripts in it."""
+    """An environment whose PATH contains only a few tools and the given scripts."""
     path = folder / "bin"
     path.mkdir(parents=True)
     for tool in TOOLS:
@@ -28,7 +28,7 @@ def system(folder, **programs):
 
 
 def has(*packages):
-    """A package manager's query of which packages are installed: its last argument is the name."""
+    """A fake query of a package manager: succeeds if its last argument is one of `packages`."""
     return f"case ${{@: -1}} in {'|'.join(packages) or '-'}) echo \"${{@: -1}} 1.0\" ;; *) exit 1 ;; esac"
 
 
@@ -39,7 +39,7 @@ def every_debian_package_of_the_build_has_a_line(_):
     assert not absent, f"scripts/packages.txt lacks {absent}"
 
 
-def each_system_is_told_its_own_names(folder):
+def each_system_gets_its_own_names(folder):
     managers = {"dnf": ({"dnf": "", "rpm": has("cmake", "gcc-c++")}, {}, "dnf install", ["openmpi-devel", "onednn-devel", "hdf5-devel"]),
                 "zypper": ({"zypper": "", "rpm": has("cmake", "gcc-c++")}, {}, "zypper install", ["libjpeg8-devel", "onednn-devel"]),
                 "brew": ({"brew": has("cmake", "gcc")}, {}, "brew install", ["open-mpi", "jpeg-turbo", "onednn"]),
@@ -49,9 +49,9 @@ def each_system_is_told_its_own_names(folder):
         output = run([SCRIPT, "build"], expect=77, env={**system(folder / name, **programs), **variables})
         listed = re.search(rf"run: {re.escape(install)} (.*)", output)[1].split()
         assert set(expected) <= set(listed), (name, output)
-        assert not {"cmake", "gcc-c++", "gcc", "cxx-compiler"} & set(listed), f"{name} names what is there: {output}"
+        assert not {"cmake", "gcc-c++", "gcc", "cxx-compiler"} & set(listed), f"{name} lists installed packages: {output}"
         assert len(listed) == len(set(listed)) and not set(listed) & {"libopenmpi-dev", "libdnnl-dev"}, output
-        # The same, all of it installed.
+        # The same system with all packages installed.
         query = "rpm" if "rpm" in programs and name != "conda" else name
         complete = {**programs, query: has(*{word for line in (SOURCE / "scripts/packages.txt").read_text().splitlines()
                                            for word in line.split() if not line.startswith("#") and word != "-"})}
@@ -59,7 +59,7 @@ def each_system_is_told_its_own_names(folder):
 
 
 def a_module_counts_as_a_package(folder):
-    """Of a cluster with dnf, whose MPI and fmt come from modules."""
+    """A cluster with dnf, where MPI and fmt come from modules."""
     environment = system(folder, dnf="", rpm="exit 1", mpicxx="", mpirun="", pkg_config='[ "${@: -1}" = fmt ]')
     output = run([SCRIPT, "build"], expect=77, env=environment)
     listed = re.search(r"run: dnf install (.*)", output)[1].split()
@@ -67,15 +67,15 @@ def a_module_counts_as_a_package(folder):
     assert {"spdlog-devel", "hdf5-devel"} <= set(listed), output
 
 
-def a_system_that_is_not_known_is_told_debians_names(folder):
+def an_unknown_system_gets_debians_names(folder):
     output = run([SCRIPT, "build"], expect=77, env=system(folder))
     assert "by Debian's names" in output and "libopenmpi-dev" in output and "libdnnl-dev" in output, output
-    # What only the tests want has no other names here.
+    # Packages that only tests need are listed only by Debian's names.
     output = run([SCRIPT, "tests"], expect=77, env=system(folder / "dnf", dnf="", rpm=has(".*")))
     assert "by Debian's names" in output and "valgrind" in output, output
 
 
 if __name__ == "__main__":
     os.environ.pop("CONDA_PREFIX", None)
-    main([every_debian_package_of_the_build_has_a_line, each_system_is_told_its_own_names, a_module_counts_as_a_package,
-          a_system_that_is_not_known_is_told_debians_names])
+    main([every_debian_package_of_the_build_has_a_line, each_system_gets_its_own_names, a_module_counts_as_a_package,
+          an_unknown_system_gets_debians_names])

@@ -1,4 +1,4 @@
-"""What the tests of the installed tree share: installing this build, running commands, telling of the outcome."""
+"""Common code of the install tests: installing this build, running commands, reporting results."""
 
 import os
 import pathlib
@@ -12,12 +12,12 @@ BUILD = pathlib.Path(os.environ["LOCKSTEP_BUILD"])
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 CMAKE = os.environ.get("LOCKSTEP_CMAKE", "cmake")
 MPIRUN = os.environ.get("LOCKSTEP_MPIRUN", "mpirun").split()
-SECONDS = 120  # no command of these tests takes a tenth of it; a hang is a failure
+SECONDS = 120  # over ten times the longest command of these tests; a hang is a failure
 SKIPPED = 77
 
 
 def run(command, expect=0, **options):
-    """The command's output, standard error with it; an AssertionError where its status is another."""
+    """Returns the command's output, including standard error; raises AssertionError if its status is not `expect`."""
     options = {"stdin": subprocess.DEVNULL, "timeout": SECONDS, **options}
     command = [str(word) for word in command]
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
@@ -46,7 +46,7 @@ def skip(reason):
 
 
 def main(tests):
-    """Runs the functions given, each in a folder of its own; exits nonzero if any failed."""
+    """Runs the given functions, each with a separate temporary folder; exits with status 1 if any failed."""
     failed = 0
     chosen = sys.argv[1:]
     for test in tests:

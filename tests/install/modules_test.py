@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""modules_test.py lmod|environment-modules: both modulefiles in the real thing: load, unload, conflict, swap, dependencies."""
+"""modules_test.py lmod|environment-modules: tests the modulefile with the real module system: load, unload, conflict, swap, dependencies."""
 
 import atexit
 import functools
@@ -18,7 +18,7 @@ from installed import BUILD, CMAKE, SOURCE, install, run, skip
 KIND = sys.argv.pop(1)
 NEWER = "9.9.9"
 
-# What every scenario begins with; `facts NAME` prints the environment as the test reads it back.
+# The beginning of every scenario; `facts NAME` prints the environment for Site.shell to parse.
 PRELUDE = """
 facts() { echo "@facts $1"; /usr/bin/python3 -c 'import json, os; print(json.dumps(dict(os.environ)))'
   complete -p lockstep 2>/dev/null || echo none; command -v lockstep || echo none; }
@@ -33,7 +33,7 @@ def lmod():
 
 
 def environment_modules():
-    """Installed, or else unpacked: Debian's package and Lmod's exclude each other."""
+    """The installed package, or else an unpacked one, because Debian's package conflicts with Lmod's."""
     for place in (os.environ.get("MODULESHOME", "/nonexistent"), "/usr/share/modules"):
         if pathlib.Path(place, "init/bash").exists() and not pathlib.Path(place, "libexec/lmod").exists():
             return f"source {place}/init/bash"
@@ -74,7 +74,7 @@ def modulefiles(tree):
 
 
 class Site:
-    """Two versions of lockstep that need openmpi and exclude horovod, each in a tree that was moved after its installation."""
+    """Two versions of lockstep that need openmpi and conflict with horovod, each in a tree that was moved after installation."""
 
     def __init__(self, folder):
         configured = folder / "configured"
@@ -82,7 +82,7 @@ class Site:
              "-DLOCKSTEP_MODULE_DEPENDS=openmpi/4.1;hdf5", "-DLOCKSTEP_MODULE_CONFLICTS=horovod"])
         first = folder / "installed"
         install(first)
-        # CMake takes a file of the same second for the same file.
+        # CMake does not replace a file whose time stamp is in the same second.
         shutil.rmtree(first / "share/lockstep/modulefiles")
         install(first, build=configured, component="modulefiles")
         self.version = run([first / "bin/lockstep", "--version"]).split()[1]
@@ -99,7 +99,7 @@ class Site:
             write_module(self.others, name, name.split("/")[0].upper() + "_LOADED")
 
     def shell(self, script, paths=None):
-        """Runs the script in a clean bash; its output, and what `facts` found by name."""
+        """Runs the script in a clean bash; returns its output, and the results of `facts` by name."""
         paths = [self.others, *map(modulefiles, self.trees.values())] if paths is None else paths
         uses = "".join(f"module use '{path}'\n" for path in paths)
         clean = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
@@ -112,7 +112,7 @@ class Site:
 
 
 def without_modules(environment):
-    """Less what Lmod and environment-modules keep for themselves."""
+    """The environment without the internal variables of Lmod and environment-modules."""
     own = re.compile(r"_*LMOD_|_*MODULE|LOADEDMODULES$|_LMFILES_$|_ModuleTable|BASH_FUNC_|_$|SHLVL$")
     return {name: value for name, value in environment.items() if not own.match(name)}
 
@@ -124,7 +124,7 @@ def the_site():
     return Site(folder)
 
 
-def loading_sets_what_it_says_and_unloading_takes_it_back(folder):
+def loading_sets_the_environment_and_unloading_restores_it(folder):
     site = the_site()
 
     output, facts = site.shell(f"""
@@ -148,7 +148,7 @@ def loading_sets_what_it_says_and_unloading_takes_it_back(folder):
     assert without_modules(facts["after"]) == without_modules(facts["before"])
 
 
-def help_and_whatis_say_what_it_is(folder):
+def help_and_whatis_describe_lockstep(folder):
     site = the_site()
 
     output, _ = site.shell(f"module help lockstep/{site.version} 2>&1; module whatis lockstep/{site.version} 2>&1")
@@ -175,10 +175,10 @@ def swapping_changes_every_variable(folder):
         assert not [variable for variable in kept if other in kept[variable]], kept
 
 
-def two_versions_exclude_each_other(folder):
+def two_versions_conflict(folder):
     site = the_site()
 
-    # Lmod swaps versions of one name by itself unless told not to.
+    # By default, Lmod swaps versions of the same name.
     output, facts = site.shell(f"""
       export LMOD_DISABLE_SAME_NAME_AUTOSWAP=yes MODULES_CONFLICT_UNLOAD=0
       module load lockstep/{site.version} || exit 1
@@ -189,7 +189,7 @@ def two_versions_exclude_each_other(folder):
     assert facts["after"]["LOCKSTEP_ROOT"] == str(site.trees[site.version])
 
 
-def a_module_that_it_excludes_keeps_it_out(folder):
+def a_conflicting_module_prevents_loading(folder):
     site = the_site()
 
     output, facts = site.shell(f"""
@@ -201,7 +201,7 @@ def a_module_that_it_excludes_keeps_it_out(folder):
     assert "LOCKSTEP_ROOT" not in facts["after"] and facts["after"]["program"] == "none"
 
 
-def a_copied_modulefile_finds_the_prefix_or_says_that_it_is_gone(folder):
+def a_copied_modulefile_finds_the_prefix_or_reports_that_it_is_missing(folder):
     site = the_site()
     copies = folder / "copies"
     copies.mkdir()
@@ -218,6 +218,6 @@ def a_copied_modulefile_finds_the_prefix_or_says_that_it_is_gone(folder):
 
 
 if __name__ == "__main__":
-    installed.main([loading_sets_what_it_says_and_unloading_takes_it_back, help_and_whatis_say_what_it_is,
-                    swapping_changes_every_variable, two_versions_exclude_each_other, a_module_that_it_excludes_keeps_it_out,
-                    a_copied_modulefile_finds_the_prefix_or_says_that_it_is_gone])
+    installed.main([loading_sets_the_environment_and_unloading_restores_it, help_and_whatis_describe_lockstep,
+                    swapping_changes_every_variable, two_versions_conflict, a_conflicting_module_prevents_loading,
+                    a_copied_modulefile_finds_the_prefix_or_reports_that_it_is_missing])

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# mpich_test.sh BUILD: builds with MPICH, in BUILD/mpich, and runs the tests of what talks to MPI; exit status 77 where MPICH
-# is absent. What does not see mpi.h is taken from BUILD, which is by the same compiler and flags.
-# Debian installs MPICH beside Open MPI, under names of its own; LOCKSTEP_MPICH names the bin folder of another one.
+# mpich_test.sh BUILD: builds with MPICH in BUILD/mpich and runs the tests of the code that uses MPI; exit status 77 without
+# MPICH. Objects whose source does not include mpi.h are reused from BUILD, which has the same compiler and flags.
+# Debian installs MPICH beside Open MPI, with a suffix in its names; LOCKSTEP_MPICH is the bin folder of another MPICH.
 set -euo pipefail
 build=$1
 cd "$(dirname "$0")/../.."
@@ -20,7 +20,7 @@ log=$build/mpich/log
 ninja -C "$build" -t deps | awk '
   /^[^ ].*: #deps/ { name = $1; sub(/:$/, "", name) }
   /\/mpi\.h$/ { print name }' | sort -u >"$build/mpich/anew"
-[ -s "$build/mpich/anew" ] || { echo "$build says of no source that it includes mpi.h"; exit 1; }
+[ -s "$build/mpich/anew" ] || { echo "$build has no record of a source that includes mpi.h"; exit 1; }
 kind=$(sed -n 's/^CMAKE_BUILD_TYPE:[A-Z]*=//p' "$build/CMakeCache.txt")
 asserts=$(sed -n 's/^LOCKSTEP_ASSERTS:[A-Z]*=//p' "$build/CMakeCache.txt")
 export REUSED=$build/mpich/reused ANEW=$build/mpich/anew
@@ -31,9 +31,9 @@ cmake -S . -B "$build/mpich" -G Ninja -DCMAKE_BUILD_TYPE="$kind" -DLOCKSTEP_ASSE
 grep "Found MPI_CXX" "$log" || true
 tests=(mpi_environment_test communicator_test agreement_test rendezvous_test gradient_reducer_mpi_test train_step_test trace_mpi_test traced_step_test sharded_step_test sharded_precision_test)
 cmake --build "$build/mpich" --target "${tests[@]}" lockstep_program job_probe >"$log" || { tail -50 "$log"; exit 1; }
-echo "built with MPICH: $(grep -c 'Building CXX' "$log") objects, $(wc -l <"$REUSED") of them taken from $build"
+echo "built with MPICH: $(grep -c 'Building CXX' "$log") objects, $(wc -l <"$REUSED") of them reused from $build"
 
-# MPICH waits by spinning, so more ranks than cores take minutes: an odd size for the collectives, else two ranks.
+# MPICH waits by spinning, so more ranks than cores take minutes. Two ranks; collectives also on an odd number.
 pattern=$(IFS='|'; echo "${tests[*]}")
 ctest --test-dir "$build/mpich" -R "^(($pattern)\.np2|(communicator|gradient_reducer_mpi)_test\.np3|cli\.job)\$" \
   --output-on-failure --no-tests=error

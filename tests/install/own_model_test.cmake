@@ -1,4 +1,4 @@
-# A user's project against the installed tree, moved: builds, trains on 2 ranks, goes on, evaluates.
+# A user's project against the installed and moved tree: builds, trains on 2 ranks, resumes, evaluates.
 function(run)
   cmake_parse_arguments(RUN "" "EXPECT" "COMMAND" ${ARGN})
   execute_process(COMMAND ${RUN_COMMAND} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -24,7 +24,7 @@ file(RENAME ${WORK}/installed ${prefix})
 run(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_BUILD_TYPE=Release)
 run(COMMAND ${CMAKE_COMMAND} --build ${WORK}/build)
 
-# Images with nothing but IDX headers of our own: 120 of 8x8 for training, 40 for validation.
+# Writes images as IDX files: 120 of 8x8 for training, 40 for validation.
 set(idx ${WORK}/idx)
 file(MAKE_DIRECTORY ${idx})
 foreach(part "train;120;78" "t10k;40;28")

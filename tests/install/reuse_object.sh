@@ -1,7 +1,7 @@
 #!/bin/sh
-# reuse_object.sh OBJECTS COMPILER ARGUMENT...: stands before the compiler in a build of the same sources by the same flags:
-# an object that the build OBJECTS has made is copied, and noted in $REUSED, unless the file $ANEW lists it; all else is compiled.
-# The copy knows nothing of headers, so such a build begins anew each time.
+# reuse_object.sh OBJECTS COMPILER ARGUMENT...: a compiler launcher for another build of the same sources with the same flags.
+# Copies an object that the build OBJECTS has made, and records it in $REUSED, unless the file $ANEW lists it; else compiles.
+# A copied object has no dependencies on headers, so such a build must start from scratch each time.
 objects=$1
 shift
 output='' dependencies='' previous=''

@@ -1,23 +1,23 @@
-"""Spack's package API (version 2) as far as the recipe uses it, in Spack's place: each function takes what Spack's takes and no
-more, so that Python itself refuses an argument that Spack does not know. What is declared is recorded, and checked as Spack does."""
+"""A stand-in for Spack's package API (version 2), as far as the recipes use it. Each function has the same parameters as Spack's, so
+that Python rejects an argument that Spack does not accept. Declarations are recorded, and checked as Spack does."""
 
 import re
 import sys
 import types
 
 NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
-# One piece of a spec: %compiler or ^dependency or a name, each with versions; variants.
+# One part of a spec: %compiler or ^dependency or a name, each with versions; variants.
 PIECE = re.compile(rf"(?P<sigil>[%^])?(?P<name>{NAME}(?![A-Za-z0-9_.=-]))?(?P<version>@=?[A-Za-z0-9_.:,-]+)?"
                    rf"(?P<variants>(?:\s*(?:[+~]{NAME}|{NAME}==?[^\s^%]+))*)")
-# What may stand in a recipe of this API version, beside the directives below.
+# Names that a recipe of this API version may use, in addition to the directives below.
 EXPORTED = {"when", "default_args", "run_after", "run_before", "on_package_attributes", "which", "join_path", "working_dir",
             "Version", "Spec", "Executable", "EnvironmentModifications", "InstallError", "SkipTest", "any_combination_of",
             "disjoint_sets", "conditional", "Prefix", "install", "install_tree", "mkdirp", "filter_file", "find"}
 
-# The names among Spack's own packages (its repository builtin, July 2026) and their virtual ones that the recipes may use.
+# The names of Spack's packages (repository builtin, July 2026) and of virtual packages that the recipes may use.
 BUILTIN = {"c", "cxx", "cmake", "mpi", "hdf5", "boost", "onednn", "nlohmann-json", "fmt", "spdlog", "zlib-api", "jpeg", "libpng",
            "openssl", "python", "py-h5py", "py-torch", "cuda", "cudnn", "nccl"}
-# Packages that are better named by what they provide, as another of them may be in the environment already.
+# Packages that a recipe should name by what they provide, because the environment may already have another provider.
 PROVIDERS = {"libjpeg-turbo": "jpeg", "libjpeg": "jpeg", "openmpi": "mpi", "mpich": "mpi", "zlib": "zlib-api", "zlib-ng": "zlib-api"}
 
 declared = {}
@@ -28,18 +28,18 @@ def reset():
     declared.update(versions=[], variants={}, dependencies=[], conflicts=[], licenses=[], maintainers=[], context=[])
 
 
-class SpackRefuses(Exception):
-    """What Spack itself would not take."""
+class SpackError(Exception):
+    """An error that Spack itself would report."""
 
 
 def parse_spec(text):
-    """Its package's name (or None) and the variants it speaks of; refuses what is no spec."""
+    """Returns the package's name (or None) and the variants that the spec sets; raises SpackError if the spec is invalid."""
     position, name, variants = 0, None, {}
     text = text.strip()
     while position < len(text):
         match = PIECE.match(text, position)
         if not match or match.end() == position:
-            raise SpackRefuses(f"no spec: {text!r} at {text[position:]!r}")
+            raise SpackError(f"invalid spec: {text!r} at {text[position:]!r}")
         if match["name"] and not match["sigil"] and name is None:
             name = match["name"]
         if not match["sigil"] or match["sigil"] != "%":
@@ -57,7 +57,7 @@ def condition(when):
     for word in words:
         name, _ = parse_spec(word)
         if name:
-            raise SpackRefuses(f"a condition on the package itself has no name: {word!r}")
+            raise SpackError(f"a condition on the package itself has no name: {word!r}")
     return " ".join(words)
 
 
@@ -68,19 +68,19 @@ def version(ver, checksum=None, *, preferred=None, deprecated=None, no_cache=Non
             tag=None, branch=None, get_full_repo=None, submodules=None, submodules_delete=None, svn=None, hg=None, cvs=None,
             revision=None, date=None):
     if not any((checksum, sha256, commit, tag, branch)):
-        raise SpackRefuses(f"version {ver} says neither a checksum nor where it is in git")
+            raise SpackError(f"version {ver} has neither a checksum nor a git reference")
     declared["versions"].append(ver)
 
 
 def variant(name, default=None, description="", values=None, multi=None, validator=None, when=None, sticky=False):
     if name in ("patches", "dev_path") or not re.fullmatch(NAME, name):
-        raise SpackRefuses(f"no name for a variant: {name!r}")
+        raise SpackError(f"invalid name of a variant: {name!r}")
     if default is None or default == "":
-        raise SpackRefuses(f"variant {name}: the default is not set")
+        raise SpackError(f"variant {name}: the default is not set")
     if not description:
-        raise SpackRefuses(f"variant {name}: no description")
+        raise SpackError(f"variant {name}: no description")
     if isinstance(values, (tuple, list)) and default not in values:
-        raise SpackRefuses(f"variant {name}: the default {default!r} is none of {values}")
+        raise SpackError(f"variant {name}: the default {default!r} is not one of {values}")
     declared["variants"][name] = {"default": default, "values": values, "multi": bool(multi), "when": condition(when)}
 
 
@@ -88,7 +88,7 @@ def depends_on(spec, when=None, type=("build", "link"), patches=None):
     name, _ = parse_spec(spec)
     kinds = (type,) if isinstance(type, str) else type
     if not name or not set(kinds) <= {"build", "link", "run", "test"}:
-        raise SpackRefuses(f"no dependency: {spec!r} of type {type!r}")
+        raise SpackError(f"no dependency: {spec!r} of type {type!r}")
     declared["dependencies"].append((spec, condition(when)))
 
 
@@ -148,7 +148,7 @@ class Value:
 
 
 class Spec:
-    """A concrete spec: the variants' values, and dependencies that say where they are."""
+    """A concrete spec: the variants' values, and dependencies with their prefixes."""
 
     def __init__(self, variants):
         self.variants = {name: Value(value) for name, value in variants.items()}
@@ -165,7 +165,7 @@ class Spec:
 
     def __getitem__(self, name):
         if not any(parse_spec(spec)[0] == name for spec, _ in declared["dependencies"]):
-            raise SpackRefuses(f"{name} is no dependency")
+            raise SpackError(f"{name} is not a dependency")
         return types.SimpleNamespace(prefix=Prefix(f"/spack/{name}"), command=types.SimpleNamespace(path=f"/spack/{name}/bin/{name}"))
 
 
@@ -189,7 +189,7 @@ class PackageBase:
     def define_from_variant(self, cmake_var, variant=None):
         name = variant or cmake_var.lower()
         if name not in declared["variants"]:
-            raise SpackRefuses(f"{name} is no variant")
+            raise SpackError(f"{name} is not a variant")
         return self.define(cmake_var, self.spec.variants[name].value)
 
 
@@ -206,31 +206,31 @@ class CudaPackage(PackageBase):
 
 
 def resolve(spec):
-    """The dependencies that a concrete spec brings, as their specs; refuses it where it conflicts with the recipe, or its
-    dependencies with each other or with what NCCL's recipe asks for."""
+    """Returns the dependencies of a concrete spec; raises SpackError if it conflicts with the recipe, or if its dependencies
+    conflict with each other or with NCCL's recipe."""
     for conflict, condition in declared["conflicts"]:
         if not parse_spec(conflict)[0] and not conflict.startswith("%") and spec.satisfies(f"{conflict} {condition}".strip()) \
                 and not ("%" in condition):
-            raise SpackRefuses(f"conflict: {conflict} when {condition!r}")
+            raise SpackError(f"conflict: {conflict} when {condition!r}")
     active = [text for text, condition in declared["dependencies"] if spec.satisfies(condition)]
     asked = {}
     for text in active:
         name, variants = parse_spec(text)
         for variant, value in variants.get(name, {}).items():
             if isinstance(asked.setdefault(name, {}).setdefault(variant, value), bool) and asked[name][variant] != value:
-                raise SpackRefuses(f"{name}: {variant} is both {asked[name][variant]} and {value}")
+                raise SpackError(f"{name}: {variant} is both {asked[name][variant]} and {value}")
     if any(parse_spec(text)[0] == "nccl" for text in active) and "cuda_arch" not in asked.get("nccl", {}):
-        raise SpackRefuses("nccl: Must specify CUDA compute capabilities of your GPU")
+        raise SpackError("nccl: Must specify CUDA compute capabilities of your GPU")
     return active
 
 
 def generator(*names, default=None):
     if not names or not set(names) <= {"make", "ninja"}:
-        raise SpackRefuses(f"no generators: {names}")
+        raise SpackError(f"invalid generators: {names}")
 
 
 def load(recipe):
-    """The recipe's class, executed with this in Spack's place, and its exported names used."""
+    """Executes the recipe with this module as Spack, and returns its namespace."""
     reset()
     declared["variants"]["cuda"] = {"default": False, "values": None, "multi": False, "when": ""}
     declared["variants"]["cuda_arch"] = {"default": "none", "values": None, "multi": True, "when": "+cuda"}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The Spack recipe, against Spack's package API as far as it can be had without Spack: says what was checked, and what not."""
+"""Checks the Spack recipe against Spack's package API, as far as possible without Spack; prints what was and was not checked."""
 
 import ast
 import os
@@ -34,7 +34,7 @@ def given(arguments):
     return dict(re.fullmatch(r"-D(\w+):\w+=(.*)", argument).groups() for argument in arguments)
 
 
-def the_recipe_is_python_that_spack_takes(_):
+def spack_accepts_the_recipe(_):
     namespace = spack.load(RECIPE)
 
     tree = ast.parse(RECIPE.read_text())
@@ -42,10 +42,10 @@ def the_recipe_is_python_that_spack_takes(_):
     called = {node.func.id for statement in package.body if isinstance(statement, (ast.Expr, ast.With))
               for node in ast.walk(statement) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     unknown = called - spack.DIRECTIVES.keys() - {"generator", "when"}
-    assert not unknown, f"no directives of Spack: {unknown}"
-    assert ast.get_docstring(package), "Spack wants a description"
+    assert not unknown, f"not directives of Spack: {unknown}"
+    assert ast.get_docstring(package), "Spack requires a description"
     assert spack.declared["licenses"] == ["Apache-2.0"] and spack.declared["maintainers"], spack.declared
-    # Where the source is fetched from is the site's to say; a place on one host is none for others.
+    # Each site decides where to fetch the source from; a path on one host does not exist on others.
     assert "file://" not in RECIPE.read_text() and "as_uri" not in RECIPE.read_text()
     assert not {"git", "url"} & vars(namespace["Lockstep"]).keys()
     for recipe in REPOSITORY.glob("packages/*/package.py"):
@@ -59,14 +59,14 @@ def the_recipe_is_python_that_spack_takes(_):
         if not spack.parse_spec(spec)[0]:
             own |= spack.parse_spec(spec)[1].get(None, {})
         assert own.keys() <= spack.declared["variants"].keys(), f"{spec!r} when {condition!r}: no such variant"
-    print("        every condition speaks of declared variants")
+    print("        all conditions use declared variants")
 
 
-def every_dependency_is_a_package_that_spack_finds(_):
+def spack_finds_every_dependency(_):
     own = {path.parent.name.replace("_", "-"): path for path in REPOSITORY.glob("packages/*/package.py")}
     for name, recipe in own.items():
         namespace = spack.load(recipe)
-        assert "".join(word.capitalize() for word in name.split("-")) in namespace, f"Spack's name for {name}'s class is another"
+        assert "".join(word.capitalize() for word in name.split("-")) in namespace, f"Spack expects another name for {name}'s class"
         assert spack.declared["versions"] and spack.declared["licenses"] and spack.declared["maintainers"], name
         for spec, _ in spack.declared["dependencies"]:
             wanted = spack.parse_spec(spec)[0]
@@ -74,7 +74,7 @@ def every_dependency_is_a_package_that_spack_finds(_):
             assert wanted in spack.BUILTIN | own.keys(), f"{name} depends on {wanted}, which is neither Spack's nor here"
 
 
-def a_spec_for_gpus_builds_nccl_for_them(_):
+def a_spec_for_gpus_builds_nccl_for_their_architectures(_):
     spack.load(RECIPE)
 
     active = spack.resolve(defaults(cuda=True, cuda_arch=("90a", "100")))
@@ -85,17 +85,17 @@ def a_spec_for_gpus_builds_nccl_for_them(_):
     for architectures in (("none",), ("70",), ("75", "90")):
         try:
             spack.resolve(defaults(cuda=True, cuda_arch=architectures))
-        except spack.SpackRefuses as refused:
+        except spack.SpackError as refused:
             assert "conflict: cuda_arch=" in str(refused), refused
         else:
-            raise AssertionError(f"{architectures} is taken")
-    # An environment has one hdf5 for all, mostly with MPI.
+            raise AssertionError(f"{architectures} is accepted")
+    # An environment has one hdf5 for all packages, usually with MPI.
     assert not [spec for spec, _ in spack.declared["dependencies"] if "mpi" in spack.parse_spec(spec)[1].get("hdf5", {})]
 
 
 def every_option_of_cmake_has_a_variant_that_sets_it(_):
     package = spack.load(RECIPE)["Lockstep"]
-    # CMake finds the launcher of the MPI that Spack brings.
+    # CMake finds the launcher of Spack's MPI.
     options = cmake_options() - {"LOCKSTEP_MPIRUN"}
     assert len(options) >= 8, options
 
@@ -106,7 +106,7 @@ def every_option_of_cmake_has_a_variant_that_sets_it(_):
 
     assert options <= arguments.keys(), f"no variant for {options - arguments.keys()}"
     unknown = {name for name in arguments if name.startswith("LOCKSTEP_")} - options
-    assert not unknown, f"CMake has no {unknown}"
+    assert not unknown, f"CMake has no option {unknown}"
     assert arguments["LOCKSTEP_CUDA_ARCHITECTURES"] == "90a-real;100-real"
     assert arguments["LOCKSTEP_SANITIZE"] == "address,undefined"
     assert arguments["LOCKSTEP_PYTHON"] == "/spack/python/bin/python"
@@ -128,7 +128,7 @@ def the_default_spec_configures(folder):
     cache = (folder / "build/CMakeCache.txt").read_text()
     for name, value in given(arguments).items():
         assert re.search(rf"^{name}:\w+={re.escape(value)}$", cache, re.M), (name, value)
-    print(f"        CMake takes {' '.join(arguments)}")
+    print(f"        CMake accepts {' '.join(arguments)}")
 
 
 def the_example_environment_names_this_recipe_and_this_checkout(_):
@@ -160,6 +160,6 @@ def spack_itself_reads_the_recipe(folder):
 
 
 if __name__ == "__main__":
-    main([the_recipe_is_python_that_spack_takes, every_dependency_is_a_package_that_spack_finds,
-          a_spec_for_gpus_builds_nccl_for_them, every_option_of_cmake_has_a_variant_that_sets_it, the_default_spec_configures,
+    main([spack_accepts_the_recipe, spack_finds_every_dependency,
+          a_spec_for_gpus_builds_nccl_for_their_architectures, every_option_of_cmake_has_a_variant_that_sets_it, the_default_spec_configures,
           the_example_environment_names_this_recipe_and_this_checkout, spack_itself_reads_the_recipe])

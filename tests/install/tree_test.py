@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The installed tree, moved: the program runs, finds its GPU module, has its manual and its completions."""
+"""Tests the installed tree after a move: the program runs, finds its GPU module, and has its manual and completions."""
 
 import os
 import pty
@@ -16,7 +16,7 @@ TRAIN = ["train", "--synthetic", "--synthetic-samples", "16", "--model", "mlp", 
 
 
 def moved_tree(folder):
-    """Installed at one place, moved to another whose name has a blank in it."""
+    """Installs to one folder and moves the tree to another, whose name contains a blank."""
     install(folder / "first place")
     tree = folder / "another place"
     (folder / "first place").rename(tree)
@@ -24,7 +24,7 @@ def moved_tree(folder):
 
 
 def options(program, command):
-    """Every option of the command: as --help shows them, and as --print-config does."""
+    """All options of the command, as --help and, for train, --print-config show them."""
     found = set(re.findall(r"^  --(?:\[no-\])?([a-z0-9-]+)", run([program, command, "--help"]), re.M))
     if command == "train":
         found |= set(re.findall(r"^([a-z0-9-]+)=", run([program, "train", "--print-config"]), re.M))
@@ -43,13 +43,13 @@ def a_moved_tree_runs(folder):
     assert (folder / "run/checkpoints/latest").exists()
 
 
-def no_file_of_the_tree_names_where_it_was_built_or_installed(folder):
+def no_file_of_the_tree_contains_the_path_of_its_build_or_installation(folder):
     tree = moved_tree(folder)
     places = [str(folder / "first place"), str(BUILD), str(SOURCE)]
 
     named = []
     for path in sorted(tree.rglob("*")):
-        # A copy of a modulefile falls back on the prefix; archives hold names of sources for debuggers alone.
+        # A copied modulefile uses the prefix as a fallback; archives contain names of sources only for debuggers.
         if not path.is_file() or "modulefiles" in path.parts or path.suffix == ".a":
             continue
         if path.name in ("lockstep", "lockstep-cuda.so") and path.parent.name in ("bin", "lockstep"):
@@ -61,7 +61,7 @@ def no_file_of_the_tree_names_where_it_was_built_or_installed(folder):
     assert not named, named
 
 
-def the_installed_headers_are_those_that_lockstep_hpp_includes(folder):
+def the_installed_headers_are_those_included_by_lockstep_hpp(folder):
     include = moved_tree(folder) / "include"
     compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(), re.M)[1]
 
@@ -82,7 +82,7 @@ def the_gpu_module_is_found_beside_the_program(folder):
         print("        the build's own module looks for libraries in $ORIGIN")
     module.parent.mkdir(parents=True, exist_ok=True)
     module.unlink(missing_ok=True)
-    # The module that computes on the host stands in for the one that wants a GPU.
+    # The module with a host device replaces the one that needs a GPU.
     shutil.copy(HOST_MODULE, module)
     environment = {name: value for name, value in os.environ.items() if name != "LOCKSTEP_MODULE_PATH"}
 
@@ -93,7 +93,7 @@ def the_gpu_module_is_found_beside_the_program(folder):
     assert str(module.parent) in refused, refused
 
 
-def job_scripts_and_pages_come_with_it(folder):
+def job_scripts_and_pages_are_installed(folder):
     tree = moved_tree(folder)
 
     installed = tree / "share/lockstep/slurm"
@@ -109,7 +109,7 @@ def job_scripts_and_pages_come_with_it(folder):
     assert f"\n## [{version}]" in (tree / "share/doc/lockstep/CHANGELOG.md").read_text(), version
 
 
-def a_staged_install_names_the_final_place(folder):
+def a_staged_install_contains_the_final_prefix(folder):
     install("/opt/lockstep-test", environment={"DESTDIR": str(folder)})
 
     tree = folder / "opt/lockstep-test"
@@ -120,7 +120,7 @@ def a_staged_install_names_the_final_place(folder):
     assert run([tree / "bin/lockstep", "--version"])
 
 
-def the_manual_page_holds_every_option(folder):
+def the_manual_page_lists_every_option(folder):
     tree = moved_tree(folder)
     program = tree / "bin/lockstep"
     environment = {**os.environ, "MANPATH": str(tree / "share/man"), "MANWIDTH": "100", "LC_ALL": "C.UTF-8"}
@@ -143,7 +143,7 @@ def the_manual_page_holds_every_option(folder):
 
 
 def complete(script, line):
-    """What bash offers for the last word of `line`, whose words readline splits at blanks and at `=`."""
+    """Bash's completions of the last word of `line`, which readline splits at blanks and at `=`."""
     words = re.findall(r"=|[^\s=]+", line) + ([""] if line[-1].isspace() else [])
     quoted = " ".join(f"'{word}'" for word in words)
     return run(["bash", "-euc", f"source '{script}'\nCOMP_WORDS=({quoted})\nCOMP_CWORD={len(words) - 1}\n"
@@ -171,7 +171,7 @@ def bash_completes_commands_options_and_values(folder):
 
 
 def typed(shell, setup, keys, expected, environment):
-    """What an interactive shell shows after the keys; raises where `expected` does not come."""
+    """Types the keys into an interactive shell; raises AssertionError unless the shell shows `expected`."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update(environment)
@@ -182,7 +182,7 @@ def typed(shell, setup, keys, expected, environment):
     def read_until(text):
         nonlocal shown
         while text not in shown:
-            assert time.monotonic() < deadline, f"{text!r} never came:\n{shown}"
+            assert time.monotonic() < deadline, f"{text!r} was not shown:\n{shown}"
             if select.select([terminal], [], [], 1)[0]:
                 try:
                     shown += os.read(terminal, 4096).decode(errors="replace")
@@ -223,7 +223,7 @@ def a_tab_completes_in_zsh(folder):
 
 
 if __name__ == "__main__":
-    main([a_moved_tree_runs, no_file_of_the_tree_names_where_it_was_built_or_installed,
-          the_installed_headers_are_those_that_lockstep_hpp_includes, the_gpu_module_is_found_beside_the_program,
-          job_scripts_and_pages_come_with_it, a_staged_install_names_the_final_place, the_manual_page_holds_every_option,
+    main([a_moved_tree_runs, no_file_of_the_tree_contains_the_path_of_its_build_or_installation,
+          the_installed_headers_are_those_included_by_lockstep_hpp, the_gpu_module_is_found_beside_the_program,
+          job_scripts_and_pages_are_installed, a_staged_install_contains_the_final_prefix, the_manual_page_lists_every_option,
           bash_completes_commands_options_and_values, a_tab_completes_in_bash, a_tab_completes_in_zsh])

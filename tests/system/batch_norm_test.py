@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Synchronised batch norm: the same run on any number of ranks, resumed to the bit, and no rank left waiting."""
+"""Tests synchronised batch norm: the same run on any number of ranks, resumed with the same bits, and no rank is left waiting."""
 
 from harness import *  # noqa: F403
 
@@ -22,15 +22,15 @@ def any_number_of_ranks_trains_the_same(folder):
         run(with_global_batch(args, 12), ranks)
         runs[ranks] = losses(folder / f"sync-{ranks}")
     for ranks in (2, 3, 4):
-        # Roundings grow from step to step; at first there is nothing else.
+        # Rounding errors grow from step to step; the first loss has hardly any.
         assert abs(runs[1][0] - runs[ranks][0]) < 1e-5 * runs[1][0], runs
         worst = max(abs(a - b) / a for a, b in zip(runs[1], runs[ranks]))
         assert worst < 2e-2, (ranks, worst, runs)
     run(with_global_batch(train_args(data, folder / "local", *common), 12), 4)
-    assert abs(runs[1][0] - losses(folder / "local")[0]) > 1e-3 * runs[1][0], "local statistics are the same"
+    assert abs(runs[1][0] - losses(folder / "local")[0]) > 1e-3 * runs[1][0], "local statistics give the same loss"
 
 
-def it_resumes_to_the_bit(folder):
+def it_resumes_with_the_same_bits(folder):
     data = write_shards(folder / "data")
     for ranks in (1, 3):
         more = ["--batch-norm", "sync", "--accumulate", 2]
@@ -40,9 +40,10 @@ def it_resumes_to_the_bit(folder):
         assert_same_run(folder / f"whole-{ranks}", folder / f"pieces-{ranks}")
 
 
-def a_rank_whose_data_fails_leaves_nobody_waiting(folder):
+def a_rank_with_bad_data_leaves_no_rank_waiting(folder):
     broken = write_broken_shards(folder / "data")
-    # Which micro-step has the sample is up to the seed: the first of a step is seen by all before it, others are not.
+    # The seed selects the micro-step with the bad sample. All ranks see the error before the first micro-step of a step, but not before
+    # others.
     for accumulate, seed in ((1, 0), (4, 1), (4, 2), (4, 3), (4, 4)):
         args = train_args(broken, folder / f"run-{seed}", "--epochs", 4, "--batch-norm", "sync", "--seed", seed)
         output = run([*args, "--accumulate", accumulate], ranks=3, expect=BAD_INPUT)
@@ -50,4 +51,4 @@ def a_rank_whose_data_fails_leaves_nobody_waiting(folder):
 
 
 if __name__ == "__main__":
-    main([any_number_of_ranks_trains_the_same, it_resumes_to_the_bit, a_rank_whose_data_fails_leaves_nobody_waiting])
+    main([any_number_of_ranks_trains_the_same, it_resumes_with_the_same_bits, a_rank_with_bad_data_leaves_no_rank_waiting])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What reduces gradients: memory that ranks share where they are on one host, or MPI."""
+"""Tests how gradients are reduced: in memory that the ranks of one host share, or by MPI."""
 
 from harness import *  # noqa: F403
 
@@ -8,7 +8,7 @@ LONG = ["--max-steps", 6, "--save-every", 3]
 
 
 def apart(memory, first):
-    """A program under which the ranks from `first` on see `memory` as what is shared, as on another host."""
+    """A program in which the ranks from `first` on see `memory` as /dev/shm, as if on another host."""
     program = memory.with_suffix(".sh")
     program.write_text(f"""#!/bin/sh
 if [ "$OMPI_COMM_WORLD_RANK$PMI_RANK" -ge {first} ]; then
@@ -21,26 +21,26 @@ exec {LOCKSTEP} "$@"
 
 
 def run_apart(program, args, ranks=3, expect=OK):
-    # Open MPI's own shared memory is elsewhere.
+    # Open MPI's shared memory must be elsewhere.
     done = subprocess.run([*MPIRUN, "--mca", "btl_vader_backing_directory", "/tmp", "-n", str(ranks), program, *map(str, args)],
                           env=environment(), capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == expect, f"{done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 
 
-def ranks_of_a_host_share_memory_unless_told_otherwise(folder):
+def ranks_of_one_host_share_memory_by_default(folder):
     data = write_shards(folder / "data", samples=240)
     for ranks, comm, note in ((1, "auto", False), (1, "shared", False), (2, "auto", True), (3, "shared", True), (3, "mpi", False)):
         output = run(train_args(data, folder / f"run-{ranks}-{comm}", *LONG, "--comm", comm), ranks)
         assert (SHARED in output) == note, output
         assert "summed by MPI" not in output, output
-    # Two values are added alike in either order.
+    # The sum of two values does not depend on their order.
     run(train_args(data, folder / "mpi", *LONG, "--comm", "mpi"), ranks=2)
     assert_same_run(folder / "run-2-auto", folder / "mpi")
 
 
-def sums_are_the_same_however_they_are_reduced(folder):
-    """On four ranks, to the bit: in buckets of any size, sharded in any way, and on a run that goes on."""
+def sums_do_not_depend_on_buckets_or_sharding(folder):
+    """On four ranks, with the same bits: with buckets of any size, any sharding, and in a resumed run."""
     data = write_shards(folder / "data", samples=240)
     run(train_args(data, folder / "none", *LONG), ranks=4)
     ways = {"small": ["--bucket-mb", "0.001"], "large": ["--bucket-mb", 100], "optimizer": ["--shard", "optimizer"], "grad": ["--shard", "grad"],
@@ -49,9 +49,9 @@ def sums_are_the_same_however_they_are_reduced(folder):
         run(train_args(data, folder / name, "--save-every", 3, "--max-steps", 4, *more), ranks=4)
         run(train_args(data, folder / name, *LONG, *more), ranks=4)
         assert_same_run(folder / name, folder / "none")
-    # Over MPI the order is another one.
+    # MPI adds in another order.
     run(train_args(data, folder / "mpi", *LONG, "--comm", "mpi"), ranks=4)
-    assert tensors(latest(folder / "mpi")) != tensors(latest(folder / "none")), "MPI gives the same bits: this test shows nothing"
+    assert tensors(latest(folder / "mpi")) != tensors(latest(folder / "none")), "MPI gives the same bits, so this test is void"
 
 
 def require_namespaces():
@@ -59,7 +59,7 @@ def require_namespaces():
         raise Skipped("cannot give a rank shared memory of its own here")
 
 
-def where_memory_cannot_be_shared_mpi_sums_and_says_so(folder):
+def mpi_sums_if_memory_cannot_be_shared(folder):
     require_namespaces()
     data = write_shards(folder / "data", samples=240)
     for first, size, reason in ((2, "100m", "not all ranks are on one host"), (0, "1m", "bytes of shared memory failed: No space left on device")):
@@ -67,7 +67,7 @@ def where_memory_cannot_be_shared_mpi_sums_and_says_so(folder):
             output = run_apart(apart(memory, first), train_args(data, folder / f"run-{first}", *LONG))
             assert "gradients: summed by MPI (" in output and reason in output, output
             assert state(latest(folder / f"run-{first}"))["step"] == 6
-            # What is asked for is not exchanged for something else.
+            # A requested communicator is not replaced by another one.
             refused = train_args(data, folder / f"refused-{first}", *LONG, "--comm", "shared")
             output = run_apart(apart(memory, first), refused, expect=USAGE)
             assert "--comm shared needs memory that all ranks share (" in output and reason in output, output
@@ -83,12 +83,12 @@ def a_group_on_one_host_shares_memory(folder):
         output = run_apart(apart(memory, 2), train_args(data, folder / "two", *LONG, *hybrid), ranks=4)
     assert ("gradients: summed within a group in memory that its ranks share, between groups by MPI "
             "(not all ranks are on one host)") in output, output
-    # Two values are added alike in either order; those of all four ranks are not, and norms' statistics are means over them.
+    # The sum of two values does not depend on their order. The statistics of norms are means over all four ranks, so they differ.
     one, two = ({name: value for name, value in tensors(latest(folder / run)).items() if "running_" not in name} for run in ("one", "two"))
     assert one == two
 
 
-def a_gpus_memory_is_not_shared_so(folder):
+def comm_shared_is_refused_on_a_gpu(folder):
     module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
     if not module or not pathlib.Path(module).exists():
         raise Skipped("no module that stands for a GPU's was built")
@@ -98,7 +98,7 @@ def a_gpus_memory_is_not_shared_so(folder):
 
 
 def nothing_is_left_in_shared_memory(folder):
-    """Also by ranks that are killed."""
+    """Not even by ranks that are killed."""
     data = write_shards(folder / "data", samples=4000)
     process = start(train_args(data, folder / "run", "--epochs", 500), ranks=2)
     wait_for_step(folder / "run", 2, process)
@@ -115,5 +115,5 @@ def nothing_is_left_in_shared_memory(folder):
 
 
 if __name__ == "__main__":
-    main([ranks_of_a_host_share_memory_unless_told_otherwise, sums_are_the_same_however_they_are_reduced,
-          where_memory_cannot_be_shared_mpi_sums_and_says_so, a_group_on_one_host_shares_memory, a_gpus_memory_is_not_shared_so, nothing_is_left_in_shared_memory])
+    main([ranks_of_one_host_share_memory_by_default, sums_do_not_depend_on_buckets_or_sharding,
+          mpi_sums_if_memory_cannot_be_shared, a_group_on_one_host_shares_memory, comm_shared_is_refused_on_a_gpu, nothing_is_left_in_shared_memory])

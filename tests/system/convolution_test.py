@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""--conv-algorithm: what is chosen, by whom, and that a run keeps its choice."""
+"""Tests --conv-algorithm: how algorithms are chosen, and that a run keeps its choice."""
 
 import math
 
 from harness import *  # noqa: F403
 
-# Its convolutions of stride 1, of three shapes, are large enough to be timed.
+# Its convolutions of stride 1, in three shapes, are large enough to be timed.
 BATCH = 24
 WIDE = ["--width", "32", "--batch-size", str(BATCH), "--lr", "0.05", "--threads", "1", "--log-every",
         "1", "--progress", "plain", "--check-replicas-every", "1"]
@@ -32,7 +32,7 @@ def chosen(folder, run_dir):
     return text.decode() if isinstance(text, bytes) else text
 
 
-# A processor for which oneDNN 2 has no Winograd's algorithm; oneDNN 3 has it for no x86-64 processor.
+# Emulates a processor for which oneDNN 2 lacks Winograd's algorithm; oneDNN 3 has it for no x86-64 processor.
 OLDER = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
 
 
@@ -45,7 +45,7 @@ def require_winograd(folder):
 
 
 def forge(folder, direct, winograd):
-    """Times in the cache, as if they had been measured."""
+    """Replaces the times in the cache."""
     path = folder / "cache" / "lockstep" / "convolutions.tsv"
     if not path.exists():
         return 0
@@ -56,15 +56,15 @@ def forge(folder, direct, winograd):
 
 
 def prepare(folder):
-    """Shards, and a cache that holds the times that runs of one and of two ranks ask for."""
+    """Writes shards, and a cache with the times that runs on one and two ranks need."""
     write_shards(folder / "data", samples=240, shape=(16, 16, 3))
     write_shards(folder / "data", samples=20, shards=1, shape=(16, 16, 3), split="val", seed=1)
     inspect(folder)
-    assert forge(folder, 2, 1) in (0, 9), "three steps of three shapes, where there is Winograd's algorithm"
+    assert forge(folder, 2, 1) in (0, 9), "not three steps of three shapes, or none without Winograd's algorithm"
 
 
-def a_run_that_goes_on_keeps_its_choice(folder):
-    """Whatever would be measured at its start now."""
+def a_resumed_run_keeps_its_choice(folder):
+    """Even if a measurement at its start would give another choice."""
     prepare(folder)
     require_winograd(folder)
     for ranks in (1, 2):
@@ -79,7 +79,7 @@ def a_run_that_goes_on_keeps_its_choice(folder):
         run(args(folder, direct, "--max-steps", 6), ranks, env=cache(folder))
         run(args(folder, pieces, "--max-steps", 6), ranks, env=cache(folder))
         assert_same_run(folder / whole, folder / pieces)
-        # The two algorithms do differ in their last bits, and the times in the cache were taken.
+        # The two algorithms differ in their last bits, and the times in the cache were used.
         assert tensors(latest(folder / whole)) != tensors(latest(folder / direct))
         asked = f"asked-{ranks}"
         run(args(folder, asked, "--max-steps", 6, "--conv-algorithm", "direct"), ranks, env=cache(folder))
@@ -87,7 +87,7 @@ def a_run_that_goes_on_keeps_its_choice(folder):
         assert left == right
 
 
-def another_conv_algorithm_chooses_anew(folder):
+def another_conv_algorithm_replaces_the_choice(folder):
     prepare(folder)
     require_winograd(folder)
     run(args(folder, "run", "--max-steps", 2), env=cache(folder))
@@ -96,8 +96,8 @@ def another_conv_algorithm_chooses_anew(folder):
     assert "direct" in chosen(folder, "run") and "winograd" not in chosen(folder, "run")
 
 
-def a_leg_that_chooses_nothing_leaves_the_choice(folder):
-    """In 16 bits, or, for processors, on a GPU (the host in its place)."""
+def a_resumed_run_that_chooses_nothing_keeps_the_choice(folder):
+    """In 16 bits, or, for the choice on CPUs, on a GPU (the host module)."""
     prepare(folder)
     require_winograd(folder)
     run(args(folder, "run", "--max-steps", 1), env=cache(folder))
@@ -118,8 +118,8 @@ def a_leg_that_chooses_nothing_leaves_the_choice(folder):
     assert "Winograd's algorithm in 30 of 30 steps" in output, output
 
 
-def a_processor_without_the_algorithm_is_named_and_can_be_helped(folder):
-    """What the run has chosen is not dropped in silence, by a run that goes on or an evaluation."""
+def a_processor_without_the_algorithm_needs_direct_convolutions(folder):
+    """A resumed run or an evaluation does not silently drop the run's choice."""
     prepare(folder)
     require_winograd(folder)
     run(args(folder, "run", "--epochs", 1), env=cache(folder))
@@ -135,13 +135,13 @@ def a_processor_without_the_algorithm_is_named_and_can_be_helped(folder):
     directly = ["--conv-algorithm", "direct"]
     found = [json.loads(run([*evaluation, *directly], env=env))["loss"] for env in (older, cache(folder))]
     assert math.isclose(*found, rel_tol=1e-4), found
-    assert found[1] != json.loads(run(evaluation, env=cache(folder)))["loss"], "the run's own algorithm rounds otherwise"
+    assert found[1] != json.loads(run(evaluation, env=cache(folder)))["loss"], "the run's algorithm does not round differently"
     output = run([*training, *directly], env=older)
     assert "--conv-algorithm was auto, is direct now" in output, output
 
 
-def all_ranks_compute_alike_and_sharded_as_whole(folder):
-    """The replicas are compared at each step; sharding gives the bits of whole copies on each number of ranks."""
+def replicas_and_sharded_runs_compute_the_same(folder):
+    """Replicas are compared at each step; on up to two ranks, sharding gives the same bits."""
     prepare(folder)
     require_winograd(folder)
     forced = ["--max-steps", 2, "--conv-algorithm", "winograd"]
@@ -150,11 +150,11 @@ def all_ranks_compute_alike_and_sharded_as_whole(folder):
             output = run(args(folder, f"{name}-{ranks}", *forced, *more), ranks, env=cache(folder))
             assert "Winograd's algorithm in 30 of 30 steps" in output, output
         assert_same_run(folder / f"none-{ranks}", folder / f"again-{ranks}")
-        if ranks <= 2:  # of more, sums go another way
+        if ranks <= 2:  # more ranks add in another order
             assert_same_run(folder / f"none-{ranks}", folder / f"full-{ranks}")
 
 
-def evaluation_computes_as_the_run_did(folder):
+def evaluation_uses_the_algorithms_of_the_run(folder):
     prepare(folder)
     require_winograd(folder)
     run(args(folder, "run", "--epochs", 1, "--conv-algorithm", "winograd"), env=cache(folder))
@@ -165,12 +165,12 @@ def evaluation_computes_as_the_run_did(folder):
         return json.loads(run([*evaluation, *more], env=cache(folder)))["loss"]
 
     assert loss(BATCH) == recorded["loss"]
-    # Batches of other sizes are added up in another order, in doubles; another algorithm differs by some 1e-7.
+    # Batches of other sizes are added in another order, in double; another algorithm differs by about 1e-7.
     assert abs(loss(16) - recorded["loss"]) < 1e-13
     assert 1e-13 < abs(loss(BATCH, "--conv-algorithm", "direct") - recorded["loss"]) < 1e-3
 
 
-def what_was_timed_is_listed_and_kept(folder):
+def times_are_listed_and_cached(folder):
     listed = inspect(folder)
     steps = {each["name"]: each["steps"] for each in listed["convolutions"]}
     assert set(steps["layer1.0.conv1"]) == set(STEPS)
@@ -180,13 +180,13 @@ def what_was_timed_is_listed_and_kept(folder):
         entry = steps["layer1.0.conv1"][step]
         faster = entry["winograd_seconds"] < 0.95 * entry["direct_seconds"]
         assert entry["algorithm"] == ("winograd" if faster else "direct"), entry
-    assert inspect(folder) == listed, "the second time is the cache's"
+    assert inspect(folder) == listed, "the second call did not use the cached times"
     text = run(["inspect", "--model", "mini-resnet", "--width", 32, "--image-size", 16, "--engine", "cpu",
                 "--conv-algorithm", "direct"], env=cache(folder))
     assert "winograd" not in text and "layer3.1.conv2" in text, text
 
 
-def without_the_algorithm_auto_is_direct_and_says_so(folder):
+def without_the_algorithm_auto_chooses_direct_convolutions(folder):
     prepare(folder)
     older = {**cache(folder), **OLDER}
     said = "direct convolutions (the library has no Winograd's algorithm here)"
@@ -197,7 +197,7 @@ def without_the_algorithm_auto_is_direct_and_says_so(folder):
     assert "has it for none of its convolutions" in output and "auto or direct" in output, output
 
 
-def what_cannot_be_had_is_refused(folder):
+def unsupported_combinations_are_refused(folder):
     prepare(folder)
     for more, words in ((["--conv-algorithm", "winograd", "--precision", "bf16"], "does not go with --precision bf16"),
                         (["--conv-algorithm", "winograd", "--device", "cuda"], "does not go with --device cuda"),
@@ -211,15 +211,15 @@ def what_cannot_be_had_is_refused(folder):
     run(["inspect", "--model", "mlp", "--engine", "cuda"], expect=USAGE)
 
 
-def a_home_that_cannot_be_written_stops_nothing(folder):
+def an_unwritable_cache_is_ignored(folder):
     write_shards(folder / "data", samples=240, shape=(16, 16, 3))
     run(args(folder, "run", "--max-steps", 1), env={"XDG_CACHE_HOME": "/proc/none"})
 
 
 if __name__ == "__main__":
-    main([a_run_that_goes_on_keeps_its_choice, another_conv_algorithm_chooses_anew,
-          a_leg_that_chooses_nothing_leaves_the_choice, a_processor_without_the_algorithm_is_named_and_can_be_helped,
-          all_ranks_compute_alike_and_sharded_as_whole, evaluation_computes_as_the_run_did,
-          what_was_timed_is_listed_and_kept, without_the_algorithm_auto_is_direct_and_says_so,
-          what_cannot_be_had_is_refused,
-          a_home_that_cannot_be_written_stops_nothing])
+    main([a_resumed_run_keeps_its_choice, another_conv_algorithm_replaces_the_choice,
+          a_resumed_run_that_chooses_nothing_keeps_the_choice, a_processor_without_the_algorithm_needs_direct_convolutions,
+          replicas_and_sharded_runs_compute_the_same, evaluation_uses_the_algorithms_of_the_run,
+          times_are_listed_and_cached, without_the_algorithm_auto_chooses_direct_convolutions,
+          unsupported_combinations_are_refused,
+          an_unwritable_cache_is_ignored])

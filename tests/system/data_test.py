@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Data: five lines of h5py, evaluation's exact count, a data set larger than memory, synthetic data, formats."""
+"""Tests data: minimal shards from h5py, the exact count of evaluation, a data set larger than memory, synthetic data, formats."""
 
 import json
 import resource
@@ -7,7 +7,7 @@ import resource
 from harness import *  # noqa: F403
 
 
-def a_shard_of_five_lines_of_h5py_trains(folder):
+def a_minimal_shard_from_h5py_trains(folder):
     (folder / "data").mkdir()
     with h5py.File(folder / "data" / "train-00000-of-00001.h5", "w") as file:
         file["images"] = np.random.randint(0, 256, (64, 16, 16, 1), dtype="u1")
@@ -30,8 +30,8 @@ def evaluation_counts_every_sample_once(folder):
         assert abs(result["loss"] - results[0]["loss"]) < 1e-5, results
 
 
-def twenty_gigabytes_train_under_one(folder):
-    """A sparse shard of 20 GiB; what the process may allocate is bounded by 1 GiB, and what it holds is measured."""
+def twenty_gigabytes_train_in_one_gigabyte(folder):
+    """A sparse shard of 20 GiB. The process may allocate at most 1 GiB, and its peak memory is measured."""
     (folder / "data").mkdir()
     samples = 20 * 2**30 // (64 * 64 * 3)
     with h5py.File(folder / "data" / "train-00000-of-00001.h5", "w") as file:
@@ -42,7 +42,7 @@ def twenty_gigabytes_train_under_one(folder):
         h5py.h5d.create(file.id, b"images", h5py.h5t.STD_U8LE, space, plist)
         file["labels"] = np.zeros(samples, "i8")
         file.attrs["classes"] = 4
-    limit = None if REPORTS else lambda: resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30))  # sanitizers map much more
+    limit = None if REPORTS else lambda: resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30))  # sanitizers need much more
     process = start(train_args(folder / "data", folder / "run", "--max-steps", 20), preexec_fn=limit)
     _, output = finish(process)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
@@ -77,7 +77,7 @@ def initial_weights_come_from_a_checkpoint(folder):
 
 
 def stating(data, mean, std):
-    """The data set with these attributes in each of its shards."""
+    """Sets these attributes in each shard of the data set."""
     for shard in data.glob("*.h5"):
         with h5py.File(shard, "r+") as file:
             file.attrs["mean"], file.attrs["std"] = mean, std
@@ -85,7 +85,7 @@ def stating(data, mean, std):
 
 
 def weights_of(checkpoint, file):
-    """The checkpoint's weights alone, as h5py writes them from a module's state."""
+    """Writes only the checkpoint's weights, as h5py writes them from a module's state."""
     with h5py.File(checkpoint) as source, h5py.File(file, "w") as target:
         for name in source["model"]:
             target["model/" + name] = source["model"][name][...]
@@ -117,7 +117,7 @@ def evaluation_normalises_as_the_weights_were_trained(folder):
                                 (weights, [*OTHER, *alone], other)):
         found, output = evaluate(file, *options)
         assert found == loss and "warning" not in output, (file, options, found, loss, output)
-    # What the user writes into a file of weights counts as a checkpoint's.
+    # Attributes that a user adds to a file of weights count like those of a checkpoint.
     with h5py.File(weights, "r+") as file:
         file.attrs["mean"], file.attrs["std"] = [0.4, 0.5, 0.6], [0.25, 0.25, 0.25]
     assert evaluate(weights, *alone)[0] == own
@@ -131,7 +131,7 @@ def a_run_normalises_as_its_initial_weights_were_trained(folder):
     assert "was trained with mean [0.4, 0.5, 0.6]" in whole and "has mean [0.1, 0.2, 0.3]" in whole, whole
     with h5py.File(latest(folder / "whole")) as file:
         assert np.allclose(file.attrs["mean"], [0.4, 0.5, 0.6]) and np.allclose(file.attrs["std"], 0.25)
-    # A run that goes on keeps its own, whatever has become of the file that it began with.
+    # A resumed run keeps its normalisation, even if the initial file is gone.
     run(train_args(data, folder / "parts", "--max-steps", 2, *tuned), ranks=2)
     shutil.rmtree(folder / "first")
     parts = run(train_args(data, folder / "parts", "--max-steps", 4, *tuned), ranks=2)
@@ -143,7 +143,7 @@ def a_run_normalises_as_its_initial_weights_were_trained(folder):
         assert np.allclose(file.attrs["mean"], [0.1, 0.2, 0.3]), list(file.attrs["mean"])
 
 
-def images_of_three_axes_train_as_gray_ones(folder):
+def images_with_three_axes_train_as_gray_images(folder):
     for name, shape in (("three", (64, 12, 12)), ("four", (64, 12, 12, 1))):
         (folder / name).mkdir()
         with h5py.File(folder / name / "train-00000-of-00001.h5", "w") as file:
@@ -156,7 +156,7 @@ def images_of_three_axes_train_as_gray_ones(folder):
     assert refused.count("it looks like (N, C, H, W)") == 1 and "h5py" in refused, refused
 
 
-def logs_say_who_ran_where(folder):
+def logs_show_ranks_and_devices(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=16, shards=1, split="val")
     run(train_args(data, folder / "run", "--epochs", 2), ranks=3)
@@ -172,7 +172,7 @@ def logs_say_who_ran_where(folder):
 
 
 if __name__ == "__main__":
-    main([a_shard_of_five_lines_of_h5py_trains, evaluation_counts_every_sample_once, twenty_gigabytes_train_under_one,
+    main([a_minimal_shard_from_h5py_trains, evaluation_counts_every_sample_once, twenty_gigabytes_train_in_one_gigabyte,
           synthetic_data_needs_no_files, printed_configuration_trains_the_same, initial_weights_come_from_a_checkpoint,
           evaluation_normalises_as_the_weights_were_trained, a_run_normalises_as_its_initial_weights_were_trained,
-          images_of_three_axes_train_as_gray_ones, logs_say_who_ran_where])
+          images_with_three_axes_train_as_gray_images, logs_show_ranks_and_devices])

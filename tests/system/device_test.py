@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""The program's way with a GPU, through a module that has the host in the device's place (tests/compute/host_module.cpp)."""
+"""Tests the program's GPU path through a module with a host device (tests/compute/host_module.cpp)."""
 
 import math
 
 import harness
 from harness import *  # noqa: F403
 
-# With a real module (LOCKSTEP_TEST_REAL_MODULE), ranks share the one GPU, which NCCL does not allow.
+# With a real module (LOCKSTEP_TEST_REAL_MODULE), ranks share one GPU, which NCCL does not allow.
 REAL = os.environ.get("LOCKSTEP_TEST_REAL_MODULE")
 MODULE = REAL or os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
 if not MODULE or not pathlib.Path(MODULE).exists():
-    print("skipped: this build has no module with the host in the device's place")
+    print("skipped: the host module was not built")
     sys.exit(77)
 GPU = {"LOCKSTEP_MODULE_PATH": MODULE}
 NONE = {"LOCKSTEP_MODULE_PATH": "/nonexistent"}
@@ -20,7 +20,7 @@ def losses(run_dir):
     return [event["loss"] for event in events(run_dir, "step")]
 
 
-def a_gpu_trains_as_a_processor(folder):
+def a_gpu_trains_like_a_cpu(folder):
     data = write_shards(folder / "data")
     args = ["--max-steps", 6]
     for ranks in (1, 2, 3):
@@ -33,7 +33,7 @@ def a_gpu_trains_as_a_processor(folder):
                 assert math.isclose(expected, actual, rel_tol=2e-3), (expected, actual)
 
 
-def auto_takes_the_gpu_where_there_is_one(folder):
+def auto_uses_a_gpu_if_there_is_one(folder):
     data = write_shards(folder / "data")
     assert "oneDNN" not in run(train_args(data, folder / "with", "--max-steps", 1), env=GPU)
     assert "oneDNN" in run(train_args(data, folder / "without", "--max-steps", 1), env=NONE)
@@ -42,7 +42,7 @@ def auto_takes_the_gpu_where_there_is_one(folder):
     assert "the scheduler gave rank 0" in output and "--device cpu" in output, output
 
 
-def each_rank_opens_its_own_device_as_asked(folder):
+def each_rank_opens_its_own_device_with_the_given_options(folder):
     if REAL:
         return
     data = write_shards(folder / "data")
@@ -57,13 +57,13 @@ def each_rank_opens_its_own_device_as_asked(folder):
 
 def algorithms_are_timed_by_one_rank_and_kept(folder):
     if REAL:
-        return  # these convolutions are too small for a GPU to be timed
+        return  # these convolutions are too small to be timed on a GPU
     data = write_shards(folder / "data")
     told = folder / "algorithms"
     env = {**GPU, "XDG_CACHE_HOME": str(folder / "cache"), "HOST_MODULE_ALGORITHMS": str(told)}
     kept = folder / "cache" / "lockstep" / "gpu-convolutions.tsv"
 
-    def leg(name, steps, *options):
+    def train(name, steps, *options):
         told.unlink(missing_ok=True)
         output = run([*train_args(data, folder / name, "--max-steps", steps), "--comm", "mpi", *options], 2, env=env)
         return output, told.read_text().split("\n")[:-1] if told.exists() else []
@@ -72,29 +72,29 @@ def algorithms_are_timed_by_one_rank_and_kept(folder):
         text = state(latest(folder / "run"))["convolutions"]
         return (text.decode() if isinstance(text, bytes) else text).splitlines()
 
-    said = leg("direct", 2, "--device", "cuda", "--conv-algorithm", "direct")[1]
+    said = train("direct", 2, "--device", "cuda", "--conv-algorithm", "direct")[1]
     assert said == ["took 0"] * 2, said
     assert not kept.exists()
-    output, said = leg("run", 2, "--device", "cuda")
+    output, said = train("run", 2, "--device", "cuda")
     lines = kept.read_text().splitlines()[1:]
     count = len(lines)
     assert count > 0 and all(len(line.split("\t")) == 3 for line in lines), lines
     assert said == [f"timed {count}", *[f"took {count}"] * 2], said
     assert f"convolutions: algorithms of {count} were timed in" in output, output
     assert chosen() == lines, chosen()
-    output, said = leg("another", 2, "--device", "cuda")
+    output, said = train("another", 2, "--device", "cuda")
     assert said == ["timed 0", *[f"took {count}"] * 2] and "were timed" not in output, (said, output)
-    narrow = leg("narrow", 2, "--device", "cuda", "--precision", "bf16")[1]  # wider padding makes some shapes equal
-    assert narrow[0] != "timed 0" and narrow[1:] == [narrow[0].replace("timed", "took")] * 2, narrow
-    # A run keeps its own, also behind a leg on the processor.
+    in_bf16 = train("in_bf16", 2, "--device", "cuda", "--precision", "bf16")[1]  # wider padding makes some shapes equal
+    assert in_bf16[0] != "timed 0" and in_bf16[1:] == [in_bf16[0].replace("timed", "took")] * 2, in_bf16
+    # A run keeps its choice, also after it was resumed on the CPU.
     kept.unlink()
-    assert leg("run", 4, "--device", "cuda")[1] == ["timed 0", *[f"took {count}"] * 2]
-    leg("run", 6, "--device", "cpu")
+    assert train("run", 4, "--device", "cuda")[1] == ["timed 0", *[f"took {count}"] * 2]
+    train("run", 6, "--device", "cpu")
     assert set(lines) < set(chosen()), chosen()
-    assert leg("run", 8, "--device", "cuda")[1] == ["timed 0", *[f"took {count}"] * 2]
+    assert train("run", 8, "--device", "cuda")[1] == ["timed 0", *[f"took {count}"] * 2]
 
 
-def it_resumes_to_the_bit_in_every_precision(folder):
+def it_resumes_with_the_same_bits_in_every_precision(folder):
     data = write_shards(folder / "data")
     for precision in ("fp32", "tf32", "bf16", "fp16"):
         for ranks in (1, 2):
@@ -108,7 +108,7 @@ def it_resumes_to_the_bit_in_every_precision(folder):
             assert (scale > 0) == (precision == "fp16"), scale
 
 
-def recorded_steps_give_the_numbers_of_single_ones(folder):
+def recorded_steps_give_the_same_bits(folder):
     data = write_shards(folder / "data")
     for precision, more in (("bf16", ["--accumulate", 3]), ("fp16", [])):
         outputs, runs = [], []
@@ -134,20 +134,20 @@ def state_may_be_sharded(folder):
                 assert math.isclose(expected, actual, rel_tol=2e-2), (mode, optimizer, precision, ranks, expected, actual)
             if mode == "none" or precision != "bf16":
                 continue
-            # Weights are gathered in 16 bits, which changes nothing (other modes add micro-steps up in another order); gradients as asked.
+            # Gathering weights in 16 bits changes nothing (except that other modes add micro-steps in another order); --reduce-dtype does.
             assert mode != "optimizer" or tensors(latest(runs["none"])) == tensors(latest(run_dir)), mode
             rounded = folder / f"{mode}-rounded"
             output = run([*train_args(data, rounded), *more, "--shard", mode, "--reduce-dtype", "bf16"], ranks, env=GPU)
             assert "communication dtype: weights bf16, gradients bf16" in output, output
             assert tensors(latest(runs["none"])) != tensors(latest(rounded)), mode
-            # The first is of the same weights; Adam's steps by sign part the later ones.
+            # The first loss comes from the same weights; later ones differ, because the signs of gradients decide Adam's steps.
             assert losses(rounded)[0] == losses(runs["none"])[0] and len(losses(rounded)) == len(losses(runs["none"])), mode
     one = [*train_args(data, folder / "alone", "--max-steps", 2), "--device", "cuda", "--shard", "full"]
     assert "sharded over 1 rank" in run(one, env=GPU)
 
 
-def groups_and_lars_shard_as_none(folder):
-    """Sums in another order are all that differs; LARS takes its norms of whole tensors."""
+def shard_groups_and_lars_match_shard_none(folder):
+    """Only the order of sums differs; LARS uses norms of whole tensors."""
     data = write_shards(folder / "data", samples=240)
     common = ["--device", "cuda", "--save-every", 3]
     modes = {"full": ["full"], "pairs": ["hybrid", "--shard-group", 2], "singles": ["hybrid", "--shard-group", 1], "node": ["hybrid"]}
@@ -161,7 +161,7 @@ def groups_and_lars_shard_as_none(folder):
             assert f"sharded over {groups} rank{'' if groups == 1 else 's'}" in output, output
             for expected, actual in zip(losses(folder / f"none-{optimizer}"), losses(run_dir), strict=True):
                 assert math.isclose(expected, actual, rel_tol=1e-3), (mode, optimizer, expected, actual)
-    # And on in another mode, on other ranks, and to the bit.
+    # Resumes with the same bits, then in another mode on other ranks.
     more = [*common, "--optimizer", "lars", "--comm", "mpi"]
     for step in (4, 6):
         run([*train_args(data, folder / "parts-lars", "--max-steps", step), *more, "--shard", "hybrid", "--shard-group", 2], 4, env=GPU)
@@ -172,7 +172,7 @@ def groups_and_lars_shard_as_none(folder):
         assert text in output, output
 
 
-def checkpoints_go_from_one_device_to_the_other(folder):
+def checkpoints_can_be_used_on_the_other_device(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=40, shards=1, split="val", seed=1)
     run([*train_args(data, folder / "run", "--max-steps", 4), "--device", "cuda", "--comm", "mpi"], ranks=2, env=GPU)
@@ -189,12 +189,12 @@ def checkpoints_go_from_one_device_to_the_other(folder):
         assert state(latest(folder / "run"))["step"] == step
 
 
-def a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run(folder):
+def a_vanishing_loss_scale_ends_the_run(folder):
     data = write_shards(folder / "data")
     args = ["--device", "cuda", "--precision", "fp16", "--epochs", 40]
     run([*train_args(data, folder / "run", *args), "--max-steps", 2], env=GPU)
     before = state(latest(folder / "run"))
-    # A rate under which weights overflow at once: no scale helps.
+    # With this learning rate weights overflow at once, so no loss scale helps.
     args = [*train_args(data, folder / "run", *args), "--max-steps", 80]
     args[args.index("--lr") + 1] = "1e30"
     output = run(args, env=GPU, expect=DIVERGED)
@@ -203,7 +203,7 @@ def a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run(f
 
 
 def edit_state(checkpoint, **changes):
-    """As `docs/file-formats.md` has its checksum."""
+    """Changes attributes of the state, and its checksum as in docs/file-formats.md."""
     with harness.h5py.File(checkpoint, "a") as file:
         attributes = file["state"].attrs
         for name, value in changes.items():
@@ -217,7 +217,7 @@ def edit_state(checkpoint, **changes):
         attributes.modify("crc32c", crc32c("".join(lines).encode()))
 
 
-def a_loss_scale_goes_on_with_its_count_of_good_steps(folder):
+def a_loss_scale_resumes_with_its_count_of_good_steps(folder):
     data = write_shards(folder / "data")
     args = [*train_args(data, folder / "run"), "--device", "cuda", "--precision", "fp16", "--epochs", 40]
     run([*args, "--max-steps", 2], env=GPU)
@@ -246,9 +246,9 @@ def norms_and_16_bit_gradients_are_reduced_over_ranks(folder):
     assert_same_run(folder / "sync-cuda", folder / "pieces")
 
 
-def gpus_that_do_not_reach_each_other_are_named(folder):
+def gpus_without_peer_access_are_named(folder):
     if REAL:
-        return  # as many GPUs as there are
+        return  # depends on the machine's GPUs
     data = write_shards(folder / "data")
     apart = {**GPU, "HOST_MODULE_APART": "1"}
     output = run([*train_args(data, folder / "run", "--max-steps", 1), "--device", "cuda"], env=apart)
@@ -257,7 +257,7 @@ def gpus_that_do_not_reach_each_other_are_named(folder):
     assert "warn  gpus" in output and "GPUs 0 and 2 on" in output, output
 
 
-def what_cannot_be_had_is_refused(folder):
+def unsupported_combinations_are_refused(folder):
     data = write_shards(folder / "data")
     cases = [(["--device", "cuda"], NONE, "lockstep-cuda.so is not in /nonexistent"),
              (["--device", "cpu", "--comm", "nccl"], GPU, "--comm nccl does not go with --device cpu"),
@@ -274,10 +274,10 @@ def what_cannot_be_had_is_refused(folder):
 
 
 if __name__ == "__main__":
-    main([a_gpu_trains_as_a_processor, auto_takes_the_gpu_where_there_is_one, each_rank_opens_its_own_device_as_asked,
-          algorithms_are_timed_by_one_rank_and_kept, it_resumes_to_the_bit_in_every_precision,
-          recorded_steps_give_the_numbers_of_single_ones, state_may_be_sharded, groups_and_lars_shard_as_none,
-          checkpoints_go_from_one_device_to_the_other, norms_and_16_bit_gradients_are_reduced_over_ranks,
-          a_loss_scale_that_is_too_large_is_found_and_one_that_vanishes_ends_the_run,
-          a_loss_scale_goes_on_with_its_count_of_good_steps,
-          gpus_that_do_not_reach_each_other_are_named, what_cannot_be_had_is_refused])
+    main([a_gpu_trains_like_a_cpu, auto_uses_a_gpu_if_there_is_one, each_rank_opens_its_own_device_with_the_given_options,
+          algorithms_are_timed_by_one_rank_and_kept, it_resumes_with_the_same_bits_in_every_precision,
+          recorded_steps_give_the_same_bits, state_may_be_sharded, shard_groups_and_lars_match_shard_none,
+          checkpoints_can_be_used_on_the_other_device, norms_and_16_bit_gradients_are_reduced_over_ranks,
+          a_vanishing_loss_scale_ends_the_run,
+          a_loss_scale_resumes_with_its_count_of_good_steps,
+          gpus_without_peer_access_are_named, unsupported_combinations_are_refused])

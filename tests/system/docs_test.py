@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The code on docs/file-formats.md, as it stands, between the program's commands."""
+"""Runs the code of docs/file-formats.md unchanged, between commands of the program."""
 
 import pathlib
 import re
@@ -25,7 +25,7 @@ def the_code_on_the_page_runs(folder):
     os.symlink(latest(folder / "run"), "resnet18.h5")
     names = {}
     exec(weights, names)
-    # What came back is what went out, and the program takes it.
+    # The conversion preserves the values, and the program accepts its output.
     with h5py.File("resnet18.h5") as ours, h5py.File("weights.h5") as theirs:
         for name in ours["model"]:
             assert ours["model"][name][...].tobytes() == theirs["model"][name][...].tobytes(), name
@@ -35,7 +35,7 @@ def the_code_on_the_page_runs(folder):
         return json.loads(run(["eval", "--data", "data", "--split", "train", "--json", "--checkpoint", file, *options]).splitlines()[-1])
 
     one, other = evaluate("resnet18.h5"), evaluate("weights.h5", "--model", "resnet18")
-    # A file without mean and std takes the data set's, and weights alone are taken by direct convolutions: here the same.
+    # A file without mean and std uses those of the data set, and bare weights use direct convolutions: here they are those of the run.
     assert one["loss"] == other["loss"] and one["top1"] == other["top1"], (one, other)
     (given,) = re.findall(r"`(--mean [0-9.,]+ --std [0-9.,]+)`", PAGE.read_text())
     given = evaluate("weights.h5", "--model", "resnet18", *given.split())
@@ -44,9 +44,9 @@ def the_code_on_the_page_runs(folder):
     assert given["loss"] == written["loss"] != one["loss"], (given, written, one)
 
 
-def the_lines_for_imagenet_sort_its_validation_images(folder):
+def the_commands_for_imagenet_sort_its_validation_images(folder):
     pack = ["pack", "--from", "folder", "--input", folder, "--output", folder / "shards", "--image-size", 8]
-    # The smallest of PNG files, by its name a JPEG, as one of ImageNet's is.
+    # The smallest PNG file, with the name of a JPEG file, like one of ImageNet's.
     image = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
                           "0000000a49444154789c636000000002000148afa4710000000049454e44ae426082")
     (folder / "val").mkdir()
@@ -70,4 +70,4 @@ def the_lines_for_imagenet_sort_its_validation_images(folder):
 
 
 if __name__ == "__main__":
-    main([the_code_on_the_page_runs, the_lines_for_imagenet_sort_its_validation_images])
+    main([the_code_on_the_page_runs, the_commands_for_imagenet_sort_its_validation_images])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""lockstep doctor: well on a healthy machine, and each fault planted here is found and named."""
+"""Tests lockstep doctor: it accepts a healthy machine, and finds and names each fault that is planted here."""
 
 import json
 import os
@@ -9,20 +9,20 @@ from harness import *  # noqa: F403
 
 UNFIT = 1
 OPEN_MPI_5 = "Open MPI) 5." in subprocess.run([MPIRUN[0], "--version"], stdout=subprocess.PIPE, text=True).stdout
-# Without them Open MPI 4 would look for the PMI of a Slurm step that is not there; 5 starts alone then.
+# Without these variables, Open MPI 4 would look for the PMI of a Slurm step that does not exist; Open MPI 5 then starts alone.
 ALONE = {} if OPEN_MPI_5 else {"OMPI_MCA_pmix": "isolated", "OMPI_MCA_ess": "singleton"}
 FAULTS = os.environ.get("LOCKSTEP_DOCTOR_FAULTS", "")
 HOST_MODULE = os.environ.get("LOCKSTEP_TEST_HOST_MODULE", "")
 
 
 def diagnose(*args, ranks=1, faults=None, env=None, expect=OK, wrap=None):
-    """The findings by check, of --json; `faults` are planted by a library that stands before MPI's and C's."""
+    """The findings of --json, by check. A library that is loaded before MPI's and libc plants the `faults`."""
     planted = {f"DOCTOR_FAULT_{name}": str(value) for name, value in (faults or {}).items()}
     if planted:
         planted["LD_PRELOAD"] = FAULTS
     launch = command(["doctor", "--json", *args], ranks)
     if ranks > 1 and planted:
-        # For the ranks, not for their launcher.
+        # Sets them for the ranks, not for their launcher.
         at = launch.index(LOCKSTEP)
         launch = [*launch[:at], "env", *(f"{k}={v}" for k, v in planted.items()), *launch[at:]]
         planted = {}
@@ -51,13 +51,13 @@ def a_healthy_machine_is_fit(folder):
         for check in ("ranks", "gpus", "neighbours", "nodes", "clock", "data", "run-dir", "space"):
             expect_finding(found, check, "ok")
         assert found["ranks"]["values"]["ranks"] == ranks
-        assert list(folder.iterdir()) == [data], "it left something behind"
+        assert list(folder.iterdir()) == [data], "it left files behind"
     lines = run(["doctor", "--data", data], ranks=2).splitlines()
     assert any(line.startswith("ok    data ") for line in lines) and "not checked: --run-dir" in lines, lines
     assert lines[-1] == "fit to train", lines
 
 
-def nodes_of_their_own_are_fit(folder):
+def separate_nodes_are_fit(folder):
     data = write_shards(folder / "data")
     found = diagnose("--data", data, "--run-dir", folder / "run", ranks=4, faults={"NODES": 1})
     assert found["ranks"]["values"]["nodes"] == 4 and found["nodes"]["values"]["pairs"] == 6, found
@@ -70,13 +70,13 @@ def nodes_of_their_own_are_fit(folder):
 def worlds_of_one_are_found(folder):
     found = diagnose(env={"SLURM_NTASKS": "4"}, expect=UNFIT)
     expect_finding(found, "ranks", "fail", "Slurm's count is 4", "--mpi=pmix")
-    # As under srun with another PMI: each of the tasks is one.
+    # As under srun with another PMI: each task is a world of one rank.
     step = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"}
     found = diagnose(env={**step, "SLURM_PROCID": "0", **ALONE}, expect=UNFIT)
     expect_finding(found, "ranks", "fail", "srun started 4", "world of its own")
     silent = subprocess.run([LOCKSTEP, "doctor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             env=environment({**step, "SLURM_PROCID": "3", **ALONE}), timeout=SECONDS)
-    assert silent.returncode == UNFIT and not silent.stdout, f"the others speak too: {silent}"
+    assert silent.returncode == UNFIT and not silent.stdout, f"other tasks print, too: {silent}"
 
 
 def oversubscribed_cores_are_found(folder):
@@ -90,12 +90,12 @@ def a_start_that_hangs_is_found(folder):
     expect_finding(found, "mpi", "fail", "nothing within the 8 s", "process 0 of 3")
 
 
-def a_start_that_mpi_ends_is_found(folder):
+def a_start_that_mpi_aborts_is_found(folder):
     found = diagnose(env={"OMPI_MCA_pml": "nothing"}, expect=UNFIT)
     expect_finding(found, "mpi", "fail", "the MPI library ended the process")
 
 
-def peers_out_of_reach_are_found(folder):
+def unreachable_peers_are_found(folder):
     found = diagnose("--timeout", 8, ranks=4, faults={"NODES": 1, "LOST": "1:3"}, expect=UNFIT)
     expect_finding(found, "nodes", "fail", "node1 and node3 do not reach each other by MPI")
     found = diagnose("--timeout", 8, ranks=3, faults={"LOST": "1:2"}, expect=UNFIT)
@@ -104,14 +104,14 @@ def peers_out_of_reach_are_found(folder):
     expect_finding(found, "answers", "fail", "rank 2 at the first message")
 
 
-def a_pair_that_fails_at_a_second_look_is_found(folder):
-    # Slow between neighbours and between nodes, so that it is tried again, and gone by then.
+def a_pair_that_fails_in_the_second_test_is_found(folder):
+    # The pair is slow between neighbours and between nodes, so that it is tested again, and has failed by then.
     found = diagnose("--timeout", 6, ranks=2, faults={"NODES": 1, "FADE": "0:1:40"}, expect=UNFIT)
     expect_finding(found, "neighbours", "ok")
     expect_finding(found, "nodes", "fail", "node0 and node1 do not reach each other by MPI")
 
 
-def an_examination_that_breaks_off_ends_the_job(folder):
+def an_examination_that_fails_ends_the_job(folder):
     data = write_shards(folder / "data")
     launch = command(["doctor", "--json", "--data", data], 2)
     at = launch.index(LOCKSTEP)
@@ -120,16 +120,16 @@ def an_examination_that_breaks_off_ends_the_job(folder):
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS)
     assert done.returncode == INTERNAL and "{" not in done.stdout, done
     assert "the examination failed on" in done.stderr and "Resource temporarily unavailable" in done.stderr, done.stderr
-    # To have none to listen with is no reason to stop.
+    # The examination continues if the thread that listens cannot be created.
     found = diagnose("--data", data, ranks=2, faults={"NODES": 1, "THREADS": 1})
     assert found["nodes"]["verdict"] != "fail", found
 
 
-def interfaces_that_lead_nowhere_are_named(folder):
+def unroutable_interfaces_are_named(folder):
     if OPEN_MPI_5:
         raise Skipped("Open MPI 5 connects ranks on nodes of other names by TCP, which the planted fault breaks, too")
     if not [line for line in pathlib.Path("/proc/net/route").read_text().splitlines()[1:]]:
-        print("skipped: interfaces_that_lead_nowhere_are_named: there is no network but loopback")
+        print("skipped: unroutable_interfaces_are_named: there is no network but loopback")
         return
     found = diagnose(ranks=3, faults={"NODES": 1, "CONNECT": 1})
     expect_finding(found, "nodes", "warn", "node1 does not reach node", "No route to host", "NCCL_SOCKET_IFNAME=^")
@@ -148,7 +148,7 @@ def clocks_that_differ_are_found(folder):
     expect_finding(found, "clock", "warn", "node2's clock is 90.0 s ahead", "--exclude=node2")
 
 
-def data_that_is_not_there_is_found(folder):
+def missing_data_is_found(folder):
     (folder / "empty").mkdir()
     expect_finding(diagnose("--data", folder / "empty", expect=UNFIT), "data", "fail", "no shards of split train")
     expect_finding(diagnose("--data", folder / "nowhere", expect=UNFIT), "data", "fail", "nowhere")
@@ -158,20 +158,20 @@ def data_that_is_not_there_is_found(folder):
 
 
 def mounted(options, directory):
-    """A command before a command, which sees a file system of its own at `directory`; None where that cannot be."""
+    """A command prefix that mounts a file system at `directory` for the command only; None if that is impossible."""
     user = [] if os.geteuid() == 0 else ["-r"]
     script = f'mount -t tmpfs -o {options} none "$0" && exec "$@"'
     wrap = ["unshare", *user, "-m", "sh", "-c", script, str(directory)]
     return None if subprocess.run([*wrap, "true"], capture_output=True).returncode else wrap
 
 
-def run_directories_that_cannot_be_used_are_found(folder):
+def unusable_run_directories_are_found(folder):
     (folder / "file").write_text("in the way")
     expect_finding(diagnose("--run-dir", folder / "file", expect=UNFIT), "run-dir", "fail", "--run-dir")
     expect_finding(diagnose("--run-dir", "/proc/nowhere/run", expect=UNFIT), "run-dir", "fail", "/proc")
     found = diagnose("--run-dir", folder / "run", faults={"LOCKS": 1})
     expect_finding(found, "run-dir", "warn", "no file locks", "No locks available")
-    # However short the limit is: what a network shows late is waited for beyond it.
+    # doctor waits beyond a short limit for files that a network file system shows late.
     found = diagnose("--run-dir", folder / "run", "--timeout", 3, ranks=2, faults={"NODES": 1, "APART": 1},
                      expect=UNFIT)
     expect_finding(found, "run-dir", "fail", "node1 does not see", "the directory is not shared")
@@ -193,9 +193,9 @@ def run_directories_that_cannot_be_used_are_found(folder):
     expect_finding(found, "space", "ok", "mini-resnet")
 
 
-def nccl_is_measured_where_there_are_gpus(folder):
+def nccl_is_measured_if_there_are_gpus(folder):
     if not HOST_MODULE:
-        print("skipped: nccl_is_measured_where_there_are_gpus: no module that computes on the host")
+        print("skipped: nccl_is_measured_if_there_are_gpus: no module that computes on the host")
         return
     module = {"LOCKSTEP_MODULE_PATH": HOST_MODULE}
     found = diagnose(ranks=2, env=module)
@@ -221,7 +221,7 @@ def gpus_and_nccl_that_hang_are_found(folder):
     expect_finding(found, "answers", "fail", "rank 2", "at NCCL")
 
 
-def usage_is_told_before_mpi(folder):
+def usage_errors_are_reported_before_mpi_starts(folder):
     for args, word in ((["--timeout", 0], "--timeout"), (["--model", "resnt50"], "resnet50"), (["--dta", "x"], "--data")):
         output = run(["doctor", *args], expect=USAGE)
         assert word in output, output
@@ -229,9 +229,9 @@ def usage_is_told_before_mpi(folder):
 
 
 if __name__ == "__main__":
-    main([a_healthy_machine_is_fit, nodes_of_their_own_are_fit, worlds_of_one_are_found, oversubscribed_cores_are_found,
-          a_start_that_hangs_is_found, a_start_that_mpi_ends_is_found, peers_out_of_reach_are_found,
-          interfaces_that_lead_nowhere_are_named, a_node_that_hangs_at_its_file_system_is_named,
-          clocks_that_differ_are_found, data_that_is_not_there_is_found, run_directories_that_cannot_be_used_are_found,
-          a_pair_that_fails_at_a_second_look_is_found, an_examination_that_breaks_off_ends_the_job,
-          nccl_is_measured_where_there_are_gpus, gpus_and_nccl_that_hang_are_found, usage_is_told_before_mpi])
+    main([a_healthy_machine_is_fit, separate_nodes_are_fit, worlds_of_one_are_found, oversubscribed_cores_are_found,
+          a_start_that_hangs_is_found, a_start_that_mpi_aborts_is_found, unreachable_peers_are_found,
+          unroutable_interfaces_are_named, a_node_that_hangs_at_its_file_system_is_named,
+          clocks_that_differ_are_found, missing_data_is_found, unusable_run_directories_are_found,
+          a_pair_that_fails_in_the_second_test_is_found, an_examination_that_fails_ends_the_job,
+          nccl_is_measured_if_there_are_gpus, gpus_and_nccl_that_hang_are_found, usage_errors_are_reported_before_mpi_starts])

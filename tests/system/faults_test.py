@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Bad input: the documented status and a message that names the fault, on 1 and on 3 ranks, never a hang."""
+"""Tests bad input: the documented status and a message that names the fault, on 1 and on 3 ranks, without a hang."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from harness import *  # noqa: F403
 
 
 def both(args, expect, *words, env=None):
-    """Fails alike on 1 and 3 ranks, says each word, and says it once."""
+    """Checks that 1 and 3 ranks fail with the status, and that the message contains each word and is printed once."""
     for ranks in (1, 3):
         output = run(args, ranks, env, expect=expect)
         for word in words:
@@ -17,11 +17,11 @@ def both(args, expect, *words, env=None):
         assert output.count("lockstep: error") == 1, f"not one message:\n{output}"
 
 
-def shards_that_are_wrong(folder):
+def wrong_shards(folder):
     def case(name, expect, *words, split="train", **changes):
         data = write_shards(folder / name, **changes)
         both(train_args(data, folder / f"run-{name}", "--max-steps", 2), expect, *words)
-        assert not list((folder / f"run-{name}").glob("checkpoints/*.h5")), "a checkpoint of nothing"
+        assert not list((folder / f"run-{name}").glob("checkpoints/*.h5")), "a checkpoint was written"
 
     truncated = write_shards(folder / "truncated", samples=300)
     victim = truncated / "train-00001-of-00002.h5"
@@ -50,7 +50,7 @@ def shards_that_are_wrong(folder):
     both(train_args(not_hdf5, folder / "r4"), BAD_INPUT, "train-00000-of-00001.h5")
 
 
-def attributes_that_are_hostile(folder):
+def hostile_attributes(folder):
     for name, value in (("mean", np.zeros(7, "f4")), ("mean", np.full(3, np.nan, "f4")), ("std", np.zeros(3, "f4")),
                         ("classes", -5), ("classes", 2**62), ("classes", "ten"), ("mean", "half")):
         data = write_shards(folder / f"{name}-{abs(hash(str(value)))}", shards=1)
@@ -60,7 +60,7 @@ def attributes_that_are_hostile(folder):
 
 
 def a_flipped_byte_names_file_and_sample(folder):
-    # The program's own shards carry checksums; h5py's five lines need none.
+    # The program's shards have checksums; minimal shards from h5py have none.
     source = folder / "idx"
     source.mkdir()
     random = np.random.default_rng(0)
@@ -84,7 +84,7 @@ def a_flipped_byte_names_file_and_sample(folder):
     assert victim.name in output, output
 
 
-def files_that_are_not_there(folder):
+def missing_files(folder):
     data = write_shards(folder / "data")
     both(train_args(folder / "nowhere", folder / "run"), NO_INPUT, "nowhere")
     (folder / "empty").mkdir()
@@ -110,7 +110,7 @@ def usage_and_impossible_combinations(folder):
     assert "2" in output and "3 ranks" in output, output
 
 
-def checkpoints_that_are_wrong(folder):
+def wrong_checkpoints(folder):
     data = write_shards(folder / "data")
     run(train_args(data, folder / "run", "--max-steps", 2))
     good = latest(folder / "run").read_bytes()
@@ -131,7 +131,7 @@ def checkpoints_that_are_wrong(folder):
     both(train_args(data, folder / "run2", "--resume", bad), BAD_INPUT, "bad.h5")
     both(["eval", "--data", data, "--split", "train", "--checkpoint", bad], BAD_INPUT, "bad.h5")
 
-    # Another model's weights, and other classes.
+    # Another model's weights, and another number of classes.
     bad.write_bytes(good)
     both(["train", "--data", data, "--run-dir", folder / "run3", "--model", "mlp", "--init-from", bad], BAD_INPUT, "fc1")
     more = write_shards(folder / "more", classes=12)
@@ -140,7 +140,7 @@ def checkpoints_that_are_wrong(folder):
     run([*args, "--init-head", "new"])
 
 
-def places_that_cannot_be_written(folder):
+def unwritable_directories(folder):
     data = write_shards(folder / "data")
     (folder / "file").write_text("in the way")
     both(train_args(data, folder / "file"), CANNOT_WRITE, "file")
@@ -205,8 +205,8 @@ def a_rank_that_dies_ends_the_job(folder):
 
 
 if __name__ == "__main__":
-    main([shards_that_are_wrong, attributes_that_are_hostile, a_flipped_byte_names_file_and_sample,
-          files_that_are_not_there, usage_and_impossible_combinations, checkpoints_that_are_wrong,
-          places_that_cannot_be_written, a_second_job_in_the_run_directory_names_the_first,
+    main([wrong_shards, hostile_attributes, a_flipped_byte_names_file_and_sample,
+          missing_files, usage_and_impossible_combinations, wrong_checkpoints,
+          unwritable_directories, a_second_job_in_the_run_directory_names_the_first,
           an_infinite_loss_stops_all_ranks, a_shard_truncated_between_two_epochs_ends_the_run_with_a_checkpoint,
           a_run_directory_that_is_removed_ends_the_run, a_rank_that_dies_ends_the_job])

@@ -1,10 +1,10 @@
-// A library to be loaded before the program (LD_PRELOAD), that makes one rank fail as
-// LOCKSTEP_TEST_FAULT=RANK:KIND:WHEN:HOW says:
+// A library that is loaded before the program (LD_PRELOAD) and makes one rank fail, as selected by
+// LOCKSTEP_TEST_FAULT=RANK:KIND:WHEN:HOW:
 //   sleep  the WHENth read of a shard takes HOW seconds
 //   send   the WHENth MPI_Send takes HOW seconds
-//   skip   the WHENth MPI_Barrier is not made
-//   flip   after the WHENth MPI_Waitall a bit of what was reduced last is another
-//   spoil  a bit of what the WHENth MPI_Iallreduce gives is another
+//   skip   the WHENth MPI_Barrier is skipped
+//   flip   after the WHENth MPI_Waitall, a bit of the last reduced buffer is flipped
+//   spoil  a bit of the result of the WHENth MPI_Iallreduce is flipped
 //   slow   oneDNN's primitives take HOW times as long, from the WHENth on
 
 #include <dlfcn.h>
@@ -81,8 +81,8 @@ ssize_t read_at(const char* name, int descriptor, void* buffer, size_t size, off
 struct Reduction {
   void* buffer = nullptr;
   long started = 0;
-  void* spoiled = nullptr;                 ///< what is to be spoiled; null: nothing is under way
-  MPI_Request request = MPI_REQUEST_NULL;  ///< that gives it
+  void* spoiled = nullptr;                 ///< buffer to corrupt; null: none in flight
+  MPI_Request request = MPI_REQUEST_NULL;  ///< of its reduction
   long waited = 0;
 };
 Reduction& reduction() {
@@ -90,7 +90,7 @@ Reduction& reduction() {
   return state;
 }
 
-bool gives_what_is_spoiled(int count, const MPI_Request requests[]) {
+bool completes_spoiled_reduction(int count, const MPI_Request requests[]) {
   const Reduction& state = reduction();
   return state.spoiled != nullptr &&
          std::find(requests, requests + count, state.request) != requests + count;
@@ -136,14 +136,14 @@ int MPI_Barrier(MPI_Comm comm) {
 }
 
 int MPI_Testall(int count, MPI_Request requests[], int* done, MPI_Status statuses[]) {
-  const bool spoils = gives_what_is_spoiled(count, requests);
+  const bool spoils = completes_spoiled_reduction(count, requests);
   const int result = PMPI_Testall(count, requests, done, statuses);
   if (spoils && *done != 0) spoil();
   return result;
 }
 
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-  const bool spoils = gives_what_is_spoiled(count, requests);
+  const bool spoils = completes_spoiled_reduction(count, requests);
   const int result = PMPI_Waitall(count, requests, statuses);
   if (spoils) spoil();
   Reduction& state = reduction();
@@ -153,7 +153,7 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
   return result;
 }
 
-/// Of oneDNN.
+/// Overrides oneDNN's function.
 int dnnl_primitive_execute(const void* primitive, void* stream, int count, const void* args) {
   using Execute = int (*)(const void*, void*, int, const void*);
   static const auto execute = next<Execute>("dnnl_primitive_execute");

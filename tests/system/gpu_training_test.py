@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Whole training on a GPU: Fashion-MNIST beside the processor, in every precision, over ranks that share the GPU.
+"""Tests whole training runs on a GPU: Fashion-MNIST compared with the CPU, in every precision, on ranks that share the GPU.
 
-On a GPU where LOCKSTEP_TEST_REAL_MODULE names the module's directory; else with the host in its place (LOCKSTEP_TEST_HOST_MODULE), in
-small batches and without the long runs. The data set's files are in LOCKSTEP_FASHION_MNIST, or where Debian's dataset-fashion-mnist
-puts them. Reads runs by metrics.jsonl alone, so that a bare machine can run it.
+Uses the GPU module in the directory LOCKSTEP_TEST_REAL_MODULE, or else the host module (LOCKSTEP_TEST_HOST_MODULE), with small
+batches and without the long runs. The files of the data set are in LOCKSTEP_FASHION_MNIST, or where Debian's dataset-fashion-mnist
+installs them. Reads only metrics.jsonl of the runs, so that no Python package is needed.
 """
 
 import json
@@ -34,7 +34,7 @@ def run(folder, *options, ranks=1, env={}):
 
 
 def train(folder, name, *options, ranks=1, rate=(0.1, 0.5), data="data", env={}):
-    """The events of metrics.jsonl; `rate`: of learning, after that many epochs of warm-up."""
+    """Returns the events of metrics.jsonl. `rate` is the learning rate and the number of epochs of warm-up."""
     run(folder, "train", "--model", "mini-resnet", "--width", 16, "--data", data, "--run-dir", name, "--global-batch-size", BATCH, "--lr", rate[0],
         "--warmup-epochs", rate[1], "--augment", "crop-flip", "--crop-padding", 2, "--log-every", 1, "--progress", "plain", "--loader-threads", 4,
         *options, ranks=ranks, env=env)
@@ -51,17 +51,17 @@ def close(one, other, tolerance):
         assert math.isclose(left, right, rel_tol=tolerance), f"step {step + 1}: {left} and {right}"
 
 
-def twenty_steps_are_the_processors(folder):
+def twenty_steps_match_those_on_a_cpu(folder):
     on_cpu = losses(train(folder, "cpu", "--device", "cpu", "--max-steps", 20, "--threads", CORES))
     on_gpu = losses(train(folder, "gpu", "--device", "cuda", "--max-steps", 20))
     print("losses", on_cpu[0], on_cpu[-1], "and", on_gpu[0], on_gpu[-1])
     assert len(on_cpu) == 20
-    # The first is of the same weights; later ones part as rounding grows.
+    # The first loss comes from the same weights; rounding errors grow in later ones.
     close(on_cpu[:1], on_gpu[:1], 1e-5)
     close(on_cpu, on_gpu, 5e-3)
 
 
-def twenty_steps_of_other_optimizers_are_the_processors(folder):
+def twenty_steps_of_other_optimizers_match_those_on_a_cpu(folder):
     for optimizer, lr in (("adamw", 0.0003), ("lars", 0.2)):
         steps, rate = ["--optimizer", optimizer, "--max-steps", 20], (lr, 0)
         on_cpu = losses(train(folder, f"cpu-{optimizer}", "--device", "cpu", "--threads", CORES, *steps, rate=rate))
@@ -88,7 +88,7 @@ def write_idx(path, shape, values):
 
 
 def pack_few(folder):
-    """96 images to train with and 24 to evaluate, that differ by class."""
+    """96 training images and 24 test images, which differ by class."""
     files = pathlib.Path(folder, "few-files")
     files.mkdir()
     for part, count in (("train", 96), ("t10k", 24)):
@@ -99,13 +99,13 @@ def pack_few(folder):
     run(folder, "pack", "--from", "mnist", "--input", "few-files", "--output", "few")
 
 
-def a_slow_gpu_gives_the_bits_of_a_quick_one(folder):
-    """Evaluations, saves, a stop and accumulation amid steps whose forward is queued before the last one has ended."""
+def a_slow_gpu_gives_the_same_bits_as_a_fast_one(folder):
+    """With evaluations, saves, a stop and accumulation between steps whose forward is queued before the previous step has ended."""
     for number, (options, ranks) in enumerate(((["--clip-grad-norm", 1, "--save-every", 5], 1), (["--precision", "fp16"], 1), (["--accumulate", 2], 2),
                                                (["--shard", "full", "--save-every", 3], 2))):
         seen = []
         for name, late in ((f"quick-{number}", {}), (f"slow-{number}", {"HOST_MODULE_LATE": "1"})):
-            for steps in (11, 24):  # eight an epoch: the first run is in the middle of one
+            for steps in (11, 24):  # eight per epoch, so that the first run ends within an epoch
                 events = train(folder, name, "--device", "cuda", "--eval-every", 0.5, "--epochs", 3, "--max-steps", steps,
                                *options, ranks=ranks, data="few", env=late)
             seen.append([(event["event"], event["step"], event["loss"], event["top1"]) for event in events if event["event"] in ("step", "eval")])
@@ -116,7 +116,7 @@ def a_slow_gpu_gives_the_bits_of_a_quick_one(folder):
         assert quick == slow, f"{options}: {quick} and {slow}"
 
 
-def a_profiler_is_shown_steps_phases_and_buckets(folder):
+def a_profiler_receives_steps_phases_and_buckets(folder):
     marks = pathlib.Path(folder, "marks")
     train(folder, "marked", "--device", "cuda", "--bucket-mb", 0.05, "--max-steps", 3, "--epochs", 1, "--eval-every", 0.25, data="few",
           ranks=2, env={"HOST_MODULE_MARKS": str(marks)})
@@ -137,20 +137,20 @@ def every_precision_reaches_the_accuracy(folder):
         events = train(folder, precision, "--device", "cuda", "--epochs", 6, "--precision", precision)
         reached[precision] = [event["top1"] for event in events if event["event"] == "eval"][-1]
         print(precision, f"{100 * reached[precision]:.2f} %", flush=True)
-    # Seeds are 0.3 points apart on a processor.
+    # On a CPU, seeds differ by 0.3 points.
     assert min(reached.values()) > 0.912, reached
     assert max(reached.values()) - min(reached.values()) < 0.008, reached
 
 
 def main():
     failed = 0
-    tests = [twenty_steps_are_the_processors, twenty_steps_of_other_optimizers_are_the_processors, ranks_on_one_gpu_equal_one_rank,
+    tests = [twenty_steps_match_those_on_a_cpu, twenty_steps_of_other_optimizers_match_those_on_a_cpu, ranks_on_one_gpu_equal_one_rank,
              nccl_alone_changes_nothing]
     if REAL:
         tests.append(every_precision_reaches_the_accuracy)
     else:
-        tests += [a_slow_gpu_gives_the_bits_of_a_quick_one, a_profiler_is_shown_steps_phases_and_buckets]
-        print("left out: every_precision_reaches_the_accuracy (it wants a GPU)")
+        tests += [a_slow_gpu_gives_the_same_bits_as_a_fast_one, a_profiler_receives_steps_phases_and_buckets]
+        print("left out: every_precision_reaches_the_accuracy (it needs a GPU)")
     with tempfile.TemporaryDirectory() as folder:
         run(folder, "pack", "--from", "mnist", "--input", FILES, "--output", "data")
         pack_few(folder)

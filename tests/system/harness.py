@@ -1,4 +1,4 @@
-"""What the system tests share: running the program on some ranks, small data sets, reading runs back."""
+"""Common code of the system tests: running the program on ranks, small data sets, reading runs."""
 
 import contextlib
 import json
@@ -20,18 +20,18 @@ except ImportError as missing:
 
 LOCKSTEP = os.environ["LOCKSTEP_PROGRAM"]
 MPIRUN = os.environ["LOCKSTEP_MPIRUN"].split()
-SECONDS = 120  # no command of these tests takes a tenth of it; a hang is a failure
+SECONDS = 120  # over ten times the longest command of these tests; a hang is a failure
 
 OK, USAGE, BAD_INPUT, NO_INPUT, DIVERGED, INTERNAL, CANNOT_WRITE, STOPPED = 0, 64, 65, 66, 69, 70, 73, 75
 
 
 class Skipped(Exception):
-    """With the reason."""
+    """Raised with a reason to skip a test."""
 
 
 @contextlib.contextmanager
 def small_disk(path, size):
-    """A file system of `size` at `path`."""
+    """Mounts a file system of `size` at `path`."""
     path.mkdir()
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path]).returncode:
         raise Skipped("cannot mount a small tmpfs here")
@@ -46,7 +46,7 @@ def command(args, ranks=1):
     return [*launch, LOCKSTEP, *map(str, args)]
 
 
-# Where a program that was built with sanitizers leaves what they find; main() looks after each test.
+# Where a program built with sanitizers writes its reports; main() checks them after each test.
 REPORTS = os.environ.get("LOCKSTEP_SANITIZER_REPORTS")
 
 
@@ -57,15 +57,15 @@ def environment(extra=None):
         log = f"log_path={REPORTS}/report"
         sanitizers = {"ASAN_OPTIONS": f"{log}:exitcode=99", "UBSAN_OPTIONS": f"{log}:print_stacktrace=1",
                       "LSAN_OPTIONS": f"{log}:exitcode=0"}
-    # The same tests on a machine with a GPU: what is not about GPUs finds none.
-    # What they time stays out of the user's cache.
+    # On a machine with a GPU, tests that are not about GPUs must not find one.
+    # Measured times must not enter the user's cache.
     return {**os.environ, "OMP_WAIT_POLICY": "passive", "LOCKSTEP_MODULE_PATH": "/nonexistent",
             "XDG_CACHE_HOME": "/proc/none", **sanitizers, **(extra or {})}
 
 
 def findings(report):
-    """What a sanitizer's report says of our own code: errors anywhere, and leaks that we asked the memory for."""
-    # Without a symbolizer it says so, whether there is more to say or not.
+    """The errors of our code in a sanitizer's report: all errors, and leaks of memory that our code allocated."""
+    # Without a symbolizer, each report says so, even if it reports nothing else.
     report = "\n".join(line for line in report.splitlines() if "external symbolizer" not in line)
     if not report.strip():
         return []
@@ -83,13 +83,13 @@ def check_reports():
 
 
 def start(args, ranks=1, env=None, **options):
-    """The program in the background, in a process group of its own."""
+    """Starts the program in the background, in a separate process group."""
     return subprocess.Popen(command(args, ranks), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                             env=environment(env), start_new_session=True, **options)
 
 
 def finish(process, seconds=SECONDS):
-    """Its status and output; what is still there after `seconds` is a hang."""
+    """Returns its status and output; a process that still runs after `seconds` is a hang."""
     try:
         output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -101,7 +101,7 @@ def finish(process, seconds=SECONDS):
 
 
 def check_output(output):
-    assert "closing library" not in output and "HDF5-DIAG" not in output, f"HDF5 was left half closed:\n{output}"
+    assert "closing library" not in output and "HDF5-DIAG" not in output, f"HDF5 was not closed completely:\n{output}"
 
 
 def run(args, ranks=1, env=None, expect=OK, seconds=SECONDS):
@@ -111,7 +111,7 @@ def run(args, ranks=1, env=None, expect=OK, seconds=SECONDS):
 
 
 def write_shards(directory, samples=96, shards=2, shape=(12, 12, 3), classes=10, split="train", seed=0, **changes):
-    """A small data set by h5py: images whose mean brightness says their class. `changes` replace datasets by name."""
+    """Writes a small data set with h5py: images whose mean brightness depends on the class. `changes` replace datasets by name."""
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
@@ -138,7 +138,7 @@ def crc32c(data):
 
 
 def write_broken_shards(directory):
-    """A data set of 120 samples; sample 7 of its second shard does not have its checksum."""
+    """A data set of 120 samples, in which sample 7 of the second shard has a wrong checksum."""
     broken = write_shards(directory, samples=120)
     with h5py.File(broken / "train-00001-of-00002.h5", "r+") as file:
         checksums = np.array([crc32c(image.tobytes() + int(label).to_bytes(8, "little"))
@@ -185,7 +185,7 @@ def without_times(event):
 
 
 def assert_same_run(one, other):
-    """Bitwise: model, optimizer, and metrics but for times and rates."""
+    """Compares the bits of model and optimizer, and metrics except times and rates."""
     left, right = tensors(latest(one)), tensors(latest(other))
     assert left.keys() == right.keys()
     different = [name for name in left if left[name] != right[name]]
@@ -197,7 +197,7 @@ def assert_same_run(one, other):
 
 
 def wait_for_step(run_dir, step, process, seconds=SECONDS):
-    """Until metrics.jsonl shows `step`."""
+    """Waits until metrics.jsonl contains `step`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -223,7 +223,7 @@ def ranks_of(process):
 
 
 def main(tests):
-    """Runs the functions given, each in a folder of its own; exits nonzero if any failed."""
+    """Runs the given functions, each with a separate folder; exits with status 1 if any failed."""
     failed = 0
     chosen = sys.argv[1:]
     unknown = set(chosen) - {test.__name__ for test in tests}

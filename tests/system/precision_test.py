@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Precisions: bf16 resumes to the bit and learns what fp32 learns; what cannot be had is refused."""
+"""Tests precisions: bf16 resumes with the same bits and learns as well as fp32; unsupported precisions are refused."""
 
 import re
 
@@ -8,7 +8,7 @@ from harness import *  # noqa: F403
 FASHION = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 
-def bf16_resumes_to_the_bit(folder):
+def bf16_resumes_with_the_same_bits(folder):
     data = write_shards(folder / "data")
     for ranks in (1, 2):
         args = [*train_args(data, folder / f"whole-{ranks}", "--epochs", 2), "--precision", "bf16"]
@@ -27,14 +27,14 @@ def bf16_resumes_to_the_bit(folder):
     assert "float16" not in map(str, types) and np.dtype("f4") in types, types
 
 
-def a_run_may_go_on_in_another_precision(folder):
+def a_run_may_resume_in_another_precision(folder):
     data = write_shards(folder / "data")
     run([*train_args(data, folder / "run", "--max-steps", 4), "--precision", "bf16"])
     output = run([*train_args(data, folder / "run", "--max-steps", 6), "--precision", "fp32"], ranks=2)
     assert re.search("precision.*bf16.*fp32", output), output
 
 
-def evaluation_computes_as_the_run_did_or_as_asked(folder):
+def evaluation_uses_the_precision_of_the_run_or_the_requested_one(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=40, shards=1, split="val", seed=1)
     run([*train_args(data, folder / "run", "--max-steps", 6), "--precision", "bf16"])
@@ -64,7 +64,7 @@ def gradients_are_reduced_in_16_bits(folder):
             assert abs(wide - narrow) < 0.05 * wide, (wide, narrow)
 
 
-def what_cannot_be_had_is_refused(folder):
+def unsupported_precisions_are_refused(folder):
     data = write_shards(folder / "data")
     for ranks in (1, 3):
         for precision in ("fp16", "tf32"):
@@ -77,16 +77,16 @@ def what_cannot_be_had_is_refused(folder):
     assert "--precision fp16" in output, output
 
 
-def a_processor_without_the_instructions_says_so(folder):
+def a_processor_without_the_instructions_is_reported(folder):
     data = write_shards(folder / "data")
     output = run([*train_args(data, folder / "run", "--max-steps", 2), "--precision", "bf16"],
                  env={"DNNL_MAX_CPU_ISA": "AVX512_CORE"})
     assert "bf16 by conversion" in output, output
 
 
-def bf16_learns_what_fp32_learns(folder):
+def bf16_learns_as_well_as_fp32(folder):
     if not FASHION.exists():
-        print("skipped: bf16_learns_what_fp32_learns: dataset-fashion-mnist is not installed")
+        print("skipped: bf16_learns_as_well_as_fp32: dataset-fashion-mnist is not installed")
         return
     run(["pack", "--from", "mnist", "--input", FASHION, "--output", folder / "data", "--shards", 2])
     accuracy = {}
@@ -101,5 +101,6 @@ def bf16_learns_what_fp32_learns(folder):
 
 
 if __name__ == "__main__":
-    main([bf16_resumes_to_the_bit, a_run_may_go_on_in_another_precision, evaluation_computes_as_the_run_did_or_as_asked,
-          gradients_are_reduced_in_16_bits, what_cannot_be_had_is_refused, a_processor_without_the_instructions_says_so, bf16_learns_what_fp32_learns])
+    main([bf16_resumes_with_the_same_bits, a_run_may_resume_in_another_precision, evaluation_uses_the_precision_of_the_run_or_the_requested_one,
+          gradients_are_reduced_in_16_bits, unsupported_precisions_are_refused,
+          a_processor_without_the_instructions_is_reported, bf16_learns_as_well_as_fp32])

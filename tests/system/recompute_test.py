@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""--recompute: the same run to the bit in less memory, and no promise that an engine does not keep."""
+"""Tests --recompute: the same bits in less memory, and a refusal by engines that cannot recompute."""
 
 from harness import *  # noqa: F403
 
-# Of residual blocks; algorithms that times choose would differ from run to run.
+# A network of residual blocks; algorithms chosen by their times would differ from run to run.
 NETWORK = ["--model", "mini-resnet", "--width", 16]
 DIRECT = ["--conv-algorithm", "direct"]
 
@@ -21,7 +21,7 @@ def activations(output):
     return float(output.split("memory a rank: ")[1].split(" MiB activations")[0])
 
 
-def runs_are_the_same_to_the_bit(folder):
+def runs_have_the_same_bits(folder):
     write_shards(folder / "data", samples=96, shape=(16, 16, 3))
     for i, (ranks, more) in enumerate(((1, []), (1, ["--precision", "bf16"]), (2, ["--batch-norm", "sync"]), (2, ["--shard", "full"]),
                                        (2, ["--shard", "grad", "--precision", "bf16", "--accumulate", 2]))):
@@ -29,15 +29,15 @@ def runs_are_the_same_to_the_bit(folder):
         again = run(args(folder, f"again-{i}", "--max-steps", 4, "--recompute", "norms", *more), ranks)
         assert activations(again) < 0.85 * activations(kept), (more, activations(again), activations(kept))
         assert_same_run(folder / f"kept-{i}", folder / f"again-{i}")
-        # And half of a run in each way.
+        # Also with half of a run in each mode.
         run(args(folder, f"both-{i}", "--max-steps", 2, "--recompute", "none", *more), ranks)
         output = run(args(folder, f"both-{i}", "--max-steps", 4, *more), ranks)
         assert "--recompute was none, is auto now" in output, output
-        assert activations(output) == activations(again), "auto is not norms on processors"
+        assert activations(output) == activations(again), "auto is not the same as norms on CPUs"
         assert_same_run(folder / f"kept-{i}", folder / f"both-{i}")
 
 
-def inspect_says_what_a_run_takes(folder):
+def inspect_predicts_the_memory_of_a_run(folder):
     write_shards(folder / "data", samples=96, shape=(16, 16, 3))
     for asked in ("none", "norms", "auto"):
         output = run(args(folder, asked, "--max-steps", 1, "--recompute", asked))
@@ -46,13 +46,13 @@ def inspect_says_what_a_run_takes(folder):
         assert abs(report["memory"][0]["activation_bytes"] / 2**20 - activations(output)) < 0.1, (asked, report["memory"][0], output)
 
 
-def a_gpu_is_not_asked_for_what_it_does_not_do(folder):
+def recompute_norms_is_refused_on_a_gpu(folder):
     write_shards(folder / "data", samples=96, shape=(16, 16, 3))
     output = run(on_gpu(folder, "run", "--device", "cuda", "--recompute", "norms"), expect=USAGE)
     assert "--recompute norms does not go with --device cuda" in output, output
     module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
     if not module or not pathlib.Path(module).exists():
-        raise Skipped("there is no host in a GPU's place")
+        raise Skipped("the host module was not built")
     place = {"LOCKSTEP_MODULE_PATH": module}
     output = run(on_gpu(folder, "run", "--max-steps", 1, "--device", "auto", "--recompute", "norms"), 2, env=place, expect=USAGE)
     assert "--recompute norms does not go with --device cuda" in output, output
@@ -61,4 +61,4 @@ def a_gpu_is_not_asked_for_what_it_does_not_do(folder):
 
 
 if __name__ == "__main__":
-    main([runs_are_the_same_to_the_bit, inspect_says_what_a_run_takes, a_gpu_is_not_asked_for_what_it_does_not_do])
+    main([runs_have_the_same_bits, inspect_predicts_the_memory_of_a_run, recompute_norms_is_refused_on_a_gpu])

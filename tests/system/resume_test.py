@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Stopping and going on: to the bit, at any step, at any world size."""
+"""Tests stopping and resuming: with the same bits, at any step, on any number of ranks."""
 
 import signal
 
 from harness import *  # noqa: F403
 
 
-def stopped_at_any_step_and_resumed_equals_not_stopped(folder):
+def a_run_resumed_at_any_step_equals_an_uninterrupted_run(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=20, shards=1, split="val", seed=1)
     for ranks in (1, 2):
@@ -40,8 +40,8 @@ def same_seed_gives_the_same_bits_and_another_seed_does_not(folder):
         assert tensors(latest(folder / f"a{ranks}")) != tensors(latest(folder / f"c{ranks}"))
 
 
-def a_signal_saves_and_the_same_command_goes_on(folder):
-    """However late a launcher passes the signal on: the run would last for minutes, and is compared as far as it came."""
+def a_signal_saves_and_the_same_command_resumes(folder):
+    """A launcher may forward the signal late: the run would last for minutes, and is compared up to its last step."""
     data = write_shards(folder / "data", samples=640)
     lasting = ["--epochs", 2000]
     for sent, ranks in ((signal.SIGUSR1, 1), (signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGUSR1, 2)):
@@ -59,7 +59,7 @@ def a_signal_saves_and_the_same_command_goes_on(folder):
 
 
 def a_signal_before_the_first_step_stops_after_it(folder):
-    """While it starts (here it waits for its configuration) a warning must not kill a run."""
+    """A warning must not kill a run that is starting (here it waits for its configuration)."""
     data = write_shards(folder / "data", samples=640)
     pipe = folder / "config.ini"
     os.mkfifo(pipe)
@@ -92,8 +92,8 @@ AUDITED = 200
 
 
 def audited(folder):
-    """A data set whose sample i lights pixel i alone, and arguments with which a step changes a column of the first
-    layer's weights if, and only if, its sample was in the step's batch: what ran can be read from the checkpoints."""
+    """A data set in which sample i sets only pixel i, and arguments with which a step changes a column of the first layer's
+    weights if and only if its sample was in the step's batch. So the checkpoints show which samples were used."""
     pixels = np.zeros((AUDITED, 15 * 15), "u1")
     pixels[np.arange(AUDITED), np.arange(AUDITED)] = 255
     data = write_shards(folder / "data", samples=AUDITED, shards=1, shape=(15, 15, 1), images=pixels.reshape(-1, 15, 15, 1))
@@ -104,7 +104,7 @@ def audited(folder):
 
 
 def samples_trained_on(run_dir, pieces):
-    """Runs (arguments, ranks, last step) pieces one after the other; the samples of each but the first, as sets."""
+    """Runs the pieces (arguments, ranks, last step) in sequence; returns the set of samples of each piece but the first."""
     found, before = [], None
     for args, ranks, last in pieces:
         run([*args, "--max-steps", last], ranks)
@@ -119,23 +119,23 @@ def samples_trained_on(run_dir, pieces):
 
 def an_audit_shows_each_sample_once_over_changing_world_sizes(folder):
     args = audited(folder)
-    # 16 a step; 12 steps an epoch.
+    # 16 samples per step, 12 steps per epoch.
     changing = args(folder / "run", "--batch-size", 4)
     pieces = [(changing, 4, 1), (changing, 4, 5), (changing, 3, 9), (changing, 2, 12), (changing, 2, 19), (changing, 3, 24)]
     found = samples_trained_on(folder / "run", pieces)
     alone = args(folder / "whole", "--batch-size", 16)
-    assert found == samples_trained_on(folder / "whole", [(alone, 1, last) for _, _, last in pieces]), "not one rank's samples"
+    assert found == samples_trained_on(folder / "whole", [(alone, 1, last) for _, _, last in pieces]), "the samples differ from those of one rank"
 
     assert [len(s) for s in found] == [16 * steps for steps in (4, 4, 3, 7, 5)], [len(s) for s in found]
     assert len(set.union(*found[:3])) == 16 * 11, "a sample came twice in the first epoch"
     assert len(set.union(*found[3:])) == 16 * 12, "a sample came twice in the second epoch"
-    assert set.union(*found) <= set(range(AUDITED)), "a pixel that no sample lights"
+    assert set.union(*found) <= set(range(AUDITED)), "a pixel that no sample sets"
 
 
 def an_audit_shows_each_sample_once_when_the_batch_changes(folder):
     args = audited(folder)
-    small = args(folder / "run", "--batch-size", 4)  # 8 a step on 2 ranks: 40 of 200 samples
-    large = args(folder / "run", "--batch-size", 4, "--accumulate", 3, "--allow-batch-change")  # then 6 steps of 24, then 8
+    small = args(folder / "run", "--batch-size", 4)  # 8 samples per step on 2 ranks: 40 of 200 samples
+    large = args(folder / "run", "--batch-size", 4, "--accumulate", 3, "--allow-batch-change")  # then 6 steps of 24 samples, then 8
     pieces = [(small, 2, 1), (small, 2, 5), (large, 2, 8), (large, 2, 11), (large, 2, 19)]
     found = samples_trained_on(folder / "run", pieces)
 
@@ -152,8 +152,8 @@ def another_batch_needs_to_be_allowed(folder):
     run([*train_args(data, directory), "--max-steps", 4, "--accumulate", 2, "--allow-batch-change"])
 
 
-def a_run_goes_on_where_the_batch_of_a_new_one_would_not_fit(folder):
-    """4 ranks of 256 samples are more than there are, but the checkpoint's global batch is 256."""
+def a_run_resumes_where_the_batch_of_a_new_run_would_not_fit(folder):
+    """4 ranks of 256 samples exceed the data set, but the checkpoint's global batch is 256."""
     data = write_shards(folder / "data", samples=1000)
 
     def args(directory, option, batch):
@@ -192,17 +192,17 @@ def an_older_file_is_not_resumed_beside_newer_ones(folder):
     output = run(train_args(data, folder / "run", "--resume", older), ranks=2, expect=USAGE)
     assert "step-00000006.h5" in output and "--run-dir" in output, output
     run(train_args(data, folder / "other", "--resume", older, "--max-steps", 6))
-    assert tensors(latest(folder / "run")) == tensors(latest(folder / "other")), "the branch differs from the run it left"
+    assert tensors(latest(folder / "run")) == tensors(latest(folder / "other")), "the branch differs from the original run"
 
 
-def a_finished_run_says_so(folder):
+def a_finished_run_has_nothing_to_do(folder):
     data = write_shards(folder / "data")
     run(train_args(data, folder / "run", "--epochs", 1))
     output = run(train_args(data, folder / "run", "--epochs", 1), ranks=2)
     assert "nothing to do" in output, output
 
 
-def broken_newest_checkpoints_are_passed_over(folder):
+def broken_newest_checkpoints_are_skipped(folder):
     data = write_shards(folder / "data")
     directory = folder / "run"
     run(train_args(data, directory, "--max-steps", 6, "--save-every", 2))
@@ -219,9 +219,10 @@ def broken_newest_checkpoints_are_passed_over(folder):
 
 
 if __name__ == "__main__":
-    main([stopped_at_any_step_and_resumed_equals_not_stopped, every_optimizers_state_is_resumed, same_seed_gives_the_same_bits_and_another_seed_does_not,
-          a_signal_saves_and_the_same_command_goes_on, a_signal_before_the_first_step_stops_after_it, world_size_may_change_in_the_middle_of_an_epoch,
+    main([a_run_resumed_at_any_step_equals_an_uninterrupted_run, every_optimizers_state_is_resumed,
+          same_seed_gives_the_same_bits_and_another_seed_does_not,
+          a_signal_saves_and_the_same_command_resumes, a_signal_before_the_first_step_stops_after_it, world_size_may_change_in_the_middle_of_an_epoch,
           an_audit_shows_each_sample_once_over_changing_world_sizes, an_audit_shows_each_sample_once_when_the_batch_changes,
-          another_batch_needs_to_be_allowed, a_run_goes_on_where_the_batch_of_a_new_one_would_not_fit,
+          another_batch_needs_to_be_allowed, a_run_resumes_where_the_batch_of_a_new_run_would_not_fit,
           other_model_seed_or_optimizer_is_refused_with_both_values,
-          an_older_file_is_not_resumed_beside_newer_ones, a_finished_run_says_so, broken_newest_checkpoints_are_passed_over])
+          an_older_file_is_not_resumed_beside_newer_ones, a_finished_run_has_nothing_to_do, broken_newest_checkpoints_are_skipped])

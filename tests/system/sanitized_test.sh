@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# sanitized_test.sh BUILD: the system tests again, with the program built by Clang under AddressSanitizer (with leaks) and
-# UndefinedBehaviorSanitizer in BUILD, the fuzzers' build, whose objects it shares. 77 where Clang is absent.
+# sanitized_test.sh BUILD: runs system tests with the program built by Clang with AddressSanitizer (with leaks) and
+# UndefinedBehaviorSanitizer in BUILD, the fuzzers' build, whose objects it shares. Status 77 without Clang.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=$1

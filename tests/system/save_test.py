@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Saving: killed at any moment, on a full disk, on a slow one."""
+"""Tests saving: kills at any moment, a full disk, a slow disk."""
 
 import math
 import os
@@ -18,7 +18,7 @@ SANITIZED = REPORTS is not None
 
 
 def a_killed_job_loses_at_most_the_steps_since_the_last_save(folder):
-    """Every second kill comes during a save, which is throttled to take about as long as ten steps."""
+    """Every second kill comes during a save, which is throttled to take about ten steps."""
     print(f"seed {SEED}, {KILLS} kills")
     chance = random.Random(SEED)
     data = write_shards(folder / "data", samples=800)
@@ -52,7 +52,7 @@ def a_killed_job_loses_at_most_the_steps_since_the_last_save(folder):
     assert during_save * 3 >= KILLS, f"only {during_save} of {KILLS} kills came during a save"
     run(train_args(data, pieces, *args), ranks=2)
     assert_same_run(whole, pieces)
-    assert not [p for p in (pieces / "checkpoints").glob(".*") if not p.is_symlink()], "temporaries were left"
+    assert not [p for p in (pieces / "checkpoints").glob(".*") if not p.is_symlink()], "temporary files were left"
 
 
 def a_full_disk_leaves_the_last_good_checkpoint(folder):
@@ -67,7 +67,7 @@ def a_full_disk_leaves_the_last_good_checkpoint(folder):
                 pass
         except OSError:
             pass
-        os.truncate(filler, filler.stat().st_size - 100_000)  # room for logs, not for a checkpoint
+        os.truncate(filler, filler.stat().st_size - 100_000)  # space for logs, but not for a checkpoint
         os.close(file)
         for ranks in (1, 2):
             output = run(train_args(data, mount / "run", "--max-steps", 60, "--save-every", 10),
@@ -78,8 +78,8 @@ def a_full_disk_leaves_the_last_good_checkpoint(folder):
         run(train_args(data, mount / "run", "--max-steps", 8))
 
 
-def a_job_whose_directory_another_has_taken_over_writes_nothing_more(folder):
-    """As it was suspended for so long that the other one took it for dead."""
+def a_job_whose_directory_was_taken_over_writes_nothing_more(folder):
+    """The job was suspended for so long that the other job considered it dead."""
     data = write_shards(folder / "data", samples=640)
     for ranks in (1, 3):
         run_dir = folder / f"run-{ranks}"
@@ -88,7 +88,7 @@ def a_job_whose_directory_another_has_taken_over_writes_nothing_more(folder):
         other = json.dumps({"job": "Slurm job 99", "host": "node77", "boot": "b", "process": 4711,
                             "started": "2026-01-01 00:00:00", "token": "another"})
         (run_dir / "lock").write_text(other)
-        time.sleep(0.1)  # for a rename that was due just then
+        time.sleep(0.1)  # waits for a rename that was already due
         published = sorted(path.name for path in (run_dir / "checkpoints").glob("[a-z]*"))
         status, output = finish(process)
         assert status == CANNOT_WRITE, f"{status}\n{output}"
@@ -103,14 +103,14 @@ def no_step_waits_for_a_save(folder):
     data = write_shards(folder / "data", samples=4000, shape=(12, 12, 3))
     for ranks, mode, width, speed in ((1, "none", 32, 4000000), (2, "full", 32, 4000000), (2, "full", 64, 8000000)):
         run_dir = folder / f"{mode}-{width}"
-        steps_beside_saves_are_as_long_as_others(run_dir, data, ranks, ["--shard", mode, "--width", width], speed)
-    # More than rank 0 has room for at a time, so that parts came at several boundaries.
+        check_step_times_during_saves(run_dir, data, ranks, ["--shard", mode, "--width", width], speed)
+    # More than rank 0 can buffer, so that parts are gathered at several step boundaries.
     assert sum(len(data) for data in tensors(latest(run_dir)).values()) > 2 * 4 * 2**21
 
 
-def steps_beside_saves_are_as_long_as_others(run_dir, data, ranks, more, speed):
+def check_step_times_during_saves(run_dir, data, ranks, more, speed):
     args = ["--model", "mini-resnet", "--batch-size", 32, "--threads", 1, "--lr", "0.05", *more]
-    # A sanitized program shows what it does with memory, and little of time.
+    # A sanitized program tests the use of memory, not the time.
     steps, interval = (24, 10) if SANITIZED else (240, 60)
     run(["train", "--data", data, "--run-dir", run_dir, *args, "--max-steps", steps, "--save-every", interval,
          "--log-every", 1], ranks, env={SLOW: str(speed)})
@@ -118,7 +118,7 @@ def steps_beside_saves_are_as_long_as_others(run_dir, data, ranks, more, speed):
     assert len(saves) >= 2, saves
     if SANITIZED:
         return
-    # From one step's end to the next one's, so with all that is done in between.
+    # From the end of one step to the end of the next, which includes everything in between.
     steps = [32 * ranks / e["images_per_second"] for e in events(run_dir, "step")]
     median = statistics.median(steps[5:])
     excess = []
@@ -129,12 +129,12 @@ def steps_beside_saves_are_as_long_as_others(run_dir, data, ranks, more, speed):
         usual = statistics.median(beside)
         if len(beside) > 8:
             excess.append(sum(max(0, step - usual) for step in beside) / seconds)
-    # What else the machine does may hold a step or some for as long as part of a save, but hardly beside each of them;
-    # steps that wait for the writer do so every time.
+    # Other load on the machine may delay some steps by a part of the save, but hardly during each save. Steps that wait for the
+    # writer do so in every save.
     assert len(excess) >= 2, saves
-    assert min(excess) < 1 / 3, f"steps beside saves took longer than usual by these parts of the save: {excess}"
+    assert min(excess) < 1 / 3, f"steps during saves took longer than usual, by these fractions of the save: {excess}"
 
 
 if __name__ == "__main__":
     main([a_killed_job_loses_at_most_the_steps_since_the_last_save, a_full_disk_leaves_the_last_good_checkpoint,
-          a_job_whose_directory_another_has_taken_over_writes_nothing_more, no_step_waits_for_a_save])
+          a_job_whose_directory_was_taken_over_writes_nothing_more, no_step_waits_for_a_save])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs that shard optimizer state, gradients and parameters: as replicated ones, and on from each other."""
+"""Tests runs that shard optimizer state, gradients and parameters: they match replicated runs, and resume from each other."""
 
 from harness import *  # noqa: F403
 
@@ -19,7 +19,7 @@ def assert_close(one, other, tolerance):
         assert difference < tolerance, f"{name}: {difference}"
 
 
-def each_mode_resumes_to_the_bit(folder):
+def each_mode_resumes_with_the_same_bits(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=12, shards=1, split="val", seed=1)
     for mode in MODES[1:]:
@@ -36,8 +36,8 @@ def each_mode_resumes_to_the_bit(folder):
             assert_same_run(folder / f"whole-{mode}-{ranks}", folder / f"parts-{mode}-{ranks}")
 
 
-def every_mode_goes_on_from_every_other_at_any_world_size(folder):
-    """A walk over all ordered pairs of modes; ranks are 3, 2 and 4 in turn."""
+def every_mode_resumes_from_every_other_on_any_number_of_ranks(folder):
+    """Resumes through all ordered pairs of modes, on 3, 2 and 4 ranks in turn."""
     data = write_shards(folder / "data", samples=528)
 
     def args(name, *more):
@@ -60,7 +60,7 @@ def every_mode_goes_on_from_every_other_at_any_world_size(folder):
     assert np.allclose(*losses, rtol=1e-4), losses
 
 
-def communication_is_in_16_bits_as_asked(folder):
+def communication_is_in_16_bits_if_requested(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=12, shards=1, split="val", seed=1)
     bf16 = ["--precision", "bf16"]
@@ -69,7 +69,7 @@ def communication_is_in_16_bits_as_asked(folder):
         def args(name, *more):
             return train_args(data, folder / f"{name}-{mode}", "--shard", mode, "--eval-every", 0.5, *bf16, *more)
 
-        # Weights in 16 bits change nothing; gradients do, but go on to the bit.
+        # Weights in bf16 change nothing. Gradients in bf16 do, but resume with the same bits.
         output = run(args("weights", "--max-steps", 6), ranks=2)
         assert "communication dtype: weights bf16, gradients fp32" in output, output
         assert tensors(latest(folder / f"weights-{mode}")) == tensors(latest(folder / "none")), mode
@@ -87,9 +87,9 @@ def communication_is_in_16_bits_as_asked(folder):
     assert_same_run(folder / "compressed", folder / "reduced")
 
 
-def groups_shard_as_all_do(folder):
+def shard_groups_match_shard_none(folder):
     data = write_shards(folder / "data", samples=240)
-    # Few steps: sums of another order round otherwise, and in such small batches the first ReLU that flips is no rounding.
+    # Few steps: sums in another order round differently, and in such small batches a flipped ReLU is more than a rounding error.
     common = ["--save-every", 2, "--max-steps", 4]
     run(train_args(data, folder / "none", *common), ranks=4)
     for name, more in (("pairs", ["--shard-group", 2]), ("node", [])):
@@ -98,7 +98,7 @@ def groups_shard_as_all_do(folder):
         losses = [[event["loss"] for event in events(folder / one, "step")] for one in ("none", name)]
         assert np.allclose(*losses, rtol=1e-3), losses
         assert_close(folder / name, folder / "none", 1e-3)
-        # And on in another form.
+        # Resumes in another mode.
         run(train_args(data, folder / name, "--shard", "full", "--max-steps", 5), ranks=4)
         run(train_args(data, folder / name, "--shard", "hybrid", *more, "--max-steps", 6), ranks=4)
     run(train_args(data, folder / "none", "--max-steps", 6), ranks=4)
@@ -111,7 +111,7 @@ def groups_shard_as_all_do(folder):
         assert text in run(train_args(data, folder / "refused", *more, *common), ranks=ranks, expect=USAGE)
 
 
-def ranks_without_samples_left_take_part_in_evaluations(folder):
+def ranks_without_samples_take_part_in_evaluations(folder):
     data = write_shards(folder / "data", samples=24)
     write_shards(folder / "data", samples=9, shards=1, split="val", seed=1)
     for ranks in (2, 4):
@@ -123,7 +123,7 @@ def ranks_without_samples_left_take_part_in_evaluations(folder):
         assert len(results) == 3 and np.allclose(results, results[0], rtol=1e-3), results
 
 
-def weights_alone_start_a_run_in_any_mode(folder):
+def bare_weights_start_a_run_in_any_mode(folder):
     data = write_shards(folder / "data")
     run(train_args(data, folder / "first", "--max-steps", 2), ranks=2)
     for mode in MODES:
@@ -131,7 +131,7 @@ def weights_alone_start_a_run_in_any_mode(folder):
         assert_close(folder / mode, folder / "none", 1e-5)
 
 
-def replicas_are_checked_where_there_are_some(folder):
+def replicas_are_checked_if_there_are_any(folder):
     data = write_shards(folder / "data")
     for mode in MODES[1:]:
         run(train_args(data, folder / mode, "--shard", mode, "--max-steps", 4, "--check-replicas-every", 1), ranks=3)
@@ -152,7 +152,7 @@ def a_signal_saves_the_shards_and_the_same_command_resumes(folder):
 
 
 def a_run_that_ends_during_a_save_completes_it(folder):
-    """It diverges, or is told to stop, while the first save is still being written."""
+    """It diverges, or is asked to stop, while the first save is being written."""
     data = write_shards(folder / "data", samples=400)
     slow = {"LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND": "200000"}
     for mode, more, ranks in (("optimizer", [], 2), ("full", [], 2), ("hybrid", ["--shard-group", 2], 4)):
@@ -171,9 +171,10 @@ def a_run_that_ends_during_a_save_completes_it(folder):
         assert len(saved) >= 2 and saved[-1] == events(directory, "step")[-1]["step"], saved
 
 
-def a_rank_whose_data_fails_leaves_nobody_waiting(folder):
+def a_rank_with_bad_data_leaves_no_rank_waiting(folder):
     broken = write_broken_shards(folder / "data")
-    # Which micro-step has the sample is up to the seed: the first of a step is seen by all before it, others are not.
+    # The seed selects the micro-step with the bad sample. All ranks see the error before the first micro-step of a step, but not before
+    # others.
     for mode in MODES[1:]:
         for accumulate, seed in ((1, 0), (4, 1), (4, 2)):
             args = train_args(broken, folder / f"run-{mode}-{seed}", "--epochs", 4, "--shard", mode, "--seed", seed)
@@ -192,7 +193,7 @@ sys.exit(status)
 
 
 def run_measured(folder, name, network, mode, expect=OK, ranks=4, batch=4, **variables):
-    """Ranks under adam, hybrid in pairs; what they printed, and the peaks of their memory."""
+    """Runs ranks with adam, hybrid in pairs; returns their output and the peaks of their memory."""
     measured, peaks = folder / "measured", folder / f"peaks-{name}"
     measured.write_text(MEASURED)
     measured.chmod(0o755)
@@ -214,10 +215,10 @@ def predicted(network, ranks=4):
     return {row["shard"]: row for row in rows["memory"]}
 
 
-def a_ranks_peak_falls_as_predicted(folder):
-    """Rank 0's, with what it needs to save, beyond what a process takes beside the model, which a smaller one tells. Gradients meet in memory of
-    a fixed size that the ranks share: MPI would set buffers of its own aside for them, of a size that depends on how many are under way.
-    Directly, as what times choose differs from run to run, and its scratch memory with it."""
+def the_peak_memory_of_a_rank_is_as_predicted(folder):
+    """Compares rank 0's peak, including a save, with the prediction. A smaller model shows the memory of a process without the model. Gradients
+    are reduced in shared memory of a fixed size: MPI would allocate buffers whose size depends on the number of reductions in flight.
+    Convolutions are direct: choices by time, and so their scratch memory, differ from run to run."""
     def network(name):
         return ["--model", name, "--conv-algorithm", "direct"]
 
@@ -230,15 +231,15 @@ def a_ranks_peak_falls_as_predicted(folder):
         rows = predicted(network("resnet50"), ranks)
         for mode in modes:
             found[mode, ranks], promised = peak("resnet50", ranks, mode) - process, rows[mode]["total_bytes"]
-            print(f"{mode} on {ranks}: {found[mode, ranks] >> 20} MiB, {promised >> 20} predicted, beside {process >> 20}")
+            print(f"{mode} on {ranks}: {found[mode, ranks] >> 20} MiB, {promised >> 20} predicted, in addition to {process >> 20} of the process")
             assert abs(found[mode, ranks] - promised) < 0.05 * promised, f"{mode} on {ranks} ranks"
     on_four = [found[mode, 4] for mode in ("none", "hybrid", "optimizer", "grad", "full")]
     assert on_four == sorted(on_four, reverse=True), found
     assert all(found[mode, 4] < found[mode, 2] for mode in ("grad", "full")), found
 
 
-def what_does_not_fit_replicated_is_refused_and_fits_sharded(folder):
-    """Under a limit below what `none` needs: of address space, so beyond what a process has of it without a model."""
+def a_model_that_fits_only_sharded_is_refused_without_sharding(folder):
+    """Under a limit of address space, below what `none` needs in addition to a process without a model."""
     wide, idle = ["--model", "mlp", "--width", 4096], folder / "idle"
     idle.write_text(f"""#!{sys.executable}
 import subprocess, sys, time
@@ -273,7 +274,7 @@ print("peak", peak, file=sys.stderr)
 
 
 def activations_that_do_not_fit_are_refused_before_the_first_step(folder):
-    """More than a fourth of what the node has free, for each of four ranks; none of it is touched."""
+    """Each of four ranks needs more than a fourth of the node's free memory for activations; none of it is touched."""
     network = ["--model", "mini-resnet", "--conv-algorithm", "direct"]
     some = predicted(network)["none"]["activation_bytes"] // 4  # of 4 samples
     free = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in open("/proc/meminfo")}["MemAvailable"]
@@ -285,7 +286,7 @@ def activations_that_do_not_fit_are_refused_before_the_first_step(folder):
     assert not events(folder / "run-refused")
 
 
-def modes_go_with_synchronised_norms_and_whole_gradients(folder):
+def modes_work_with_synchronised_norms_and_full_gradients(folder):
     data = write_shards(folder / "data", samples=240)
     for name, common, modes in (("sync", ["--batch-norm", "sync"], ("optimizer", "grad", "full")),
                                 ("micro", ["--accumulate", 2], ("grad", "full"))):
@@ -305,7 +306,7 @@ def modes_go_with_synchronised_norms_and_whole_gradients(folder):
                 assert_close(run_dir, folder / f"{name}-none-{ranks}", 1e-3)
 
 
-def what_cannot_be_sharded_is_refused(folder):
+def invalid_sharding_options_are_refused(folder):
     data = write_shards(folder / "data")
     for more, text in ((["--shard", "grad", "--grad-compression", "bf16", "--reduce-dtype", "fp16"],
                         "--reduce-dtype fp16 and --grad-compression bf16"),
@@ -319,10 +320,12 @@ def what_cannot_be_sharded_is_refused(folder):
 
 
 if __name__ == "__main__":
-    main([each_mode_resumes_to_the_bit, every_mode_goes_on_from_every_other_at_any_world_size,
-          communication_is_in_16_bits_as_asked, groups_shard_as_all_do, ranks_without_samples_left_take_part_in_evaluations,
-          weights_alone_start_a_run_in_any_mode, replicas_are_checked_where_there_are_some,
-          a_signal_saves_the_shards_and_the_same_command_resumes, a_run_that_ends_during_a_save_completes_it, a_rank_whose_data_fails_leaves_nobody_waiting,
-          a_ranks_peak_falls_as_predicted,
-          what_does_not_fit_replicated_is_refused_and_fits_sharded,
-          activations_that_do_not_fit_are_refused_before_the_first_step, modes_go_with_synchronised_norms_and_whole_gradients, what_cannot_be_sharded_is_refused])
+    main([each_mode_resumes_with_the_same_bits, every_mode_resumes_from_every_other_on_any_number_of_ranks,
+          communication_is_in_16_bits_if_requested, shard_groups_match_shard_none, ranks_without_samples_take_part_in_evaluations,
+          bare_weights_start_a_run_in_any_mode, replicas_are_checked_if_there_are_any,
+          a_signal_saves_the_shards_and_the_same_command_resumes, a_run_that_ends_during_a_save_completes_it,
+          a_rank_with_bad_data_leaves_no_rank_waiting,
+          the_peak_memory_of_a_rank_is_as_predicted,
+          a_model_that_fits_only_sharded_is_refused_without_sharding,
+          activations_that_do_not_fit_are_refused_before_the_first_step, modes_work_with_synchronised_norms_and_full_gradients,
+          invalid_sharding_options_are_refused])

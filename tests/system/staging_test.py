@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""--stage-dir: reads move to copies on the node, what does not fit stays, and nothing is left behind."""
+"""Tests --stage-dir: ranks read copies on the node, shards that do not fit stay, and no copies are left behind."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def wait_for(happened, what, process, seconds=SECONDS):
 
 
 def wait_until_staged(run_dir, process):
-    wait_for(lambda: " read from " in log_of(run_dir), "the copies were whole", process)
+    wait_for(lambda: " read from " in log_of(run_dir), "the copies were complete", process)
 
 
 def small_data(folder, samples=360):
@@ -36,13 +36,13 @@ def small_data(folder, samples=360):
 
 
 def destroy(data):
-    """Unreadable even for those who hold the files open."""
+    """Makes the data unreadable, also for processes that have the files open."""
     for shard in data.glob("*.h5"):
         os.truncate(shard, 0)
     shutil.rmtree(data)
 
 
-def training_goes_on_without_the_shared_directory(folder):
+def training_continues_without_the_shared_directory(folder):
     data = small_data(folder)
     for ranks, epochs in ((1, 60), (RANKS, 100)):
         name = folder / f"run{ranks}"
@@ -51,9 +51,9 @@ def training_goes_on_without_the_shared_directory(folder):
         process = start([*train_args(copy, name, *args), "--stage-dir", folder / "stage"], ranks)
         wait_until_staged(name, process)
         step = events(name, "step")[-1]["step"]
-        wait_for_step(name, step + 360 // (4 * ranks), process)  # an epoch further on no read of the originals is under way
+        wait_for_step(name, step + 360 // (4 * ranks), process)  # one epoch later, no read of the originals is in progress
         destroy(copy)
-        assert process.poll() is None, "it ended before the directory went"
+        assert process.poll() is None, "it ended before the directory was destroyed"
         status, output = finish(process)
         assert status == OK, output
         assert "6 of 6 shards" in output, output
@@ -63,7 +63,7 @@ def training_goes_on_without_the_shared_directory(folder):
 
 
 def mounted(size, directory, args, fill="true"):
-    """The command with a file system of that size at `directory`, which it alone sees; None where that cannot be."""
+    """The command with a file system of that size at `directory`, for the command only; None if that is impossible."""
     user = [] if os.geteuid() == 0 else ["-r"]
     script = f'mount -t tmpfs -o size={size} none "$0" && {{ {fill}; exec "$@"; }}'
     if subprocess.run(["unshare", *user, "-m", "sh", "-c", script, directory, "true"], capture_output=True).returncode:
@@ -91,7 +91,7 @@ def too_little_space_stages_a_part(folder):
         assert_same_run(folder / name, folder / "plain")
 
 
-def the_copy_is_gone_after_a_signal(folder):
+def the_copy_is_removed_after_a_signal(folder):
     data = small_data(folder)
     for ranks, stop in ((1, signal.SIGTERM), (RANKS, signal.SIGUSR1)):
         name = folder / f"run{ranks}"
@@ -105,7 +105,7 @@ def the_copy_is_gone_after_a_signal(folder):
         assert list((folder / "stage").iterdir()) == [], "the copy is still there"
 
 
-def what_a_killed_job_left_goes_with_the_next_and_a_living_one_stays(folder):
+def copies_of_a_killed_job_are_removed_and_those_of_a_running_job_kept(folder):
     data = small_data(folder)
     stage = folder / "stage"
 
@@ -130,7 +130,7 @@ def what_a_killed_job_left_goes_with_the_next_and_a_living_one_stays(folder):
     assert list(stage.iterdir()) == []
 
 
-def copies_that_somebody_removed_are_read_no_more(folder):
+def removed_copies_are_no_longer_read(folder):
     data = small_data(folder)
     process = start([*train_args(data, folder / "run", "--epochs", 12), "--stage-dir", folder / "stage"], RANKS)
     wait_until_staged(folder / "run", process)
@@ -142,7 +142,7 @@ def copies_that_somebody_removed_are_read_no_more(folder):
     assert_same_run(folder / "run", folder / "plain")
 
 
-def places_that_cannot_be_used_stop_all_ranks(folder):
+def unusable_directories_stop_all_ranks(folder):
     data = small_data(folder)
     (folder / "file").write_text("in the way")
     for place in (folder / "file", "/proc/nowhere"):
@@ -154,7 +154,7 @@ def places_that_cannot_be_used_stop_all_ranks(folder):
 
 
 if __name__ == "__main__":
-    main([training_goes_on_without_the_shared_directory, too_little_space_stages_a_part,
-          the_copy_is_gone_after_a_signal,
-          what_a_killed_job_left_goes_with_the_next_and_a_living_one_stays,
-          copies_that_somebody_removed_are_read_no_more, places_that_cannot_be_used_stop_all_ranks])
+    main([training_continues_without_the_shared_directory, too_little_space_stages_a_part,
+          the_copy_is_removed_after_a_signal,
+          copies_of_a_killed_job_are_removed_and_those_of_a_running_job_kept,
+          removed_copies_are_no_longer_read, unusable_directories_stop_all_ranks])

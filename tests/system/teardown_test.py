@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Leaving: no access to freed memory, no library left half closed, on the good path and on errors."""
+"""Tests the end of the program: no access to freed memory, no library left open, on success and on errors."""
 
 import shutil
 
@@ -11,7 +11,7 @@ SUPPRESSIONS = pathlib.Path("/usr/share/openmpi/openmpi-valgrind.supp")
 
 
 def checked(args, expect=OK):
-    """One rank under valgrind, which knows no AVX-512; what it finds is status 99."""
+    """Runs one rank under valgrind, which does not support AVX-512; findings give status 99."""
     suppress = [f"--suppressions={SUPPRESSIONS}"] if SUPPRESSIONS.exists() else []
     process = subprocess.run([VALGRIND, "-q", "--error-exitcode=99", *suppress, LOCKSTEP, *map(str, args)],
                              env={**environment(), "DNNL_MAX_CPU_ISA": "AVX2"}, stdout=subprocess.PIPE,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Traces of steps (--profile-steps): what is in the file, of which steps, and where it does not come about."""
+"""Tests traces of steps (--profile-steps): the contents of the file, the steps that it covers, and when there is none."""
 
 import os
 import time
@@ -9,11 +9,11 @@ from harness import *  # noqa: F403
 FAULTS = os.environ["LOCKSTEP_TEST_FAULTS"]
 ROWS = ("steps", "phases", "network", "collectives under way", "waiting for ranks", "evaluation batches", "save", "loader 0", "evaluation loader 0")
 PHASES = {"forward", "backward", "data", "reduction wait", "update"}
-SMALLEST = 0.0011  # of a time that is printed in whole nanoseconds, as microseconds
+SMALLEST = 0.0011  # microseconds: rounding of times, which are printed in whole nanoseconds
 
 
 class Rank:
-    """A process of the file, and what its threads hold, those of one row together."""
+    """A process of the file, with the events of its threads by row."""
 
     def __init__(self, events):
         self.name = next(e["args"]["name"] for e in events if e["name"] == "process_name")
@@ -33,7 +33,7 @@ class Rank:
 
 
 def read(path):
-    """The file's ranks, and what stands beside the events."""
+    """Returns the file's ranks, and its other contents."""
     content = json.loads(pathlib.Path(path).read_text())
     by_rank = {}
     for event in content["traceEvents"]:
@@ -54,7 +54,7 @@ def within(event, other, uncertain=SMALLEST):
 
 
 def check_steps(rank, first, last, micro_steps):
-    """These steps and no other, and phases that lie in their own."""
+    """Checks that the rank has exactly these steps, and that each phase is within its step."""
     steps = rank.row("steps")
     assert [e["args"]["step"] for e in steps] == list(range(first, last + 1)), steps
     for step in steps:
@@ -68,12 +68,12 @@ def check_steps(rank, first, last, micro_steps):
 
 
 def gradient_bytes(run_dir):
-    """Of all parameters as the arena holds them, and the tail: what the log says, within its rounding."""
+    """The bytes of all gradients in the arena, with the tail, as rounded in the log."""
     log = (pathlib.Path(run_dir) / "log" / "rank-00000.log").read_text()
     return float(log.split("MiB parameters, ")[1].split(" MiB gradients")[0]) * 2**20
 
 
-def every_rank_has_every_row_of_the_steps_asked_for(folder):
+def every_rank_has_every_row_of_the_requested_steps(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=20, shards=1, split="val", seed=1)
     for ranks in (1, 2, 3):
@@ -85,7 +85,7 @@ def every_rank_has_every_row_of_the_steps_asked_for(folder):
         assert len(traced) == ranks and (other["first_step"], other["last_step"]) == (3, 6), other
         assert [r["rank"] for r in other["ranks"]] == list(range(ranks)), other
         for rank, one in enumerate(other["ranks"]):
-            # All of this machine's ranks have one clock.
+            # All ranks on this machine have the same clock.
             assert abs(one["clock_offset_us"]) <= one["clock_uncertainty_us"] < 1e5, other
             assert one["dropped_events"] == 0 and (rank > 0 or one["clock_uncertainty_us"] == 0), other
         total = None
@@ -93,7 +93,7 @@ def every_rank_has_every_row_of_the_steps_asked_for(folder):
             assert rank.threads >= set(ROWS), (rank.name, rank.threads)
             check_steps(rank, 3, 6, micro_steps=2)
             for name in ("steps", "phases", "collectives under way", "loader 0", "evaluation batches"):
-                assert rank.row(name), f"{rank.name} has nothing on {name}"
+                assert rank.row(name), f"{rank.name} has no events in {name}"
             for step in range(3, 7):
                 sums = rank.row("collectives under way", step)
                 assert len(sums) > 3 and {e["name"] for e in sums} == {"all-reduce"}, sums
@@ -102,13 +102,13 @@ def every_rank_has_every_row_of_the_steps_asked_for(folder):
                 assert all(e["args"]["ranks"] == ranks for e in sums), sums
                 backward = [e for e in rank.row("phases") if e["name"] == "backward" and e["args"]["step"] == step][-1]
                 begun = [e for e in sums if backward["ts"] < e["ts"] < end(backward)]
-                assert len(begun) == len(sums) - 1, (backward, sums)  # all but the last, which the tail goes with
+                assert len(begun) == len(sums) - 1, (backward, sums)  # all but the last, which includes the tail
             assert all(e["name"] == "samples" and e["args"]["samples"] > 0 for e in rank.row("loader 0"))
-        # The log's figure is of a tenth of a MiB.
+        # The log rounds to a tenth of a MiB.
         assert abs(total - gradient_bytes(run_dir)) <= 0.06 * 2**20, (total, gradient_bytes(run_dir))
         saves = traced[0].row("save")
         assert saves and all(not rank.row("save") for rank in traced[1:]), saves
-        # One clock: of a step, every rank's reductions end after all ranks have begun them.
+        # With one clock, each reduction ends on every rank after all ranks have begun it.
         for step in range(3, 7):
             sums = [rank.row("collectives under way", step) for rank in traced]
             uncertain = sum(one["clock_uncertainty_us"] for one in other["ranks"])
@@ -117,7 +117,7 @@ def every_rank_has_every_row_of_the_steps_asked_for(folder):
 
 
 def each_step_of_the_network_has_its_time(folder):
-    """On a processor, and on a device (here the host in its place) by the device's clock; also where it would replay a recording."""
+    """On a CPU, and on a device (the host module) by the device's clock; also if the device would otherwise replay a recording."""
     data = write_shards(folder / "data")
     module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
     devices = {"cpu": []}
@@ -141,11 +141,11 @@ def each_step_of_the_network_has_its_time(folder):
                 shares.append(sum(e["dur"] for e in found) / sum(e["dur"] for e in computing))
                 counts.append(sorted(names))
             assert counts[0] == counts[1] and len(counts) == 2, counts
-        # What a step of the network takes is most of what its phases take; something else may come between.
+        # The network's steps take most of the time of their phases; other work may run in between.
         assert max(shares) > 0.3 and all(share <= 1 for share in shares), (name, shares)
 
 
-def units_stand_in_the_place_of_buckets(folder):
+def units_replace_buckets(folder):
     data = write_shards(folder / "data")
     for mode in ("optimizer", "grad", "full", "hybrid"):
         ranks = 4 if mode == "hybrid" else 2
@@ -163,15 +163,15 @@ def units_stand_in_the_place_of_buckets(folder):
                 scattered = sum(one["bytes"] for one in by_kind["reduce-scatter"])
                 units = len(by_kind["reduce-scatter"])
                 assert units > 3 and all(one["ranks"] == 2 for one in by_kind["reduce-scatter"]), by_kind
-                # Forward needs all units; backward all again but the one that it begins with.
+                # Forward gathers all units. Backward gathers all again, except for the one that it starts with.
                 again = mode in ("full", "hybrid")
                 assert len(by_kind["all-gather"]) == (2 * units - 1 if again else units), by_kind
                 assert scattered < gathered < 2 * scattered if again else gathered == scattered, by_kind
-                # The tail; and of groups, each unit's sums over the replicas.
+                # The tail, and with shard groups the sum of each unit over the replicas.
                 assert len(by_kind["all-reduce"]) == (1 + units if mode == "hybrid" else 1), by_kind
 
 
-def parts_for_a_save_are_a_phase_of_every_rank(folder):
+def copying_for_a_save_is_a_phase_of_every_rank(folder):
     data = write_shards(folder / "data")
     for mode in ("none", "full"):
         run(train_args(data, folder / mode, "--profile-steps", "2:7", "--max-steps", 9, "--save-every", 3, "--shard", mode), ranks=2)
@@ -179,7 +179,7 @@ def parts_for_a_save_are_a_phase_of_every_rank(folder):
         for rank in ranks:
             check_steps(rank, 2, 7, micro_steps=1)
             names = {e["name"] for e in rank.row("phases")}
-            # Of replicas, rank 0 alone copies.
+            # Of replicas, only rank 0 copies.
             assert ("copy for a save" in names) == (mode == "full" or rank is ranks[0]), (mode, names)
             assert ("gather for a save" in names) == (mode == "full"), (mode, names)
 
@@ -189,7 +189,7 @@ def steps_are_counted_over_the_whole_run(folder):
     args = train_args(data, folder / "run", "--profile-steps", "4:8")
     output = run([*args, "--max-steps", 3], ranks=2)
     assert "no trace: this run, which ends at step 3, made none of --profile-steps 4:8" in output, output
-    # Ends amid what is asked for: what there is, and the save at the end in it.
+    # The run ends within the requested range: the trace has the available steps, and the save at the end.
     output = run([*args, "--max-steps", 6], ranks=2)
     assert "trace: steps 4 to 6" in output, output
     traced, _ = read(folder / "run" / "trace-4-6.json")
@@ -204,7 +204,7 @@ def steps_are_counted_over_the_whole_run(folder):
     assert sorted(path.name for path in (folder / "run").glob("trace*")) == ["trace-4-6.json", "trace-7-8.json"]
 
 
-def rows_of_an_evaluation_are_there_before_it_comes(folder):
+def rows_of_an_evaluation_exist_before_it_starts(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=20, shards=1, split="val", seed=1)
     run(train_args(data, folder / "run", "--profile-steps", "2:3", "--epochs", 1, "--loader-threads", 2), ranks=2)
@@ -214,7 +214,7 @@ def rows_of_an_evaluation_are_there_before_it_comes(folder):
             assert name in rank.threads and not rank.row(name), (name, rank.threads)
 
 
-def comparing_clocks_is_no_part_of_a_step(folder):
+def comparing_clocks_is_not_part_of_a_step(folder):
     data = write_shards(folder / "data")
     late = {"LD_PRELOAD": FAULTS, "LOCKSTEP_TEST_FAULT": "1:send:1:2"}
     begin = time.monotonic()
@@ -224,7 +224,7 @@ def comparing_clocks_is_no_part_of_a_step(folder):
     assert len(steps) == 6 and max(steps) < 1, steps
 
 
-def a_traced_run_is_the_same_run(folder):
+def a_traced_run_gives_the_same_bits(folder):
     data = write_shards(folder / "data")
     for name, more in (("plain", []), ("traced", ["--profile-steps", "2:4", "--loader-threads", 2])):
         run(train_args(data, folder / name, "--max-steps", 6, *more), ranks=2)
@@ -233,9 +233,9 @@ def a_traced_run_is_the_same_run(folder):
     assert not list((folder / "plain").glob("trace*"))
 
 
-def what_does_not_fit_is_counted(folder):
+def dropped_events_are_counted(folder):
     data = write_shards(folder / "data", samples=96)
-    # Each of 96 micro-steps gathers eight units twice and reduces them: more than the thousand events a step there is room for.
+    # Each of 96 micro-steps gathers eight units twice and reduces them, which exceeds the thousand events that are stored per step.
     output = run(["train", "--data", data, "--run-dir", folder / "run", "--model", "mini-resnet", "--width", 8, "--threads", 1,
                   "--global-batch-size", 96, "--accumulate", 96, "--shard", "full", "--max-steps", 6, "--profile-steps", "1:5",
                   "--progress", "plain"])
@@ -256,7 +256,7 @@ def a_trace_that_cannot_be_written_does_not_end_the_run(folder):
 def a_trace_that_fills_the_disk_does_not_end_the_run(folder):
     with small_disk(folder / "run", "1m") as run_dir:
         data = write_shards(folder / "data")
-        # Of two ranks, so that rank 0 takes what the other sends, though there is no place for it.
+        # Two ranks, so that rank 0 must receive the other rank's events although it cannot write them.
         output = run(["train", "--data", data, "--run-dir", run_dir, "--model", "mlp", "--width", 8, "--batch-size", 4, "--threads", 1,
                       "--accumulate", 12, "--epochs", 70, "--max-steps", 66, "--profile-steps", "1:64", "--progress", "plain"], ranks=2)
         assert f"warning: no trace: cannot write {run_dir}/trace-1-64.json" in output, output
@@ -265,7 +265,7 @@ def a_trace_that_fills_the_disk_does_not_end_the_run(folder):
         assert not [path.name for path in run_dir.iterdir() if "trace" in path.name], list(run_dir.iterdir())
 
 
-def what_is_no_range_of_steps_is_refused(folder):
+def invalid_ranges_of_steps_are_refused(folder):
     data = write_shards(folder / "data")
     for text in ("0:3", "4:3", "3", "few", "1:2:3"):
         output = run(train_args(data, folder / "run", "--profile-steps", text), expect=USAGE)
@@ -273,8 +273,8 @@ def what_is_no_range_of_steps_is_refused(folder):
 
 
 if __name__ == "__main__":
-    main([every_rank_has_every_row_of_the_steps_asked_for, each_step_of_the_network_has_its_time, units_stand_in_the_place_of_buckets,
-          parts_for_a_save_are_a_phase_of_every_rank, steps_are_counted_over_the_whole_run, rows_of_an_evaluation_are_there_before_it_comes,
-          comparing_clocks_is_no_part_of_a_step, a_traced_run_is_the_same_run, what_does_not_fit_is_counted,
+    main([every_rank_has_every_row_of_the_requested_steps, each_step_of_the_network_has_its_time, units_replace_buckets,
+          copying_for_a_save_is_a_phase_of_every_rank, steps_are_counted_over_the_whole_run, rows_of_an_evaluation_exist_before_it_starts,
+          comparing_clocks_is_not_part_of_a_step, a_traced_run_gives_the_same_bits, dropped_events_are_counted,
           a_trace_that_cannot_be_written_does_not_end_the_run, a_trace_that_fills_the_disk_does_not_end_the_run,
-          what_is_no_range_of_steps_is_refused])
+          invalid_ranges_of_steps_are_refused])

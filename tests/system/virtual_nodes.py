@@ -1,8 +1,8 @@
-"""Virtual nodes on one machine: Open MPI's ranks on each, and the bytes that each sends.
+"""Virtual nodes on one machine: runs Open MPI's ranks on each, and counts the bytes that each sends.
 
-A node is a namespace of its own for network, host name and /dev/shm; files, process numbers and cores are the machine's.
-Its one link, eth0, leads to a bridge on one more such node, `head`, where mpirun runs. The machine's network stays as it is,
-and all of it ends with the processes that hold the namespaces.
+A node is a separate namespace for network, host name and /dev/shm; files, process ids and cores are the machine's. Its only
+link, eth0, leads to a bridge on another such node, `head`, where mpirun runs. The machine's network is not changed, and everything
+ends with the processes that hold the namespaces.
 """
 
 import ctypes
@@ -15,15 +15,15 @@ import subprocess
 
 PROGRAMS = {"ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mpirun": "openmpi-bin"}
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-SECONDS = 30  # for one command of the set-up, each of which takes milliseconds
+SECONDS = 30  # for one command of the set-up, which takes milliseconds
 
-# Open MPI calls it as it would call ssh: HOST COMMAND.
+# Open MPI calls it like ssh: HOST COMMAND.
 AGENT = """#!/bin/sh
 pid=$(cat {folder}/$1) || exit 255
 shift
 exec {enter} sh -c "$*"
 """
-# Each node is another host to Open MPI: its ranks share memory, those of others talk by TCP over eth0.
+# For Open MPI, each node is a separate host: ranks of a node share memory, ranks of different nodes use TCP over eth0.
 SETTINGS = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_plm_rsh_no_tree_spawn": "1", "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
             "OMPI_MCA_oob_tcp_if_include": "eth0", "PRTE_MCA_prte_if_include": "eth0",
@@ -33,7 +33,7 @@ SETTINGS = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"
 
 
 def why_not():
-    """Why no virtual nodes can be made here; None where they can."""
+    """Returns why no virtual nodes can be created here; None if they can."""
     missing = [f"{name} (package {package})" for name, package in PROGRAMS.items() if shutil.which(name, path=PATH) is None]
     if missing:
         return f"no {', '.join(missing)} here"
@@ -58,13 +58,13 @@ def address(node):
 
 
 class VirtualNodes:
-    """A context manager; its files lie in `folder`. `rate` of each link in each direction, as tc takes it; None: unlimited."""
+    """A context manager; its files are in `folder`. `rate`: rate of each link in each direction, in tc's notation; None: unlimited."""
 
     def __init__(self, folder, count, rate=None):
         self.folder = pathlib.Path(folder)
         self.count = count
         self.rate = rate
-        self.holders = []  # of the nodes, and of head
+        self.holders = []  # processes that hold the namespaces of the nodes and of head
 
     def __enter__(self):
         self.folder.mkdir()
@@ -84,7 +84,7 @@ class VirtualNodes:
             holder.wait()
 
     def run(self, command, ranks_per_node=1, env=None, seconds=120):
-        """The command's status and output under mpirun, and the bytes that each node sent meanwhile."""
+        """Runs the command under mpirun; returns its status, its output, and the bytes that each node sent meanwhile."""
         hosts = ",".join(f"{address(node)}:{ranks_per_node}" for node in range(self.count))
         launch = ["mpirun", "--host", hosts, "--map-by", f"ppr:{ranks_per_node}:node", *map(str, command)]
         agent = str(self.folder / "agent")
@@ -104,7 +104,7 @@ class VirtualNodes:
 
     @staticmethod
     def _enter(pid):
-        # --root and --wd, for where all this runs in a root of its own, which --mount leaves.
+        # --root and --wd are needed if everything runs in a separate root, which --mount leaves.
         return ["nsenter", "-t", str(pid), "--net", "--uts", "--mount", "--root", f"--wd={os.getcwd()}", "--"]
 
     def _inside(self, holder, line):
@@ -114,7 +114,7 @@ class VirtualNodes:
         return done.stdout
 
     def _hold(self, name, host):
-        """A process that keeps a node's namespaces; it says when they are there."""
+        """Starts a process that holds a node's namespaces, and waits until they exist."""
         script = (f"hostname {host} && mount -t tmpfs -o size=25% shm /dev/shm && "
                   "ip link set lo up && echo ready && exec sleep 1000000")
         holder = subprocess.Popen(["unshare", "--net", "--uts", "--mount", "sh", "-c", script],

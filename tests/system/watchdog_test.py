@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ranks that hang, die, drift or are slow: each is named, with its host and phase, and nobody else is."""
+"""Tests ranks that hang, die, drift or are slow: each is named with its host and phase, and no other rank is."""
 
 import re
 import signal
@@ -13,7 +13,7 @@ LIMIT = 3
 SLOW = "LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND"
 
 
-# What is reduced is to be found in calls of MPI's.
+# MPI must reduce, because the faults are planted in its calls.
 BY_MPI = ["--comm", "mpi"]
 
 
@@ -43,7 +43,7 @@ def a_stopped_rank_is_named_within_the_limit(folder):
         directory = folder / f"run{rank}"
         process = start(watched(data, directory, "--epochs", 500), ranks=3)
         wait_for_step(directory, 3, process)
-        time.sleep(1)  # its watchdog has told of steps
+        time.sleep(1)  # its watchdog has reported steps
         begin = time.monotonic()
         os.kill(ranks_of(process)[rank], signal.SIGSTOP)
         status, output = finish(process)
@@ -66,7 +66,7 @@ def a_paused_rank_and_a_paused_job_raise_no_alarm(folder):
     for paused, seconds in (([2], 2), ([0], 2), ([2, 1, 0], 8)):
         for rank in paused:
             os.kill(ranks[rank], signal.SIGSTOP)
-            time.sleep(2 if len(paused) > 1 and rank == 2 else 0)  # the others wait for it when they are stopped too
+            time.sleep(2 if len(paused) > 1 and rank == 2 else 0)  # so that the others wait for it when they are stopped
         time.sleep(seconds)
         for rank in reversed(paused):
             os.kill(ranks[rank], signal.SIGCONT)
@@ -87,10 +87,10 @@ def a_rank_that_sleeps_in_the_loader_is_named(folder):
 
 
 def a_late_rank_is_named_with_its_gpu(folder):
-    """Whatever reduces a device's memory; the host stands in the device's place."""
+    """With each communicator for device memory, on the host module."""
     module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
     if not module or not pathlib.Path(module).exists():
-        print("skipped: a_late_rank_is_named_with_its_gpu: this build has no module with the host in the device's place")
+        print("skipped: a_late_rank_is_named_with_its_gpu: the host module was not built")
         return
     data = write_shards(folder / "data", samples=4000)
     for comm in ("mpi", "nccl"):
@@ -138,7 +138,7 @@ def a_killed_rank_of_one_group_is_named_in_all(folder):
             assert f"rank 3 ({HOST}" in log(directory, rank) and " is gone" in log(directory, rank), log(directory, rank)
 
 
-def the_interface_that_is_asked_for_is_used_or_refused(folder):
+def the_requested_interface_is_used_or_refused(folder):
     data = write_shards(folder / "data")
     output = run(watched(data, folder / "none", "--max-steps", 2, "--watchdog-interface", "nosuch0"), 2, expect=USAGE)
     assert output.count("--watchdog-interface nosuch0 is not on this host (it has ") == 1 and "lo 127.0.0.1)" in output, output
@@ -156,8 +156,8 @@ def a_rank_that_dies_in_a_save_is_named(folder):
     def written():
         return {path.name: path.stat().st_ino for path in (directory / "checkpoints").glob(".*") if not path.is_symlink()}
 
-    deadline = time.monotonic() + 150  # saving yields to training, and may have to wait on a busy machine
-    while True:  # until one save has lasted for so long that the others have heard of it
+    deadline = time.monotonic() + 150  # saving has a low priority, and may have to wait on a busy machine
+    while True:  # until a save has lasted for so long that the other ranks know of it
         assert time.monotonic() < deadline, "no save lasted"
         before = written()
         time.sleep(2 * LIMIT / 8 + 0.5)
@@ -170,13 +170,13 @@ def a_rank_that_dies_in_a_save_is_named(folder):
 
 
 def long_saves_and_slow_starts_raise_no_alarm(folder):
-    # The last save, which all wait for, takes more than three times the limit; so does no other phase.
+    # All ranks wait for the last save, which takes more than three times the limit; no other phase takes that long.
     data = write_shards(folder / "data", samples=4000)
     run(watched(data, folder / "saved", "--max-steps", 5, limit=2), 2, {SLOW: "40000"})
     saves = [e["seconds"]["save"] for e in events(folder / "saved", "checkpoint")]
     assert max(saves) > 6, saves
     assert "watchdog" not in logs(folder / "saved")
-    # The first read of a shard's samples, in start-up.
+    # Delays the first read of a shard's samples, in start-up.
     output = run(watched(data, folder / "slow", "--max-steps", 5, limit=3), 2, faulty("1:sleep:1:5"))
     assert "progress for" not in output, output
 
@@ -184,7 +184,7 @@ def long_saves_and_slow_starts_raise_no_alarm(folder):
 def a_flipped_bit_is_found_within_the_interval_and_its_rank_named(folder):
     data = write_shards(folder / "data", samples=4000)
     args = train_args(data, folder / "run", "--max-steps", 60, "--check-replicas-every", 10, *BY_MPI)
-    # By the name that Slurm gives the node.
+    # With the node's name as Slurm sets it.
     output = run(args, 3, {"SLURMD_NODENAME": "n7", **faulty("2:flip:23:0")}, expect=INTERNAL)
     assert "drifted apart at step 30: rank 2 (n7) holds other parameters than the other 2" in output, output
     assert "since step 20" in output and "--exclude=n7" in output, output
@@ -193,7 +193,7 @@ def a_flipped_bit_is_found_within_the_interval_and_its_rank_named(folder):
 
 
 def a_flipped_bit_of_a_replica_among_groups_is_found_and_its_rank_named(folder):
-    """Of three replicas the one that differs; of two both, and no rank that keeps another part."""
+    """Of three replicas, the one that differs is named; of two, both are. Ranks with another shard are not named."""
     data = write_shards(folder / "data", samples=4000)
     module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
     devices = {"cpu": BY_MPI}
@@ -205,7 +205,7 @@ def a_flipped_bit_of_a_replica_among_groups_is_found_and_its_rank_named(folder):
             directory = folder / f"{device}-{group}"
             args = train_args(data, directory, "--max-steps", 60, "--check-replicas-every", 10, "--shard", "hybrid", "--shard-group", group,
                               "--device", device, *more)
-            # Of step 23 the first sum over the replicas; a step has one for each unit, and one for losses, hits and statistics.
+            # Corrupts the first sum over the replicas in step 23; a step has one for each unit, and one for losses, hits and statistics.
             output = run(args, ranks, {"SLURMD_NODENAME": "n7", "LOCKSTEP_MODULE_PATH": module or "/nonexistent",
                                        **faulty(f"{ranks - 1}:spoil:{22 * 9 + 1}:0")}, expect=INTERNAL)
             assert f"drifted apart at step 30: {words}" in output, output
@@ -215,7 +215,7 @@ def a_flipped_bit_of_a_replica_among_groups_is_found_and_its_rank_named(folder):
 
 
 def a_flipped_bit_is_found_before_any_save(folder):
-    """The interval of checks never comes; the error names the step at which it was found, and nothing of it is saved."""
+    """No periodic check is due, but each save checks the replicas. The error names the step of the check, and the state is not saved."""
     data = write_shards(folder / "data", samples=4000)
     run_dir = folder / "run"
 
@@ -229,12 +229,12 @@ def a_flipped_bit_is_found_before_any_save(folder):
     def newest(directory):
         return max((int(path.stem[5:]) for path in (directory / "checkpoints").glob("step-*.h5")), default=0)
 
-    # Asked for, and the last one.
+    # A periodic save, and the save at the end.
     drifts(10, arguments(folder / "request", "--max-steps", 60, "--save-every", 10), 5)
     drifts(12, arguments(folder / "end", "--max-steps", 12), 5)
     assert newest(folder / "request") == newest(folder / "end") == 0
 
-    # Because data cannot be read any more.
+    # The save after data became unreadable.
     directory = folder / "unread"
     bad = write_shards(folder / "bad", samples=40000)
     process = start(train_args(bad, directory, "--check-replicas-every", 10**6, *BY_MPI), 3, faulty("2:flip:2:0"))
@@ -244,17 +244,17 @@ def a_flipped_bit_is_found_before_any_save(folder):
     status, output = finish(process)
     assert status == INTERNAL and "drifted apart at step" in output and newest(directory) == 0, f"{status}\n{output}"
 
-    # For a new best model in the middle of an epoch.
+    # The save of a new best model in the middle of an epoch.
     write_shards(folder / "data", samples=600, shards=1, split="val", seed=1)
     drifts(7, arguments(folder / "best", "--max-steps", 60, "--eval-every", 7 / 333), 5)
     assert newest(folder / "best") == 0
 
-    # For a best model of the run before, found at this one's start: that save had to wait for a step.
+    # The save of the previous run's best model, found at the start of this run and delayed to the first step.
     run(arguments(run_dir, "--max-steps", 14, "--eval-every", 0), 3)
     drifts(15, arguments(run_dir, "--max-steps", 60, "--eval-every", 7 / 333), 1)
     assert newest(run_dir) == 14, newest(run_dir)
 
-    # For a stop amid an evaluation, that lasts.
+    # The save of a stop during a long evaluation.
     write_shards(folder / "data", samples=60000, shards=1, split="val", seed=1)
     directory = folder / "stop"
     process = start(arguments(directory, "--max-steps", 60, "--eval-every", 7 / 333), 3, faulty("2:flip:5:0"))
@@ -265,15 +265,15 @@ def a_flipped_bit_is_found_before_any_save(folder):
     assert newest(directory) == 0 and not events(directory, "eval")
 
 
-def a_save_under_way_as_replicas_drift_is_finished(folder):
-    """It is of a state that was checked; its writer gets its parts, also where ranks share the state out."""
+def a_save_in_progress_is_finished_when_replicas_drift(folder):
+    """Its state was checked, and its writer still gets all parts, also if ranks shard the state."""
     data = write_shards(folder / "data", samples=4000)
     slow = {SLOW: "200000"}
     for group in (1, 2):
         directory = folder / f"group-{group}"
         args = train_args(data, directory, "--max-steps", 60, "--save-every", 20, "--check-replicas-every", 5, "--shard", "hybrid",
                           "--shard-group", group, *BY_MPI)
-        # The first sum over the replicas of step 23.
+        # Corrupts the first sum over the replicas in step 23.
         output = run(args, 4, {**slow, **faulty(f"3:spoil:{22 * 9 + 1}:0")}, expect=INTERNAL)
         assert "drifted apart at step 25: " in output, output
         assert state(latest(directory))["step"] == 20, output
@@ -285,7 +285,7 @@ SPEED = ["--model", "mini-resnet", "--width", 16, "--batch-size", 16, "--lr", "0
 
 
 def machine_seconds():
-    """Of all cores: worked so far, for anybody or withheld from this machine."""
+    """Busy seconds of all cores, by any process, including time that the hypervisor stole."""
     fields = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]
     user, nice, system, _, _, irq, soft, steal = map(int, fields[:8])
     return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
@@ -296,8 +296,8 @@ def own_seconds():
     return times.user + times.system + times.children_user + times.children_system
 
 
-def run_and_look(*args):
-    """The output, and whether something else on this machine took time from the run."""
+def run_and_measure_others(*args):
+    """Returns the output, and whether other processes on this machine took time from the run."""
     begin, others = time.monotonic(), machine_seconds() - own_seconds()
     output = run(*args)
     others = machine_seconds() - own_seconds() - others
@@ -305,8 +305,8 @@ def run_and_look(*args):
 
 
 def cores_differ():
-    """Whether two that do the same at once take unlike times at one of three looks. So it is on cores whose other half works
-    for another machine, which none of this one's counters shows."""
+    """Whether two identical programs that run at the same time on two cores differ in speed in one of three attempts. They do if the
+    other hardware thread of a core works for another machine, which no counter of this machine shows."""
     args = ["bench", "step", *SPEED[:4], "--image-size", 16, "--batch-size", 16, "--threads", 1, "--input", "batch", "--steps", 60,
             "--json"]
     for _ in range(3):
@@ -319,7 +319,7 @@ def cores_differ():
     return False
 
 
-MOST_DISTURBED = 40  # runs, until the machine is quiet enough to tell who is slow
+MOST_DISTURBED = 40  # runs, until the machine is quiet enough to identify the slow rank
 
 
 def a_rank_slowed_twofold_is_named_with_its_host(folder):
@@ -327,7 +327,7 @@ def a_rank_slowed_twofold_is_named_with_its_host(folder):
     for attempt in range(MOST_DISTURBED):
         directory = folder / f"run{attempt}"
         args = ["train", "--data", data, "--run-dir", directory, *SPEED, "--epochs", 2]
-        output, disturbed = run_and_look(args, 2, faulty("1:slow:1:2"))
+        output, disturbed = run_and_measure_others(args, 2, faulty("1:slow:1:2"))
         named = re.search(r"epoch [12]: " + re.escape(name(1)) + r" is slow: \d\.\d times the median", output)
         if (not named or name(0) in output) and (disturbed or cores_differ()):
             continue
@@ -339,13 +339,13 @@ def a_rank_slowed_twofold_is_named_with_its_host(folder):
     raise AssertionError(f"this machine is never quiet:\n{output}")
 
 
-def clean_runs_name_nobody(folder):
-    """Twenty runs. One that something else on the machine took time from was not clean, if it names somebody."""
+def clean_runs_name_no_rank(folder):
+    """Twenty runs. A run that names a rank does not count if other processes on the machine took time from it."""
     data = write_shards(folder / "data", samples=16 * 2 * 30, shape=(16, 16, 3))
     clean = repeated = 0
     while clean < 20:
         directory = folder / f"run{clean + repeated}"
-        output, disturbed = run_and_look(["train", "--data", data, "--run-dir", directory, *SPEED, "--epochs", 1], 2)
+        output, disturbed = run_and_measure_others(["train", "--data", data, "--run-dir", directory, *SPEED, "--epochs", 1], 2)
         assert "watchdog" not in logs(directory)
         named = [line for line in output.splitlines() if "slow" in line]
         if named and (disturbed or cores_differ()):
@@ -397,7 +397,7 @@ def a_rank_waits_for_a_debugger(folder):
         time.sleep(0.1)
     time.sleep(1)
     assert process.poll() is None and not (folder / "run" / "metrics.jsonl").exists(), "it did not wait"
-    # Who traces it is its debugger.
+    # The process that traces it is its debugger.
     tracer = subprocess.Popen([sys.executable, "-c", f"""
 import ctypes, os, time
 c = ctypes.CDLL(None, use_errno=True)
@@ -419,11 +419,11 @@ time.sleep(2)
 if __name__ == "__main__":
     main([a_stopped_rank_is_named_within_the_limit, a_paused_rank_and_a_paused_job_raise_no_alarm,
           a_rank_that_sleeps_in_the_loader_is_named, a_late_rank_is_named_with_its_gpu, a_rank_that_skips_a_collective_is_named, a_killed_rank_is_named,
-          a_killed_rank_of_one_group_is_named_in_all, the_interface_that_is_asked_for_is_used_or_refused,
+          a_killed_rank_of_one_group_is_named_in_all, the_requested_interface_is_used_or_refused,
           a_rank_that_dies_in_a_save_is_named, long_saves_and_slow_starts_raise_no_alarm,
           a_flipped_bit_is_found_within_the_interval_and_its_rank_named,
           a_flipped_bit_of_a_replica_among_groups_is_found_and_its_rank_named, a_flipped_bit_is_found_before_any_save,
-          a_save_under_way_as_replicas_drift_is_finished,
+          a_save_in_progress_is_finished_when_replicas_drift,
           a_rank_slowed_twofold_is_named_with_its_host,
-          clean_runs_name_nobody, a_time_limit_stops_the_run_in_time_without_losing_a_step,
+          clean_runs_name_no_rank, a_time_limit_stops_the_run_in_time_without_losing_a_step,
           a_second_interrupt_stops_at_once, a_rank_waits_for_a_debugger])

@@ -1,5 +1,5 @@
-// A residual network of one's own: own_model train DATA RUN_DIR [options] | own_model eval DATA
-// CHECKPOINT
+// A user-defined residual network: own_model train DATA RUN_DIR [options] |
+// own_model eval DATA CHECKPOINT
 #include <lockstep/lockstep.hpp>
 
 #include <iostream>
