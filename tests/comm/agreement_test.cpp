@@ -16,7 +16,7 @@ BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
 
 namespace {
 
-/// What collectively throws on this rank, if anything.
+/// The error that `collectively` throws on this rank, if any.
 std::optional<Error> outcome(Communicator& comm, const std::function<void()>& work) {
   try {
     collectively(comm, work);
@@ -26,7 +26,7 @@ std::optional<Error> outcome(Communicator& comm, const std::function<void()>& wo
   return std::nullopt;
 }
 
-/// The communicator still works: every rank left the agreement at the same place.
+/// Whether the communicator still works: no rank has an unmatched collective.
 bool is_in_step(Communicator& comm) {
   return comm.all_reduce_value<std::int64_t>(comm.rank() + 1) ==
          std::int64_t{comm.size()} * (comm.size() + 1) / 2;
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(one_failing_rank_fails_all_with_its_status_and_text) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(of_several_failures_the_lowest_ranks_holds) {
+BOOST_AUTO_TEST_CASE(of_several_failures_the_lowest_ranks_is_thrown) {
   const auto comm = make_mpi_communicator();
   for (int first = 0; first < comm->size(); ++first) {
     const auto error = outcome(*comm, [&] {

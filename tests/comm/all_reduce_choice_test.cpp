@@ -13,7 +13,7 @@ std::string chosen(const AllReduceFacts& facts) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(powers_of_two_take_few_rounds_and_other_numbers_a_ring) {
+BOOST_AUTO_TEST_CASE(powers_of_two_use_rabenseifner_and_other_sizes_a_ring) {
   for (const int ranks : {2, 4, 8, 64, 4096}) {
     BOOST_TEST(chosen({.ranks = ranks, .parameter = "ignore"}) == "rabenseifner");
   }
@@ -22,7 +22,7 @@ BOOST_AUTO_TEST_CASE(powers_of_two_take_few_rounds_and_other_numbers_a_ring) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_alone_sets_nothing) {
+BOOST_AUTO_TEST_CASE(a_single_rank_sets_nothing) {
   BOOST_TEST(chosen({.ranks = 1, .parameter = "ignore"}) == "nothing");
 }
 
@@ -30,10 +30,10 @@ BOOST_AUTO_TEST_CASE(an_mpi_without_the_parameter_keeps_its_own_choice) {
   BOOST_TEST(chosen({.ranks = 6}) == "nothing");
 }
 
-BOOST_AUTO_TEST_CASE(a_users_setting_stays) {
-  // From a file of parameters, which only its value tells.
+BOOST_AUTO_TEST_CASE(a_users_setting_is_kept) {
+  // Set in a parameter file: only the value shows it.
   BOOST_TEST(chosen({.ranks = 6, .parameter = "binomial"}) == "nothing");
-  // From the environment, also where it asks for Open MPI's own choice.
+  // Set in the environment, even if the value requests Open MPI's default.
   BOOST_TEST(chosen({.ranks = 6, .parameter = "ignore", .in_environment = true}) == "nothing");
 }
 

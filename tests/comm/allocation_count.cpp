@@ -10,7 +10,7 @@ std::atomic<long> count{0};
 
 }  // namespace
 
-// In a file of its own: inlined, GCC takes the pairs for mismatched.
+// In a separate file, because GCC reports mismatched new and delete if they are inlined.
 void* operator new(std::size_t size) {
   ++count;
   if (void* const memory = std::malloc(size == 0 ? 1 : size)) return memory;

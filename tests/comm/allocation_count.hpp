@@ -2,7 +2,7 @@
 
 namespace lockstep::test {
 
-/// How often this program called operator new. MPI itself takes malloc and is not counted.
+/// Number of calls of operator new in this program. MPI uses malloc, which is not counted.
 [[nodiscard]] long allocation_count() noexcept;
 
 }  // namespace lockstep::test

@@ -30,7 +30,7 @@ struct Checked {
   [[nodiscard]] std::string last_name() const { return "rank " + std::to_string(comm.size() - 1); }
 };
 
-/// What `work` was refused with; empty where it was not.
+/// The text of the error that `work` throws; empty if it throws none.
 std::string refusal(const std::function<void()>& work) {
   try {
     work();
@@ -40,8 +40,8 @@ std::string refusal(const std::function<void()>& work) {
   return "";
 }
 
-/// The one that differs is named on all ranks, with both calls; of two, which of them cannot be
-/// told, so the second is.
+/// Checks that all ranks name the rank that differs, and both calls. With two ranks, either may be
+/// wrong; the second is named.
 void check_named(const Checked& checked, const std::string& text, const std::string& call,
                  const std::string& right_call) {
   if (checked.comm.size() == 1) {
@@ -57,7 +57,7 @@ void check_named(const Checked& checked, const std::string& text, const std::str
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(ranks_that_call_alike_conform) {
+BOOST_AUTO_TEST_CASE(ranks_with_matching_calls_pass_the_suite) {
   Checked checked;
 
   test::check_communicator(checked.comm, {0, 1, 2, 3, 17, 1000});
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_skips_a_collective_is_named) {
               "barrier as collective 2 in step 3, of the host's communicator");
 }
 
-BOOST_AUTO_TEST_CASE(another_size_type_operation_or_root_is_named) {
+BOOST_AUTO_TEST_CASE(a_different_size_type_operation_or_root_is_named) {
   std::vector<float> values(8);
   std::vector<double> wide(8);
   const auto size = [&](Checked& c) {
@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(another_size_type_operation_or_root_is_named) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(groups_call_apart_and_a_rank_that_differs_in_one_is_named_at_once) {
+BOOST_AUTO_TEST_CASE(groups_are_compared_separately_and_a_differing_rank_is_named_at_once) {
   Checked checked;
   const int group_size = checked.comm.size() % 2 == 0 ? 2 : 1;
   const RankGroups groups = rank_groups(checked.comm.rank(), checked.comm.size(), group_size);
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(groups_call_apart_and_a_rank_that_differs_in_one_is_named_a
                checked.comm.barrier();
              }).empty());
 
-  // All others of its group see it, though it goes on to what all ranks call.
+  // The other ranks of its group detect it, although it continues with a collective of all ranks.
   if (groups.group.back() != checked.comm.size() - 1 || group_size == 1) return;
   const std::string text = refusal([&] {
     if (!checked.is_last()) group.broadcast(std::span(values));

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array operators{ReduceOp::sum, ReduceOp::min, ReduceOp::max};
 
-/// Small whole numbers, so that sums are exact in every type (u8 and bf16: at most 4 ranks * 50).
+/// Small integers, so that sums are exact in every type (u8 and bf16: at most 4 ranks * 50).
 template <typename T>
 T value_of(int rank, std::size_t i) {
   const std::size_t value = (i * 31 + static_cast<std::size_t>(rank) * 17 + i / 7) % 51;
@@ -49,7 +49,7 @@ std::vector<T> reduced(int ranks, std::size_t count, ReduceOp op, std::size_t be
   return result;
 }
 
-/// Rank by rank.
+/// The values of all ranks, in rank order.
 template <typename T>
 std::vector<T> values_of_all(int ranks, std::size_t count) {
   std::vector<T> all;
@@ -106,7 +106,7 @@ void check_moves(Communicator& comm, std::size_t count) {
   BOOST_TEST(request.done());
   BOOST_TEST((all == of_all));
 
-  // Each rank's values where they are to be.
+  // In place: each rank's values are already in its block of the result.
   all = untouched;
   const auto own = std::span(all).subspan(count * static_cast<std::size_t>(comm.rank()), count);
   std::ranges::copy(mine, own.begin());

@@ -28,7 +28,7 @@ std::vector<float> irrational(int rank, std::size_t count) {
   return values;
 }
 
-/// Every rank's bits equal rank 0's.
+/// Whether all ranks hold the same bits as rank 0.
 bool same_bits_everywhere(Communicator& comm, const std::vector<float>& values) {
   std::vector<std::uint8_t> mine(values.size() * sizeof(float));
   std::memcpy(mine.data(), values.data(), mine.size());
@@ -39,7 +39,7 @@ bool same_bits_everywhere(Communicator& comm, const std::vector<float>& values) 
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_rank_alone_conforms) {
+BOOST_AUTO_TEST_CASE(the_self_communicator_passes_the_suite) {
   const auto comm = make_self_communicator();
 
   BOOST_TEST(comm->rank() == 0);
@@ -47,13 +47,13 @@ BOOST_AUTO_TEST_CASE(a_rank_alone_conforms) {
   test::check_communicator(*comm, {0, 1, 3, 1000, 100003});
 }
 
-BOOST_AUTO_TEST_CASE(ranks_over_mpi_conform) {
+BOOST_AUTO_TEST_CASE(the_mpi_communicator_passes_the_suite) {
   const auto comm = make_mpi_communicator();
 
   test::check_communicator(*comm, {0, 1, 2, 3, 17, 1000, 100003});
 }
 
-BOOST_AUTO_TEST_CASE(counts_beyond_one_call_go_in_pieces) {
+BOOST_AUTO_TEST_CASE(counts_above_the_limit_of_one_call_are_split) {
   const auto comm = make_mpi_communicator({.largest_piece = 7});
 
   test::check_communicator(*comm, {0, 1, 6, 7, 8, 14, 100});
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(not_a_number_and_infinity_reach_every_rank) {
   BOOST_TEST(std::isinf(values[1]));
 }
 
-BOOST_AUTO_TEST_CASE(several_requests_run_at_once_and_end_in_any_order) {
+BOOST_AUTO_TEST_CASE(several_requests_in_flight_complete_in_any_order) {
   const auto comm = make_mpi_communicator();
   const auto ranks = static_cast<double>(comm->size());
   constexpr std::size_t many = 9;
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(several_requests_run_at_once_and_end_in_any_order) {
   for (std::size_t i = many; i-- > 1;) {
     if (i % 2 == 0) comm->wait(requests[i]);
   }
-  // Looking at one of them moves the others too: none is waited for.
+  // Testing one request also progresses the others: none is waited for.
   while (!comm->test(requests[1])) {
   }
   for (std::size_t i = 0; i < many; ++i) {
@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(several_requests_run_at_once_and_end_in_any_order) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(kinds_in_flight_together_end_in_any_order) {
+BOOST_AUTO_TEST_CASE(requests_of_all_kinds_in_flight_complete_in_any_order) {
   for (const std::size_t largest_piece : {1UL << 28, 100UL}) {
     const auto comm = make_mpi_communicator({.largest_piece = largest_piece});
     const auto ranks = static_cast<std::size_t>(comm->size());
@@ -212,7 +212,7 @@ BOOST_AUTO_TEST_CASE(steps_after_the_first_allocate_nothing) {
   BOOST_TEST(test::allocation_count() - before == 0);
 }
 
-BOOST_AUTO_TEST_CASE(a_failing_call_names_itself_its_reason_rank_and_host) {
+BOOST_AUTO_TEST_CASE(the_error_of_a_failed_call_names_call_reason_rank_and_host) {
   const auto comm = make_mpi_communicator();
   std::vector<float> values(3);
   char host[MPI_MAX_PROCESSOR_NAME] = {};
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(a_failing_call_names_itself_its_reason_rank_and_host) {
   BOOST_CHECK_EXCEPTION(comm->broadcast(std::span(values), 99), Error, [&](const Error& error) {
     const std::string text = error.what();
     return error.status() == ExitStatus::internal && text.find("MPI_Bcast") != std::string::npos &&
-           (text.find("MPI_ERR_ROOT") != std::string::npos ||  // Open MPI's words, and MPICH's
+           (text.find("MPI_ERR_ROOT") != std::string::npos ||  // Open MPI's text, and MPICH's
             text.find("Invalid root") != std::string::npos) &&
            text.find("rank " + std::to_string(comm->rank())) != std::string::npos &&
            text.find(host) != std::string::npos;
@@ -231,13 +231,13 @@ BOOST_AUTO_TEST_CASE(a_failing_call_names_itself_its_reason_rank_and_host) {
   BOOST_TEST(comm->all_reduce_value<std::int64_t>(1) == comm->size());
 }
 
-BOOST_AUTO_TEST_CASE(communicators_do_not_hear_each_other) {
+BOOST_AUTO_TEST_CASE(messages_of_two_communicators_do_not_mix) {
   const auto one = make_mpi_communicator();
   const auto other = make_mpi_communicator();
   std::vector<float> a(1000, 1.0F);
   std::vector<float> b(1000, 2.0F);
 
-  // Started in another order on odd ranks, which one communicator would not allow.
+  // Odd ranks start them in the reverse order, which would be an error within one communicator.
   std::vector<Request> requests(2);
   if (one->rank() % 2 == 0) {
     requests[0] = one->start_all_reduce(std::span(a));

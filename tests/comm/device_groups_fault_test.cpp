@@ -25,13 +25,13 @@ constexpr std::array communicators{0, 1, 2};
 bool says(const std::optional<Error>& error, const std::string& text) {
   const bool found = error && error->status() == ExitStatus::internal &&
                      std::string(error->what()).find(text) != std::string::npos;
-  BOOST_TEST(found, (error ? error->what() : "no error") << ", not '" << text << "'");
+  BOOST_TEST(found, (error ? error->what() : "no error") << " does not contain '" << text << "'");
   return found;
 }
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_rank_that_never_comes_is_named_in_all_groups) {
+BOOST_AUTO_TEST_CASE(a_rank_that_never_arrives_is_named_in_all_groups) {
   Rig rig(usual_size(), 1s);
   if (rig.is_last()) return;
 
@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(a_rank_lost_while_nccl_connects_is_named_in_all_groups) {
   BOOST_TEST(rig.nccl.counts().aborted == 1);
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_whose_start_fails_in_any_communicator_says_why_in_all_groups) {
+BOOST_AUTO_TEST_CASE(a_failed_start_of_any_communicator_is_reported_in_all_groups) {
   for (const int where : communicators) {
     Rig rig(usual_size(), 1s);
     rig.nccl.faults.where = where;
@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(a_rank_whose_start_fails_in_any_communicator_says_why_in_al
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_start_that_hangs_in_any_communicator_names_those_it_should_reach) {
+BOOST_AUTO_TEST_CASE(a_hanging_start_of_any_communicator_names_its_ranks) {
   for (const int where : communicators) {
     Rig rig(usual_size(), 1s);
     rig.nccl.faults.where = where;
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(a_start_that_hangs_in_any_communicator_names_those_it_shoul
 
     const auto error = rig.error_of([&] { rig.make(); });
 
-    // Others wait too, in later communicators, for those that are stuck.
+    // The other ranks also wait for these ranks, in later communicators.
     says(error, "NCCL did not connect " + rig.rendezvous.name(stuck.front()) + " within 1 s");
     if (stuck.size() == rig.sets[0].size()) {
       says(error, "it does not reach another rank)");
@@ -94,8 +94,8 @@ BOOST_AUTO_TEST_CASE(a_start_that_hangs_in_any_communicator_names_those_it_shoul
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_collective_that_one_rank_never_makes_ends_all_groups) {
-  // The group's first reduction, the tail over all, the first sum over replicas.
+BOOST_AUTO_TEST_CASE(a_collective_that_one_rank_never_runs_times_out_in_all_groups) {
+  // The group's first reduce-scatter, the tail's all-reduce, the first all-reduce over replicas.
   for (const int hanging : {0, 3, 4}) {
     Rig rig(usual_size(), 1s);
     rig.make();
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(a_collective_that_one_rank_never_makes_ends_all_groups) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_lost_rank_of_one_communicator_is_found_by_another_and_aborts_all) {
+BOOST_AUTO_TEST_CASE(a_lost_rank_of_one_communicator_aborts_all_communicators) {
   for (const int where : communicators) {
     Rig rig(usual_size(), 20s);
     rig.make();
@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(a_lost_rank_of_one_communicator_is_found_by_another_and_abo
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_device_that_hangs_is_named_by_its_rank_of_the_job_in_all_groups) {
+BOOST_AUTO_TEST_CASE(a_hanging_device_is_named_by_its_rank_of_the_job_in_all_groups) {
   for (std::size_t where = 0; where < communicators.size(); ++where) {
     Rig rig(usual_size(), 500ms);
     rig.make_staged();
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(a_device_that_hangs_is_named_by_its_rank_of_the_job_in_all_
   }
 }
 
-BOOST_AUTO_TEST_CASE(an_exception_that_passes_aborts_all) {
+BOOST_AUTO_TEST_CASE(an_unrelated_exception_aborts_all_communicators) {
   Rig rig(usual_size(), 20s);
   std::vector<std::unique_ptr<DeviceCommunicator>> none;
   try {
@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(an_exception_that_passes_aborts_all) {
   BOOST_TEST(rig.nccl.counts().finalized == 0);
 }
 
-BOOST_AUTO_TEST_CASE(an_end_that_the_others_do_not_share_aborts_the_rest) {
+BOOST_AUTO_TEST_CASE(a_hanging_finalize_aborts_all_communicators) {
   Rig rig(usual_size(), 500ms);
   rig.make();
   rig.nccl.faults.where = 0;

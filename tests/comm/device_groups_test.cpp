@@ -18,7 +18,7 @@ using Rig = lockstep::test::GroupsRig;
 
 namespace {
 
-/// A device has room for one collective, and devices are not alike quick.
+/// Runs steps on devices of different speeds, each of which runs one collective at a time.
 void check_steps(Rig& rig) {
   rig.nccl.faults.settle_polls = rig.rank() % 3;
   for (int step = 0; step < 20; ++step) {
@@ -41,7 +41,7 @@ void check_steps(Rig& rig) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(each_of_several_communicators_conforms) {
+BOOST_AUTO_TEST_CASE(each_of_several_communicators_passes_the_suite) {
   for (const int size : group_sizes(Rendezvous().size())) {
     Rig rig(size, 60s);
     rig.make();
@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(each_of_several_communicators_conforms) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(steps_over_groups_never_wait_for_room_on_a_device) {
+BOOST_AUTO_TEST_CASE(steps_over_groups_do_not_deadlock) {
   for (const int size : group_sizes(Rendezvous().size())) {
     Rig rig(size, 20s);
     rig.make();
@@ -64,7 +64,7 @@ BOOST_AUTO_TEST_CASE(steps_over_groups_never_wait_for_room_on_a_device) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(steps_over_groups_through_the_host_give_the_same) {
+BOOST_AUTO_TEST_CASE(steps_over_groups_staged_through_the_host_give_the_same_sums) {
   for (const int size : group_sizes(Rendezvous().size())) {
     Rig rig(size, 20s);
     rig.make_staged();
@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(steps_over_groups_through_the_host_give_the_same) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(the_end_finishes_all_and_gives_everything_back) {
+BOOST_AUTO_TEST_CASE(destruction_finalizes_all_communicators_and_frees_everything) {
   Rig rig(usual_size(), 20s);
   rig.make();
   rig.queue_step();

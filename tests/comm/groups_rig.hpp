@@ -97,8 +97,8 @@ struct GroupsRig {
     return {device_address(values.data()), values.size(), ElementType::f32};
   }
 
-  /// As ShardedState does: reductions in the group and then over the replicas, gathers beside them,
-  /// the tail over all.
+  /// Queues a step like ShardedState: reduces in the group, then over the replicas, while gathers
+  /// run, and reduces the tail over all ranks.
   void queue_step() {
     std::vector<Request> in_group;
     std::vector<Request> over_replicas;
@@ -131,14 +131,15 @@ struct GroupsRig {
   Rendezvous rendezvous;
   std::chrono::milliseconds limit;
   std::vector<std::vector<int>> sets;
-  std::vector<Unit> units;  // buffers outlive the stand-in
+  std::vector<Unit> units;  // declared before `nccl`, which the buffers must outlive
   std::array<float, 5> tail{};
   NcclStandIn nccl;
   CudaStream compute = nullptr;
   std::vector<std::unique_ptr<DeviceCommunicator>> comms;
 };
 
-/// Two shard groups of two ranks; needs four ranks.
+/// Size of a shard group: half the ranks if their number is even, so that there are two groups;
+/// else 1.
 inline int usual_size() {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);

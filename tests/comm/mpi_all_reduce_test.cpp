@@ -24,7 +24,7 @@ bool is_open_mpi() {
   return mpi_all_reduce().starts_with("Open MPI");
 }
 
-/// Whose sum depends on the order of the ranks.
+/// Values whose sum depends on the order of the ranks.
 std::vector<float> values_of(int rank, std::size_t count) {
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -43,7 +43,8 @@ bool same_bits(const std::vector<T>& one, const std::vector<T>& other) {
   return std::memcmp(one.data(), other.data(), one.size() * sizeof(T)) == 0;
 }
 
-/// The sums are near the exact ones, the same bits on all ranks, and so they are again.
+/// Checks that the sums are close to the exact ones, and that all ranks and a repetition give the
+/// same bits.
 template <typename T>
 void check_sums(Communicator& comm, std::size_t count, double tolerance) {
   std::vector<T> first;
@@ -77,8 +78,8 @@ void check_sums(Communicator& comm, std::size_t count, double tolerance) {
 
 }  // namespace
 
-// MPI reads its variables as it starts, so here the variable itself shows that somebody decided.
-BOOST_AUTO_TEST_CASE(what_the_environment_says_stays) {
+// MPI reads its variables only when it starts. Here the variable only marks a choice by the user.
+BOOST_AUTO_TEST_CASE(a_setting_in_the_environment_is_kept) {
   if (std::getenv(variable) != nullptr) return;
   const std::string before = mpi_all_reduce();
   ::setenv(variable, "ignore", 1);
@@ -89,7 +90,7 @@ BOOST_AUTO_TEST_CASE(what_the_environment_says_stays) {
   BOOST_TEST(mpi_all_reduce() == before);
 }
 
-BOOST_AUTO_TEST_CASE(open_mpi_takes_the_algorithm_for_so_many_ranks) {
+BOOST_AUTO_TEST_CASE(open_mpi_uses_the_algorithm_for_the_number_of_ranks) {
   const auto comm = make_mpi_communicator();
   if (std::getenv(variable) != nullptr || !is_open_mpi()) return;
 
@@ -102,7 +103,7 @@ BOOST_AUTO_TEST_CASE(open_mpi_takes_the_algorithm_for_so_many_ranks) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(sums_are_right_and_the_same_bits_on_all_ranks_each_time) {
+BOOST_AUTO_TEST_CASE(sums_are_correct_and_bitwise_equal_on_all_ranks_each_time) {
   const auto comm = make_mpi_communicator();
   set_mpi_all_reduce();
 

@@ -41,27 +41,27 @@ struct Fixture {
 
 }  // namespace
 
-BOOST_FIXTURE_TEST_CASE(ranks_over_nccl_conform, Fixture) {
+BOOST_FIXTURE_TEST_CASE(the_nccl_communicator_passes_the_suite, Fixture) {
   OnDevice host_side(*comm);
 
   check_communicator(host_side, {0, 1, 3, 1000, 10003});
 }
 
-BOOST_FIXTURE_TEST_CASE(collectives_that_are_queued_at_once_conform_too, Fixture) {
+BOOST_FIXTURE_TEST_CASE(the_suite_passes_if_calls_queue_collectives_at_once, Fixture) {
   nccl.faults.settle_polls = 0;
   OnDevice host_side(*comm);
 
   check_communicator(host_side, {17});
 }
 
-BOOST_FIXTURE_TEST_CASE(collectives_that_are_queued_after_their_call_conform_too, Fixture) {
+BOOST_FIXTURE_TEST_CASE(the_suite_passes_if_collectives_are_queued_after_their_call, Fixture) {
   nccl.faults.success_early = true;
   OnDevice host_side(*comm);
 
   check_communicator(host_side, {17});
 }
 
-BOOST_FIXTURE_TEST_CASE(a_reduction_comes_after_what_was_computed_before_its_start, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_reduction_runs_after_work_queued_before_it, Fixture) {
   std::vector<float> gradients(1000, -1.0F);
   nccl.queues.delays.kernel = 50;
   nccl.queues.launch(compute, [&] { gradients.assign(1000, 1.0F); });
@@ -75,7 +75,7 @@ BOOST_FIXTURE_TEST_CASE(a_reduction_comes_after_what_was_computed_before_its_sta
   BOOST_TEST((gradients == std::vector<float>(1000, static_cast<float>(comm->size()))));
 }
 
-BOOST_FIXTURE_TEST_CASE(what_comes_after_a_wait_is_computed_from_the_sums, Fixture) {
+BOOST_FIXTURE_TEST_CASE(work_queued_after_a_wait_reads_the_sums, Fixture) {
   std::vector<float> gradients(1000, 1.0F);
   std::vector<float> seen;
 
@@ -90,11 +90,11 @@ BOOST_FIXTURE_TEST_CASE(what_comes_after_a_wait_is_computed_from_the_sums, Fixtu
   BOOST_TEST((seen == std::vector<float>(1000, static_cast<float>(comm->size()))));
 }
 
-BOOST_FIXTURE_TEST_CASE(a_sharded_step_runs_in_the_order_of_the_stream, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_sharded_step_runs_in_stream_order, Fixture) {
   check_sharded_step(*comm, nccl.queues, compute);
 }
 
-BOOST_FIXTURE_TEST_CASE(the_compute_stream_runs_on_beside_a_reduction, Fixture) {
+BOOST_FIXTURE_TEST_CASE(the_compute_stream_runs_during_a_reduction, Fixture) {
   std::vector<float> gradients(10, 1.0F);
   int reductions_before = -1;
   nccl.queues.delays.task = 100;
@@ -107,7 +107,7 @@ BOOST_FIXTURE_TEST_CASE(the_compute_stream_runs_on_beside_a_reduction, Fixture) 
   BOOST_TEST(reductions_before == 0);
 }
 
-BOOST_FIXTURE_TEST_CASE(requests_end_in_any_order_and_slots_are_used_again, Fixture) {
+BOOST_FIXTURE_TEST_CASE(requests_complete_in_any_order_and_slots_are_reused, Fixture) {
   std::vector<std::vector<float>> buffers;
   for (std::size_t i = 0; i < 9; ++i) buffers.emplace_back(1 + i * 503, static_cast<float>(i));
   for (int step = 0; step < 3; ++step) {
@@ -130,7 +130,7 @@ BOOST_FIXTURE_TEST_CASE(requests_end_in_any_order_and_slots_are_used_again, Fixt
   BOOST_TEST(nccl.counts().collectives == 27);
 }
 
-BOOST_FIXTURE_TEST_CASE(in_a_capture_nothing_is_asked, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_stream_capture_makes_no_query, Fixture) {
   std::vector<float> gradients(10, 1.0F);
 
   nccl.queues.capturing = true;
@@ -160,7 +160,7 @@ BOOST_FIXTURE_TEST_CASE(steps_after_the_first_allocate_nothing, Fixture) {
     for (Request& request : requests) comm->wait(request);
     comm->synchronize();
   };
-  // In the first, requests end before the next begin; later they are all under way at once.
+  // In the first step, requests end one at a time; later, all are in flight together.
   step(1000);
   const int made = nccl.queues.live();
   step(0);
@@ -172,7 +172,7 @@ BOOST_FIXTURE_TEST_CASE(steps_after_the_first_allocate_nothing, Fixture) {
   BOOST_TEST(nccl.queues.live() == made);
 }
 
-BOOST_FIXTURE_TEST_CASE(the_end_finishes_and_gives_everything_back, Fixture) {
+BOOST_FIXTURE_TEST_CASE(destruction_finalizes_nccl_and_frees_everything, Fixture) {
   const auto arena = std::make_shared<std::vector<float>>(100, 1.0F);
   const auto own = std::make_shared<std::vector<float>>(10, 1.0F);
   comm->register_memory({.bytes = bytes_on_device(*arena), .owner = arena, .symmetric = true});
@@ -184,7 +184,7 @@ BOOST_FIXTURE_TEST_CASE(the_end_finishes_and_gives_everything_back, Fixture) {
   BOOST_TEST(nccl.counts().registered == 2);
   BOOST_TEST(nccl.counts().windows == 1);
   BOOST_TEST(nccl.counts().unknown == 0);
-  BOOST_TEST(arena.use_count() == 2);  // it is there for as long as NCCL knows it
+  BOOST_TEST(arena.use_count() == 2);  // kept alive while NCCL has it registered
 
   comm.reset();
   nccl.stream_destroy(compute);
@@ -200,7 +200,7 @@ BOOST_FIXTURE_TEST_CASE(the_end_finishes_and_gives_everything_back, Fixture) {
   BOOST_TEST(nccl.queues.live() == 0);
 }
 
-BOOST_FIXTURE_TEST_CASE(where_nccl_has_no_windows_each_rank_registers_its_memory, Fixture) {
+BOOST_FIXTURE_TEST_CASE(without_nccl_windows_each_rank_registers_its_memory, Fixture) {
   nccl.faults.no_windows = true;
   const auto arena = std::make_shared<std::vector<float>>(100, 1.0F);
 

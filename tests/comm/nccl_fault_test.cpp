@@ -73,7 +73,7 @@ BOOST_FIXTURE_TEST_CASE(a_late_rank_and_a_slow_start_are_waited_for, Fixture) {
   BOOST_TEST(values[99] == static_cast<float>(rendezvous.size()));
 }
 
-BOOST_FIXTURE_TEST_CASE(a_rank_that_never_comes_is_named_by_the_others, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_rank_that_never_arrives_is_named_by_the_others, Fixture) {
   if (is_last()) return;
   const auto begin = Clock::now();
 
@@ -88,7 +88,7 @@ BOOST_FIXTURE_TEST_CASE(a_rank_lost_while_nccl_connects_is_named_by_the_others, 
   const auto begin = Clock::now();
   std::optional<Error> error;
   if (is_last() && rendezvous.size() > 1) {
-    // It comes, hears the id, and is gone.
+    // It joins the rendezvous, receives the id, and is lost.
     NcclUniqueId id{};
     rendezvous.meet({"the start of NCCL", 20s}, {}, std::as_writable_bytes(std::span(id)));
   } else if (rendezvous.size() > 1) {
@@ -100,7 +100,7 @@ BOOST_FIXTURE_TEST_CASE(a_rank_lost_while_nccl_connects_is_named_by_the_others, 
   BOOST_TEST((Clock::now() - begin < 10s));
 }
 
-BOOST_FIXTURE_TEST_CASE(a_start_that_takes_too_long_ends_on_all, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_start_above_the_limit_fails_on_all_ranks, Fixture) {
   nccl.faults.init_hangs = is_last();
   const auto begin = Clock::now();
 
@@ -112,7 +112,7 @@ BOOST_FIXTURE_TEST_CASE(a_start_that_takes_too_long_ends_on_all, Fixture) {
   BOOST_TEST((Clock::now() - begin < 10s));
 }
 
-BOOST_FIXTURE_TEST_CASE(a_rank_whose_start_fails_says_why_on_all, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_failed_start_is_reported_on_all_ranks, Fixture) {
   nccl.faults.init_fails = is_last();
 
   const auto error = error_of([&] { make(500ms); });
@@ -122,7 +122,7 @@ BOOST_FIXTURE_TEST_CASE(a_rank_whose_start_fails_says_why_on_all, Fixture) {
   BOOST_TEST(nccl.counts().aborted == (is_last() ? 0 : 1));
 }
 
-BOOST_FIXTURE_TEST_CASE(a_rank_whose_device_fails_before_the_start_says_why_on_all, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_device_failure_before_the_start_is_reported_on_all_ranks, Fixture) {
   nccl.faults.no_memory = is_last();
   const auto begin = Clock::now();
 
@@ -155,7 +155,7 @@ BOOST_FIXTURE_TEST_CASE(an_asynchronous_error_aborts_and_names_rank_and_host, Fi
   BOOST_TEST(nccl.counts().finalized == 0);
 }
 
-BOOST_FIXTURE_TEST_CASE(an_asynchronous_error_is_found_while_work_is_waited_for, Fixture) {
+BOOST_FIXTURE_TEST_CASE(an_asynchronous_error_ends_a_wait_for_work, Fixture) {
   make(20s);
   nccl.faults.error_after = 0;
   const auto begin = Clock::now();
@@ -167,7 +167,7 @@ BOOST_FIXTURE_TEST_CASE(an_asynchronous_error_is_found_while_work_is_waited_for,
   BOOST_TEST(nccl.counts().aborted == 1);
 }
 
-BOOST_FIXTURE_TEST_CASE(work_that_never_ends_is_not_waited_for_for_ever, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_wait_for_work_that_never_ends_times_out, Fixture) {
   make(500ms);
 
   const auto error = error_of([&] { comm->synchronize_until([] { return false; }); });
@@ -189,7 +189,7 @@ BOOST_FIXTURE_TEST_CASE(a_check_finds_an_error_without_waiting, Fixture) {
   BOOST_TEST(says(again, me()));
 }
 
-BOOST_FIXTURE_TEST_CASE(a_reduction_that_one_rank_never_makes_ends_on_all, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_reduction_that_one_rank_never_runs_times_out_on_all_ranks, Fixture) {
   make(500ms);
   if (is_last()) nccl.faults.hanging = 1;
   Request first = start();
@@ -206,8 +206,7 @@ BOOST_FIXTURE_TEST_CASE(a_reduction_that_one_rank_never_makes_ends_on_all, Fixtu
   BOOST_TEST(nccl.counts().aborted == 1);
 }
 
-BOOST_FIXTURE_TEST_CASE(a_rank_that_gives_up_first_makes_nothing_for_those_that_still_wait,
-                        Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_rank_that_times_out_first_completes_nothing_for_the_others, Fixture) {
   make(500ms);
   if (is_last()) nccl.faults.hanging = 0;
 
@@ -220,7 +219,7 @@ BOOST_FIXTURE_TEST_CASE(a_rank_that_gives_up_first_makes_nothing_for_those_that_
   BOOST_TEST(nccl.counts().aborted == 1);
 }
 
-BOOST_FIXTURE_TEST_CASE(a_blocking_collective_that_is_never_made_ends_on_all, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_blocking_collective_that_never_completes_times_out, Fixture) {
   make(500ms);
   nccl.faults.hanging = 0;
 
@@ -230,7 +229,7 @@ BOOST_FIXTURE_TEST_CASE(a_blocking_collective_that_is_never_made_ends_on_all, Fi
   BOOST_TEST(nccl.counts().aborted == 1);
 }
 
-BOOST_FIXTURE_TEST_CASE(a_collective_that_never_settles_ends, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_collective_that_never_settles_times_out, Fixture) {
   make(500ms);
   nccl.faults.settle_polls = 1 << 30;
 
@@ -240,7 +239,7 @@ BOOST_FIXTURE_TEST_CASE(a_collective_that_never_settles_ends, Fixture) {
   BOOST_TEST(nccl.counts().aborted == 1);
 }
 
-BOOST_FIXTURE_TEST_CASE(a_reduce_scatter_that_never_settles_ends, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_reduce_scatter_that_never_settles_times_out, Fixture) {
   make(500ms);
   nccl.faults.settle_polls = 1 << 30;
 
@@ -250,7 +249,7 @@ BOOST_FIXTURE_TEST_CASE(a_reduce_scatter_that_never_settles_ends, Fixture) {
   BOOST_TEST(nccl.counts().aborted == 1);
 }
 
-BOOST_FIXTURE_TEST_CASE(an_all_gather_that_never_settles_ends, Fixture) {
+BOOST_FIXTURE_TEST_CASE(an_all_gather_that_never_settles_times_out, Fixture) {
   make(500ms);
   nccl.faults.settle_polls = 1 << 30;
 
@@ -260,7 +259,7 @@ BOOST_FIXTURE_TEST_CASE(an_all_gather_that_never_settles_ends, Fixture) {
   BOOST_TEST(nccl.counts().aborted == 1);
 }
 
-BOOST_FIXTURE_TEST_CASE(a_gather_that_one_rank_never_makes_ends_on_all, Fixture) {
+BOOST_FIXTURE_TEST_CASE(an_all_gather_that_one_rank_never_runs_times_out_on_all_ranks, Fixture) {
   make(500ms);
   if (is_last()) nccl.faults.hanging = 1;
   const auto begin = Clock::now();
@@ -276,7 +275,7 @@ BOOST_FIXTURE_TEST_CASE(a_gather_that_one_rank_never_makes_ends_on_all, Fixture)
   BOOST_TEST(nccl.counts().aborted == 1);
 }
 
-BOOST_FIXTURE_TEST_CASE(an_exception_that_passes_aborts_and_does_not_wait_for_the_others, Fixture) {
+BOOST_FIXTURE_TEST_CASE(an_unrelated_exception_aborts_without_waiting_for_other_ranks, Fixture) {
   try {
     const auto mine = make_nccl_communicator(nccl, rendezvous, compute);
     throw std::runtime_error("bad sample");
@@ -287,7 +286,7 @@ BOOST_FIXTURE_TEST_CASE(an_exception_that_passes_aborts_and_does_not_wait_for_th
   BOOST_TEST(nccl.counts().finalized == 0);
 }
 
-BOOST_FIXTURE_TEST_CASE(an_end_that_the_others_do_not_share_is_aborted, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_hanging_finalize_is_aborted, Fixture) {
   make(500ms);
   nccl.faults.finalize_hangs = true;
 

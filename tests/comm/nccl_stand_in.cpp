@@ -21,7 +21,7 @@ NcclStandIn::NcclStandIn(std::span<const std::vector<int>> sets) {
   }
 }
 
-// A rank that gave up must not send what others still wait for: they would find it made after all.
+// A rank that timed out must not send while others still wait: their collective would complete.
 NcclStandIn::~NcclStandIn() {
   MPI_Barrier(MPI_COMM_WORLD);
 }
@@ -72,7 +72,7 @@ NcclResult NcclStandIn::comm_abort(NcclComm comm) noexcept {
   return result;
 }
 void NcclStandIn::wait_for_device() {
-  // NCCL would wait for ever.
+  // NCCL would wait forever; the stand-in ends the test instead.
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (std::ranges::any_of(communicators_, &StandInCommunicator::has_queued)) {
     if (std::chrono::steady_clock::now() > limit) {
@@ -188,7 +188,7 @@ NcclResult NcclStandIn::add_to_group(const StandInCollective::Part& part, NcclCo
                                      CudaStream stream) {
   auto* const found = find(comm);
   if (found == nullptr) return NcclResult::invalid_argument;
-  // On their own, a send and a receive would wait for each other.
+  // Outside a group, a send and a receive would wait for each other.
   return grouping_ ? found->add_to_group(part, stream) : NcclResult::invalid_usage;
 }
 NcclResult NcclStandIn::send(const void* from, std::size_t count, NcclType type, int peer,

@@ -13,7 +13,7 @@
 namespace lockstep::test {
 
 /// NCCL and CUDA over host memory and MPI, for the communicators of one device. It is as strict as
-/// they are (addresses must be the device's; no call of a communicator before the one before has
+/// they are (addresses must be the device's; no call of a communicator before its last one has
 /// settled; no query in a capture; no abort while another communicator's collective is queued,
 /// unless a group aborts both). `faults` makes calls fail.
 ///
@@ -27,7 +27,7 @@ class NcclStandIn final : public NcclApi {
 
   /// One communicator over all ranks.
   NcclStandIn();
-  /// One over each set of ranks, to be started in this order.
+  /// One communicator over each set of ranks, started in this order.
   explicit NcclStandIn(std::span<const std::vector<int>> sets);
   NcclStandIn(const NcclStandIn&) = delete;
   NcclStandIn& operator=(const NcclStandIn&) = delete;
@@ -109,7 +109,7 @@ class NcclStandIn final : public NcclApi {
   std::vector<Registered> registered_;
   std::size_t started_ = 0;
   bool grouping_ = false;
-  bool aborting_ = false;  ///< in the group
+  bool aborting_ = false;  ///< the group contains an abort
 };
 
 }  // namespace lockstep::test

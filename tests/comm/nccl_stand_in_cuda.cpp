@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-/// The half of NcclStandIn that is CUDA.
+/// The CUDA calls of NcclStandIn.
 namespace lockstep::test {
 namespace {
 

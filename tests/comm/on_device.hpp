@@ -5,14 +5,14 @@
 
 namespace lockstep::test {
 
-/// A device's communicator for tests that know only memory of the host: buffers are given under
-/// their device addresses.
+/// Adapts a device's communicator to tests that use host memory: passes each buffer by its device
+/// address.
 class OnDevice final : public Communicator {
  public:
   /// What wait() waits for.
   enum class Wait {
     synchronized,  ///< the host can read the result
-    ordered        ///< work that is queued later can
+    ordered        ///< work that is queued later can read the result
   };
   explicit OnDevice(DeviceCommunicator& inner, Wait wait = Wait::synchronized)
       : inner_(inner), wait_(wait) {}

@@ -6,14 +6,14 @@
 using namespace lockstep;
 using Ranks = std::vector<int>;
 
-BOOST_AUTO_TEST_CASE(groups_are_ranks_one_after_another_and_replicas_those_of_one_place) {
+BOOST_AUTO_TEST_CASE(groups_are_consecutive_ranks_and_replicas_have_equal_positions) {
   const RankGroups groups = rank_groups(4, 6, 3);
 
   BOOST_TEST((groups.group == Ranks{3, 4, 5}));
   BOOST_TEST((groups.replicas == Ranks{1, 4}));
 }
 
-BOOST_AUTO_TEST_CASE(groups_and_replicas_part_the_job_and_meet_in_one_rank) {
+BOOST_AUTO_TEST_CASE(groups_and_replicas_partition_the_job) {
   for (const int ranks : {1, 4, 12}) {
     for (int size = 1; size <= ranks; ++size) {
       if (ranks % size != 0) continue;

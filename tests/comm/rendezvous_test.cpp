@@ -31,7 +31,7 @@ std::optional<Error> outcome(Rendezvous& rendezvous, const Rendezvous::Place& pl
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_payload_of_rank_0_reaches_all_that_meet) {
+BOOST_AUTO_TEST_CASE(the_payload_of_rank_0_reaches_all_ranks) {
   Rendezvous rendezvous;
   for (int meeting = 0; meeting < 20; ++meeting) {
     std::array<std::byte, Rendezvous::largest_payload> payload{};
@@ -44,10 +44,10 @@ BOOST_AUTO_TEST_CASE(the_payload_of_rank_0_reaches_all_that_meet) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(each_block_of_the_payload_is_its_leaders) {
+BOOST_AUTO_TEST_CASE(each_block_of_the_payload_comes_from_its_leader) {
   Rendezvous rendezvous;
   const int rank = rendezvous.rank();
-  // Of all, of pairs, and of those at the same place in each pair.
+  // The leaders of all ranks, of pairs, and of the ranks at the same position in each pair.
   const std::array leaders{0, rank - rank % 2, rank % 2};
   std::array<std::array<std::byte, 150>, 3> blocks{};
   for (std::size_t k = 0; k < 3; ++k) blocks[k].fill(std::byte(10 * k + std::size_t(rank)));
@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(each_block_of_the_payload_is_its_leaders) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(of_those_that_waited_or_failed_the_one_that_came_least_far_is_reported) {
+BOOST_AUTO_TEST_CASE(of_several_waits_or_failures_the_earliest_phase_is_reported) {
   for (const auto arrival : {Rendezvous::Arrival::waited, Rendezvous::Arrival::failed}) {
     Rendezvous rendezvous;
     const int last = rendezvous.size() - 1;
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(a_missing_rank_is_named_with_its_host_by_all_others) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_failure_is_reported_before_those_who_waited_for_it) {
+BOOST_AUTO_TEST_CASE(a_failure_is_reported_rather_than_a_wait_for_it) {
   Rendezvous rendezvous;
   const int failing = rendezvous.size() - 1;
   const bool here = rendezvous.rank() == failing;
@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(a_failure_is_reported_before_those_who_waited_for_it) {
   BOOST_TEST(error->what() == "failed on " + rendezvous.name(failing));
 }
 
-BOOST_AUTO_TEST_CASE(of_several_failures_the_lowest_ranks_is_reported_cut_where_it_is_long) {
+BOOST_AUTO_TEST_CASE(of_several_failures_the_lowest_ranks_is_reported_and_truncated) {
   Rendezvous rendezvous;
   const std::string text =
       "rank " + std::to_string(rendezvous.rank()) + ": " + std::string(5000, '.');

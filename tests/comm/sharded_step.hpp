@@ -24,7 +24,7 @@ class ShardedStep final {
         {device_address(gradients.data()), gradients.size(), ElementType::f32},
         {device_address(sums.data()), sums.size(), ElementType::f32}, ReduceOp::sum);
   }
-  /// In place.
+  /// Starts an all-gather in place.
   [[nodiscard]] Request gather(Communicator& comm) {
     return comm.start_all_gather_buffer(
         {device_address(own_weights().data()), shard_, ElementType::f32},

@@ -27,9 +27,9 @@ BOOST_TEST_GLOBAL_FIXTURE(MpiFixture);
 
 namespace {
 
-constexpr std::size_t small = 16384;  ///< a window whose pieces hold few values
+constexpr std::size_t small = 16384;  ///< bytes of a window, so that messages need many pieces
 
-/// What the ranks of this host share, over MPI.
+/// A communicator over shared memory, and the MPI communicator under it.
 struct Shared {
   std::unique_ptr<Communicator> mpi = make_mpi_communicator();
   std::unique_ptr<Communicator> comm;
@@ -61,7 +61,7 @@ std::vector<float> sum_in_order_of_ranks(std::size_t count, int ranks) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_rank_alone_shares_with_nobody) {
+BOOST_AUTO_TEST_CASE(a_single_rank_gets_no_shared_memory) {
   if (!is_alone()) return;
   const auto mpi = make_mpi_communicator();
   const SharedMemoryResult result = make_shared_memory_communicator(*mpi);
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(a_rank_alone_shares_with_nobody) {
   BOOST_TEST(result.reason == "there is one rank alone");
 }
 
-BOOST_AUTO_TEST_CASE(ranks_of_one_host_conform) {
+BOOST_AUTO_TEST_CASE(ranks_of_one_host_pass_the_suite) {
   if (is_alone()) return;
   for (const std::size_t bytes : {small, std::size_t{0}}) {
     const Shared shared(bytes);
@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(ranks_of_one_host_conform) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(sums_are_in_the_order_of_ranks_wherever_a_value_lies) {
+BOOST_AUTO_TEST_CASE(sums_are_in_rank_order_at_every_position) {
   if (is_alone()) return;
   const Shared shared;
   Communicator& comm = *shared.comm;
@@ -95,7 +95,7 @@ BOOST_AUTO_TEST_CASE(sums_are_in_the_order_of_ranks_wherever_a_value_lies) {
     comm.all_gather(std::span<const float>(part), std::span(gathered));
     BOOST_TEST((reduced == expected));
     BOOST_TEST((gathered == expected));
-    // Of a message that begins elsewhere.
+    // The same for a message that begins one value later.
     std::vector<float> behind(mine.begin() + 1, mine.end());
     comm.all_reduce(std::span(behind));
     BOOST_TEST(std::equal(behind.begin(), behind.end(), expected.begin() + 1));
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(not_a_number_and_infinity_reach_every_rank) {
   BOOST_TEST(values[98] == static_cast<float>(shared.comm->size()));
 }
 
-BOOST_AUTO_TEST_CASE(more_requests_than_are_remembered_end_in_any_order) {
+BOOST_AUTO_TEST_CASE(many_requests_in_flight_complete_in_any_order) {
   if (is_alone()) return;
   const Shared shared;
   Communicator& comm = *shared.comm;
@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(more_requests_than_are_remembered_end_in_any_order) {
   for (std::size_t i = 0; i < many; ++i) buffers.emplace_back(1 + i * 37, static_cast<float>(i));
   for (std::size_t i = 0; i < many; ++i) {
     requests.push_back(comm.start_all_reduce(std::span(buffers[i])));
-    // MPI's go between them.
+    // MPI reduces integers; its requests alternate with those in shared memory.
     counts[i] = static_cast<std::int64_t>(i);
     requests.push_back(comm.start_all_reduce(std::span(&counts[i], 1)));
   }
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(more_requests_than_are_remembered_end_in_any_order) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(requests_of_both_kinds_have_numbers_of_their_own_that_are_used_again) {
+BOOST_AUTO_TEST_CASE(requests_of_both_kinds_have_distinct_slots_that_are_reused) {
   if (is_alone()) return;
   const Shared shared;
   std::vector<float> values(10);
@@ -177,17 +177,17 @@ BOOST_AUTO_TEST_CASE(requests_of_both_kinds_have_numbers_of_their_own_that_are_u
     Request own = shared.comm->start_all_reduce(std::span(values));
     Request inner = shared.comm->start_all_reduce(std::span(more));
     BOOST_TEST_REQUIRE(own.slot != inner.slot);
-    BOOST_TEST_REQUIRE(std::max(own.slot, inner.slot) < 4);  // who watches them counts on it
+    BOOST_TEST_REQUIRE(std::max(own.slot, inner.slot) < 4);  // WatchedCommunicator indexes by it
     shared.comm->wait(inner);
     shared.comm->wait(own);
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_slow_rank_is_waited_for_and_nothing_runs_over_what_it_has_not_taken) {
+BOOST_AUTO_TEST_CASE(data_that_a_slow_rank_has_not_read_is_not_overwritten) {
   if (is_alone()) return;
   const Shared shared;
   Communicator& comm = *shared.comm;
-  constexpr std::size_t count = 100000;  // many times what a window holds
+  constexpr std::size_t count = 100000;  // many times a window's capacity
   for (int slow = 0; slow < comm.size(); ++slow) {
     std::vector<std::vector<float>> buffers(3, random_values(count, comm.rank()));
     std::vector<Request> requests;
@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE(a_slow_rank_is_waited_for_and_nothing_runs_over_what_it_has
   }
 }
 
-BOOST_AUTO_TEST_CASE(communicators_may_be_waited_for_in_any_order) {
+BOOST_AUTO_TEST_CASE(requests_of_several_communicators_complete_in_any_order) {
   if (is_alone()) return;
   const Shared one;
   const Shared other;
@@ -217,7 +217,7 @@ BOOST_AUTO_TEST_CASE(communicators_may_be_waited_for_in_any_order) {
                                 other.comm->start_all_reduce(std::span(b)),
                                 one.mpi->start_all_reduce(std::span(c))};
   const std::vector<Communicator*> comms{one.comm.get(), other.comm.get(), one.mpi.get()};
-  // Each rank begins with another one.
+  // Each rank waits in a different order.
   for (std::size_t i = 0; i < 3; ++i) {
     const std::size_t at = (i + static_cast<std::size_t>(one.comm->rank())) % 3;
     comms[at]->wait(requests[at]);
@@ -250,7 +250,7 @@ BOOST_AUTO_TEST_CASE(steps_after_the_first_allocate_nothing) {
   BOOST_TEST(test::allocation_count() - before == 0);
 }
 
-BOOST_AUTO_TEST_CASE(memory_that_cannot_be_had_is_told_on_all_ranks) {
+BOOST_AUTO_TEST_CASE(a_failed_allocation_is_reported_on_all_ranks) {
   if (is_alone()) return;
   const auto mpi = make_mpi_communicator();
   const SharedMemoryResult result =
@@ -260,7 +260,7 @@ BOOST_AUTO_TEST_CASE(memory_that_cannot_be_had_is_told_on_all_ranks) {
              result.reason);
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_that_may_not_open_it_keeps_all_from_it) {
+BOOST_AUTO_TEST_CASE(no_rank_uses_shared_memory_that_one_cannot_open) {
   if (is_alone()) return;
   const auto mpi = make_mpi_communicator();
   rlimit before{};
@@ -275,7 +275,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_may_not_open_it_keeps_all_from_it) {
   BOOST_TEST(result.reason.find("Too many open files") != std::string::npos, result.reason);
 }
 
-BOOST_AUTO_TEST_CASE(nothing_stays_behind) {
+BOOST_AUTO_TEST_CASE(no_file_remains_in_dev_shm) {
   if (is_alone()) return;
   const auto left = [] {
     std::size_t files = 0;

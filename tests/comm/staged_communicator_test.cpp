@@ -54,13 +54,13 @@ struct Fixture {
 
 }  // namespace
 
-BOOST_FIXTURE_TEST_CASE(ranks_over_the_host_conform, Fixture) {
+BOOST_FIXTURE_TEST_CASE(the_staged_communicator_passes_the_suite, Fixture) {
   OnDevice host_side(*comm);
 
   check_communicator(host_side, {0, 1, 3, 1000, 10003});
 }
 
-BOOST_FIXTURE_TEST_CASE(a_reduction_comes_after_what_was_computed_before_its_start, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_reduction_runs_after_work_queued_before_it, Fixture) {
   std::vector<float> gradients(1000, -1.0F);
   cuda.queues.delays.kernel = 50;
   cuda.queues.launch(compute, [&] { gradients.assign(1000, 1.0F); });
@@ -74,7 +74,7 @@ BOOST_FIXTURE_TEST_CASE(a_reduction_comes_after_what_was_computed_before_its_sta
   BOOST_TEST((gradients == std::vector<float>(1000, ranks())));
 }
 
-BOOST_FIXTURE_TEST_CASE(what_comes_after_a_wait_is_computed_from_the_sums, Fixture) {
+BOOST_FIXTURE_TEST_CASE(work_queued_after_a_wait_reads_the_sums, Fixture) {
   std::vector<float> gradients(1000, 1.0F);
   std::vector<float> seen;
   cuda.queues.delays.copy = 50;
@@ -88,11 +88,11 @@ BOOST_FIXTURE_TEST_CASE(what_comes_after_a_wait_is_computed_from_the_sums, Fixtu
   BOOST_TEST((seen == std::vector<float>(1000, ranks())));
 }
 
-BOOST_FIXTURE_TEST_CASE(a_sharded_step_runs_in_the_order_of_the_stream, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_sharded_step_runs_in_stream_order, Fixture) {
   check_sharded_step(*comm, cuda.queues, compute);
 }
 
-BOOST_FIXTURE_TEST_CASE(a_result_does_not_wait_for_a_later_bucket_to_be_computed, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_result_does_not_wait_for_a_later_buckets_kernels, Fixture) {
   std::vector<float> first(100, 1.0F);
   std::vector<float> second(100, 1.0F);
   bool computed = false;
@@ -109,11 +109,11 @@ BOOST_FIXTURE_TEST_CASE(a_result_does_not_wait_for_a_later_bucket_to_be_computed
   BOOST_TEST(!comm->test(other));
 }
 
-BOOST_FIXTURE_TEST_CASE(the_host_is_called_in_the_same_order_on_all_ranks, Fixture) {
+BOOST_FIXTURE_TEST_CASE(all_ranks_call_the_host_communicator_in_the_same_order, Fixture) {
   std::vector<std::int64_t> calls;
   comm = make_staged_communicator(
       cuda, std::make_unique<RecordingCommunicator>(make_mpi_communicator(), calls), compute);
-  // Ranks copy and compute at unlike speeds, look at unlike requests, and block in between.
+  // Ranks copy and compute at different speeds, test different requests, and block in between.
   cuda.queues.delays.copy = 7 * comm->rank();
   cuda.queues.delays.kernel = 20 * (comm->size() - comm->rank());
   const auto ranks_there = static_cast<std::size_t>(comm->size());
@@ -150,7 +150,7 @@ BOOST_FIXTURE_TEST_CASE(the_host_is_called_in_the_same_order_on_all_ranks, Fixtu
   BOOST_TEST((mine == std::vector<float>(30, ranks() + 4)));
   BOOST_TEST((scattered == mine));
   BOOST_TEST((gathered == all));
-  // Each of the eight reductions began before the next call that blocks.
+  // Each of the eight all-reduces starts before the next blocking call.
   const std::vector<std::int64_t> in_program_order{8, 1,    1,  0,  8, 504,  8, 30, 8,  1007, 3, 30,
                                                    8, 1510, 10, 30, 8, 2013, 5, 30, 8,  2516, 6, 30,
                                                    8, 3019, 9,  30, 8, 3522, 9, 30, 10, 30};
@@ -172,7 +172,7 @@ BOOST_FIXTURE_TEST_CASE(steps_after_the_first_allocate_nothing, Fixture) {
     comm->synchronize();
     comm->broadcast_buffer(on_device(values), 0);
   };
-  // In the first, requests may end before the next begins; later they are all under way at once.
+  // In the first step, requests may end one at a time; later, all are in flight together.
   step(1000);
   const int made = cuda.queues.live();
   const int allocated = cuda.counts().allocated;
@@ -186,7 +186,7 @@ BOOST_FIXTURE_TEST_CASE(steps_after_the_first_allocate_nothing, Fixture) {
   BOOST_TEST(cuda.counts().allocated == allocated);
 }
 
-BOOST_FIXTURE_TEST_CASE(the_end_gives_everything_back, Fixture) {
+BOOST_FIXTURE_TEST_CASE(destruction_frees_everything, Fixture) {
   std::vector<float> values(100, 1.0F);
   comm->all_reduce_buffer(on_device(values), ReduceOp::sum);
   comm->broadcast_buffer(on_device(values), 0);
@@ -198,7 +198,7 @@ BOOST_FIXTURE_TEST_CASE(the_end_gives_everything_back, Fixture) {
   BOOST_TEST(cuda.queues.live() == 0);
 }
 
-BOOST_FIXTURE_TEST_CASE(a_capture_is_refused, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_stream_capture_is_refused, Fixture) {
   std::vector<float> values(100, 1.0F);
   cuda.queues.capturing = true;
 
@@ -209,7 +209,7 @@ BOOST_FIXTURE_TEST_CASE(a_capture_is_refused, Fixture) {
   });
 }
 
-BOOST_FIXTURE_TEST_CASE(a_rank_that_takes_no_part_ends_the_others, Fixture) {
+BOOST_FIXTURE_TEST_CASE(if_a_rank_does_not_take_part_the_others_time_out, Fixture) {
   make(500ms);
   const auto apart = make_mpi_communicator();
   std::vector<float> values(100, 1.0F);
@@ -235,7 +235,7 @@ BOOST_FIXTURE_TEST_CASE(a_rank_that_takes_no_part_ends_the_others, Fixture) {
     ends_by_its_limit("an all-gather through the host", [&] { comm->wait(requests[2]); });
   }
   apart->barrier();
-  // Only so that MPI is left in order.
+  // Completes the collectives, so that MPI can finalize.
   if (is_last()) start_all();
   for (Request& request : requests) {
     while (!comm->test(request)) {
@@ -243,7 +243,7 @@ BOOST_FIXTURE_TEST_CASE(a_rank_that_takes_no_part_ends_the_others, Fixture) {
   }
 }
 
-BOOST_FIXTURE_TEST_CASE(work_that_never_ends_is_not_waited_for_for_ever, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_wait_for_work_that_never_ends_times_out, Fixture) {
   make(500ms);
 
   BOOST_CHECK_EXCEPTION(comm->synchronize_until([] { return false; }), Error,
@@ -254,7 +254,7 @@ BOOST_FIXTURE_TEST_CASE(work_that_never_ends_is_not_waited_for_for_ever, Fixture
                         });
 }
 
-BOOST_FIXTURE_TEST_CASE(a_device_that_hangs_ends_the_wait, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_wait_for_a_hanging_device_times_out, Fixture) {
   make(500ms);
   cuda.queues.delays.kernel = 1 << 30;
   cuda.queues.launch(compute, [] {});

@@ -62,7 +62,7 @@ NcclResult StandInCommunicator::get_async_error(NcclResult* state) {
   if (polls_left_ > 0) --polls_left_;
   if (state_ == State::starting) {
     if (!met_ || !mpi_->test(start_) || polls_left_ > 0) return NcclResult::success;
-    // Equal ids on all ranks: the least is the greatest.
+    // The ids of all ranks are equal if the smallest equals the largest.
     if (meeting_[0] != -meeting_[1]) *state = NcclResult::invalid_argument;
   } else if (polls_left_ > 0 ||
              (state_ == State::finalizing && is_told(shared_.faults.finalize_hangs))) {

@@ -15,7 +15,7 @@
 namespace lockstep::test {
 
 struct StandInFaults {
-  bool no_memory = false;  ///< on the device
+  bool no_memory = false;  ///< allocations on the device fail
   bool init_hangs = false;
   bool init_fails = false;
   int init_polls = 3;          ///< queries until the start has settled
@@ -24,7 +24,7 @@ struct StandInFaults {
   int error_after = -1;        ///< number of collectives before an asynchronous error; -1: no error
   int hanging = -1;            ///< number of a collective that never completes; -1: none
   bool finalize_hangs = false;
-  bool no_windows = false;  ///< the platform has none
+  bool no_windows = false;  ///< the platform does not support them
   /// The communicator with the fault, in the order of starts; -1: every one.
   int where = -1;
 };
@@ -35,7 +35,7 @@ struct StandInCounts {
   int submitted = 0;    ///< collectives
   int collectives = 0;  ///< completed
   int registered = 0;   ///< currently, plain and symmetric
-  int windows = 0;      ///< of these
+  int windows = 0;      ///< symmetric ones of these
   int unknown = 0;      ///< collectives on memory that is not registered
   int allocated = 0;    ///< currently, device and pinned memory
 };
@@ -69,11 +69,11 @@ class StandInCommunicator final {
   /// Whether a stream has a collective that is neither complete nor aborted.
   [[nodiscard]] bool has_queued() const;
   [[nodiscard]] NcclResult require_ready() const;
-  /// A call that later calls of the communicator must wait for.
+  /// Starts a call that later calls of the communicator must wait for.
   [[nodiscard]] NcclResult begin_settling();
   [[nodiscard]] NcclResult make(const StandInCollective::Work& work, CudaStream stream);
   [[nodiscard]] NcclResult add_to_group(const StandInCollective::Part& part, CudaStream stream);
-  /// Of what was added.
+  /// Submits the operations that were added to the group.
   [[nodiscard]] NcclResult end_group();
 
  private:

@@ -7,10 +7,10 @@
 namespace lockstep::test {
 namespace {
 
-// No address of a process of today has this bit.
+// User-space addresses do not use this bit.
 constexpr std::uintptr_t device_bit = std::uintptr_t{1} << 62;
 
-/// A stream or event that is not destroyed.
+/// The stream or event of a handle; throws if it is destroyed.
 template <typename T>
 T& alive(void* handle) {
   T& object = *static_cast<T*>(handle);
@@ -32,7 +32,7 @@ bool is_device_address(const void* address) noexcept {
 
 CudaStream StandInQueues::create_stream() {
   ++live_;
-  streams_.emplace_back().operations.reserve(1024);  // allocations are counted
+  streams_.emplace_back().operations.reserve(1024);  // so that later operations do not allocate
   return &streams_.back();
 }
 void StandInQueues::destroy_stream(CudaStream stream) noexcept {

@@ -15,19 +15,19 @@ constexpr std::size_t mebibyte = std::size_t{1} << 20;
 BOOST_AUTO_TEST_CASE(all_windows_and_counters_fit_in_a_containers_shared_memory) {
   for (int ranks = 2; ranks <= 192; ++ranks) {
     const std::size_t windows = static_cast<std::size_t>(ranks) * window_bytes(ranks);
-    BOOST_TEST(windows <= 48 * mebibyte, ranks << " ranks take " << windows);
+    BOOST_TEST(windows <= 48 * mebibyte, ranks << " ranks use " << windows << " bytes");
     BOOST_TEST(windows + PieceExchange::counter_bytes(ranks) < 49 * mebibyte);
   }
 }
 
-BOOST_AUTO_TEST_CASE(few_ranks_have_windows_of_a_caches_size) {
+BOOST_AUTO_TEST_CASE(windows_of_few_ranks_are_as_large_as_a_cache) {
   for (const int ranks : {2, 4, 8, 12}) BOOST_TEST(window_bytes(ranks) == 4 * mebibyte);
   BOOST_TEST(window_bytes(16) == 3 * mebibyte);
   BOOST_TEST(window_bytes(128) == 384 * 1024U);
 }
 
-BOOST_AUTO_TEST_CASE(windows_are_whole_pages_and_have_room_for_all_slices) {
-  constexpr std::size_t slice = 128;  // the smallest that the exchange can use, in bytes
+BOOST_AUTO_TEST_CASE(windows_are_whole_pages_and_hold_all_slices) {
+  constexpr std::size_t slice = 128;  // bytes of the smallest slice that the exchange supports
   for (int ranks = 2; ranks <= 256; ++ranks) {
     BOOST_TEST(window_bytes(ranks) % 65536 == 0U);
     BOOST_TEST(window_bytes(ranks) / 8 / static_cast<std::size_t>(ranks) >= slice);

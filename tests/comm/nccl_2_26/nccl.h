@@ -3,7 +3,7 @@
 #pragma GCC system_header
 #include_next <nccl.h>
 
-/// The NCCL at hand, but no use of what came with 2.27 compiles.
+/// The installed NCCL as version 2.26: any use of what 2.27 added fails to compile.
 #undef NCCL_VERSION_CODE
 #define NCCL_VERSION_CODE NCCL_VERSION(2, 26, 0)
 #undef NCCL_WIN_COLL_SYMMETRIC
