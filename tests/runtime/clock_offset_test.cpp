@@ -12,8 +12,7 @@ using namespace lockstep;
 
 namespace {
 
-/// An echo sent at `at` whose message takes `out` there and `home` back, where rank 0's clock is
-/// `skew` ahead.
+/// An echo sent at `at` that takes `out` to rank 0 and `home` back; rank 0's clock is `skew` ahead.
 ClockEcho echo(std::int64_t at, std::int64_t skew, std::int64_t out, std::int64_t home) {
   return {.sent = at, .there = at + out + skew, .back = at + out + home};
 }
@@ -43,8 +42,9 @@ BOOST_AUTO_TEST_CASE(the_quickest_echo_decides_over_slow_ones) {
   BOOST_TEST(found.uncertainty <= 25);
 }
 
-BOOST_AUTO_TEST_CASE(delays_that_differ_each_way_still_bound_it) {
-  // Out is quick in one, home in the other: together they tell more than the quicker one.
+BOOST_AUTO_TEST_CASE(delays_that_differ_each_way_still_bound_the_offset) {
+  // The way out is quick in one echo, the way back in the other: together they bound the offset
+  // better than each alone.
   const std::vector<ClockEcho> echoes{echo(0, -500, 10, 1000), echo(5000, -500, 1000, 10)};
 
   const ClockOffset found = estimate_clock_offset(echoes);
@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(delays_that_differ_each_way_still_bound_it) {
   BOOST_TEST(found.uncertainty == 10);
 }
 
-BOOST_AUTO_TEST_CASE(the_true_offset_is_never_farther_than_stated) {
+BOOST_AUTO_TEST_CASE(the_true_offset_is_within_the_stated_uncertainty) {
   std::mt19937_64 random(3);
   for (int run = 0; run < 2000; ++run) {
     const auto below = [&](std::int64_t limit) {
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(the_true_offset_is_never_farther_than_stated) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_clock_that_was_set_meanwhile_leaves_the_quickest_echo) {
+BOOST_AUTO_TEST_CASE(if_the_clock_is_set_meanwhile_the_quickest_echo_decides) {
   const std::vector<ClockEcho> echoes{echo(0, 0, 500, 500), echo(10'000, 1'000'000, 40, 20)};
 
   const ClockOffset found = estimate_clock_offset(echoes);
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(a_clock_that_was_set_meanwhile_leaves_the_quickest_echo) {
   BOOST_TEST(found.uncertainty == 30);
 }
 
-BOOST_AUTO_TEST_CASE(between_two_measurements_the_offset_drifts_in_a_straight_line) {
+BOOST_AUTO_TEST_CASE(between_two_measurements_the_offset_is_interpolated_linearly) {
   const ClockOffset first{.at = 1000, .offset = 50, .uncertainty = 1};
   const ClockOffset last{.at = 3000, .offset = 90, .uncertainty = 1};
 

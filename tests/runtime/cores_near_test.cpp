@@ -13,7 +13,7 @@ using namespace lockstep;
 
 namespace {
 
-/// A directory as /sys/devices/system/node.
+/// A directory with the structure of /sys/devices/system/node.
 class Nodes {
  public:
   Nodes() {
@@ -42,7 +42,7 @@ std::vector<int> first(int count) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_cores_of_a_node_are_those_its_list_names) {
+BOOST_AUTO_TEST_CASE(the_cores_of_a_node_are_those_in_its_cpulist) {
   const Nodes nodes;
   nodes.add(0, "0-1,6,8-9");
   nodes.add(1, "2-5,7");
@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(the_cores_of_a_node_are_those_its_list_names) {
   BOOST_TEST((cores_near(1, some, nodes.path()) == std::vector<int>{4, 5}));
 }
 
-BOOST_AUTO_TEST_CASE(all_cores_are_near_where_nothing_better_is_known) {
+BOOST_AUTO_TEST_CASE(all_cores_are_near_if_the_node_has_no_usable_list) {
   const Nodes nodes;
   nodes.add(0, "");
   nodes.add(1, "20-30");

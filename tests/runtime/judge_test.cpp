@@ -16,7 +16,7 @@ namespace {
 
 constexpr watch::JudgeOptions ten_seconds{.limit = 10, .fan_out = 2};
 
-/// Ranks that wait for each other in bucket 1 of step 7, and have been for 11 s.
+/// Ranks that have waited for each other for 11 s, in bucket 1 of step 7.
 std::vector<RankReport> waiting(int ranks) {
   std::vector<RankReport> all(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
@@ -56,7 +56,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_job_in_which_any_rank_moves_is_well) {
+BOOST_AUTO_TEST_CASE(a_job_is_healthy_while_any_rank_makes_progress) {
   auto reports = waiting(4);
   reports[2].idle = 9;
   put_in(reports[2], Phase::save);
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(the_rank_that_does_not_wait_is_late) {
   BOOST_TEST(contains(text, "; 3 ranks wait in the all-reduce of bucket 1, in communication"));
 }
 
-BOOST_AUTO_TEST_CASE(buckets_are_told_by_the_collective_that_is_waited_for) {
+BOOST_AUTO_TEST_CASE(a_wait_for_a_bucket_is_described_by_its_collective) {
   PhaseBoard::Reading reading = waiting(1)[0].reading;
   for (const auto& [kind, text] :
        {std::pair{CollectiveKind::started_reduce_scatter, "the reduce-scatter of bucket 1, in "},
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(buckets_are_told_by_the_collective_that_is_waited_for) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(all_late_ranks_are_named_up_to_a_number) {
+BOOST_AUTO_TEST_CASE(late_ranks_are_named_up_to_a_limit) {
   auto reports = waiting(20);
   for (int rank = 5; rank < 16; ++rank)
     put_in(reports[static_cast<std::size_t>(rank)], Phase::data);
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(all_late_ranks_are_named_up_to_a_number) {
   BOOST_TEST(!contains(text, "rank 13 (node6)"));
 }
 
-BOOST_AUTO_TEST_CASE(a_silent_rank_comes_before_one_that_does_not_wait) {
+BOOST_AUTO_TEST_CASE(a_silent_rank_is_named_before_one_that_does_not_wait) {
   auto reports = waiting(4);
   put_in(reports[1], Phase::data);
   put_in(reports[3], Phase::forward);
@@ -109,8 +109,8 @@ BOOST_AUTO_TEST_CASE(a_silent_rank_comes_before_one_that_does_not_wait) {
   BOOST_TEST(contains(text, "; rank 1 (node0) is in data of step 7"));
 }
 
-BOOST_AUTO_TEST_CASE(ranks_below_a_silent_one_are_only_out_of_hearing) {
-  auto reports = waiting(7);  // 1 stands above 3 and 4
+BOOST_AUTO_TEST_CASE(descendants_of_a_silent_rank_are_not_named) {
+  auto reports = waiting(7);  // rank 1 is the parent of 3 and 4
   for (const std::size_t rank : {1U, 3U, 4U}) reports[rank].silent = 10;
 
   const std::string text = verdict(reports);
@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(ranks_below_a_silent_one_are_only_out_of_hearing) {
   BOOST_TEST(!contains(text, "all such ranks"));
 }
 
-BOOST_AUTO_TEST_CASE(where_all_wait_the_one_that_waits_elsewhere_is_named) {
+BOOST_AUTO_TEST_CASE(if_all_ranks_wait_the_one_in_another_collective_is_named) {
   auto reports = waiting(4);
   reports[3].reading.waits_in = CollectiveKind::all_gather;
   reports[3].reading.wait_count = 9;
@@ -133,11 +133,11 @@ BOOST_AUTO_TEST_CASE(where_all_wait_the_one_that_waits_elsewhere_is_named) {
   BOOST_TEST(contains(text, "--debug-collectives"));
 }
 
-BOOST_AUTO_TEST_CASE(where_all_wait_alike_the_network_is_to_blame) {
+BOOST_AUTO_TEST_CASE(if_all_ranks_wait_in_the_same_collective_the_verdict_says_so) {
   BOOST_TEST(contains(verdict(waiting(4)), "all ranks wait for each other"));
 }
 
-BOOST_AUTO_TEST_CASE(start_up_and_a_first_step_may_take_three_times_longer) {
+BOOST_AUTO_TEST_CASE(start_up_and_the_first_step_may_take_three_times_the_limit) {
   auto reports = waiting(2);
   put_in(reports[1], Phase::forward);
   reports[1].reading.unhurried = true;
@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(start_up_and_a_first_step_may_take_three_times_longer) {
   BOOST_TEST(contains(verdict(reports), "rank 1 (node0) has been late"));
 }
 
-BOOST_AUTO_TEST_CASE(ranks_that_left_are_not_asked_for) {
+BOOST_AUTO_TEST_CASE(ranks_that_left_are_ignored) {
   auto reports = waiting(3);
   put_in(reports[0], Phase::save);
   reports[1].state = State::left;
@@ -163,14 +163,14 @@ BOOST_AUTO_TEST_CASE(ranks_that_left_are_not_asked_for) {
   BOOST_TEST(verdict(reports).empty());
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_never_heard_of_is_named_where_no_other_is_late) {
+BOOST_AUTO_TEST_CASE(a_rank_that_never_connected_is_named_if_no_other_is_late) {
   auto reports = waiting(3);
   reports[2].state = State::unheard;
 
   BOOST_TEST(contains(verdict(reports), "rank 2 (node1) did not connect to the watchdog"));
 }
 
-BOOST_AUTO_TEST_CASE(a_save_under_way_is_told_of) {
+BOOST_AUTO_TEST_CASE(a_lost_ranks_unfinished_save_is_reported) {
   auto reports = waiting(2);
   reports[0].reading.saving = 6;
 

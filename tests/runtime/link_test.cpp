@@ -37,7 +37,7 @@ std::vector<std::string> received_by(Link& link) {
   return all;
 }
 
-/// What `link` sends, as bytes.
+/// The bytes that `link` sends.
 std::string sent_by(Link& link, const Descriptor& other_end) {
   link.flush();
   std::string bytes(4096, '\0');
@@ -53,7 +53,7 @@ void write(const Descriptor& to, const std::string& bytes) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(messages_of_any_size_arrive_whole_and_in_order) {
+BOOST_AUTO_TEST_CASE(messages_of_any_size_arrive_complete_and_in_order) {
   for (const bool authenticated : {false, true}) {
     auto [left, right] = connected();
     if (authenticated) {
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(messages_of_any_size_arrive_whole_and_in_order) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_was_sent_before_the_end_is_still_received) {
+BOOST_AUTO_TEST_CASE(messages_sent_before_the_end_are_still_received) {
   auto [left, right] = connected();
   left.send(MessageKind::goodbye);
   left.close();
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(what_was_sent_before_the_end_is_still_received) {
   BOOST_TEST(right.reason() == "the other side closed it");
 }
 
-BOOST_AUTO_TEST_CASE(a_message_too_large_to_be_one_ends_the_connection) {
+BOOST_AUTO_TEST_CASE(a_message_above_the_size_limit_ends_the_connection) {
   auto [near, far] = connection();
   Link link(std::move(near), 8);
   write(far, std::string({9, 0, 0, 0}));
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(a_message_too_large_to_be_one_ends_the_connection) {
   BOOST_TEST(!link.valid());
 }
 
-BOOST_AUTO_TEST_CASE(a_message_that_was_changed_repeated_or_moved_ends_the_connection) {
+BOOST_AUTO_TEST_CASE(a_modified_replayed_or_reordered_message_ends_the_connection) {
   for (const std::string change : {"none", "contents", "kind", "repeated", "later", "unsigned"}) {
     auto [near, wire_in] = connection();
     auto [wire_out, far] = connection();
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(a_message_that_was_changed_repeated_or_moved_ends_the_conne
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_proof_is_of_one_purpose_and_one_session) {
+BOOST_AUTO_TEST_CASE(a_proof_is_valid_for_one_purpose_and_one_session) {
   const Session session{.child = 3, .parent = 1, .child_nonce = {5}, .parent_nonce = {6}};
   Session other_nonce = session;
   other_nonce.parent_nonce = {7};
@@ -140,8 +140,8 @@ BOOST_AUTO_TEST_CASE(a_proof_is_of_one_purpose_and_one_session) {
   BOOST_TEST(!equal(random_bytes(), random_bytes()));
 }
 
-BOOST_AUTO_TEST_CASE(codes_are_those_of_the_standard) {
-  // RFC 4231, test case 2, whose key is padded with zeros as HMAC does.
+BOOST_AUTO_TEST_CASE(hmac_gives_the_test_vector_of_the_standard) {
+  // RFC 4231, test case 2. Its key is padded with zeros here, as HMAC does itself.
   const Bytes32 key{'J', 'e', 'f', 'e'};
   const Bytes32 expected{0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24,
                          0x26, 0x08, 0x95, 0x75, 0xc7, 0x5a, 0x00, 0x3f, 0x08, 0x9d, 0x27,
@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(codes_are_those_of_the_standard) {
   BOOST_TEST(equal(hmac(key, "what do ya want for nothing?"), expected));
 }
 
-BOOST_AUTO_TEST_CASE(payloads_that_are_no_reports_are_none) {
+BOOST_AUTO_TEST_CASE(malformed_payloads_give_no_reports) {
   BOOST_TEST(reports_in("").empty());
   BOOST_TEST(reports_in(std::string(sizeof(RankReport) + 1, 'x')).empty());
   std::vector<RankReport> two(2);

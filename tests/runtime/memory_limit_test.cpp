@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t mib = 1 << 20;
 
-/// A kernel's files, in which this process uses 100 MiB and 8192 MiB are free on the node.
+/// The kernel's files for a process that uses 100 MiB on a node with 8192 MiB free.
 class Kernel final {
  public:
   explicit Kernel(const std::string& groups) {
@@ -28,7 +28,7 @@ class Kernel final {
     write_file(files_ / "meminfo", "MemTotal: 9 kB\nMemAvailable: 8388608 kB\nSwapFree: 0 kB\n");
   }
   void limit(const std::string& file, const std::string& text) { write_file(files_ / file, text); }
-  /// The tightest.
+  /// The smallest limit.
   [[nodiscard]] MemoryLimit left(int local_size) const {
     const auto limits = memory_left(local_size, files_.path(), files_ / "cg");
     BOOST_REQUIRE(!limits.empty());
@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(a_process_has_its_share_of_the_node) {
   BOOST_TEST(kernel.left(4).processes == 4);
 }
 
-BOOST_AUTO_TEST_CASE(a_group_s_limit_is_the_smallest_up_to_the_root) {
+BOOST_AUTO_TEST_CASE(a_control_groups_limit_is_the_smallest_up_to_the_root) {
   Kernel kernel("0::/slurm/job_7/step_0\n");
   kernel.limit("cg/slurm/job_7/step_0/memory.max", "max\n");
   BOOST_TEST(kernel.left(2).source == "the node");
@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(a_group_s_limit_is_the_smallest_up_to_the_root) {
   BOOST_TEST(kernel.left(2).bytes == 0u);
 }
 
-BOOST_AUTO_TEST_CASE(groups_of_the_first_version_are_read_too) {
+BOOST_AUTO_TEST_CASE(limits_of_cgroup_v1_are_read) {
   Kernel kernel("9:cpu:/slurm/job_7\n4:memory:/slurm/job_7\n0::/\n");
   kernel.limit("cg/memory/slurm/job_7/memory.limit_in_bytes", std::to_string(900 * mib));
   BOOST_TEST(kernel.left(1).bytes == 800 * mib);
@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(groups_of_the_first_version_are_read_too) {
   BOOST_TEST(kernel.left(1).bytes == 8192 * mib);
 }
 
-BOOST_AUTO_TEST_CASE(resource_limits_are_what_is_left_of_them) {
+BOOST_AUTO_TEST_CASE(resource_limits_are_reduced_by_what_is_used) {
   const Kernel kernel("0::/\n");
   rlimit before{};
   BOOST_REQUIRE(::getrlimit(RLIMIT_DATA, &before) == 0);
@@ -79,16 +79,16 @@ BOOST_AUTO_TEST_CASE(resource_limits_are_what_is_left_of_them) {
   BOOST_REQUIRE(::setrlimit(RLIMIT_DATA, &data) == 0);
   BOOST_TEST(kernel.left(1).bytes == 4000 * mib);
   BOOST_TEST(kernel.left(1).source == "ulimit -d");
-  BOOST_TEST(kernel.left(2).processes == 1, "of one process alone");
+  BOOST_TEST(kernel.left(2).processes == 1, "a resource limit applies to one process");
   BOOST_REQUIRE(::setrlimit(RLIMIT_DATA, &before) == 0);
 }
 
-BOOST_AUTO_TEST_CASE(where_nothing_is_known_there_is_no_limit) {
+BOOST_AUTO_TEST_CASE(without_kernel_files_there_is_no_limit) {
   const TemporaryDirectory empty;
   BOOST_TEST(memory_left(1, empty.path(), empty.path()).empty());
 }
 
-BOOST_AUTO_TEST_CASE(this_machine_has_some_left) {
+BOOST_AUTO_TEST_CASE(this_machine_has_memory_left) {
   const auto left = memory_left(1);
   BOOST_REQUIRE(!left.empty());
   for (const MemoryLimit& limit : left) BOOST_TEST(limit.bytes > mib);

@@ -24,7 +24,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-/// What is around these tests (a launcher, a batch system, a container) is not around the child.
+/// Hides the launcher, batch system or container of these tests from the child.
 void replace_environment(Variables variables) {
   for (const char* name : {"PATH", "HOME", "TMPDIR"}) {
     if (const char* value = std::getenv(name)) variables.try_emplace(name, value);
@@ -34,7 +34,7 @@ void replace_environment(Variables variables) {
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
 }
 
-[[noreturn]] void start_and_leave(const Variables& variables, const std::function<bool()>& check) {
+[[noreturn]] void start_and_exit(const Variables& variables, const std::function<bool()>& check) {
   bool holds = false;
   try {
     replace_environment(variables);
@@ -47,11 +47,11 @@ void replace_environment(Variables variables) {
   ::_exit(holds ? 0 : 1);
 }
 
-/// Whether `check` holds once MPI has started among `variables`. It starts once a process, so in a
-/// child.
+/// Whether `check` holds after MPI has started with only `variables` in the environment. Runs in a
+/// child, because a process can start MPI only once.
 bool holds_in_child(const Variables& variables, const std::function<bool()>& check) {
   const pid_t child = ::fork();
-  if (child == 0) start_and_leave(variables, check);
+  if (child == 0) start_and_exit(variables, check);
   int status = -1;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -62,22 +62,22 @@ bool transport_is(std::string_view expected) {
   return transport != nullptr && transport == expected;
 }
 
-bool is_spared_the_network() {
+bool uses_no_network() {
   return transport_is("self");
 }
 
-bool is_as_it_was() {
+bool is_unchanged() {
   return std::getenv("OMPI_MCA_btl") == nullptr &&
          std::getenv("OMPI_MCA_ess_singleton_isolated") == nullptr;
 }
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_process_alone_is_spared_the_daemon_and_the_network) {
-  BOOST_TEST(holds_in_child({}, is_spared_the_network));
+BOOST_AUTO_TEST_CASE(a_process_without_a_launcher_uses_no_daemon_and_no_network) {
+  BOOST_TEST(holds_in_child({}, uses_no_network));
 }
 
-BOOST_AUTO_TEST_CASE(settings_of_an_mpi_are_no_launcher) {
+BOOST_AUTO_TEST_CASE(settings_of_an_mpi_are_not_taken_for_a_launcher) {
   const Variables settings[] = {{{"OMPI_ALLOW_RUN_AS_ROOT", "1"}},
                                 {{"OMPI_MCA_btl_vader_single_copy_mechanism", "none"}},
                                 {{"MPI_HOME", "/usr"}},
@@ -85,27 +85,27 @@ BOOST_AUTO_TEST_CASE(settings_of_an_mpi_are_no_launcher) {
                                 {{"HYDRA_LAUNCHER", "ssh"}}};
   for (const Variables& variables : settings) {
     BOOST_TEST_CONTEXT(variables.begin()->first)
-    BOOST_TEST(holds_in_child(variables, is_spared_the_network));
+    BOOST_TEST(holds_in_child(variables, uses_no_network));
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_the_user_chose_stays) {
+BOOST_AUTO_TEST_CASE(the_users_transport_is_kept) {
   BOOST_TEST(
       holds_in_child({{"OMPI_MCA_btl", "self,vader"}}, [] { return transport_is("self,vader"); }));
 }
 
-BOOST_AUTO_TEST_CASE(one_variable_of_a_batch_system_leaves_mpi_as_it_is) {
-  // Without it Open MPI's daemon does not start as root.
+BOOST_AUTO_TEST_CASE(one_variable_of_a_batch_system_leaves_mpi_unchanged) {
+  // Without these, Open MPI's daemon does not start as root.
   const Variables as_root{{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   for (const char* name : {"PBS_O_HOME", "SLURM_CLUSTER_NAME", "LSB_QUEUE"}) {
     Variables variables = as_root;
     variables[name] = "here";
     BOOST_TEST_CONTEXT(name)
-    BOOST_TEST(holds_in_child(variables, is_as_it_was));
+    BOOST_TEST(holds_in_child(variables, is_unchanged));
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_process_alone_is_a_grid_of_one) {
+BOOST_AUTO_TEST_CASE(a_process_without_a_launcher_is_a_grid_of_one_rank) {
   BOOST_TEST(holds_in_child({}, [] {
     const ProcessGrid grid = make_process_grid();
     const auto comm = make_mpi_communicator();

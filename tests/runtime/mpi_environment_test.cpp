@@ -21,18 +21,18 @@ int world_rank() {
   return rank;
 }
 
-/// MPI starts once a process, so what needs it is one case, in parts.
+/// A process can start MPI only once, so one test case calls all checks that need it.
 void check_environment() {
   int level = MPI_THREAD_SINGLE;
   MPI_Query_thread(&level);
   BOOST_TEST(level >= MPI_THREAD_FUNNELED);
 
-  // The default handler would end the program here.
+  // MPI's default error handler would end the program here.
   int nothing = 0;
   BOOST_TEST(MPI_Bcast(&nothing, 1, MPI_INT, 99, MPI_COMM_WORLD) != MPI_SUCCESS);
 }
 
-/// Ranks need what the launcher chose; what a process alone needs is in mpi_alone_test.
+/// A launcher's transport is kept. mpi_alone_test covers processes without a launcher.
 void check_start() {
   if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr && std::getenv("PMI_RANK") == nullptr) return;
   const char* transport = std::getenv("OMPI_MCA_btl");
@@ -51,7 +51,7 @@ void check_grid() {
   BOOST_TEST((grid.node >= 0 && grid.node < grid.nodes));
   BOOST_TEST((grid.local_rank >= 0 && grid.local_rank < grid.local_size));
 
-  // Of each node, the local ranks are 0 to local_size - 1 in rank order.
+  // On each node, the local ranks are 0 to local_size - 1, in rank order.
   const int mine[] = {grid.node, grid.local_rank, grid.local_size};
   std::vector<int> all(3 * static_cast<std::size_t>(comm->size()));
   comm->all_gather(std::span<const int>(mine), std::span(all));
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(before_mpi_the_grid_is_one_rank) {
   BOOST_TEST(grid.nodes == 1);
 }
 
-BOOST_AUTO_TEST_CASE(mpi_lives_as_long_as_its_environment) {
+BOOST_AUTO_TEST_CASE(mpi_is_finalized_with_its_environment) {
   auto& suite = boost::unit_test::framework::master_test_suite();
   {
     const MpiEnvironment environment(suite.argc, suite.argv);

@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE(each_change_is_a_move) {
   BOOST_TEST(!moved());
 }
 
-BOOST_AUTO_TEST_CASE(the_saver_moves_a_rank_that_waits_for_it_alone) {
+BOOST_AUTO_TEST_CASE(progress_of_the_saver_counts_only_in_the_save_phase) {
   PhaseBoard board;
   board.begin_step(1);
   board.enter(Phase::data);
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(the_saver_moves_a_rank_that_waits_for_it_alone) {
   BOOST_TEST(board.read().moves == saving + 1);
 }
 
-BOOST_AUTO_TEST_CASE(a_watched_communicator_shows_buckets_and_what_it_waits_in) {
+BOOST_AUTO_TEST_CASE(a_watched_communicator_shows_its_bucket_and_its_wait) {
   const auto self = make_self_communicator();
   PhaseBoard board;
   WatchedCommunicator comm(*self, board);
@@ -87,24 +87,24 @@ BOOST_AUTO_TEST_CASE(a_watched_communicator_shows_buckets_and_what_it_waits_in) 
 
 namespace {
 
-/// Looks at the board from inside.
-class Prying final : public Communicator {
+/// Reads the board during each collective.
+class BoardReader final : public Communicator {
  public:
-  Prying(Communicator& inner, PhaseBoard& board) : inner_(inner), board_(board) {}
+  BoardReader(Communicator& inner, PhaseBoard& board) : inner_(inner), board_(board) {}
   PhaseBoard::Reading seen{};
 
   [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
   [[nodiscard]] int size() const noexcept override { return inner_.size(); }
   void barrier() override {
-    look();
+    read_board();
     fail(ExitStatus::internal, "no barrier");
   }
-  void all_reduce_buffer(MutableBuffer, ReduceOp) override { look(); }
-  void broadcast_buffer(MutableBuffer, int) override { look(); }
-  void all_gather_buffer(ConstBuffer, MutableBuffer) override { look(); }
-  void gather_buffer(ConstBuffer, MutableBuffer, int) override { look(); }
-  void scatter_buffer(ConstBuffer, MutableBuffer, int) override { look(); }
-  void reduce_scatter_buffer(ConstBuffer, MutableBuffer, ReduceOp) override { look(); }
+  void all_reduce_buffer(MutableBuffer, ReduceOp) override { read_board(); }
+  void broadcast_buffer(MutableBuffer, int) override { read_board(); }
+  void all_gather_buffer(ConstBuffer, MutableBuffer) override { read_board(); }
+  void gather_buffer(ConstBuffer, MutableBuffer, int) override { read_board(); }
+  void scatter_buffer(ConstBuffer, MutableBuffer, int) override { read_board(); }
+  void reduce_scatter_buffer(ConstBuffer, MutableBuffer, ReduceOp) override { read_board(); }
   [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer, ReduceOp) override {
     return {.slot = 0};
   }
@@ -116,23 +116,23 @@ class Prying final : public Communicator {
   }
   bool test(Request& request) override { return request.done(); }
   void wait(Request& request) override {
-    look();
+    read_board();
     request.slot = -1;
   }
-  void synchronize() override { look(); }
+  void synchronize() override { read_board(); }
 
  private:
-  void look() { seen = board_.read(); }
+  void read_board() { seen = board_.read(); }
   Communicator& inner_;
   PhaseBoard& board_;
 };
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(every_collective_shows_while_it_lasts) {
+BOOST_AUTO_TEST_CASE(every_collective_is_shown_while_it_runs) {
   const auto self = make_self_communicator();
   PhaseBoard board;
-  Prying inner(*self, board);
+  BoardReader inner(*self, board);
   WatchedCommunicator comm(inner, board);
   std::vector<double> values(5);
   const std::span<double> all(values);

@@ -16,7 +16,7 @@ std::vector<int> cores(int first, int count) {
   return result;
 }
 
-/// Every rank with the same mask.
+/// The same mask for every rank.
 std::vector<std::vector<int>> shared(int ranks, const std::vector<int>& mask) {
   return std::vector<std::vector<int>>(static_cast<std::size_t>(ranks), mask);
 }
@@ -31,7 +31,7 @@ ThreadBinding plan(std::vector<std::vector<int>> masks, int local_rank, int requ
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_rank_alone_takes_its_whole_mask) {
+BOOST_AUTO_TEST_CASE(a_single_rank_uses_its_whole_mask) {
   const ThreadBinding binding = plan({cores(4, 8)}, 0);
 
   BOOST_TEST(binding.threads == 8);
@@ -103,14 +103,14 @@ BOOST_AUTO_TEST_CASE(masks_that_overlap_in_part_are_not_pinned) {
   BOOST_TEST(plan(masks, 1).cores.empty());
 }
 
-BOOST_AUTO_TEST_CASE(a_request_for_fewer_threads_takes_the_first_of_the_share) {
+BOOST_AUTO_TEST_CASE(fewer_requested_threads_use_the_first_cores_of_the_share) {
   const ThreadBinding binding = plan(shared(2, cores(0, 8)), 1, 3);
 
   BOOST_TEST(binding.threads == 3);
   BOOST_TEST((binding.cores == cores(4, 3)));
 }
 
-BOOST_AUTO_TEST_CASE(a_request_beyond_the_share_is_kept_unpinned) {
+BOOST_AUTO_TEST_CASE(more_requested_threads_than_cores_are_kept_but_not_pinned) {
   const ThreadBinding binding = plan(shared(2, cores(0, 8)), 1, 5);
 
   BOOST_TEST(binding.threads == 5);
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(a_request_beyond_the_share_is_kept_unpinned) {
   BOOST_TEST(binding.text == "5 threads, not pinned (2 ranks share cores 0-7)");
 }
 
-BOOST_AUTO_TEST_CASE(one_core_of_a_large_node_is_warned_of) {
+BOOST_AUTO_TEST_CASE(one_core_of_a_large_node_gives_a_warning) {
   const ThreadBinding binding = plan({{5}, {6}}, 1, 0, 64);
 
   BOOST_TEST(binding.threads == 1);
@@ -129,13 +129,13 @@ BOOST_AUTO_TEST_CASE(one_core_of_a_large_node_is_warned_of) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(one_core_is_no_warning_where_it_is_asked_for_or_all_there_is) {
+BOOST_AUTO_TEST_CASE(one_core_that_is_requested_or_a_fair_share_gives_no_warning) {
   BOOST_TEST(!plan({{5}}, 0, 1, 64).warning.has_value());
   BOOST_TEST(!plan({{0}}, 0, 0, 1).warning.has_value());
   BOOST_TEST(!plan({{0}, {1}, {2}}, 2, 0, 4).warning.has_value());
 }
 
-BOOST_AUTO_TEST_CASE(an_unknown_mask_gives_what_was_requested) {
+BOOST_AUTO_TEST_CASE(an_unknown_mask_gives_the_requested_threads) {
   BOOST_TEST(plan({{}}, 0).threads == 1);
   BOOST_TEST(plan({{}, cores(0, 4)}, 0, 3).threads == 3);
   BOOST_TEST(plan({{}}, 0).cores.empty());

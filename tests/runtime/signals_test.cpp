@@ -26,7 +26,7 @@ int status_of_child(const std::function<void()>& work) {
   return status;
 }
 
-bool went_on(int status) {
+bool continued(int status) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 7;
 }
 
@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(each_handled_signal_only_sets_the_flag) {
       if (SignalFlag::received() != signal) _exit(2);
     });
 
-    BOOST_TEST(went_on(status));
+    BOOST_TEST(continued(status));
   }
 }
 
@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(a_second_interrupt_ends_the_program) {
   BOOST_TEST(WTERMSIG(status) == SIGINT);
 }
 
-BOOST_AUTO_TEST_CASE(a_second_and_a_third_warning_of_the_batch_system_change_nothing) {
+BOOST_AUTO_TEST_CASE(repeated_warnings_of_the_batch_system_change_nothing) {
   const int status = status_of_child([] {
     const SignalFlag flag;
     for (int i = 0; i < 5; ++i) raise(SIGUSR1);
@@ -63,19 +63,19 @@ BOOST_AUTO_TEST_CASE(a_second_and_a_third_warning_of_the_batch_system_change_not
     if (SignalFlag::received() != SIGTERM) _exit(1);
   });
 
-  BOOST_TEST(went_on(status));
+  BOOST_TEST(continued(status));
 }
 
-BOOST_AUTO_TEST_CASE(handlers_stay_after_the_flag_is_gone) {
+BOOST_AUTO_TEST_CASE(handlers_remain_after_the_flag_is_destroyed) {
   const int status = status_of_child([] {
     { const SignalFlag flag; }
     raise(SIGTERM);
   });
 
-  BOOST_TEST(went_on(status));
+  BOOST_TEST(continued(status));
 }
 
-BOOST_AUTO_TEST_CASE(writing_to_a_rank_that_died_is_an_error_and_no_death) {
+BOOST_AUTO_TEST_CASE(writing_to_a_dead_rank_is_an_error_and_kills_nobody) {
   const int status = status_of_child([] {
     int ends[2] = {-1, -1};
     if (pipe(ends) != 0) _exit(1);
@@ -85,10 +85,10 @@ BOOST_AUTO_TEST_CASE(writing_to_a_rank_that_died_is_an_error_and_no_death) {
     if (SignalFlag::received() != 0) _exit(3);
   });
 
-  BOOST_TEST(went_on(status));
+  BOOST_TEST(continued(status));
 }
 
-BOOST_AUTO_TEST_CASE(an_interrupted_read_goes_on) {
+BOOST_AUTO_TEST_CASE(an_interrupted_read_continues) {
   int ends[2] = {-1, -1};
   BOOST_TEST_REQUIRE(pipe(ends) == 0);
   const int status = status_of_child([&] {
@@ -107,5 +107,5 @@ BOOST_AUTO_TEST_CASE(an_interrupted_read_goes_on) {
   close(ends[0]);
   close(ends[1]);
 
-  BOOST_TEST(went_on(status));
+  BOOST_TEST(continued(status));
 }

@@ -48,7 +48,7 @@ std::vector<std::vector<int>> masks_of_threads() {
 
 BOOST_TEST_GLOBAL_FIXTURE(Mpi);
 
-BOOST_AUTO_TEST_CASE(threads_are_where_the_binding_says) {
+BOOST_AUTO_TEST_CASE(threads_run_on_the_cores_of_the_binding) {
   const std::vector<int> before = my_mask();
   const auto comm = make_mpi_communicator();
   const ProcessGrid grid = make_process_grid();
@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(threads_are_where_the_binding_says) {
   const ThreadBinding binding = bind_threads(grid, *comm, 0);
   const auto masks = masks_of_threads();
 
-  // OMP_PROC_BIND, where it is set, has narrowed this thread's mask before main.
+  // OMP_PROC_BIND, if set, has restricted this thread's mask before main.
   BOOST_TEST(
       std::includes(binding.allowed.begin(), binding.allowed.end(), before.begin(), before.end()));
   BOOST_TEST(omp_get_max_threads() == binding.threads);
@@ -74,17 +74,17 @@ BOOST_AUTO_TEST_CASE(threads_are_where_the_binding_says) {
   comm->all_reduce(std::span(users));
   BOOST_TEST(*std::max_element(users.begin(), users.end()) <= grid.nodes);
 
-  // What reads and saves may leave the pinned core.
-  std::vector<int> widened;
+  // Threads that read or save may leave the pinned core.
+  std::vector<int> mask_of_thread;
   std::thread([&] {
     allow_cores(binding.allowed);
-    widened = my_mask();
+    mask_of_thread = my_mask();
   }).join();
-  BOOST_TEST((widened == binding.allowed));
+  BOOST_TEST((mask_of_thread == binding.allowed));
   allow_cores(binding.allowed);
 }
 
-BOOST_AUTO_TEST_CASE(a_request_is_obeyed) {
+BOOST_AUTO_TEST_CASE(a_requested_number_of_threads_is_used) {
   const auto comm = make_mpi_communicator();
 
   const ThreadBinding binding = bind_threads(make_process_grid(), *comm, 3);
@@ -95,7 +95,7 @@ BOOST_AUTO_TEST_CASE(a_request_is_obeyed) {
   BOOST_TEST(masks.size() == 3U);
 }
 
-BOOST_AUTO_TEST_CASE(no_cores_leave_the_mask_as_it_is) {
+BOOST_AUTO_TEST_CASE(an_empty_list_of_cores_leaves_the_mask_unchanged) {
   const auto before = my_mask();
 
   allow_cores({});

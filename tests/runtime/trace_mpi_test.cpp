@@ -26,13 +26,13 @@ bool copies_fail = false;
 
 }  // namespace
 
-/// MPI's own, unless a failure is planted.
+/// Calls MPI, unless the test makes copies fail.
 extern "C" int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* copy) {
   return copies_fail ? MPI_ERR_OTHER : PMPI_Comm_dup(comm, copy);
 }
 
-BOOST_AUTO_TEST_CASE(clocks_of_hosts_that_started_at_other_times_are_aligned) {
-  // Ranks of one host have one clock; here they have not.
+BOOST_AUTO_TEST_CASE(clocks_of_hosts_with_different_origins_are_aligned) {
+  // Ranks of one host share a clock; `planted` shifts it on each rank.
   RootChannel channel;
   const std::int64_t planted = std::int64_t{3'600'000'000'000} * world->rank();
   const auto clock = [planted] { return TraceRecorder::now() - planted; };
@@ -40,12 +40,12 @@ BOOST_AUTO_TEST_CASE(clocks_of_hosts_that_started_at_other_times_are_aligned) {
   const ClockOffset found = measure_clock_offset(channel, clock);
 
   BOOST_TEST(std::abs(found.offset - planted) <= found.uncertainty);
-  // A machine that has other things to do takes long, but not for all of the echoes.
+  // On a busy machine echoes take long, but not all of them.
   BOOST_TEST(found.uncertainty < 50'000'000);
   BOOST_TEST(std::abs(to_root_clock(clock(), found, found) - TraceRecorder::now()) < 5'000'000'000);
 }
 
-BOOST_AUTO_TEST_CASE(messages_go_to_the_first_rank_and_back) {
+BOOST_AUTO_TEST_CASE(messages_go_to_rank_0_and_back) {
   RootChannel channel;
   BOOST_TEST(channel.size() == world->size());
   BOOST_TEST(channel.rank() == world->rank());
@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(messages_go_to_the_first_rank_and_back) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_channel_that_does_not_come_about_says_whose) {
+BOOST_AUTO_TEST_CASE(the_error_of_a_failed_channel_names_its_rank) {
   const auto says_it = [](const Error& error) {
     const std::string own = "rank " + std::to_string(world->rank());
     return error.status() == ExitStatus::internal &&
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(a_channel_that_does_not_come_about_says_whose) {
   copies_fail = false;
 }
 
-BOOST_AUTO_TEST_CASE(collectives_are_under_way_from_start_to_the_end_of_the_wait) {
+BOOST_AUTO_TEST_CASE(a_collectives_event_lasts_from_its_start_to_the_end_of_its_wait) {
   TraceRecorder recorder(64);
   TracedCommunicator comm(*world, recorder);
   recorder.start();
@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(collectives_are_under_way_from_start_to_the_end_of_the_wait
   comm.wait(second);
   comm.wait(first);
   comm.wait(third);
-  comm.wait(third);  // done: nothing more
+  comm.wait(third);  // already complete: records nothing
   comm.barrier();
   recorder.stop();
 
@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(collectives_are_under_way_from_start_to_the_end_of_the_wait
   BOOST_TEST(under_way[0].end >= under_way[1].end);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_done_at_once_is_an_event_too) {
+BOOST_AUTO_TEST_CASE(a_collective_that_completes_at_once_is_an_event_too) {
   TraceRecorder recorder(64);
   const auto alone = make_self_communicator();
   TracedCommunicator comm(*alone, recorder);

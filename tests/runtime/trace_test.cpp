@@ -23,7 +23,7 @@ std::vector<std::int64_t> begins(const TraceRow& row) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(events_that_end_while_it_records_are_kept) {
+BOOST_AUTO_TEST_CASE(events_that_end_during_the_recording_are_kept) {
   TraceRecorder recorder(8);
   TraceRow& row = recorder.row("a");
   row.add(event(1, 2));
@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(events_that_end_while_it_records_are_kept) {
   BOOST_TEST(content.dropped == 0);
 }
 
-BOOST_AUTO_TEST_CASE(what_has_not_ended_is_there_and_says_so) {
+BOOST_AUTO_TEST_CASE(an_event_without_an_end_is_marked_unfinished) {
   TraceRecorder recorder(8);
   TraceRow& row = recorder.row("a");
   recorder.start();
@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(what_has_not_ended_is_there_and_says_so) {
   BOOST_TEST(content.events[0].end >= content.events[0].begin);
   BOOST_TEST(content.events[0].end <= stopped);
   BOOST_TEST(content.events[0].arguments[0].value == 4);
-  // However late it is asked, and whatever has ended since.
+  // The content stays the same, even after the event has ended.
   row.close(open);
   const auto later = row.content();
   BOOST_TEST_REQUIRE(later.events.size() == 1U);
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(what_has_not_ended_is_there_and_says_so) {
   BOOST_TEST(later.events[0].end == content.events[0].end);
 }
 
-BOOST_AUTO_TEST_CASE(what_ended_in_time_is_kept_however_late_it_is_told) {
+BOOST_AUTO_TEST_CASE(an_event_that_ended_in_time_is_kept_if_closed_late) {
   TraceRecorder recorder(8);
   TraceRow& row = recorder.row("a");
   const TraceRow::Handle save = row.open_at(3, "save", {});
@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(what_ended_in_time_is_kept_however_late_it_is_told) {
   BOOST_TEST(content.events[0].end == 7);
 }
 
-BOOST_AUTO_TEST_CASE(what_finds_no_place_is_counted) {
+BOOST_AUTO_TEST_CASE(events_beyond_the_capacity_are_counted) {
   TraceRecorder recorder(3);
   TraceRow& row = recorder.row("a");
   recorder.start();
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(what_finds_no_place_is_counted) {
   BOOST_TEST(row.content().dropped == 7 + 1000);
 }
 
-BOOST_AUTO_TEST_CASE(nothing_begins_after_the_end) {
+BOOST_AUTO_TEST_CASE(no_event_begins_after_the_recording) {
   TraceRecorder recorder(8);
   TraceRow& row = recorder.row("a");
   recorder.start();
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(nothing_begins_after_the_end) {
   BOOST_TEST(row.content().dropped == 0);
 }
 
-BOOST_AUTO_TEST_CASE(a_row_is_found_again_by_its_name) {
+BOOST_AUTO_TEST_CASE(a_row_is_found_by_its_name) {
   TraceRecorder recorder(8);
   TraceRow& first = recorder.row("first");
   TraceRow& second = recorder.row("second");
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(a_row_is_found_again_by_its_name) {
   BOOST_TEST(recorder.rows()[0]->name() == "first");
 }
 
-BOOST_AUTO_TEST_CASE(a_span_lasts_as_long_as_it_lives_and_null_is_none) {
+BOOST_AUTO_TEST_CASE(a_span_records_its_lifetime_and_a_null_row_nothing) {
   TraceRecorder recorder(8);
   TraceRow& row = recorder.row("a");
   recorder.start();
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(a_span_lasts_as_long_as_it_lives_and_null_is_none) {
   BOOST_TEST(content.events[0].end <= TraceRecorder::now());
 }
 
-BOOST_AUTO_TEST_CASE(threads_have_their_rows_while_another_reads) {
+BOOST_AUTO_TEST_CASE(threads_record_their_rows_while_another_thread_reads) {
   constexpr int events = 2000;
   TraceRecorder recorder(events);
   recorder.start();
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(threads_have_their_rows_while_another_reads) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(events_that_overlap_lie_on_lanes_of_their_own) {
+BOOST_AUTO_TEST_CASE(events_that_overlap_are_on_different_lanes) {
   const std::vector<TraceEvent> events{event(0, 10), event(2, 4),   event(3, 12),
                                        event(4, 6),  event(10, 11), event(20, 20)};
 

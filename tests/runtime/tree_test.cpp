@@ -21,7 +21,7 @@ using Kind = Tree::Event::Kind;
 
 namespace {
 
-/// Of this process: both ends of each.
+/// The descriptors of this process's connections, both ends of each.
 std::set<int> connections() {
   std::set<int> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -33,7 +33,7 @@ std::set<int> connections() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(reports_reach_the_first_rank_through_those_between) {
+BOOST_AUTO_TEST_CASE(reports_reach_rank_0_through_the_ranks_between) {
   Row row;
 
   BOOST_TEST(row.talk_until([&] { return row.all_have_met(); }));
@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(reports_reach_the_first_rank_through_those_between) {
   BOOST_TEST((row.state(0, 2) == State::unheard));
 }
 
-BOOST_AUTO_TEST_CASE(a_report_is_as_old_as_its_arrival_however_long_it_was_waited_for) {
+BOOST_AUTO_TEST_CASE(a_reports_age_counts_from_its_arrival) {
   Row row;
   BOOST_REQUIRE(row.talk_until([&] { return row.all_have_met(); }));
   WatchClock clock(60);
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(a_child_that_ends_is_lost_at_once) {
   BOOST_TEST(row.talk_until([&] { return row.state(2, 0) == State::lost; }));
 }
 
-BOOST_AUTO_TEST_CASE(a_connection_that_breaks_is_made_anew_and_nobody_is_lost) {
+BOOST_AUTO_TEST_CASE(a_broken_connection_is_replaced_and_no_rank_is_lost) {
   Row row;
   BOOST_REQUIRE(row.talk_until([&] { return row.all_have_met(); }));
   const std::set<int> old = connections();
@@ -100,10 +100,10 @@ BOOST_AUTO_TEST_CASE(a_connection_that_breaks_is_made_anew_and_nobody_is_lost) {
   for (const std::size_t rank : {0U, 1U, 2U}) BOOST_TEST(!row.saw(rank, Kind::lost));
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_that_does_not_come_back_is_unreachable_and_not_lost) {
+BOOST_AUTO_TEST_CASE(a_rank_that_does_not_reconnect_is_unreachable_and_not_lost) {
   Row row;
   BOOST_REQUIRE(row.talk_until([&] { return row.all_have_met(); }));
-  // Its process is stopped: its system still accepts connections.
+  // Simulates a stopped process, whose kernel still accepts connections.
   auto stopped = std::move(row.trees[2]);
   for (const int each : connections()) ::shutdown(each, SHUT_RDWR);
 
@@ -147,8 +147,8 @@ BOOST_AUTO_TEST_CASE(a_loss_is_forgotten_when_the_rank_connects_again) {
   BOOST_TEST(row.saw(1, Kind::reachable));
 }
 
-BOOST_AUTO_TEST_CASE(a_probe_tells_a_stopped_process_from_one_that_ended) {
-  std::optional<Listener> listener(loopback());  // accepts by itself nothing, as a stopped process
+BOOST_AUTO_TEST_CASE(a_probe_distinguishes_a_stopped_process_from_one_that_ended) {
+  std::optional<Listener> listener(loopback());  // does not call accept, like a stopped process
   Probe probe(*loopback(listener->port()), std::nullopt, 0);
   Probe::Finding finding = Probe::Finding::unknown;
   const auto look_until = [&](Probe::Finding wanted) {
@@ -165,8 +165,8 @@ BOOST_AUTO_TEST_CASE(a_probe_tells_a_stopped_process_from_one_that_ended) {
   BOOST_TEST(look_until(Probe::Finding::gone));
 }
 
-BOOST_AUTO_TEST_CASE(a_host_that_answers_nothing_is_given_up_after_a_time) {
-  // A full queue: the system drops what else comes.
+BOOST_AUTO_TEST_CASE(a_host_that_does_not_answer_is_given_up_at_the_limit) {
+  // The queue is full, so the kernel drops further connections.
   const Descriptor full(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   auto address = *loopback();
   auto* name = reinterpret_cast<sockaddr*>(&address.storage);
@@ -185,7 +185,7 @@ BOOST_AUTO_TEST_CASE(a_host_that_answers_nothing_is_given_up_after_a_time) {
   BOOST_TEST((probe.step(unreachable_limit + 1) == Probe::Finding::gone));
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_above_that_never_answers_is_given_up_and_wakes_nobody) {
+BOOST_AUTO_TEST_CASE(a_parent_that_never_answers_is_given_up_and_causes_no_wake_ups) {
   std::optional<Listener> silent(loopback());
   const Descriptor wake(::eventfd(0, EFD_CLOEXEC));
   Tree tree({.rank = 1,
@@ -204,11 +204,11 @@ BOOST_AUTO_TEST_CASE(a_rank_above_that_never_answers_is_given_up_and_wakes_nobod
   BOOST_REQUIRE(events.size() == 1U);
   BOOST_TEST((events[0].kind == Kind::never_connected));
   BOOST_TEST(events[0].rank == 0);
-  silent.reset();  // the connection, which nobody looks at any more, breaks
+  silent.reset();  // breaks the connection that the tree no longer polls
   BOOST_TEST(exchanges_in(300ms, tree, wake) < 50);
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_above_that_has_left_wakes_nobody) {
+BOOST_AUTO_TEST_CASE(a_parent_that_has_left_causes_no_wake_ups) {
   Row row;
   BOOST_REQUIRE(row.talk_until([&] { return row.all_have_met(); }));
   row.trees[2].reset();
@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(a_rank_above_that_has_left_wakes_nobody) {
   BOOST_TEST(exchanges_in(300ms, *row.trees[1], row.wake) < 50);
 }
 
-BOOST_AUTO_TEST_CASE(who_is_of_another_job_is_not_let_in) {
+BOOST_AUTO_TEST_CASE(a_rank_of_another_job_is_rejected) {
   Row row({8});
 
   BOOST_TEST(row.talk_until([&] { return row.state(1, 0) == State::running; }));
@@ -229,7 +229,7 @@ BOOST_AUTO_TEST_CASE(who_is_of_another_job_is_not_let_in) {
   BOOST_TEST((row.state(1, 2) == State::unheard));
 }
 
-BOOST_AUTO_TEST_CASE(time_in_which_the_process_stood_still_does_not_count) {
+BOOST_AUTO_TEST_CASE(time_during_which_the_process_is_stopped_does_not_count) {
   WatchClock clock(0.05);
   std::this_thread::sleep_for(400ms);
 

@@ -29,7 +29,7 @@ std::vector<std::string> numbers(const std::vector<InterfaceAddress>& all) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(an_interface_is_named_or_given_by_its_network) {
+BOOST_AUTO_TEST_CASE(an_interface_is_chosen_by_name_or_network) {
   for (const auto& [asked, expected] :
        std::vector<std::pair<std::string, std::string>>{{"eth0", "10.1.4.7"},
                                                         {"ib0", "10.2.4.7"},
@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(an_interface_is_named_or_given_by_its_network) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(an_interface_that_is_not_there_is_refused_with_those_that_are) {
+BOOST_AUTO_TEST_CASE(a_missing_interface_is_refused_with_a_list_of_the_existing_ones) {
   for (const std::string asked : {"eth", "eth1", "10.3.0.0/16", "10.2.4.8/31", ",", "^docker"}) {
     const std::string text = test::refusal([&] { static_cast<void>(choose_address(asked, host)); });
     BOOST_TEST(test::contains(text, "--watchdog-interface " + asked + " is not on this host"));
@@ -57,7 +57,7 @@ BOOST_AUTO_TEST_CASE(an_interface_that_is_not_there_is_refused_with_those_that_a
   }
 }
 
-BOOST_AUTO_TEST_CASE(bridges_and_loopback_are_for_hosts_with_nothing_else) {
+BOOST_AUTO_TEST_CASE(bridges_and_loopback_are_left_out_if_there_are_other_addresses) {
   BOOST_TEST((numbers(reachable_addresses(host)) ==
               std::vector<std::string>{"10.1.4.7", "fd00::7", "10.2.4.7"}));
   BOOST_TEST(

@@ -1,4 +1,5 @@
-// What strangers may try at a rank's watchdog, over loopback.
+// Attacks on a rank's watchdog over loopback, by processes that lack the job's secret
+// ("strangers").
 #define BOOST_TEST_MODULE watch_attack
 #include <boost/test/unit_test.hpp>
 
@@ -63,12 +64,12 @@ bool has_ended(const Descriptor& connection) {
   return count == 0 || errno != EAGAIN;
 }
 
-/// Rank 0 of two, of which rank 1 is not there yet.
+/// Rank 0 of two ranks; rank 1 is not connected yet.
 class Target final {
  public:
   Target() : Target(Listener(loopback()), Listener(loopback())) {}
 
-  /// Until then; false after a long time.
+  /// Exchanges messages until `condition` holds; false after `longest`.
   template <typename Condition>
   [[nodiscard]] bool until(Condition&& condition, std::chrono::seconds longest = 30s) {
     for (const auto end = std::chrono::steady_clock::now() + longest;
@@ -86,7 +87,7 @@ class Target final {
     child_->publish(running(1), now());
     static_cast<void>(child_->exchange(wake_.get(), 0ms, clock_));
   }
-  /// The rank of the job that is waited for.
+  /// Starts rank 1, which rank 0 waits for.
   void begin_child() {
     child_.emplace(TreeOptions{.rank = 1,
                                .size = 2,
@@ -126,12 +127,12 @@ class Target final {
   std::optional<Tree> child_;
 };
 
-/// A process that holds connections, and makes a new one for each that ends.
+/// A process that keeps `size` connections open and replaces each one that ends.
 class Crowd final {
  public:
   Crowd(int port, std::size_t size) : process_(::fork()) {
     if (process_ != 0) return;
-    ::alarm(60);  // whatever becomes of the test
+    ::alarm(60);  // ends the process if the test does not
     std::vector<Descriptor> all(size);
     while (true) {
       for (Descriptor& each : all) {
@@ -151,7 +152,7 @@ class Crowd final {
   pid_t process_;
 };
 
-/// This process's limit of open files, for a time.
+/// Lowers this process's limit of open files for the lifetime of the object.
 class FileLimit final {
  public:
   explicit FileLimit(rlim_t limit) {
@@ -182,7 +183,7 @@ std::vector<Descriptor> open_files(std::size_t count) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(connections_that_announce_much_and_send_it_take_no_memory) {
+BOOST_AUTO_TEST_CASE(large_messages_of_strangers_take_no_memory) {
   Target target;
   const std::uint32_t announced = 60U << 20;
   const std::string head = std::string(raw_bytes(announced)) + '\1';
@@ -206,7 +207,7 @@ BOOST_AUTO_TEST_CASE(connections_that_announce_much_and_send_it_take_no_memory) 
   }));
 }
 
-BOOST_AUTO_TEST_CASE(a_connection_that_says_nothing_is_ended_after_some_seconds) {
+BOOST_AUTO_TEST_CASE(an_incomplete_hello_ends_the_connection_after_some_seconds) {
   Target target;
   const Descriptor stranger = connect_to(target.port);
   const auto begin = std::chrono::steady_clock::now();
@@ -229,10 +230,10 @@ BOOST_AUTO_TEST_CASE(few_strangers_are_accepted_at_a_time) {
   }
 
   BOOST_TEST(most > 0);
-  BOOST_TEST(most <= 9);  // one for each child, and eight
+  BOOST_TEST(most <= 9);  // one for the child, and eight more
 }
 
-BOOST_AUTO_TEST_CASE(more_strangers_than_files_may_be_open_starve_nobody) {
+BOOST_AUTO_TEST_CASE(more_strangers_than_allowed_open_files_do_not_starve_the_child) {
   Target target;
   const FileLimit limit(64);
   const Crowd crowd(target.port, 100);
@@ -248,7 +249,7 @@ BOOST_AUTO_TEST_CASE(more_strangers_than_files_may_be_open_starve_nobody) {
   BOOST_TEST(target.until([&] { return target.child_is_in(); }, 60s));
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_near_its_limit_of_open_files_accepts_nobody_and_does_not_spin) {
+BOOST_AUTO_TEST_CASE(a_rank_near_its_limit_of_open_files_neither_accepts_nor_spins) {
   Target target;
   const Descriptor next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const Descriptor stranger = connect_to(target.port);
@@ -265,7 +266,7 @@ BOOST_AUTO_TEST_CASE(a_rank_near_its_limit_of_open_files_accepts_nobody_and_does
   BOOST_TEST(target.until([&] { return target.child_is_in(); }));
 }
 
-BOOST_AUTO_TEST_CASE(who_does_not_know_the_secret_can_say_nothing) {
+BOOST_AUTO_TEST_CASE(messages_of_strangers_have_no_effect) {
   Target target;
   target.begin_child();
   BOOST_REQUIRE(target.until([&] { return target.child_is_in(); }));
@@ -297,9 +298,9 @@ BOOST_AUTO_TEST_CASE(who_does_not_know_the_secret_can_say_nothing) {
   BOOST_TEST(undisturbed);
 }
 
-BOOST_AUTO_TEST_CASE(a_hello_that_was_overheard_is_of_no_use) {
+BOOST_AUTO_TEST_CASE(a_replayed_hello_is_rejected) {
   Target target;
-  // A stranger between the two, who passes on what each says.
+  // A man in the middle, who forwards the messages of both sides.
   const Listener between(loopback());
   Uplink child({.rank = 1,
                 .parent = 0,
@@ -330,7 +331,7 @@ BOOST_AUTO_TEST_CASE(a_hello_that_was_overheard_is_of_no_use) {
   send(stranger, hello);
   BOOST_TEST(target.until([&] { return has_ended(stranger); }));
 
-  // Nor can the one between add to what is said.
+  // The man in the middle cannot inject a message either.
   BOOST_TEST(target.events.empty());
   BOOST_TEST(target.child_is_in());
   send(to_parent, frame(MessageKind::loss, to_payload({.rank = 1, .text = "gone"})) +
@@ -339,7 +340,7 @@ BOOST_AUTO_TEST_CASE(a_hello_that_was_overheard_is_of_no_use) {
   for (const auto& event : target.events) BOOST_TEST((event.kind != Kind::told_of_loss));
 }
 
-BOOST_AUTO_TEST_CASE(a_parent_that_does_not_know_the_secret_is_not_believed) {
+BOOST_AUTO_TEST_CASE(a_parent_without_the_secret_is_rejected) {
   const Listener impostor(loopback());
   Uplink child({.rank = 1,
                 .parent = 0,
@@ -368,7 +369,7 @@ BOOST_AUTO_TEST_CASE(a_parent_that_does_not_know_the_secret_is_not_believed) {
   BOOST_TEST((child.state() == Uplink::State::connecting));
 }
 
-BOOST_AUTO_TEST_CASE(a_listener_of_one_address_is_not_reached_by_another) {
+BOOST_AUTO_TEST_CASE(a_listener_on_one_address_is_not_reachable_at_another) {
   const Listener one(loopback());
   const auto other = *parse_address("127.0.0.2", one.port());
   const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -29,7 +29,7 @@ inline std::optional<SocketAddress> loopback(int port = 0) {
   return parse_address("127.0.0.1", port);
 }
 
-/// Trees of three ranks in a row, in one process: 0 above 1 above 2.
+/// A chain of three ranks' trees, in one process: rank 0 is the parent of 1, and 1 that of 2.
 class Row final {
  public:
   using State = RankReport::State;
@@ -43,7 +43,7 @@ class Row final {
     }
     for (std::size_t i = 0; i < 3; ++i) begin(i, std::move(*listeners[i]));
   }
-  /// A rank's tree; after one that has ended, as if it had only been away.
+  /// Creates a rank's tree. If it replaces one that has ended, the rank seems to reconnect.
   void begin(std::size_t rank, watch::Listener listener) {
     std::vector<int> child_ports;
     if (rank < 2) child_ports.push_back(ports[rank + 1]);
@@ -57,7 +57,7 @@ class Row final {
                                                             .child_ports = std::move(child_ports)},
                                          std::move(listener));
   }
-  /// A round of talk; the events of each rank are kept.
+  /// Every rank exchanges messages once. Keeps the events of each rank.
   void talk_once() {
     for (std::size_t rank = 0; rank < trees.size(); ++rank) {
       if (!trees[rank]) continue;
@@ -67,7 +67,7 @@ class Row final {
       }
     }
   }
-  /// Talks until then; false after a long time.
+  /// Exchanges messages until `condition` holds; false after `longest`.
   template <typename Condition>
   [[nodiscard]] bool talk_until(Condition&& condition, std::chrono::seconds longest = 30s) {
     for (const auto end = std::chrono::steady_clock::now() + longest;
@@ -109,7 +109,7 @@ class Row final {
   mutable watch::WatchClock clock_{60};
 };
 
-/// Each waits for 100 ms, where nothing comes.
+/// Number of exchanges in `time`; an exchange that receives nothing lasts 100 ms.
 inline int exchanges_in(std::chrono::milliseconds time, Tree& tree, const Descriptor& wake) {
   int count = 0;
   watch::WatchClock clock(60);

@@ -26,8 +26,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// The last rank is late for a step's collective, of its group and then of all those at its place
-/// in other groups; `group_size`: 0: of all ranks at once.
+/// The last rank is late for a step's collective over its group, and for the one over its replicas;
+/// if `group_size` is 0, for one over all ranks.
 void check_late_rank(int group_size) {
   Rendezvous rendezvous;
   const int ranks = rendezvous.size();
@@ -66,7 +66,7 @@ void check_late_rank(int group_size) {
   board.begin_step(1);
   board.begin_step(2);
   board.enter(Phase::backward);
-  // The late one comes when all have heard of it.
+  // The late rank joins after its watchdog has reported it.
   for (int i = 0; late && !told && i < 3000; ++i) std::this_thread::sleep_for(10ms);
   const auto reduce = [&](WatchedCommunicator& comm) {
     Request request = comm.start_all_reduce_buffer(buffer, ReduceOp::sum);
@@ -92,7 +92,7 @@ void check_late_rank(int group_size) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_rank_that_does_not_come_to_ncclallreduce_is_named_while_the_others_wait) {
+BOOST_AUTO_TEST_CASE(a_rank_late_for_ncclallreduce_is_named_while_the_others_wait) {
   check_late_rank(0);
 }
 

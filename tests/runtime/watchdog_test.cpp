@@ -41,7 +41,7 @@ struct Planted final : std::runtime_error {
   Planted() : std::runtime_error("planted") {}
 };
 
-/// A watchdog that notes what it would do.
+/// A watchdog that records its log lines and the end of the job instead of ending it.
 class Rig final {
  public:
   explicit Rig(std::chrono::duration<double> limit, int fan_out = 64, std::string interface = {})
@@ -68,23 +68,23 @@ class Rig final {
   }
   PhaseBoard board;
   std::atomic<bool> ended = false;
-  std::atomic<bool> fails = false;  ///< its thread
+  std::atomic<bool> fails = false;  ///< makes the watchdog's thread throw
 
   [[nodiscard]] std::string lines() {
     const std::lock_guard lock(mutex_);
     return lines_;
   }
-  [[nodiscard]] bool says(const std::string& part) {
+  [[nodiscard]] bool has_logged(const std::string& part) {
     return lines().find(part) != std::string::npos;
   }
-  /// Until the log says it; false after a long time.
-  [[nodiscard]] bool comes_to_say(const std::string& part) {
-    return comes([&] { return says(part); });
+  /// Waits until the log contains `part`; false after 20 s.
+  [[nodiscard]] bool eventually_logs(const std::string& part) {
+    return eventually([&] { return has_logged(part); });
   }
-  [[nodiscard]] bool comes_to_end() {
-    return comes([this] { return ended.load(); });
+  [[nodiscard]] bool eventually_ends() {
+    return eventually([this] { return ended.load(); });
   }
-  /// From here on no limit is that of a start any more.
+  /// Leaves the first step, so that the longer limit of start-up no longer applies.
   void begin_second_step() {
     board.begin_step(1);
     board.begin_step(2);
@@ -97,13 +97,13 @@ class Rig final {
     }
   }
   Watchdog& watchdog() { return *watchdog_; }
-  /// The log takes no line from now on, as on a file system that hangs; until let_go().
+  /// Blocks the log, like a file system that hangs, until let_go().
   void hold_log() { held_ = true; }
   void let_go() { held_ = false; }
 
  private:
   template <typename Condition>
-  [[nodiscard]] static bool comes(Condition&& condition) {
+  [[nodiscard]] static bool eventually(Condition&& condition) {
     for (const auto end = std::chrono::steady_clock::now() + 20s;
          std::chrono::steady_clock::now() < end;) {
       if (condition()) return true;
@@ -138,7 +138,7 @@ std::set<int> tcp_connections() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(ranks_that_move_are_left_in_peace) {
+BOOST_AUTO_TEST_CASE(ranks_that_make_progress_are_not_reported) {
   Rig rig(1s);
   rig.begin_second_step();
 
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_move_are_left_in_peace) {
   BOOST_TEST(!rig.ended);
 }
 
-BOOST_AUTO_TEST_CASE(one_moving_rank_is_progress_of_all) {
+BOOST_AUTO_TEST_CASE(progress_of_one_rank_counts_for_all) {
   Rig rig(1s);
   rig.begin_second_step();
 
@@ -159,9 +159,10 @@ BOOST_AUTO_TEST_CASE(one_moving_rank_is_progress_of_all) {
   BOOST_TEST(rig.lines().empty());
 }
 
-BOOST_AUTO_TEST_CASE(a_late_rank_is_named_to_all_over_any_tree) {
+BOOST_AUTO_TEST_CASE(a_late_rank_is_named_on_all_ranks_with_any_fan_out) {
   for (const int fan_out : {1, 2}) {
-    // Of a chain: who is kept from its core for three quarters of the limit is silent, not late.
+    // In a chain, a rank that gets no core for three quarters of the limit is silent, not late;
+    // hence 5 s.
     Rig rig(5s, fan_out);
     rig.begin_second_step();
     rig.board.enter(world->rank() == last_rank() ? Phase::data : Phase::communication);
@@ -169,11 +170,12 @@ BOOST_AUTO_TEST_CASE(a_late_rank_is_named_to_all_over_any_tree) {
       rig.board.begin_bucket_wait(CollectiveKind::started_all_reduce);
     }
 
-    BOOST_TEST(rig.comes_to_say(name_of(last_rank()) + " has been late for"));
-    BOOST_TEST(rig.says("in data of step 2"));
-    if (world->size() > 1) BOOST_TEST(rig.says("the all-reduce of bucket 1, in communication"));
-    // The one that judges ends the job; the others give it time.
-    if (world->rank() == 0) BOOST_TEST(rig.comes_to_end());
+    BOOST_TEST(rig.eventually_logs(name_of(last_rank()) + " has been late for"));
+    BOOST_TEST(rig.has_logged("in data of step 2"));
+    if (world->size() > 1)
+      BOOST_TEST(rig.has_logged("the all-reduce of bucket 1, in communication"));
+    // Rank 0, which judges, ends the job; the other ranks wait for that.
+    if (world->rank() == 0) BOOST_TEST(rig.eventually_ends());
     world->barrier();
     BOOST_TEST(rig.ended == (world->rank() == 0));
   }
@@ -187,41 +189,41 @@ BOOST_AUTO_TEST_CASE(names_given_later_are_used) {
   rig.begin_second_step();
   rig.board.enter(Phase::update);
 
-  BOOST_TEST(rig.comes_to_say("GPU 0 has been late"));
+  BOOST_TEST(rig.eventually_logs("GPU 0 has been late"));
   world->barrier();
 }
 
-BOOST_AUTO_TEST_CASE(a_log_that_hangs_keeps_nothing_from_being_told_and_ended) {
+BOOST_AUTO_TEST_CASE(a_log_that_hangs_prevents_neither_the_report_nor_the_end) {
   Rig rig(1s, 2);
   rig.begin_second_step();
   rig.board.enter(Phase::update);
   rig.hold_log();
 
-  BOOST_TEST(rig.comes_to_say(name_of(0) + " has been late"));
-  if (world->rank() == 0) BOOST_TEST(rig.comes_to_end());
+  BOOST_TEST(rig.eventually_logs(name_of(0) + " has been late"));
+  if (world->rank() == 0) BOOST_TEST(rig.eventually_ends());
   world->barrier();
   rig.let_go();
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_that_stays_behind_when_the_others_have_left_names_itself) {
+BOOST_AUTO_TEST_CASE(a_rank_that_hangs_after_the_others_have_left_names_itself) {
   for (const int fan_out : {1, 64}) {
     auto rig = std::make_unique<Rig>(1s, fan_out);
     rig->begin_second_step();
-    rig->move_for(1500ms);  // the ranks' watchdogs meet
+    rig->move_for(1500ms);  // lets the ranks' watchdogs connect
     world->barrier();
     rig->board.enter(Phase::end);
     if (world->rank() != last_rank()) {
       rig.reset();
     } else {
-      BOOST_TEST(rig->comes_to_say(name_of(last_rank()) + " has been late for"));
-      BOOST_TEST(rig->comes_to_end());
-      BOOST_TEST(!rig->says("ranks"), rig->lines());
+      BOOST_TEST(rig->eventually_logs(name_of(last_rank()) + " has been late for"));
+      BOOST_TEST(rig->eventually_ends());
+      BOOST_TEST(!rig->has_logged("ranks"), rig->lines());
     }
     world->barrier();
   }
 }
 
-BOOST_AUTO_TEST_CASE(devices_wait_for_longer_than_any_watchdog_needs_to_speak) {
+BOOST_AUTO_TEST_CASE(the_limit_of_device_waits_exceeds_the_watchdogs_reporting_time) {
   BOOST_TEST((wait_limit_beside(3s) == 30min));
   BOOST_TEST((wait_limit_beside(600s) > 4.5 * 600s));
   BOOST_TEST((wait_limit_beside(std::chrono::hours(10)) > 4.5 * 10h));
@@ -231,11 +233,11 @@ BOOST_AUTO_TEST_CASE(devices_wait_for_longer_than_any_watchdog_needs_to_speak) {
               std::chrono::steady_clock::now()));
 }
 
-BOOST_AUTO_TEST_CASE(a_stall_after_a_connection_broke_ends_no_job) {
+BOOST_AUTO_TEST_CASE(a_stall_after_a_broken_connection_does_not_end_the_job) {
   const std::set<int> before = tcp_connections();
   Rig rig(60s);
   rig.begin_second_step();
-  rig.move_for(1500ms);  // the ranks' watchdogs meet
+  rig.move_for(1500ms);  // lets the ranks' watchdogs connect
   world->barrier();
   std::set<int> connections;
   if (world->rank() == last_rank()) {
@@ -250,34 +252,34 @@ BOOST_AUTO_TEST_CASE(a_stall_after_a_connection_broke_ends_no_job) {
   world->barrier();
 
   BOOST_TEST(!rig.ended);
-  BOOST_TEST(!rig.says("is gone"), rig.lines());
+  BOOST_TEST(!rig.has_logged("is gone"), rig.lines());
 }
 
-BOOST_AUTO_TEST_CASE(a_watchdog_that_fails_is_disabled_on_all_ranks_and_ends_no_job) {
+BOOST_AUTO_TEST_CASE(a_failed_watchdog_is_disabled_on_all_ranks_and_ends_no_job) {
   Rig rig(1s, 2);
   rig.begin_second_step();
   rig.move_for(1500ms);
   world->barrier();
   rig.fails = world->rank() == last_rank();
 
-  BOOST_TEST(rig.comes_to_say(
+  BOOST_TEST(rig.eventually_logs(
       fmt::format("the watchdog is disabled (that of rank {} failed: planted)", last_rank())));
   world->barrier();
   std::this_thread::sleep_for(2s);  // twice the limit
 
   BOOST_TEST(!rig.ended);
-  BOOST_TEST(!rig.says("progress"), rig.lines());
-  BOOST_TEST(!rig.says("is gone"), rig.lines());
+  BOOST_TEST(!rig.has_logged("progress"), rig.lines());
+  BOOST_TEST(!rig.has_logged("is gone"), rig.lines());
   world->barrier();
 }
 
-BOOST_AUTO_TEST_CASE(an_interface_that_is_asked_for_is_used) {
+BOOST_AUTO_TEST_CASE(a_requested_interface_is_used) {
   Rig rig(1s, 64, "nosuch0,127.0.0.0/8");
   rig.begin_second_step();
   rig.board.enter(world->rank() == last_rank() ? Phase::data : Phase::update);
   if (world->rank() != last_rank()) rig.board.begin_wait(CollectiveKind::barrier, 0);
 
-  BOOST_TEST(rig.comes_to_say(name_of(last_rank()) + " has been late for"));
+  BOOST_TEST(rig.eventually_logs(name_of(last_rank()) + " has been late for"));
   world->barrier();
 }
 
@@ -292,7 +294,7 @@ BOOST_AUTO_TEST_CASE(an_interface_that_one_host_lacks_stops_all_ranks) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(ranks_that_leave_are_not_missed) {
+BOOST_AUTO_TEST_CASE(ranks_that_leave_are_not_reported) {
   auto rig = std::make_unique<Rig>(1s, 1);
   rig->begin_second_step();
   if (world->rank() != 0) {
@@ -304,7 +306,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_leave_are_not_missed) {
   world->barrier();
 }
 
-BOOST_AUTO_TEST_CASE(a_limit_of_zero_is_no_watchdog) {
+BOOST_AUTO_TEST_CASE(a_limit_of_zero_disables_the_watchdog) {
   Rig rig(0s);
   std::this_thread::sleep_for(200ms);
 
