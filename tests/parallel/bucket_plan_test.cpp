@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(buckets_cover_arena_and_tail_without_gaps) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(buckets_are_cut_where_tensors_begin_and_no_larger_than_needed) {
+BOOST_AUTO_TEST_CASE(buckets_begin_at_tensors_and_are_no_larger_than_needed) {
   for (std::uint32_t which = 0; which < 200; ++which) {
     const ArenaLayout layout = random_layout(which);
     std::set<std::size_t> offsets;
@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(buckets_are_cut_where_tensors_begin_and_no_larger_than_need
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_target_of_zero_gives_each_tensor_its_bucket) {
+BOOST_AUTO_TEST_CASE(a_target_of_zero_gives_each_tensor_its_own_bucket) {
   BOOST_TEST(plan_buckets(layout_of({5, 5, 5}), 0, 0).size() == 3u);
 }
 
@@ -102,13 +102,13 @@ BOOST_AUTO_TEST_CASE(a_large_target_gives_one_bucket) {
              boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(a_network_without_parameters_has_the_tail_alone) {
+BOOST_AUTO_TEST_CASE(a_network_without_parameters_has_only_the_tail) {
   const std::vector<Bucket> expected{{0, 8}};
 
   BOOST_TEST(plan_buckets(ArenaLayout{}, 8, 100) == expected, boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(a_tail_of_its_own_leaves_the_other_buckets_as_they_were) {
+BOOST_AUTO_TEST_CASE(a_separate_tail_bucket_leaves_the_other_buckets_unchanged) {
   const ArenaLayout layout = layout_of({100, 200, 50, 7, 300});
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{600}, std::size_t{1} << 20}) {
     std::vector<Bucket> expected = plan_buckets(layout, 0, bytes);

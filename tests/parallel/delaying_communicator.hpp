@@ -9,25 +9,24 @@
 
 namespace lockstep::test {
 
-/// Puts a slow serial link before another communicator: a collective that is started ends `delay`
-/// after it began or after the one before it ended, whichever is later. Notes when each was
-/// started.
+/// Simulates a slow serial link: a started collective ends `delay` after its start or after the end
+/// of the previous one, whichever is later. Records the time of each start.
 class DelayingCommunicator final : public ForwardingCommunicator {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `most` requests at a time and starts in all.
+  /// `most`: the largest number of requests in flight, and of starts.
   DelayingCommunicator(Communicator& inner, Clock::duration delay, std::size_t most)
       : ForwardingCommunicator(inner), delay_(delay), flights_(most) {
     starts_.reserve(most);
   }
 
   [[nodiscard]] const std::vector<Clock::time_point>& starts() const noexcept { return starts_; }
-  /// Of all collectives started, each its larger buffer's.
+  /// Sum over all started collectives; each counts the larger of its buffers.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// How often test() was called.
+  /// Number of calls of test().
   [[nodiscard]] int tests() const noexcept { return tests_; }
-  /// For another step on the same link.
+  /// Clears the records of a step, before another one on the same link.
   void forget() noexcept {
     starts_.clear();
     tests_ = 0;
@@ -74,8 +73,8 @@ class DelayingCommunicator final : public ForwardingCommunicator {
                                               [](const Flight& flight) { return !flight.in_use; }) -
                                  flights_.begin());
     starts_.push_back(Clock::now());
-    const bool narrow = type == ElementType::bf16 || type == ElementType::f16;
-    bytes_ += count * (narrow ? 2 : 4);
+    const bool is_16_bit = type == ElementType::bf16 || type == ElementType::f16;
+    bytes_ += count * (is_16_bit ? 2 : 4);
     link_free_ = std::max(link_free_, starts_.back()) + delay_;
     flights_.at(slot) = {.in_use = true, .inner = started, .arrival = link_free_};
     return {.slot = static_cast<int>(slot)};

@@ -39,7 +39,7 @@ ArenaLayout layout() {
   return result;
 }
 
-/// Whole numbers, whose sums are exact in any order and in 16 bits.
+/// Integers, whose sums are exact in any order and in 16 bits.
 float gradient(std::size_t i, int rank) {
   return static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 13) % 41) - 20.0F;
 }
@@ -51,7 +51,7 @@ std::vector<float> expected_sums(int ranks) {
   return sums;
 }
 
-/// The communicators of a device, each over streams of its own.
+/// The communicators of a device, each with its own streams.
 struct Fixture {
   Fixture() {
     BOOST_TEST_REQUIRE((nccl.stream_create(&compute) == CudaResult::success));
@@ -102,7 +102,7 @@ BOOST_FIXTURE_TEST_CASE(gradients_of_queued_kernels_are_summed_and_used_in_strea
   }
 }
 
-BOOST_FIXTURE_TEST_CASE(sums_are_those_of_mpi_in_any_communication_type, Fixture) {
+BOOST_FIXTURE_TEST_CASE(sums_equal_those_of_mpi_in_any_communication_type, Fixture) {
   const auto mpi = make_mpi_communicator();
   const auto reduce = [](Communicator& comm, ElementType dtype) {
     std::vector<float> arena(arena_size);

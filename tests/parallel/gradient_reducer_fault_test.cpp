@@ -21,14 +21,14 @@ using namespace lockstep;
 
 namespace {
 
-/// Makes one call of MPI on one rank fail, though the operation itself goes on.
+/// Makes one MPI call fail on one rank, although the operation itself continues.
 struct Fault {
   enum class Call { none, start, test } call = Call::none;
   int when = 0;
   int made = 0;
 };
 Fault fault;
-std::vector<MPI_Request> under_way;
+std::vector<MPI_Request> in_flight;
 
 int result_of(Fault::Call call, int result) {
   return fault.call == call && ++fault.made == fault.when ? MPI_ERR_OTHER : result;
@@ -41,11 +41,11 @@ extern "C" {
 int MPI_Iallreduce(const void* from, void* to, int count, MPI_Datatype type, MPI_Op op,
                    MPI_Comm comm, MPI_Request* request) {
   const int result = PMPI_Iallreduce(from, to, count, type, op, comm, request);
-  under_way.push_back(*request);
+  in_flight.push_back(*request);
   return result_of(Fault::Call::start, result);
 }
 
-/// Nothing is ever done, so that requests stay under way until this test completes them itself.
+/// Never reports completion, so that requests stay in flight until the test completes them.
 int MPI_Testall(int /*count*/, MPI_Request /*requests*/[], int* done, MPI_Status /*statuses*/[]) {
   *done = 0;
   return result_of(Fault::Call::test, MPI_SUCCESS);
@@ -89,7 +89,7 @@ struct Rig {
             GradientReducer::Dtype{.type = dtype, .gradients = engine->layout().size()},
             engine.get())) {}
 
-  /// Backward until `buckets` of them are under way.
+  /// Runs backward until `buckets` reductions are in flight.
   void backward(std::size_t buckets) {
     reducer->begin();
     for (std::size_t i = 0; i < buckets; ++i) reducer->gradients_ready(reducer->buckets()[i].end);
@@ -114,15 +114,15 @@ bool memory_is_kept(const Fault& on_rank_1, ElementType dtype) {
   }
   fault = {};
   BOOST_TEST(failed == (rank == 1));
-  BOOST_TEST(under_way.size() == buckets);
+  BOOST_TEST(in_flight.size() == buckets);
 
   rig.reset();
   comm.reset();
 
   const bool kept = std::ranges::all_of(recorder.owners(),
                                         [](const auto& owner) { return owner.use_count() > 1; });
-  PMPI_Waitall(static_cast<int>(under_way.size()), under_way.data(), MPI_STATUSES_IGNORE);
-  under_way.clear();
+  PMPI_Waitall(static_cast<int>(in_flight.size()), in_flight.data(), MPI_STATUSES_IGNORE);
+  in_flight.clear();
   return kept;
 }
 
@@ -137,13 +137,13 @@ BOOST_AUTO_TEST_CASE(reductions_in_flight_own_their_memory_after_an_error_in_bac
   }
 }
 
-BOOST_AUTO_TEST_CASE(nothing_is_kept_after_a_whole_step) {
+BOOST_AUTO_TEST_CASE(arenas_are_not_kept_after_a_complete_step) {
   const std::unique_ptr<Communicator> comm = make_mpi_communicator();
   auto rig = std::make_unique<Rig>(*comm, ElementType::f32);
   const std::weak_ptr<const void> arenas = rig->engine->arena();
   rig->backward(rig->reducer->buckets().size());
   rig->reducer->finish([](const Bucket&) {});
-  under_way.clear();
+  in_flight.clear();
 
   rig.reset();
 

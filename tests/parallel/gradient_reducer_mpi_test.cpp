@@ -81,8 +81,8 @@ BOOST_AUTO_TEST_CASE(every_rank_ends_with_the_sum_over_ranks) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(on_two_ranks_buckets_of_any_size_give_the_bits_of_one) {
-  // With more, where a value lies in its message may decide the order of its sum.
+BOOST_AUTO_TEST_CASE(on_two_ranks_buckets_of_any_size_give_the_same_bits) {
+  // With more ranks, a value's position in the message may decide the order of its sum.
   const std::unique_ptr<Communicator> comm = make_mpi_communicator();
   if (comm->size() > 2) return;
   const std::vector<float> one = reduce(*comm, std::size_t{1} << 30);
@@ -100,14 +100,14 @@ BOOST_AUTO_TEST_CASE(all_ranks_have_the_same_bits) {
   BOOST_TEST((mine == roots));
 }
 
-BOOST_AUTO_TEST_CASE(a_slow_link_changes_nothing_but_time) {
+BOOST_AUTO_TEST_CASE(a_slow_link_does_not_change_the_sums) {
   const std::unique_ptr<Communicator> comm = make_mpi_communicator();
   test::DelayingCommunicator slow(*comm, 2ms, odd_layout().views.size());
 
   BOOST_TEST((reduce(slow, 2000) == reduce(*comm, 2000)));
 }
 
-BOOST_AUTO_TEST_CASE(gradients_in_16_bits_are_rounded_once_for_each_meeting) {
+BOOST_AUTO_TEST_CASE(gradients_in_16_bits_are_rounded_once_per_cast_and_sum) {
   const std::unique_ptr<Communicator> comm = make_mpi_communicator();
   const std::size_t gradients = odd_layout().size();
   std::vector<double> exact(gradients);
@@ -122,10 +122,11 @@ BOOST_AUTO_TEST_CASE(gradients_in_16_bits_are_rounded_once_for_each_meeting) {
   for (const auto& [type, unit] :
        {std::pair{ElementType::bf16, 0x1p-8}, {ElementType::f16, 0x1p-11}}) {
     const std::vector<float> sum = reduce(*comm, 4000, type);
-    const std::vector<float> wide = reduce(*comm, 4000);
+    const std::vector<float> sum_in_fp32 = reduce(*comm, 4000);
 
-    // Each rank's value, then each sum of two, is within `unit` of itself (or a subnormal's step);
-    // a second power of it in case of ties is far below what fp32 adds.
+    // Each cast of a rank's value, and each sum of two values, rounds by at most `unit` of the
+    // value, or by 2^-25, half the step of fp16's subnormals. The factor covers second-order terms
+    // and fp32's roundings.
     double worst = 0;
     for (std::size_t i = 0; i < gradients; ++i) {
       const double allowed = 1.01 * comm->size() * (unit * magnitudes[i] + 0x1p-25);
@@ -133,13 +134,13 @@ BOOST_AUTO_TEST_CASE(gradients_in_16_bits_are_rounded_once_for_each_meeting) {
     }
     BOOST_TEST(worst <= 1);
     if (comm->size() > 1) BOOST_TEST(worst > 0.05);  // the reduction was in 16 bits
-    // The tail counts samples: it stays as it is.
-    BOOST_TEST(
-        (std::vector(sum.end() - tail, sum.end()) == std::vector(wide.end() - tail, wide.end())));
+    // The tail counts samples, so it stays in fp32.
+    BOOST_TEST((std::vector(sum.end() - tail, sum.end()) ==
+                std::vector(sum_in_fp32.end() - tail, sum_in_fp32.end())));
     std::vector<float> roots = sum;
     comm->broadcast(std::span(roots));
     BOOST_TEST((sum == roots));
-    if (comm->size() == 1) BOOST_TEST((sum == wide));
+    if (comm->size() == 1) BOOST_TEST((sum == sum_in_fp32));
   }
 }
 

@@ -29,7 +29,7 @@ std::vector<Bucket> equal_buckets(std::size_t count) {
   return buckets;
 }
 
-/// A reducer over `count` equal buckets and a link that delays each.
+/// A reducer over `count` equal buckets and a link that delays each one.
 struct Bench {
   Bench(std::size_t count, DelayingCommunicator::Clock::duration delay)
       : arena(count * values_per_bucket),
@@ -45,13 +45,13 @@ struct Bench {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(reductions_hide_behind_backward) {
+BOOST_AUTO_TEST_CASE(reductions_are_hidden_by_backward) {
   constexpr std::size_t buckets = 10;
   constexpr auto delay = 20ms;
-  // Only the last bucket cannot hide: a tenth of the delays.
+  // Only the last bucket's delay cannot be hidden: a tenth of all delays.
   const double most = 0.3 * std::chrono::duration<double>(delay).count() * buckets;
   double exposed = 2 * most;
-  // The quickest of some runs: a thread that loses its core waits for longer.
+  // The best of five runs, because a thread that loses its core waits longer.
   for (int run = 0; run < 5 && exposed >= most; ++run) {
     Bench bench(buckets, delay);
 
@@ -71,10 +71,10 @@ BOOST_AUTO_TEST_CASE(reductions_hide_behind_backward) {
   BOOST_TEST(exposed < most);
 }
 
-BOOST_AUTO_TEST_CASE(exposed_time_is_what_finish_waits_for) {
+BOOST_AUTO_TEST_CASE(exposed_time_is_the_wait_in_finish) {
   Bench bench(4, 20ms);
 
-  // No backward to hide behind: the whole 80 ms are exposed.
+  // Without backward, nothing is hidden: all 80 ms are exposed.
   bench.reducer.begin();
   bench.reducer.finish([](const Bucket&) {});
 
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(a_bucket_starts_with_its_last_gradient_and_not_before) {
   BOOST_TEST(bench.link.starts().size() == 4u);
 }
 
-BOOST_AUTO_TEST_CASE(requests_move_on_after_every_primitive) {
+BOOST_AUTO_TEST_CASE(requests_are_tested_after_every_primitive) {
   Bench bench(3, 50ms);
 
   bench.reducer.begin();
@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(finish_reports_every_bucket_once_and_in_order) {
   BOOST_TEST((reported == equal_buckets(5)));
 }
 
-BOOST_AUTO_TEST_CASE(each_step_starts_anew) {
+BOOST_AUTO_TEST_CASE(each_step_starts_with_no_state_of_the_last) {
   Bench bench(3, 10ms);
   for (int step = 0; step < 3; ++step) {
     bench.link.forget();

@@ -32,7 +32,7 @@ std::map<int, std::vector<std::string>> names_by_unit(const Graph& graph, const 
   return names;
 }
 
-/// As an engine lays it out: last parameters first.
+/// The arena's layout in an engine: last parameters first.
 ArenaLayout layout_of(const Graph& graph, const ShardUnit& unit, int ranks) {
   std::vector<ParameterId> ready(graph.parameters().size());
   std::iota(ready.rbegin(), ready.rend(), ParameterId{0});
@@ -47,7 +47,7 @@ ArenaLayout layout_of(const Graph& graph, const ShardUnit& unit, int ranks) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(blocks_are_units_and_what_stands_alone_keeps_its_norm) {
+BOOST_AUTO_TEST_CASE(blocks_are_units_and_the_stem_includes_its_norm) {
   const auto units = names_by_unit(network("resnet18"), {});
   BOOST_TEST(units.size() == 10U);  // the stem, eight blocks, the head
   const std::vector<std::string> stem{"conv1.weight", "bn1.weight", "bn1.bias"};
@@ -57,7 +57,7 @@ BOOST_AUTO_TEST_CASE(blocks_are_units_and_what_stands_alone_keeps_its_norm) {
   BOOST_TEST(units.rbegin()->second == head, boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(units_are_merged_from_the_last_on_as_far_as_they_fit) {
+BOOST_AUTO_TEST_CASE(adjacent_units_are_merged_last_first_up_to_a_limit) {
   const Graph graph = network("resnet18");
   const std::vector<int> blocks = plan_units(graph, {});
   for (const std::int64_t most :
@@ -70,10 +70,10 @@ BOOST_AUTO_TEST_CASE(units_are_merged_from_the_last_on_as_far_as_they_fit) {
       values[merged[id]] += graph.parameters()[id].shape.elements();
     }
     for (const auto& [unit, members] : units) {
-      // Neighbours; and what does not fit stays alone.
+      // Merged units are adjacent; a unit above the limit is not merged.
       BOOST_TEST(*members.rbegin() - *members.begin() + 1 == static_cast<int>(members.size()));
       BOOST_TEST((values[unit] <= most || members.size() == 1));
-      // The next one, which is nearer to the input, did not fit any more.
+      // With the next unit, which is nearer to the input, it would exceed the limit.
       if (!units.contains(unit + 1)) continue;
       const int next = *units[unit + 1].rbegin();
       BOOST_TEST(next == *members.begin() - 1);
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(units_are_merged_from_the_last_on_as_far_as_they_fit) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(vectors_that_are_apart_are_one_unit_behind_the_others) {
+BOOST_AUTO_TEST_CASE(separate_vectors_are_one_unit_after_the_others) {
   const Graph graph = network("resnet18");
   std::vector<ParameterId> ready(graph.parameters().size());
   std::iota(ready.rbegin(), ready.rend(), ParameterId{0});
@@ -108,7 +108,8 @@ BOOST_AUTO_TEST_CASE(vectors_that_are_apart_are_one_unit_behind_the_others) {
     BOOST_TEST(unit.in_fp32 == (&unit == &layout.units.back()));
     BOOST_TEST(unit.size() % (4 * arena_alignment) == 0U);
   }
-  // Weights are final as they come; vectors, and with them the whole, when the last is there.
+  // Each weight counts as filled when it is ready; the vectors, which end the arena, only when the
+  // last parameter is ready.
   const std::vector<std::size_t> filled = filled_after_each(layout, ready);
   std::size_t before = 0;
   for (const ParameterId id : ready) {
@@ -127,7 +128,7 @@ BOOST_AUTO_TEST_CASE(stages_are_larger_units) {
   BOOST_TEST(units.size() == 6U);  // the stem, four stages, the head
 }
 
-BOOST_AUTO_TEST_CASE(units_by_size_have_at_least_so_many_parameters) {
+BOOST_AUTO_TEST_CASE(units_by_size_have_at_least_the_given_parameters) {
   for (const char* name : {"resnet50", "mini-resnet", "mlp"}) {
     const Graph graph = network(name);
     for (const std::int64_t smallest : {1, 1000, 100000, 1 << 30}) {
@@ -145,7 +146,7 @@ BOOST_AUTO_TEST_CASE(units_by_size_have_at_least_so_many_parameters) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(the_ranks_parts_cover_every_value_once) {
+BOOST_AUTO_TEST_CASE(the_shards_cover_every_value_once) {
   for (const char* name : {"resnet18", "mini-resnet", "simple-cnn", "mlp"}) {
     const Graph graph = network(name);
     for (const int ranks : {1, 2, 3, 4, 7}) {
@@ -159,7 +160,7 @@ BOOST_AUTO_TEST_CASE(the_ranks_parts_cover_every_value_once) {
           const std::size_t begin = plan.begin_in_unsharded(unit);
           for (std::size_t i = 0; i < plan.local().units[unit].size(); ++i) ++owners[begin + i];
         }
-        // Each kept part of a tensor lies in its unit's part as it does in the whole.
+        // The rank's shard of each tensor maps to values of that tensor in the whole arena.
         std::size_t unit = 0;
         for (std::size_t i = 0; i < whole.views.size(); ++i) {
           const ArenaView& kept = plan.local().views[i];
@@ -177,7 +178,7 @@ BOOST_AUTO_TEST_CASE(the_ranks_parts_cover_every_value_once) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(the_parts_of_a_tensor_make_it_up) {
+BOOST_AUTO_TEST_CASE(the_shards_of_a_tensor_add_up_to_its_size) {
   const Graph graph = network("mini-resnet");
   const ArenaLayout whole = layout_of(graph, {.by = ShardUnit::By::size, .smallest = 1}, 4);
   std::vector<std::size_t> kept(whole.views.size(), 0);

@@ -20,7 +20,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Keeps a list of the requests in flight. One start fails, though its collective goes on.
+/// Keeps a list of the requests in flight. One start fails, although its collective continues.
 class FailingStart final : public ForwardingCommunicator {
  public:
   explicit FailingStart(Communicator& inner, int failing = 0)
@@ -94,7 +94,7 @@ struct Rig {
         state(make_sharded_state(*engine, {.all = comm, .group_host = comm, .group = comm},
                                  {.tail_size = tail})) {}
 
-  /// Backward, and the reductions, whose first result cannot be used.
+  /// Runs backward and the reductions; the first update fails.
   void step() {
     state->begin_step();
     state->begin_micro_step({}).gradients_ready(engine->layout().size());

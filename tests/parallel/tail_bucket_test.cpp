@@ -16,7 +16,7 @@ namespace {
 constexpr double slow = 0.03;
 constexpr double usual = 0.1;
 
-/// Two norms of other widths and momenta.
+/// Two batch norms of different widths and momenta.
 Graph two_norms() {
   Graph graph("norms", {.channels = 3, .height = 4, .width = 4}, 2);
   const ValueId first = graph.batch_norm(0, {.name = "a", .momentum = usual});
@@ -37,7 +37,7 @@ std::vector<float> random_statistics(PhiloxStream& random) {
   return values;
 }
 
-/// Adds what another rank sends, as the reduction does.
+/// Adds the tail of another rank, like the reduction.
 void add(std::vector<float>& sum, const std::vector<float>& tail) {
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += tail[i];
 }
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(folding_equals_a_running_average_step_by_step) {
       for (auto& tail : tails) tail_bucket.clear(tail);
 
       for (int micro_step = 0; micro_step < micro_steps; ++micro_step) {
-        // Slices of other sizes in every micro-step.
+        // Micro-batches of different sizes.
         std::vector<double> samples;
         double all = 0;
         for (int rank = 0; rank < ranks; ++rank) {
@@ -86,14 +86,14 @@ BOOST_AUTO_TEST_CASE(folding_equals_a_running_average_step_by_step) {
       tail_bucket.update_running(reduced, micro_steps, running);
 
       for (std::size_t i = 0; i < running.size(); ++i) {
-        // Values of about one and a dozen fp32 roundings.
+        // The values are about 1, with about twelve fp32 roundings.
         BOOST_TEST(std::abs(static_cast<double>(running[i]) - expected[i]) < 2e-6);
       }
     }
   }
 }
 
-BOOST_AUTO_TEST_CASE(sums_come_back_as_they_were_written) {
+BOOST_AUTO_TEST_CASE(sums_are_read_as_they_were_written) {
   const TailBucket tail_bucket(two_norms());
   std::vector<float> tail(tail_bucket.size());
 

@@ -10,7 +10,7 @@
 
 namespace lockstep::test {
 
-/// A host device's queues in the streams of NCCL's stand-in, so that only events order kernels,
+/// A host device's queues as streams of the NCCL stand-in, so that only events order kernels,
 /// copies and collectives.
 class NcclHostQueues final : public gpu::HostQueues {
  public:
@@ -23,7 +23,7 @@ class NcclHostQueues final : public gpu::HostQueues {
   ~NcclHostQueues() override { queues_.destroy_stream(transfers_); }
 
   void push(Queue queue, std::function<void()> work) override {
-    // Some work is late, so that a collective that does not wait for it comes first.
+    // Delays some work, so that a collective that does not wait for it runs first.
     queues_.delays.kernel = ++pushed_ % 4 == 0 ? 2 : 0;
     queues_.launch(of(queue), std::move(work));
   }

@@ -32,7 +32,7 @@ bool says(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_weights_values_go_before_the_data_sets_and_a_warning_names_both) {
+BOOST_AUTO_TEST_CASE(the_weights_values_override_the_data_sets_and_a_warning_names_both) {
   const WeightsNormalization weights{.file = "w.h5", .mean = {0.5F, 0.25F}, .std = {0.125F, 0.5F}};
   Config config;
 
@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(the_weights_values_go_before_the_data_sets_and_a_warning_na
   BOOST_TEST(says(warning, "split val of shards has mean [0.75, 0.25]"), warning);
 }
 
-BOOST_AUTO_TEST_CASE(values_that_are_given_stay_and_need_no_warning) {
+BOOST_AUTO_TEST_CASE(given_values_are_kept_without_a_warning) {
   const WeightsNormalization weights{.file = "w.h5", .mean = {0.5F}, .std = {0.25F}};
   Config config;
   config.mean = {0.125};
@@ -60,21 +60,21 @@ BOOST_AUTO_TEST_CASE(values_that_are_given_stay_and_need_no_warning) {
   BOOST_TEST(config.std == std::vector<double>{0.75}, boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(values_that_agree_or_that_the_data_set_does_not_state_need_no_warning) {
+BOOST_AUTO_TEST_CASE(equal_values_or_a_data_set_without_values_give_no_warning) {
   const WeightsNormalization weights{.file = "w.h5", .mean = {0.5F}, .std = {0.25F}};
   const auto warning_of = [&](const DatasetInfo& data) {
     Config config;
     return normalize_as_trained(weights, data, config);
   };
 
-  // One value stands for all channels; another order of sums is no other value.
+  // One value applies to all channels; a rounding difference does not count.
   BOOST_TEST(warning_of(data_set({0.5F, 0.50001F, 0.5F}, {0.25F}, true)).empty());
   BOOST_TEST(warning_of(data_set({0.1F}, {0.9F}, false)).empty());
   BOOST_TEST(!warning_of(data_set({0.5F, 0.51F, 0.5F}, {0.25F}, true)).empty());
   BOOST_TEST(!warning_of(data_set({0.5F}, {0.26F}, true)).empty());
 }
 
-BOOST_AUTO_TEST_CASE(weights_that_state_nothing_leave_the_data_sets_values_with_a_warning) {
+BOOST_AUTO_TEST_CASE(weights_without_values_leave_the_data_sets_values_with_a_warning) {
   Config config;
 
   const std::string warning = normalize_as_trained(
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(weights_that_state_nothing_leave_the_data_sets_values_with_
   BOOST_TEST(says(warning, "mean [0.1, 0.2, 0.3], std [0.4]"), warning);
 }
 
-BOOST_AUTO_TEST_CASE(values_of_no_use_are_refused) {
+BOOST_AUTO_TEST_CASE(invalid_values_are_refused) {
   const auto comm = make_self_communicator();
   const auto status_of = [&](float mean, float std) {
     CheckpointInfo info;

@@ -17,7 +17,8 @@ namespace {
 
 Communicator* world = nullptr;
 
-/// A rank that trains behind slow links: `hybrid` in pairs. Time is counted in steps of programs.
+/// A rank that trains over slow links; with `hybrid`, in shard groups of two. Time is counted in
+/// steps of programs.
 struct SlowRank {
   SlowRank(ShardMode mode, double delay)
       : pair(make_mpi_communicator({.color = world->rank() / 2})),
@@ -48,8 +49,8 @@ struct SlowRank {
   Rig rig;
 };
 
-/// The exposed share of the delays of a training step's collectives, which together take `part` of
-/// the step's computation.
+/// The exposed fraction of the delays of a training step's collectives. All delays together take
+/// `part` of the step's computation.
 double exposed_share(ShardMode mode, double part) {
   SlowRank undelayed(mode, 0);
   const double begin = undelayed.clock.now();
@@ -75,12 +76,12 @@ void expect_exposed_below(double most, ShardMode mode, double part) {
 
 }  // namespace
 
-// Backward is some two thirds of the computation.
-BOOST_AUTO_TEST_CASE(reductions_that_last_half_of_backward_hide_behind_it) {
+// Backward is about two thirds of the computation.
+BOOST_AUTO_TEST_CASE(reductions_half_as_long_as_backward_are_hidden_by_it) {
   expect_exposed_below(0.15, ShardMode::none, 0.33);
 }
 
-BOOST_AUTO_TEST_CASE(a_slow_links_gathers_and_scatters_hide_behind_computing) {
+BOOST_AUTO_TEST_CASE(gathers_and_reduce_scatters_over_slow_links_are_hidden) {
   for (const ShardMode mode : {ShardMode::optimizer, ShardMode::grad, ShardMode::full}) {
     expect_exposed_below(0.3, mode, 0.8);
   }

@@ -24,7 +24,7 @@ namespace {
 
 Communicator* world = nullptr;
 
-/// NCCL's communicators of a rank of a shard group.
+/// The NCCL communicators of one rank: over all ranks, its shard group and its replicas.
 struct Links {
   explicit Links(int group_size, OnDevice::Wait wait = OnDevice::Wait::synchronized) {
     std::vector<int> all(static_cast<std::size_t>(rendezvous.size()));
@@ -33,7 +33,7 @@ struct Links {
     const std::vector<std::vector<int>> sets{all, groups.group, groups.replicas};
     nccl = std::make_unique<NcclStandIn>(sets);
     BOOST_TEST_REQUIRE((nccl->stream_create(&compute) == CudaResult::success));
-    // Devices are not alike quick; each has room for one collective.
+    // Devices have different speeds; each one runs one collective at a time.
     nccl->queues.delays.task = 1 + 3 * rendezvous.rank();
     nccl->faults.settle_polls = rendezvous.rank() % 3;
     made = make_nccl_communicators(*nccl, rendezvous, compute, sets,
@@ -53,14 +53,14 @@ struct Links {
   std::deque<OnDevice> host_side;
 };
 
-/// Of three steps' parameters, where 16 bits round other sums.
+/// Tolerance for the parameters after three steps; in 16 bits the sums are rounded differently.
 double rounding(Precision precision, ElementType dtype) {
   return precision == Precision::fp32 && dtype == ElementType::f32 ? 1e-5 : 1e-2;
 }
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(groups_over_nccl_train_as_replicated) {
+BOOST_AUTO_TEST_CASE(groups_over_nccl_match_replicated_training) {
   for (int group = 1; group <= world->size(); ++group) {
     if (world->size() % group != 0) continue;
     for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::lars}) {
@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(groups_over_nccl_train_as_replicated) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(units_of_a_residual_network_meet_in_one_order_on_all_ranks) {
+BOOST_AUTO_TEST_CASE(units_of_a_residual_network_are_reduced_in_one_order_on_all_ranks) {
   const int group = world->size() % 2 == 0 ? world->size() / 2 : 1;
   TrainRig::Options options{.global_batch = 24, .accumulate = 2, .device = true};
   TrainRig replicated(*world, options);
@@ -107,11 +107,11 @@ BOOST_AUTO_TEST_CASE(units_of_a_residual_network_meet_in_one_order_on_all_ranks)
     BOOST_TEST(shared.run().updated);
   }
 
-  // Norms and their gradients make more of the order of sums than an mlp does.
+  // Batch norms and their gradients amplify differences in the order of sums more than an MLP.
   BOOST_TEST(relative_difference(shared.all_parameters(), replicated.all_parameters()) < 1e-2);
 }
 
-BOOST_AUTO_TEST_CASE(steps_reduce_and_gather_in_memory_that_nccl_knows) {
+BOOST_AUTO_TEST_CASE(steps_reduce_and_gather_in_memory_registered_with_nccl) {
   for (const ShardMode shard : {ShardMode::none, ShardMode::optimizer, ShardMode::grad}) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       for (const ElementType dtype : {ElementType::f32, ElementType::bf16}) {
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(steps_reduce_and_gather_in_memory_that_nccl_knows) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(units_that_are_gathered_over_nccl_hold_what_each_rank_keeps) {
+BOOST_AUTO_TEST_CASE(units_gathered_over_nccl_match_replicated_training) {
   for (const ShardMode shard : {ShardMode::optimizer, ShardMode::grad, ShardMode::full}) {
     for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
       BOOST_TEST_CONTEXT("shard " << static_cast<int>(shard) << ", " << to_string(precision)) {
@@ -173,8 +173,8 @@ BOOST_AUTO_TEST_CASE(units_that_are_gathered_over_nccl_hold_what_each_rank_keeps
 }
 
 // Kernels, copies and collectives are in the streams of one device here, and run as late as events
-// allow. A host that reads or overwrites a buffer too early sees other values.
-BOOST_AUTO_TEST_CASE(steps_whose_kernels_are_queued_beside_nccl_train_as_replicated) {
+// allow. If the host reads or overwrites a buffer too early, it gets wrong values.
+BOOST_AUTO_TEST_CASE(steps_with_queued_kernels_and_nccl_match_replicated_training) {
   struct Case {
     ShardMode shard;
     Precision precision;
@@ -199,8 +199,8 @@ BOOST_AUTO_TEST_CASE(steps_whose_kernels_are_queued_beside_nccl_train_as_replica
       options.queues = std::make_shared<NcclHostQueues>(links.nccl->queues, links.compute);
       TrainRig queued(*world, options);
 
-      // The stand-in's collectives make progress only while each rank asks for results, so no rank
-      // may block in another collective until all are done.
+      // The stand-in's collectives make progress only while each rank queries them, so no rank may
+      // block in another collective until all are complete.
       std::vector<double> losses;
       for (int step = 0; step < 2; ++step) losses.push_back(queued.run().sums.loss);
       links.made.front()->synchronize();

@@ -31,8 +31,8 @@ std::int64_t group_of(ShardMode mode) {
   return world->size() % 2 == 0 ? 2 : world->size();
 }
 
-/// Twenty steps replicated and sharded, from the same values on the same data. `tolerance` is
-/// for sums of another order; where there is none, bits are the same.
+/// Trains twenty steps replicated and sharded, from the same values on the same data. `tolerance`
+/// covers sums in a different order; in the same order, the bits must be equal.
 void check_as_replicated(Rig::Options options, const std::vector<ShardMode>& modes,
                          double tolerance) {
   Rig replicated(*world, options);
@@ -51,7 +51,7 @@ void check_as_replicated(Rig::Options options, const std::vector<ShardMode>& mod
         BOOST_TEST((result.updated && !result.overflowed));
       }
       const auto values = shared.all_parameters();
-      // A sum of two is the same in either order; LARS' and LAMB's norms are sums over all parts.
+      // Two summands commute; the norms of LARS and LAMB are sums over all shards.
       const bool has_norms =
           options.optimizer == OptimizerKind::lars || options.optimizer == OptimizerKind::lamb;
       if (world->size() <= 2 && !has_norms) {
@@ -65,18 +65,18 @@ void check_as_replicated(Rig::Options options, const std::vector<ShardMode>& mod
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(each_mode_optimizer_and_precision_gives_the_parameters_of_none) {
+BOOST_AUTO_TEST_CASE(each_mode_optimizer_and_precision_gives_the_replicated_parameters) {
   for (const OptimizerKind optimizer :
        {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars,
         OptimizerKind::lamb}) {
     for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
       for (const bool device : {false, true}) {
-        if (!device && precision == Precision::fp16) continue;  // processors have none
+        if (!device && precision == Precision::fp16) continue;  // CPUs do not support fp16
         Rig::Options options{
             .model = "mlp",
             .global_batch = 12,
             .optimizer = optimizer,
-            // Adam's first steps go by the signs of gradients, which rounding may turn.
+            // Adam's first steps follow the signs of gradients, which rounding may flip.
             .lr = has_moments(optimizer) ? 1e-5 : 0.01,
             .precision = precision,
             .device = device};
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(each_mode_optimizer_and_precision_gives_the_parameters_of_n
   }
 }
 
-BOOST_AUTO_TEST_CASE(norms_and_filters_give_the_parameters_of_none_in_16_bits) {
+BOOST_AUTO_TEST_CASE(norms_and_filters_give_the_replicated_parameters_in_16_bits) {
   for (const bool device : {false, true}) {
     for (const CommunicationDtype type :
          {CommunicationDtype::automatic, CommunicationDtype::fp32}) {
@@ -101,24 +101,24 @@ BOOST_AUTO_TEST_CASE(norms_and_filters_give_the_parameters_of_none_in_16_bits) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(gradients_are_reduced_in_16_bits_but_for_their_rounding) {
+BOOST_AUTO_TEST_CASE(gradients_reduced_in_16_bits_differ_only_by_rounding) {
   for (const bool device : {false, true}) {
-    Rig wide(*world, {.model = "simple-cnn", .device = device});
-    const StepResult expected = wide.run();
-    const auto exact = wide.gradients();
+    Rig in_fp32(*world, {.model = "simple-cnn", .device = device});
+    const StepResult expected = in_fp32.run();
+    const auto exact = in_fp32.gradients();
     for (const ShardMode mode : all_modes) {
       for (const auto& [dtype, unit] :
            {std::pair{ElementType::bf16, 0x1p-8}, {ElementType::f16, 0x1p-11}}) {
-        Rig narrow(*world, {.model = "simple-cnn",
-                            .reduce_dtype = dtype,
-                            .device = device,
-                            .shard = mode,
-                            .shard_group = group_of(mode)});
-        const StepResult result = narrow.run();
+        Rig in_16_bits(*world, {.model = "simple-cnn",
+                                .reduce_dtype = dtype,
+                                .device = device,
+                                .shard = mode,
+                                .shard_group = group_of(mode)});
+        const StepResult result = in_16_bits.run();
 
-        // As replicated gradients: a rank rounds once, and each meeting of two ranks' sums once
-        // more. fp16 has no small numbers: those below 2^-14 are rounded more.
-        const double difference = relative_difference(narrow.all_gradients(), exact);
+        // Like replicated gradients: each rank rounds its value once, and each sum of two rounds
+        // once more. fp16 rounds values below 2^-14, the subnormals, more.
+        const double difference = relative_difference(in_16_bits.all_gradients(), exact);
         BOOST_TEST(difference < 3 * world->size() * unit + 1e-4);
         if (world->size() == 1) BOOST_TEST(difference == 0);
         if (world->size() > 1) BOOST_TEST(difference > unit / 50);  // the reduction was in 16 bits
@@ -129,27 +129,28 @@ BOOST_AUTO_TEST_CASE(gradients_are_reduced_in_16_bits_but_for_their_rounding) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_step_in_16_bits_trains_as_one_in_fp32) {
+BOOST_AUTO_TEST_CASE(reductions_in_16_bits_train_like_reductions_in_fp32) {
   for (const ShardMode mode : all_modes) {
     for (const int accumulate : {1, 3}) {
       Rig::Options options{.model = "mlp", .global_batch = 36, .accumulate = accumulate};
-      Rig wide(*world, options);
+      Rig in_fp32(*world, options);
       options.reduce_dtype = ElementType::bf16;
       options.shard = mode;
       options.shard_group = group_of(mode);
-      Rig narrow(*world, options);
+      Rig in_16_bits(*world, options);
       for (int step = 0; step < 10; ++step) {
-        wide.run();
-        narrow.run();
+        in_fp32.run();
+        in_16_bits.run();
       }
-      const double difference = relative_difference(narrow.all_parameters(), wide.all_parameters());
+      const double difference =
+          relative_difference(in_16_bits.all_parameters(), in_fp32.all_parameters());
       BOOST_TEST(difference < 0.01);
       if (world->size() > 1) BOOST_TEST(difference > 1e-7);
     }
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_overflows_on_its_way_skips_the_step_and_halves_the_scale) {
+BOOST_AUTO_TEST_CASE(an_overflow_in_a_reduction_skips_the_step_and_halves_the_scale) {
   for (const ShardMode mode : all_modes) {
     Rig rig(*world, {.model = "mlp",
                      .global_batch = 12,
@@ -172,7 +173,7 @@ BOOST_AUTO_TEST_CASE(what_overflows_on_its_way_skips_the_step_and_halves_the_sca
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_sends_what_is_predicted) {
+BOOST_AUTO_TEST_CASE(a_rank_sends_the_predicted_bytes) {
   for (const ShardMode mode : {ShardMode::optimizer, ShardMode::grad, ShardMode::full}) {
     for (const CommunicationDtype parameters :
          {CommunicationDtype::automatic, CommunicationDtype::fp32}) {
@@ -192,14 +193,14 @@ BOOST_AUTO_TEST_CASE(a_rank_sends_what_is_predicted) {
         rig.run();
         const std::size_t before = counting.bytes();
         rig.run();
-        // All of a buffer is counted, of which a rank sends what the others have no part of.
+        // Whole buffers are counted; a rank sends all of a buffer except one rank's share.
         const std::size_t tail = TailBucket(rig.engine().graph()).size() * sizeof(float);
         const double others = static_cast<double>(world->size() - 1) / world->size();
         const double sent = static_cast<double>(counting.bytes() - before - tail) * others;
         const auto& layout = rig.engine().layout();
         double predicted = shard_cost(config, layout, world->size(), 1).sent;
-        // Images have no gradient, so backward does not bring in the first filter, where that is a
-        // unit without its norm.
+        // Images have no gradient, so backward does not gather the first filter if it is a unit
+        // without its norm.
         if (mode == ShardMode::full && parameters == CommunicationDtype::automatic) {
           predicted -= others * 2 * static_cast<double>((layout.units.end() - 2)->size());
         }
@@ -209,7 +210,7 @@ BOOST_AUTO_TEST_CASE(a_rank_sends_what_is_predicted) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_of_a_group_sends_what_is_predicted) {
+BOOST_AUTO_TEST_CASE(a_rank_of_a_group_sends_the_predicted_bytes) {
   for (const int group : {1, 2, 3, 4}) {
     if (world->size() % group != 0) continue;
     const int groups = world->size() / group;
@@ -245,7 +246,7 @@ BOOST_AUTO_TEST_CASE(a_rank_of_a_group_sends_what_is_predicted) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_is_gathered_takes_half_the_memory) {
+BOOST_AUTO_TEST_CASE(gathered_16_bit_parameters_use_half_the_memory) {
   const auto bytes = [](bool device, CommunicationDtype type) {
     Rig rig(*world, {.model = "mlp",
                      .global_batch = 4,
@@ -257,13 +258,13 @@ BOOST_AUTO_TEST_CASE(what_is_gathered_takes_half_the_memory) {
     return rig.engine().compile_inference(1, rig.state().exchange())->activation_bytes();
   };
   for (const bool device : {false, true}) {
-    const std::size_t wide = bytes(device, CommunicationDtype::fp32);
-    const std::size_t narrow = bytes(device, CommunicationDtype::automatic);
-    BOOST_TEST(10 * narrow <= 7 * wide);
+    const std::size_t in_fp32 = bytes(device, CommunicationDtype::fp32);
+    const std::size_t in_16_bits = bytes(device, CommunicationDtype::automatic);
+    BOOST_TEST(10 * in_16_bits <= 7 * in_fp32);
   }
 }
 
-BOOST_AUTO_TEST_CASE(buckets_across_units_and_units_above_a_bucket_train_as_replicated) {
+BOOST_AUTO_TEST_CASE(merged_and_unmerged_units_match_replicated_training) {
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     const auto units = [&](double bucket_bytes, ShardUnit unit) {
       Rig::Options options{.global_batch = 8,

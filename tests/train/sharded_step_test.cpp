@@ -22,7 +22,7 @@ namespace {
 Communicator* world = nullptr;
 
 constexpr ShardMode all_modes[] = {ShardMode::optimizer, ShardMode::grad, ShardMode::full};
-/// fp32 sums of four ranks' gradients in another order, over some steps.
+/// Tolerance for fp32 sums of four ranks' gradients in a different order, over some steps.
 constexpr double rounding = 1e-5;
 
 const char* name_of(ShardMode mode) {
@@ -32,8 +32,8 @@ const char* name_of(ShardMode mode) {
                                       : "hybrid";
 }
 
-/// Relative. A missing or repeated update differs by 1; where rounding flips the sign of a
-/// gradient, Adam's first updates differ.
+/// Relative tolerance for an update. A missing or repeated update differs by 1; Adam's first
+/// updates differ if rounding flips the sign of a gradient.
 constexpr double same_update = 0.2;
 
 std::vector<float> update_since(const std::vector<float>& initial, std::vector<float> values) {
@@ -51,7 +51,7 @@ void check_as_replicated(Rig::Options options, ShardMode mode, int steps, double
     options.shard = mode;
     Rig shared(*world, options);
     const std::vector<float> initial = replicated.all_parameters();
-    BOOST_TEST((shared.all_parameters() == initial), "other initial values");
+    BOOST_TEST((shared.all_parameters() == initial), "different initial values");
     for (int step = 0; step < steps; ++step) {
       const StepResult expected = replicated.run();
       const StepResult result = shared.run();
@@ -79,12 +79,12 @@ void check_as_replicated(Rig::Options options, ShardMode mode, int steps, double
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(each_mode_trains_as_replicated_with_each_optimizer) {
+BOOST_AUTO_TEST_CASE(each_mode_matches_replicated_training_with_each_optimizer) {
   for (const ShardMode mode : all_modes) {
     for (const OptimizerKind optimizer :
          {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lars,
           OptimizerKind::lamb}) {
-      // Adam's first steps go by the signs of gradients, which rounding may turn.
+      // Adam's first steps follow the signs of gradients, which rounding may flip.
       const bool by_sign = has_moments(optimizer);
       check_as_replicated(
           {.model = "mlp", .global_batch = 30, .optimizer = optimizer, .lr = by_sign ? 1e-5 : 0.05},
@@ -93,9 +93,9 @@ BOOST_AUTO_TEST_CASE(each_mode_trains_as_replicated_with_each_optimizer) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_residual_network_trains_as_replicated_for_twenty_steps) {
+BOOST_AUTO_TEST_CASE(a_residual_network_matches_replicated_training_for_twenty_steps) {
   for (const ShardMode mode : all_modes) {
-    // A ReLU that flips by rounding moves what comes after; so the rate is small.
+    // A ReLU that rounding flips changes all later steps, so the learning rate is small.
     check_as_replicated({.global_batch = 31, .lr = 1e-4}, mode, 20, 1e-3);
   }
 }
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(units_may_be_of_any_size) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(micro_steps_add_up_whether_reduced_each_or_once) {
+BOOST_AUTO_TEST_CASE(micro_steps_add_up_if_each_is_reduced_or_only_their_sum) {
   for (const ShardMode mode : all_modes) {
     for (const bool whole : {false, true}) {
       check_as_replicated(
@@ -161,14 +161,14 @@ BOOST_AUTO_TEST_CASE(clipping_and_synchronised_norms_see_all_shards) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(bf16_works_with_the_same_rounded_weights) {
+BOOST_AUTO_TEST_CASE(bf16_uses_the_same_rounded_weights) {
   for (const ShardMode mode : all_modes) {
     check_as_replicated({.model = "mlp", .global_batch = 30, .precision = Precision::bf16}, mode, 3,
                         1e-2);
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_device_engine_shards_as_the_cpu_engine_does) {
+BOOST_AUTO_TEST_CASE(a_device_engine_matches_replicated_training) {
   for (const ShardMode mode : all_modes) {
     for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::adamw}) {
       for (const int accumulate : {1, 2}) {
@@ -180,7 +180,8 @@ BOOST_AUTO_TEST_CASE(a_device_engine_shards_as_the_cpu_engine_does) {
                              .lr = 1e-5,
                              .device = true};
         check_as_replicated(options, mode, 4, 1e-3);
-        // ReLUs that flip by rounding, magnified by norms of few samples, part what comes later.
+        // Later steps would diverge, because rounding flips ReLUs and norms of few samples amplify
+        // that.
         options.model = "mini-resnet";
         check_as_replicated(options, mode, 1, 1e-3);
         options.precision = Precision::bf16;
@@ -190,7 +191,7 @@ BOOST_AUTO_TEST_CASE(a_device_engine_shards_as_the_cpu_engine_does) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(lars_on_a_device_takes_the_norms_of_whole_tensors) {
+BOOST_AUTO_TEST_CASE(lars_on_a_device_uses_the_norms_of_whole_tensors) {
   for (const double lr : {0.05, 2.0}) {
     for (const ShardMode mode : all_modes) {
       check_as_replicated({.model = "mlp",
@@ -204,7 +205,7 @@ BOOST_AUTO_TEST_CASE(lars_on_a_device_takes_the_norms_of_whole_tensors) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(lamb_takes_the_norms_of_whole_tensors) {
+BOOST_AUTO_TEST_CASE(lamb_uses_the_norms_of_whole_tensors) {
   for (const bool device : {false, true}) {
     for (const ShardMode mode : all_modes) {
       for (const double clip : {0.0, 0.01}) {
@@ -269,7 +270,7 @@ BOOST_AUTO_TEST_CASE(a_step_allocates_no_more_than_a_replicated_one) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
+BOOST_AUTO_TEST_CASE(a_rank_keeps_the_predicted_bytes) {
   const auto check = [](ShardMode mode, Precision precision, ElementType dtype,
                         std::int64_t group = 0) {
     for (const int accumulate : {1, 2}) {
@@ -322,17 +323,17 @@ BOOST_AUTO_TEST_CASE(a_rank_keeps_what_is_predicted) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(replicas_keep_a_buffer_for_gradients_reduced_in_16_bits) {
+BOOST_AUTO_TEST_CASE(replicated_state_has_a_buffer_for_gradients_reduced_in_16_bits) {
   for (const ElementType dtype : {ElementType::f32, ElementType::bf16, ElementType::f16}) {
     Rig rig(*world, {.model = "mlp", .reduce_dtype = dtype});
     const bool casts = dtype != ElementType::f32 && world->size() > 1;
-    const std::size_t narrow = casts ? 2 * rig.engine().layout().size() : 0;
-    BOOST_TEST(rig.state().bytes(1).gradients == rig.engine().gradients().size_bytes() + narrow);
+    const std::size_t buffer = casts ? 2 * rig.engine().layout().size() : 0;
+    BOOST_TEST(rig.state().bytes(1).gradients == rig.engine().gradients().size_bytes() + buffer);
   }
 }
 
-BOOST_AUTO_TEST_CASE(sums_of_one_order_give_the_same_bits) {
-  // A sum of two is the same in either order.
+BOOST_AUTO_TEST_CASE(sums_in_the_same_order_give_the_same_bits) {
+  // Two summands commute.
   if (world->size() > 2) return;
   for (const ShardMode mode : all_modes) {
     for (const OptimizerKind optimizer :

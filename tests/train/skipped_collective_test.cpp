@@ -23,8 +23,9 @@ namespace {
 
 Communicator* world = nullptr;
 
-/// What 6 steps of training end with where the last rank leaves out its `skipped`-th bucket
-/// (counted from 0 over all steps; -1: none); `buckets` gives how many a step has.
+/// The error of 6 training steps in which the last rank skips reduction `skipped` (counted from 0
+/// over all steps; -1: none), or an empty text. `buckets` receives the number of reductions per
+/// step.
 std::string train_without(int skipped, std::size_t& buckets) {
   const Graph graph = make_model("mini-resnet", {.image = {.channels = 3, .height = 8, .width = 8},
                                                  .classes = 10,
@@ -81,7 +82,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_skips_any_bucket_of_a_step_is_named_at_once) {
   BOOST_TEST_REQUIRE(buckets >= 3U);
   const int of_step = static_cast<int>(buckets);
 
-  // In the second step: the first bucket, one between, and the last with its tail.
+  // In the second step: the first bucket, the one after it, and the last, which has the tail.
   for (const int skipped : {of_step, of_step + 1, 2 * of_step - 1}) {
     const std::string text = train_without(skipped, buckets);
 

@@ -10,8 +10,8 @@
 
 namespace lockstep::test {
 
-/// Time in steps of programs, which a busy machine does not change. An engine that has it for a
-/// timer advances it by each step that it runs.
+/// Counts time in steps of programs, which a busy machine does not change. As an engine's step
+/// timer, it advances by one for each step that the engine runs.
 class StepClock final : public StepTimer {
  public:
   [[nodiscard]] bool wants() const noexcept override {
@@ -20,7 +20,7 @@ class StepClock final : public StepTimer {
   }
   void took(std::string_view, std::int64_t, std::int64_t) override {}
   [[nodiscard]] double now() const noexcept { return now_; }
-  /// Passes the time until `time`, and counts it as waited.
+  /// Advances to `time`, and counts the difference as waited.
   void wait_until(double time) noexcept {
     waited_ += std::max(0.0, time - now_);
     now_ = std::max(now_, time);
@@ -32,8 +32,8 @@ class StepClock final : public StepTimer {
   double waited_ = 0;
 };
 
-/// Puts a slow serial link before another communicator: a collective that is started ends `delay`
-/// after it began, or after the one before it ended, whichever is later.
+/// Simulates a slow serial link: a started collective ends `delay` after its start or after the end
+/// of the previous one, whichever is later.
 class SteppedCommunicator final : public ForwardingCommunicator {
  public:
   SteppedCommunicator(Communicator& inner, StepClock& clock, double delay)
@@ -51,7 +51,8 @@ class SteppedCommunicator final : public ForwardingCommunicator {
   [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
     return delayed(inner().start_all_gather_buffer(mine, all));
   }
-  /// Done if its time has come; then waits for the other ranks, however late they are.
+  /// Complete if its time of arrival is reached; then waits for the other ranks, however late they
+  /// are.
   bool test(Request& request) override {
     if (request.done()) return true;
     Flight& flight = of(request);

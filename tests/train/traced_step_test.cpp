@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(the_phases_fill_the_step_without_gaps) {
       BOOST_TEST_REQUIRE(at <= step.end);
       drawn[phases[phase].name] += 1e-9 * static_cast<double>(at - phases[phase].begin);
     }
-    // What took no time at all may stand at its end.
+    // Phases of zero length may follow at the end of the step.
     while (phase < phases.size() && phases[phase].begin == step.end) ++phase;
   }
   BOOST_TEST(phase == phases.size());
@@ -95,7 +95,7 @@ BOOST_AUTO_TEST_CASE(the_phases_fill_the_step_without_gaps) {
   BOOST_TEST(drawn.size() == seconds.size());
 }
 
-BOOST_AUTO_TEST_CASE(buckets_start_while_backward_goes_on) {
+BOOST_AUTO_TEST_CASE(buckets_start_during_backward) {
   TraceRecorder recorder(4096);
   TracedCommunicator comm(*world, recorder);
   Rig rig(comm, options_of(ShardMode::none, &recorder));
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(buckets_start_while_backward_goes_on) {
     return event.name == std::string("backward") && event.arguments[1].value == 1;
   });
   BOOST_TEST_REQUIRE((last_backward != phases.end()));
-  // All but the last, which waits for the tail.
+  // All but the last bucket, which waits for the tail.
   for (std::size_t i = 0; i + 1 < under_way.size(); ++i) {
     BOOST_TEST(under_way[i].begin > last_backward->begin);
     BOOST_TEST(under_way[i].begin < last_backward->end);

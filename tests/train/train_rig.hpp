@@ -36,7 +36,7 @@ class BehindDevice final : public ForwardingCommunicator {
   gpu::Device& device_;
 };
 
-/// One rank's whole training set-up over synthetic images.
+/// The complete training set-up of one rank, with synthetic images.
 class TrainRig final {
  public:
   struct Options {
@@ -50,9 +50,9 @@ class TrainRig final {
     Precision precision = Precision::fp32;
     ElementType reduce_dtype = ElementType::f32;
     bool synchronised = false;
-    bool device = false;  ///< the GPU's engine, on the host
+    bool device = false;  ///< uses the GPU engine, on a host device
     gpu::HostWork work = gpu::HostWork::at_once;
-    std::shared_ptr<gpu::HostQueues> queues = nullptr;  ///< the device's, instead of `work`
+    std::shared_ptr<gpu::HostQueues> queues = nullptr;  ///< queues of the device; overrides `work`
     std::optional<LossScale> loss_scale = std::nullopt;
     ShardMode shard = ShardMode::none;
     ShardUnit shard_unit = {.by = ShardUnit::By::block, .smallest = 0};
@@ -190,7 +190,7 @@ class TrainRig final {
   [[nodiscard]] std::span<float> of_rank_0(const ArenaUnit& unit, std::vector<float>& arena) {
     return comm_.rank() == 0 ? unit.in(std::span(arena)) : std::span<float>();
   }
-  /// If `own` is empty, gathers the parameters.
+  /// Gathers the ranks' shards `own`, or the parameters if `own` is empty.
   [[nodiscard]] std::vector<float> whole(std::span<const float> own) {
     std::vector<float> arena(comm_.rank() == 0 ? engine_->layout().size() : 0);
     for (std::size_t i = 0; i < state_->units().size(); ++i) {

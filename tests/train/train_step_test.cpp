@@ -22,7 +22,7 @@ namespace {
 
 Communicator* world = nullptr;
 
-// fp32 sums of a few hundred terms in another order: some ulps, far below 1e-5.
+// fp32 sums of a few hundred terms in a different order: some ulps, far below 1e-5.
 constexpr double rounding = 1e-5;
 
 }  // namespace
@@ -50,31 +50,31 @@ BOOST_AUTO_TEST_CASE(all_ranks_hold_the_same_bits_after_every_step) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(gradients_in_bf16_are_those_of_fp32_but_for_its_rounding) {
+BOOST_AUTO_TEST_CASE(gradients_in_bf16_differ_from_fp32_only_by_rounding) {
   for (const char* model : {"mini-resnet", "simple-cnn"}) {
-    Rig wide(*world, {.model = model});
-    Rig narrow(*world, {.model = model, .precision = Precision::bf16});
+    Rig in_fp32(*world, {.model = model});
+    Rig in_16_bits(*world, {.model = model, .precision = Precision::bf16});
 
-    const StepResult expected = wide.run();
-    const StepResult result = narrow.run();
+    const StepResult expected = in_fp32.run();
+    const StepResult result = in_16_bits.run();
 
-    // ReLUs that flip count for more than the roundings themselves, and batch norms of random
-    // weights magnify both; how much is right is the conformance suite's to say.
-    const double difference = relative_difference(narrow.gradients(), wide.gradients());
+    // Flipped ReLUs matter more than the roundings themselves, and batch norms of random weights
+    // amplify both. The conformance suite has the precise tolerances.
+    const double difference = relative_difference(in_16_bits.gradients(), in_fp32.gradients());
     BOOST_TEST(difference < 0.3);
-    BOOST_TEST(difference > 1e-4);  // it is another precision
+    BOOST_TEST(difference > 1e-4);  // the precision does differ
     BOOST_TEST(std::abs(result.sums.loss - expected.sums.loss) < 0.01 * expected.sums.loss);
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_devices_engine_trains_as_the_processors) {
+BOOST_AUTO_TEST_CASE(the_device_engine_trains_like_the_cpu_engine) {
   for (const OptimizerKind optimizer :
        {OptimizerKind::sgd, OptimizerKind::adamw, OptimizerKind::lars, OptimizerKind::lamb}) {
     for (const int accumulate : {1, 2}) {
-      // Adam's first steps go by the signs of gradients, which rounding may turn.
+      // Adam's first steps follow the signs of gradients, which rounding may flip.
       const double lr = has_moments(optimizer) ? 1e-4 : 0.05;
-      Rig processor(
-          *world, {.global_batch = 30, .accumulate = accumulate, .optimizer = optimizer, .lr = lr});
+      Rig cpu(*world,
+              {.global_batch = 30, .accumulate = accumulate, .optimizer = optimizer, .lr = lr});
       Rig device(*world, {.global_batch = 30,
                           .accumulate = accumulate,
                           .bucket_bytes = 4096,
@@ -83,11 +83,11 @@ BOOST_AUTO_TEST_CASE(a_devices_engine_trains_as_the_processors) {
                           .lr = lr,
                           .device = true});
       for (int step = 0; step < 3; ++step) {
-        const StepResult expected = processor.run();
+        const StepResult expected = cpu.run();
         const StepResult result = device.run();
         BOOST_TEST(result.sums.loss == expected.sums.loss, boost::test_tools::tolerance(1e-3));
       }
-      BOOST_TEST(relative_difference(device.statistics(), processor.statistics()) < 1e-2);
+      BOOST_TEST(relative_difference(device.statistics(), cpu.statistics()) < 1e-2);
       const std::uint64_t mine = device.bits();
       BOOST_TEST(world->all_reduce_value(mine, ReduceOp::min) ==
                  world->all_reduce_value(mine, ReduceOp::max));
@@ -95,7 +95,7 @@ BOOST_AUTO_TEST_CASE(a_devices_engine_trains_as_the_processors) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_devices_norms_and_gradients_go_over_ranks_as_the_processors) {
+BOOST_AUTO_TEST_CASE(the_device_engine_reduces_norms_and_gradients_like_the_cpu_engine) {
   for (const bool synchronised : {false, true}) {
     for (const ElementType dtype : {ElementType::f32, ElementType::bf16, ElementType::f16}) {
       const Rig::Options options{.global_batch = 30,
@@ -105,33 +105,33 @@ BOOST_AUTO_TEST_CASE(a_devices_norms_and_gradients_go_over_ranks_as_the_processo
                                  .synchronised = synchronised};
       Rig::Options on_device = options;
       on_device.device = true;
-      Rig processor(*world, options);
+      Rig cpu(*world, options);
       Rig device(*world, on_device);
-      const StepResult expected = processor.run();
+      const StepResult expected = cpu.run();
       const StepResult result = device.run();
       BOOST_TEST(result.sums.loss == expected.sums.loss, boost::test_tools::tolerance(1e-4));
-      // One ReLU that flips by rounding moves a gradient of few samples by a hundredth.
-      BOOST_TEST(relative_difference(device.gradients(), processor.gradients()) < 0.05);
-      BOOST_TEST(relative_difference(device.statistics(), processor.statistics()) < 1e-4);
+      // A ReLU that rounding flips changes a gradient of few samples by about 1%.
+      BOOST_TEST(relative_difference(device.gradients(), cpu.gradients()) < 0.05);
+      BOOST_TEST(relative_difference(device.statistics(), cpu.statistics()) < 1e-4);
     }
   }
 }
 
-BOOST_AUTO_TEST_CASE(scaled_losses_in_fp16_train_as_fp32) {
+BOOST_AUTO_TEST_CASE(scaled_losses_in_fp16_train_like_fp32) {
   for (const double clip : {0.0, 0.5}) {
-    Rig wide(*world, {.clip_grad_norm = clip, .device = true});
+    Rig in_fp32(*world, {.clip_grad_norm = clip, .device = true});
     Rig half(*world, {.clip_grad_norm = clip,
                       .precision = Precision::fp16,
                       .device = true,
                       .loss_scale = LossScale{.scale = 1024}});
-    const std::vector<float> start = wide.parameters();
+    const std::vector<float> start = in_fp32.parameters();
     for (int step = 0; step < 3; ++step) {
-      const double expected = wide.run().sums.loss;
+      const double expected = in_fp32.run().sums.loss;
       const StepResult result = half.run();
       BOOST_TEST(!result.overflowed);
       BOOST_TEST(result.sums.loss == expected, boost::test_tools::tolerance(0.01));
     }
-    std::vector<float> moved = wide.parameters();
+    std::vector<float> moved = in_fp32.parameters();
     std::vector<float> moved_half = half.parameters();
     for (std::size_t i = 0; i < start.size(); ++i) {
       moved[i] -= start[i];
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(scaled_losses_in_fp16_train_as_fp32) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_step_that_overflows_changes_nothing_but_the_scale) {
+BOOST_AUTO_TEST_CASE(a_step_that_overflows_changes_only_the_loss_scale) {
   for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::adam}) {
     Rig rig(*world, {.optimizer = optimizer,
                      .precision = Precision::fp16,
@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(a_step_that_overflows_changes_nothing_but_the_scale) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(steps_whose_forward_is_queued_ahead_are_the_same_to_the_bit) {
+BOOST_AUTO_TEST_CASE(steps_with_forward_queued_early_give_the_same_bits) {
   const Rig::Options variants[] = {
       {.global_batch = 30, .bucket_bytes = 4096},
       {.global_batch = 31, .accumulate = 2, .optimizer = OptimizerKind::adamw},
@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(steps_whose_forward_is_queued_ahead_are_the_same_to_the_bit
       const bool last = step == 7;
       const StepResult expected = waits.run();
       const StepResult result = ahead.run(last ? NextAction::other : NextAction::step);
-      // The next forward, which nobody has waited for.
+      // The next step's forward is queued, and nothing waits for it.
       BOOST_TEST((gpu::work_left(ahead.device()) > 0) == !last);
       BOOST_TEST(result.sums.loss == expected.sums.loss);
       BOOST_TEST(result.sums.top1 == expected.sums.top1);
@@ -204,7 +204,7 @@ BOOST_AUTO_TEST_CASE(steps_whose_forward_is_queued_ahead_are_the_same_to_the_bit
   }
 }
 
-BOOST_AUTO_TEST_CASE(steps_in_which_ranks_meet_wait_for_their_end) {
+BOOST_AUTO_TEST_CASE(steps_with_collectives_in_forward_are_not_queued_early) {
   Rig rig(*world, {.synchronised = true, .device = true, .work = gpu::HostWork::late});
   rig.run(NextAction::step);
   BOOST_TEST(gpu::work_left(rig.device()) == 0U);
@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(the_same_run_twice_gives_the_same_bits) {
   BOOST_TEST(first.bits() == second.bits());
 }
 
-BOOST_AUTO_TEST_CASE(gradients_without_batch_norm_do_not_depend_on_the_ranks) {
+BOOST_AUTO_TEST_CASE(gradients_without_batch_norm_do_not_depend_on_the_number_of_ranks) {
   const auto self = make_self_communicator();
   Rig alone(*self, {.model = "simple-cnn"});
   Rig together(*world, {.model = "simple-cnn"});
@@ -238,17 +238,17 @@ BOOST_AUTO_TEST_CASE(accumulation_equals_one_larger_batch) {
   const auto self = make_self_communicator();
   Rig whole(*self, {.model = "simple-cnn", .global_batch = 61});
   for (const int accumulate : {2, 3}) {
-    Rig pieces(*world, {.model = "simple-cnn", .global_batch = 61, .accumulate = accumulate});
+    Rig accumulated(*world, {.model = "simple-cnn", .global_batch = 61, .accumulate = accumulate});
     Rig fresh(*self, {.model = "simple-cnn", .global_batch = 61});
     fresh.run();
-    pieces.run();
-    BOOST_TEST(relative_difference(pieces.gradients(), fresh.gradients()) < rounding);
+    accumulated.run();
+    BOOST_TEST(relative_difference(accumulated.gradients(), fresh.gradients()) < rounding);
   }
 }
 
-BOOST_AUTO_TEST_CASE(gradients_with_batch_norm_are_the_sum_over_per_rank_statistics) {
+BOOST_AUTO_TEST_CASE(gradients_with_batch_norm_use_per_rank_statistics) {
   Rig together(*world, {.global_batch = 37});
-  // Oracle: each rank's slice through one engine, one after the other, added up.
+  // Oracle: one engine runs each rank's micro-batch in turn and adds up the gradients.
   Rig oracle(*world, {.global_batch = 37});
   Engine& engine = oracle.engine();
   NoReduction observer;
@@ -289,12 +289,12 @@ BOOST_AUTO_TEST_CASE(gradients_with_batch_norm_are_the_sum_over_per_rank_statist
   BOOST_TEST(relative_difference(together.statistics(), running) < rounding);
 }
 
-BOOST_AUTO_TEST_CASE(synchronised_batch_norm_does_not_depend_on_the_ranks) {
+BOOST_AUTO_TEST_CASE(synchronised_batch_norm_does_not_depend_on_the_number_of_ranks) {
   const auto self = make_self_communicator();
-  // Accumulation only where micro-batches of any number of ranks hold the same samples.
+  // Accumulates only with a batch whose micro-batches hold the same samples on any number of ranks.
   for (const auto& [global_batch, accumulate] :
        {std::pair<std::int64_t, int>{64, 1}, {37, 1}, {48, 2}}) {
-    // Alone, one norm sees the whole micro-batch by itself.
+    // On a single rank, the batch norm sees the whole micro-batch.
     Rig alone(*self, {.global_batch = global_batch, .accumulate = accumulate});
     Rig together(*world, {.global_batch = global_batch,
                           .accumulate = accumulate,
@@ -308,43 +308,43 @@ BOOST_AUTO_TEST_CASE(synchronised_batch_norm_does_not_depend_on_the_ranks) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(synchronised_batch_norm_keeps_the_losses_of_one_rank_for_20_steps) {
+BOOST_AUTO_TEST_CASE(synchronised_batch_norm_matches_the_losses_of_one_rank_for_20_steps) {
   const auto self = make_self_communicator();
   Rig alone(*self, {.global_batch = 64, .lr = 0.01});
   Rig together(*world, {.global_batch = 64, .lr = 0.01, .synchronised = true});
   for (int step = 0; step < 20; ++step) {
     const double expected = alone.run().sums.loss;
     const double loss = together.run().sums.loss;
-    // Roundings are magnified from step to step.
+    // Rounding differences grow from step to step.
     BOOST_TEST(std::abs(loss - expected) < (step == 0 ? 1e-5 : 2e-3) * expected);
   }
 }
 
-BOOST_AUTO_TEST_CASE(buckets_of_any_size_give_the_result_of_one) {
+BOOST_AUTO_TEST_CASE(buckets_of_any_size_give_the_same_result) {
   Rig one(*world, {.global_batch = 30, .bucket_bytes = 1e12});
   one.run();
   for (const double bytes : {1.0, 5000.0, 1e5}) {
     Rig many(*world, {.global_batch = 30, .bucket_bytes = bytes});
     many.run();
-    // Two summands commute; with more, the library's order may depend on the size.
+    // Two summands commute; with more, MPI's order may depend on the message's size.
     if (world->size() <= 2) BOOST_TEST(many.bits() == one.bits());
     BOOST_TEST(relative_difference(many.parameters(), one.parameters()) < rounding);
   }
 }
 
-BOOST_AUTO_TEST_CASE(gradients_reduced_in_16_bits_are_those_of_fp32_but_for_its_rounding) {
-  Rig wide(*world, {.model = "simple-cnn"});
-  const StepResult expected = wide.run();
+BOOST_AUTO_TEST_CASE(gradients_reduced_in_16_bits_differ_from_fp32_only_by_rounding) {
+  Rig in_fp32(*world, {.model = "simple-cnn"});
+  const StepResult expected = in_fp32.run();
   for (const auto& [dtype, unit] :
        {std::pair{ElementType::bf16, 0x1p-8}, {ElementType::f16, 0x1p-11}}) {
-    Rig narrow(*world, {.model = "simple-cnn", .bucket_bytes = 50000, .reduce_dtype = dtype});
-    const StepResult result = narrow.run();
+    Rig in_16_bits(*world, {.model = "simple-cnn", .bucket_bytes = 50000, .reduce_dtype = dtype});
+    const StepResult result = in_16_bits.run();
 
-    // fp16 has no small numbers: gradients below 2^-14 are rounded more, hence the addend.
-    const double difference = relative_difference(narrow.gradients(), wide.gradients());
+    // fp16 rounds gradients below 2^-14, the subnormals, more; hence the addend.
+    const double difference = relative_difference(in_16_bits.gradients(), in_fp32.gradients());
     BOOST_TEST(difference < 3 * world->size() * unit + 1e-4);
     if (world->size() == 1) BOOST_TEST(difference == 0);
-    // The tail is in a bucket of its own, where a ring adds three values or more in another
+    // The tail is in a separate bucket, where a ring adds three or more values in a different
     // order; each sum rounds world_size - 1 times.
     const int additions = world->size() <= 2 ? 0 : world->size() - 1;
     BOOST_TEST(std::abs(result.sums.loss - expected.sums.loss) <=
@@ -360,7 +360,7 @@ BOOST_AUTO_TEST_CASE(clipping_scales_the_gradients_to_the_given_norm) {
   BOOST_TEST(norm > 0);
   Rig clipped(*world, {.model = "simple-cnn", .global_batch = 16, .clip_grad_norm = norm / 4});
   clipped.run();
-  // The first sgd step moves by lr * (g + decay * w); compare the parts along g.
+  // The first SGD step changes weights by lr * (g + decay * w); compares the parts along g.
   std::vector<float> moved_plain = plain.parameters();
   std::vector<float> moved_clipped = clipped.parameters();
   double ratio = 0;
