@@ -9,8 +9,7 @@
 #include <cstdint>
 #include <optional>
 
-// HDF5 1.10 itself leaks a little when it refuses a damaged file; read by LeakSanitizer where it is
-// on.
+// HDF5 1.10 leaks memory when it refuses a damaged file. LeakSanitizer reads this if it is enabled.
 extern "C" const char* __lsan_default_suppressions() {
   return "leak:libhdf5";
 }
@@ -20,8 +19,7 @@ using namespace lockstep::test;
 
 namespace {
 
-/// The refusal's text; nullopt where the file was taken. Anything but a refusal as bad input is a
-/// fault.
+/// The error's text, or nullopt if the file is accepted. Checks that the status is bad_input.
 std::optional<std::string> refusal(const std::string& path, CheckpointUse use,
                                    Checkpoint* read = nullptr) {
   try {
@@ -81,7 +79,7 @@ BOOST_AUTO_TEST_CASE(a_flipped_bit_anywhere_never_changes_what_is_read) {
     }
   }
 
-  // What is left are gaps between objects.
+  // The harmless bits are in gaps between objects.
   BOOST_TEST_MESSAGE(refused << " refused, " << harmless << " harmless, " << bytes.size()
                              << " bytes");
   BOOST_TEST(refused > 3 * harmless);

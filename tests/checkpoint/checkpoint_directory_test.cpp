@@ -10,8 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
-// HDF5 1.10 itself leaks a little when it refuses a damaged file; read by LeakSanitizer where it is
-// on.
+// HDF5 1.10 leaks memory when it refuses a damaged file. LeakSanitizer reads this if it is enabled.
 extern "C" const char* __lsan_default_suppressions() {
   return "leak:libhdf5";
 }
@@ -43,7 +42,7 @@ std::string link_target(const std::string& link) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(an_empty_directory_has_no_newest) {
+BOOST_AUTO_TEST_CASE(an_empty_directory_has_no_newest_checkpoint) {
   const TemporaryDirectory directory;
   const CheckpointDirectory checkpoints(directory / "run/checkpoints", 3);
 
@@ -52,7 +51,7 @@ BOOST_AUTO_TEST_CASE(an_empty_directory_has_no_newest) {
   BOOST_TEST(checkpoints.path_of(12345) == (directory / "run/checkpoints/step-00012345.h5"));
 }
 
-BOOST_AUTO_TEST_CASE(the_newest_and_the_best_stay) {
+BOOST_AUTO_TEST_CASE(the_newest_and_the_best_are_kept) {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints(directory.path(), 2);
 
@@ -70,7 +69,7 @@ BOOST_AUTO_TEST_CASE(the_newest_and_the_best_stay) {
   BOOST_TEST(link_target(directory / "best") == "step-00000600.h5");
 }
 
-BOOST_AUTO_TEST_CASE(each_change_of_a_name_may_be_forbidden) {
+BOOST_AUTO_TEST_CASE(each_change_of_the_directory_may_be_forbidden) {
   const TemporaryDirectory directory;
   int allowed = 1'000;
   CheckpointDirectory checkpoints(directory.path(), 1, [&] {
@@ -87,7 +86,7 @@ BOOST_AUTO_TEST_CASE(each_change_of_a_name_may_be_forbidden) {
   auto expected = names();
   BOOST_TEST(expected.size() == 3U);
 
-  // The file, `latest`, `best`, and the removal of the first file.
+  // The changes: the file, `latest`, `best`, and the removal of the first file.
   const std::string second = "step-00000002.h5";
   for (int changes = 0; changes < 4; ++changes) {
     allowed = changes;
@@ -99,7 +98,7 @@ BOOST_AUTO_TEST_CASE(each_change_of_a_name_may_be_forbidden) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(newest_goes_back_past_files_that_do_not_verify) {
+BOOST_AUTO_TEST_CASE(newest_skips_files_that_do_not_verify) {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints(directory.path(), 5);
   for (const std::int64_t step : {1, 2, 3}) save(checkpoints, at(step));
@@ -117,7 +116,7 @@ BOOST_AUTO_TEST_CASE(newest_goes_back_past_files_that_do_not_verify) {
   BOOST_TEST(checkpoints.steps().size() == 3u);
 }
 
-BOOST_AUTO_TEST_CASE(a_damaged_later_file_does_not_push_out_a_good_one) {
+BOOST_AUTO_TEST_CASE(a_damaged_newer_file_does_not_evict_a_good_one) {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints(directory.path(), 1);
   save(checkpoints, at(400));
@@ -129,7 +128,7 @@ BOOST_AUTO_TEST_CASE(a_damaged_later_file_does_not_push_out_a_good_one) {
   BOOST_TEST((read_checkpoint(checkpoints.newest()->path, CheckpointUse::resume) == at(450)));
 }
 
-BOOST_AUTO_TEST_CASE(no_file_that_verifies_is_bad_input_and_names_them_all) {
+BOOST_AUTO_TEST_CASE(if_no_file_verifies_the_error_is_bad_input_and_names_all_files) {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints(directory.path(), 5);
   for (const std::int64_t step : {1, 2}) {
@@ -155,7 +154,7 @@ BOOST_AUTO_TEST_CASE(only_published_names_count) {
   BOOST_TEST(std::filesystem::exists(directory / "notes.txt"));
 }
 
-BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_made_is_cannot_write) {
+BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_created_is_cannot_write) {
   const TemporaryDirectory directory;
   write_file(directory / "file", "");
 
@@ -163,7 +162,7 @@ BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_made_is_cannot_write) {
                         with(ExitStatus::cannot_write, {"file/checkpoints"}));
 }
 
-BOOST_AUTO_TEST_CASE(a_background_save_is_published_while_the_caller_goes_on) {
+BOOST_AUTO_TEST_CASE(a_background_save_is_published_while_the_caller_continues) {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints(directory.path(), 2);
   BackgroundSaver saver(checkpoints);
@@ -192,7 +191,7 @@ BOOST_AUTO_TEST_CASE(a_background_save_is_published_while_the_caller_goes_on) {
   BOOST_TEST((read_checkpoint(checkpoints.newest()->path, CheckpointUse::resume) == at(7)));
 }
 
-BOOST_AUTO_TEST_CASE(a_failed_background_save_is_an_outcome_and_the_next_one_works) {
+BOOST_AUTO_TEST_CASE(a_failed_background_save_is_reported_and_the_next_one_works) {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints(directory / "checkpoints", 2);
   BackgroundSaver saver(checkpoints);

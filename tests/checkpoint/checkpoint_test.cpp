@@ -27,7 +27,7 @@ std::size_t entries(const std::string& directory) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_checkpoint_comes_back_as_it_was) {
+BOOST_AUTO_TEST_CASE(a_checkpoint_is_read_as_it_was_written) {
   const TemporaryDirectory directory;
   const Checkpoint checkpoint = example_checkpoint();
 
@@ -38,7 +38,7 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_comes_back_as_it_was) {
   BOOST_TEST(entries(directory.path()) == 1u);
 }
 
-BOOST_AUTO_TEST_CASE(empty_parts_come_back_too) {
+BOOST_AUTO_TEST_CASE(empty_parts_are_read_as_they_were_written) {
   const TemporaryDirectory directory;
   Checkpoint checkpoint = example_checkpoint();
   checkpoint.optimizer.clear();  // an optimizer without state
@@ -52,8 +52,8 @@ BOOST_AUTO_TEST_CASE(empty_parts_come_back_too) {
   BOOST_TEST((read_checkpoint(directory / "a.h5", CheckpointUse::resume) == checkpoint));
 }
 
-// Files of programs that chose no algorithms, or did not store that of all-reduces.
-BOOST_AUTO_TEST_CASE(a_state_without_algorithms_comes_back) {
+// Programs that choose no algorithms, or do not store that of the all-reduce, write such files.
+BOOST_AUTO_TEST_CASE(a_state_without_algorithms_is_read_as_it_was_written) {
   const TemporaryDirectory directory;
   const std::string path = directory / "step-00000001.h5";
   for (const std::optional<std::string>& text :
@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(files_of_older_versions_resume) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(many_parameters_and_long_texts_come_back) {
+BOOST_AUTO_TEST_CASE(many_parameters_and_long_texts_are_read_as_they_were_written) {
   const TemporaryDirectory directory;
   Checkpoint checkpoint = example_checkpoint();
   for (int i = 500; i > 0; --i)
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(the_same_checkpoint_gives_the_same_bytes) {
 
   write_checkpoint(directory / "a.h5", example_checkpoint());
   ::sleep(1);  // object times have a resolution of a second
-  std::vector<std::byte> noise(1 << 20, std::byte{0xA5});  // other bytes in the heap
+  std::vector<std::byte> noise(1 << 20, std::byte{0xA5});  // different bytes in the heap
   write_checkpoint(directory / "b.h5", example_checkpoint());
 
   BOOST_TEST((read_file(directory / "a.h5") == read_file(directory / "b.h5")));
@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(a_value_that_is_not_finite_is_refused_by_name) {
       with(ExitStatus::bad_input, {"nan.h5:/model/fc.weight", "nan", "element 1"}));
 }
 
-BOOST_AUTO_TEST_CASE(weights_alone_serve_for_weights_but_not_to_resume) {
+BOOST_AUTO_TEST_CASE(a_file_of_weights_can_be_loaded_but_not_resumed) {
   const TemporaryDirectory directory;
   {
     h5::File file = h5::create_file(directory / "w.h5");
@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(weights_alone_serve_for_weights_but_not_to_resume) {
       with(ExitStatus::bad_input, {"w.h5", "--init-from"}));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_checkpoint_is_refused_with_what_is_missing) {
+BOOST_AUTO_TEST_CASE(a_file_that_is_no_checkpoint_is_refused_with_the_reason) {
   const TemporaryDirectory directory;
   h5::close_written(h5::create_file(directory / "empty.h5"));
   {
@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_checkpoint_is_refused_with_what_is_missing) {
 
 namespace {
 
-/// A checkpoint of some 4 MB.
+/// A checkpoint of about 4 MB.
 Checkpoint large_checkpoint() {
   Checkpoint checkpoint = example_checkpoint();
   for (int i = 0; i < 16; ++i)
@@ -217,7 +217,7 @@ Checkpoint large_checkpoint() {
   return checkpoint;
 }
 
-/// Runs `body` in a process of its own; its exit status.
+/// Runs `body` in a child process, and returns its exit status.
 template <typename Body>
 int in_child(Body body) {
   const pid_t child = ::fork();
@@ -228,14 +228,14 @@ int in_child(Body body) {
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s\n", error.what());
     }
-    std::exit(status);  // through the library's own shutdown, which must not crash or hang either
+    std::exit(status);  // runs HDF5's exit handlers, which must not crash or hang either
   }
   int status = 0;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/// Fails to write over a good file; 0 if all is as promised.
+/// Fails to overwrite a good file. Returns 0 if the file and its directory are unchanged.
 int fail_to_save(const std::string& path, const std::string& reason) {
   const std::string before = read_file(path);
   try {
@@ -256,7 +256,7 @@ int fail_to_save(const std::string& path, const std::string& reason) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_file_that_may_not_grow_is_cannot_write_and_leaves_the_old_one) {
+BOOST_AUTO_TEST_CASE(a_limit_of_file_sizes_is_cannot_write_and_keeps_the_old_file) {
   const TemporaryDirectory directory;
   write_checkpoint(directory / "a.h5", example_checkpoint());
 
@@ -272,7 +272,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_may_not_grow_is_cannot_write_and_leaves_the_old
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_full_disk_is_cannot_write_and_leaves_the_old_file) {
+BOOST_AUTO_TEST_CASE(a_full_disk_is_cannot_write_and_keeps_the_old_file) {
   const TemporaryDirectory directory;
   if (::mount("tmpfs", directory.path().c_str(), "tmpfs", 0, "size=2m") != 0) {
     BOOST_TEST_MESSAGE("skipped: cannot mount a small file system (" << std::strerror(errno)
@@ -289,7 +289,7 @@ BOOST_AUTO_TEST_CASE(a_full_disk_is_cannot_write_and_leaves_the_old_file) {
   BOOST_TEST(status == 0);
 }
 
-BOOST_AUTO_TEST_CASE(a_killed_writer_leaves_the_last_good_file) {
+BOOST_AUTO_TEST_CASE(a_killed_writer_keeps_the_last_good_file) {
   const TemporaryDirectory directory;
   write_checkpoint(directory / "a.h5", example_checkpoint());
   const pid_t child = ::fork();

@@ -18,7 +18,7 @@ namespace lockstep::test {
   return tensor;
 }
 
-/// A small run's checkpoint; names are not in alphabetical order, as in a network.
+/// The checkpoint of a small run. As in a network, names are not in alphabetical order.
 [[nodiscard]] inline Checkpoint example_checkpoint(std::int64_t step = 12) {
   Checkpoint checkpoint;
   const auto first = static_cast<float>(step);
@@ -63,14 +63,14 @@ namespace lockstep::test {
   return checkpoint;
 }
 
-/// For BOOST_CHECK_EXCEPTION: an Error of this status whose text has all of these words.
+/// Predicate for BOOST_CHECK_EXCEPTION: the error has this status, and its text contains all words.
 [[nodiscard]] inline auto with(ExitStatus status, std::vector<std::string> words = {}) {
   return [status, words = std::move(words)](const Error& error) {
     const std::string text = error.what();
     BOOST_TEST_MESSAGE(text);
     for (const std::string& word : words) {
       if (text.find(word) == std::string::npos) {
-        BOOST_TEST_MESSAGE("it lacks: " << word);
+        BOOST_TEST_MESSAGE("the text lacks: " << word);
         return false;
       }
     }

@@ -22,16 +22,16 @@ using namespace lockstep::test;
 
 namespace {
 
-std::atomic<int> inside = 0;       // threads that are in the library
-std::atomic<int> most_inside = 0;  // at once, ever
+std::atomic<int> inside = 0;       // threads in the library
+std::atomic<int> most_inside = 0;  // largest number of them
 std::atomic<int> calls = 0;
 thread_local int depth = 0;
 
-/// A thread's stay in the library, long enough for other threads to come in where nothing keeps
-/// them out.
-class Stay final {
+/// Counts a thread as in the library, long enough for other threads to enter if nothing prevents
+/// it.
+class InLibrary final {
  public:
-  Stay() {
+  InLibrary() {
     if (depth++ > 0) return;
     ++calls;
     const int now = ++inside;
@@ -40,22 +40,23 @@ class Stay final {
     }
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
-  Stay(const Stay&) = delete;
-  Stay& operator=(const Stay&) = delete;
-  ~Stay() {
+  InLibrary(const InLibrary&) = delete;
+  InLibrary& operator=(const InLibrary&) = delete;
+  ~InLibrary() {
     if (--depth == 0) --inside;
   }
 };
 
 template <typename Result, typename... Parameters>
 Result forward(const char* name, Parameters... values) {
-  const Stay stay;
+  const InLibrary in_library;
   return reinterpret_cast<Result (*)(Parameters...)>(dlsym(RTLD_NEXT, name))(values...);
 }
 
 }  // namespace
 
-// The library's functions as the program calls them, whether or not the library has a lock.
+// The library's functions, intercepted where the program calls them, before any lock of the
+// library.
 extern "C" {
 
 hid_t H5Fopen(const char* name, unsigned flags, hid_t access) {
@@ -127,7 +128,7 @@ namespace {
 
 constexpr std::uint64_t samples = 24;
 
-/// A compressed shard, which is read by the library.
+/// A chunked shard, which is read through the library.
 void write_chunked_shard(const std::string& path) {
   h5::File file = h5::create_file(path);
   const std::array<hsize_t, 4> dims{samples, 6, 5, 3};

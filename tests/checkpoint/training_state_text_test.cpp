@@ -10,7 +10,7 @@
 
 using namespace lockstep;
 
-BOOST_AUTO_TEST_CASE(a_state_comes_back_to_the_bit) {
+BOOST_AUTO_TEST_CASE(a_state_is_parsed_to_the_same_bits) {
   TrainingState state;
   state.step = std::numeric_limits<std::int64_t>::max();
   state.best_step = -1;
@@ -27,8 +27,8 @@ BOOST_AUTO_TEST_CASE(a_state_comes_back_to_the_bit) {
   BOOST_TEST(std::signbit(found.epoch_top1));
 }
 
-// Paths are any bytes, and the configuration holds them.
-BOOST_AUTO_TEST_CASE(text_that_is_not_utf_8_comes_back) {
+// The configuration contains paths, which may be any bytes.
+BOOST_AUTO_TEST_CASE(text_that_is_not_utf_8_is_parsed_unchanged) {
   TrainingState state;
   state.config = "data=/data/caf\xe9\n";
   state.model = std::string("\x84\0\xff", 3);
@@ -38,7 +38,7 @@ BOOST_AUTO_TEST_CASE(text_that_is_not_utf_8_comes_back) {
   BOOST_TEST((found == state));
 }
 
-BOOST_AUTO_TEST_CASE(sums_that_are_not_finite_come_back) {
+BOOST_AUTO_TEST_CASE(sums_that_are_not_finite_are_parsed_unchanged) {
   TrainingState state;
   state.epoch_loss = std::numeric_limits<double>::quiet_NaN();
   state.best_top1 = -std::numeric_limits<double>::infinity();
@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(sums_that_are_not_finite_come_back) {
   BOOST_TEST(found.best_top1 == state.best_top1);
 }
 
-BOOST_AUTO_TEST_CASE(no_algorithms_and_none_chosen_are_told_apart) {
+BOOST_AUTO_TEST_CASE(missing_and_empty_algorithms_are_distinguished) {
   TrainingState state;
   BOOST_TEST((parse_training_state(training_state_text(state)) == state));
 

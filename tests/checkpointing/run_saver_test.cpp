@@ -30,7 +30,7 @@ namespace {
 
 Communicator* world = nullptr;
 std::atomic<bool> disk_hangs = false;
-std::atomic<int> hanging = 0;  // calls that wait for the disk
+std::atomic<int> hanging = 0;  // fsync calls in progress
 
 }  // namespace
 
@@ -43,10 +43,10 @@ extern "C" int fsync(int file) {
 
 namespace {
 
-/// Notes what the board says while ranks gather.
-class WatchesGathers final : public ForwardingCommunicator {
+/// Records the board's phase at each gather.
+class GatherRecorder final : public ForwardingCommunicator {
  public:
-  WatchesGathers(Communicator& inner, const PhaseBoard& board)
+  GatherRecorder(Communicator& inner, const PhaseBoard& board)
       : ForwardingCommunicator(inner), board_(board) {}
   [[nodiscard]] const std::vector<Phase>& seen() const { return seen_; }
 
@@ -60,18 +60,18 @@ class WatchesGathers final : public ForwardingCommunicator {
   std::vector<Phase> seen_;
 };
 
-class Slowly final {
+class SlowWrites final {
  public:
-  explicit Slowly(const char* bytes_per_second) { ::setenv(name, bytes_per_second, 1); }
-  Slowly(const Slowly&) = delete;
-  Slowly& operator=(const Slowly&) = delete;
-  ~Slowly() { ::unsetenv(name); }
+  explicit SlowWrites(const char* bytes_per_second) { ::setenv(name, bytes_per_second, 1); }
+  SlowWrites(const SlowWrites&) = delete;
+  SlowWrites& operator=(const SlowWrites&) = delete;
+  ~SlowWrites() { ::unsetenv(name); }
 
  private:
   static constexpr const char* name = "LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND";
 };
 
-/// A run of some ranks, at a boundary between steps.
+/// A run at a boundary between steps.
 class Run final {
  public:
   explicit Run(ShardMode mode, SaveInterval every = {},
@@ -89,15 +89,15 @@ class Run final {
   [[nodiscard]] RunSaver& saver() { return *saver_; }
   [[nodiscard]] const PhaseBoard& board() const { return board_; }
   [[nodiscard]] std::string checkpoints() const { return directory_ / "checkpoints"; }
-  /// How many lines of rank 0's log have these words.
+  /// Number of lines of rank 0's log that contain `words`.
   [[nodiscard]] int logged(const std::string& words) const {
     std::istringstream log(test::read_file(directory_ / "log/rank-00000.log"));
     int lines = 0;
     for (std::string line; std::getline(log, line);) lines += line.find(words) != line.npos ? 1 : 0;
     return lines;
   }
-  [[nodiscard]] const WatchesGathers& comm() const { return comm_; }
-  /// What a save is taken to need.
+  [[nodiscard]] const GatherRecorder& comm() const { return comm_; }
+  /// The estimated duration of a save.
   [[nodiscard]] double save_seconds() const { return (timer_.needed(false) - 5) / 1.5; }
 
   void start_save(std::int64_t step) {
@@ -105,12 +105,12 @@ class Run final {
     saver_->want();
     saver_->start_pending(at(step));
   }
-  /// Boundaries until the writer has all and is done; its outcome is not asked for.
-  void bring_all() {
+  /// Delivers units at step boundaries until the writer is done. Does not ask for its outcome.
+  void deliver_all() {
     while (any(saver_->busy())) {
-      int pieces = saver_->units_wanted();
-      world->broadcast(std::span(&pieces, 1));
-      saver_->deliver(pieces);
+      int units = saver_->units_wanted();
+      world->broadcast(std::span(&units, 1));
+      saver_->deliver(units);
     }
   }
   static TrainingState at(std::int64_t step) {
@@ -128,7 +128,7 @@ class Run final {
 
   TemporaryDirectory directory_;
   PhaseBoard board_;
-  WatchesGathers comm_;
+  GatherRecorder comm_;
   TrainRig rig_;
   Config config_;
   ProcessGrid grid_{.rank = world->rank(), .world_size = world->size(), .host = "node"};
@@ -153,14 +153,14 @@ class Run final {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_last_save_is_told_of_before_the_next_one_begins) {
+BOOST_AUTO_TEST_CASE(the_last_save_is_reported_before_the_next_one_begins) {
   Run run(ShardMode::full);
   run.start_save(1);
-  // The ranks bring nothing for a while, which is not the disk's fault.
+  // The ranks deliver nothing for 1 s, which must not count as time of the disk.
   std::this_thread::sleep_for(std::chrono::seconds(1));
-  run.bring_all();
+  run.deliver_all();
   {
-    const Slowly slow("50000");
+    const SlowWrites slow("50000");
     run.start_save(2);
     run.saver().report();
     if (world->rank() == 0) {
@@ -176,39 +176,40 @@ BOOST_AUTO_TEST_CASE(the_last_save_is_told_of_before_the_next_one_begins) {
   BOOST_TEST(run.saver().newest().ends_with("step-00000002.h5"), run.saver().newest());
 }
 
-BOOST_AUTO_TEST_CASE(a_save_that_waits_for_another_is_requested_once_it_may_begin) {
+BOOST_AUTO_TEST_CASE(a_save_that_waits_for_another_is_requested_when_it_can_start) {
   for (const SaveInterval every :
        {SaveInterval{.steps = 0, .seconds = 1e-6}, SaveInterval{.steps = 1, .seconds = 0}}) {
     Run run(ShardMode::none, every);
     const bool mine = world->rank() == 0;
     {
-      const Slowly slow("50000");
+      const SlowWrites slow("50000");
       run.start_save(1);
       BOOST_TEST(run.saver().is_due(1) == mine);
       run.start_save(2);
-      BOOST_TEST(!run.saver().is_due(2), "a request while the first one is written");
+      BOOST_TEST(!run.saver().is_due(2),
+                 "a save was requested while the first one is being written");
     }
-    run.bring_all();
+    run.deliver_all();
     BOOST_TEST(run.saver().is_due(3) == mine);
     run.saver().save_and_wait(Run::at(3));
     if (mine) BOOST_TEST(run.saver().newest().ends_with("step-00000003.h5"), run.saver().newest());
   }
 }
 
-BOOST_AUTO_TEST_CASE(after_a_failed_save_boundaries_do_not_try_at_once) {
+BOOST_AUTO_TEST_CASE(after_a_failed_save_step_boundaries_do_not_retry_at_once) {
   Run run(ShardMode::none, {.steps = 1, .seconds = 0});
   const bool mine = world->rank() == 0;
   BOOST_TEST(run.saver().is_due(0) == mine);
   if (mine) std::filesystem::rename(run.checkpoints(), run.checkpoints() + "-away");
   run.start_save(1);
-  run.bring_all();
+  run.deliver_all();
   run.saver().report();
   if (mine) BOOST_TEST(run.logged("no checkpoint of step 1") == 1);
 
   for (std::int64_t step = 2; step < 100; ++step) {
     BOOST_TEST(!run.saver().is_due(step));
     run.start_save(step);  // as at the end of an epoch
-    run.bring_all();
+    run.deliver_all();
     run.saver().report();
   }
   if (mine) BOOST_TEST(run.logged("no checkpoint of step") == 1);
@@ -219,7 +220,7 @@ BOOST_AUTO_TEST_CASE(after_a_failed_save_boundaries_do_not_try_at_once) {
   if (mine) BOOST_TEST(run.saver().newest().ends_with("step-00000100.h5"), run.saver().newest());
 }
 
-BOOST_AUTO_TEST_CASE(a_save_that_hangs_is_told_of_once_per_doubling) {
+BOOST_AUTO_TEST_CASE(a_hanging_save_is_reported_each_time_its_duration_doubles) {
   using namespace std::chrono_literals;
   Run run(ShardMode::none, {}, 100ms);
   const bool mine = world->rank() == 0;
@@ -228,29 +229,29 @@ BOOST_AUTO_TEST_CASE(a_save_that_hangs_is_told_of_once_per_doubling) {
     run.start_save(1);
     while (hanging == 0) std::this_thread::sleep_for(1ms);
     const auto begin = std::chrono::steady_clock::now();
-    const auto told = [&] { return run.logged("step-00000001.h5 has made no progress for"); };
-    while (told() < 3 && std::chrono::steady_clock::now() - begin < 1min) {
+    const auto reports = [&] { return run.logged("step-00000001.h5 has made no progress for"); };
+    while (reports() < 3 && std::chrono::steady_clock::now() - begin < 1min) {
       run.saver().report();
       std::this_thread::sleep_for(1ms);
     }
-    BOOST_TEST(told() == 3);
+    BOOST_TEST(reports() == 3);
     // At 100, 200 and 400 ms, or later.
     BOOST_TEST((std::chrono::steady_clock::now() - begin >= 400ms));
     BOOST_TEST(run.saver().busy());
     disk_hangs = false;
   }
-  run.bring_all();
+  run.deliver_all();
   run.saver().report();
   if (mine) BOOST_TEST(run.saver().newest().ends_with("step-00000001.h5"), run.saver().newest());
 }
 
-BOOST_AUTO_TEST_CASE(what_the_ranks_bring_is_seen_as_saving) {
+BOOST_AUTO_TEST_CASE(delivering_units_is_shown_as_saving) {
   Run run(ShardMode::full);
   run.start_save(1);
   run.saver().deliver(0);
   BOOST_TEST(run.comm().seen().empty());
   BOOST_TEST((run.board().read().phase == Phase::update));
-  run.bring_all();
+  run.deliver_all();
   BOOST_TEST(!run.comm().seen().empty());
   for (const Phase phase : run.comm().seen()) BOOST_TEST((phase == Phase::save));
   BOOST_TEST((run.board().read().phase == Phase::update));

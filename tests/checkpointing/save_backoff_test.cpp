@@ -18,7 +18,7 @@ BOOST_AUTO_TEST_CASE(delays_double_up_to_ten_minutes) {
   BOOST_TEST(SaveBackoff::delay(1'000'000).count() == 600);
 }
 
-BOOST_AUTO_TEST_CASE(each_failure_holds_the_next_attempt_back_until_one_works) {
+BOOST_AUTO_TEST_CASE(each_failure_delays_the_next_attempt_until_one_succeeds) {
   const SaveBackoff::Clock::time_point start{};
   SaveBackoff backoff;
   BOOST_TEST(backoff.may_try(start));

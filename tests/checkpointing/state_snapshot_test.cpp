@@ -28,8 +28,8 @@ Communicator* world = nullptr;
 /// A checkpoint's tensors, by group.
 using Tensors = std::map<std::string, std::vector<NamedTensor>>;
 
-/// Takes what a snapshot gives, as a writer of rank 0 does, as many tensors as it may; other ranks
-/// have none.
+/// On rank 0, takes tensors from a snapshot like the checkpoint writer, as many as may_take()
+/// permits. On other ranks it does nothing.
 class Writer final {
  public:
   explicit Writer(StateSnapshot& snapshot) : snapshot_(snapshot) {
@@ -48,7 +48,7 @@ class Writer final {
     may_take(10000);
     if (thread_.joinable()) thread_.join();
   }
-  /// When it is done.
+  /// Valid after wait().
   [[nodiscard]] const Tensors& tensors() const { return tensors_; }
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
@@ -72,7 +72,7 @@ class Writer final {
   std::thread thread_;
 };
 
-/// The values of the tensors that have these names, one after another.
+/// The values of the tensors with these names, concatenated.
 std::vector<float> values_of(const std::vector<NamedTensor>& tensors, const auto& names) {
   std::vector<float> all;
   for (const auto& named : names) {
@@ -83,7 +83,7 @@ std::vector<float> values_of(const std::vector<NamedTensor>& tensors, const auto
   return all;
 }
 
-/// What all ranks keep now, as the rig brings it together.
+/// The current state of all ranks, gathered by the rig.
 struct Expected {
   explicit Expected(Rig& rig) : parameters(rig.all_parameters()), statistics(rig.statistics()) {
     const auto names = rig.optimizer().slot_names();
@@ -108,15 +108,15 @@ struct Expected {
   std::map<std::string, std::vector<float>> slots;
 };
 
-/// What rank 0 wants, on all ranks.
+/// Rank 0's value, on all ranks.
 int agreed(int wanted) {
   world->broadcast(std::span(&wanted, 1));
   return wanted;
 }
 
-/// Steps until the writer has all, which is slow, so that what has come waits for it; the
-/// boundaries at which something came.
-int bring_beside_steps(Rig& rig, StateSnapshot& snapshot, Writer& writer) {
+/// Trains until the slow writer has all tensors, so that delivered units wait for it. Returns the
+/// number of step boundaries that delivered units.
+int deliver_while_training(Rig& rig, StateSnapshot& snapshot, Writer& writer) {
   int boundaries = 0;
   while (agreed(writer.busy() ? 1 : 0) == 1) {
     if (const int units = agreed(world->rank() == 0 ? snapshot.wanted() : 0); units > 0) {
@@ -129,7 +129,7 @@ int bring_beside_steps(Rig& rig, StateSnapshot& snapshot, Writer& writer) {
   return boundaries;
 }
 
-/// Twice, so that room is used again; `limit` in values.
+/// Saves twice, so that the buffer is reused. `limit`: the largest number of values in it.
 void check_snapshot(Rig::Options options, std::size_t limit) {
   BOOST_TEST_CONTEXT("mode " << static_cast<int>(options.shard) << ", groups of "
                              << options.shard_group << ", at most " << limit << " values") {
@@ -145,7 +145,7 @@ void check_snapshot(Rig::Options options, std::size_t limit) {
       const Expected expected(rig);
       snapshot.take();
       Writer writer(snapshot);
-      const int boundaries = bring_beside_steps(rig, snapshot, writer);
+      const int boundaries = deliver_while_training(rig, snapshot, writer);
       rig.run();
       writer.wait();
       if (world->rank() != 0) continue;
@@ -154,7 +154,7 @@ void check_snapshot(Rig::Options options, std::size_t limit) {
       if (options.shard == ShardMode::none) {
         BOOST_TEST(boundaries == 0);
       } else if (limit == most_gathered_values) {
-        BOOST_TEST(boundaries == 1, "all of it has room");
+        BOOST_TEST(boundaries == 1, "all units fit into the buffer");
       } else {
         BOOST_TEST(boundaries > 2);
         BOOST_TEST(boundaries <= static_cast<int>(units));
@@ -165,7 +165,7 @@ void check_snapshot(Rig::Options options, std::size_t limit) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(training_goes_on_beside_pieces_that_are_those_of_the_boundary) {
+BOOST_AUTO_TEST_CASE(units_delivered_during_training_hold_the_state_of_the_boundary) {
   for (const std::size_t limit : {std::size_t{1}, std::size_t{30000}, most_gathered_values}) {
     for (const ShardMode mode : {ShardMode::none, ShardMode::optimizer, ShardMode::full}) {
       check_snapshot({.shard = mode}, limit);
@@ -173,19 +173,19 @@ BOOST_AUTO_TEST_CASE(training_goes_on_beside_pieces_that_are_those_of_the_bounda
   }
 }
 
-BOOST_AUTO_TEST_CASE(the_first_group_brings_the_pieces) {
+BOOST_AUTO_TEST_CASE(the_first_shard_group_delivers_the_units) {
   for (const std::int64_t group : {1, 2, 4}) {
     if (world->size() % group != 0) continue;
     check_snapshot({.shard = ShardMode::hybrid, .shard_group = group}, 30000);
   }
 }
 
-BOOST_AUTO_TEST_CASE(devices_bring_their_pieces) {
+BOOST_AUTO_TEST_CASE(devices_deliver_their_units) {
   check_snapshot({.device = true, .shard = ShardMode::full}, 30000);
   check_snapshot({.device = true, .shard = ShardMode::hybrid, .shard_group = 1}, 30000);
 }
 
-BOOST_AUTO_TEST_CASE(nothing_is_allocated_for_pieces) {
+BOOST_AUTO_TEST_CASE(delivering_units_allocates_nothing) {
   Rig rig(*world, {.global_batch = 24, .shard = ShardMode::full});
   rig.run();
   rig.state().await_gathers();
@@ -198,7 +198,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_allocated_for_pieces) {
   BOOST_TEST(test::allocation_count() == before);
 }
 
-BOOST_AUTO_TEST_CASE(a_writer_whose_pieces_never_come_ends_and_another_snapshot_is_whole) {
+BOOST_AUTO_TEST_CASE(a_writer_without_units_ends_and_the_next_snapshot_is_complete) {
   Rig rig(*world,
           {.global_batch = 24, .optimizer = OptimizerKind::adamw, .shard = ShardMode::full});
   StateSnapshot snapshot(rig.engine(), rig.state(), rig.optimizer(), world->rank() == 0, 1);
@@ -223,7 +223,7 @@ BOOST_AUTO_TEST_CASE(a_writer_whose_pieces_never_come_ends_and_another_snapshot_
   const Expected expected(rig);
   snapshot.take();
   Writer writer(snapshot);
-  bring_beside_steps(rig, snapshot, writer);
+  deliver_while_training(rig, snapshot, writer);
   writer.wait();
   if (world->rank() == 0) expected.check(writer.tensors(), rig.engine().graph());
 }

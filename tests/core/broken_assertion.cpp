@@ -1,6 +1,6 @@
-// Breaks an assertion of the library in a child process. Exit status 0 where that aborts the child,
-// 1 where nothing happens in a build that keeps assertions (argument `kept`), 77 where the build
-// may drop them.
+// Violates an assertion of the library in a child process. The exit status is 0 if that aborts the
+// child, 1 if it does not although the build keeps assertions (argument `kept`), and 77 if the
+// build may drop them.
 #include "lockstep/data/sample_order.hpp"
 
 #include <sys/wait.h>

@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(normal_numbers_have_mean_zero_and_variance_one) {
   BOOST_TEST(std::abs(squares / n - 1) < 0.023);
 }
 
-BOOST_AUTO_TEST_CASE(shape_knows_its_elements_and_text) {
+BOOST_AUTO_TEST_CASE(shape_gives_its_elements_and_text) {
   const Shape shape{3, 5, 7};
   BOOST_TEST(shape.elements() == 105);
   BOOST_TEST(to_string(shape.with_batch(2)) == "2x3x5x7");
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(aligned_buffer_is_zeroed_and_aligned) {
 }
 
 BOOST_AUTO_TEST_CASE(bfloat16_keeps_its_own_values_and_rounds_others_to_the_nearest) {
-  for (std::uint32_t bits = 0; bits < 0x7F80; ++bits) {  // every finite one, with the next
+  for (std::uint32_t bits = 0; bits < 0x7F80; ++bits) {  // every finite value, with its successor
     const auto value = std::bit_cast<float>(bits << 16);
     const auto next = std::bit_cast<float>((bits + 1) << 16);
     const std::uint32_t even = bits % 2 == 0 ? bits : bits + 1;
@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(float16_keeps_its_own_values_and_rounds_others_to_the_neare
   BOOST_TEST(std::isnan(float{Float16(std::bit_cast<float>(0xFF800001U))}));
 }
 
-BOOST_AUTO_TEST_CASE(a_function_ref_calls_what_it_was_made_of) {
+BOOST_AUTO_TEST_CASE(a_function_ref_calls_the_function_it_refers_to) {
   int calls = 0;
   const auto count = [&calls](int by) { return calls += by; };
   const auto twice = [](FunctionRef<int(int)> call) { return call(2) + call(3); };

@@ -1,14 +1,14 @@
-// To be preloaded: what a cluster can get wrong, where DOCTOR_FAULT_... says so.
-//   DOCTOR_FAULT_NODES=1             each rank is on a node of its own, "node0", "node1", ...
+// A library to preload that simulates faults of a cluster, chosen by these environment variables:
+//   DOCTOR_FAULT_NODES=1             each rank seems to be on its own node, "node0", "node1", ...
 //   DOCTOR_FAULT_START=R             MPI does not start on rank R
 //   DOCTOR_FAULT_LOST=A:B            messages between ranks A and B never arrive
-//   DOCTOR_FAULT_CONNECT=R           rank R finds no way to any host but its own
+//   DOCTOR_FAULT_CONNECT=R           rank R has no route to any other host
 //   DOCTOR_FAULT_LOCKS=1             the file system has no locks
 //   DOCTOR_FAULT_CLOCK=R:SECONDS     rank R's clock is ahead
-//   DOCTOR_FAULT_SILENT=R:PATH       rank R hangs when it looks into that directory
-//   DOCTOR_FAULT_FADE=A:B:COUNT      large messages between A and B are slow, then lost
-//   DOCTOR_FAULT_APART=R             rank R does not see what others write for it to find
-//   DOCTOR_FAULT_THREADS=R           rank R can make no thread once MPI has started
+//   DOCTOR_FAULT_SILENT=R:PATH       rank R hangs when it opens the directory PATH
+//   DOCTOR_FAULT_FADE=A:B:COUNT      COUNT large messages between A and B are slow, the rest lost
+//   DOCTOR_FAULT_APART=R             rank R does not see the doctor's files of other ranks
+//   DOCTOR_FAULT_THREADS=R           rank R cannot create threads after MPI has started
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -33,8 +33,8 @@
 
 namespace {
 
-/// As the process began: what is here is called by all threads, also while one of them changes the
-/// environment.
+/// The variable's value at the start of the process. All threads call this, possibly while one of
+/// them changes the environment.
 const char* variable(const std::string& name) {
   static const auto& all = []() -> const std::map<std::string, std::string>& {
     auto& found = *new std::map<std::string, std::string>;  // for threads that outlive main
@@ -57,7 +57,7 @@ const char* fault(const char* name) {
   return variable(std::string("DOCTOR_FAULT_") + name);
 }
 
-/// As the launcher says: MPI may not have started.
+/// The rank that the launcher assigned, because MPI may not have started.
 int my_rank() {
   const char* rank = variable("OMPI_COMM_WORLD_RANK");
   return rank == nullptr ? 0 : std::atoi(rank);
@@ -68,7 +68,7 @@ bool is_mine(const char* name) {
   return rank != nullptr && std::atoi(rank) == my_rank();
 }
 
-/// Whether the fault is one of messages to or from `other`.
+/// Whether the fault concerns messages between this rank and `other`.
 bool is_between(const char* name, int other) {
   const char* pair = fault(name);
   int one = -1;
@@ -130,7 +130,7 @@ int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, M
               MPI_Request* request) {
   if (!is_between("LOST", to) && !has_faded(to, count))
     return PMPI_Isend(data, count, type, to, tag, comm, request);
-  // Never done: nobody sends it.
+  // Never completes, because no rank sends a matching message.
   static char nowhere[1 << 21];
   constexpr int unused_tag = 32000;
   return PMPI_Irecv(nowhere, 1, MPI_BYTE, to, unused_tag, comm, request);

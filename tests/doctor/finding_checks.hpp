@@ -15,7 +15,7 @@ inline std::ostream& operator<<(std::ostream& stream, Verdict verdict) {
   return stream << names[static_cast<int>(verdict)];
 }
 
-/// The verdict, and each of the words in the text.
+/// Checks the verdict, and that the text contains each of the words.
 inline void expect(const Finding& finding, Verdict verdict,
                    std::initializer_list<std::string> words) {
   BOOST_TEST(finding.verdict == verdict, finding.text);

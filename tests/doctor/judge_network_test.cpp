@@ -8,7 +8,7 @@ namespace {
 
 const std::vector<std::string> four_nodes{"node1", "node2", "node3", "node4"};
 
-/// Every pair of the four, all well.
+/// All pairs of the four nodes, without faults.
 std::vector<NodePairFacts> all_pairs() {
   std::vector<NodePairFacts> pairs;
   for (int i = 0; i < 4; ++i) {
@@ -27,7 +27,7 @@ std::vector<NodePairFacts> all_pairs() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(neighbours_tell_their_slowest) {
+BOOST_AUTO_TEST_CASE(the_slowest_pair_of_neighbours_is_reported) {
   const std::vector<LinkFacts> links{
       {.first = 0, .second = 1, .same_node = true, .latency = 1e-6, .bandwidth = 9e9},
       {.first = 1, .second = 2, .same_node = false, .latency = 3e-6, .bandwidth = 5e9},
@@ -38,19 +38,19 @@ BOOST_AUTO_TEST_CASE(neighbours_tell_their_slowest) {
   expect(judge_neighbours({}), Verdict::ok, {"none"});
 }
 
-BOOST_AUTO_TEST_CASE(neighbours_out_of_reach_fail) {
+BOOST_AUTO_TEST_CASE(unreachable_neighbours_fail) {
   const std::vector<LinkFacts> links{
       {.first = 4, .second = 5, .same_node = true, .error = "no message came through in time"}};
 
   expect(judge_neighbours(links), Verdict::fail, {"ranks 4 and 5", "no message", "/dev/shm"});
 }
 
-BOOST_AUTO_TEST_CASE(nodes_that_reach_each_other_are_well) {
+BOOST_AUTO_TEST_CASE(nodes_that_reach_each_other_are_ok) {
   expect(judge_nodes(four_nodes, all_pairs()), Verdict::ok, {"6 pairs", "2.0 us", "10.0 GB/s"});
   expect(judge_nodes(std::vector<std::string>{"node1"}, {}), Verdict::ok, {"one node"});
 }
 
-BOOST_AUTO_TEST_CASE(a_pair_out_of_reach_is_named_with_its_interface) {
+BOOST_AUTO_TEST_CASE(an_unreachable_pair_is_named_with_its_interface) {
   auto pairs = all_pairs();
   pairs[4].error = "no message came through in time";
   pairs[4].back[0].error = "No route to host";
@@ -62,14 +62,14 @@ BOOST_AUTO_TEST_CASE(a_pair_out_of_reach_is_named_with_its_interface) {
           "--exclude", "NCCL_SOCKET_IFNAME"});
 }
 
-BOOST_AUTO_TEST_CASE(a_pair_out_of_reach_by_mpi_alone_says_so) {
+BOOST_AUTO_TEST_CASE(a_pair_unreachable_only_by_mpi_is_reported_as_such) {
   auto pairs = all_pairs();
   pairs[0].error = "no message came through in time";
 
   expect(judge_nodes(four_nodes, pairs), Verdict::fail, {"TCP does, over every interface"});
 }
 
-BOOST_AUTO_TEST_CASE(an_interface_that_leads_elsewhere_is_to_be_left_out) {
+BOOST_AUTO_TEST_CASE(an_interface_to_a_different_host_should_be_excluded) {
   auto pairs = all_pairs();
   pairs[1].routes.push_back({.interface = "docker0",
                              .address = "172.17.0.1",
@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(a_slow_pair_is_named) {
   BOOST_TEST(slow_pair(pairs) == nullptr);
 }
 
-BOOST_AUTO_TEST_CASE(a_slow_network_is_said) {
+BOOST_AUTO_TEST_CASE(a_slow_network_is_reported) {
   auto pairs = all_pairs();
   for (NodePairFacts& pair : pairs) pair.bandwidth = 110e6;
 
@@ -101,11 +101,11 @@ BOOST_AUTO_TEST_CASE(a_slow_network_is_said) {
   BOOST_TEST(slow_pair(pairs) == &pairs[0]);
 }
 
-BOOST_AUTO_TEST_CASE(nodes_of_which_no_pair_was_tried_fail) {
+BOOST_AUTO_TEST_CASE(nodes_without_a_tested_pair_fail) {
   expect(judge_nodes(four_nodes, {}), Verdict::fail, {"could be tried"});
 }
 
-BOOST_AUTO_TEST_CASE(clocks_within_a_second_are_well) {
+BOOST_AUTO_TEST_CASE(clocks_within_a_second_are_ok) {
   const std::vector<ClockFacts> clocks{{.node = "node2", .offset = 0.2, .uncertainty = 0.01},
                                        {.node = "node3", .offset = -0.4, .uncertainty = 0.01}};
 
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(clocks_within_a_second_are_well) {
   expect(judge_clocks({}), Verdict::ok, {"one clock"});
 }
 
-BOOST_AUTO_TEST_CASE(a_clock_that_is_off_names_its_node) {
+BOOST_AUTO_TEST_CASE(a_wrong_clock_is_reported_with_its_node) {
   std::vector<ClockFacts> clocks{{.node = "node2", .offset = 0.2, .uncertainty = 0.01},
                                  {.node = "node3", .offset = -42, .uncertainty = 0.01}};
 
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(a_clock_that_is_off_names_its_node) {
          {"node3's clock is 42.0 s behind", "--exclude=node3"});
   clocks[1].offset = 42;
   expect(judge_clocks(clocks), Verdict::warn, {"node3's clock is 42.0 s ahead of"});
-  // What cannot be told from the way there is not told.
+  // An offset below the uncertainty is not reported.
   clocks[1].uncertainty = 60;
   expect(judge_clocks(clocks), Verdict::ok, {});
 }

@@ -18,7 +18,7 @@ WorldFacts world(int size, LaunchFacts launch) {
           .launch = std::move(launch)};
 }
 
-/// `each` cores for each rank of one node, one after the other, from `first` on.
+/// `ranks` ranks on one node, each with `each` consecutive cores.
 std::vector<RankFacts> ranks_with(int ranks, int each, int node_cores) {
   std::vector<RankFacts> all;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -42,7 +42,7 @@ std::vector<RankFacts> with_gpus(int ranks, int gpus) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(counts_that_agree_are_well) {
+BOOST_AUTO_TEST_CASE(counts_that_agree_are_ok) {
   expect(judge_ranks(world(1, {})), Verdict::ok, {"1 rank on 1 node", "no launcher"});
   expect(judge_ranks(world(4, {.launcher = Launcher::srun, .started = 4})), Verdict::ok,
          {"4 ranks", "srun", "Open MPI v4"});
@@ -51,12 +51,12 @@ BOOST_AUTO_TEST_CASE(counts_that_agree_are_well) {
   expect(judge_ranks(world(1, {.allocated = 1})), Verdict::ok, {"1 rank"});
 }
 
-BOOST_AUTO_TEST_CASE(worlds_of_one_under_srun_fail_with_the_pmi_to_take) {
+BOOST_AUTO_TEST_CASE(worlds_of_one_rank_under_srun_fail_with_the_pmi_to_use) {
   expect(judge_ranks(world(1, {.launcher = Launcher::srun, .started = 4})), Verdict::fail,
          {"MPI sees 1 rank where srun started 4", "PMI", "world of its own", "--mpi=pmix"});
 }
 
-BOOST_AUTO_TEST_CASE(worlds_of_one_under_another_mpirun_fail) {
+BOOST_AUTO_TEST_CASE(worlds_of_one_rank_under_another_mpirun_fail) {
   expect(judge_ranks(world(1, {.launcher = Launcher::mpirun, .started = 4})), Verdict::fail,
          {"mpirun started 4", "mpirun of the MPI this program was built with"});
 }
@@ -66,12 +66,12 @@ BOOST_AUTO_TEST_CASE(one_process_of_an_allocation_for_many_fails) {
          {"Slurm's count is 4", "world of its own", "srun --mpi=pmix or mpirun"});
 }
 
-BOOST_AUTO_TEST_CASE(fewer_ranks_than_the_allocation_has_tasks_are_said) {
+BOOST_AUTO_TEST_CASE(fewer_ranks_than_allocated_tasks_are_reported) {
   expect(judge_ranks(world(2, {.launcher = Launcher::mpirun, .started = 2, .allocated = 4})),
          Verdict::warn, {"2 ranks", "4 tasks", "--ntasks=2"});
 }
 
-BOOST_AUTO_TEST_CASE(a_start_that_fails_names_process_and_host) {
+BOOST_AUTO_TEST_CASE(a_failed_start_is_reported_with_process_and_host) {
   const LaunchFacts launch{.launcher = Launcher::srun, .started = 8, .process = 3};
   expect(judge_start(launch, "node7", "nothing within the 60 s of --timeout"), Verdict::fail,
          {"does not start on node7", "60 s", "process 3 of 8", "--mpi=pmix"});
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_do_not_answer_are_named) {
   expect(judge_answers(silent), Verdict::fail, {"12 more"});
 }
 
-BOOST_AUTO_TEST_CASE(cores_of_their_own_are_well) {
+BOOST_AUTO_TEST_CASE(exclusive_or_evenly_shared_cores_are_ok) {
   expect(judge_cores(ranks_with(4, 8, 32)), Verdict::ok,
          {"4 ranks a node", "8 cores each", "0-7 of 32"});
   auto shared = ranks_with(4, 8, 8);
@@ -104,24 +104,24 @@ BOOST_AUTO_TEST_CASE(more_ranks_than_cores_are_oversubscribed) {
          {"4 ranks share 2 cores on node1", "0-1", "--cpus-per-task"});
 }
 
-BOOST_AUTO_TEST_CASE(one_core_of_many_is_said) {
+BOOST_AUTO_TEST_CASE(one_core_of_many_is_reported) {
   expect(judge_cores(ranks_with(2, 1, 64)), Verdict::warn,
          {"one core of node1's 64", "--cpus-per-task=32"});
 }
 
-BOOST_AUTO_TEST_CASE(cores_that_overlap_in_part_are_said) {
+BOOST_AUTO_TEST_CASE(cores_that_overlap_in_part_are_reported) {
   auto ranks = ranks_with(2, 4, 8);
   ranks[1].cores = {3, 4, 5, 6};
   expect(judge_cores(ranks), Verdict::warn, {"overlap in part", "--cpu-bind=cores"});
 }
 
-BOOST_AUTO_TEST_CASE(nodes_of_unequal_count_are_said) {
+BOOST_AUTO_TEST_CASE(nodes_with_unequal_numbers_of_ranks_are_reported) {
   auto ranks = ranks_with(3, 2, 8);
   ranks[2].node = "node2";
   expect(judge_cores(ranks), Verdict::warn, {"1 to 2 ranks a node", "--ntasks-per-node"});
 }
 
-BOOST_AUTO_TEST_CASE(no_gpu_anywhere_is_well_where_none_was_given) {
+BOOST_AUTO_TEST_CASE(no_gpu_is_ok_if_none_was_allocated) {
   expect(judge_gpus(with_gpus(2, 0)), Verdict::ok, {"none", "no GPU module"});
   auto given = with_gpus(2, 0);
   given[1].gpus_allotted = true;
@@ -135,18 +135,18 @@ BOOST_AUTO_TEST_CASE(a_rank_without_a_gpu_among_others_fails) {
   expect(judge_gpus(ranks), Verdict::fail, {"rank 0", "none for rank 1"});
 }
 
-BOOST_AUTO_TEST_CASE(gpus_for_all_ranks_are_well) {
+BOOST_AUTO_TEST_CASE(gpus_for_all_ranks_are_ok) {
   expect(judge_gpus(with_gpus(4, 4)), Verdict::ok,
          {"4 GPUs visible to each rank, all within reach of each other"});
   expect(judge_gpus(with_gpus(1, 1)), Verdict::ok, {"1 GPU visible"});
 }
 
-BOOST_AUTO_TEST_CASE(gpus_hidden_from_their_peers_are_said) {
+BOOST_AUTO_TEST_CASE(gpus_hidden_from_their_peers_are_reported) {
   expect(judge_gpus(with_gpus(4, 1)), Verdict::warn,
          {"sees 1 GPU beside 3 ranks", "--gpus-per-task", "--gpus-per-node=4"});
 }
 
-BOOST_AUTO_TEST_CASE(gpus_out_of_each_others_reach_are_said) {
+BOOST_AUTO_TEST_CASE(gpus_without_peer_access_are_reported) {
   auto ranks = with_gpus(4, 4);
   for (RankFacts& rank : ranks) {
     rank.gpu_pairs = 6;
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(fewer_gpus_than_ranks_fail) {
          {"4 ranks on node1 see 2 GPUs", "2 ranks a node"});
 }
 
-BOOST_AUTO_TEST_CASE(nccl_tells_its_bandwidth_or_its_error) {
+BOOST_AUTO_TEST_CASE(the_bandwidth_or_error_of_nccl_is_reported) {
   expect(judge_nccl({.bandwidth = 300e9}), Verdict::ok, {"300.0 GB/s"});
   expect(judge_nccl({.error = "NCCL does not start (no route)"}), Verdict::fail, {"no route"});
 }

@@ -29,7 +29,7 @@ SpaceFacts space(std::uint64_t free) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(data_that_all_nodes_read_is_well) {
+BOOST_AUTO_TEST_CASE(data_that_all_nodes_can_read_is_ok) {
   expect(judge_data("/data", three_nodes()), Verdict::ok, {"16 shards", "1.0 GB/s", "3 nodes"});
 }
 
@@ -48,7 +48,7 @@ BOOST_AUTO_TEST_CASE(a_node_that_reads_slowly_is_named) {
   expect(judge_data("/data", nodes), Verdict::warn, {"node3 reads", "100 MB/s", "--exclude=node3"});
 }
 
-BOOST_AUTO_TEST_CASE(a_run_directory_of_all_nodes_is_well) {
+BOOST_AUTO_TEST_CASE(a_run_directory_shared_by_all_nodes_is_ok) {
   expect(judge_run_directory(good, seen), Verdict::ok, {"1.0 GB/s", "locks work between nodes"});
   expect(judge_run_directory(good, {}), Verdict::ok, {"locks work"});
 }
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(a_run_directory_that_another_node_does_not_share_fails) {
   expect(judge_run_directory(good, others), Verdict::fail, {"node2 cannot write", "Permission"});
 }
 
-BOOST_AUTO_TEST_CASE(file_locks_that_do_not_work_are_said) {
+BOOST_AUTO_TEST_CASE(file_locks_that_do_not_work_are_reported) {
   auto facts = good;
   facts.locks = RunDirectoryFacts::Locks::refused;
   facts.lock_error = "No locks available";
@@ -81,13 +81,13 @@ BOOST_AUTO_TEST_CASE(file_locks_that_do_not_work_are_said) {
          {"do not reach from node to node", "node2", "localflock"});
 }
 
-BOOST_AUTO_TEST_CASE(slow_renames_are_said) {
+BOOST_AUTO_TEST_CASE(slow_renames_are_reported) {
   auto facts = good;
   facts.rename_seconds = 3;
   expect(judge_run_directory(facts, seen), Verdict::warn, {"rename", "3.0 s"});
 }
 
-BOOST_AUTO_TEST_CASE(space_is_judged_by_the_checkpoints) {
+BOOST_AUTO_TEST_CASE(free_space_is_compared_with_the_checkpoints_size) {
   expect(judge_space(space(1000)), Verdict::ok, {"5 checkpoints of resnet50"});
   expect(judge_space(space(999)), Verdict::warn, {"5 checkpoints", "--keep"});
   expect(judge_space(space(199)), Verdict::fail, {"no room for one", "--run-dir"});
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(space_is_judged_by_the_checkpoints) {
   expect(judge_space(quota), Verdict::fail, {"Disk quota exceeded"});
 }
 
-BOOST_AUTO_TEST_CASE(the_probe_of_a_run_directory_leaves_nothing) {
+BOOST_AUTO_TEST_CASE(the_probe_of_a_run_directory_leaves_no_file) {
   const TemporaryDirectory directory;
   {
     const RunDirectoryProbe probe(directory / "runs/resnet50");
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(the_probe_of_a_run_directory_leaves_nothing) {
   BOOST_TEST(std::filesystem::is_empty(directory.path()));
 }
 
-BOOST_AUTO_TEST_CASE(a_place_where_nothing_can_be_made_is_said) {
+BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_created_is_reported) {
   const RunDirectoryProbe probe("/proc/nowhere/run");
 
   expect(judge_run_directory(probe.facts(), {}), Verdict::fail, {"/proc", "--run-dir"});

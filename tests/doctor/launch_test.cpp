@@ -20,7 +20,7 @@ LaunchFacts read(const std::map<std::string, std::string>& environment) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(without_a_launcher_there_is_nothing) {
+BOOST_AUTO_TEST_CASE(without_a_launcher_there_are_no_facts) {
   const LaunchFacts facts = read({});
 
   BOOST_TEST((facts.launcher == Launcher::none));
@@ -28,7 +28,7 @@ BOOST_AUTO_TEST_CASE(without_a_launcher_there_is_nothing) {
   BOOST_TEST(!facts.allocated);
 }
 
-BOOST_AUTO_TEST_CASE(srun_tells_of_its_step) {
+BOOST_AUTO_TEST_CASE(the_variables_of_an_srun_step_are_read) {
   const LaunchFacts facts = read({{"SLURM_STEP_ID", "0"},
                                   {"SLURM_STEP_NUM_TASKS", "4"},
                                   {"SLURM_NTASKS", "8"},
@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(srun_with_pmi2_is_srun) {
   BOOST_TEST((facts.launcher == Launcher::srun));
 }
 
-BOOST_AUTO_TEST_CASE(mpirun_goes_before_the_step_of_its_daemon) {
+BOOST_AUTO_TEST_CASE(mpirun_takes_precedence_over_the_step_of_its_daemon) {
   const LaunchFacts facts = read({{"OMPI_COMM_WORLD_SIZE", "4"},
                                   {"OMPI_COMM_WORLD_RANK", "3"},
                                   {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
@@ -64,7 +64,7 @@ BOOST_AUTO_TEST_CASE(mpirun_goes_before_the_step_of_its_daemon) {
   BOOST_TEST(facts.process == 3);
 }
 
-BOOST_AUTO_TEST_CASE(mpirun_in_a_job_script_knows_the_allocation) {
+BOOST_AUTO_TEST_CASE(mpirun_in_a_job_script_reads_the_allocation) {
   const LaunchFacts facts =
       read({{"OMPI_COMM_WORLD_SIZE", "2"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}});
 
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(a_job_script_itself_has_no_launcher) {
   BOOST_TEST(facts.allocated.value() == 4);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_number_is_nothing) {
+BOOST_AUTO_TEST_CASE(values_that_are_no_numbers_are_ignored) {
   BOOST_TEST(!read({{"SLURM_NTASKS", "4x"}}).allocated);
   BOOST_TEST(!read({{"SLURM_NTASKS", ""}}).allocated);
 }

@@ -10,9 +10,10 @@ using namespace lockstep::doctor;
 
 namespace {
 
-/// The pairs of all rounds; nobody meets itself, two at a time, or another twice.
+/// The pairs of all rounds. Checks that no player is paired with itself, with two players in a
+/// round, or with a player twice.
 std::set<std::pair<int, int>> pairs_of(const std::vector<Round>& rounds) {
-  std::set<std::pair<int, int>> met;
+  std::set<std::pair<int, int>> found;
   for (const Round& partners : rounds) {
     for (std::size_t player = 0; player < partners.size(); ++player) {
       if (!partners[player]) continue;
@@ -20,15 +21,15 @@ std::set<std::pair<int, int>> pairs_of(const std::vector<Round>& rounds) {
       const int other = *partners[player];
       BOOST_TEST(other != one);
       BOOST_TEST(partners[static_cast<std::size_t>(other)].value() == one);
-      if (one < other) BOOST_TEST(met.insert({one, other}).second);
+      if (one < other) BOOST_TEST(found.insert({one, other}).second);
     }
   }
-  return met;
+  return found;
 }
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(each_meets_each_other_once) {
+BOOST_AUTO_TEST_CASE(each_player_is_paired_with_each_other_once) {
   for (int players = 1; players < 20; ++players) {
     const auto rounds = plan_rounds(players);
 
@@ -37,7 +38,7 @@ BOOST_AUTO_TEST_CASE(each_meets_each_other_once) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(in_a_ring_each_meets_its_neighbours) {
+BOOST_AUTO_TEST_CASE(in_a_ring_each_player_is_paired_with_its_neighbours) {
   for (int players = 1; players < 20; ++players) {
     std::set<std::pair<int, int>> expected;
     for (int one = 0; one + 1 < players; ++one) expected.insert({one, one + 1});

@@ -24,25 +24,25 @@ BOOST_AUTO_TEST_CASE(a_listener_is_reached) {
   for (int i = 0; i < 3; ++i) BOOST_TEST(reach("127.0.0.1", listener.port(), "node7").error == "");
 }
 
-BOOST_AUTO_TEST_CASE(another_host_of_the_same_address_is_told) {
+BOOST_AUTO_TEST_CASE(another_host_with_the_same_address_is_reported) {
   const Listener listener("node7");
 
   BOOST_TEST(reach("127.0.0.1", listener.port(), "node8").error.find("another host") !=
              std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(a_port_where_nobody_listens_is_told) {
+BOOST_AUTO_TEST_CASE(a_port_without_a_listener_is_reported) {
   int port = 0;
   { port = Listener("node7").port(); }
 
   BOOST_TEST(reach("127.0.0.1", port, "node7").error == "Connection refused");
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_address_is_told) {
+BOOST_AUTO_TEST_CASE(an_invalid_address_is_reported) {
   BOOST_TEST(reach("no address", 1, "node7").error != "");
 }
 
-BOOST_AUTO_TEST_CASE(loopback_is_no_way_to_others) {
+BOOST_AUTO_TEST_CASE(loopback_is_not_among_the_addresses) {
   const auto addresses = lockstep::interface_addresses();
 
   BOOST_TEST(

@@ -18,7 +18,7 @@ struct Seen {
   std::string report = {};
 };
 
-/// What is seen of a process that does `life`, and ends with 0 where that returns.
+/// The outcome and report of a watched process that runs `life` and exits with 0 when it returns.
 Seen watch(const std::function<void(StartWatch&)>& life,
            std::chrono::duration<double> limit = 60s) {
   Seen seen;
@@ -33,14 +33,14 @@ Seen watch(const std::function<void(StartWatch&)>& life,
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_start_that_crashes_is_told_by_its_signal) {
+BOOST_AUTO_TEST_CASE(a_crash_during_the_start_is_reported_with_its_signal) {
   const Seen seen = watch([](StartWatch&) { ::raise(SIGKILL); });
 
   BOOST_TEST(seen.outcome == 1);
   BOOST_TEST(seen.report == "the MPI library crashed with signal 9");
 }
 
-BOOST_AUTO_TEST_CASE(a_start_that_ends_by_itself_is_told_by_its_status) {
+BOOST_AUTO_TEST_CASE(an_exit_during_the_start_is_reported_with_its_status) {
   for (const int status : {0, 3, 137, 255}) {
     const Seen seen = watch([&](StartWatch&) { ::_exit(status); });
 
@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(a_start_that_ends_by_itself_is_told_by_its_status) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_start_that_hangs_is_told) {
+BOOST_AUTO_TEST_CASE(a_hanging_start_is_reported) {
   const Seen seen = watch(
       [](StartWatch&) {
         for (;;) ::pause();
@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(a_start_that_hangs_is_told) {
   BOOST_TEST(seen.report == "nothing within the 0.2 s of --timeout");
 }
 
-BOOST_AUTO_TEST_CASE(after_the_start_the_status_is_the_processes) {
+BOOST_AUTO_TEST_CASE(after_the_start_the_status_of_the_process_is_returned) {
   const Seen ended = watch([](StartWatch& watch) {
     watch.started();
     ::_exit(7);

@@ -52,7 +52,7 @@ std::string drift(ReplicaCheck& check, std::int64_t step) {
   return error->status() == ExitStatus::internal ? error->what() : "another status";
 }
 
-/// Of the tensor whose value that is, or that the gap is behind.
+/// Name of the tensor that contains the value at `at`, or that is before the gap at `at`.
 std::string name_at(const Engine& engine, std::size_t at) {
   const ArenaView* found = nullptr;
   for (const ArenaView& view : engine.layout().views) {
@@ -105,8 +105,8 @@ void check_engine(Engine& engine) {
   }
 }
 
-/// One place of each unit: of the parameters that the engine holds, in 32 or 16 bits, or of the
-/// rank's part.
+/// One value of each unit, among the parameters that the engine holds, in 32 or 16 bits, or in the
+/// rank's shard.
 std::vector<std::span<float>> places_of(test::TrainRig& rig) {
   std::vector<std::span<float>> places;
   for (std::size_t unit = 0; unit < rig.state().update_ranges().size(); ++unit) {
@@ -120,7 +120,7 @@ std::vector<std::span<float>> places_of(test::TrainRig& rig) {
   return places;
 }
 
-/// Trains a step with shard groups of `group` ranks, and flips a bit of what the last rank keeps.
+/// Trains a step with shard groups of `group` ranks, and flips a bit of the last rank's state.
 void check_sharded(ShardMode mode, int group, bool device, Precision precision) {
   BOOST_TEST_CONTEXT("mode " << static_cast<int>(mode) << ", groups of " << group << ", "
                              << to_string(precision)) {
@@ -146,7 +146,7 @@ void check_sharded(ShardMode mode, int group, bool device, Precision precision) 
       if (mine) flip_a_bit(engine, place, 3);
 
       if (alike == 1) {
-        BOOST_TEST(text.empty(), text);  // no rank keeps the same
+        BOOST_TEST(text.empty(), text);  // no other rank keeps the same values
         continue;
       }
       BOOST_TEST(text.find("drifted apart at step 20: ") != std::string::npos, text);
@@ -155,7 +155,7 @@ void check_sharded(ShardMode mode, int group, bool device, Precision precision) 
           (text.find(".weight") != std::string::npos || text.find(".bias") != std::string::npos),
           text);
       for (int rank = 0; rank < last; ++rank) {
-        // Of two that keep the same, neither is known to be right.
+        // Of two ranks that keep the same values, neither is known to be right.
         const bool keeps_the_same = whole || (last - rank) % group == 0;
         BOOST_TEST(
             (text.find(name_of(rank)) != std::string::npos) == (alike == 2 && keeps_the_same),
@@ -175,20 +175,20 @@ void check_sharded(ShardMode mode, int group, bool device, Precision precision) 
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(any_flipped_bit_of_a_processors_replica_is_found_and_its_rank_named) {
+BOOST_AUTO_TEST_CASE(a_flipped_bit_in_a_cpus_replica_is_found_and_its_rank_named) {
   const Graph graph = small_graph();
   const auto engine = make_cpu_engine(graph, {.threads = 1, .tail_size = 8});
   check_engine(*engine);
 }
 
-BOOST_AUTO_TEST_CASE(any_flipped_bit_of_a_devices_replica_is_found_and_its_rank_named) {
+BOOST_AUTO_TEST_CASE(a_flipped_bit_in_a_devices_replica_is_found_and_its_rank_named) {
   const Graph graph = small_graph();
   const std::shared_ptr<gpu::Device> device = gpu::make_host_device();
   const auto engine = gpu::make_device_engine(device, graph, {.tail_size = 8});
   check_engine(*engine);
 }
 
-BOOST_AUTO_TEST_CASE(a_flipped_bit_of_what_several_ranks_keep_is_found_and_its_rank_named) {
+BOOST_AUTO_TEST_CASE(a_flipped_bit_in_sharded_state_is_found_and_its_rank_named) {
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     for (const bool device : {false, true}) {
       for (const ShardMode mode : {ShardMode::optimizer, ShardMode::grad, ShardMode::full}) {
@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(a_flipped_bit_of_what_several_ranks_keep_is_found_and_its_r
   }
 }
 
-BOOST_AUTO_TEST_CASE(those_that_most_are_not_like_differ) {
+BOOST_AUTO_TEST_CASE(ranks_unlike_the_majority_differ) {
   using Values = std::vector<std::uint64_t>;
   const auto differing = [](const Values& values) { return differing_ranks(values); };
 

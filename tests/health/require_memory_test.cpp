@@ -32,13 +32,14 @@ Config adam(ShardMode mode) {
   return config;
 }
 
-/// So many times the parameters, whose padding is not a hundredth.
-MemoryLimit limit_of(double wholes, int processes, std::string source = "the node") {
+/// A limit of `multiple` times the size of the parameters; padding adds below 1%.
+MemoryLimit limit_of(double multiple, int processes, std::string source = "the node") {
   std::int64_t values = 0;
   for (const Parameter& parameter : graph().parameters()) values += parameter.shape.elements();
-  return {.bytes = static_cast<std::uint64_t>(wholes * sizeof(float) * static_cast<double>(values)),
-          .source = std::move(source),
-          .processes = processes};
+  return {
+      .bytes = static_cast<std::uint64_t>(multiple * sizeof(float) * static_cast<double>(values)),
+      .source = std::move(source),
+      .processes = processes};
 }
 
 std::string refused(const Config& config, int ranks, const std::vector<MemoryLimit>& limits) {
@@ -49,8 +50,9 @@ const std::string fits = "nothing was refused";
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(each_process_may_be_the_one_that_saves) {
-  // Parameters, gradients, two slots; and a copy of all but the gradients.
+BOOST_AUTO_TEST_CASE(a_limit_per_process_includes_the_copy_to_save) {
+  // In multiples of the parameters' size, the state is 4 (parameters, gradients and two slots), and
+  // its copy without gradients is 3.
   const Config config = adam(ShardMode::none);
   BOOST_TEST(refused(config, 64, {limit_of(7.1, 1, "ulimit -v")}) == fits);
   const std::string text = refused(config, 64, {limit_of(6.9, 1, "ulimit -v")});
@@ -60,7 +62,7 @@ BOOST_AUTO_TEST_CASE(each_process_may_be_the_one_that_saves) {
   BOOST_TEST(contains(text, "use --shard optimizer"), text);
 }
 
-BOOST_AUTO_TEST_CASE(ranks_of_a_node_hold_one_copy_of_what_they_replicate) {
+BOOST_AUTO_TEST_CASE(ranks_of_a_node_make_one_copy_of_replicated_state) {
   const Config config = adam(ShardMode::none);
   BOOST_TEST(refused(config, 64, {limit_of(4.1, 64)}) == fits);
   BOOST_TEST(refused(config, 64, {limit_of(4.8, 4)}) == fits);
@@ -70,21 +72,22 @@ BOOST_AUTO_TEST_CASE(ranks_of_a_node_hold_one_copy_of_what_they_replicate) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(all_ranks_of_the_group_copy_sharded_state) {
-  // A quarter of four and three wholes; and rank 0 has room for the largest unit, of less than a
-  // whole.
+BOOST_AUTO_TEST_CASE(all_ranks_of_the_shard_group_copy_sharded_state) {
+  // Each rank needs a quarter of the state, 4, and of its copy, 3. Rank 0 also needs a buffer for
+  // the largest unit, which is below 1.
   const Config full = adam(ShardMode::full);
   BOOST_TEST(contains(refused(full, 4, {limit_of(1.74, 4)}), "with --shard full"));
   BOOST_TEST(refused(full, 4, {limit_of(2.0, 4)}) == fits);
   BOOST_TEST(refused(full, 4, {limit_of(2.75, 1)}) == fits);
-  // Two of four ranks are rank 0's group: two wholes, and half of the copies of one and a half.
+  // Each rank keeps 2. Rank 0's shard group, two of the four ranks, copies 1.5 each, which is 0.75
+  // per rank of the node.
   const Config hybrid = adam(ShardMode::hybrid);
   BOOST_TEST(contains(refused(hybrid, 2, {limit_of(2.74, 4)}), "with --shard hybrid"));
   BOOST_TEST(refused(hybrid, 2, {limit_of(3.0, 4)}) == fits);
 }
 
-BOOST_AUTO_TEST_CASE(activations_count_beside_the_state) {
-  // Four wholes of state and three of copies, beside two wholes of activations.
+BOOST_AUTO_TEST_CASE(activations_count_in_addition_to_the_state) {
+  // The state is 4, its copy 3, and the activations are 2.
   const Config config = adam(ShardMode::none);
   const ActivationNeeds needs{.bytes = limit_of(2, 1).bytes, .samples = 32};
   const auto refused_with = [&](const Config& asked, const MemoryLimit& limit) {
@@ -96,15 +99,16 @@ BOOST_AUTO_TEST_CASE(activations_count_beside_the_state) {
   BOOST_TEST(contains(text, "the control group"), text);
   BOOST_TEST(contains(text, "lower --batch-size"), text);
   BOOST_TEST(contains(text, "--precision bf16"), text);
-  Config narrow = config;
-  narrow.precision = Precision::bf16;
-  BOOST_TEST(!contains(refused_with(narrow, limit_of(8.9, 1)), "--precision"));
+  Config in_bf16 = config;
+  in_bf16.precision = Precision::bf16;
+  BOOST_TEST(!contains(refused_with(in_bf16, limit_of(8.9, 1)), "--precision"));
   BOOST_TEST(refusal([&] { require_activations(config, graph(), 64, {}, needs); }) == fits);
 }
 
-BOOST_AUTO_TEST_CASE(every_limit_counts_for_what_is_asked_and_advised) {
+BOOST_AUTO_TEST_CASE(every_limit_is_checked_for_the_request_and_the_advice) {
   const Config config = adam(ShardMode::none);
-  // The smallest one is kept, but not the one that rank 0's copy counts for as a whole.
+  // The smaller limit suffices; the one per process does not, because it includes rank 0's whole
+  // copy.
   const std::string text = refused(config, 4, {limit_of(4.9, 4), limit_of(5, 1, "ulimit -v")});
   BOOST_TEST(contains(text, "ulimit -v"), text);
   const std::string neither = refused(config, 4, {limit_of(0.1, 4), limit_of(6, 1, "ulimit -v")});

@@ -11,7 +11,7 @@ using namespace lockstep;
 
 namespace {
 
-/// An epoch of a rank whose steps take 100 ms, give or take a tenth, and now and then much more.
+/// A rank's epoch in which steps take 100 ms with 10% noise, and 5% of the steps 1 s more.
 RankTimes noisy_epoch(PhiloxStream& random, double slower = 1, int steps = 200) {
   StepTimes times;
   for (int i = 0; i < steps; ++i) {
@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(a_rank_slowed_twofold_is_found_among_any_number) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_is_slow_in_half_an_epoch_alone_is_not_named) {
+BOOST_AUTO_TEST_CASE(a_rank_that_is_slow_in_only_half_an_epoch_is_not_named) {
   std::vector<RankTimes> all(4, steady(0.1));
   all[1].own_first = 0.4;
   all[2].own_second = 0.4;
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(what_is_slow_in_half_an_epoch_alone_is_not_named) {
   BOOST_TEST(find_stragglers(all, 1.5).empty());
 }
 
-BOOST_AUTO_TEST_CASE(nobody_is_named_without_a_factor_or_after_few_steps) {
+BOOST_AUTO_TEST_CASE(no_rank_is_named_without_a_factor_or_after_few_steps) {
   const std::vector<RankTimes> slow{steady(0.1), steady(0.9)};
   const std::vector<RankTimes> few{steady(0.1, 19), steady(0.9, 19)};
 
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(nobody_is_named_without_a_factor_or_after_few_steps) {
   BOOST_TEST(find_stragglers({}, 1.5).empty());
 }
 
-BOOST_AUTO_TEST_CASE(noise_names_nobody_and_hides_nobody) {
+BOOST_AUTO_TEST_CASE(noise_neither_names_nor_hides_a_rank) {
   PhiloxStream random(1, RandomPurpose::synthetic_data, 0, 0);
   for (int run = 0; run < 50; ++run) {
     std::vector<RankTimes> all;
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(noise_names_nobody_and_hides_nobody) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_host_list_is_what_slurm_takes) {
+BOOST_AUTO_TEST_CASE(a_host_list_has_the_format_of_slurm) {
   BOOST_TEST(host_list({"n7.cluster", "n3", "n7", "n3.cluster"}) == "n3,n7");
   BOOST_TEST(host_list({}).empty());
 }

@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(a_long_step_is_forgotten_slowly) {
   BOOST_TEST(timer.needed(false) < 0.1 * at_once);
 }
 
-BOOST_AUTO_TEST_CASE(slurms_words_for_time_are_read) {
+BOOST_AUTO_TEST_CASE(slurms_formats_of_time_are_parsed) {
   BOOST_TEST(parse_time_left("1-02:03:04").value_or(-1) == 86400 + 2 * 3600 + 3 * 60 + 4);
   BOOST_TEST(parse_time_left("02:03:04").value_or(-1) == 2 * 3600 + 3 * 60 + 4);
   BOOST_TEST(parse_time_left("3:04").value_or(-1) == 3 * 60 + 4);
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(slurms_words_for_time_are_read) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(slurm_is_asked_by_its_environment_or_by_squeue) {
+BOOST_AUTO_TEST_CASE(the_time_left_is_read_from_slurms_environment_or_squeue) {
   const test::TemporaryDirectory directory;
   const std::string squeue = directory / "squeue";
   std::ofstream(squeue) << "#!/bin/sh\ncase $* in '-h -j 12 -o %L') echo 1:30 ;;\n"

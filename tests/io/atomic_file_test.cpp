@@ -22,7 +22,7 @@ std::size_t entries(const std::string& directory) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_file_is_replaced_whole) {
+BOOST_AUTO_TEST_CASE(a_file_is_replaced_completely) {
   const TemporaryDirectory directory;
   write_file(directory / "config.ini", "old");
 
@@ -32,7 +32,7 @@ BOOST_AUTO_TEST_CASE(a_file_is_replaced_whole) {
   BOOST_TEST(entries(directory.path()) == 1u);
 }
 
-BOOST_AUTO_TEST_CASE(the_old_file_is_there_until_the_writer_is_done) {
+BOOST_AUTO_TEST_CASE(the_old_file_remains_until_the_writer_is_done) {
   const TemporaryDirectory directory;
   write_file(directory / "x", "old");
 
@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_CASE(the_old_file_is_there_until_the_writer_is_done) {
   BOOST_TEST(read_file(directory / "x") == "whole");
 }
 
-BOOST_AUTO_TEST_CASE(a_writer_that_throws_leaves_everything_as_it_was) {
+BOOST_AUTO_TEST_CASE(a_writer_that_throws_changes_no_file) {
   const TemporaryDirectory directory;
   write_file(directory / "x", "old");
 
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(a_writer_that_throws_leaves_everything_as_it_was) {
   BOOST_TEST(entries(directory.path()) == 1u);
 }
 
-BOOST_AUTO_TEST_CASE(a_directory_that_is_not_there_is_cannot_write_with_the_reason) {
+BOOST_AUTO_TEST_CASE(a_missing_directory_is_cannot_write_with_the_reason) {
   const TemporaryDirectory directory;
 
   BOOST_CHECK_EXCEPTION(
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(a_link_is_replaced) {
   BOOST_TEST(entries(directory.path()) == 3u);
 }
 
-BOOST_AUTO_TEST_CASE(stale_temporaries_go_and_all_else_stays) {
+BOOST_AUTO_TEST_CASE(stale_temporaries_are_removed_and_all_else_is_kept) {
   const TemporaryDirectory directory;
   write_file(directory / ".step-00000001.h5.tmp-1-elsewhere", "half a checkpoint");
   write_file(directory / "step-00000001.h5", "whole");

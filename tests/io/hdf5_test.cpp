@@ -19,14 +19,14 @@ using test::write_file;
 
 namespace {
 
-/// Whether an Error has this status and all of these words.
+/// Predicate for BOOST_CHECK_EXCEPTION: the error has this status, and its text contains all words.
 auto with(ExitStatus status, std::vector<std::string> words = {}) {
   return [status, words = std::move(words)](const Error& error) {
     const std::string text = error.what();
     BOOST_TEST_MESSAGE(text);
     for (const std::string& word : words) {
       if (text.find(word) == std::string::npos) {
-        BOOST_TEST_MESSAGE("lacks " << word);
+        BOOST_TEST_MESSAGE("the text lacks: " << word);
         return false;
       }
     }
@@ -55,7 +55,7 @@ void write_example(const std::string& path) {
   h5::close_written(std::move(file));
 }
 
-/// A file made by the C interface, for what the layer itself never writes.
+/// Creates a file with HDF5's C API, for content that the layer itself never writes.
 template <typename Make>
 void make_raw(const std::string& path, Make make) {
   const h5::File file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
@@ -72,7 +72,7 @@ void raw_dataset(hid_t file, const char* name, hid_t type, const std::vector<hsi
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(datasets_come_back_as_they_were_written) {
+BOOST_AUTO_TEST_CASE(datasets_are_read_as_they_were_written) {
   const TemporaryDirectory directory;
   write_example(directory / "a.h5");
 
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(datasets_come_back_as_they_were_written) {
   BOOST_TEST(h5::read_values<float>(file, "/group/alpha", 1)[0] == 2.5F);
 }
 
-BOOST_AUTO_TEST_CASE(the_offset_of_contiguous_values_is_where_their_bytes_are) {
+BOOST_AUTO_TEST_CASE(the_offset_of_contiguous_values_locates_their_bytes) {
   const TemporaryDirectory directory;
   write_example(directory / "a.h5");
 
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(the_offset_of_contiguous_values_is_where_their_bytes_are) {
   BOOST_TEST(values[11] == 8);
 }
 
-BOOST_AUTO_TEST_CASE(the_offset_counts_a_user_block) {
+BOOST_AUTO_TEST_CASE(the_offset_includes_a_user_block) {
   const TemporaryDirectory directory;
   const std::string path = directory / "block.h5";
   {
@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(rows_are_read_and_written_in_pieces) {
                         with(ExitStatus::bad_input));
 }
 
-BOOST_AUTO_TEST_CASE(attributes_come_back_as_they_were_written) {
+BOOST_AUTO_TEST_CASE(attributes_are_read_as_they_were_written) {
   const TemporaryDirectory directory;
   write_example(directory / "a.h5");
   const h5::File file = h5::open_file(directory / "a.h5");
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(attributes_come_back_as_they_were_written) {
   BOOST_TEST(!h5::read_int64(group, "absent").has_value());
 }
 
-BOOST_AUTO_TEST_CASE(an_attribute_of_no_values_comes_back_as_such) {
+BOOST_AUTO_TEST_CASE(an_attribute_without_values_is_read_as_such) {
   const TemporaryDirectory directory;
   h5::File file = h5::create_file(directory / "a.h5");
   h5::write_floats(file, "mean", {});
@@ -214,7 +214,7 @@ BOOST_AUTO_TEST_CASE(strings_of_variable_length_are_read) {
              boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(children_come_in_the_order_of_their_creation) {
+BOOST_AUTO_TEST_CASE(children_are_listed_in_the_order_of_their_creation) {
   const TemporaryDirectory directory;
   write_example(directory / "a.h5");
   const h5::File file = h5::open_file(directory / "a.h5");
@@ -260,7 +260,7 @@ BOOST_AUTO_TEST_CASE(a_file_cut_anywhere_is_bad_input) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(shapes_that_overflow_or_are_not_in_the_file_are_refused) {
+BOOST_AUTO_TEST_CASE(shapes_without_data_in_the_file_are_refused) {
   const TemporaryDirectory directory;
   const std::string path = directory / "huge.h5";
   make_raw(path, [](hid_t file) {
@@ -310,14 +310,14 @@ BOOST_AUTO_TEST_CASE(the_same_calls_give_the_same_bytes) {
   BOOST_TEST((read_file(directory / "a.h5") == read_file(directory / "b.h5")));
 }
 
-BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_created_says_why) {
+BOOST_AUTO_TEST_CASE(the_error_of_a_file_that_cannot_be_created_has_the_reason) {
   const TemporaryDirectory directory;
 
   BOOST_CHECK_EXCEPTION(static_cast<void>(h5::create_file(directory / "no/such.h5")), Error,
                         with(ExitStatus::cannot_write, {"no/such.h5", "No such file"}));
 }
 
-BOOST_AUTO_TEST_CASE(a_file_opened_for_update_keeps_what_it_held) {
+BOOST_AUTO_TEST_CASE(a_file_opened_for_update_keeps_its_content) {
   const TemporaryDirectory directory;
   const std::string path = directory / "a.h5";
   write_example(path);

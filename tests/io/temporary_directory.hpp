@@ -9,7 +9,7 @@
 
 namespace lockstep::test {
 
-/// A fresh directory, removed with what is in it.
+/// A new temporary directory, removed with its contents.
 class TemporaryDirectory final {
  public:
   TemporaryDirectory() {

@@ -31,7 +31,7 @@ ProgressState example() {
           .seconds_left = 41.3};
 }
 
-/// A terminal of `columns` columns, or a pipe; what was written to it.
+/// A terminal of `columns` columns that keeps its output.
 class Output final {
  public:
   explicit Output(int columns) {
@@ -73,7 +73,7 @@ std::size_t count_of(const std::string& text, char wanted) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_line_says_all_there_is) {
+BOOST_AUTO_TEST_CASE(a_line_contains_all_values) {
   BOOST_TEST(format_line(example()) ==
              "epoch 2/5 47% step 225/469 loss 0.4321 lr 0.08123 1234 images/s eta 0:42");
   ProgressState unknown = example();
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(a_line_says_all_there_is) {
              "epoch 2/5 47% step 225/469 loss 0.4321 lr 0.08123 1234 images/s");
 }
 
-BOOST_AUTO_TEST_CASE(the_bar_fills_the_room_there_is) {
+BOOST_AUTO_TEST_CASE(the_bar_fits_the_width) {
   BOOST_TEST(format_bar(example(), 200) ==
              "epoch 2/5 [=============>                ] 47% step 225/469 loss 0.4321 lr 0.08123 "
              "1234 images/s eta 0:42");
@@ -94,22 +94,22 @@ BOOST_AUTO_TEST_CASE(the_bar_fills_the_room_there_is) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(strange_numbers_do_not_break_the_bar) {
+BOOST_AUTO_TEST_CASE(inconsistent_counts_do_not_break_the_bar) {
   ProgressState state = example();
   state.steps_per_epoch = 0;
   BOOST_TEST(format_bar(state, 100).find("[ ") != std::string::npos);
-  state.steps_per_epoch = 10;  // fewer than done
+  state.steps_per_epoch = 10;  // fewer than the completed steps
   BOOST_TEST(format_bar(state, 100).find("100%") != std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(durations_are_read_at_a_glance) {
+BOOST_AUTO_TEST_CASE(durations_are_formatted_as_a_clock) {
   BOOST_TEST(format_duration(0) == "0:00");
   BOOST_TEST(format_duration(59.2) == "1:00");
   BOOST_TEST(format_duration(3 * 3600 + 7 * 60) == "3:07:00");
   BOOST_TEST(format_duration(-5) == "0:00");
 }
 
-BOOST_AUTO_TEST_CASE(a_bar_is_for_a_terminal_without_a_launcher_unless_it_is_asked_for) {
+BOOST_AUTO_TEST_CASE(a_bar_needs_a_terminal_without_a_launcher_unless_requested) {
   const TerminalFacts terminal{.is_terminal = true, .has_launcher = false};
   const TerminalFacts launched{.is_terminal = true, .has_launcher = true};
   const TerminalFacts file{.is_terminal = false, .has_launcher = false};
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(a_bar_is_for_a_terminal_without_a_launcher_unless_it_is_ask
   BOOST_TEST(!wants_bar(Progress::plain, terminal));
 }
 
-BOOST_AUTO_TEST_CASE(launchers_are_known_by_their_environment) {
+BOOST_AUTO_TEST_CASE(launchers_are_detected_by_their_environment) {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "SLURM_STEP_ID", "PMI_RANK"})
     ::unsetenv(name);
   BOOST_TEST(!terminal_facts().has_launcher);
@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(launchers_are_known_by_their_environment) {
   ::unsetenv("PMIX_RANK");
 }
 
-BOOST_AUTO_TEST_CASE(plain_lines_come_every_so_many_steps_and_at_the_end) {
+BOOST_AUTO_TEST_CASE(plain_lines_are_printed_at_an_interval_and_at_the_end) {
   const Output output(80);
   ProgressDisplay display(
       {.bar = false, .log_every = 10, .redraw = 0ms, .descriptor = output.descriptor()});
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(plain_lines_come_every_so_many_steps_and_at_the_end) {
   BOOST_TEST(count_of(text, '\x1b') == 0u);
 }
 
-BOOST_AUTO_TEST_CASE(the_bar_is_redrawn_in_place_and_seldom) {
+BOOST_AUTO_TEST_CASE(the_bar_is_redrawn_in_place_at_an_interval) {
   const Output output(60);
   {
     ProgressDisplay display(
@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(the_bar_is_redrawn_in_place_and_seldom) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_line_stands_above_the_bar) {
+BOOST_AUTO_TEST_CASE(a_line_is_printed_above_the_bar) {
   const Output output(80);
   ProgressDisplay display(
       {.bar = true, .log_every = 1, .redraw = 0ms, .descriptor = output.descriptor()});
@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(a_line_stands_above_the_bar) {
   BOOST_TEST(text.starts_with("\r\x1b[Kcheckpoint written\r\n\repoch 2/5"));
 }
 
-BOOST_AUTO_TEST_CASE(the_time_left_follows_from_the_steps_so_far) {
+BOOST_AUTO_TEST_CASE(the_time_left_is_estimated_from_past_steps) {
   const Output output(200);
   ProgressDisplay display(
       {.bar = true, .log_every = 1, .redraw = 0ms, .descriptor = output.descriptor()});
@@ -203,6 +203,6 @@ BOOST_AUTO_TEST_CASE(the_time_left_follows_from_the_steps_so_far) {
 
   BOOST_TEST(first.find("eta") == std::string::npos);
   const std::string second = output.text();
-  // 100 steps of 0.1 s, and whatever the machine adds.
+  // 100 steps of 0.1 s, plus the machine's delays.
   BOOST_TEST(second.find("eta 0:1") != std::string::npos, second);
 }

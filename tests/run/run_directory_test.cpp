@@ -33,10 +33,10 @@ using test::write_file;
 namespace {
 
 std::atomic<bool> locks_work = true;
-std::function<void()> before_the_lock_is_written;  // empty: nothing
+std::function<void()> before_the_lock_is_written;  // empty: no action
 std::function<void()> after_the_lock_is_written;
 
-/// While it lives, flock() is what it is on file systems without locks.
+/// During its lifetime, flock() fails as on file systems without locks.
 class NoLocks final {
  public:
   NoLocks() { locks_work = false; }
@@ -74,7 +74,8 @@ RunDirectoryOptions options_for(const std::string& path, const std::string& job 
   return {.path = path, .job = job, .heartbeat = 50ms, .stale = 1000ms};
 }
 
-/// The refusal's text, and that its status is cannot_write; empty: it was not refused.
+/// The error's text if the directory is refused, else empty. Checks that the status is
+/// cannot_write.
 std::string refusal(const RunDirectoryOptions& options) {
   try {
     const RunDirectory run(options);
@@ -89,7 +90,7 @@ bool has(const std::string& text, const std::string& words) {
   return text.find(words) != std::string::npos;
 }
 
-const std::string far_holder =
+const std::string remote_holder =
     R"({"job":"Slurm job 1","host":"node77","boot":"b","process":4711,"started":"2026-01-01 00:00:00"})";
 
 void set_age(const std::string& path, std::chrono::seconds age) {
@@ -100,7 +101,7 @@ void set_age(const std::string& path, std::chrono::seconds age) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(it_makes_its_directories_and_writes_the_configuration) {
+BOOST_AUTO_TEST_CASE(it_creates_its_directories_and_writes_the_configuration) {
   const TemporaryDirectory directory;
 
   RunDirectory run(options_for(directory / "runs/resnet50"));
@@ -124,7 +125,7 @@ BOOST_AUTO_TEST_CASE(a_second_job_is_refused_with_the_holders_name_and_host) {
   BOOST_TEST(has(text, directory.path()), text);
 }
 
-BOOST_AUTO_TEST_CASE(it_is_free_again_when_its_holder_ends) {
+BOOST_AUTO_TEST_CASE(it_is_free_after_its_holder_has_ended) {
   const TemporaryDirectory directory;
   { const RunDirectory run(options_for(directory.path())); }
 
@@ -163,11 +164,11 @@ BOOST_AUTO_TEST_CASE(a_killed_holder_on_this_host_is_taken_over_at_once) {
   BOOST_TEST((std::chrono::steady_clock::now() - begin < 900ms));
 }
 
-BOOST_AUTO_TEST_CASE(a_holder_elsewhere_whose_heart_beats_is_alive) {
+BOOST_AUTO_TEST_CASE(a_holder_on_another_host_with_a_heartbeat_is_alive) {
   const TemporaryDirectory directory;
-  write_file(directory / "lock", far_holder);
+  write_file(directory / "lock", remote_holder);
   std::atomic<bool> stop = false;
-  std::thread heart([&] {
+  std::thread heartbeat_thread([&] {
     while (!stop) {
       ::utimensat(AT_FDCWD, (directory / "lock").c_str(), nullptr, 0);
       std::this_thread::sleep_for(50ms);
@@ -176,15 +177,15 @@ BOOST_AUTO_TEST_CASE(a_holder_elsewhere_whose_heart_beats_is_alive) {
 
   const std::string text = refusal(options_for(directory.path()));
   stop = true;
-  heart.join();
+  heartbeat_thread.join();
 
   BOOST_TEST(has(text, "held by Slurm job 1 on node77 (process 4711"), text);
-  BOOST_TEST(read_file(directory / "lock") == far_holder);
+  BOOST_TEST(read_file(directory / "lock") == remote_holder);
 }
 
-BOOST_AUTO_TEST_CASE(a_holder_elsewhere_that_has_just_died_is_taken_over_when_it_is_stale) {
+BOOST_AUTO_TEST_CASE(a_holder_on_another_host_that_just_died_is_taken_over_once_stale) {
   const TemporaryDirectory directory;
-  write_file(directory / "lock", far_holder);
+  write_file(directory / "lock", remote_holder);
 
   const auto begin = std::chrono::steady_clock::now();
   const RunDirectory run(options_for(directory.path()));
@@ -193,9 +194,9 @@ BOOST_AUTO_TEST_CASE(a_holder_elsewhere_that_has_just_died_is_taken_over_when_it
   BOOST_TEST(run.taken_over() == "Slurm job 1 on node77");
 }
 
-BOOST_AUTO_TEST_CASE(a_holder_elsewhere_that_died_long_ago_is_taken_over_at_once) {
+BOOST_AUTO_TEST_CASE(a_holder_on_another_host_that_died_long_ago_is_taken_over_at_once) {
   const TemporaryDirectory directory;
-  for (const std::string& content : {far_holder, far_holder.substr(0, 20)}) {
+  for (const std::string& content : {remote_holder, remote_holder.substr(0, 20)}) {
     write_file(directory / "lock", content);
     set_age(directory / "lock", 3600s);
 
@@ -219,7 +220,7 @@ BOOST_AUTO_TEST_CASE(the_holder_keeps_its_lock_fresh) {
   BOOST_TEST(status.st_mtim.tv_sec > std::time(nullptr) - 60);
 }
 
-/// Starts two jobs at once; those that hold the directory.
+/// Starts two jobs at once, and returns those that hold the directory.
 std::vector<std::unique_ptr<RunDirectory>> start_two(const RunDirectoryOptions& options) {
   std::vector<std::unique_ptr<RunDirectory>> runs(2);
   const auto start = [&](std::size_t i) {
@@ -235,10 +236,10 @@ std::vector<std::unique_ptr<RunDirectory>> start_two(const RunDirectoryOptions& 
   return runs;
 }
 
-BOOST_AUTO_TEST_CASE(without_locks_one_of_two_that_start_together_has_it) {
+BOOST_AUTO_TEST_CASE(without_locks_one_of_two_that_start_together_holds_it) {
   const TemporaryDirectory directory;
   const NoLocks none;
-  // Both have found it free before either writes, and both have written before either goes on.
+  // Both find it free before either writes, and both write before either continues.
   std::barrier both(2);
   before_the_lock_is_written = after_the_lock_is_written = [&] { both.arrive_and_wait(); };
 
@@ -262,7 +263,7 @@ BOOST_AUTO_TEST_CASE(without_locks_a_late_writer_is_waited_for) {
   };
   after_the_lock_is_written = [&] { one_has_written = true; };
   RunDirectoryOptions options = options_for(directory.path());
-  options.heartbeat = 10s;  // which would show it, too
+  options.heartbeat = 10s;  // long, because a heartbeat would also detect the other writer
   options.stale = 40s;
   options.settle = 3s;
 
@@ -271,12 +272,12 @@ BOOST_AUTO_TEST_CASE(without_locks_a_late_writer_is_waited_for) {
   BOOST_TEST(runs.size() == 1U);
 }
 
-BOOST_AUTO_TEST_CASE(a_holder_that_another_has_followed_knows_it_at_its_next_heartbeat) {
+BOOST_AUTO_TEST_CASE(a_replaced_holder_detects_it_at_its_next_heartbeat) {
   const TemporaryDirectory directory;
   const RunDirectory run(options_for(directory.path()));
   BOOST_TEST(run.is_held());
   const std::string own = read_file(directory / "lock");
-  write_file(directory / "lock", far_holder);
+  write_file(directory / "lock", remote_holder);
 
   for (int i = 0; i < 3000 && !run.is_lost(); ++i) std::this_thread::sleep_for(10ms);
 
@@ -288,7 +289,7 @@ BOOST_AUTO_TEST_CASE(a_holder_that_another_has_followed_knows_it_at_its_next_hea
   });
 }
 
-BOOST_AUTO_TEST_CASE(a_holder_that_another_has_followed_leaves_everything_alone) {
+BOOST_AUTO_TEST_CASE(a_replaced_holder_changes_no_file) {
   const TemporaryDirectory directory;
   {
     RunDirectoryOptions options = options_for(directory.path());
@@ -296,17 +297,17 @@ BOOST_AUTO_TEST_CASE(a_holder_that_another_has_followed_leaves_everything_alone)
     options.stale = 4h;
     RunDirectory run(options);
     run.write_config("model = a\n");
-    write_file(directory / "lock", far_holder);
+    write_file(directory / "lock", remote_holder);
 
-    BOOST_TEST(run.is_held(), "the file was read again though that was done just now");
+    BOOST_TEST(run.is_held(), "the lock was read again although its last check is recent");
     BOOST_CHECK_THROW(run.write_config("model = b\n"), Error);
     BOOST_TEST(!run.is_held());
   }
   BOOST_TEST(read_file(directory / "config.ini") == "model = a\n");
-  BOOST_TEST(read_file(directory / "lock") == far_holder);
+  BOOST_TEST(read_file(directory / "lock") == remote_holder);
 }
 
-/// A job in a process of its own that holds the directory, is suspended, and then tries to save.
+/// A job in a separate process that holds the directory, is suspended, and then tries to save.
 void hold_and_save_when_told(const TemporaryDirectory& directory) {
   std::string result;
   {
@@ -314,7 +315,7 @@ void hold_and_save_when_told(const TemporaryDirectory& directory) {
     CheckpointDirectory checkpoints(run.checkpoints(), 5, [&] { run.require_held(); });
     write_file(directory / "held", "");
     while (!std::filesystem::exists(directory / "go")) ::usleep(1000);
-    if (run.is_held()) result = "takes itself for the holder, and ";
+    if (run.is_held()) result = "still believes that it is held, and ";
     CheckpointInfo info;
     info.state.emplace().step = 7;
     info.state->best_step = 7;
@@ -328,7 +329,7 @@ void hold_and_save_when_told(const TemporaryDirectory& directory) {
   write_file(directory / "result", result);
 }
 
-BOOST_AUTO_TEST_CASE(a_suspended_holder_that_was_taken_over_saves_nothing_when_it_comes_back) {
+BOOST_AUTO_TEST_CASE(a_suspended_holder_that_was_taken_over_saves_nothing_when_it_continues) {
   const TemporaryDirectory directory;
   const NoLocks none;
   const pid_t child = ::fork();
@@ -348,13 +349,13 @@ BOOST_AUTO_TEST_CASE(a_suspended_holder_that_was_taken_over_saves_nothing_when_i
   BOOST_TEST(has(run.taken_over(), "Slurm job 1"));
   const std::string result = read_file(directory / "result");
   BOOST_TEST(has(result, "is now held by Slurm job 2"), result);
-  BOOST_TEST(!has(result, "takes itself"), result);
+  BOOST_TEST(!has(result, "still believes"), result);
   BOOST_TEST(std::filesystem::is_empty(run.checkpoints()));
   BOOST_TEST(read_file(directory / "run/lock") == own);
   BOOST_CHECK_NO_THROW(run.require_held());
 }
 
-BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_made_is_cannot_write) {
+BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_created_is_cannot_write) {
   const TemporaryDirectory directory;
   write_file(directory / "file", "");
 

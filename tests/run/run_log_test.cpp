@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_CASE(each_object_is_a_line) {
              "\"loss\":null}\n");
 }
 
-BOOST_AUTO_TEST_CASE(text_that_is_not_utf8_is_written_all_the_same) {
+BOOST_AUTO_TEST_CASE(text_that_is_not_utf8_is_still_written) {
   const TemporaryDirectory directory;
   MetricsLog log(directory.path(), -1);
 
@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(text_that_is_not_utf8_is_written_all_the_same) {
   BOOST_TEST(Json::parse(read_file(directory / "metrics.jsonl")).at("event") == "checkpoint");
 }
 
-BOOST_AUTO_TEST_CASE(resuming_cuts_later_steps_and_a_torn_line) {
+BOOST_AUTO_TEST_CASE(resuming_removes_later_steps_and_a_torn_line) {
   const TemporaryDirectory directory;
   const std::string kept =
       "{\"event\":\"start\",\"step\":0}\n{\"event\":\"step\",\"step\":10}\n{\"event\":"
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(a_fresh_run_begins_an_empty_file) {
   BOOST_TEST(read_file(directory / "metrics.jsonl").empty());
 }
 
-BOOST_AUTO_TEST_CASE(a_line_that_does_not_fit_is_lost_as_a_whole) {
+BOOST_AUTO_TEST_CASE(a_line_that_does_not_fit_is_dropped_completely) {
   const TemporaryDirectory directory;
   const pid_t child = ::fork();
   if (child == 0) {
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(a_line_that_does_not_fit_is_lost_as_a_whole) {
              "{\"event\":\"step\",\"step\":1}\n{\"step\":3}\n");
 }
 
-BOOST_AUTO_TEST_CASE(a_ranks_log_opens_with_who_it_is_and_is_appended_to) {
+BOOST_AUTO_TEST_CASE(a_ranks_log_begins_with_its_identity_and_is_appended_to) {
   const TemporaryDirectory directory;
   const RankIdentity identity{.rank = 3,
                               .world_size = 8,
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(a_ranks_log_opens_with_who_it_is_and_is_appended_to) {
 
   {
     RankLog log(directory.path(), identity);
-    log.info("epoch {} done");  // a brace is no format
+    log.info("epoch {} done");  // braces are not formatted
     log.warn("slow disk");
     BOOST_TEST(read_file(directory / "log/rank-00003.log").find("slow disk\n") !=
                std::string::npos);

@@ -14,7 +14,7 @@ using test::TemporaryDirectory;
 
 namespace {
 
-/// What the run directory holds beside logs, by name.
+/// The files of the run directory, by name, without the logs.
 std::map<std::string, std::string> record_of(const TemporaryDirectory& directory) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
@@ -38,7 +38,7 @@ void report_everything(RunReporter& reporter, std::int64_t step) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_job_that_no_longer_holds_its_directory_leaves_the_record_alone) {
+BOOST_AUTO_TEST_CASE(a_job_that_no_longer_holds_its_directory_does_not_change_its_files) {
   const TemporaryDirectory directory;
   const ProcessGrid grid{.host = "node"};
   bool holds = true;

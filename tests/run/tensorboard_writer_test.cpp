@@ -93,7 +93,7 @@ T as(const std::string& bytes) {
 
 using Scalar = std::tuple<std::string, std::int64_t, float>;
 
-/// Reads a file as the formats' documents say; every checksum is compared.
+/// Reads a file by the documented formats, and verifies every checksum.
 std::vector<Scalar> read_scalars(const std::string& path) {
   const std::string bytes = read_file(path);
   std::vector<Scalar> scalars;
@@ -119,7 +119,7 @@ std::vector<Scalar> read_scalars(const std::string& path) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(scalars_are_read_back_as_the_formats_say) {
+BOOST_AUTO_TEST_CASE(scalars_are_written_in_the_documented_formats) {
   const TemporaryDirectory directory;
   {
     TensorboardWriter writer(directory.path(), -1);
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(scalars_are_read_back_as_the_formats_say) {
                                   {std::string(200, 't'), 5'000'000'000, 3.0F}}));
 }
 
-BOOST_AUTO_TEST_CASE(resuming_cuts_later_steps_and_a_torn_record) {
+BOOST_AUTO_TEST_CASE(resuming_removes_later_steps_and_a_torn_record) {
   const TemporaryDirectory directory;
   {
     TensorboardWriter writer(directory.path(), -1);
@@ -188,7 +188,7 @@ BOOST_AUTO_TEST_CASE(damaged_event_files_never_crash) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_directory_that_is_not_there_is_cannot_write) {
+BOOST_AUTO_TEST_CASE(a_missing_directory_is_cannot_write) {
   const TemporaryDirectory directory;
 
   BOOST_CHECK_EXCEPTION(TensorboardWriter(directory / "absent", -1), Error, [](const Error& error) {
@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(a_directory_that_is_not_there_is_cannot_write) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(tensorboard_reads_them) {
+BOOST_AUTO_TEST_CASE(tensorboard_reads_the_scalars) {
   const TemporaryDirectory directory;
   const char* probe = LOCKSTEP_PYTHON " -c 'import tensorboard' 2>/dev/null";
   if (std::system(probe) != 0) {

@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-/// As the file has them, in a list.
+/// The events of a rank as in the file, as a list.
 Json written(const TraceRecorder& recorder, const RankTrace& rank, std::size_t* pieces = nullptr) {
   std::string text = "[";
   std::size_t count = 0;
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(a_rank_is_a_process_and_its_rows_are_threads) {
   BOOST_TEST(last["args"] == (Json{{"step", 3}, {"micro-step", 0}}));
 }
 
-BOOST_AUTO_TEST_CASE(times_are_of_the_first_ranks_clock) {
+BOOST_AUTO_TEST_CASE(times_are_converted_to_the_clock_of_rank_0) {
   TraceRecorder recorder(8);
   TraceRow& row = recorder.row("phases");
   recorder.start();
@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(times_are_of_the_first_ranks_clock) {
   BOOST_TEST(list[list.size() - 2]["ts"] == -9.0);
 }
 
-BOOST_AUTO_TEST_CASE(a_row_whose_events_overlap_is_several_threads) {
+BOOST_AUTO_TEST_CASE(a_row_with_overlapping_events_is_several_threads) {
   TraceRecorder recorder(8);
   TraceRow& row = recorder.row("under way");
   TraceRow& next = recorder.row("next");
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(a_row_whose_events_overlap_is_several_threads) {
   BOOST_TEST((events == std::map<std::int64_t, int>{{1, 1}, {2, 2}, {3, 1}}));
 }
 
-BOOST_AUTO_TEST_CASE(what_goes_on_at_the_end_is_marked) {
+BOOST_AUTO_TEST_CASE(an_event_that_is_open_at_the_end_is_marked) {
   TraceRecorder recorder(8);
   TraceRow& row = recorder.row("save");
   recorder.start();
@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(what_goes_on_at_the_end_is_marked) {
   BOOST_TEST(list[list.size() - 2]["args"] == (Json{{"step", 5}, {"unfinished", 1}}));
 }
 
-BOOST_AUTO_TEST_CASE(many_events_come_in_pieces_and_the_dropped_are_counted) {
+BOOST_AUTO_TEST_CASE(many_events_are_written_in_pieces_and_dropped_ones_are_counted) {
   TraceRecorder recorder(9000);
   TraceRow& row = recorder.row("phases");
   recorder.start();
