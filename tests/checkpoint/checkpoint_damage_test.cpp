@@ -53,6 +53,8 @@ BOOST_AUTO_TEST_CASE(a_flipped_bit_in_a_tensor_is_refused_by_its_name) {
       BOOST_REQUIRE(text.has_value());
       BOOST_TEST(text->find("b.h5:" + object + " does not verify") != std::string::npos, *text);
       BOOST_TEST(refusal(directory / "b.h5", CheckpointUse::weights).has_value());
+      BOOST_CHECK_THROW(CheckpointReader(directory / "b.h5", CheckpointUse::resume).verify(),
+                        Error);
     }
   }
 }

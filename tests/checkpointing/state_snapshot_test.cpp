@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(a_writer_without_units_ends_and_the_next_snapshot_is_comple
     Writer writer(snapshot);
     writer.may_take(10000);
     snapshot.deliver(agreed(world->rank() == 0 ? snapshot.wanted() : 0));
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
     snapshot.give_up();
     writer.wait();
     if (world->rank() == 0) {

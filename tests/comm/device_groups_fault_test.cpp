@@ -149,7 +149,6 @@ BOOST_AUTO_TEST_CASE(a_hanging_device_is_named_by_its_rank_of_the_job_in_all_gro
 
 BOOST_AUTO_TEST_CASE(an_unrelated_exception_aborts_all_communicators) {
   Rig rig(usual_size(), 20s);
-  std::vector<std::unique_ptr<DeviceCommunicator>> none;
   try {
     const auto comms = make_nccl_communicators(rig.nccl, rig.rendezvous, rig.compute, rig.sets);
     throw std::runtime_error("bad sample");

@@ -168,6 +168,28 @@ BOOST_AUTO_TEST_CASE(many_requests_in_flight_complete_in_any_order) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(the_ring_of_operations_grows_wherever_it_begins) {
+  if (is_alone()) return;
+  const auto other = make_mpi_communicator();
+  for (const int before : {0, 1, 40, 63}) {
+    const Shared shared;
+    Communicator& comm = *shared.comm;
+    float value = 1;
+    for (int i = 0; i < before; ++i) comm.all_reduce(std::span(&value, 1));
+    std::vector<float> values(150);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+    std::vector<Request> requests;
+    // Nothing ends on the first rank before the last rank takes part.
+    if (comm.rank() == comm.size() - 1) other->barrier();
+    for (float& each : values) requests.push_back(comm.start_all_reduce(std::span(&each, 1)));
+    if (comm.rank() != comm.size() - 1) other->barrier();
+    for (Request& request : requests) comm.wait(request);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      BOOST_TEST(values[i] == static_cast<float>(i) * static_cast<float>(comm.size()));
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(requests_of_both_kinds_have_distinct_slots_that_are_reused) {
   if (is_alone()) return;
   const Shared shared;

@@ -203,7 +203,8 @@ BOOST_AUTO_TEST_CASE(the_ring_limits_how_far_ahead_batches_are_loaded) {
   std::atomic<std::int64_t> furthest = -1;
   const BatchPlan plan = plan_of(10);
   const auto loader = make_loader(*fixture.dataset, options, [&](std::int64_t n) {
-    furthest = n;
+    for (std::int64_t seen = furthest; seen < n && !furthest.compare_exchange_weak(seen, n);) {
+    }
     return plan(n);
   });
 

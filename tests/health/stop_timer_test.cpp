@@ -89,8 +89,10 @@ BOOST_AUTO_TEST_CASE(the_time_left_is_read_from_slurms_environment_or_squeue) {
   ::unsetenv("SLURM_JOB_ID");
   BOOST_TEST(!left().has_value());
   BOOST_TEST(problem().empty());
-  ::setenv("SLURM_JOB_ID", "$(touch /tmp/harm)", 1);
+  ::setenv("SLURM_JOB_ID", "$(touch harm)", 1);
   BOOST_TEST(!left().has_value());
+  BOOST_TEST(problem().empty());
+  BOOST_TEST(!std::filesystem::exists("harm"));
   ::setenv("SLURM_JOB_ID", "12", 1);
   BOOST_TEST(left().value_or(-1) == 90);
   BOOST_TEST(problem().empty());

@@ -276,7 +276,6 @@ BOOST_AUTO_TEST_CASE(a_replaced_holder_detects_it_at_its_next_heartbeat) {
   const TemporaryDirectory directory;
   const RunDirectory run(options_for(directory.path()));
   BOOST_TEST(run.is_held());
-  const std::string own = read_file(directory / "lock");
   write_file(directory / "lock", remote_holder);
 
   for (int i = 0; i < 3000 && !run.is_lost(); ++i) std::this_thread::sleep_for(10ms);

@@ -122,16 +122,20 @@ def check_step_times_during_saves(run_dir, data, ranks, more, speed):
     steps = [32 * ranks / e["images_per_second"] for e in events(run_dir, "step")]
     median = statistics.median(steps[5:])
     excess = []
+    usually = []
     for save in saves:
         seconds = save["seconds"]["save"]
         assert seconds > 8 * median, f"the save was not slow: {save}, {median}"
         beside = steps[save["step"] - 1:save["step"] + math.ceil(seconds / median)]
         usual = statistics.median(beside)
+        usually.append(usual)
         if len(beside) > 8:
             excess.append(sum(max(0, step - usual) for step in beside) / seconds)
     # Other load on the machine may delay some steps by a part of the save, but hardly during each save. Steps that wait for the
     # writer do so in every save.
     assert len(excess) >= 2, saves
+    # The writer takes a part of a core, but holds up no step.
+    assert min(usually) < 2 * median, f"the median step during each save took {usually} s, over the run {median} s"
     assert min(excess) < 1 / 3, f"steps during saves took longer than usual, by these fractions of the save: {excess}"
 
 

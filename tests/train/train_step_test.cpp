@@ -236,7 +236,6 @@ BOOST_AUTO_TEST_CASE(gradients_without_batch_norm_do_not_depend_on_the_number_of
 
 BOOST_AUTO_TEST_CASE(accumulation_equals_one_larger_batch) {
   const auto self = make_self_communicator();
-  Rig whole(*self, {.model = "simple-cnn", .global_batch = 61});
   for (const int accumulate : {2, 3}) {
     Rig accumulated(*world, {.model = "simple-cnn", .global_batch = 61, .accumulate = accumulate});
     Rig fresh(*self, {.model = "simple-cnn", .global_batch = 61});
