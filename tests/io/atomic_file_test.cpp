@@ -5,8 +5,16 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/io/atomic_file.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <filesystem>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 using namespace lockstep;
 using test::read_file;
@@ -20,7 +28,24 @@ std::size_t entries(const std::string& directory) {
       std::distance(std::filesystem::directory_iterator(directory), {}));
 }
 
+std::vector<std::string> calls;  ///< of the functions below, in order
+bool flush_fails = false;
+
 }  // namespace
+
+extern "C" int fsync(int file) {
+  struct stat facts {};
+  ::fstat(file, &facts);
+  calls.emplace_back(S_ISDIR(facts.st_mode) ? "fsync of the directory" : "fsync of the file");
+  if (!flush_fails) return static_cast<int>(::syscall(SYS_fsync, file));
+  errno = EIO;
+  return -1;
+}
+
+extern "C" int rename(const char* from, const char* to) noexcept {
+  calls.emplace_back("rename");
+  return ::renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
 
 BOOST_AUTO_TEST_CASE(a_file_is_replaced_completely) {
   const TemporaryDirectory directory;
@@ -58,6 +83,30 @@ BOOST_AUTO_TEST_CASE(a_writer_that_throws_changes_no_file) {
                                      }),
                     std::runtime_error);
 
+  BOOST_TEST(read_file(directory / "x") == "old");
+  BOOST_TEST(entries(directory.path()) == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(a_power_failure_leaves_the_old_file_or_all_of_the_new_one) {
+  const TemporaryDirectory directory;
+  calls.clear();
+
+  write_text_atomically(directory / "x", "new");
+
+  BOOST_TEST(
+      (calls == std::vector<std::string>{"fsync of the file", "rename", "fsync of the directory"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_flushed_is_cannot_write_and_keeps_the_old_file) {
+  const TemporaryDirectory directory;
+  write_file(directory / "x", "old");
+  flush_fails = true;
+
+  BOOST_CHECK_EXCEPTION(
+      write_text_atomically(directory / "x", "new"), Error,
+      [](const Error& error) { return error.status() == ExitStatus::cannot_write; });
+
+  flush_fails = false;
   BOOST_TEST(read_file(directory / "x") == "old");
   BOOST_TEST(entries(directory.path()) == 1u);
 }

@@ -139,13 +139,26 @@ def a_resubmitted_job_has_the_same_options(folder):
             ("1:00:00 gres/gpu:4,gres/nvme:1", {}, "--time=1:00:00 --gres=gpu:4,nvme:1"),
             ("UNLIMITED gres:gpu:4", {"SLURM_GPUS_PER_NODE": "4"}, "--time=UNLIMITED --gpus-per-node=4"),
             ("1:00:00 N/A", {"SLURM_GPUS": "8", "SLURM_GPUS_PER_TASK": "1"}, "--time=1:00:00 --gpus=8 --gpus-per-task=1"),
-            ("", {"SLURM_JOB_QOS": "long"}, "--qos=long")):
+            ("", {"SLURM_JOB_ACCOUNT": "physics", "SLURM_JOB_QOS": "long"}, "--account=physics --qos=long")):
         program(programs / "squeue", f"echo '{squeue}'")
         done = subprocess.run(["bash", "-c", f"source {SCRIPTS}/job.sh; first_job=7; submit_again --lr 1", "train.sbatch"],
                               env={**job, **variables, "PATH": f"{programs}:{os.environ['PATH']}", "LOCKSTEP_SLURM": str(SCRIPTS)},
                               capture_output=True, text=True, timeout=60)
         start = "--parsable --dependency=afterany:7 --job-name=sweep --nodes=2 --partition=main"
         assert done.stderr.strip() == f"{start} {expected} train.sbatch --lr 1", (squeue, done)
+
+
+def a_run_that_finished_earlier_is_not_complete(folder):
+    """A finished run that continues with more epochs appends to its log."""
+    log = folder / "log" / "rank-00000.log"
+    log.parent.mkdir()
+    for written, expected in (("stopped on request at step 15\n", "no"), ("finished at step 20\n", "yes"),
+                              ("nothing to do: step 10 is the last\n", "yes"), ("", "no")):
+        log.write_text("finished at step 10\n")
+        text = (f"source {SCRIPTS}/job.sh; run_dir={folder}; log_size=$(size_of_log); cat >>{log}; "
+                "if is_complete; then echo yes; else echo no; fi")
+        done = subprocess.run(["bash", "-c", text], input=written, capture_output=True, text=True, timeout=60)
+        assert done.stdout.strip() == expected, (written, done)
 
 
 def success_without_a_rank_is_a_failure(folder):
@@ -223,5 +236,6 @@ if __name__ == "__main__":
           each_launcher_gets_options_that_it_supports,
           each_machine_binds_the_requested_number_of_ranks_by_mpirun, a_signal_while_the_ranks_start_reaches_them,
           shards_are_staged_if_the_machine_sets_stage, statuses_are_handled_as_documented,
-          a_resubmitted_job_has_the_same_options, success_without_a_rank_is_a_failure, scaling_runs_on_one_two_and_four_nodes,
+          a_resubmitted_job_has_the_same_options, a_run_that_finished_earlier_is_not_complete,
+          success_without_a_rank_is_a_failure, scaling_runs_on_one_two_and_four_nodes,
           a_point_that_hangs_is_missing, a_scaling_report_shows_what_is_missing])
