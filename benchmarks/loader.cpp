@@ -160,6 +160,28 @@ ReadSeconds measure_readers(const std::function<void(std::int64_t)>& load, Files
           .sequential = summarize(sequential).median};
 }
 
+struct Row {
+  const char* reader;
+  const char* place;  ///< of the files
+  std::int64_t threads;
+  double images_per_second;
+  double bytes_per_second;
+  double of_plain;  ///< of the rate of a pread of each image
+};
+
+void add_row(BenchResult& result, const Row& row) {
+  result.rows.push_back({row.reader, row.place, std::to_string(row.threads),
+                         fmt::format("{:.0f}", row.images_per_second),
+                         fmt::format("{:.3f}", row.bytes_per_second / 1e9),
+                         fmt::format("{:.2f}", row.of_plain)});
+  result.json["rows"].push_back({{"reader", row.reader},
+                                 {"files_in", row.place},
+                                 {"threads", row.threads},
+                                 {"images_per_second", row.images_per_second},
+                                 {"bytes_per_second", row.bytes_per_second},
+                                 {"of_each_by_pread", row.of_plain}});
+}
+
 }  // namespace
 
 BenchResult bench_loader(const BenchOptions& options, const BenchContext& context) {
@@ -205,18 +227,12 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
         });
     const double plain = bytes / seconds.each;
     const auto add = [&](const char* reader, std::int64_t threads, double read, double took) {
-      const double rate = read / took;
-      const double pictures = rate / bytes * images;
-      const char* const place = cached ? "cache" : "disk";
-      result.rows.push_back({reader, place, std::to_string(threads),
-                             fmt::format("{:.0f}", pictures), fmt::format("{:.3f}", rate / 1e9),
-                             fmt::format("{:.2f}", rate / plain)});
-      result.json["rows"].push_back({{"reader", reader},
-                                     {"files_in", place},
-                                     {"threads", threads},
-                                     {"images_per_second", pictures},
-                                     {"bytes_per_second", rate},
-                                     {"of_each_by_pread", rate / plain}});
+      add_row(result, {.reader = reader,
+                       .place = cached ? "cache" : "disk",
+                       .threads = threads,
+                       .images_per_second = read / took / bytes * images,
+                       .bytes_per_second = read / took,
+                       .of_plain = read / took / plain});
     };
     add("loader", config.loader_threads, bytes, seconds.loader);
     add("pread of each image", 1, bytes, seconds.each);

@@ -34,6 +34,23 @@ struct Kind {
   double seconds = 0;
 };
 
+/// Always loads the first samples.
+std::unique_ptr<Loader> make_first_batch_loader(const Dataset& data, const Config& config,
+                                                const InputFormat& format) {
+  const auto channels = static_cast<std::size_t>(config.channels);
+  return make_loader(data,
+                     {.image = data.info().image,
+                      .format = format,
+                      .mean = std::vector<float>(channels, 0.5F),
+                      .std = std::vector<float>(channels, 0.25F),
+                      .batch_capacity = config.batch_size,
+                      .threads = static_cast<int>(config.loader_threads),
+                      .shuffle = false},
+                     [count = config.batch_size](std::int64_t) {
+                       return BatchRequest{.epoch = 0, .first = 0, .count = count};
+                     });
+}
+
 /// Median seconds of each step of the program.
 std::vector<StepTime> measure(Program& program, const Batch& batch, const BenchOptions& options) {
   std::vector<std::vector<double>> seconds;
@@ -95,19 +112,7 @@ BenchResult bench_ops(const BenchOptions& options, const BenchContext& context) 
   const auto program = engine.compile_training(config.batch_size);
   const auto data = make_synthetic_dataset(
       {.samples = config.batch_size, .image = image, .classes = config.classes, .seed = 0});
-  const auto channels = static_cast<std::size_t>(config.channels);
-  const auto loader =
-      make_loader(*data,
-                  {.image = image,
-                   .format = engine.input_format(),
-                   .mean = std::vector<float>(channels, 0.5F),
-                   .std = std::vector<float>(channels, 0.25F),
-                   .batch_capacity = config.batch_size,
-                   .threads = static_cast<int>(config.loader_threads),
-                   .shuffle = false},
-                  [&](std::int64_t) {
-                    return BatchRequest{.epoch = 0, .first = 0, .count = config.batch_size};
-                  });
+  const auto loader = make_first_batch_loader(*data, config, engine.input_format());
   const Batch batch = loader->next()->batch;
 
   const std::vector<StepTime> times = measure(*program, batch, options);

@@ -97,6 +97,21 @@ std::vector<std::string> row_of(const Measurement& measured, const BenchOptions&
           fmt::format("{:.0f}", static_cast<double>(measured.rss) / 0x1p20)};
 }
 
+Json describe(const BenchOptions& options) {
+  const Config& config = options.config;
+  return {{"benchmark", "step"},
+          {"model", config.model},
+          {"image_size", config.image_size},
+          {"batch_size", config.batch_size},
+          {"precision", to_string(config.precision)},
+          {"input", options.input},
+          {"shard", to_string(config.shard)},
+          {"conv_algorithm", to_string(config.conv_algorithm)},
+          {"recompute", to_string(config.recompute)},
+          {"deterministic", config.deterministic},
+          {"cuda_graph", config.cuda_graph}};
+}
+
 }  // namespace
 
 BenchResult bench_step(const BenchOptions& options, const BenchContext& context) {
@@ -136,22 +151,12 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
                     "images/s", "step s",      "p10-p90 s", "forward %", "backward %",
                     "comm %",   "optimizer %", "peak MiB"};
   result.rows.push_back(row_of(measured, options, context));
-  result.json = {
-      {"benchmark", "step"},
-      {"model", config.model},
-      {"image_size", config.image_size},
-      {"batch_size", config.batch_size},
+  result.json = describe(options);
+  result.json.update(Json{
       {"global_batch", geometry.global_batch},
-      {"precision", to_string(config.precision)},
-      {"input", options.input},
-      {"shard", to_string(config.shard)},
       {"shard_group", config.shard == ShardMode::hybrid ? session.shard_group() : 0},
       {"activation_bytes", step.activation_bytes()},
       {"state_bytes", session.parallel().bytes(session.optimizer().slot_names().size()).total()},
-      {"conv_algorithm", to_string(config.conv_algorithm)},
-      {"recompute", to_string(config.recompute)},
-      {"deterministic", config.deterministic},
-      {"cuda_graph", config.cuda_graph},
       {"threads", context.binding.threads},
       {"engine", engine.description()},
       {"images_per_second", static_cast<double>(geometry.global_batch) / measured.seconds.median},
@@ -162,7 +167,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
       {"nodes", context.grid.nodes},
       {"exposed_communication_seconds", measured.exposed / static_cast<double>(options.steps)},
       {"peak_rss_bytes", measured.rss},
-      {"peak_device_bytes", engine.memory().peak_device_bytes()}};
+      {"peak_device_bytes", engine.memory().peak_device_bytes()}});
   return result;
 }
 

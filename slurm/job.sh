@@ -151,7 +151,7 @@ use_stage() {
 size_of_log() { stat -c %s "$run_dir/log/rank-00000.log" 2>/dev/null || echo 0; }
 
 # Whether rank 0 has logged, since the launcher started, that the run is complete.
-is_complete() { tail -c "+$((log_size + 1))" "$run_dir/log/rank-00000.log" 2>/dev/null | grep -qE 'finished at step|nothing to do: step'; }
+is_complete() { tail -c "+$((log_size + 1))" "$run_dir/log/rank-00000.log" 2>/dev/null | grep -E 'finished at step|nothing to do: step' >/dev/null; }
 
 make_seed() {
   local argument kept=() skip=
@@ -251,7 +251,7 @@ submit_again() {
   # No environment variable contains these two.
   read -r time gres < <(squeue -h -j "$(job_name)" -o '%l %b' 2>/dev/null) || true
   [[ ! $time =~ ^([0-9:-]+|UNLIMITED)$ ]] || options+=("--time=$time")
-  for name in NTASKS NTASKS_PER_NODE CPUS_PER_TASK GPUS GPUS_PER_NODE GPUS_PER_SOCKET GPUS_PER_TASK; do
+  for name in NTASKS NTASKS_PER_NODE CPUS_PER_TASK GPUS GPUS_PER_NODE GPUS_PER_SOCKET GPUS_PER_TASK MEM_PER_CPU MEM_PER_GPU; do
     value=SLURM_$name
     name=${name,,}
     [ -z "${!value:-}" ] || options+=("--${name//_/-}=${!value}")
@@ -259,6 +259,8 @@ submit_again() {
   # It also includes GPUs requested by --gpus-per-node. Newer Slurms write gres/gpu:4 where 22.05 writes gres:gpu:4.
   gres=${gres//gres[:\/]/}
   [[ -z $gres || $gres == N/A || $gres == "(null)" || -n ${SLURM_GPUS_PER_NODE:-} ]] || options+=("--gres=$gres")
+  [ -z "${SLURM_MEM_PER_NODE:-}" ] || options+=("--mem=$SLURM_MEM_PER_NODE")
+  [ -z "${SLURM_JOB_RESERVATION:-}" ] || options+=("--reservation=$SLURM_JOB_RESERVATION")
   [ -z "${SLURM_JOB_ACCOUNT:-}" ] || options+=("--account=$SLURM_JOB_ACCOUNT")
   [ -z "${SLURM_JOB_QOS:-}" ] || options+=("--qos=$SLURM_JOB_QOS")
   [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || options+=("--array=$SLURM_ARRAY_TASK_ID")

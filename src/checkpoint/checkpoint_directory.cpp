@@ -79,8 +79,12 @@ void CheckpointDirectory::save(const CheckpointInfo& info, const NextTensor& nex
   write_checkpoint(path_of(step), info, next,
                    {.on_progress = on_progress, .before_publish = before_change_});
   replace_symlink_atomically(path_ + "/latest", file_name(step), before_change_);
-  if (info.state->best_step == step) {
-    replace_symlink_atomically(path_ + "/best", file_name(step), before_change_);
+  // The best step may be an earlier one: a resumed run evaluates the step that it starts from.
+  const std::int64_t best_step = info.state->best_step;
+  std::error_code ignored_error;
+  if (best_step == step || (best_step > 0 && step_of_link(path_ + "/best") != best_step &&
+                            std::filesystem::exists(path_of(best_step), ignored_error))) {
+    replace_symlink_atomically(path_ + "/best", file_name(best_step), before_change_);
   }
 
   // Files of later steps did not verify or belong to an abandoned history: do not count or remove

@@ -18,13 +18,13 @@ TraceRow* phases(const RunSaverParts& parts) noexcept {
 
 }  // namespace
 
-RunSaver::RunSaver(RunSaverParts parts, std::int64_t saved_step,
-                   std::chrono::milliseconds stall_limit)
+RunSaver::RunSaver(RunSaverParts parts, Saved saved, std::chrono::milliseconds stall_limit)
     : parts_(std::move(parts)),
       sharded_(parts_.engine.layout().is_sharded()),
       snapshot_(parts_.engine, parts_.transfer, parts_.optimizer, parts_.checkpoints != nullptr),
       stall_(stall_limit),
-      started_step_(saved_step) {
+      started_step_(saved.step),
+      newest_(std::move(saved.path)) {
   if (parts_.checkpoints == nullptr) return;
   saver_.emplace(*parts_.checkpoints,
                  BackgroundSaver::Hooks{.begin = [this] { become_background_thread(parts_.cores); },
@@ -75,6 +75,14 @@ void RunSaver::start_pending(const TrainingState& state) {
                       started_step_ != state.step)) {
     start(state);
   }
+}
+
+void RunSaver::await_writer() {
+  const Phase before = parts_.board.read().phase;
+  parts_.board.enter(Phase::save);
+  finish();
+  report();
+  parts_.board.enter(before);
 }
 
 void RunSaver::start(const TrainingState& state) {

@@ -26,7 +26,6 @@ constexpr Page pages[] = {
     {"checkpoint", "how long a save stalls training, and how long it writes",
      benchmark::bench_checkpoint}};
 
-// NOLINTNEXTLINE(readability-function-size): a table
 OptionTable<BenchOptions> bench_options() {
   const OptionTable<Config>& train = train_options();
   OptionTable<BenchOptions> table;

@@ -40,7 +40,6 @@ struct InspectArguments {
   bool json = false;
 };
 
-// NOLINTNEXTLINE(readability-function-size): a table
 OptionTable<InspectArguments> inspect_options() {
   const OptionTable<Config>& train = train_options();
   OptionTable<InspectArguments> table;

@@ -280,17 +280,23 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
   [[nodiscard]] std::span<const std::size_t> boundaries() const noexcept override {
     return micro_.last ? std::span<const std::size_t>(boundaries_) : std::span<const std::size_t>();
   }
-  /// MPI progresses only inside calls; one test drives all requests.
+  /// Collectives progress only inside calls. Tests one request of each communicator, which
+  /// progresses all of that communicator's.
   void progress() override {
+    test_first(comms_.group, [this](std::size_t unit) -> Request& {
+      return gathers_[unit].done() ? reductions_[unit].request : gathers_[unit];
+    });
+    if (comms_.replicas == nullptr) return;
+    test_first(*comms_.replicas,
+               [this](std::size_t unit) -> Request& { return reductions_[unit].over_replicas; });
+  }
+  /// Tests the first request in flight; `request_of(unit)` returns a unit's.
+  template <typename RequestOf>
+  void test_first(Communicator& comm, RequestOf&& request_of) {
     for (std::size_t unit = 0; unit < plan_.units(); ++unit) {
-      for (Request* request : {&gathers_[unit], &reductions_[unit].request}) {
-        if (request->done()) continue;
-        comms_.group.test(*request);
-        return;
-      }
-      Request& request = reductions_[unit].over_replicas;
+      Request& request = request_of(unit);
       if (request.done()) continue;
-      comms_.replicas->test(request);
+      comm.test(request);
       return;
     }
   }

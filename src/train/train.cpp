@@ -102,7 +102,7 @@ class Run final {
     plan();
     open_reports();
     report_start_point();
-    if (state_.step >= last_step_) return nothing_to_do();
+    if (state_.step >= last_step_ && !must_evaluate()) return nothing_to_do();
     build_session();
     open_loaders();
     build_step();
@@ -116,6 +116,7 @@ class Run final {
   void begin_state();
   void open_reports();
   void report_start_point();
+  bool must_evaluate();
   TrainingResult nothing_to_do();
   void build_session();
   void open_loaders();
@@ -240,6 +241,13 @@ void Run::report_start_point() {
   for (const std::string& change : changes_) reporter_->say(change);
 }
 
+/// Whether a stop cut short the evaluation after the last step. Collective.
+bool Run::must_evaluate() {
+  if (!is_evaluation_due(plan_.plan, geometry_, state_)) return false;
+  validation_ = open_validation_data(plan_.plan.config, comm_);
+  return validation_ != nullptr;
+}
+
 TrainingResult Run::nothing_to_do() {
   reporter_->say(
       fmt::format("nothing to do: step {} is the configured end (raise --epochs or "
@@ -276,7 +284,7 @@ void Run::build_session() {
 /// Opens the validation data, starts staging, and starts to load the training data.
 void Run::open_loaders() {
   const RunPlan& plan = plan_.plan;
-  validation_ = open_validation_data(plan.config, comm_);
+  if (!validation_) validation_ = open_validation_data(plan.config, comm_);
   staging_ = stage_data(plan.config,
                         {.comm = comm_, .grid = job_.grid, .binding = job_.binding, .model = {}},
                         {data_.get(), validation_.get()});
@@ -390,7 +398,7 @@ TrainingResult Run::loop() {
                   .trace = trace ? &*trace : nullptr,
                   .class_names = data_->info().class_names,
                   .cores = loading_.cores},
-                 state_.step);
+                 {.step = state_.step, .path = start_.path});
   TrainingLoop loop({.plan = plan,
                      .geometry = geometry_,
                      .comm = comm_,

@@ -9,6 +9,7 @@
 namespace lockstep {
 namespace {
 
+/// In steps; 0: never.
 std::int64_t evaluation_interval(const RunPlan& plan, const BatchGeometry& geometry) {
   if (plan.config.eval_every <= 0) return 0;
   const double steps = plan.config.eval_every * static_cast<double>(geometry.steps_per_epoch());
@@ -21,6 +22,15 @@ double seconds_between(std::chrono::steady_clock::time_point from,
 }
 
 }  // namespace
+
+bool is_evaluation_due(const RunPlan& plan, const BatchGeometry& geometry,
+                       const TrainingState& state) {
+  const std::int64_t interval = evaluation_interval(plan, geometry);
+  if (interval == 0 || state.step == 0 || state.last_eval_step == state.step) return false;
+  // --max-steps only pauses a run: an evaluation there would change the resumed run's record.
+  const bool all_epochs_done = state.epoch >= plan.config.epochs;
+  return state.step % interval == 0 || all_epochs_done;
+}
 
 TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
                            std::int64_t last_step)
@@ -48,7 +58,9 @@ bool TrainingLoop::finished() const noexcept {
 
 TrainingResult TrainingLoop::run() {
   // A resumed run repeats an evaluation that a stop cut short.
+  const std::int64_t last_eval_step = state_.last_eval_step;
   bool stop = !evaluate_if_due();
+  if (finished() && state_.last_eval_step != last_eval_step) parts_.saver.save_again();
   step_end_ = std::chrono::steady_clock::now();
   while (!finished() && !stop) {
     if (parts_.trace != nullptr && parts_.trace->step_begins(state_.step + 1)) {
@@ -82,7 +94,11 @@ TrainingResult TrainingLoop::run() {
     if (is_due) parts_.saver.want();
     const bool may_save = is_due || state_.best_step == state_.step;
     const bool checked = !replica_check_ || checked_step_ == state_.step;
-    if (may_save && checked && !stop && !finished()) parts_.saver.start_pending(state_);
+    if (may_save && checked && !stop && !finished()) {
+      // The weights of a new best model are gone after the next step.
+      if (state_.best_step == state_.step) parts_.saver.await_writer();
+      parts_.saver.start_pending(state_);
+    }
     parts_.saver.report();
     if (parts_.between_steps) parts_.between_steps();
     if (parts_.trace != nullptr && !stop && !finished() && parts_.trace->step_ended(state_.step)) {
@@ -93,7 +109,8 @@ TrainingResult TrainingLoop::run() {
   parts_.parallel.await_gathers();
   if (parts_.trace != nullptr) parts_.trace->run_ends(state_.step);
   parts_.board.enter(Phase::end);
-  result_.status = finished() ? ExitStatus::ok : ExitStatus::stopped;
+  const bool complete = finished() && !evaluation_was_stopped_;
+  result_.status = complete ? ExitStatus::ok : ExitStatus::stopped;
   result_.step = state_.step;
   result_.checkpoint = parts_.saver.newest();
   if (!stragglers_.slow_hosts().empty()) {
@@ -101,7 +118,7 @@ TrainingResult TrainingLoop::run() {
         fmt::format("slow hosts of this run: --exclude={}", host_list(stragglers_.slow_hosts())));
   }
   parts_.reporter.stopped(state_.step, state_.epoch,
-                          finished()     ? "finished"
+                          complete       ? "finished"
                           : out_of_time_ ? "stopped before the time limit"
                                          : "stopped on request");
   return result_;
@@ -236,14 +253,14 @@ void TrainingLoop::check_finite(const StepResult& result) {
 }
 
 bool TrainingLoop::evaluate_if_due() {
-  if (eval_interval_ == 0 || state_.step == 0 || state_.last_eval_step == state_.step) return true;
-  // --max-steps only pauses a run: an evaluation there would change the resumed run's record.
-  const bool all_epochs_done = state_.epoch >= parts_.plan.config.epochs;
-  if (state_.step % eval_interval_ != 0 && !all_epochs_done) return true;
+  if (parts_.evaluator == nullptr || !is_evaluation_due(parts_.plan, parts_.geometry, state_)) {
+    return true;
+  }
   parts_.parallel.await_gathers();
   const TraceSpan span(phases(), "evaluation");
   const std::optional<EvaluationResult> evaluation =
       parts_.evaluator->run([this] { return stop_due(); });
+  evaluation_was_stopped_ = !evaluation;
   if (!evaluation) return false;
   state_.last_eval_step = state_.step;
   if (evaluation->top1 > state_.best_top1) {

@@ -45,6 +45,10 @@ struct TrainingLoopParts {
   std::function<void()> between_steps;  ///< may be empty; not collective
 };
 
+/// Whether a state calls for an evaluation before the next step, if there is a validation split.
+[[nodiscard]] bool is_evaluation_due(const RunPlan& plan, const BatchGeometry& geometry,
+                                     const TrainingState& state);
+
 /// Runs steps from a state to the configured end; saves, evaluates and reports at step boundaries.
 class TrainingLoop final {
  public:
@@ -80,6 +84,7 @@ class TrainingLoop final {
   std::optional<ReplicaCheck> replica_check_;
   std::int64_t checked_step_ = -1;
   bool out_of_time_ = false;
+  bool evaluation_was_stopped_ = false;
   double own_loss_ = 0;
   double own_samples_ = 0;
   TrainingResult result_;

@@ -69,6 +69,23 @@ BOOST_AUTO_TEST_CASE(the_newest_and_the_best_are_kept) {
   BOOST_TEST(link_target(directory / "best") == "step-00000600.h5");
 }
 
+BOOST_AUTO_TEST_CASE(an_existing_file_can_become_the_best) {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints(directory.path(), 1);
+
+  save(checkpoints, at(100));
+  // A resumed run has evaluated the file that it started from.
+  save(checkpoints, at(110, 100));
+  save(checkpoints, at(120, 100));
+
+  BOOST_TEST(checkpoints.steps() == (Steps{120, 100}), boost::test_tools::per_element());
+  BOOST_TEST(link_target(directory / "best") == "step-00000100.h5");
+
+  // No file has the best step's weights.
+  save(checkpoints, at(130, 125));
+  BOOST_TEST(link_target(directory / "best") == "step-00000100.h5");
+}
+
 BOOST_AUTO_TEST_CASE(each_change_of_the_directory_may_be_forbidden) {
   const TemporaryDirectory directory;
   int allowed = 1'000;

@@ -83,7 +83,7 @@ class Run final {
     if (world->rank() == 0) {
       parts_.checkpoints = &checkpoints_.emplace(directory_ / "checkpoints", 10);
     }
-    saver_.emplace(parts_, 0, stall_limit);
+    saver_.emplace(parts_, RunSaver::Saved{}, stall_limit);
   }
 
   [[nodiscard]] RunSaver& saver() { return *saver_; }

@@ -139,6 +139,8 @@ def a_resubmitted_job_has_the_same_options(folder):
             ("1:00:00 gres/gpu:4,gres/nvme:1", {}, "--time=1:00:00 --gres=gpu:4,nvme:1"),
             ("UNLIMITED gres:gpu:4", {"SLURM_GPUS_PER_NODE": "4"}, "--time=UNLIMITED --gpus-per-node=4"),
             ("1:00:00 N/A", {"SLURM_GPUS": "8", "SLURM_GPUS_PER_TASK": "1"}, "--time=1:00:00 --gpus=8 --gpus-per-task=1"),
+            ("", {"SLURM_MEM_PER_NODE": "200000", "SLURM_JOB_RESERVATION": "night"}, "--mem=200000 --reservation=night"),
+            ("", {"SLURM_MEM_PER_CPU": "4000"}, "--mem-per-cpu=4000"),
             ("", {"SLURM_JOB_ACCOUNT": "physics", "SLURM_JOB_QOS": "long"}, "--account=physics --qos=long")):
         program(programs / "squeue", f"echo '{squeue}'")
         done = subprocess.run(["bash", "-c", f"source {SCRIPTS}/job.sh; first_job=7; submit_again --lr 1", "train.sbatch"],

@@ -218,6 +218,22 @@ def broken_newest_checkpoints_are_skipped(folder):
     assert "step-" in output, output
 
 
+def a_stop_during_the_last_evaluation_is_not_the_end(folder):
+    data = write_shards(folder / "data")
+    write_shards(folder / "data", samples=60000, shards=1, split="val", seed=1)
+    whole, pieces = train_args(data, folder / "whole", "--epochs", 1), train_args(data, folder / "pieces", "--epochs", 1)
+    run(whole)
+    process = start(pieces)
+    wait_for_step(folder / "pieces", state(latest(folder / "whole"))["step"], process)
+    process.send_signal(signal.SIGUSR1)
+    status, output = finish(process)
+    assert status == STOPPED and "finished at step" not in output, f"{status}\n{output}"
+    assert not events(folder / "pieces", "eval"), output
+    assert "finished at step" in run(pieces)
+    assert_same_run(folder / "whole", folder / "pieces")
+    assert "nothing to do" in run(pieces)
+
+
 if __name__ == "__main__":
     main([a_run_resumed_at_any_step_equals_an_uninterrupted_run, every_optimizers_state_is_resumed,
           same_seed_gives_the_same_bits_and_another_seed_does_not,
@@ -225,4 +241,4 @@ if __name__ == "__main__":
           an_audit_shows_each_sample_once_over_changing_world_sizes, an_audit_shows_each_sample_once_when_the_batch_changes,
           another_batch_needs_to_be_allowed, a_run_resumes_where_the_batch_of_a_new_run_would_not_fit,
           other_model_seed_or_optimizer_is_refused_with_both_values,
-          an_older_file_is_not_resumed_beside_newer_ones, a_finished_run_has_nothing_to_do, broken_newest_checkpoints_are_skipped])
+          an_older_file_is_not_resumed_beside_newer_ones, a_stop_during_the_last_evaluation_is_not_the_end, a_finished_run_has_nothing_to_do, broken_newest_checkpoints_are_skipped])

@@ -139,6 +139,19 @@ def check_step_times_during_saves(run_dir, data, ranks, more, speed):
     assert min(excess) < 1 / 3, f"steps during saves took longer than usual, by these fractions of the save: {excess}"
 
 
+def the_best_model_is_saved_though_another_save_is_in_progress(folder):
+    """Without waiting for the writer, only a later step would be saved, with other weights."""
+    data = write_shards(folder / "data", samples=400)
+    write_shards(folder / "data", samples=100, shards=1, split="val", seed=1)
+    run(train_args(data, folder / "run", "--epochs", 3, "--save-every", 1, "--eval-every", 0.1, "--keep", 1), 2, {SLOW: "1000000"})
+    evaluations = events(folder / "run", "eval")
+    best = max(evaluations, key=lambda event: event["top1"])["step"]
+    assert len(evaluations) > 20 and 0 < best < evaluations[-1]["step"], evaluations
+    file = (folder / "run/checkpoints/best").resolve()
+    assert file.name == f"step-{best:08}.h5" and state(file)["step"] == state(file)["best_step"] == best, (file, evaluations)
+
+
 if __name__ == "__main__":
     main([a_killed_job_loses_at_most_the_steps_since_the_last_save, a_full_disk_leaves_the_last_good_checkpoint,
-          a_job_whose_directory_was_taken_over_writes_nothing_more, no_step_waits_for_a_save])
+          a_job_whose_directory_was_taken_over_writes_nothing_more,
+          the_best_model_is_saved_though_another_save_is_in_progress, no_step_waits_for_a_save])

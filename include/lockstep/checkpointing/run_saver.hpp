@@ -45,9 +45,13 @@ struct RunSaverParts {
 /// training continues. If the state is sharded, all ranks make the same calls.
 class RunSaver final {
  public:
-  /// `saved_step`: step of the newest checkpoint. `stall_limit`: time without progress of a save
-  /// until a warning.
-  RunSaver(RunSaverParts parts, std::int64_t saved_step,
+  /// The checkpoint that the run starts from.
+  struct Saved {
+    std::int64_t step = 0;
+    std::string path = {};  ///< empty: none
+  };
+  /// `stall_limit`: time without progress of a save until a warning.
+  RunSaver(RunSaverParts parts, Saved saved,
            std::chrono::milliseconds stall_limit = std::chrono::seconds(60));
   ~RunSaver();
   RunSaver(const RunSaver&) = delete;
@@ -63,6 +67,10 @@ class RunSaver final {
   [[nodiscard]] int units_wanted() { return busy() ? snapshot_.wanted() : 0; }
   void deliver(int units);
 
+  /// Saves this step again at the next save, though its file exists: the state has changed.
+  void save_again() noexcept { started_step_ = -1; }
+  /// Waits for a save in progress, so that start_pending() can start one. Collective.
+  void await_writer();
   /// Starts a pending save; call at a boundary where all ranks agree that a save may start.
   void start_pending(const TrainingState& state);
   /// Reports finished and stalled saves, and requests failed ones again.
@@ -70,7 +78,8 @@ class RunSaver final {
   /// Saves and waits. Collective; Error(cannot_write) on all ranks if the save failed or another
   /// job holds the run directory now.
   void save_and_wait(const TrainingState& state);
-  /// On rank 0: the newest file that this run has written. Empty: none.
+  /// On rank 0: the newest file that this run has written, else the one it started from. Empty:
+  /// none.
   [[nodiscard]] const std::string& newest() const noexcept { return newest_; }
   /// Waits for a save in progress, then returns newest() of rank 0 on all ranks. Collective.
   [[nodiscard]] std::string last_good();
