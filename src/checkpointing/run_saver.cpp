@@ -134,7 +134,7 @@ std::optional<BackgroundSaver::Outcome> RunSaver::take_outcome() {
     const auto nanoseconds = static_cast<std::int64_t>(1e9 * outcome->seconds);
     parts_.trace->saves().close_at(traced_.begin + nanoseconds, traced_.handle);
   }
-  // Without the waits for units, which a save before a stop gathers at once.
+  // Excludes waits for units: a save before a stop gathers them without training in between.
   parts_.stop_timer.save_took(outcome->seconds - snapshot_.waited_seconds());
   parts_.reporter.saved(*outcome);
   if (outcome->error) {

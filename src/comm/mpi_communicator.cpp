@@ -29,7 +29,8 @@ class MpiCommunicator final : public Communicator {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
-    // The number of concurrent requests depends on timing and may grow in a later step.
+    // More requests may be in flight in a later step than in the first, and steps must not
+    // allocate.
     for (Slot& slot : slots_) slot.pieces.reserve(1);
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
@@ -205,7 +206,7 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  /// Predefined reductions accept no derived datatypes, so each rank's block is reduced to it in
+  /// Predefined operators accept no derived datatypes, so each block is reduced to its rank in
   /// pieces: `visit(root, from, to, count)`.
   template <typename Visitor>
   void in_pieces_by_root(ConstBuffer all, MutableBuffer mine, Visitor&& visit) const {

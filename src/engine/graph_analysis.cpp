@@ -12,7 +12,8 @@ std::size_t at(ValueId value) {
   return static_cast<std::size_t>(value);
 }
 
-/// Whether backward reads the op's own output, so that nothing may overwrite it.
+/// Whether the op's output must not be overwritten: backward reads it (ReLU), or it may share
+/// memory with another value (images, flatten).
 bool keeps_output(const Op& op) {
   return std::holds_alternative<Input>(op) || std::holds_alternative<Relu>(op) ||
          std::holds_alternative<Flatten>(op);
@@ -24,7 +25,8 @@ bool keeps_input(const Op& op) {
          std::holds_alternative<Linear>(op) || std::holds_alternative<Flatten>(op);
 }
 
-/// Fuses additions into the operand computed last, so that the other one is available.
+/// Fuses an addition into the operand that is computed last, if that is a norm with no other
+/// consumer: the other operand is then available.
 void fuse_sums(const Graph& graph, GraphAnalysis& analysis) {
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
     const auto* add = std::get_if<Add>(&graph.nodes()[id].op);
@@ -37,8 +39,8 @@ void fuse_sums(const Graph& graph, GraphAnalysis& analysis) {
   }
 }
 
-/// Pairs a norm whose only consumer is the addition fused into another norm. Not norms of images:
-/// no node before them reports that the gradients are final.
+/// Pairs a norm with the norm that computes the addition of its value, if that addition is its only
+/// consumer. Excludes norms of images: no earlier node's backward reports their gradients as final.
 void pair_norms(const Graph& graph, GraphAnalysis& analysis) {
   for (std::size_t id = 0; id < graph.nodes().size(); ++id) {
     const auto addend = analysis.addend_of(graph, static_cast<ValueId>(id));

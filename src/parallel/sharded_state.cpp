@@ -78,7 +78,7 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
       reduced(update_ranges_[unit]);
     }
     comms_.all.wait(tail_request_);
-    waited_ = 0;  // the caller measures these waits: they are not inside a program
+    waited_ = 0;  // the caller times finish(); this counts only waits inside programs
   }
 
   [[nodiscard]] double take_waited_seconds() override { return std::exchange(waited_, 0); }
@@ -123,12 +123,13 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     scatter(unit, unsharded, parameters_->values());
     all_gather_held(unit);
   }
-  // Every group makes the same calls; only rank 0's group has the values, its replicas get them.
+  // Every group scatters, but only rank 0's group has the values; the broadcast over the replicas
+  // then gives each rank its shard.
   void scatter(std::size_t unit, std::span<float> unsharded, std::span<float> local) override {
     const ArenaUnit& kept = plan_.local().units[unit];
-    std::vector<float> instead;
+    std::vector<float> placeholder;
     std::vector<float> part(kept.size());
-    comms_.group_host.scatter(std::span<const float>(at_root(unit, unsharded, instead)),
+    comms_.group_host.scatter(std::span<const float>(at_root(unit, unsharded, placeholder)),
                               std::span(part));
     if (comms_.replicas_host != nullptr) comms_.replicas_host->broadcast(std::span(part));
     engine_.memory().write(part, kept.in(local));
@@ -182,12 +183,13 @@ class ShardedState final : public ParallelState, private UnitExchange, private B
     return sizeof(float) * ((1 + slots) * plan_.local().size() +
                             (gathers ? gather_buffer_size(units(), 1 + slots) : 0));
   }
-  /// A unit's values on rank 0; `instead` at the roots of other groups.
+  /// Send buffer of a scatter: the unit's values on rank 0; `placeholder`, with any values, on the
+  /// roots of other groups.
   [[nodiscard]] std::span<float> at_root(std::size_t unit, std::span<float> unsharded,
-                                         std::vector<float>& instead) const {
+                                         std::vector<float>& placeholder) const {
     if (!unsharded.empty()) return unsharded;
-    if (comms_.group_host.rank() == 0) instead.resize(units()[unit].size());
-    return instead;
+    if (comms_.group_host.rank() == 0) placeholder.resize(units()[unit].size());
+    return placeholder;
   }
   [[nodiscard]] std::span<const float> parameter_shard(std::size_t unit) const {
     const ParameterRange& range = update_ranges_[unit];

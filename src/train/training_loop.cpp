@@ -84,7 +84,7 @@ TrainingResult TrainingLoop::run() {
         if (parts_.step.data_error()) throw Error(*parts_.step.data_error());
       });
     }
-    // Before a save: at a request, and at the end of an epoch (position 0) or of the run.
+    // A save follows a request, the end of an epoch (position 0) and the end of the run.
     check_replicas(step.sums.stop_requests + step.sums.save_requests > 0 || state_.position == 0 ||
                    finished());
     stop = step.sums.stop_requests > 0 || !evaluate_if_due();

@@ -84,6 +84,18 @@ BOOST_AUTO_TEST_CASE(messages_sent_before_the_end_are_still_received) {
   BOOST_TEST(right.reason() == "the other side closed it");
 }
 
+BOOST_AUTO_TEST_CASE(nothing_remains_to_be_sent_to_a_closed_peer) {
+  auto [left, right] = connected();
+  right.send(MessageKind::goodbye);
+  right.close();
+
+  left.send(MessageKind::loss, std::string(300000, 'x'));
+
+  BOOST_TEST(!left.has_more_to_send());
+  BOOST_TEST(received_by(left).size() == 1U);
+  BOOST_TEST(!left.valid());
+}
+
 BOOST_AUTO_TEST_CASE(a_message_above_the_size_limit_ends_the_connection) {
   auto [near, far] = connection();
   Link link(std::move(near), 8);

@@ -309,6 +309,9 @@ std::vector<std::unique_ptr<DeviceCommunicator>> make_nccl_communicators(
   } catch (const Error& error) {
     NcclLinks::report(rendezvous, options, error);
     throw;
+  } catch (const std::exception& error) {
+    NcclLinks::report(rendezvous, options, Error(ExitStatus::internal, error.what()));
+    throw;
   }
   links->start(rendezvous, options);
   return communicators;

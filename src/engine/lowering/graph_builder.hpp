@@ -75,7 +75,7 @@ class GraphBuilder {
   struct OpenSum {
     Tensor left;
     Tensor right;
-    Tensor target;  ///< `left` or `right` if that one may be overwritten
+    Tensor target;  ///< `left` or `right` if that may be overwritten, else a new tensor
   };
   /// Takes over the pending addition of a gradient, which the caller must then compute. Empty if
   /// none is pending.
@@ -185,7 +185,7 @@ class GraphBuilder {
   };
   struct Gradient {
     std::optional<Contribution> sum;
-    std::optional<Contribution> last;  ///< pending
+    std::optional<Contribution> last;  ///< not yet added to `sum`
   };
   [[nodiscard]] const Contribution& sum_of(ValueId id) const {
     assert(gradients_[at(id)].sum.has_value());

@@ -96,7 +96,9 @@ void Link::flush() noexcept {
     } else if (count < 0 && errno == EINTR) {
       continue;
     } else {
-      return;  // no buffer space, or broken, which receive() detects
+      // After an error, receive() returns what has arrived, and then closes the link.
+      if (errno != EAGAIN) out_.clear();
+      return;
     }
   }
 }

@@ -284,6 +284,7 @@ void Tree::drain(std::chrono::milliseconds longest) {
       child.link.flush();
       if (child.link.valid() && child.link.has_more_to_send()) {
         descriptors.push_back(watched(child.link));
+        descriptors.back().events = POLLOUT;  // nothing is received any more
       }
     }
     if (uplink_) {

@@ -101,7 +101,6 @@ class Tree final {
   };
 
   [[nodiscard]] Known& known(int rank) { return known_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] int first_child() const noexcept;
   void wait(int wake, std::chrono::milliseconds longest) const;
   void report_above(double now);
   void take_from_above(double now, std::vector<Event>& events);
