@@ -1,5 +1,6 @@
 #define BOOST_TEST_MODULE optimizer
 #include "lockstep/optim/optimizer.hpp"
+#include "../../src/optim/tensor_norms.hpp"
 #include "lockstep/config/config.hpp"
 
 #include "lockstep/core/philox.hpp"
@@ -394,4 +395,19 @@ BOOST_AUTO_TEST_CASE(the_norm_of_a_lamb_step_is_the_norm_of_its_tensor_times_the
   BOOST_TEST(ones[0] == 0.75F, boost::test_tools::tolerance(1e-6F));
   BOOST_TEST(twos[0] == 1.5F, boost::test_tools::tolerance(1e-6F));
   BOOST_TEST(still[0] == 1.0F);
+}
+
+BOOST_AUTO_TEST_CASE(norms_of_a_tensor_on_other_ranks_do_not_add_up_over_steps) {
+  const ArenaLayout layout{.views = {}, .units = {{.begin = 0, .end = 0}}};
+  std::vector<Segment> segments(1);
+  segments[0].adapts = true;  // and empty: other ranks keep all of it
+  TensorNorms norms(layout, segments, [](std::span<double> squares) {
+    squares[0] += 9;
+    squares[1] += 16;
+  });
+  for (int step = 0; step < 3; ++step) {
+    norms.take_over_shards({}, [](const Segment&, std::span<const float>) { return 0.0; });
+    BOOST_TEST(norms.of_weights(segments[0]) == 3);
+    BOOST_TEST(norms.of_moves(segments[0]) == 4);
+  }
 }

@@ -218,6 +218,20 @@ def broken_newest_checkpoints_are_skipped(folder):
     assert "step-" in output, output
 
 
+def inspect_counts_the_parameters_of_a_checkpoint(folder):
+    data = write_shards(folder / "data")
+    run(train_args(data, folder / "run", "--max-steps", 1))
+    with h5py.File(latest(folder / "run")) as file:
+        expected = sum(item.size for name, item in tensors_of(file["model"]) if not name.endswith(("running_mean", "running_var")))
+    assert json.loads(run(["inspect", latest(folder / "run"), "--json"]))["parameters"] == expected
+
+
+def tensors_of(group):
+    found = []
+    group.visititems(lambda name, item: found.append((name, item)) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
 def a_stop_during_the_last_evaluation_is_not_the_end(folder):
     data = write_shards(folder / "data")
     write_shards(folder / "data", samples=60000, shards=1, split="val", seed=1)
@@ -241,4 +255,5 @@ if __name__ == "__main__":
           an_audit_shows_each_sample_once_over_changing_world_sizes, an_audit_shows_each_sample_once_when_the_batch_changes,
           another_batch_needs_to_be_allowed, a_run_resumes_where_the_batch_of_a_new_run_would_not_fit,
           other_model_seed_or_optimizer_is_refused_with_both_values,
-          an_older_file_is_not_resumed_beside_newer_ones, a_stop_during_the_last_evaluation_is_not_the_end, a_finished_run_has_nothing_to_do, broken_newest_checkpoints_are_skipped])
+          an_older_file_is_not_resumed_beside_newer_ones, a_stop_during_the_last_evaluation_is_not_the_end,
+          inspect_counts_the_parameters_of_a_checkpoint, a_finished_run_has_nothing_to_do, broken_newest_checkpoints_are_skipped])
