@@ -41,6 +41,12 @@ BOOST_AUTO_TEST_CASE(reports_reach_rank_0_through_the_ranks_between) {
   BOOST_TEST((row.state(0, 2) == State::unheard));
 }
 
+BOOST_AUTO_TEST_CASE(a_parent_is_reached_on_any_of_its_addresses) {
+  Row row({7}, {"127.0.0.2", "127.0.0.3", "127.0.0.1"});
+
+  BOOST_TEST(row.talk_until([&] { return row.all_have_met(); }));
+}
+
 BOOST_AUTO_TEST_CASE(a_reports_age_counts_from_its_arrival) {
   Row row;
   BOOST_REQUIRE(row.talk_until([&] { return row.all_have_met(); }));

@@ -35,7 +35,10 @@ class Row final {
   using State = RankReport::State;
   using Kind = Tree::Event::Kind;
 
-  explicit Row(const Bytes32& secret_of_last = {7}) : secrets_{{{7}, {7}, secret_of_last}} {
+  /// `addresses`: of each parent; it listens on 127.0.0.1.
+  explicit Row(const Bytes32& secret_of_last = {7},
+               std::vector<std::string> addresses = {"127.0.0.1"})
+      : secrets_{{{7}, {7}, secret_of_last}}, addresses_(std::move(addresses)) {
     std::array<std::optional<watch::Listener>, 3> listeners;
     for (std::size_t i = 0; i < 3; ++i) {
       listeners[i].emplace(loopback());
@@ -48,7 +51,7 @@ class Row final {
     std::vector<int> child_ports;
     if (rank < 2) child_ports.push_back(ports[rank + 1]);
     watch::Endpoint parent;
-    if (rank > 0) parent = {.addresses = {"127.0.0.1"}, .port = ports[rank - 1]};
+    if (rank > 0) parent = {.addresses = addresses_, .port = ports[rank - 1]};
     trees[rank] = std::make_unique<Tree>(watch::TreeOptions{.rank = static_cast<int>(rank),
                                                             .size = 3,
                                                             .fan_out = 1,
@@ -106,6 +109,7 @@ class Row final {
 
  private:
   std::array<Bytes32, 3> secrets_;
+  std::vector<std::string> addresses_;
   mutable watch::WatchClock clock_{60};
 };
 

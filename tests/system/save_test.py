@@ -143,12 +143,15 @@ def the_best_model_is_saved_though_another_save_is_in_progress(folder):
     """Without waiting for the writer, only a later step would be saved, with other weights."""
     data = write_shards(folder / "data", samples=400)
     write_shards(folder / "data", samples=100, shards=1, split="val", seed=1)
-    run(train_args(data, folder / "run", "--epochs", 3, "--save-every", 1, "--eval-every", 0.1, "--keep", 1), 2, {SLOW: "1000000"})
-    evaluations = events(folder / "run", "eval")
-    best = max(evaluations, key=lambda event: event["top1"])["step"]
-    assert len(evaluations) > 20 and 0 < best < evaluations[-1]["step"], evaluations
-    file = (folder / "run/checkpoints/best").resolve()
-    assert file.name == f"step-{best:08}.h5" and state(file)["step"] == state(file)["best_step"] == best, (file, evaluations)
+    for every in (1, 1000):
+        directory = folder / f"run-{every}"
+        args = train_args(data, directory, "--epochs", 3, "--save-every", every, "--eval-every", 0.1, "--keep", 1)
+        run(args, 2, {SLOW: "1000000"})
+        evaluations = events(directory, "eval")
+        best = max(evaluations, key=lambda event: event["top1"])["step"]
+        assert len(evaluations) > 20 and 0 < best < evaluations[-1]["step"], evaluations
+        file = (directory / "checkpoints/best").resolve()
+        assert file.name == f"step-{best:08}.h5" and state(file)["step"] == state(file)["best_step"] == best, (file, evaluations)
 
 
 if __name__ == "__main__":
