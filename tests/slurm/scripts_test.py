@@ -150,6 +150,18 @@ def a_resubmitted_job_has_the_same_options(folder):
         assert done.stderr.strip() == f"{start} {expected} train.sbatch --lr 1", (squeue, done)
 
 
+def only_crashes_of_this_submission_count(folder):
+    for earlier, expected in (("7", "@submitted"), ("8", "a rank crashed or ran out of memory again, after 2 restarts")):
+        run_dir = folder / earlier
+        run_dir.mkdir()
+        (run_dir / "restarts").write_text("".join(f"{earlier} 139 step-0000000{n}.h5 2026-11-25T00:00:00 crash\n" for n in (1, 2)))
+        text = (f"source {SCRIPTS}/job.sh; load_machine {SCRIPTS}/machines/generic.env; status=139 warned= log_size=0; "
+                f"why_not_again() {{ reason=; }}; submit_again() {{ echo @submitted; }}; finish {run_dir}")
+        done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "SLURM_JOB_ID": "8", "LOCKSTEP_SLURM": str(SCRIPTS)})
+        assert expected in done.stdout + done.stderr, (earlier, done)
+
+
 def a_run_that_finished_earlier_is_not_complete(folder):
     """A finished run that continues with more epochs appends to its log."""
     log = folder / "log" / "rank-00000.log"
@@ -239,5 +251,6 @@ if __name__ == "__main__":
           each_machine_binds_the_requested_number_of_ranks_by_mpirun, a_signal_while_the_ranks_start_reaches_them,
           shards_are_staged_if_the_machine_sets_stage, statuses_are_handled_as_documented,
           a_resubmitted_job_has_the_same_options, a_run_that_finished_earlier_is_not_complete,
+          only_crashes_of_this_submission_count,
           success_without_a_rank_is_a_failure, scaling_runs_on_one_two_and_four_nodes,
           a_point_that_hangs_is_missing, a_scaling_report_shows_what_is_missing])
