@@ -105,6 +105,11 @@ TrainingResult TrainingLoop::run() {
       step_end_ = std::chrono::steady_clock::now();
     }
   }
+  end_run();
+  return result_;
+}
+
+void TrainingLoop::end_run() {
   parts_.saver.save_and_wait(state_);
   parts_.parallel.await_gathers();
   if (parts_.trace != nullptr) parts_.trace->run_ends(state_.step);
@@ -121,7 +126,6 @@ TrainingResult TrainingLoop::run() {
                           complete       ? "finished"
                           : out_of_time_ ? "stopped before the time limit"
                                          : "stopped on request");
-  return result_;
 }
 
 NextAction TrainingLoop::next_action(std::int64_t step) const noexcept {

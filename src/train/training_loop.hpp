@@ -56,6 +56,8 @@ class TrainingLoop final {
   TrainingResult run();
 
  private:
+  /// Saves, and reports how the run ended.
+  void end_run();
   [[nodiscard]] bool finished() const noexcept;
   /// The action after `step` if no rank requests a stop or a save.
   [[nodiscard]] NextAction next_action(std::int64_t step) const noexcept;
