@@ -35,6 +35,19 @@ Config benchmarked_config() {
   return config;
 }
 
+LoaderOptions synthetic_loader_options(const Config& config, const InputFormat& format) {
+  const auto channels = static_cast<std::size_t>(config.channels);
+  return {.image = {.channels = config.channels,
+                    .height = config.image_size,
+                    .width = config.image_size},
+          .format = format,
+          .mean = std::vector<float>(channels, 0.5F),
+          .std = std::vector<float>(channels, 0.25F),
+          .batch_capacity = config.batch_size,
+          .threads = static_cast<int>(config.loader_threads),
+          .shuffle = false};
+}
+
 Sample summarize(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto at = [&](double fraction) {

@@ -2,6 +2,7 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/data/loader.hpp"
 #include "lockstep/runtime/process_grid.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 
@@ -17,6 +18,10 @@ using Json = nlohmann::ordered_json;
 
 /// The `train` options that `lockstep bench` accepts, with the defaults of `lockstep bench`.
 [[nodiscard]] Config benchmarked_config();
+
+/// Loads generated images in order, without augmentation.
+[[nodiscard]] LoaderOptions synthetic_loader_options(const Config& config,
+                                                     const InputFormat& format);
 
 /// Options of `lockstep bench`; each benchmark uses a subset.
 struct BenchOptions {

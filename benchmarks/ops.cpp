@@ -37,15 +37,7 @@ struct Kind {
 /// Always loads the first samples.
 std::unique_ptr<Loader> make_first_batch_loader(const Dataset& data, const Config& config,
                                                 const InputFormat& format) {
-  const auto channels = static_cast<std::size_t>(config.channels);
-  return make_loader(data,
-                     {.image = data.info().image,
-                      .format = format,
-                      .mean = std::vector<float>(channels, 0.5F),
-                      .std = std::vector<float>(channels, 0.25F),
-                      .batch_capacity = config.batch_size,
-                      .threads = static_cast<int>(config.loader_threads),
-                      .shuffle = false},
+  return make_loader(data, synthetic_loader_options(config, format),
                      [count = config.batch_size](std::int64_t) {
                        return BatchRequest{.epoch = 0, .first = 0, .count = count};
                      });

@@ -34,17 +34,9 @@ BatchGeometry geometry_of(const Config& config, const Communicator& comm) {
 std::unique_ptr<Loader> make_generated_loader(const Dataset& data, const BenchOptions& options,
                                               const BatchGeometry& geometry,
                                               const InputFormat& format) {
-  const Config& config = options.config;
-  const auto channels = static_cast<std::size_t>(config.channels);
-  return make_loader(data,
-                     {.image = data.info().image,
-                      .format = format,
-                      .mean = std::vector<float>(channels, 0.5F),
-                      .std = std::vector<float>(channels, 0.25F),
-                      .batch_capacity = config.batch_size,
-                      .threads = static_cast<int>(config.loader_threads),
-                      .batches_ahead = options.input == "batch" ? 0 : LoaderOptions{}.batches_ahead,
-                      .shuffle = false},
+  LoaderOptions loading = synthetic_loader_options(options.config, format);
+  if (options.input == "batch") loading.batches_ahead = 0;
+  return make_loader(data, loading,
                      plan_training_batches(geometry, {}, options.warmup + options.steps));
 }
 

@@ -97,32 +97,6 @@ void find_recomputable(const Graph& graph, GraphAnalysis& analysis) {
   }
 }
 
-}  // namespace
-
-std::vector<ValueId> inputs_of(const Op& op) {
-  return std::visit(
-      [](const auto& typed) -> std::vector<ValueId> {
-        using T = std::decay_t<decltype(typed)>;
-        if constexpr (std::is_same_v<T, Input>) {
-          return {};
-        } else if constexpr (std::is_same_v<T, Add>) {
-          return {typed.left, typed.right};
-        } else {
-          return {typed.input};
-        }
-      },
-      op);
-}
-
-std::optional<ValueId> GraphAnalysis::addend_of(const Graph& graph, ValueId norm) const {
-  const auto& sum = sum_of[at(norm)];
-  if (!sum) return std::nullopt;
-  const auto& add = std::get<Add>(graph.nodes()[at(*sum)].op);
-  return add.left == norm ? add.right : add.left;
-}
-
-namespace {
-
 /// Error(usage) unless the graph ends in the loss and every other value is used.
 void require_complete(const Graph& graph, const std::vector<int>& consumers) {
   const std::size_t count = graph.nodes().size();
@@ -166,6 +140,28 @@ void find_overwritable(const Graph& graph, GraphAnalysis& analysis) {
 }
 
 }  // namespace
+
+std::vector<ValueId> inputs_of(const Op& op) {
+  return std::visit(
+      [](const auto& typed) -> std::vector<ValueId> {
+        using T = std::decay_t<decltype(typed)>;
+        if constexpr (std::is_same_v<T, Input>) {
+          return {};
+        } else if constexpr (std::is_same_v<T, Add>) {
+          return {typed.left, typed.right};
+        } else {
+          return {typed.input};
+        }
+      },
+      op);
+}
+
+std::optional<ValueId> GraphAnalysis::addend_of(const Graph& graph, ValueId norm) const {
+  const auto& sum = sum_of[at(norm)];
+  if (!sum) return std::nullopt;
+  const auto& add = std::get<Add>(graph.nodes()[at(*sum)].op);
+  return add.left == norm ? add.right : add.left;
+}
 
 GraphAnalysis analyse(const Graph& graph) {
   const std::size_t count = graph.nodes().size();

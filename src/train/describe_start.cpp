@@ -67,4 +67,13 @@ void describe_start(RunReporter& reporter, const StartParts& parts) {
   if (binding.warning) reporter.warn(*binding.warning);
 }
 
+void describe_all_reduce(RunReporter& reporter, const std::string& algorithm,
+                         const std::string& checkpoints_algorithm) {
+  if (algorithm.empty()) return;
+  reporter.say("all-reduce: " + algorithm);
+  if (checkpoints_algorithm.empty() || checkpoints_algorithm == algorithm) return;
+  reporter.say(fmt::format("the all-reduce was {}, is {} now (sums may differ in their last bits)",
+                           checkpoints_algorithm, algorithm));
+}
+
 }  // namespace lockstep

@@ -6,6 +6,8 @@
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/train_step.hpp"
 
+#include <string>
+
 namespace lockstep {
 
 struct StartParts {
@@ -22,5 +24,10 @@ struct StartParts {
 
 /// Reports the model, the data, the hardware and the memory that a rank needs.
 void describe_start(RunReporter& reporter, const StartParts& parts);
+
+/// Reports the algorithm of the all-reduce, and that of the checkpoint if it differs. Empty:
+/// unknown.
+void describe_all_reduce(RunReporter& reporter, const std::string& algorithm,
+                         const std::string& checkpoints_algorithm);
 
 }  // namespace lockstep

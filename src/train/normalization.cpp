@@ -1,6 +1,7 @@
 #include "normalization.hpp"
 
 #include "lockstep/config/config.hpp"
+#include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <fmt/ranges.h>
@@ -80,6 +81,22 @@ std::string normalize_as_trained(const WeightsNormalization& weights, const Data
       "name others)",
       weights.file, text(weights.mean, weights.std), data.split, data.directory,
       text(data.mean, data.std));
+}
+
+NormalizedPlan normalized_plan(const Config& config, const RunStart& start, const DatasetInfo& data,
+                               Communicator& comm) {
+  Config chosen = config;
+  std::string warning;
+  if (start.state) {
+    const Config before = parse_config_text(start.state->config);
+    if (chosen.mean.empty()) chosen.mean = before.mean;
+    if (chosen.std.empty()) chosen.std = before.std;
+  } else if (!config.init_from.empty()) {
+    const CheckpointInfo info = start.reader ? start.reader->info() : CheckpointInfo();
+    warning =
+        normalize_as_trained(broadcast_normalization(info, config.init_from, comm), data, chosen);
+  }
+  return {.plan = resolve_run(chosen, data, comm.size()), .warning = std::move(warning)};
 }
 
 }  // namespace lockstep

@@ -1,9 +1,11 @@
 #pragma once
 
 #include "lockstep/checkpoint/checkpoint.hpp"
+#include "lockstep/checkpointing/run_state.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/data/dataset.hpp"
+#include "lockstep/train/run_plan.hpp"
 
 #include <string>
 #include <vector>
@@ -28,5 +30,14 @@ struct WeightsNormalization {
 /// warning if the data set states other values or the weights state none, else an empty text.
 [[nodiscard]] std::string normalize_as_trained(const WeightsNormalization& weights,
                                                const DatasetInfo& data, Config& config);
+
+struct NormalizedPlan {
+  RunPlan plan;
+  std::string warning;  ///< from normalize_as_trained()
+};
+/// The run's plan, with the input normalization that its initial weights were trained with: that of
+/// the checkpoint, else of --init-from. --mean and --std take precedence. Collective.
+[[nodiscard]] NormalizedPlan normalized_plan(const Config& config, const RunStart& start,
+                                             const DatasetInfo& data, Communicator& comm);
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include "lockstep/train/training_session.hpp"
 #include "normalization.hpp"
 #include "open_data.hpp"
+#include "run_schedule.hpp"
 #include "stage_data.hpp"
 #include "training_loop.hpp"
 
@@ -43,45 +44,10 @@ Graph build_graph(const RunPlan& plan, const TrainingJob& job) {
   return job.model ? job.model(plan.model) : make_model(plan.config.model, plan.model);
 }
 
-/// The run's plan, with the input normalization that its initial weights were trained with: that of
-/// the checkpoint, else of --init-from. --mean and --std take precedence. `warning`: from
-/// normalize_as_trained().
-struct NormalizedPlan {
-  RunPlan plan;
-  std::string warning;
-};
-NormalizedPlan normalized_plan(const Config& config, const RunStart& start, const DatasetInfo& data,
-                               Communicator& comm) {
-  Config chosen = config;
-  std::string warning;
-  if (start.state) {
-    const Config before = parse_config_text(start.state->config);
-    if (chosen.mean.empty()) chosen.mean = before.mean;
-    if (chosen.std.empty()) chosen.std = before.std;
-  } else if (!config.init_from.empty()) {
-    const CheckpointInfo info = start.reader ? start.reader->info() : CheckpointInfo();
-    warning =
-        normalize_as_trained(broadcast_normalization(info, config.init_from, comm), data, chosen);
-  }
-  return {.plan = resolve_run(chosen, data, comm.size()), .warning = std::move(warning)};
-}
-
 /// Used until a save is measured: the time to write three copies of the parameters to a slow disk.
 double assumed_save_seconds(const Engine& engine) noexcept {
   constexpr double bytes_per_second = 50e6;
   return 12 * static_cast<double>(engine.layout().size()) / bytes_per_second;
-}
-
-/// The number of the last step: at the end of the epochs or of --max-steps.
-std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
-                          const TrainingState& state) {
-  const std::int64_t left_in_epoch =
-      state.epoch >= config.epochs
-          ? 0
-          : (geometry.samples - state.position) / geometry.global_batch +
-                (config.epochs - state.epoch - 1) * geometry.steps_per_epoch();
-  const std::int64_t by_epochs = state.step + left_in_epoch;
-  return config.max_steps == 0 ? by_epochs : std::min(by_epochs, config.max_steps);
 }
 
 /// One call of train(). run() calls the phases in order; each sets members that later ones use.
@@ -122,7 +88,6 @@ class Run final {
   void open_loaders();
   void build_step();
   void describe();
-  void describe_all_reduce();
   TrainingResult loop();
 
   const Config& config_;
@@ -243,8 +208,9 @@ void Run::report_start_point() {
 
 /// Whether a stop cut short the evaluation after the last step. Collective.
 bool Run::must_evaluate() {
-  if (!is_evaluation_due(plan_.plan, geometry_, state_)) return false;
-  validation_ = open_validation_data(plan_.plan.config, comm_);
+  const Config& config = plan_.plan.config;
+  if (!is_evaluation_due(config, evaluation_interval(config, geometry_), state_)) return false;
+  validation_ = open_validation_data(config, comm_);
   return validation_ != nullptr;
 }
 
@@ -348,7 +314,7 @@ void Run::describe() {
                        : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
   }
   for (const std::string& note : session_->compute().notes()) reporter_->say(note);
-  describe_all_reduce();
+  describe_all_reduce(*reporter_, *state_.all_reduce, checkpoint_all_reduce_);
   if (!time_.problem.empty()) reporter_->warn(time_.problem);
   if (time_.end) {
     const std::chrono::duration<double> left = *time_.end - StopTimer::Clock::now();
@@ -362,16 +328,6 @@ void Run::describe() {
     for (const std::string& shortage : staging_->shortages()) reporter_->warn(shortage);
   }
   reporter_->started(state_, geometry_.global_batch);
-}
-
-void Run::describe_all_reduce() {
-  const std::string& sums = *state_.all_reduce;
-  if (sums.empty()) return;
-  reporter_->say("all-reduce: " + sums);
-  if (checkpoint_all_reduce_.empty() || checkpoint_all_reduce_ == sums) return;
-  reporter_->say(
-      fmt::format("the all-reduce was {}, is {} now (sums may differ in their last bits)",
-                  checkpoint_all_reduce_, sums));
 }
 
 TrainingResult Run::loop() {

@@ -2,19 +2,13 @@
 
 #include "lockstep/health/host_list.hpp"
 #include "lockstep/runtime/signals.hpp"
+#include "run_schedule.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 namespace lockstep {
 namespace {
-
-/// In steps; 0: never.
-std::int64_t evaluation_interval(const RunPlan& plan, const BatchGeometry& geometry) {
-  if (plan.config.eval_every <= 0) return 0;
-  const double steps = plan.config.eval_every * static_cast<double>(geometry.steps_per_epoch());
-  return std::max<std::int64_t>(1, std::llround(steps));
-}
 
 double seconds_between(std::chrono::steady_clock::time_point from,
                        std::chrono::steady_clock::time_point to) {
@@ -23,22 +17,13 @@ double seconds_between(std::chrono::steady_clock::time_point from,
 
 }  // namespace
 
-bool is_evaluation_due(const RunPlan& plan, const BatchGeometry& geometry,
-                       const TrainingState& state) {
-  const std::int64_t interval = evaluation_interval(plan, geometry);
-  if (interval == 0 || state.step == 0 || state.last_eval_step == state.step) return false;
-  // --max-steps only pauses a run: an evaluation there would change the resumed run's record.
-  const bool all_epochs_done = state.epoch >= plan.config.epochs;
-  return state.step % interval == 0 || all_epochs_done;
-}
-
 TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
                            std::int64_t last_step)
     : parts_(parts),
       state_(std::move(state)),
       last_step_(last_step),
-      eval_interval_(parts.evaluator == nullptr ? 0
-                                                : evaluation_interval(parts.plan, parts.geometry)),
+      eval_interval_(
+          parts.evaluator == nullptr ? 0 : evaluation_interval(parts.plan.config, parts.geometry)),
       schedule_(parts.plan.config, parts.geometry.epoch_samples(), parts.geometry.global_batch),
       stragglers_(parts.comm,
                   {.factor = parts.plan.config.straggler_factor, .hosts = parts.hosts}) {
@@ -92,11 +77,10 @@ TrainingResult TrainingLoop::run() {
     check_replicas(stop || state_.best_step == state_.step);
     const bool is_due = step.sums.save_requests > 0 || state_.position == 0;
     if (is_due) parts_.saver.want();
-    const bool may_save = is_due || state_.best_step == state_.step;
-    const bool checked = !replica_check_ || checked_step_ == state_.step;
-    if (may_save && checked && !stop && !finished()) {
-      // The weights of a new best model are gone after the next step.
-      if (state_.best_step == state_.step) parts_.saver.await_writer();
+    const bool is_best = state_.best_step == state_.step;
+    if ((is_due || is_best) && !stop && !finished()) {
+      // The next step changes the weights of a new best model.
+      if (is_best) parts_.saver.await_writer();
       parts_.saver.start_pending(state_);
     }
     parts_.saver.report();
@@ -257,9 +241,7 @@ void TrainingLoop::check_finite(const StepResult& result) {
 }
 
 bool TrainingLoop::evaluate_if_due() {
-  if (parts_.evaluator == nullptr || !is_evaluation_due(parts_.plan, parts_.geometry, state_)) {
-    return true;
-  }
+  if (!is_evaluation_due(parts_.plan.config, eval_interval_, state_)) return true;
   parts_.parallel.await_gathers();
   const TraceSpan span(phases(), "evaluation");
   const std::optional<EvaluationResult> evaluation =

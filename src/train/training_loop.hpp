@@ -45,10 +45,6 @@ struct TrainingLoopParts {
   std::function<void()> between_steps;  ///< may be empty; not collective
 };
 
-/// Whether a state calls for an evaluation before the next step, if there is a validation split.
-[[nodiscard]] bool is_evaluation_due(const RunPlan& plan, const BatchGeometry& geometry,
-                                     const TrainingState& state);
-
 /// Runs steps from a state to the configured end; saves, evaluates and reports at step boundaries.
 class TrainingLoop final {
  public:

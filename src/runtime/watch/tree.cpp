@@ -284,7 +284,6 @@ void Tree::drain(std::chrono::milliseconds longest) {
       child.link.flush();
       if (child.link.valid() && child.link.has_more_to_send()) {
         descriptors.push_back(watched(child.link));
-        descriptors.back().events = POLLOUT;  // nothing is received any more
       }
     }
     if (uplink_) {
@@ -292,6 +291,7 @@ void Tree::drain(std::chrono::milliseconds longest) {
       if (uplink_->has_more_to_send()) uplink_->add_to(descriptors);
     }
     if (descriptors.empty()) return;
+    for (pollfd& each : descriptors) each.events = POLLOUT;  // nothing is received here
     wait_for(descriptors, 20ms);
   }
 }

@@ -1,0 +1,32 @@
+#include "run_schedule.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep {
+
+std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
+                          const TrainingState& state) {
+  const std::int64_t left_in_epoch =
+      state.epoch >= config.epochs
+          ? 0
+          : (geometry.samples - state.position) / geometry.global_batch +
+                (config.epochs - state.epoch - 1) * geometry.steps_per_epoch();
+  const std::int64_t by_epochs = state.step + left_in_epoch;
+  return config.max_steps == 0 ? by_epochs : std::min(by_epochs, config.max_steps);
+}
+
+std::int64_t evaluation_interval(const Config& config, const BatchGeometry& geometry) {
+  if (config.eval_every <= 0) return 0;
+  const double steps = config.eval_every * static_cast<double>(geometry.steps_per_epoch());
+  return std::max<std::int64_t>(1, std::llround(steps));
+}
+
+bool is_evaluation_due(const Config& config, std::int64_t interval, const TrainingState& state) {
+  if (interval == 0 || state.step == 0 || state.last_eval_step == state.step) return false;
+  // --max-steps only pauses a run: an evaluation there would change the resumed run's record.
+  const bool all_epochs_done = state.epoch >= config.epochs;
+  return state.step % interval == 0 || all_epochs_done;
+}
+
+}  // namespace lockstep

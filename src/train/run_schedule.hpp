@@ -1,0 +1,24 @@
+#pragma once
+
+#include "lockstep/checkpoint/checkpoint.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/train/batch_geometry.hpp"
+
+#include <cstdint>
+
+namespace lockstep {
+
+// When a run evaluates and ends. `config` is the resolved one, as in RunPlan. All are pure.
+
+/// The number of the last step: at the end of the epochs or of --max-steps.
+[[nodiscard]] std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
+                                        const TrainingState& state);
+
+/// Steps between evaluations; 0: never.
+[[nodiscard]] std::int64_t evaluation_interval(const Config& config, const BatchGeometry& geometry);
+
+/// Whether the state is evaluated before the next step.
+[[nodiscard]] bool is_evaluation_due(const Config& config, std::int64_t interval,
+                                     const TrainingState& state);
+
+}  // namespace lockstep
