@@ -131,7 +131,9 @@ def a_higher_partition_preempts(folder):
 def time_limits(folder):
     """Slurm checks time limits every 30 s, and warns up to 30 s early: the first job is warned, the second is not."""
     CLUSTER.configure("KillWait", 20)
-    warned = disturbed(folder, "warned", None, ["--time=1", "--signal=B:USR1@30"])
+    # Slurm could warn a job of one minute before it is held.
+    warned = disturbed(folder, "warned", None, ["--signal=B:USR1@30"])
+    command("scontrol", "update", f"JobId={warned.number}", "TimeLimit=1")
     unwarned = disturbed(folder, "unwarned", None)
     command("scontrol", "update", f"JobId={unwarned.number}", "EndTime=now+1")
     until(lambda: "SIGUSR1: asking" in warned.log(), warned.report)
