@@ -81,6 +81,24 @@ BOOST_AUTO_TEST_CASE(a_rank_that_ends_is_lost_and_one_that_says_goodbye_is_not) 
   BOOST_TEST(row.events[1][0].rank == 0);
 }
 
+BOOST_AUTO_TEST_CASE(a_child_that_leaves_during_its_handshake_is_not_lost) {
+  Row row;
+  WatchClock clock(60);
+  // The parent has admitted the child, which has not read the answer.
+  for (int i = 0; i < 1000 && row.state(1, 0) != State::running; ++i) {
+    static_cast<void>(row.trees[1]->exchange(row.wake.get(), 5ms, clock));
+    static_cast<void>(row.trees[0]->exchange(row.wake.get(), 5ms, clock));
+  }
+  BOOST_REQUIRE((row.state(1, 0) == State::running));
+
+  row.trees[1]->say_goodbye();
+  row.trees[1]->drain(200ms);
+  row.trees[1].reset();
+
+  BOOST_TEST(row.talk_until([&] { return row.state(1, 0) == State::left; }, 5s));
+  BOOST_TEST(!row.saw(0, Kind::lost));
+}
+
 BOOST_AUTO_TEST_CASE(a_child_that_ends_is_lost_at_once) {
   Row row;
   BOOST_REQUIRE(row.talk_until([&] { return row.all_have_met(); }));

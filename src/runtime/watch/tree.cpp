@@ -273,6 +273,9 @@ void Tree::tell_below(MessageKind kind, const std::string& payload) {
 }
 
 void Tree::say_goodbye() {
+  // The parent may have admitted this rank already, and would take the end of the connection for a
+  // loss.
+  if (uplink_) uplink_->finish_handshake(200ms);
   tell_above(MessageKind::goodbye, {});
   tell_below(MessageKind::goodbye, {});
 }

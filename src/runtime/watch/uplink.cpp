@@ -97,6 +97,15 @@ void Uplink::shake_hands() {
   }
 }
 
+void Uplink::finish_handshake(std::chrono::milliseconds longest) {
+  for (const auto end = SteadyClock::now() + longest;
+       state_ == State::connecting && greeted_ && link_->valid() && SteadyClock::now() < end;) {
+    pollfd answer = watched(*link_);
+    static_cast<void>(::poll(&answer, 1, 20));
+    shake_hands();
+  }
+}
+
 std::optional<Message> Uplink::receive() {
   if (state_ != State::connected) return std::nullopt;
   auto message = link_->receive();

@@ -45,6 +45,8 @@ class Uplink final {
 
   /// Progresses pending work; `now`: seconds in which this process ran.
   void step(double now);
+  /// Waits for the end of a handshake in which this rank has proved itself; at most `longest`.
+  void finish_handshake(std::chrono::milliseconds longest);
   /// The next message of an established connection.
   [[nodiscard]] std::optional<Message> receive();
   /// Does nothing unless connected.
