@@ -43,6 +43,9 @@ function(lockstep_layer name)
   set_property(GLOBAL APPEND PROPERTY lockstep_layers lockstep_${name})
 endfunction()
 
+# Builds all that `ctest -L unit` runs, without the program and the tests that need MPI.
+add_custom_target(unit_tests)
+
 # lockstep_test(NAME SOURCES x_test.cpp ... LAYERS data ... [SIZES 1 2 3 4] [SLOTS n] [TIMEOUT seconds] [LABELS ...])
 # One Boost.Test program. With SIZES, CTest runs it under mpirun once per size, and the test's name contains the size. Tests run
 # in parallel: SLOTS is this test's share of the machine in half cores (default: 2, or 3 if a size is three or more ranks).
@@ -50,6 +53,9 @@ function(lockstep_test name)
   cmake_parse_arguments(TEST "" "TIMEOUT;SLOTS" "SOURCES;LAYERS;LIBRARIES;SIZES;LABELS" ${ARGN})
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 120)
+  endif()
+  if(LOCKSTEP_SANITIZE)
+    math(EXPR TEST_TIMEOUT "5 * ${TEST_TIMEOUT}")
   endif()
   list(TRANSFORM TEST_LAYERS PREPEND lockstep_)
   add_executable(${name} ${TEST_SOURCES})
@@ -75,6 +81,7 @@ function(lockstep_test name)
     if(TEST_SLOTS)
       set(slots ${TEST_SLOTS})
     endif()
+    add_dependencies(unit_tests ${name})
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} PROCESSORS ${slots} LABELS "unit;${TEST_LABELS}"
       ENVIRONMENT "OMP_WAIT_POLICY=passive")

@@ -34,11 +34,12 @@ class Exchange final : public UnitExchange {
 
 struct Fixture {
   std::shared_ptr<Device> device = make_host_device(HostWork::late);
-  std::unique_ptr<Engine> engine;
-  std::unique_ptr<Program> program;
+  // A program waits at its end for work that reads these.
   Exchange exchange;
   AlignedBuffer<float> images{2 * 4 * 4 * 3};
   AlignedBuffer<std::int32_t> labels{2};
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Program> program;
 
   Fixture() {
     Graph graph("linear", {.channels = 3, .height = 4, .width = 4}, 5);
