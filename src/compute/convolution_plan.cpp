@@ -34,8 +34,8 @@ double allowed_scratch(const Graph& graph, std::int64_t batch_size) {
 
 ConvolutionTimes times_of(const ConvolutionProblem& problem, TrialCache& cache,
                           const ConvolutionLibrary& library) {
-  // Increase the trial number when the measurement changes.
-  const std::string key = fmt::format("{}, trial 2, {} threads, batch {}, {}, {}",
+  // Increase the trial number when an algorithm or the measurement changes.
+  const std::string key = fmt::format("{}, trial 3, {} threads, batch {}, {}, {}",
                                       onednn_description(), problem.threads, problem.batch_size,
                                       problem.shape.text(), to_string(problem.step));
   if (const auto cached = cache.find(key)) return *cached;
@@ -48,11 +48,9 @@ ConvolutionTimes times_of(const ConvolutionProblem& problem, TrialCache& cache,
 std::optional<ConvolutionTrial> try_winograd(const ConvolutionProblem& problem, double allowed,
                                              TrialCache& cache, const ConvolutionLibrary& library) {
   if (problem.operations() < smallest_trial) return std::nullopt;
-  if (!library.has_winograd(problem.shape, problem.step)) return std::nullopt;
-  const auto scratch = library.winograd_scratch_bytes(problem);
-  if (!scratch) return std::nullopt;
-  ConvolutionTrial trial{.scratch_bytes = *scratch};
-  if (static_cast<double>(*scratch) <= allowed) trial.times = times_of(problem, cache, library);
+  const std::size_t scratch = library.winograd_scratch_bytes(problem);
+  ConvolutionTrial trial{.scratch_bytes = scratch};
+  if (static_cast<double>(scratch) <= allowed) trial.times = times_of(problem, cache, library);
   return trial;
 }
 
@@ -85,8 +83,7 @@ ConvolutionPlan plan_convolutions(const Graph& graph, const ConvolutionPlanOptio
     for (const ConvolutionStep step : convolution_steps) {
       const bool winograd = known.contains(shape) ? known.winograd(shape, step)
                             : automatic           ? by_trial(shape, step)
-                                                  : options.algorithm == ConvAlgorithm::winograd &&
-                                              library.has_winograd(shape, step);
+                                                  : options.algorithm == ConvAlgorithm::winograd;
       plan.choices.set(shape, step, winograd);
       any = any || winograd;
     }
@@ -94,9 +91,10 @@ ConvolutionPlan plan_convolutions(const Graph& graph, const ConvolutionPlanOptio
   cache.save();
   if (options.algorithm == ConvAlgorithm::winograd && !any) {
     fail(ExitStatus::usage,
-         "--conv-algorithm winograd cannot be had for {} ({} has it for none of its convolutions); "
-         "take auto or direct",
-         graph.name(), onednn_description());
+         "--conv-algorithm winograd does not apply to {} (it has no 3x3 convolution of stride 1 "
+         "with "
+         "16 or more channels); use auto or direct",
+         graph.name());
   }
   return plan;
 }

@@ -183,8 +183,8 @@ void require_conv_algorithm(ConvAlgorithm algorithm, Precision precision, Device
   }
   if (algorithm == ConvAlgorithm::winograd && precision != Precision::fp32) {
     fail(ExitStatus::usage,
-         "--conv-algorithm winograd does not go with --precision {} (oneDNN has that algorithm "
-         "only in fp32); use auto, or fp32",
+         "--conv-algorithm winograd does not go with --precision {} (the algorithm is in fp32 "
+         "only); use auto, or fp32",
          to_string(precision));
   }
 }

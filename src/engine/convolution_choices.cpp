@@ -38,8 +38,8 @@ std::optional<WinogradShape> winograd_shape(const Graph& graph, const Conv2d& op
   constexpr std::int64_t fewest_channels = 16;
   const Shape& input = graph.nodes()[static_cast<std::size_t>(op.input)].output;
   const Conv2dOptions& options = op.options;
-  if (options.kernel != 3 || options.stride != 1 || options.groups != 1 ||
-      input[0] < fewest_channels || options.out_channels < fewest_channels) {
+  if (options.kernel != 3 || options.stride != 1 || options.padding > 2 || options.groups != 1 ||
+      options.bias || input[0] < fewest_channels || options.out_channels < fewest_channels) {
     return std::nullopt;
   }
   return WinogradShape{.in_channels = input[0],
@@ -60,11 +60,6 @@ bool ConvolutionChoices::contains(const WinogradShape& shape) const {
 bool ConvolutionChoices::winograd(const WinogradShape& shape, ConvolutionStep step) const {
   const auto found = choices_.find(shape);
   return found != choices_.end() && found->second[index(step)];
-}
-
-bool ConvolutionChoices::any_forward() const {
-  return std::ranges::any_of(
-      choices_, [](const auto& entry) { return entry.second[index(ConvolutionStep::forward)]; });
 }
 
 std::string ConvolutionChoices::text() const {

@@ -17,7 +17,7 @@ namespace lockstep::conformance {
 
 using EngineFactory = std::function<std::unique_ptr<Engine>(const Graph&)>;
 
-/// Chooses Winograd's algorithm for every step of every convolution for which the processor has it.
+/// Chooses Winograd's algorithm for every step of every convolution that it can compute.
 [[nodiscard]] ConvolutionChoices all_winograd(const Graph& graph);
 
 /// An engine under test.

@@ -35,19 +35,18 @@ struct ConvolutionPlan {
   std::map<std::pair<WinogradShape, ConvolutionStep>, ConvolutionTrial> trials;
 };
 
-/// The library calls that planning needs; tests substitute their own.
+/// What planning measures; tests substitute their own.
 struct ConvolutionLibrary {
-  std::function<bool(const WinogradShape&, ConvolutionStep)> has_winograd = lockstep::has_winograd;
-  std::function<std::optional<std::size_t>(const ConvolutionProblem&)> winograd_scratch_bytes =
+  std::function<std::size_t(const ConvolutionProblem&)> winograd_scratch_bytes =
       lockstep::winograd_scratch_bytes;
   std::function<ConvolutionTimes(const ConvolutionProblem&)> time =
       [](const ConvolutionProblem& problem) { return time_convolution(problem); };
 };
 
-/// auto: `known` stays in force, whatever this processor supports. Otherwise Winograd's algorithm
-/// where it is clearly faster; direct convolution for steps too small for a trial, or if Winograd's
-/// scratch memory is large compared with the network's values. winograd: wherever the library
-/// supports it; Error(usage) if it does so nowhere, or not in this precision.
+/// auto: `known` stays in force. Otherwise Winograd's algorithm where it is clearly faster; direct
+/// convolution for steps too small for a trial, or if Winograd's scratch memory is large compared
+/// with the network's values. winograd: for every shape that it can compute; Error(usage) if there
+/// is none, or in another precision than fp32.
 [[nodiscard]] ConvolutionPlan plan_convolutions(const Graph& graph,
                                                 const ConvolutionPlanOptions& options,
                                                 TrialCache& cache,

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// A convolution that Winograd's algorithm can compute: 3x3, stride 1, one group, at least 16
-/// input and 16 output channels (fewer would be padded to 16).
+/// A convolution that Winograd's algorithm can compute: 3x3, stride 1, padding of at most 2, one
+/// group, no bias, at least 16 input and 16 output channels (fewer would be padded to 16).
 struct WinogradShape {
   std::int64_t in_channels = 0;
   std::int64_t height = 0;  ///< of the input
@@ -51,8 +51,6 @@ class ConvolutionChoices final {
   void set(const WinogradShape& shape, ConvolutionStep step, bool winograd);
   [[nodiscard]] bool contains(const WinogradShape& shape) const;
   [[nodiscard]] bool winograd(const WinogradShape& shape, ConvolutionStep step) const;
-  /// Whether Winograd's algorithm computes any forward step.
-  [[nodiscard]] bool any_forward() const;
   [[nodiscard]] auto begin() const { return choices_.begin(); }
   [[nodiscard]] auto end() const { return choices_.end(); }
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 
 namespace lockstep {
@@ -27,12 +26,8 @@ struct ConvolutionTimes {
   friend bool operator==(const ConvolutionTimes&, const ConvolutionTimes&) = default;
 };
 
-/// Whether oneDNN has Winograd's algorithm for this step on this processor, at the nominal batch
-/// size for which an engine chooses its layouts.
-[[nodiscard]] bool has_winograd(const WinogradShape& shape, ConvolutionStep step);
 /// Scratch memory of Winograd's algorithm besides the tensors; it grows with the number of threads.
-/// Empty if the algorithm is not available for this batch size.
-[[nodiscard]] std::optional<std::size_t> winograd_scratch_bytes(const ConvolutionProblem& problem);
+[[nodiscard]] std::size_t winograd_scratch_bytes(const ConvolutionProblem& problem);
 
 /// How often another process has preempted a thread of this process.
 [[nodiscard]] long preemptions();
@@ -47,6 +42,7 @@ struct ConvolutionTimes {
 [[nodiscard]] ConvolutionProblem trial_part(const ConvolutionProblem& problem, int threads);
 
 /// Number of threads of an engine, given the number asked for; 0: omp_get_max_threads().
+/// Error(usage) above OpenMP's limit.
 [[nodiscard]] int engine_threads(int asked);
 
 /// "oneDNN 2.6.3, avx512_core_bf16"

@@ -1,5 +1,6 @@
 #include "convolution.hpp"
 #include "lowering.hpp"
+#include "winograd.hpp"
 
 namespace lockstep::cpu {
 namespace {
@@ -29,9 +30,18 @@ class Conv2dLowering final : public Lowering {
       : op_(op), context_(context), parameters_(context.node().parameters) {}
 
   void forward(ProgramBuilder& builder) override {
-    forward_ = convolution(builder).forward(
-        builder.convolution_kind(), chosen(builder, ConvolutionStep::forward), builder.engine());
+    forward_ = convolution(builder).forward(builder.forward_kind(), builder.engine());
     const std::string& name = op_.options.name;
+    if (const auto plan = winograd(builder, ConvolutionStep::forward)) {
+      source_ =
+          builder.in_format(builder.value(op_.input), plan->source_desc(), "input of " + name);
+      const Tensor weight = builder.parameter(parameters_[0], plan->weight_desc(), name);
+      const Tensor target = builder.make(plan->target_desc());
+      emit_winograd(builder, "convolution " + name, *plan,
+                    {.input = source_, .weight = weight, .output = target});
+      builder.set_value(context_.id, target);
+      return;
+    }
     source_ = builder.in_format(builder.value(op_.input), forward_.src_desc(), "input of " + name);
     const Tensor weight = builder.parameter(parameters_[0], forward_.weights_desc(), name);
     const Tensor target = builder.make(forward_.dst_desc());
@@ -46,33 +56,98 @@ class Conv2dLowering final : public Lowering {
   }
 
   void backward(ProgramBuilder& builder) override {
-    const Convolution each = convolution(builder);
-    const auto weights = each.backward_weights(
-        forward_, chosen(builder, ConvolutionStep::weight_gradient), builder.engine());
-    if (const auto product = each.weight_product(weights, builder.engine())) {
-      emit_weight_product(builder, *product);
-    } else {
-      emit_weight_gradient(builder, weights);
-    }
-    if (builder.needs_gradient(op_.input)) {
-      const auto data = each.backward_data(
-          forward_, chosen(builder, ConvolutionStep::data_gradient), builder.engine());
-      if (const auto product = each.data_product(data, builder.engine())) {
-        emit_data_product(builder, *product);
-      } else {
-        emit_data_gradient(builder, data);
-      }
-    }
+    emit_weight_gradient(builder);
+    if (builder.needs_gradient(op_.input)) emit_data_gradient(builder);
   }
 
  private:
   [[nodiscard]] Convolution convolution(const ProgramBuilder& builder) const {
     return make_convolution(op_, context_, builder.batch_size(), builder.activations());
   }
-  /// Whether Winograd's algorithm is chosen for the step.
-  [[nodiscard]] bool chosen(ProgramBuilder& builder, ConvolutionStep step) const {
+  /// Empty unless Winograd's algorithm is chosen for the step.
+  [[nodiscard]] std::optional<WinogradPlan> winograd(ProgramBuilder& builder,
+                                                     ConvolutionStep step) const {
     const auto shape = winograd_shape(context_.graph, op_);
-    return shape && builder.state().convolutions.winograd(*shape, step);
+    if (!shape || !builder.state().convolutions.winograd(*shape, step)) return std::nullopt;
+    return WinogradPlan({.step = step,
+                         .source = forward_.src_desc(),
+                         .target = forward_.dst_desc(),
+                         .padding = op_.options.padding},
+                        builder.state().threads);
+  }
+  /// As WinogradStep::Operands.
+  struct WinogradTensors {
+    Tensor input;
+    Tensor weight;
+    Tensor output;
+  };
+  static std::unique_ptr<Step> winograd_step(ProgramBuilder& builder, const std::string& name,
+                                             const WinogradPlan& plan,
+                                             const WinogradTensors& tensors) {
+    const Tensor scratch = builder.make(plan.scratch_desc());
+    for (const Tensor& tensor : {tensors.input, tensors.weight, tensors.output, scratch}) {
+      builder.touch(tensor);
+    }
+    return std::make_unique<WinogradStep>(name, plan,
+                                          WinogradStep::Operands{.input = tensors.input.memory,
+                                                                 .weight = tensors.weight.memory,
+                                                                 .output = tensors.output.memory,
+                                                                 .scratch = scratch.memory});
+  }
+  static void emit_winograd(ProgramBuilder& builder, const std::string& name,
+                            const WinogradPlan& plan, const WinogradTensors& tensors) {
+    builder.emit(winograd_step(builder, name, plan, tensors), {});
+  }
+
+  void emit_weight_gradient(ProgramBuilder& builder) {
+    if (const auto plan = winograd(builder, ConvolutionStep::weight_gradient)) {
+      emit_weight_gradient(builder, *plan);
+      return;
+    }
+    const Convolution each = convolution(builder);
+    const auto pd = each.backward_weights(forward_, builder.engine());
+    if (const auto product = each.weight_product(pd, builder.engine())) {
+      emit_weight_product(builder, *product);
+    } else {
+      emit_weight_gradient(builder, pd);
+    }
+  }
+  void emit_data_gradient(ProgramBuilder& builder) {
+    if (const auto plan = winograd(builder, ConvolutionStep::data_gradient)) {
+      emit_data_gradient(builder, *plan);
+      return;
+    }
+    const Convolution each = convolution(builder);
+    const auto pd = each.backward_data(forward_, builder.engine());
+    if (const auto product = each.data_product(pd, builder.engine())) {
+      emit_data_product(builder, *product);
+    } else {
+      emit_data_gradient(builder, pd);
+    }
+  }
+
+  void emit_weight_gradient(ProgramBuilder& builder, const WinogradPlan& plan) {
+    const std::string& name = op_.options.name;
+    const Tensor source = builder.input_for_backward(op_.input, source_, plan.source_desc(), name);
+    const Tensor gradient =
+        builder.in_format(builder.gradient(context_.id), plan.target_desc(), "gradient of " + name);
+    builder.emit_parameter_gradients(
+        name, {{.parameter = parameters_[0], .desc = plan.weight_desc()}},
+        [&](const std::vector<Tensor>& outputs) {
+          return winograd_step(builder, "weight gradient of convolution " + name, plan,
+                               {.input = source, .weight = outputs[0], .output = gradient});
+        });
+  }
+
+  void emit_data_gradient(ProgramBuilder& builder, const WinogradPlan& plan) {
+    const std::string& name = op_.options.name;
+    const Tensor gradient =
+        builder.in_format(builder.gradient(context_.id), plan.target_desc(), "gradient of " + name);
+    const Tensor weight = builder.parameter(parameters_[0], plan.weight_desc(), name);
+    const Tensor target = builder.make(plan.source_desc());
+    emit_winograd(builder, "data gradient of convolution " + name, plan,
+                  {.input = gradient, .weight = weight, .output = target});
+    builder.contribute(op_.input, target, ProgramBuilder::Ownership::exclusive, name);
   }
 
   void emit_weight_gradient(ProgramBuilder& builder, const BackwardWeights::primitive_desc& pd) {

@@ -5,19 +5,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// make(algorithm): Winograd's if requested and available, else direct.
-template <typename Make>
-auto by_best(bool winograd, Make&& make) {
-  if (winograd) {
-    // Requested by name, because the library's own choice omits some faster cases.
-    try {
-      return make(dnnl::algorithm::convolution_winograd);
-    } catch (const dnnl::error& error) {
-      if (error.status != dnnl_unimplemented) throw;
-    }
-  }
-  return make(dnnl::algorithm::convolution_direct);
-}
+constexpr dnnl::algorithm direct_algorithm = dnnl::algorithm::convolution_direct;
 
 /// (K, C, R, S), or (groups, K / groups, C / groups, R, S) if there are several groups. The element
 /// order is the same.
@@ -41,35 +29,29 @@ Convolution::Convolution(const ConvolutionOptions& options)
   if (options.bias) bias_ = f32(Dims{options.weight[0]}, Tag::x);
 }
 
-Convolution::Forward::primitive_desc Convolution::forward(dnnl::prop_kind kind, bool winograd,
+Convolution::Forward::primitive_desc Convolution::forward(dnnl::prop_kind kind,
                                                           const dnnl::engine& engine) const {
   return checked("the forward convolution " + name_, [&] {
-    return by_best(winograd, [&](dnnl::algorithm algorithm) {
-      return primitive_desc<Forward>(engine, ProgramBuilder::attributes(), kind, algorithm, source_,
-                                     weight_, bias_, target_, stride_, padding_, padding_);
-    });
+    return primitive_desc<Forward>(engine, ProgramBuilder::attributes(), kind, direct_algorithm,
+                                   source_, weight_, bias_, target_, stride_, padding_, padding_);
   });
 }
 
 Convolution::BackwardData::primitive_desc Convolution::backward_data(
-    const Forward::primitive_desc& hint, bool winograd, const dnnl::engine& engine) const {
+    const Forward::primitive_desc& hint, const dnnl::engine& engine) const {
   return checked("the data gradient of convolution " + name_, [&] {
-    return by_best(winograd, [&](dnnl::algorithm algorithm) {
-      return backward_primitive_desc<BackwardData>(engine, ProgramBuilder::attributes(), hint,
-                                                   algorithm, source_, weight_, target_, stride_,
-                                                   padding_, padding_);
-    });
+    return backward_primitive_desc<BackwardData>(engine, ProgramBuilder::attributes(), hint,
+                                                 direct_algorithm, source_, weight_, target_,
+                                                 stride_, padding_, padding_);
   });
 }
 
 Convolution::BackwardWeights::primitive_desc Convolution::backward_weights(
-    const Forward::primitive_desc& hint, bool winograd, const dnnl::engine& engine) const {
+    const Forward::primitive_desc& hint, const dnnl::engine& engine) const {
   return checked("the weight gradient of convolution " + name_, [&] {
-    return by_best(winograd, [&](dnnl::algorithm algorithm) {
-      return backward_primitive_desc<BackwardWeights>(engine, ProgramBuilder::attributes(), hint,
-                                                      algorithm, source_, weight_gradient_, bias_,
-                                                      target_, stride_, padding_, padding_);
-    });
+    return backward_primitive_desc<BackwardWeights>(engine, ProgramBuilder::attributes(), hint,
+                                                    direct_algorithm, source_, weight_gradient_,
+                                                    bias_, target_, stride_, padding_, padding_);
   });
 }
 
@@ -93,10 +75,10 @@ Window Convolution::window() const {
 }
 
 Desc Convolution::weight_format(const dnnl::engine& engine) const {
-  const auto hint = forward(dnnl::prop_kind::forward_training, false, engine);
-  const auto direct = backward_weights(hint, false, engine);
-  const auto product = weight_product(direct, engine);
-  return product ? product->weight : direct.diff_weights_desc();
+  const auto hint = forward(dnnl::prop_kind::forward_training, engine);
+  const auto gradient = backward_weights(hint, engine);
+  const auto product = weight_product(gradient, engine);
+  return product ? product->weight : gradient.diff_weights_desc();
 }
 
 }  // namespace lockstep::cpu

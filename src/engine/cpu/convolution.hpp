@@ -21,8 +21,7 @@ struct ConvolutionOptions {
   DataType activations = DataType::f32;
 };
 
-/// The oneDNN primitives of a convolution's three steps; oneDNN chooses all formats. Winograd's
-/// algorithm if requested and available for the shapes, else direct.
+/// The oneDNN primitives of a convolution's three steps; oneDNN chooses all formats.
 class Convolution final {
  public:
   using Forward = dnnl::convolution_forward;
@@ -31,19 +30,18 @@ class Convolution final {
 
   explicit Convolution(const ConvolutionOptions& options);
 
-  [[nodiscard]] Forward::primitive_desc forward(dnnl::prop_kind kind, bool winograd,
+  [[nodiscard]] Forward::primitive_desc forward(dnnl::prop_kind kind,
                                                 const dnnl::engine& engine) const;
   [[nodiscard]] BackwardData::primitive_desc backward_data(const Forward::primitive_desc& hint,
-                                                           bool winograd,
                                                            const dnnl::engine& engine) const;
   [[nodiscard]] BackwardWeights::primitive_desc backward_weights(
-      const Forward::primitive_desc& hint, bool winograd, const dnnl::engine& engine) const;
-  /// The direct gradients as matrix products, if those are faster; never of several groups.
+      const Forward::primitive_desc& hint, const dnnl::engine& engine) const;
+  /// The gradients as matrix products, if those are faster; never of several groups.
   [[nodiscard]] std::optional<DataProduct> data_product(const BackwardData::primitive_desc& direct,
                                                         const dnnl::engine& engine) const;
   [[nodiscard]] std::optional<WeightProduct> weight_product(
       const BackwardWeights::primitive_desc& direct, const dnnl::engine& engine) const;
-  /// Format of the direct weight gradient, whichever algorithm computes it.
+  /// Format of the weight gradient.
   [[nodiscard]] Desc weight_format(const dnnl::engine& engine) const;
 
  private:
@@ -59,11 +57,5 @@ class Convolution final {
   Dims stride_;
   Dims padding_;
 };
-
-/// Whether a convolution's primitive uses Winograd's algorithm.
-template <typename PrimitiveDesc>
-[[nodiscard]] bool is_winograd(const PrimitiveDesc& pd) {
-  return std::string_view(pd.impl_info_str()).find("wino") != std::string_view::npos;
-}
 
 }  // namespace lockstep::cpu

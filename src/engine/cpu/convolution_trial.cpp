@@ -3,6 +3,8 @@
 #include "convolution.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lowering.hpp"
+#include "threads.hpp"
+#include "winograd.hpp"
 
 #include <omp.h>
 #include <sys/resource.h>
@@ -12,7 +14,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <type_traits>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -34,103 +36,152 @@ Convolution convolution(const ConvolutionProblem& problem) {
                       .padding = s.padding});
 }
 
-/// Calls visit(descriptor) for the step's primitive with that algorithm.
-template <typename Visit>
-auto with_primitive(const ConvolutionProblem& problem, bool winograd, const dnnl::engine& engine,
-                    Visit&& visit) {
-  const Convolution each = convolution(problem);
-  const bool forward = problem.step == ConvolutionStep::forward;
-  const auto hint = each.forward(dnnl::prop_kind::forward_training, forward && winograd, engine);
-  if (forward) return visit(hint);
-  if (problem.step == ConvolutionStep::data_gradient) {
-    return visit(each.backward_data(hint, winograd, engine));
-  }
-  return visit(each.backward_weights(hint, winograd, engine));
-}
-
-/// A step's primitive with operands, and the reorder between its weight format and the arena's if
-/// they differ.
-class Trial final {
+/// One run of a step by an algorithm, with operands of its own in the formats of the direct
+/// algorithm, and the weight in the arena's. Other formats are reordered.
+class Trial {
  public:
-  Trial(const ConvolutionProblem& problem, bool winograd, const dnnl::engine& engine)
-      : engine_(engine), stream_(engine) {
-    const Desc weights = convolution(problem).weight_format(engine);
-    with_primitive(problem, winograd, engine, [&]<typename PrimitiveDesc>(const PrimitiveDesc& pd) {
-      using Pd = PrimitiveDesc;
-      if constexpr (std::is_same_v<Pd, Convolution::Forward::primitive_desc>) {
-        bind({{DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_DST, pd.dst_desc()}});
-        bind_weights(DNNL_ARG_WEIGHTS, pd.weights_desc(), weights);
-        primitive_ = Convolution::Forward(pd);
-      } else if constexpr (std::is_same_v<Pd, Convolution::BackwardData::primitive_desc>) {
-        bind({{DNNL_ARG_DIFF_DST, pd.diff_dst_desc()}, {DNNL_ARG_DIFF_SRC, pd.diff_src_desc()}});
-        bind_weights(DNNL_ARG_WEIGHTS, pd.weights_desc(), weights);
-        primitive_ = Convolution::BackwardData(pd);
-      } else {
-        bind({{DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()}});
-        bind_weights(DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc(), weights);
-        primitive_ = Convolution::BackwardWeights(pd);
-      }
-      bind({{DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
-    });
-  }
-
+  virtual ~Trial() = default;
   void run() {
-    primitive_.execute(stream_, arguments_);
-    if (reorder_) reorder_.execute(stream_, reordered_);
+    for (Reorder& each : before_) each.primitive.execute(stream_, each.arguments);
+    compute();
+    for (Reorder& each : after_) each.primitive.execute(stream_, each.arguments);
     stream_.wait();
   }
 
- private:
-  dnnl::memory make(const Desc& desc) {
+ protected:
+  using Arguments = std::unordered_map<int, dnnl::memory>;
+
+  explicit Trial(const dnnl::engine& engine) : engine_(engine), stream_(engine) {}
+  virtual void compute() = 0;
+  [[nodiscard]] dnnl::stream& stream() noexcept { return stream_; }
+
+  [[nodiscard]] dnnl::memory make(const Desc& desc) {
     buffers_.emplace_back(std::max<std::size_t>(desc.get_size(), 1));
     std::ranges::fill(buffers_.back().span(), std::byte{0x3c});  // each value is 0.0115
     return {desc, engine_, buffers_.back().data()};
   }
-  void bind(const std::vector<std::pair<int, Desc>>& descs) {
-    for (const auto& [index, desc] : descs) arguments_.emplace(index, make(desc));
+  /// Reordered from `given` before each run if the formats differ.
+  [[nodiscard]] dnnl::memory input(const Desc& own, const Desc& given) {
+    dnnl::memory memory = make(own);
+    if (!same_placement(own, given)) add_reorder(before_, make(given), memory);
+    return memory;
   }
-  void bind_weights(int index, const Desc& own, const Desc& arena) {
-    bind({{index, own}});
-    if (same_placement(own, arena)) return;
-    dnnl::memory from = make(arena);
-    dnnl::memory to = arguments_.at(index);
-    if (index == DNNL_ARG_DIFF_WEIGHTS) std::swap(from, to);
-    reorder_ = dnnl::reorder(from, to);
-    reordered_ = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+  /// Reordered to `wanted` after each run if the formats differ.
+  [[nodiscard]] dnnl::memory output(const Desc& own, const Desc& wanted) {
+    dnnl::memory memory = make(own);
+    if (!same_placement(own, wanted)) add_reorder(after_, memory, make(wanted));
+    return memory;
+  }
+
+ private:
+  struct Reorder {
+    dnnl::reorder primitive;
+    Arguments arguments;
+  };
+  static void add_reorder(std::vector<Reorder>& list, const dnnl::memory& from,
+                          const dnnl::memory& to) {
+    list.push_back({.primitive = dnnl::reorder(from, to),
+                    .arguments = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}});
   }
 
   dnnl::engine engine_;
   dnnl::stream stream_;
-  dnnl::primitive primitive_;
-  dnnl::primitive reorder_;
   std::vector<AlignedBuffer<std::byte>> buffers_;
-  std::unordered_map<int, dnnl::memory> arguments_;
-  std::unordered_map<int, dnnl::memory> reordered_;
+  std::vector<Reorder> before_;
+  std::vector<Reorder> after_;
 };
 
-/// Sets the number of OpenMP threads of the calling thread while it lives.
-class Threads final {
+Convolution::Forward::primitive_desc forward(const ConvolutionProblem& problem,
+                                             const dnnl::engine& engine) {
+  return convolution(problem).forward(dnnl::prop_kind::forward_training, engine);
+}
+
+class DirectTrial final : public Trial {
  public:
-  /// 0: leaves the number unchanged.
-  explicit Threads(int count) : before_(omp_get_max_threads()) {
-    if (count > 0) omp_set_num_threads(count);
+  DirectTrial(const ConvolutionProblem& problem, const dnnl::engine& engine) : Trial(engine) {
+    const Convolution each = convolution(problem);
+    const auto hint = forward(problem, engine);
+    const Desc weight = each.weight_format(engine);
+    switch (problem.step) {
+      case ConvolutionStep::forward:
+        take<Convolution::Forward>(hint, {{DNNL_ARG_SRC, make(hint.src_desc())},
+                                          {DNNL_ARG_WEIGHTS, input(hint.weights_desc(), weight)},
+                                          {DNNL_ARG_DST, make(hint.dst_desc())}});
+        break;
+      case ConvolutionStep::data_gradient: {
+        const auto pd = each.backward_data(hint, engine);
+        take<Convolution::BackwardData>(pd, {{DNNL_ARG_DIFF_DST, make(pd.diff_dst_desc())},
+                                             {DNNL_ARG_WEIGHTS, input(pd.weights_desc(), weight)},
+                                             {DNNL_ARG_DIFF_SRC, make(pd.diff_src_desc())}});
+        break;
+      }
+      case ConvolutionStep::weight_gradient: {
+        const auto pd = each.backward_weights(hint, engine);
+        take<Convolution::BackwardWeights>(
+            pd, {{DNNL_ARG_SRC, make(pd.src_desc())},
+                 {DNNL_ARG_DIFF_DST, make(pd.diff_dst_desc())},
+                 {DNNL_ARG_DIFF_WEIGHTS, output(pd.diff_weights_desc(), weight)}});
+        break;
+      }
+    }
   }
-  ~Threads() { omp_set_num_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
 
  private:
-  int before_;
+  template <typename Primitive>
+  void take(const typename Primitive::primitive_desc& pd, Arguments arguments) {
+    primitive_ = Primitive(pd);
+    arguments_ = std::move(arguments);
+    arguments_.emplace(DNNL_ARG_SCRATCHPAD, make(pd.scratchpad_desc()));
+  }
+  void compute() override { primitive_.execute(stream(), arguments_); }
+
+  dnnl::primitive primitive_;
+  Arguments arguments_;
 };
 
-/// Empty if the library lacks Winograd's algorithm for the problem.
-std::optional<std::size_t> winograd_scratch(const ConvolutionProblem& problem) {
-  using Size = std::optional<std::size_t>;
-  return with_primitive(problem, true, dnnl::engine(dnnl::engine::kind::cpu, 0),
-                        [](const auto& pd) {
-                          return is_winograd(pd) ? Size(pd.scratchpad_desc().get_size()) : Size();
-                        });
+WinogradPlan winograd_plan(const ConvolutionProblem& problem, const dnnl::engine& engine) {
+  const auto direct = forward(problem, engine);
+  return WinogradPlan({.step = problem.step,
+                       .source = direct.src_desc(),
+                       .target = direct.dst_desc(),
+                       .padding = problem.shape.padding},
+                      omp_get_max_threads());
 }
+
+class WinogradTrial final : public Trial {
+ public:
+  WinogradTrial(const ConvolutionProblem& problem, const dnnl::engine& engine) : Trial(engine) {
+    const WinogradPlan plan = winograd_plan(problem, engine);
+    const auto direct = forward(problem, engine);
+    const Desc weight = convolution(problem).weight_format(engine);
+    const auto source = [&] { return input(plan.source_desc(), direct.src_desc()); };
+    const auto target = [&] { return input(plan.target_desc(), direct.dst_desc()); };
+    WinogradStep::Operands operands;
+    operands.scratch = make(plan.scratch_desc());
+    switch (problem.step) {
+      case ConvolutionStep::forward:
+        operands.input = source();
+        operands.weight = input(plan.weight_desc(), weight);
+        operands.output = output(plan.target_desc(), direct.dst_desc());
+        break;
+      case ConvolutionStep::data_gradient:
+        operands.input = target();
+        operands.weight = input(plan.weight_desc(), weight);
+        operands.output = output(plan.source_desc(), direct.src_desc());
+        break;
+      case ConvolutionStep::weight_gradient:
+        operands.input = source();
+        operands.output = target();
+        operands.weight = output(plan.weight_desc(), weight);
+        break;
+    }
+    step_.emplace(problem.shape.text(), plan, std::move(operands));
+  }
+
+ private:
+  void compute() override { step_->run(); }
+  std::optional<WinogradStep> step_;
+};
 
 /// CPU time of the calling thread.
 double cpu_seconds() {
@@ -154,8 +205,8 @@ ConvolutionTimes least(const ConvolutionProblem& problem, Measure&& measure) {
   constexpr std::chrono::milliseconds longest{1000};
   constexpr double none = std::numeric_limits<double>::infinity();
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  Trial direct(problem, false, engine);
-  Trial winograd(problem, true, engine);
+  DirectTrial direct(problem, engine);
+  WinogradTrial winograd(problem, engine);
   const auto begin = Clock::now();
   direct.run();
   winograd.run();
@@ -224,16 +275,11 @@ ConvolutionProblem trial_part(const ConvolutionProblem& problem, int threads) {
   return part;
 }
 
-bool has_winograd(const WinogradShape& shape, ConvolutionStep step) {
-  return winograd_scratch_bytes(
-             {.shape = shape, .step = step, .batch_size = cpu::nominal_batch, .threads = 0})
-      .has_value();
-}
-
-std::optional<std::size_t> winograd_scratch_bytes(const ConvolutionProblem& problem) {
-  return cpu::checked("asking for Winograd's algorithm", [&] {
+std::size_t winograd_scratch_bytes(const ConvolutionProblem& problem) {
+  return cpu::checked("planning Winograd's algorithm", [&] {
     const cpu::Threads threads(problem.threads);
-    return cpu::winograd_scratch(problem);
+    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    return cpu::winograd_plan(problem, engine).scratch_desc().get_size();
   });
 }
 
@@ -252,7 +298,15 @@ ConvolutionTimes time_convolution(const ConvolutionProblem& problem,
 }
 
 int engine_threads(int asked) {
-  return asked > 0 ? asked : omp_get_max_threads();
+  const int limit = omp_get_thread_limit();
+  if (asked > limit) {
+    // With fewer threads than planned, oneDNN's own loops would wait for ever.
+    fail(ExitStatus::usage,
+         "--threads {} is more than OpenMP may start (OMP_THREAD_LIMIT is {}); raise the limit, or "
+         "use --threads {}",
+         asked, limit, limit);
+  }
+  return asked > 0 ? asked : std::min(omp_get_max_threads(), limit);
 }
 
 std::string onednn_description() {

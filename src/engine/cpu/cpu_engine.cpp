@@ -60,25 +60,10 @@ DataType activation_type(Precision precision) {
   return DataType::bf16;
 }
 
-/// All ranks get the same choices, so each processor must support them.
-void require_convolutions(const ConvolutionChoices& choices) {
-  for (const auto& [shape, steps] : choices) {
-    for (const ConvolutionStep step : convolution_steps) {
-      if (!choices.winograd(shape, step) || has_winograd(shape, step)) continue;
-      fail(ExitStatus::usage,
-           "the {} of the convolution {} cannot be computed by Winograd's algorithm as chosen "
-           "({}, {} has not got it); take --conv-algorithm direct",
-           to_string(step), shape.text(), library_version(), instruction_set());
-    }
-  }
-}
-
-/// "Winograd's algorithm in 9 of 12 steps of 3x3 convolutions", or that the library lacks it. Empty
-/// if there is no choice, or direct was chosen for all.
+/// "Winograd's algorithm in 9 of 12 steps of 3x3 convolutions"; empty if in none.
 std::string describe(const Graph& graph, const ConvolutionChoices& choices) {
   int steps = 0;
   int winograd = 0;
-  bool available = false;
   for (const Node& node : graph.nodes()) {
     const auto* op = std::get_if<Conv2d>(&node.op);
     const auto shape = op != nullptr ? winograd_shape(graph, *op) : std::nullopt;
@@ -86,23 +71,17 @@ std::string describe(const Graph& graph, const ConvolutionChoices& choices) {
     for (const ConvolutionStep step : convolution_steps) {
       ++steps;
       if (choices.winograd(*shape, step)) ++winograd;
-      available = available || has_winograd(*shape, step);
     }
   }
-  if (winograd > 0) {
-    return fmt::format(", Winograd's algorithm in {} of {} steps of 3x3 convolutions", winograd,
-                       steps);
-  }
-  return steps > 0 && !available
-             ? ", direct convolutions (the library has no Winograd's algorithm here)"
-             : "";
+  if (winograd == 0) return "";
+  return fmt::format(", Winograd's algorithm in {} of {} steps of 3x3 convolutions", winograd,
+                     steps);
 }
 
 std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptions& options) {
   const DataType activations = activation_type(options.precision);
   const int threads = engine_threads(options.threads);
   omp_set_num_threads(threads);  // formats may depend on the number of threads
-  require_convolutions(options.convolutions);
   GraphAnalysis analysis = analyse(graph);
   if (!options.recompute) analysis.recomputable.assign(graph.nodes().size(), false);
   return checked("making the CPU engine", [&] {

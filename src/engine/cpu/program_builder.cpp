@@ -16,10 +16,6 @@ dnnl::prop_kind ProgramBuilder::forward_kind() const noexcept {
   return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
 }
 
-dnnl::prop_kind ProgramBuilder::convolution_kind() const {
-  return state_.convolutions.any_forward() ? dnnl::prop_kind::forward_training : forward_kind();
-}
-
 Shape ProgramBuilder::batch_shape(ValueId value) const {
   return state_.graph.nodes()[at(value)].output.with_batch(batch_size());
 }
@@ -187,36 +183,42 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
                                               const dnnl::primitive& primitive,
                                               const Desc& scratchpad, const Arguments& arguments,
                                               const std::vector<ParameterOutput>& outputs) {
+  emit_parameter_gradients(name, outputs, [&](const std::vector<Tensor>& tensors) {
+    Arguments all = arguments;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const Desc& desc = outputs[i].primitives;
+      all.emplace_back(outputs[i].argument,
+                       desc.get_size() == 0 ? tensors[i] : view(tensors[i], desc));
+    }
+    return bound(name, primitive, scratchpad, all);
+  });
+}
+
+void ProgramBuilder::emit_parameter_gradients(const std::string& name,
+                                              const std::vector<ParameterOutput>& outputs,
+                                              const MakeGradientStep& make_step) {
   // The overwriting form writes to the arena if formats agree, else to a buffer that is reordered
   // into it; the accumulating form writes to a buffer that is added to the arena. Gradients that
   // the engine does not hold accumulate where they are reduced, so they need only the first form.
   const bool held = state_.arena.holds_gradients();
   const When when = held ? When::overwriting : When::always;
-  Arguments overwriting = arguments;
-  Arguments accumulating = arguments;
   std::vector<Tensor> targets;
   std::vector<Tensor> direct;
-  std::vector<Tensor> scratch;
+  std::vector<Tensor> addends;
   for (const ParameterOutput& output : outputs) {
     targets.push_back(arena_gradient(output.parameter));
     const bool fits = targets.back().desc() == output.desc;
     direct.push_back(fits ? targets.back() : make(output.desc));
-    const auto as_primitive_has_it = [&](const Tensor& tensor) {
-      return output.primitives.get_size() == 0 ? tensor : view(tensor, output.primitives);
-    };
-    overwriting.emplace_back(output.argument, as_primitive_has_it(direct.back()));
-    if (!held) continue;
-    scratch.push_back(make(output.desc));
-    accumulating.emplace_back(output.argument, as_primitive_has_it(scratch.back()));
+    if (held) addends.push_back(make(output.desc));
   }
-  list(bound(name, primitive, scratchpad, overwriting), when);
+  list(make_step(direct), when);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (direct[i].desc() == targets[i].desc()) continue;
     emit_reorder("reorder of the weight gradient of " + name, direct[i], targets[i], when);
   }
-  if (held) list(bound(name, primitive, scratchpad, accumulating), When::accumulating);
-  for (std::size_t i = 0; i < scratch.size(); ++i) {
-    add_to_arena(name, scratch[i], outputs[i].parameter);
+  if (held) list(make_step(addends), When::accumulating);
+  for (std::size_t i = 0; i < addends.size(); ++i) {
+    add_to_arena(name, addends[i], outputs[i].parameter);
   }
   for (const ParameterOutput& output : outputs) complete(output.parameter);
 }

@@ -47,9 +47,6 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
   [[nodiscard]] const dnnl::engine& engine() const noexcept { return state_.engine; }
   [[nodiscard]] dnnl::prop_kind forward_kind() const noexcept;
-  /// For convolutions: forward_training if Winograd's algorithm computes any of them.
-  /// forward_inference would choose another layout for the others and reorder between the two.
-  [[nodiscard]] dnnl::prop_kind convolution_kind() const;
   [[nodiscard]] Shape batch_shape(ValueId value) const;
   /// Type of values, their gradients and the working copies of weights.
   [[nodiscard]] DataType activations() const noexcept { return state_.activations; }
@@ -94,9 +91,9 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   void emit(std::unique_ptr<Step> step, const std::vector<Tensor>& touched);
   /// Emits a call with the address of a tensor's values; null if the tensor is empty.
   void emit(const std::string& name, const Tensor& tensor, CallStep::Call call);
-  /// An output of a primitive that is a parameter's gradient, written or added to the arena.
+  /// An output of a step that is a parameter's gradient, written or added to the arena.
   struct ParameterOutput {
-    int argument;
+    int argument = 0;  ///< of a primitive
     ParameterId parameter;
     Desc desc;
     Desc primitives = {};  ///< the primitive's descriptor of the same bytes, if it differs
@@ -104,6 +101,11 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   void emit_parameter_gradients(const std::string& name, const dnnl::primitive& primitive,
                                 const Desc& scratchpad, const Arguments& arguments,
                                 const std::vector<ParameterOutput>& outputs);
+  /// Makes a step that writes the outputs, and touches its tensors.
+  using MakeGradientStep = std::function<std::unique_ptr<Step>(const std::vector<Tensor>& outputs)>;
+  void emit_parameter_gradients(const std::string& name,
+                                const std::vector<ParameterOutput>& outputs,
+                                const MakeGradientStep& make_step);
 
   /// A parameter's gradient that a custom step computes in its own buffer, plain, fp32.
   struct BufferedGradient {

@@ -105,15 +105,17 @@ class GraphBuilder {
     schedule_.end_backward([this](std::size_t unit) { await_reduction(unit); });
   }
 
+  /// The step that is listed next uses the tensor.
+  void touch(const Tensor& tensor) {
+    if (tensor.buffer >= 0) lists_.touch(tensor.buffer);
+  }
+
  protected:
   ~GraphBuilder() = default;
   using Lists = StepLists<Step>;
   [[nodiscard]] static std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
   [[nodiscard]] Lists& lists() noexcept { return lists_; }
-  void touch(const Tensor& tensor) {
-    if (tensor.buffer >= 0) lists_.touch(tensor.buffer);
-  }
   /// The pending sum's left operand.
   [[nodiscard]] const Tensor& left_addend(ValueId id) const { return sum_of(id).tensor; }
   /// The steps listed last complete the parameter's gradient.
