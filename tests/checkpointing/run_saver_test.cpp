@@ -240,6 +240,23 @@ BOOST_AUTO_TEST_CASE(after_a_failed_save_step_boundaries_do_not_retry_at_once) {
   if (mine) BOOST_TEST(run.saver().newest().ends_with("step-00000100.h5"), run.saver().newest());
 }
 
+BOOST_AUTO_TEST_CASE(a_run_that_ends_at_the_step_of_a_failed_save_makes_it_again) {
+  for (const ShardMode mode : {ShardMode::none, ShardMode::full}) {
+    Run run(mode);
+    const bool mine = world->rank() == 0;
+    if (mine) std::filesystem::rename(run.checkpoints(), run.checkpoints() + "-away");
+    run.start_save(1);
+    run.deliver_all();
+    if (mine) std::filesystem::rename(run.checkpoints() + "-away", run.checkpoints());
+
+    run.saver().save_and_wait(Run::at(1));
+
+    if (!mine) continue;
+    BOOST_TEST(run.logged("no checkpoint of step 1") == 1);
+    BOOST_TEST(run.saver().newest().ends_with("step-00000001.h5"), run.saver().newest());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_hanging_save_is_reported_each_time_its_duration_doubles) {
   using namespace std::chrono_literals;
   Run run(ShardMode::none, {}, 100ms);

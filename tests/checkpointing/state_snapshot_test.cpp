@@ -222,6 +222,7 @@ BOOST_AUTO_TEST_CASE(a_writer_without_units_ends_and_the_next_snapshot_is_comple
   rig.state().await_gathers();
   const Expected expected(rig);
   snapshot.take();
+  BOOST_TEST(snapshot.waited_seconds() == 0);
   Writer writer(snapshot);
   deliver_while_training(rig, snapshot, writer);
   writer.wait();

@@ -133,9 +133,11 @@ BOOST_AUTO_TEST_CASE(resized_crops_are_within_the_limits_of_area_and_ratio) {
 BOOST_AUTO_TEST_CASE(an_image_too_long_for_any_ratio_gives_its_centre) {
   PhiloxStream random = augmentation_stream(1, 0, 0);
 
-  const Region region = draw_resized_crop(random, {.channels = 3, .height = 1000, .width = 30});
+  const Region tall = draw_resized_crop(random, {.channels = 3, .height = 1000, .width = 30});
+  const Region wide = draw_resized_crop(random, {.channels = 3, .height = 30, .width = 1000});
 
-  BOOST_TEST((region == Region{.top = 480, .left = 0, .height = 40, .width = 30}));
+  BOOST_TEST((tall == Region{.top = 480, .left = 0, .height = 40, .width = 30}));
+  BOOST_TEST((wide == Region{.top = 0, .left = 480, .height = 30, .width = 40}));
 }
 
 BOOST_AUTO_TEST_CASE(centres_round_half_pixels_to_even_as_torchvision_does) {

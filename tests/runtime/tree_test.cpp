@@ -81,6 +81,20 @@ BOOST_AUTO_TEST_CASE(a_rank_that_ends_is_lost_and_one_that_says_goodbye_is_not) 
   BOOST_TEST(row.events[1][0].rank == 0);
 }
 
+BOOST_AUTO_TEST_CASE(the_ranks_below_one_that_leaves_have_left_too) {
+  Row row;
+  BOOST_REQUIRE(row.talk_until([&] { return row.all_have_met(); }));
+
+  row.trees[1]->say_goodbye();
+  row.trees[1]->drain(200ms);
+  row.trees[1].reset();
+
+  BOOST_TEST(row.talk_until([&] { return row.state(1, 0) == State::left; }, 5s));
+  BOOST_TEST((row.state(2, 0) == State::left));  // its reports no longer arrive
+  BOOST_TEST(row.talk_until([&] { return row.state(1, 2) == State::left; }, 5s));
+  BOOST_TEST((row.state(0, 2) == State::unheard));
+}
+
 BOOST_AUTO_TEST_CASE(a_child_that_leaves_during_its_handshake_is_not_lost) {
   Row row;
   WatchClock clock(60);

@@ -3,13 +3,16 @@
 #include <boost/test/unit_test.hpp>
 
 #include "comm/allocation_count.hpp"
+#include "lockstep/comm/forwarding_communicator.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "train_rig.hpp"
 
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -35,6 +38,16 @@ const char* name_of(ShardMode mode) {
 /// Relative tolerance for an update. A missing or repeated update differs by 1; Adam's first
 /// updates differ if rounding flips the sign of a gradient.
 constexpr double same_update = 0.2;
+
+/// Each wait for a started collective lasts 10 ms longer.
+class SlowToWait final : public ForwardingCommunicator {
+ public:
+  explicit SlowToWait(Communicator& inner) : ForwardingCommunicator(inner) {}
+  void wait(Request& request) override {
+    if (!request.done()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ForwardingCommunicator::wait(request);
+  }
+};
 
 std::vector<float> update_since(const std::vector<float>& initial, std::vector<float> values) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] -= initial[i];
@@ -158,6 +171,25 @@ BOOST_AUTO_TEST_CASE(clipping_and_synchronised_norms_see_all_shards) {
     check_as_replicated(
         {.global_batch = 30, .clip_grad_norm = 0.1, .lr = 1e-3, .synchronised = true}, mode, 2,
         1e-4);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_wait_for_communication_counts_once) {
+  for (const ShardMode mode : all_modes) {
+    SlowToWait slow(*world);
+    Rig rig(slow, {.model = "mlp", .global_batch = 30, .shard = mode});
+    for (int step = 0; step < 3; ++step) {
+      const auto begin = std::chrono::steady_clock::now();
+      const PhaseTimes times = rig.run().times;
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      BOOST_TEST_CONTEXT("--shard " << name_of(mode) << ", step " << step) {
+        BOOST_TEST(times.forward >= 0);
+        BOOST_TEST(times.backward >= 0);
+        const double phases =
+            times.data + times.forward + times.backward + times.communication + times.optimizer;
+        BOOST_TEST(phases <= took.count());
+      }
+    }
   }
 }
 

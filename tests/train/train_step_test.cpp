@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -317,6 +318,21 @@ BOOST_AUTO_TEST_CASE(synchronised_batch_norm_matches_the_losses_of_one_rank_for_
     // Rounding differences grow from step to step.
     BOOST_TEST(std::abs(loss - expected) < (step == 0 ? 1e-5 : 2e-3) * expected);
   }
+}
+
+BOOST_AUTO_TEST_CASE(an_infinite_loss_is_not_finite_though_its_gradients_are) {
+  Rig rig(*world, {.model = "simple-cnn"});
+  Engine& engine = rig.engine();
+  const auto bias = static_cast<ParameterId>(engine.graph().parameters().size() - 1);
+  // A logit of minus infinity: its probability is zero, and so is its gradient's share.
+  engine.layout().view_of(bias).in(engine.parameters())[0] =
+      -std::numeric_limits<float>::infinity();
+
+  const StepResult result = rig.run();
+
+  BOOST_TEST(std::isinf(result.own_loss));
+  BOOST_TEST(result.sums.not_finite == world->size());
+  for (const float gradient : rig.gradients()) BOOST_REQUIRE(std::isfinite(gradient));
 }
 
 BOOST_AUTO_TEST_CASE(buckets_of_any_size_give_the_same_result) {
