@@ -1,6 +1,7 @@
 #define BOOST_TEST_MODULE convolution_plan
 #include "lockstep/compute/convolution_plan.hpp"
 
+#include "core/sanitizers.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <omp.h>
@@ -365,7 +366,8 @@ BOOST_AUTO_TEST_CASE(the_library_is_timed) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(scratch_memory_grows_with_threads) {
+BOOST_AUTO_TEST_CASE(scratch_memory_grows_with_threads,
+                     *boost::unit_test::enable_if<test::parallel_loops>()) {
   ConvolutionProblem problem{
       .shape = deep, .step = ConvolutionStep::weight_gradient, .batch_size = 32, .threads = 1};
   const std::size_t one = winograd_scratch_bytes(problem);

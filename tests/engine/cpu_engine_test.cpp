@@ -3,6 +3,7 @@
 
 #include "conformance/fixtures.hpp"
 #include "conformance/harness.hpp"
+#include "core/sanitizers.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/convolution_choices.hpp"
 
@@ -249,7 +250,8 @@ BOOST_AUTO_TEST_CASE(graphs_that_cannot_be_trained_are_refused) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_batch_too_large_for_memory_is_refused_and_other_programs_still_run) {
+BOOST_AUTO_TEST_CASE(a_batch_too_large_for_memory_is_refused_and_other_programs_still_run,
+                     *boost::unit_test::enable_if<!test::sanitized>()) {
   const Graph graph = residual_network();
   const auto engine = make_cpu_engine(graph, {.threads = 1, .tail_size = 0});
   conformance::load(*engine, oracle::random_state(graph, 1));

@@ -2,11 +2,10 @@
 #include "../../src/engine/cpu/winograd.hpp"
 
 #include "../../src/engine/cpu/convolution.hpp"
+#include "core/sanitizers.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 
 #include <boost/test/unit_test.hpp>
-
-#include <omp.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -236,11 +235,9 @@ BOOST_AUTO_TEST_CASE(results_depend_neither_on_threads_nor_on_the_rest_of_the_ba
   }
 }
 
-BOOST_AUTO_TEST_CASE(fewer_threads_than_planned_are_an_error) {
+BOOST_AUTO_TEST_CASE(fewer_threads_than_planned_are_an_error,
+                     *boost::unit_test::enable_if<test::parallel_loops>()) {
   const Case& c = cases.front();
-  const int before = omp_get_dynamic();
-  omp_set_num_threads(2);
-  omp_set_max_active_levels(1);
   bool refused = false;
   // A nested region has one thread.
 #pragma omp parallel num_threads(2)
@@ -252,6 +249,5 @@ BOOST_AUTO_TEST_CASE(fewer_threads_than_planned_are_an_error) {
       refused = error.status() == ExitStatus::usage;
     }
   }
-  omp_set_dynamic(before);
   BOOST_TEST(refused);
 }

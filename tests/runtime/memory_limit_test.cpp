@@ -1,6 +1,7 @@
 #define BOOST_TEST_MODULE memory_limit
 #include <boost/test/unit_test.hpp>
 
+#include "core/sanitizers.hpp"
 #include "io/temporary_directory.hpp"
 #include "lockstep/runtime/memory_limit.hpp"
 
@@ -71,15 +72,8 @@ BOOST_AUTO_TEST_CASE(limits_of_cgroup_v1_are_read) {
   BOOST_TEST(kernel.left(1).bytes == 8192 * mib);
 }
 
-// AddressSanitizer cannot allocate below such a limit.
-#ifdef __SANITIZE_ADDRESS__
-constexpr bool limits_data = false;
-#else
-constexpr bool limits_data = true;
-#endif
-
 BOOST_AUTO_TEST_CASE(resource_limits_are_reduced_by_what_is_used,
-                     *boost::unit_test::enable_if<limits_data>()) {
+                     *boost::unit_test::enable_if<!sanitized>()) {
   const Kernel kernel("0::/\n");
   rlimit before{};
   BOOST_REQUIRE(::getrlimit(RLIMIT_DATA, &before) == 0);
