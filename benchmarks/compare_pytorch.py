@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """compare_pytorch.py LOCKSTEP OUTPUT.json: compares the training step with PyTorch's; reports the speed ratio and its spread.
 
-One rank, all cores, SGD with momentum, one generated batch; PyTorch's bf16 is its autocast. PyTorch runs in two forms: default, and tuned
-(channels_last, threads set and bound; tcmalloc preloaded if it is installed). In fp32 Lockstep also runs in two forms: default, and with direct
-convolutions, the algorithm that PyTorch uses. Each round runs every program once, and ratios are computed within a round, so that a slow phase of
-the machine affects both programs. The file records the CPU share of other processes; the output marks rows where it exceeds 5 %.
+One rank, all cores, SGD with momentum (PyTorch's fused where it has one), one generated batch; PyTorch's bf16 is its autocast. PyTorch runs in
+up to three forms: default, tuned (channels_last, threads set and bound; tcmalloc preloaded if it is installed), and tuned with torch.compile. The
+ratio of a row is to the fastest of all. PyTorch's memory is counted without what importing it takes. In fp32 Lockstep also runs in two forms:
+default, and with direct convolutions, the algorithm that PyTorch uses. Each round runs every program once, and ratios are computed within a round,
+so that a slow phase of the machine affects both programs. The file records the CPU share of other processes; the output marks rows where it
+exceeds 5 %.
 """
 
 import json
 import statistics
 
-from harness import (arguments, bench_step, comparison, in_turn, measured, note_of_others, others_in, parity_folder, peers, ratio, shown, spread_of,
+from harness import (arguments, bench_step, best, comparison, in_turn, measured, note_of_others, others_in, parity_folder, peers, ratio, shown, spread_of,
                      write)
 
 CASES = [
@@ -23,8 +25,13 @@ CASES = [
 PEER = r"""
 import json, resource, statistics, sys, time
 import torch, torchvision
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+imported = peak()
 sys.path.insert(0, sys.argv[1])
-model, size, channels, classes, width, batch, steps, threads, precision = json.loads(sys.argv[2])
+model, size, channels, classes, width, batch, steps, threads, precision, form = json.loads(sys.argv[2])
 if model == "mini-resnet":
     sys.argv = [sys.argv[0]]
     from pytorch_parity import MiniResNet
@@ -35,7 +42,13 @@ images, labels = torch.randn(batch, channels, size, size), torch.randint(classes
 if threads:
     torch.set_num_threads(threads)
     net, images = net.to(memory_format=torch.channels_last), images.contiguous(memory_format=torch.channels_last)
-sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+rule = dict(lr=0.01, momentum=0.9, weight_decay=1e-4)
+try:
+    sgd = torch.optim.SGD(net.parameters(), fused=True, **rule)
+except (TypeError, RuntimeError):
+    sgd = torch.optim.SGD(net.parameters(), **rule)
+if form == "compiled":
+    net = torch.compile(net)
 loss = torch.nn.CrossEntropyLoss()
 seconds = []
 for step in range(steps + 2):
@@ -47,7 +60,7 @@ for step in range(steps + 2):
     sgd.step()
     seconds.append(time.perf_counter() - begin)
 print(json.dumps({"images_per_second": batch / statistics.median(seconds[2:]),
-                  "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                  "peak_rss_bytes": peak() - imported, "import_rss_bytes": imported,
                   "threads": torch.get_num_threads(), "version": torch.__version__}))
 """
 
@@ -78,14 +91,14 @@ def main():
     parser.add_argument("--python", action="append", help="a Python with PyTorch to compare with; may be repeated (default: /usr/bin/python3)")
     options = parser.parse_args()
     forms = {"auto": {}, **({"direct": {"conv_algorithm": "direct"}} if options.precision == "fp32" else {})}
-    beside_it = peers(options.python or ["/usr/bin/python3"])
+    beside_it = peers(options.python or ["/usr/bin/python3"], compiled=True)
     result = comparison("step beside PyTorch", options, precision=options.precision, rows=[])
     for case in CASES:
         if case[0] not in options.models:
             continue
         runs = in_turn(options.rounds, {
             **{form: lambda more=more: lockstep(options.lockstep, case, options.precision, **more) for form, more in forms.items()},
-            **{peer: lambda peer=peer: peer.run(PEER, parity_folder(), json.dumps([*case, peer.threads, options.precision])) for peer in beside_it}})
+            **{peer: lambda peer=peer: peer.run(PEER, parity_folder(), json.dumps([*case, peer.threads, options.precision, peer.form])) for peer in beside_it}})
         ours, theirs = {form: runs[form] for form in forms}, [runs[peer] for peer in beside_it]
         others = others_in(runs.values())
         first = ours["auto"][0]
@@ -94,13 +107,15 @@ def main():
                "lockstep": {form: {"images_per_second": spread_of(runs, "images_per_second"), "peak_mib": mebibytes(runs)}
                             for form, runs in ours.items()},
                "peers": [beside(ours, peer, runs) for peer, runs in zip(beside_it, theirs)]}
+        row["best"] = best(row["peers"])
         result["rows"].append(row)
         rates = ", ".join(f"{form} {values['images_per_second']['median']:.1f}" for form, values in row["lockstep"].items())
         print(f"{case[0]} b{case[5]} {options.precision}: Lockstep's images/s: {rates}; {row['lockstep']['auto']['peak_mib']} MiB{note_of_others(others)}")
         for peer in row["peers"]:
             direct = f"   direct {shown(peer['direct_ratio'])}" if "direct_ratio" in peer else ""
-            print(f"  of PyTorch {peer['pytorch']} {peer['form']:<7} ({peer['images_per_second']['median']:.1f} images/s): "
-                  f"{shown(peer['ratio'])}{direct}   memory {peer['peak_memory_ratio']:.2f}", flush=True)
+            mark = "   <- the best" if peer is row["best"] else ""
+            print(f"  of PyTorch {peer['pytorch']} {peer['form']:<8} ({peer['images_per_second']['median']:.1f} images/s): "
+                  f"{shown(peer['ratio'])}{direct}   memory {peer['peak_memory_ratio']:.2f}{mark}", flush=True)
     write(result, options.output)
 
 

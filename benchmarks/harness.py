@@ -17,19 +17,20 @@ CORES = len(os.sched_getaffinity(0))
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """PyTorch of one Python interpreter: default, or tuned (channels_last, threads set and bound; tcmalloc preloaded if it is installed)."""
+    """PyTorch of one Python interpreter: default, tuned (channels_last, threads set and bound; tcmalloc preloaded if it is installed), or compiled
+    (tuned, and by torch.compile)."""
 
     python: str
-    tuned: bool
+    form: str
+
+    @property
+    def tuned(self):
+        return self.form != "default"
 
     @property
     def threads(self):
         """Number of threads to set; 0: PyTorch's default. Counted here because a bound process sees only one core."""
         return CORES if self.tuned else 0
-
-    @property
-    def form(self):
-        return "tuned" if self.tuned else "default"
 
     def run(self, script, *args):
         env = dict(os.environ)
@@ -41,8 +42,17 @@ class Peer:
         return measured([self.python, "-c", script, *map(str, args)], env)
 
 
-def peers(pythons):
-    return [Peer(python, tuned) for python in pythons for tuned in (False, True)]
+def peers(pythons, compiled=False):
+    """The forms of each Python's PyTorch; with `compiled`, also by torch.compile where there is one."""
+    def forms(python):
+        has_compile = compiled and subprocess.run([python, "-c", "import torch; torch.compile"], capture_output=True).returncode == 0
+        return ("default", "tuned", "compiled") if has_compile else ("default", "tuned")
+    return [Peer(python, form) for python in pythons for form in forms(python)]
+
+
+def best(peers, key="images_per_second"):
+    """The peer with the highest median."""
+    return max(peers, key=lambda peer: peer[key]["median"])
 
 
 def parity_folder():

@@ -12,7 +12,9 @@ Vectors of_processor() noexcept {
       __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0) {
     return Vectors::avx512;
   }
-  if (__builtin_cpu_supports("avx2") != 0) return Vectors::avx2;
+  if (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0) {
+    return Vectors::avx2;
+  }
 #endif
   return Vectors::baseline;
 }

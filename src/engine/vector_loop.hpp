@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 namespace lockstep {
 
@@ -19,7 +20,7 @@ enum class Vectors { baseline, avx2, avx512 };
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define LOCKSTEP_HAS_WIDE_VECTORS
-#define LOCKSTEP_AVX2 __attribute__((target("avx2")))
+#define LOCKSTEP_AVX2 __attribute__((target("avx2,fma")))
 #define LOCKSTEP_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 #else
 #define LOCKSTEP_AVX2
@@ -46,6 +47,23 @@ void run(const Loop& loop, Arguments... arguments) {
       return run_avx2(loop, arguments...);
     case Vectors::baseline:
       return loop(arguments...);
+  }
+}
+
+template <int value>
+using Constant = std::integral_constant<int, value>;
+
+/// Calls loop(width) with the number of fp32 values of the processor's widest vectors, a constant,
+/// but at most `most`.
+template <typename Loop>
+void run_with_width(int most, const Loop& loop) {
+  switch (widest()) {
+    case Vectors::avx512:
+      return most < 16 ? run_avx512(loop, Constant<8>()) : run_avx512(loop, Constant<16>());
+    case Vectors::avx2:
+      return run_avx2(loop, Constant<8>());
+    case Vectors::baseline:
+      return loop(Constant<4>());
   }
 }
 

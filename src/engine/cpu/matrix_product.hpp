@@ -15,14 +15,14 @@ struct MatrixProduct {
   float* target = nullptr;
   std::int64_t target_stride = 0;
   std::int64_t rows = 0;
-  std::int64_t columns = 0;  ///< a multiple of the lanes
+  std::int64_t columns = 0;  ///< a multiple of 8
   std::int64_t depth = 0;
   bool add = false;
 };
 
-/// Runs in the calling thread, on vectors of 8 or 16 lanes. Each value is one sum in the order of
-/// `depth`, with fused multiply-adds where the processor has them, so its bits depend neither on
-/// the lanes nor on the shape of the product.
-void multiply(const MatrixProduct& product, int lanes);
+/// Runs in the calling thread. Each value is one sum in the order of `depth`, with fused
+/// multiply-adds where the processor has them, so its bits do not depend on the rest of the
+/// product.
+void multiply(const MatrixProduct& product);
 
 }  // namespace lockstep::cpu

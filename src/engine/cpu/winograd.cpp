@@ -1,6 +1,5 @@
 #include "winograd.hpp"
 
-#include "../vector_loop.hpp"
 #include "matrix_product.hpp"
 #include "threads.hpp"
 
@@ -62,13 +61,10 @@ int WinogradPlan::choose_formats(const WinogradProblem& problem) {
   const auto fits = [&](int lanes) {
     return PixelLayout::of(source_, lanes) && PixelLayout::of(target_, lanes);
   };
-  // Without AVX-512, products of 16 lanes do not fit in the registers.
-  const bool wide = vector_loops::widest() == vector_loops::Vectors::avx512;
-  const int lanes = wide && (fits(16) || !fits(8)) ? 16 : 8;
+  const int lanes = fits(16) ? 16 : 8;
   if (!fits(lanes)) {
-    const Tag blocked = lanes == 16 ? Tag::nChw16c : Tag::nChw8c;
-    source_ = f32(dims_of(problem.source), blocked);
-    target_ = f32(dims_of(problem.target), blocked);
+    source_ = f32(dims_of(problem.source), Tag::nChw8c);
+    target_ = f32(dims_of(problem.target), Tag::nChw8c);
   }
   const Dims weight{dims_of(target_)[1], dims_of(source_)[1], 3, 3};
   weight_ = FilterLayout::desc(weight, lanes, step_ == ConvolutionStep::data_gradient ? 1 : 0);
@@ -200,7 +196,6 @@ class WinogradStep::Member final {
     });
     wait();
     points_to_filter({.layout = plan_.filter_,
-                      .lanes = plan_.input_.lanes,
                       .outputs = plan_.grid_.outputs,
                       .copies = plan_.teams(),
                       .copy_stride = plan_.filter_area_.size},
@@ -253,7 +248,6 @@ class WinogradStep::Member final {
   void transform_filter(const PointMatrices& to, std::int64_t vector, const RowRange& rows) const {
     const FilterLayout panel = with_vectors(plan_.filter_, vectors_from(vector));
     filter_to_points({.layout = panel,
-                      .lanes = plan_.input_.lanes,
                       .outputs = plan_.grid_.outputs,
                       .rotated = plan_.step_ == ConvolutionStep::data_gradient},
                      step_.weight_ + vector * plan_.filter_.vector_stride, rows, to);
@@ -276,8 +270,7 @@ class WinogradStep::Member final {
                 .target_stride = result.channels,
                 .rows = block.last - block.first,
                 .columns = vectors * plan_.output_.lanes,
-                .depth = source_.channels},
-               plan_.input_.lanes);
+                .depth = source_.channels});
     }
     points_to_result(with_vectors(plan_.output_, vectors), result, plan_.grid_, block,
                      step_.output_ + vector * plan_.output_.vector_stride);
@@ -301,8 +294,7 @@ class WinogradStep::Member final {
                 .rows = source_.channels,
                 .columns = std::min(plan_.panel_channels_, weight.channels - channel),
                 .depth = tiles,
-                .add = add},
-               plan_.input_.lanes);
+                .add = add});
     }
   }
 

@@ -35,7 +35,8 @@ FilterLayout FilterLayout::of(const Desc& desc, int lanes, int axis) {
          (layout.inner_axes == Dims{1 - axis, axis}));
   const auto vector = static_cast<std::size_t>(axis);
   const std::size_t row = 1 - vector;
-  return {.rows = layout.padded_dims[row],
+  return {.lanes = lanes,
+          .rows = layout.padded_dims[row],
           .vectors = layout.padded_dims[vector] / lanes,
           .block_stride = layout.strides[row],
           .vector_stride = layout.strides[vector],

@@ -28,6 +28,7 @@ struct PixelLayout {
 /// Where the vectors of a filter are: (K, C, 3, 3), fp32, in blocks of `lanes` x `lanes` channels.
 /// A vector holds adjacent channels of the convolution's result, a row one channel of its source.
 struct FilterLayout {
+  int lanes = 0;
   std::int64_t rows = 0;          ///< padded
   std::int64_t vectors = 0;       ///< per row
   std::int64_t block_stride = 0;  ///< from a row to the one `lanes` rows below

@@ -107,25 +107,35 @@ LOCKSTEP_INLINED inline auto along_both(const Tile<V, size>& from, const Transfo
   return to;
 }
 
+/// Calls loop(offset, channel) for the processor's vectors, of `width` channels, of a pixel or a
+/// row: the offset in the layout, and the channel in the matrices.
+template <int width, typename Layout, typename Loop>
+LOCKSTEP_INLINED inline void for_vectors(const Layout& layout, const Loop& loop) {
+  for (std::int64_t v = 0; v < layout.vectors; ++v) {
+    for (int lane = 0; lane < layout.lanes; lane += width) {
+      loop(v * layout.vector_stride + lane, v * layout.lanes + lane);
+    }
+  }
+}
+
 /// Transforms windows of `size` x `size` pixels to points.
-template <int outputs, int lanes, int size, typename Transform>
+template <int outputs, int width, int size, typename Transform>
 LOCKSTEP_INLINED inline void windows_to_points(const PixelLayout& layout, const float* image,
                                                const TileGrid& grid, const TileRange& range,
                                                std::int64_t padding, const PointMatrices& to,
                                                const Transform& transform) {
-  using V = typename VectorTypes<lanes>::Float;
+  using V = typename VectorTypes<width>::Float;
   constexpr int points = outputs + 2;
-  const std::ptrdiff_t stride = to.stride;
   for_tiles(layout, image, grid, range, size, padding,
             [&](std::int64_t row, const float* first, const Inside& inside) LOCKSTEP_INLINED {
               float* const at = to.values + row * to.channels;
               const auto all = [&](auto whole) LOCKSTEP_INLINED {
-                for (std::int64_t v = 0; v < layout.vectors; ++v) {
-                  const auto window =
-                      load_window<V, size, whole>(layout, first + v * layout.vector_stride, inside);
-                  store_points<V, points>(along_both<V, size>(window, transform), at + v * lanes,
-                                          stride);
-                }
+                for_vectors<width>(layout, [&](std::ptrdiff_t offset,
+                                               std::ptrdiff_t channel) LOCKSTEP_INLINED {
+                  const auto window = load_window<V, size, whole>(layout, first + offset, inside);
+                  store_points<V, points>(along_both<V, size>(window, transform), at + channel,
+                                          to.stride);
+                });
               };
               if (is_whole<size>(inside)) {
                 all(std::true_type());
@@ -135,43 +145,42 @@ LOCKSTEP_INLINED inline void windows_to_points(const PixelLayout& layout, const 
             });
 }
 
-template <int outputs, int lanes>
+template <int outputs, int width>
 LOCKSTEP_INLINED inline void result_of_points(const PixelLayout& layout, const PointMatrices& from,
                                               const TileGrid& grid, const TileRange& range,
                                               float* result) {
-  using V = typename VectorTypes<lanes>::Float;
+  using V = typename VectorTypes<width>::Float;
   constexpr int points = outputs + 2;
-  const std::ptrdiff_t stride = from.stride;
+  const auto transform = [](const std::array<V, points>& m)
+                             LOCKSTEP_INLINED { return WinogradTransforms<outputs>::to_result(m); };
   for_tiles(layout, result, grid, range, outputs, 0,
             [&](std::int64_t row, float* first, const Inside& inside) LOCKSTEP_INLINED {
               const float* const at = from.values + row * from.channels;
-              for (std::int64_t v = 0; v < layout.vectors; ++v) {
-                const auto tile = along_both<V, points>(
-                    load_points<V, points>(at + v * lanes, stride),
-                    [](const std::array<V, points>& m)
-                        LOCKSTEP_INLINED { return WinogradTransforms<outputs>::to_result(m); });
-                float* const pixels = first + v * layout.vector_stride;
-                for (int i = 0; i < outputs; ++i) {
-                  for (int j = 0; j < outputs; ++j) {
-                    if (i < inside.bottom && j < inside.right) {
-                      store_bytes(tile[i][j],
-                                  pixels + i * layout.row_stride + j * layout.pixel_stride);
+              for_vectors<width>(
+                  layout, [&](std::ptrdiff_t offset, std::ptrdiff_t channel) LOCKSTEP_INLINED {
+                    const auto tile = along_both<V, points>(
+                        load_points<V, points>(at + channel, from.stride), transform);
+                    for (int i = 0; i < outputs; ++i) {
+                      for (int j = 0; j < outputs; ++j) {
+                        if (i < inside.bottom && j < inside.right) {
+                          store_bytes(tile[i][j], first + offset + i * layout.row_stride +
+                                                      j * layout.pixel_stride);
+                        }
+                      }
                     }
-                  }
-                }
-              }
+                  });
             });
 }
 
-/// Offset of a row's first vector at a position of the filter.
-std::ptrdiff_t row_offset(const FilterLayout& layout, std::int64_t row, int lanes) {
-  return row / lanes * layout.block_stride + row % lanes * lanes;
+/// Offset of a row's first vector at the first position of the filter.
+std::ptrdiff_t row_offset(const FilterLayout& layout, std::int64_t row) {
+  return row / layout.lanes * layout.block_stride + row % layout.lanes * layout.lanes;
 }
 
-template <int outputs, int lanes>
+template <int outputs, int width>
 LOCKSTEP_INLINED inline void points_of_filter(const FilterToPoints& of, const float* filter,
                                               const RowRange& range, const PointMatrices& to) {
-  using V = typename VectorTypes<lanes>::Float;
+  using V = typename VectorTypes<width>::Float;
   constexpr int points = outputs + 2;
   const auto transform = [](const std::array<V, 3>& g)
                              LOCKSTEP_INLINED { return WinogradTransforms<outputs>::of_filter(g); };
@@ -181,33 +190,33 @@ LOCKSTEP_INLINED inline void points_of_filter(const FilterToPoints& of, const fl
   const std::ptrdiff_t begin =
       of.rotated ? 2 * (layout.height_stride + layout.width_stride) : std::ptrdiff_t{0};
   for (std::int64_t row = range.first; row < range.last; ++row) {
-    const float* const first = filter + row_offset(layout, row, lanes) + begin;
+    const float* const first = filter + row_offset(layout, row) + begin;
     float* const target = to.values + row * to.channels;
-    for (std::int64_t v = 0; v < layout.vectors; ++v) {
+    for_vectors<width>(layout, [&](std::ptrdiff_t offset, std::ptrdiff_t channel) LOCKSTEP_INLINED {
       Tile<V, 3> tile;
       for (int i = 0; i < 3; ++i) {
         for (int j = 0; j < 3; ++j) {
-          tile[i][j] = load_bytes<V>(first + v * layout.vector_stride +
+          tile[i][j] = load_bytes<V>(first + offset +
                                      sign * (i * layout.height_stride + j * layout.width_stride));
         }
       }
-      store_points<V, points>(along_both<V, 3>(tile, transform), target + v * lanes, to.stride);
-    }
+      store_points<V, points>(along_both<V, 3>(tile, transform), target + channel, to.stride);
+    });
   }
 }
 
-template <int outputs, int lanes>
+template <int outputs, int width>
 LOCKSTEP_INLINED inline void filter_of_points(const PointsToFilter& of, const PointMatrices& from,
                                               const RowRange& range, float* filter) {
-  using V = typename VectorTypes<lanes>::Float;
+  using V = typename VectorTypes<width>::Float;
   constexpr int points = outputs + 2;
   const auto transform = [](const std::array<V, points>& m)
                              LOCKSTEP_INLINED { return WinogradTransforms<outputs>::to_filter(m); };
   const FilterLayout& layout = of.layout;
   for (std::int64_t row = range.first; row < range.last; ++row) {
-    float* const target = filter + row_offset(layout, row, lanes);
-    for (std::int64_t v = 0; v < layout.vectors; ++v) {
-      const float* at = from.values + row * from.channels + v * lanes;
+    float* const target = filter + row_offset(layout, row);
+    for_vectors<width>(layout, [&](std::ptrdiff_t offset, std::ptrdiff_t channel) LOCKSTEP_INLINED {
+      const float* at = from.values + row * from.channels + channel;
       auto sums = load_points<V, points>(at, from.stride);
       for (int copy = 1; copy < of.copies; ++copy) {
         at += of.copy_stride;
@@ -219,32 +228,26 @@ LOCKSTEP_INLINED inline void filter_of_points(const PointsToFilter& of, const Po
       const auto tile = along_both<V, points>(sums, transform);
       for (int i = 0; i < 3; ++i) {
         for (int j = 0; j < 3; ++j) {
-          store_bytes(tile[i][j], target + v * layout.vector_stride + i * layout.height_stride +
-                                      j * layout.width_stride);
+          store_bytes(tile[i][j],
+                      target + offset + i * layout.height_stride + j * layout.width_stride);
         }
       }
-    }
+    });
   }
 }
 
-template <int value>
-using Constant = std::integral_constant<int, value>;
+using vector_loops::Constant;
 
-/// Calls pass(outputs, lanes) with constants, with the processor's widest vectors.
+/// Calls pass(outputs, width) with constants, for the processor's widest vectors.
 template <typename Pass>
 void with_constants(int outputs, int lanes, const Pass& pass) {
-  const auto with_lanes = [&](auto constant_outputs) {
-    if (lanes == 16) {
-      vector_loops::run(pass, constant_outputs, Constant<16>());
+  vector_loops::run_with_width(lanes, [&](auto width) LOCKSTEP_INLINED {
+    if (outputs == 4) {
+      pass(Constant<4>(), width);
     } else {
-      vector_loops::run(pass, constant_outputs, Constant<8>());
+      pass(Constant<2>(), width);
     }
-  };
-  if (outputs == 4) {
-    with_lanes(Constant<4>());
-  } else {
-    with_lanes(Constant<2>());
-  }
+  });
 }
 
 }  // namespace
@@ -252,8 +255,8 @@ void with_constants(int outputs, int lanes, const Pass& pass) {
 void source_to_points(const PixelLayout& layout, const float* source, const TileGrid& grid,
                       const TileRange& range, const PointMatrices& to) {
   with_constants(grid.outputs, layout.lanes,
-                 [&]<int outputs, int lanes>(Constant<outputs>, Constant<lanes>) LOCKSTEP_INLINED {
-                   windows_to_points<outputs, lanes, outputs + 2>(
+                 [&]<int outputs, int width>(Constant<outputs>, Constant<width>) LOCKSTEP_INLINED {
+                   windows_to_points<outputs, width, outputs + 2>(
                        layout, source, grid, range, grid.padding, to,
                        [](const auto& d)
                            LOCKSTEP_INLINED { return WinogradTransforms<outputs>::of_source(d); });
@@ -263,8 +266,8 @@ void source_to_points(const PixelLayout& layout, const float* source, const Tile
 void gradient_to_points(const PixelLayout& layout, const float* gradient, const TileGrid& grid,
                         const TileRange& range, const PointMatrices& to) {
   with_constants(grid.outputs, layout.lanes,
-                 [&]<int outputs, int lanes>(Constant<outputs>, Constant<lanes>) LOCKSTEP_INLINED {
-                   windows_to_points<outputs, lanes, outputs>(
+                 [&]<int outputs, int width>(Constant<outputs>, Constant<width>) LOCKSTEP_INLINED {
+                   windows_to_points<outputs, width, outputs>(
                        layout, gradient, grid, range, 0, to, [](const auto& d) LOCKSTEP_INLINED {
                          return WinogradTransforms<outputs>::of_gradient(d);
                        });
@@ -274,23 +277,23 @@ void gradient_to_points(const PixelLayout& layout, const float* gradient, const 
 void points_to_result(const PixelLayout& layout, const PointMatrices& from, const TileGrid& grid,
                       const TileRange& range, float* result) {
   with_constants(grid.outputs, layout.lanes,
-                 [&]<int outputs, int lanes>(Constant<outputs>, Constant<lanes>) LOCKSTEP_INLINED {
-                   result_of_points<outputs, lanes>(layout, from, grid, range, result);
+                 [&]<int outputs, int width>(Constant<outputs>, Constant<width>) LOCKSTEP_INLINED {
+                   result_of_points<outputs, width>(layout, from, grid, range, result);
                  });
 }
 
 void filter_to_points(const FilterToPoints& of, const float* filter, const RowRange& range,
                       const PointMatrices& to) {
-  with_constants(of.outputs, of.lanes,
-                 [&]<int outputs, int lanes>(Constant<outputs>, Constant<lanes>)
-                     LOCKSTEP_INLINED { points_of_filter<outputs, lanes>(of, filter, range, to); });
+  with_constants(of.outputs, of.layout.lanes,
+                 [&]<int outputs, int width>(Constant<outputs>, Constant<width>)
+                     LOCKSTEP_INLINED { points_of_filter<outputs, width>(of, filter, range, to); });
 }
 
 void points_to_filter(const PointsToFilter& of, const PointMatrices& from, const RowRange& range,
                       float* filter) {
-  with_constants(of.outputs, of.lanes,
-                 [&]<int outputs, int lanes>(Constant<outputs>, Constant<lanes>) LOCKSTEP_INLINED {
-                   filter_of_points<outputs, lanes>(of, from, range, filter);
+  with_constants(of.outputs, of.layout.lanes,
+                 [&]<int outputs, int width>(Constant<outputs>, Constant<width>) LOCKSTEP_INLINED {
+                   filter_of_points<outputs, width>(of, from, range, filter);
                  });
 }
 

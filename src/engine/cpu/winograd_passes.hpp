@@ -41,7 +41,6 @@ struct RowRange {
 /// `rotated`: by 180 degrees, for the gradient of the source.
 struct FilterToPoints {
   const FilterLayout& layout;
-  int lanes;
   int outputs;
   bool rotated;
 };
@@ -51,7 +50,6 @@ void filter_to_points(const FilterToPoints& of, const float* filter, const RowRa
 /// gradient.
 struct PointsToFilter {
   const FilterLayout& layout;
-  int lanes;
   int outputs;
   int copies;
   std::int64_t copy_stride;  ///< in values

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""comparison_test.py LOCKSTEP: tests what the comparisons with PyTorch share, and runs one of them."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+import harness  # noqa: E402
+
+LOCKSTEP = sys.argv[1]
+
+
+def ratios_are_within_a_round():
+    ours = [{"rate": rate} for rate in (10, 20, 60)]
+    theirs = [{"rate": rate} for rate in (10, 10, 20)]
+    assert harness.ratio(ours, theirs, "rate") == {"median": 2, "min": 1, "max": 3}
+
+
+def programs_run_in_turn():
+    order = []
+    programs = {name: lambda name=name: order.append(name) or len(order) for name in "ab"}
+    assert harness.in_turn(2, programs) == {"a": [1, 3], "b": [2, 4]} and order == ["a", "b", "a", "b"]
+    order.clear()
+    harness.in_turn(2, programs, alternate=True)
+    assert order == ["a", "b", "b", "a"]
+
+
+def the_best_peer_has_the_highest_median():
+    peers = [{"form": form, "images_per_second": harness.spread(rates)} for form, rates in (("default", [1, 2, 90]), ("tuned", [3, 4, 5]))]
+    assert harness.best(peers)["form"] == "tuned"
+
+
+def a_failed_program_ends_the_comparison():
+    try:
+        harness.measured([sys.executable, "-c", "import sys; print('said'); sys.exit(3)"])
+    except SystemExit as error:
+        assert "ended with 3" in str(error) and "said" in str(error), error
+    else:
+        raise AssertionError("a failure went unnoticed")
+
+
+def a_step_is_compared_with_the_fastest_form():
+    try:
+        import torch
+    except ImportError:
+        print("skipped: PyTorch is not installed")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "result.json")
+        printed = subprocess.run([sys.executable, BENCHMARKS / "compare_pytorch.py", LOCKSTEP, path, "--models", "mini-resnet", "--rounds", "1",
+                                  "--python", sys.executable], check=True, capture_output=True, text=True).stdout
+        row = json.loads(path.read_text())["rows"][0]
+    forms = {peer["form"]: peer for peer in row["peers"]}
+    assert {"default", "tuned"} <= forms.keys() and ("compiled" in forms) == hasattr(torch, "compile"), forms.keys()
+    assert row["best"]["images_per_second"]["median"] == max(peer["images_per_second"]["median"] for peer in forms.values())
+    assert printed.count("<- the best") == 1 and f"PyTorch {torch.__version__}" in printed, printed
+    ours = row["lockstep"]["auto"]["images_per_second"]["median"]
+    assert row["best"]["ratio"]["median"] == ours / row["best"]["images_per_second"]["median"]
+    # Importing PyTorch takes more than the step.
+    assert all(0 < peer["peak_mib"] < 1000 for peer in forms.values()), forms
+
+
+if __name__ == "__main__":
+    for test in (ratios_are_within_a_round, programs_run_in_turn, the_best_peer_has_the_highest_median, a_failed_program_ends_the_comparison,
+                 a_step_is_compared_with_the_fastest_form):
+        test()
+        print(f"ok      {test.__name__}")
