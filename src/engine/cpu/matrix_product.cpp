@@ -3,6 +3,7 @@
 #include "norm_lanes.hpp"
 
 #include <array>
+#include <cstddef>
 
 namespace lockstep::cpu {
 namespace {
@@ -19,7 +20,7 @@ LOCKSTEP_INLINED inline void multiply_block(const MatrixProduct& of, std::int64_
   std::array<std::array<V, vectors>, rows> sums{};
   for (std::int64_t k = 0; k < of.depth; ++k) {
     std::array<V, vectors> factors;
-    for (int j = 0; j < vectors; ++j) factors[j] = load_bytes<V>(right + j * width);
+    for (std::ptrdiff_t j = 0; j < vectors; ++j) factors[j] = load_bytes<V>(right + j * width);
     for (int i = 0; i < rows; ++i) {
       const float value = left[i * of.left_row_stride];
       for (int j = 0; j < vectors; ++j) sums[i][j] += factors[j] * value;
@@ -28,7 +29,7 @@ LOCKSTEP_INLINED inline void multiply_block(const MatrixProduct& of, std::int64_
     right += of.right_stride;
   }
   for (int i = 0; i < rows; ++i) {
-    for (int j = 0; j < vectors; ++j) {
+    for (std::ptrdiff_t j = 0; j < vectors; ++j) {
       float* const to = target + i * of.target_stride + j * width;
       if (of.add) sums[i][j] += load_bytes<V>(to);
       store_bytes(sums[i][j], to);
@@ -62,8 +63,9 @@ constexpr int largest_block() {
 template <int width>
 LOCKSTEP_INLINED inline void multiply_with(const MatrixProduct& of) {
   constexpr int vectors = largest_block<width>();
+  constexpr std::int64_t block = std::int64_t{vectors} * width;
   std::int64_t column = 0;
-  for (; column + vectors * width <= of.columns; column += vectors * width) {
+  for (; column + block <= of.columns; column += block) {
     multiply_columns<width, vectors>(of, column);
   }
   for (; column + width <= of.columns; column += width) multiply_columns<width, 1>(of, column);

@@ -73,10 +73,11 @@ int WinogradPlan::choose_formats(const WinogradProblem& problem) {
 
 void WinogradPlan::choose_blocks() {
   // In values; sizes around these measure alike.
-  constexpr std::int64_t block = 160 * 1024;              // in a core's own cache
-  constexpr std::int64_t shared_block = 3 * 1024 * 1024;  // in the cache of several cores
-  constexpr std::int64_t small_filter = 640 * 1024;       // read once per block
-  constexpr std::int64_t small_gradient = 192 * 1024;     // written once per block
+  constexpr std::int64_t kibi = 1024;
+  constexpr std::int64_t block = 160 * kibi;           // in a core's own cache
+  constexpr std::int64_t shared_block = 3072 * kibi;   // in the cache of several cores
+  constexpr std::int64_t small_filter = 640 * kibi;    // read once per block
+  constexpr std::int64_t small_gradient = 192 * kibi;  // written once per block
   constexpr std::int64_t fewest = 16;
   constexpr std::int64_t most = 256;
   constexpr std::int64_t panel = 64;
