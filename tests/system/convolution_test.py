@@ -173,6 +173,9 @@ def unsupported_combinations_are_refused(folder):
                  env=cache(folder), expect=USAGE)
     assert output.count("does not apply to mlp") == 1, output
     run(["inspect", "--model", "mlp", "--engine", "cuda"], expect=USAGE)
+    limited = {**cache(folder), "OMP_THREAD_LIMIT": "1"}
+    output = run(["bench", "step", "--model", "mlp", "--threads", 2, "--steps", 1], env=limited, expect=USAGE)
+    assert "--threads 2 is more than OpenMP may start (OMP_THREAD_LIMIT is 1)" in output, output
 
 
 def an_unwritable_cache_is_ignored(folder):
