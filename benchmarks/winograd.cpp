@@ -5,6 +5,7 @@
 #include "../src/engine/cpu/convolution.hpp"
 #include "benchmark.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/engine/convolution_trial.hpp"
 #include "lockstep/models/models.hpp"
 
@@ -232,8 +233,12 @@ int run(const char* path, int rounds) {
       result["rows"].push_back(row);
     }
   }
-  std::ofstream(path) << result.dump(1) << '\n';
-  return 0;
+  std::ofstream file(path);
+  file << result.dump(1) << '\n';
+  file.close();
+  if (file) return 0;
+  fmt::print(stderr, "winograd: cannot write {}\n", path);
+  return static_cast<int>(ExitStatus::cannot_write);
 }
 
 }  // namespace

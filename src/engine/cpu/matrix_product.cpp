@@ -1,6 +1,6 @@
 #include "matrix_product.hpp"
 
-#include "norm_lanes.hpp"
+#include "vector_types.hpp"
 
 #include <array>
 #include <cstddef>
@@ -49,8 +49,8 @@ LOCKSTEP_INLINED inline void multiply_columns(const MatrixProduct& of, std::int6
   for (; row < of.rows; ++row) multiply_block<width, 1, vectors>(of, row, column);
 }
 
-/// Vectors per row of the largest block, which fills the registers with six rows: of 32 (AVX-512
-/// and NEON), or of 16.
+/// Vectors per row of the largest block. Six such rows fill the vector registers, of which AVX-512
+/// and NEON have 32, the others 16.
 template <int width>
 constexpr int largest_block() {
 #ifdef __aarch64__
@@ -77,9 +77,9 @@ LOCKSTEP_INLINED inline void multiply_with(const MatrixProduct& of) {
 }  // namespace
 
 void multiply(const MatrixProduct& product) {
-  constexpr int any = 16;
+  constexpr int most = 16;
   vector_loops::run_with_width(
-      any, [&](auto width) LOCKSTEP_INLINED { multiply_with<decltype(width)::value>(product); });
+      most, [&](auto width) LOCKSTEP_INLINED { multiply_with<decltype(width)::value>(product); });
 }
 
 }  // namespace lockstep::cpu

@@ -1,6 +1,6 @@
 #include "winograd_passes.hpp"
 
-#include "norm_lanes.hpp"
+#include "vector_types.hpp"
 #include "winograd_transforms.hpp"
 
 #include <algorithm>
@@ -97,7 +97,7 @@ LOCKSTEP_INLINED inline Tile<V, points> load_points(const float* from, std::ptrd
   return tile;
 }
 
-/// transform along both axes
+/// Applies a transform along both axes.
 template <typename V, int size, typename Transform>
 LOCKSTEP_INLINED inline auto along_both(const Tile<V, size>& from, const Transform& transform) {
   const auto half = along_columns<V, size, size>(from, transform);
