@@ -91,9 +91,8 @@ ConvolutionPlan plan_convolutions(const Graph& graph, const ConvolutionPlanOptio
   cache.save();
   if (options.algorithm == ConvAlgorithm::winograd && !any) {
     fail(ExitStatus::usage,
-         "--conv-algorithm winograd does not apply to {} (it needs a 3x3 convolution of stride 1, "
-         "in "
-         "one group, without a bias, and from and to at least 16 channels); use auto or direct",
+         "--conv-algorithm winograd does not apply to {} (it has no 3x3 convolution of stride 1 "
+         "from and to at least 16 channels in one group); use auto or direct",
          graph.name());
   }
   return plan;

@@ -39,7 +39,7 @@ std::optional<WinogradShape> winograd_shape(const Graph& graph, const Conv2d& op
   const Shape& input = graph.nodes()[static_cast<std::size_t>(op.input)].output;
   const Conv2dOptions& options = op.options;
   if (options.kernel != 3 || options.stride != 1 || options.padding > 2 || options.groups != 1 ||
-      options.bias || input[0] < fewest_channels || options.out_channels < fewest_channels) {
+      input[0] < fewest_channels || options.out_channels < fewest_channels) {
     return std::nullopt;
   }
   return WinogradShape{.in_channels = input[0],

@@ -189,11 +189,10 @@ BOOST_AUTO_TEST_CASE(forced_algorithms_are_not_timed) {
 
 BOOST_AUTO_TEST_CASE(winograd_is_refused_where_it_does_not_apply) {
   Graph without("no 3x3", {.channels = 3, .height = 16, .width = 16}, 10);
-  const ValueId x = without.conv2d(
-      without.input(),
-      {.name = "biased", .out_channels = 32, .kernel = 3, .padding = 1, .bias = true});
+  const ValueId x =
+      without.conv2d(without.input(), {.name = "narrow", .out_channels = 32, .kernel = 1});
   const ValueId y = without.conv2d(
-      x, {.name = "wide", .out_channels = 32, .kernel = 3, .padding = 1, .bias = true});
+      x, {.name = "strided", .out_channels = 32, .kernel = 3, .stride = 2, .padding = 1});
   without.softmax_cross_entropy(without.linear(without.flatten(without.global_avg_pool(y)),
                                                {.name = "fc", .out_features = 10}),
                                 {});

@@ -237,19 +237,21 @@ BOOST_AUTO_TEST_CASE(convolutions_computed_by_winograds_algorithm) {
         Case{48, 32, 1, 13, 12, 1}, Case{64, 64, 1, 4, 4, 8}, Case{16, 16, 1, 28, 28, 1},
         Case{40, 24, 0, 3, 3, 2}, Case{20, 16, 2, 6, 9, 2}, Case{64, 64, 1, 28, 28, 2},
         Case{136, 200, 1, 8, 8, 3}}) {
-    const Graph graph = convolution_graph({.in_channels = c.in_channels,
-                                           .out_channels = c.out_channels,
-                                           .kernel = 3,
-                                           .stride = 1,
-                                           .padding = c.padding,
-                                           .height = c.height,
-                                           .width = c.width,
-                                           .batch_size = c.batch_size,
-                                           .bias = false});
-    for (const Candidate& candidate : candidates()) {
-      // Other precisions are compared with random roundings of the oracle, which takes long.
-      if (candidate.precision != Precision::fp32) continue;
-      check_against_oracle(candidate, graph, c.batch_size);
+    for (const bool bias : {false, true}) {
+      const Graph graph = convolution_graph({.in_channels = c.in_channels,
+                                             .out_channels = c.out_channels,
+                                             .kernel = 3,
+                                             .stride = 1,
+                                             .padding = c.padding,
+                                             .height = c.height,
+                                             .width = c.width,
+                                             .batch_size = c.batch_size,
+                                             .bias = bias});
+      for (const Candidate& candidate : candidates()) {
+        // Other precisions are compared with random roundings of the oracle, which takes long.
+        if (candidate.precision != Precision::fp32) continue;
+        check_against_oracle(candidate, graph, c.batch_size);
+      }
     }
   }
 }

@@ -12,7 +12,7 @@
 namespace lockstep {
 
 /// A convolution that Winograd's algorithm can compute: 3x3, stride 1, padding of at most 2, one
-/// group, no bias, at least 16 input and 16 output channels (fewer would be padded to 16).
+/// group, at least 16 input and 16 output channels (fewer would be padded to 16).
 struct WinogradShape {
   std::int64_t in_channels = 0;
   std::int64_t height = 0;  ///< of the input

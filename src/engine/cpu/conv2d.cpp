@@ -37,8 +37,11 @@ class Conv2dLowering final : public Lowering {
           builder.in_format(builder.value(op_.input), plan->source_desc(), "input of " + name);
       const Tensor weight = builder.parameter(parameters_[0], plan->weight_desc(), name);
       const Tensor target = builder.make(plan->target_desc());
-      emit_winograd(builder, "convolution " + name, *plan,
-                    {.input = source_, .weight = weight, .output = target});
+      WinogradTensors tensors{.input = source_, .weight = weight, .output = target};
+      if (op_.options.bias) {
+        tensors.bias = builder.parameter(parameters_[1], forward_.bias_desc(), name);
+      }
+      emit_winograd(builder, "convolution " + name, *plan, tensors);
       builder.set_value(context_.id, target);
       return;
     }
@@ -72,7 +75,8 @@ class Conv2dLowering final : public Lowering {
     return WinogradPlan({.step = step,
                          .source = forward_.src_desc(),
                          .target = forward_.dst_desc(),
-                         .padding = op_.options.padding},
+                         .padding = op_.options.padding,
+                         .bias = op_.options.bias},
                         builder.state().threads);
   }
   /// As WinogradStep::Operands.
@@ -80,6 +84,7 @@ class Conv2dLowering final : public Lowering {
     Tensor input;
     Tensor weight;
     Tensor output;
+    std::optional<Tensor> bias = {};
   };
   static std::unique_ptr<Step> winograd_step(ProgramBuilder& builder, const std::string& name,
                                              const WinogradPlan& plan,
@@ -88,11 +93,14 @@ class Conv2dLowering final : public Lowering {
     for (const Tensor& tensor : {tensors.input, tensors.weight, tensors.output, scratch}) {
       builder.touch(tensor);
     }
-    return std::make_unique<WinogradStep>(name, plan,
-                                          WinogradStep::Operands{.input = tensors.input.memory,
-                                                                 .weight = tensors.weight.memory,
-                                                                 .output = tensors.output.memory,
-                                                                 .scratch = scratch.memory});
+    if (tensors.bias) builder.touch(*tensors.bias);
+    return std::make_unique<WinogradStep>(
+        name, plan,
+        WinogradStep::Operands{.input = tensors.input.memory,
+                               .weight = tensors.weight.memory,
+                               .output = tensors.output.memory,
+                               .bias = tensors.bias ? tensors.bias->memory : dnnl::memory(),
+                               .scratch = scratch.memory});
   }
   static void emit_winograd(ProgramBuilder& builder, const std::string& name,
                             const WinogradPlan& plan, const WinogradTensors& tensors) {
@@ -131,12 +139,16 @@ class Conv2dLowering final : public Lowering {
     const Tensor source = builder.input_for_backward(op_.input, source_, plan.source_desc(), name);
     const Tensor gradient =
         builder.in_format(builder.gradient(context_.id), plan.target_desc(), "gradient of " + name);
-    builder.emit_parameter_gradients(
-        name, {{.parameter = parameters_[0], .desc = plan.weight_desc()}},
-        [&](const std::vector<Tensor>& outputs) {
-          return winograd_step(builder, "weight gradient of convolution " + name, plan,
-                               {.input = source, .weight = outputs[0], .output = gradient});
-        });
+    std::vector<ProgramBuilder::ParameterOutput> outputs{
+        {.parameter = parameters_[0], .desc = plan.weight_desc()}};
+    if (op_.options.bias) {
+      outputs.push_back({.parameter = parameters_[1], .desc = forward_.bias_desc()});
+    }
+    builder.emit_parameter_gradients(name, outputs, [&](const std::vector<Tensor>& tensors) {
+      WinogradTensors all{.input = source, .weight = tensors[0], .output = gradient};
+      if (op_.options.bias) all.bias = tensors[1];
+      return winograd_step(builder, "weight gradient of convolution " + name, plan, all);
+    });
   }
 
   void emit_data_gradient(ProgramBuilder& builder, const WinogradPlan& plan) {

@@ -6,7 +6,7 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <array>
+#include <span>
 #include <utility>
 
 namespace lockstep::cpu {
@@ -39,7 +39,10 @@ Layout with_vectors(Layout layout, std::int64_t count) {
 }  // namespace
 
 WinogradPlan::WinogradPlan(const WinogradProblem& problem, int threads)
-    : step_(problem.step), threads_(region_threads(threads)) {
+    : step_(problem.step),
+      bias_(problem.bias && step_ != ConvolutionStep::data_gradient),
+      out_channels_(dims_of(problem.target)[1]),
+      threads_(region_threads(threads)) {
   const int lanes = choose_formats(problem);
   const bool backward = step_ == ConvolutionStep::data_gradient;
   input_ = *PixelLayout::of(backward ? target_ : source_, lanes);
@@ -135,6 +138,12 @@ void WinogradPlan::place() {
     output_area_ = take(threads_, rows_, panel_channels_);
   }
   input_area_ = take(teams(), rows_, in);
+  bias_offset_ = scratch_;
+  if (bias_) scratch_ += static_cast<std::size_t>(threads_ * output_.channels());
+}
+
+float* WinogradPlan::bias_row(float* scratch, int thread) const noexcept {
+  return scratch + bias_offset_ + static_cast<std::size_t>(thread * output_.channels());
 }
 
 PointMatrices WinogradPlan::Area::matrices(float* scratch, int copy) const noexcept {
@@ -156,6 +165,7 @@ WinogradStep::WinogradStep(std::string name, const WinogradPlan& plan, Operands 
 void WinogradStep::bind() {
   input_ = static_cast<const float*>(operands_.input.get_data_handle());
   weight_ = static_cast<float*>(operands_.weight.get_data_handle());
+  bias_ = operands_.bias ? static_cast<float*>(operands_.bias.get_data_handle()) : nullptr;
   output_ = static_cast<float*>(operands_.output.get_data_handle());
   scratch_ = static_cast<float*>(operands_.scratch.get_data_handle());
 }
@@ -172,6 +182,11 @@ class WinogradStep::Member final {
         source_(plan_.input_area_.matrices(step.scratch_, team_)) {}
 
   void convolve() const {
+    if (plan_.bias_) {
+      const std::span<float> row = bias_row(thread_);
+      const std::span<const float> bias(step_.bias_, static_cast<std::size_t>(plan_.out_channels_));
+      std::fill(std::ranges::copy(bias, row.begin()).out, row.end(), 0.0F);
+    }
     if (plan_.whole_filter_) {
       transform_filter(filter(), 0, part_of(plan_.filter_.rows, thread_, plan_.threads_));
       wait();
@@ -188,14 +203,20 @@ class WinogradStep::Member final {
   }
 
   void differentiate() const {
+    if (plan_.bias_) std::ranges::fill(bias_row(thread_), 0.0F);
     for_blocks([&](const TileRange& block, std::int64_t index) {
       transform_source(block);
       transform_gradient(block);
+      if (plan_.bias_) {
+        add_tiles(plan_.output_, step_.output_, plan_.grid_, own_part(block),
+                  bias_row(thread_).data());
+      }
       wait_for_team();
       add_products(block.last - block.first, index > 0);
       wait_for_team();
     });
     wait();
+    if (plan_.bias_ && thread_ == 0) sum_bias_rows();
     points_to_filter({.layout = plan_.filter_,
                       .outputs = plan_.grid_.outputs,
                       .copies = plan_.teams(),
@@ -218,6 +239,20 @@ class WinogradStep::Member final {
     for (std::int64_t index = 0; index < plan_.blocks_; ++index) {
       const std::int64_t first = std::min(all.first + index * plan_.rows_, all.last);
       loop(TileRange{.first = first, .last = std::min(first + plan_.rows_, all.last)}, index);
+    }
+  }
+
+  [[nodiscard]] std::span<float> bias_row(int thread) const {
+    return {plan_.bias_row(step_.scratch_, thread),
+            static_cast<std::size_t>(plan_.output_.channels())};
+  }
+  void sum_bias_rows() const {
+    const std::span<float> sums(step_.bias_, static_cast<std::size_t>(plan_.out_channels_));
+    std::ranges::fill(sums, 0.0F);
+    for (int thread = 0; thread < plan_.threads_; ++thread) {
+      for (std::size_t channel = 0; channel < sums.size(); ++channel) {
+        sums[channel] += bias_row(thread)[channel];
+      }
     }
   }
 
@@ -273,7 +308,9 @@ class WinogradStep::Member final {
                 .columns = vectors * plan_.output_.lanes,
                 .depth = source_.channels});
     }
-    points_to_result(with_vectors(plan_.output_, vectors), result, plan_.grid_, block,
+    const float* const bias =
+        plan_.bias_ ? bias_row(thread_).data() + vector * plan_.output_.lanes : nullptr;
+    points_to_result(with_vectors(plan_.output_, vectors), result, plan_.grid_, block, bias,
                      step_.output_ + vector * plan_.output_.vector_stride);
   }
 

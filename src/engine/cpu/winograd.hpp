@@ -11,12 +11,13 @@
 
 namespace lockstep::cpu {
 
-/// A 3x3 convolution of stride 1 in fp32, one group, without bias, or one of its gradients.
+/// A 3x3 convolution of stride 1 in fp32, one group, or one of its gradients.
 struct WinogradProblem {
   ConvolutionStep step = ConvolutionStep::forward;
   Desc source;  ///< (N, C, H, W), in the format of the direct algorithm
   Desc target;  ///< (N, K, P, Q), likewise
   std::int64_t padding = 0;
+  bool bias = false;
 };
 
 /// How a step runs by Winograd's algorithm. Threads form teams, and each team computes its part of
@@ -48,6 +49,8 @@ class WinogradPlan final {
   }
   [[nodiscard]] int teams() const noexcept { return threads_ / members_; }
   [[nodiscard]] std::int64_t panels() const noexcept;
+  /// A thread's row for the bias (forward), or for its part of the bias's gradient.
+  [[nodiscard]] float* bias_row(float* scratch, int thread) const noexcept;
   /// Tiles [first, last) of a team.
   [[nodiscard]] TileRange tiles_of(int team) const noexcept;
 
@@ -63,6 +66,8 @@ class WinogradPlan final {
   [[nodiscard]] Area take(std::int64_t copies, std::int64_t rows, std::int64_t channels);
 
   ConvolutionStep step_;
+  bool bias_;                  ///< whether the step reads or writes it
+  std::int64_t out_channels_;  ///< of the convolution
   Desc source_;
   Desc target_;
   Desc weight_;
@@ -79,16 +84,18 @@ class WinogradPlan final {
   Area filter_area_;  ///< a copy for all, or one per thread; for the weight gradient, one per team
   Area input_area_;   ///< a copy per team
   Area output_area_;  ///< a copy per thread; for the weight gradient, one per team
-  std::size_t scratch_ = 0;  ///< values
+  std::size_t bias_offset_ = 0;  ///< of a row of the result's channels per thread
+  std::size_t scratch_ = 0;      ///< values
 };
 
 class WinogradStep final : public Step {
  public:
   struct Operands {
-    dnnl::memory input;    ///< source; for the gradient of the source, the target's gradient
-    dnnl::memory weight;   ///< written by the weight gradient
-    dnnl::memory output;   ///< target or gradient; only read by the weight gradient
-    dnnl::memory scratch;  ///< of WinogradPlan::scratch_desc()
+    dnnl::memory input;      ///< source; for the gradient of the source, the target's gradient
+    dnnl::memory weight;     ///< written by the weight gradient
+    dnnl::memory output;     ///< target or gradient; only read by the weight gradient
+    dnnl::memory bias = {};  ///< (K,), like the weight; empty: none
+    dnnl::memory scratch;    ///< of WinogradPlan::scratch_desc()
   };
   WinogradStep(std::string name, const WinogradPlan& plan, Operands operands);
   void run() override;
@@ -103,6 +110,7 @@ class WinogradStep final : public Step {
   Operands operands_;
   const float* input_ = nullptr;
   float* weight_ = nullptr;
+  float* bias_ = nullptr;
   float* output_ = nullptr;
   float* scratch_ = nullptr;
 };

@@ -148,7 +148,7 @@ LOCKSTEP_INLINED inline void windows_to_points(const PixelLayout& layout, const 
 template <int outputs, int width>
 LOCKSTEP_INLINED inline void result_of_points(const PixelLayout& layout, const PointMatrices& from,
                                               const TileGrid& grid, const TileRange& range,
-                                              float* result) {
+                                              const float* bias, float* result) {
   using V = typename VectorTypes<width>::Float;
   constexpr int points = outputs + 2;
   const auto transform = [](const std::array<V, points>& m)
@@ -158,8 +158,14 @@ LOCKSTEP_INLINED inline void result_of_points(const PixelLayout& layout, const P
               const float* const at = from.values + row * from.channels;
               for_vectors<width>(
                   layout, [&](std::ptrdiff_t offset, std::ptrdiff_t channel) LOCKSTEP_INLINED {
-                    const auto tile = along_both<V, points>(
+                    auto tile = along_both<V, points>(
                         load_points<V, points>(at + channel, from.stride), transform);
+                    if (bias != nullptr) {
+                      const V addend = load_bytes<V>(bias + channel);
+                      for (auto& line : tile) {
+                        for (V& pixel : line) pixel += addend;
+                      }
+                    }
                     for (int i = 0; i < outputs; ++i) {
                       for (int j = 0; j < outputs; ++j) {
                         if (i < inside.bottom && j < inside.right) {
@@ -168,6 +174,25 @@ LOCKSTEP_INLINED inline void result_of_points(const PixelLayout& layout, const P
                         }
                       }
                     }
+                  });
+            });
+}
+
+template <int outputs, int width>
+LOCKSTEP_INLINED inline void sums_of_tiles(const PixelLayout& layout, const float* image,
+                                           const TileGrid& grid, const TileRange& range,
+                                           float* sums) {
+  using V = typename VectorTypes<width>::Float;
+  for_tiles(layout, image, grid, range, outputs, 0,
+            [&](std::int64_t /*row*/, const float* first, const Inside& inside) LOCKSTEP_INLINED {
+              for_vectors<width>(
+                  layout, [&](std::ptrdiff_t offset, std::ptrdiff_t channel) LOCKSTEP_INLINED {
+                    V sum{};
+                    for (const auto& line :
+                         load_window<V, outputs, false>(layout, first + offset, inside)) {
+                      for (const V& pixel : line) sum += pixel;
+                    }
+                    store_bytes(load_bytes<V>(sums + channel) + sum, sums + channel);
                   });
             });
 }
@@ -275,10 +300,18 @@ void gradient_to_points(const PixelLayout& layout, const float* gradient, const 
 }
 
 void points_to_result(const PixelLayout& layout, const PointMatrices& from, const TileGrid& grid,
-                      const TileRange& range, float* result) {
+                      const TileRange& range, const float* bias, float* result) {
   with_constants(grid.outputs, layout.lanes,
                  [&]<int outputs, int width>(Constant<outputs>, Constant<width>) LOCKSTEP_INLINED {
-                   result_of_points<outputs, width>(layout, from, grid, range, result);
+                   result_of_points<outputs, width>(layout, from, grid, range, bias, result);
+                 });
+}
+
+void add_tiles(const PixelLayout& layout, const float* image, const TileGrid& grid,
+               const TileRange& range, float* sums) {
+  with_constants(grid.outputs, layout.lanes,
+                 [&]<int outputs, int width>(Constant<outputs>, Constant<width>) LOCKSTEP_INLINED {
+                   sums_of_tiles<outputs, width>(layout, image, grid, range, sums);
                  });
 }
 

@@ -29,9 +29,12 @@ void source_to_points(const PixelLayout& layout, const float* source, const Tile
 /// Transforms each tile of the result's gradient.
 void gradient_to_points(const PixelLayout& layout, const float* gradient, const TileGrid& grid,
                         const TileRange& range, const PointMatrices& to);
-/// Writes each tile of the result.
+/// Writes each tile of the result, plus `bias` (padded like the layout) unless that is null.
 void points_to_result(const PixelLayout& layout, const PointMatrices& from, const TileGrid& grid,
-                      const TileRange& range, float* result);
+                      const TileRange& range, const float* bias, float* result);
+/// Adds the pixels of the tiles to `sums`, one value per channel, padded like the layout.
+void add_tiles(const PixelLayout& layout, const float* image, const TileGrid& grid,
+               const TileRange& range, float* sums);
 
 /// Rows [first, last) of a filter.
 struct RowRange {
