@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """summarize_tests.py JUNIT.xml [EXPECTED_SKIPS]: prints each test above 20 s with its time, each skipped test or part of a test with its
-reason, each failed test, and a summary line. Exit status 1 if a test was skipped that EXPECTED_SKIPS does not list."""
+reason, each failed test with the first lines that say why, and a summary line. Exit status 1 if a test was skipped that EXPECTED_SKIPS does not list."""
 
 import fnmatch
 import re
@@ -17,6 +17,14 @@ def skips_of(case):
         return [line.removeprefix("skipped").lstrip(": ").strip() for line in output if line.startswith("skipped")]
     reason = next((line for line in output if "skip" in line.lower()), "no reason printed")
     return [reason.strip().removeprefix("skipped:").strip()]
+
+
+def reasons_of(case):
+    """The first lines that say what failed in the test case: its own or Boost.Test's, or else its last line."""
+    output = [line.strip() for line in (case.findtext("system-out") or "").splitlines() if line.strip()]
+    found = [line.removeprefix("FAILED").strip() for line in output if line.startswith("FAILED ") or "error: in " in line]
+    ends = [failure.get("message") for failure in case.iter("failure")]
+    return [reason[:300] for reason in (found or output[-1:] or ends or ["no output"])[:3]]
 
 
 def read_expected(path):
@@ -39,7 +47,8 @@ def main():
             passed += 1
         elif status not in ("notrun", "disabled"):
             failed += 1
-            print(f"failed: {name}")
+            for reason in reasons_of(case):
+                print(f"failed: {name}: {reason}")
             continue
         for reason in skips_of(case):
             skipped += 1

@@ -390,29 +390,31 @@ def a_rank_waits_for_a_debugger(folder):
     output = run(train_args(data, folder / "run", "--wait-for-debugger", 2), 2, expect=USAGE)
     assert "--wait-for-debugger 2" in output and "2" in output, output
     process = start(train_args(data, folder / "run", "--max-steps", 2, "--wait-for-debugger", 1), 2)
-    ranks = {}
-    deadline = time.monotonic() + 30
-    while len(ranks) < 2 and time.monotonic() < deadline:
-        ranks = ranks_of(process)
-        time.sleep(0.1)
+    output = ""
+    while "waits for a debugger" not in output:
+        line = process.stdout.readline()
+        assert line, f"it did not wait:\n{output}"
+        output += line
+    debugged = ranks_of(process)[1]
     time.sleep(1)
     assert process.poll() is None and not (folder / "run" / "metrics.jsonl").exists(), "it did not wait"
     # The process that traces it is its debugger.
     tracer = subprocess.Popen([sys.executable, "-c", f"""
-import ctypes, os, time
+import ctypes, os
 c = ctypes.CDLL(None, use_errno=True)
-assert c.ptrace(16, {ranks[1]}, None, None) == 0, os.strerror(ctypes.get_errno())  # PTRACE_ATTACH
-os.waitpid({ranks[1]}, 0)
-assert c.ptrace(7, {ranks[1]}, None, None) == 0  # PTRACE_CONT
-time.sleep(2)
+ATTACH, CONTINUE = 16, 7
+assert c.ptrace(ATTACH, {debugged}, None, None) == 0, os.strerror(ctypes.get_errno())
+while os.WIFSTOPPED(os.waitpid({debugged}, 0)[1]):
+    assert c.ptrace(CONTINUE, {debugged}, None, None) == 0, os.strerror(ctypes.get_errno())
 """])
     try:
-        status, output = finish(process)
+        status, rest = finish(process)
     finally:
         tracer.kill()
         tracer.wait()
+    output += rest
     assert status == OK, output
-    assert f"rank 1 on {HOST} waits for a debugger: gdb -p {ranks[1]}" in output, output
+    assert f"rank 1 on {HOST} waits for a debugger: gdb -p {debugged}" in output, output
     assert "watchdog disabled" in output, output
 
 
