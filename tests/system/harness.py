@@ -83,9 +83,13 @@ def check_reports():
 
 
 def start(args, ranks=1, env=None, **options):
-    """Starts the program in the background, in a separate process group."""
+    """Starts the program in the background, in a separate process group.
+
+    Not in a session of its own: Linux schedules each session as a group (autogroup), and Linux 6.18 lets a group whose tasks call
+    sched_yield, as waiting ranks do, keep other groups from running for a minute and more.
+    """
     return subprocess.Popen(command(args, ranks), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            env=environment(env), start_new_session=True, **options)
+                            env=environment(env), process_group=0, **options)
 
 
 def finish(process, seconds=SECONDS):

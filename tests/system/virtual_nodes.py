@@ -93,7 +93,7 @@ class VirtualNodes:
         before = self._sent()
         process = subprocess.Popen([*self._enter(self.holders[-1].pid), *launch], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=settings,
-                                   start_new_session=True)
+                                   process_group=0)
         try:
             output, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
