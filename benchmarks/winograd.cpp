@@ -1,6 +1,6 @@
-// winograd OUTPUT.json [ROUNDS]: times each 3x3 convolution of our models by our Winograd
-// algorithm, by oneDNN's where it has one, and directly, in turn, with all threads. Prints a line
-// per step.
+// winograd OUTPUT.json [ROUNDS [fp32|bf16]]: times each 3x3 convolution of our models by our
+// Winograd algorithm, by oneDNN's where it has one, and directly, in turn, with all threads. The
+// precision is that of the network's values. Prints a line per step.
 #include "../src/engine/cpu/winograd.hpp"
 #include "../src/engine/cpu/convolution.hpp"
 #include "benchmark.hpp"
@@ -31,6 +31,7 @@ using cpu::Dims;
 struct Layer {
   WinogradShape shape;
   std::int64_t batch_size;
+  cpu::DataType type;  ///< of source and target
 };
 
 /// One step of a layer, and what it works on.
@@ -40,9 +41,11 @@ class Problem final {
     const WinogradShape& s = layer.shape;
     const std::int64_t height = s.height + 2 * s.padding - 2;
     const std::int64_t width = s.width + 2 * s.padding - 2;
-    source_ = {Dims{layer.batch_size, s.in_channels, s.height, s.width}, type, any};
-    weight_ = {Dims{s.out_channels, s.in_channels, 3, 3}, type, any};
-    target_ = {Dims{layer.batch_size, s.out_channels, height, width}, type, any};
+    const Dims weight{s.out_channels, s.in_channels, 3, 3};
+    source_ = {Dims{layer.batch_size, s.in_channels, s.height, s.width}, layer.type, any};
+    weight_ = {weight, layer.type, any};
+    weight_gradient_ = {weight, cpu::DataType::f32, any};
+    target_ = {Dims{layer.batch_size, s.out_channels, height, width}, layer.type, any};
     forward_ = forward(dnnl::algorithm::convolution_direct);
   }
 
@@ -64,7 +67,7 @@ class Problem final {
         }
         case ConvolutionStep::weight_gradient: {
           const auto pd =
-              backward<Convolution::BackwardWeights>(algorithm, source_, weight_, target_);
+              backward<Convolution::BackwardWeights>(algorithm, source_, weight_gradient_, target_);
           return run<Convolution::BackwardWeights>(
               pd, {{DNNL_ARG_SRC, pd.src_desc()},
                    {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
@@ -96,7 +99,6 @@ class Problem final {
   }
 
  private:
-  static constexpr auto type = cpu::DataType::f32;
   static constexpr auto any = cpu::Tag::any;
 
   Convolution::Forward::primitive_desc forward(dnnl::algorithm algorithm) {
@@ -142,6 +144,7 @@ class Problem final {
   Dims stride_{1, 1};
   Desc source_;
   Desc weight_;
+  Desc weight_gradient_;
   Desc target_;
   Convolution::Forward::primitive_desc forward_;
   std::deque<AlignedBuffer<std::byte>> buffers_;
@@ -185,7 +188,7 @@ Json measure(const Layer& layer, ConvolutionStep step, int rounds) {
   return row;
 }
 
-std::vector<Layer> layers() {
+std::vector<Layer> layers(cpu::DataType type) {
   struct Case {
     const char* model;
     std::int64_t image_size;
@@ -208,19 +211,20 @@ std::vector<Layer> layers() {
           })) {
         continue;
       }
-      found.push_back({.shape = *shape, .batch_size = each.batch_size});
+      found.push_back({.shape = *shape, .batch_size = each.batch_size, .type = type});
     }
   }
   return found;
 }
 
-int run(const char* path, int rounds) {
+int run(const char* path, int rounds, bool bf16) {
   Json result{{"benchmark", "Winograd's algorithm by layer"},
               {"library", onednn_description()},
               {"threads", engine_threads(0)},
               {"rounds", rounds},
+              {"precision", bf16 ? "bf16" : "fp32"},
               {"rows", Json::array()}};
-  for (const Layer& layer : layers()) {
+  for (const Layer& layer : layers(bf16 ? cpu::DataType::bf16 : cpu::DataType::f32)) {
     for (const ConvolutionStep step : convolution_steps) {
       const Json row = measure(layer, step, rounds);
       std::string line = fmt::format("{:<28} b{:<3} {:<16}", layer.shape.text(), layer.batch_size,
@@ -245,9 +249,11 @@ int run(const char* path, int rounds) {
 }  // namespace lockstep::benchmark
 
 int main(int argc, char** argv) {
-  if (argc < 2 || argc > 3) {
-    fmt::print(stderr, "usage: winograd OUTPUT.json [ROUNDS]\n");
+  const std::string_view precision = argc > 3 ? argv[3] : "fp32";
+  if (argc < 2 || argc > 4 || (precision != "fp32" && precision != "bf16")) {
+    fmt::print(stderr, "usage: winograd OUTPUT.json [ROUNDS [fp32|bf16]]\n");
     return 64;
   }
-  return lockstep::benchmark::run(argv[1], argc == 3 ? std::max(1, std::atoi(argv[2])) : 20);
+  return lockstep::benchmark::run(argv[1], argc > 2 ? std::max(1, std::atoi(argv[2])) : 20,
+                                  precision == "bf16");
 }

@@ -35,9 +35,10 @@ double allowed_scratch(const Graph& graph, std::int64_t batch_size) {
 ConvolutionTimes times_of(const ConvolutionProblem& problem, TrialCache& cache,
                           const ConvolutionLibrary& library) {
   // Increase the trial number when an algorithm or the measurement changes.
-  const std::string key = fmt::format("{}, trial 3, {} threads, batch {}, {}, {}",
-                                      onednn_description(), problem.threads, problem.batch_size,
-                                      problem.shape.text(), to_string(problem.step));
+  const std::string key =
+      fmt::format("{}, trial 3, {}, {} threads, batch {}, {}, {}", onednn_description(),
+                  problem.bf16 ? "bf16" : "fp32", problem.threads, problem.batch_size,
+                  problem.shape.text(), to_string(problem.step));
   if (const auto cached = cache.find(key)) return *cached;
   const ConvolutionTimes times = library.time(problem);
   cache.add(key, times);
@@ -64,8 +65,11 @@ ConvolutionPlan plan_convolutions(const Graph& graph, const ConvolutionPlanOptio
                                   TrialCache& cache, const ConvolutionLibrary& library) {
   require_conv_algorithm(options.algorithm, options.precision, DeviceChoice::cpu);
   ConvolutionPlan plan;
-  if (options.precision != Precision::fp32) return plan;
+  const bool bf16 = options.precision == Precision::bf16;
+  if (!bf16 && options.precision != Precision::fp32) return plan;
   const bool automatic = options.algorithm == ConvAlgorithm::automatic;
+  // There, direct convolutions in bf16 are many times faster than anything in fp32.
+  if (automatic && bf16 && library.has_matrix_unit()) return plan;
   const ConvolutionChoices known =
       ConvolutionChoices::parse(automatic ? options.known : std::string());
   const double allowed = allowed_scratch(graph, options.batch_size);
@@ -73,7 +77,8 @@ ConvolutionPlan plan_convolutions(const Graph& graph, const ConvolutionPlanOptio
     const auto trial = try_winograd({.shape = shape,
                                      .step = step,
                                      .batch_size = options.batch_size,
-                                     .threads = engine_threads(options.threads)},
+                                     .threads = engine_threads(options.threads),
+                                     .bf16 = bf16},
                                     allowed, cache, library);
     if (trial) plan.trials.emplace(std::pair(shape, step), *trial);
     return trial && is_worthwhile(*trial);

@@ -181,10 +181,11 @@ void require_conv_algorithm(ConvAlgorithm algorithm, Precision precision, Device
          "--conv-algorithm winograd does not go with --device cuda (cuDNN has its own algorithms); "
          "use auto or direct, or --device cpu");
   }
-  if (algorithm == ConvAlgorithm::winograd && precision != Precision::fp32) {
+  if (algorithm == ConvAlgorithm::winograd && precision != Precision::fp32 &&
+      precision != Precision::bf16) {
     fail(ExitStatus::usage,
-         "--conv-algorithm winograd does not go with --precision {} (the algorithm is in fp32 "
-         "only); use auto, or fp32",
+         "--conv-algorithm winograd does not go with --precision {} (the algorithm is for CPUs, "
+         "which compute in fp32 and bf16); use auto, or fp32 or bf16",
          to_string(precision));
   }
 }

@@ -357,9 +357,10 @@ OptionTable<Config> make_table() {
                              .choices = {"auto", "cpu", "cuda"}})
       .add(&Config::conv_algorithm,
            {.name = "conv-algorithm",
-            .help = "3x3 convolutions on CPUs in fp32: direct, winograd (rounds more), or auto "
-                    "(the faster for each pass, timed once and kept with the run); on GPUs: auto "
-                    "(cuDNN's fastest, timed likewise) or direct (cuDNN's first choice)",
+            .help =
+                "3x3 convolutions on CPUs: direct, winograd (rounds more than direct in fp32), or "
+                "auto (the faster for each pass, timed once and kept with the run); on GPUs: auto "
+                "(cuDNN's fastest, timed likewise) or direct (cuDNN's first choice)",
             .unit = "",
             .choices = {"auto", "direct", "winograd"}})
       .add(&Config::recompute,

@@ -64,13 +64,15 @@ struct Library {
   ConvolutionTimes times{.direct = 2, .winograd = 1};
   std::size_t scratch_bytes = 1 << 20;
   std::vector<ConvolutionProblem> timed = {};
+  bool has_matrix_unit = false;
   [[nodiscard]] ConvolutionLibrary calls() {
     return {.winograd_scratch_bytes = [this](const ConvolutionProblem&) { return scratch_bytes; },
             .time =
                 [this](const ConvolutionProblem& problem) {
                   timed.push_back(problem);
                   return times;
-                }};
+                },
+            .has_matrix_unit = [this] { return has_matrix_unit; }};
   }
 };
 
@@ -206,19 +208,37 @@ BOOST_AUTO_TEST_CASE(winograd_is_refused_where_it_does_not_apply) {
   BOOST_TEST(nowhere.find("no 3x3") != std::string::npos, nowhere);
 
   Library library;
-  const std::string bf16 = refusal([&] {
+  const std::string fp16 = refusal([&] {
     static_cast<void>(
-        plan(library, {.algorithm = ConvAlgorithm::winograd, .precision = Precision::bf16}));
+        plan(library, {.algorithm = ConvAlgorithm::winograd, .precision = Precision::fp16}));
   });
-  BOOST_TEST(bf16.find("--precision bf16") != std::string::npos, bf16);
+  BOOST_TEST(fp16.find("--precision fp16") != std::string::npos, fp16);
 }
 
-BOOST_AUTO_TEST_CASE(all_16_bit_convolutions_are_direct) {
+BOOST_AUTO_TEST_CASE(in_bf16_the_trials_are_in_bf16_unless_a_matrix_unit_is_there) {
+  Folder folder;
   Library library;
-  const auto found = plan(library, {.precision = Precision::bf16});
+  static_cast<void>(plan(library, {}, folder.file()));
+  const std::size_t in_fp32 = library.timed.size();
+  const ConvolutionPlanOptions bf16{.precision = Precision::bf16};
+  BOOST_TEST(chooses_winograd(plan(library, bf16, folder.file()).choices));
+  BOOST_REQUIRE(library.timed.size() == 2 * in_fp32);  // times in fp32 do not count
+  for (std::size_t i = 0; i < library.timed.size(); ++i) {
+    BOOST_TEST(library.timed[i].bf16 == (i >= in_fp32));
+  }
+  library.has_matrix_unit = true;
+  BOOST_TEST(plan(library, bf16).choices.text() == "");
+  BOOST_TEST(chooses_winograd(
+      plan(library, {.algorithm = ConvAlgorithm::winograd, .precision = Precision::bf16}).choices));
+  BOOST_TEST(library.timed.size() == 2 * in_fp32);
+}
 
+BOOST_AUTO_TEST_CASE(precisions_of_gpus_choose_nothing) {
+  Library library;
+  for (const Precision precision : {Precision::fp16, Precision::tf32}) {
+    BOOST_TEST(plan(library, {.precision = precision}).choices.text().empty());
+  }
   BOOST_TEST(library.timed.empty());
-  BOOST_TEST(found.choices.text().empty());
 }
 
 BOOST_AUTO_TEST_CASE(times_are_kept_on_disk_by_threads_and_batch) {

@@ -256,6 +256,34 @@ BOOST_AUTO_TEST_CASE(convolutions_computed_by_winograds_algorithm) {
   }
 }
 
+// Here the oracle rounds as an engine does that computes in bf16 throughout, and the engine may
+// round less.
+BOOST_AUTO_TEST_CASE(bf16_convolutions_computed_by_winograds_algorithm) {
+  const Candidate candidate{.name = "cpu, 2 threads, bf16, winograd",
+                            .make =
+                                [](const Graph& graph) {
+                                  return make_cpu_engine(graph,
+                                                         {.threads = 2,
+                                                          .tail_size = 7,
+                                                          .precision = Precision::bf16,
+                                                          .convolutions = all_winograd(graph)});
+                                },
+                            .precision = Precision::bf16};
+  for (const bool bias : {false, true}) {
+    check_against_oracle(candidate,
+                         convolution_graph({.in_channels = 40,
+                                            .out_channels = 24,
+                                            .kernel = 3,
+                                            .stride = 1,
+                                            .padding = 1,
+                                            .height = 9,
+                                            .width = 6,
+                                            .batch_size = 3,
+                                            .bias = bias}),
+                         3);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(first_convolutions_of_images) {
   for (const std::int64_t channels : {1, 3, 4}) {
     for (const std::int64_t kernel : {3, 7}) {

@@ -4,6 +4,7 @@
 #include "../../src/engine/cpu/convolution.hpp"
 #include "core/sanitizers.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
+#include "lockstep/core/bfloat16.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -41,10 +42,11 @@ const dnnl::engine& engine() {
 class Values final {
  public:
   explicit Values(const Desc& desc) : buffer_(desc.get_size()), memory_(desc, engine(), data()) {}
+  /// Values that bf16 can represent.
   Values(const Desc& desc, unsigned seed) : Values(f32(dims_of(desc), Tag::abcd)) {
     std::mt19937 generator(seed);
     std::normal_distribution<float> normal;
-    for (float& value : span()) value = normal(generator);
+    for (float& value : span()) value = static_cast<float>(Bfloat16(normal(generator)));
     if (desc != memory_.get_desc()) *this = in(desc);
   }
   [[nodiscard]] dnnl::memory memory() const { return memory_; }
@@ -133,9 +135,10 @@ Formats formats_of(const Case& c) {
   const auto forward = convolution(c).forward(dnnl::prop_kind::forward_training, engine());
   return {.source = forward.src_desc(), .target = forward.dst_desc()};
 }
-Formats in_tag(const Case& c, Tag tag) {
+Formats in_tag(const Case& c, Tag tag, DataType type = DataType::f32) {
   const Formats formats = formats_of(c);
-  return {.source = f32(dims_of(formats.source), tag), .target = f32(dims_of(formats.target), tag)};
+  return {.source = {dims_of(formats.source), type, tag},
+          .target = {dims_of(formats.target), type, tag}};
 }
 
 /// The step's result by Winograd's algorithm. Scratch memory and the result start as NaN, and the
@@ -209,6 +212,23 @@ BOOST_AUTO_TEST_CASE(tensors_may_be_channels_last_or_in_any_other_format) {
     BOOST_TEST(difference(found, direct(c, step)) < 1e-5);
     for (const Tag tag : {Tag::nChw8c, Tag::nChw16c, Tag::nchw}) {
       BOOST_TEST((winograd(c, step, in_tag(c, tag)) == found));
+    }
+  }
+}
+
+// Arithmetic is in fp32, and a result in bf16 is rounded once.
+BOOST_AUTO_TEST_CASE(tensors_in_bf16_give_the_result_in_fp32_rounded) {
+  for (const Case& c : cases) {
+    for (const ConvolutionStep step : convolution_steps) {
+      std::vector<float> expected = winograd(c, step, formats_of(c));
+      if (step != ConvolutionStep::weight_gradient) {
+        for (float& value : expected) value = static_cast<float>(Bfloat16(value));
+      }
+      for (const Tag tag : {Tag::nhwc, Tag::nChw16c, Tag::nchw}) {
+        BOOST_TEST_CONTEXT(c << ", " << to_string(step)) {
+          BOOST_TEST((winograd(c, step, in_tag(c, tag, DataType::bf16)) == expected));
+        }
+      }
     }
   }
 }

@@ -32,6 +32,7 @@ def chosen(folder, run_dir):
     return text.decode() if isinstance(text, bytes) else text
 
 
+HAS_AMX = "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
 # Emulates a processor with narrower vectors.
 OLDER = {"ONEDNN_MAX_CPU_ISA": "AVX2", "LOCKSTEP_TEST_VECTORS": "avx2"}
 
@@ -84,14 +85,21 @@ def another_conv_algorithm_replaces_the_choice(folder):
     assert "direct" in chosen(folder, "run") and "winograd" not in chosen(folder, "run")
 
 
-def a_resumed_run_that_chooses_nothing_keeps_the_choice(folder):
-    """In 16 bits, or, for the choice on CPUs, on a GPU (the host module)."""
+def a_run_keeps_a_choice_for_each_precision_and_device(folder):
+    """The choices in fp32, in bf16 and, with the host module, on GPUs."""
     prepare(folder)
     run(args(folder, "run", "--max-steps", 1), env=cache(folder))
+    fp32 = chosen(folder, "run")
+    assert "winograd" in fp32 and "bf16" not in fp32, fp32
+    inspect(folder, "--precision", "bf16")
+    forge(folder, 2, 1)
+    output = run(args(folder, "run", "--max-steps", 2, "--precision", "bf16"), env=cache(folder))
     text = chosen(folder, "run")
-    assert "winograd" in text, text
-    run(args(folder, "run", "--max-steps", 2, "--precision", "bf16"), env=cache(folder))
-    assert chosen(folder, "run") == text
+    if HAS_AMX:
+        assert text == fp32, text
+    else:
+        assert "Winograd's algorithm (in fp32) in 30 of 30 steps" in output, output
+        assert text == fp32 + "".join(f"bf16: {line}\n" for line in fp32.splitlines()), text
     module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
     if module and pathlib.Path(module).exists():
         run(args(folder, "run", "--max-steps", 3, "--device", "cuda"),
@@ -99,10 +107,20 @@ def a_resumed_run_that_chooses_nothing_keeps_the_choice(folder):
         with_gpu = chosen(folder, "run")
         assert with_gpu.startswith(text) and "\t" in with_gpu[len(text):], with_gpu
         run(args(folder, "run", "--max-steps", 4, "--precision", "bf16"), env=cache(folder))
-        assert chosen(folder, "run") == with_gpu
+        assert sorted(chosen(folder, "run").splitlines()) == sorted(with_gpu.splitlines())
     forge(folder, 1, 2)
     output = run(args(folder, "run", "--max-steps", 5), env=cache(folder))
     assert "Winograd's algorithm in 30 of 30 steps" in output, output
+
+
+def bf16_trains_alike_with_each_algorithm(folder):
+    prepare(folder)
+    loss = {}
+    for algorithm in ("direct", "winograd"):
+        run(args(folder, algorithm, "--epochs", 2, "--precision", "bf16", "--conv-algorithm", algorithm), env=cache(folder))
+        loss[algorithm] = [event["loss"] for event in events(folder / algorithm, "step")]
+    first, last = ([abs(a - b) / a for a, b in zip(*loss.values())][i] for i in (0, -1))
+    assert 0 < first < 2e-3 and last < 0.05, loss
 
 
 def another_processor_keeps_the_choice(folder):
@@ -163,7 +181,7 @@ def times_are_listed_and_cached(folder):
 
 def unsupported_combinations_are_refused(folder):
     prepare(folder)
-    for more, words in ((["--conv-algorithm", "winograd", "--precision", "bf16"], "does not go with --precision bf16"),
+    for more, words in ((["--conv-algorithm", "winograd", "--precision", "fp16"], "does not go with --precision fp16"),
                         (["--conv-algorithm", "winograd", "--device", "cuda"], "does not go with --device cuda"),
                         (["--conv-algorithm", "winograd", "--model", "mlp"], "does not apply to mlp"),
                         (["--conv-algorithm", "fft"], "--conv-algorithm")):
@@ -185,7 +203,7 @@ def an_unwritable_cache_is_ignored(folder):
 
 if __name__ == "__main__":
     main([a_resumed_run_keeps_its_choice, another_conv_algorithm_replaces_the_choice,
-          a_resumed_run_that_chooses_nothing_keeps_the_choice, another_processor_keeps_the_choice,
+          a_run_keeps_a_choice_for_each_precision_and_device, bf16_trains_alike_with_each_algorithm, another_processor_keeps_the_choice,
           replicas_and_sharded_runs_compute_the_same, evaluation_uses_the_algorithms_of_the_run,
           times_are_listed_and_cached, unsupported_combinations_are_refused,
           an_unwritable_cache_is_ignored])

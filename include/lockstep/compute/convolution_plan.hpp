@@ -41,12 +41,14 @@ struct ConvolutionLibrary {
       lockstep::winograd_scratch_bytes;
   std::function<ConvolutionTimes(const ConvolutionProblem&)> time =
       [](const ConvolutionProblem& problem) { return time_convolution(problem); };
+  std::function<bool()> has_matrix_unit = lockstep::has_matrix_unit;
 };
 
+/// Winograd's algorithm calculates in fp32, also if a network's values are in bf16.
 /// auto: `known` stays in force. Otherwise Winograd's algorithm where it is clearly faster; direct
-/// convolution for steps too small for a trial, or if Winograd's scratch memory is large compared
-/// with the network's values. winograd: for every shape that it can compute; Error(usage) if there
-/// is none, or in another precision than fp32.
+/// convolution for steps too small for a trial, if Winograd's scratch memory is large compared with
+/// the network's values, or in bf16 on processors with AMX. winograd: for every shape that it can
+/// compute; Error(usage) if there is none, or in another precision than fp32 and bf16.
 [[nodiscard]] ConvolutionPlan plan_convolutions(const Graph& graph,
                                                 const ConvolutionPlanOptions& options,
                                                 TrialCache& cache,

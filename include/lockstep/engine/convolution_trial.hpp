@@ -9,12 +9,13 @@
 
 namespace lockstep {
 
-/// One step of a convolution in fp32, for a given batch size and number of threads.
+/// One step of a convolution, for a given batch size and number of threads.
 struct ConvolutionProblem {
   WinogradShape shape;
   ConvolutionStep step = ConvolutionStep::forward;
   std::int64_t batch_size = 0;
-  int threads = 0;  ///< 0: omp_get_max_threads()
+  int threads = 0;    ///< 0: omp_get_max_threads()
+  bool bf16 = false;  ///< type of the activations, else fp32
   /// Multiplications and additions of the direct algorithm.
   [[nodiscard]] double operations() const;
 };
@@ -44,6 +45,9 @@ struct ConvolutionTimes {
 /// Number of threads of an engine, given the number asked for; 0: omp_get_max_threads().
 /// Error(usage) above OpenMP's limit.
 [[nodiscard]] int engine_threads(int asked);
+
+/// Whether oneDNN multiplies matrices in bf16 by a unit of its own (AMX).
+[[nodiscard]] bool has_matrix_unit();
 
 /// "oneDNN 2.6.3, avx512_core_bf16"
 [[nodiscard]] std::string onednn_description();

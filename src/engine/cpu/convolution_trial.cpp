@@ -33,7 +33,8 @@ Convolution convolution(const ConvolutionProblem& problem) {
                       .target = Shape{problem.batch_size, s.out_channels,
                                       s.height + 2 * s.padding - 2, s.width + 2 * s.padding - 2},
                       .stride = 1,
-                      .padding = s.padding});
+                      .padding = s.padding,
+                      .activations = problem.bf16 ? DataType::bf16 : DataType::f32});
 }
 
 /// One run of a step by an algorithm, with operands of its own in the formats of the direct
@@ -307,6 +308,10 @@ int engine_threads(int asked) {
          asked, limit, limit);
   }
   return asked > 0 ? asked : std::min(omp_get_max_threads(), limit);
+}
+
+bool has_matrix_unit() {
+  return cpu::has_instructions(dnnl::cpu_isa::avx512_core_amx);
 }
 
 std::string onednn_description() {

@@ -61,7 +61,7 @@ DataType activation_type(Precision precision) {
 }
 
 /// "Winograd's algorithm in 9 of 12 steps of 3x3 convolutions"; empty if in none.
-std::string describe(const Graph& graph, const ConvolutionChoices& choices) {
+std::string describe(const Graph& graph, const ConvolutionChoices& choices, bool bf16) {
   int steps = 0;
   int winograd = 0;
   for (const Node& node : graph.nodes()) {
@@ -74,8 +74,8 @@ std::string describe(const Graph& graph, const ConvolutionChoices& choices) {
     }
   }
   if (winograd == 0) return "";
-  return fmt::format(", Winograd's algorithm in {} of {} steps of 3x3 convolutions", winograd,
-                     steps);
+  return fmt::format(", Winograd's algorithm{} in {} of {} steps of 3x3 convolutions",
+                     bf16 ? " (in fp32)" : "", winograd, steps);
 }
 
 std::shared_ptr<EngineState> make_state(const Graph& graph, const CpuEngineOptions& options) {
@@ -131,7 +131,7 @@ class CpuEngine final : public Engine {
                                   : "bf16 by conversion (no instructions for it: slower than fp32)";
     return fmt::format("{}, {}, {} thread{}{}", onednn_description(), precision, state_->threads,
                        state_->threads == 1 ? "" : "s",
-                       describe(state_->graph, state_->convolutions));
+                       describe(state_->graph, state_->convolutions, bf16));
   }
   [[nodiscard]] const Graph& graph() const noexcept override { return state_->graph; }
   [[nodiscard]] InputFormat input_format() noexcept override {

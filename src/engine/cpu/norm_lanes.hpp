@@ -52,7 +52,7 @@ struct Lanes<Bfloat16, count> : VectorTypes<count / 2> {
   }
   /// Leaves the rounded values in `from`.
   LOCKSTEP_INLINED static void store(Floats& from, Bfloat16* to) {
-    for (Float& values : from) values = rounded(values);
+    for (Float& values : from) values = rounded_to_bf16<Bits>(values);
     const Bits words = (std::bit_cast<Bits>(from[0]) >> 16) | std::bit_cast<Bits>(from[1]);
     store_bytes(words, &to->bits);
   }
@@ -67,13 +67,6 @@ struct Lanes<Bfloat16, count> : VectorTypes<count / 2> {
   }
 
  private:
-  /// Rounds as Bfloat16 does; the result is still a float.
-  LOCKSTEP_INLINED static Float rounded(const Float& value) {
-    const Bits wide = std::bit_cast<Bits>(value);
-    const Bits nearest = wide + 0x7FFFU + ((wide >> 16) & 1U);
-    const Bits quiet = wide | 0x400000U;
-    return std::bit_cast<Float>((value != value ? quiet : nearest) & upper);
-  }
   using Places = std::make_integer_sequence<int, pairs>;
   LOCKSTEP_INLINED static Float evens(const Float& a, const Float& b) {
     return [&]<int... i>(std::integer_sequence<int, i...>) LOCKSTEP_INLINED {

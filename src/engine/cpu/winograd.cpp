@@ -66,8 +66,8 @@ int WinogradPlan::choose_formats(const WinogradProblem& problem) {
   };
   const int lanes = fits(16) ? 16 : 8;
   if (!fits(lanes)) {
-    source_ = f32(dims_of(problem.source), Tag::nChw8c);
-    target_ = f32(dims_of(problem.target), Tag::nChw8c);
+    source_ = {dims_of(problem.source), type_of(problem.source), Tag::nChw8c};
+    target_ = {dims_of(problem.target), type_of(problem.target), Tag::nChw8c};
   }
   const Dims weight{dims_of(target_)[1], dims_of(source_)[1], 3, 3};
   weight_ = FilterLayout::desc(weight, lanes, step_ == ConvolutionStep::data_gradient ? 1 : 0);
@@ -163,10 +163,10 @@ WinogradStep::WinogradStep(std::string name, const WinogradPlan& plan, Operands 
 }
 
 void WinogradStep::bind() {
-  input_ = static_cast<const float*>(operands_.input.get_data_handle());
+  input_ = operands_.input.get_data_handle();
   weight_ = static_cast<float*>(operands_.weight.get_data_handle());
   bias_ = operands_.bias ? static_cast<float*>(operands_.bias.get_data_handle()) : nullptr;
-  output_ = static_cast<float*>(operands_.output.get_data_handle());
+  output_ = static_cast<std::byte*>(operands_.output.get_data_handle());
   scratch_ = static_cast<float*>(operands_.scratch.get_data_handle());
 }
 
@@ -311,7 +311,7 @@ class WinogradStep::Member final {
     const float* const bias =
         plan_.bias_ ? bias_row(thread_).data() + vector * plan_.output_.lanes : nullptr;
     points_to_result(with_vectors(plan_.output_, vectors), result, plan_.grid_, block, bias,
-                     step_.output_ + vector * plan_.output_.vector_stride);
+                     step_.output_ + plan_.output_.vector_offset(vector));
   }
 
   /// Adds a block's products to this member's part of the filter's gradient.

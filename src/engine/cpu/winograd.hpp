@@ -11,7 +11,8 @@
 
 namespace lockstep::cpu {
 
-/// A 3x3 convolution of stride 1 in fp32, one group, or one of its gradients.
+/// A 3x3 convolution of stride 1, one group, or one of its gradients. Source and target are in fp32
+/// or bf16; the weight, its gradient and all arithmetic are in fp32.
 struct WinogradProblem {
   ConvolutionStep step = ConvolutionStep::forward;
   Desc source;  ///< (N, C, H, W), in the format of the direct algorithm
@@ -108,10 +109,10 @@ class WinogradStep final : public Step {
   std::string name_;
   WinogradPlan plan_;
   Operands operands_;
-  const float* input_ = nullptr;
+  const void* input_ = nullptr;
   float* weight_ = nullptr;
   float* bias_ = nullptr;
-  float* output_ = nullptr;
+  std::byte* output_ = nullptr;
   float* scratch_ = nullptr;
 };
 

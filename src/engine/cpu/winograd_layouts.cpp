@@ -5,14 +5,16 @@
 namespace lockstep::cpu {
 
 std::optional<PixelLayout> PixelLayout::of(const Desc& desc, int lanes) {
-  if (!is_blocked(desc) || type_of(desc) != DataType::f32) return std::nullopt;
+  const bool bf16 = type_of(desc) == DataType::bf16;
+  if (!is_blocked(desc) || !(bf16 || type_of(desc) == DataType::f32)) return std::nullopt;
   const BlockedLayout layout = layout_of(desc);
   if (layout.dims.size() != 4 || layout.offset != 0) return std::nullopt;
   const bool channels_last = layout.inner_blocks.empty() && layout.strides[1] == 1;
   const bool in_blocks = layout.inner_blocks == Dims{lanes} && layout.inner_axes == Dims{1};
   if (!channels_last && !in_blocks) return std::nullopt;
   if (layout.padded_dims[1] % lanes != 0) return std::nullopt;
-  return PixelLayout{.lanes = lanes,
+  return PixelLayout{.bf16 = bf16,
+                     .lanes = lanes,
                      .vectors = layout.padded_dims[1] / lanes,
                      .images = layout.dims[0],
                      .height = layout.dims[2],

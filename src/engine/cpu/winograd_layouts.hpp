@@ -7,9 +7,10 @@
 
 namespace lockstep::cpu {
 
-/// Where the vectors of a (N, C, H, W) tensor are, fp32: channels last, or in blocks of adjacent
+/// Where the vectors of a (N, C, H, W) tensor are: channels last, or in blocks of adjacent
 /// channels. A vector holds `lanes` adjacent channels of a pixel. Strides are in values.
 struct PixelLayout {
+  bool bf16 = false;  ///< else fp32
   int lanes = 0;
   std::int64_t vectors = 0;  ///< per pixel; the last one may hold padding
   std::int64_t images = 0;
@@ -21,6 +22,10 @@ struct PixelLayout {
   std::int64_t pixel_stride = 0;
 
   [[nodiscard]] std::int64_t channels() const noexcept { return vectors * lanes; }
+  /// Bytes from the first vector of a pixel to vector `index`.
+  [[nodiscard]] std::int64_t vector_offset(std::int64_t index) const noexcept {
+    return index * vector_stride * (bf16 ? 2 : 4);
+  }
   /// Empty if the tensor has no such layout.
   [[nodiscard]] static std::optional<PixelLayout> of(const Desc& desc, int lanes);
 };

@@ -10,6 +10,9 @@
 namespace lockstep::cpu {
 namespace {
 
+template <typename Image, typename Pixel>
+using SameConst = std::conditional_t<std::is_const_v<Image>, const Pixel, Pixel>;
+
 template <typename V, int rows, int columns = rows>
 using Tile = std::array<std::array<V, columns>, rows>;
 
@@ -61,16 +64,17 @@ LOCKSTEP_INLINED inline bool is_whole(const Inside& inside) {
 }
 
 /// Loads a window; pixels outside are zero.
-template <typename V, int size, bool whole>
-LOCKSTEP_INLINED inline Tile<V, size> load_window(const PixelLayout& layout, const float* from,
-                                                  const Inside& inside) {
+template <int width, int size, bool whole, typename Pixel>
+LOCKSTEP_INLINED inline auto load_window(const PixelLayout& layout, const Pixel* from,
+                                         const Inside& inside) {
+  using V = typename VectorTypes<width>::Float;
   Tile<V, size> window;
   for (int i = 0; i < size; ++i) {
     if (whole || (i >= inside.top && i < inside.bottom)) {
-      const float* const row = from + i * layout.row_stride;
+      const Pixel* const row = from + i * layout.row_stride;
       for (int j = 0; j < size; ++j) {
         window[i][j] = whole || (j >= inside.left && j < inside.right)
-                           ? load_bytes<V>(row + j * layout.pixel_stride)
+                           ? load_floats<width>(row + j * layout.pixel_stride)
                            : V{};
       }
     } else {
@@ -119,23 +123,24 @@ LOCKSTEP_INLINED inline void for_vectors(const Layout& layout, const Loop& loop)
 }
 
 /// Transforms windows of `size` x `size` pixels to points.
-template <int outputs, int width, int size, typename Transform>
-LOCKSTEP_INLINED inline void windows_to_points(const PixelLayout& layout, const float* image,
+template <int outputs, int width, int size, typename Pixel, typename Transform>
+LOCKSTEP_INLINED inline void windows_to_points(const PixelLayout& layout, const Pixel* image,
                                                const TileGrid& grid, const TileRange& range,
                                                std::int64_t padding, const PointMatrices& to,
                                                const Transform& transform) {
   using V = typename VectorTypes<width>::Float;
   constexpr int points = outputs + 2;
   for_tiles(layout, image, grid, range, size, padding,
-            [&](std::int64_t row, const float* first, const Inside& inside) LOCKSTEP_INLINED {
+            [&](std::int64_t row, const Pixel* first, const Inside& inside) LOCKSTEP_INLINED {
               float* const at = to.values + row * to.channels;
               const auto all = [&](auto whole) LOCKSTEP_INLINED {
-                for_vectors<width>(layout, [&](std::ptrdiff_t offset,
-                                               std::ptrdiff_t channel) LOCKSTEP_INLINED {
-                  const auto window = load_window<V, size, whole>(layout, first + offset, inside);
-                  store_points<V, points>(along_both<V, size>(window, transform), at + channel,
-                                          to.stride);
-                });
+                for_vectors<width>(
+                    layout, [&](std::ptrdiff_t offset, std::ptrdiff_t channel) LOCKSTEP_INLINED {
+                      const auto window =
+                          load_window<width, size, whole>(layout, first + offset, inside);
+                      store_points<V, points>(along_both<V, size>(window, transform), at + channel,
+                                              to.stride);
+                    });
               };
               if (is_whole<size>(inside)) {
                 all(std::true_type());
@@ -145,16 +150,16 @@ LOCKSTEP_INLINED inline void windows_to_points(const PixelLayout& layout, const 
             });
 }
 
-template <int outputs, int width>
+template <int outputs, int width, typename Pixel>
 LOCKSTEP_INLINED inline void result_of_points(const PixelLayout& layout, const PointMatrices& from,
                                               const TileGrid& grid, const TileRange& range,
-                                              const float* bias, float* result) {
+                                              const float* bias, Pixel* result) {
   using V = typename VectorTypes<width>::Float;
   constexpr int points = outputs + 2;
   const auto transform = [](const std::array<V, points>& m)
                              LOCKSTEP_INLINED { return WinogradTransforms<outputs>::to_result(m); };
   for_tiles(layout, result, grid, range, outputs, 0,
-            [&](std::int64_t row, float* first, const Inside& inside) LOCKSTEP_INLINED {
+            [&](std::int64_t row, Pixel* first, const Inside& inside) LOCKSTEP_INLINED {
               const float* const at = from.values + row * from.channels;
               for_vectors<width>(
                   layout, [&](std::ptrdiff_t offset, std::ptrdiff_t channel) LOCKSTEP_INLINED {
@@ -169,8 +174,8 @@ LOCKSTEP_INLINED inline void result_of_points(const PixelLayout& layout, const P
                     for (int i = 0; i < outputs; ++i) {
                       for (int j = 0; j < outputs; ++j) {
                         if (i < inside.bottom && j < inside.right) {
-                          store_bytes(tile[i][j], first + offset + i * layout.row_stride +
-                                                      j * layout.pixel_stride);
+                          store_floats<width>(tile[i][j], first + offset + i * layout.row_stride +
+                                                              j * layout.pixel_stride);
                         }
                       }
                     }
@@ -178,18 +183,18 @@ LOCKSTEP_INLINED inline void result_of_points(const PixelLayout& layout, const P
             });
 }
 
-template <int outputs, int width>
-LOCKSTEP_INLINED inline void sums_of_tiles(const PixelLayout& layout, const float* image,
+template <int outputs, int width, typename Pixel>
+LOCKSTEP_INLINED inline void sums_of_tiles(const PixelLayout& layout, const Pixel* image,
                                            const TileGrid& grid, const TileRange& range,
                                            float* sums) {
   using V = typename VectorTypes<width>::Float;
   for_tiles(layout, image, grid, range, outputs, 0,
-            [&](std::int64_t /*row*/, const float* first, const Inside& inside) LOCKSTEP_INLINED {
+            [&](std::int64_t /*row*/, const Pixel* first, const Inside& inside) LOCKSTEP_INLINED {
               for_vectors<width>(
                   layout, [&](std::ptrdiff_t offset, std::ptrdiff_t channel) LOCKSTEP_INLINED {
                     V sum{};
                     for (const auto& line :
-                         load_window<V, outputs, false>(layout, first + offset, inside)) {
+                         load_window<width, outputs, false>(layout, first + offset, inside)) {
                       for (const V& pixel : line) sum += pixel;
                     }
                     store_bytes(load_bytes<V>(sums + channel) + sum, sums + channel);
@@ -274,45 +279,61 @@ void with_constants(int outputs, int lanes, const Pass& pass) {
     }
   });
 }
+/// Calls pass(outputs, width, image), the image with the layout's type.
+template <typename Image, typename Pass>
+void with_pixels(int outputs, const PixelLayout& layout, Image* image, const Pass& pass) {
+  const auto typed = [&](auto* pixels) {
+    with_constants(outputs, layout.lanes,
+                   [&](auto tile, auto width) LOCKSTEP_INLINED { pass(tile, width, pixels); });
+  };
+  if (layout.bf16) {
+    typed(static_cast<SameConst<Image, Bfloat16>*>(image));
+  } else {
+    typed(static_cast<SameConst<Image, float>*>(image));
+  }
+}
 
 }  // namespace
 
-void source_to_points(const PixelLayout& layout, const float* source, const TileGrid& grid,
+void source_to_points(const PixelLayout& layout, const void* source, const TileGrid& grid,
                       const TileRange& range, const PointMatrices& to) {
-  with_constants(grid.outputs, layout.lanes,
-                 [&]<int outputs, int width>(Constant<outputs>, Constant<width>) LOCKSTEP_INLINED {
-                   windows_to_points<outputs, width, outputs + 2>(
-                       layout, source, grid, range, grid.padding, to,
-                       [](const auto& d)
-                           LOCKSTEP_INLINED { return WinogradTransforms<outputs>::of_source(d); });
-                 });
+  with_pixels(grid.outputs, layout, source,
+              [&]<int outputs, int width>(Constant<outputs>, Constant<width>, const auto* pixels)
+                  LOCKSTEP_INLINED {
+                    windows_to_points<outputs, width, outputs + 2>(
+                        layout, pixels, grid, range, grid.padding, to,
+                        [](const auto& d)
+                            LOCKSTEP_INLINED { return WinogradTransforms<outputs>::of_source(d); });
+                  });
 }
 
-void gradient_to_points(const PixelLayout& layout, const float* gradient, const TileGrid& grid,
+void gradient_to_points(const PixelLayout& layout, const void* gradient, const TileGrid& grid,
                         const TileRange& range, const PointMatrices& to) {
-  with_constants(grid.outputs, layout.lanes,
-                 [&]<int outputs, int width>(Constant<outputs>, Constant<width>) LOCKSTEP_INLINED {
-                   windows_to_points<outputs, width, outputs>(
-                       layout, gradient, grid, range, 0, to, [](const auto& d) LOCKSTEP_INLINED {
-                         return WinogradTransforms<outputs>::of_gradient(d);
-                       });
-                 });
+  with_pixels(grid.outputs, layout, gradient,
+              [&]<int outputs, int width>(Constant<outputs>, Constant<width>, const auto* pixels)
+                  LOCKSTEP_INLINED {
+                    windows_to_points<outputs, width, outputs>(
+                        layout, pixels, grid, range, 0, to, [](const auto& d) LOCKSTEP_INLINED {
+                          return WinogradTransforms<outputs>::of_gradient(d);
+                        });
+                  });
 }
 
 void points_to_result(const PixelLayout& layout, const PointMatrices& from, const TileGrid& grid,
-                      const TileRange& range, const float* bias, float* result) {
-  with_constants(grid.outputs, layout.lanes,
-                 [&]<int outputs, int width>(Constant<outputs>, Constant<width>) LOCKSTEP_INLINED {
-                   result_of_points<outputs, width>(layout, from, grid, range, bias, result);
-                 });
+                      const TileRange& range, const float* bias, void* result) {
+  with_pixels(grid.outputs, layout, result,
+              [&]<int outputs, int width>(Constant<outputs>, Constant<width>, auto* pixels)
+                  LOCKSTEP_INLINED {
+                    result_of_points<outputs, width>(layout, from, grid, range, bias, pixels);
+                  });
 }
 
-void add_tiles(const PixelLayout& layout, const float* image, const TileGrid& grid,
+void add_tiles(const PixelLayout& layout, const void* image, const TileGrid& grid,
                const TileRange& range, float* sums) {
-  with_constants(grid.outputs, layout.lanes,
-                 [&]<int outputs, int width>(Constant<outputs>, Constant<width>) LOCKSTEP_INLINED {
-                   sums_of_tiles<outputs, width>(layout, image, grid, range, sums);
-                 });
+  with_pixels(
+      grid.outputs, layout, image,
+      [&]<int outputs, int width>(Constant<outputs>, Constant<width>, const auto* pixels)
+          LOCKSTEP_INLINED { sums_of_tiles<outputs, width>(layout, pixels, grid, range, sums); });
 }
 
 void filter_to_points(const FilterToPoints& of, const float* filter, const RowRange& range,

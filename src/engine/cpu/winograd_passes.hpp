@@ -21,19 +21,20 @@ struct TileRange {
   std::int64_t row = 0;
 };
 
-// The transforms of Winograd's algorithm, each in the calling thread.
+// The transforms of Winograd's algorithm, each in the calling thread. Images are of the type that
+// their layout says; transformed values are in fp32.
 
 /// Transforms the pixels that each tile of the result reads; pixels beyond the edges are zero.
-void source_to_points(const PixelLayout& layout, const float* source, const TileGrid& grid,
+void source_to_points(const PixelLayout& layout, const void* source, const TileGrid& grid,
                       const TileRange& range, const PointMatrices& to);
 /// Transforms each tile of the result's gradient.
-void gradient_to_points(const PixelLayout& layout, const float* gradient, const TileGrid& grid,
+void gradient_to_points(const PixelLayout& layout, const void* gradient, const TileGrid& grid,
                         const TileRange& range, const PointMatrices& to);
 /// Writes each tile of the result, plus `bias` (padded like the layout) unless that is null.
 void points_to_result(const PixelLayout& layout, const PointMatrices& from, const TileGrid& grid,
-                      const TileRange& range, const float* bias, float* result);
+                      const TileRange& range, const float* bias, void* result);
 /// Adds the pixels of the tiles to `sums`, one value per channel, padded like the layout.
-void add_tiles(const PixelLayout& layout, const float* image, const TileGrid& grid,
+void add_tiles(const PixelLayout& layout, const void* image, const TileGrid& grid,
                const TileRange& range, float* sums);
 
 /// Rows [first, last) of a filter.
