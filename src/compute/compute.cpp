@@ -212,6 +212,7 @@ class CpuCompute final : public Compute {
     return own.empty() ? chosen_before_ : with_chosen(kind_, own, chosen_before_);
   }
   [[nodiscard]] std::string all_reduce() const override { return link_.all_reduce(); }
+  [[nodiscard]] std::string arithmetic() const override { return onednn_description(); }
   [[nodiscard]] std::vector<std::string> notes() const override {
     const std::string of_groups = link_.is_shared() ? "" : groups_.way();
     const std::string way = of_groups.empty() ? link_.way("all ranks") : of_groups;
@@ -286,6 +287,7 @@ class CudaCompute final : public Compute {
   }
   [[nodiscard]] std::string convolutions() const override { return convolutions_; }
   [[nodiscard]] std::string all_reduce() const override { return all_reduce_; }
+  [[nodiscard]] std::string arithmetic() const override { return device_->algorithm_library(); }
   [[nodiscard]] std::vector<std::string> notes() const override {
     std::vector<std::string> notes;
     if (!trial_note_.empty()) notes.push_back(trial_note_);

@@ -67,13 +67,18 @@ void describe_start(RunReporter& reporter, const StartParts& parts) {
   if (binding.warning) reporter.warn(*binding.warning);
 }
 
-void describe_all_reduce(RunReporter& reporter, const std::string& algorithm,
-                         const std::string& checkpoints_algorithm) {
-  if (algorithm.empty()) return;
-  reporter.say("all-reduce: " + algorithm);
-  if (checkpoints_algorithm.empty() || checkpoints_algorithm == algorithm) return;
-  reporter.say(fmt::format("the all-reduce was {}, is {} now (sums may differ in their last bits)",
-                           checkpoints_algorithm, algorithm));
+void describe_bit_sources(RunReporter& reporter, const BitSources& now,
+                          const BitSources& checkpoints) {
+  const std::string reduced = now.all_reduce.value_or("");
+  if (!reduced.empty()) reporter.say("all-reduce: " + reduced);
+  const auto compare = [&](const char* what, const std::optional<std::string>& left,
+                           const std::optional<std::string>& right, const char* result) {
+    if (left.value_or("").empty() || right.value_or("").empty() || *left == *right) return;
+    reporter.say(fmt::format("the {} was {}, is {} now ({} may differ in their last bits)", what,
+                             *left, *right, result));
+  };
+  compare("all-reduce", checkpoints.all_reduce, now.all_reduce, "sums");
+  compare("arithmetic", checkpoints.arithmetic, now.arithmetic, "results");
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/train_step.hpp"
 
+#include <optional>
 #include <string>
 
 namespace lockstep {
@@ -25,9 +26,13 @@ struct StartParts {
 /// Reports the model, the data, the hardware and the memory that a rank needs.
 void describe_start(RunReporter& reporter, const StartParts& parts);
 
-/// Reports the algorithm of the all-reduce, and that of the checkpoint if it differs. Empty:
-/// unknown.
-void describe_all_reduce(RunReporter& reporter, const std::string& algorithm,
-                         const std::string& checkpoints_algorithm);
+/// What a step's bits depend on, as in TrainingState; empty or nullopt: unknown.
+struct BitSources {
+  std::optional<std::string> arithmetic = {};
+  std::optional<std::string> all_reduce = {};
+};
+/// Reports the algorithm of the all-reduce, and each source that differs from the checkpoint's.
+void describe_bit_sources(RunReporter& reporter, const BitSources& now,
+                          const BitSources& checkpoints);
 
 }  // namespace lockstep

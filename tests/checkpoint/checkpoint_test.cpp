@@ -61,6 +61,7 @@ BOOST_AUTO_TEST_CASE(a_state_without_algorithms_is_read_as_it_was_written) {
     Checkpoint checkpoint = example_checkpoint();
     checkpoint.state->convolutions = text;
     checkpoint.state->all_reduce = text;
+    checkpoint.state->arithmetic = text;
 
     write_checkpoint(path, checkpoint);
 
@@ -69,20 +70,22 @@ BOOST_AUTO_TEST_CASE(a_state_without_algorithms_is_read_as_it_was_written) {
     const h5::Group state = h5::open_group(file, "/state");
     BOOST_TEST((h5::read_string(state, "convolutions") == text));
     BOOST_TEST((h5::read_string(state, "all_reduce") == text));
+    BOOST_TEST((h5::read_string(state, "arithmetic") == text));
   }
 }
 
 BOOST_AUTO_TEST_CASE(files_of_older_versions_resume) {
   const TemporaryDirectory directory;
   const std::string path = directory / "step-00000001.h5";
-  for (const std::int64_t version : {1, 2}) {
+  for (const std::int64_t version : {1, 2, 3}) {
     Checkpoint checkpoint = example_checkpoint();
-    checkpoint.state->all_reduce.reset();
+    checkpoint.state->arithmetic.reset();
+    if (version <= 2) checkpoint.state->all_reduce.reset();
     if (version == 1) checkpoint.state->convolutions.reset();
     write_checkpoint(path, checkpoint);
     {
       const h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
-      BOOST_TEST((h5::read_int64(file, "version") == 3));
+      BOOST_TEST((h5::read_int64(file, "version") == 4));
       H5Adelete(file.get(), "version");
       h5::write_int64(file, "version", version);
     }
@@ -193,7 +196,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_no_checkpoint_is_refused_with_the_reason) {
   {
     h5::File file = h5::create_file(directory / "future.h5");
     static_cast<void>(h5::create_group(file, "/model"));
-    h5::write_int64(file, "version", 4);
+    h5::write_int64(file, "version", 5);
     h5::close_written(std::move(file));
   }
   const auto read = [&](const std::string& name) {
@@ -204,7 +207,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_no_checkpoint_is_refused_with_the_reason) {
   BOOST_CHECK_EXCEPTION(read("empty.h5"), Error, with(ExitStatus::bad_input, {"/model"}));
   BOOST_CHECK_EXCEPTION(read("shard.h5"), Error, with(ExitStatus::bad_input, {"lockstep-shard"}));
   BOOST_CHECK_EXCEPTION(read("future.h5"), Error,
-                        with(ExitStatus::bad_input, {"version 4", "1 to 3", "a newer program"}));
+                        with(ExitStatus::bad_input, {"version 5", "1 to 4", "a newer program"}));
 }
 
 namespace {

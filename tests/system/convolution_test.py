@@ -2,6 +2,7 @@
 """Tests --conv-algorithm: how algorithms are chosen, and that a run keeps its choice."""
 
 import math
+import re
 
 from harness import *  # noqa: F403
 
@@ -132,8 +133,14 @@ def another_processor_keeps_the_choice(folder):
     evaluation = ["eval", "--checkpoint", latest(folder / "run"), "--data", folder / "data", "--threads", 1, "--json"]
     found = [json.loads(run(evaluation, ranks, env=env))["loss"] for env in (cache(folder), older) for ranks in (1, 2)]
     assert all(math.isclose(found[0], other, rel_tol=1e-5) for other in found), found
+    before = state(latest(folder / "run"))["arithmetic"].decode()
     output = run(args(folder, "run", "--epochs", 2), env=older)
     assert "Winograd's algorithm in 30 of 30 steps" in output, output
+    now = state(latest(folder / "run"))["arithmetic"].decode()
+    assert re.fullmatch(r"oneDNN \d+\.\d+\.\d+, avx2\w*", now), now
+    assert before == now or f"the arithmetic was {before}, is {now} now (results may differ in their last bits)" in output, output
+    output = run(args(folder, "run", "--epochs", 3), env=older)
+    assert "the arithmetic was" not in output, output
 
 
 def replicas_and_sharded_runs_compute_the_same(folder):
