@@ -3,6 +3,11 @@
 #include <array>
 #include <cstring>
 
+#if defined(__aarch64__)
+#include <arm_acle.h>
+#include <sys/auxv.h>
+#endif
+
 namespace lockstep {
 namespace {
 
@@ -40,19 +45,42 @@ std::uint32_t by_table(const std::byte* data, std::size_t size, std::uint32_t cr
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) std::uint32_t by_instruction(const std::byte* data,
-                                                               std::size_t size,
-                                                               std::uint32_t crc) noexcept {
-  std::uint64_t wide = crc;
+#define LOCKSTEP_CRC32C_INSTRUCTION __attribute__((target("sse4.2")))
+bool has_instruction() noexcept {
+  return __builtin_cpu_supports("sse4.2") != 0;
+}
+LOCKSTEP_CRC32C_INSTRUCTION inline std::uint32_t add(std::uint32_t crc,
+                                                     std::uint64_t word) noexcept {
+  return static_cast<std::uint32_t>(__builtin_ia32_crc32di(crc, word));
+}
+LOCKSTEP_CRC32C_INSTRUCTION inline std::uint32_t add(std::uint32_t crc,
+                                                     std::uint8_t byte) noexcept {
+  return __builtin_ia32_crc32qi(crc, byte);
+}
+#elif defined(__aarch64__)
+#define LOCKSTEP_CRC32C_INSTRUCTION __attribute__((target("+crc")))
+bool has_instruction() noexcept {
+  return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
+}
+LOCKSTEP_CRC32C_INSTRUCTION inline std::uint32_t add(std::uint32_t crc,
+                                                     std::uint64_t word) noexcept {
+  return __crc32cd(crc, word);
+}
+LOCKSTEP_CRC32C_INSTRUCTION inline std::uint32_t add(std::uint32_t crc,
+                                                     std::uint8_t byte) noexcept {
+  return __crc32cb(crc, byte);
+}
+#endif
+
+#if defined(LOCKSTEP_CRC32C_INSTRUCTION)
+LOCKSTEP_CRC32C_INSTRUCTION std::uint32_t by_instruction(const std::byte* data, std::size_t size,
+                                                         std::uint32_t crc) noexcept {
   for (; size >= 8; data += 8, size -= 8) {
     std::uint64_t word = 0;
     std::memcpy(&word, data, 8);
-    wide = __builtin_ia32_crc32di(wide, word);
+    crc = add(crc, word);
   }
-  crc = static_cast<std::uint32_t>(wide);
-  for (; size > 0; ++data, --size) {
-    crc = __builtin_ia32_crc32qi(crc, static_cast<unsigned char>(*data));
-  }
+  for (; size > 0; ++data, --size) crc = add(crc, std::to_integer<std::uint8_t>(*data));
   return crc;
 }
 #endif
@@ -60,9 +88,9 @@ __attribute__((target("sse4.2"))) std::uint32_t by_instruction(const std::byte* 
 }  // namespace
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous) noexcept {
-#if defined(__x86_64__)
-  static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
-  if (has_instruction) return ~by_instruction(bytes.data(), bytes.size(), ~previous);
+#if defined(LOCKSTEP_CRC32C_INSTRUCTION)
+  static const bool uses_instruction = has_instruction();
+  if (uses_instruction) return ~by_instruction(bytes.data(), bytes.size(), ~previous);
 #endif
   return ~by_table(bytes.data(), bytes.size(), ~previous);
 }

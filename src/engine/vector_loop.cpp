@@ -34,4 +34,22 @@ Vectors widest() noexcept {
   return vectors;
 }
 
+std::string_view name_of(Vectors vectors) noexcept {
+  switch (vectors) {
+    case Vectors::avx512:
+      return "AVX-512";
+    case Vectors::avx2:
+      return "AVX2";
+    case Vectors::baseline:
+      break;
+  }
+#if defined(__x86_64__)
+  return "SSE2";
+#elif defined(__aarch64__)
+  return "NEON";
+#else
+  return "compiler's";
+#endif
+}
+
 }  // namespace lockstep::vector_loops

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 #include <type_traits>
 
 namespace lockstep {
@@ -29,6 +30,8 @@ enum class Vectors { baseline, avx2, avx512 };
 
 /// The widest vectors of this processor.
 [[nodiscard]] Vectors widest() noexcept;
+/// "AVX-512"
+[[nodiscard]] std::string_view name_of(Vectors vectors) noexcept;
 
 template <typename Loop, typename... Arguments>
 LOCKSTEP_AVX2 void run_avx2(const Loop& loop, Arguments... arguments) {

@@ -1,5 +1,6 @@
 #include "lockstep/engine/cpu_engine.hpp"
 
+#include "../vector_loop.hpp"
 #include "cpu_program.hpp"
 #include "lockstep/engine/convolution_trial.hpp"
 #include "lowering.hpp"
@@ -129,7 +130,8 @@ class CpuEngine final : public Engine {
         !bf16                     ? "fp32"
         : has_bf16_instructions() ? "bf16"
                                   : "bf16 by conversion (no instructions for it: slower than fp32)";
-    return fmt::format("{}, {}, {} thread{}{}", onednn_description(), precision, state_->threads,
+    return fmt::format("{}, {} loops, {}, {} thread{}{}", onednn_description(),
+                       vector_loops::name_of(vector_loops::widest()), precision, state_->threads,
                        state_->threads == 1 ? "" : "s",
                        describe(state_->graph, state_->convolutions, bf16));
   }

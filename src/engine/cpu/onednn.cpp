@@ -86,6 +86,9 @@ bool same_placement(const Desc& a, const Desc& b) {
 }
 
 bool has_instructions(dnnl::cpu_isa isa) {
+#if !defined(__x86_64__)
+  return false;  // the library names those of x86-64 only
+#endif
   // Each value contains the bits of all instruction sets that it includes.
   const auto wanted = static_cast<unsigned>(isa);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
@@ -104,7 +107,12 @@ std::string instruction_set() {
   }};
   const auto widest =
       std::ranges::find_if(known, [](const auto& each) { return has_instructions(each.first); });
-  return widest == known.end() ? "another instruction set" : widest->second;
+  if (widest != known.end()) return widest->second;
+#if defined(__aarch64__)
+  return "64-bit Arm";
+#else
+  return "another instruction set";
+#endif
 }
 
 std::string library_version() {

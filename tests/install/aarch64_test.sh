@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# aarch64_test.sh BUILD [--all]: compiles for 64-bit Arm, with BUILD's flags, the sources that depend on the processor, and runs the
+# tests of those that need no other library under QEMU. --all: compiles every source of src that BUILD compiles and that is not for
+# GPUs. Exit status 77 without the cross compiler or QEMU.
+#
+# Headers of libraries are the host's, and nothing is linked with them: it shows that the sources compile without warnings.
+set -euo pipefail
+build=$1
+all=${2:-}
+cd "$(dirname "$0")/../.."
+compiler=$(compgen -c aarch64-linux-gnu-g++ | sort -V | tail -n 1)
+emulator=$(command -v qemu-aarch64-static || command -v qemu-aarch64 || true)
+if [ -z "$compiler" ] || [ -z "$emulator" ]; then
+  echo "skipped: no cross compiler and emulator for 64-bit Arm are here (install g++-aarch64-linux-gnu and qemu-user)"
+  exit 77
+fi
+work=$build/aarch64
+rm -rf "$work"
+mkdir "$work"
+
+# The commands of BUILD, for the other compiler.
+sources() {
+  if [ -n "$all" ]; then
+    git ls-files -- 'src/*.cpp' | grep -v /cuda/
+  else
+    git grep -lE 'vector_loop|vector_types|norm_lanes|__x86_64__|__aarch64__' -- 'src/*.cpp'
+  fi
+}
+sources | while read -r source; do
+  sed -nE "s|^ *\"command\": \"(.*) -o [^ ]* -c $PWD/$source\",?\$|\1 $source|p" "$build/compile_commands.json" | head -n 1
+done | sed -E "s|^.*/c\+\+ |$compiler -fsyntax-only -idirafter /usr/include -idirafter /usr/include/$(uname -m)-linux-gnu |"';  s|\\(.)|\1|g' >"$work/commands"
+count=$(wc -l <"$work/commands")
+[ "$count" -gt 0 ] || { echo "$build has no compile commands"; exit 1; }
+xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'eval "$0" || { echo "failed: $0"; exit 255; }' <"$work/commands"
+echo "$count sources compile for 64-bit Arm"
+
+# Boost.Test from its headers, and the libraries of the compiler, in one static program each.
+runs() {  # TEST SOURCE...
+  local test=$1
+  shift
+  sed -E "s|boost/test/unit_test.hpp|boost/test/included/unit_test.hpp|; s|\"../../src|\"$PWD/src|" "$test" >"$work/test.cpp"
+  "$compiler" -std=c++20 -O2 -Wall -Wextra -Werror -Wno-psabi -fopenmp -static -DFMT_HEADER_ONLY -Iinclude -Itests -idirafter /usr/include \
+    "$@" "$work/test.cpp" -o "$work/test"
+  "$emulator" "$work/test" --report_level=short
+}
+runs tests/core/core_test.cpp src/core/{crc32c,huge_pages,philox,shape}.cpp
+runs tests/engine/matrix_product_test.cpp src/engine/cpu/matrix_product.cpp src/engine/vector_loop.cpp
