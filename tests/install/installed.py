@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,16 @@ def commands(program):
     listed = run([program, "--help"]).split("usage:")[1]
     words = [line.split() for line in listed.splitlines() if line.startswith("  ")]
     return [line[0] for line in words if line and line[0] not in ("lockstep", "usage:")]
+
+
+def cmake_options():
+    """The names of all options and settings that the project's CMake files declare for its users."""
+    found = set()
+    for path in [SOURCE / "CMakeLists.txt", *SOURCE.glob("cmake/*.cmake")]:
+        text = path.read_text()
+        found |= set(re.findall(r"option\((LOCKSTEP_\w+)", text))
+        found |= set(re.findall(r"set\((LOCKSTEP_\w+)[^()]*?CACHE", text))
+    return found
 
 
 def skip(reason):

@@ -8,21 +8,11 @@ import re
 import shutil
 
 import spack_stand_in as spack
-from installed import CMAKE, SOURCE, main, run
+from installed import CMAKE, SOURCE, cmake_options, main, run
 
 REPOSITORY = SOURCE / "modules/spack/spack_repo/lockstep"
 RECIPE = REPOSITORY / "packages/lockstep/package.py"
 ENVIRONMENT = SOURCE / "modules/spack/environment/spack.yaml"
-
-
-def cmake_options():
-    """The names of all options and settings that the project's CMake files declare for its users."""
-    found = set()
-    for path in [SOURCE / "CMakeLists.txt", *SOURCE.glob("cmake/*.cmake")]:
-        text = path.read_text()
-        found |= set(re.findall(r"option\((LOCKSTEP_\w+)", text))
-        found |= set(re.findall(r"set\((LOCKSTEP_\w+)[^()]*?CACHE", text))
-    return found
 
 
 def defaults(**changes):
