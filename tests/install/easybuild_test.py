@@ -142,7 +142,7 @@ def the_installation_has_what_the_sanity_check_expects(folder):
 
 def easybuild_finds_every_dependency(folder):
     if any(importlib.util.find_spec(name) is None for name in ("easybuild", "easybuild.framework")):
-        print("skipped: EasyBuild itself is not here (what it resolves was not checked; pip install easybuild)")
+        print("skipped: EasyBuild itself is not here (what it resolves was not checked; scripts/soak easybuild)")
         return
     lmod = next((place for place in (os.environ.get("LMOD_CMD", ""), "/usr/share/lmod/lmod/libexec/lmod") if os.path.exists(place)), None)
     if not lmod:
