@@ -92,14 +92,14 @@ BOOST_AUTO_TEST_CASE(a_missing_rank_is_named_with_its_host_by_all_others) {
     if (rendezvous.rank() == missing) continue;
     const auto begin = std::chrono::steady_clock::now();
 
-    const auto error = outcome(rendezvous, {"the meeting", 400ms});
+    const auto error = outcome(rendezvous, {"the meeting", 2s});
 
     BOOST_TEST_REQUIRE(error.has_value());
     BOOST_TEST((error->status() == ExitStatus::internal));
     BOOST_TEST(std::string(error->what())
-                   .find(rendezvous.name(missing) + " did not come to the meeting within 0.4 s") ==
+                   .find(rendezvous.name(missing) + " did not come to the meeting within 2.0 s") ==
                0U);
-    BOOST_TEST((std::chrono::steady_clock::now() - begin < 10s));
+    BOOST_TEST((std::chrono::steady_clock::now() - begin < 20s));
   }
 }
 

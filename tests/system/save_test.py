@@ -102,24 +102,44 @@ def no_step_waits_for_a_save(folder):
     # Many parameters and little arithmetic, so that a save is much longer than a step.
     data = write_shards(folder / "data", samples=4000, shape=(12, 12, 3))
     for ranks, mode, width, speed in ((1, "none", 32, 4000000), (2, "full", 32, 4000000), (2, "full", 64, 8000000)):
-        run_dir = folder / f"{mode}-{width}"
-        check_step_times_during_saves(run_dir, data, ranks, ["--shard", mode, "--width", width], speed)
+        more = ["--model", "mini-resnet", "--batch-size", 32, "--threads", 1, "--lr", "0.05", "--shard", mode, "--width", width]
+        for attempt in range(MOST_DISTURBED):
+            run_dir = folder / f"{mode}-{width}-{attempt}"
+            problem = late_steps_during_saves(run_dir, data, ranks, more, speed)
+            if problem is None or not is_disturbed(folder / f"{mode}-{width}-{attempt}-without", data, ranks, more):
+                break
+        assert problem is None, problem
     # More than rank 0 can buffer, so that parts are gathered at several step boundaries.
     assert sum(len(data) for data in tensors(latest(run_dir)).values()) > 2 * 4 * 2**21
 
 
-def check_step_times_during_saves(run_dir, data, ranks, more, speed):
-    args = ["--model", "mini-resnet", "--batch-size", 32, "--threads", 1, "--lr", "0.05", *more]
+MOST_DISTURBED = 5  # attempts of which other load on the machine may delay steps without any save
+
+
+def step_times(run_dir, ranks):
+    """From the end of one step to the end of the next, which includes everything in between."""
+    return [32 * ranks / e["images_per_second"] for e in events(run_dir, "step")]
+
+
+def is_disturbed(run_dir, data, ranks, more):
+    """Whether steps of a run without saves take longer than usual, by a sixth of its time."""
+    run(["train", "--data", data, "--run-dir", run_dir, *more, "--max-steps", 120, "--save-every", 10**6, "--log-every", 1], ranks)
+    steps = step_times(run_dir, ranks)[5:]
+    usual = statistics.median(steps)
+    return sum(max(0, step - usual) for step in steps) > sum(steps) / 6
+
+
+def late_steps_during_saves(run_dir, data, ranks, more, speed):
+    """What is wrong with the times of steps beside saves; None: nothing."""
     # A sanitized program tests the use of memory, not the time.
     steps, interval = (24, 10) if SANITIZED else (240, 60)
-    run(["train", "--data", data, "--run-dir", run_dir, *args, "--max-steps", steps, "--save-every", interval,
-         "--log-every", 1], ranks, env={SLOW: str(speed)})
+    run(["train", "--data", data, "--run-dir", run_dir, *more, "--max-steps", steps, "--save-every", interval, "--log-every", 1],
+        ranks, env={SLOW: str(speed)})
     saves = events(run_dir, "checkpoint")
     assert len(saves) >= 2, saves
     if SANITIZED:
-        return
-    # From the end of one step to the end of the next, which includes everything in between.
-    steps = [32 * ranks / e["images_per_second"] for e in events(run_dir, "step")]
+        return None
+    steps = step_times(run_dir, ranks)
     median = statistics.median(steps[5:])
     excess = []
     usually = []
@@ -131,12 +151,14 @@ def check_step_times_during_saves(run_dir, data, ranks, more, speed):
         usually.append(usual)
         if len(beside) > 8:
             excess.append(sum(max(0, step - usual) for step in beside) / seconds)
-    # Other load on the machine may delay some steps by a part of the save, but hardly during each save. Steps that wait for the
-    # writer do so in every save.
+    # Steps that wait for the writer do so in every save.
     assert len(excess) >= 2, saves
     # The writer takes a part of a core, but holds up no step.
-    assert min(usually) < 2 * median, f"the median step during each save took {usually} s, over the run {median} s"
-    assert min(excess) < 1 / 3, f"steps during saves took longer than usual, by these fractions of the save: {excess}"
+    if min(usually) >= 2 * median:
+        return f"the median step during each save took {usually} s, over the run {median} s"
+    if min(excess) >= 1 / 3:
+        return f"steps during saves took longer than usual, by these fractions of the save: {excess}"
+    return None
 
 
 def the_best_model_is_saved_though_another_save_is_in_progress(folder):
