@@ -3,7 +3,7 @@
 
 One rank, all cores, SGD with momentum (PyTorch's fused where it has one), one generated batch; PyTorch's bf16 is its autocast. PyTorch runs in
 up to three forms: default, tuned (channels_last, threads set and bound; tcmalloc preloaded if it is installed), and tuned with torch.compile. The
-ratio of a row is to the fastest of all. PyTorch's memory is counted without what importing it takes. In fp32 Lockstep also runs in two forms:
+ratio of a row is to the fastest of all. PyTorch's memory is counted without what importing it takes. Lockstep also runs in two forms:
 default, and with direct convolutions, the algorithm that PyTorch uses. Each round runs every program once, and ratios are computed within a round,
 so that a slow phase of the machine affects both programs. The file records the CPU share of other processes; the output marks rows where it
 exceeds 5 %.
@@ -90,7 +90,7 @@ def main():
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--python", action="append", help="a Python with PyTorch to compare with; may be repeated (default: /usr/bin/python3)")
     options = parser.parse_args()
-    forms = {"auto": {}, **({"direct": {"conv_algorithm": "direct"}} if options.precision == "fp32" else {})}
+    forms = {"auto": {}, "direct": {"conv_algorithm": "direct"}}
     beside_it = peers(options.python or ["/usr/bin/python3"], compiled=True)
     result = comparison("step beside PyTorch", options, precision=options.precision, rows=[])
     for case in CASES:
