@@ -5,20 +5,42 @@
 #   resolve_run          sets run_dir from the array `training`, and makes each element of a job array train one seed
 #   launch COMMAND...    runs the ranks with the machine's launcher; forwards signals; sets `status`
 #   finish RUN_DIR ...   ends the job: submits it again if the run can resume, and exits with `status`
+#
+# What depends on the scheduler is in schedulers/NAME.sh, which sets
+#
+#   job                  the job's number, for messages
+#   element              the number of this element of a job array; empty: no array
+#   own_launcher         the launcher, unless the machine's file sets another
+#   ways_again           why submit_again failed, for a message
+#
+# and defines
+#
+#   job_name             prints the name of this job, or element of an array, for the scheduler's commands
+#   read_allocation      sets `nodes`, `tasks` (ranks), `ranks_a_node` (at most) and `cores` (a rank's; empty: unknown)
+#   seconds_left         prints the time left until the job's limit; nothing: unknown, or the program asks by itself
+#   ran_out_of_memory    whether the scheduler reports that a rank did
+#   why_not_again        sets `reason`: empty if this script may submit the job again, else why not. Do not call it in a
+#                        subshell, which a signal would end
+#   submit_again ...     runs the job again after this one has ended, with these arguments of the job script
 set -euo pipefail
 
-say() { printf '[%(%F %T)T] job %s: %s\n' -1 "${SLURM_JOB_ID:-none}" "$*"; }
+say() { printf '[%(%F %T)T] job %s: %s\n' -1 "$job" "$*"; }
 
 give_up() {  # give_up STATUS TEXT
   say "error: $2" >&2
   exit "$1"
 }
 
+# --- the scheduler ---------------------------------------------------------------------------------------------------
+
+# shellcheck source-path=SCRIPTDIR source=schedulers/slurm.sh
+source "${BASH_SOURCE[0]%/*}/schedulers/slurm.sh"
+
 # --- the machine -----------------------------------------------------------------------------------------------------
 
 load_machine() {
   # Variables that a machine's file may set; these defaults fit a plain cluster.
-  launcher=srun            # or mpirun (or mpiexec), if srun and MPI have no common PMI
+  launcher=$own_launcher   # srun; mpirun (or mpiexec), if srun and MPI have no common PMI
   srun_options=(--mpi=pmix)
   mpirun_options=auto      # or a list of options that place the ranks; auto: chosen by mpirun's MPI
   lockstep=(lockstep)      # with its wrapper, if any: (apptainer exec lockstep.sif lockstep)
@@ -28,10 +50,8 @@ load_machine() {
   max_restarts=50          # per submission, by these scripts; Slurm's own do not count
   stalled_restarts=1       # consecutive restarts without a newer checkpoint
   crash_restarts=2         # restarts after a rank crashed or ran out of memory, which seldom help
-  # Variables that a machine's file may read, however the job was requested; ranks may be unevenly spread over nodes.
-  nodes=${SLURM_JOB_NUM_NODES:-1}
-  tasks=${SLURM_NTASKS:-$((nodes * ${SLURM_NTASKS_PER_NODE:-1}))}
-  ranks_a_node=$(((tasks + nodes - 1) / nodes))
+  # Sets variables that a machine's file may read.
+  read_allocation
   local file=$1
   [[ $file == */* ]] || file=$LOCKSTEP_SLURM/machines/$file.env
   [ -r "$file" ] || give_up 66 "no machine '$1' (no file $file); there are: $(cd "$LOCKSTEP_SLURM/machines" && echo *.env)"
@@ -41,14 +61,14 @@ load_machine() {
     give_up 64 "launcher=$launcher in $file (only srun, mpirun and mpiexec are known); set one of them"
   [ "$launcher" = srun ] || resolve_mpirun
   # Since 22.05 srun does not inherit these from the job, and ranks would share one core.
-  [ -z "${SLURM_CPUS_PER_TASK:-}" ] || srun_options+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")
+  [ -z "$cores" ] || srun_options+=(--cpus-per-task="$cores")
   : "$python" "$scratch" "$stage" "$max_restarts" "$stalled_restarts" "$crash_restarts" "$ranks_a_node"
 }
 
 # Sets `launcher` to mpiexec if there is no mpirun, and `mpirun_options` if the machine's file does not: as many ranks per
 # node as requested, each on separate cores.
 resolve_mpirun() {
-  local cores=${SLURM_CPUS_PER_TASK:-1}
+  local cores=${cores:-1}
   command -v "$launcher" >/dev/null || launcher=mpiexec
   command -v "$launcher" >/dev/null ||
     give_up 66 "neither mpirun nor mpiexec is in PATH (an MPI's module may not be loaded); load it in the machine's file"
@@ -137,7 +157,7 @@ resolve_run() {
   [ "$status" = 0 ] || give_up "$status" "these options cannot be trained with: ${training[*]}"
   run_dir=$(sed -n 's/^run-dir=//p' <<<"$configuration")
   [ -n "$run_dir" ] || run_dir=runs/$(sed -n 's/^model=//p' <<<"$configuration")
-  [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || make_seed
+  [ -z "$element" ] || make_seed
   log_size=$(size_of_log)
 }
 
@@ -155,7 +175,7 @@ is_complete() { tail -c "+$((log_size + 1))" "$run_dir/log/rank-00000.log" 2>/de
 
 make_seed() {
   local argument kept=() skip=
-  run_dir=${run_dir%/}-seed-$SLURM_ARRAY_TASK_ID
+  run_dir=${run_dir%/}-seed-$element
   for argument in "${training[@]}"; do
     case $argument in
       --run-dir | --seed) skip=1 ;;
@@ -163,19 +183,10 @@ make_seed() {
       *) [ -n "$skip" ] || kept+=("$argument"); skip= ;;
     esac
   done
-  training=("${kept[@]}" --seed "$SLURM_ARRAY_TASK_ID" --run-dir "$run_dir")
+  training=("${kept[@]}" --seed "$element" --run-dir "$run_dir")
 }
 
 # --- submitting again ------------------------------------------------------------------------------------------------
-
-# Names an element of an array separately: the last element's SLURM_JOB_ID is also that of the whole array.
-job_name() {
-  if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then
-    echo "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
-  else
-    echo "$SLURM_JOB_ID"
-  fi
-}
 
 # Whether the same command can resume after `status`: docs/exit-status.md.
 goes_on() {
@@ -185,88 +196,16 @@ goes_on() {
   esac
 }
 
-# Whether a rank crashed (SIGILL, SIGBUS, SIGFPE, SIGSEGV), or Slurm reports that one ran out of memory: srun then returns 1,
-# and the job's details have the pseudo-signal 125.
+# Whether a rank crashed (SIGILL, SIGBUS, SIGFPE, SIGSEGV), or the scheduler reports that one ran out of memory.
 crashed() {
   case $1 in
     132 | 135 | 136 | 139) return 0 ;;
-    1 | 137 | 143) ;;
+    1 | 137 | 143) ran_out_of_memory ;;
     *) return 1 ;;
-  esac
-  command -v scontrol >/dev/null &&
-    [[ $(scontrol -d -o show job "$(job_name)" 2>/dev/null) =~ \ DerivedExitCode=[0-9]+:125\  ]]
-}
-
-# Sets `facts` to the job's state and Slurm's reason for it, or to the error if Slurm does not answer. A controller that is
-# busy or restarting is asked again for two minutes, unless Slurm kills this job before.
-ask_slurm() {
-  local pause
-  for pause in 1 2 4 8 16 32 64 0; do
-    if command -v scontrol >/dev/null; then
-      if facts=$(scontrol -o show job "$(job_name)" 2>&1); then
-        facts="$(sed -n 's/.* JobState=\([^ ]*\) .*/\1/p' <<<"$facts") $(sed -n 's/.* Reason=\([^ ]*\) .*/\1/p' <<<"$facts")"
-        return
-      fi
-    elif facts=$(squeue -h -j "$(job_name)" -o '%T %r' 2>&1); then
-      return
-    fi
-    sleep "$pause" || true
-  done
-  return 1
-}
-
-# Sets `reason`: empty if this script may submit the job again, else why not. A job cancelled by its user is ending,
-# like one at its time limit, but Slurm gives no reason for it; one that Slurm will restart by itself is already pending.
-# Do not call it in a subshell, which a signal would end.
-why_not_again() {
-  local facts
-  reason=
-  if command -v scontrol >/dev/null || command -v squeue >/dev/null; then
-    ask_slurm || { reason="Slurm does not answer: $facts"; return; }
-  elif [ "$warned" = TERM ]; then
-    facts="told to end"
-  else
-    return 0  # no Slurm command to ask
-  fi
-  case $facts in
-    RUNNING* | *" TimeLimit") ;;
-    PENDING* | REQUEUED*) reason="Slurm restarts it ($facts)" ;;
-    *) reason="it was cancelled ($facts)" ;;
   esac
 }
 
 newest_checkpoint() { readlink "$1/checkpoints/latest" || echo none; }
-
-# Runs the job again after this one has ended: requeued by Slurm, or, if that is impossible, as a new job.
-submit_again() {
-  # Slurm ends this job at once, including the scontrol command itself, unless that ignores SIGTERM.
-  if command -v scontrol >/dev/null && (trap '' TERM && scontrol requeue "$(job_name)"); then
-    say "requeued; Slurm restarts it in about two minutes"
-    return
-  fi
-  command -v sbatch >/dev/null || return 1
-  local job name value time='' gres=''
-  local options=(--parsable "--dependency=afterany:$(job_name)" "--job-name=$SLURM_JOB_NAME"
-    "--nodes=$SLURM_JOB_NUM_NODES" "--partition=$SLURM_JOB_PARTITION")
-  # No environment variable contains these two.
-  read -r time gres < <(squeue -h -j "$(job_name)" -o '%l %b' 2>/dev/null) || true
-  [[ ! $time =~ ^([0-9:-]+|UNLIMITED)$ ]] || options+=("--time=$time")
-  for name in NTASKS NTASKS_PER_NODE CPUS_PER_TASK GPUS GPUS_PER_NODE GPUS_PER_SOCKET GPUS_PER_TASK MEM_PER_CPU MEM_PER_GPU; do
-    value=SLURM_$name
-    name=${name,,}
-    [ -z "${!value:-}" ] || options+=("--${name//_/-}=${!value}")
-  done
-  # It also includes GPUs requested by --gpus-per-node. Newer Slurms write gres/gpu:4 where 22.05 writes gres:gpu:4.
-  gres=${gres//gres[:\/]/}
-  [[ -z $gres || $gres == N/A || $gres == "(null)" || -n ${SLURM_GPUS_PER_NODE:-} ]] || options+=("--gres=$gres")
-  [ -z "${SLURM_MEM_PER_NODE:-}" ] || options+=("--mem=$SLURM_MEM_PER_NODE")
-  [ -z "${SLURM_JOB_RESERVATION:-}" ] || options+=("--reservation=$SLURM_JOB_RESERVATION")
-  [ -z "${SLURM_JOB_ACCOUNT:-}" ] || options+=("--account=$SLURM_JOB_ACCOUNT")
-  [ -z "${SLURM_JOB_QOS:-}" ] || options+=("--qos=$SLURM_JOB_QOS")
-  [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || options+=("--array=$SLURM_ARRAY_TASK_ID")
-  job=$(LOCKSTEP_SLURM=$LOCKSTEP_SLURM LOCKSTEP_FIRST_JOB=$first_job sbatch "${options[@]}" "$0" "$@") || return 1
-  say "submitted again as job $job, which waits for this one to end"
-}
 
 # finish RUN_DIR [ARGUMENTS OF THE JOB SCRIPT...]
 finish() {
@@ -307,6 +246,6 @@ finish() {
   printf '%s %s %s %(%FT%T)T%s\n' "$first_job" "$status" "$checkpoint" -1 "${crash:+ crash}" >>"$log" ||
     give_up "$status" "cannot count restarts in $log; not submitted again"
   say "status $status at checkpoint $checkpoint: restart $((restarts + 1)) of at most $max_restarts"
-  submit_again "$@" || say "cannot submit the job again (neither scontrol requeue nor sbatch works here); submit the same command again"
+  submit_again "$@" || say "cannot submit the job again ($ways_again); submit the same command again"
   exit "$status"
 }
