@@ -5,18 +5,16 @@
 : "${LOCKSTEP_SLURM:=$(cd "$(dirname "$0")" && pwd)}"
 # shellcheck source-path=SCRIPTDIR source=job.sh
 source "$LOCKSTEP_SLURM/job.sh" || exit 66
-trap - USR1 TERM # no checkpoint on a signal here
+trap - "${signals[@]}" # no checkpoint on a signal here
 machine=${LOCKSTEP_MACHINE:-generic}
 if [ "${1:-}" = --machine ]; then
   machine=${2:-}
   shift 2 || give_up 64 "--machine needs a name"
 fi
 [ $# -gt 0 ] || { sed -n 2,4p "$0" >&2; exit 64; }
-[ -n "${SLURM_JOB_ID:-}" ] ||
+[ "$job" != none ] ||
   give_up 64 "no allocation here (SLURM_JOB_ID is not set); start this in the shell that salloc --nodes=2 gives"
 load_machine "$machine"
 # In the terminal's foreground: the launcher forwards interrupts to the ranks.
-case $launcher in
-  srun) exec srun --kill-on-bad-exit=1 "${srun_options[@]}" "${lockstep[@]}" "$@" ;;
-  *) exec "$launcher" -n "$tasks" "${mpirun_options[@]}" "${lockstep[@]}" "$@" ;;
-esac
+launch_line "${lockstep[@]}" "$@"
+exec "${line[@]}"

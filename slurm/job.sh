@@ -11,13 +11,15 @@
 #   job                  the job's number, for messages
 #   element              the number of this element of a job array; empty: no array
 #   own_launcher         the launcher, unless the machine's file sets another
+#   signals              those that ask this script to stop
 #   ways_again           why submit_again failed, for a message
 #
 # and defines
 #
 #   job_name             prints the name of this job, or element of an array, for the scheduler's commands
 #   read_allocation      sets `nodes`, `tasks` (ranks), `ranks_a_node` (at most) and `cores` (a rank's; empty: unknown)
-#   seconds_left         prints the time left until the job's limit; nothing: unknown, or the program asks by itself
+#   seconds_left         prints the time until the job's limit; nothing if there is none, or if the program asks by itself;
+#                        fails if the scheduler does not tell
 #   ran_out_of_memory    whether the scheduler reports that a rank did
 #   why_not_again        sets `reason`: empty if this script may submit the job again, else why not. Do not call it in a
 #                        subshell, which a signal would end
@@ -33,16 +35,49 @@ give_up() {  # give_up STATUS TEXT
 
 # --- the scheduler ---------------------------------------------------------------------------------------------------
 
+# Flux may run within a job of another scheduler; of their variables it hides Slurm's from its own jobs.
+find_scheduler() {
+  if [ -n "${SLURM_JOB_ID:-}" ]; then
+    scheduler=slurm
+  elif [ -n "${FLUX_ENCLOSING_ID:-}${FLUX_URI:-}" ]; then
+    scheduler=flux
+  elif [ -n "${PBS_JOBID:-}" ]; then
+    scheduler=pbs
+  elif [ -n "${LSB_JOBID:-}" ]; then
+    scheduler=lsf
+  else
+    scheduler=slurm
+  fi
+}
+find_scheduler
 # shellcheck source-path=SCRIPTDIR source=schedulers/slurm.sh
-source "${BASH_SOURCE[0]%/*}/schedulers/slurm.sh"
+source "${BASH_SOURCE[0]%/*}/schedulers/$scheduler.sh"
+
+# read_allocation's check where the scheduler tells nodes but not ranks.
+require_ranks_a_node() {
+  [[ ${ranks_a_node:-} =~ ^[1-9][0-9]*$ ]] ||
+    give_up 64 "ranks_a_node='${ranks_a_node:-}' (this scheduler does not tell how many ranks a node gets); set it before load_machine"
+}
+
+# why_not_again where the scheduler gives no reason for ending a job: before its time limit, a job was cancelled, or the
+# scheduler will start it again by itself.
+told_to_end() {
+  local now
+  reason=
+  case $warned in '' | USR1 | USR2) return 0 ;; esac
+  printf -v now '%(%s)T' -1
+  [ -n "$ends" ] && [ "$now" -ge "$ends" ] || reason="it was told to end before its time limit (SIG$warned)"
+}
 
 # --- the machine -----------------------------------------------------------------------------------------------------
 
 load_machine() {
   # Variables that a machine's file may set; these defaults fit a plain cluster.
-  launcher=$own_launcher   # srun; mpirun (or mpiexec), if srun and MPI have no common PMI
+  launcher=$own_launcher   # srun, mpirun (or mpiexec), flux or jsrun; mpirun also where srun and MPI have no common PMI
   srun_options=(--mpi=pmix)
   mpirun_options=auto      # or a list of options that place the ranks; auto: chosen by mpirun's MPI
+  flux_options=(-o cpu-affinity=per-task)
+  jsrun_options=auto       # or a list of options that bind the ranks; auto: each to its share of the node's cores
   lockstep=(lockstep)      # with its wrapper, if any: (apptainer exec lockstep.sif lockstep)
   python=python3           # draws the plot of the scaling study, if it has matplotlib
   scratch=${SCRATCH:-$PWD} # where data and runs are
@@ -50,16 +85,19 @@ load_machine() {
   max_restarts=50          # per submission, by these scripts; Slurm's own do not count
   stalled_restarts=1       # consecutive restarts without a newer checkpoint
   crash_restarts=2         # restarts after a rank crashed or ran out of memory, which seldom help
-  # Sets variables that a machine's file may read.
+  # Sets variables that a machine's file may read: nodes, tasks, ranks_a_node, cores.
   read_allocation
   local file=$1
   [[ $file == */* ]] || file=$LOCKSTEP_SLURM/machines/$file.env
   [ -r "$file" ] || give_up 66 "no machine '$1' (no file $file); there are: $(cd "$LOCKSTEP_SLURM/machines" && echo *.env)"
   # shellcheck source=/dev/null
   source "$file"
-  [[ $launcher == srun || $launcher == mpirun || $launcher == mpiexec ]] ||
-    give_up 64 "launcher=$launcher in $file (only srun, mpirun and mpiexec are known); set one of them"
-  [ "$launcher" = srun ] || resolve_mpirun
+  case $launcher in
+    srun | flux) ;;
+    mpirun | mpiexec) resolve_mpirun ;;
+    jsrun) [ "${jsrun_options[*]-}" != auto ] || jsrun_options=(--bind="packed:${cores:-1}") ;;
+    *) give_up 64 "launcher=$launcher in $file (only srun, mpirun, mpiexec, flux and jsrun are known); set one of them" ;;
+  esac
   # Since 22.05 srun does not inherit these from the job, and ranks would share one core.
   [ -z "$cores" ] || srun_options+=(--cpus-per-task="$cores")
   : "$python" "$scratch" "$stage" "$max_restarts" "$stalled_restarts" "$crash_restarts" "$ranks_a_node"
@@ -75,7 +113,7 @@ resolve_mpirun() {
   [ "${mpirun_options[*]-}" = auto ] || return 0
   case $("$launcher" --version 2>&1 || true) in
     *"Open MPI"* | *OpenRTE* | *PRRTE*) mpirun_options=(--map-by "ppr:$ranks_a_node:node:pe=$cores" --bind-to core) ;;
-    *"Intel(R) MPI"*) # binds by itself; in a Slurm job it obeys -ppn only with this variable
+    *"Intel(R) MPI"*) # binds by itself; in a job it obeys -ppn only with this variable
       mpirun_options=(-ppn "$ranks_a_node")
       export I_MPI_JOB_RESPECT_PROCESS_PLACEMENT=off
       ;;
@@ -93,6 +131,7 @@ ranks=        # the launcher's process, while it runs
 warned=       # the signal that asked this job to stop
 interrupted=  # a signal came while the shell waited
 limit=        # seconds that the ranks may take; empty: no limit
+ends=         # when the scheduler will end the job, in seconds since 1970; empty: unknown
 launched=0    # start time of the launcher, by SECONDS
 
 # Sends SIGUSR1 for every signal: mpirun forwards it, but kills the ranks within a second of SIGTERM. `timeout` would die of
@@ -101,8 +140,17 @@ launched=0    # start time of the launcher, by SECONDS
 ask_to_stop() {
   local sent=USR1
   [ -z "$limit" ] || sent=TERM
-  kill -"$sent" "$ranks" 2>/dev/null || true
-  [ $((SECONDS - launched)) -gt 1 ] || (sleep 1 && kill -"$sent" "$ranks" 2>/dev/null) &
+  signal_ranks "$sent" || true
+  [ $((SECONDS - launched)) -gt 1 ] || (sleep 1 && signal_ranks "$sent") &
+}
+
+# Before version 0.73, `flux run` dies of signals that it should forward.
+signal_ranks() {
+  if [ "$launcher" = flux ]; then
+    flux job killall --force --signal="$1" >/dev/null 2>&1
+  else
+    kill -"$1" "$ranks" 2>/dev/null
+  fi
 }
 
 pass_on() {
@@ -112,22 +160,40 @@ pass_on() {
   [ -z "$ranks" ] || ask_to_stop
 }
 # Set before the launch: without traps a signal would end the shell. exec resets them.
-trap 'pass_on USR1' USR1
-trap 'pass_on TERM' TERM
+trap_signals() {
+  local name
+  for name in "${signals[@]}"; do
+    # shellcheck disable=SC2064
+    trap "pass_on $name" "$name"
+  done
+}
+trap_signals
+
+# Sets `line` to the command that launches the ranks.
+launch_line() {
+  case $launcher in
+    srun) line=(srun --kill-on-bad-exit=1 "${srun_options[@]}" "$@") ;;
+    # All ranks of a node see all of its cores and GPUs that the job has; flux_options and jsrun_options bind them to cores.
+    flux) line=(flux run --nodes="$nodes" --tasks-per-node="$ranks_a_node" --exclusive "${flux_options[@]}" "$@") ;;
+    jsrun)
+      line=(jsrun --nrs="$nodes" --rs_per_host=1 --tasks_per_rs="$ranks_a_node" -c ALL_CPUS -g ALL_GPUS
+        "${jsrun_options[@]}" "$@")
+      ;;
+    *) line=("$launcher" -n "$tasks" "${mpirun_options[@]}" "$@") ;;
+  esac
+}
 
 # Runs the launcher in the background, so that the shell's traps run at once.
 launch() {
+  local line
   if [ -n "$warned" ]; then
     status=75  # before the ranks had started; nothing is lost
     return
   fi
-  case $launcher in
-    srun) set -- srun --kill-on-bad-exit=1 "${srun_options[@]}" "$@" ;;
-    *) set -- "$launcher" -n "$tasks" "${mpirun_options[@]}" "$@" ;;
-  esac
-  if [ -n "$limit" ]; then set -- timeout --kill-after=30 "$limit" "$@"; fi
+  launch_line "$@"
+  if [ -n "$limit" ]; then line=(timeout --kill-after=30 "$limit" "${line[@]}"); fi
   launched=$SECONDS
-  "$@" &
+  "${line[@]}" &
   ranks=$!
   [ -z "$warned" ] || ask_to_stop  # the signal came before the launcher had started
   interrupted=$warned
@@ -142,6 +208,13 @@ launch() {
 }
 
 # --- the run ---------------------------------------------------------------------------------------------------------
+
+# Adds the options in LOCKSTEP_OPTIONS, where the scheduler passes no arguments to a script.
+read_options() {
+  local options
+  read -ra options <<<"${LOCKSTEP_OPTIONS:-}"
+  training+=("${options[@]}")
+}
 
 # Sets run_dir from `training`. Each element of an array uses its number as the seed, and a separate directory.
 resolve_run() {
@@ -158,6 +231,7 @@ resolve_run() {
   run_dir=$(sed -n 's/^run-dir=//p' <<<"$configuration")
   [ -n "$run_dir" ] || run_dir=runs/$(sed -n 's/^model=//p' <<<"$configuration")
   [ -z "$element" ] || make_seed
+  limit_time "$(sed -n 's/^time-limit=\([0-9]*\).*/\1/p' <<<"$configuration")"
   log_size=$(size_of_log)
 }
 
@@ -174,16 +248,43 @@ size_of_log() { stat -c %s "$run_dir/log/rank-00000.log" 2>/dev/null || echo 0; 
 is_complete() { tail -c "+$((log_size + 1))" "$run_dir/log/rank-00000.log" 2>/dev/null | grep -E 'finished at step|nothing to do: step' >/dev/null; }
 
 make_seed() {
-  local argument kept=() skip=
   run_dir=${run_dir%/}-seed-$element
+  drop_options --run-dir --seed
+  training+=(--seed "$element" --run-dir "$run_dir")
+}
+
+# limit_time SECONDS: lets the ranks save and stop before the scheduler ends the job, or after SECONDS (0: no own limit) if that
+# is earlier.
+limit_time() {
+  local left own=${1:-0} reserve=60  # seconds for this script, for rounded answers and for clocks that differ
+  if ! left=$(seconds_left); then
+    say "warning: the scheduler does not tell how long this job may run; give --time-limit, so that the run saves in time"
+    return 0
+  fi
+  [ -n "$left" ] || return 0
+  printf -v ends '%(%s)T' -1
+  ends=$((ends + left))
+  left=$((left > reserve ? left - reserve : 1))
+  if [ "$own" -gt 0 ] && [ "$own" -le "$left" ]; then return 0; fi
+  drop_options --time-limit
+  training+=(--time-limit "${left}s")
+}
+
+# drop_options NAME...: removes these options and their values from `training`.
+drop_options() {
+  local argument name kept=() skip=
   for argument in "${training[@]}"; do
-    case $argument in
-      --run-dir | --seed) skip=1 ;;
-      --run-dir=* | --seed=*) ;;
-      *) [ -n "$skip" ] || kept+=("$argument"); skip= ;;
-    esac
+    if [ -n "$skip" ]; then
+      skip=
+      continue
+    fi
+    for name in "$@"; do
+      [ "$argument" != "$name" ] || skip=1
+      [[ -z $skip && $argument != "$name"=* ]] || continue 2
+    done
+    kept+=("$argument")
   done
-  training=("${kept[@]}" --seed "$element" --run-dir "$run_dir")
+  training=("${kept[@]}")
 }
 
 # --- submitting again ------------------------------------------------------------------------------------------------

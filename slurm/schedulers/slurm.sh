@@ -4,6 +4,7 @@
 job=${SLURM_JOB_ID:-none}
 element=${SLURM_ARRAY_TASK_ID:-}
 own_launcher=srun
+signals=(USR1 TERM)
 ways_again="neither scontrol requeue nor sbatch works here"
 
 # Names an element of an array separately: the last element's SLURM_JOB_ID is also that of the whole array.

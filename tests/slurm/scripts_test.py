@@ -16,8 +16,8 @@ def shellcheck_finds_nothing(folder):
     if shutil.which("shellcheck") is None:
         print("skipped: shellcheck_finds_nothing: no shellcheck here")
         return
-    scripts = [*SCRIPTS.glob("*.sbatch"), *SCRIPTS.glob("*.sh"), *SCRIPTS.glob("machines/*.env"), *SCRIPTS.glob("schedulers/*.sh")]
-    assert len(scripts) == 10, scripts
+    scripts = [path for pattern in ("*.sbatch", "*.sh", "machines/*.env", "schedulers/*.sh", "other/*") for path in SCRIPTS.glob(pattern)]
+    assert len(scripts) == 16, scripts
     command("shellcheck", "-x", *sorted(scripts))
 
 

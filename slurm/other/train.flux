@@ -1,0 +1,16 @@
+#!/bin/bash
+# train.flux [OPTIONS OF LOCKSTEP TRAIN...]: train.sbatch for Flux (docs/slurm.md): flux batch slurm/other/train.flux. Edit the
+# lines 1, 2, 3.
+#flux: --job-name=resnet50 -N 2 -n 8 -c 8 -t 24h
+#flux: --signal=SIGUSR1@300s
+ranks_a_node=4
+# 1: that number, and the first line for Flux: nodes, ranks, cores a rank; on machines with GPUs also -g 1
+# shellcheck source-path=SCRIPTDIR/.. source=job.sh
+source "${LOCKSTEP_SLURM:=$PWD/slurm}/job.sh" || exit 66
+load_machine "${LOCKSTEP_MACHINE:-generic}" # 2: a file in machines/
+training=(--model resnet50 --data "$scratch/shards" --batch-size 32 --run-dir "$scratch/runs/resnet50" --save-every 10min) # 3
+
+training+=("$@")
+resolve_run
+launch "${lockstep[@]}" train "${training[@]}"
+finish "$run_dir" "$@"

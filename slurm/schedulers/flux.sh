@@ -1,0 +1,46 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# Flux. A job has its own instance of Flux, to which commands without --parent refer. job.sh lists what each of these variables
+# and functions means.
+
+job=${FLUX_ENCLOSING_ID:-} # set since version 0.71
+[ -n "$job" ] || job=$(flux getattr jobid 2>/dev/null) || job=none
+element=
+own_launcher=flux
+signals=(USR1 HUP TERM) # SIGHUP if the job was cancelled or its time is over
+ways_again="flux batch does not work here"
+
+job_name() { echo "$job"; }
+
+read_allocation() {
+  require_ranks_a_node
+  nodes=$(flux resource list -n -o '{nnodes}') || nodes=
+  [[ $nodes =~ ^[1-9][0-9]*$ ]] || give_up 66 "flux resource list says '$nodes' for the number of nodes; start this in a job of Flux"
+  tasks=$((nodes * ranks_a_node))
+  cores= # flux_options binds the ranks
+}
+
+# Without a limit, UINT_MAX.
+seconds_left() {
+  local left
+  left=$(flux job timeleft 2>/dev/null) || return
+  [[ $left =~ ^[0-9]+$ ]] || return
+  [ "$left" -ge 4294967295 ] || echo "$left"
+}
+
+ran_out_of_memory() { return 1; }
+
+why_not_again() { told_to_end; }
+
+# As a new job, since Flux requeues none.
+submit_again() {
+  local name='' queue='' bank='' duration='' successor
+  local options=("--dependency=afterany:$job" "--nodes=$nodes" "--nslots=$tasks")
+  # The command line of flux batch may have set these; the other options are those in the script.
+  IFS='|' read -r name queue bank duration < <(flux --parent jobs -n -o '{name}|{queue}|{bank}|{duration}' "$job" 2>/dev/null) || true
+  [ -z "$name" ] || options+=("--job-name=$name")
+  [ -z "$queue" ] || options+=("--queue=$queue")
+  [ -z "$bank" ] || options+=("--bank=$bank")
+  [[ ! $duration =~ [1-9] ]] || options+=("--time-limit=${duration}s")
+  successor=$(LOCKSTEP_SLURM=$LOCKSTEP_SLURM LOCKSTEP_FIRST_JOB=$first_job flux --parent batch "${options[@]}" "$0" "$@") || return 1
+  say "submitted again as job $successor, which waits for this one to end"
+}
