@@ -18,7 +18,7 @@ SCRIPTS = HERE.parent.parent / "slurm"
 sys.path.insert(0, str(HERE.parent / "system"))
 
 import harness  # noqa: E402
-from harness import BAD_INPUT, INTERNAL, LOCKSTEP, OK, STOPPED, USAGE  # noqa: E402
+from harness import BAD_INPUT, INTERNAL, LOCKSTEP, MPIRUN, OK, STOPPED, USAGE  # noqa: E402
 
 SECONDS = 60  # over ten times the longest job of these tests
 DAY = 24 * 3600
@@ -356,6 +356,29 @@ def ranks_stop_before_the_time_limit(folder):
         assert "does not tell how long this job may run" in output and silent.configuration()["time-limit"] == "0", output
 
 
+def a_run_of_real_ranks_stops_in_time_and_resumes(folder):
+    """The program, with mpirun and the time left of a stand-in for PBS."""
+    job = Job(folder, dataclasses.replace(PBS, programs={**PBS.programs, "mpirun": f'exec {shlex.join(MPIRUN)} "$@"'}))
+    (job.folder / "nodes").write_text("node1\nnode1\n")
+    (job.folder / "machine.env").open("a").write("mpirun_options=()\nexport OMP_WAIT_POLICY=passive\n")
+    lines = job.script.read_text().splitlines()
+    (third,) = (i for i, line in enumerate(lines) if line.startswith("training=("))
+    run_dir = job.folder / "run"
+    lines[third] = ("training=(--synthetic --synthetic-samples 64 --model mlp --width 8 --image-size 8 --channels 1 --classes 4 "
+                    f"--batch-size 4 --epochs 2 --threads 1 --progress plain --run-dir {run_dir})")
+    job.script.write_text("\n".join(lines) + "\n")
+
+    (job.folder / "left").write_text(f"{DAY}:{DAY - RESERVE - 3}\n")
+    check_submitted(job.start())
+    stopped = (run_dir / "restarts").read_text().split()
+    (job.folder / "left").write_text(f"{DAY}:0\n")
+    status, output = job.run()
+
+    assert stopped[:2] == ["7.server", "75"] and 1 <= int(re.fullmatch(r"step-(\d+)\.h5", stopped[2])[1]) < 16, stopped
+    assert status == OK and "finished at step 16" in output and "done" in output, (status, output)
+    assert len(job.submitted()) == 1, job.calls()
+
+
 def an_element_of_an_array_is_submitted_again_alone(folder):
     job = Job(folder, PBS, PBS_JOBID="7[3].server", PBS_ARRAY_INDEX="3")
     status, output = job.run()
@@ -400,6 +423,14 @@ def a_machine_may_set_the_launcher(folder):
     assert status == USAGE and "launcher=aprun" in output, (status, output)
 
 
+def an_interactive_job_launches_the_ranks(folder):
+    for scheduler in ALL:
+        job = Job(folder, scheduler, status=OK, ranks_a_node="4")
+        subprocess.run([SCRIPTS / "interactive.sh", "--machine", job.folder / "machine.env", "train", "--model", "mlp"], check=True,
+                       env=job.environment, timeout=SECONDS)
+        assert job.launched() == (scheduler.launch, ["train", "--model", "mlp"]), job.calls()
+
+
 def the_number_of_ranks_is_required_where_it_is_unknown(folder):
     for scheduler in (LSF, FLUX):
         job = Job(folder, scheduler)
@@ -425,6 +456,7 @@ if __name__ == "__main__":
                   success_without_a_finished_run_is_a_stop, bad_options_and_bad_input_are_not_submitted_again,
                   a_warned_job_is_submitted_again, a_cancelled_job_is_not_submitted_again,
                   a_job_ended_at_its_time_limit_is_submitted_again, ranks_stop_before_the_time_limit,
-                  an_element_of_an_array_is_submitted_again_alone, without_a_way_to_submit_the_user_is_told,
-                  a_machine_may_set_the_launcher, the_number_of_ranks_is_required_where_it_is_unknown,
+                  a_run_of_real_ranks_stops_in_time_and_resumes, an_element_of_an_array_is_submitted_again_alone,
+                  without_a_way_to_submit_the_user_is_told, a_machine_may_set_the_launcher,
+                  an_interactive_job_launches_the_ranks, the_number_of_ranks_is_required_where_it_is_unknown,
                   the_scheduler_is_the_innermost])
