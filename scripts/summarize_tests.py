@@ -21,7 +21,8 @@ def skips_of(case):
 
 def reasons_of(case):
     """The first lines that say what failed in the test case: its own or Boost.Test's, or else its last line."""
-    output = [line.strip() for line in (case.findtext("system-out") or "").splitlines() if line.strip()]
+    text = re.sub(r"\[NON-XML-CHAR-0x1B\]\[[0-9;]*m", "", case.findtext("system-out") or "")  # colours
+    output = list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
     found = [line.removeprefix("FAILED").strip() for line in output if line.startswith("FAILED ") or "error: in " in line]
     ends = [failure.get("message") for failure in case.iter("failure")]
     return [reason[:300] for reason in (found or output[-1:] or ends or ["no output"])[:3]]
