@@ -8,35 +8,28 @@ import json
 import pathlib
 import sys
 
+from harness import best
+
 TOP = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = TOP / "benchmarks" / "results"
 README = TOP / "README.md"
 PICTURE = TOP / "docs" / "pictures" / "ratio-to-pytorch.svg"
 BEGIN, END = "<!-- benchmarks/summarize.py writes this table -->\n", "<!-- end of the table -->\n"
-STEPS = ["2026-11-22-mini-resnet-vs-pytorch-2.15-fp32.json", "2026-11-22-resnets-vs-pytorch-2.15-fp32.json", "2026-11-22-step-vs-pytorch-2.15-bf16.json"]
-TRAINING = ["2026-11-22-training-fp32-vs-pytorch-2.15.json", "2026-11-22-training-bf16-vs-pytorch-2.15.json"]
+STEPS = [f"2026-11-25-{models}-vs-pytorch-1.13-and-2.15-{precision}.json" for precision in ("fp32", "bf16") for models in ("step", "resnet50")]
 
 
 def read(name):
     return json.loads((RESULTS / name).read_text())
 
 
-def peer(measurement, form):
-    return next(p for p in measurement["peers"] if p["form"] == form)
-
-
 def rows():
-    """(what, precision, ratio to tuned, ratio to default, peak memory ratio or None, file), one per measurement."""
+    """(what, precision, the fastest PyTorch, the newest in its default form, file), one per measurement."""
     for name in STEPS:
         result = read(name)
         for row in result["rows"]:
-            tuned = peer(row, "tuned")
-            what = f"step, {row['model']}, {row['image_size']} x {row['image_size']}, batch {row['batch']}"
-            yield what, result["precision"], tuned["ratio"], peer(row, "default")["ratio"], tuned["peak_memory_ratio"], name
-    for name in TRAINING:
-        result = read(name)
-        what = f"{result['steps']} steps and evaluation, {result['model']}, {result['data']}"
-        yield what, result["precision"], peer(result, "tuned")["ratio"], peer(result, "default")["ratio"], None, name
+            peers = row["peers"]
+            what = f"{row['model']}, {row['image_size']} x {row['image_size']}, batch {row['batch']}"
+            yield what, result["precision"], best(peers), [peer for peer in peers if peer["form"] == "default"][-1], name
 
 
 def spread(ratio):
@@ -44,16 +37,17 @@ def spread(ratio):
 
 
 def table():
-    lines = ["| measurement | | tuned PyTorch | default PyTorch | memory | rounds, date |\n|---|---|---|---|---|---|\n"]
-    for what, precision, tuned, default, memory, name in rows():
+    lines = ["| a training step | | of the fastest PyTorch | which that is | memory | of PyTorch 2.15 as it is | rounds, date |\n|---|---|---|---|---|---|---|\n"]
+    for what, precision, fastest, default, name in rows():
         result = read(name)
         source = f"[{result['rounds']}, {result['date']}](benchmarks/results/{name})"
-        lines.append(f"| {what} | {precision} | {spread(tuned)} | {spread(default)} | {'' if memory is None else f'{memory:.2f}'} | {source} |\n")
+        which = f"{'.'.join(fastest['pytorch'].split('.')[:2])} {fastest['form']}"
+        lines.append(f"| {what} | {precision} | {spread(fastest['ratio'])} | {which} | {fastest['peak_memory_ratio']:.2f} | {spread(default['ratio'])} | {source} |\n")
     return "".join(lines)
 
 
 def picture():
-    """Bars of the ratios to tuned PyTorch, with lines from the minimum to the maximum."""
+    """Bars of the ratios to the fastest PyTorch, with lines from the minimum to the maximum."""
     left, bar, gap, scale, widest = 360, 16, 10, 130, 2.5
     entries = list(rows())
     height = 50 + len(entries) * (bar + gap)
@@ -64,17 +58,17 @@ def picture():
 
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">\n',
              f'<rect width="{width}" height="{height}" fill="white"/>\n']
-    for i, (what, precision, tuned, *_) in enumerate(entries):
+    for i, (what, precision, fastest, *_) in enumerate(entries):
         y = 10 + i * (bar + gap)
         colour = "#3b6fb6" if precision == "fp32" else "#d9822b"
-        low, high, median = (left + scale * tuned[key] for key in ("min", "max", "median"))
+        low, high, median = (left + scale * fastest["ratio"][key] for key in ("min", "max", "median"))
         parts += [text(left - 8, y + bar - 4, f"{what}, {precision}", "end"),
                   f'<rect x="{left}" y="{y}" width="{median - left:.1f}" height="{bar}" fill="{colour}"/>\n',
                   f'<path d="M{low:.1f} {y + bar / 2:.0f}H{high:.1f}" stroke="#222" stroke-width="2"/>\n',
-                  text(high + 6, y + bar - 4, f"{tuned['median']:.2f}")]
+                  text(high + 6, y + bar - 4, f"{fastest['ratio']['median']:.2f}")]
     bottom = height - 36
     parts += [f'<path d="M{left + scale} 4V{bottom}" stroke="#222" stroke-dasharray="4 3"/>\n', text(left + scale, bottom + 14, "1: as fast", "middle"),
-              text(left, bottom + 30, "speed of Lockstep divided by that of tuned PyTorch 2.15; same machine, in turn; lines: least to greatest of the rounds"), "</svg>\n"]
+              text(left, bottom + 30, "speed of Lockstep divided by that of the fastest PyTorch; same machine, in turn; lines: least to greatest of the rounds"), "</svg>\n"]
     return "".join(parts)
 
 
