@@ -37,7 +37,7 @@ def spread(ratio):
 
 
 def table():
-    lines = ["| a training step | | of the fastest PyTorch | which that is | memory | of PyTorch 2.15 as it is | rounds, date |\n|---|---|---|---|---|---|---|\n"]
+    lines = ["| training step | | to the fastest PyTorch | its version and form | memory | to the default form of 2.15 | rounds, date |\n|---|---|---|---|---|---|---|\n"]
     for what, precision, fastest, default, name in rows():
         result = read(name)
         source = f"[{result['rounds']}, {result['date']}](benchmarks/results/{name})"

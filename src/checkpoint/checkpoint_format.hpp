@@ -9,7 +9,7 @@
 namespace lockstep::checkpoint_format {
 
 inline constexpr const char* format = "lockstep-checkpoint";
-/// 1: `/state` without `convolutions`; 2: without `all_reduce`; 3: without `arithmetic`. Additions
+/// 1: `/state` without `convolutions`; 2: without `all_reduce`; 3: without `backend`. Additions
 /// to its checksum need a new version, so that older programs reject the file as too new.
 inline constexpr std::int64_t version = 4;
 inline constexpr const char* checksum = "crc32c";
@@ -44,7 +44,7 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("version", state.version);
   visit("convolutions", state.convolutions);
   visit("all_reduce", state.all_reduce);
-  visit("arithmetic", state.arithmetic);
+  visit("backend", state.backend);
 }
 
 /// CRC-32C of the canonical state: lines `name=value`, sorted, each with a newline; integers in

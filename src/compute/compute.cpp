@@ -13,12 +13,11 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "module_interface.hpp"
+#include "run_choices.hpp"
 
 #include <chrono>
 #include <numeric>
 #include <optional>
-#include <sstream>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -122,45 +121,6 @@ class HostGroups final {
   std::optional<HostLink> replicas_link_;
 };
 
-/// What a run's choices are for, a line each: those for GPUs contain tabs, and those for CPUs in
-/// bf16 begin with that word.
-enum class ChosenFor { cpu_fp32, cpu_bf16, gpu };
-constexpr std::string_view of_bf16 = "bf16: ";
-
-ChosenFor kind_of(const std::string& line) {
-  if (line.find('\t') != std::string::npos) return ChosenFor::gpu;
-  return line.starts_with(of_bf16) ? ChosenFor::cpu_bf16 : ChosenFor::cpu_fp32;
-}
-ChosenFor chosen_on_cpus(Precision precision) {
-  return precision == Precision::bf16 ? ChosenFor::cpu_bf16 : ChosenFor::cpu_fp32;
-}
-
-/// The lines of one kind, without the word that marks them.
-std::string chosen_for(ChosenFor kind, const std::string& text) {
-  std::string chosen;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (kind_of(line) != kind) continue;
-    chosen += (kind == ChosenFor::cpu_bf16 ? line.substr(of_bf16.size()) : line) + '\n';
-  }
-  return chosen;
-}
-
-/// A run's choices, with those of one kind replaced by `chosen`.
-std::string with_chosen(ChosenFor kind, const std::string& chosen, const std::string& text) {
-  std::string all;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (kind_of(line) != kind) all += line + '\n';
-  }
-  std::istringstream own(chosen);
-  for (std::string line; std::getline(own, line);) {
-    if (kind == ChosenFor::cpu_bf16) all += of_bf16;
-    all += line + '\n';
-  }
-  return all;
-}
-
 ConvolutionChoices choose_convolutions(const Graph& graph, const ComputeOptions& options) {
   TrialCache cache(trial_cache_path());
   return plan_convolutions(
@@ -169,7 +129,7 @@ ConvolutionChoices choose_convolutions(const Graph& graph, const ComputeOptions&
               .precision = options.precision,
               .threads = options.threads,
               .batch_size = options.conv_batch,
-              .known = chosen_for(chosen_on_cpus(options.precision), options.convolutions)},
+              .known = choices_of(cpu_choices(options.precision), options.convolutions)},
              cache)
       .choices;
 }
@@ -179,7 +139,7 @@ class CpuCompute final : public Compute {
   CpuCompute(const Graph& graph, const ComputeOptions& options, Communicator& host)
       : link_(host, options.reduces ? options.comm : CommChoice::mpi),
         groups_(host, options.group_size, options.comm),
-        kind_(chosen_on_cpus(options.precision)),
+        kind_(cpu_choices(options.precision)),
         chosen_before_(options.convolutions) {
     collectively(host, [&] {
       if (host.rank() == 0) choices_ = choose_convolutions(graph, options);
@@ -207,12 +167,10 @@ class CpuCompute final : public Compute {
     return lockstep::make_optimizer(config, layout, sum_norms);
   }
   [[nodiscard]] std::string convolutions() const override {
-    // On processors with AMX, nothing is chosen in bf16.
-    const std::string own = choices_.text();
-    return own.empty() ? chosen_before_ : with_chosen(kind_, own, chosen_before_);
+    return with_choices(kind_, choices_.text(), chosen_before_);
   }
   [[nodiscard]] std::string all_reduce() const override { return link_.all_reduce(); }
-  [[nodiscard]] std::string arithmetic() const override { return onednn_description(); }
+  [[nodiscard]] std::string backend() const override { return onednn_description(); }
   [[nodiscard]] std::vector<std::string> notes() const override {
     const std::string of_groups = link_.is_shared() ? "" : groups_.way();
     const std::string way = of_groups.empty() ? link_.way("all ranks") : of_groups;
@@ -223,7 +181,7 @@ class CpuCompute final : public Compute {
  private:
   HostLink link_;
   HostGroups groups_;
-  ChosenFor kind_;
+  ChoiceKind kind_;
   std::string chosen_before_;  ///< rank 0's, from the run so far
   ConvolutionChoices choices_;
   std::unique_ptr<Engine> engine_;
@@ -287,7 +245,7 @@ class CudaCompute final : public Compute {
   }
   [[nodiscard]] std::string convolutions() const override { return convolutions_; }
   [[nodiscard]] std::string all_reduce() const override { return all_reduce_; }
-  [[nodiscard]] std::string arithmetic() const override { return device_->algorithm_library(); }
+  [[nodiscard]] std::string backend() const override { return device_->algorithm_library(); }
   [[nodiscard]] std::vector<std::string> notes() const override {
     std::vector<std::string> notes;
     if (!trial_note_.empty()) notes.push_back(trial_note_);
@@ -313,7 +271,7 @@ class CudaCompute final : public Compute {
     std::string chosen;
     collectively(host_, [&] {
       if (host_.rank() != 0 || options.conv_algorithm != ConvAlgorithm::automatic) return;
-      chosen = chosen_for(ChosenFor::gpu, options.convolutions);
+      chosen = choices_of(ChoiceKind::gpu, options.convolutions);
       if (options.conv_batch == 0) return;
       AlgorithmFile cache;
       const auto begin = std::chrono::steady_clock::now();
@@ -328,7 +286,7 @@ class CudaCompute final : public Compute {
     });
     chosen = broadcast_text(host_, std::move(chosen));
     module_.set_algorithms(*device_, chosen);
-    convolutions_ = with_chosen(ChosenFor::gpu, chosen, options.convolutions);
+    convolutions_ = with_choices(ChoiceKind::gpu, chosen, options.convolutions);
   }
   void choose_communicator(const ComputeOptions& options, const ProcessGrid& grid) {
     if (!options.reduces) return;

@@ -68,12 +68,13 @@ ConvolutionPlan plan_convolutions(const Graph& graph, const ConvolutionPlanOptio
   const bool bf16 = options.precision == Precision::bf16;
   if (!bf16 && options.precision != Precision::fp32) return plan;
   const bool automatic = options.algorithm == ConvAlgorithm::automatic;
-  // There, direct convolutions in bf16 are many times faster than anything in fp32.
-  if (automatic && bf16 && library.has_matrix_unit()) return plan;
+  // Direct convolutions in bf16 by a matrix unit are faster than any in fp32.
+  const bool tries = !(bf16 && library.has_matrix_unit());
   const ConvolutionChoices known =
       ConvolutionChoices::parse(automatic ? options.known : std::string());
   const double allowed = allowed_scratch(graph, options.batch_size);
   const auto by_trial = [&](const WinogradShape& shape, ConvolutionStep step) {
+    if (!tries) return false;
     const auto trial = try_winograd({.shape = shape,
                                      .step = step,
                                      .batch_size = options.batch_size,

@@ -355,14 +355,14 @@ OptionTable<Config> make_table() {
                              .help = "what to compute on; auto: GPUs if all ranks have one",
                              .unit = "",
                              .choices = {"auto", "cpu", "cuda"}})
-      .add(&Config::conv_algorithm,
-           {.name = "conv-algorithm",
-            .help =
-                "3x3 convolutions on CPUs: direct, winograd (rounds more than direct in fp32), or "
-                "auto (the faster for each pass, timed once and kept with the run); on GPUs: auto "
-                "(cuDNN's fastest, timed likewise) or direct (cuDNN's first choice)",
-            .unit = "",
-            .choices = {"auto", "direct", "winograd"}})
+      .add(
+          &Config::conv_algorithm,
+          {.name = "conv-algorithm",
+           .help = "3x3 convolutions on CPUs: direct, winograd (rounds more in fp32), or auto (the "
+                   "faster for each pass, timed once and kept with the run); on GPUs: auto "
+                   "(cuDNN's fastest, timed likewise) or direct (cuDNN's first choice)",
+           .unit = "",
+           .choices = {"auto", "direct", "winograd"}})
       .add(&Config::recompute,
            {.name = "recompute",
             .help = "activation checkpointing, with the same bits: norms recomputes the outputs of "

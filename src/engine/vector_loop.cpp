@@ -48,7 +48,7 @@ std::string_view name_of(Vectors vectors) noexcept {
 #elif defined(__aarch64__)
   return "NEON";
 #else
-  return "compiler's";
+  return "portable";
 #endif
 }
 

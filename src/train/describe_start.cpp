@@ -67,18 +67,20 @@ void describe_start(RunReporter& reporter, const StartParts& parts) {
   if (binding.warning) reporter.warn(*binding.warning);
 }
 
-void describe_bit_sources(RunReporter& reporter, const BitSources& now,
-                          const BitSources& checkpoints) {
-  const std::string reduced = now.all_reduce.value_or("");
-  if (!reduced.empty()) reporter.say("all-reduce: " + reduced);
-  const auto compare = [&](const char* what, const std::optional<std::string>& left,
-                           const std::optional<std::string>& right, const char* result) {
-    if (left.value_or("").empty() || right.value_or("").empty() || *left == *right) return;
+Numerics Numerics::of(const TrainingState& state) {
+  return {.backend = state.backend.value_or(""), .all_reduce = state.all_reduce.value_or("")};
+}
+
+void describe_numerics(RunReporter& reporter, const Numerics& now, const Numerics& checkpoints) {
+  if (!now.all_reduce.empty()) reporter.say("all-reduce: " + now.all_reduce);
+  const auto compare = [&](const char* what, const std::string& before, const std::string& after,
+                           const char* result) {
+    if (before.empty() || after.empty() || before == after) return;
     reporter.say(fmt::format("the {} was {}, is {} now ({} may differ in their last bits)", what,
-                             *left, *right, result));
+                             before, after, result));
   };
   compare("all-reduce", checkpoints.all_reduce, now.all_reduce, "sums");
-  compare("arithmetic", checkpoints.arithmetic, now.arithmetic, "results");
+  compare("backend", checkpoints.backend, now.backend, "results");
 }
 
 }  // namespace lockstep

@@ -1,12 +1,12 @@
 #pragma once
 
+#include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/run/run_reporter.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/train_step.hpp"
 
-#include <optional>
 #include <string>
 
 namespace lockstep {
@@ -26,13 +26,14 @@ struct StartParts {
 /// Reports the model, the data, the hardware and the memory that a rank needs.
 void describe_start(RunReporter& reporter, const StartParts& parts);
 
-/// What a step's bits depend on, as in TrainingState; empty or nullopt: unknown.
-struct BitSources {
-  std::optional<std::string> arithmetic = {};
-  std::optional<std::string> all_reduce = {};
+/// What computes and what reduces, as in TrainingState; the bits of a step depend on both. Empty:
+/// unknown.
+struct Numerics {
+  std::string backend;
+  std::string all_reduce;
+  [[nodiscard]] static Numerics of(const TrainingState& state);
 };
-/// Reports the algorithm of the all-reduce, and each source that differs from the checkpoint's.
-void describe_bit_sources(RunReporter& reporter, const BitSources& now,
-                          const BitSources& checkpoints);
+/// Reports the algorithm of the all-reduce, and what differs from the checkpoint.
+void describe_numerics(RunReporter& reporter, const Numerics& now, const Numerics& checkpoints);
 
 }  // namespace lockstep

@@ -112,7 +112,7 @@ class Run final {
 
   std::vector<MemoryLimit> limits_;  ///< of a CPU engine
   std::optional<TrainingSession> session_;
-  BitSources checkpoints_bits_;
+  Numerics checkpoints_numerics_;
   std::unique_ptr<Dataset> validation_;
   std::shared_ptr<Staging> staging_;
   LoaderOptions loading_;
@@ -239,8 +239,8 @@ void Run::build_session() {
                                                              shard_group, job_.grid, comm_);
                                   }});
   state_.convolutions = session_->compute().convolutions();
-  checkpoints_bits_ = {.arithmetic = state_.arithmetic, .all_reduce = state_.all_reduce};
-  state_.arithmetic = session_->compute().arithmetic();
+  checkpoints_numerics_ = Numerics::of(state_);
+  state_.backend = session_->compute().backend();
   state_.all_reduce = session_->compute().all_reduce();
   state_.optimizer = std::string(session_->optimizer().name());
   if (recorder_) session_->engine().set_step_timer(step_trace_.emplace(*recorder_));
@@ -315,9 +315,7 @@ void Run::describe() {
                        : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
   }
   for (const std::string& note : session_->compute().notes()) reporter_->say(note);
-  describe_bit_sources(*reporter_,
-                       {.arithmetic = state_.arithmetic, .all_reduce = state_.all_reduce},
-                       checkpoints_bits_);
+  describe_numerics(*reporter_, Numerics::of(state_), checkpoints_numerics_);
   if (!time_.problem.empty()) reporter_->warn(time_.problem);
   if (time_.end) {
     const std::chrono::duration<double> left = *time_.end - StopTimer::Clock::now();

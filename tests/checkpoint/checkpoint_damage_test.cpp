@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(a_changed_state_or_a_missing_checksum_is_refused_by_name) {
   expect("a.h5:/state does not verify");
   change([](const h5::File& file) { H5Adelete(h5::open_group(file, "/state").get(), "seed"); });
   expect("/state has no attribute seed");
-  for (const char* optional : {"convolutions", "all_reduce", "arithmetic"}) {
+  for (const char* optional : {"convolutions", "all_reduce", "backend"}) {
     change([optional](const h5::File& file) {
       H5Adelete(h5::open_group(file, "/state").get(), optional);
     });

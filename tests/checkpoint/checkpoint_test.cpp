@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(a_state_without_algorithms_is_read_as_it_was_written) {
     Checkpoint checkpoint = example_checkpoint();
     checkpoint.state->convolutions = text;
     checkpoint.state->all_reduce = text;
-    checkpoint.state->arithmetic = text;
+    checkpoint.state->backend = text;
 
     write_checkpoint(path, checkpoint);
 
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(a_state_without_algorithms_is_read_as_it_was_written) {
     const h5::Group state = h5::open_group(file, "/state");
     BOOST_TEST((h5::read_string(state, "convolutions") == text));
     BOOST_TEST((h5::read_string(state, "all_reduce") == text));
-    BOOST_TEST((h5::read_string(state, "arithmetic") == text));
+    BOOST_TEST((h5::read_string(state, "backend") == text));
   }
 }
 
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(files_of_older_versions_resume) {
   const std::string path = directory / "step-00000001.h5";
   for (const std::int64_t version : {1, 2, 3}) {
     Checkpoint checkpoint = example_checkpoint();
-    checkpoint.state->arithmetic.reset();
+    checkpoint.state->backend.reset();
     if (version <= 2) checkpoint.state->all_reduce.reset();
     if (version == 1) checkpoint.state->convolutions.reset();
     write_checkpoint(path, checkpoint);

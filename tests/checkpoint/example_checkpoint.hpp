@@ -60,7 +60,7 @@ namespace lockstep::test {
                     .version = "0.1.0",
                     .convolutions = "64x8x8 to 64, padding 1: winograd direct direct\n",
                     .all_reduce = "Open MPI 4.1.4, ring",
-                    .arithmetic = "oneDNN 2.6.3, avx2"};
+                    .backend = "oneDNN 2.6.3, avx2"};
   return checkpoint;
 }
 

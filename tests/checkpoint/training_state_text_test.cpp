@@ -20,7 +20,7 @@ BOOST_AUTO_TEST_CASE(a_state_is_parsed_to_the_same_bits) {
   state.config = "model=resnet18\nlr=0.1\n";
   state.convolutions = "64x8x8 to 64, padding 1: winograd direct direct\n";
   state.all_reduce = "Open MPI 4.1.4, ring";
-  state.arithmetic = "oneDNN 2.6.3, avx2";
+  state.backend = "oneDNN 2.6.3, avx2";
 
   const TrainingState found = parse_training_state(training_state_text(state));
 

@@ -227,9 +227,15 @@ BOOST_AUTO_TEST_CASE(in_bf16_the_trials_are_in_bf16_unless_a_matrix_unit_is_ther
     BOOST_TEST(library.timed[i].bf16 == (i >= in_fp32));
   }
   library.has_matrix_unit = true;
-  BOOST_TEST(plan(library, bf16).choices.text() == "");
+  const ConvolutionPlan direct = plan(library, bf16);
+  BOOST_TEST(direct.choices.contains(wide));
+  BOOST_TEST(!chooses_winograd(direct.choices));
   BOOST_TEST(chooses_winograd(
       plan(library, {.algorithm = ConvAlgorithm::winograd, .precision = Precision::bf16}).choices));
+  // What a run chose on another processor stays in force.
+  const std::string known = "32x16x16 to 32, padding 1: winograd direct direct\n";
+  const ConvolutionPlan resumed = plan(library, {.precision = Precision::bf16, .known = known});
+  BOOST_TEST(resumed.choices.winograd(wide, ConvolutionStep::forward));
   BOOST_TEST(library.timed.size() == 2 * in_fp32);
 }
 

@@ -18,7 +18,7 @@ work=$build/aarch64
 rm -rf "$work"
 mkdir "$work"
 
-# The commands of BUILD, for the other compiler.
+# The commands of BUILD with the cross compiler in place of all words before the first option.
 sources() {
   if [ -n "$all" ]; then
     git ls-files -- 'src/*.cpp' | grep -v /cuda/
@@ -28,7 +28,7 @@ sources() {
 }
 sources | while read -r source; do
   sed -nE "s|^ *\"command\": \"(.*) -o [^ ]* -c $PWD/$source\",?\$|\1 $source|p" "$build/compile_commands.json" | head -n 1
-done | sed -E "s|^.*/c\+\+ |$compiler -fsyntax-only -idirafter /usr/include -idirafter /usr/include/$(uname -m)-linux-gnu |"';  s|\\(.)|\1|g' >"$work/commands"
+done | sed -E "s|^([^- ][^ ]* )+|$compiler -fsyntax-only -idirafter /usr/include -idirafter /usr/include/$(uname -m)-linux-gnu |"';  s|\\(.)|\1|g' >"$work/commands"
 count=$(wc -l <"$work/commands")
 [ "$count" -gt 0 ] || { echo "$build has no compile commands"; exit 1; }
 xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'eval "$0" || { echo "failed: $0"; exit 255; }' <"$work/commands"

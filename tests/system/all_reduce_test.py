@@ -90,7 +90,7 @@ def without_all_reduce(path):
     """Rewrites the file as an older program wrote it."""
     with h5py.File(path, "r+") as file:
         attributes = file["state"].attrs
-        del attributes["all_reduce"], attributes["arithmetic"]
+        del attributes["all_reduce"], attributes["backend"]
         file.attrs.modify("version", np.int64(2))
         lines = [f"{name}=".encode() + canonical(value) + b"\n" for name, value in attributes.items() if name != "crc32c"]
         attributes.modify("crc32c", np.uint32(crc32c(b"".join(sorted(lines)))))

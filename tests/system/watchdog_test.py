@@ -4,6 +4,7 @@
 import re
 import signal
 import socket
+import threading
 
 from harness import *  # noqa: F403
 
@@ -390,32 +391,33 @@ def a_rank_waits_for_a_debugger(folder):
     output = run(train_args(data, folder / "run", "--wait-for-debugger", 2), 2, expect=USAGE)
     assert "--wait-for-debugger 2" in output and "2" in output, output
     process = start(train_args(data, folder / "run", "--max-steps", 2, "--wait-for-debugger", 1), 2)
+    limit = threading.Timer(SECONDS, os.killpg, (process.pid, signal.SIGKILL))
+    limit.start()
     output = ""
-    while "waits for a debugger" not in output:
-        line = process.stdout.readline()
-        assert line, f"it did not wait:\n{output}"
+    for line in process.stdout:
         output += line
-    debugged = ranks_of(process)[1]
-    time.sleep(1)
-    assert process.poll() is None and not (folder / "run" / "metrics.jsonl").exists(), "it did not wait"
-    # The process that traces it is its debugger.
-    tracer = subprocess.Popen([sys.executable, "-c", f"""
-import ctypes, os
-c = ctypes.CDLL(None, use_errno=True)
-ATTACH, CONTINUE = 16, 7
-assert c.ptrace(ATTACH, {debugged}, None, None) == 0, os.strerror(ctypes.get_errno())
-while os.WIFSTOPPED(os.waitpid({debugged}, 0)[1]):
-    assert c.ptrace(CONTINUE, {debugged}, None, None) == 0, os.strerror(ctypes.get_errno())
-"""])
-    try:
-        status, rest = finish(process)
-    finally:
-        tracer.kill()
-        tracer.wait()
-    output += rest
-    assert status == OK, output
+        if "waits for a debugger" in line:
+            debugged = ranks_of(process)[1]
+            time.sleep(1)
+            assert process.poll() is None and not (folder / "run" / "metrics.jsonl").exists(), "it did not wait"
+            debugger = subprocess.Popen([sys.executable, "-c", TRACER, str(debugged)])
+    assert process.wait() == OK, output
+    limit.cancel()
+    debugger.wait()
+    check_output(output)
     assert f"rank 1 on {HOST} waits for a debugger: gdb -p {debugged}" in output, output
     assert "watchdog disabled" in output, output
+
+
+# The process that traces another is its debugger.
+TRACER = """
+import ctypes, os, sys
+ATTACH, CONTINUE, process = 16, 7, int(sys.argv[1])
+trace = ctypes.CDLL(None, use_errno=True).ptrace
+assert trace(ATTACH, process, None, None) == 0, os.strerror(ctypes.get_errno())
+while os.WIFSTOPPED(os.waitpid(process, 0)[1]):
+    assert trace(CONTINUE, process, None, None) == 0, os.strerror(ctypes.get_errno())
+"""
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ struct TrainingState {
   std::optional<std::string> convolutions = {};
   /// Compute::all_reduce(); nullopt in files of format versions 1 and 2.
   std::optional<std::string> all_reduce = {};
-  /// Compute::arithmetic(); nullopt in files of format versions 1 to 3.
-  std::optional<std::string> arithmetic = {};
+  /// Compute::backend(); nullopt in files of format versions 1 to 3.
+  std::optional<std::string> backend = {};
   friend bool operator==(const TrainingState&, const TrainingState&) = default;
 };
 

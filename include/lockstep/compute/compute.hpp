@@ -70,9 +70,9 @@ class Compute {
   /// What sums arenas over all ranks, for a checkpoint: the MPI and its algorithm, "NCCL" or
   /// "shared memory"; empty for one rank. A sum's bits depend on it.
   [[nodiscard]] virtual std::string all_reduce() const { return ""; }
-  /// What calculates, for a checkpoint: "oneDNN 2.6.3, avx512_core_bf16", or the GPU. A step's bits
-  /// depend on it.
-  [[nodiscard]] virtual std::string arithmetic() const = 0;
+  /// What computes, for a checkpoint: "oneDNN 2.6.3, avx512_core_bf16", or the GPU and cuDNN. A
+  /// step's bits depend on it.
+  [[nodiscard]] virtual std::string backend() const = 0;
   /// Lines to print at the start: how ranks access each other's memory, and what was timed.
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
   /// For GPU profilers; null for the CPU. Lives as long as the process.
