@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <limits>
 #include <thread>
@@ -270,6 +271,19 @@ BOOST_AUTO_TEST_CASE(steps_after_the_first_allocate_nothing) {
   const long before = test::allocation_count();
   for (int i = 0; i < 50; ++i) step();
   BOOST_TEST(test::allocation_count() - before == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_long_wait_leaves_its_core_to_others) {
+  if (is_alone()) return;
+  const Shared shared;
+  std::vector<float> values(100, 1.0F);
+  constexpr std::chrono::milliseconds late{400};
+  if (shared.mpi->rank() == 0) std::this_thread::sleep_for(late);
+  const auto before = std::clock();
+  shared.comm->all_reduce(std::span(values), ReduceOp::sum);
+  const double computed = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  BOOST_TEST(values.front() == static_cast<float>(shared.mpi->size()));
+  BOOST_TEST(computed < std::chrono::duration<double>(late).count() / 4);
 }
 
 BOOST_AUTO_TEST_CASE(a_failed_allocation_is_reported_on_all_ranks) {

@@ -3,10 +3,11 @@
 #include "piece_exchange.hpp"
 
 #include <mpi.h>
-#include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 namespace lockstep {
@@ -22,21 +23,33 @@ class ExchangeProgress final {
     return std::ranges::all_of(exchanges(), &PieceExchange::is_idle);
   }
   static void advance() {
-    for (PieceExchange* exchange : exchanges()) exchange->advance();
+    for (PieceExchange* exchange : exchanges()) {
+      if (exchange->advance()) ++moves();
+    }
   }
 
-  /// Blocks until `is_done()`. Spins first, then yields the core to other threads. Also progresses
-  /// MPI, since earlier MPI sends may still be pending.
+  /// Blocks until `is_done()`. While nothing happens, spins first, then yields the core to other
+  /// threads, then naps: a thread that only yields may keep a core from processes of other sessions
+  /// and control groups for minutes. Also progresses MPI, since earlier MPI sends may still be
+  /// pending.
   template <typename Done>
   static void wait_until(Done&& is_done) {
-    for (std::uint64_t turn = 1; !is_done(); ++turn) {
+    constexpr std::uint64_t spins = 256;
+    constexpr std::uint64_t yields = 4096;  // some ms
+    constexpr std::chrono::microseconds nap{50};
+    std::uint64_t idle = 0;
+    for (std::uint64_t seen = moves(); !is_done(); seen = moves()) {
       advance();
-      if (turn % 64 == 0) {
+      idle = moves() == seen ? idle + 1 : 0;
+      const bool naps = idle > spins + yields;
+      if (naps || idle % 64 == 0) {
         int there = 0;
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
       }
-      if (turn > 256) {
-        ::sched_yield();
+      if (naps) {
+        std::this_thread::sleep_for(nap);
+      } else if (idle > spins) {
+        std::this_thread::yield();
       } else {
         spin();
       }
@@ -44,6 +57,11 @@ class ExchangeProgress final {
   }
 
  private:
+  /// Calls of PieceExchange::advance() in this thread that had something to do.
+  [[nodiscard]] static std::uint64_t& moves() noexcept {
+    thread_local std::uint64_t of_thread = 0;
+    return of_thread;
+  }
   /// Frees execution units for the core's other hardware threads for some cycles.
   static void spin() noexcept {
 #if defined(__x86_64__)

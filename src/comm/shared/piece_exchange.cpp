@@ -71,19 +71,22 @@ void PieceExchange::add(const Operation& operation) {
   advance();
 }
 
-void PieceExchange::advance() {
-  if (ended_ == added_) return;
+bool PieceExchange::advance() {
+  if (ended_ == added_) return false;
   const auto in = [this](const Flight& flight, std::uint64_t piece) { copy_in(flight, piece); };
   const auto sum = [this](const Flight& flight, std::uint64_t piece) { reduce(flight, piece); };
   const auto out = [this](const Flight& flight, std::uint64_t piece) { take_out(flight, piece); };
   Counters& mine = counters_[rank_];
+  bool any = false;
   for (bool moved = true; moved;) {
     // A piece's place in the ring is free when all ranks have taken the piece `ring` before it.
     moved = run(in_, lowest(&Counters::taken) + ring, mine.copied, in);
     moved |= run(reduce_, lowest(&Counters::copied), mine.reduced, sum);
     moved |= run(out_, lowest(&Counters::reduced), mine.taken, out);
+    any |= moved;
   }
   ended_ = out_.operation;
+  return any;
 }
 
 template <typename Work>

@@ -42,8 +42,9 @@ class PieceExchange final {
   /// All ranks must add the same operations in the same order. Do not use `from` and `to` until the
   /// operation has ended.
   void add(const Operation& operation);
-  /// Progresses all operations as far as the other ranks' progress permits.
-  void advance();
+  /// Progresses all operations as far as the other ranks' progress permits; false if there was
+  /// nothing to do.
+  bool advance();
   /// Number of operations that have ended; they end in the order in which they were added.
   [[nodiscard]] std::uint64_t ended() const noexcept { return ended_; }
   [[nodiscard]] std::uint64_t added() const noexcept { return added_; }
