@@ -3,7 +3,7 @@
 
 One rank, all cores, SGD with momentum (PyTorch's fused where it has one), one generated batch; PyTorch's bf16 is its autocast. PyTorch runs in
 up to three forms: default, tuned (channels_last, threads set and bound; tcmalloc preloaded if it is installed), and tuned with torch.compile. The
-ratio of a row is to the fastest of all. PyTorch's memory is counted without what importing it takes. Lockstep also runs in two forms:
+ratio of a row is to the fastest of all. Memory is counted without what a process has before the model exists (the import, the program with MPI). Lockstep also runs in two forms:
 default, and with direct convolutions, the algorithm that PyTorch uses. Each round runs every program once, and ratios are computed within a round,
 so that a slow phase of the machine affects both programs. The file records the CPU share of other processes; the output marks rows where it
 exceeds 5 %.
@@ -60,7 +60,7 @@ for step in range(steps + 2):
     sgd.step()
     seconds.append(time.perf_counter() - begin)
 print(json.dumps({"images_per_second": batch / statistics.median(seconds[2:]),
-                  "peak_rss_bytes": peak() - imported, "import_rss_bytes": imported,
+                  "peak_rss_bytes": peak(), "start_rss_bytes": imported,
                   "threads": torch.get_num_threads(), "version": torch.__version__}))
 """
 
@@ -72,7 +72,7 @@ def lockstep(program, case, precision, **more):
 
 
 def mebibytes(runs):
-    return round(statistics.median(run["peak_rss_bytes"] for run in runs) / 2**20)
+    return round(statistics.median(run["peak_rss_bytes"] - run["start_rss_bytes"] for run in runs) / 2**20)
 
 
 def beside(ours, peer, runs):
@@ -104,7 +104,8 @@ def main():
         first = ours["auto"][0]
         result.update(machine=first["machine"], engine=first["engine"])
         row = {"model": case[0], "image_size": case[1], "batch": case[5], "others_share_of_machine": others,
-               "lockstep": {form: {"images_per_second": spread_of(runs, "images_per_second"), "peak_mib": mebibytes(runs)}
+               "lockstep": {form: {"images_per_second": spread_of(runs, "images_per_second"), "peak_mib": mebibytes(runs),
+                                   **{f"{part}_mib": round(runs[0][f"{part}_bytes"] / 2**20) for part in ("activation", "state")}}
                             for form, runs in ours.items()},
                "peers": [beside(ours, peer, runs) for peer, runs in zip(beside_it, theirs)]}
         row["best"] = best(row["peers"])

@@ -109,6 +109,7 @@ Json describe(const BenchOptions& options) {
 BenchResult bench_step(const BenchOptions& options, const BenchContext& context) {
   const Config& config = options.config;
   Communicator& comm = context.comm;
+  const std::int64_t rss_at_start = comm.all_reduce_value(peak_rss_bytes(), ReduceOp::max);
   if (config.shard_group > 0 && config.shard != ShardMode::hybrid) {
     fail(ExitStatus::usage, "--shard-group {} belongs to --shard hybrid (it is {}); drop it",
          config.shard_group, to_string(config.shard));
@@ -159,6 +160,7 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
       {"nodes", context.grid.nodes},
       {"exposed_communication_seconds", measured.exposed / static_cast<double>(options.steps)},
       {"peak_rss_bytes", measured.rss},
+      {"start_rss_bytes", rss_at_start},  // the program, MPI and libraries
       {"peak_device_bytes", engine.memory().peak_device_bytes()}});
   return result;
 }
