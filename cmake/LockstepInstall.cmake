@@ -14,6 +14,7 @@ configure_package_config_file(cmake/lockstepConfig.cmake.in lockstepConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 write_basic_package_version_file(lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake cmake/FindOneDNN.cmake
+  cmake/FindHWLOC.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 if(TARGET lockstep_program)
   # Libraries from a cluster's modules or a user's prefix are found at their build-time locations.

@@ -213,7 +213,6 @@ class CudaCompute final : public Compute {
                                      .exchanges_by_nccl = uses_nccl(options)});
     });
     agree_on_algorithms(graph, options);
-    numa_node_ = module_.identify(*device_).numa_node;
     peers_ = probe_cuda().peers;
     choose_communicator(options, grid);
     collectively(host, [&] {
@@ -259,7 +258,7 @@ class CudaCompute final : public Compute {
     return notes;
   }
   [[nodiscard]] PhaseMarks* phase_marks() const override { return module_.phase_marks(); }
-  [[nodiscard]] int numa_node() const noexcept override { return numa_node_; }
+  [[nodiscard]] std::string bus_id() const override { return module_.identify(*device_).bus_id; }
 
  private:
   [[nodiscard]] bool uses_nccl(const ComputeOptions& options) const noexcept {
@@ -323,7 +322,6 @@ class CudaCompute final : public Compute {
   std::string convolutions_;
   std::string all_reduce_;
   std::string trial_note_;  ///< rank 0's
-  int numa_node_ = -1;
   PeerReach peers_;
   std::unique_ptr<Rendezvous> rendezvous_;
   /// Avoids MPI, which may access device-only memory even if there is nothing to send.

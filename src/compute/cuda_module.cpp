@@ -140,7 +140,8 @@ CudaAvailability probe_cuda() {
     return {.available = state.status == gpu::DriverState::Status::usable,
             .devices = state.devices,
             .reason = describe(state),
-            .peers = state.peers};
+            .peers = state.peers,
+            .bus_ids = state.bus_ids};
   } catch (const Error& error) {
     return {.available = false, .devices = 0, .reason = error.what()};
   }

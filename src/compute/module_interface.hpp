@@ -28,7 +28,7 @@
 namespace lockstep::gpu {
 
 /// Increase with every change of ModuleTable or of a type that it names.
-inline constexpr int module_interface_number = 23;
+inline constexpr int module_interface_number = 24;
 
 /// "interface 1 of lockstep 0.9.0, compiler 12.2.0"
 [[nodiscard]] inline std::string module_interface() {
@@ -50,6 +50,7 @@ struct DriverState {
   int runtime_version = 0;  ///< CUDA version the module was built with
   int devices = 0;          ///< GPUs that this process sees
   std::string detail;       ///< the library's own message, if any
+  std::vector<std::string> bus_ids = {};  ///< of the GPUs
   PeerReach peers = {};
 };
 

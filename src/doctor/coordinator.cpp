@@ -225,6 +225,7 @@ void Coordinator::examine() {
                                    .launch = options_.launch}));
   findings_.push_back(judge_cores(ranks_));
   findings_.push_back(judge_gpus(ranks_));
+  if (auto locality = judge_locality(ranks_)) findings_.push_back(*std::move(locality));
   examine_neighbours();
   examine_nodes();
   examine_clocks();

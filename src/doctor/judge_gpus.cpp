@@ -90,6 +90,43 @@ Finding judge_gpus(std::span<const RankFacts> ranks) {
           .values = {{"gpus_least", least}, {"gpus_most", most}}};
 }
 
+std::optional<Finding> judge_locality(std::span<const RankFacts> ranks) {
+  std::map<std::string, std::size_t> ranks_on;
+  std::map<GpuPlace::Nic, int> closeness;
+  int placed = 0;
+  for (const RankFacts& rank : ranks) {
+    const std::size_t local_rank = ranks_on[rank.node]++;
+    if (rank.gpu_places.empty()) continue;
+    // Training takes the GPU with the rank's local index, or the only one.
+    const std::size_t gpu = rank.gpu_places.size() == 1 ? 0 : local_rank;
+    if (gpu >= rank.gpu_places.size()) continue;
+    const GpuPlace& place = rank.gpu_places[gpu];
+    const FeedingCores feeding = choose_feeding_cores(place, rank.cores);
+    if (feeding.far) {
+      return Finding{
+          .check = "locality",
+          .verdict = Verdict::warn,
+          .text = fmt::format("rank {} on {} would run {}", rank.rank, rank.node, feeding.text)};
+    }
+    ++placed;
+    ++closeness[place.nic];
+  }
+  if (placed == 0) return std::nullopt;
+  std::string nics;
+  for (const auto& [nic, text] : {std::pair{GpuPlace::Nic::same_switch, "on the GPU's PCIe switch"},
+                                  std::pair{GpuPlace::Nic::same_cores, "near the same cores"},
+                                  std::pair{GpuPlace::Nic::far, "elsewhere in the node"}}) {
+    if (closeness[nic] == 0) continue;
+    nics += fmt::format("{}{} for {}", nics.empty() ? "; nearest network interface " : ", ", text,
+                        count_text(static_cast<std::size_t>(closeness[nic]), "rank"));
+  }
+  return Finding{.check = "locality",
+                 .text = "each rank may use cores near its GPU" + nics,
+                 .values = {{"nics_on_switch", closeness[GpuPlace::Nic::same_switch]},
+                            {"nics_near", closeness[GpuPlace::Nic::same_cores]},
+                            {"nics_far", closeness[GpuPlace::Nic::far]}}};
+}
+
 Finding judge_nccl(const NcclFacts& facts) {
   if (!facts.error.empty()) {
     return {.check = "nccl", .verdict = Verdict::fail, .text = facts.error};

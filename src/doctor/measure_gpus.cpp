@@ -30,7 +30,8 @@ RankFacts measure_rank(int rank, const std::string& node) {
           .gpu_pairs_reaching = cuda.peers.reaching,
           .gpus_apart = cuda.peers.first < 0
                             ? ""
-                            : fmt::format("{} and {}", cuda.peers.first, cuda.peers.second)};
+                            : fmt::format("{} and {}", cuda.peers.first, cuda.peers.second),
+          .gpu_places = cuda.bus_ids.empty() ? std::vector<GpuPlace>{} : find_gpus(cuda.bus_ids)};
 }
 
 GpuProbe::GpuProbe(int local_rank, int local_size)

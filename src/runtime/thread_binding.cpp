@@ -140,24 +140,6 @@ ThreadBinding plan_threads(const ThreadRequest& request) {
   return binding;
 }
 
-std::vector<int> cores_near(int numa_node, std::span<const int> cores, const std::string& nodes) {
-  std::vector<int> all(cores.begin(), cores.end());
-  if (numa_node < 0) return all;
-  std::ifstream file(fmt::format("{}/node{}/cpulist", nodes, numa_node));
-  std::vector<int> near;
-  // "0-31,64-95"
-  for (std::string range; std::getline(file, range, ',');) {
-    std::istringstream text(range);
-    int first = 0;
-    if (!(text >> first)) continue;
-    int last = first;
-    if (text.peek() == '-') text.ignore() >> last;
-    std::ranges::copy_if(all, std::back_inserter(near),
-                         [=](int core) { return core >= first && core <= last; });
-  }
-  return near.empty() ? all : near;
-}
-
 void allow_cores(std::span<const int> cores) noexcept {
   if (cores.empty()) return;
   CoreSet set(*std::max_element(cores.begin(), cores.end()) + 1);

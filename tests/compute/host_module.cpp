@@ -2,7 +2,7 @@
 // a GPU. HOST_MODULE_LATE=1 runs work when it is waited for. HOST_MODULE_SHARED=1 puts all ranks on
 // one device. HOST_MODULE_HANG=device:1 or nccl:1 makes rank 1 hang when it opens its device or
 // starts NCCL. HOST_MODULE_MARKS=FILE receives the ranges for a profiler, and
-// HOST_MODULE_ALGORITHMS=FILE the chosen algorithms.
+// HOST_MODULE_ALGORITHMS=FILE the chosen algorithms. HOST_MODULE_BUS is the PCI bus id of the GPU.
 #include "compute/module_interface.hpp"
 #include "engine/gpu/host_device.hpp"
 #include "lockstep/comm/mpi_communicator.hpp"
@@ -26,12 +26,18 @@ void hang_at(const std::string& what) {
   while (hang != nullptr && rank != nullptr && hang == what + ":" + rank) ::pause();
 }
 
+std::string bus_id() {
+  const char* id = std::getenv("HOST_MODULE_BUS");
+  return id == nullptr ? "0000:00:00.0" : id;
+}
+
 DriverState probe() {
   DriverState state{.status = DriverState::Status::usable,
                     .driver_version = 13000,
                     .runtime_version = 13000,
                     .devices = 1,
-                    .detail = ""};
+                    .detail = "",
+                    .bus_ids = {bus_id()}};
   if (std::getenv("HOST_MODULE_APART") != nullptr) {
     state.devices = 3;
     state.peers = {.pairs = 3, .reaching = 2, .first = 0, .second = 2};
@@ -59,7 +65,7 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options) {
 DeviceIdentity identify(const Device& /*device*/) {
   const bool shared = std::getenv("HOST_MODULE_SHARED") != nullptr;
   return {.uuid = "GPU-" + (shared ? std::string("shared") : std::to_string(getpid())),
-          .bus_id = "0000:00:00.0"};
+          .bus_id = bus_id()};
 }
 
 /// A host device's memory is host memory, so the MPI communicator can use it when the queued work

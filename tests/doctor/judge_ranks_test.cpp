@@ -164,6 +164,37 @@ BOOST_AUTO_TEST_CASE(fewer_gpus_than_ranks_fail) {
          {"4 ranks on node1 see 2 GPUs", "2 ranks a node"});
 }
 
+BOOST_AUTO_TEST_CASE(cores_far_from_the_gpu_are_reported) {
+  auto ranks = with_gpus(2, 2);  // rank 0 has cores 0 and 1, rank 1 cores 2 and 3
+  BOOST_TEST(!judge_locality(ranks).has_value());
+  const lockstep::GpuPlace first{.bus_id = "0000:11:00.0",
+                                 .near_cores = {0, 1},
+                                 .has_far_cores = true,
+                                 .nic = lockstep::GpuPlace::Nic::same_switch,
+                                 .nics = {"mlx5_0"}};
+  const lockstep::GpuPlace second{.bus_id = "0000:81:00.0",
+                                  .near_cores = {2, 3},
+                                  .has_far_cores = true,
+                                  .nic = lockstep::GpuPlace::Nic::far,
+                                  .nics = {"mlx5_0"}};
+  for (RankFacts& rank : ranks) rank.gpu_places = {first, second};
+  const Finding near = judge_locality(ranks).value();
+  expect(near, Verdict::ok,
+         {"each rank may use cores near its GPU", "on the GPU's PCIe switch for 1 rank",
+          "elsewhere in the node for 1 rank"});
+  BOOST_TEST(near.values.front().second == 1);
+
+  for (RankFacts& rank : ranks) rank.gpu_places = {second, first};
+  expect(judge_locality(ranks).value(), Verdict::warn,
+         {"rank 0 on node1", "cores 0-1, not near GPU 0000:81:00.0", "--bind-to none"});
+  // A rank that sees only its own GPU.
+  ranks[0].gpu_places = {first};
+  ranks[1].gpu_places = {second};
+  expect(judge_locality(ranks).value(), Verdict::ok, {"near its GPU"});
+  ranks[1].gpu_places = {{.bus_id = "0000:81:00.0", .has_far_cores = true}};
+  expect(judge_locality(ranks).value(), Verdict::warn, {"rank 1 on node1", "hwloc"});
+}
+
 BOOST_AUTO_TEST_CASE(the_bandwidth_or_error_of_nccl_is_reported) {
   expect(judge_nccl({.bandwidth = 300e9}), Verdict::ok, {"300.0 GB/s"});
   expect(judge_nccl({.error = "NCCL does not start (no route)"}), Verdict::fail, {"no route"});

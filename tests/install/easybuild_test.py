@@ -18,11 +18,11 @@ PARAMETERS = {"easyblock", "name", "version", "versionsuffix", "homepage", "desc
               "checksums", "builddependencies", "dependencies", "configopts", "build_shared_libs", "cuda_compute_capabilities",
               "skipsteps", "files_to_copy", "sanity_check_paths", "sanity_check_commands", "modextravars", "moduleclass"}
 # EasyBuild's own easyconfigs of the toolchain gompi/2025b that ours name (EasyBuild 5.4.1).
-OFFICIAL = {"CMake-3.31.8", "Ninja-1.13.0", "HDF5-1.14.6", "Boost-1.88.0", "nlohmann_json-3.12.0", "fmt-11.2.0", "spdlog-1.15.3",
+OFFICIAL = {"CMake-3.31.8", "Ninja-1.13.0", "HDF5-1.14.6", "Boost-1.88.0", "hwloc-2.12.1", "nlohmann_json-3.12.0", "fmt-11.2.0", "spdlog-1.15.3",
             "zlib-1.3.1", "OpenSSL-3", "libjpeg-turbo-3.1.1", "libpng-1.6.50", "CUDA-12.9.1", "cuDNN-9.15.0.57-CUDA-12.9.1",
             "NCCL-2.27.7-CUDA-12.9.1"}
 # EasyBuild's names of what CMake finds. None: the toolchain has it.
-NAMES = {"Threads": None, "MPI": None, "OpenMP": None, "HDF5": "HDF5", "Boost": "Boost", "OneDNN": "oneDNN", "fmt": "fmt",
+NAMES = {"Threads": None, "MPI": None, "OpenMP": None, "HDF5": "HDF5", "Boost": "Boost", "OneDNN": "oneDNN", "HWLOC": "hwloc", "fmt": "fmt",
          "nlohmann_json": "nlohmann_json", "spdlog": "spdlog", "ZLIB": "zlib", "OpenSSL": "OpenSSL", "JPEG": "libjpeg-turbo",
          "PNG": "libpng"}
 NAMES_FOR_CUDA = {"CUDAToolkit": "CUDA", "CUDNN": "cuDNN", "NCCL": "NCCL", "CUDNNFrontend": "cudnn-frontend"}

@@ -15,7 +15,7 @@ EXPORTED = {"when", "default_args", "run_after", "run_before", "on_package_attri
             "disjoint_sets", "conditional", "Prefix", "install", "install_tree", "mkdirp", "filter_file", "find"}
 
 # The names of Spack's packages (repository builtin, July 2026) and of virtual packages that the recipes may use.
-BUILTIN = {"c", "cxx", "cmake", "mpi", "hdf5", "boost", "onednn", "nlohmann-json", "fmt", "spdlog", "zlib-api", "jpeg", "libpng",
+BUILTIN = {"c", "cxx", "cmake", "mpi", "hdf5", "boost", "onednn", "hwloc", "nlohmann-json", "fmt", "spdlog", "zlib-api", "jpeg", "libpng",
            "openssl", "python", "py-h5py", "py-torch", "cuda", "cudnn", "nccl"}
 # Packages that a recipe should name by what they provide, because the environment may already have another provider.
 PROVIDERS = {"libjpeg-turbo": "jpeg", "libjpeg": "jpeg", "openmpi": "mpi", "mpich": "mpi", "zlib": "zlib-api", "zlib-ng": "zlib-api"}

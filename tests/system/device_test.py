@@ -257,6 +257,28 @@ def gpus_without_peer_access_are_named(folder):
     assert "warn  gpus" in output and "GPUs 0 and 2 on" in output, output
 
 
+def the_cores_near_a_gpu_feed_it(folder):
+    mask = os.sched_getaffinity(0)
+    if REAL or not {0, 1} <= mask:
+        return  # the node in the file has cores 0 and 1
+    data = write_shards(folder / "data")
+    topology = pathlib.Path(__file__).parent.parent / "runtime/two_sockets.xml"
+    for bus, allowed, verdict, words in (
+            ("0000:11:00.0", {0, 1}, "ok", "threads: on 1 of 2 cores, those near GPU 0000:11:00.0"),
+            ("0000:81:00.0", {0}, "warn", "on core 0, not near GPU 0000:81:00.0"),
+            ("0001:01:00.0", {0, 1}, "warn", "on all 2 cores (hwloc does not know which are near GPU 0001:01:00.0")):
+        env = {**GPU, "HWLOC_XMLFILE": str(topology), "HOST_MODULE_BUS": bus}
+        os.sched_setaffinity(0, allowed)
+        try:
+            trained = run([*train_args(data, folder / bus, "--max-steps", 1), "--device", "cuda"], env=env)
+            examined = run(["doctor"], env=env)
+        finally:
+            os.sched_setaffinity(0, mask)
+        assert words in trained, trained
+        assert next(line for line in examined.splitlines() if " locality " in line).startswith(verdict), examined
+        assert verdict == "ok" or words in examined, examined
+
+
 def unsupported_combinations_are_refused(folder):
     data = write_shards(folder / "data")
     cases = [(["--device", "cuda"], NONE, "lockstep-cuda.so is not in /nonexistent"),
@@ -280,4 +302,4 @@ if __name__ == "__main__":
           checkpoints_can_be_used_on_the_other_device, norms_and_16_bit_gradients_are_reduced_over_ranks,
           a_vanishing_loss_scale_ends_the_run,
           a_loss_scale_resumes_with_its_count_of_good_steps,
-          gpus_without_peer_access_are_named, unsupported_combinations_are_refused])
+          gpus_without_peer_access_are_named, the_cores_near_a_gpu_feed_it, unsupported_combinations_are_refused])

@@ -77,8 +77,8 @@ class Compute {
   [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
   /// For GPU profilers; null for the CPU. Lives as long as the process.
   [[nodiscard]] virtual PhaseMarks* phase_marks() const { return nullptr; }
-  /// The host's NUMA node closest to the GPU; -1 if there is none or it is not known.
-  [[nodiscard]] virtual int numa_node() const noexcept { return -1; }
+  /// The GPU's, "0000:0a:00.0"; empty for the CPU.
+  [[nodiscard]] virtual std::string bus_id() const { return ""; }
 };
 
 /// Collective. `host` must outlive the result. Error(usage) on all ranks if what was asked for is

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/runtime/gpu_place.hpp"
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -38,6 +40,7 @@ struct RankFacts {
   int gpu_pairs = 0;            ///< pairs of visible GPUs
   int gpu_pairs_reaching = 0;   ///< pairs that can access each other's memory
   std::string gpus_apart = {};  ///< a pair that cannot, as "0 and 3"
+  std::vector<GpuPlace> gpu_places = {};  ///< of the GPUs that it can see, in their order
 };
 
 /// The link between two neighbouring ranks.

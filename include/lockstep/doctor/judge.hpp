@@ -3,6 +3,7 @@
 #include "lockstep/doctor/facts.hpp"
 #include "lockstep/doctor/finding.hpp"
 
+#include <optional>
 #include <span>
 
 /// Each check's judgement: a pure function from facts to one finding.
@@ -30,6 +31,8 @@ struct SilentRank {
 
 [[nodiscard]] Finding judge_cores(std::span<const RankFacts> ranks);
 [[nodiscard]] Finding judge_gpus(std::span<const RankFacts> ranks);
+/// Nothing if no rank knows the place of a GPU.
+[[nodiscard]] std::optional<Finding> judge_locality(std::span<const RankFacts> ranks);
 [[nodiscard]] Finding judge_neighbours(std::span<const LinkFacts> links);
 /// A pair to measure again: its bandwidth is far below the median of at least three pairs, or poor
 /// in absolute terms; null: none.

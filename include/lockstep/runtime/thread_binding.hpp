@@ -37,11 +37,6 @@ struct ThreadRequest {
 [[nodiscard]] ThreadBinding bind_threads(const ProcessGrid& grid, Communicator& comm,
                                          int requested);
 
-/// The subset of `cores` that belongs to a NUMA node, according to sysfs directory `nodes`. Returns
-/// all `cores` if the subset is empty or the node is unknown (-1).
-[[nodiscard]] std::vector<int> cores_near(int numa_node, std::span<const int> cores,
-                                          const std::string& nodes = "/sys/devices/system/node");
-
 /// The cores that this process may use, ascending; empty if unknown.
 [[nodiscard]] std::vector<int> affinity_mask();
 

@@ -4,6 +4,10 @@
 #include "lockstep/comm/staged_communicator.hpp"
 #include "nvtx_marks.hpp"
 
+#include <array>
+#include <string>
+#include <vector>
+
 namespace lockstep::gpu {
 namespace {
 
@@ -40,6 +44,18 @@ PeerReach reach_of_peers(int visible) {
   return peers;
 }
 
+std::vector<std::string> bus_ids_of(int visible) {
+  std::vector<std::string> ids;
+  for (int device = 0; device < visible; ++device) {
+    std::array<char, 32> id{};
+    if (cudaDeviceGetPCIBusId(id.data(), id.size(), device) == cudaSuccess) {
+      ids.emplace_back(id.data());
+    }
+  }
+  (void)cudaGetLastError();
+  return ids;
+}
+
 DriverState probe() {
   using Status = DriverState::Status;
   DriverState state;
@@ -51,6 +67,7 @@ DriverState probe() {
     state.devices = count_usable(visible);
     state.status = state.devices > 0 ? Status::usable : Status::no_device;
     state.peers = reach_of_peers(visible);
+    state.bus_ids = bus_ids_of(visible);
     if (state.devices == 0 && visible > 0) state.detail = "compute capability below 8.0";
     return state;
   }

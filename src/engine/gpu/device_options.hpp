@@ -43,7 +43,6 @@ class MemorySource {
 struct DeviceIdentity {
   std::string uuid;    ///< "GPU-" and 32 hexadecimal digits in groups, as nvidia-smi -L prints it
   std::string bus_id;  ///< "0000:0a:00.0"
-  int numa_node = -1;  ///< the closest NUMA node of the host; -1: not known
 };
 
 }  // namespace lockstep::gpu

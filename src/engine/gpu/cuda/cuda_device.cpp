@@ -60,12 +60,7 @@ std::string uuid_text(const cudaUUID_t& uuid) {
 DeviceIdentity identify(int device, const cudaDeviceProp& properties) {
   std::array<char, 32> bus_id{};
   LOCKSTEP_CUDA_CHECK(cudaDeviceGetPCIBusId(bus_id.data(), bus_id.size(), device));
-  int numa_node = -1;
-  if (cudaDeviceGetAttribute(&numa_node, cudaDevAttrHostNumaId, device) != cudaSuccess) {
-    (void)cudaGetLastError();
-    numa_node = -1;
-  }
-  return {.uuid = uuid_text(properties.uuid), .bus_id = bus_id.data(), .numa_node = numa_node};
+  return {.uuid = uuid_text(properties.uuid), .bus_id = bus_id.data()};
 }
 
 std::string cudnn_text() {
@@ -77,10 +72,9 @@ std::string describe(const cudaDeviceProp& properties, const DeviceIdentity& ide
   int runtime = 0;
   LOCKSTEP_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
   return fmt::format(
-      "{}, {} SMs, {:.0f} GiB, bus {}{}, CUDA {}.{}, {}", properties.name,
+      "{}, {} SMs, {:.0f} GiB, bus {}, CUDA {}.{}, {}", properties.name,
       properties.multiProcessorCount, static_cast<double>(properties.totalGlobalMem) / gib,
       identity.bus_id,
-      identity.numa_node < 0 ? "" : fmt::format(", NUMA node {}", identity.numa_node),
       runtime / 1000, runtime % 1000 / 10, cudnn_text());
 }
 

@@ -52,6 +52,7 @@ class Lockstep(CMakePackage, CudaPackage):
     depends_on("hdf5@1.10:")
     depends_on("boost@1.74:+program_options")
     depends_on("onednn@2.6:3 cpu_runtime=omp")
+    depends_on("hwloc@2.1:2")
     depends_on("nlohmann-json@3.10:")
     depends_on("fmt@9:")
     depends_on("spdlog@1.10:")
