@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
 """compare_training.py LOCKSTEP OUTPUT.json: compares whole training runs on Fashion-MNIST with PyTorch's, from the start of the command to its end.
 
-mini-resnet, batch 128, SGD with momentum 0.9 and weight decay 1e-4. The learning rate rises to 0.1 in half an epoch, then follows a cosine. Images
-are padded by two pixels, cropped and flipped at random, and shuffled in each epoch; all 10,000 test images are classified at the end. Lockstep
-reads shards through its loader, logs each step and writes its checkpoint. Default PyTorch uses torchvision's transforms in a DataLoader with one
-worker; tuned PyTorch (as in compare_pytorch.py) has all images in memory and augments a whole batch at a time. Each round runs every program once,
-and the ratio is of the seconds of whole commands within a round.
+mini-resnet, batch 128, SGD with momentum 0.9 and weight decay 1e-4 (not of norms and biases). The learning rate rises to 0.1 in half an epoch,
+then follows a cosine. Images are padded by two pixels, cropped and flipped at random, and shuffled in each epoch; all 10,000 test images are
+classified at the end. Lockstep reads shards through its loader, logs each step and writes its checkpoint. Default PyTorch uses torchvision's
+transforms in a DataLoader with one worker; tuned PyTorch (as in compare_pytorch.py) has all images in memory and augments a whole batch at a time.
+Each round has one seed and one start: every program runs once, from the weights that Lockstep initializes with that seed. The orders of samples
+differ. Ratios within a round: of images/s, which is the samples of all training steps divided by their seconds, and of the seconds of whole
+commands, with start, evaluation and checkpoint.
 """
 
+import itertools
 import json
 import pathlib
-import statistics
 import sys
 import tempfile
+
+import h5py
+import numpy as np
 
 from harness import arguments, bench_step, comparison, in_turn, measured, note_of_others, others_in, parity_folder, peers, ratio, shown, spread_of, write
 
@@ -23,7 +28,7 @@ PEER = r"""
 import gzip, json, math, resource, sys, tempfile, time
 import numpy as np, torch, torchvision
 sys.path.insert(0, sys.argv[1])
-data, width, steps, scheduled, threads, precision, batch = json.loads(sys.argv[2])
+data, width, steps, scheduled, threads, precision, batch, seed, weights = json.loads(sys.argv[2])
 sys.argv = [sys.argv[0]]
 from pytorch_parity import MiniResNet
 
@@ -32,15 +37,23 @@ def read(part):
     labels = np.frombuffer(gzip.open(f"{data}/{part}-labels-idx1-ubyte.gz").read(), np.uint8, offset=8).astype(np.int64)
     return torch.from_numpy(images.copy()), torch.from_numpy(labels)
 
-torch.manual_seed(0)
+torch.manual_seed(seed)
 images, labels = read("train")
 mean, std = images.float().mean() / 255, images.float().std() / 255
 net = MiniResNet(1, 10, width)
+start = np.load(weights)
+with torch.no_grad():
+    for name, value in net.named_parameters():
+        value.copy_(torch.from_numpy(start[name]))
 format = torch.channels_last if threads else torch.contiguous_format
 if threads:
     torch.set_num_threads(threads)
     net = net.to(memory_format=format)
-sgd = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+groups = [{"params": [value for value in net.parameters() if (value.dim() > 1) == decays], "weight_decay": 1e-4 * decays} for decays in (True, False)]
+try:
+    sgd = torch.optim.SGD(groups, lr=0.1, momentum=0.9, fused=True)
+except (TypeError, RuntimeError):
+    sgd = torch.optim.SGD(groups, lr=0.1, momentum=0.9)
 loss = torch.nn.CrossEntropyLoss()
 an_epoch = len(images) // batch
 warmup = an_epoch / 2
@@ -97,13 +110,24 @@ print(json.dumps({"images_per_second": batch * steps / trained, "top1": right / 
 """
 
 
-def lockstep(options, data, run):
+def train_command(options, data, run, seed):
+    return [options.lockstep, "train", "--data", data, "--run-dir", run, "--model", "mini-resnet", "--width", options.width, "--batch-size", BATCH,
+            "--precision", options.precision, "--seed", seed, "--augment", "crop-flip", "--crop-padding", 2, "--device", "cpu"]
+
+
+def write_start(options, data, folder, seed):
+    """The initial weights of a Lockstep run with that seed, as a file of NumPy's; a step with the learning rate 0 keeps them."""
+    run = pathlib.Path(folder, f"start-{seed}")
+    measured([*train_command(options, data, run, seed), "--lr", 0, "--max-steps", 1])
+    with h5py.File(run / "checkpoints/latest") as file:
+        np.savez(run / "weights.npz", **{name: file["model"][name][...] for name in file["model"]})
+    return str(run / "weights.npz")
+
+
+def lockstep(options, data, run, seed):
     """Trains and evaluates; reads the speed of the steps from the run's log."""
     steps = ["--epochs", options.epochs, *(["--max-steps", options.steps] if options.steps else [])]
-    done = measured(
-        [options.lockstep, "train", "--data", data, "--run-dir", run, "--model", "mini-resnet", "--width", options.width, "--batch-size", BATCH,
-         "--precision", options.precision, "--lr", 0.1, "--warmup-epochs", 0.5, "--weight-decay", 1e-4, "--augment", "crop-flip",
-         "--crop-padding", 2, "--device", "cpu", "--log-every", 1, *steps])
+    done = measured([*train_command(options, data, run, seed), "--lr", 0.1, "--warmup-epochs", 0.5, "--weight-decay", 1e-4, "--log-every", 1, *steps])
     if options.steps:
         # Training that --max-steps ends is paused, so it does not evaluate.
         evaluated = measured([options.lockstep, "eval", "--checkpoint", f"{run}/checkpoints/latest", "--data", data, "--device", "cpu", "--json"])
@@ -112,10 +136,10 @@ def lockstep(options, data, run):
     top1 = [event["top1"] for event in events if event["event"] == "eval"]
     if options.steps:
         top1 = [evaluated["top1"]]
-    rates = [event["images_per_second"] for event in events if event["event"] == "step"]
+    seconds = [1 / event["images_per_second"] for event in events if event["event"] == "step"]
     if not top1:
         sys.exit(f"{run} was not evaluated (metrics.jsonl holds no `eval`)")
-    return {**done, "top1": top1[-1], "images_per_second": statistics.median(rates)}
+    return {**done, "top1": top1[-1], "images_per_second": len(seconds) / sum(seconds)}
 
 
 def described(runs):
@@ -137,10 +161,15 @@ def main():
         steps = options.steps or scheduled
         beside_it = peers(options.python or ["/usr/bin/python3"])
 
-        def train_peer(peer):
-            return peer.run(PEER, parity_folder(), json.dumps([DATA, options.width, steps, scheduled, peer.threads, options.precision, BATCH]))
+        starts = [write_start(options, data, folder, seed) for seed in range(options.rounds)]
+        seeds = {name: itertools.count() for name in ("lockstep", *beside_it)}
 
-        runs = in_turn(options.rounds, {"lockstep": lambda: lockstep(options, data, tempfile.mkdtemp(dir=folder) + "/run"),
+        def train_peer(peer):
+            seed = next(seeds[peer])
+            return peer.run(PEER, parity_folder(),
+                            json.dumps([DATA, options.width, steps, scheduled, peer.threads, options.precision, BATCH, seed, starts[seed]]))
+
+        runs = in_turn(options.rounds, {"lockstep": lambda: lockstep(options, data, tempfile.mkdtemp(dir=folder) + "/run", next(seeds["lockstep"])),
                                         **{peer: lambda peer=peer: train_peer(peer) for peer in beside_it}})
         ours = runs["lockstep"]
         loading = measured([options.lockstep, "bench", "loader", "--data", data, "--batch-size", BATCH, "--loader-threads", 1, "--json"])
@@ -159,9 +188,10 @@ def main():
     for peer in beside_it:
         theirs = runs[peer]
         row = {"pytorch": theirs[0]["version"], "form": peer.form, "threads": theirs[0]["threads"], **described(theirs),
-               "ratio": ratio(theirs, ours, "command_seconds")}
+               "ratio": ratio(ours, theirs), "command_ratio": ratio(theirs, ours, "command_seconds")}
         result["peers"].append(row)
-        print(f"  of PyTorch {row['pytorch']} {row['form']:<7} ({row['command_seconds']['median']:.1f} s, top-1 {row['top1']['median']:.4f}): {shown(row['ratio'])}")
+        print(f"  of PyTorch {row['pytorch']} {row['form']:<7} ({row['command_seconds']['median']:.1f} s, top-1 {row['top1']['median']:.4f}): "
+              f"{shown(row['ratio'])}, whole command {shown(row['command_ratio'])}")
     write(result, options.output)
 
 

@@ -64,8 +64,25 @@ def a_step_is_compared_with_the_fastest_form():
     assert all(0 < peer["peak_mib"] < 1000 for peer in forms.values()), forms
 
 
+def a_whole_training_is_compared():
+    if not pathlib.Path("/usr/share/datasets/fashion-mnist").exists():
+        print("a training is not compared: Fashion-MNIST is not installed (dataset-fashion-mnist)")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "result.json")
+        printed = subprocess.run([sys.executable, BENCHMARKS / "compare_training.py", LOCKSTEP, path, "--width", "4", "--steps", "2", "--rounds", "1",
+                                  "--python", sys.executable], check=True, capture_output=True, text=True).stdout
+        result = json.loads(path.read_text())
+    assert {peer["form"] for peer in result["peers"]} == {"default", "tuned"}
+    for peer in result["peers"]:
+        for key, whose, other in (("ratio", result["lockstep"], peer), ("command_ratio", peer, result["lockstep"])):
+            rate = "images_per_second" if key == "ratio" else "command_seconds"
+            assert peer[key]["median"] == whose[rate]["median"] / other[rate]["median"], (key, peer)
+        assert 0.02 < peer["top1"]["median"] < 0.9 and "whole command" in printed, (peer, printed)
+
+
 if __name__ == "__main__":
     for test in (ratios_are_within_a_round, programs_run_in_turn, the_best_peer_has_the_highest_median, a_failed_program_ends_the_comparison,
-                 a_step_is_compared_with_the_fastest_form):
+                 a_step_is_compared_with_the_fastest_form, a_whole_training_is_compared):
         test()
         print(f"ok      {test.__name__}")
