@@ -34,12 +34,12 @@ struct RankFacts {
   std::vector<int> cores = {};  ///< cores that it may use
   int node_cores = 0;           ///< cores of its node
   bool gpu_usable = false;
-  bool gpus_allotted = false;   ///< by the scheduler
-  int gpus = 0;                 ///< GPUs that it can see and use
-  std::string gpu_reason = {};  ///< why it can use none
-  int gpu_pairs = 0;            ///< pairs of visible GPUs
-  int gpu_pairs_reaching = 0;   ///< pairs that can access each other's memory
-  std::string gpus_apart = {};  ///< a pair that cannot, as "0 and 3"
+  bool gpus_allotted = false;             ///< by the scheduler
+  int gpus = 0;                           ///< GPUs that it can see and use
+  std::string gpu_reason = {};            ///< why it can use none
+  int gpu_pairs = 0;                      ///< pairs of visible GPUs
+  int gpu_pairs_reaching = 0;             ///< pairs that can access each other's memory
+  std::string gpus_apart = {};            ///< a pair that cannot, as "0 and 3"
   std::vector<GpuPlace> gpu_places = {};  ///< of the GPUs that it can see, in their order
 };
 

@@ -71,11 +71,10 @@ std::string cudnn_text() {
 std::string describe(const cudaDeviceProp& properties, const DeviceIdentity& identity) {
   int runtime = 0;
   LOCKSTEP_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
-  return fmt::format(
-      "{}, {} SMs, {:.0f} GiB, bus {}, CUDA {}.{}, {}", properties.name,
-      properties.multiProcessorCount, static_cast<double>(properties.totalGlobalMem) / gib,
-      identity.bus_id,
-      runtime / 1000, runtime % 1000 / 10, cudnn_text());
+  return fmt::format("{}, {} SMs, {:.0f} GiB, bus {}, CUDA {}.{}, {}", properties.name,
+                     properties.multiProcessorCount,
+                     static_cast<double>(properties.totalGlobalMem) / gib, identity.bus_id,
+                     runtime / 1000, runtime % 1000 / 10, cudnn_text());
 }
 
 [[noreturn]] void fail_for_memory(std::size_t bytes) {
