@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# aarch64_test.sh BUILD [--all]: compiles for 64-bit Arm, with BUILD's flags, the sources that depend on the processor, and runs the
-# tests of those that need no other library under QEMU. --all: compiles every source of src that BUILD compiles and that is not for
-# GPUs. Exit status 77 without the cross compiler or QEMU.
+# aarch64_test.sh BUILD: compiles for 64-bit Arm, with BUILD's flags, the sources that depend on the processor, and runs the tests of
+# those that need no other library under QEMU. Exit status 77 without the cross compiler or QEMU.
 #
-# Headers of libraries are the host's, and nothing is linked with them: it shows that the sources compile without warnings.
+# Headers of libraries are the host's, and nothing is linked with them: it shows that the sources compile without warnings. The soak
+# builds the whole program (aarch64_program_test.sh).
 set -euo pipefail
 build=$1
-all=${2:-}
 cd "$(dirname "$0")/../.."
 compiler=$(compgen -c aarch64-linux-gnu-g++ | sort -V | tail -n 1)
 emulator=$(command -v qemu-aarch64-static || command -v qemu-aarch64 || true)
@@ -19,14 +18,7 @@ rm -rf "$work"
 mkdir "$work"
 
 # The commands of BUILD with the cross compiler in place of all words before the first option.
-sources() {
-  if [ -n "$all" ]; then
-    git ls-files -- 'src/*.cpp' | grep -v /cuda/
-  else
-    git grep -lE 'vector_loop|vector_types|norm_lanes|__x86_64__|__aarch64__' -- 'src/*.cpp'
-  fi
-}
-sources | while read -r source; do
+git grep -lE 'vector_loop|vector_types|norm_lanes|__x86_64__|__aarch64__' -- 'src/*.cpp' | while read -r source; do
   sed -nE "s|^ *\"command\": \"(.*) -o [^ ]* -c $PWD/$source\",?\$|\1 $source|p" "$build/compile_commands.json" | head -n 1
 done | sed -E "s|^([^- ][^ ]* )+|$compiler -fsyntax-only -idirafter /usr/include -idirafter /usr/include/$(uname -m)-linux-gnu |"';  s|\\(.)|\1|g' >"$work/commands"
 count=$(wc -l <"$work/commands")
