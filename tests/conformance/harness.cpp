@@ -2,6 +2,7 @@
 
 #include "../../src/compute/module_interface.hpp"
 #include "conformance/fixtures.hpp"
+#include "engine/cpu_bf16.hpp"
 #include "engine/gpu/host_device.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/engine/convolution_choices.hpp"
@@ -273,7 +274,7 @@ std::vector<Candidate> candidates() {
     };
   };
   const SumOverRanks one_rank = [](std::span<double>) {};
-  return {
+  std::vector<Candidate> all{
       {.name = "cpu, 2 threads, fp32", .make = cpu(Precision::fp32)},
       {.name = "cpu, 2 threads, fp32, winograd",
        .make =
@@ -281,11 +282,7 @@ std::vector<Candidate> candidates() {
              return make_cpu_engine(
                  graph, {.threads = 2, .tail_size = 7, .convolutions = all_winograd(graph)});
            }},
-      {.name = "cpu, 2 threads, bf16", .make = cpu(Precision::bf16), .precision = Precision::bf16},
       {.name = "cpu, 2 threads, fp32, synchronised", .make = cpu(Precision::fp32, one_rank)},
-      {.name = "cpu, 2 threads, bf16, synchronised",
-       .make = cpu(Precision::bf16, one_rank),
-       .precision = Precision::bf16},
       {.name = "device, fp32", .make = device(Precision::fp32)},
       {.name = "device, fp32, synchronised", .make = device(Precision::fp32, one_rank)},
       {.name = "late device, fp32", .make = device(Precision::fp32, {}, gpu::HostWork::late)},
@@ -293,6 +290,15 @@ std::vector<Candidate> candidates() {
        .make = device(Precision::fp32, one_rank, gpu::HostWork::late)},
       {.name = "device, bf16", .make = device(Precision::bf16), .precision = Precision::bf16},
       {.name = "device, fp16", .make = device(Precision::fp16), .precision = Precision::fp16}};
+  if (computes_bf16()) {
+    all.push_back({.name = "cpu, 2 threads, bf16",
+                   .make = cpu(Precision::bf16),
+                   .precision = Precision::bf16});
+    all.push_back({.name = "cpu, 2 threads, bf16, synchronised",
+                   .make = cpu(Precision::bf16, one_rank),
+                   .precision = Precision::bf16});
+  }
+  return all;
 }
 
 ConvolutionChoices all_winograd(const Graph& graph) {

@@ -1,6 +1,7 @@
 #define BOOST_TEST_MODULE recompute
 #include "conformance/fixtures.hpp"
 #include "conformance/harness.hpp"
+#include "engine/cpu_bf16.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"
 
@@ -111,11 +112,17 @@ std::vector<Graph> graphs() {
           model("simple-cnn", 32),      mixed_network(),       chain(24)};
 }
 
+std::vector<Precision> precisions() {
+  std::vector<Precision> all{Precision::fp32};
+  if (computes_bf16()) all.push_back(Precision::bf16);
+  return all;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(recomputed_values_have_the_same_bits) {
   for (const Graph& graph : graphs()) {
-    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    for (const Precision precision : precisions()) {
       for (const bool synchronised : {false, true}) {
         const Case of{.graph = graph, .precision = precision, .synchronised = synchronised};
 
@@ -136,7 +143,7 @@ BOOST_AUTO_TEST_CASE(recomputed_values_have_the_same_bits) {
 
 BOOST_AUTO_TEST_CASE(residual_networks_take_less_memory) {
   for (const auto& [name, most] : {std::pair{"resnet18", 0.75}, std::pair{"resnet50", 0.66}}) {
-    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    for (const Precision precision : precisions()) {
       const Case of{.graph = model(name, 224), .batch_size = 8, .precision = precision};
       const auto bytes = [&](bool recompute) {
         const auto engine =
