@@ -50,7 +50,7 @@ struct DriverState {
   int runtime_version = 0;  ///< CUDA version the module was built with
   int devices = 0;          ///< GPUs that this process sees
   std::string detail;       ///< the library's own message, if any
-  std::vector<std::string> bus_ids = {};  ///< of the GPUs
+  std::vector<std::string> bus_ids = {};  ///< of the GPUs that this process sees, by index
   PeerReach peers = {};
 };
 

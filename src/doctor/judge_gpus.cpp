@@ -3,6 +3,8 @@
 #include "lockstep/core/units.hpp"
 #include "lockstep/doctor/judge.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -91,40 +93,46 @@ Finding judge_gpus(std::span<const RankFacts> ranks) {
 }
 
 std::optional<Finding> judge_locality(std::span<const RankFacts> ranks) {
+  using Nic = GpuPlace::Nic;
+  struct Group {
+    int ranks = 0;
+    std::string example = {};  ///< the interfaces of its first rank
+  };
+  std::map<Nic, Group> groups;
   std::map<std::string, std::size_t> ranks_on;
-  std::map<GpuPlace::Nic, int> closeness;
-  int placed = 0;
   for (const RankFacts& rank : ranks) {
     const std::size_t local_rank = ranks_on[rank.node]++;
-    if (rank.gpu_places.empty()) continue;
     // Training takes the GPU with the rank's local index, or the only one.
     const std::size_t gpu = rank.gpu_places.size() == 1 ? 0 : local_rank;
     if (gpu >= rank.gpu_places.size()) continue;
     const GpuPlace& place = rank.gpu_places[gpu];
-    const FeedingCores feeding = choose_feeding_cores(place, rank.cores);
-    if (feeding.far) {
+    if (const auto warning = choose_feeding_cores(place, rank.cores).warning) {
       return Finding{
           .check = "locality",
           .verdict = Verdict::warn,
-          .text = fmt::format("rank {} on {} would run {}", rank.rank, rank.node, feeding.text)};
+          .text = fmt::format("rank {} on {} would run {}", rank.rank, rank.node, *warning)};
     }
-    ++placed;
-    ++closeness[place.nic];
+    Group& group = groups[place.nic];
+    if (group.ranks++ == 0) {
+      group.example = fmt::format("rank {}: {}", rank.rank, fmt::join(place.nics, " "));
+    }
   }
-  if (placed == 0) return std::nullopt;
+  if (groups.empty()) return std::nullopt;
   std::string nics;
-  for (const auto& [nic, text] : {std::pair{GpuPlace::Nic::same_switch, "on the GPU's PCIe switch"},
-                                  std::pair{GpuPlace::Nic::same_cores, "near the same cores"},
-                                  std::pair{GpuPlace::Nic::far, "elsewhere in the node"}}) {
-    if (closeness[nic] == 0) continue;
-    nics += fmt::format("{}{} for {}", nics.empty() ? "; nearest network interface " : ", ", text,
-                        count_text(static_cast<std::size_t>(closeness[nic]), "rank"));
+  for (const auto& [nic, where] : {std::pair{Nic::same_switch, "on the GPU's PCIe switch"},
+                                   std::pair{Nic::same_cores, "near the same cores"},
+                                   std::pair{Nic::far, "elsewhere in the node"}}) {
+    const Group& group = groups[nic];
+    if (group.ranks == 0) continue;
+    nics +=
+        fmt::format("{}{} for {} ({})", nics.empty() ? "; nearest network interface " : ", ", where,
+                    count_text(static_cast<std::size_t>(group.ranks), "rank"), group.example);
   }
   return Finding{.check = "locality",
                  .text = "each rank may use cores near its GPU" + nics,
-                 .values = {{"nics_on_switch", closeness[GpuPlace::Nic::same_switch]},
-                            {"nics_near", closeness[GpuPlace::Nic::same_cores]},
-                            {"nics_far", closeness[GpuPlace::Nic::far]}}};
+                 .values = {{"nics_on_switch", groups[Nic::same_switch].ranks},
+                            {"nics_near", groups[Nic::same_cores].ranks},
+                            {"nics_far", groups[Nic::far].ranks}}};
 }
 
 Finding judge_nccl(const NcclFacts& facts) {

@@ -124,28 +124,41 @@ std::vector<GpuPlace> find_gpus(std::span<const std::string> bus_ids) {
 }
 
 FeedingCores choose_feeding_cores(const GpuPlace& place, std::span<const int> allowed) {
-  std::vector<int> all(allowed.begin(), allowed.end());
-  if (!place.has_far_cores || all.empty()) return {.cores = std::move(all)};
+  FeedingCores feeding{.cores = {allowed.begin(), allowed.end()}};
+  if (!place.has_far_cores || allowed.empty()) return feeding;
   if (place.near_cores.empty()) {
-    return {.cores = std::move(all),
-            .text = fmt::format("on all {} cores (hwloc does not know which are near GPU {}; a "
-                                "container or virtual machine may hide it)",
-                                allowed.size(), place.bus_id),
-            .far = true};
+    feeding.warning = fmt::format(
+        "on all {} cores (hwloc does not know which are near GPU {}; a container or virtual "
+        "machine may hide it)",
+        allowed.size(), place.bus_id);
+    return feeding;
   }
   std::vector<int> near;
-  std::ranges::set_intersection(all, place.near_cores, std::back_inserter(near));
+  std::ranges::set_intersection(allowed, place.near_cores, std::back_inserter(near));
   if (near.empty()) {
-    std::string text = fmt::format(
+    feeding.warning = fmt::format(
         "on {}, not near GPU {} (near it: {}); each batch crosses from socket to socket; start "
         "with srun --cpu-bind=none or mpirun --bind-to none",
-        named(all), place.bus_id, named(place.near_cores));
-    return {.cores = std::move(all), .text = std::move(text), .far = true};
+        named(feeding.cores), place.bus_id, named(place.near_cores));
+  } else if (near.size() < allowed.size()) {
+    feeding.text = fmt::format("on {} of {} cores, those near GPU {}", near.size(), allowed.size(),
+                               place.bus_id);
+    feeding.cores = std::move(near);
   }
-  if (near.size() == all.size()) return {.cores = std::move(near)};
-  std::string text =
-      fmt::format("on {} of {} cores, those near GPU {}", near.size(), all.size(), place.bus_id);
-  return {.cores = std::move(near), .text = std::move(text)};
+  return feeding;
+}
+
+FeedingCores bind_near_gpu(const std::string& bus_id, std::span<const int> allowed,
+                           Communicator& comm) {
+  FeedingCores feeding = choose_feeding_cores(find_gpus({&bus_id, 1}).front(), allowed);
+  if (!feeding.text.empty()) allow_cores(feeding.cores);
+  const auto warnings = all_gather_text(comm, feeding.warning.value_or(""));
+  feeding.warning.reset();
+  const auto first = std::ranges::find_if_not(warnings, &std::string::empty);
+  if (first != warnings.end()) {
+    feeding.warning = fmt::format("threads of rank {}: {}", first - warnings.begin(), *first);
+  }
+  return feeding;
 }
 
 }  // namespace lockstep

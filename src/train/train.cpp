@@ -86,7 +86,6 @@ class Run final {
   bool must_evaluate();
   TrainingResult nothing_to_do();
   void build_session();
-  std::vector<int> feeding_cores();
   void open_loaders();
   void build_step();
   void describe();
@@ -250,25 +249,6 @@ void Run::build_session() {
   start_.reader.reset();
 }
 
-/// The cores of the threads that feed this rank's GPU; all allowed cores if it computes on them.
-/// Restricts this thread to them, and warns of the first rank with no core near its GPU.
-std::vector<int> Run::feeding_cores() {
-  const std::vector<int>& allowed = job_.binding.allowed;
-  const std::string bus_id = session_->compute().bus_id();
-  if (bus_id.empty()) return allowed;
-  const FeedingCores feeding = choose_feeding_cores(find_gpus({&bus_id, 1}).front(), allowed);
-  if (feeding.cores.size() < allowed.size()) {
-    allow_cores(feeding.cores);
-    reporter_->say("threads: " + feeding.text);
-  }
-  const auto far = all_gather_text(comm_, feeding.far ? feeding.text : "");
-  const auto first = std::ranges::find_if_not(far, &std::string::empty);
-  if (first != far.end()) {
-    reporter_->warn(fmt::format("threads of rank {}: {}", first - far.begin(), *first));
-  }
-  return feeding.cores;
-}
-
 /// Opens the validation data, starts staging, and starts to load the training data.
 void Run::open_loaders() {
   const RunPlan& plan = plan_.plan;
@@ -278,7 +258,13 @@ void Run::open_loaders() {
                         {data_.get(), validation_.get()});
   loading_ = loader_options(plan, session_->engine().input_format());
   loading_.batch_capacity = geometry_.largest_micro_batch();
-  loading_.cores = feeding_cores();
+  loading_.cores = job_.binding.allowed;
+  if (const std::string gpu = session_->compute().bus_id(); !gpu.empty()) {
+    FeedingCores feeding = bind_near_gpu(gpu, job_.binding.allowed, comm_);
+    loading_.cores = std::move(feeding.cores);
+    if (!feeding.text.empty()) reporter_->say("threads: " + feeding.text);
+    if (feeding.warning) reporter_->warn(*feeding.warning);
+  }
   loading_.trace = recorder_.get();
   loader_ = make_loader(
       *data_, loading_,

@@ -38,7 +38,7 @@ cmake -S . -B "$other" -G Ninja -DCMAKE_BUILD_TYPE="$kind" -DLOCKSTEP_ASSERTS="$
 grep "Found MPI_CXX" "$log" || true
 tests=(mpi_environment_test communicator_test agreement_test rendezvous_test gradient_reducer_mpi_test train_step_test trace_mpi_test traced_step_test sharded_step_test sharded_precision_test)
 cmake --build "$other" --target "${tests[@]}" lockstep_program job_probe >"$log" || { tail -50 "$log"; exit 1; }
-echo "built with ${launcher%%$'\n'*}: $(grep -c 'Building CXX' "$log") objects, $(wc -l <"$REUSED") of them reused from $build"
+echo "built with $bin/mpicxx$suffix: $(grep -c 'Building CXX' "$log") objects, $(wc -l <"$REUSED") of them reused from $build"
 
 # MPI waits by spinning, so more ranks than cores take minutes. Two ranks; collectives also on an odd number.
 pattern=$(IFS='|'; echo "${tests[*]}")

@@ -11,14 +11,18 @@ namespace {
 
 using Nic = GpuPlace::Nic;
 
-/// In the node of two_sockets.xml.
-GpuPlace place_of(const std::string& bus_id) {
-  ::setenv("HWLOC_XMLFILE", LOCKSTEP_TEST_TOPOLOGY, 1);
-  auto places = find_gpus({&bus_id, 1});
+/// In the node of a file of lstopo.
+std::vector<GpuPlace> places_of(const std::vector<std::string>& bus_ids,
+                                const char* topology = LOCKSTEP_TEST_TOPOLOGY) {
+  ::setenv("HWLOC_XMLFILE", topology, 1);
+  auto places = find_gpus(bus_ids);
   ::unsetenv("HWLOC_XMLFILE");
-  BOOST_TEST_REQUIRE(places.size() == 1);
-  BOOST_TEST(places.front().bus_id == bus_id);
-  return places.front();
+  BOOST_TEST_REQUIRE(places.size() == bus_ids.size());
+  for (std::size_t i = 0; i < places.size(); ++i) BOOST_TEST(places[i].bus_id == bus_ids[i]);
+  return places;
+}
+GpuPlace place_of(const std::string& bus_id) {
+  return places_of({bus_id}).front();
 }
 
 void expect_words(const std::string& text, std::initializer_list<std::string> words) {
@@ -56,22 +60,16 @@ BOOST_AUTO_TEST_CASE(nothing_is_known_of_a_gpu_that_is_absent_or_near_all_cores)
 }
 
 BOOST_AUTO_TEST_CASE(gpus_keep_their_order) {
-  ::setenv("HWLOC_XMLFILE", LOCKSTEP_TEST_TOPOLOGY, 1);
-  const std::vector<std::string> ids{"0000:81:00.0", "0000:11:00.0"};
-  const auto places = find_gpus(ids);
-  ::unsetenv("HWLOC_XMLFILE");
-  BOOST_TEST_REQUIRE(places.size() == 2);
+  const auto places = places_of({"0000:81:00.0", "0000:11:00.0"});
   BOOST_TEST((places[0].near_cores == std::vector{1}));
   BOOST_TEST((places[1].near_cores == std::vector{0}));
 }
 
 BOOST_AUTO_TEST_CASE(a_node_that_cannot_be_examined_has_unknown_places) {
-  ::setenv("HWLOC_XMLFILE", "/nonexistent", 1);
-  const std::string id = "0000:11:00.0";
-  const auto places = find_gpus({&id, 1});
-  ::unsetenv("HWLOC_XMLFILE");
-  BOOST_TEST_REQUIRE(places.size() == 1);
-  BOOST_TEST(places.front().nics.empty());
+  const GpuPlace place = places_of({"0000:11:00.0"}, __FILE__).front();
+  BOOST_TEST(!place.has_far_cores);
+  BOOST_TEST(place.near_cores.empty());
+  BOOST_TEST(place.nics.empty());
 }
 
 BOOST_AUTO_TEST_CASE(near_cores_feed_a_gpu) {
@@ -79,14 +77,14 @@ BOOST_AUTO_TEST_CASE(near_cores_feed_a_gpu) {
   const std::vector<int> allowed{1, 3, 5};
   const FeedingCores some = choose_feeding_cores(place, allowed);
   BOOST_TEST((some.cores == std::vector{1, 3}));
-  BOOST_TEST(!some.far);
+  BOOST_TEST(!some.warning.has_value());
   expect_words(some.text, {"2 of 3 cores", "0000:11:00.0"});
 
   const std::vector<int> all_near{0, 2};
   const FeedingCores all = choose_feeding_cores(place, all_near);
   BOOST_TEST((all.cores == all_near));
   BOOST_TEST(all.text.empty());
-  BOOST_TEST(!all.far);
+  BOOST_TEST(!all.warning.has_value());
 }
 
 BOOST_AUTO_TEST_CASE(far_cores_are_used_with_a_reason) {
@@ -94,15 +92,17 @@ BOOST_AUTO_TEST_CASE(far_cores_are_used_with_a_reason) {
   const std::vector<int> allowed{0, 1, 2};
   FeedingCores far = choose_feeding_cores(place, allowed);
   BOOST_TEST((far.cores == allowed));
-  BOOST_TEST(far.far);
-  expect_words(far.text,
+  BOOST_TEST(far.text.empty());
+  BOOST_TEST_REQUIRE(far.warning.has_value());
+  expect_words(*far.warning,
                {"on cores 0-2, not near GPU 0000:81:00.0 (near it: cores 4-6)", "--cpu-bind=none"});
 
   place.near_cores.clear();
   far = choose_feeding_cores(place, allowed);
   BOOST_TEST((far.cores == allowed));
-  BOOST_TEST(far.far);
-  expect_words(far.text, {"all 3 cores", "hwloc", "0000:81:00.0"});
+  BOOST_TEST(far.text.empty());
+  BOOST_TEST_REQUIRE(far.warning.has_value());
+  expect_words(*far.warning, {"all 3 cores", "hwloc", "0000:81:00.0"});
 }
 
 BOOST_AUTO_TEST_CASE(no_core_is_far_in_a_node_of_one_numa_node) {
@@ -110,5 +110,5 @@ BOOST_AUTO_TEST_CASE(no_core_is_far_in_a_node_of_one_numa_node) {
   const FeedingCores feeding = choose_feeding_cores({.bus_id = "0000:00:00.0"}, allowed);
   BOOST_TEST((feeding.cores == allowed));
   BOOST_TEST(feeding.text.empty());
-  BOOST_TEST(!feeding.far);
+  BOOST_TEST(!feeding.warning.has_value());
 }

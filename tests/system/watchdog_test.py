@@ -394,15 +394,18 @@ def a_rank_waits_for_a_debugger(folder):
     limit = threading.Timer(SECONDS, os.killpg, (process.pid, signal.SIGKILL))
     limit.start()
     output = ""
-    for line in process.stdout:
-        output += line
-        if "waits for a debugger" in line:
-            debugged = ranks_of(process)[1]
-            time.sleep(1)
-            assert process.poll() is None and not (folder / "run" / "metrics.jsonl").exists(), "it did not wait"
-            debugger = subprocess.Popen([sys.executable, "-c", TRACER, str(debugged)])
-    assert process.wait() == OK, output
-    limit.cancel()
+    try:
+        for line in process.stdout:
+            output += line
+            if "waits for a debugger" in line:
+                debugged = ranks_of(process)[1]
+                time.sleep(1)
+                assert process.poll() is None and not (folder / "run" / "metrics.jsonl").exists(), "it did not wait"
+                debugger = subprocess.Popen([sys.executable, "-c", TRACER, str(debugged)])
+        assert process.wait() == OK, output
+    finally:
+        limit.cancel()
+    assert "waits for a debugger" in output, output
     debugger.wait()
     check_output(output)
     assert f"rank 1 on {HOST} waits for a debugger: gdb -p {debugged}" in output, output

@@ -24,7 +24,7 @@ struct CudaAvailability {
   int devices = 0;     ///< usable GPUs that this process sees
   std::string reason;  ///< why not: *problem (why); suggestion*
   PeerReach peers = {};
-  std::vector<std::string> bus_ids = {};  ///< of the GPUs, "0000:0a:00.0"
+  std::vector<std::string> bus_ids = {};  ///< by index, "0000:0a:00.0"
 };
 
 /// Looks for the GPU module, a driver and a device. Starts no work on a device.

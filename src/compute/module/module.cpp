@@ -44,13 +44,13 @@ PeerReach reach_of_peers(int visible) {
   return peers;
 }
 
+/// By index; empty where CUDA does not tell.
 std::vector<std::string> bus_ids_of(int visible) {
   std::vector<std::string> ids;
   for (int device = 0; device < visible; ++device) {
     std::array<char, 32> id{};
-    if (cudaDeviceGetPCIBusId(id.data(), id.size(), device) == cudaSuccess) {
-      ids.emplace_back(id.data());
-    }
+    const cudaError_t status = cudaDeviceGetPCIBusId(id.data(), id.size(), device);
+    ids.emplace_back(status == cudaSuccess ? id.data() : "");
   }
   (void)cudaGetLastError();
   return ids;
