@@ -3,6 +3,7 @@
 
 #include "lockstep/comm/mpi_communicator.hpp"
 #include "lockstep/comm/self_communicator.hpp"
+#include "lockstep/runtime/gpu_place.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 
@@ -10,6 +11,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <thread>
 
@@ -101,4 +104,32 @@ BOOST_AUTO_TEST_CASE(an_empty_list_of_cores_leaves_the_mask_unchanged) {
   allow_cores({});
 
   BOOST_TEST((my_mask() == before));
+}
+
+BOOST_AUTO_TEST_CASE(a_thread_is_bound_to_the_cores_near_its_gpu) {
+  const std::vector<int> before = my_mask();
+  const std::vector<int> both{0, 1};
+  allow_cores(both);
+  if (my_mask() != both) {
+    std::printf("not tested: the node of the test has cores 0 and 1\n");
+    return allow_cores(before);
+  }
+  const auto comm = make_mpi_communicator();
+  ::setenv("HWLOC_XMLFILE", LOCKSTEP_TEST_TOPOLOGY, 1);
+  const FeedingCores near = bind_near_gpu("0000:81:00.0", both, *comm);
+  const std::vector<int> bound = my_mask();
+  allow_cores(both);
+  // The last rank's GPU is at a place that hwloc does not know.
+  const bool last = comm->rank() == comm->size() - 1;
+  const FeedingCores some = bind_near_gpu(last ? "0001:01:00.0" : "0000:11:00.0", both, *comm);
+  ::unsetenv("HWLOC_XMLFILE");
+  allow_cores(before);
+
+  BOOST_TEST((near.cores == std::vector{1}));
+  BOOST_TEST((bound == near.cores));
+  BOOST_TEST(!near.warning.has_value());
+  BOOST_TEST((some.cores == (last ? both : std::vector{0})));
+  BOOST_TEST_REQUIRE(some.warning.has_value());
+  BOOST_TEST(some.warning->starts_with("threads of rank " + std::to_string(comm->size() - 1) +
+                                       ": on all 2 cores"));
 }
