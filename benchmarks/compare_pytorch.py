@@ -4,9 +4,9 @@
 One rank, all cores, SGD with momentum (PyTorch's fused where it has one), one generated batch; PyTorch's bf16 is its autocast. PyTorch runs in
 up to three forms: default, tuned (channels_last, threads set and bound; tcmalloc preloaded if it is installed), and tuned with torch.compile. The
 ratio of a row is to the fastest of all. Memory is counted without what a process has before the model exists (the import, the program with MPI). Lockstep also runs in two forms:
-default, and with direct convolutions, the algorithm that PyTorch uses. Each round runs every program once, and ratios are computed within a round,
-so that a slow phase of the machine affects both programs. The file records the CPU share of other processes; the output marks rows where it
-exceeds 5 %.
+default, and with direct convolutions, the algorithm that PyTorch uses; --also adds builds with other libraries, in the default form. Each round runs
+every program once, and ratios are computed within a round, so that a slow phase of the machine affects both programs. The file records the CPU share
+of other processes; the output marks rows where it exceeds 5 %.
 """
 
 import json
@@ -75,48 +75,51 @@ def mebibytes(runs):
     return round(statistics.median(run["peak_rss_bytes"] - run["start_rss_bytes"] for run in runs) / 2**20)
 
 
+def described(runs):
+    """Summarises the runs of one form of Lockstep."""
+    return {"engine": runs[0]["engine"], "images_per_second": spread_of(runs, "images_per_second"), "peak_mib": mebibytes(runs),
+            **{f"{part}_mib": round(runs[0][f"{part}_bytes"] / 2**20) for part in ("activation", "state")}}
+
+
 def beside(ours, peer, runs):
     """Summarises the runs of one PyTorch form."""
-    row = {"pytorch": runs[0]["version"], "form": peer.form, "threads": runs[0]["threads"],
-           "images_per_second": spread_of(runs, "images_per_second"), "ratio": ratio(ours["auto"], runs), "peak_mib": mebibytes(runs),
-           "peak_memory_ratio": mebibytes(ours["auto"]) / mebibytes(runs)}
-    if "direct" in ours:
-        row["direct_ratio"] = ratio(ours["direct"], runs)
-    return row
+    return {"pytorch": runs[0]["version"], "form": peer.form, "threads": runs[0]["threads"],
+            "images_per_second": spread_of(runs, "images_per_second"), "ratio": ratio(ours["auto"], runs), "peak_mib": mebibytes(runs),
+            "peak_memory_ratio": mebibytes(ours["auto"]) / mebibytes(runs),
+            "other_ratios": {form: ratio(ours[form], runs) for form in ours if form != "auto"}}
 
 
 def main():
     parser = arguments(__doc__, 3, CASES)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--python", action="append", help="a Python with PyTorch to compare with; may be repeated (default: /usr/bin/python3)")
+    parser.add_argument("--also", action="append", default=[], help="the program of another build; may be repeated")
     options = parser.parse_args()
-    forms = {"auto": {}, "direct": {"conv_algorithm": "direct"}}
+    forms = {"auto": (options.lockstep, {}), "direct": (options.lockstep, {"conv_algorithm": "direct"}), **{program: (program, {}) for program in options.also}}
     beside_it = peers(options.python or ["/usr/bin/python3"], compiled=True)
     result = comparison("step beside PyTorch", options, precision=options.precision, rows=[])
     for case in CASES:
         if case[0] not in options.models:
             continue
         runs = in_turn(options.rounds, {
-            **{form: lambda more=more: lockstep(options.lockstep, case, options.precision, **more) for form, more in forms.items()},
+            **{form: lambda program=program, more=more: lockstep(program, case, options.precision, **more) for form, (program, more) in forms.items()},
             **{peer: lambda peer=peer: peer.run(PEER, parity_folder(), json.dumps([*case, peer.threads, options.precision, peer.form])) for peer in beside_it}})
-        ours, theirs = {form: runs[form] for form in forms}, [runs[peer] for peer in beside_it]
         others = others_in(runs.values())
-        first = ours["auto"][0]
-        result.update(machine=first["machine"], engine=first["engine"])
+        ours, theirs = {form: runs[form] for form in ("auto", "direct")}, [runs[peer] for peer in beside_it]
+        ours.update({runs[program][0]["engine"].split(",")[0]: runs[program] for program in options.also})
+        result.update(machine=ours["auto"][0]["machine"], engine=ours["auto"][0]["engine"])
         row = {"model": case[0], "image_size": case[1], "batch": case[5], "others_share_of_machine": others,
-               "lockstep": {form: {"images_per_second": spread_of(runs, "images_per_second"), "peak_mib": mebibytes(runs),
-                                   **{f"{part}_mib": round(runs[0][f"{part}_bytes"] / 2**20) for part in ("activation", "state")}}
-                            for form, runs in ours.items()},
+               "lockstep": {form: described(runs) for form, runs in ours.items()},
                "peers": [beside(ours, peer, runs) for peer, runs in zip(beside_it, theirs)]}
         row["best"] = best(row["peers"])
         result["rows"].append(row)
         rates = ", ".join(f"{form} {values['images_per_second']['median']:.1f}" for form, values in row["lockstep"].items())
         print(f"{case[0]} b{case[5]} {options.precision}: Lockstep's images/s: {rates}; {row['lockstep']['auto']['peak_mib']} MiB{note_of_others(others)}")
         for peer in row["peers"]:
-            direct = f"   direct {shown(peer['direct_ratio'])}" if "direct_ratio" in peer else ""
+            more = "".join(f"   {form} {shown(ratio)}" for form, ratio in peer["other_ratios"].items())
             mark = "   <- the best" if peer is row["best"] else ""
             print(f"  of PyTorch {peer['pytorch']} {peer['form']:<8} ({peer['images_per_second']['median']:.1f} images/s): "
-                  f"{shown(peer['ratio'])}{direct}   memory {peer['peak_memory_ratio']:.2f}{mark}", flush=True)
+                  f"{shown(peer['ratio'])}{more}   memory {peer['peak_memory_ratio']:.2f}{mark}", flush=True)
     write(result, options.output)
 
 

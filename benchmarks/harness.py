@@ -36,9 +36,9 @@ class Peer:
         env = dict(os.environ)
         if self.tuned:
             env.update(OMP_PROC_BIND="true", ATEN_CPU_CAPABILITY="avx512", OMP_NUM_THREADS=str(CORES))
-            allocator = glob.glob("/usr/lib/*/libtcmalloc*.so.4")
-            if allocator:
-                env["LD_PRELOAD"] = allocator[0]
+            allocators = [path for path in sorted(glob.glob("/usr/lib/*/libtcmalloc*.so.4")) if "debug" not in path]
+            if allocators:
+                env["LD_PRELOAD"] = allocators[0]
         return measured([self.python, "-c", script, *map(str, args)], env)
 
 
