@@ -15,7 +15,7 @@ RESULTS = TOP / "benchmarks" / "results"
 README = TOP / "README.md"
 PICTURE = TOP / "docs" / "pictures" / "ratio-to-pytorch.svg"
 BEGIN, END = "<!-- benchmarks/summarize.py writes this table -->\n", "<!-- end of the table -->\n"
-STEPS = [f"2026-11-25-{models}-vs-pytorch-1.13-and-2.15-{precision}.json" for precision in ("fp32", "bf16") for models in ("step", "resnet50")]
+STEPS = [f"2026-11-26-step-vs-pytorch-1.13-2.6-and-2.15-{precision}.json" for precision in ("fp32", "bf16")]
 
 
 def read(name):
