@@ -1,7 +1,7 @@
 #include "lockstep/engine/cpu_engine.hpp"
 
-#include "../vector_loop.hpp"
 #include "cpu_program.hpp"
+#include "lockstep/core/vectors.hpp"
 #include "lockstep/engine/convolution_trial.hpp"
 #include "lowering.hpp"
 

@@ -1,5 +1,6 @@
 #include "norm_passes.hpp"
 
+#include "../vector_loop.hpp"
 #include "norm_lanes.hpp"
 
 #include <algorithm>

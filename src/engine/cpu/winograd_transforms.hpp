@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../vector_loop.hpp"
+#include "lockstep/core/vectors.hpp"
 
 #include <array>
 

@@ -1,5 +1,6 @@
-#include "vector_loop.hpp"
+#include "lockstep/core/vectors.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
