@@ -1,6 +1,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/decode.hpp"
 
+#include <algorithm>
+#include <cassert>
 #include <csetjmp>
 #include <cstdio>
 #include <string>
@@ -12,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-/// libjpeg reports a fault by a callback that must not return; it jumps back to decode().
+/// libjpeg reports a fault by a callback that must not return; it jumps back to guarded().
 struct Faults {
   jpeg_error_mgr manager{};
   std::jmp_buf back{};
@@ -32,33 +34,12 @@ void on_message(j_common_ptr info, int level) {
 
 void on_output(j_common_ptr) {}
 
-enum class Outcome { decoded, damaged, too_large };
-
-/// No object with a destructor may be alive between setjmp and longjmp.
-Outcome decode(std::span<const std::byte> file, std::int64_t channels, Image& image,
-               jpeg_decompress_struct& info, Faults& faults) {
-  if (setjmp(faults.back) != 0) return Outcome::damaged;
-  jpeg_create_decompress(&info);
-  jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(file.data()),
-               static_cast<unsigned long>(file.size()));
-  jpeg_read_header(&info, TRUE);
-  const auto height = static_cast<std::int64_t>(info.image_height);
-  const auto width = static_cast<std::int64_t>(info.image_width);
-  if (height * width > max_image_pixels) return Outcome::too_large;
-  // libjpeg cannot convert CMYK to RGB, so read it unconverted, four bytes per pixel.
-  const bool cmyk = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
-  const std::int64_t stored = cmyk ? 4 : channels;
-  info.out_color_space = cmyk ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
-  image.shape = {.channels = channels, .height = height, .width = width};
-  image.pixels.resize(static_cast<std::size_t>(height * width * stored));
-  jpeg_start_decompress(&info);
-  while (info.output_scanline < info.output_height) {
-    auto* row = reinterpret_cast<JSAMPLE*>(image.pixels.data()) +
-                static_cast<std::int64_t>(info.output_scanline) * width * stored;
-    jpeg_read_scanlines(&info, &row, 1);
-  }
-  jpeg_finish_decompress(&info);
-  return Outcome::decoded;
+/// Calls `work`, which calls libjpeg and keeps no object with a destructor. False after a fault.
+template <typename Work>
+bool guarded(Faults& faults, const Work& work) {
+  if (setjmp(faults.back) != 0) return false;
+  work();
+  return true;
 }
 
 /// Converts CMYK to RGB or grey, in place. Adobe's programs, which write nearly all such files,
@@ -83,35 +64,106 @@ void flatten_cmyk(std::int64_t channels, bool inverted, Image& image) {
   image.pixels.resize(static_cast<std::size_t>(count * channels));
 }
 
+/// Pixels beside a region from which libjpeg interpolates colours at its edges.
+constexpr std::int64_t edge = 2;
+
 }  // namespace
 
-void decode_jpeg(std::span<const std::byte> file, std::int64_t channels, Image& image) {
+struct JpegDecoder::State {
+  Faults faults;
+  jpeg_decompress_struct info{};
+  std::int64_t channels = 0;
+
+  [[noreturn]] void fail_damaged() {
+    jpeg_abort_decompress(&info);
+    fail(ExitStatus::bad_input, "not a whole JPEG file ({}); replace it",
+         static_cast<const char*>(faults.text));
+  }
+  [[nodiscard]] bool is_cmyk() const noexcept {
+    return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+  }
+};
+
+JpegDecoder::JpegDecoder() : state_(new State) {
+  State& self = *state_;
+  self.info.err = jpeg_std_error(&self.faults.manager);
+  self.faults.manager.error_exit = jump_back;
+  self.faults.manager.emit_message = on_message;
+  self.faults.manager.output_message = on_output;
+  if (!guarded(self.faults, [&] { jpeg_create_decompress(&self.info); })) {
+    fail(ExitStatus::internal, "libjpeg cannot be used ({}); check its version",
+         static_cast<const char*>(self.faults.text));
+  }
+}
+
+JpegDecoder::~JpegDecoder() {
+  jpeg_destroy_decompress(&state_->info);
+}
+
+ImageShape JpegDecoder::open(std::span<const std::byte> file, std::int64_t channels) {
   if (channels != 1 && channels != 3) {
     fail(ExitStatus::usage,
          "JPEG images cannot have {} channels (1 or 3 can be read); use --channels 3", channels);
   }
-  Faults faults;
-  jpeg_decompress_struct info{};
-  info.err = jpeg_std_error(&faults.manager);
-  faults.manager.error_exit = jump_back;
-  faults.manager.emit_message = on_message;
-  faults.manager.output_message = on_output;
-  const Outcome outcome = decode(file, channels, image, info, faults);
-  const bool cmyk = info.out_color_space == JCS_CMYK;
-  const bool inverted = info.saw_Adobe_marker != FALSE;
-  const std::int64_t height = info.image_height;
-  const std::int64_t width = info.image_width;
-  jpeg_destroy_decompress(&info);
-  if (outcome == Outcome::too_large) {
+  State& self = *state_;
+  jpeg_abort_decompress(&self.info);
+  self.channels = channels;
+  const bool read = guarded(self.faults, [&] {
+    jpeg_mem_src(&self.info, reinterpret_cast<const unsigned char*>(file.data()),
+                 static_cast<unsigned long>(file.size()));
+    jpeg_read_header(&self.info, TRUE);
+  });
+  if (!read) self.fail_damaged();
+  const ImageShape shape{
+      .channels = channels, .height = self.info.image_height, .width = self.info.image_width};
+  if (shape.height * shape.width > max_image_pixels) {
     fail(ExitStatus::bad_input,
-         "a JPEG image of {}x{} pixels (at most {} can be decoded); shrink it", height, width,
-         max_image_pixels);
+         "a JPEG image of {}x{} pixels (at most {} can be decoded); shrink it", shape.height,
+         shape.width, max_image_pixels);
   }
-  if (outcome == Outcome::damaged) {
-    fail(ExitStatus::bad_input, "not a whole JPEG file ({}); replace it",
-         static_cast<const char*>(faults.text));
-  }
-  if (cmyk) flatten_cmyk(channels, inverted, image);
+  return shape;
+}
+
+Region JpegDecoder::decode(const Region& region, Image& image) {
+  State& self = *state_;
+  jpeg_decompress_struct& info = self.info;
+  assert(region.top >= 0 && region.top + region.height <= std::int64_t{info.image_height});
+  assert(region.left >= 0 && region.left + region.width <= std::int64_t{info.image_width});
+  // libjpeg cannot convert CMYK to RGB, so read it unconverted, four bytes per pixel.
+  const bool cmyk = self.is_cmyk();
+  const std::int64_t stored = cmyk ? 4 : self.channels;
+  info.out_color_space = cmyk ? JCS_CMYK : self.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  const std::int64_t first = std::max<std::int64_t>(region.left - edge, 0);
+  const std::int64_t last =
+      std::min<std::int64_t>(region.left + region.width + edge, info.image_width);
+  auto left = static_cast<JDIMENSION>(first);
+  auto width = static_cast<JDIMENSION>(last - first);
+  const bool started = guarded(self.faults, [&] {
+    jpeg_start_decompress(&info);
+    if (width < info.output_width) jpeg_crop_scanline(&info, &left, &width);
+  });
+  if (!started) self.fail_damaged();
+  image.shape = {.channels = self.channels, .height = region.height, .width = width};
+  const std::int64_t row_bytes = image.shape.width * stored;
+  image.pixels.resize(static_cast<std::size_t>(region.height * row_bytes));
+  const bool decoded = guarded(self.faults, [&] {
+    if (region.top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(region.top));
+    auto* row = reinterpret_cast<JSAMPLE*>(image.pixels.data());
+    for (std::int64_t y = 0; y < region.height; ++y, row += row_bytes) {
+      jpeg_read_scanlines(&info, &row, 1);
+    }
+    if (info.output_scanline == info.output_height) jpeg_finish_decompress(&info);
+  });
+  if (!decoded) self.fail_damaged();
+  jpeg_abort_decompress(&info);
+  if (cmyk) flatten_cmyk(self.channels, info.saw_Adobe_marker != FALSE, image);
+  return {.top = 0, .left = region.left - left, .height = region.height, .width = region.width};
+}
+
+void decode_jpeg(std::span<const std::byte> file, std::int64_t channels, Image& image) {
+  JpegDecoder decoder;
+  const ImageShape shape = decoder.open(file, channels);
+  decoder.decode({.height = shape.height, .width = shape.width}, image);
 }
 
 }  // namespace lockstep

@@ -81,41 +81,43 @@ ImageShape pixel_shape(const DatasetInfo& info, const ImageShape& network) noexc
   return info.encoded ? network : info.image;
 }
 
-ImageShape SampleReader::stored_image(std::int64_t index) {
-  dataset_.read(index, raw_);
-  const DatasetInfo& info = dataset_.info();
-  if (!info.encoded) {
-    pixels_ = raw_.bytes;
-    return info.image;
-  }
+template <typename Work>
+auto SampleReader::of_sample(std::int64_t index, const Work& work) {
   try {
-    decode_jpeg(raw_.bytes, options_.image.channels, decoded_);
+    return work();
   } catch (const Error& error) {
     fail(error.status(), "{}: {}", dataset_.describe(index), error.what());
   }
-  pixels_ = decoded_.pixels;
-  return decoded_.shape;
 }
 
-void SampleReader::resize(const Region& region, std::int64_t height, std::int64_t width) {
-  resampler_.resize(pixels_, shape_, region, {.height = height, .width = width}, resized_);
+void SampleReader::resize(std::int64_t index, Region region) {
+  if (dataset_.info().encoded) {
+    region = of_sample(index, [&] { return decoder_.decode(region, decoded_); });
+    pixels_ = decoded_.pixels;
+    shape_ = decoded_.shape;
+  }
+  resampler_.resize(pixels_, shape_, region, options_.image, resized_);
   pixels_ = resized_.pixels;
   shape_ = resized_.shape;
 }
 
 PixelCut SampleReader::prepare(std::int64_t epoch, std::int64_t index, Resampling resampling) {
-  shape_ = stored_image(index);
+  const bool encoded = dataset_.info().encoded;
   const ImageShape& wanted = options_.image;
+  dataset_.read(index, raw_);
+  pixels_ = raw_.bytes;
+  shape_ = encoded ? of_sample(index, [&] { return decoder_.open(raw_.bytes, wanted.channels); })
+                   : dataset_.info().image;
   PhiloxStream random = augmentation_stream(options_.seed, epoch, index);
   if (options_.augment == Augment::resized_crop) {
     Region region = draw_resized_crop(random, shape_);
     if (resampling == Resampling::here) {
-      resize(region, wanted.height, wanted.width);
+      resize(index, region);
       region = {.height = wanted.height, .width = wanted.width};
     }
     return to_cut(region, random.next_below(2) == 1);
   }
-  if (dataset_.info().encoded) {
+  if (encoded) {
     // Sizes vary, so first resize the centre to the network's size. Cropping before resizing bounds
     // memory for very long images.
     const std::int64_t longest = std::max(wanted.height, wanted.width);
@@ -128,8 +130,7 @@ PixelCut SampleReader::prepare(std::int64_t epoch, std::int64_t index, Resamplin
       return std::clamp<std::int64_t>((target * shortest + short_side / 2) / short_side, 1,
                                       shortest);
     };
-    resize(centre_region(shape_, source(wanted.height), source(wanted.width)), wanted.height,
-           wanted.width);
+    resize(index, centre_region(shape_, source(wanted.height), source(wanted.width)));
   }
   if (options_.augment == Augment::crop_flip) {
     const Window window = draw_crop_flip(random, shape_, wanted, options_.crop_padding);

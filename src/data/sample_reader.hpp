@@ -31,18 +31,22 @@ class SampleReader final {
   enum class Resampling { here, later };
   /// Reads a sample and draws its cut. `later`: a resized crop of raw pixels is left to the engine.
   [[nodiscard]] PixelCut prepare(std::int64_t epoch, std::int64_t index, Resampling resampling);
-  [[nodiscard]] ImageShape stored_image(std::int64_t index);
-  void resize(const Region& region, std::int64_t height, std::int64_t width);
+  /// Calls work(), and names the sample in its error.
+  template <typename Work>
+  auto of_sample(std::int64_t index, const Work& work);
+  /// Decodes a region of the sample, if it is encoded, and resizes it to the network's image.
+  void resize(std::int64_t index, Region region);
 
   const Dataset& dataset_;
   const LoaderOptions& options_;
   const Normalizer& normalizer_;
   RawSample raw_;
+  JpegDecoder decoder_;
   Image decoded_;
   Image resized_;
   Resampler resampler_;
   std::span<const std::byte> pixels_;  ///< of raw_, decoded_ or resized_
-  ImageShape shape_;                   ///< of pixels_
+  ImageShape shape_;                   ///< of pixels_, or of the image that raw_ encodes
 };
 
 /// Shape of the images in a batch of pixels: the stored shape, or the network's if sizes vary.

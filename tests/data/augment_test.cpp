@@ -146,35 +146,3 @@ BOOST_AUTO_TEST_CASE(centres_round_half_pixels_to_even_as_torchvision_does) {
   BOOST_TEST((centre_region(image, 4, 4) == Region{.top = 2, .left = 2, .height = 4, .width = 4}));
   BOOST_TEST((centre_region(image, 2, 2) == Region{.top = 2, .left = 4, .height = 2, .width = 2}));
 }
-
-BOOST_AUTO_TEST_CASE(resampling_keeps_a_constant_and_its_own_size) {
-  const ImageShape shape{.channels = 3, .height = 13, .width = 9};
-  const std::vector<std::byte> grey(13 * 9 * 3, std::byte{77});
-  const auto pixels = counted_pixels(shape);
-  const Region all{.top = 0, .left = 0, .height = 13, .width = 9};
-  Resampler resampler;
-  Image result;
-
-  for (const std::int64_t size : {1, 4, 9, 30}) {
-    resampler.resize(grey, shape, all, {.height = size, .width = size + 1}, result);
-    BOOST_REQUIRE_EQUAL(result.pixels.size(), static_cast<std::size_t>(size * (size + 1) * 3));
-    for (const std::byte value : result.pixels) BOOST_REQUIRE(value == std::byte{77});
-  }
-  resampler.resize(pixels, shape, all, {.height = 13, .width = 9}, result);
-
-  BOOST_TEST((result.pixels == pixels));
-}
-
-BOOST_AUTO_TEST_CASE(halving_averages_with_the_triangle_filter) {
-  // Pillow's bilinear filter from 4 pixels to 2 has the weights 3, 3 and 1 at an edge: (3 a + 3 b +
-  // c) / 7.
-  const ImageShape shape{.channels = 1, .height = 1, .width = 4};
-  const std::vector<std::byte> pixels{std::byte{0}, std::byte{70}, std::byte{140}, std::byte{210}};
-  Resampler resampler;
-  Image result;
-
-  resampler.resize(pixels, shape, {.height = 1, .width = 4}, {.height = 1, .width = 2}, result);
-
-  BOOST_TEST(std::to_integer<int>(result.pixels[0]) == 50);
-  BOOST_TEST(std::to_integer<int>(result.pixels[1]) == 160);
-}

@@ -2,11 +2,14 @@
 #include "lockstep/data/decode.hpp"
 
 #include "data/shard_fixture.hpp"
+#include "lockstep/core/philox.hpp"
 
 #include <png.h>
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -49,6 +52,74 @@ BOOST_AUTO_TEST_CASE(jpeg_of_each_colour_space_decodes_to_one_and_three_channels
         BOOST_REQUIRE_LE(std::abs(std::to_integer<int>(pixel) - expected), 2);
       }
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_region_of_a_jpeg_has_the_pixels_of_the_whole_image) {
+  PhiloxStream random(1, RandomPurpose::synthetic_data, 0, 0);
+  const auto below = [&](std::int64_t end) -> std::int64_t {
+    return random.next_below(static_cast<std::uint32_t>(end));
+  };
+  JpegDecoder decoder;
+  Image whole;
+  Image part;
+  for (const auto& [horizontal, vertical] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}}) {
+    for (const int channels : {1, 3, 4}) {
+      for (const bool progressive : {false, true}) {
+        const int height = 50 + 31 * horizontal;
+        const int width = 83 + 10 * channels;
+        const auto file = jpeg_of(
+            {height, width, channels},
+            {.quality = 80,
+             .horizontal = horizontal,
+             .vertical = vertical,
+             .progressive = progressive},
+            [&](std::size_t, std::size_t) { return static_cast<std::uint8_t>(below(256)); });
+        const std::int64_t wanted = channels == 1 ? 1 : 3;
+        decode_jpeg(bytes_of(file), wanted, whole);
+        for (int attempt = 0; attempt < 40; ++attempt) {
+          Region region{.top = below(height), .left = below(width)};
+          region.height = 1 + below(height - region.top);
+          region.width = 1 + below(width - region.left);
+
+          BOOST_REQUIRE((decoder.open(bytes_of(file), wanted) == whole.shape));
+          const Region place = decoder.decode(region, part);
+
+          BOOST_REQUIRE_EQUAL(place.height, region.height);
+          BOOST_REQUIRE_EQUAL(place.width, region.width);
+          for (std::int64_t y = 0; y < region.height; ++y) {
+            const auto row = [&](const Image& image, std::int64_t top, std::int64_t left) {
+              return std::span(image.pixels)
+                  .subspan(
+                      static_cast<std::size_t>(((top + y) * image.shape.width + left) * wanted),
+                      static_cast<std::size_t>(region.width * wanted));
+            };
+            BOOST_REQUIRE(std::ranges::equal(row(part, place.top, place.left),
+                                             row(whole, region.top, region.left)));
+          }
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_decoder_reads_on_after_a_damaged_file) {
+  const auto good = flat_jpeg({.height = 64, .width = 64, .channels = 3}, 30);
+  const auto damaged = bytes_of(good).first(good.size() / 2);
+  JpegDecoder decoder;
+  Image image;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const Failure failure = failure_of([&] {
+      const ImageShape shape = decoder.open(damaged, 3);
+      decoder.decode({.height = shape.height, .width = shape.width}, image);
+    });
+    BOOST_TEST(failure.says("not a whole JPEG file"), failure.text);
+
+    BOOST_TEST((decoder.open(bytes_of(good), 3) == ImageShape{3, 64, 64}));
+    const Region place = decoder.decode({.top = 8, .left = 9, .height = 7, .width = 6}, image);
+    const std::int64_t first = (place.top * image.shape.width + place.left) * 3;
+    BOOST_TEST(std::abs(std::to_integer<int>(image.pixels[static_cast<std::size_t>(first)]) - 30) <=
+               2);
   }
 }
 

@@ -97,8 +97,16 @@ struct JpegSize {
   int width;
   int channels;
 };
-/// A JPEG file whose pixels are all `value`.
-[[nodiscard]] inline std::vector<std::uint8_t> flat_jpeg(const JpegSize& size, std::uint8_t value) {
+struct JpegForm {
+  int quality = 95;
+  int horizontal = 2;  ///< pixels per sample of colour
+  int vertical = 2;
+  bool progressive = false;
+};
+/// A JPEG file of grey, RGB or CMYK pixels; value_at(y, i) is value i of row y.
+template <typename ValueAt>
+[[nodiscard]] std::vector<std::uint8_t> jpeg_of(const JpegSize& size, const JpegForm& form,
+                                                const ValueAt& value_at) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
@@ -113,16 +121,28 @@ struct JpegSize {
                         : size.channels == 3 ? JCS_RGB
                                              : JCS_CMYK;
   jpeg_set_defaults(&info);
-  jpeg_set_quality(&info, 95, TRUE);
+  jpeg_set_quality(&info, form.quality, TRUE);
+  if (size.channels == 3) {
+    info.comp_info[0].h_samp_factor = form.horizontal;
+    info.comp_info[0].v_samp_factor = form.vertical;
+  }
+  if (form.progressive) jpeg_simple_progression(&info);
   jpeg_start_compress(&info, TRUE);
-  std::vector<JSAMPLE> line(static_cast<std::size_t>(size.width * size.channels), value);
+  std::vector<JSAMPLE> line(static_cast<std::size_t>(size.width * size.channels));
   JSAMPROW row = line.data();
-  while (info.next_scanline < info.image_height) jpeg_write_scanlines(&info, &row, 1);
+  while (info.next_scanline < info.image_height) {
+    for (std::size_t i = 0; i < line.size(); ++i) line[i] = value_at(info.next_scanline, i);
+    jpeg_write_scanlines(&info, &row, 1);
+  }
   jpeg_finish_compress(&info);
   std::vector<std::uint8_t> file(buffer, buffer + bytes);
   jpeg_destroy_compress(&info);
   std::free(buffer);
   return file;
+}
+/// A JPEG file whose pixels are all `value`.
+[[nodiscard]] inline std::vector<std::uint8_t> flat_jpeg(const JpegSize& size, std::uint8_t value) {
+  return jpeg_of(size, {}, [&](std::size_t, std::size_t) { return value; });
 }
 
 inline void write_encoded_shard(const std::string& path,

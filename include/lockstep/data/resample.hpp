@@ -9,15 +9,6 @@
 
 namespace lockstep {
 
-/// A rectangle of an image, in pixels.
-struct Region {
-  std::int64_t top = 0;
-  std::int64_t left = 0;
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-  friend bool operator==(const Region&, const Region&) = default;
-};
-
 /// Centre region of `height` x `width`; extends beyond `image` if that is smaller. Half pixels
 /// round to even, as in torchvision's CenterCrop.
 [[nodiscard]] Region centre_region(const ImageShape& image, std::int64_t height,
@@ -27,6 +18,19 @@ struct Region {
 /// in torchvision's Resize.
 [[nodiscard]] ImageShape short_side_shape(const ImageShape& image,
                                           std::int64_t short_side) noexcept;
+
+/// Source pixels and weights of all result pixels along one axis, as ResampleTaps. All have `count`
+/// source pixels, some of them with weight 0, so that loops have one length.
+struct PixelTaps {
+  std::int64_t count = 0;
+  std::vector<std::int64_t> first;  ///< (size,)
+  std::vector<float> weights;       ///< (size, count)
+
+  void set(std::int64_t source, std::int64_t size);
+  [[nodiscard]] const float* weights_of(std::size_t at) const noexcept {
+    return weights.data() + at * static_cast<std::size_t>(count);
+  }
+};
 
 /// Bilinear resampling in two passes, with the filter widened when the image shrinks
 /// (antialiasing), as in Pillow. Reuses its scratch memory and allocates only when images get
@@ -38,18 +42,11 @@ class Resampler final {
               ImageShape target, Image& result);
 
  private:
-  struct Taps {
-    std::vector<std::int64_t> first;  ///< (size,), source pixel of the first tap
-    std::vector<std::int64_t> count;
-    std::vector<float> weights;  ///< (size, longest)
-    std::int64_t longest = 0;
-  };
-  static void set_taps(Taps& taps, std::int64_t source, std::int64_t size);
-
-  Taps horizontal_;
-  Taps vertical_;
-  std::vector<float> rows_;  ///< (region height, width, C)
-  std::vector<float> line_;  ///< (width * C)
+  PixelTaps horizontal_;
+  PixelTaps vertical_;
+  std::vector<float> strip_;             ///< (region width * C, rows at once)
+  std::vector<float> lines_;             ///< (lines kept, width * C, rounded up)
+  std::vector<const float*> row_lines_;  ///< lines of one row of the result
 };
 
 }  // namespace lockstep
