@@ -3,6 +3,7 @@
 #include "lockstep/config/option_value.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/run/progress.hpp"
+#include "lockstep/runtime/open_files.hpp"
 
 #include <fmt/format.h>
 
@@ -91,6 +92,7 @@ ExitStatus report(int& argc, char**& argv, const Error& error) {
 int main(int argc, char** argv) {
   using lockstep::ExitStatus;
   ExitStatus status = ExitStatus::ok;
+  lockstep::raise_open_file_limit();
   try {
     status = lockstep::cli::dispatch(argc, argv);
   } catch (const lockstep::Error& error) {
