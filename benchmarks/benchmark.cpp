@@ -32,6 +32,7 @@ Config benchmarked_config() {
   config.channels = 3;
   config.classes = 10;
   config.batch_size = 64;
+  config.loader_threads = 1;
   return config;
 }
 

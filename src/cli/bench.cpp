@@ -46,7 +46,9 @@ OptionTable<BenchOptions> bench_options() {
   table.group("step, ops and loader")
       .add(&BenchOptions::config, train,
            {{.name = "batch-size", .help = "samples per rank", .min = 1},
-            {.name = "loader-threads"}});
+            {.name = "loader-threads",
+             .help = "threads per rank that read and augment ahead; 0: the training thread does it",
+             .min = 0}});
   table.group("step and ops")
       .add(&BenchOptions::config, train,
            {{.name = "precision"},

@@ -386,9 +386,10 @@ OptionTable<Config> make_table() {
             .max = 4096})
       .add(&Config::loader_threads,
            {.name = "loader-threads",
-            .help = "threads per rank that read and augment ahead; 0: the training thread does it",
+            .help = "threads per rank that read and augment ahead; 0: the training thread does it; "
+                    "-1: 1 on CPUs, and with a GPU the rank's cores less one, at most 16",
             .unit = "",
-            .min = 0,
+            .min = -1,
             .max = 1024});
   return t;
 }

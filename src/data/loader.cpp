@@ -269,6 +269,13 @@ class RingLoader final : public Loader {
 
 }  // namespace
 
+int loader_threads(std::int64_t asked, const LoaderOptions& options) noexcept {
+  constexpr std::int64_t most = 16;
+  if (asked >= 0) return static_cast<int>(asked);
+  if (options.format.content == ImageContent::values) return 1;
+  return static_cast<int>(std::clamp<std::int64_t>(std::ssize(options.cores) - 1, 1, most));
+}
+
 std::vector<TraceRow*> loader_rows(const LoaderOptions& options) {
   // Without threads, one row for the calling thread.
   std::vector<TraceRow*> rows(static_cast<std::size_t>(std::max(1, options.threads)));

@@ -95,6 +95,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
 
   LoaderOptions loading = loader_options(plan, engine.input_format());
   loading.cores = job.binding.allowed;
+  loading.threads = loader_threads(config.loader_threads, loading);
   Evaluator evaluator(engine, *data, comm, {.loader = loading, .batch_size = request.batch_size});
   return *evaluator.run();
 }

@@ -151,7 +151,6 @@ LoaderOptions loader_options(const RunPlan& plan, InputFormat format) {
           .crop_padding = c.crop_padding,
           .seed = static_cast<std::uint64_t>(c.seed),
           .batch_capacity = 0,
-          .threads = static_cast<int>(c.loader_threads),
           .batches_ahead = 3,
           .shuffle = true,
           .shuffle_block = c.shuffle_block};

@@ -265,6 +265,7 @@ void Run::open_loaders() {
     if (!feeding.text.empty()) reporter_->say("threads: " + feeding.text);
     if (feeding.warning) reporter_->warn(*feeding.warning);
   }
+  loading_.threads = loader_threads(plan.config.loader_threads, loading_);
   loading_.trace = recorder_.get();
   loader_ = make_loader(
       *data_, loading_,
@@ -370,6 +371,7 @@ TrainingResult Run::loop() {
                      .reporter = *reporter_,
                      .board = watch_.board(),
                      .stop_timer = stop_timer,
+                     .loader_threads = loading_.threads,
                      .trace = trace ? &*trace : nullptr,
                      .hosts = watch_.hosts(),
                      .between_steps = [&] { report_staging(staging_.get(), *reporter_); }},

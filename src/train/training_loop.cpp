@@ -138,6 +138,12 @@ void TrainingLoop::advance(const StepResult& result, double lr) {
   step_end_ = now;
   epoch_times_ += result.times;
   stragglers_.add(result.times);
+  if (const auto rates = feeding_.add(result.times, result.own_samples)) {
+    parts_.reporter.warn(fmt::format(
+        "the loader feeds {:.0f} images/s to this rank, which can train on {:.0f} (it waits for "
+        "data {:.0f} % of the time); raise --loader-threads, now {}, or see lockstep bench loader",
+        rates->loaded, rates->computed, 100 * rates->share, parts_.loader_threads));
+  }
   parts_.stop_timer.step_took(seconds);
   epoch_seconds_ += seconds;
   own_loss_ += result.own_loss;

@@ -2,6 +2,7 @@
 
 #include "lockstep/checkpointing/run_saver.hpp"
 #include "lockstep/engine/engine.hpp"
+#include "lockstep/health/feeding_watch.hpp"
 #include "lockstep/health/replica_check.hpp"
 #include "lockstep/health/stop_timer.hpp"
 #include "lockstep/health/straggler_watch.hpp"
@@ -40,6 +41,7 @@ struct TrainingLoopParts {
   RunReporter& reporter;
   PhaseBoard& board;
   StopTimer& stop_timer;
+  int loader_threads;
   RunTrace* trace;                      ///< null: no trace
   std::vector<std::string> hosts;       ///< by rank
   std::function<void()> between_steps;  ///< may be empty; not collective
@@ -79,6 +81,7 @@ class TrainingLoop final {
   PhaseTimes epoch_times_;
   double epoch_seconds_ = 0;
   StragglerWatch stragglers_;
+  FeedingWatch feeding_;
   std::optional<ReplicaCheck> replica_check_;
   std::int64_t checked_step_ = -1;
   bool out_of_time_ = false;

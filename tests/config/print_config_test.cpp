@@ -122,7 +122,7 @@ Config random_config(Random& random) {
   c.deterministic = coin(random);
   c.cuda_graph = coin(random);
   c.threads = whole(random, 0, 4096);
-  c.loader_threads = whole(random, 0, 1024);
+  c.loader_threads = whole(random, -1, 1024);
   return c;
 }
 

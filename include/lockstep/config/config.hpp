@@ -96,10 +96,10 @@ struct Config {
   DeviceChoice device = DeviceChoice::automatic;
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< of the CPU engine
   Recompute recompute = Recompute::automatic;
-  bool deterministic = true;        ///< use deterministic GPU algorithms
-  bool cuda_graph = true;           ///< record GPU work as CUDA graphs and replay it
-  std::int64_t threads = 0;         ///< 0: from the affinity mask
-  std::int64_t loader_threads = 1;  ///< 0: read in the training thread
+  bool deterministic = true;         ///< use deterministic GPU algorithms
+  bool cuda_graph = true;            ///< record GPU work as CUDA graphs and replay it
+  std::int64_t threads = 0;          ///< 0: from the affinity mask
+  std::int64_t loader_threads = -1;  ///< -1: automatic; 0: read in the training thread
   friend bool operator==(const Config&, const Config&) = default;
 };
 

@@ -63,6 +63,10 @@ class Loader {
   [[nodiscard]] virtual std::optional<LoadedBatch> next() = 0;
 };
 
+/// Threads for --loader-threads `asked`. -1: one if the engine computes on the loader's cores; for
+/// an engine on a device, one per core besides the training thread's, at most 16.
+[[nodiscard]] int loader_threads(std::int64_t asked, const LoaderOptions& options) noexcept;
+
 /// The trace row of each thread of a loader with these options; null if `trace` is null. Creates
 /// missing rows and allocates their memory.
 [[nodiscard]] std::vector<TraceRow*> loader_rows(const LoaderOptions& options);

@@ -39,7 +39,8 @@ void check_global_batch(const RunPlan& plan, const DatasetInfo& data, int world_
 void check_resumable(const RunPlan& plan, const Config& before, const TrainingState& state,
                      std::uint32_t data_identity, std::uint32_t model_identity);
 
-/// Loader options for training and evaluation; augment and shuffle are set for training.
+/// Loader options for training and evaluation, except cores and threads; augment and shuffle are
+/// set for training.
 [[nodiscard]] LoaderOptions loader_options(const RunPlan& plan, InputFormat format);
 
 }  // namespace lockstep
