@@ -81,6 +81,7 @@ load_machine() {
   lockstep=(lockstep)      # with its wrapper, if any: (apptainer exec lockstep.sif lockstep)
   python=python3           # draws the plot of the scaling study, if it has matplotlib
   scratch=${SCRATCH:-$PWD} # where data and runs are
+  recipes=$LOCKSTEP_SLURM/../recipes # configurations for --config
   stage=                   # node-local storage for copies of shards; empty: none
   max_restarts=50          # per submission, by these scripts; Slurm's own do not count
   stalled_restarts=1       # consecutive restarts without a newer checkpoint
@@ -100,7 +101,7 @@ load_machine() {
   esac
   # Since 22.05 srun does not inherit these from the job, and ranks would share one core.
   [ -z "$cores" ] || srun_options+=(--cpus-per-task="$cores")
-  : "$python" "$scratch" "$stage" "$max_restarts" "$stalled_restarts" "$crash_restarts" "$ranks_a_node"
+  : "$python" "$scratch" "$recipes" "$stage" "$max_restarts" "$stalled_restarts" "$crash_restarts" "$ranks_a_node"
 }
 
 # Sets `launcher` to mpiexec if there is no mpirun, and `mpirun_options` if the machine's file does not: as many ranks per

@@ -42,6 +42,11 @@ void describe_start(RunReporter& reporter, const StartParts& parts) {
   reporter.say(fmt::format("data: {} ({} training samples; {} at each epoch's end stay unseen)",
                            data.directory, data.samples, data.samples - geometry.epoch_samples()));
   for (const std::string& note : data.notes) reporter.say("data: " + note);
+  if (data.encoded && plan.config.augment == Augment::none) {
+    reporter.warn(
+        "JPEG images, and --augment none (each epoch trains on the same pixels); resized-crop is "
+        "usual for photographs");
+  }
   reporter.say(fmt::format(
       "batch: {} = {} ranks x {} micro-steps x {}{}; {} steps an epoch", geometry.global_batch,
       geometry.world_size, geometry.accumulate, geometry.largest_micro_batch(),
