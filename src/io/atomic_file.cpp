@@ -45,14 +45,21 @@ void sync(const std::string& path, int flags) {
   }
 }
 
-void write_all(const std::string& path, std::string_view text) {
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file) cannot("create", path, errno);
-  while (!text.empty()) {
-    const ssize_t written = ::write(file.get(), text.data(), text.size());
+void write_all(const std::string& path, const Descriptor& file, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) cannot("write", path, errno);
-    text.remove_prefix(static_cast<std::size_t>(written));
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void write_parts(const std::string& path, const FileParts& parts) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file) cannot("create", path, errno);
+  for (const FilePart& part : parts) {
+    write_all(path, file, std::as_bytes(std::span(part.bytes)));
+    write_all(path, file, part.view);
   }
 }
 
@@ -90,7 +97,11 @@ void write_atomically(const std::string& path,
 }
 
 void write_text_atomically(const std::string& path, std::string_view text) {
-  write_atomically(path, [&](const std::string& temporary) { write_all(temporary, text); });
+  write_parts_atomically(path, {{.view = std::as_bytes(std::span(text))}});
+}
+
+void write_parts_atomically(const std::string& path, const FileParts& parts) {
+  write_atomically(path, [&](const std::string& temporary) { write_parts(temporary, parts); });
 }
 
 void replace_symlink_atomically(const std::string& link, const std::string& target,

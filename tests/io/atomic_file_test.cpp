@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -55,6 +56,17 @@ BOOST_AUTO_TEST_CASE(a_file_is_replaced_completely) {
 
   BOOST_TEST(read_file(directory / "config.ini") == "new and longer");
   BOOST_TEST(entries(directory.path()) == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(parts_are_written_in_a_row) {
+  const TemporaryDirectory directory;
+  const std::string view = "two ";
+
+  write_parts_atomically(
+      directory / "x",
+      {{.bytes = "one ", .view = std::as_bytes(std::span(view))}, {.bytes = "three"}});
+
+  BOOST_TEST(read_file(directory / "x") == "one two three");
 }
 
 BOOST_AUTO_TEST_CASE(the_old_file_remains_until_the_writer_is_done) {

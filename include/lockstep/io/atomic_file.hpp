@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lockstep/io/file_parts.hpp"
+
 #include <functional>
 #include <string>
 #include <string_view>
@@ -15,6 +17,7 @@ void write_atomically(const std::string& path,
                       const std::function<void(const std::string& temporary)>& writer,
                       const std::function<void()>& before_rename = {});
 void write_text_atomically(const std::string& path, std::string_view text);
+void write_parts_atomically(const std::string& path, const FileParts& parts);
 
 /// Makes `link` a symlink to `target` (stored as given, so relative to the link's directory),
 /// replacing the old one; `before_rename` as above.
