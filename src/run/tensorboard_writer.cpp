@@ -3,7 +3,9 @@
 #include "append_file.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/little_endian.hpp"
 #include "lockstep/io/atomic_file.hpp"
+#include "lockstep/io/protobuf.hpp"
 
 #include <unistd.h>
 
@@ -23,6 +25,11 @@
 namespace lockstep {
 namespace {
 
+using protobuf::bytes_field;
+using protobuf::double_field;
+using protobuf::float_field;
+using protobuf::varint_field;
+
 constexpr std::string_view file_prefix = "events.out.tfevents.";
 
 std::uint32_t masked_crc(std::string_view bytes) {
@@ -30,42 +37,14 @@ std::uint32_t masked_crc(std::string_view bytes) {
   return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
 }
 
-template <typename T>
-std::string raw_bytes(T value) {
-  std::string bytes(sizeof(T), '\0');
-  std::memcpy(bytes.data(), &value, sizeof(T));
-  return bytes;
-}
-
-std::string varint(std::uint64_t value) {
-  std::string bytes;
-  for (; value >= 0x80; value >>= 7) bytes.push_back(static_cast<char>(value | 0x80));
-  bytes.push_back(static_cast<char>(value));
-  return bytes;
-}
-
-/// A field's key and value: wire types 0 (varint), 1 (64 bits), 2 (bytes), 5 (32 bits).
-std::string varint_field(int number, std::uint64_t value) {
-  return varint(static_cast<std::uint64_t>(number) << 3) + varint(value);
-}
-std::string double_field(int number, double value) {
-  return varint((static_cast<std::uint64_t>(number) << 3) | 1) + raw_bytes(value);
-}
-std::string bytes_field(int number, std::string_view value) {
-  return varint((static_cast<std::uint64_t>(number) << 3) | 2) + varint(value.size()) +
-         std::string(value);
-}
-std::string float_field(int number, float value) {
-  return varint((static_cast<std::uint64_t>(number) << 3) | 5) + raw_bytes(value);
-}
-
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 std::string framed(std::string_view event) {
-  const std::string length = raw_bytes(std::uint64_t{event.size()});
-  return length + raw_bytes(masked_crc(length)) + std::string(event) + raw_bytes(masked_crc(event));
+  const std::string length = little_endian(std::uint64_t{event.size()});
+  return length + little_endian(masked_crc(length)) + std::string(event) +
+         little_endian(masked_crc(event));
 }
 
 std::optional<std::uint64_t> take_varint(std::string_view& bytes) {
