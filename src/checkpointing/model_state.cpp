@@ -134,13 +134,21 @@ void initialize_statistics(Engine& engine) {
   }
 }
 
-void load_statistics(const CheckpointReader& reader, Engine& engine) {
+std::vector<std::vector<float>> stored_statistics(const CheckpointReader& reader,
+                                                  const Graph& graph) {
   const TensorIndex index = index_of(reader.model());
-  auto running = engine.running_statistics().begin();
-  for (const RunningStatistic& statistic : engine.graph().statistics()) {
+  std::vector<std::vector<float>> all;
+  for (const RunningStatistic& statistic : graph.statistics()) {
     const Shape shape{statistic.channels};
-    const auto& tensor = find(index, statistic.name, shape, model_group);
-    running = std::ranges::copy(reader.read(model_group, tensor), running).out;
+    all.push_back(reader.read(model_group, find(index, statistic.name, shape, model_group)));
+  }
+  return all;
+}
+
+void load_statistics(const CheckpointReader& reader, Engine& engine) {
+  auto running = engine.running_statistics().begin();
+  for (const auto& values : stored_statistics(reader, engine.graph())) {
+    running = std::ranges::copy(values, running).out;
   }
 }
 

@@ -24,6 +24,9 @@ using TensorValues = std::function<std::vector<float>(ParameterId)>;
 [[nodiscard]] TensorValues stored_parameters(const CheckpointReader& reader, const Graph& graph,
                                              InitHead head = InitHead::keep,
                                              TensorValues otherwise = {});
+/// Running statistics in a file's `/model`, by StatisticId. Error(bad_input) as above.
+[[nodiscard]] std::vector<std::vector<float>> stored_statistics(const CheckpointReader& reader,
+                                                                const Graph& graph);
 /// A slot in a file's `/optimizer`. Error(bad_input) if the slot or a tensor is missing.
 [[nodiscard]] TensorValues stored_slot(const CheckpointReader& reader, const Graph& graph,
                                        std::string_view optimizer, const std::string& slot);
