@@ -128,6 +128,21 @@ void check_format(const Source& source) {
   }
 }
 
+/// nullopt unless the file has all three attributes.
+std::optional<ImageShape> read_image(const Source& source) {
+  const auto channels = h5::read_int64(source.file, "image_channels");
+  const auto height = h5::read_int64(source.file, "image_height");
+  const auto width = h5::read_int64(source.file, "image_width");
+  if (!channels || !height || !width) return std::nullopt;
+  if (*channels < 1 || *height < 1 || *width < 1) {
+    fail(ExitStatus::bad_input,
+         "{} says that its images are {}x{}x{} (each extent must be at least 1); correct its "
+         "attributes image_channels, image_height and image_width",
+         source.path, *channels, *height, *width);
+  }
+  return ImageShape{.channels = *channels, .height = *height, .width = *width};
+}
+
 CheckpointInfo read_info(const Source& source) {
   CheckpointInfo info;
   info.mean = h5::read_floats(source.file, "mean").value_or(std::vector<float>());
@@ -135,6 +150,7 @@ CheckpointInfo read_info(const Source& source) {
   info.classes = h5::read_int64(source.file, "classes").value_or(0);
   info.class_names =
       h5::read_strings(source.file, "class_names").value_or(std::vector<std::string>());
+  info.image = read_image(source);
   if (h5::exists(source.file, "/state")) {
     info.state = read_state(source, h5::open_group(source.file, "/state"));
   } else if (source.use == CheckpointUse::resume) {

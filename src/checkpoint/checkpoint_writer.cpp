@@ -122,6 +122,11 @@ void write_file(const std::string& path, const CheckpointInfo& info, const NextT
   h5::write_floats(file, "mean", info.mean);
   h5::write_floats(file, "std", info.std);
   h5::write_strings(file, "class_names", info.class_names);
+  if (info.image) {
+    h5::write_int64(file, "image_channels", info.image->channels);
+    h5::write_int64(file, "image_height", info.image->height);
+    h5::write_int64(file, "image_width", info.image->width);
+  }
   write_tensors(file, next, pace);
   if (info.state) {
     const h5::Group state = h5::create_group(file, "/state");

@@ -108,6 +108,7 @@ void RunSaver::start(const TrainingState& state) {
                  .std = {config.std.begin(), config.std.end()},
                  .classes = config.classes,
                  .class_names = parts_.class_names,
+                 .image = parts_.engine.graph().image(),
                  .state = state},
                 [this] { return snapshot_.next(); });
 }

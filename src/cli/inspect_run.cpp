@@ -3,6 +3,7 @@
 #include "lockstep/config/options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +18,11 @@ using Json = nlohmann::ordered_json;
 
 bool is_statistic(const std::string& name) {
   return name.ends_with("running_mean") || name.ends_with("running_var");
+}
+
+/// Height, width and channels, as for data sets.
+std::vector<std::int64_t> extents(const ImageShape& image) {
+  return {image.height, image.width, image.channels};
 }
 
 Json state_json(const TrainingState& state) {
@@ -138,6 +144,7 @@ Report inspect_checkpoint(const std::string& path, Verify verify) {
                  {"class_names", checkpoint.class_names},
                  {"mean", checkpoint.mean},
                  {"std", checkpoint.std},
+                 {"image", checkpoint.image ? Json(extents(*checkpoint.image)) : Json(nullptr)},
                  {"optimizer_slots", slots},
                  {"state", checkpoint.state ? state_json(*checkpoint.state) : Json(nullptr)}};
   if (verify == Verify::yes) report.json["verified"] = report.faults.empty();
@@ -150,6 +157,9 @@ Report inspect_checkpoint(const std::string& path, Verify verify) {
   report.text += line("names", join(checkpoint.class_names));
   report.text += line("mean", join(checkpoint.mean));
   report.text += line("std", join(checkpoint.std));
+  if (checkpoint.image) {
+    report.text += line("image", fmt::format("{}", fmt::join(extents(*checkpoint.image), "x")));
+  }
   if (verify == Verify::yes) {
     report.text += line("verified", report.faults.empty() ? "yes, every checksum" : "NO");
   }

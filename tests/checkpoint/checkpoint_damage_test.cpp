@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(noise_over_any_region_never_crashes) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_changed_state_or_a_missing_checksum_is_refused_by_name) {
+BOOST_AUTO_TEST_CASE(a_changed_attribute_or_a_missing_checksum_is_refused_by_name) {
   const TemporaryDirectory directory;
   const std::string path = directory / "a.h5";
   const auto change = [&](auto edit) {
@@ -153,4 +153,9 @@ BOOST_AUTO_TEST_CASE(a_changed_state_or_a_missing_checksum_is_refused_by_name) {
   expect("/model/fc.weight has no crc32c");
   change([](const h5::File& file) { H5Ldelete(file.get(), "/optimizer", H5P_DEFAULT); });
   expect("no group /optimizer");
+  change([](const h5::File& file) {
+    H5Adelete(file.get(), "image_height");
+    h5::write_int64(file, "image_height", 0);
+  });
+  expect("a.h5 says that its images are 3x0x48");
 }

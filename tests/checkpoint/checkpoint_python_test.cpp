@@ -43,6 +43,7 @@ BOOST_AUTO_TEST_CASE(h5py_reads_what_is_written) {
                             R"(
 assert f.attrs['format'].decode() == 'lockstep-checkpoint' and f.attrs['classes'] == 10
 assert list(f.attrs['mean']) == [0.5, 0.25, 0.125]
+assert [f.attrs['image_' + name] for name in ('channels', 'height', 'width')] == [3, 32, 48]
 assert [n.decode() for n in f.attrs['class_names']] == ['aeroplane', '', 'gr\u00fcn']
 w = f['model/stem.weight']
 assert w.dtype == numpy.float32 and w.shape == (16, 3, 3, 3)

@@ -44,6 +44,7 @@ BOOST_AUTO_TEST_CASE(empty_parts_are_read_as_they_were_written) {
   checkpoint.optimizer.clear();  // an optimizer without state
   checkpoint.class_names.clear();
   checkpoint.mean.clear();
+  checkpoint.image.reset();
   checkpoint.state->config.clear();
   checkpoint.model.push_back({.name = "scale", .shape = {}, .values = {0.5F}});
 

@@ -31,6 +31,7 @@ namespace lockstep::test {
   checkpoint.class_names = {"aeroplane", "",
                             "gr\xc3\xbc"
                             "n"};
+  checkpoint.image = ImageShape{.channels = 3, .height = 32, .width = 48};
   checkpoint.optimizer["momentum"] = {tensor_of("stem.weight", {16, 3, 3, 3}, 1),
                                       tensor_of("fc.weight", {10, 16}, 2)};
   checkpoint.optimizer["exp_avg"] = {tensor_of("fc.weight", {10, 16}, 3)};

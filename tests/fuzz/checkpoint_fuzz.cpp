@@ -30,6 +30,7 @@ Checkpoint valid_checkpoint(FuzzedDataProvider& bytes) {
   checkpoint.std = {0.25F};
   checkpoint.classes = 2;
   checkpoint.class_names = {"no", "yes"};
+  checkpoint.image = ImageShape{.channels = 1, .height = 8, .width = 8};
   if (bytes.ConsumeBool()) return checkpoint;
   checkpoint.optimizer["momentum"] = {any_tensor("fc.weight", bytes)};
   TrainingState state;
@@ -59,6 +60,9 @@ const Places& places() {
     checkpoint_format::visit_fields(state, [&](const char* name, auto&) {
       result.attributes.push_back({"/state", name});
     });
+    for (const char* name : {"image_channels", "image_height", "image_width"}) {
+      result.attributes.push_back({"/", name});
+    }
     return result;
   }();
   return all;

@@ -60,6 +60,7 @@ struct CheckpointInfo {
   std::vector<float> std;
   std::int64_t classes = 0;
   std::vector<std::string> class_names;
+  std::optional<ImageShape> image = {};  ///< the network's input; nullopt in files up to 0.9.0
   std::optional<TrainingState> state;
   friend bool operator==(const CheckpointInfo&, const CheckpointInfo&) = default;
 };
