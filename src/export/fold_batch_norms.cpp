@@ -1,0 +1,143 @@
+#include "lockstep/export/fold_batch_norms.hpp"
+
+#include <cmath>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace lockstep {
+namespace {
+
+constexpr ValueId none = -1;
+
+template <typename Visit>
+void visit_inputs(const Op& op, const Visit& visit) {
+  std::visit(
+      [&](const auto& each) {
+        if constexpr (requires { each.input; }) visit(each.input);
+        if constexpr (requires { each.left; }) {
+          visit(each.left);
+          visit(each.right);
+        }
+      },
+      op);
+}
+
+/// For each value, the batch norm to fold into the convolution that computes it, else `none`.
+std::vector<ValueId> foldable_norms(const Graph& graph) {
+  const std::span<const Node> nodes = graph.nodes();
+  std::vector<int> readers(nodes.size());
+  for (const Node& node : nodes) {
+    visit_inputs(node.op, [&](ValueId input) { ++readers[static_cast<std::size_t>(input)]; });
+  }
+  std::vector<ValueId> norms(nodes.size(), none);
+  for (std::size_t value = 0; value < nodes.size(); ++value) {
+    const auto* norm = std::get_if<BatchNorm>(&nodes[value].op);
+    if (norm == nullptr) continue;
+    const auto input = static_cast<std::size_t>(norm->input);
+    if (std::holds_alternative<Conv2d>(nodes[input].op) && readers[input] == 1) {
+      norms[input] = static_cast<ValueId>(value);
+    }
+  }
+  return norms;
+}
+
+/// Rebuilds a model op by op.
+class Folding final {
+ public:
+  explicit Folding(const TrainedModel& source)
+      : source_(source),
+        norms_(foldable_norms(source.graph)),
+        values_(source.graph.nodes().size(), none),
+        folded_{.graph = Graph(source.graph.name(), source.graph.image(), source.graph.classes()),
+                .parameters = {},
+                .statistics = {},
+                .mean = source.mean,
+                .std = source.std,
+                .class_names = source.class_names,
+                .step = source.step,
+                .epoch = source.epoch} {}
+
+  TrainedModel fold() {
+    for (std::size_t value = 0; value < values_.size(); ++value) {
+      const Node& node = source_.graph.nodes()[value];
+      const ValueId norm = norms_[value];
+      if (values_[value] != none) continue;  // a norm already folded
+      if (norm != none) {
+        values_[value] = values_[static_cast<std::size_t>(norm)] =
+            add_convolution(node, source_.graph.nodes()[static_cast<std::size_t>(norm)]);
+      } else {
+        values_[value] = std::visit([this](const auto& op) { return add(op); }, node.op);
+        copy_values(node);
+      }
+    }
+    return std::move(folded_);
+  }
+
+ private:
+  [[nodiscard]] ValueId at(ValueId value) const { return values_[static_cast<std::size_t>(value)]; }
+  [[nodiscard]] const std::vector<float>& parameter(const Node& node, std::size_t index) const {
+    return source_.parameters[static_cast<std::size_t>(node.parameters[index])];
+  }
+  [[nodiscard]] const std::vector<float>& statistic(const Node& node, std::size_t index) const {
+    return source_.statistics[static_cast<std::size_t>(node.statistics[index])];
+  }
+  void copy_values(const Node& node) {
+    for (std::size_t i = 0; i < node.parameters.size(); ++i) {
+      folded_.parameters.push_back(parameter(node, i));
+    }
+    for (std::size_t i = 0; i < node.statistics.size(); ++i) {
+      folded_.statistics.push_back(statistic(node, i));
+    }
+  }
+
+  ValueId add(const Input& /*op*/) { return folded_.graph.input(); }
+  ValueId add(const Conv2d& op) { return folded_.graph.conv2d(at(op.input), op.options); }
+  ValueId add(const BatchNorm& op) { return folded_.graph.batch_norm(at(op.input), op.options); }
+  ValueId add(const Relu& op) { return folded_.graph.relu(at(op.input)); }
+  ValueId add(const Add& op) { return folded_.graph.add(at(op.left), at(op.right)); }
+  ValueId add(const MaxPool& op) { return folded_.graph.max_pool(at(op.input), op.options); }
+  ValueId add(const AvgPool& op) { return folded_.graph.avg_pool(at(op.input), op.options); }
+  ValueId add(const GlobalAvgPool& op) { return folded_.graph.global_avg_pool(at(op.input)); }
+  ValueId add(const Flatten& op) { return folded_.graph.flatten(at(op.input)); }
+  ValueId add(const Linear& op) { return folded_.graph.linear(at(op.input), op.options); }
+  ValueId add(const SoftmaxCrossEntropy& op) {
+    return folded_.graph.softmax_cross_entropy(at(op.input), op.options);
+  }
+
+  ValueId add_convolution(const Node& convolution, const Node& norm) {
+    Conv2d op = std::get<Conv2d>(convolution.op);
+    const double eps = std::get<BatchNorm>(norm.op).options.eps;
+    std::vector<float> weights = parameter(convolution, 0);
+    const std::size_t channels = static_cast<std::size_t>(op.options.out_channels);
+    const std::size_t channel_size = weights.size() / channels;
+    std::vector<float> bias(channels);
+    for (std::size_t k = 0; k < channels; ++k) {
+      const double scale = parameter(norm, 0)[k] / std::sqrt(statistic(norm, 1)[k] + eps);
+      const double old_bias = op.options.bias ? parameter(convolution, 1)[k] : 0.0;
+      for (float& weight : std::span(weights).subspan(k * channel_size, channel_size)) {
+        weight = static_cast<float>(weight * scale);
+      }
+      bias[k] =
+          static_cast<float>((old_bias - statistic(norm, 0)[k]) * scale + parameter(norm, 1)[k]);
+    }
+    op.options.bias = true;
+    folded_.parameters.push_back(std::move(weights));
+    folded_.parameters.push_back(std::move(bias));
+    return add(op);
+  }
+
+  const TrainedModel& source_;
+  std::vector<ValueId> norms_;
+  std::vector<ValueId> values_;  ///< of the source's values, those in the folded graph
+  TrainedModel folded_;
+};
+
+}  // namespace
+
+TrainedModel fold_batch_norms(const TrainedModel& model) {
+  return Folding(model).fold();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+#include "metadata.hpp"
+
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep {
+namespace {
+
+/// JSON with the shortest digits that give the same float; nlohmann's would be a double's.
+std::string list(const std::vector<float>& values) {
+  return values.empty() ? std::string() : fmt::format("[{}]", fmt::join(values, ", "));
+}
+
+std::string list(const std::vector<std::string>& names) {
+  using nlohmann::json;
+  return names.empty() ? std::string()
+                       : json(names).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string number(std::optional<std::int64_t> value) {
+  return value ? std::to_string(*value) : std::string();
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> metadata(const TrainedModel& model) {
+  const ImageShape image = model.graph.image();
+  std::vector<std::pair<std::string, std::string>> all{
+      {"model", model.graph.name()},
+      {"input", fmt::format("[{}, {}, {}]", image.channels, image.height, image.width)},
+      {"classes", std::to_string(model.graph.classes())},
+      {"step", number(model.step)},
+      {"epoch", number(model.epoch)},
+      {"mean", list(model.mean)},
+      {"std", list(model.std)},
+      {"class_names", list(model.class_names)}};
+  std::erase_if(all, [](const auto& entry) { return entry.second.empty(); });
+  return all;
+}
+
+}  // namespace lockstep

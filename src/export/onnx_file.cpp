@@ -1,0 +1,254 @@
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/little_endian.hpp"
+#include "lockstep/core/version.hpp"
+#include "lockstep/export/formats.hpp"
+#include "lockstep/io/protobuf.hpp"
+#include "metadata.hpp"
+#include "onnx_fields.hpp"
+#include "onnx_messages.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace lockstep {
+namespace {
+
+using namespace onnx;
+using protobuf::bytes_field;
+using protobuf::bytes_header;
+using protobuf::varint_field;
+
+constexpr int ir_version = 8;
+constexpr int opset = 17;
+/// Of every message of protocol buffers.
+constexpr std::uint64_t size_limit = std::uint64_t{1} << 31;
+
+/// An op of ONNX, whose inputs are those of ours, its parameters and its statistics.
+struct OnnxOp {
+  const char* type;
+  std::vector<std::string> attributes = {};
+};
+
+template <typename Options>
+std::vector<std::string> window(const Options& options) {
+  const std::int64_t padding = options.padding;
+  return {attribute("kernel_shape", {options.kernel, options.kernel}),
+          attribute("pads", {padding, padding, padding, padding}),
+          attribute("strides", {options.stride, options.stride})};
+}
+
+// A new op does not compile until it has its line here.
+OnnxOp onnx_op(const Conv2d& op) {
+  std::vector<std::string> attributes = window(op.options);
+  attributes.push_back(attribute("group", op.options.groups));
+  return {.type = "Conv", .attributes = std::move(attributes)};
+}
+OnnxOp onnx_op(const BatchNorm& op) {
+  return {.type = "BatchNormalization",
+          .attributes = {attribute("epsilon", static_cast<float>(op.options.eps))}};
+}
+OnnxOp onnx_op(const Relu& /*op*/) {
+  return {.type = "Relu"};
+}
+OnnxOp onnx_op(const Add& /*op*/) {
+  return {.type = "Add"};
+}
+OnnxOp onnx_op(const MaxPool& op) {
+  return {.type = "MaxPool", .attributes = window(op.options)};
+}
+OnnxOp onnx_op(const AvgPool& op) {
+  std::vector<std::string> attributes = window(op.options);
+  attributes.push_back(attribute("count_include_pad", std::int64_t{1}));
+  return {.type = "AveragePool", .attributes = std::move(attributes)};
+}
+OnnxOp onnx_op(const GlobalAvgPool& /*op*/) {
+  return {.type = "GlobalAveragePool"};
+}
+OnnxOp onnx_op(const Flatten& /*op*/) {
+  return {.type = "Flatten", .attributes = {attribute("axis", std::int64_t{1})}};
+}
+OnnxOp onnx_op(const Linear& /*op*/) {
+  return {.type = "Gemm", .attributes = {attribute("transB", std::int64_t{1})}};
+}
+
+/// The value that the loss reads.
+ValueId logits_of(const Graph& graph) {
+  const auto* loss = std::get_if<SoftmaxCrossEntropy>(&graph.nodes().back().op);
+  return loss != nullptr ? loss->input : static_cast<ValueId>(graph.nodes().size() - 1);
+}
+
+/// One value for each channel, times 255; Error(usage) if the model's are not usable.
+std::vector<float> for_pixels(const TrainedModel& model, const std::vector<float>& values,
+                              bool is_divisor) {
+  const auto channels = static_cast<std::size_t>(model.graph.image().channels);
+  const auto usable = [&](float value) {
+    return std::isfinite(value) && (!is_divisor || value > 0);
+  };
+  if ((values.size() != 1 && values.size() != channels) || !std::ranges::all_of(values, usable)) {
+    fail(ExitStatus::usage,
+         "the {} of the inputs is [{}] (normalizing {} channels takes one finite value, or one a "
+         "channel{}); give --mean and --std",
+         is_divisor ? "std" : "mean", fmt::join(values, ", "), channels,
+         is_divisor ? ", above 0" : "");
+  }
+  std::vector<float> result(channels, values.front());
+  if (values.size() > 1) result = values;
+  for (float& value : result) value *= 255;
+  return result;
+}
+
+/// Builds GraphProto.
+class GraphBuilder final {
+ public:
+  explicit GraphBuilder(const TrainedModel& model)
+      : model_(model), logits_(logits_of(model.graph)) {}
+
+  void add_normalization() {
+    add_elementwise("Sub", "subtract_mean", for_pixels(model_, model_.mean, false));
+    add_elementwise("Div", "divide_by_std", for_pixels(model_, model_.std, true));
+  }
+
+  void add_network() {
+    for (ValueId value = 0; value <= logits_; ++value) {
+      std::visit(
+          [&](const auto& op) {
+            using T = std::decay_t<decltype(op)>;
+            if constexpr (!std::is_same_v<T, Input> && !std::is_same_v<T, SoftmaxCrossEntropy>) {
+              add_op(onnx_op(op), op, value);
+            }
+          },
+          node_at(value).op);
+    }
+  }
+
+  [[nodiscard]] FileParts build(const std::string& input_description) && {
+    const Graph& graph = model_.graph;
+    FileParts parts{{.bytes = nodes_ + bytes_field(GraphProto::name, graph.name())}};
+    std::ranges::move(initializers_, std::back_inserter(parts));
+    parts.push_back(
+        {.bytes = bytes_field(GraphProto::input, value_info("images", node_at(graph.input()).output,
+                                                            input_description)) +
+                  bytes_field(GraphProto::output,
+                              value_info("logits", node_at(logits_).output,
+                                         "one a class; softmax gives probabilities"))});
+    return parts;
+  }
+
+ private:
+  [[nodiscard]] const Node& node_at(ValueId value) const {
+    return model_.graph.nodes()[static_cast<std::size_t>(value)];
+  }
+  [[nodiscard]] std::string node_name(ValueId value) const {
+    return std::visit(
+        [value](const auto& op) -> std::string {
+          if constexpr (requires { op.options.name; }) return op.options.name;
+          return fmt::format("{}_{}", op.op_name, value);
+        },
+        node_at(value).op);
+  }
+  [[nodiscard]] std::string value_name(ValueId value) const {
+    if (value == logits_) return "logits";
+    return value == model_.graph.input() ? input_ : node_name(value) + "_output";
+  }
+
+  void add_node(const NodeFields& fields) { nodes_ += bytes_field(GraphProto::node, node(fields)); }
+  void add_initializer(const std::string& name, const Shape& shape, const FilePart& values) {
+    FilePart part = tensor(name, shape, values);
+    part.bytes.insert(0, bytes_header(GraphProto::initializer, part.size()));
+    initializers_.push_back(std::move(part));
+  }
+
+  template <typename T>
+  void add_op(OnnxOp call, const T& op, ValueId value) {
+    NodeFields fields{.name = node_name(value),
+                      .op_type = call.type,
+                      .inputs = {},
+                      .output = value_name(value),
+                      .attributes = std::move(call.attributes)};
+    if constexpr (std::is_same_v<T, Add>) {
+      fields.inputs = {value_name(op.left), value_name(op.right)};
+    } else {
+      fields.inputs = {value_name(op.input)};
+    }
+    for (const ParameterId id : node_at(value).parameters) {
+      const auto index = static_cast<std::size_t>(id);
+      const Parameter& parameter = model_.graph.parameters()[index];
+      fields.inputs.push_back(parameter.name);
+      add_initializer(parameter.name, parameter.shape,
+                      {.view = std::as_bytes(std::span(model_.parameters[index]))});
+    }
+    for (const StatisticId id : node_at(value).statistics) {
+      const auto index = static_cast<std::size_t>(id);
+      const RunningStatistic& statistic = model_.graph.statistics()[index];
+      fields.inputs.push_back(statistic.name);
+      add_initializer(statistic.name, {statistic.channels},
+                      {.view = std::as_bytes(std::span(model_.statistics[index]))});
+    }
+    add_node(fields);
+  }
+
+  /// Replaces the network's input by `op_type` of it and a value for each channel.
+  void add_elementwise(const char* op_type, const std::string& name,
+                       const std::vector<float>& values) {
+    FilePart content;
+    for (const float value : values) content.bytes += little_endian(value);
+    add_initializer(name, {1, static_cast<std::int64_t>(values.size()), 1, 1}, content);
+    const std::string output = name + "_output";
+    add_node({.name = name, .op_type = op_type, .inputs = {input_, name}, .output = output});
+    input_ = output;
+  }
+
+  const TrainedModel& model_;
+  ValueId logits_;
+  std::string input_ = "images";
+  std::string nodes_;
+  FileParts initializers_;
+};
+
+std::uint64_t size_of(const FileParts& parts) {
+  std::uint64_t size = 0;
+  for (const FilePart& part : parts) size += part.size();
+  return size;
+}
+
+}  // namespace
+
+FileParts onnx_file(const TrainedModel& model, OnnxInput input) {
+  GraphBuilder builder(model);
+  if (input == OnnxInput::pixels) builder.add_normalization();
+  builder.add_network();
+  FileParts parts = std::move(builder).build(
+      input == OnnxInput::pixels ? "pixels from 0 to 255"
+                                 : "(pixel / 255 - mean) / std, with each channel's mean and std");
+  const std::uint64_t graph_size = size_of(parts);
+  parts.insert(
+      parts.begin(),
+      FilePart{.bytes = varint_field(ModelProto::ir_version, ir_version) +
+                        bytes_field(ModelProto::producer_name, "lockstep") +
+                        bytes_field(ModelProto::producer_version, version()) +
+                        bytes_field(ModelProto::doc_string,
+                                    fmt::format("{} trained with lockstep", model.graph.name())) +
+                        bytes_header(ModelProto::graph, graph_size)});
+  std::string end =
+      bytes_field(ModelProto::opset_import, varint_field(OperatorSetIdProto::version, opset));
+  for (const auto& [key, value] : metadata(model)) {
+    end += bytes_field(ModelProto::metadata_props, entry(key, value));
+  }
+  parts.push_back({.bytes = std::move(end)});
+  if (const std::uint64_t size = size_of(parts); size >= size_limit) {
+    fail(
+        ExitStatus::usage,
+        "an ONNX model of {} bytes (a protocol buffer has fewer than {}); use --format safetensors",
+        size, size_limit);
+  }
+  return parts;
+}
+
+}  // namespace lockstep
