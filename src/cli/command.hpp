@@ -31,6 +31,7 @@ struct Command {
 ExitStatus run_bench(Invocation& invocation);
 ExitStatus run_doctor(Invocation& invocation);
 ExitStatus run_eval(Invocation& invocation);
+ExitStatus run_export(Invocation& invocation);
 ExitStatus run_pack(Invocation& invocation);
 ExitStatus run_train(Invocation& invocation);
 ExitStatus run_inspect(Invocation& invocation);

@@ -34,14 +34,14 @@ def write_idx(folder, part, count, side):
 
 def help_and_usage():
     check(LOCKSTEP, ["--version"], 0, prints=["lockstep "])
-    check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "bench", "doctor", "usage:"])
-    for command in ("train", "eval", "pack", "inspect", "bench", "doctor"):
+    check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "export", "bench", "doctor", "usage:"])
+    for command in ("train", "eval", "pack", "inspect", "export", "bench", "doctor"):
         check(LOCKSTEP, [command, "--help"], 0, prints=["lockstep " + command, "--"])
     top = pathlib.Path(__file__).parents[2]
     page = subprocess.run([top / "scripts/options-page", LOCKSTEP], capture_output=True, text=True, timeout=60).stdout
     expect(page.count("\n  --") > 90 and page == (top / "docs/options.md").read_text(), "docs/options.md matches the output of scripts/options-page")
     for ranks in (None, 3):
-        check(LOCKSTEP, [], 64, ranks, says=["lockstep --help", *(f"\n  {name} " for name in ("train", "eval", "pack", "inspect", "bench", "doctor"))])
+        check(LOCKSTEP, [], 64, ranks, says=["lockstep --help", *(f"\n  {name} " for name in ("train", "eval", "pack", "inspect", "export", "bench", "doctor"))])
     said = subprocess.run([LOCKSTEP], capture_output=True, text=True, timeout=60).stderr
     tries = re.findall(r"^try: lockstep (.*)$", said, re.M)
     expect(len(tries) == 1, f"one suggested command: {said}")

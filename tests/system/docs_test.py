@@ -11,12 +11,12 @@ PAGE = pathlib.Path(__file__).parents[2] / "docs" / "file-formats.md"
 
 def the_code_on_the_page_runs(folder):
     try:
-        import torch  # noqa: F401
+        import torch
         import torchvision  # noqa: F401
     except ImportError as missing:
         print(f"skipped: the_code_on_the_page_runs: {missing}")
         return
-    shard, weights, figures = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+    shard, weights, figures, exported = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
     (folder / "data").mkdir()
     os.chdir(folder)
     exec(shard, {})
@@ -42,6 +42,11 @@ def the_code_on_the_page_runs(folder):
     exec(figures, {})
     written = evaluate("weights.h5", "--model", "resnet18")
     assert given["loss"] == written["loss"] != one["loss"], (given, written, one)
+    run(["export", "resnet18.h5", "--format", "torchvision", "--output", "resnet18.pt"])
+    loaded = {}
+    exec(exported, loaded)
+    for name, value in loaded["model"].state_dict().items():
+        assert name.endswith("num_batches_tracked") or torch.equal(value, names["model"].state_dict()[name]), name
 
 
 def the_commands_for_imagenet_sort_its_validation_images(folder):

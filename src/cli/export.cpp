@@ -1,0 +1,200 @@
+#include "command.hpp"
+#include "export_checkpoint.hpp"
+#include "lockstep/cli/job.hpp"
+#include "lockstep/config/option_table.hpp"
+#include "lockstep/config/options.hpp"
+#include "lockstep/core/units.hpp"
+#include "lockstep/export/fold_batch_norms.hpp"
+#include "lockstep/export/formats.hpp"
+#include "lockstep/io/atomic_file.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class ExportFormat { torchvision, safetensors, onnx };
+
+/// The options of train that describe the network: empty or 0 is the checkpoint's.
+Config exported_config() {
+  Config config;
+  config.model.clear();
+  return config;
+}
+
+struct ExportArguments {
+  std::string checkpoint;
+  ExportFormat format = ExportFormat::torchvision;
+  std::string output;
+  bool overwrite = false;
+  bool fold_batch_norm = false;
+  bool include_normalization = false;
+  Config config = exported_config();
+  bool json = false;
+};
+
+OptionTable<ExportArguments> export_options() {
+  OptionTable<ExportArguments> table;
+  table.group("File")
+      .add(&ExportArguments::format,
+           {.name = "format",
+            .help = "torchvision: a state dict for torch.load; safetensors: the same tensors; "
+                    "onnx: the network up to its logits, opset 17",
+            .unit = "",
+            .choices = {"torchvision", "safetensors", "onnx"}})
+      .add(&ExportArguments::output, {.name = "output", .help = "file to write", .unit = ""})
+      .add(&ExportArguments::overwrite,
+           {.name = "overwrite", .help = "replace --output if it exists", .unit = ""});
+  table.group("For --format onnx")
+      .add(&ExportArguments::fold_batch_norm,
+           {.name = "fold-batch-norm",
+            .help = "make batch norms part of the convolutions before them",
+            .unit = ""})
+      .add(&ExportArguments::include_normalization,
+           {.name = "include-normalization",
+            .help = "the input is pixels from 0 to 255, as floats; without it, (pixel / 255 - "
+                    "mean) / std",
+            .unit = ""});
+  table.group("Network").add(
+      &ExportArguments::config, train_options(),
+      {{.name = "model", .help = "network; empty: the checkpoint's"},
+       {.name = "width", .help = "width of --model, as for train"},
+       {.name = "image-size",
+        .help = "height and width of the network's input; 0: the checkpoint's"},
+       {.name = "channels", .help = "image channels; 0: the checkpoint's, else 3"},
+       {.name = "mean",
+        .help = "channel means of pixels in [0, 1], comma-separated; empty: the checkpoint's"},
+       {.name = "std", .help = "channel standard deviations, comma-separated; empty: as --mean"}});
+  table.group("Result").add(&ExportArguments::json,
+                            {.name = "json", .help = "print one JSON object", .unit = ""});
+  return table;
+}
+
+ExportArguments parse(const std::vector<std::string>& words) {
+  auto parsed = export_options().parse(words, /*allow_positional=*/true);
+  ExportArguments& arguments = parsed.value;
+  if (parsed.positional.size() != 1) {
+    fail(ExitStatus::usage,
+         "export takes one checkpoint ({} are given); see lockstep export --help",
+         parsed.positional.size());
+  }
+  arguments.checkpoint = parsed.positional.front();
+  for (const char* name : {"format", "output"}) {
+    if (!parsed.given.contains(name)) {
+      fail(ExitStatus::usage,
+           "--{} is missing (export needs --format and --output); see lockstep export --help",
+           name);
+    }
+  }
+  if (arguments.format != ExportFormat::onnx) {
+    for (const auto& [name, given, why] :
+         {std::tuple{"fold-batch-norm", arguments.fold_batch_norm,
+                     "the modules that load its tensors have batch norms"},
+          std::tuple{"include-normalization", arguments.include_normalization,
+                     "it holds tensors, not what is computed with them"}}) {
+      if (!given) continue;
+      fail(ExitStatus::usage, "--{} with --format {} ({}); drop it, or use --format onnx", name,
+           export_options().get(arguments, "format"), why);
+    }
+  }
+  if (parsed.given.contains("width") && arguments.config.model.empty()) {
+    fail(ExitStatus::usage, "--width {} without --model (it is the width of that model); give both",
+         arguments.config.width);
+  }
+  return std::move(parsed.value);
+}
+
+/// Error(usage) rather than a replaced file.
+void check_output(const ExportArguments& arguments) {
+  std::error_code error;
+  if (fs::equivalent(arguments.checkpoint, arguments.output, error)) {
+    fail(ExitStatus::usage,
+         "--output {} is the checkpoint itself (it would be lost); choose another",
+         arguments.output);
+  }
+  if (!arguments.overwrite && fs::exists(fs::symlink_status(arguments.output, error))) {
+    fail(ExitStatus::usage,
+         "{} exists already (it would be replaced); choose another --output or give --overwrite",
+         arguments.output);
+  }
+}
+
+FileParts encode(const TrainedModel& model, const ExportArguments& arguments) {
+  switch (arguments.format) {
+    case ExportFormat::torchvision:
+      return torch_file(model);
+    case ExportFormat::safetensors:
+      return safetensors_file(model);
+    case ExportFormat::onnx:
+      break;
+  }
+  return onnx_file(model,
+                   arguments.include_normalization ? OnnxInput::pixels : OnnxInput::normalized);
+}
+
+struct Exported {
+  std::string model;
+  std::int64_t classes = 0;
+  std::int64_t parameters = 0;
+  std::uint64_t bytes = 0;
+};
+
+Exported export_model(const ExportArguments& arguments) {
+  check_output(arguments);
+  TrainedModel model = read_trained_model(arguments.checkpoint, arguments.config);
+  Exported exported{.model = model.graph.name(),
+                    .classes = model.graph.classes(),
+                    .parameters = model.graph.parameter_count()};
+  if (arguments.fold_batch_norm) model = fold_batch_norms(model);
+  const FileParts parts = encode(model, arguments);
+  for (const FilePart& part : parts) exported.bytes += part.size();
+  write_parts_atomically(arguments.output, parts);
+  return exported;
+}
+
+void print_result(const Exported& exported, const ExportArguments& arguments) {
+  const std::string format = export_options().get(arguments, "format");
+  if (arguments.json) {
+    print_json({{"path", arguments.output},
+                {"format", format},
+                {"model", exported.model},
+                {"classes", exported.classes},
+                {"parameters", exported.parameters},
+                {"bytes", exported.bytes}});
+    return;
+  }
+  fmt::print("{}: {} of {} classes, {} parameters, {} ({})\n", arguments.output, exported.model,
+             exported.classes, exported.parameters, size_text(static_cast<double>(exported.bytes)),
+             format);
+}
+
+}  // namespace
+
+ExitStatus run_export(Invocation& invocation) {
+  if (wants_help(invocation.arguments)) {
+    fmt::print(
+        "usage: lockstep export CHECKPOINT --format FORMAT --output FILE [options]\n\n"
+        "Writes a trained model for other programs. CHECKPOINT is a checkpoint, or an HDF5 file\n"
+        "with only /model.\n{}",
+        export_options().help());
+    return ExitStatus::ok;
+  }
+  return run_job(invocation.argc, invocation.argv, [&](Job& job) {
+    const ExportArguments arguments = parse(invocation.arguments);
+    Exported exported;
+    collectively(job.comm(), [&] {
+      if (job.is_first()) exported = export_model(arguments);
+    });
+    if (job.is_first()) print_result(exported, arguments);
+    return ExitStatus::ok;
+  });
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,102 @@
+#include "export_checkpoint.hpp"
+
+#include "lockstep/checkpointing/model_state.hpp"
+#include "lockstep/config/options.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/models/models.hpp"
+
+#include <algorithm>
+#include <variant>
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::int64_t default_channels = 3;
+
+/// The configuration of the run that wrote the file; without a model for a file with only weights.
+Config run_config(const CheckpointInfo& info) {
+  if (info.state) return parse_config_text(info.state->config);
+  Config config;
+  config.model.clear();
+  return config;
+}
+
+Config named_model(const std::string& path, const CheckpointInfo& info, const Config& given) {
+  Config config = run_config(info);
+  if (!given.model.empty()) {
+    config.model = given.model;
+    config.width = given.width;
+  }
+  if (config.model.empty()) {
+    fail(ExitStatus::usage,
+         "{} holds weights alone (nothing says which model they are of); give --model", path);
+  }
+  return config;
+}
+
+ImageShape image_of(const std::string& path, const CheckpointInfo& info, const Config& run,
+                    const Config& given) {
+  ImageShape image = info.image.value_or(
+      ImageShape{.channels = run.channels, .height = run.image_size, .width = run.image_size});
+  if (given.channels != 0) image.channels = given.channels;
+  if (given.image_size != 0) image.height = image.width = given.image_size;
+  if (image.channels == 0) image.channels = default_channels;
+  if (image.height == 0) {
+    fail(
+        ExitStatus::usage,
+        "{} does not say how large its images are (versions up to 0.9.0 and weights alone do not); "
+        "give --image-size",
+        path);
+  }
+  return image;
+}
+
+/// Rows of the last linear layer in the file, for files that do not name the number of classes.
+std::int64_t classes_of(const CheckpointReader& reader, const Config& run,
+                        const ModelOptions& options) {
+  if (reader.info().classes > 0) return reader.info().classes;
+  if (run.classes > 0) return run.classes;
+  const Graph graph = make_model(run.model, options);
+  const auto layer =
+      std::find_if(graph.nodes().rbegin(), graph.nodes().rend(),
+                   [](const Node& node) { return std::holds_alternative<Linear>(node.op); });
+  const std::string& weight =
+      graph.parameters()[static_cast<std::size_t>(layer->parameters.front())].name;
+  const auto tensor = std::ranges::find(reader.model(), weight, &CheckpointReader::Tensor::name);
+  // Without the tensor, reading the parameters names it.
+  return tensor == reader.model().end() || tensor->shape.rank() == 0 ? 1 : tensor->shape[0];
+}
+
+std::vector<float> either(const std::vector<double>& first, const std::vector<float>& second,
+                          const std::vector<double>& third) {
+  if (!first.empty()) return {first.begin(), first.end()};
+  return second.empty() ? std::vector<float>(third.begin(), third.end()) : second;
+}
+
+}  // namespace
+
+TrainedModel read_trained_model(const std::string& path, const Config& given) {
+  const CheckpointReader reader(path, CheckpointUse::weights);
+  const CheckpointInfo& info = reader.info();
+  const Config run = named_model(path, info, given);
+  ModelOptions options{.image = image_of(path, info, run, given), .width = run.width};
+  options.classes = classes_of(reader, run, options);
+  TrainedModel model{.graph = make_model(run.model, options),
+                     .parameters = {},
+                     .statistics = {},
+                     .mean = either(given.mean, info.mean, run.mean),
+                     .std = either(given.std, info.std, run.std),
+                     .class_names = info.class_names};
+  if (info.state) {
+    model.step = info.state->step;
+    model.epoch = info.state->epoch;
+  }
+  const TensorValues parameters = stored_parameters(reader, model.graph);
+  for (std::size_t id = 0; id < model.graph.parameters().size(); ++id) {
+    model.parameters.push_back(parameters(static_cast<ParameterId>(id)));
+  }
+  model.statistics = stored_statistics(reader, model.graph);
+  return model;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "lockstep/config/config.hpp"
+#include "lockstep/export/trained_model.hpp"
+
+#include <string>
+
+namespace lockstep::cli {
+
+/// The model in a checkpoint or a file with only /model. `given` overrides what the file says:
+/// model with width, image_size, channels, mean, std; empty or 0 is the file's. Error(usage) if
+/// neither says which model it is, or how large its images are; Error(bad_input) if the file is
+/// another model's.
+[[nodiscard]] TrainedModel read_trained_model(const std::string& path, const Config& given);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Tests `lockstep export`: which files it reads, what it refuses, and that it never leaves half a file.
+
+What other programs read in the files is tested by tests/parity/export_parity.py.
+"""
+
+import struct
+
+from harness import *  # noqa: F403
+
+FORMATS = ("torchvision", "safetensors", "onnx")
+
+
+def trained(folder):
+    """A checkpoint of mini-resnet with width 8, for images of 12x12x3."""
+    data = write_shards(folder / "data")
+    run(train_args(data, folder / "run", "--max-steps", 2, "--mean", "0.4,0.5,0.6", "--std", "0.25"))
+    return latest(folder / "run")
+
+
+def weights_of(checkpoint, file):
+    """A file with only /model, as h5py writes it from a module's state."""
+    with h5py.File(checkpoint) as source, h5py.File(file, "w") as target:
+        for name in source["model"]:
+            target["model/" + name] = source["model"][name][...]
+    return file
+
+
+def without_image(checkpoint, file):
+    """The checkpoint as version 0.9.0 wrote it."""
+    shutil.copy(checkpoint, file)
+    with h5py.File(file, "r+") as changed:
+        for name in ("image_channels", "image_height", "image_width"):
+            del changed.attrs[name]
+    return file
+
+
+def export(checkpoint, output, *options, file_format="safetensors", **how):
+    return run(["export", checkpoint, "--format", file_format, "--output", output, *options], **how)
+
+
+def read_safetensors(path):
+    """Metadata, and each fp32 tensor's shape and bytes."""
+    content = path.read_bytes()
+    length, = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8:8 + length])
+    metadata = header.pop("__metadata__")
+    data = content[8 + length:]
+    tensors = {name: (tuple(entry["shape"]), data[slice(*entry["data_offsets"])])
+               for name, entry in header.items() if entry["dtype"] == "F32"}
+    return metadata, tensors
+
+
+def the_network_comes_from_the_checkpoint_or_from_options(folder):
+    checkpoint = trained(folder)
+    output = folder / "model.safetensors"
+
+    def exported(source, *options):
+        export(source, output, "--overwrite", *options)
+        return read_safetensors(output)
+
+    metadata, tensors = exported(checkpoint)
+    with h5py.File(checkpoint) as file:
+        assert tensors == {name: (file["model"][name].shape, file["model"][name][...].tobytes()) for name in file["model"]}
+    assert metadata["model"] == "mini-resnet" and metadata["input"] == "[3, 12, 12]" and metadata["step"] == "2", metadata
+    assert metadata["mean"] == "[0.4, 0.5, 0.6]" and metadata["std"] == "[0.25, 0.25, 0.25]", metadata
+    named = ["--model", "mini-resnet", "--width", 8, "--image-size", 12]
+    bare, same = exported(weights_of(checkpoint, folder / "weights.h5"), *named)
+    assert same == tensors and bare["classes"] == "10" and "step" not in bare and "mean" not in bare, bare
+    given, same = exported(folder / "weights.h5", *named, "--mean", "0.1", "--std", "0.2")
+    assert same == tensors and given["mean"] == "[0.1]" and given["std"] == "[0.2]", given
+    # Another size of images than in training; a file that does not say the size.
+    assert exported(checkpoint, "--image-size", 20)[0]["input"] == "[3, 20, 20]"
+    assert exported(without_image(checkpoint, folder / "old.h5"), "--image-size", 12) == (metadata, tensors)
+    for source, options, says in ((folder / "old.h5", [], "--image-size"), (folder / "weights.h5", [], "give --model"),
+                                  (folder / "weights.h5", ["--model", "mini-resnet", "--width", 8], "--image-size"),
+                                  (folder / "weights.h5", ["--width", 8], "--width 8 without --model")):
+        printed = export(source, folder / "none", *options, expect=USAGE)
+        assert says in printed and not (folder / "none").exists(), printed
+
+
+def each_rank_count_writes_one_file_and_prints_one_line(folder):
+    checkpoint = trained(folder)
+    for file_format in FORMATS:
+        written = set()
+        for ranks in (1, 2, 3, 4):
+            output = folder / f"{file_format}-{ranks}"
+            printed = export(checkpoint, output, "--json", file_format=file_format, ranks=ranks)
+            result = json.loads(printed)
+            assert result["bytes"] == output.stat().st_size and result["model"] == "mini-resnet" and result["classes"] == 10, result
+            written.add(output.read_bytes())
+        assert len(written) == 1, f"{file_format} differs between runs"
+
+
+def existing_files_are_kept(folder):
+    checkpoint = trained(folder)
+    before = checkpoint.read_bytes()
+    output = folder / "model"
+    output.write_text("mine")
+    (folder / "dangling").symlink_to("nowhere")
+    for ranks in (1, 2):
+        for taken in (output, folder / "dangling"):
+            assert "--overwrite" in export(checkpoint, taken, expect=USAGE, ranks=ranks)
+    assert output.read_text() == "mine"
+    (folder / "link").symlink_to(checkpoint.resolve())
+    for itself in (checkpoint, checkpoint.resolve(), folder / "link"):
+        assert "is the checkpoint itself" in export(checkpoint, itself, "--overwrite", expect=USAGE)
+    assert checkpoint.read_bytes() == before
+    export(checkpoint, output, "--overwrite")
+    assert read_safetensors(output)[0]["model"] == "mini-resnet"
+
+
+def what_cannot_be_exported_is_refused(folder):
+    checkpoint = trained(folder)
+    (folder / "text.h5").write_text("no HDF5")
+    shard = next((folder / "data").glob("*.h5"))
+    output = folder / "out"
+    damaged = folder / "damaged.h5"
+    content = bytearray(checkpoint.read_bytes())
+    with h5py.File(checkpoint) as file:
+        content[file["model/fc.weight"].id.get_offset() + 5] ^= 1
+    damaged.write_bytes(content)
+    for source, status, says in ((folder / "absent.h5", NO_INPUT, "absent.h5"), (folder / "text.h5", BAD_INPUT, "text.h5"),
+                                 (folder, BAD_INPUT, "it is a directory"), (shard, BAD_INPUT, "not a checkpoint|/model"),
+                                 (damaged, BAD_INPUT, "fc.weight does not verify")):
+        for ranks in (1, 3):
+            printed = export(source, output, expect=status, ranks=ranks)
+            assert printed.count("lockstep: error: ") == 1 and any(each in printed for each in says.split("|")), printed
+    assert "is another model" in export(checkpoint, output, "--model", "resnet18", expect=BAD_INPUT)
+    for options, says in ((["--format", "pickle"], "torchvision, safetensors, onnx"), ([], "--format is missing"),
+                          (["--format", "onnx"], "--output is missing"),
+                          (["--format", "onnx", "--output", output, "more"], "one checkpoint (2 are given)"),
+                          (["--format", "torchvision", "--output", output, "--fold-batch-norm"], "--fold-batch-norm with --format torchvision"),
+                          (["--format", "safetensors", "--output", output, "--include-normalization"], "--include-normalization with"),
+                          (["--format", "onnx", "--output", output, "--include-normalization", "--mean", "0.1,0.2"], "one a channel")):
+        printed = run(["export", checkpoint, *options], expect=USAGE)
+        assert says in printed, printed
+    weights = weights_of(checkpoint, folder / "weights.h5")
+    network = ["--model", "mini-resnet", "--width", 8, "--image-size", 12, "--include-normalization"]
+    assert "--mean and --std" in export(weights, output, *network, file_format="onnx", expect=USAGE)
+    assert not output.exists()
+
+
+def a_failed_write_leaves_nothing(folder):
+    checkpoint = trained(folder)
+    assert "No such file" in export(checkpoint, folder / "no/out", expect=CANNOT_WRITE)
+    with small_disk(folder / "disk", "64k") as disk:
+        for file_format in FORMATS:
+            assert "No space left" in export(checkpoint, disk / "out", file_format=file_format, expect=CANNOT_WRITE, ranks=2)
+            assert not list(disk.iterdir()), list(disk.iterdir())
+
+
+if __name__ == "__main__":
+    main([the_network_comes_from_the_checkpoint_or_from_options, each_rank_count_writes_one_file_and_prints_one_line, existing_files_are_kept,
+          what_cannot_be_exported_is_refused, a_failed_write_leaves_nothing])
