@@ -7,6 +7,7 @@
 #include "lockstep/export/fold_batch_norms.hpp"
 #include "lockstep/export/formats.hpp"
 #include "lockstep/io/atomic_file.hpp"
+#include "lockstep/run/progress.hpp"
 
 #include <fmt/format.h>
 
@@ -186,8 +187,13 @@ ExitStatus run_export(Invocation& invocation) {
         export_options().help());
     return ExitStatus::ok;
   }
+  const ExportArguments arguments = parse(invocation.arguments);
+  // Without MPI, which may not start on a login node.
+  if (!terminal_facts().has_launcher) {
+    print_result(export_model(arguments), arguments);
+    return ExitStatus::ok;
+  }
   return run_job(invocation.argc, invocation.argv, [&](Job& job) {
-    const ExportArguments arguments = parse(invocation.arguments);
     Exported exported;
     collectively(job.comm(), [&] {
       if (job.is_first()) exported = export_model(arguments);

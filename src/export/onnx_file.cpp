@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -84,22 +85,27 @@ ValueId logits_of(const Graph& graph) {
   return loss != nullptr ? loss->input : static_cast<ValueId>(graph.nodes().size() - 1);
 }
 
-/// One value for each channel, times 255; Error(usage) if the model's are not usable.
-std::vector<float> for_pixels(const TrainedModel& model, const std::vector<float>& values,
-                              bool is_divisor) {
-  const auto channels = static_cast<std::size_t>(model.graph.image().channels);
-  const auto usable = [&](float value) {
-    return std::isfinite(value) && (!is_divisor || value > 0);
-  };
-  if ((values.size() != 1 && values.size() != channels) || !std::ranges::all_of(values, usable)) {
+/// The mean or std of a model's inputs.
+struct InputStatistic {
+  const char* name;
+  const std::vector<float>& values;
+  float above;  ///< what all values must exceed
+};
+
+/// For each channel of images whose pixels are 0 to 255 instead of 0 to 1. Error(usage) if the
+/// values are not usable.
+std::vector<float> for_pixels(const InputStatistic& statistic, std::int64_t channels) {
+  const std::vector<float>& values = statistic.values;
+  const auto count = static_cast<std::size_t>(channels);
+  const auto usable = [&](float value) { return std::isfinite(value) && value > statistic.above; };
+  if ((values.size() != 1 && values.size() != count) || !std::ranges::all_of(values, usable)) {
     fail(ExitStatus::usage,
          "the {} of the inputs is [{}] (normalizing {} channels takes one finite value, or one a "
-         "channel{}); give --mean and --std",
-         is_divisor ? "std" : "mean", fmt::join(values, ", "), channels,
-         is_divisor ? ", above 0" : "");
+         "channel; std above 0); give --mean and --std",
+         statistic.name, fmt::join(values, ", "), channels);
   }
-  std::vector<float> result(channels, values.front());
-  if (values.size() > 1) result = values;
+  std::vector<float> result = values;
+  result.resize(count, values.front());
   for (float& value : result) value *= 255;
   return result;
 }
@@ -111,8 +117,12 @@ class GraphBuilder final {
       : model_(model), logits_(logits_of(model.graph)) {}
 
   void add_normalization() {
-    add_elementwise("Sub", "subtract_mean", for_pixels(model_, model_.mean, false));
-    add_elementwise("Div", "divide_by_std", for_pixels(model_, model_.std, true));
+    constexpr float lowest = -std::numeric_limits<float>::infinity();
+    const std::int64_t channels = model_.graph.image().channels;
+    add_elementwise("Sub", "subtract_mean",
+                    for_pixels({.name = "mean", .values = model_.mean, .above = lowest}, channels));
+    add_elementwise("Div", "divide_by_std",
+                    for_pixels({.name = "std", .values = model_.std, .above = 0}, channels));
   }
 
   void add_network() {

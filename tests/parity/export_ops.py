@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""export_ops.py EXPORT_DUMP: compares ONNX Runtime with PyTorch over a network that has every op, with windows that no model has."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from pytorch_parity import MINIMUM_ERROR, np, relative_error, torch
+
+try:
+    import onnx
+    import onnxruntime
+except ImportError as missing:
+    print(f"skipped: {missing} (scripts/install-dependencies tests installs it, if a package index is in reach)")
+    sys.exit(77)
+
+
+class EveryOp(torch.nn.Module):
+    """The graph of export_dump.cpp."""
+
+    def __init__(self):
+        super().__init__()
+        self.grouped = torch.nn.Conv2d(4, 8, 3, stride=2, padding=2, groups=2)
+        self.bn1 = torch.nn.BatchNorm2d(8, eps=0.25)
+        self.read_twice = torch.nn.Conv2d(8, 8, 1, bias=False)
+        self.bn2 = torch.nn.BatchNorm2d(8)
+        self.bn3 = torch.nn.BatchNorm2d(8)
+        self.fc = torch.nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = torch.relu(self.bn1(self.grouped(x)))
+        x = self.read_twice(torch.nn.functional.avg_pool2d(x, 3, 2, 1))
+        x = torch.nn.functional.max_pool2d(self.bn2(x) + x, 3, 1, 1)
+        return self.fc(self.bn3(x.mean((2, 3), keepdim=True)).flatten(1))
+
+
+def main():
+    torch.manual_seed(1)
+    images = torch.randn(3, 4, 21, 17)
+    module = EveryOp().eval()
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        state, *models = (str(pathlib.Path(folder, name)) for name in ("state.pt", "model.onnx", "folded.onnx"))
+        subprocess.run([sys.argv[1], state, *models], check=True)
+        module.load_state_dict(torch.load(state, weights_only=True))
+        fp32 = module(images).double().numpy()
+        exact = module.double()(images.double()).numpy()
+        peer = relative_error(fp32, exact)
+        for path, norms in zip(models, (3, 2)):
+            model = onnx.load(path)
+            onnx.checker.check_model(model, full_check=True)
+            ops = [node.op_type for node in model.graph.node]
+            assert ops.count("BatchNormalization") == norms and len(set(ops)) == 9, ops
+            logits, = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(["logits"], {"images": images.numpy()})
+            error = relative_error(logits.astype("f8"), exact)
+            print(f"{norms} batch norms: error {error:.2e}, fp32 PyTorch {peer:.2e}")
+            assert error <= 4 * peer + MINIMUM_ERROR, "further from float64 PyTorch than four times fp32 PyTorch"
+
+
+if __name__ == "__main__":
+    main()
