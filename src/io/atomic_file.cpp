@@ -63,37 +63,36 @@ void write_parts(const std::string& path, const FileParts& parts) {
   }
 }
 
-/// Removes its file unless published.
-class TemporaryFile final {
- public:
-  explicit TemporaryFile(std::string path) : path_(std::move(path)) { ::unlink(path_.c_str()); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  void publish(const std::string& target) {
-    if (::rename(path_.c_str(), target.c_str()) != 0)
-      cannot("rename a temporary to", target, errno);
-    path_.clear();
-    sync(directory_of(target), O_RDONLY | O_DIRECTORY);
-  }
-
- private:
-  std::string path_;
-};
-
 }  // namespace
+
+TemporaryFile::TemporaryFile(const std::string& target)
+    : target_(target), path_(temporary_name(target)) {
+  ::unlink(path_.c_str());
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (!path_.empty()) ::unlink(path_.c_str());
+}
+
+void TemporaryFile::flush() const {
+  sync(path_, O_RDONLY);
+}
+
+void TemporaryFile::publish() {
+  if (::rename(path_.c_str(), target_.c_str()) != 0)
+    cannot("rename a temporary to", target_, errno);
+  path_.clear();
+  sync(directory_of(target_), O_RDONLY | O_DIRECTORY);
+}
 
 void write_atomically(const std::string& path,
                       const std::function<void(const std::string&)>& writer,
                       const std::function<void()>& before_rename) {
-  TemporaryFile temporary(temporary_name(path));
+  TemporaryFile temporary(path);
   writer(temporary.path());
-  sync(temporary.path(), O_RDONLY);
+  temporary.flush();
   if (before_rename) before_rename();
-  temporary.publish(path);
+  temporary.publish();
 }
 
 void write_text_atomically(const std::string& path, std::string_view text) {
@@ -106,10 +105,10 @@ void write_parts_atomically(const std::string& path, const FileParts& parts) {
 
 void replace_symlink_atomically(const std::string& link, const std::string& target,
                                 const std::function<void()>& before_rename) {
-  TemporaryFile temporary(temporary_name(link));
+  TemporaryFile temporary(link);
   if (::symlink(target.c_str(), temporary.path().c_str()) != 0) cannot("create link", link, errno);
   if (before_rename) before_rename();
-  temporary.publish(link);
+  temporary.publish();
 }
 
 void remove_stale_temporaries(const std::string& directory) {

@@ -133,6 +133,19 @@ BOOST_AUTO_TEST_CASE(a_missing_directory_is_cannot_write_with_the_reason) {
       });
 }
 
+BOOST_AUTO_TEST_CASE(a_temporary_file_is_removed_unless_it_is_published) {
+  const TemporaryDirectory directory;
+  for (const bool publishes : {false, true}) {
+    TemporaryFile temporary(directory / "x");
+    write_file(temporary.path(), "new");
+    BOOST_TEST(!std::filesystem::exists(directory / "x"));
+    if (publishes) temporary.publish();
+  }
+
+  BOOST_TEST(read_file(directory / "x") == "new");
+  BOOST_TEST(entries(directory.path()) == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(a_link_is_replaced) {
   const TemporaryDirectory directory;
   write_file(directory / "a", "first");

@@ -19,6 +19,27 @@ void write_atomically(const std::string& path,
 void write_text_atomically(const std::string& path, std::string_view text);
 void write_parts_atomically(const std::string& path, const FileParts& parts);
 
+/// The temporary file of write_atomically(), for a writer that takes long: its owner writes and
+/// closes path(), then calls flush() and publish(). Removed by the destructor unless published.
+class TemporaryFile final {
+ public:
+  /// Creates no file; path() is in the directory of `target`.
+  explicit TemporaryFile(const std::string& target);
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile();
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  /// Fsyncs the file. Error(cannot_write), as publish().
+  void flush() const;
+  /// Renames the file to the target and fsyncs the directory.
+  void publish();
+
+ private:
+  std::string target_;
+  std::string path_;  ///< empty: published
+};
+
 /// Makes `link` a symlink to `target` (stored as given, so relative to the link's directory),
 /// replacing the old one; `before_rename` as above.
 void replace_symlink_atomically(const std::string& link, const std::string& target,
