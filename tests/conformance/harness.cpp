@@ -222,6 +222,9 @@ void check_inference(Engine& engine, Precision precision, const oracle::State& s
   part.labels.resize(static_cast<std::size_t>(part.batch_size));
   const Expectation expected_part(precision, engine.graph(), state, part, oracle::Mode::inference);
   expected_part.check_metrics(run_forward(*program, batch.first(part.batch_size)), part.batch_size);
+  expected_part.check("logits of part of a batch",
+                      program->logits().first(expected_part.exact().logits.size()), logits_of,
+                      largest(expected_part.exact().logits));
 }
 
 }  // namespace
