@@ -7,7 +7,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace lockstep::cli {
 namespace {
@@ -26,6 +30,10 @@ struct EvalArguments {
   Config config = evaluated_config();
   std::optional<Precision> precision;                       ///< nullopt: the training run's
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< automatic: the training run's
+  bool per_class = false;
+  std::string confusion;
+  std::string predictions;
+  bool overwrite = false;
   bool json = false;
 };
 
@@ -67,7 +75,21 @@ OptionTable<EvalArguments> eval_options() {
       .add(&EvalArguments::config, train,
            {{.name = "batch-size", .help = "samples per rank", .min = 1},
             {.name = "threads"},
-            {.name = "loader-threads"}})
+            {.name = "loader-threads"}});
+  table.group("Result")
+      .add(&EvalArguments::per_class,
+           {.name = "per-class", .help = "print samples and top-1 of each class", .unit = ""})
+      .add(&EvalArguments::confusion,
+           {.name = "confusion",
+            .help = "CSV file for the confusion matrix: a row for each true class, a column for "
+                    "each predicted class",
+            .unit = ""})
+      .add(&EvalArguments::predictions,
+           {.name = "predictions",
+            .help = "HDF5 file for the logits and label of every sample",
+            .unit = ""})
+      .add(&EvalArguments::overwrite,
+           {.name = "overwrite", .help = "replace --confusion and --predictions", .unit = ""})
       .add(&EvalArguments::json, {.name = "json", .help = "print one JSON object", .unit = ""});
   return table;
 }
@@ -80,6 +102,53 @@ EvalArguments parse(const std::vector<std::string>& words) {
          arguments.checkpoint.empty() ? "--checkpoint is" : "--data is");
   }
   return arguments;
+}
+
+/// `of.samples` > 0.
+double fraction(const ClassResult& of) {
+  return static_cast<double>(of.top1) / static_cast<double>(of.samples);
+}
+
+nlohmann::ordered_json to_json(const std::vector<ClassResult>& classes) {
+  nlohmann::ordered_json array = nlohmann::ordered_json::array();
+  for (const ClassResult& of : classes) {
+    nlohmann::ordered_json object{{"label", array.size()}};
+    if (!of.name.empty()) object["name"] = of.name;
+    object["samples"] = of.samples;
+    object["top1"] = nullptr;
+    if (of.samples > 0) object["top1"] = fraction(of);
+    array.push_back(std::move(object));
+  }
+  return array;
+}
+
+void print_classes(const std::vector<ClassResult>& classes) {
+  std::size_t width = 0;  // of the names and two spaces
+  for (const ClassResult& of : classes) {
+    if (!of.name.empty()) width = std::max(width, of.name.size() + 2);
+  }
+  fmt::print("\n{:>5}  {:<{}}{:>7}  {:>8}\n", "class", "", width, "samples", "top-1");
+  for (std::size_t label = 0; label < classes.size(); ++label) {
+    const ClassResult& of = classes[label];
+    fmt::print("{:>5}  {:<{}}{:>7}  {:>8}\n", label, of.name, width, of.samples,
+               of.samples == 0 ? std::string("-") : fmt::format("{:.2f} %", 100 * fraction(of)));
+  }
+}
+
+void print_result(const EvaluationResult& result, const EvalArguments& arguments) {
+  if (arguments.json) {
+    nlohmann::ordered_json json{{"samples", result.samples},
+                                {"loss", result.loss},
+                                {"top1", result.top1},
+                                {"top5", result.top5},
+                                {"seconds", result.seconds}};
+    if (arguments.per_class) json["classes"] = to_json(result.classes);
+    print_json(json);
+    return;
+  }
+  fmt::print("{} samples: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %\n", result.samples,
+             result.loss, 100 * result.top1, 100 * result.top5);
+  if (arguments.per_class) print_classes(result.classes);
 }
 
 }  // namespace
@@ -108,25 +177,18 @@ ExitStatus run_eval(Invocation& invocation) {
                   .device = config.device,
                   .conv_algorithm = arguments.conv_algorithm,
                   .batch_size = config.batch_size,
-                  .loader_threads = config.loader_threads},
+                  .loader_threads = config.loader_threads,
+                  .per_class = arguments.per_class,
+                  .confusion = arguments.confusion,
+                  .predictions = arguments.predictions,
+                  .overwrite = arguments.overwrite},
                  {.comm = job.comm(),
                   .binding = job.bind(static_cast<int>(config.threads)),
                   .model = {},
                   .warn = [&](const std::string& text) {
                     if (job.is_first()) fmt::print(stderr, "lockstep: warning: {}\n", text);
                   }});
-    if (!job.is_first()) return ExitStatus::ok;
-    if (arguments.json) {
-      const nlohmann::ordered_json json{{"samples", result.samples},
-                                        {"loss", result.loss},
-                                        {"top1", result.top1},
-                                        {"top5", result.top5},
-                                        {"seconds", result.seconds}};
-      print_json(json);
-    } else {
-      fmt::print("{} samples: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %\n", result.samples,
-                 result.loss, 100 * result.top1, 100 * result.top5);
-    }
+    if (job.is_first()) print_result(result, arguments);
     return ExitStatus::ok;
   });
 }

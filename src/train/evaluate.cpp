@@ -1,3 +1,4 @@
+#include "evaluation_record.hpp"
 #include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/checkpointing/run_state.hpp"
 #include "lockstep/compute/compute.hpp"
@@ -8,6 +9,8 @@
 #include "normalization.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -58,6 +61,9 @@ LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm)
 
 EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob& job) {
   Communicator& comm = job.comm;
+  collectively(comm, [&] {
+    if (comm.rank() == 0) check_output_paths(request);
+  });
   LoadedWeights loaded = load_weights(request, comm);
   const auto data = open_dataset(request.data, request.split, comm);
 
@@ -96,8 +102,19 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   LoaderOptions loading = loader_options(plan, engine.input_format());
   loading.cores = job.binding.allowed;
   loading.threads = loader_threads(config.loader_threads, loading);
-  Evaluator evaluator(engine, *data, comm, {.loader = loading, .batch_size = request.batch_size});
-  return *evaluator.run();
+  EvaluatorOptions options{.loader = loading, .batch_size = request.batch_size};
+  if (!records_samples(request)) return *Evaluator(engine, *data, comm, std::move(options)).run();
+
+  std::optional<EvaluationRecord> record;  // rank 0's
+  collectively(comm, [&] {
+    if (comm.rank() == 0) record.emplace(request, graph, info);
+  });
+  options.on_samples = [&](const EvaluatedSamples& samples) { record->add(samples); };
+  EvaluationResult result = *Evaluator(engine, *data, comm, std::move(options)).run();
+  collectively(comm, [&] {
+    if (record) result.classes = record->finish();
+  });
+  return result;
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/train/batch_geometry.hpp"
+#include "sample_gatherer.hpp"
 
 #include <algorithm>
 #include <array>
@@ -25,7 +26,10 @@ void keep(std::optional<Error>& error, Work work) {
 
 Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
                      EvaluatorOptions options)
-    : dataset_(dataset), comm_(comm), options_(std::move(options)) {
+    : dataset_(dataset),
+      comm_(comm),
+      options_(std::move(options)),
+      classes_(engine.graph().classes()) {
   options_.batch_size =
       std::min(options_.batch_size,
                std::max<std::int64_t>(1, slice_of(dataset.info().samples, comm.size(), 0).count));
@@ -51,12 +55,21 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
   const std::int64_t share = slice_of(samples, comm_.size(), 0).count;
   const std::int64_t rounds = (share + options_.batch_size - 1) / options_.batch_size;
 
+  std::optional<SampleGatherer> gatherer;
+  if (options_.on_samples) {
+    gatherer.emplace(
+        comm_, SampleGatherer::Options{
+                   .samples = samples, .batch_size = options_.batch_size, .classes = classes_});
+  }
+
   BatchMetrics total;
   std::optional<Error> error;
   for (std::int64_t round = 0; round < rounds; ++round) {
     if (options_.board != nullptr) options_.board->enter(Phase::evaluation);
     const TraceSpan span(options_.trace, "batch", {{{"batch", round}}});
     std::optional<LoadedBatch> loaded;
+    std::span<const float> logits;
+    std::span<const std::int32_t> labels;
     keep(error, [&] {
       if (!error) loaded = loader->next();
     });
@@ -69,7 +82,17 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
       total.top1 += metrics.top1;
       total.top5 += metrics.top5;
       total.samples += metrics.samples;
+      if (!gatherer) return;
+      labels = {loaded->batch.labels, static_cast<std::size_t>(loaded->batch.size)};
+      logits = program_->logits();
     });
+    if (gatherer) {
+      gatherer->gather(labels, logits, [&](const EvaluatedSamples& piece) {
+        keep(error, [&] {
+          if (!error) options_.on_samples(piece);
+        });
+      });
+    }
     if ((round + 1) % batches_between_agreements == 0 || round + 1 == rounds) {
       std::array<std::int64_t, 2> flags{error.has_value() ? 1 : 0,
                                         stop_wanted && stop_wanted() ? 1 : 0};

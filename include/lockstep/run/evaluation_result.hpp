@@ -1,8 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace lockstep {
+
+struct ClassResult {
+  std::string name;  ///< empty: unknown
+  std::int64_t samples = 0;
+  std::int64_t top1 = 0;  ///< samples for which no other class has a larger logit
+};
 
 /// Means over exactly the samples of a split; top1 and top5 as fractions.
 struct EvaluationResult {
@@ -11,6 +19,7 @@ struct EvaluationResult {
   double top1 = 0;
   double top5 = 0;
   double seconds = 0;
+  std::vector<ClassResult> classes = {};  ///< by label, on rank 0, if requested
 };
 
 }  // namespace lockstep

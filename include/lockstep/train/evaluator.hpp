@@ -7,6 +7,7 @@
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/runtime/trace.hpp"
 #include "lockstep/train/blank_batch.hpp"
+#include "lockstep/train/evaluated_samples.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -23,6 +24,8 @@ struct EvaluatorOptions {
   /// As TrainStepOptions::has_collectives: all ranks run the same number of batches.
   bool has_collectives = false;
   UnitExchange* exchange = nullptr;  ///< as ProgramOptions::exchange
+  /// Receives every sample once on rank 0, in pieces and in any order; empty, on all ranks: none.
+  std::function<void(const EvaluatedSamples&)> on_samples = {};
 };
 
 /// Evaluates the network on a split: every sample exactly once at any world size.
@@ -39,6 +42,7 @@ class Evaluator final {
   const Dataset& dataset_;
   Communicator& comm_;
   EvaluatorOptions options_;
+  std::int64_t classes_;
   std::unique_ptr<Program> program_;
   BlankBatch blank_;
 };

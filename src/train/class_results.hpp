@@ -1,0 +1,14 @@
+#pragma once
+
+#include "lockstep/run/evaluation_result.hpp"
+#include "lockstep/train/evaluated_samples.hpp"
+
+#include <span>
+
+namespace lockstep {
+
+/// Adds the samples to the results of their classes, and the hits as BatchMetrics::top1 counts
+/// them: no logit is larger than the label's, and none is NaN.
+void add_to_classes(const EvaluatedSamples& samples, std::span<ClassResult> classes);
+
+}  // namespace lockstep

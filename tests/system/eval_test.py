@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Tests what eval writes about classes and samples."""
+
+import csv
+
+from harness import *  # noqa: F403
+
+NAMES = ["plain", "comma, here", 'a "quote"', "line\nbreak", "ünïcode", " space", "=1+1", "'", "eight", "nine"]
+SAMPLES = 37
+
+
+def named(data):
+    """Gives the classes names, some of which CSV must quote."""
+    for shard in data.glob("*.h5"):
+        with h5py.File(shard, "r+") as file:
+            file.attrs["class_names"] = np.array(NAMES, h5py.string_dtype())
+    return data
+
+
+def trained(folder):
+    """A data set with an odd number of samples to evaluate, and the arguments that evaluate a network trained a little on it."""
+    data = write_shards(folder / "data")
+    named(write_shards(data, samples=SAMPLES, shards=3, split="val", seed=3))
+    if not (folder / "run").exists():
+        run(train_args(data, folder / "run", "--max-steps", 12))
+    return data, ["eval", "--checkpoint", latest(folder / "run"), "--data", data, "--json"]
+
+
+def on(data, args):
+    """The arguments, for split train of another data set."""
+    at = args.index("--data") + 1
+    return [*args[:at], data, *args[at + 1:], "--split", "train"]
+
+
+def labels_of(data, split="val"):
+    """Of the whole split, in the order of its shards."""
+    found = []
+    for shard in sorted(data.glob(f"{split}-*.h5")):
+        with h5py.File(shard) as file:
+            found.append(file["labels"][...])
+    return np.concatenate(found)
+
+
+def read_matrix(path):
+    """Titles of the columns and of the rows, and the counts."""
+    with open(path, newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    return header[1:], [row[0] for row in rows], np.array([[int(count) for count in row[1:]] for row in rows])
+
+
+def results_agree_with_each_other(folder, env=None, device="cpu"):
+    data, args = trained(folder)
+    labels = labels_of(data)
+    for ranks, batch in ((1, 64), (1, 5), (2, 4), (3, 7), (3, 1)):
+        csv_file, h5_file = folder / f"{ranks}-{batch}.csv", folder / f"{ranks}-{batch}.h5"
+        args_now = [*args, "--batch-size", batch, "--device", device]
+        result = json.loads(run([*args_now, "--per-class", "--confusion", csv_file, "--predictions", h5_file], ranks, env).splitlines()[-1])
+        classes = result.pop("classes")
+        plain = json.loads(run(args_now, ranks, env).splitlines()[-1])
+        assert {**result, "seconds": 0} == {**plain, "seconds": 0} and result["samples"] == SAMPLES, (result, plain)
+
+        with h5py.File(h5_file) as file:
+            logits = file["logits"][...]
+            assert logits.dtype == "f4" and logits.shape == (SAMPLES, 10), logits
+            assert file["labels"].dtype == "i8" and (file["labels"][...] == labels).all()
+            assert file["sample"].dtype == "i8" and (file["sample"][...] == np.arange(SAMPLES)).all()
+            attributes = dict(file.attrs)
+        assert [name.decode() for name in attributes.pop("class_names")] == NAMES
+        identity = json.loads(run(["inspect", data, "--json"]))["splits"]
+        identity = next(split["identity"] for split in identity if split["split"] == "val")
+        assert f'{attributes.pop("data_identity"):08x}' == identity
+        assert {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes.items()} == {
+            "format": "lockstep-predictions", "version": 1, "checkpoint": "step-00000012.h5", "model": "mini-resnet", "split": "val",
+            "classes": 10}, attributes
+
+        exact = logits.astype("f8")
+        largest = exact.max(1)
+        losses = np.log(np.exp(exact - largest[:, None]).sum(1)) + largest - exact[np.arange(SAMPLES), labels]
+        assert abs(losses.mean() - result["loss"]) < 1e-6, (losses.mean(), result)
+
+        columns, rows, matrix = read_matrix(csv_file)
+        assert columns == rows == NAMES, (columns, rows)
+        counted = np.zeros((10, 10), int)
+        np.add.at(counted, (labels, logits.argmax(1)), 1)
+        assert (matrix == counted).all() and matrix.sum() == SAMPLES, (matrix, counted)
+        assert abs(np.trace(matrix) / SAMPLES - result["top1"]) < 1e-12, (matrix, result)
+
+        assert [of["label"] for of in classes] == list(range(10)) and [of["name"] for of in classes] == NAMES, classes
+        assert [of["samples"] for of in classes] == matrix.sum(1).tolist(), classes
+        for of, row in zip(classes, matrix):
+            assert of["top1"] == (row[of["label"]] / row.sum() if row.sum() else None), (of, row)
+        weighted = sum(of["samples"] * (of["top1"] or 0) for of in classes)
+        assert abs(weighted / SAMPLES - result["top1"]) < 1e-12, (classes, result)
+
+
+def results_agree_on_a_gpu(folder):
+    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+    if not module or not pathlib.Path(module).exists():
+        raise Skipped("the host module was not built")
+    results_agree_with_each_other(folder, {"LOCKSTEP_MODULE_PATH": module, "HOST_MODULE_SHARED": "1"}, "cuda")
+
+
+def files_do_not_depend_on_the_number_of_ranks(folder):
+    """Also with batches that the number of ranks makes smaller, and other numbers of threads."""
+    _, args = trained(folder)
+    for batch in (5, 64):
+        written = []
+        for ranks in (1, 2, 3, 4):
+            files = [folder / "c.csv", folder / "p.h5"]
+            run([*args, "--batch-size", batch, "--confusion", files[0], "--predictions", files[1], "--overwrite"], ranks)
+            written.append([file.read_bytes() for file in files])
+        assert all(files == written[0] for files in written[1:]), [files == written[0] for files in written]
+
+
+def a_table_shows_every_class(folder):
+    """A network with more outputs than the data has classes, and data without names."""
+    data = write_shards(folder / "data", samples=64, classes=3)
+    write_shards(data, samples=11, shards=1, split="val", classes=2, seed=4)
+    run([*train_args(data, folder / "run", "--max-steps", 2), "--classes", 12])
+    command = ["eval", "--checkpoint", latest(folder / "run"), "--data", data]
+    first, *table = run([*command, "--per-class", "--confusion", folder / "c.csv"]).rstrip().split("\n")
+    assert [first] == run(command).rstrip().split("\n") and first.startswith("11 samples: loss "), first
+    blank, header, *rows = table
+    assert not blank and header.split() == ["class", "samples", "top-1"], table
+    assert [row.split()[0] for row in rows] == [str(label) for label in range(12)], rows
+    counts = np.bincount(labels_of(data), minlength=12)
+    assert [int(row.split()[1]) for row in rows] == counts.tolist(), rows
+    assert all(row.endswith(" -") == (count == 0) and (count == 0 or row.endswith(" %")) for row, count in zip(rows, counts)), rows
+    assert len({len(row) for row in [header, *rows]}) == 1, table
+    columns, titles, matrix = read_matrix(folder / "c.csv")
+    assert columns == titles == [str(label) for label in range(12)] and matrix.shape == (12, 12), (columns, matrix)
+
+
+def paths_that_cannot_be_written_end_all_ranks(folder):
+    _, args = trained(folder)
+    there = folder / "there"
+    there.mkdir()
+    (there / "old").write_text("old")
+    before = sorted(there.iterdir())
+    cases = [("--predictions", there / "no" / "p.h5", CANNOT_WRITE, "No such file"), ("--confusion", there / "no" / "c.csv", CANNOT_WRITE, "No such file"),
+             ("--predictions", there, CANNOT_WRITE, "not a file"), ("--confusion", there, CANNOT_WRITE, "not a file"),
+             ("--predictions", there / "old", USAGE, "--overwrite"), ("--confusion", there / "old", USAGE, "--overwrite")]
+    for ranks in (1, 3):
+        for option, path, status, text in cases:
+            output = run([*args, option, path, *(["--overwrite"] if status != USAGE else [])], ranks, expect=status)
+            assert text in output and str(path) in output and output.count("error:") == 1, output
+        output = run([*args, "--predictions", there / "x", "--confusion", f"{there}/../there/x"], ranks, expect=USAGE)
+        assert "two paths" in output, output
+        # An error of a later batch, here of the last rank's, leaves nothing either.
+        broken = write_broken_shards(folder / f"broken-{ranks}")
+        output = run([*on(broken, args), "--predictions", there / "p.h5", "--confusion", there / "c.csv"], ranks, expect=BAD_INPUT)
+        assert "sample 7" in output, output
+        assert sorted(there.iterdir()) == before and (there / "old").read_text() == "old", list(there.iterdir())
+    run([*args, "--predictions", there / "old", "--overwrite"], 2)
+    with h5py.File(there / "old") as file:
+        assert len(file["labels"]) == SAMPLES
+
+
+def a_full_disk_leaves_no_file(folder):
+    _, args = trained(folder)
+    many = write_shards(folder / "many", samples=3000)
+    for option, name, taken in (("--predictions", "p.h5", 40000), ("--confusion", "c.csv", 65536)):
+        with small_disk(folder / "disk", "64k") as disk:
+            (disk / "taken").write_bytes(bytes(taken))
+            output = run([*on(many, args), option, disk / name], 2, expect=CANNOT_WRITE)
+            assert name in output, output
+            assert [path.name for path in disk.iterdir()] == ["taken"], list(disk.iterdir())
+        (folder / "disk").rmdir()
+
+
+if __name__ == "__main__":
+    main([results_agree_with_each_other, results_agree_on_a_gpu, files_do_not_depend_on_the_number_of_ranks, a_table_shows_every_class,
+          paths_that_cannot_be_written_end_all_ranks, a_full_disk_leaves_no_file])
