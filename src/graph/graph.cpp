@@ -47,6 +47,29 @@ Shape pooled_shape(const std::string& layer, const Shape& in, const PoolOptions&
           window_output(layer, in[2], options.kernel, options.stride, options.padding)};
 }
 
+/// Inputs and options that the op's function depends on. Training-only settings (momentum,
+/// smoothing, initial weights) may differ.
+std::string details_of(const Op& any) {
+  std::string text;
+  std::visit(
+      [&](const auto& op) {
+        using T = std::decay_t<decltype(op)>;
+        if constexpr (requires { op.input; }) text += " <" + std::to_string(op.input);
+        if constexpr (std::is_same_v<T, Add>) {
+          text += " <" + std::to_string(op.left) + " <" + std::to_string(op.right);
+        }
+        if constexpr (std::is_same_v<T, BatchNorm>) {
+          text += fmt::format(" e{:.17g}", op.options.eps);
+        }
+        if constexpr (requires { op.options.kernel; }) {
+          text += " k" + std::to_string(op.options.kernel) + " s" +
+                  std::to_string(op.options.stride) + " p" + std::to_string(op.options.padding);
+        }
+      },
+      any);
+  return text;
+}
+
 }  // namespace
 
 Graph::Graph(std::string name, ImageShape image, std::int64_t classes)
@@ -242,30 +265,33 @@ std::int64_t Graph::parameter_count() const {
 std::uint32_t Graph::fingerprint() const {
   std::string text = name_ + '\n';
   for (const Node& node : nodes_) {
-    text += std::to_string(node.op.index()) + ' ' + to_string(node.output);
-    std::visit(
-        [&](const auto& op) {
-          using T = std::decay_t<decltype(op)>;
-          if constexpr (requires { op.input; }) text += " <" + std::to_string(op.input);
-          if constexpr (std::is_same_v<T, Add>) {
-            text += " <" + std::to_string(op.left) + " <" + std::to_string(op.right);
-          }
-          // Training-only settings (momentum, smoothing, initial weights) may differ.
-          if constexpr (std::is_same_v<T, BatchNorm>) {
-            text += fmt::format(" e{:.17g}", op.options.eps);
-          }
-          if constexpr (requires { op.options.kernel; }) {
-            text += " k" + std::to_string(op.options.kernel) + " s" +
-                    std::to_string(op.options.stride) + " p" + std::to_string(op.options.padding);
-          }
-        },
-        node.op);
-    text += '\n';
+    text +=
+        std::to_string(node.op.index()) + ' ' + to_string(node.output) + details_of(node.op) + '\n';
   }
   for (const Parameter& parameter : parameters_) {
     text += parameter.name + ' ' + to_string(parameter.shape) + '\n';
   }
   return crc32c(text);
+}
+
+std::string layer_difference(const Graph& one, const Graph& other) {
+  const auto same_parameter = [](const Parameter& left, const Parameter& right) {
+    return left.name == right.name && left.shape == right.shape;
+  };
+  const auto [left, right] =
+      std::ranges::mismatch(one.parameters(), other.parameters(), same_parameter);
+  const bool ends = left == one.parameters().end() || right == other.parameters().end();
+  if (!ends && left->name == right->name) {
+    return fmt::format("{} is {} or {}", left->name, to_string(left->shape),
+                       to_string(right->shape));
+  }
+  const auto same_op = [](const Node& left_node, const Node& right_node) {
+    return left_node.op.index() == right_node.op.index() &&
+           details_of(left_node.op) == details_of(right_node.op);
+  };
+  const bool same = std::ranges::equal(one.parameters(), other.parameters(), same_parameter) &&
+                    std::ranges::equal(one.nodes(), other.nodes(), same_op);
+  return same ? "" : "it has other layers";
 }
 
 }  // namespace lockstep

@@ -110,6 +110,64 @@ BOOST_AUTO_TEST_CASE(programs_of_one_engine_are_independent) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(inference_takes_images_of_another_size_with_the_same_parameters) {
+  const auto network = [](std::int64_t height, std::int64_t width) {
+    Graph graph("pooled", {.channels = 3, .height = height, .width = width}, 7);
+    ValueId x = graph.conv2d(graph.input(),
+                             {.name = "conv1", .out_channels = 20, .kernel = 3, .padding = 1});
+    x = graph.relu(graph.batch_norm(x, {.name = "bn1"}));
+    const ValueId y =
+        graph.conv2d(x, {.name = "conv2", .out_channels = 20, .kernel = 3, .padding = 1});
+    x = graph.relu(graph.add(graph.batch_norm(y, {.name = "bn2"}), x));
+    x = graph.flatten(graph.global_avg_pool(graph.max_pool(x, {.kernel = 2, .stride = 2})));
+    graph.softmax_cross_entropy(graph.linear(x, {.name = "fc", .out_features = 7}), {});
+    return graph;
+  };
+  const Graph graph = network(12, 12);
+  const Graph larger = network(17, 20);
+  const auto state = oracle::random_state(graph, 3);
+  const auto problem = oracle::random_problem(graph, 4, 1);
+  const auto larger_problem = oracle::random_problem(larger, 3, 2);
+  const auto expected = oracle::run(larger, state, larger_problem, oracle::Mode::inference);
+  for (const Candidate& candidate : candidates()) {
+    BOOST_TEST_CONTEXT(candidate.name) {
+      const auto engine = candidate.make(graph);
+      load(*engine, state);
+      const EngineBatch batch(*engine, problem);
+      const auto training = engine->compile_training(4);
+      const StepResult alone = run_step(*engine, *training, batch.batch());
+      const auto other = candidate.make(larger);  // for the format of its images
+      const EngineBatch larger_batch(*other, larger_problem);
+
+      const auto program = engine->compile({.batch_size = 3, .graph = &larger});
+      const BatchMetrics metrics = run_forward(*program, larger_batch.batch());
+
+      const double allowed = candidate.precision == Precision::fp32 ? 1e-4 : 0.1;
+      BOOST_TEST(std::abs(metrics.loss - expected.loss) < allowed * expected.loss);
+      BOOST_TEST_REQUIRE(program->logits().size() == expected.logits.size());
+      for (std::size_t i = 0; i < expected.logits.size(); ++i) {
+        BOOST_TEST(std::abs(double{program->logits()[i]} - expected.logits[i]) < 3 * allowed);
+      }
+      BOOST_TEST((run_step(*engine, *training, batch.batch()) == alone));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_network_with_other_parameters_or_to_train_at_another_size_is_not_compiled) {
+  const Graph graph = small_network();
+  Graph other("other", graph.image(), 7);
+  other.softmax_cross_entropy(
+      other.linear(other.flatten(other.input()), {.name = "fc", .out_features = 7}), {});
+  for_each_engine(graph, [&](Engine& engine) {
+    const auto internal = [](const Error& error) { return error.status() == ExitStatus::internal; };
+    BOOST_CHECK_EXCEPTION(static_cast<void>(engine.compile({.batch_size = 2, .graph = &other})),
+                          Error, internal);
+    BOOST_CHECK_EXCEPTION(
+        static_cast<void>(engine.compile({.batch_size = 2, .training = true, .graph = &graph})),
+        Error, internal);
+  });
+}
+
 BOOST_AUTO_TEST_CASE(programs_see_changed_parameters_and_statistics) {
   const Graph graph = small_network();
   const auto problem = oracle::random_problem(graph, 4, 2);

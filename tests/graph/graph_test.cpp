@@ -275,6 +275,25 @@ BOOST_AUTO_TEST_CASE(fingerprints_distinguish_networks) {
   BOOST_TEST(one_block(1e-3, "conv").fingerprint() != print);
 }
 
+BOOST_AUTO_TEST_CASE(
+    networks_for_two_sizes_of_images_have_the_same_layers_if_their_parameters_fit) {
+  const auto network = [](std::int64_t size, bool pools, std::int64_t stride = 1) {
+    Graph graph("network", {.channels = 3, .height = size, .width = size}, 10);
+    const ValueId conv =
+        graph.conv2d(0, {.name = "conv", .out_channels = 4, .stride = stride, .padding = 1});
+    const ValueId flat = graph.flatten(pools ? graph.global_avg_pool(conv) : conv);
+    graph.softmax_cross_entropy(graph.linear(flat, {.name = "fc", .out_features = 10}), {});
+    return graph;
+  };
+
+  BOOST_TEST(layer_difference(network(8, true), network(11, true)) == "");
+  BOOST_TEST(layer_difference(network(8, false), network(8, false)) == "");
+  BOOST_TEST(layer_difference(network(8, false), network(4, false)) ==
+             "fc.weight is 10x256 or 10x64");
+  BOOST_TEST(layer_difference(network(8, true), network(8, true, 2)) == "it has other layers");
+  BOOST_TEST(layer_difference(network(8, true), one_block(1e-5, "conv")) == "it has other layers");
+}
+
 BOOST_AUTO_TEST_CASE(fingerprints_distinguish_strides_and_connections) {
   const auto print = [](std::int64_t stride, std::int64_t padding) {
     Graph graph("g", {.height = 3, .width = 3}, 1);

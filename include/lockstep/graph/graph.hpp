@@ -100,6 +100,10 @@ class Graph final {
   std::vector<RunningStatistic> statistics_;
 };
 
+/// Why two networks cannot use the same parameters, as one architecture can for two sizes of
+/// images: "fc1.weight is 512x768 or 512x1728", or that layers differ; empty if they can.
+[[nodiscard]] std::string layer_difference(const Graph& one, const Graph& other);
+
 /// Initial values of a parameter in plain layout: a pure function of (seed, parameter name, shape),
 /// the same on every machine.
 [[nodiscard]] std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed);

@@ -12,8 +12,8 @@ namespace lockstep::cpu {
 
 CpuProgram::CpuProgram(std::shared_ptr<EngineState> state, const ProgramOptions& options)
     : state_(std::move(state)),
-      options_(checked_options(options, state_->arena)),
-      graph_loss_(loss_of(state_->graph)),
+      options_(checked_options(options, state_->arena, state_->graph)),
+      graph_loss_(loss_of(graph_of(options, state_->graph))),
       loss_({.batch_size = options.batch_size,
              .classes = graph_loss_.classes,
              .label_smoothing = graph_loss_.label_smoothing}),
@@ -34,7 +34,7 @@ CpuProgram::~CpuProgram() {
 
 void CpuProgram::lower_all() {
   ProgramBuilder builder(*state_, statistics_, options_);
-  const Graph& graph = state_->graph;
+  const Graph& graph = graph_of(options_, state_->graph);
 
   // Always a copy: a batch is only valid during forward, and backward may need the images.
   const Tensor source = builder.fixed(plain(builder.batch_shape(graph.input())), nullptr);

@@ -8,6 +8,7 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
                                const ProgramOptions& options)
     : GraphBuilder({.analysis = state.analysis, .arena = state.arena}, options),
       state_(state),
+      graph_(graph_of(options, state.graph)),
       statistics_(statistics),
       values_(state.graph.nodes().size()),
       recomputes_(state.graph.nodes().size()) {}
@@ -17,7 +18,7 @@ dnnl::prop_kind ProgramBuilder::forward_kind() const noexcept {
 }
 
 Shape ProgramBuilder::batch_shape(ValueId value) const {
-  return state_.graph.nodes()[at(value)].output.with_batch(batch_size());
+  return graph_.nodes()[at(value)].output.with_batch(batch_size());
 }
 
 dnnl::primitive_attr ProgramBuilder::attributes() {

@@ -151,6 +151,7 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
                                          std::function<void(std::byte*)> run) override;
 
   EngineState& state_;
+  const Graph& graph_;  ///< its layers are those of the engine's graph, so the analysis holds
   StatisticsBlock& statistics_;
   PlacedBuffers placed_;
   std::vector<std::optional<Tensor>> values_;

@@ -19,8 +19,8 @@ LossExtent loss_extent(const GraphLoss& loss, std::int64_t batch_size, DataType 
 
 DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state, const ProgramOptions& options)
     : state_(std::move(state)),
-      options_(checked_options(options, state_->arena)),
-      graph_loss_(loss_of(state_->graph)),
+      options_(checked_options(options, state_->arena, state_->graph)),
+      graph_loss_(loss_of(graph_of(options, state_->graph))),
       statistics_(*state_->device, state_->graph, options.batch_size),
       loss_(*state_->device, loss_extent(graph_loss_, options.batch_size, state_->type)),
       fetched_(state_->device->make_event()) {
@@ -44,7 +44,7 @@ DeviceProgram::~DeviceProgram() {
 
 void DeviceProgram::lower_all() {
   ProgramBuilder builder(*state_, statistics_, options_);
-  const Graph& graph = state_->graph;
+  const Graph& graph = graph_of(options_, state_->graph);
   const DataType type = state_->type;
 
   const ImageExtent image = builder.extent(graph.input()).image();

@@ -9,12 +9,13 @@ ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
                                const ProgramOptions& options)
     : GraphBuilder({.analysis = state.analysis, .arena = state.arena}, options),
       state_(state),
+      graph_(graph_of(options, state.graph)),
       statistics_(statistics),
       values_(state.graph.nodes().size()),
       working_(state.arena.layout().units.size()) {}
 
 Extent ProgramBuilder::extent(ValueId id) const {
-  const Shape& shape = state_.graph.nodes()[at(id)].output;
+  const Shape& shape = graph_.nodes()[at(id)].output;
   Extent extent{
       .batch = batch_size(), .channels = shape[0], .padded = padded_channels(shape[0], type())};
   if (shape.rank() == 3) {

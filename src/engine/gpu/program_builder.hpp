@@ -139,6 +139,7 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
                                    std::function<void(std::byte*)> run) override;
 
   EngineState& state_;
+  const Graph& graph_;  ///< its layers are those of the engine's graph, so the analysis holds
   StatisticsBlock& statistics_;
   std::vector<std::optional<Tensor>> values_;
   std::vector<Tensor> working_;  ///< by unit: its parameters in the type of the values

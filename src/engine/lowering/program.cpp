@@ -11,7 +11,8 @@ GraphLoss loss_of(const Graph& graph) {
           .label_smoothing = loss.options.label_smoothing};
 }
 
-const ProgramOptions& checked_options(const ProgramOptions& options, const ParameterArena& arena) {
+const ProgramOptions& checked_options(const ProgramOptions& options, const ParameterArena& arena,
+                                      const Graph& own) {
   if (options.batch_size < 1) {
     fail(ExitStatus::usage, "a batch of {} samples cannot be compiled (at least 1 is needed)",
          options.batch_size);
@@ -21,6 +22,12 @@ const ProgramOptions& checked_options(const ProgramOptions& options, const Param
          "a program without an exchange cannot be compiled (its parameters are sharded in {} "
          "units); pass the exchange of the sharded state",
          arena.layout().units.size());
+  }
+  if (options.graph == nullptr) return options;
+  const std::string difference = layer_difference(own, *options.graph);
+  if (options.training || !difference.empty()) {
+    fail(ExitStatus::internal, "{} cannot be compiled with the parameters of {} ({})",
+         options.graph->name(), own.name(), options.training ? "it would be trained" : difference);
   }
   return options;
 }

@@ -17,9 +17,13 @@ struct GraphLoss {
 };
 [[nodiscard]] GraphLoss loss_of(const Graph& graph);
 
-/// Returns the options; errors as Engine::compile().
+/// The graph to compile; `own` is the engine's.
+[[nodiscard]] inline const Graph& graph_of(const ProgramOptions& options, const Graph& own) {
+  return options.graph != nullptr ? *options.graph : own;
+}
+/// Returns the options; errors as Engine::compile(). `own` is the engine's graph.
 [[nodiscard]] const ProgramOptions& checked_options(const ProgramOptions& options,
-                                                    const ParameterArena& arena);
+                                                    const ParameterArena& arena, const Graph& own);
 /// Error(internal) if the program cannot compute a batch of this size, or cannot run backward.
 void require_batch(const ProgramOptions& options, std::int64_t size);
 void require_backward(const ProgramOptions& options);
