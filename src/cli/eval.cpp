@@ -28,6 +28,7 @@ struct EvalArguments {
   std::string checkpoint;
   std::string split = "val";
   Config config = evaluated_config();
+  double eval_crop_ratio = 0;                               ///< 0: the training run's
   std::optional<Precision> precision;                       ///< nullopt: the training run's
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;  ///< automatic: the training run's
   bool per_class = false;
@@ -52,14 +53,20 @@ OptionTable<EvalArguments> eval_options() {
            {{.name = "model", .help = "network; empty: the checkpoint's"},
             {.name = "width", .help = "width of --model, as for train"},
             {.name = "image-size",
-             .help = "height and width of the network's input; 0: the checkpoint's, else the data "
-                     "set's"},
+             .help = "height and width of the network's input; 0: --eval-size of the training run, "
+                     "else its --image-size, else the data set's"},
             {.name = "mean",
              .help = "channel means of pixels in [0, 1], comma-separated; empty: the checkpoint's, "
                      "else the data "
                      "set's"},
             {.name = "std",
              .help = "channel standard deviations, comma-separated; empty: as --mean"}});
+  table.add(&EvalArguments::eval_crop_ratio,
+            {.name = "eval-crop-ratio",
+             .help = train.spec("eval-crop-ratio").help + "; 0: that of the training run",
+             .unit = "",
+             .min = 0,
+             .max = 1});
   table.group("How")
       .add(&EvalArguments::precision, "run",
            {.name = "precision",
@@ -171,6 +178,7 @@ ExitStatus run_eval(Invocation& invocation) {
                   .model = config.model,
                   .width = config.width,
                   .image_size = config.image_size,
+                  .eval_crop_ratio = arguments.eval_crop_ratio,
                   .mean = config.mean,
                   .std = config.std,
                   .precision = arguments.precision,

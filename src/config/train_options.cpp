@@ -34,6 +34,20 @@ OptionTable<Config> make_table() {
             .unit = "pixels",
             .min = 0,
             .max = 16384})
+      .add(&Config::eval_size,
+           {.name = "eval-size",
+            .help = "height and width of the network's input in evaluations; 0: --image-size",
+            .unit = "pixels",
+            .min = 0,
+            .max = 16384})
+      .add(&Config::eval_crop_ratio,
+           {.name = "eval-crop-ratio",
+            .help = "for evaluations on JPEG images: the short side is resized to the input's size "
+                    "divided by this, then the center is cropped",
+            .unit = "",
+            .min = 0,
+            .max = 1,
+            .above_min = true})
       .add(&Config::channels, {.name = "channels",
                                .help = "image channels; 0: the data set's",
                                .unit = "",

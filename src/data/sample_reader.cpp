@@ -3,16 +3,12 @@
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
 namespace lockstep {
 namespace {
-
-/// Evaluation resizes the short side to slightly more than the crop, 256 for 224, as torchvision's
-/// reference scripts do.
-constexpr std::int64_t resize_numerator = 256;
-constexpr std::int64_t resize_denominator = 224;
 
 PixelCut to_cut(const Region& region, bool flip) noexcept {
   return {.top = static_cast<std::int32_t>(region.top),
@@ -65,15 +61,21 @@ void check_loader_options(const DatasetInfo& info, const LoaderOptions& options)
          "{} has images of {} channels (the network takes {}); set --channels {}", info.directory,
          info.image.channels, wanted.channels, info.image.channels);
   }
+  if (options.crop_ratio != default_eval_crop_ratio) {
+    fail(ExitStatus::usage,
+         "--eval-crop-ratio {} does not apply to {} (its images are stored as pixels, which are "
+         "cropped, not resized); drop it",
+         options.crop_ratio, info.directory);
+  }
   if (options.augment == Augment::resized_crop) return;
   const std::int64_t padding = options.augment == Augment::crop_flip ? options.crop_padding : 0;
   if (info.image.height + 2 * padding < wanted.height ||
       info.image.width + 2 * padding < wanted.width) {
     fail(ExitStatus::usage,
-         "{} has images of {}x{}, the network takes {}x{} (they are cropped, never enlarged); use "
-         "--image-size {} or smaller",
-         info.directory, info.image.height, info.image.width, wanted.height, wanted.width,
-         std::min(info.image.height, info.image.width));
+         "split {} of {} has images of {}x{}, the network takes {}x{} (they are cropped, never "
+         "enlarged); use --image-size, or --eval-size for evaluations, of {} or less",
+         info.split, info.directory, info.image.height, info.image.width, wanted.height,
+         wanted.width, std::min(info.image.height, info.image.width));
   }
 }
 
@@ -123,8 +125,7 @@ PixelCut SampleReader::prepare(std::int64_t epoch, std::int64_t index, Resamplin
     const std::int64_t longest = std::max(wanted.height, wanted.width);
     const bool exact = options_.augment == Augment::crop_flip;
     const std::int64_t short_side =
-        exact ? longest
-              : (longest * resize_numerator + resize_denominator / 2) / resize_denominator;
+        exact ? longest : std::llround(static_cast<double>(longest) / options_.crop_ratio);
     const std::int64_t shortest = std::min(shape_.height, shape_.width);
     const auto source = [&](std::int64_t target) {
       return std::clamp<std::int64_t>((target * shortest + short_side / 2) / short_side, 1,

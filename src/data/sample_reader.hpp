@@ -52,7 +52,4 @@ class SampleReader final {
 /// Shape of the images in a batch of pixels: the stored shape, or the network's if sizes vary.
 [[nodiscard]] ImageShape pixel_shape(const DatasetInfo& info, const ImageShape& network) noexcept;
 
-/// Checks that the options fit the data set and each other; Error(usage) names both values.
-void check_loader_options(const DatasetInfo& info, const LoaderOptions& options);
-
 }  // namespace lockstep

@@ -46,6 +46,8 @@ LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm)
     loaded.config.width = request.width;
   }
   if (request.precision) loaded.config.precision = *request.precision;
+  if (loaded.config.eval_size != 0) loaded.config.image_size = loaded.config.eval_size;
+  loaded.config.eval_size = 0;
   if (request.image_size != 0) loaded.config.image_size = request.image_size;
   std::int64_t classes = info.classes;
   comm.broadcast(std::span<std::int64_t>(&classes, 1));
@@ -77,6 +79,11 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   config.mean = request.mean;
   config.std = request.std;
   const DatasetInfo& info = data->info();
+  if (request.eval_crop_ratio != 0) {
+    config.eval_crop_ratio = request.eval_crop_ratio;
+  } else if (!info.encoded) {
+    config.eval_crop_ratio = default_eval_crop_ratio;  // the run's is for its own images
+  }
   const std::string warning = normalize_as_trained(loaded.normalization, info, config);
   if (job.warn && !warning.empty()) job.warn(warning);
   const RunPlan plan = resolve_run(config, info, 1);
@@ -99,7 +106,8 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
                     "the processors differ, so the engine chose other layouts");
   broadcast_model(engine, comm);
 
-  LoaderOptions loading = loader_options(plan, engine.input_format());
+  LoaderOptions loading =
+      evaluation_loader_options(plan, loader_options(plan, engine.input_format()));
   loading.cores = job.binding.allowed;
   loading.threads = loader_threads(config.loader_threads, loading);
   EvaluatorOptions options{.loader = loading, .batch_size = request.batch_size};

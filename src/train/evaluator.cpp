@@ -37,11 +37,15 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
   options_.loader.trace_row = "evaluation loader";
   options_.loader.shuffle = false;
   options_.loader.batch_capacity = options_.batch_size;
+  check_loader_options(dataset.info(), options_.loader);
   // Each run() makes a loader during training; create its trace rows here.
   static_cast<void>(loader_rows(options_.loader));
-  program_ = engine.compile_inference(options_.batch_size, options_.exchange);
+  program_ = engine.compile({.batch_size = options_.batch_size,
+                             .training = false,
+                             .exchange = options_.exchange,
+                             .graph = options_.graph});
   if (options_.has_collectives) {
-    blank_ = BlankBatch(engine.graph().image(), options_.batch_size);
+    blank_ = BlankBatch(options_.loader.image, options_.batch_size);
   }
 }
 

@@ -73,6 +73,10 @@ RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_siz
          data.split);
   }
   plan.model.image = resolve_image(config, data);
+  plan.evaluation_image = plan.model.image;
+  if (config.eval_size != 0) {
+    plan.evaluation_image.height = plan.evaluation_image.width = config.eval_size;
+  }
   c.channels = plan.model.image.channels;
   if (config.classes != 0 && config.classes < data.classes) {
     fail(ExitStatus::usage,
@@ -154,6 +158,12 @@ LoaderOptions loader_options(const RunPlan& plan, InputFormat format) {
           .batches_ahead = 3,
           .shuffle = true,
           .shuffle_block = c.shuffle_block};
+}
+
+LoaderOptions evaluation_loader_options(const RunPlan& plan, LoaderOptions training) {
+  training.image = plan.evaluation_image;
+  training.crop_ratio = plan.config.eval_crop_ratio;
+  return training;
 }
 
 }  // namespace lockstep

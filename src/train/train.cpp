@@ -45,6 +45,23 @@ Graph build_graph(const RunPlan& plan, const TrainingJob& job) {
   return job.model ? job.model(plan.model) : make_model(plan.config.model, plan.model);
 }
 
+/// Empty if images of evaluations have the size of training's. Error(usage) if the parameters
+/// depend on the size.
+std::optional<Graph> build_evaluation_graph(const Graph& training, RunPlan plan,
+                                            const TrainingJob& job) {
+  if (plan.evaluation_image == plan.model.image) return std::nullopt;
+  plan.model.image = plan.evaluation_image;
+  Graph graph = build_graph(plan, job);
+  const std::string difference = layer_difference(training, graph);
+  if (difference.empty()) return graph;
+  fail(
+      ExitStatus::usage,
+      "--eval-size {} does not go with {} trained on images of {}x{} ({}: its parameters depend on "
+      "the size); drop it, or use a network that averages over the whole image",
+      plan.config.eval_size, graph.name(), training.image().height, training.image().width,
+      difference);
+}
+
 /// Used until a save is measured: the time to write three copies of the parameters to a slow disk.
 double assumed_save_seconds(const Engine& engine) noexcept {
   constexpr double bytes_per_second = 50e6;
@@ -105,7 +122,8 @@ class Run final {
   RunStart start_;
   NormalizedPlan plan_;
   std::optional<Graph> graph_;
-  std::vector<std::string> changes_;  ///< of options since the checkpoint
+  std::optional<Graph> evaluation_graph_;  ///< for images of another size
+  std::vector<std::string> changes_;       ///< of options since the checkpoint
   BatchGeometry geometry_;
   TrainingState state_;
   std::int64_t last_step_ = 0;
@@ -141,6 +159,7 @@ void Run::plan() {
   plan_ = normalized_plan(config_, start_, data_->info(), comm_);
   RunPlan& plan = plan_.plan;
   graph_ = build_graph(plan, job_);
+  evaluation_graph_ = build_evaluation_graph(*graph_, plan, job_);
   if (start_.state) {
     const Config before = parse_config_text(start_.state->config);
     check_resumable(plan, before, *start_.state, data_->info().identity, graph_->fingerprint());
@@ -292,12 +311,13 @@ void Run::build_step() {
   if (comm_.rank() == 0) time_ = time_allowed(begin_, config_.time_limit.seconds);
   if (!validation_) return;
   evaluator_.emplace(session_->engine(), *validation_, comm_,
-                     EvaluatorOptions{.loader = loading_,
+                     EvaluatorOptions{.loader = evaluation_loader_options(plan_.plan, loading_),
                                       .batch_size = geometry_.largest_micro_batch(),
                                       .board = &watch_.board(),
                                       .trace = evaluation_row(recorder_.get()),
                                       .has_collectives = session_->evaluation_has_collectives(),
-                                      .exchange = session_->parallel().exchange()});
+                                      .exchange = session_->parallel().exchange(),
+                                      .graph = evaluation_graph_ ? &*evaluation_graph_ : nullptr});
 }
 
 void Run::describe() {
@@ -315,6 +335,11 @@ void Run::describe() {
     reporter_->say(plan.config.synthetic
                        ? std::string("no evaluation: synthetic data has no split val")
                        : fmt::format("no evaluation: no split val in {}", plan.config.val_data));
+  }
+  if (validation_ && evaluation_graph_) {
+    const ImageShape image = plan.evaluation_image;
+    reporter_->say(
+        fmt::format("evaluation: input {}x{}x{}", image.channels, image.height, image.width));
   }
   for (const std::string& note : session_->compute().notes()) reporter_->say(note);
   describe_numerics(*reporter_, Numerics::of(state_), checkpoints_numerics_);

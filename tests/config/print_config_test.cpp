@@ -47,6 +47,8 @@ Config random_config(Random& random) {
   c.data = coin(random) ? text(random) : std::string();
   c.val_data = coin(random) ? text(random) : std::string();
   c.image_size = whole(random, 0, 16384);
+  c.eval_size = whole(random, 0, 16384);
+  c.eval_crop_ratio = real(random, 1e-6, 1);
   c.channels = whole(random, 0, 1024);
   c.classes = whole(random, 0, 1 << 24);
   c.mean = list(random, -1, 1);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests what eval writes about classes and samples."""
+"""Tests evaluations: what eval writes about classes and samples, and images of another size than in training."""
 
 import csv
 
@@ -168,6 +168,95 @@ def a_full_disk_leaves_no_file(folder):
         (folder / "disk").rmdir()
 
 
+def loss_of(args, ranks=1, env=None):
+    return json.loads(run([*args, "--json"], ranks, env).splitlines()[-1])["loss"]
+
+
+def evaluations_may_use_larger_images_than_training(folder):
+    """The evaluations of a run are those of eval, which takes the run's size, and do not change what is trained."""
+    data = write_shards(folder / "data")
+    write_shards(data, samples=SAMPLES, shards=1, split="val", seed=3)
+    module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
+    gpu = {"LOCKSTEP_MODULE_PATH": module, "HOST_MODULE_SHARED": "1"}
+    cases = [(1, [], None), (2, [], None), (3, ["--shard", "full"], None)]
+    if module and pathlib.Path(module).exists():
+        cases += [(1, ["--device", "cuda"], gpu), (2, ["--device", "cuda", "--comm", "mpi"], gpu)]
+    for case, (ranks, more, env) in enumerate(cases):
+        small, large = folder / f"small-{case}", folder / f"large-{case}"
+        args = ["--image-size", 8, "--epochs", 1, *more]
+        run(train_args(data, small, *args), ranks, env)
+        output = run(train_args(data, large, *args, "--eval-size", 12), ranks, env)
+        assert "input 3x8x8" in output and "evaluation: input 3x12x12" in output, output
+        assert tensors(latest(small)) == tensors(latest(large)), case
+        (event,) = events(large, "eval")
+        evaluate = ["eval", "--checkpoint", latest(large), "--data", data, *more[:2] * (env is not None)]
+        expected = loss_of(evaluate, ranks, env)
+        assert abs(event["loss"] - expected) < 1e-6, (case, event, expected)
+        assert loss_of([*evaluate, "--image-size", 12], ranks, env) == expected
+        assert loss_of([*evaluate, "--image-size", 8], ranks, env) != expected
+        (event,) = events(small, "eval")
+        assert abs(event["loss"] - loss_of([*evaluate, "--image-size", 8], ranks, env)) < 1e-6, (case, event)
+
+
+def the_size_of_evaluations_may_change_when_a_run_resumes(folder):
+    data = write_shards(folder / "data")
+    write_shards(data, samples=SAMPLES, shards=1, split="val", seed=3)
+    args = ["--image-size", 8, "--epochs", 2]
+    run(train_args(data, folder / "whole", *args, "--eval-size", 12))
+    for steps in (13, 31, 0):
+        output = run(train_args(data, folder / "parts", *args, "--eval-size", 12, "--max-steps", steps))
+        assert "--eval-size was" not in output, output
+    assert_same_run(folder / "whole", folder / "parts")
+    run(train_args(data, folder / "changed", *args, "--max-steps", 24))
+    output = run(train_args(data, folder / "changed", *args, "--eval-size", 12))
+    assert "--eval-size was 0, is 12 now" in output, output
+    assert events(folder / "changed", "eval")[-1]["loss"] == events(folder / "whole", "eval")[-1]["loss"]
+
+
+def sizes_that_do_not_fit_are_refused_at_the_start(folder):
+    data = write_shards(folder / "data")
+    write_shards(data, samples=9, shards=1, split="val")
+    for ranks in (1, 3):
+        for model in ("mlp", "simple-cnn"):
+            args = [*train_args(data, folder / "run", "--image-size", 8, "--eval-size", 12)]
+            args[args.index("mini-resnet")] = model
+            output = run(args, ranks, expect=USAGE)
+            assert f"--eval-size 12 does not go with {model}" in output and "fc1.weight is" in output and "8x8" in output, output
+        output = run(train_args(data, folder / "run", "--image-size", 8, "--eval-size", 13), ranks, expect=USAGE)
+        assert "split val" in output and "12x12" in output and "--eval-size" in output, output
+        output = run(train_args(data, folder / "run", "--eval-crop-ratio", 0.9), ranks, expect=USAGE)
+        assert "--eval-crop-ratio 0.9" in output and "stored as pixels" in output, output
+
+
+def jpeg_images_are_cropped_by_the_ratio(folder):
+    try:
+        from PIL import Image
+    except ImportError as missing:
+        raise Skipped(missing)
+    import io
+    random = np.random.default_rng(5)
+    (folder / "data").mkdir()
+    for split, samples in (("train", 32), ("val", 11)):
+        files = []
+        for _ in range(samples):
+            data = io.BytesIO()
+            Image.fromarray(random.integers(0, 256, (40, 50, 3), "u1")).save(data, "JPEG")
+            files.append(data.getvalue())
+        with h5py.File(folder / "data" / f"{split}-00000-of-00001.h5", "w") as file:
+            file["encoded"] = np.frombuffer(b"".join(files), "u1")
+            file["offsets"] = np.cumsum([0] + [len(data) for data in files]).astype("u8")
+            file["labels"] = random.integers(0, 4, samples)
+            file.attrs["classes"] = 4
+    options = ["--image-size", 16, "--eval-size", 24, "--eval-crop-ratio", 0.6]
+    run(train_args(folder / "data", folder / "run", "--epochs", 1, *options), ranks=2)
+    (event,) = events(folder / "run", "eval")
+    evaluate = ["eval", "--checkpoint", latest(folder / "run"), "--data", folder / "data"]
+    assert abs(event["loss"] - loss_of(evaluate)) < 1e-6
+    assert loss_of([*evaluate, "--eval-crop-ratio", 0.6]) == loss_of(evaluate) != loss_of([*evaluate, "--eval-crop-ratio", 0.875])
+
+
 if __name__ == "__main__":
     main([results_agree_with_each_other, results_agree_on_a_gpu, files_do_not_depend_on_the_number_of_ranks, a_table_shows_every_class,
-          paths_that_cannot_be_written_end_all_ranks, a_full_disk_leaves_no_file])
+          paths_that_cannot_be_written_end_all_ranks, a_full_disk_leaves_no_file, evaluations_may_use_larger_images_than_training,
+          the_size_of_evaluations_may_change_when_a_run_resumes, sizes_that_do_not_fit_are_refused_at_the_start,
+          jpeg_images_are_cropped_by_the_ratio])

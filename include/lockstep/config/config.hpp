@@ -21,10 +21,12 @@ struct Config {
   std::string data;
   std::string val_data;         ///< empty: same as data
   std::int64_t image_size = 0;  ///< 0: the data set's (224 for encoded shards)
-  std::int64_t channels = 0;    ///< 0: the data set's; for --synthetic
-  std::int64_t classes = 0;     ///< 0: the data set's
-  std::vector<double> mean;     ///< empty: the data set's
-  std::vector<double> std;      ///< empty: the data set's
+  std::int64_t eval_size = 0;   ///< of images in evaluations; 0: image_size
+  double eval_crop_ratio = default_eval_crop_ratio;
+  std::int64_t channels = 0;  ///< 0: the data set's; for --synthetic
+  std::int64_t classes = 0;   ///< 0: the data set's
+  std::vector<double> mean;   ///< empty: the data set's
+  std::vector<double> std;    ///< empty: the data set's
   Augment augment = Augment::none;
   std::int64_t crop_padding = 4;   ///< pixels
   std::int64_t shuffle_block = 1;  ///< samples

@@ -10,6 +10,8 @@ namespace lockstep {
 /// All options of `lockstep train`; complete in config.hpp.
 struct Config;
 
+/// --eval-crop-ratio: 224 of 256 pixels, as torchvision's reference scripts.
+inline constexpr double default_eval_crop_ratio = 0.875;
 enum class Augment { none, crop_flip, resized_crop };
 enum class OptimizerKind { sgd, adam, adamw, lars, lamb };
 /// Whether it is one of Adam's family, which keeps two moments of each value.

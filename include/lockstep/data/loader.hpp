@@ -32,7 +32,8 @@ struct LoaderOptions {
   InputFormat format;
   std::vector<float> mean;  ///< (C,)
   std::vector<float> std;
-  Augment augment = Augment::none;  ///< evaluation: none (centre crop if sizes differ)
+  Augment augment = Augment::none;              ///< evaluation: none (centre crop if sizes differ)
+  double crop_ratio = default_eval_crop_ratio;  ///< for encoded images without augmentation
   std::int64_t crop_padding = 4;
   std::uint64_t seed = 0;
   std::int64_t batch_capacity = 0;  ///< largest count of any request
@@ -66,6 +67,9 @@ class Loader {
 /// Threads for --loader-threads `asked`. -1: one if the engine computes on the loader's cores; for
 /// an engine on a device, one per core besides the training thread's, at most 16.
 [[nodiscard]] int loader_threads(std::int64_t asked, const LoaderOptions& options) noexcept;
+
+/// Error(usage), with both values, if the options do not match the data set or each other.
+void check_loader_options(const DatasetInfo& info, const LoaderOptions& options);
 
 /// The trace row of each thread of a loader with these options; null if `trace` is null. Creates
 /// missing rows and allocates their memory.

@@ -24,6 +24,7 @@ struct EvaluatorOptions {
   /// As TrainStepOptions::has_collectives: all ranks run the same number of batches.
   bool has_collectives = false;
   UnitExchange* exchange = nullptr;  ///< as ProgramOptions::exchange
+  const Graph* graph = nullptr;      ///< as ProgramOptions::graph
   /// Receives every sample once on rank 0, in pieces and in any order; empty, on all ranks: none.
   std::function<void(const EvaluatedSamples&)> on_samples = {};
 };
@@ -31,7 +32,8 @@ struct EvaluatorOptions {
 /// Evaluates the network on a split: every sample exactly once at any world size.
 class Evaluator final {
  public:
-  /// `engine`, `dataset` and `comm` outlive the evaluator.
+  /// `engine`, `dataset` and `comm` outlive the evaluator. Error(usage), on all ranks, as
+  /// check_loader_options().
   Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm, EvaluatorOptions options);
 
   /// Collective. Calls `stop_wanted` every few batches; if it is true on any rank, all ranks

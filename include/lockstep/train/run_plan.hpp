@@ -16,6 +16,7 @@ namespace lockstep {
 struct RunPlan {
   Config config;  ///< resolved: run_dir, classes, channels, mean, std, val_data
   ModelOptions model;
+  ImageShape evaluation_image;  ///< input of the network in evaluations
   std::int64_t global_batch = 0;
 };
 
@@ -39,8 +40,9 @@ void check_global_batch(const RunPlan& plan, const DatasetInfo& data, int world_
 void check_resumable(const RunPlan& plan, const Config& before, const TrainingState& state,
                      std::uint32_t data_identity, std::uint32_t model_identity);
 
-/// Loader options for training and evaluation, except cores and threads; augment and shuffle are
-/// set for training.
+/// Loader options for training, except cores and threads; the Evaluator changes augment and shuffle.
 [[nodiscard]] LoaderOptions loader_options(const RunPlan& plan, InputFormat format);
+/// As `training`, for images as they are evaluated.
+[[nodiscard]] LoaderOptions evaluation_loader_options(const RunPlan& plan, LoaderOptions training);
 
 }  // namespace lockstep

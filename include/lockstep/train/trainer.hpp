@@ -56,7 +56,8 @@ struct EvaluationRequest {
   std::string split = "val";
   std::string model;                   ///< empty: the checkpoint's
   std::int64_t width = 0;              ///< with `model`
-  std::int64_t image_size = 0;         ///< 0: the checkpoint's, else the data set's
+  std::int64_t image_size = 0;         ///< 0: the run's in evaluations, else the data set's
+  double eval_crop_ratio = 0;          ///< Config::eval_crop_ratio; 0: the run's
   std::vector<double> mean = {};       ///< empty: the checkpoint's, else the data set's
   std::vector<double> std = {};        ///< as `mean`
   std::optional<Precision> precision;  ///< nullopt: the run's
