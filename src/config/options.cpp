@@ -242,6 +242,17 @@ void validate_schedule(const Config& config) {
          "--milestones {} are not ascending (each is later than the one before); sort them",
          fmt::join(config.milestones, ","));
   }
+  if (config.lr_min > 0 && config.lr_schedule != LrSchedule::cosine) {
+    fail(ExitStatus::usage,
+         "--lr-min {} belongs to --lr-schedule cosine (the schedule is another); drop it",
+         config.lr_min);
+  }
+  if (config.lr_min > config.lr && config.lr_base_batch == 0) {
+    fail(ExitStatus::usage,
+         "--lr-min {} is larger than --lr {} (the cosine schedule falls from one to the other); "
+         "lower it",
+         config.lr_min, config.lr);
+  }
   if (config.warmup_epochs > static_cast<double>(config.epochs)) {
     fail(ExitStatus::usage,
          "--warmup-epochs {} is longer than the {} epochs of --epochs (the rate would never reach "

@@ -162,6 +162,12 @@ OptionTable<Config> make_table() {
                                .min = 0,
                                .max = 1,
                                .above_min = true})
+      .add(
+          &Config::lr_min,
+          {.name = "lr-min",
+           .help = "learning rate at which the cosine schedule ends; not scaled by --lr-base-batch",
+           .unit = "",
+           .min = 0})
       .add(&Config::lr_power, {.name = "lr-power",
                                .help = "exponent of the polynomial schedule",
                                .unit = "",

@@ -13,6 +13,7 @@ Schedule::Schedule(const Config& config, std::int64_t epoch_samples, std::int64_
       base_lr_(config.lr),
       warmup_samples_(config.warmup_epochs * static_cast<double>(epoch_samples)),
       total_samples_(static_cast<double>(config.epochs * epoch_samples)),
+      min_lr_(config.lr_min),
       global_batch_(static_cast<double>(global_batch)),
       gamma_(config.lr_gamma),
       power_(config.lr_power) {
@@ -40,7 +41,7 @@ double Schedule::lr(std::int64_t samples) const noexcept {
       return base_lr_ * std::pow(gamma_, static_cast<double>(passed));
     }
     case LrSchedule::cosine:
-      return base_lr_ * 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+      return min_lr_ + (base_lr_ - min_lr_) * 0.5 * (1.0 + std::cos(std::numbers::pi * done));
     case LrSchedule::polynomial:
       return base_lr_ * std::pow(1.0 - done, power_);
   }

@@ -70,6 +70,7 @@ Config random_config(Random& random) {
   c.lr_schedule = static_cast<LrSchedule>(whole(random, 0, 3));
   c.milestones = list(random, 0, 90);
   c.lr_gamma = real(random, 1e-6, 1);
+  c.lr_min = real(random, 0, 1);
   c.lr_power = real(random, 1e-6, 9);
   c.warmup_epochs = real(random, 0, 9);
   c.momentum = real(random, 0, 1);

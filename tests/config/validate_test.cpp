@@ -189,6 +189,21 @@ BOOST_AUTO_TEST_CASE(nesterov_needs_sgd_with_momentum) {
   BOOST_TEST(is_valid([](Config& c) { c.nesterov = true; }));
 }
 
+BOOST_AUTO_TEST_CASE(a_minimal_rate_belongs_to_the_cosine_schedule_and_is_at_most_the_rate) {
+  check_refused(
+      [](Config& c) {
+        c.lr_schedule = LrSchedule::polynomial;
+        c.lr_min = 0.01;
+      },
+      {"--lr-min 0.01", "cosine"});
+  check_refused([](Config& c) { c.lr_min = 0.2; }, {"--lr-min 0.2", "--lr 0.1"});
+  BOOST_TEST(is_valid([](Config& c) { c.lr_min = 0.1; }));
+  BOOST_TEST(is_valid([](Config& c) {
+    c.lr_min = 0.2;
+    c.lr_base_batch = 32;
+  }));
+}
+
 BOOST_AUTO_TEST_CASE(milestones_and_the_step_schedule_need_each_other) {
   check_refused([](Config& c) { c.lr_schedule = LrSchedule::step; }, {"--milestones"});
   check_refused([](Config& c) { c.milestones = {30, 60}; }, {"--milestones 30,60", "step"});

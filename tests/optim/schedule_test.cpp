@@ -54,6 +54,29 @@ BOOST_AUTO_TEST_CASE(cosine_falls_to_zero_over_all_samples) {
   BOOST_TEST(std::abs(schedule.lr(12000)) < 1e-15);
 }
 
+// The rates of torch.optim.lr_scheduler.CosineAnnealingLR(optimizer of lr 0.5, T_max=10,
+// eta_min=0.02) of PyTorch 1.13.
+BOOST_AUTO_TEST_CASE(cosine_falls_to_the_same_rates_as_torchs_with_a_minimum) {
+  constexpr double torchs[] = {
+      0.5,  0.48825356391083685, 0.45416407864998737, 0.4010684605501936,  0.3341640786499874,
+      0.26, 0.18583592135001265, 0.11893153944980649, 0.06583592135001265, 0.03174643608916315,
+      0.02};
+  Config config = config_of(LrSchedule::cosine);
+  config.lr_min = 0.02;
+  const Schedule schedule(config, epoch, batch);
+
+  for (std::int64_t i = 0; i <= 10; ++i) {
+    BOOST_TEST(schedule.lr(1000 * i) == torchs[i], closely);
+  }
+  BOOST_TEST(schedule.lr(12000) == 0.02, closely);
+
+  config.warmup_epochs = 2;
+  config.epochs = 12;
+  for (std::int64_t i = 0; i <= 10; ++i) {
+    BOOST_TEST(Schedule(config, epoch, batch).lr(2000 + 1000 * i) == torchs[i], closely);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(polynomial_falls_with_its_power) {
   Config config = config_of(LrSchedule::polynomial);
   config.lr_power = 3;

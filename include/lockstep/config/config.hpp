@@ -47,6 +47,7 @@ struct Config {
   LrSchedule lr_schedule = LrSchedule::cosine;
   std::vector<double> milestones;  ///< epochs
   double lr_gamma = 0.1;           ///< factor at each milestone
+  double lr_min = 0;               ///< at the end of the cosine schedule
   double lr_power = 2.0;           ///< exponent of the polynomial schedule
   double warmup_epochs = 0;
   double momentum = 0.9;

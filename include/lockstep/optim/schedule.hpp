@@ -21,6 +21,7 @@ class Schedule final {
   double base_lr_;
   double warmup_samples_;
   double total_samples_;
+  double min_lr_;
   double global_batch_;
   double gamma_;
   double power_;
