@@ -391,6 +391,21 @@ BOOST_AUTO_TEST_CASE(classifiers_of_2_to_1000_classes_with_smoothing) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(mixed_targets_with_and_without_smoothing) {
+  for (const std::int64_t classes : {2, 5, 33, 1000}) {
+    for (const double smoothing : {0.0, 0.1}) {
+      Graph graph("mlp of " + std::to_string(classes), {.channels = 1, .height = 3, .width = 5},
+                  classes);
+      ValueId x = graph.linear(graph.flatten(graph.input()), {.name = "fc1", .out_features = 13});
+      x = graph.linear(graph.relu(x), {.name = "fc2", .out_features = classes});
+      graph.softmax_cross_entropy(x, {.label_smoothing = smoothing});
+      for (const Candidate& candidate : candidates()) {
+        check_mixed_against_oracle(candidate, graph, 7);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_basic_block_and_a_projected_one) {
   Graph graph("residual", {.channels = 3, .height = 9, .width = 7}, 5);
   ValueId x =

@@ -168,6 +168,24 @@ BOOST_AUTO_TEST_CASE(a_network_with_other_parameters_or_to_train_at_another_size
   });
 }
 
+BOOST_AUTO_TEST_CASE(batches_with_and_without_mixing_follow_each_other) {
+  const Graph graph = small_network();
+  const auto problem = oracle::random_problem(graph, 4, 2);
+  for_each_engine(graph, [&](Engine& engine) {
+    const EngineBatch batch(engine, problem);
+    const EngineBatch mixed(engine, oracle::mixed(problem, 5));
+    const auto program = engine.compile_training(4);
+    const StepResult without = run_step(engine, *program, batch.batch());
+    const StepResult with = run_step(engine, *program, mixed.batch());
+
+    BOOST_TEST((with.gradients != without.gradients));
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      BOOST_TEST((run_step(engine, *program, batch.batch()) == without));
+      BOOST_TEST((run_step(engine, *program, mixed.batch()) == with));
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(programs_see_changed_parameters_and_statistics) {
   const Graph graph = small_network();
   const auto problem = oracle::random_problem(graph, 4, 2);

@@ -53,4 +53,20 @@ namespace lockstep::oracle {
   return problem;
 }
 
+/// The problem with targets mixed in pairs, as by mixup; an odd last sample stays alone.
+[[nodiscard]] inline Problem mixed(Problem problem, std::uint64_t seed) {
+  PhiloxStream random(seed, RandomPurpose::augmentation, 0, 0);
+  const auto samples = static_cast<std::int32_t>(problem.batch_size);
+  problem.mixes.resize(problem.labels.size());
+  float weight = 0;
+  for (std::int32_t n = 0; n < samples; ++n) {
+    if (n % 2 == 0) weight = random.next_float();
+    if (n == 2) weight = 0;  // the partner's target alone
+    const bool alone = n % 2 == 0 && n + 1 == samples;
+    problem.mixes[static_cast<std::size_t>(n)] = {.partner = alone ? n : n ^ 1,
+                                                  .weight = alone ? 1.0F : weight};
+  }
+  return problem;
+}
+
 }  // namespace lockstep::oracle

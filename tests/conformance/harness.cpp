@@ -318,7 +318,10 @@ ConvolutionChoices all_winograd(const Graph& graph) {
 }
 
 EngineBatch::EngineBatch(Engine& engine, const oracle::Problem& problem)
-    : images_(problem.images.size()), labels_(problem.labels.size()), size_(problem.batch_size) {
+    : images_(problem.images.size()),
+      labels_(problem.labels.size()),
+      mixes_(problem.mixes),
+      size_(problem.batch_size) {
   const ImageShape image = engine.graph().image();
   const auto channels = static_cast<std::size_t>(image.channels);
   const auto area = static_cast<std::size_t>(image.height * image.width);
@@ -337,7 +340,10 @@ Batch EngineBatch::batch() const noexcept {
 }
 
 Batch EngineBatch::first(std::int64_t samples) const noexcept {
-  return {.images = images_.data(), .labels = labels_.data(), .size = samples};
+  return {.images = images_.data(),
+          .labels = labels_.data(),
+          .size = samples,
+          .mixes = mixes_.empty() ? nullptr : mixes_.data()};
 }
 
 void CopyingObserver::gradients_ready(std::size_t filled) {
@@ -415,6 +421,17 @@ void check_against_oracle(const Candidate& candidate, const Graph& graph, std::i
     load(*engine, state);
     check_training(*engine, candidate.precision, state, problem);
     check_inference(*engine, candidate.precision, state, problem);
+  }
+}
+
+void check_mixed_against_oracle(const Candidate& candidate, const Graph& graph,
+                                std::int64_t batch_size) {
+  BOOST_TEST_CONTEXT(candidate.name << ": " << graph.name() << ", mixed batch " << batch_size) {
+    const auto state = oracle::random_state(graph, 17);
+    const auto problem = oracle::random_problem(graph, batch_size, 23);
+    const auto engine = candidate.make(graph);
+    load(*engine, state);
+    check_training(*engine, candidate.precision, state, oracle::mixed(problem, 29));
   }
 }
 

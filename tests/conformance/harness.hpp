@@ -38,6 +38,7 @@ class EngineBatch final {
  private:
   AlignedBuffer<float> images_;
   AlignedBuffer<std::int32_t> labels_;
+  std::vector<ImageMix> mixes_;
   std::int64_t size_;
 };
 
@@ -72,5 +73,8 @@ void poison_gradients(Engine& engine);
 /// accumulation, inference on a full and a partial batch. Also checks padding and the calls of the
 /// observer.
 void check_against_oracle(const Candidate& candidate, const Graph& graph, std::int64_t batch_size);
+/// The same for a problem whose targets are mixed in training.
+void check_mixed_against_oracle(const Candidate& candidate, const Graph& graph,
+                                std::int64_t batch_size);
 
 }  // namespace lockstep::conformance

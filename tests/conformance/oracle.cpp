@@ -339,7 +339,7 @@ class Runner {
     probabilities_ = result_.logits;
     for (std::size_t n = 0; n < at(problem_.batch_size); ++n) {
       double* row = probabilities_.data() + n * classes;
-      const double label_logit = row[problem_.labels[n]];
+      const double label_logit = row[heavier_label(n)];
       const auto larger =
           std::count_if(row, row + classes, [&](double logit) { return logit > label_logit; });
       result_.top1 += larger < 1 ? 1 : 0;
@@ -363,8 +363,19 @@ class Runner {
     }
   }
   double target(std::size_t n, std::size_t k, double smoothing) const {
-    const double even = smoothing / static_cast<double>(graph_.classes());
-    return static_cast<std::size_t>(problem_.labels[n]) == k ? 1 - smoothing + even : even;
+    const auto one_hot = [&](std::size_t sample) {
+      return static_cast<std::size_t>(problem_.labels[sample]) == k ? 1.0 : 0.0;
+    };
+    double label = one_hot(n);
+    if (!problem_.mixes.empty()) {
+      const double weight = problem_.mixes[n].weight;
+      label = weight * label + (1 - weight) * one_hot(at(problem_.mixes[n].partner));
+    }
+    return (1 - smoothing) * label + smoothing / static_cast<double>(graph_.classes());
+  }
+  std::int32_t heavier_label(std::size_t n) const {
+    const bool own = problem_.mixes.empty() || problem_.mixes[n].weight >= 0.5F;
+    return problem_.labels[own ? n : at(problem_.mixes[n].partner)];
   }
 
   void publish_statistics() {

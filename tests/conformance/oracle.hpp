@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/image_mix.hpp"
 #include "lockstep/core/precision.hpp"
 #include "lockstep/graph/graph.hpp"
 
@@ -34,6 +35,7 @@ struct Problem {
   Values images;                     ///< (N, C, H, W)
   std::vector<std::int32_t> labels;  ///< (N,)
   double loss_scale = 1;
+  std::vector<ImageMix> mixes = {};  ///< (N,), of the targets alone; empty: not mixed
 };
 
 /// If given, rounds every value except the logits, every value's gradient, and the weights (not

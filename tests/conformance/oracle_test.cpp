@@ -38,7 +38,7 @@ double loss_of(const Graph& graph, const oracle::State& state, const oracle::Pro
 
 BOOST_AUTO_TEST_CASE(gradients_are_the_slopes_of_the_loss) {
   const Graph graph = graph_of_all_ops();
-  const auto problem = oracle::random_problem(graph, 3, 5);
+  const auto problem = oracle::mixed(oracle::random_problem(graph, 3, 5), 6);
   oracle::State state = oracle::random_state(graph, 7);
   const auto result = oracle::run(graph, state, problem, oracle::Mode::training);
 
@@ -60,6 +60,25 @@ BOOST_AUTO_TEST_CASE(gradients_are_the_slopes_of_the_loss) {
                                              << " against " << slope);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_mixed_target_is_the_mean_of_two_targets) {
+  Graph graph("loss", {.channels = 3, .height = 1, .width = 1}, 3);
+  graph.softmax_cross_entropy(graph.flatten(graph.input()), {.label_smoothing = 0.3});
+  const auto loss_of_labels = [&](std::int32_t first, std::int32_t second) {
+    const oracle::Problem problem{
+        .batch_size = 2, .images = {0, 1, 2, 5, 3, 1}, .labels = {first, second}};
+    return oracle::run(graph, {}, problem, oracle::Mode::inference).loss;
+  };
+  oracle::Problem problem{.batch_size = 2, .images = {0, 1, 2, 5, 3, 1}, .labels = {2, 1}};
+  problem.mixes = {{.partner = 1, .weight = 0.25F}, {.partner = 0, .weight = 0.25F}};
+
+  const auto result = oracle::run(graph, {}, problem, oracle::Mode::inference);
+
+  BOOST_TEST(std::abs(result.loss - 0.25 * loss_of_labels(2, 1) - 0.75 * loss_of_labels(1, 2)) <
+             1e-12);
+  BOOST_TEST(result.top1 == 0);  // the labels of weight 0.75 are 1 and 2
+  BOOST_TEST(result.top5 == 2);
 }
 
 BOOST_AUTO_TEST_CASE(batch_statistics_are_those_of_the_values) {

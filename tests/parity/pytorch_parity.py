@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""pytorch_parity.py STEP_DUMP CASE: compares one model and optimizer with PyTorch, step by step.
+"""pytorch_parity.py STEP_DUMP MODEL OPTIMIZER [LOSS]: compares one model, optimizer and loss with PyTorch, step by step.
 
 Both start from one HDF5 checkpoint that was written from PyTorch's module. Every tensor's relative error against a float64
 PyTorch run may be at most four times that of fp32 PyTorch (plus a few ulps).
@@ -92,11 +92,25 @@ OPTIMIZERS = {
     "adamw": (["--optimizer", "adamw", "--lr", "0.001", "--eps", "1e-4", "--weight-decay", "0.01"],
               lambda p: torch.optim.AdamW(p, lr=0.001, eps=1e-4, weight_decay=0.01)),
 }
+# What is true of the loss: whether targets are mixed in pairs.
+LOSSES = {"cross-entropy": [], "mixed": ["mixed"]}
+
+
+def shares_of(labels, partners, weights, classes):
+    """The share of each class in the targets of mixed samples, (N, K)."""
+    one_hot = torch.nn.functional.one_hot(labels, classes).double()
+    weights = weights.double()[:, None]
+    return weights * one_hot + (1 - weights) * one_hot[partners]
 
 
 def run_torch(module, optimizer, images, labels, steps, smoothing):
-    """Results of a PyTorch run: logits, loss, gradients of the first step; parameters and statistics at the end."""
+    """Results of a PyTorch run: logits, loss, gradients of the first step; parameters and statistics at the end.
+
+    Labels are classes (N,) or shares of classes (N, K).
+    """
     dtype = images.dtype
+    if labels.dim() == 2:
+        labels = labels.to(dtype)
     module = module.to(dtype).train()
     update = optimizer(module.parameters())
     criterion = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
@@ -120,7 +134,7 @@ def run_torch(module, optimizer, images, labels, steps, smoothing):
     return result
 
 
-def pick_start(make, optimizer, shape, classes, steps, smoothing):
+def pick_start(make, optimizer, shape, classes, steps, smoothing, is_mixed):
     """Finds a start where the float64 run is continuous within rounding, for networks small enough to have one.
 
     ReLU's derivative jumps at 0: if a value is as close to 0 as a rounding error, two correct fp32 programs may differ by a
@@ -134,15 +148,18 @@ def pick_start(make, optimizer, shape, classes, steps, smoothing):
         state = {name: value.clone() for name, value in module.state_dict().items()}
         images = torch.randn(batch, channels, size, size).double()
         labels = torch.randint(classes, (batch,))
+        partners = torch.arange(batch) ^ 1 if is_mixed else torch.arange(batch)
+        weights = torch.rand((batch + 1) // 2).repeat_interleave(2)[:batch] if is_mixed else torch.ones(batch)
+        target = shares_of(labels, partners, weights, classes) if is_mixed else labels
         nearest = [np.inf]
         for part in module.modules():
             if isinstance(part, torch.nn.ReLU):
                 part.register_forward_pre_hook(
                     lambda _, inputs: nearest.append(inputs[0].abs().min().item() / inputs[0].std().item()))
-        exact = run_torch(module, optimizer, images, labels, steps, smoothing)
+        exact = run_torch(module, optimizer, images, target, steps, smoothing)
         if min(nearest) > MARGIN:
             break
-    return module, state, images, labels, exact
+    return state, images, (labels, partners, weights), target, exact
 
 
 def vary(images, variant):
@@ -160,12 +177,14 @@ def relative_error(value, exact):
 
 
 def main():
-    step_dump, case, optimizer_name = sys.argv[1:4]
+    step_dump, case, optimizer_name, *loss_name = sys.argv[1:]
+    is_mixed = "mixed" in LOSSES[loss_name[0] if loss_name else "cross-entropy"]
     torch.set_num_threads(len(os.sched_getaffinity(0)))  # some builds start with one thread
     make, options, channels, size, classes, batch, steps = CASES[case]
     optimizer_options, optimizer = OPTIMIZERS[optimizer_name]
     smoothing = 0.1 if optimizer_name == "adam" else 0.0
-    module, state, images, labels, exact = pick_start(make, optimizer, (batch, channels, size), classes, steps, smoothing)
+    state, images, (labels, partners, weights), target, exact = pick_start(
+        make, optimizer, (batch, channels, size), classes, steps, smoothing, is_mixed)
 
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -177,6 +196,9 @@ def main():
         with h5py.File(folder / "input.h5", "w") as file:
             file["images"] = images.float().numpy()
             file["labels"] = labels.int().numpy()
+            if is_mixed:
+                file["partners"] = partners.int().numpy()
+                file["weights"] = weights.numpy()
         subprocess.run([step_dump, folder / "start.h5", folder / "input.h5", folder / "output.h5", str(steps),
                         *options, "--synthetic", "--classes", str(classes), "--label-smoothing", str(smoothing),
                         "--decay-norm-and-bias", *optimizer_options], check=True)
@@ -190,7 +212,7 @@ def main():
     for variant in VARIANTS if size <= 32 else VARIANTS_OF_LARGE:
         single = make()
         single.load_state_dict(state)
-        peers.append(run_torch(single, optimizer, vary(images.float(), variant), labels, steps, smoothing))
+        peers.append(run_torch(single, optimizer, vary(images.float(), variant), target, steps, smoothing))
 
     missing = set(exact) - set(ours)
     assert not missing, f"not written: {sorted(missing)}"

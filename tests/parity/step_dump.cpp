@@ -1,6 +1,6 @@
 // step_dump CHECKPOINT INPUT.h5 OUTPUT.h5 STEPS [train options]
 // Takes STEPS training steps from CHECKPOINT on the batch in INPUT.h5 (/images float32 NCHW,
-// /labels int32). Writes the results of the first step (/logits, /loss, /gradients/NAME) and the
+// /labels int32; if targets are mixed, /partners int32 and /weights float32). Writes the results of the first step (/logits, /loss, /gradients/NAME) and the
 // parameters and statistics after the last (/model/NAME).
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/checkpointing/model_state.hpp"
@@ -26,6 +26,7 @@ namespace {
 struct InputFile {
   std::vector<float> images;  ///< in the engine's layout
   std::vector<std::int32_t> labels;
+  std::vector<ImageMix> mixes;  ///< empty: not mixed
   ImageShape shape;
 };
 
@@ -34,6 +35,13 @@ InputFile read_input(const std::string& path) {
   InputFile input;
   input.images = h5::read_values<float>(file, "images", std::uint64_t{1} << 30);
   input.labels = h5::read_values<std::int32_t>(file, "labels", 1 << 20);
+  if (h5::exists(file, "partners")) {
+    const auto partners = h5::read_values<std::int32_t>(file, "partners", 1 << 20);
+    const auto weights = h5::read_values<float>(file, "weights", 1 << 20);
+    for (std::size_t n = 0; n < partners.size(); ++n) {
+      input.mixes.push_back({.partner = partners[n], .weight = weights.at(n)});
+    }
+  }
   const auto dims = h5::describe(file, "images").dims;
   input.shape = {.channels = static_cast<std::int64_t>(dims.at(1)),
                  .height = static_cast<std::int64_t>(dims.at(2)),
@@ -99,7 +107,8 @@ int main(int argc, char** argv) {
   for (int step = 1; step <= std::atoi(argv[4]); ++step) {
     program->forward({.images = images.data(),
                       .labels = input.labels.data(),
-                      .size = static_cast<std::int64_t>(batch_size)});
+                      .size = static_cast<std::int64_t>(batch_size),
+                      .mixes = input.mixes.empty() ? nullptr : input.mixes.data()});
     const BatchMetrics metrics = program->metrics();
     const auto tail_values = engine->gradients().subspan(engine->layout().size());
     tail.clear(tail_values);

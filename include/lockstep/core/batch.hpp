@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/core/host_memory.hpp"
+#include "lockstep/core/image_mix.hpp"
 #include "lockstep/core/pixel_cut.hpp"
 
 #include <cstdint>
@@ -34,6 +35,7 @@ struct Batch {
   const float* images = nullptr;
   const std::int32_t* labels = nullptr;
   std::int64_t size = 0;
+  const ImageMix* mixes = nullptr;  ///< (N,), of targets; null: each target is its own label
   PixelImages pixels = {};
 };
 

@@ -84,7 +84,7 @@ void CpuProgram::take(const Batch& batch) {
     fail(ExitStatus::internal, "oneDNN failed to take the input images (status {})",
          static_cast<int>(status));
   }
-  call_.labels = batch.labels;
+  call_.labels = {.labels = batch.labels, .mixes = batch.mixes};
   call_.samples = batch.size;
 }
 

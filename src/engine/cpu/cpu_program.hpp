@@ -40,7 +40,7 @@ class CpuProgram final : public Program {
 
   /// What a call passes to steps.
   struct Call {
-    const std::int32_t* labels = nullptr;
+    BatchLabels labels;
     std::int64_t samples = 0;
     float loss_scale = 1.0F;
   };

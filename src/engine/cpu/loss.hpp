@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../batch_labels.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/engine.hpp"
 
@@ -10,7 +11,7 @@
 namespace lockstep::cpu {
 
 /// Softmax cross entropy with smoothed targets: a sample's loss is -sum_k t_k log p_k, where t = (1
-/// - s) one-hot + s / K. Keeps the values of the last forward that backward needs.
+/// - s) * (shares of its labels) + s / K. Keeps the values of the last forward that backward needs.
 class SoftmaxLoss final {
  public:
   struct Options {
@@ -21,7 +22,7 @@ class SoftmaxLoss final {
   explicit SoftmaxLoss(const Options& options);
 
   /// Keeps the logits (N, K) for backward; computes each sample's loss and hits below `samples`.
-  void forward(const float* logits, const std::int32_t* labels, std::int64_t samples);
+  void forward(const float* logits, const BatchLabels& labels, std::int64_t samples);
   /// Writes d(scale * sum of losses) / d(logits), (N, K).
   void backward(float scale, float* gradient) const;
 
@@ -34,11 +35,11 @@ class SoftmaxLoss final {
 
   Options options_;
   std::int64_t samples_ = 0;
-  AlignedBuffer<float> logits_;         // (N, K)
-  AlignedBuffer<std::int32_t> labels_;  // (N,)
-  AlignedBuffer<double> log_sums_;      // (N,) log of the sum of exponentials
-  AlignedBuffer<double> losses_;        // (N,)
-  AlignedBuffer<std::int32_t> larger_;  // (N,) logits larger than the label's; K if any is NaN
+  AlignedBuffer<float> logits_;          // (N, K)
+  AlignedBuffer<SampleTarget> targets_;  // (N,)
+  AlignedBuffer<double> log_sums_;       // (N,) log of the sum of exponentials
+  AlignedBuffer<double> losses_;         // (N,)
+  AlignedBuffer<std::int32_t> larger_;   // (N,) logits larger than the label's; K if any is NaN
 };
 
 }  // namespace lockstep::cpu

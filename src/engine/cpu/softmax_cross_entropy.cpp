@@ -17,14 +17,16 @@ std::size_t size_of(std::int64_t extent) {
 SoftmaxLoss::SoftmaxLoss(const Options& options)
     : options_(options),
       logits_(size_of(options.batch_size * options.classes)),
-      labels_(size_of(options.batch_size)),
+      targets_(size_of(options.batch_size)),
       log_sums_(size_of(options.batch_size)),
       losses_(size_of(options.batch_size)),
       larger_(size_of(options.batch_size)) {}
 
-void SoftmaxLoss::forward(const float* logits, const std::int32_t* labels, std::int64_t samples) {
+void SoftmaxLoss::forward(const float* logits, const BatchLabels& labels, std::int64_t samples) {
   std::copy_n(logits, logits_.size(), logits_.data());
-  std::copy_n(labels, samples, labels_.data());
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    targets_[size_of(sample)] = labels.target(sample);
+  }
   samples_ = samples;
 #pragma omp parallel for schedule(static)
   for (std::int64_t sample = 0; sample < samples; ++sample) forward_sample(sample);
@@ -34,8 +36,9 @@ void SoftmaxLoss::forward_sample(std::int64_t sample) {
   const std::size_t n = size_of(sample);
   const std::size_t classes = size_of(options_.classes);
   const float* row = logits_.data() + n * classes;
-  assert(labels_[n] >= 0 && labels_[n] < options_.classes);
-  const float label_logit = row[size_of(labels_[n])];
+  const SampleTarget& target = targets_[n];
+  assert(target.label >= 0 && target.label < options_.classes);
+  const float label_logit = row[size_of(target.heavier())];
   float largest = row[0];
   std::int32_t larger = 0;
   bool is_nan = false;
@@ -53,11 +56,12 @@ void SoftmaxLoss::forward_sample(std::int64_t sample) {
   }
   mean_gap /= static_cast<double>(classes);
   const double log_sum = std::log(sum);
+  const auto gap = [&](std::int32_t k) { return double{row[size_of(k)]} - double{largest}; };
+  const double label_gap = target.mean(gap(target.label), gap(target.partner));
   const double smoothing = options_.label_smoothing;
   log_sums_[n] = log_sum + double{largest};
-  losses_[n] =
-      log_sum - (1 - smoothing) * (double{label_logit} - double{largest}) - smoothing * mean_gap;
-  if (smoothing == 0) losses_[n] = log_sum - (double{label_logit} - double{largest});
+  losses_[n] = log_sum - (1 - smoothing) * label_gap - smoothing * mean_gap;
+  if (smoothing == 0) losses_[n] = log_sum - label_gap;
   larger_[n] = is_nan ? std::max<std::int32_t>(static_cast<std::int32_t>(classes), 5) : larger;
 }
 
@@ -71,7 +75,7 @@ void SoftmaxLoss::backward(float scale, float* gradient) const {
     const float* row = logits_.data() + sample * classes;
     float* out = gradient + sample * classes;
     for (std::int64_t k = 0; k < classes; ++k) {
-      const double target = off_target + (k == labels_[n] ? 1 - smoothing : 0.0);
+      const double target = off_target + (1 - smoothing) * targets_[n].share(k);
       out[k] = static_cast<float>(scale * (std::exp(double{row[k]} - log_sums_[n]) - target));
     }
   }

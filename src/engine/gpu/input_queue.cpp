@@ -22,6 +22,7 @@ void InputQueue::grow(Slot& slot, std::size_t pixels, std::size_t images) {
   slot.cuts = DeviceArray<PixelCut>(device_, images);
   slot.values = DeviceArray<float>(device_, channels_ * 256);
   slot.labels = DeviceArray<std::int32_t>(device_, images);
+  slot.mixes = DeviceArray<ImageMix>(device_, images);
 }
 
 InputQueue::Slot* InputQueue::find(const std::uint8_t* from) noexcept {
@@ -46,6 +47,9 @@ void InputQueue::begin(const Batch& batch) {
   device_.transfer_to_device(slot->cuts.data(), images.cuts, count * sizeof(PixelCut));
   device_.transfer_to_device(slot->values.data(), images.values, slot->values.bytes());
   device_.transfer_to_device(slot->labels.data(), batch.labels, count * sizeof(std::int32_t));
+  if (batch.mixes != nullptr) {
+    device_.transfer_to_device(slot->mixes.data(), batch.mixes, count * sizeof(ImageMix));
+  }
   device_.mark(*slot->arrived, Device::Queue::transfers);
   slot->from = images.data;
 }
@@ -62,7 +66,8 @@ DeviceBatch InputQueue::take(const Batch& batch) {
                      .cuts = slot.cuts.data(),
                      .values = slot.values.data(),
                      .count = batch.size},
-          .labels = slot.labels.data()};
+          .labels = {.labels = slot.labels.data(),
+                     .mixes = batch.mixes != nullptr ? slot.mixes.data() : nullptr}};
 }
 
 void InputQueue::release() {

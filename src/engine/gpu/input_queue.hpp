@@ -13,7 +13,7 @@ namespace lockstep::gpu {
 /// A batch of pixels on the device.
 struct DeviceBatch {
   StoredImages images;
-  const std::int32_t* labels;
+  BatchLabels labels;
 };
 
 /// Copies batches of pixels to the device concurrently with its work: the next batch is copied
@@ -37,6 +37,7 @@ class InputQueue final {
     DeviceArray<PixelCut> cuts;
     DeviceArray<float> values;
     DeviceArray<std::int32_t> labels;
+    DeviceArray<ImageMix> mixes;
     std::unique_ptr<Event> arrived;
     std::unique_ptr<Event> read;
     const std::uint8_t* from = nullptr;  ///< the host's pixels being copied; null: none

@@ -7,8 +7,9 @@
 namespace lockstep::gpu {
 namespace {
 
-std::size_t bytes_of(std::int64_t labels) {
-  return static_cast<std::size_t>(labels) * sizeof(std::int32_t);
+template <typename T>
+std::size_t bytes_of(std::int64_t count) {
+  return static_cast<std::size_t>(count) * sizeof(T);
 }
 
 }  // namespace
@@ -22,7 +23,9 @@ LossBlock::LossBlock(Device& device, const LossExtent& extent) : extent_(extent)
   losses_ = DeviceArray<float>(device, batch);
   larger_ = DeviceArray<std::int32_t>(device, batch);
   labels_ = DeviceArray<std::int32_t>(device, batch);
+  mixes_ = DeviceArray<ImageMix>(device, batch);
   host_labels_ = DeviceArray<std::int32_t>(device, batch, DeviceArray<std::int32_t>::Place::host);
+  host_mixes_ = DeviceArray<ImageMix>(device, batch, DeviceArray<ImageMix>::Place::host);
   host_losses_ = DeviceArray<float>(device, batch, Place::host);
   host_larger_ = DeviceArray<std::int32_t>(device, batch, DeviceArray<std::int32_t>::Place::host);
   host_logits_ = DeviceArray<float>(device, logits, Place::host);
@@ -36,13 +39,20 @@ LossOutputs LossBlock::outputs() const noexcept {
           .larger = larger_.data()};
 }
 
-void LossBlock::load_labels(Device& device, const std::int32_t* labels, std::int64_t samples) {
-  std::copy_n(labels, samples, host_labels_.data());
-  device.copy_to_device(labels_.data(), host_labels_.data(), bytes_of(samples));
+void LossBlock::load_labels(Device& device, const BatchLabels& labels, std::int64_t samples) {
+  std::copy_n(labels.labels, samples, host_labels_.data());
+  device.copy_to_device(labels_.data(), host_labels_.data(), bytes_of<std::int32_t>(samples));
+  mixed_ = labels.mixes != nullptr;
+  if (!mixed_) return;
+  std::copy_n(labels.mixes, samples, host_mixes_.data());
+  device.copy_to_device(mixes_.data(), host_mixes_.data(), bytes_of<ImageMix>(samples));
 }
 
-void LossBlock::take_labels(Device& device, const std::int32_t* labels, std::int64_t samples) {
-  device.copy_on_device(labels_.data(), labels, bytes_of(samples));
+void LossBlock::take_labels(Device& device, const BatchLabels& labels, std::int64_t samples) {
+  device.copy_on_device(labels_.data(), labels.labels, bytes_of<std::int32_t>(samples));
+  mixed_ = labels.mixes != nullptr;
+  if (!mixed_) return;
+  device.copy_on_device(mixes_.data(), labels.mixes, bytes_of<ImageMix>(samples));
 }
 
 void LossBlock::fetch(Device& device) {

@@ -15,10 +15,13 @@ class LossBlock final {
 
   [[nodiscard]] const LossExtent& extent() const noexcept { return extent_; }
   [[nodiscard]] LossOutputs outputs() const noexcept;
-  [[nodiscard]] const std::int32_t* labels() const noexcept { return labels_.data(); }
+  /// Those loaded or taken last.
+  [[nodiscard]] BatchLabels labels() const noexcept {
+    return {.labels = labels_.data(), .mixes = mixed_ ? mixes_.data() : nullptr};
+  }
   /// Queues the copy of a batch's labels (samples,), from host memory or from the device's.
-  void load_labels(Device& device, const std::int32_t* labels, std::int64_t samples);
-  void take_labels(Device& device, const std::int32_t* labels, std::int64_t samples);
+  void load_labels(Device& device, const BatchLabels& labels, std::int64_t samples);
+  void take_labels(Device& device, const BatchLabels& labels, std::int64_t samples);
   /// Queues the copy of losses and hits to the host.
   void fetch(Device& device);
   /// Sums over the first `samples`, always in the same order; call after the fetch is done.
@@ -33,10 +36,13 @@ class LossBlock final {
   DeviceArray<float> losses_;
   DeviceArray<std::int32_t> larger_;
   DeviceArray<std::int32_t> labels_;
+  DeviceArray<ImageMix> mixes_;
   DeviceArray<std::int32_t> host_labels_;
+  DeviceArray<ImageMix> host_mixes_;
   DeviceArray<float> host_losses_;
   DeviceArray<std::int32_t> host_larger_;
   DeviceArray<float> host_logits_;
+  bool mixed_ = false;
 };
 
 }  // namespace lockstep::gpu

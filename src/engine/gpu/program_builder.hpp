@@ -33,7 +33,7 @@ struct LaunchContext {
   Device& device;
   std::byte* base;
   const std::vector<std::size_t>& offsets;
-  const std::int32_t* labels;  ///< on the device
+  BatchLabels labels;          ///< on the device
   const StoredImages* stored;  ///< on the device; null: the batch is fp32 values
   std::int64_t samples;
   float loss_scale;

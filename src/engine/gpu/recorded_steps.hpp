@@ -36,6 +36,7 @@ class RecordedSteps final {
   /// The recording for one set of arguments: all that a step may depend on.
   struct Recording {
     const std::byte* base;
+    const ImageMix* mixes;
     std::int64_t samples;
     float loss_scale;
     bool accumulate;

@@ -109,6 +109,7 @@ class TwoQueues final : public Device {
 struct OnePixel {
   std::uint8_t pixel;
   std::int32_t label;
+  ImageMix mix;
   PixelCut cut{.height = 1, .width = 1};
   std::array<float, 256> values{};
 
@@ -116,6 +117,7 @@ struct OnePixel {
     return {
         .labels = &label,
         .size = 1,
+        .mixes = label % 2 == 0 ? &mix : nullptr,
         .pixels = {.data = &pixel, .height = 1, .width = 1, .cuts = &cut, .values = values.data()}};
   }
 };
@@ -125,7 +127,9 @@ std::vector<int> train(Device::Queue first, std::size_t ahead) {
   TwoQueues device;
   InputQueue input(device, 1);
   std::deque<OnePixel> batches;
-  for (std::uint8_t i = 0; i < 9; ++i) batches.push_back({.pixel = i, .label = i});
+  for (std::uint8_t i = 0; i < 9; ++i) {
+    batches.push_back({.pixel = i, .label = i, .mix = {.partner = i}});
+  }
   std::vector<int> seen(batches.size(), -1);
   std::size_t begun = 0;
   for (std::size_t i = 0; i < batches.size(); ++i) {
@@ -134,7 +138,10 @@ std::vector<int> train(Device::Queue first, std::size_t ahead) {
     const DeviceBatch taken = input.take(batches[i].batch());
     device.queue_work([=, &seen] {
       const int pixel = *taken.images.data;
-      seen[i] = pixel == *taken.labels ? pixel : -2;
+      const BatchLabels& labels = taken.labels;
+      const bool mixed = labels.mixes != nullptr;
+      const bool right = mixed ? labels.mixes->partner == pixel : pixel % 2 == 1;
+      seen[i] = pixel == *labels.labels && right ? pixel : -2;
     });
     input.release();
     begun = std::max(begun, i + 1);

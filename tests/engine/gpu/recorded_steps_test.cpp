@@ -63,7 +63,7 @@ struct Fixture {
     return {.device = *device,
             .base = nullptr,
             .offsets = offsets,
-            .labels = nullptr,
+            .labels = {},
             .stored = nullptr,
             .samples = 4,
             .loss_scale = loss_scale,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../batch_labels.hpp"
 #include "../data_type.hpp"
 #include "lockstep/core/pixel_cut.hpp"
 
@@ -204,11 +205,11 @@ struct LossOutputs {
   std::int32_t* larger;
 };
 void softmax_cross_entropy_forward(Stream stream, DataType type, const LossExtent& extent,
-                                   const void* logits, const std::int32_t* labels,
+                                   const void* logits, const BatchLabels& labels,
                                    std::int64_t samples, const LossOutputs& out);
 /// d(scale * sum of losses) / d(logits) as T (N, padded), zero in the padding.
 void softmax_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,
-                                    const LossOutputs& forward, const std::int32_t* labels,
+                                    const LossOutputs& forward, const BatchLabels& labels,
                                     float scale, void* gradient);
 
 // --- Optimizer ----------------------------------------------------------------------------------

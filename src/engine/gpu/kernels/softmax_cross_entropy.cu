@@ -27,14 +27,15 @@ struct FindLargest {
   };
   LossExtent extent;
   const T* logits;
-  const std::int32_t* labels;
+  BatchLabels labels;
   std::int64_t samples;
   LossOutputs out;
 
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t sample, int, int lane) const {
     const T* const row = logits + sample * extent.padded;
     float* const copy = out.logits + sample * extent.classes;
-    const float label_logit = sample < samples ? to_float(row[labels[sample]]) : 0.0F;
+    const float label_logit =
+        sample < samples ? to_float(row[labels.target(sample).heavier()]) : 0.0F;
     Partial result{-infinity(), 0, 0};
     for (std::int64_t k = lane; k < extent.classes; k += threads_per_block) {
       const float logit = to_float(row[k]);
@@ -63,7 +64,7 @@ struct SumExponentials {
     }
   };
   LossExtent extent;
-  const std::int32_t* labels;
+  BatchLabels labels;
   std::int64_t samples;
   LossOutputs out;
 
@@ -88,7 +89,8 @@ struct SumExponentials {
     }
     const double smoothing = extent.label_smoothing;
     const double log_sum = std::log(row.exponentials);
-    const double label_gap = gap(sample, labels[sample]);
+    const SampleTarget target = labels.target(sample);
+    const double label_gap = target.mean(gap(sample, target.label), gap(sample, target.partner));
     double loss = log_sum - label_gap;
     if (smoothing != 0) {
       loss = log_sum - (1 - smoothing) * label_gap -
@@ -105,7 +107,7 @@ struct Backward {
   LossExtent extent;
   const float* logits;
   const float* log_sums;
-  const std::int32_t* labels;
+  BatchLabels labels;
   float scale;
   T* gradient;
 
@@ -117,7 +119,7 @@ struct Backward {
     if (k < extent.classes && log_sum != infinity()) {
       const auto logit = static_cast<double>(logits[sample * extent.classes + k]);
       const double target = extent.label_smoothing / static_cast<double>(extent.classes) +
-                            (k == labels[sample] ? 1 - extent.label_smoothing : 0.0);
+                            (1 - extent.label_smoothing) * labels.target(sample).share(k);
       value =
           static_cast<double>(scale) * (std::exp(logit - static_cast<double>(log_sum)) - target);
     }
@@ -128,7 +130,7 @@ struct Backward {
 }  // namespace
 
 void softmax_cross_entropy_forward(Stream stream, DataType type, const LossExtent& extent,
-                                   const void* logits, const std::int32_t* labels,
+                                   const void* logits, const BatchLabels& labels,
                                    std::int64_t samples, const LossOutputs& out) {
   const ThreadBlocks blocks{.count = extent.batch, .columns = 1};
   with_type(type, [&]<typename T>(T*) {
@@ -139,7 +141,7 @@ void softmax_cross_entropy_forward(Stream stream, DataType type, const LossExten
 }
 
 void softmax_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,
-                                    const LossOutputs& forward, const std::int32_t* labels,
+                                    const LossOutputs& forward, const BatchLabels& labels,
                                     float scale, void* gradient) {
   with_type(type, [&]<typename T>(T*) {
     launch(stream, extent.batch * extent.padded,

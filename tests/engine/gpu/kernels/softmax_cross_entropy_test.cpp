@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+using namespace lockstep;
 using namespace lockstep::gpu;
 
 namespace {
@@ -31,7 +32,7 @@ struct Expected {
   std::int32_t larger = 0;
 };
 Expected expected_of(const Values& logits, const LossExtent& extent, std::int64_t sample,
-                     std::int32_t label) {
+                     const SampleTarget& target) {
   const auto logit = [&](std::int64_t k) { return logits[sample * extent.padded + k]; };
   double largest = logit(0);
   for (std::int64_t k = 0; k < extent.classes; ++k) largest = std::max(largest, logit(k));
@@ -41,11 +42,13 @@ Expected expected_of(const Values& logits, const LossExtent& extent, std::int64_
   for (std::int64_t k = 0; k < extent.classes; ++k) {
     sum += std::exp(logit(k) - largest);
     mean += logit(k) / static_cast<double>(extent.classes);
-    result.larger += logit(k) > logit(label) ? 1 : 0;
+    result.larger += logit(k) > logit(target.weight < 0.5 ? target.partner : target.label) ? 1 : 0;
   }
   result.log_sum = std::log(sum) + largest;
+  const double of_labels =
+      target.weight * logit(target.label) + (1 - target.weight) * logit(target.partner);
   result.loss =
-      result.log_sum - (1 - extent.label_smoothing) * logit(label) - extent.label_smoothing * mean;
+      result.log_sum - (1 - extent.label_smoothing) * of_labels - extent.label_smoothing * mean;
   return result;
 }
 
@@ -57,10 +60,22 @@ std::vector<std::int32_t> labels_below(std::int64_t classes) {
   return labels;
 }
 
+/// Each sample's partner is the next one, beginning with two shares of 0 and 1.
+std::vector<ImageMix> cyclic_mixes(std::int64_t samples) {
+  std::vector<ImageMix> mixes(batch, {.partner = -77, .weight = 0.5F});
+  for (std::int64_t n = 0; n < samples; ++n) {
+    mixes[static_cast<std::size_t>(n)] = {
+        .partner = static_cast<std::int32_t>((n + 1) % samples),
+        .weight = n < 2 ? static_cast<float>(n) : static_cast<float>(n) / 8};
+  }
+  return mixes;
+}
+
 struct Case {
   std::int64_t classes;
   double label_smoothing;
   std::int64_t samples;
+  bool mixed = false;
 };
 
 LossExtent extent_of(const Case& each, DataType type) {
@@ -80,13 +95,16 @@ void check(const Case& each, DataType type, double spread) {
   const Values logits = logits_of(extent, type, spread);
   std::vector<std::int32_t> labels = labels_below(each.classes);
   for (std::int64_t n = each.samples; n < batch; ++n) labels[static_cast<std::size_t>(n)] = -77;
+  const std::vector<ImageMix> mixes = cyclic_mixes(each.samples);
+  const BatchLabels batch_labels{.labels = labels.data(),
+                                 .mixes = each.mixed ? mixes.data() : nullptr};
   Loss loss(extent);
   Values gradient(type, batch * extent.padded);
   const float scale = 0.125F;
 
-  softmax_cross_entropy_forward(no_stream, type, extent, logits.data(), labels.data(), each.samples,
+  softmax_cross_entropy_forward(no_stream, type, extent, logits.data(), batch_labels, each.samples,
                                 loss.view());
-  softmax_cross_entropy_backward(no_stream, type, extent, loss.view(), labels.data(), scale,
+  softmax_cross_entropy_backward(no_stream, type, extent, loss.view(), batch_labels, scale,
                                  gradient.data());
 
   for (std::int64_t n = 0; n < batch; ++n) {
@@ -96,7 +114,7 @@ void check(const Case& each, DataType type, double spread) {
       BOOST_TEST(loss.larger[at] == std::max<std::int64_t>(each.classes, 5));
       continue;
     }
-    const Expected expected = expected_of(logits, extent, n, labels[at]);
+    const Expected expected = expected_of(logits, extent, n, batch_labels.target(n));
     BOOST_TEST(is_close(static_cast<double>(loss.losses[at]), expected.loss, DataType::f32, 1e-9));
     BOOST_TEST(
         is_close(static_cast<double>(loss.log_sums[at]), expected.log_sum, DataType::f32, 1e-9));
@@ -110,10 +128,12 @@ void check(const Case& each, DataType type, double spread) {
     const std::int64_t n = i / extent.padded;
     const std::int64_t k = i % extent.padded;
     if (n >= each.samples || k >= each.classes) return 0.0;
-    const std::int32_t label = labels[static_cast<std::size_t>(n)];
+    const SampleTarget labels_of_n = batch_labels.target(n);
+    const double share = (k == labels_of_n.label ? labels_of_n.weight : 0) +
+                         (k == labels_of_n.partner ? 1 - labels_of_n.weight : 0);
     const double target = each.label_smoothing / static_cast<double>(each.classes) +
-                          (k == label ? 1 - each.label_smoothing : 0.0);
-    const double log_sum = expected_of(logits, extent, n, label).log_sum;
+                          (1 - each.label_smoothing) * share;
+    const double log_sum = expected_of(logits, extent, n, labels_of_n).log_sum;
     return static_cast<double>(scale) * (std::exp(logits[i] - log_sum) - target);
   };
   // The log sum is rounded to fp32.
@@ -128,9 +148,13 @@ BOOST_AUTO_TEST_CASE(losses_and_gradients_follow_the_formula) {
   for (const DataType type : all_types) {
     for (const Case& each :
          {Case{2, 0, batch}, Case{3, 0.1, batch}, Case{10, 0, 4}, Case{255, 0.1, 1},
-          Case{257, 0, batch}, Case{1000, 0.1, batch}, Case{1000, 0, 5}, Case{1001, 0.1, 0}}) {
+          Case{257, 0, batch}, Case{1000, 0.1, batch}, Case{1000, 0, 5}, Case{1001, 0.1, 0},
+          Case{.classes = 2, .label_smoothing = 0, .samples = batch, .mixed = true},
+          Case{.classes = 10, .label_smoothing = 0.1, .samples = 5, .mixed = true},
+          Case{.classes = 257, .label_smoothing = 0, .samples = batch, .mixed = true}}) {
       BOOST_TEST_CONTEXT(type << ", " << each.classes << " classes, smoothing "
-                              << each.label_smoothing << ", " << each.samples << " samples") {
+                              << each.label_smoothing << ", " << each.samples << " samples"
+                              << (each.mixed ? ", mixed" : "")) {
         check(each, type, 1);
         check(each, type, 50);
       }
@@ -147,8 +171,8 @@ BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
     logits.set(4 * extent.padded, std::numeric_limits<double>::quiet_NaN());
     Loss loss(extent);
 
-    softmax_cross_entropy_forward(no_stream, DataType::f32, extent, logits.data(), labels.data(),
-                                  batch, loss.view());
+    softmax_cross_entropy_forward(no_stream, DataType::f32, extent, logits.data(),
+                                  {.labels = labels.data()}, batch, loss.view());
 
     for (std::size_t n = 0; n < batch; ++n) {
       const bool is_nan = n == 2 || n == 4;
@@ -167,8 +191,8 @@ BOOST_AUTO_TEST_CASE(a_class_of_probability_zero_adds_no_loss_without_smoothing)
   }
   Loss loss(extent);
 
-  softmax_cross_entropy_forward(no_stream, DataType::f32, extent, logits.data(), labels.data(),
-                                batch, loss.view());
+  softmax_cross_entropy_forward(no_stream, DataType::f32, extent, logits.data(),
+                                {.labels = labels.data()}, batch, loss.view());
 
   for (const float each : loss.losses) BOOST_TEST(std::isfinite(each));
 }
