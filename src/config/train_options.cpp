@@ -78,6 +78,21 @@ OptionTable<Config> make_table() {
                                    .unit = "pixels",
                                    .min = 0,
                                    .max = 4096})
+      .add(&Config::mixup,
+           {.name = "mixup",
+            .help = "mix pairs of training images and their targets, with weights from "
+                    "Beta(alpha, alpha); 0: no mixup",
+            .unit = "",
+            .min = 0,
+            .max = 1000})
+      .add(&Config::cutmix,
+           {.name = "cutmix",
+            .help = "paste a box of a random part of the area from the other image of a pair; the "
+                    "part is from Beta(alpha, alpha); with --mixup, each pair gets one of them; 0: "
+                    "no CutMix",
+            .unit = "",
+            .min = 0,
+            .max = 1000})
       .add(&Config::shuffle_block, {.name = "shuffle-block",
                                     .help = "consecutive samples that stay together in the "
                                             "shuffle; keep it well below the batch size",

@@ -22,6 +22,7 @@ struct Slot {
   HostBuffer<std::uint8_t> pixels;  ///< for engines that take pixels
   HostBuffer<PixelCut> cuts;
   HostBuffer<std::int32_t> labels;
+  HostBuffer<ImageMix> mixes;           ///< empty: no mixing
   std::optional<BatchRequest> request;  ///< nullopt: end of the plan
   std::int64_t assigned = 0;            ///< samples assigned to a thread
   std::int64_t finished = 0;
@@ -100,6 +101,7 @@ class RingLoader final : public Loader {
     const std::size_t images = capacity * static_cast<std::size_t>(image_size_);
     for (Slot& slot : slots_) {
       slot.labels = HostBuffer<std::int32_t>(memory, capacity);
+      if (options_.mix.any()) slot.mixes = HostBuffer<ImageMix>(memory, capacity);
       if (takes_pixels_) {
         slot.pixels = HostBuffer<std::uint8_t>(memory, images);
         slot.cuts = HostBuffer<PixelCut>(memory, capacity);
@@ -115,7 +117,9 @@ class RingLoader final : public Loader {
   }
 
   [[nodiscard]] Batch batch_of(Slot& slot) {
-    Batch batch{.labels = slot.labels.data(), .size = slot.request->count};
+    Batch batch{.labels = slot.labels.data(),
+                .size = slot.request->count,
+                .mixes = slot.mixes.data()};
     if (takes_pixels_) {
       batch.pixels = {.data = slot.pixels.data(),
                       .height = static_cast<std::int32_t>(stored_.height),
@@ -156,6 +160,12 @@ class RingLoader final : public Loader {
 
   void require_valid(const BatchRequest& request) const {
     const std::int64_t samples = dataset_.info().samples;
+    if (options_.mix.any() && request.first % 2 != 0) {
+      fail(ExitStatus::internal,
+           "batch of positions [{}, {}) (mixing needs both samples of a pair, so an even first "
+           "position); report this",
+           request.first, request.first + request.count);
+    }
     if (request.count >= 0 && request.count <= options_.batch_capacity && request.first >= 0 &&
         request.first <= samples - request.count) {
       return;
@@ -179,6 +189,7 @@ class RingLoader final : public Loader {
                                       SampleReader::PixelTarget{.pixels = slot.pixels.data() + at,
                                                                 .cut = slot.cuts.data() + i})
                         : reader.read(epoch, index, slot.images.data() + at);
+      if (options_.mix.any()) mix(slot, i);
       return std::nullopt;
     } catch (const Error& error) {
       return error;
@@ -186,6 +197,25 @@ class RingLoader final : public Loader {
       return Error(ExitStatus::internal,
                    fmt::format("a loader could not read a sample ({})", error.what()));
     }
+  }
+
+  /// Mixes a pair whose second sample is i. A last sample without a partner stays as it is.
+  void mix(Slot& slot, std::int64_t i) noexcept {
+    const auto sample = static_cast<std::int32_t>(i);
+    if (i % 2 == 0) {
+      slot.mixes[static_cast<std::size_t>(i)] = {.partner = sample};
+      return;
+    }
+    PhiloxStream random = mixing_stream(options_.seed, slot.request->epoch,
+                                        (slot.request->first + i) / 2);
+    ImageMix mix = draw_mix(random, options_.mix, options_.image);
+    mix.partner = sample;
+    slot.mixes[static_cast<std::size_t>(i - 1)] = mix;
+    mix.partner = sample - 1;
+    slot.mixes[static_cast<std::size_t>(i)] = mix;
+    if (takes_pixels_) return;
+    float* const image = slot.images.data() + i * image_size_;
+    mix_pair(mix, options_.image, options_.format.layout, image - image_size_, image);
   }
 
   void read_sample(SampleReader& reader, Slot& slot, std::int64_t i) {
@@ -223,8 +253,9 @@ class RingLoader final : public Loader {
       if (stop.stop_requested()) return;
       const std::int64_t begin = slot->assigned;
       // Four ranges per thread and batch, so that the threads end a batch at about the same time.
-      const std::int64_t count =
+      std::int64_t count =
           std::max<std::int64_t>(1, slot->count() / (std::int64_t{4} * options_.threads));
+      if (options_.mix.any()) count += count % 2;  // one thread reads both samples of a pair
       const std::int64_t end = std::min(slot->count(), begin + count);
       slot->assigned = end;
       const std::int64_t batch = assigning_;

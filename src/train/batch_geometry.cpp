@@ -8,6 +8,22 @@ std::int64_t BatchGeometry::micro_samples(int micro) const noexcept {
   return micro_batch_of(micro, world_size - 1).end() - micro_batch_of(micro, 0).begin;
 }
 
+std::optional<std::int64_t> begin_within_pair(const BatchGeometry& geometry,
+                                              std::int64_t position) noexcept {
+  if (position % 2 != 0) return position;
+  for (int micro = 0; micro < geometry.accumulate; ++micro) {
+    for (int rank = 0; rank < geometry.world_size; ++rank) {
+      const std::int64_t begin = geometry.micro_batch_of(micro, rank).begin;
+      if (begin % 2 != 0) return position + begin;
+    }
+  }
+  // The one step of an epoch may leave its last sample without a partner.
+  if (geometry.global_batch % 2 != 0 && geometry.steps_per_epoch() > 1) {
+    return position + geometry.global_batch;
+  }
+  return std::nullopt;
+}
+
 EpochPosition next_position(const BatchGeometry& geometry, EpochPosition at) noexcept {
   at.position += geometry.global_batch;
   if (at.position + geometry.global_batch > geometry.samples) {

@@ -116,6 +116,18 @@ void check_global_batch(const RunPlan& plan, const DatasetInfo& data, int world_
   }
 }
 
+void check_pairs(const Config& config, const BatchGeometry& geometry, std::int64_t position) {
+  if (config.mixup == 0 && config.cutmix == 0) return;
+  const std::optional<std::int64_t> between = begin_within_pair(geometry, position);
+  if (!between) return;
+  fail(ExitStatus::usage,
+       "--mixup {} and --cutmix {} cannot mix pairs in a global batch of {} ({} ranks x {} "
+       "micro-steps: a micro-batch begins at position {}, between the two samples of a pair); use "
+       "a multiple of {}, from the beginning of an epoch",
+       config.mixup, config.cutmix, geometry.global_batch, geometry.world_size,
+       geometry.accumulate, *between, 2 * geometry.world_size * geometry.accumulate);
+}
+
 std::int64_t resumed_global_batch(const RunPlan& plan, const Config& before,
                                   const TrainingState& state, int world_size) {
   const Config& now = plan.config;
@@ -153,6 +165,7 @@ LoaderOptions loader_options(const RunPlan& plan, InputFormat format) {
           .std = {c.std.begin(), c.std.end()},
           .augment = c.augment,
           .crop_padding = c.crop_padding,
+          .mix = {.mixup = c.mixup, .cutmix = c.cutmix},
           .seed = static_cast<std::uint64_t>(c.seed),
           .batch_capacity = 0,
           .batches_ahead = 3,

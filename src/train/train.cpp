@@ -178,6 +178,7 @@ void Run::plan() {
                .rank = comm_.rank(),
                .accumulate = static_cast<int>(config_.accumulate)};
   begin_state();
+  check_pairs(plan.config, geometry_, state_.position);
   last_step_ = last_step_of(plan.config, geometry_, state_);
 }
 

@@ -55,6 +55,8 @@ Config random_config(Random& random) {
   c.std = list(random, 1e-9, 1);
   c.augment = static_cast<Augment>(whole(random, 0, 2));
   c.crop_padding = whole(random, 0, 4096);
+  c.mixup = real(random, 0, 1000);
+  c.cutmix = real(random, 0, 1000);
   c.shuffle_block = whole(random, 1, 1 << 20);
   c.stage_dir = coin(random) ? text(random) : std::string();
   c.synthetic = coin(random);

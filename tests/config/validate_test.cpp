@@ -247,6 +247,7 @@ BOOST_AUTO_TEST_CASE(values_out_of_their_options_range_are_refused) {
   check_refused([](Config& c) { c.epochs = 0; }, {"--epochs is '0'"});
   check_refused([](Config& c) { c.accumulate = 0; }, {"--accumulate is '0'"});
   check_refused([](Config& c) { c.label_smoothing = 1.5; }, {"--label-smoothing is '1.5'"});
+  check_refused([](Config& c) { c.mixup = -0.2; }, {"--mixup is '-0.2'"});
 }
 
 BOOST_AUTO_TEST_CASE(warm_up_ends_within_the_run) {

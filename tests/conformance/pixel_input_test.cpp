@@ -3,6 +3,7 @@
 #include "conformance/harness.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/philox.hpp"
+#include "lockstep/data/mix.hpp"
 #include "lockstep/data/resample.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -26,6 +27,7 @@ Graph tiny_network() {
 
 /// Whether the cuts have the network's extents and are copied, or other extents and are resampled.
 enum class Cuts { copied, resampled };
+enum class Mixing { none, pairs };
 
 /// A batch of stored 8x9 images, and the same batch as input values of the network, in the engine's
 /// memory.
@@ -33,12 +35,15 @@ class PixelsAndValues {
  public:
   static constexpr std::int64_t height = 8;
   static constexpr std::int64_t width = 9;
-  PixelsAndValues(Engine& engine, std::int64_t count, std::uint64_t seed, Cuts cuts = Cuts::copied)
+  PixelsAndValues(Engine& engine, std::int64_t count, std::uint64_t seed, Cuts cuts = Cuts::copied,
+                  Mixing mixing = Mixing::none)
       : count_(count),
         pixels_(engine.input_format().memory, static_cast<std::size_t>(count * height * width * 3)),
         cuts_(engine.input_format().memory, static_cast<std::size_t>(count)),
         table_(engine.input_format().memory, 3 * 256),
         labels_(engine.input_format().memory, static_cast<std::size_t>(count)),
+        mixes_(engine.input_format().memory,
+               mixing == Mixing::none ? 0 : static_cast<std::size_t>(count)),
         images_(static_cast<std::size_t>(count * 6 * 5 * 3)) {
     PhiloxStream random(seed, RandomPurpose::augmentation, 0, 0);
     for (std::size_t i = 0; i < table_.size(); ++i) {
@@ -54,12 +59,14 @@ class PixelsAndValues {
       cut.left = draw(random, 0, width - cut.width);
       cut.flip = draw(random, 0, 1);
       write_values(n, cut);
+      if (mixing == Mixing::pairs) mix(random, n);
     }
   }
 
   [[nodiscard]] Batch pixels(std::int64_t count) const {
     return {.labels = labels_.data(),
             .size = count,
+            .mixes = mixes_.data(),
             .pixels = {.data = pixels_.data(),
                        .height = height,
                        .width = width,
@@ -67,12 +74,16 @@ class PixelsAndValues {
                        .values = table_.data()}};
   }
   [[nodiscard]] Batch values(std::int64_t count) const {
-    return {.images = images_.data(), .labels = labels_.data(), .size = count};
+    return {.images = images_.data(),
+            .labels = labels_.data(),
+            .size = count,
+            .mixes = mixes_.data()};
   }
   /// Overwrites the batch, as a loader does after its use.
   void overwrite() {
     std::ranges::fill(pixels_.span(), std::uint8_t{7});
     std::ranges::fill(labels_.span(), 3);
+    std::ranges::fill(mixes_.span(), ImageMix{});
   }
 
  private:
@@ -101,11 +112,26 @@ class PixelsAndValues {
     }
   }
 
+  /// Mixes image n with the one before if it is the second of a pair.
+  void mix(PhiloxStream& random, std::int64_t n) {
+    const ImageShape image{.channels = 3, .height = 6, .width = 5};
+    const auto at = static_cast<std::size_t>(n);
+    mixes_[at] = {.partner = static_cast<std::int32_t>(n)};
+    if (n % 2 == 0) return;
+    mixes_[at] = draw_mix(random, {.mixup = 0.4, .cutmix = 1}, image);
+    mixes_[at].partner = static_cast<std::int32_t>(n - 1);
+    mixes_[at - 1] = mixes_[at];
+    mixes_[at - 1].partner = static_cast<std::int32_t>(n);
+    float* const second = images_.data() + n * 90;
+    mix_pair(mixes_[at], image, ImageLayout::nhwc, second - 90, second);
+  }
+
   std::int64_t count_;
   HostBuffer<std::uint8_t> pixels_;
   HostBuffer<PixelCut> cuts_;
   HostBuffer<float> table_;
   HostBuffer<std::int32_t> labels_;
+  HostBuffer<ImageMix> mixes_;  ///< empty: no mixing
   AlignedBuffer<float> images_;
 };
 
@@ -168,18 +194,38 @@ BOOST_AUTO_TEST_CASE(resampled_pixels_and_values_give_the_same_step) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(mixed_pixels_and_values_give_the_same_step) {
+  for_each_engine_of_pixels([](Engine& engine) {
+    const auto program = engine.compile_training(15);
+    for (const Cuts cuts : {Cuts::copied, Cuts::resampled}) {
+      const PixelsAndValues batch(engine, 15, 1, cuts, Mixing::pairs);
+      const PixelsAndValues alone(engine, 15, 1, cuts);
+
+      const Result of_values = train_on(engine, *program, batch.values(15));
+      const Result of_pixels = train_on(engine, *program, batch.pixels(15));
+
+      BOOST_TEST((of_pixels == of_values));
+      BOOST_TEST(of_pixels.loss != train_on(engine, *program, alone.pixels(15)).loss);
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(prefetched_batches_do_not_overwrite_each_other) {
   for_each_engine_of_pixels([](Engine& engine) {
     const auto program = engine.compile_training(4);
     std::vector<Result> expected;
+    const auto make = [&](std::uint64_t seed) {
+      return PixelsAndValues(engine, 4, seed, Cuts::copied,
+                             seed % 2 == 1 ? Mixing::pairs : Mixing::none);
+    };
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
-      expected.push_back(train_on(engine, *program, PixelsAndValues(engine, 4, seed).values(4)));
+      expected.push_back(train_on(engine, *program, make(seed).values(4)));
     }
 
     // The order of training: the next batch is prefetched when the work of this one is queued, and
     // the memory of a batch is reused when its metrics are available.
     std::vector<PixelsAndValues> batches;
-    for (std::uint64_t seed = 0; seed < 5; ++seed) batches.emplace_back(engine, 4, seed);
+    for (std::uint64_t seed = 0; seed < 5; ++seed) batches.push_back(make(seed));
     engine.prefetch(batches[0].pixels(4));
     for (std::size_t i = 0; i < 5; ++i) {
       CopyingObserver observer(engine);

@@ -58,6 +58,7 @@ BatchPlan plan_of(std::int64_t epochs) {
 struct AllBatches {
   std::vector<float> images;
   std::vector<std::int32_t> labels;
+  std::vector<ImageMix> mixes;  ///< partners are positions of the epoch
   std::vector<BatchRequest> requests;
   friend bool operator==(const AllBatches&, const AllBatches&) = default;
 };
@@ -70,6 +71,10 @@ AllBatches load_all(Loader& loader, std::int64_t image_floats) {
     BOOST_REQUIRE_EQUAL(reinterpret_cast<std::uintptr_t>(batch.images) % 64, 0u);
     all.images.insert(all.images.end(), batch.images, batch.images + batch.size * image_floats);
     all.labels.insert(all.labels.end(), batch.labels, batch.labels + batch.size);
+    for (std::int64_t i = 0; batch.mixes != nullptr && i < batch.size; ++i) {
+      all.mixes.push_back(batch.mixes[i]);
+      all.mixes.back().partner += static_cast<std::int32_t>(loaded->request.first);
+    }
     all.requests.push_back(loaded->request);
   }
   BOOST_REQUIRE(!loader.next().has_value());
@@ -120,6 +125,82 @@ BOOST_AUTO_TEST_CASE(a_batch_contains_the_augmented_samples_of_its_positions) {
     BOOST_REQUIRE_EQUAL(all.labels[static_cast<std::size_t>(i)], label_of(index));
     BOOST_REQUIRE(std::equal(image.begin(), image.end(), all.images.begin() + i * 90));
   }
+}
+
+BOOST_AUTO_TEST_CASE(mixed_batches_do_not_depend_on_threads_ranks_or_the_first_step) {
+  const Fixture fixture;
+  LoaderOptions options = options_for(*fixture.dataset);
+  options.mix = {.mixup = 0.4, .cutmix = 1};
+  options.threads = 0;
+  const AllBatches expected = load_all(*fixture.dataset, options, plan_of(3));
+
+  for (const int threads : {1, 2, 5}) {
+    options.threads = threads;
+    BOOST_TEST((load_all(*fixture.dataset, options, plan_of(3)) == expected));
+  }
+  // From the middle of the second epoch.
+  const AllBatches rest = load_all(*fixture.dataset, options,
+                                   [](std::int64_t n) { return plan_of(3)(n + 10); });
+  BOOST_TEST(std::ranges::equal(rest.images,
+                                std::span(expected.images).last(rest.images.size())));
+  BOOST_TEST((std::ranges::equal(rest.mixes, std::span(expected.mixes).last(rest.mixes.size()))));
+  // Each rank's slice of an epoch, in whole pairs.
+  options.batch_capacity = samples;
+  for (const std::int64_t ranks : {2, 3, 4}) {
+    AllBatches joined;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const Slice pairs = slice_of((samples + 1) / 2, ranks, rank);
+      const std::int64_t end = std::min(samples, 2 * pairs.end());
+      const AllBatches part =
+          load_all(*fixture.dataset, options, [&](std::int64_t n) -> std::optional<BatchRequest> {
+            if (n > 0) return std::nullopt;
+            return BatchRequest{.epoch = 0, .first = 2 * pairs.begin, .count = end - 2 * pairs.begin};
+          });
+      joined.images.insert(joined.images.end(), part.images.begin(), part.images.end());
+      joined.mixes.insert(joined.mixes.end(), part.mixes.begin(), part.mixes.end());
+    }
+    BOOST_TEST(std::ranges::equal(joined.images,
+                                  std::span(expected.images).first(joined.images.size())));
+    BOOST_TEST((std::ranges::equal(joined.mixes,
+                                   std::span(expected.mixes).first(joined.mixes.size()))));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(pairs_of_neighbours_in_the_order_are_mixed) {
+  const Fixture fixture;
+  LoaderOptions options = options_for(*fixture.dataset);
+  const AllBatches alone = load_all(*fixture.dataset, options, plan_of(2));
+  options.mix = {.mixup = 0.4, .cutmix = 1};
+  const AllBatches mixed = load_all(*fixture.dataset, options, plan_of(2));
+
+  BOOST_TEST(alone.mixes.empty());
+  BOOST_TEST(mixed.labels == alone.labels, boost::test_tools::per_element());
+  int boxes = 0;
+  for (std::int64_t i = 0; i < 2 * samples; ++i) {
+    const std::int64_t position = i % samples;
+    const ImageMix& mix = mixed.mixes[static_cast<std::size_t>(i)];
+    const bool has_partner = (position ^ 1) < samples;
+    BOOST_REQUIRE_EQUAL(mix.partner, has_partner ? position ^ 1 : position);
+    PhiloxStream random = mixing_stream(options.seed, i / samples, position / 2);
+    ImageMix drawn = draw_mix(random, options.mix, options.image);
+    drawn.partner = mix.partner;
+    if (has_partner) BOOST_REQUIRE((mix == drawn));
+    if (!has_partner) BOOST_REQUIRE_EQUAL(mix.weight, 1);
+    boxes += mix.box.is_empty() ? 0 : 1;
+    const std::int64_t other = i - position + mix.partner;
+    for (std::int64_t k = 0; k < 90; ++k) {
+      const float own = alone.images[static_cast<std::size_t>(i * 90 + k)];
+      const float partners = alone.images[static_cast<std::size_t>(other * 90 + k)];
+      const bool pasted = mix.box.contains(k % 30 / 5, k % 5);
+      const float weight = mix.box.is_empty() ? mix.weight : pasted ? 0.0F : 1.0F;
+      // Within the roundings of fp32.
+      BOOST_REQUIRE_SMALL(mixed.images[static_cast<std::size_t>(i * 90 + k)] -
+                              (weight * own + (1 - weight) * partners),
+                          1e-6F);
+    }
+  }
+  BOOST_TEST(boxes > samples / 2);
+  BOOST_TEST(boxes < 2 * samples);
 }
 
 BOOST_AUTO_TEST_CASE(nhwc_and_nchw_batches_have_the_same_values) {

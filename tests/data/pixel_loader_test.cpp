@@ -74,7 +74,8 @@ void append(const Batch& batch, AllBatches& all) {
                    .width = batch.pixels.width,
                    .cuts = batch.pixels.cuts,
                    .values = batch.pixels.values,
-                   .count = batch.size},
+                   .count = batch.size,
+                   .mixes = batch.mixes},
                   padded.data());
   float* out = all.values.data() + before;
   for (const PaddedPixel& pixel : padded) out = std::copy_n(pixel.values, 3, out);
@@ -89,8 +90,11 @@ AllBatches load_all(const Dataset& dataset, const LoaderOptions& options) {
 
 void check_pixels_become_the_values(const Dataset& dataset) {
   for (const Augment augment : {Augment::none, Augment::crop_flip, Augment::resized_crop}) {
-    for (const int threads : {0, 3}) {
+    for (const auto& [threads, mix] :
+         {std::pair{0, MixOptions{}}, std::pair{3, MixOptions{}},
+          std::pair{3, MixOptions{.mixup = 0.4, .cutmix = 1}}}) {
       LoaderOptions options = options_for(dataset, augment);
+      options.mix = mix;
       options.threads = threads;
       const AllBatches values = load_all(dataset, options);
       options.format.content = ImageContent::pixels;

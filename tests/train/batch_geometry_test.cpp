@@ -48,6 +48,24 @@ BOOST_AUTO_TEST_CASE(every_position_of_an_epoch_is_taken_exactly_once) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_micro_batch_that_separates_a_pair_is_found) {
+  const auto begin = [](const Case& c, std::int64_t position) {
+    return begin_within_pair({.samples = c.samples,
+                              .global_batch = c.batch,
+                              .world_size = c.world,
+                              .accumulate = c.accumulate},
+                             position)
+        .value_or(-1);
+  };
+  BOOST_TEST(begin({.samples = 100, .batch = 16, .world = 4, .accumulate = 2}, 0) == -1);
+  BOOST_TEST(begin({.samples = 100, .batch = 6, .world = 1, .accumulate = 1}, 12) == -1);
+  BOOST_TEST(begin({.samples = 100, .batch = 16, .world = 3, .accumulate = 1}, 32) == 32 + 11);
+  BOOST_TEST(begin({.samples = 100, .batch = 12, .world = 2, .accumulate = 2}, 0) == 3);
+  BOOST_TEST(begin({.samples = 100, .batch = 16, .world = 2, .accumulate = 1}, 15) == 15);
+  BOOST_TEST(begin({.samples = 20, .batch = 9, .world = 1, .accumulate = 1}, 0) == 9);
+  BOOST_TEST(begin({.samples = 17, .batch = 9, .world = 1, .accumulate = 1}, 0) == -1);
+}
+
 BOOST_AUTO_TEST_CASE(a_plan_from_the_middle_continues_the_plan_from_the_start) {
   const BatchGeometry geometry{
       .samples = 103, .global_batch = 10, .world_size = 3, .rank = 1, .accumulate = 2};

@@ -29,6 +29,8 @@ struct Config {
   std::vector<double> std;    ///< empty: the data set's
   Augment augment = Augment::none;
   std::int64_t crop_padding = 4;   ///< pixels
+  double mixup = 0;                ///< alpha; 0: none
+  double cutmix = 0;               ///< alpha; 0: none
   std::int64_t shuffle_block = 1;  ///< samples
   std::string stage_dir;           ///< node-local; empty: shards are not copied
   bool synthetic = false;

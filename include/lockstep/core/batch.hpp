@@ -35,7 +35,8 @@ struct Batch {
   const float* images = nullptr;
   const std::int32_t* labels = nullptr;
   std::int64_t size = 0;
-  const ImageMix* mixes = nullptr;  ///< (N,), of targets; null: each target is its own label
+  /// (N,), null: no sample is mixed. Values are mixed already; the engine mixes pixels and targets.
+  const ImageMix* mixes = nullptr;
   PixelImages pixels = {};
 };
 

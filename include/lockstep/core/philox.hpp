@@ -29,6 +29,7 @@ enum class RandomPurpose : std::uint32_t {
   augmentation = 3,
   pack_order = 4,
   synthetic_data = 5,
+  mixing = 6,
 };
 
 /// A sequential random stream with key (seed, purpose) and counter (a, b), for example sample and

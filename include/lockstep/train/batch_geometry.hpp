@@ -4,6 +4,7 @@
 #include "lockstep/data/loader.hpp"
 
 #include <cstdint>
+#include <optional>
 
 namespace lockstep {
 
@@ -34,6 +35,11 @@ struct BatchGeometry {
     return micro_batch(accumulate - 1).count;
   }
 };
+
+/// The first micro-batch that begins at an odd position and so separates positions 2k and 2k + 1 of
+/// an epoch, if there is one in steps from `position` on.
+[[nodiscard]] std::optional<std::int64_t> begin_within_pair(const BatchGeometry& geometry,
+                                                            std::int64_t position) noexcept;
 
 /// A position in the order of samples.
 struct EpochPosition {

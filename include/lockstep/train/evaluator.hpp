@@ -17,7 +17,7 @@
 namespace lockstep {
 
 struct EvaluatorOptions {
-  LoaderOptions loader;  ///< augment, shuffle and batch_capacity are set by the evaluator
+  LoaderOptions loader;  ///< augment, mix, shuffle and batch_capacity are set by the evaluator
   std::int64_t batch_size = 64;
   PhaseBoard* board = nullptr;  ///< notified of each batch; null: none
   TraceRow* trace = nullptr;    ///< gets an event for each batch; null: no trace

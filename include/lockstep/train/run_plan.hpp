@@ -5,6 +5,7 @@
 #include "lockstep/data/dataset.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/models/models.hpp"
+#include "lockstep/train/batch_geometry.hpp"
 
 #include <cstdint>
 #include <string>
@@ -28,6 +29,10 @@ struct RunPlan {
 /// Error(usage) if the plan's global batch is smaller than ranks * accumulate or larger than the
 /// data set.
 void check_global_batch(const RunPlan& plan, const DatasetInfo& data, int world_size);
+
+/// Error(usage) if samples are mixed in pairs and micro-batches separate a pair. `position`: in the
+/// epoch, of the first step.
+void check_pairs(const Config& config, const BatchGeometry& geometry, std::int64_t position);
 
 /// The global batch of a resumed run: the checkpoint's, at any number of ranks. Error(usage) if the
 /// options request another one without --allow-batch-change: a different --global-batch-size, or a

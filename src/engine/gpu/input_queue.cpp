@@ -60,14 +60,15 @@ DeviceBatch InputQueue::take(const Batch& batch) {
   device_.queue_wait(Device::Queue::work, *slot.arrived);
   slot.from = nullptr;
   taken_ = &slot;
+  const ImageMix* const mixes = batch.mixes != nullptr ? slot.mixes.data() : nullptr;
   return {.images = {.data = slot.pixels.data(),
                      .height = batch.pixels.height,
                      .width = batch.pixels.width,
                      .cuts = slot.cuts.data(),
                      .values = slot.values.data(),
-                     .count = batch.size},
-          .labels = {.labels = slot.labels.data(),
-                     .mixes = batch.mixes != nullptr ? slot.mixes.data() : nullptr}};
+                     .count = batch.size,
+                     .mixes = mixes},
+          .labels = {.labels = slot.labels.data(), .mixes = mixes}};
 }
 
 void InputQueue::release() {

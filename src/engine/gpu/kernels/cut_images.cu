@@ -20,30 +20,61 @@ struct CutImages {
     const Division pixel = divide(item, items_per_pixel);
     const std::int64_t first = pixel.rest * item_size;
     const Division row = divide(pixel.quotient, extent.width);
-    const std::int64_t column = row.rest;
     const Division place = divide(row.quotient, extent.height);
     const std::int64_t image = place.quotient;
     const int channels = static_cast<int>(
         extent.channels - first < item_size ? extent.channels - first : std::int64_t{item_size});
     Floats<item_size> values = filled<item_size>(0);  // whole items, to stay in registers
     if (image < stored.count) {
-      const PixelCut cut = stored.cuts[image];
-      const std::int64_t x = cut.flip != 0 ? extent.width - 1 - column : column;
-      const std::int64_t y = place.rest;
-      const std::uint8_t* const from =
-          stored.data + image * stored.height * stored.width * extent.channels + first;
-      if (cut.height == extent.height && cut.width == extent.width) {
-        copy(from, cut.top + y, cut.left + x, channels, values);
+      const Source source{.y = place.rest, .x = row.rest, .first = first, .channels = channels};
+      if (stored.mixes == nullptr) {
+        values = normalised(image, source);
       } else {
-        resample(from, cut, y, x, channels, values);
-      }
-      for (int c = 0; c < item_size; ++c) {
-        values[c] = c < channels
-                        ? stored.values[(first + c) * 256 + static_cast<std::int64_t>(values[c])]
-                        : 0.0F;
+        values = mixed(image, stored.mixes[image], source);
       }
     }
     store<item_size>(out + item * item_size, values);
+  }
+
+  /// Pixel (y, x) of an output image, and its channels from `first` on.
+  struct Source {
+    std::int64_t y;
+    std::int64_t x;
+    std::int64_t first;
+    int channels;
+  };
+
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Floats<item_size> mixed(std::int64_t image,
+                                                             const ImageMix& mix,
+                                                             const Source& source) const {
+    const bool pasted = mix.box.contains(source.y, source.x);
+    Floats<item_size> values = normalised(pasted ? mix.partner : image, source);
+    if (mix.partner == image || !mix.box.is_empty()) return values;
+    const Floats<item_size> others = normalised(mix.partner, source);
+    const float rest = 1.0F - mix.weight;
+    for (int c = 0; c < item_size; ++c) values[c] = mix.weight * values[c] + rest * others[c];
+    return values;
+  }
+
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Floats<item_size> normalised(std::int64_t image,
+                                                                  const Source& source) const {
+    const auto& [y, column, first, channels] = source;
+    Floats<item_size> values = filled<item_size>(0);
+    const PixelCut cut = stored.cuts[image];
+    const std::int64_t x = cut.flip != 0 ? extent.width - 1 - column : column;
+    const std::uint8_t* const from =
+        stored.data + image * stored.height * stored.width * extent.channels + first;
+    if (cut.height == extent.height && cut.width == extent.width) {
+      copy(from, cut.top + y, cut.left + x, channels, values);
+    } else {
+      resample(from, cut, y, x, channels, values);
+    }
+    for (int c = 0; c < item_size; ++c) {
+      values[c] = c < channels
+                      ? stored.values[(first + c) * 256 + static_cast<std::int64_t>(values[c])]
+                      : 0.0F;
+    }
+    return values;
   }
 
   LOCKSTEP_HOST_DEVICE void copy(const std::uint8_t* from, std::int64_t y, std::int64_t x,

@@ -1,5 +1,6 @@
 #include "kernel_values.hpp"
 #include "lockstep/data/augment.hpp"
+#include "lockstep/data/mix.hpp"
 #include "lockstep/data/resample.hpp"
 
 using namespace lockstep;
@@ -11,6 +12,7 @@ struct Images {
   ImageShape stored;
   std::vector<std::uint8_t> pixels;
   std::vector<PixelCut> cuts;
+  std::vector<ImageMix> mixes;  ///< empty: no mixing
   std::vector<float> mean;
   std::vector<float> std;
 };
@@ -59,6 +61,10 @@ std::vector<float> values_on_cpu(const Images& images, const ImageShape& network
     normalizer.write(pixels, shape, window, {.shape = network, .layout = ImageLayout::nhwc},
                      values.data() + n * size);
   }
+  for (std::size_t n = 0; n + 1 < images.mixes.size(); n += 2) {
+    mix_pair(images.mixes[n], network, ImageLayout::nhwc, values.data() + n * size,
+             values.data() + (n + 1) * size);
+  }
   return values;
 }
 
@@ -81,7 +87,8 @@ void check_against_cpu(const Images& images, const ImageShape& network, DataType
               .width = images.stored.width,
               .cuts = images.cuts.data(),
               .values = normalizer.values().data(),
-              .count = count},
+              .count = count,
+              .mixes = images.mixes.empty() ? nullptr : images.mixes.data()},
              out.data());
 
   Values one(type, 1);
@@ -125,6 +132,26 @@ BOOST_AUTO_TEST_CASE(crops_and_flips_match_the_cpu) {
                              .flip = static_cast<std::int32_t>(images.cuts.size() % 2)});
     }
     check_all_types(images, network);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(mixed_pairs_match_the_cpu_exactly) {
+  for (const std::int64_t channels : {1, 3, 10}) {
+    for (const auto& [height, width] : {std::pair{9, 7}, std::pair{6, 5}}) {  // copied, resampled
+      const ImageShape network{.channels = channels, .height = 9, .width = 7};
+      Images images = random_images({.channels = channels, .height = 11, .width = 8}, 9, 1);
+      PhiloxStream random(4, RandomPurpose::mixing, 0, 0);
+      for (std::int32_t n = 0; n < 9; ++n) {
+        images.cuts.push_back(
+            {.top = n % 3, .left = n % 2, .height = height, .width = width, .flip = n / 2 % 2});
+        ImageMix mix = n % 2 == 1 ? images.mixes.back()
+                                  : draw_mix(random, {.mixup = 0.4, .cutmix = 1}, network);
+        if (n == 8) mix = {};  // without a partner
+        mix.partner = n == 8 ? n : n ^ 1;
+        images.mixes.push_back(mix);
+      }
+      check_all_types(images, network);
+    }
   }
 }
 
