@@ -290,6 +290,12 @@ void validate(const Config& config) {
          "--nesterov needs --optimizer sgd with momentum (momentum is {}); drop it",
          config.momentum);
   }
+  if (config.bce_target_threshold > 0 && config.loss != LossKind::bce) {
+    fail(ExitStatus::usage,
+         "--bce-target-threshold {} belongs to --loss bce (the loss is cross-entropy); add it, or "
+         "drop the threshold",
+         config.bce_target_threshold);
+  }
   validate_schedule(config);
   validate_sharding(config);
   if (config.straggler_factor > 0 && config.straggler_factor <= 1) {

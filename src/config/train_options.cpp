@@ -137,6 +137,18 @@ OptionTable<Config> make_table() {
       .add(&Config::allow_batch_change, {.name = "allow-batch-change",
                                          .help = "let a resumed run use another global batch",
                                          .unit = ""})
+      .add(&Config::loss,
+           {.name = "loss",
+            .help = "of training; bce: the mean of the classes' binary cross entropies; evaluation "
+                    "then reports cross-entropy without smoothing",
+            .unit = "",
+            .choices = {"cross-entropy", "bce"}})
+      .add(&Config::bce_target_threshold,
+           {.name = "bce-target-threshold",
+            .help = "with --loss bce: targets above it become 1, others 0; 0: targets stay",
+            .unit = "",
+            .min = 0,
+            .max = 0.999999999})
       .add(&Config::label_smoothing,
            {.name = "label-smoothing",
             .help = "share of the target probability that is spread over all classes",

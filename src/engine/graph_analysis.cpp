@@ -100,9 +100,10 @@ void find_recomputable(const Graph& graph, GraphAnalysis& analysis) {
 /// Error(usage) unless the graph ends in the loss and every other value is used.
 void require_complete(const Graph& graph, const std::vector<int>& consumers) {
   const std::size_t count = graph.nodes().size();
-  if (count == 0 || !std::holds_alternative<SoftmaxCrossEntropy>(graph.nodes().back().op)) {
+  if (count == 0 || !is_loss(graph.nodes().back().op)) {
     fail(ExitStatus::usage,
-         "graph '{}' cannot be compiled (it does not end in softmax_cross_entropy); add the loss",
+         "graph '{}' cannot be compiled (it does not end in a loss, such as "
+         "softmax_cross_entropy); add the loss",
          graph.name());
   }
   for (std::size_t id = 0; id + 1 < count; ++id) {

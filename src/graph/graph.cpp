@@ -86,9 +86,9 @@ Graph::Graph(std::string name, ImageShape image, std::int64_t classes)
 
 const Shape& Graph::input_shape(ValueId value) const {
   // Here and not in append(), so that a rejected op leaves no parameters behind.
-  if (std::holds_alternative<SoftmaxCrossEntropy>(nodes_.back().op)) {
-    fail(ExitStatus::usage, "{}: an op after the loss (softmax_cross_entropy ends the graph)",
-         name_);
+  if (is_loss(nodes_.back().op)) {
+    fail(ExitStatus::usage, "{}: an op after the loss ({} ends the graph)", name_,
+         layer_name(nodes_.back().op));
   }
   if (value < 0 || static_cast<std::size_t>(value) >= nodes_.size()) {
     fail(ExitStatus::usage, "{}: value {} is not in the graph (it has {} ops)", name_, value,
@@ -241,16 +241,32 @@ ValueId Graph::linear(ValueId input, const LinearOptions& options) {
   return append(std::move(node));
 }
 
-ValueId Graph::softmax_cross_entropy(ValueId logits, const SoftmaxCrossEntropyOptions& options) {
+void Graph::require_loss(ValueId logits, double label_smoothing) const {
   if (input_shape(logits) != Shape{classes_}) {
     fail(ExitStatus::usage, "{}: the loss gets logits {} for {} classes", name_, describe(logits),
          classes_);
   }
-  if (!(options.label_smoothing >= 0 && options.label_smoothing < 1)) {
+  if (!(label_smoothing >= 0 && label_smoothing < 1)) {
     fail(ExitStatus::usage, "{}: label smoothing {} (it must be at least 0 and below 1)", name_,
-         options.label_smoothing);
+         label_smoothing);
   }
+}
+
+ValueId Graph::softmax_cross_entropy(ValueId logits, const SoftmaxCrossEntropyOptions& options) {
+  require_loss(logits, options.label_smoothing);
   return append({.op = SoftmaxCrossEntropy{logits, options},
+                 .output = Shape{},
+                 .parameters = {},
+                 .statistics = {}});
+}
+
+ValueId Graph::binary_cross_entropy(ValueId logits, const BinaryCrossEntropyOptions& options) {
+  require_loss(logits, options.label_smoothing);
+  if (!(options.target_threshold >= 0 && options.target_threshold < 1)) {
+    fail(ExitStatus::usage, "{}: target threshold {} (it must be at least 0 and below 1)", name_,
+         options.target_threshold);
+  }
+  return append({.op = BinaryCrossEntropy{logits, options},
                  .output = Shape{},
                  .parameters = {},
                  .statistics = {}});
@@ -265,8 +281,10 @@ std::int64_t Graph::parameter_count() const {
 std::uint32_t Graph::fingerprint() const {
   std::string text = name_ + '\n';
   for (const Node& node : nodes_) {
-    text +=
-        std::to_string(node.op.index()) + ' ' + to_string(node.output) + details_of(node.op) + '\n';
+    // A network is the same with another loss.
+    const std::size_t index =
+        is_loss(node.op) ? Op(SoftmaxCrossEntropy{}).index() : node.op.index();
+    text += std::to_string(index) + ' ' + to_string(node.output) + details_of(node.op) + '\n';
   }
   for (const Parameter& parameter : parameters_) {
     text += parameter.name + ' ' + to_string(parameter.shape) + '\n';

@@ -10,7 +10,7 @@ Graph mlp(const ModelOptions& options) {
     x = graph.relu(graph.linear(x, {.name = name, .out_features = hidden}));
   }
   x = graph.linear(x, {.name = "fc3", .out_features = options.classes});
-  graph.softmax_cross_entropy(x, {.label_smoothing = options.label_smoothing});
+  add_loss(graph, x, options);
   return graph;
 }
 

@@ -44,6 +44,15 @@ std::span<const std::string_view> model_names() {
   return names;
 }
 
+void add_loss(Graph& graph, ValueId logits, const ModelOptions& options) {
+  if (options.loss == LossKind::bce) {
+    graph.binary_cross_entropy(logits, {.label_smoothing = options.label_smoothing,
+                                        .target_threshold = options.bce_target_threshold});
+  } else {
+    graph.softmax_cross_entropy(logits, {.label_smoothing = options.label_smoothing});
+  }
+}
+
 Graph make_model(std::string_view name, const ModelOptions& options) {
   if (options.width < 0) {
     fail(ExitStatus::usage, "--width is {} (it must be positive, or 0 for the model's own)",

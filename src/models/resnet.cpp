@@ -88,7 +88,7 @@ ValueId basic_block(Graph& graph, ValueId input, const BlockOptions& options) {
 void classifier(Graph& graph, ValueId input, const ModelOptions& options) {
   const ValueId x = graph.flatten(graph.global_avg_pool(input));
   const ValueId logits = graph.linear(x, {.name = "fc", .out_features = options.classes});
-  graph.softmax_cross_entropy(logits, {.label_smoothing = options.label_smoothing});
+  add_loss(graph, logits, options);
 }
 
 Graph resnet(std::string_view name, const ModelOptions& options) {

@@ -15,7 +15,7 @@ Graph simple_cnn(const ModelOptions& options) {
   }
   x = graph.linear(graph.flatten(x), {.name = "fc1", .out_features = 16 * base});
   x = graph.linear(graph.relu(x), {.name = "fc2", .out_features = options.classes});
-  graph.softmax_cross_entropy(x, {.label_smoothing = options.label_smoothing});
+  add_loss(graph, x, options);
   return graph;
 }
 

@@ -89,6 +89,8 @@ RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_siz
   plan.model.width = config.width;
   plan.model.zero_init_residual = config.zero_init_residual;
   plan.model.label_smoothing = config.label_smoothing;
+  plan.model.loss = config.loss;
+  plan.model.bce_target_threshold = config.bce_target_threshold;
   c.mean = per_channel(config.mean, data.mean, c.channels, "mean");
   c.std = per_channel(config.std, data.std, c.channels, "std");
   if (c.val_data.empty()) c.val_data = c.data;

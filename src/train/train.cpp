@@ -42,7 +42,16 @@ std::optional<LossScale> loss_scale_of(const Config& config, TrainingState& stat
 }
 
 Graph build_graph(const RunPlan& plan, const TrainingJob& job) {
-  return job.model ? job.model(plan.model) : make_model(plan.config.model, plan.model);
+  if (!job.model) return make_model(plan.config.model, plan.model);
+  Graph graph = job.model(plan.model);
+  if (plan.config.loss == LossKind::bce &&
+      !std::holds_alternative<BinaryCrossEntropy>(graph.nodes().back().op)) {
+    fail(ExitStatus::usage,
+         "--loss bce does not go with {} (the model ends in another loss); end it with add_loss(), "
+         "or drop --loss",
+         graph.name());
+  }
+  return graph;
 }
 
 /// Empty if images of evaluations have the size of training's. Error(usage) if the parameters

@@ -250,6 +250,21 @@ BOOST_AUTO_TEST_CASE(values_out_of_their_options_range_are_refused) {
   check_refused([](Config& c) { c.mixup = -0.2; }, {"--mixup is '-0.2'"});
 }
 
+BOOST_AUTO_TEST_CASE(a_target_threshold_needs_the_loss_it_is_for) {
+  check_refused([](Config& c) { c.bce_target_threshold = 0.2; },
+                {"--bce-target-threshold 0.2", "--loss bce"});
+  check_refused(
+      [](Config& c) {
+        c.loss = LossKind::bce;
+        c.bce_target_threshold = 1;
+      },
+      {"--bce-target-threshold is '1'"});
+  BOOST_TEST(is_valid([](Config& c) {
+    c.loss = LossKind::bce;
+    c.bce_target_threshold = 0.2;
+  }));
+}
+
 BOOST_AUTO_TEST_CASE(warm_up_ends_within_the_run) {
   check_refused(
       [](Config& c) {

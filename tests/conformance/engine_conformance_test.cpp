@@ -406,6 +406,25 @@ BOOST_AUTO_TEST_CASE(mixed_targets_with_and_without_smoothing) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(binary_cross_entropy_of_2_to_1000_classes) {
+  struct Case {
+    std::int64_t classes;
+    double smoothing, threshold;
+  };
+  for (const Case& c : {Case{2, 0, 0}, Case{5, 0.1, 0}, Case{33, 0, 0.2}, Case{1000, 0.1, 0.4}}) {
+    Graph graph("binary mlp of " + std::to_string(c.classes),
+                {.channels = 1, .height = 3, .width = 5}, c.classes);
+    ValueId x = graph.linear(graph.flatten(graph.input()), {.name = "fc1", .out_features = 13});
+    x = graph.linear(graph.relu(x), {.name = "fc2", .out_features = c.classes});
+    graph.binary_cross_entropy(x,
+                               {.label_smoothing = c.smoothing, .target_threshold = c.threshold});
+    check_all(graph, 5);
+    for (const Candidate& candidate : candidates()) {
+      check_mixed_against_oracle(candidate, graph, 7);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_basic_block_and_a_projected_one) {
   Graph graph("residual", {.channels = 3, .height = 9, .width = 7}, 5);
   ValueId x =

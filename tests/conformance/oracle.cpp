@@ -13,6 +13,11 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
+ValueId logits_of(const Op& loss) {
+  if (const auto* binary = std::get_if<BinaryCrossEntropy>(&loss)) return binary->input;
+  return std::get<SoftmaxCrossEntropy>(loss).input;
+}
+
 /// The extents of a (N, C, H, W) value.
 struct Extents {
   std::int64_t n, c, h, w;
@@ -51,8 +56,7 @@ class Runner {
   Result run() {
     for (id_ = 0; id_ < std::ssize(graph_.nodes()); ++id_) {
       std::visit([this](const auto& op) { forward(op); }, node().op);
-      const auto& loss = std::get<SoftmaxCrossEntropy>(graph_.nodes().back().op);
-      if (id_ != loss.input) round(out());
+      if (id_ != logits_of(graph_.nodes().back().op)) round(out());
     }
     if (mode_ == Mode::inference) return std::move(result_);
     for (id_ = std::ssize(graph_.nodes()) - 1; id_ >= 0; --id_) {
@@ -362,6 +366,34 @@ class Runner {
           (probabilities_[i] - target(i / classes, i % classes, op.options.label_smoothing));
     }
   }
+  /// Inference has softmax cross entropy without smoothing.
+  void forward(const BinaryCrossEntropy& op) {
+    forward(SoftmaxCrossEntropy{.input = op.input, .options = {}});
+    if (mode_ == Mode::inference) return;
+    const std::size_t classes = at(extents(op.input).c);
+    result_.loss = 0;
+    for (std::size_t i = 0; i < result_.logits.size(); ++i) {
+      const double probability = 1 / (1 + std::exp(-result_.logits[i]));
+      const double wanted = binary_target(op, i / classes, i % classes);
+      result_.loss -= (wanted * std::log(probability) + (1 - wanted) * std::log(1 - probability)) /
+                      static_cast<double>(classes);
+    }
+  }
+  void backward(const BinaryCrossEntropy& op) {
+    const std::size_t classes = at(extents(op.input).c);
+    for (std::size_t i = 0; i < result_.logits.size(); ++i) {
+      const double probability = 1 / (1 + std::exp(-result_.logits[i]));
+      in_gradient(op.input)[i] += problem_.loss_scale *
+                                  (probability - binary_target(op, i / classes, i % classes)) /
+                                  static_cast<double>(classes);
+    }
+  }
+  double binary_target(const BinaryCrossEntropy& op, std::size_t n, std::size_t k) const {
+    const double smoothed = target(n, k, op.options.label_smoothing);
+    if (op.options.target_threshold == 0) return smoothed;
+    return smoothed > op.options.target_threshold ? 1 : 0;
+  }
+
   double target(std::size_t n, std::size_t k, double smoothing) const {
     const auto one_hot = [&](std::size_t sample) {
       return static_cast<std::size_t>(problem_.labels[sample]) == k ? 1.0 : 0.0;

@@ -2,6 +2,7 @@
 #include "conformance/oracle.hpp"
 
 #include "conformance/fixtures.hpp"
+#include "lockstep/core/loss_kind.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -13,7 +14,7 @@ namespace {
 
 /// Every op at least once, a value with two consumers, and strides and padding that leave a
 /// remainder.
-Graph graph_of_all_ops() {
+Graph graph_of_all_ops(LossKind loss) {
   Graph graph("all-ops", {.channels = 2, .height = 7, .width = 6}, 4);
   ValueId x = graph.conv2d(
       graph.input(), {.name = "conv1", .out_channels = 3, .kernel = 3, .padding = 1, .bias = true});
@@ -26,7 +27,11 @@ Graph graph_of_all_ops() {
   x = graph.linear(pooled, {.name = "fc1", .out_features = 4});
   const ValueId wide = graph.linear(graph.flatten(shortcut), {.name = "fc2", .out_features = 4});
   x = graph.add(x, wide);
-  graph.softmax_cross_entropy(x, {.label_smoothing = 0.1});
+  if (loss == LossKind::bce) {
+    graph.binary_cross_entropy(x, {.label_smoothing = 0.1});
+  } else {
+    graph.softmax_cross_entropy(x, {.label_smoothing = 0.1});
+  }
   return graph;
 }
 
@@ -36,8 +41,9 @@ double loss_of(const Graph& graph, const oracle::State& state, const oracle::Pro
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(gradients_are_the_slopes_of_the_loss) {
-  const Graph graph = graph_of_all_ops();
+namespace {
+
+void check_slopes(const Graph& graph) {
   const auto problem = oracle::mixed(oracle::random_problem(graph, 3, 5), 6);
   oracle::State state = oracle::random_state(graph, 7);
   const auto result = oracle::run(graph, state, problem, oracle::Mode::training);
@@ -60,6 +66,34 @@ BOOST_AUTO_TEST_CASE(gradients_are_the_slopes_of_the_loss) {
                                              << " against " << slope);
     }
   }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(gradients_are_the_slopes_of_the_loss) {
+  check_slopes(graph_of_all_ops(LossKind::cross_entropy));
+  check_slopes(graph_of_all_ops(LossKind::bce));
+}
+
+BOOST_AUTO_TEST_CASE(binary_cross_entropy_is_the_mean_over_classes) {
+  const auto loss = [](double threshold, oracle::Mode mode) {
+    Graph graph("loss", {.channels = 3, .height = 1, .width = 1}, 3);
+    graph.binary_cross_entropy(graph.flatten(graph.input()),
+                               {.label_smoothing = 0.3, .target_threshold = threshold});
+    const oracle::Problem problem{.batch_size = 1, .images = {0, 1, 2}, .labels = {2}};
+    return oracle::run(graph, {}, problem, mode).loss;
+  };
+  const auto term = [](double logit, double target) {
+    const double probability = 1 / (1 + std::exp(-logit));
+    return -target * std::log(probability) - (1 - target) * std::log(1 - probability);
+  };
+
+  BOOST_TEST(std::abs(loss(0, oracle::Mode::training) -
+                      (term(0, 0.1) + term(1, 0.1) + term(2, 0.8)) / 3) < 1e-12);
+  BOOST_TEST(std::abs(loss(0.5, oracle::Mode::training) -
+                      (term(0, 0) + term(1, 0) + term(2, 1)) / 3) < 1e-12);
+  const double log_sum = std::log(1 + std::exp(1.0) + std::exp(2.0));
+  BOOST_TEST(std::abs(loss(0, oracle::Mode::inference) - (log_sum - 2)) < 1e-12);
 }
 
 BOOST_AUTO_TEST_CASE(a_mixed_target_is_the_mean_of_two_targets) {

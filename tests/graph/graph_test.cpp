@@ -248,6 +248,16 @@ BOOST_AUTO_TEST_CASE(label_smoothing_outside_zero_to_one_is_refused) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_target_threshold_outside_zero_to_one_is_refused) {
+  for (const double threshold : {-0.1, 1.0}) {
+    Graph graph("g", {.channels = 10, .height = 1, .width = 1}, 10);
+    const ValueId flat = graph.flatten(0);
+    check_mentions(
+        usage_error([&] { graph.binary_cross_entropy(flat, {.target_threshold = threshold}); }),
+        {"target threshold"});
+  }
+}
+
 BOOST_AUTO_TEST_CASE(two_layers_of_one_name_are_refused) {
   Graph graph = small_graph();
   const ValueId conv = graph.conv2d(0, {.name = "twin", .out_channels = 4});
@@ -292,6 +302,19 @@ BOOST_AUTO_TEST_CASE(
              "fc.weight is 10x256 or 10x64");
   BOOST_TEST(layer_difference(network(8, true), network(8, true, 2)) == "it has other layers");
   BOOST_TEST(layer_difference(network(8, true), one_block(1e-5, "conv")) == "it has other layers");
+}
+
+BOOST_AUTO_TEST_CASE(fingerprints_do_not_depend_on_the_loss) {
+  const auto print = [](bool binary) {
+    Graph graph("g", {.channels = 10, .height = 1, .width = 1}, 10);
+    const ValueId flat = graph.flatten(0);
+    binary ? graph.binary_cross_entropy(flat, {}) : graph.softmax_cross_entropy(flat, {});
+    check_mentions(usage_error([&] { graph.relu(flat); }),
+                   {"after the loss", binary ? "binary_cross_entropy" : "softmax_cross_entropy"});
+    return graph.fingerprint();
+  };
+
+  BOOST_TEST(print(true) == print(false));
 }
 
 BOOST_AUTO_TEST_CASE(fingerprints_distinguish_strides_and_connections) {

@@ -109,6 +109,21 @@ BOOST_AUTO_TEST_CASE(every_model_ends_with_a_loss_over_its_classes) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(every_model_ends_with_binary_cross_entropy_on_request) {
+  for (const std::string_view name : model_names()) {
+    const Graph graph = make_model(name, {.image = cifar,
+                                          .classes = 7,
+                                          .label_smoothing = 0.1,
+                                          .loss = LossKind::bce,
+                                          .bce_target_threshold = 0.2});
+
+    const auto* loss = std::get_if<BinaryCrossEntropy>(&graph.nodes().back().op);
+    BOOST_REQUIRE(loss != nullptr);
+    BOOST_TEST(loss->options.label_smoothing == 0.1);
+    BOOST_TEST(loss->options.target_threshold == 0.2);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_stem_does_not_shrink_small_images) {
   const auto at = [](std::int64_t height, std::int64_t width) {
     return make_model("resnet18", {.image = {.channels = 3, .height = height, .width = width}});

@@ -92,8 +92,7 @@ OPTIMIZERS = {
     "adamw": (["--optimizer", "adamw", "--lr", "0.001", "--eps", "1e-4", "--weight-decay", "0.01"],
               lambda p: torch.optim.AdamW(p, lr=0.001, eps=1e-4, weight_decay=0.01)),
 }
-# What is true of the loss: whether targets are mixed in pairs.
-LOSSES = {"cross-entropy": [], "mixed": ["mixed"]}
+THRESHOLD = 0.2
 
 
 def shares_of(labels, partners, weights, classes):
@@ -103,17 +102,32 @@ def shares_of(labels, partners, weights, classes):
     return weights * one_hot + (1 - weights) * one_hot[partners]
 
 
-def run_torch(module, optimizer, images, labels, steps, smoothing):
+def criterion_of(loss_name, smoothing):
+    """The loss of logits and targets, which are classes (N,) or shares of classes (N, K). Binary cross entropy as in timm."""
+    if "bce" not in loss_name:
+        return torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
+
+    def binary_cross_entropy(logits, target):
+        if target.dim() == 1:
+            target = torch.nn.functional.one_hot(target, logits.shape[1]).to(logits.dtype)
+        target = (1 - smoothing) * target + smoothing / logits.shape[1]
+        if "threshold" in loss_name:
+            target = target.gt(THRESHOLD).to(logits.dtype)
+        return torch.nn.functional.binary_cross_entropy_with_logits(logits, target)
+
+    return binary_cross_entropy
+
+
+def run_torch(module, optimizer, images, labels, steps, criterion):
     """Results of a PyTorch run: logits, loss, gradients of the first step; parameters and statistics at the end.
 
-    Labels are classes (N,) or shares of classes (N, K).
+    Labels are as for criterion_of().
     """
     dtype = images.dtype
     if labels.dim() == 2:
         labels = labels.to(dtype)
     module = module.to(dtype).train()
     update = optimizer(module.parameters())
-    criterion = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
     result = {}
     for step in range(steps):
         update.zero_grad()
@@ -134,7 +148,7 @@ def run_torch(module, optimizer, images, labels, steps, smoothing):
     return result
 
 
-def pick_start(make, optimizer, shape, classes, steps, smoothing, is_mixed):
+def pick_start(make, optimizer, shape, classes, steps, criterion, is_mixed):
     """Finds a start where the float64 run is continuous within rounding, for networks small enough to have one.
 
     ReLU's derivative jumps at 0: if a value is as close to 0 as a rounding error, two correct fp32 programs may differ by a
@@ -156,7 +170,7 @@ def pick_start(make, optimizer, shape, classes, steps, smoothing, is_mixed):
             if isinstance(part, torch.nn.ReLU):
                 part.register_forward_pre_hook(
                     lambda _, inputs: nearest.append(inputs[0].abs().min().item() / inputs[0].std().item()))
-        exact = run_torch(module, optimizer, images, target, steps, smoothing)
+        exact = run_torch(module, optimizer, images, target, steps, criterion)
         if min(nearest) > MARGIN:
             break
     return state, images, (labels, partners, weights), target, exact
@@ -178,13 +192,18 @@ def relative_error(value, exact):
 
 def main():
     step_dump, case, optimizer_name, *loss_name = sys.argv[1:]
-    is_mixed = "mixed" in LOSSES[loss_name[0] if loss_name else "cross-entropy"]
+    loss_name = loss_name[0] if loss_name else "cross-entropy"
+    is_mixed = "mixed" in loss_name
+    loss_options = ["--loss", "bce"] if "bce" in loss_name else []
+    if "threshold" in loss_name:
+        loss_options += ["--bce-target-threshold", str(THRESHOLD)]
     torch.set_num_threads(len(os.sched_getaffinity(0)))  # some builds start with one thread
     make, options, channels, size, classes, batch, steps = CASES[case]
     optimizer_options, optimizer = OPTIMIZERS[optimizer_name]
     smoothing = 0.1 if optimizer_name == "adam" else 0.0
+    criterion = criterion_of(loss_name, smoothing)
     state, images, (labels, partners, weights), target, exact = pick_start(
-        make, optimizer, (batch, channels, size), classes, steps, smoothing, is_mixed)
+        make, optimizer, (batch, channels, size), classes, steps, criterion, is_mixed)
 
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -201,7 +220,7 @@ def main():
                 file["weights"] = weights.numpy()
         subprocess.run([step_dump, folder / "start.h5", folder / "input.h5", folder / "output.h5", str(steps),
                         *options, "--synthetic", "--classes", str(classes), "--label-smoothing", str(smoothing),
-                        "--decay-norm-and-bias", *optimizer_options], check=True)
+                        "--decay-norm-and-bias", *optimizer_options, *loss_options], check=True)
         with h5py.File(folder / "output.h5") as file:
             ours = {"logits": file["logits"][...].astype("f8").ravel(), "loss": np.array([file.attrs["loss"]])}
             for group in ("gradients", "model", "statistics"):
@@ -212,7 +231,7 @@ def main():
     for variant in VARIANTS if size <= 32 else VARIANTS_OF_LARGE:
         single = make()
         single.load_state_dict(state)
-        peers.append(run_torch(single, optimizer, vary(images.float(), variant), target, steps, smoothing))
+        peers.append(run_torch(single, optimizer, vary(images.float(), variant), target, steps, criterion))
 
     missing = set(exact) - set(ours)
     assert not missing, f"not written: {sorted(missing)}"

@@ -90,7 +90,10 @@ int main(int argc, char** argv) {
                                                 .classes = config.classes,
                                                 .width = config.width,
                                                 .zero_init_residual = false,
-                                                .label_smoothing = config.label_smoothing});
+                                                .label_smoothing = config.label_smoothing,
+                                                .loss = config.loss,
+                                                .bce_target_threshold =
+                                                    config.bce_target_threshold});
   const TailBucket tail(graph);
   const auto engine = make_cpu_engine(graph, {.threads = 0, .tail_size = tail.size()});
   load_model(CheckpointReader(argv[1], CheckpointUse::weights), *engine);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Tests mixup and CutMix in whole runs."""
+"""Tests mixup, CutMix and binary cross entropy in whole runs."""
 
 import math
 
 from harness import *  # noqa: F403
 
 HOST_MODULE = os.environ.get("LOCKSTEP_TEST_HOST_MODULE", "")
-ALL = ["--mixup", 0.2, "--cutmix", 1, "--label-smoothing", 0.1]
+ALL = ["--mixup", 0.2, "--cutmix", 1, "--label-smoothing", 0.1, "--loss", "bce", "--bce-target-threshold", 0.2]
 
 
 def a_run_resumed_in_the_middle_of_an_epoch_equals_an_uninterrupted_run(folder):
@@ -63,10 +63,10 @@ def generated_images_are_mixed_too(folder):
     assert losses(folder / "alone") != losses(folder / "mixed")
 
 
-def evaluation_does_not_mix_images(folder):
+def evaluation_is_the_plain_cross_entropy_of_whole_images(folder):
     data = write_shards(folder / "data", samples=48)
     write_shards(folder / "data", samples=20, shards=1, split="val", seed=1)
-    plain = ["--lr", 0, "--mixup", 0, "--cutmix", 0]
+    plain = ["--lr", 0, "--mixup", 0, "--cutmix", 0, "--label-smoothing", 0, "--loss", "cross-entropy", "--bce-target-threshold", 0]
     run(mlp_args(data, folder / "mixed", "--lr", 0))
     run(mlp_args(data, folder / "plain", *plain))
     results = [[(e["loss"], e["top1"]) for e in events(folder / name, "eval")] for name in ("mixed", "plain")]
@@ -89,4 +89,4 @@ def a_batch_that_separates_pairs_is_refused_on_all_ranks(folder):
 if __name__ == "__main__":
     main([a_run_resumed_in_the_middle_of_an_epoch_equals_an_uninterrupted_run, the_same_pairs_are_mixed_on_any_number_of_ranks,
           a_device_trains_on_the_same_images_and_targets, generated_images_are_mixed_too,
-          evaluation_does_not_mix_images, a_batch_that_separates_pairs_is_refused_on_all_ranks])
+          evaluation_is_the_plain_cross_entropy_of_whole_images, a_batch_that_separates_pairs_is_refused_on_all_ranks])

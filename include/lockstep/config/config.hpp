@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/config/option_types.hpp"
+#include "lockstep/core/loss_kind.hpp"
 #include "lockstep/core/precision.hpp"
 
 #include <cstdint>
@@ -61,6 +62,8 @@ struct Config {
   bool decay_norm_and_bias = false;
   double trust_coefficient = 0.001;  ///< LARS
   double clip_grad_norm = 0;         ///< 0: off
+  LossKind loss = LossKind::cross_entropy;
+  double bce_target_threshold = 0;  ///< 0: none
   double label_smoothing = 0;
   Precision precision = Precision::fp32;
   // communication

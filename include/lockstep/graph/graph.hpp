@@ -49,7 +49,7 @@ struct Node {
 };
 
 /// A network as a list of ops in the order of computation. Each op adds one value, whose id is the
-/// op's index. Node 0 is the image input; the last node is softmax_cross_entropy. Adding an op
+/// op's index. Node 0 is the image input; the last node is a loss. Adding an op
 /// infers its shape; a mismatch is an Error(usage) that names the layer and both shapes.
 class Graph final {
  public:
@@ -71,6 +71,10 @@ class Graph final {
   /// log-softmax of the logits, the loss of a sample with label y is
   /// -(1 - e) * log p[y] - e / K * sum over k of log p[k], as torch's label_smoothing.
   ValueId softmax_cross_entropy(ValueId logits, const SoftmaxCrossEntropyOptions& options);
+  /// Ends the graph with the sum of the samples' losses, each the mean over the classes of
+  /// -t * log p - (1 - t) * log(1 - p), with p the sigmoid of the logit and t the smoothed target, as
+  /// timm's BinaryCrossEntropy. Evaluation computes softmax cross entropy without smoothing.
+  ValueId binary_cross_entropy(ValueId logits, const BinaryCrossEntropyOptions& options);
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] ImageShape image() const noexcept { return image_; }
@@ -83,7 +87,7 @@ class Graph final {
   /// Number of trained values, without any engine's padding.
   [[nodiscard]] std::int64_t parameter_count() const;
   /// CRC-32C over ops, shapes and names: equal for networks that compute the same function of the
-  /// same parameters. Label smoothing, momentum and initial values are not included.
+  /// same parameters. The loss, momentum and initial values are not included.
   [[nodiscard]] std::uint32_t fingerprint() const;
 
  private:
@@ -91,6 +95,7 @@ class Graph final {
   ParameterId add_parameter(Parameter parameter);
   [[nodiscard]] const Shape& input_shape(ValueId value) const;
   [[nodiscard]] std::string describe(ValueId value) const;
+  void require_loss(ValueId logits, double label_smoothing) const;
 
   std::string name_;
   ImageShape image_;

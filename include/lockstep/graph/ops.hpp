@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 
 namespace lockstep {
@@ -38,6 +39,10 @@ struct LinearOptions {
 };
 struct SoftmaxCrossEntropyOptions {
   double label_smoothing = 0.0;
+};
+struct BinaryCrossEntropyOptions {
+  double label_smoothing = 0.0;
+  double target_threshold = 0.0;  ///< targets above it become 1, others 0; 0: targets stay
 };
 
 struct Input {
@@ -92,8 +97,23 @@ struct AvgPool {
   PoolOptions options;
 };
 
+struct BinaryCrossEntropy {
+  static constexpr std::string_view op_name = "binary_cross_entropy";
+  ValueId input;
+  BinaryCrossEntropyOptions options;
+};
+
 /// New ops come last: the positions are part of a graph's fingerprint.
 using Op = std::variant<Input, Conv2d, BatchNorm, Relu, Add, MaxPool, GlobalAvgPool, Flatten,
-                        Linear, SoftmaxCrossEntropy, AvgPool>;
+                        Linear, SoftmaxCrossEntropy, AvgPool, BinaryCrossEntropy>;
+
+/// Whether the op is a loss, which ends a graph.
+template <typename T>
+inline constexpr bool is_loss_type =
+    std::is_same_v<T, SoftmaxCrossEntropy> || std::is_same_v<T, BinaryCrossEntropy>;
+[[nodiscard]] inline bool is_loss(const Op& op) noexcept {
+  return std::holds_alternative<SoftmaxCrossEntropy>(op) ||
+         std::holds_alternative<BinaryCrossEntropy>(op);
+}
 
 }  // namespace lockstep

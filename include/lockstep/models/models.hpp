@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/loss_kind.hpp"
 #include "lockstep/graph/graph.hpp"
 
 #include <span>
@@ -17,7 +18,12 @@ struct ModelOptions {
   std::int64_t width = 0;
   bool zero_init_residual = false;
   double label_smoothing = 0.0;
+  LossKind loss = LossKind::cross_entropy;
+  double bce_target_threshold = 0.0;  ///< 0: none
 };
+
+/// Ends a graph with the loss of the options.
+void add_loss(Graph& graph, ValueId logits, const ModelOptions& options);
 
 /// The graph of the model `name`, with torchvision's parameter names. Images under 64 pixels get a
 /// 3x3 stem without pooling. Error(usage) if the name is unknown (with the nearest and all known

@@ -49,7 +49,7 @@ class CpuProgram final : public Program {
   ProgramOptions options_;
   GraphLoss graph_loss_;
   Call call_;
-  SoftmaxLoss loss_;
+  Loss loss_;
   StatisticsBlock statistics_;
   dnnl::memory images_;  // the caller's, set in each call
   std::vector<ListedStep> forward_;

@@ -67,8 +67,7 @@ class InnerProduct final {
 
  private:
   static bool makes_logits(const LoweringContext& context) {
-    const auto& loss = std::get<SoftmaxCrossEntropy>(context.graph.nodes().back().op);
-    return loss.input == context.id;
+    return training_loss(context.graph).logits == context.id;
   }
 
   /// oneDNN 2.6 writes no result if it uses AMX, divides the sums among threads and there are at

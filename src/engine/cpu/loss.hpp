@@ -1,25 +1,21 @@
 #pragma once
 
 #include "../batch_labels.hpp"
+#include "../lowering/program.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/engine.hpp"
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace lockstep::cpu {
 
-/// Softmax cross entropy with smoothed targets: a sample's loss is -sum_k t_k log p_k, where t = (1
-/// - s) * (shares of its labels) + s / K. Keeps the values of the last forward that backward needs.
-class SoftmaxLoss final {
+/// The loss of a program. Softmax cross entropy: a sample's loss is -sum_k t_k log p_k, where t = (1
+/// - s) * (shares of its labels) + s / K. Binary cross entropy: BinaryCrossEntropyTerms. Keeps the
+/// values of the last forward that backward needs.
+class Loss final {
  public:
-  struct Options {
-    std::int64_t batch_size;
-    std::int64_t classes;
-    double label_smoothing;
-  };
-  explicit SoftmaxLoss(const Options& options);
+  Loss(const GraphLoss& loss, std::int64_t batch_size);
 
   /// Keeps the logits (N, K) for backward; computes each sample's loss and hits below `samples`.
   void forward(const float* logits, const BatchLabels& labels, std::int64_t samples);
@@ -32,12 +28,15 @@ class SoftmaxLoss final {
 
  private:
   void forward_sample(std::int64_t sample);
+  void softmax_cross_entropy(std::size_t n, float largest);
+  [[nodiscard]] double binary_cross_entropy(std::span<const float> row,
+                                            const SampleTarget& target) const;
 
-  Options options_;
+  GraphLoss loss_;
   std::int64_t samples_ = 0;
   AlignedBuffer<float> logits_;          // (N, K)
   AlignedBuffer<SampleTarget> targets_;  // (N,)
-  AlignedBuffer<double> log_sums_;       // (N,) log of the sum of exponentials
+  AlignedBuffer<double> log_sums_;       // (N,) log of the sum of exponentials, of softmax
   AlignedBuffer<double> losses_;         // (N,)
   AlignedBuffer<std::int32_t> larger_;   // (N,) logits larger than the label's; K if any is NaN
 };

@@ -12,7 +12,8 @@ LossExtent loss_extent(const GraphLoss& loss, std::int64_t batch_size, DataType 
   return {.batch = batch_size,
           .classes = loss.classes,
           .padded = padded_channels(loss.classes, type),
-          .label_smoothing = loss.label_smoothing};
+          .label_smoothing = loss.label_smoothing,
+          .target_threshold = loss.target_threshold};
 }
 
 }  // namespace
@@ -20,7 +21,8 @@ LossExtent loss_extent(const GraphLoss& loss, std::int64_t batch_size, DataType 
 DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state, const ProgramOptions& options)
     : state_(std::move(state)),
       options_(checked_options(options, state_->arena, state_->graph)),
-      graph_loss_(loss_of(graph_of(options, state_->graph))),
+      graph_loss_(options.training ? training_loss(state_->graph)
+                                   : inference_loss(graph_of(options, state_->graph))),
       statistics_(*state_->device, state_->graph, options.batch_size),
       loss_(*state_->device, loss_extent(graph_loss_, options.batch_size, state_->type)),
       fetched_(state_->device->make_event()) {
@@ -71,20 +73,24 @@ void DeviceProgram::lower_all() {
   nodes.forward(builder);
   const ValueId logits_id = graph_loss_.logits;
   const Tensor logits = builder.value(logits_id);
-  builder.emit("loss", {logits}, [this, logits, type](const LaunchContext& context) {
-    softmax_cross_entropy_forward(context.stream(), type, loss_.extent(), context.at(logits),
-                                  context.labels, context.samples, loss_.outputs());
+  const bool binary = graph_loss_.kind == LossKind::bce;
+  builder.emit("loss", {logits}, [this, logits, type, binary](const LaunchContext& context) {
+    const auto forward = binary ? binary_cross_entropy_forward : softmax_cross_entropy_forward;
+    forward(context.stream(), type, loss_.extent(), context.at(logits), context.labels,
+            context.samples, loss_.outputs());
     loss_.fetch(context.device);
     if (options_.training) statistics_.fetch(context.device);
   });
   if (options_.training) {
     builder.begin_backward();
     const Tensor gradient = builder.make_like(logits_id);
-    builder.emit(
-        "gradient of the loss", {gradient}, [this, gradient, type](const LaunchContext& context) {
-          softmax_cross_entropy_backward(context.stream(), type, loss_.extent(), loss_.outputs(),
-                                         context.labels, context.loss_scale, context.at(gradient));
-        });
+    builder.emit("gradient of the loss", {gradient},
+                 [this, gradient, type, binary](const LaunchContext& context) {
+                   const auto backward =
+                       binary ? binary_cross_entropy_backward : softmax_cross_entropy_backward;
+                   backward(context.stream(), type, loss_.extent(), loss_.outputs(),
+                            context.labels, context.loss_scale, context.at(gradient));
+                 });
     builder.contribute(logits_id, gradient, ProgramBuilder::Ownership::exclusive);
     nodes.backward(builder);
     builder.end_backward();

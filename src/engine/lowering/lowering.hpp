@@ -63,7 +63,7 @@ class GraphLowering final {
         [&](const auto& op) -> std::unique_ptr<Lowering<Builder>> {
           using T = std::decay_t<decltype(op)>;
           // The program itself loads the images and computes the loss.
-          if constexpr (std::is_same_v<T, Input> || std::is_same_v<T, SoftmaxCrossEntropy>) {
+          if constexpr (std::is_same_v<T, Input> || is_loss_type<T>) {
             return nullptr;
           } else {
             return lower(op, context);

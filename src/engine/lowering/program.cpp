@@ -4,11 +4,26 @@
 
 namespace lockstep {
 
-GraphLoss loss_of(const Graph& graph) {
-  const auto& loss = std::get<SoftmaxCrossEntropy>(graph.nodes().back().op);
-  return {.logits = loss.input,
-          .classes = graph.nodes()[static_cast<std::size_t>(loss.input)].output[0],
-          .label_smoothing = loss.options.label_smoothing};
+GraphLoss training_loss(const Graph& graph) {
+  const Op& op = graph.nodes().back().op;
+  GraphLoss result{};
+  if (const auto* loss = std::get_if<BinaryCrossEntropy>(&op)) {
+    result = {.logits = loss->input,
+              .kind = LossKind::bce,
+              .label_smoothing = loss->options.label_smoothing,
+              .target_threshold = loss->options.target_threshold};
+  } else {
+    const auto& softmax = std::get<SoftmaxCrossEntropy>(op);
+    result = {.logits = softmax.input, .label_smoothing = softmax.options.label_smoothing};
+  }
+  result.classes = graph.nodes()[static_cast<std::size_t>(result.logits)].output[0];
+  return result;
+}
+
+GraphLoss inference_loss(const Graph& graph) {
+  const GraphLoss loss = training_loss(graph);
+  if (loss.kind == LossKind::cross_entropy) return loss;
+  return {.logits = loss.logits, .classes = loss.classes};
 }
 
 const ProgramOptions& checked_options(const ProgramOptions& options, const ParameterArena& arena,

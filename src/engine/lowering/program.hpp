@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/core/loss_kind.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/graph/graph.hpp"
 
@@ -13,9 +14,13 @@ namespace lockstep {
 struct GraphLoss {
   ValueId logits;
   std::int64_t classes;
+  LossKind kind;
   double label_smoothing;
+  double target_threshold;  ///< of bce; 0: none
 };
-[[nodiscard]] GraphLoss loss_of(const Graph& graph);
+[[nodiscard]] GraphLoss training_loss(const Graph& graph);
+/// That of training, but cross entropy without smoothing instead of binary cross entropy, as timm.
+[[nodiscard]] GraphLoss inference_loss(const Graph& graph);
 
 /// The graph to compile; `own` is the engine's.
 [[nodiscard]] inline const Graph& graph_of(const ProgramOptions& options, const Graph& own) {

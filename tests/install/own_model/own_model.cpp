@@ -24,7 +24,7 @@ Graph own_model(const ModelOptions& options) {
   for (const char* name : {"block1", "block2"}) x = residual_block(graph, x, name, 16);
   x = graph.flatten(graph.global_avg_pool(x));
   x = graph.linear(x, {.name = "fc", .out_features = options.classes});
-  graph.softmax_cross_entropy(x, {.label_smoothing = options.label_smoothing});
+  add_loss(graph, x, options);
   return graph;
 }
 

@@ -193,8 +193,9 @@ struct LossExtent {
   std::int64_t classes;
   std::int64_t padded;
   double label_smoothing;
+  double target_threshold = 0;  ///< of binary cross entropy
 };
-/// As cpu::SoftmaxLoss, for the first `samples` of the batch. Writes fp32 logits (N, classes), and
+/// As cpu::Loss, for the first `samples` of the batch. Writes fp32 logits (N, classes), and
 /// per sample the log of the sum of exponentials, the loss, and how many logits are larger than the
 /// label's (classes or 5, whichever is more, if any is NaN). The batch's other samples do not
 /// count: their loss is 0, their count is the one for NaN, and their log sum is infinite, which
@@ -212,6 +213,14 @@ void softmax_cross_entropy_forward(Stream stream, DataType type, const LossExten
 void softmax_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,
                                     const LossOutputs& forward, const BatchLabels& labels,
                                     float scale, void* gradient);
+
+/// The same for binary cross entropy. The log sums of samples that count are 0.
+void binary_cross_entropy_forward(Stream stream, DataType type, const LossExtent& extent,
+                                  const void* logits, const BatchLabels& labels,
+                                  std::int64_t samples, const LossOutputs& out);
+void binary_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,
+                                   const LossOutputs& forward, const BatchLabels& labels,
+                                   float scale, void* gradient);
 
 // --- Optimizer ----------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
-#include "../lowering/program.hpp"
 #include "loss.hpp"
+
+#include "../binary_cross_entropy.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -12,17 +13,23 @@ std::size_t size_of(std::int64_t extent) {
   return static_cast<std::size_t>(extent);
 }
 
+BinaryCrossEntropyTerms binary_terms(const GraphLoss& loss) {
+  return {.classes = loss.classes,
+          .label_smoothing = loss.label_smoothing,
+          .target_threshold = loss.target_threshold};
+}
+
 }  // namespace
 
-SoftmaxLoss::SoftmaxLoss(const Options& options)
-    : options_(options),
-      logits_(size_of(options.batch_size * options.classes)),
-      targets_(size_of(options.batch_size)),
-      log_sums_(size_of(options.batch_size)),
-      losses_(size_of(options.batch_size)),
-      larger_(size_of(options.batch_size)) {}
+Loss::Loss(const GraphLoss& loss, std::int64_t batch_size)
+    : loss_(loss),
+      logits_(size_of(batch_size * loss.classes)),
+      targets_(size_of(batch_size)),
+      log_sums_(size_of(batch_size)),
+      losses_(size_of(batch_size)),
+      larger_(size_of(batch_size)) {}
 
-void SoftmaxLoss::forward(const float* logits, const BatchLabels& labels, std::int64_t samples) {
+void Loss::forward(const float* logits, const BatchLabels& labels, std::int64_t samples) {
   std::copy_n(logits, logits_.size(), logits_.data());
   for (std::int64_t sample = 0; sample < samples; ++sample) {
     targets_[size_of(sample)] = labels.target(sample);
@@ -32,12 +39,12 @@ void SoftmaxLoss::forward(const float* logits, const BatchLabels& labels, std::i
   for (std::int64_t sample = 0; sample < samples; ++sample) forward_sample(sample);
 }
 
-void SoftmaxLoss::forward_sample(std::int64_t sample) {
+void Loss::forward_sample(std::int64_t sample) {
   const std::size_t n = size_of(sample);
-  const std::size_t classes = size_of(options_.classes);
+  const std::size_t classes = size_of(loss_.classes);
   const float* row = logits_.data() + n * classes;
   const SampleTarget& target = targets_[n];
-  assert(target.label >= 0 && target.label < options_.classes);
+  assert(target.label >= 0 && target.label < loss_.classes);
   const float label_logit = row[size_of(target.heavier())];
   float largest = row[0];
   std::int32_t larger = 0;
@@ -47,6 +54,17 @@ void SoftmaxLoss::forward_sample(std::int64_t sample) {
     larger += row[k] > label_logit ? 1 : 0;
     is_nan = is_nan || std::isnan(row[k]);
   }
+  larger_[n] = is_nan ? std::max<std::int32_t>(static_cast<std::int32_t>(classes), 5) : larger;
+  if (loss_.kind == LossKind::bce) {
+    losses_[n] = binary_cross_entropy({row, classes}, target);
+  } else {
+    softmax_cross_entropy(n, largest);
+  }
+}
+
+void Loss::softmax_cross_entropy(std::size_t n, float largest) {
+  const std::size_t classes = size_of(loss_.classes);
+  const float* row = logits_.data() + n * classes;
   double sum = 0;       // of exponentials
   double mean_gap = 0;  // sum of the logits' distances from the largest
   for (std::size_t k = 0; k < classes; ++k) {
@@ -57,31 +75,45 @@ void SoftmaxLoss::forward_sample(std::int64_t sample) {
   mean_gap /= static_cast<double>(classes);
   const double log_sum = std::log(sum);
   const auto gap = [&](std::int32_t k) { return double{row[size_of(k)]} - double{largest}; };
-  const double label_gap = target.mean(gap(target.label), gap(target.partner));
-  const double smoothing = options_.label_smoothing;
+  const double label_gap = targets_[n].mean(gap(targets_[n].label), gap(targets_[n].partner));
+  const double smoothing = loss_.label_smoothing;
   log_sums_[n] = log_sum + double{largest};
   losses_[n] = log_sum - (1 - smoothing) * label_gap - smoothing * mean_gap;
   if (smoothing == 0) losses_[n] = log_sum - label_gap;
-  larger_[n] = is_nan ? std::max<std::int32_t>(static_cast<std::int32_t>(classes), 5) : larger;
 }
 
-void SoftmaxLoss::backward(float scale, float* gradient) const {
-  const std::int64_t classes = options_.classes;
-  const double smoothing = options_.label_smoothing;
+double Loss::binary_cross_entropy(std::span<const float> row, const SampleTarget& target) const {
+  const BinaryCrossEntropyTerms terms = binary_terms(loss_);
+  double sum = 0;
+  for (std::size_t k = 0; k < row.size(); ++k) {
+    sum += BinaryCrossEntropyTerms::loss(row[k], terms.target(target, static_cast<std::int64_t>(k)));
+  }
+  return sum / static_cast<double>(row.size());
+}
+
+void Loss::backward(float scale, float* gradient) const {
+  const std::int64_t classes = loss_.classes;
+  const double smoothing = loss_.label_smoothing;
   const double off_target = smoothing / static_cast<double>(classes);
+  const BinaryCrossEntropyTerms terms = binary_terms(loss_);
+  const bool binary = loss_.kind == LossKind::bce;
 #pragma omp parallel for schedule(static)
   for (std::int64_t sample = 0; sample < samples_; ++sample) {
     const std::size_t n = size_of(sample);
     const float* row = logits_.data() + sample * classes;
     float* out = gradient + sample * classes;
-    for (std::int64_t k = 0; k < classes; ++k) {
+    for (std::int64_t k = 0; binary && k < classes; ++k) {
+      out[k] = static_cast<float>(scale *
+                                  terms.gradient(row[k], terms.target(targets_[n], k)));
+    }
+    for (std::int64_t k = 0; !binary && k < classes; ++k) {
       const double target = off_target + (1 - smoothing) * targets_[n].share(k);
       out[k] = static_cast<float>(scale * (std::exp(double{row[k]} - log_sums_[n]) - target));
     }
   }
 }
 
-BatchMetrics SoftmaxLoss::metrics() const noexcept {
+BatchMetrics Loss::metrics() const noexcept {
   const std::size_t samples = size_of(samples_);
   return sum_metrics(losses_.span().first(samples), larger_.span().first(samples));
 }

@@ -1,0 +1,114 @@
+#include "../../binary_cross_entropy.hpp"
+#include "kernels.hpp"
+#include "launch.hpp"
+#include "vector_io.hpp"
+
+#include <bit>
+
+namespace lockstep::gpu {
+namespace {
+
+LOCKSTEP_HOST_DEVICE float infinity() {
+  return std::bit_cast<float>(0x7F800000U);
+}
+
+LOCKSTEP_HOST_DEVICE BinaryCrossEntropyTerms terms_of(const LossExtent& extent) {
+  return {.classes = extent.classes,
+          .label_smoothing = extent.label_smoothing,
+          .target_threshold = extent.target_threshold};
+}
+
+/// One thread block per sample. Copies the logits.
+template <typename T>
+struct SumLosses {
+  struct Partial {
+    double loss;
+    std::int32_t larger;
+    std::int32_t nans;
+    LOCKSTEP_HOST_DEVICE void merge(const Partial& other) {
+      loss += other.loss;
+      larger += other.larger;
+      nans += other.nans;
+    }
+  };
+  LossExtent extent;
+  const T* logits;
+  BatchLabels labels;
+  std::int64_t samples;
+  LossOutputs out;
+
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE Partial partial(std::int64_t sample, int, int lane) const {
+    const T* const row = logits + sample * extent.padded;
+    float* const copy = out.logits + sample * extent.classes;
+    const bool counts = sample < samples;
+    const SampleTarget target =
+        counts ? labels.target(sample) : SampleTarget{.label = 0, .partner = 0, .weight = 1};
+    const float label_logit = to_float(row[target.heavier()]);
+    const BinaryCrossEntropyTerms terms = terms_of(extent);
+    Partial result{0, 0, 0};
+    for (std::int64_t k = lane; k < extent.classes; k += threads_per_block) {
+      const float logit = to_float(row[k]);
+      copy[k] = logit;
+      result.loss += BinaryCrossEntropyTerms::loss(static_cast<double>(logit),
+                                                   terms.target(target, k));
+      result.larger += logit > label_logit ? 1 : 0;
+      result.nans += logit != logit ? 1 : 0;
+    }
+    return result;
+  }
+  LOCKSTEP_HOST_DEVICE void finish(std::int64_t sample, int, const Partial& row) const {
+    const auto none = static_cast<std::int32_t>(extent.classes < 5 ? 5 : extent.classes);
+    const bool counts = sample < samples;
+    out.larger[sample] = row.nans > 0 || !counts ? none : row.larger;
+    out.losses[sample] =
+        counts ? static_cast<float>(row.loss / static_cast<double>(extent.classes)) : 0.0F;
+    out.log_sums[sample] = counts ? 0.0F : infinity();
+  }
+};
+
+/// One item per value of the gradient.
+template <typename T>
+struct Backward {
+  LossExtent extent;
+  const float* logits;
+  const float* log_sums;
+  BatchLabels labels;
+  float scale;
+  T* gradient;
+
+  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
+    const std::int64_t sample = item / extent.padded;
+    const std::int64_t k = item - sample * extent.padded;
+    double value = 0;
+    if (k < extent.classes && log_sums[sample] != infinity()) {
+      const BinaryCrossEntropyTerms terms = terms_of(extent);
+      const auto logit = static_cast<double>(logits[sample * extent.classes + k]);
+      value = static_cast<double>(scale) *
+              terms.gradient(logit, terms.target(labels.target(sample), k));
+    }
+    gradient[item] = from_float<T>(static_cast<float>(value));
+  }
+};
+
+}  // namespace
+
+void binary_cross_entropy_forward(Stream stream, DataType type, const LossExtent& extent,
+                                  const void* logits, const BatchLabels& labels,
+                                  std::int64_t samples, const LossOutputs& out) {
+  with_type(type, [&]<typename T>(T*) {
+    launch_blocks(stream, {.count = extent.batch, .columns = 1},
+                  SumLosses<T>{extent, static_cast<const T*>(logits), labels, samples, out});
+  });
+}
+
+void binary_cross_entropy_backward(Stream stream, DataType type, const LossExtent& extent,
+                                   const LossOutputs& forward, const BatchLabels& labels,
+                                   float scale, void* gradient) {
+  with_type(type, [&]<typename T>(T*) {
+    launch(stream, extent.batch * extent.padded,
+           Backward<T>{extent, forward.logits, forward.log_sums, labels, scale,
+                       static_cast<T*>(gradient)});
+  });
+}
+
+}  // namespace lockstep::gpu
