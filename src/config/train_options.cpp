@@ -78,6 +78,13 @@ OptionTable<Config> make_table() {
                                    .unit = "pixels",
                                    .min = 0,
                                    .max = 4096})
+      .add(&Config::random_erasing,
+           {.name = "random-erasing",
+            .help = "probability with which a random box of a training image is set to 0 after "
+                    "normalization, before --mixup and --cutmix",
+            .unit = "",
+            .min = 0,
+            .max = 1})
       .add(&Config::mixup,
            {.name = "mixup",
             .help = "mix pairs of training images and their targets, with weights from "
@@ -139,8 +146,8 @@ OptionTable<Config> make_table() {
                                          .unit = ""})
       .add(&Config::loss,
            {.name = "loss",
-            .help = "of training; bce: the mean of the classes' binary cross entropies; evaluation "
-                    "then reports cross-entropy without smoothing",
+            .help = "loss of training; bce: the mean of the classes' binary cross entropies; "
+                    "evaluation then reports cross-entropy without smoothing",
             .unit = "",
             .choices = {"cross-entropy", "bce"}})
       .add(&Config::bce_target_threshold,

@@ -1,5 +1,7 @@
 #include "lockstep/data/augment.hpp"
 
+#include "box_rows.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -61,6 +63,39 @@ Region draw_resized_crop(PhiloxStream& random, const ImageShape& image) noexcept
   h = std::clamp<std::int64_t>(h, 1, image.height);
   w = std::clamp<std::int64_t>(w, 1, image.width);
   return {.top = (image.height - h) / 2, .left = (image.width - w) / 2, .height = h, .width = w};
+}
+
+PixelBox draw_erased_box(PhiloxStream& random, double probability,
+                         const ImageShape& image) noexcept {
+  constexpr double smallest_area = 0.02;
+  constexpr double largest_area = 0.33;
+  const double log_smallest_ratio = std::log(0.3);
+  const double log_largest_ratio = std::log(3.3);
+  if (random.next_double() >= probability) return {};
+  const double whole = static_cast<double>(image.height) * static_cast<double>(image.width);
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const double area =
+        whole * (smallest_area + (largest_area - smallest_area) * random.next_double());
+    const double ratio = std::exp(log_smallest_ratio +
+                                  (log_largest_ratio - log_smallest_ratio) * random.next_double());
+    const auto height = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area * ratio)));
+    const auto width = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area / ratio)));
+    if (height >= image.height || width >= image.width) continue;
+    const auto top = random.next_below(static_cast<std::uint32_t>(image.height - height + 1));
+    const auto left = random.next_below(static_cast<std::uint32_t>(image.width - width + 1));
+    return {.top = static_cast<std::int32_t>(top),
+            .left = static_cast<std::int32_t>(left),
+            .height = static_cast<std::int32_t>(height),
+            .width = static_cast<std::int32_t>(width)};
+  }
+  return {};
+}
+
+void erase_box(const PixelBox& box, const ImageShape& image, ImageLayout layout,
+               float* values) noexcept {
+  for_each_row(box, image, layout, [values](std::int64_t begin, std::int64_t size) {
+    std::fill_n(values + begin, size, 0.0F);
+  });
 }
 
 Normalizer::Normalizer(std::span<const float> mean, std::span<const float> std)

@@ -22,6 +22,7 @@ struct Slot {
   HostBuffer<std::uint8_t> pixels;  ///< for engines that take pixels
   HostBuffer<PixelCut> cuts;
   HostBuffer<std::int32_t> labels;
+  HostBuffer<PixelBox> erased;          ///< for engines that take pixels; empty: no erasing
   HostBuffer<ImageMix> mixes;           ///< empty: no mixing
   std::optional<BatchRequest> request;  ///< nullopt: end of the plan
   std::int64_t assigned = 0;            ///< samples assigned to a thread
@@ -105,6 +106,7 @@ class RingLoader final : public Loader {
       if (takes_pixels_) {
         slot.pixels = HostBuffer<std::uint8_t>(memory, images);
         slot.cuts = HostBuffer<PixelCut>(memory, capacity);
+        if (options_.random_erasing > 0) slot.erased = HostBuffer<PixelBox>(memory, capacity);
       } else {
         slot.images = HostBuffer<float>(memory, images);
         // The engine also reads the unused rest of a short batch, which must be initialised.
@@ -117,15 +119,15 @@ class RingLoader final : public Loader {
   }
 
   [[nodiscard]] Batch batch_of(Slot& slot) {
-    Batch batch{.labels = slot.labels.data(),
-                .size = slot.request->count,
-                .mixes = slot.mixes.data()};
+    Batch batch{
+        .labels = slot.labels.data(), .size = slot.request->count, .mixes = slot.mixes.data()};
     if (takes_pixels_) {
       batch.pixels = {.data = slot.pixels.data(),
                       .height = static_cast<std::int32_t>(stored_.height),
                       .width = static_cast<std::int32_t>(stored_.width),
                       .cuts = slot.cuts.data(),
-                      .values = pixel_values_.data()};
+                      .values = pixel_values_.data(),
+                      .erased = slot.erased.data()};
     } else {
       batch.images = slot.images.data();
     }
@@ -189,6 +191,7 @@ class RingLoader final : public Loader {
                                       SampleReader::PixelTarget{.pixels = slot.pixels.data() + at,
                                                                 .cut = slot.cuts.data() + i})
                         : reader.read(epoch, index, slot.images.data() + at);
+      if (options_.random_erasing > 0) erase(slot, i, index);
       if (options_.mix.any()) mix(slot, i);
       return std::nullopt;
     } catch (const Error& error) {
@@ -199,6 +202,16 @@ class RingLoader final : public Loader {
     }
   }
 
+  void erase(Slot& slot, std::int64_t i, std::int64_t index) noexcept {
+    PhiloxStream random = erasing_stream(options_.seed, slot.request->epoch, index);
+    const PixelBox box = draw_erased_box(random, options_.random_erasing, options_.image);
+    if (takes_pixels_) {
+      slot.erased[static_cast<std::size_t>(i)] = box;
+    } else {
+      erase_box(box, options_.image, options_.format.layout, slot.images.data() + i * image_size_);
+    }
+  }
+
   /// Mixes a pair whose second sample is i. A last sample without a partner stays as it is.
   void mix(Slot& slot, std::int64_t i) noexcept {
     const auto sample = static_cast<std::int32_t>(i);
@@ -206,8 +219,8 @@ class RingLoader final : public Loader {
       slot.mixes[static_cast<std::size_t>(i)] = {.partner = sample};
       return;
     }
-    PhiloxStream random = mixing_stream(options_.seed, slot.request->epoch,
-                                        (slot.request->first + i) / 2);
+    PhiloxStream random =
+        mixing_stream(options_.seed, slot.request->epoch, (slot.request->first + i) / 2);
     ImageMix mix = draw_mix(random, options_.mix, options_.image);
     mix.partner = sample;
     slot.mixes[static_cast<std::size_t>(i - 1)] = mix;

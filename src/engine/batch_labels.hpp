@@ -20,7 +20,8 @@ struct SampleTarget {
   }
   /// Mean of a value of `label` and one of `partner`, by shares. A share of 0 hides an infinity.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE double mean(double of_label, double of_partner) const {
-    return (weight == 0 ? 0.0 : weight * of_label) + (weight == 1 ? 0.0 : (1 - weight) * of_partner);
+    return (weight == 0 ? 0.0 : weight * of_label) +
+           (weight == 1 ? 0.0 : (1 - weight) * of_partner);
   }
   /// The label with the greater share, for hits.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int32_t heavier() const {

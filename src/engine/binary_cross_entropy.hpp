@@ -9,8 +9,8 @@
 namespace lockstep {
 
 /// Binary cross entropy of a sample's logits: the mean over its K classes of
-/// -t log p - (1 - t) log(1 - p), with p the sigmoid of the logit. A class's target t is its share of
-/// the labels, smoothed; above a threshold it becomes 1, else 0. As timm's BinaryCrossEntropy.
+/// -t log p - (1 - t) log(1 - p), with p the sigmoid of the logit. A class's target t is its share
+/// of the labels, smoothed; above a threshold it becomes 1, else 0. As timm's BinaryCrossEntropy.
 struct BinaryCrossEntropyTerms {
   std::int64_t classes;
   double label_smoothing;
@@ -18,8 +18,8 @@ struct BinaryCrossEntropyTerms {
 
   [[nodiscard]] LOCKSTEP_HOST_DEVICE double target(const SampleTarget& labels,
                                                    std::int64_t k) const {
-    const double smoothed = label_smoothing / static_cast<double>(classes) +
-                            (1 - label_smoothing) * labels.share(k);
+    const double smoothed =
+        label_smoothing / static_cast<double>(classes) + (1 - label_smoothing) * labels.share(k);
     if (target_threshold == 0) return smoothed;
     return smoothed > target_threshold ? 1.0 : 0.0;
   }

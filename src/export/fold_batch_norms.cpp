@@ -105,6 +105,9 @@ class Folding final {
   ValueId add(const SoftmaxCrossEntropy& op) {
     return folded_.graph.softmax_cross_entropy(at(op.input), op.options);
   }
+  ValueId add(const BinaryCrossEntropy& op) {
+    return folded_.graph.binary_cross_entropy(at(op.input), op.options);
+  }
 
   ValueId add_convolution(const Node& convolution, const Node& norm) {
     Conv2d op = std::get<Conv2d>(convolution.op);

@@ -81,8 +81,10 @@ OnnxOp onnx_op(const Linear& /*op*/) {
 
 /// The value that the loss reads.
 ValueId logits_of(const Graph& graph) {
-  const auto* loss = std::get_if<SoftmaxCrossEntropy>(&graph.nodes().back().op);
-  return loss != nullptr ? loss->input : static_cast<ValueId>(graph.nodes().size() - 1);
+  const Op& op = graph.nodes().back().op;
+  if (const auto* loss = std::get_if<SoftmaxCrossEntropy>(&op)) return loss->input;
+  if (const auto* loss = std::get_if<BinaryCrossEntropy>(&op)) return loss->input;
+  return static_cast<ValueId>(graph.nodes().size() - 1);
 }
 
 /// The mean or std of a model's inputs.
@@ -130,7 +132,7 @@ class GraphBuilder final {
       std::visit(
           [&](const auto& op) {
             using T = std::decay_t<decltype(op)>;
-            if constexpr (!std::is_same_v<T, Input> && !std::is_same_v<T, SoftmaxCrossEntropy>) {
+            if constexpr (!std::is_same_v<T, Input> && !is_loss_type<T>) {
               add_op(onnx_op(op), op, value);
             }
           },

@@ -34,6 +34,7 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
       std::min(options_.batch_size,
                std::max<std::int64_t>(1, slice_of(dataset.info().samples, comm.size(), 0).count));
   options_.loader.augment = Augment::none;
+  options_.loader.random_erasing = 0;
   options_.loader.mix = {};
   options_.loader.trace_row = "evaluation loader";
   options_.loader.shuffle = false;

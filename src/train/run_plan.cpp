@@ -126,8 +126,8 @@ void check_pairs(const Config& config, const BatchGeometry& geometry, std::int64
        "--mixup {} and --cutmix {} cannot mix pairs in a global batch of {} ({} ranks x {} "
        "micro-steps: a micro-batch begins at position {}, between the two samples of a pair); use "
        "a multiple of {}, from the beginning of an epoch",
-       config.mixup, config.cutmix, geometry.global_batch, geometry.world_size,
-       geometry.accumulate, *between, 2 * geometry.world_size * geometry.accumulate);
+       config.mixup, config.cutmix, geometry.global_batch, geometry.world_size, geometry.accumulate,
+       *between, 2 * geometry.world_size * geometry.accumulate);
 }
 
 std::int64_t resumed_global_batch(const RunPlan& plan, const Config& before,
@@ -167,6 +167,7 @@ LoaderOptions loader_options(const RunPlan& plan, InputFormat format) {
           .std = {c.std.begin(), c.std.end()},
           .augment = c.augment,
           .crop_padding = c.crop_padding,
+          .random_erasing = c.random_erasing,
           .mix = {.mixup = c.mixup, .cutmix = c.cutmix},
           .seed = static_cast<std::uint64_t>(c.seed),
           .batch_capacity = 0,

@@ -55,6 +55,7 @@ Config random_config(Random& random) {
   c.std = list(random, 1e-9, 1);
   c.augment = static_cast<Augment>(whole(random, 0, 2));
   c.crop_padding = whole(random, 0, 4096);
+  c.random_erasing = real(random, 0, 1);
   c.mixup = real(random, 0, 1000);
   c.cutmix = real(random, 0, 1000);
   c.shuffle_block = whole(random, 1, 1 << 20);

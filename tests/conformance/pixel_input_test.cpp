@@ -3,6 +3,7 @@
 #include "conformance/harness.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/philox.hpp"
+#include "lockstep/data/augment.hpp"
 #include "lockstep/data/mix.hpp"
 #include "lockstep/data/resample.hpp"
 
@@ -27,6 +28,7 @@ Graph tiny_network() {
 
 /// Whether the cuts have the network's extents and are copied, or other extents and are resampled.
 enum class Cuts { copied, resampled };
+/// Whether images are erased and mixed in pairs.
 enum class Mixing { none, pairs };
 
 /// A batch of stored 8x9 images, and the same batch as input values of the network, in the engine's
@@ -44,6 +46,7 @@ class PixelsAndValues {
         labels_(engine.input_format().memory, static_cast<std::size_t>(count)),
         mixes_(engine.input_format().memory,
                mixing == Mixing::none ? 0 : static_cast<std::size_t>(count)),
+        erased_(engine.input_format().memory, mixes_.size()),
         images_(static_cast<std::size_t>(count * 6 * 5 * 3)) {
     PhiloxStream random(seed, RandomPurpose::augmentation, 0, 0);
     for (std::size_t i = 0; i < table_.size(); ++i) {
@@ -71,19 +74,19 @@ class PixelsAndValues {
                        .height = height,
                        .width = width,
                        .cuts = cuts_.data(),
-                       .values = table_.data()}};
+                       .values = table_.data(),
+                       .erased = erased_.data()}};
   }
   [[nodiscard]] Batch values(std::int64_t count) const {
-    return {.images = images_.data(),
-            .labels = labels_.data(),
-            .size = count,
-            .mixes = mixes_.data()};
+    return {
+        .images = images_.data(), .labels = labels_.data(), .size = count, .mixes = mixes_.data()};
   }
   /// Overwrites the batch, as a loader does after its use.
   void overwrite() {
     std::ranges::fill(pixels_.span(), std::uint8_t{7});
     std::ranges::fill(labels_.span(), 3);
     std::ranges::fill(mixes_.span(), ImageMix{});
+    std::ranges::fill(erased_.span(), PixelBox{});
   }
 
  private:
@@ -112,10 +115,12 @@ class PixelsAndValues {
     }
   }
 
-  /// Mixes image n with the one before if it is the second of a pair.
+  /// Erases a box of image n, and mixes it with the one before if it is the second of a pair.
   void mix(PhiloxStream& random, std::int64_t n) {
     const ImageShape image{.channels = 3, .height = 6, .width = 5};
     const auto at = static_cast<std::size_t>(n);
+    erased_[at] = draw_erased_box(random, 0.7, image);
+    erase_box(erased_[at], image, ImageLayout::nhwc, images_.data() + n * 90);
     mixes_[at] = {.partner = static_cast<std::int32_t>(n)};
     if (n % 2 == 0) return;
     mixes_[at] = draw_mix(random, {.mixup = 0.4, .cutmix = 1}, image);
@@ -132,6 +137,7 @@ class PixelsAndValues {
   HostBuffer<float> table_;
   HostBuffer<std::int32_t> labels_;
   HostBuffer<ImageMix> mixes_;  ///< empty: no mixing
+  HostBuffer<PixelBox> erased_;
   AlignedBuffer<float> images_;
 };
 
@@ -194,7 +200,7 @@ BOOST_AUTO_TEST_CASE(resampled_pixels_and_values_give_the_same_step) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(mixed_pixels_and_values_give_the_same_step) {
+BOOST_AUTO_TEST_CASE(erased_and_mixed_pixels_and_values_give_the_same_step) {
   for_each_engine_of_pixels([](Engine& engine) {
     const auto program = engine.compile_training(15);
     for (const Cuts cuts : {Cuts::copied, Cuts::resampled}) {

@@ -130,6 +130,52 @@ BOOST_AUTO_TEST_CASE(resized_crops_are_within_the_limits_of_area_and_ratio) {
   BOOST_TEST(largest > 0.98);
 }
 
+BOOST_AUTO_TEST_CASE(erased_boxes_are_within_the_limits_of_area_and_ratio) {
+  const ImageShape image{.channels = 3, .height = 300, .width = 400};
+  double smallest = 1;
+  double largest = 0;
+
+  for (int i = 0; i < 20'000; ++i) {
+    PhiloxStream random = erasing_stream(1, 0, i);
+    const PixelBox box = draw_erased_box(random, 1, image);
+    BOOST_REQUIRE(!box.is_empty());
+    BOOST_REQUIRE(box.top >= 0 && box.top + box.height <= 300);
+    BOOST_REQUIRE(box.left >= 0 && box.left + box.width <= 400);
+    const double area = static_cast<double>(box.height * box.width) / (300.0 * 400.0);
+    const double ratio = static_cast<double>(box.height) / static_cast<double>(box.width);
+    BOOST_REQUIRE(ratio > 0.29 && ratio < 3.4);  // extents are rounded to pixels
+    smallest = std::min(smallest, area);
+    largest = std::max(largest, area);
+  }
+
+  BOOST_TEST(smallest > 0.0195);
+  BOOST_TEST(smallest < 0.021);
+  BOOST_TEST(largest > 0.32);
+  BOOST_TEST(largest < 0.335);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_erased_if_no_box_fits_or_by_chance) {
+  PhiloxStream random = erasing_stream(1, 0, 0);
+  BOOST_TEST(draw_erased_box(random, 1, {.channels = 3, .height = 1, .width = 900}).is_empty());
+  BOOST_TEST(draw_erased_box(random, 0, {.channels = 3, .height = 90, .width = 90}).is_empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_box_is_erased_in_both_layouts) {
+  const ImageShape image{.channels = 3, .height = 5, .width = 4};
+  const PixelBox box{.top = 1, .left = 2, .height = 3, .width = 2};
+  for (const ImageLayout layout : {ImageLayout::nchw, ImageLayout::nhwc}) {
+    std::vector<float> values(60, 7);
+
+    erase_box(box, image, layout, values.data());
+
+    for (std::int64_t i = 0; i < 60; ++i) {
+      const std::int64_t pixel = layout == ImageLayout::nchw ? i % 20 : i / 3;
+      const float expected = box.contains(pixel / 4, pixel % 4) ? 0.0F : 7.0F;
+      BOOST_REQUIRE_EQUAL(values[static_cast<std::size_t>(i)], expected);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_image_too_long_for_any_ratio_gives_its_centre) {
   PhiloxStream random = augmentation_stream(1, 0, 0);
 

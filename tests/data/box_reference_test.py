@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""box_reference_test.py BOX_DUMP: compares the boxes of CutMix with those of timm's formula.
+"""box_reference_test.py BOX_DUMP: compares the boxes of CutMix and random erasing with those of timm's formula and torchvision.
 
 Both draw 20,000 boxes with fixed seeds. The largest distance between two such empirical distributions (Kolmogorov, Smirnov) is
 above 1.95 * sqrt(2 / 20000) = 0.0195 with probability 0.001; less for values that are whole numbers.
@@ -10,8 +10,10 @@ import sys
 
 try:
     import numpy as np
+    import torch
+    from torchvision.transforms import RandomErasing
 except ImportError as missing:
-    print(f"skipped: {missing} (install python3-numpy)")
+    print(f"skipped: {missing} (install python3-torchvision)")
     sys.exit(77)
 
 COUNT = 20_000
@@ -55,8 +57,7 @@ def timm_cutmix(random, alpha, height, width):
     cy, cx = random.integers(0, height, COUNT), random.integers(0, width, COUNT)
     top, bottom = np.clip(cy - cut_h // 2, 0, height), np.clip(cy + cut_h // 2, 0, height)
     left, right = np.clip(cx - cut_w // 2, 0, width), np.clip(cx + cut_w // 2, 0, width)
-    area = (bottom - top) * (right - left)
-    return {"weight": 1 - area / (height * width), **boxes(top, left, bottom - top, right - left)}
+    return boxes(top, left, bottom - top, right - left)
 
 
 def cutmix_boxes_are_distributed_as_timms():
@@ -64,8 +65,37 @@ def cutmix_boxes_are_distributed_as_timms():
         for alpha in (0.2, 1.0):
             weight, *box = dump("cutmix", alpha, height, width)
             theirs = timm_cutmix(np.random.default_rng(1), alpha, height, width)
-            compare(f"CutMix {alpha} of {height}x{width}", {"weight": weight, **boxes(*box)}, theirs)
+            compare(f"CutMix {alpha} of {height}x{width}", boxes(*box), theirs)
+            assert np.allclose(weight, 1 - box[2] * box[3] / (height * width), atol=1e-6), "weights are not the share outside the box"
+
+
+def torchvision_erasing(height, width):
+    """(4, n) of the boxes that torchvision erases in COUNT images; it returns the whole image if no box fits."""
+    image = torch.zeros(1, height, width)
+    found = [RandomErasing.get_params(image, scale=(0.02, 0.33), ratio=(0.3, 3.3), value=[0.0])[:4] for _ in range(COUNT)]
+    return np.array([box for box in found if box != (0, 0, height, width)], "f8").T
+
+
+def erased_boxes_are_distributed_as_torchvisions():
+    torch.manual_seed(1)
+    for height, width in SHAPES:
+        _, *box = dump("erasing", 1, height, width)
+        box = np.array(box)
+        drawn = box[:, box[2] > 0]
+        theirs = torchvision_erasing(height, width)
+        # The shares of images without a box that fits.
+        assert abs(drawn.shape[1] - theirs.shape[1]) < 4 * (2 * COUNT * 0.25) ** 0.5
+        what = f"random erasing of {height}x{width}"
+        compare(what, {**boxes(*drawn), "ratio": drawn[2] / drawn[3]}, {**boxes(*theirs), "ratio": theirs[2] / theirs[3]})
+
+
+def an_image_is_erased_with_the_given_probability():
+    for probability in (0.1, 0.25, 0.9):
+        erased = (dump("erasing", probability, 224, 224)[3] > 0).sum()
+        assert abs(erased - COUNT * probability) < 4 * (COUNT * probability * (1 - probability)) ** 0.5, erased
 
 
 if __name__ == "__main__":
     cutmix_boxes_are_distributed_as_timms()
+    erased_boxes_are_distributed_as_torchvisions()
+    an_image_is_erased_with_the_given_probability()

@@ -127,9 +127,34 @@ BOOST_AUTO_TEST_CASE(a_batch_contains_the_augmented_samples_of_its_positions) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(boxes_of_samples_are_erased) {
+  const Fixture fixture;
+  LoaderOptions options = options_for(*fixture.dataset);
+  const AllBatches whole = load_all(*fixture.dataset, options, plan_of(2));
+  options.random_erasing = 0.5;
+  const AllBatches erased = load_all(*fixture.dataset, options, plan_of(2));
+  const SampleOrder order(samples, options.seed);
+
+  int boxes = 0;
+  for (std::int64_t i = 0; i < 2 * samples; ++i) {
+    const std::int64_t epoch = i / samples;
+    PhiloxStream random = erasing_stream(options.seed, epoch, order.at(epoch, i % samples));
+    const PixelBox box = draw_erased_box(random, 0.5, options.image);
+    boxes += box.is_empty() ? 0 : 1;
+    for (std::int64_t k = 0; k < 90; ++k) {
+      const auto at = static_cast<std::size_t>(i * 90 + k);
+      const float expected = box.contains(k % 30 / 5, k % 5) ? 0.0F : whole.images[at];
+      BOOST_REQUIRE_EQUAL(erased.images[at], expected);
+    }
+  }
+  BOOST_TEST(boxes > samples / 2);
+  BOOST_TEST(boxes < 2 * samples);
+}
+
 BOOST_AUTO_TEST_CASE(mixed_batches_do_not_depend_on_threads_ranks_or_the_first_step) {
   const Fixture fixture;
   LoaderOptions options = options_for(*fixture.dataset);
+  options.random_erasing = 0.5;
   options.mix = {.mixup = 0.4, .cutmix = 1};
   options.threads = 0;
   const AllBatches expected = load_all(*fixture.dataset, options, plan_of(3));
@@ -139,10 +164,9 @@ BOOST_AUTO_TEST_CASE(mixed_batches_do_not_depend_on_threads_ranks_or_the_first_s
     BOOST_TEST((load_all(*fixture.dataset, options, plan_of(3)) == expected));
   }
   // From the middle of the second epoch.
-  const AllBatches rest = load_all(*fixture.dataset, options,
-                                   [](std::int64_t n) { return plan_of(3)(n + 10); });
-  BOOST_TEST(std::ranges::equal(rest.images,
-                                std::span(expected.images).last(rest.images.size())));
+  const AllBatches rest =
+      load_all(*fixture.dataset, options, [](std::int64_t n) { return plan_of(3)(n + 10); });
+  BOOST_TEST(std::ranges::equal(rest.images, std::span(expected.images).last(rest.images.size())));
   BOOST_TEST((std::ranges::equal(rest.mixes, std::span(expected.mixes).last(rest.mixes.size()))));
   // Each rank's slice of an epoch, in whole pairs.
   options.batch_capacity = samples;
@@ -154,21 +178,23 @@ BOOST_AUTO_TEST_CASE(mixed_batches_do_not_depend_on_threads_ranks_or_the_first_s
       const AllBatches part =
           load_all(*fixture.dataset, options, [&](std::int64_t n) -> std::optional<BatchRequest> {
             if (n > 0) return std::nullopt;
-            return BatchRequest{.epoch = 0, .first = 2 * pairs.begin, .count = end - 2 * pairs.begin};
+            return BatchRequest{
+                .epoch = 0, .first = 2 * pairs.begin, .count = end - 2 * pairs.begin};
           });
       joined.images.insert(joined.images.end(), part.images.begin(), part.images.end());
       joined.mixes.insert(joined.mixes.end(), part.mixes.begin(), part.mixes.end());
     }
-    BOOST_TEST(std::ranges::equal(joined.images,
-                                  std::span(expected.images).first(joined.images.size())));
-    BOOST_TEST((std::ranges::equal(joined.mixes,
-                                   std::span(expected.mixes).first(joined.mixes.size()))));
+    BOOST_TEST(
+        std::ranges::equal(joined.images, std::span(expected.images).first(joined.images.size())));
+    BOOST_TEST(
+        (std::ranges::equal(joined.mixes, std::span(expected.mixes).first(joined.mixes.size()))));
   }
 }
 
 BOOST_AUTO_TEST_CASE(pairs_of_neighbours_in_the_order_are_mixed) {
   const Fixture fixture;
   LoaderOptions options = options_for(*fixture.dataset);
+  options.random_erasing = 0.5;  // before mixing
   const AllBatches alone = load_all(*fixture.dataset, options, plan_of(2));
   options.mix = {.mixup = 0.4, .cutmix = 1};
   const AllBatches mixed = load_all(*fixture.dataset, options, plan_of(2));

@@ -75,6 +75,7 @@ void append(const Batch& batch, AllBatches& all) {
                    .cuts = batch.pixels.cuts,
                    .values = batch.pixels.values,
                    .count = batch.size,
+                   .erased = batch.pixels.erased,
                    .mixes = batch.mixes},
                   padded.data());
   float* out = all.values.data() + before;
@@ -90,11 +91,11 @@ AllBatches load_all(const Dataset& dataset, const LoaderOptions& options) {
 
 void check_pixels_become_the_values(const Dataset& dataset) {
   for (const Augment augment : {Augment::none, Augment::crop_flip, Augment::resized_crop}) {
-    for (const auto& [threads, mix] :
-         {std::pair{0, MixOptions{}}, std::pair{3, MixOptions{}},
-          std::pair{3, MixOptions{.mixup = 0.4, .cutmix = 1}}}) {
+    for (const auto& [threads, mix] : {std::pair{0, MixOptions{}}, std::pair{3, MixOptions{}},
+                                       std::pair{3, MixOptions{.mixup = 0.4, .cutmix = 1}}}) {
       LoaderOptions options = options_for(dataset, augment);
       options.mix = mix;
+      options.random_erasing = mix.any() ? 0.5 : 0;
       options.threads = threads;
       const AllBatches values = load_all(dataset, options);
       options.format.content = ImageContent::pixels;

@@ -1,7 +1,8 @@
 // step_dump CHECKPOINT INPUT.h5 OUTPUT.h5 STEPS [train options]
 // Takes STEPS training steps from CHECKPOINT on the batch in INPUT.h5 (/images float32 NCHW,
-// /labels int32; if targets are mixed, /partners int32 and /weights float32). Writes the results of the first step (/logits, /loss, /gradients/NAME) and the
-// parameters and statistics after the last (/model/NAME).
+// /labels int32; if targets are mixed, /partners int32 and /weights float32). Writes the results of
+// the first step (/logits, /loss, /gradients/NAME) and the parameters and statistics after the last
+// (/model/NAME).
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/comm/self_communicator.hpp"
@@ -86,14 +87,14 @@ int main(int argc, char** argv) {
   const std::vector<std::string> options(argv + 5, argv + argc);
   const Config config = parse_train_options(options).config;
   const InputFile input = read_input(argv[2]);
-  const Graph graph = make_model(config.model, {.image = input.shape,
-                                                .classes = config.classes,
-                                                .width = config.width,
-                                                .zero_init_residual = false,
-                                                .label_smoothing = config.label_smoothing,
-                                                .loss = config.loss,
-                                                .bce_target_threshold =
-                                                    config.bce_target_threshold});
+  const Graph graph =
+      make_model(config.model, {.image = input.shape,
+                                .classes = config.classes,
+                                .width = config.width,
+                                .zero_init_residual = false,
+                                .label_smoothing = config.label_smoothing,
+                                .loss = config.loss,
+                                .bce_target_threshold = config.bce_target_threshold});
   const TailBucket tail(graph);
   const auto engine = make_cpu_engine(graph, {.threads = 0, .tail_size = tail.size()});
   load_model(CheckpointReader(argv[1], CheckpointUse::weights), *engine);

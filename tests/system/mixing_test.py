@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Tests mixup, CutMix and binary cross entropy in whole runs."""
+"""Tests mixup, CutMix, random erasing and binary cross entropy in whole runs."""
 
 import math
 
 from harness import *  # noqa: F403
 
 HOST_MODULE = os.environ.get("LOCKSTEP_TEST_HOST_MODULE", "")
-ALL = ["--mixup", 0.2, "--cutmix", 1, "--label-smoothing", 0.1, "--loss", "bce", "--bce-target-threshold", 0.2]
+ALL = ["--mixup", 0.2, "--cutmix", 1, "--random-erasing", 0.3, "--label-smoothing", 0.1, "--loss", "bce", "--bce-target-threshold", 0.2]
 
 
 def a_run_resumed_in_the_middle_of_an_epoch_equals_an_uninterrupted_run(folder):
@@ -21,10 +21,10 @@ def a_run_resumed_in_the_middle_of_an_epoch_equals_an_uninterrupted_run(folder):
         assert_same_run(whole, pieces)
 
 
-def mlp_args(data, run_dir, *more):
+def mlp_args(data, run_dir, *more, batch=24, lr=0.05, augmented=True):
     """Without batch norm, a step does not depend on the division of the batch."""
-    return ["train", "--data", data, "--run-dir", run_dir, "--model", "mlp", "--width", 16, "--global-batch-size", 24, "--lr", 0.05,
-            "--threads", 1, "--log-every", 1, "--augment", "crop-flip", "--crop-padding", 2, "--progress", "plain", "--epochs", 2, *ALL, *more]
+    return ["train", "--data", data, "--run-dir", run_dir, "--model", "mlp", "--width", 16, "--global-batch-size", batch, "--lr", lr,
+            "--threads", 1, "--log-every", 1, "--progress", "plain", "--epochs", 2, *(ALL if augmented else []), *more]
 
 
 def losses(run_dir):
@@ -66,9 +66,8 @@ def generated_images_are_mixed_too(folder):
 def evaluation_is_the_plain_cross_entropy_of_whole_images(folder):
     data = write_shards(folder / "data", samples=48)
     write_shards(folder / "data", samples=20, shards=1, split="val", seed=1)
-    plain = ["--lr", 0, "--mixup", 0, "--cutmix", 0, "--label-smoothing", 0, "--loss", "cross-entropy", "--bce-target-threshold", 0]
-    run(mlp_args(data, folder / "mixed", "--lr", 0))
-    run(mlp_args(data, folder / "plain", *plain))
+    run(mlp_args(data, folder / "mixed", lr=0))
+    run(mlp_args(data, folder / "plain", lr=0, augmented=False))
     results = [[(e["loss"], e["top1"]) for e in events(folder / name, "eval")] for name in ("mixed", "plain")]
     assert results[0] == results[1] and len(results[0]) == 2, results
     assert losses(folder / "mixed") != losses(folder / "plain")
@@ -79,10 +78,10 @@ def evaluation_is_the_plain_cross_entropy_of_whole_images(folder):
 def a_batch_that_separates_pairs_is_refused_on_all_ranks(folder):
     data = write_shards(folder / "data", samples=100)
     for ranks, batch, begin in ((1, 9, 9), (2, 18, 9), (3, 16, 11)):
-        output = run(mlp_args(data, folder / "run", "--global-batch-size", batch), ranks, expect=USAGE)
+        output = run(mlp_args(data, folder / "run", batch=batch), ranks, expect=USAGE)
         assert f"begins at position {begin}" in output and f"a multiple of {2 * ranks}" in output, output
-    run(mlp_args(data, folder / "run", "--global-batch-size", 9, "--mixup", 0, "--cutmix", 0, "--max-steps", 1))
-    output = run(mlp_args(data, folder / "run", "--global-batch-size", 10, "--allow-batch-change"), expect=USAGE)
+    run(mlp_args(data, folder / "run", "--max-steps", 1, batch=9, augmented=False))
+    output = run(mlp_args(data, folder / "run", "--allow-batch-change", batch=10), expect=USAGE)
     assert "begins at position 9" in output, output
 
 

@@ -30,6 +30,7 @@ struct Config {
   std::vector<double> std;    ///< empty: the data set's
   Augment augment = Augment::none;
   std::int64_t crop_padding = 4;   ///< pixels
+  double random_erasing = 0;       ///< probability
   double mixup = 0;                ///< alpha; 0: none
   double cutmix = 0;               ///< alpha; 0: none
   std::int64_t shuffle_block = 1;  ///< samples

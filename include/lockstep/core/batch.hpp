@@ -24,8 +24,9 @@ struct PixelImages {
       nullptr;  ///< image i, (height, width, C), begins at i * height * width * C
   std::int32_t height = 0;
   std::int32_t width = 0;
-  const PixelCut* cuts = nullptr;  ///< (N,)
-  const float* values = nullptr;   ///< (C, 256): network value of each pixel value
+  const PixelCut* cuts = nullptr;    ///< (N,)
+  const float* values = nullptr;     ///< (C, 256): network value of each pixel value
+  const PixelBox* erased = nullptr;  ///< (N,), pixels of the network's image that are 0; null: none
 };
 
 /// One micro-batch in host memory, in the engine's input format: fp32 images (N, C, H, W in that

@@ -30,6 +30,7 @@ enum class RandomPurpose : std::uint32_t {
   pack_order = 4,
   synthetic_data = 5,
   mixing = 6,
+  erasing = 7,
 };
 
 /// A sequential random stream with key (seed, purpose) and counter (a, b), for example sample and

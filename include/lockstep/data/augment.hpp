@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/core/batch.hpp"
+#include "lockstep/core/image_mix.hpp"
 #include "lockstep/core/philox.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/resample.hpp"
@@ -30,10 +31,25 @@ struct Window {
 /// tries, then the largest centred region whose ratio is in range.
 [[nodiscard]] Region draw_resized_crop(PhiloxStream& random, const ImageShape& image) noexcept;
 
+/// torchvision's RandomErasing: with the given probability, a box of 0.02 to 0.33 of the area and
+/// an aspect ratio of 0.3 to 3.3. Empty if nothing is erased, also if no box of ten tries fits.
+[[nodiscard]] PixelBox draw_erased_box(PhiloxStream& random, double probability,
+                                       const ImageShape& image) noexcept;
+/// Sets the box's values of a normalised image to 0.
+void erase_box(const PixelBox& box, const ImageShape& image, ImageLayout layout,
+               float* values) noexcept;
+
 /// Random numbers for augmentation. A pure function of its arguments, so a run can resume anywhere.
 [[nodiscard]] inline PhiloxStream augmentation_stream(std::uint64_t seed, std::int64_t epoch,
                                                       std::int64_t sample) noexcept {
   return {seed, RandomPurpose::augmentation, static_cast<std::uint64_t>(sample),
+          static_cast<std::uint32_t>(epoch)};
+}
+
+/// The same for random erasing.
+[[nodiscard]] inline PhiloxStream erasing_stream(std::uint64_t seed, std::int64_t epoch,
+                                                 std::int64_t sample) noexcept {
+  return {seed, RandomPurpose::erasing, static_cast<std::uint64_t>(sample),
           static_cast<std::uint32_t>(epoch)};
 }
 

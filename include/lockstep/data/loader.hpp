@@ -36,7 +36,8 @@ struct LoaderOptions {
   Augment augment = Augment::none;              ///< evaluation: none (centre crop if sizes differ)
   double crop_ratio = default_eval_crop_ratio;  ///< for encoded images without augmentation
   std::int64_t crop_padding = 4;
-  MixOptions mix = {};  ///< if any, batches begin at even positions; evaluation: none
+  double random_erasing = 0;  ///< probability; evaluation: 0
+  MixOptions mix = {};        ///< if any, batches begin at even positions; evaluation: none
   std::uint64_t seed = 0;
   std::int64_t batch_capacity = 0;  ///< largest count of any request
   int threads = 1;                  ///< 0: next() reads in the calling thread
@@ -55,10 +56,10 @@ struct LoadedBatch {
 };
 
 /// Reads, decodes, augments and normalises ahead of training, into buffers in the engine's input
-/// format. For an engine that takes pixels, it reads, decodes and draws the cuts and mixes. Holds
-/// `batches_ahead` + 1 batches (one without threads). Batches come in order, and their content does
-/// not depend on the number of threads. If a sample fails, the next() that would return its batch
-/// throws the error, and so does every later next().
+/// format. For an engine that takes pixels, it reads, decodes and draws cuts, erased boxes and
+/// mixes. Holds `batches_ahead` + 1 batches (one without threads). Batches come in order, and their
+/// content does not depend on the number of threads. If a sample fails, the next() that would
+/// return its batch throws the error, and so does every later next().
 class Loader {
  public:
   virtual ~Loader() = default;

@@ -72,8 +72,8 @@ class Graph final {
   /// -(1 - e) * log p[y] - e / K * sum over k of log p[k], as torch's label_smoothing.
   ValueId softmax_cross_entropy(ValueId logits, const SoftmaxCrossEntropyOptions& options);
   /// Ends the graph with the sum of the samples' losses, each the mean over the classes of
-  /// -t * log p - (1 - t) * log(1 - p), with p the sigmoid of the logit and t the smoothed target, as
-  /// timm's BinaryCrossEntropy. Evaluation computes softmax cross entropy without smoothing.
+  /// -t * log p - (1 - t) * log(1 - p), with p the sigmoid of the logit and t the smoothed target,
+  /// as timm's BinaryCrossEntropy. Evaluation computes softmax cross entropy without smoothing.
   ValueId binary_cross_entropy(ValueId logits, const BinaryCrossEntropyOptions& options);
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }

@@ -17,7 +17,8 @@
 namespace lockstep {
 
 struct EvaluatorOptions {
-  LoaderOptions loader;  ///< augment, mix, shuffle and batch_capacity are set by the evaluator
+  /// The evaluator sets augment, random_erasing, mix, shuffle and batch_capacity.
+  LoaderOptions loader;
   std::int64_t batch_size = 64;
   PhaseBoard* board = nullptr;  ///< notified of each batch; null: none
   TraceRow* trace = nullptr;    ///< gets an event for each batch; null: no trace

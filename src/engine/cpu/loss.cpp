@@ -56,13 +56,13 @@ void Loss::forward_sample(std::int64_t sample) {
   }
   larger_[n] = is_nan ? std::max<std::int32_t>(static_cast<std::int32_t>(classes), 5) : larger;
   if (loss_.kind == LossKind::bce) {
-    losses_[n] = binary_cross_entropy({row, classes}, target);
+    binary_loss(n);
   } else {
-    softmax_cross_entropy(n, largest);
+    softmax_loss(n, largest);
   }
 }
 
-void Loss::softmax_cross_entropy(std::size_t n, float largest) {
+void Loss::softmax_loss(std::size_t n, float largest) {
   const std::size_t classes = size_of(loss_.classes);
   const float* row = logits_.data() + n * classes;
   double sum = 0;       // of exponentials
@@ -82,34 +82,48 @@ void Loss::softmax_cross_entropy(std::size_t n, float largest) {
   if (smoothing == 0) losses_[n] = log_sum - label_gap;
 }
 
-double Loss::binary_cross_entropy(std::span<const float> row, const SampleTarget& target) const {
+void Loss::binary_loss(std::size_t n) {
+  const std::size_t classes = size_of(loss_.classes);
+  const float* row = logits_.data() + n * classes;
   const BinaryCrossEntropyTerms terms = binary_terms(loss_);
   double sum = 0;
-  for (std::size_t k = 0; k < row.size(); ++k) {
-    sum += BinaryCrossEntropyTerms::loss(row[k], terms.target(target, static_cast<std::int64_t>(k)));
+  for (std::size_t k = 0; k < classes; ++k) {
+    const double target = terms.target(targets_[n], static_cast<std::int64_t>(k));
+    sum += BinaryCrossEntropyTerms::loss(double{row[k]}, target);
   }
-  return sum / static_cast<double>(row.size());
+  losses_[n] = sum / static_cast<double>(classes);
 }
 
 void Loss::backward(float scale, float* gradient) const {
-  const std::int64_t classes = loss_.classes;
-  const double smoothing = loss_.label_smoothing;
-  const double off_target = smoothing / static_cast<double>(classes);
-  const BinaryCrossEntropyTerms terms = binary_terms(loss_);
-  const bool binary = loss_.kind == LossKind::bce;
 #pragma omp parallel for schedule(static)
   for (std::int64_t sample = 0; sample < samples_; ++sample) {
     const std::size_t n = size_of(sample);
-    const float* row = logits_.data() + sample * classes;
-    float* out = gradient + sample * classes;
-    for (std::int64_t k = 0; binary && k < classes; ++k) {
-      out[k] = static_cast<float>(scale *
-                                  terms.gradient(row[k], terms.target(targets_[n], k)));
+    const std::span out(gradient + sample * loss_.classes, size_of(loss_.classes));
+    if (loss_.kind == LossKind::bce) {
+      binary_gradient(n, scale, out);
+    } else {
+      softmax_gradient(n, scale, out);
     }
-    for (std::int64_t k = 0; !binary && k < classes; ++k) {
-      const double target = off_target + (1 - smoothing) * targets_[n].share(k);
-      out[k] = static_cast<float>(scale * (std::exp(double{row[k]} - log_sums_[n]) - target));
-    }
+  }
+}
+
+void Loss::softmax_gradient(std::size_t n, float scale, std::span<float> out) const {
+  const float* row = logits_.data() + n * out.size();
+  const double smoothing = loss_.label_smoothing;
+  const double off_target = smoothing / static_cast<double>(out.size());
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    const double target =
+        off_target + (1 - smoothing) * targets_[n].share(static_cast<std::int64_t>(k));
+    out[k] = static_cast<float>(scale * (std::exp(double{row[k]} - log_sums_[n]) - target));
+  }
+}
+
+void Loss::binary_gradient(std::size_t n, float scale, std::span<float> out) const {
+  const float* row = logits_.data() + n * out.size();
+  const BinaryCrossEntropyTerms terms = binary_terms(loss_);
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    const double target = terms.target(targets_[n], static_cast<std::int64_t>(k));
+    out[k] = static_cast<float>(scale * terms.gradient(double{row[k]}, target));
   }
 }
 

@@ -10,7 +10,8 @@
 
 namespace lockstep::cpu {
 
-/// The loss of a program. Softmax cross entropy: a sample's loss is -sum_k t_k log p_k, where t = (1
+/// The loss of a program. Softmax cross entropy: a sample's loss is -sum_k t_k log p_k, where t =
+/// (1
 /// - s) * (shares of its labels) + s / K. Binary cross entropy: BinaryCrossEntropyTerms. Keeps the
 /// values of the last forward that backward needs.
 class Loss final {
@@ -28,9 +29,10 @@ class Loss final {
 
  private:
   void forward_sample(std::int64_t sample);
-  void softmax_cross_entropy(std::size_t n, float largest);
-  [[nodiscard]] double binary_cross_entropy(std::span<const float> row,
-                                            const SampleTarget& target) const;
+  void softmax_loss(std::size_t n, float largest);
+  void binary_loss(std::size_t n);
+  void softmax_gradient(std::size_t n, float scale, std::span<float> out) const;
+  void binary_gradient(std::size_t n, float scale, std::span<float> out) const;
 
   GraphLoss loss_;
   std::int64_t samples_ = 0;

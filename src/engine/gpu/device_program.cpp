@@ -88,8 +88,8 @@ void DeviceProgram::lower_all() {
                  [this, gradient, type, binary](const LaunchContext& context) {
                    const auto backward =
                        binary ? binary_cross_entropy_backward : softmax_cross_entropy_backward;
-                   backward(context.stream(), type, loss_.extent(), loss_.outputs(),
-                            context.labels, context.loss_scale, context.at(gradient));
+                   backward(context.stream(), type, loss_.extent(), loss_.outputs(), context.labels,
+                            context.loss_scale, context.at(gradient));
                  });
     builder.contribute(logits_id, gradient, ProgramBuilder::Ownership::exclusive);
     nodes.backward(builder);

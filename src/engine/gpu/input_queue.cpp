@@ -21,6 +21,7 @@ void InputQueue::grow(Slot& slot, std::size_t pixels, std::size_t images) {
   slot.pixels = DeviceArray<std::uint8_t>(device_, pixels);
   slot.cuts = DeviceArray<PixelCut>(device_, images);
   slot.values = DeviceArray<float>(device_, channels_ * 256);
+  slot.erased = DeviceArray<PixelBox>(device_, images);
   slot.labels = DeviceArray<std::int32_t>(device_, images);
   slot.mixes = DeviceArray<ImageMix>(device_, images);
 }
@@ -47,6 +48,9 @@ void InputQueue::begin(const Batch& batch) {
   device_.transfer_to_device(slot->cuts.data(), images.cuts, count * sizeof(PixelCut));
   device_.transfer_to_device(slot->values.data(), images.values, slot->values.bytes());
   device_.transfer_to_device(slot->labels.data(), batch.labels, count * sizeof(std::int32_t));
+  if (images.erased != nullptr) {
+    device_.transfer_to_device(slot->erased.data(), images.erased, count * sizeof(PixelBox));
+  }
   if (batch.mixes != nullptr) {
     device_.transfer_to_device(slot->mixes.data(), batch.mixes, count * sizeof(ImageMix));
   }
@@ -67,6 +71,7 @@ DeviceBatch InputQueue::take(const Batch& batch) {
                      .cuts = slot.cuts.data(),
                      .values = slot.values.data(),
                      .count = batch.size,
+                     .erased = batch.pixels.erased != nullptr ? slot.erased.data() : nullptr,
                      .mixes = mixes},
           .labels = {.labels = slot.labels.data(), .mixes = mixes}};
 }

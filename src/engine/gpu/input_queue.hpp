@@ -36,6 +36,7 @@ class InputQueue final {
     DeviceArray<std::uint8_t> pixels;
     DeviceArray<PixelCut> cuts;
     DeviceArray<float> values;
+    DeviceArray<PixelBox> erased;
     DeviceArray<std::int32_t> labels;
     DeviceArray<ImageMix> mixes;
     std::unique_ptr<Event> arrived;

@@ -12,11 +12,11 @@ namespace lockstep {
 
 /// The loss of a graph.
 struct GraphLoss {
-  ValueId logits;
-  std::int64_t classes;
-  LossKind kind;
-  double label_smoothing;
-  double target_threshold;  ///< of bce; 0: none
+  ValueId logits = 0;
+  std::int64_t classes = 0;
+  LossKind kind = LossKind::cross_entropy;
+  double label_smoothing = 0;
+  double target_threshold = 0;  ///< of bce; 0: none
 };
 [[nodiscard]] GraphLoss training_loss(const Graph& graph);
 /// That of training, but cross entropy without smoothing instead of binary cross entropy, as timm.

@@ -49,8 +49,8 @@ struct SumLosses {
     for (std::int64_t k = lane; k < extent.classes; k += threads_per_block) {
       const float logit = to_float(row[k]);
       copy[k] = logit;
-      result.loss += BinaryCrossEntropyTerms::loss(static_cast<double>(logit),
-                                                   terms.target(target, k));
+      result.loss +=
+          BinaryCrossEntropyTerms::loss(static_cast<double>(logit), terms.target(target, k));
       result.larger += logit > label_logit ? 1 : 0;
       result.nans += logit != logit ? 1 : 0;
     }

@@ -8,13 +8,21 @@ namespace lockstep::gpu {
 namespace {
 
 /// One item per 16 bytes of an output pixel.
-template <typename T>
+template <typename T, bool mixes>
 struct CutImages {
   static constexpr int item_size = packed_size<T>;
   ImageExtent extent;
   std::int64_t items_per_pixel;
   StoredImages stored;
   T* out;
+
+  /// Pixel (y, x) of an output image, and `channels` of its channels from `first` on.
+  struct Place {
+    std::int64_t y;
+    std::int64_t x;
+    std::int64_t first;
+    int channels;
+  };
 
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
     const Division pixel = divide(item, items_per_pixel);
@@ -26,52 +34,51 @@ struct CutImages {
         extent.channels - first < item_size ? extent.channels - first : std::int64_t{item_size});
     Floats<item_size> values = filled<item_size>(0);  // whole items, to stay in registers
     if (image < stored.count) {
-      const Source source{.y = place.rest, .x = row.rest, .first = first, .channels = channels};
-      if (stored.mixes == nullptr) {
-        values = normalised(image, source);
+      const Place at{.y = place.rest, .x = row.rest, .first = first, .channels = channels};
+      if constexpr (mixes) {
+        values = mixed(image, at);
       } else {
-        values = mixed(image, stored.mixes[image], source);
+        values = normalised(image, at);
       }
     }
     store<item_size>(out + item * item_size, values);
   }
 
-  /// Pixel (y, x) of an output image, and its channels from `first` on.
-  struct Source {
-    std::int64_t y;
-    std::int64_t x;
-    std::int64_t first;
-    int channels;
-  };
-
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Floats<item_size> mixed(std::int64_t image,
-                                                             const ImageMix& mix,
-                                                             const Source& source) const {
-    const bool pasted = mix.box.contains(source.y, source.x);
-    Floats<item_size> values = normalised(pasted ? mix.partner : image, source);
-    if (mix.partner == image || !mix.box.is_empty()) return values;
-    const Floats<item_size> others = normalised(mix.partner, source);
-    const float rest = 1.0F - mix.weight;
-    for (int c = 0; c < item_size; ++c) values[c] = mix.weight * values[c] + rest * others[c];
+                                                             const Place& at) const {
+    Floats<item_size> values = filled<item_size>(0);
+    // A loop, because two copies of normalised() need too many registers.
+#ifdef __CUDACC__
+#pragma unroll 1
+#endif
+    for (int source = 0; source < 2; ++source) {
+      const ImageMix mix = stored.mixes[image];
+      const bool is_mean = mix.partner != image && mix.box.is_empty();
+      if (source == 1 && !is_mean) break;
+      const bool is_partner = source == 1 || mix.box.contains(at.y, at.x);
+      const Floats<item_size> read = normalised(is_partner ? std::int64_t{mix.partner} : image, at);
+      const float weight = !is_mean ? 1.0F : source == 1 ? 1.0F - mix.weight : mix.weight;
+      for (int c = 0; c < item_size; ++c) values[c] += weight * read[c];
+    }
     return values;
   }
 
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Floats<item_size> normalised(std::int64_t image,
-                                                                  const Source& source) const {
-    const auto& [y, column, first, channels] = source;
+                                                                  const Place& at) const {
     Floats<item_size> values = filled<item_size>(0);
+    if (stored.erased != nullptr && stored.erased[image].contains(at.y, at.x)) return values;
     const PixelCut cut = stored.cuts[image];
-    const std::int64_t x = cut.flip != 0 ? extent.width - 1 - column : column;
+    const std::int64_t x = cut.flip != 0 ? extent.width - 1 - at.x : at.x;
     const std::uint8_t* const from =
-        stored.data + image * stored.height * stored.width * extent.channels + first;
+        stored.data + image * stored.height * stored.width * extent.channels + at.first;
     if (cut.height == extent.height && cut.width == extent.width) {
-      copy(from, cut.top + y, cut.left + x, channels, values);
+      copy(from, cut.top + at.y, cut.left + x, at.channels, values);
     } else {
-      resample(from, cut, y, x, channels, values);
+      resample(from, cut, at.y, x, at.channels, values);
     }
     for (int c = 0; c < item_size; ++c) {
-      values[c] = c < channels
-                      ? stored.values[(first + c) * 256 + static_cast<std::int64_t>(values[c])]
+      values[c] = c < at.channels
+                      ? stored.values[(at.first + c) * 256 + static_cast<std::int64_t>(values[c])]
                       : 0.0F;
     }
     return values;
@@ -118,8 +125,12 @@ void cut_images(Stream stream, DataType type, const ImageExtent& extent, const S
                 void* out) {
   with_type(type, [&]<typename T>(T*) {
     const std::int64_t items_per_pixel = extent.padded / packed_size<T>;
-    launch(stream, extent.batch * extent.height * extent.width * items_per_pixel,
-           CutImages<T>{extent, items_per_pixel, stored, static_cast<T*>(out)});
+    with_flags(
+        [&]<bool mixes>() {
+          launch(stream, extent.batch * extent.height * extent.width * items_per_pixel,
+                 CutImages<T, mixes>{extent, items_per_pixel, stored, static_cast<T*>(out)});
+        },
+        stored.mixes != nullptr);
   });
 }
 

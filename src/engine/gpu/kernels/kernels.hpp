@@ -56,13 +56,14 @@ struct StoredImages {
   const std::uint8_t* data;
   std::int64_t height;
   std::int64_t width;
-  const PixelCut* cuts;  ///< (count,)
-  const float* values;   ///< (C, 256): network value of each pixel value
-  std::int64_t count;    ///< later images of `extent` become zero
-  const ImageMix* mixes = nullptr;  ///< (count,); null: no image is mixed
+  const PixelCut* cuts;              ///< (count,)
+  const float* values;               ///< (C, 256): network value of each pixel value
+  std::int64_t count;                ///< later images of `extent` become zero
+  const PixelBox* erased = nullptr;  ///< (count,), pixels of `extent` that are 0; null: none
+  const ImageMix* mixes = nullptr;   ///< (count,); null: no image is mixed
 };
-/// Crops, mirrors, resamples, normalises and mixes to T (N, H, W, padded); bit-identical to the
-/// CPU's result.
+/// Crops, mirrors, resamples, normalises, erases and mixes to T (N, H, W, padded); bit-identical to
+/// the CPU's result.
 void cut_images(Stream stream, DataType type, const ImageExtent& extent, const StoredImages& stored,
                 void* out);
 

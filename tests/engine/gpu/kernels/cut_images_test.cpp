@@ -12,7 +12,8 @@ struct Images {
   ImageShape stored;
   std::vector<std::uint8_t> pixels;
   std::vector<PixelCut> cuts;
-  std::vector<ImageMix> mixes;  ///< empty: no mixing
+  std::vector<PixelBox> erased;  ///< empty: no erasing
+  std::vector<ImageMix> mixes;   ///< empty: no mixing
   std::vector<float> mean;
   std::vector<float> std;
 };
@@ -61,6 +62,9 @@ std::vector<float> values_on_cpu(const Images& images, const ImageShape& network
     normalizer.write(pixels, shape, window, {.shape = network, .layout = ImageLayout::nhwc},
                      values.data() + n * size);
   }
+  for (std::size_t n = 0; n < images.erased.size(); ++n) {
+    erase_box(images.erased[n], network, ImageLayout::nhwc, values.data() + n * size);
+  }
   for (std::size_t n = 0; n + 1 < images.mixes.size(); n += 2) {
     mix_pair(images.mixes[n], network, ImageLayout::nhwc, values.data() + n * size,
              values.data() + (n + 1) * size);
@@ -88,6 +92,7 @@ void check_against_cpu(const Images& images, const ImageShape& network, DataType
               .cuts = images.cuts.data(),
               .values = normalizer.values().data(),
               .count = count,
+              .erased = images.erased.empty() ? nullptr : images.erased.data(),
               .mixes = images.mixes.empty() ? nullptr : images.mixes.data()},
              out.data());
 
@@ -135,7 +140,7 @@ BOOST_AUTO_TEST_CASE(crops_and_flips_match_the_cpu) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(mixed_pairs_match_the_cpu_exactly) {
+BOOST_AUTO_TEST_CASE(erased_and_mixed_pairs_match_the_cpu_exactly) {
   for (const std::int64_t channels : {1, 3, 10}) {
     for (const auto& [height, width] : {std::pair{9, 7}, std::pair{6, 5}}) {  // copied, resampled
       const ImageShape network{.channels = channels, .height = 9, .width = 7};
@@ -144,11 +149,15 @@ BOOST_AUTO_TEST_CASE(mixed_pairs_match_the_cpu_exactly) {
       for (std::int32_t n = 0; n < 9; ++n) {
         images.cuts.push_back(
             {.top = n % 3, .left = n % 2, .height = height, .width = width, .flip = n / 2 % 2});
-        ImageMix mix = n % 2 == 1 ? images.mixes.back()
-                                  : draw_mix(random, {.mixup = 0.4, .cutmix = 1}, network);
+        ImageMix mix =
+            n % 2 == 1
+                ? images.mixes.back()
+                : draw_mix(random, n % 4 == 0 ? MixOptions{.mixup = 0.4} : MixOptions{.cutmix = 1},
+                           network);
         if (n == 8) mix = {};  // without a partner
         mix.partner = n == 8 ? n : n ^ 1;
         images.mixes.push_back(mix);
+        images.erased.push_back(draw_erased_box(random, 0.7, network));
       }
       check_all_types(images, network);
     }
