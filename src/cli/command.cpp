@@ -17,7 +17,7 @@ std::span<const Command> commands() {
               .summary = "compute the loss and accuracy of a checkpoint",
               .run = run_eval},
       Command{.name = "pack",
-              .summary = "make shards from MNIST, CIFAR or image folders",
+              .summary = "make shards of images in folders or tar archives, MNIST or CIFAR",
               .run = run_pack},
       Command{.name = "inspect",
               .summary = "show what a shard, data set, checkpoint, run or model holds",

@@ -9,26 +9,80 @@
 #include <fmt/ranges.h>
 
 #include <chrono>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 namespace lockstep::cli {
 namespace {
 
-enum class SourceKind { mnist, cifar, folder };
+enum class SourceKind { mnist, cifar, folder, tar, webdataset };
 
 struct PackArguments {
   SourceKind from = SourceKind::mnist;
   std::string input;
+  std::string val_labels;
+  std::string class_ids;
+  std::string class_names;
   std::string output;
   std::int64_t shards = 0;  ///< 0: derived from shard_mb
   double shard_mb = 256;
   std::int64_t seed = 0;
   std::int64_t image_size = 224;
   bool keep_encoded = false;
+  std::int64_t short_side = 0;  ///< 0: images keep their size
+  std::int64_t quality = default_jpeg_quality;
+  OnBad on_bad = OnBad::stop;
   bool overwrite = false;
   bool json = false;
 };
+
+void add_image_options(OptionTable<PackArguments>& table) {
+  table.group("Image files (--from folder, tar, webdataset)")
+      .add(&PackArguments::image_size,
+           {.name = "image-size",
+            .help = "resize the short side to this, then crop the center",
+            .unit = "pixels",
+            .min = 1,
+            .max = 4096})
+      .add(&PackArguments::keep_encoded,
+           {.name = "keep-encoded",
+            .help = "pack JPEG files as they are; PNG and CMYK files become JPEG files",
+            .unit = ""})
+      .add(&PackArguments::short_side,
+           {.name = "short-side",
+            .help = "with --keep-encoded: resize images with a longer short side to this, and "
+                    "encode them again; 0: keep their size",
+            .unit = "pixels",
+            .min = 0,
+            .max = 4096})
+      .add(&PackArguments::quality, {.name = "quality",
+                                     .help = "with --keep-encoded: quality of new JPEG files",
+                                     .unit = "",
+                                     .min = 1,
+                                     .max = 100})
+      .add(&PackArguments::on_bad,
+           {.name = "on-bad",
+            .help = "stop at an image that does not decode, or skip it and list it in "
+                    "skipped.txt",
+            .unit = "",
+            .choices = {"stop", "skip"}})
+      .add(&PackArguments::val_labels,
+           {.name = "val-labels",
+            .help = "file with the classes of validation images that are in no class folders: "
+                    "ImageNet's LOC_val_solution.csv, or lines IMAGE CLASS",
+            .unit = ""})
+      .add(&PackArguments::class_ids,
+           {.name = "class-ids",
+            .help = "lines ID CLASS, for a --val-labels that has only numbers, as in ILSVRC's "
+                    "development kit",
+            .unit = ""})
+      .add(&PackArguments::class_names,
+           {.name = "class-names",
+            .help = "lines CLASS NAME, such as ImageNet's LOC_synset_mapping.txt; the "
+                    "shards then hold these names",
+            .unit = ""});
+}
 
 OptionTable<PackArguments> pack_options() {
   OptionTable<PackArguments> table;
@@ -36,18 +90,10 @@ OptionTable<PackArguments> pack_options() {
       .add(&PackArguments::from, {.name = "from",
                                   .help = "kind of --input",
                                   .unit = "",
-                                  .choices = {"mnist", "cifar", "folder"}})
-      .add(&PackArguments::input, {.name = "input", .help = "directory to read", .unit = ""})
-      .add(&PackArguments::image_size,
-           {.name = "image-size",
-            .help = "folder: resize the short side to this, then crop the center",
-            .unit = "pixels",
-            .min = 1,
-            .max = 4096})
-      .add(&PackArguments::keep_encoded, {.name = "keep-encoded",
-                                          .help = "folder: pack JPEG files without decoding them",
-                                          .unit = ""})
-      .group("Shards")
+                                  .choices = {"mnist", "cifar", "folder", "tar", "webdataset"}})
+      .add(&PackArguments::input, {.name = "input", .help = "directory to read", .unit = ""});
+  add_image_options(table);
+  table.group("Shards")
       .add(&PackArguments::output, {.name = "output",
                                     .help = "directory to write to; created if it does not exist",
                                     .unit = ""})
@@ -65,7 +111,9 @@ OptionTable<PackArguments> pack_options() {
       .add(&PackArguments::seed,
            {.name = "seed", .help = "seed of the samples' order", .unit = "", .min = 0})
       .add(&PackArguments::overwrite,
-           {.name = "overwrite", .help = "replace the shards in --output", .unit = ""})
+           {.name = "overwrite",
+            .help = "replace the shards in --output, and unfinished ones of other options",
+            .unit = ""})
       .group("Result")
       .add(&PackArguments::json, {.name = "json", .help = "print one JSON object", .unit = ""});
   return table;
@@ -73,13 +121,20 @@ OptionTable<PackArguments> pack_options() {
 
 void print_help() {
   fmt::print(
-      "usage: lockstep pack --from mnist|cifar|folder --input DIR --output DIR [options]\n\n"
+      "usage: lockstep pack --from KIND --input DIR --output DIR [options]\n\n"
       "Makes HDF5 shards of images and labels, in a seeded random order; the same input gives the\n"
       "same bytes. The source's test part becomes split val. Under mpirun or srun the processes\n"
-      "share the work.\n\n"
-      "  mnist   {{train,t10k}}-{{images-idx3,labels-idx1}}-ubyte[.gz]: MNIST, Fashion-MNIST, ...\n"
-      "  cifar   the binary version of CIFAR-10 or CIFAR-100 (fine labels)\n"
-      "  folder  CLASS/*.png|*.jpg, or train/CLASS/... and val/CLASS/...\n"
+      "share the work. The same command continues a packing that was stopped or killed.\n\n"
+      "  mnist       {{train,t10k}}-{{images-idx3,labels-idx1}}-ubyte[.gz]: MNIST, Fashion-MNIST, "
+      "...\n"
+      "  cifar       the binary version of CIFAR-10 or CIFAR-100 (fine labels)\n"
+      "  folder      CLASS/*.png|*.jpg, or train/CLASS/... and val/CLASS/...; with --val-labels,\n"
+      "              val/*.JPEG\n"
+      "  tar         ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar, which needs "
+      "--val-labels\n"
+      "  webdataset  train/*.tar and val/*.tar, or *-train-*.tar and *-val*.tar: images with .cls "
+      "or\n"
+      "              .json\n"
       "{}\n"
       "example: lockstep pack --from mnist --input /usr/share/datasets/fashion-mnist --output "
       "fashion\n",
@@ -97,12 +152,13 @@ PackArguments parse(const std::vector<std::string>& arguments) {
     }
   }
   const PackArguments& value = parsed.value;
-  if (value.from != SourceKind::folder) {
-    for (const char* name : {"image-size", "keep-encoded"}) {
+  if (value.from == SourceKind::mnist || value.from == SourceKind::cifar) {
+    for (const char* name : {"image-size", "keep-encoded", "short-side", "quality", "on-bad",
+                             "val-labels", "class-ids", "class-names"}) {
       if (parsed.given.contains(name)) {
         fail(ExitStatus::usage,
-             "--{} is for --from folder ({} images are packed as they are); drop "
-             "it",
+             "--{} is for --from folder, tar and webdataset ({} images are packed as they are); "
+             "drop it",
              name, pack_options().get(value, "from"));
       }
     }
@@ -110,8 +166,26 @@ PackArguments parse(const std::vector<std::string>& arguments) {
   if (value.keep_encoded && parsed.given.contains("image-size")) {
     fail(ExitStatus::usage,
          "--image-size {} with --keep-encoded (JPEG files are packed as they are, "
-         "training resizes them); drop one",
+         "training resizes them); drop one, or use --short-side",
          value.image_size);
+  }
+  for (const char* name : {"short-side", "quality"}) {
+    if (!value.keep_encoded && parsed.given.contains(name)) {
+      fail(ExitStatus::usage,
+           "--{} {} without --keep-encoded (pixels are packed, no JPEG files); drop it, or add "
+           "--keep-encoded",
+           name, pack_options().get(value, name));
+    }
+  }
+  if (value.from == SourceKind::webdataset && !value.val_labels.empty()) {
+    fail(ExitStatus::usage,
+         "--val-labels with --from webdataset (its samples have labels); drop it");
+  }
+  if (!value.class_ids.empty() && value.val_labels.empty()) {
+    fail(ExitStatus::usage,
+         "--class-ids {} without --val-labels (it explains the numbers in that file); drop it, or "
+         "add --val-labels",
+         value.class_ids);
   }
   if (value.shards != 0 && parsed.given.contains("shard-mb")) {
     fail(ExitStatus::usage,
@@ -122,18 +196,39 @@ PackArguments parse(const std::vector<std::string>& arguments) {
   return value;
 }
 
-std::unique_ptr<PackSource> open_source(const PackArguments& arguments) {
+ImageOptions image_options(const PackArguments& arguments) {
+  ImageOptions options{.directory = arguments.input,
+                       .image_size = arguments.image_size,
+                       .keep_encoded = arguments.keep_encoded,
+                       .quality = arguments.quality,
+                       .val_labels = arguments.val_labels,
+                       .class_ids = arguments.class_ids,
+                       .class_names = arguments.class_names};
+  if (arguments.short_side > 0) options.short_side = arguments.short_side;
+  return options;
+}
+
+/// Collective; all ranks return or all throw the same Error.
+std::unique_ptr<PackSource> open_source(const PackArguments& arguments, Communicator& comm) {
+  std::unique_ptr<PackSource> source;
   switch (arguments.from) {
     case SourceKind::mnist:
-      return open_mnist_source(arguments.input);
+      collectively(comm, [&] { source = open_mnist_source(arguments.input); });
+      break;
     case SourceKind::cifar:
-      return open_cifar_source(arguments.input);
+      collectively(comm, [&] { source = open_cifar_source(arguments.input); });
+      break;
     case SourceKind::folder:
+      source = open_folder_source(image_options(arguments), comm);
+      break;
+    case SourceKind::tar:
+      source = open_tar_source(image_options(arguments), comm);
+      break;
+    case SourceKind::webdataset:
+      source = open_webdataset_source(image_options(arguments), comm);
       break;
   }
-  return open_folder_source({.directory = arguments.input,
-                             .image_size = arguments.image_size,
-                             .keep_encoded = arguments.keep_encoded});
+  return source;
 }
 
 void print_result(const PackResult& result, const PackArguments& arguments, double seconds) {
@@ -142,7 +237,11 @@ void print_result(const PackResult& result, const PackArguments& arguments, doub
         {"samples", result.train_samples + result.val_samples},
         {"train_samples", result.train_samples},
         {"val_samples", result.val_samples},
+        {"skipped", result.skipped},
+        {"re_encoded", result.re_encoded},
+        {"resized", result.resized},
         {"shards", result.train_shards + result.val_shards},
+        {"earlier_shards", result.earlier_shards},
         {"classes", result.classes},
         {"mean", result.mean},
         {"std", result.std},
@@ -164,7 +263,27 @@ void print_result(const PackResult& result, const PackArguments& arguments, doub
   }
   fmt::print("  mean   {:.4f}\n  std    {:.4f}\n", fmt::join(result.mean, " "),
              fmt::join(result.std, " "));
+  if (result.earlier_shards > 0) {
+    fmt::print("  {} shard{} packed by an earlier run\n", result.earlier_shards,
+               result.earlier_shards == 1 ? " was" : "s were");
+  }
+  if (result.resized > 0) {
+    fmt::print("  {} image{} resized to a short side of {}\n", result.resized,
+               result.resized == 1 ? " was" : "s were", arguments.short_side);
+  }
+  if (result.re_encoded > 0) {
+    fmt::print("  {} PNG or CMYK file{} encoded as RGB JPEG\n", result.re_encoded,
+               result.re_encoded == 1 ? " was" : "s were");
+  }
   fmt::print("next: lockstep train --data {}\n", arguments.output);
+}
+
+void warn_of_skipped(const PackResult& result, const PackArguments& arguments) {
+  if (result.skipped == 0) return;
+  fmt::print(stderr,
+             "lockstep: warning: {} image{} could not be read and {} skipped; {}/{} says why\n",
+             result.skipped, result.skipped == 1 ? "" : "s", result.skipped == 1 ? "was" : "were",
+             arguments.output, skipped_list_name);
 }
 
 }  // namespace
@@ -177,26 +296,28 @@ ExitStatus run_pack(Invocation& invocation) {
   return run_job(invocation.argc, invocation.argv, [&](Job& job) {
     const PackArguments arguments = parse(invocation.arguments);
     const auto start = std::chrono::steady_clock::now();
-    std::unique_ptr<PackSource> source;
-    collectively(job.comm(), [&] { source = open_source(arguments); });
+    const std::unique_ptr<PackSource> source = open_source(arguments, job.comm());
     PackOptions options{.directory = arguments.output,
                         .shards = std::nullopt,
                         .shard_mb = arguments.shard_mb,
                         .seed = static_cast<std::uint64_t>(arguments.seed),
                         .overwrite = arguments.overwrite,
+                        .on_bad = arguments.on_bad,
                         .progress = {}};
     if (arguments.shards > 0) options.shards = arguments.shards;
     std::optional<PackProgress> progress;
     if (job.is_first()) {
       progress.emplace();
-      options.progress = [&](std::int64_t done, std::int64_t total) {
-        progress->update(done, total);
-      };
+      options.progress = [&](const PackedSoFar& packed) { progress->update(packed); };
     }
     const PackResult result = pack(*source, options, job.comm());
     progress.reset();
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (job.is_first()) print_result(result, arguments, elapsed.count());
+    if (job.is_first()) {
+      print_result(result, arguments, elapsed.count());
+      std::fflush(stdout);
+      warn_of_skipped(result, arguments);
+    }
     return ExitStatus::ok;
   });
 }

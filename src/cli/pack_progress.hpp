@@ -1,12 +1,14 @@
 #pragma once
 
+#include "lockstep/data/pack.hpp"
+
 #include <chrono>
 #include <cstdint>
 
 namespace lockstep::cli {
 
-/// Progress of rank 0's share of packing, on standard error: a live bar on a terminal, else a line
-/// per 10 %, at most one per second.
+/// Progress of packing, estimated for all ranks from rank 0's, on standard error: a live bar on a
+/// terminal, else a line per 10 %, at most one per second.
 class PackProgress final {
  public:
   PackProgress();
@@ -14,7 +16,7 @@ class PackProgress final {
   PackProgress(const PackProgress&) = delete;
   PackProgress& operator=(const PackProgress&) = delete;
 
-  void update(std::int64_t done, std::int64_t total);
+  void update(const PackedSoFar& packed);
 
  private:
   using Clock = std::chrono::steady_clock;

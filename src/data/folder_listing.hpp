@@ -1,29 +1,20 @@
 #pragma once
 
-#include <cstdint>
+#include "image_list.hpp"
+#include "label_file.hpp"
+#include "lockstep/comm/communicator.hpp"
+
+#include <optional>
 #include <string>
-#include <vector>
 
 namespace lockstep {
 
-struct ListedImage {
-  std::string name;  ///< relative to the class folder
-  std::int64_t label = 0;
-  std::uint64_t bytes = 0;
-};
-struct FolderPart {
-  std::string directory;
-  std::vector<ListedImage> images;  ///< sorted by class, then by name
-};
-struct FolderListing {
-  std::vector<std::string> classes;  ///< sorted
-  FolderPart train;
-  FolderPart val;  ///< empty if there is no val/
-};
-
-/// Lists PNG and JPEG files (by extension) in class folders. Error(no_input) if the folder or its
-/// class folders are missing; Error(bad_input) if a class is empty or not in the training part, if
-/// val/ has no class folders, or if images are outside class folders.
-[[nodiscard]] FolderListing list_folder(const std::string& directory);
+/// Lists PNG and JPEG files (by extension) in class folders, by class and then by name; each folder
+/// on one rank only. Collective. Error(no_input) if the folder or its class folders are missing;
+/// Error(bad_input) if a class is empty or not in the training part, if val/ has no class folders,
+/// if images are outside class folders, or by the label files. With `labels`, val/ must have images
+/// and no class folders.
+[[nodiscard]] ImageListing list_folder(const std::string& directory,
+                                       const std::optional<LabelPaths>& labels, Communicator& comm);
 
 }  // namespace lockstep

@@ -1,197 +1,84 @@
 #include "lockstep/data/pack.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/philox.hpp"
-#include "lockstep/core/slice.hpp"
+#include "lockstep/core/version.hpp"
 #include "lockstep/data/pixel_statistics.hpp"
-#include "lockstep/data/sample_order.hpp"
-#include "lockstep/data/shard_file.hpp"
-#include "lockstep/io/atomic_file.hpp"
+#include "pack_plan.hpp"
+#include "shard_record.hpp"
 #include "shard_writer.hpp"
+#include "skipped_samples.hpp"
+#include "unfinished_packing.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
+#include <optional>
+#include <tuple>
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// One file to write.
-struct ShardTask {
-  SourcePart part;
-  std::int64_t shard;
-  std::int64_t shards;
-  Slice positions;  ///< in the part's order
-};
-
-/// A written shard without attributes, under a temporary name; removed unless published.
-class UnpublishedShard final {
- public:
-  UnpublishedShard(const std::string& directory, const std::string& name)
-      : target_((fs::path(directory) / name).string()),
-        path_((fs::path(directory) / ("." + name + ".tmp-pack")).string()) {}
-  UnpublishedShard(const UnpublishedShard&) = delete;
-  UnpublishedShard& operator=(const UnpublishedShard&) = delete;
-  UnpublishedShard(UnpublishedShard&& other) noexcept
-      : target_(std::move(other.target_)), path_(std::exchange(other.path_, {})) {}
-  UnpublishedShard& operator=(UnpublishedShard&&) = delete;
-  ~UnpublishedShard() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove(path_, ignored);
-  }
-
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// Adds the attributes and renames the file; returns its size.
-  std::uint64_t publish(const ShardAttributes& attributes) {
-    write_atomically(target_, [&](const std::string& temporary) {
-      std::error_code error;
-      fs::rename(path_, temporary, error);
-      if (error) {
-        fail(ExitStatus::cannot_write, "cannot rename {} ({}); pack again", path_, error.message());
-      }
-      finish_shard(temporary, attributes);
-    });
-    path_.clear();
-    return fs::file_size(target_);
-  }
-
- private:
-  std::string target_;
-  std::string path_;
-};
-
-SampleOrder order_of(const PackSource& source, SourcePart part, std::uint64_t seed) {
-  PhiloxStream stream(seed, RandomPurpose::pack_order, 0, part == SourcePart::train ? 0 : 1);
-  return {source.samples(part), stream.next_u64()};
+std::int64_t channels_of(const SourceInfo& info) {
+  return info.encoded ? 3 : info.image.channels;
 }
 
-std::uint64_t bytes_of(const PackSource& source, SourcePart part) {
-  const std::int64_t samples = source.samples(part);
-  if (samples == 0) return 0;
-  if (!source.info().encoded) {
-    return static_cast<std::uint64_t>(samples) * source.bytes_of(part, 0);
-  }
-  std::uint64_t total = 0;
-  for (std::int64_t i = 0; i < samples; ++i) total += source.bytes_of(part, i);
-  return total;
-}
-
-std::vector<ShardTask> plan(const PackSource& source, const PackOptions& options) {
-  const std::int64_t train = source.samples(SourcePart::train);
-  const std::int64_t val = source.samples(SourcePart::val);
-  if (train == 0) {
-    fail(ExitStatus::bad_input,
-         "the source holds no training samples (nothing to pack); check --input");
-  }
-  if (options.shards && (*options.shards < 1 || *options.shards > train)) {
-    fail(ExitStatus::usage,
-         "--shards {} for {} training samples (a shard holds at least one); use 1 to {}",
-         *options.shards, train, train);
-  }
-  std::vector<ShardTask> tasks;
-  const auto add = [&](SourcePart part, std::int64_t samples, std::int64_t shards) {
-    for (std::int64_t i = 0; i < shards; ++i) {
-      tasks.push_back(
-          {.part = part, .shard = i, .shards = shards, .positions = slice_of(samples, shards, i)});
-    }
-  };
-  if (options.shards) {
-    add(SourcePart::train, train, *options.shards);
-    // Test shards hold at most as many samples as training shards.
-    if (val > 0) {
-      const std::int64_t size = train / *options.shards;
-      add(SourcePart::val, val, (val + size - 1) / size);
-    }
-  } else {
-    for (const SourcePart part : {SourcePart::train, SourcePart::val}) {
-      const std::int64_t samples = source.samples(part);
-      if (samples == 0) continue;
-      add(part, samples, shards_for(bytes_of(source, part), samples, options.shard_mb));
-    }
-  }
-  return tasks;
-}
-
-std::vector<fs::path> shards_in(const std::string& directory) {
-  std::vector<fs::path> found;
-  std::error_code ignored;
-  for (fs::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
-       entry.increment(ignored)) {
-    const auto name = parse_shard_name(entry->path().filename().string());
-    if (name && (name->split == "train" || name->split == "val")) found.push_back(entry->path());
-  }
-  return found;
-}
-
-void prepare_directory(const PackOptions& options) {
-  std::error_code error;
-  fs::create_directories(options.directory, error);
-  if (error) {
-    fail(ExitStatus::cannot_write, "cannot create {} ({}); choose another --output",
-         options.directory, error.message());
-  }
-  if (const auto found = shards_in(options.directory); !found.empty() && !options.overwrite) {
-    fail(ExitStatus::usage,
-         "{} holds {} shards already, {} among them (they would be replaced); choose another "
-         "--output or give --overwrite",
-         options.directory, found.size(), found.front().filename().string());
-  }
-  remove_stale_temporaries(options.directory);
-}
-
-void remove_old_shards(const std::string& directory) {
-  for (const fs::path& path : shards_in(directory)) {
-    std::error_code error;
-    fs::remove(path, error);
-    if (error) {
-      fail(ExitStatus::cannot_write, "cannot remove {} ({}); remove it and pack again",
-           path.string(), error.message());
-    }
-  }
-}
-
-/// Writes this rank's shards to temporary names.
+/// Writes shards one after the other.
 class ShardPacker final {
  public:
-  ShardPacker(PackSource& source, const PackOptions& options, PixelStatistics& statistics)
-      : source_(source), options_(options), statistics_(statistics) {}
+  /// `progress` has the counts at the start.
+  ShardPacker(PackSource& source, const PackOptions& options, const PackedSoFar& progress)
+      : source_(source), options_(options), progress_(progress) {}
 
-  std::vector<UnpublishedShard> pack(const std::vector<ShardTask>& tasks) {
-    for (const ShardTask& task : tasks) total_ += task.positions.count;
-    std::vector<UnpublishedShard> written;
-    written.reserve(tasks.size());
-    for (const ShardTask& task : tasks) written.push_back(pack(task));
-    return written;
+  ShardRecord pack(const ShardTask& task, const std::string& path) {
+    ShardRecord record;
+    PixelStatistics statistics(channels_of(source_.info()));
+    const SampleOrder order = packing_order(source_, task.part, options_.seed);
+    ShardWriter writer(path, source_.info());
+    for (std::int64_t p = task.positions.begin; p < task.positions.end(); ++p) {
+      if (const auto read = read_or_skip(task.part, order.at(0, p), record)) {
+        if (task.part == SourcePart::train) statistics.add(read->pixels);
+        if (read->conversion == Conversion::re_encoded) ++record.re_encoded;
+        if (read->conversion == Conversion::resized) ++record.resized;
+        writer.append(sample_);
+      }
+      ++progress_.done;
+      if (options_.progress) options_.progress(progress_);
+    }
+    if (writer.samples() == 0) {
+      fail(ExitStatus::bad_input,
+           "none of the {} samples of {} can be read (a shard holds at least one), {} among them: "
+           "{}",
+           task.positions.count, task.name,
+           source_.describe(task.part, record.skipped.back().index), record.skipped.back().reason);
+    }
+    writer.close();
+    if (task.part == SourcePart::train) {
+      record.counts.assign(statistics.counts().begin(), statistics.counts().end());
+    }
+    return record;
   }
 
  private:
-  UnpublishedShard pack(const ShardTask& task) {
-    UnpublishedShard written(options_.directory,
-                             packed_shard_name(task.part, task.shard, task.shards));
-    const SampleOrder order = order_of(source_, task.part, options_.seed);
-    std::vector<std::uint64_t> sizes;
-    for (std::int64_t p = task.positions.begin; p < task.positions.end(); ++p) {
-      sizes.push_back(source_.bytes_of(task.part, order.at(0, p)));
+  /// nullopt if the sample is bad and is skipped.
+  std::optional<ReadResult> read_or_skip(SourcePart part, std::int64_t index, ShardRecord& record) {
+    try {
+      return source_.read(part, index, sample_);
+    } catch (const Error& error) {
+      if (error.status() != ExitStatus::bad_input) throw;
+      if (options_.on_bad == OnBad::stop) {
+        fail(error.status(), "{}: {}, or give --on-bad skip", source_.describe(part, index),
+             error.what());
+      }
+      record.skipped.push_back({.part = part, .index = index, .reason = error.what()});
+      return std::nullopt;
     }
-    ShardWriter writer(written.path(), source_.info(), sizes);
-    for (std::int64_t p = task.positions.begin; p < task.positions.end(); ++p) {
-      const auto pixels = source_.read(task.part, order.at(0, p), sample_);
-      if (task.part == SourcePart::train) statistics_.add(pixels);
-      writer.append(sample_);
-      if (options_.progress) options_.progress(++done_, total_);
-    }
-    writer.close();
-    return written;
   }
 
   PackSource& source_;
   const PackOptions& options_;
-  PixelStatistics& statistics_;
+  PackedSoFar progress_;
   RawSample sample_;
-  std::int64_t done_ = 0;
-  std::int64_t total_ = 0;
 };
 
 void require_same_source(const PackSource& source, Communicator& comm) {
@@ -203,60 +90,167 @@ void require_same_source(const PackSource& source, Communicator& comm) {
   }
 }
 
+/// The sum of all ranks' records, with the skipped samples in the source's order.
+ShardRecord gather(const ShardRecord& mine, Communicator& comm) {
+  ShardRecord all;
+  for (const std::string& text : all_gather_text(comm, to_text(mine))) {
+    add(all, parse_shard_record(text));
+  }
+  std::sort(all.skipped.begin(), all.skipped.end(), [](const auto& left, const auto& right) {
+    return std::tie(left.part, left.index) < std::tie(right.part, right.index);
+  });
+  return all;
+}
+
+/// All that the shards' bytes depend on. Not `on_bad`: a packing that a bad sample stopped can be
+/// continued without it.
+PackSettings settings_of(const PackSource& source, const PackOptions& options,
+                         const std::vector<ShardTask>& tasks) {
+  return {{"lockstep", version()},
+          {"source", source.info().settings},
+          {"files", fmt::format("{} training and {} test samples with checksum {:08x}",
+                                source.samples(SourcePart::train), source.samples(SourcePart::val),
+                                source.info().identity)},
+          {"seed", std::to_string(options.seed)},
+          {"shards", fmt::format("{} to {}", tasks.front().name, tasks.back().name)}};
+}
+
+/// How shards are shared out. The same on all ranks.
+struct Shares {
+  std::vector<std::size_t> tasks;  ///< those to pack, then those that an earlier run packed
+  std::size_t to_pack = 0;
+  std::int64_t samples_before = 0;  ///< of the latter
+};
+
+/// Adds the records of finished shards to rank 0's.
+Shares share_out(const std::vector<ShardTask>& tasks, const UnfinishedPacking& unfinished,
+                 const PackOptions& options, ShardRecord& record, Communicator& comm) {
+  std::vector<std::int32_t> is_finished(tasks.size(), 0);
+  collectively(comm, [&] {
+    if (comm.rank() != 0) return;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      const auto found = unfinished.find(tasks[i].name);
+      // Without --on-bad skip, packing it again fails and names the bad sample.
+      if (!found || (options.on_bad == OnBad::stop && !found->skipped.empty())) continue;
+      add(record, *found);
+      is_finished[i] = 1;
+    }
+  });
+  comm.broadcast(std::span<std::int32_t>(is_finished));
+  Shares shares;
+  for (const std::int32_t finished : {0, 1}) {
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      if (is_finished[i] != finished) continue;
+      shares.tasks.push_back(i);
+      if (finished == 0) ++shares.to_pack;
+      if (finished == 1) shares.samples_before += tasks[i].positions.count;
+    }
+  }
+  return shares;
+}
+
+/// Packs this rank's shards; all ranks stop soon after one fails.
+void pack_share(const std::vector<ShardTask>& tasks, const Shares& shares, PackSource& source,
+                const PackOptions& options, UnfinishedPacking& unfinished, ShardRecord& record,
+                Communicator& comm) {
+  const auto rank = static_cast<std::size_t>(comm.rank());
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  PackedSoFar progress{.before = shares.samples_before};
+  for (const ShardTask& task : tasks) progress.all += task.positions.count;
+  for (std::size_t i = rank; i < shares.to_pack; i += ranks) {
+    progress.share += tasks[shares.tasks[i]].positions.count;
+  }
+  ShardPacker packer(source, options, progress);
+  for (std::size_t first = 0; first < shares.to_pack; first += ranks) {
+    collectively(comm, [&] {
+      if (first + rank >= shares.to_pack) return;
+      const ShardTask& task = tasks[shares.tasks[first + rank]];
+      unfinished.store(task.name, [&](const std::string& path) {
+        ShardRecord packed = packer.pack(task, path);
+        add(record, packed);
+        return packed;
+      });
+    });
+  }
+}
+
+/// Moves all shards to the output; returns their size.
+std::uint64_t publish(const std::vector<ShardTask>& tasks, const Shares& shares,
+                      const ShardAttributes& attributes, UnfinishedPacking& unfinished,
+                      Communicator& comm) {
+  std::uint64_t bytes = 0;
+  // Training needs the training part, so a set that has it is complete.
+  for (const SourcePart part : {SourcePart::val, SourcePart::train}) {
+    collectively(comm, [&] {
+      const auto ranks = static_cast<std::size_t>(comm.size());
+      for (auto i = static_cast<std::size_t>(comm.rank()); i < tasks.size(); i += ranks) {
+        const ShardTask& task = tasks[shares.tasks[i]];
+        if (task.part == part) bytes += unfinished.publish(task.name, attributes);
+      }
+    });
+  }
+  collectively(comm, [&] {
+    if (comm.rank() == 0) unfinished.end();
+  });
+  return comm.all_reduce_value(bytes);
+}
+
 }  // namespace
-
-std::string packed_shard_name(SourcePart part, std::int64_t shard, std::int64_t shards) {
-  return fmt::format("{}-{:05}-of-{:05}.h5", part == SourcePart::train ? "train" : "val", shard,
-                     shards);
-}
-
-std::int64_t shards_for(std::uint64_t bytes, std::int64_t samples, double shard_mb) {
-  const double wanted = std::ceil(static_cast<double>(bytes) / (shard_mb * 0x1p20));
-  return std::clamp(static_cast<std::int64_t>(wanted), std::int64_t{1}, samples);
-}
 
 PackResult pack(PackSource& source, const PackOptions& options, Communicator& comm) {
   require_same_source(source, comm);
   std::vector<ShardTask> tasks;
+  UnfinishedPacking unfinished(options.directory);
   collectively(comm, [&] {
-    tasks = plan(source, options);
-    if (comm.rank() == 0) prepare_directory(options);
-  });
-
-  std::vector<ShardTask> mine;
-  for (std::size_t i = 0; i < tasks.size(); ++i) {
-    if (static_cast<int>(i % static_cast<std::size_t>(comm.size())) == comm.rank()) {
-      mine.push_back(tasks[i]);
+    tasks = plan_shards(source, options);
+    if (comm.rank() == 0) {
+      unfinished.begin(settings_of(source, options, tasks), options.overwrite);
     }
-  }
-  PixelStatistics statistics(source.info().encoded ? 3 : source.info().image.channels);
-  std::vector<UnpublishedShard> written;
-  collectively(comm, [&] { written = ShardPacker(source, options, statistics).pack(mine); });
-  comm.all_reduce(statistics.counts());
+  });
+  ShardRecord mine;
+  const Shares shares = share_out(tasks, unfinished, options, mine, comm);
+  pack_share(tasks, shares, source, options, unfinished, mine, comm);
 
+  const ShardRecord record = gather(mine, comm);
+  PixelStatistics statistics(channels_of(source.info()));
+  std::copy(record.counts.begin(), record.counts.end(), statistics.counts().begin());
   const ShardAttributes attributes{.classes = source.info().classes,
                                    .class_names = source.info().class_names,
                                    .mean = statistics.mean(),
                                    .std = statistics.standard_deviation()};
-  // Remove old shards only now that all new ones are written.
+  const std::string list = (fs::path(unfinished.directory()) / skipped_list_name).string();
   collectively(comm, [&] {
-    if (comm.rank() == 0) remove_old_shards(options.directory);
+    if (comm.rank() != 0) return;
+    if (!record.skipped.empty()) write_skipped_list(list, source, record.skipped);
+    require_most_of_each_class(source, record.skipped, list);
+    // Removes old shards only now that all new ones are written.
+    unfinished.begin_publishing();
+    if (!record.skipped.empty()) {
+      write_skipped_list((fs::path(options.directory) / skipped_list_name).string(), source,
+                         record.skipped);
+    }
   });
-  std::uint64_t bytes = 0;
-  collectively(comm, [&] {
-    for (UnpublishedShard& shard : written) bytes += shard.publish(attributes);
-  });
+  const std::uint64_t bytes = publish(tasks, shares, attributes, unfinished, comm);
 
+  const auto packed = [&](SourcePart part) {
+    return source.samples(part) -
+           std::count_if(record.skipped.begin(), record.skipped.end(),
+                         [&](const SkippedSample& sample) { return sample.part == part; });
+  };
   const auto shards_of = [&](SourcePart part) {
     return std::count_if(tasks.begin(), tasks.end(),
                          [&](const ShardTask& task) { return task.part == part; });
   };
-  return {.train_samples = source.samples(SourcePart::train),
-          .val_samples = source.samples(SourcePart::val),
+  return {.train_samples = packed(SourcePart::train),
+          .val_samples = packed(SourcePart::val),
+          .skipped = static_cast<std::int64_t>(record.skipped.size()),
+          .re_encoded = record.re_encoded,
+          .resized = record.resized,
           .train_shards = shards_of(SourcePart::train),
           .val_shards = shards_of(SourcePart::val),
+          .earlier_shards = static_cast<std::int64_t>(tasks.size() - shares.to_pack),
           .classes = attributes.classes,
-          .bytes = comm.all_reduce_value(bytes),
+          .bytes = bytes,
           .mean = attributes.mean,
           .std = attributes.std};
 }

@@ -39,12 +39,18 @@ class PixelSource final : public PackSource {
   [[nodiscard]] std::uint64_t bytes_of(SourcePart, std::int64_t) const override {
     return image_bytes_;
   }
-  std::span<const std::byte> read(SourcePart part, std::int64_t index, RawSample& sample) override {
+  [[nodiscard]] std::int64_t label(SourcePart part, std::int64_t index) const override {
+    return of(part).labels[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] std::string describe(SourcePart part, std::int64_t index) const override {
+    return fmt::format("{} sample {}", part == SourcePart::train ? "training" : "test", index);
+  }
+  [[nodiscard]] ReadResult read(SourcePart part, std::int64_t index, RawSample& sample) override {
     const auto i = static_cast<std::size_t>(index);
     const auto image = std::span(of(part).images).subspan(i * image_bytes_, image_bytes_);
     sample.bytes.assign(image.begin(), image.end());
     sample.label = of(part).labels[i];
-    return image;
+    return {.pixels = image};
   }
 
  private:

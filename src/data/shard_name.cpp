@@ -20,6 +20,14 @@ std::optional<std::int64_t> parse_number(std::string_view digits) {
   return number;
 }
 
+/// What to do about a data set without all shards.
+std::string suggestion(const std::string& directory, const std::string& otherwise) {
+  std::error_code ignored;
+  const auto unfinished = std::filesystem::path(directory) / unfinished_packing;
+  if (!std::filesystem::exists(unfinished, ignored)) return otherwise;
+  return "its packing has not finished: run the same lockstep pack again";
+}
+
 std::string shard_file_name(const ShardName& name) {
   return fmt::format("{}-{:05}-of-{:05}.h5", name.split, name.number, name.count);
 }
@@ -73,9 +81,9 @@ std::vector<std::string> list_shards(const std::string& directory, const std::st
          directory, error.message());
   }
   if (found.empty()) {
-    fail(ExitStatus::no_input,
-         "{} holds no shards of split {} (names like {}); make them with lockstep pack", directory,
-         split, shard_file_name({.split = split, .number = 0, .count = 1}));
+    fail(ExitStatus::no_input, "{} holds no shards of split {} (names like {}); {}", directory,
+         split, shard_file_name({.split = split, .number = 0, .count = 1}),
+         suggestion(directory, "make them with lockstep pack"));
   }
   std::vector<std::string> names;
   for (const auto& [number, file] : found) {
@@ -85,10 +93,9 @@ std::vector<std::string> list_shards(const std::string& directory, const std::st
   }
   const auto present = static_cast<std::int64_t>(names.size());
   if (present != *count) {
-    fail(ExitStatus::no_input,
-         "{}/{} is missing ({} of {} shards of split {} are there); copy the data set again",
+    fail(ExitStatus::no_input, "{}/{} is missing ({} of {} shards of split {} are there); {}",
          directory, shard_file_name({.split = split, .number = present, .count = *count}),
-         found.size(), *count, split);
+         found.size(), *count, split, suggestion(directory, "copy the data set again"));
   }
   return names;
 }

@@ -1,10 +1,10 @@
 #include "shard_writer.hpp"
 
 #include "lockstep/core/crc32c.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/io/hdf5.hpp"
 
+#include <algorithm>
 #include <array>
-#include <numeric>
 #include <utility>
 
 namespace lockstep {
@@ -22,66 +22,57 @@ std::array<std::byte, 8> little_endian(std::int64_t value) {
   return bytes;
 }
 
-h5::Dataset create_images(const h5::File& file, const SourceInfo& info,
-                          std::span<const std::uint64_t> sizes) {
-  if (info.encoded) {
-    const std::array dims{std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0})};
-    return h5::create_dataset<std::uint8_t>(file, "encoded", dims);
+/// Copies the rows of `dataset`, each of `row_bytes`, from the spool file.
+void copy_rows(const SpoolFile& spool, const h5::Dataset& dataset, std::uint64_t rows,
+               std::size_t row_bytes) {
+  const std::uint64_t rows_at_once = std::max<std::uint64_t>(1, flush_bytes / row_bytes);
+  std::vector<std::uint8_t> buffer;
+  for (std::uint64_t first = 0; first < rows; first += rows_at_once) {
+    const std::uint64_t count = std::min(rows_at_once, rows - first);
+    buffer.resize(count * row_bytes);
+    spool.read(first * row_bytes, std::as_writable_bytes(std::span(buffer)));
+    h5::write_rows<std::uint8_t>(dataset, first, count, buffer);
   }
-  const std::array dims{static_cast<std::uint64_t>(sizes.size()),
-                        static_cast<std::uint64_t>(info.image.height),
-                        static_cast<std::uint64_t>(info.image.width),
-                        static_cast<std::uint64_t>(info.image.channels)};
-  return h5::create_dataset<std::uint8_t>(file, "images", dims);
 }
 
 }  // namespace
 
-ShardWriter::ShardWriter(std::string path, const SourceInfo& info,
-                         std::span<const std::uint64_t> sizes)
-    : path_(std::move(path)),
-      file_(h5::create_file(path_)),
-      images_(create_images(file_, info, sizes)),
-      sizes_(sizes.begin(), sizes.end()),
-      row_bytes_(info.encoded ? 1
-                              : static_cast<std::size_t>(info.image.height * info.image.width *
-                                                         info.image.channels)) {
-  if (!info.encoded) return;
-  std::vector<std::uint64_t> offsets{0};
-  for (const std::uint64_t size : sizes_) offsets.push_back(offsets.back() + size);
-  const std::array dims{static_cast<std::uint64_t>(offsets.size())};
-  h5::write_dataset<std::uint64_t>(file_, "offsets", dims, offsets);
-}
+ShardWriter::ShardWriter(const std::string& path, const SourceInfo& info)
+    : path_(path), image_(info.image), encoded_(info.encoded), spool_(path + "-samples") {}
 
 void ShardWriter::append(const RawSample& sample) {
-  const std::size_t index = labels_.size();
-  if (sample.bytes.size() != sizes_[index]) {
-    fail(ExitStatus::bad_input,
-         "a sample has {} bytes, {} when the source was listed (it changed meanwhile); start again",
-         sample.bytes.size(), sizes_[index]);
-  }
-  const auto* first = reinterpret_cast<const std::uint8_t*>(sample.bytes.data());
-  buffer_.insert(buffer_.end(), first, first + sample.bytes.size());
+  buffer_.insert(buffer_.end(), sample.bytes.begin(), sample.bytes.end());
+  offsets_.push_back(offsets_.back() + sample.bytes.size());
   labels_.push_back(sample.label);
   checksums_.push_back(crc32c(little_endian(sample.label), crc32c(sample.bytes)));
   if (buffer_.size() >= flush_bytes) flush();
 }
 
 void ShardWriter::flush() {
-  if (buffer_.empty()) return;
-  const std::uint64_t rows = buffer_.size() / row_bytes_;
-  h5::write_rows<std::uint8_t>(images_, rows_written_, rows, buffer_);
-  rows_written_ += rows;
+  spool_.append(buffer_);
   buffer_.clear();
 }
 
 void ShardWriter::close() {
   flush();
-  const std::array dims{static_cast<std::uint64_t>(labels_.size())};
-  h5::write_dataset<std::int64_t>(file_, "labels", dims, labels_);
-  h5::write_dataset<std::uint32_t>(file_, "crc32c", dims, checksums_);
-  images_.reset();
-  h5::close_written(std::move(file_));
+  h5::File file = h5::create_file(path_);
+  const std::array rows{static_cast<std::uint64_t>(labels_.size())};
+  if (encoded_) {
+    const std::array bytes{offsets_.back()};
+    const h5::Dataset images = h5::create_dataset<std::uint8_t>(file, "encoded", bytes);
+    const std::array ends{rows[0] + 1};
+    h5::write_dataset<std::uint64_t>(file, "offsets", ends, offsets_);
+    copy_rows(spool_, images, bytes[0], 1);
+  } else {
+    const std::array dims{rows[0], static_cast<std::uint64_t>(image_.height),
+                          static_cast<std::uint64_t>(image_.width),
+                          static_cast<std::uint64_t>(image_.channels)};
+    const h5::Dataset images = h5::create_dataset<std::uint8_t>(file, "images", dims);
+    copy_rows(spool_, images, rows[0], dims[1] * dims[2] * dims[3]);
+  }
+  h5::write_dataset<std::int64_t>(file, "labels", rows, labels_);
+  h5::write_dataset<std::uint32_t>(file, "crc32c", rows, checksums_);
+  h5::close_written(std::move(file));
 }
 
 void finish_shard(const std::string& path, const ShardAttributes& attributes) {

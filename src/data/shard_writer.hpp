@@ -1,11 +1,10 @@
 #pragma once
 
 #include "lockstep/data/pack_source.hpp"
-#include "lockstep/io/hdf5.hpp"
+#include "spool_file.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -19,26 +18,29 @@ struct ShardAttributes {
   std::vector<float> std;
 };
 
-/// Writes one shard row by row with a few MiB of memory. finish_shard() adds the attributes later.
+/// Writes one shard sample by sample with a few MiB of memory. A contiguous HDF5 dataset needs its
+/// size when it is created, and samples may be skipped or converted, so the samples are collected
+/// in a spool file first. finish_shard() adds the attributes later.
 class ShardWriter final {
  public:
-  /// `sizes`: size of each sample in bytes, in order.
-  ShardWriter(std::string path, const SourceInfo& info, std::span<const std::uint64_t> sizes);
+  ShardWriter(const std::string& path, const SourceInfo& info);
 
   void append(const RawSample& sample);
-  /// Writes labels and checksums, and closes the file.
+  [[nodiscard]] std::int64_t samples() const noexcept {
+    return static_cast<std::int64_t>(labels_.size());
+  }
+  /// Writes and closes the file. Call with at least one sample.
   void close();
 
  private:
   void flush();
 
   std::string path_;
-  h5::File file_;
-  h5::Dataset images_;
-  std::vector<std::uint64_t> sizes_;
-  std::size_t row_bytes_;  ///< row of the outermost axis: an image, or one byte of JPEG data
-  std::uint64_t rows_written_ = 0;
-  std::vector<std::uint8_t> buffer_;
+  ImageShape image_;
+  bool encoded_;
+  SpoolFile spool_;
+  std::vector<std::byte> buffer_;
+  std::vector<std::uint64_t> offsets_{0};  ///< of the samples' bytes; has one more than samples
   std::vector<std::int64_t> labels_;
   std::vector<std::uint32_t> checksums_;
 };

@@ -53,7 +53,7 @@ def help_and_usage():
     for ranks in (None, 3):
         check(LOCKSTEP, ["pack"], 64, ranks, says=["--from is missing"])
         check(LOCKSTEP, ["pack", "--form", "mnist"], 64, ranks, says=["did you mean --from?"])
-        check(LOCKSTEP, ["pack", "--from", "mnst"], 64, ranks, says=["mnist, cifar, folder"])
+        check(LOCKSTEP, ["pack", "--from", "mnst"], 64, ranks, says=["mnist, cifar, folder, tar, webdataset"])
 
 
 def packing(folder):

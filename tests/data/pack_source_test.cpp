@@ -3,8 +3,10 @@
 
 #include "data/pack_fixture.hpp"
 #include "data/shard_fixture.hpp"
+#include "lockstep/comm/self_communicator.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <map>
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -16,6 +18,11 @@ std::string cifar_batch(std::size_t records, const std::string& labels) {
   for (std::size_t i = 0; i < records; ++i)
     text += labels + std::string(3072, static_cast<char>(i));
   return text;
+}
+
+std::unique_ptr<PackSource> open_folder(const ImageOptions& options) {
+  const auto alone = make_self_communicator();
+  return open_folder_source(options, *alone);
 }
 
 void make_folder(const std::string& path) {
@@ -43,7 +50,7 @@ BOOST_AUTO_TEST_CASE(mnist_files_give_both_parts) {
   BOOST_TEST((source->info().image == ImageShape{.channels = 1, .height = 4, .width = 5}));
   BOOST_TEST(source->info().classes == 10);
   RawSample sample;
-  const auto pixels = source->read(SourcePart::train, 299, sample);
+  const auto pixels = source->read(SourcePart::train, 299, sample).pixels;
   BOOST_TEST(sample.label == idx_label(299));
   BOOST_TEST(pixels.size() == 20u);
   BOOST_TEST(std::to_integer<int>(sample.bytes[19]) == idx_pixel(299, 19));
@@ -131,7 +138,7 @@ BOOST_AUTO_TEST_CASE(folders_are_classes_in_the_order_of_their_names) {
   write_file(folder / "train/ant/readme.txt", "no image");
   write_file(folder / "val/dog/c.png", flat_png(16, 16, 7));
 
-  const auto source = open_folder_source({.directory = folder.path(), .image_size = 16});
+  const auto source = open_folder({.directory = folder.path(), .image_size = 16});
 
   BOOST_TEST(source->samples(SourcePart::train) == 2);
   BOOST_TEST(source->samples(SourcePart::val) == 1);
@@ -157,25 +164,67 @@ BOOST_AUTO_TEST_CASE(the_first_bytes_of_a_file_determine_its_type) {
   write_file(folder / "cat/a.jpg", flat_png(8, 8, 33));
   RawSample sample;
 
-  const auto decoded = open_folder_source({.directory = folder.path(), .image_size = 8});
+  const auto decoded = open_folder({.directory = folder.path(), .image_size = 8});
   (void)decoded->read(SourcePart::train, 0, sample);
   BOOST_TEST(std::to_integer<int>(sample.bytes[0]) == 33);
 
-  const auto kept = open_folder_source({.directory = folder.path(), .keep_encoded = true});
-  check_fails(ExitStatus::bad_input, "--keep-encoded",
-              [&] { return kept->read(SourcePart::train, 0, sample); });
-
   write_file(folder / "cat/a.jpg", "GIF89a");
+  const auto changed = open_folder({.directory = folder.path(), .image_size = 8});
   check_fails(ExitStatus::bad_input, "neither a JPEG nor a PNG",
+              [&] { return changed->read(SourcePart::train, 0, sample); });
+  check_fails(ExitStatus::no_input, "it changed meanwhile",
               [&] { return decoded->read(SourcePart::train, 0, sample); });
+}
+
+BOOST_AUTO_TEST_CASE(with_keep_encoded_what_is_no_rgb_or_grey_jpeg_becomes_one) {
+  const TemporaryDirectory folder;
+  make_folder(folder / "cat");
+  std::map<std::string, std::string> files{{"0.JPEG", flat_png(8, 9, 33)}};
+  for (const int channels : {1, 3, 4}) {
+    const auto jpeg = flat_jpeg({.height = 8, .width = 9, .channels = channels}, 120);
+    files[std::to_string(channels) + ".JPEG"] = {jpeg.begin(), jpeg.end()};
+  }
+  for (const auto& [name, bytes] : files) write_file(folder / ("cat/" + name), bytes);
+
+  const auto source = open_folder({.directory = folder.path(), .keep_encoded = true});
+
+  RawSample sample;
+  Image image;
+  std::int64_t index = 0;
+  for (const auto& [name, bytes] : files) {
+    const ReadResult read = source->read(SourcePart::train, index++, sample);
+    const bool kept = name == "1.JPEG" || name == "3.JPEG";
+    BOOST_TEST((read.conversion == Conversion::none) == kept, name);
+    BOOST_TEST((std::string(reinterpret_cast<const char*>(sample.bytes.data()),
+                            sample.bytes.size()) == bytes) == kept,
+               name);
+    BOOST_TEST(jpeg_components(sample.bytes) == (name == "1.JPEG" ? 1 : 3), name);
+    decode_jpeg(sample.bytes, 3, image);
+    BOOST_TEST((image.shape == ImageShape{.channels = 3, .height = 8, .width = 9}));
+    // CMYK: inverted ink, 120 * 120 / 255.
+    const int expected = name == "0.JPEG" ? 33 : name == "4.JPEG" ? 56 : 120;
+    BOOST_TEST(std::abs(std::to_integer<int>(image.pixels[100]) - expected) <= 2, name);
+    BOOST_TEST(std::abs(std::to_integer<int>(read.pixels[100]) - expected) <= 2, name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_image_far_too_long_for_its_size_takes_no_memory) {
+  const TemporaryDirectory folder;
+  make_folder(folder / "cat");
+  write_file(folder / "cat/a.png", flat_png(1, 60'000, 33));
+  const auto source = open_folder({.directory = folder.path(), .image_size = 224});
+  RawSample sample;
+
+  check_fails(ExitStatus::bad_input, "1x60000",
+              [&] { return source->read(SourcePart::train, 0, sample); });
 }
 
 BOOST_AUTO_TEST_CASE(folders_that_are_missing_empty_or_unknown_are_refused) {
   const TemporaryDirectory folder;
-  const auto open = [&] { return open_folder_source({.directory = folder.path()}); };
+  const auto open = [&] { return open_folder({.directory = folder.path()}); };
   check_fails(ExitStatus::no_input, "holds no folders", open);
   check_fails(ExitStatus::no_input, "cannot list",
-              [&] { return open_folder_source({.directory = folder / "nowhere"}); });
+              [&] { return open_folder({.directory = folder / "nowhere"}); });
 
   make_folder(folder / "train/cat");
   check_fails(ExitStatus::bad_input, "holds no .png", open);
@@ -188,7 +237,7 @@ BOOST_AUTO_TEST_CASE(folders_that_are_missing_empty_or_unknown_are_refused) {
 
 BOOST_AUTO_TEST_CASE(images_outside_of_class_folders_are_refused) {
   const TemporaryDirectory folder;
-  const auto open = [&] { return open_folder_source({.directory = folder.path()}); };
+  const auto open = [&] { return open_folder({.directory = folder.path()}); };
   make_folder(folder / "train/cat");
   write_file(folder / "train/cat/a.png", flat_png(8, 8, 33));
   make_folder(folder / "val");
@@ -201,7 +250,7 @@ BOOST_AUTO_TEST_CASE(images_outside_of_class_folders_are_refused) {
   check_fails(ExitStatus::bad_input,
               "/val holds 2 images outside of class folders, such as ILSVRC2012_val_00000001.JPEG",
               open);
-  check_fails(ExitStatus::bad_input, "docs/file-formats.md", open);
+  check_fails(ExitStatus::bad_input, "--val-labels", open);
 
   // It is not enough to move some of the images to class folders.
   make_folder(folder / "val/cat");

@@ -164,7 +164,7 @@ BOOST_FIXTURE_TEST_CASE(more_shards_than_samples_are_refused, Shared) {
   BOOST_TEST(failure.says("use 1 to 300"));
 }
 
-BOOST_FIXTURE_TEST_CASE(packing_a_bad_image_leaves_no_files_on_any_rank, Shared) {
+BOOST_FIXTURE_TEST_CASE(packing_a_bad_image_leaves_no_shard_and_continues_without_it, Shared) {
   on_first([&] {
     for (int i = 0; i < 12; ++i) {
       std::filesystem::create_directories(path + "/tree/cat");
@@ -172,16 +172,203 @@ BOOST_FIXTURE_TEST_CASE(packing_a_bad_image_leaves_no_files_on_any_rank, Shared)
     }
     write_file(path + "/tree/cat/7.png", flat_png(8, 8, 10).substr(0, 40));
   });
-  const auto source = open_folder_source({.directory = path + "/tree", .image_size = 8});
+  const auto source = open_folder_source({.directory = path + "/tree", .image_size = 8}, *comm);
+  PackOptions options{.directory = path + "/out", .shards = 6, .progress = {}};
 
-  const Failure failure = failure_of([&] {
-    (void)pack(*source, {.directory = path + "/out", .shards = 6, .progress = {}}, *comm);
-  });
+  const Failure failure = failure_of([&] { (void)pack(*source, options, *comm); });
   comm->barrier();
 
   BOOST_TEST(static_cast<int>(failure.status) == 65);
   BOOST_TEST(failure.says("cat/7.png"), failure.text);
-  BOOST_TEST(names_in(path + "/out").empty());
+  BOOST_TEST(names_in(path + "/out") == std::vector<std::string>{"unfinished"},
+             boost::test_tools::per_element());
+  comm->barrier();
+  options.on_bad = OnBad::skip;
+  BOOST_TEST(pack(*source, options, *comm).skipped == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(an_interrupted_packing_is_continued_to_the_same_bytes, Shared) {
+  on_first([&] {
+    const auto alone = make_self_communicator();
+    (void)pack_idx("expected", *alone);
+  });
+  const auto source = open_mnist_source(path + "/in");
+  PackOptions options{.directory = path + "/out", .shards = 4, .progress = {}};
+  std::int64_t calls = 0;
+  for (const std::int64_t last : {1, 70, 80, 90, 200}) {
+    options.progress = [&](const PackedSoFar&) {
+      if (++calls == last) fail(ExitStatus::internal, "interrupted");
+    };
+    calls = 0;
+    // The ranks share the samples, so that not every number interrupts.
+    const Failure failure = failure_of([&] { (void)pack(*source, options, *comm); });
+    if (failure.status == ExitStatus::ok) break;
+    BOOST_TEST(failure.says("interrupted"), failure.text);
+    BOOST_TEST(failure_of([&] {
+                 (void)open_dataset(path + "/out", "train", *comm);
+               }).says("run the same lockstep pack again"));
+  }
+  on_first([&] {
+    if (!std::filesystem::exists(path + "/out/unfinished")) return;
+    // A shard whose file was cut short, or was lost while its attributes were added, is packed
+    // again.
+    const std::string shard = path + "/out/unfinished/train-00000-of-00004.h5";
+    if (std::filesystem::exists(shard)) std::filesystem::resize_file(shard, 1000);
+    write_file(path + "/out/unfinished/.train-00001-of-00004.h5.tmp-1-host", "of a killed pack");
+  });
+
+  options.progress = {};
+  std::int64_t earlier = 0;
+  if (std::filesystem::exists(path + "/out/unfinished")) {
+    comm->barrier();
+    earlier = pack(*source, options, *comm).earlier_shards;
+    BOOST_TEST(earlier >= 1);
+    BOOST_TEST(earlier < 5);
+  }
+
+  on_first([&] {
+    for (const std::string& name : names_in(path + "/expected")) {
+      BOOST_TEST((read_file(path + "/expected/" + name) == read_file(path + "/out/" + name)), name);
+    }
+    BOOST_TEST(names_in(path + "/out").size() == 5u);
+  });
+}
+
+BOOST_FIXTURE_TEST_CASE(a_packing_interrupted_while_it_publishes_is_continued, Shared) {
+  const auto source = open_mnist_source(path + "/in");
+  PackOptions options{.directory = path + "/out", .shards = 4, .progress = {}};
+  on_first([&] {
+    const auto alone = make_self_communicator();
+    (void)pack_idx("expected", *alone);
+    (void)pack_idx("out", *alone);
+    // All shards but the last are finished.
+    std::int64_t calls = 0;
+    options.overwrite = true;
+    options.progress = [&](const PackedSoFar&) {
+      if (++calls == 349) fail(ExitStatus::internal, "interrupted");
+    };
+    BOOST_TEST(failure_of([&] { (void)pack(*source, options, *alone); }).says("interrupted"));
+    // Until all are written, the older set stays.
+    BOOST_TEST(names_in(path + "/out").size() == 6u);
+    for (const std::string& name : names_in(path + "/expected")) {
+      std::filesystem::remove(path + "/out/" + name);
+    }
+    write_file(path + "/out/unfinished/publishing", "");
+    const std::string published = "/train-00001-of-00004.h5";
+    std::filesystem::remove(path + "/out/unfinished" + published);
+    std::filesystem::copy_file(path + "/expected" + published, path + "/out" + published);
+    // This one was lost while its attributes were added.
+    std::filesystem::remove(path + "/out/unfinished/train-00002-of-00004.h5");
+  });
+  options.overwrite = false;
+  options.progress = {};
+
+  const PackResult result = pack(*source, options, *comm);
+
+  BOOST_TEST(result.earlier_shards == 3);
+  on_first([&] {
+    for (const std::string& name : names_in(path + "/expected")) {
+      BOOST_TEST((read_file(path + "/expected/" + name) == read_file(path + "/out/" + name)), name);
+    }
+    BOOST_TEST(names_in(path + "/out").size() == 5u);
+  });
+}
+
+BOOST_FIXTURE_TEST_CASE(a_packing_is_continued_only_with_the_same_settings, Shared) {
+  const auto source = open_mnist_source(path + "/in");
+  PackOptions options{.directory = path + "/out", .shards = 4, .progress = {}};
+  on_first([&] {
+    const auto alone = make_self_communicator();
+    std::int64_t calls = 0;
+    options.progress = [&](const PackedSoFar&) {
+      if (++calls == 100) fail(ExitStatus::internal, "interrupted");
+    };
+    BOOST_TEST(failure_of([&] { (void)pack(*source, options, *alone); }).says("interrupted"));
+  });
+  options.progress = {};
+  options.seed = 1;
+
+  const Failure refused = failure_of([&] { (void)pack(*source, options, *comm); });
+  options.overwrite = true;
+  const PackResult result = pack(*source, options, *comm);
+
+  BOOST_TEST(static_cast<int>(refused.status) == 64);
+  BOOST_TEST(refused.says("packed differently (seed: 0)"), refused.text);
+  BOOST_TEST(result.earlier_shards == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(bad_images_are_skipped_and_listed_in_the_sources_order, Shared) {
+  on_first([&] {
+    for (const char* name : {"cat", "dog"}) {
+      std::filesystem::create_directories(path + "/tree/" + name);
+      for (int i = 0; i < 9; ++i) {
+        write_file(path + "/tree/" + name + "/" + std::to_string(i) + ".png", flat_png(8, 8, 10));
+      }
+    }
+    write_file(path + "/tree/cat/7.png", flat_png(8, 8, 10).substr(0, 40));
+    write_file(path + "/tree/dog/0.png", "");
+    write_file(path + "/tree/cat/2.png", "GIF89a");
+  });
+  const auto source = open_folder_source({.directory = path + "/tree", .image_size = 8}, *comm);
+  const PackOptions options{
+      .directory = path + "/out", .shards = 3, .on_bad = OnBad::skip, .progress = {}};
+
+  const PackResult result = pack(*source, options, *comm);
+
+  BOOST_TEST(result.train_samples == 15);
+  BOOST_TEST(result.skipped == 3);
+  const auto data = open_dataset(path + "/out", "train", *comm);
+  BOOST_TEST(data->info().samples == 15);
+  on_first([&] {
+    const std::string list = read_file(path + "/out/skipped.txt");
+    std::vector<std::string> paths;
+    for (std::size_t begin = 0; begin < list.size(); begin = list.find('\n', begin) + 1) {
+      paths.push_back(list.substr(begin, list.find('\t', begin) - begin));
+    }
+    const std::vector<std::string> expected{path + "/tree/cat/2.png", path + "/tree/cat/7.png",
+                                            path + "/tree/dog/0.png"};
+    BOOST_TEST(paths == expected, boost::test_tools::per_element());
+    const auto alone = make_self_communicator();
+    PackOptions other = options;
+    other.directory = path + "/alone";
+    (void)pack(*source, other, *alone);
+    for (const std::string& name : names_in(path + "/alone")) {
+      BOOST_TEST((read_file(path + "/alone/" + name) == read_file(path + "/out/" + name)), name);
+    }
+  });
+}
+
+BOOST_FIXTURE_TEST_CASE(a_class_that_is_mostly_bad_is_not_skipped, Shared) {
+  on_first([&] {
+    for (const char* name : {"cat", "dog"}) {
+      std::filesystem::create_directories(path + "/tree/" + name);
+      for (int i = 0; i < 5; ++i) {
+        const bool bad = *name == 'd' && i < 3;
+        write_file(path + "/tree/" + name + "/" + std::to_string(i) + ".png",
+                   bad ? "" : flat_png(8, 8, 10));
+      }
+    }
+  });
+  const auto pack_with = [&](std::int64_t shards) {
+    const auto source = open_folder_source({.directory = path + "/tree", .image_size = 8}, *comm);
+    return failure_of([&] {
+      (void)pack(*source,
+                 {.directory = path + "/out-" + std::to_string(shards),
+                  .shards = shards,
+                  .on_bad = OnBad::skip,
+                  .progress = {}},
+                 *comm);
+    });
+  };
+
+  const Failure mostly = pack_with(1);
+  const Failure shard = pack_with(10);
+
+  BOOST_TEST(static_cast<int>(mostly.status) == 65);
+  BOOST_TEST(mostly.says("3 of 5 training images of class dog"), mostly.text);
+  BOOST_TEST(mostly.says("dog/0.png"), mostly.text);
+  BOOST_TEST(static_cast<int>(shard.status) == 65);
+  BOOST_TEST(shard.says("none of the 1 samples"), shard.text);
 }
 
 BOOST_FIXTURE_TEST_CASE(jpeg_files_are_stored_unchanged, Shared) {
@@ -195,7 +382,8 @@ BOOST_FIXTURE_TEST_CASE(jpeg_files_are_stored_unchanged, Shared) {
     std::filesystem::create_directories(path + "/tree/dog");
     for (const auto& [name, bytes] : files) write_file(path + "/tree/" + name, bytes);
   });
-  const auto source = open_folder_source({.directory = path + "/tree", .keep_encoded = true});
+  const auto source =
+      open_folder_source({.directory = path + "/tree", .keep_encoded = true}, *comm);
 
   const PackResult result =
       pack(*source, {.directory = path + "/out", .shards = 3, .progress = {}}, *comm);

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the code of docs/file-formats.md unchanged, between commands of the program."""
+"""Runs the code of docs/file-formats.md unchanged, between commands of the program, and the command of docs/packing.md."""
 
 import pathlib
 import re
 
 from harness import *  # noqa: F403
 
+PACKING = pathlib.Path(__file__).parents[2] / "docs" / "packing.md"
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "file-formats.md"
 
 
@@ -49,30 +50,30 @@ def the_code_on_the_page_runs(folder):
         assert name.endswith("num_batches_tracked") or torch.equal(value, names["model"].state_dict()[name]), name
 
 
-def the_commands_for_imagenet_sort_its_validation_images(folder):
-    pack = ["pack", "--from", "folder", "--input", folder, "--output", folder / "shards", "--image-size", 8]
+def the_command_for_imagenet_packs_it_as_it_is_distributed(folder):
     # The smallest PNG file, with the name of a JPEG file, like one of ImageNet's.
     image = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
                           "0000000a49444154789c636000000002000148afa4710000000049454e44ae426082")
-    (folder / "val").mkdir()
+    parts = folder / "ILSVRC" / "Data" / "CLS-LOC"
+    (parts / "val").mkdir(parents=True)
     rows = ["ImageId,PredictionString"]
     for i, label in enumerate(("n01440764", "n01443537", "n01440764"), 1):
-        (folder / "train" / label).mkdir(parents=True, exist_ok=True)
-        (folder / "train" / label / f"{i}.JPEG").write_bytes(image)
-        (folder / "val" / f"ILSVRC2012_val_{i:08}.JPEG").write_bytes(image)
+        (parts / "train" / label).mkdir(parents=True, exist_ok=True)
+        (parts / "train" / label / f"{i}.JPEG").write_bytes(image)
+        (parts / "val" / f"ILSVRC2012_val_{i:08}.JPEG").write_bytes(image)
         rows.append(f"ILSVRC2012_val_{i:08},{label} 85 1 499 272 {label} 1 2 3 4 ")
-    (folder / "LOC_val_solution.csv").write_text("\n".join(rows) + "\n")
-    assert "docs/file-formats.md" in run(pack, expect=BAD_INPUT)
-    (lines,) = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.S)
+    (folder / "ILSVRC" / "LOC_val_solution.csv").write_text("\n".join(rows) + "\n")
+    (folder / "ILSVRC" / "LOC_synset_mapping.txt").write_text("n01440764 tench, Tinca tinca\nn01443537 goldfish, Carassius auratus\n")
+    lines = re.findall(r"```sh\n(.*?)```", PACKING.read_text(), re.S)[0]
+    assert "mpirun -n 16 lockstep " in lines, lines
 
-    subprocess.run(["sh", "-euc", lines], cwd=folder / "val", check=True)
+    subprocess.run(["sh", "-euc", lines.replace("mpirun -n 16 lockstep", LOCKSTEP)], cwd=folder, check=True, env=environment(),
+                   stdout=subprocess.DEVNULL)
 
-    assert sorted(path.name for path in (folder / "val" / "n01440764").iterdir()) == [
-        "ILSVRC2012_val_00000001.JPEG", "ILSVRC2012_val_00000003.JPEG"]
-    run(pack)
     with h5py.File(folder / "shards" / "val-00000-of-00001.h5") as file:
         assert sorted(file["labels"][...]) == [0, 0, 1]
+        assert file.attrs["class_names"][0] == b"tench, Tinca tinca", list(file.attrs["class_names"])
 
 
 if __name__ == "__main__":
-    main([the_code_on_the_page_runs, the_commands_for_imagenet_sort_its_validation_images])
+    main([the_code_on_the_page_runs, the_command_for_imagenet_packs_it_as_it_is_distributed])

@@ -12,6 +12,9 @@
 
 namespace lockstep {
 
+/// The directory in a data set's that exists while the set is packed.
+inline constexpr const char* unfinished_packing = "unfinished";
+
 /// "train-00003-of-00016.h5": split, shard number and shard count.
 struct ShardName {
   std::string split;

@@ -1,0 +1,70 @@
+#include "archive_file.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+/// Leaves room below the usual limit of 1024 descriptors for MPI's.
+constexpr std::size_t most_open = 256;
+
+[[noreturn]] void cannot_read(const std::string& path, int error) {
+  fail(ExitStatus::no_input, "cannot read {} ({}); check --input, which all nodes must see", path,
+       std::strerror(error));
+}
+
+}  // namespace
+
+ArchiveFile::ArchiveFile(std::string path)
+    : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  struct stat status {};
+  if (!file_ || ::fstat(file_.get(), &status) != 0) cannot_read(path_, errno);
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+void ArchiveFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t count =
+        ::pread(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) cannot_read(path_, errno);
+    if (count == 0) {
+      fail(ExitStatus::no_input,
+           "{} ends at byte {} (it was longer when it was listed); pack again", path_, offset);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+}
+
+void ArchiveFile::for_each_member(const TarMember& inner,
+                                  FunctionRef<void(const TarMember&)> visit) const {
+  const auto read_bytes = [this](std::uint64_t offset, std::span<std::byte> bytes) {
+    read(offset, bytes);
+  };
+  lockstep::for_each_member({.path = inner.name.empty() ? path_ : path_ + "/" + inner.name,
+                             .begin = inner.offset,
+                             .end = inner.offset + inner.bytes,
+                             .read = read_bytes},
+                            visit);
+}
+
+void ArchiveFiles::read(const std::string& path, std::uint64_t offset, std::span<std::byte> bytes) {
+  auto found = open_.find(path);
+  if (found == open_.end()) {
+    // Images are read in random order, so which archive is closed does not matter.
+    if (open_.size() == most_open) open_.erase(open_.begin());
+    found = open_.emplace(path, ArchiveFile(path)).first;
+  }
+  found->second.read(offset, bytes);
+}
+
+}  // namespace lockstep

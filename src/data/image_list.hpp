@@ -1,0 +1,68 @@
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+struct ListedImage {
+  std::uint64_t bytes = 0;
+  std::uint64_t offset = 0;    ///< of its bytes in an archive; 0 in a folder
+  std::int32_t container = 0;  ///< index in ImageListing::containers
+  std::int32_t label = 0;
+};
+
+/// Images in order. Every rank keeps the list of all images, so each takes few bytes.
+class ImageList final {
+ public:
+  /// `name` without zero bytes.
+  void add(const ListedImage& image, std::string_view name);
+  void append(const ImageList& other);
+
+  [[nodiscard]] std::int64_t size() const noexcept {
+    return static_cast<std::int64_t>(images_.size());
+  }
+  [[nodiscard]] const ListedImage& operator[](std::int64_t index) const noexcept {
+    return images_[static_cast<std::size_t>(index)];
+  }
+  /// Valid until the list changes.
+  [[nodiscard]] std::string_view name(std::int64_t index) const noexcept {
+    return names_.data() + name_begins_[static_cast<std::size_t>(index)];
+  }
+
+  /// Bytes for a rank of the same program. take_bytes() returns what follows the list in `bytes`.
+  void put_bytes(std::string& bytes) const;
+  [[nodiscard]] std::string_view take_bytes(std::string_view bytes);
+
+ private:
+  std::vector<ListedImage> images_;
+  std::vector<std::uint64_t> name_begins_;
+  std::string names_;  ///< each ends with a zero byte
+};
+
+/// All images of a source.
+struct ImageListing {
+  std::int64_t classes = 0;
+  std::vector<std::string> class_names = {};  ///< empty: unknown
+  std::vector<std::string> containers = {};   ///< paths of the folders or archives with the images
+  bool archives = false;                      ///< containers are tar archives
+  ImageList train = {};
+  ImageList val = {};  ///< empty if there is no such part
+};
+
+/// Collective. Makes the list of each item by `list` on one rank, so that no folder is read twice;
+/// returns the lists of all items, joined in order. All ranks return or all throw the same Error.
+[[nodiscard]] ImageList list_on_all_ranks(Communicator& comm, std::size_t items,
+                                          const std::function<ImageList(std::size_t)>& list);
+
+/// Returns rank 0's texts, which have no zero bytes, on every rank.
+[[nodiscard]] std::vector<std::string> broadcast_texts(Communicator& comm,
+                                                       const std::vector<std::string>& texts);
+
+}  // namespace lockstep

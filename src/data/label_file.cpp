@@ -1,0 +1,293 @@
+#include "label_file.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "pack_file.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view blanks = " \t\r";
+constexpr std::string_view separators = " \t,";
+constexpr std::string_view kaggle_header = "ImageId,PredictionString";
+
+/// A line of a file that is not blank.
+struct Line {
+  std::int64_t number;  ///< from 1
+  std::string_view text;
+};
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(blanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
+std::vector<Line> lines_of(const NamedText& file) {
+  std::vector<Line> lines;
+  std::string_view rest = file.text;
+  if (rest.find('\0') != std::string_view::npos) {
+    fail(ExitStatus::bad_input, "{} is no text file (it has a zero byte); check the path",
+         file.path);
+  }
+  if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);  // a byte order mark
+  for (std::int64_t number = 1; !rest.empty(); ++number) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    if (const std::string_view text = trimmed(rest.substr(0, end)); !text.empty()) {
+      lines.push_back({.number = number, .text = text});
+    }
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (lines.empty()) {
+    fail(ExitStatus::bad_input, "{} is empty (it holds no line); check the path", file.path);
+  }
+  return lines;
+}
+
+std::optional<std::int64_t> number_in(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+struct Fields {
+  std::string_view first;
+  std::string_view second;  ///< the rest of the line
+};
+
+/// Splits at the first separator. Error(bad_input) if there is none.
+Fields split_first(const NamedText& file, const Line& line, std::string_view expected) {
+  const std::size_t end = line.text.find_first_of(separators);
+  const std::size_t second = line.text.find_first_not_of(separators, end);
+  if (end == std::string_view::npos || second == std::string_view::npos) {
+    fail(ExitStatus::bad_input, "{}: line {} is '{}' (lines are {}); check the file", file.path,
+         line.number, line.text, expected);
+  }
+  return {.first = line.text.substr(0, end), .second = line.text.substr(second)};
+}
+
+std::string_view first_word(std::string_view text) {
+  return text.substr(0, text.find_first_of(separators));
+}
+
+/// An image and the class that the file gives it.
+struct Row {
+  std::int64_t line;
+  std::string_view image;
+  std::string_view label;
+};
+
+std::vector<Row> kaggle_rows(const NamedText& file, std::span<const Line> lines) {
+  std::vector<Row> rows;
+  for (const Line& line : lines) {
+    // A class and a box, for each object; all objects of an image are of one class.
+    const Fields fields = split_first(file, line, "IMAGE,CLASS X1 Y1 X2 Y2 ...");
+    rows.push_back(
+        {.line = line.number, .image = fields.first, .label = first_word(fields.second)});
+  }
+  return rows;
+}
+
+std::vector<Row> list_rows(const NamedText& file, std::span<const Line> lines) {
+  std::vector<Row> rows;
+  for (const Line& line : lines) {
+    // The class is the last word, since the name of an image may have blanks.
+    const std::size_t label = line.text.find_last_of(separators) + 1;
+    std::string_view image = label == 0 ? std::string_view() : line.text.substr(0, label);
+    while (!image.empty() && separators.find(image.back()) != std::string_view::npos) {
+      image.remove_suffix(1);
+    }
+    image = image.substr(image.find_last_of('/') + 1);  // some lists have paths
+    if (image.empty()) {
+      fail(ExitStatus::bad_input, "{}: line {} is '{}' (lines are IMAGE CLASS); check the file",
+           file.path, line.number, line.text);
+    }
+    rows.push_back({.line = line.number, .image = image, .label = line.text.substr(label)});
+  }
+  return rows;
+}
+
+std::optional<std::int32_t> index_of(std::string_view name, std::span<const std::string> classes) {
+  const auto found = std::lower_bound(classes.begin(), classes.end(), name);
+  if (found == classes.end() || *found != name) return std::nullopt;
+  return static_cast<std::int32_t>(found - classes.begin());
+}
+
+std::int32_t label_of(const NamedText& file, const Row& row, std::span<const std::string> classes) {
+  if (const auto index = index_of(row.label, classes)) return *index;
+  const auto number = number_in(row.label);
+  if (number && *number >= 0 && *number < static_cast<std::int64_t>(classes.size())) {
+    return static_cast<std::int32_t>(*number);
+  }
+  fail(ExitStatus::bad_input,
+       "{}: line {} gives {} the class '{}' (neither one of the {} training classes, {} to {}, nor "
+       "a number from 0 to {}); check the file",
+       file.path, row.line, row.image, row.label, classes.size(), classes.front(), classes.back(),
+       classes.size() - 1);
+}
+
+std::vector<std::int32_t> labels_by_name(const NamedText& file, std::span<const Row> rows,
+                                         const Unlabelled& unlabelled) {
+  std::unordered_map<std::string_view, std::size_t> images;
+  for (std::size_t i = 0; i < unlabelled.images.size(); ++i) {
+    const std::string_view name = unlabelled.images[i];
+    images.emplace(name, i);
+    images.emplace(name.substr(0, name.find_last_of('.')), i);
+  }
+  std::vector<std::int32_t> labels(unlabelled.images.size(), -1);
+  const Row* first_absent = nullptr;
+  std::size_t absent = 0;
+  for (const Row& row : rows) {
+    const auto found = images.find(row.image);
+    if (found == images.end()) {
+      if (absent++ == 0) first_absent = &row;
+      continue;
+    }
+    std::int32_t& label = labels[found->second];
+    if (label >= 0) {
+      fail(ExitStatus::bad_input, "{}: line {} gives {} a second label; remove one of the lines",
+           file.path, row.line, row.image);
+    }
+    label = label_of(file, row, unlabelled.classes);
+  }
+  if (absent > 0) {
+    fail(ExitStatus::bad_input,
+         "{} labels {} image{} that {} not there, such as {} in line {}; check the file, or copy "
+         "the images again",
+         file.path, absent, absent == 1 ? "" : "s", absent == 1 ? "is" : "are", first_absent->image,
+         first_absent->line);
+  }
+  const auto without = std::count(labels.begin(), labels.end(), -1);
+  if (without > 0) {
+    const auto first = std::find(labels.begin(), labels.end(), -1) - labels.begin();
+    fail(ExitStatus::bad_input,
+         "{} has no label for {} of {} images, such as {}; check the file, or remove the images",
+         file.path, without, labels.size(), unlabelled.images[static_cast<std::size_t>(first)]);
+  }
+  return labels;
+}
+
+std::vector<std::int32_t> labels_by_order(const NamedText& file, std::span<const Line> lines,
+                                          const Unlabelled& unlabelled) {
+  if (unlabelled.class_ids == nullptr) {
+    fail(ExitStatus::usage,
+         "{} holds only numbers (the ground truth of ILSVRC's development kit numbers classes by "
+         "ILSVRC2012_ID of meta.mat, which is not the order of their names); add --class-ids, or "
+         "use LOC_val_solution.csv, or a list of IMAGE CLASS",
+         file.path);
+  }
+  if (lines.size() != unlabelled.images.size()) {
+    fail(ExitStatus::bad_input,
+         "{} has {} labels for {} images (a line for each, in the order of their names); check the "
+         "file, or copy the images again",
+         file.path, lines.size(), unlabelled.images.size());
+  }
+  std::vector<std::int32_t> labels;
+  for (const Line& line : lines) {
+    const auto found = unlabelled.class_ids->find(*number_in(line.text));
+    if (found == unlabelled.class_ids->end()) {
+      fail(ExitStatus::bad_input,
+           "{}: line {} is the class {}, which --class-ids lacks; check both", file.path,
+           line.number, line.text);
+    }
+    const auto index = index_of(found->second, unlabelled.classes);
+    if (!index) {
+      fail(ExitStatus::bad_input,
+           "{}: line {} is {}, by --class-ids class {} (not one of the {} training classes); check "
+           "both",
+           file.path, line.number, line.text, found->second, unlabelled.classes.size());
+    }
+    labels.push_back(*index);
+  }
+  return labels;
+}
+
+}  // namespace
+
+NamedText read_text(const std::string& path) {
+  const std::vector<std::byte> bytes = read_whole_file(path);
+  return {.path = path, .text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
+}
+
+ClassIds parse_class_ids(const NamedText& file) {
+  ClassIds ids;
+  for (const Line& line : lines_of(file)) {
+    const Fields fields = split_first(file, line, "ID CLASS, such as '1 n02119789'");
+    const auto id = number_in(fields.first);
+    if (!id || !ids.emplace(*id, first_word(fields.second)).second) {
+      fail(ExitStatus::bad_input, "{}: line {} begins with {} ({}); check the file", file.path,
+           line.number, fields.first,
+           id ? "an earlier line does too" : "lines are ID CLASS, such as '1 n02119789'");
+    }
+  }
+  return ids;
+}
+
+std::vector<std::int32_t> parse_labels(const NamedText& file, const Unlabelled& unlabelled) {
+  const std::vector<Line> lines = lines_of(file);
+  if (std::all_of(lines.begin(), lines.end(),
+                  [](const Line& line) { return number_in(line.text).has_value(); })) {
+    return labels_by_order(file, lines, unlabelled);
+  }
+  if (unlabelled.class_ids != nullptr) {
+    fail(ExitStatus::usage,
+         "--class-ids with {} (it names images and classes, and --class-ids is for files of "
+         "numbers); drop --class-ids",
+         file.path);
+  }
+  const bool kaggle = lines.front().text == kaggle_header;
+  return labels_by_name(
+      file, kaggle ? kaggle_rows(file, std::span(lines).subspan(1)) : list_rows(file, lines),
+      unlabelled);
+}
+
+std::vector<std::int32_t> read_labels(const LabelPaths& paths, std::span<const std::string> images,
+                                      std::span<const std::string> classes) {
+  Unlabelled unlabelled{.images = images, .classes = classes};
+  ClassIds ids;
+  if (!paths.class_ids.empty()) {
+    ids = parse_class_ids(read_text(paths.class_ids));
+    unlabelled.class_ids = &ids;
+  }
+  return parse_labels(read_text(paths.labels), unlabelled);
+}
+
+std::vector<ClassName> parse_class_names(const NamedText& file) {
+  std::vector<ClassName> names;
+  std::unordered_map<std::string_view, std::int64_t> seen;
+  for (const Line& line : lines_of(file)) {
+    const Fields fields =
+        split_first(file, line, "CLASS NAME, such as 'n01440764 tench, Tinca tinca'");
+    const auto [earlier, is_new] = seen.emplace(fields.first, line.number);
+    if (!is_new) {
+      fail(ExitStatus::bad_input, "{}: line {} names {}, as line {} does; remove one of the lines",
+           file.path, line.number, fields.first, earlier->second);
+    }
+    names.push_back({.id = std::string(fields.first), .name = std::string(fields.second)});
+  }
+  return names;
+}
+
+std::vector<std::string> names_of(std::span<const std::string> classes, const NamedText& file) {
+  std::unordered_map<std::string, std::string> known;
+  for (ClassName& name : parse_class_names(file)) known.emplace(name.id, std::move(name.name));
+  std::vector<std::string> names;
+  for (const std::string& id : classes) {
+    const auto found = known.find(id);
+    if (found == known.end()) {
+      fail(ExitStatus::bad_input,
+           "{} does not name class {} (each of the {} classes needs a line); add it", file.path, id,
+           classes.size());
+    }
+    names.push_back(found->second);
+  }
+  return names;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "lockstep/core/descriptor.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace lockstep {
+
+/// A file without a name that vanishes with its owner, also if the process is killed.
+class SpoolFile final {
+ public:
+  /// On the file system of `path`, which must not exist. Error(cannot_write).
+  explicit SpoolFile(std::string path);
+
+  void append(std::span<const std::byte> bytes);                      ///< Error(cannot_write)
+  void read(std::uint64_t offset, std::span<std::byte> bytes) const;  ///< Error(internal)
+
+ private:
+  std::string path_;  ///< for messages
+  Descriptor file_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,185 @@
+#include "unfinished_packing.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/pack.hpp"
+#include "lockstep/data/shard_file.hpp"
+#include "lockstep/io/atomic_file.hpp"
+#include "pack_file.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* record_ending = ".json";
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+std::vector<fs::path> shards_in(const std::string& directory) {
+  std::vector<fs::path> found;
+  std::error_code ignored;
+  for (fs::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    const auto name = parse_shard_name(entry->path().filename().string());
+    if (name && (name->split == "train" || name->split == "val")) found.push_back(entry->path());
+  }
+  return found;
+}
+
+void remove_shards(const std::string& directory) {
+  std::vector<fs::path> old = shards_in(directory);
+  old.push_back(fs::path(directory) / skipped_list_name);
+  for (const fs::path& path : old) {
+    std::error_code error;
+    fs::remove(path, error);
+    if (error) {
+      fail(ExitStatus::cannot_write, "cannot remove {} ({}); remove it and pack again",
+           path.string(), error.message());
+    }
+  }
+}
+
+bool holds_records(const std::string& directory) {
+  std::error_code ignored;
+  for (fs::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    if (entry->path().extension() == record_ending) return true;
+  }
+  return false;
+}
+
+std::string to_text(const PackSettings& settings) {
+  std::string text;
+  for (const auto& [name, value] : settings) text += fmt::format("{}: {}\n", name, value);
+  return text;
+}
+
+std::string text_of(const std::string& path) {
+  const std::vector<std::byte> bytes = read_whole_file(path);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// "NAME: VALUE" of the first line of `old` that differs.
+std::string first_difference(const std::string& old, const std::string& now) {
+  const auto [left, right] = std::mismatch(old.begin(), old.end(), now.begin(), now.end());
+  const std::size_t at = static_cast<std::size_t>(left - old.begin());
+  const std::size_t begin = at == 0 ? 0 : old.rfind('\n', at - 1) + 1;
+  return old.substr(begin, old.find('\n', begin) - begin);
+}
+
+}  // namespace
+
+UnfinishedPacking::UnfinishedPacking(const std::string& output)
+    : output_(output),
+      directory_((fs::path(output) / unfinished_packing).string()),
+      removed_((fs::path(output) / fmt::format(".{}.tmp-pack", unfinished_packing)).string()),
+      settings_((fs::path(directory_) / "settings.txt").string()),
+      publishing_((fs::path(directory_) / "publishing").string()) {}
+
+std::string UnfinishedPacking::shard(const std::string& name) const {
+  return (fs::path(directory_) / name).string();
+}
+
+std::string UnfinishedPacking::record(const std::string& name) const {
+  return shard(name) + record_ending;
+}
+
+void UnfinishedPacking::begin(const PackSettings& settings, bool overwrite) {
+  std::error_code ignored;
+  fs::remove_all(removed_, ignored);
+  remove_stale_temporaries(output_);
+  remove_stale_temporaries(directory_);
+  const std::string text = to_text(settings);
+  const std::string old = exists(settings_) ? text_of(settings_) : "";
+  const bool continues = old == text;
+  if (old.empty() && exists(directory_) && !fs::is_empty(directory_, ignored)) {
+    fail(
+        ExitStatus::usage,
+        "{} is not a packing's (it has no {}, and packing needs the name); choose another --output",
+        directory_, fs::path(settings_).filename().string());
+  }
+  if (!continues && !overwrite && holds_records(directory_)) {
+    fail(ExitStatus::usage,
+         "{} holds shards that were packed differently ({}); give the same options and files to "
+         "continue, --overwrite to start again, or another --output",
+         directory_, first_difference(old, text));
+  }
+  const auto shards = shards_in(output_);
+  if (!shards.empty() && !overwrite && !(continues && exists(publishing_))) {
+    fail(ExitStatus::usage,
+         "{} holds {} shards already, {} among them (they would be replaced); choose another "
+         "--output or give --overwrite",
+         output_, shards.size(), shards.front().filename().string());
+  }
+  if (!continues && exists(directory_)) end();
+  std::error_code error;
+  fs::create_directories(directory_, error);
+  if (error) {
+    fail(ExitStatus::cannot_write, "cannot create {} ({}); choose another --output", directory_,
+         error.message());
+  }
+  if (!continues) write_text_atomically(settings_, text);
+}
+
+std::optional<ShardRecord> UnfinishedPacking::find(const std::string& name) const {
+  if (!exists(record(name))) return std::nullopt;
+  const ShardRecord found = parse_shard_record(text_of(record(name)));
+  std::error_code absent;
+  const bool is_stored = fs::file_size(shard(name), absent) == found.bytes && !absent;
+  const bool is_published = exists(publishing_) && exists((fs::path(output_) / name).string());
+  // A shard is neither if the process was killed while it added the attributes.
+  if (!is_stored && !is_published) return std::nullopt;
+  return found;
+}
+
+void UnfinishedPacking::store(const std::string& name,
+                              const std::function<ShardRecord(const std::string&)>& write) {
+  ShardRecord made;
+  write_atomically(shard(name), [&](const std::string& temporary) {
+    made = write(temporary);
+    made.bytes = fs::file_size(temporary);
+  });
+  write_text_atomically(record(name), to_text(made));
+}
+
+void UnfinishedPacking::begin_publishing() {
+  if (exists(publishing_)) return;
+  remove_shards(output_);
+  write_text_atomically(publishing_, "");
+}
+
+std::uint64_t UnfinishedPacking::publish(const std::string& name,
+                                         const ShardAttributes& attributes) {
+  const std::string target = (fs::path(output_) / name).string();
+  if (exists(shard(name))) {
+    write_atomically(target, [&](const std::string& temporary) {
+      std::error_code error;
+      fs::rename(shard(name), temporary, error);
+      if (error) {
+        fail(ExitStatus::cannot_write, "cannot rename {} ({}); pack again", shard(name),
+             error.message());
+      }
+      finish_shard(temporary, attributes);
+    });
+  }
+  return fs::file_size(target);
+}
+
+void UnfinishedPacking::end() {
+  // A directory whose removal was interrupted must not look like a packing to continue.
+  std::error_code error;
+  fs::rename(directory_, removed_, error);
+  if (!error) fs::remove_all(removed_, error);
+  if (error) {
+    fail(ExitStatus::cannot_write, "cannot remove {} ({}); remove it", directory_, error.message());
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "shard_record.hpp"
+#include "shard_writer.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// What decides the bytes of all shards: names and values, for comparison and for messages.
+using PackSettings = std::vector<std::pair<std::string, std::string>>;
+
+/// The directory `unfinished` in the output's directory, from the start of a packing to its end, so
+/// that a killed one can be continued: the settings, each finished shard without its attributes
+/// (mean and std of all shards), and its record, written after the shard. At the end the shards
+/// move to the output's directory.
+class UnfinishedPacking final {
+ public:
+  explicit UnfinishedPacking(const std::string& output);
+
+  [[nodiscard]] const std::string& directory() const noexcept { return directory_; }
+
+  /// Starts a packing, or continues one of the same settings. Error(usage) without `overwrite` if
+  /// the output has shards, or finished ones of other settings; Error(cannot_write).
+  void begin(const PackSettings& settings, bool overwrite);
+  /// The record of a finished shard; nullopt: it must be packed.
+  [[nodiscard]] std::optional<ShardRecord> find(const std::string& name) const;
+  /// Stores the shard that `write` writes to the path it is given, and closes.
+  void store(const std::string& name, const std::function<ShardRecord(const std::string&)>& write);
+
+  /// Removes an older packing's shards, once; then only publish() and end() may follow.
+  void begin_publishing();
+  /// Adds the attributes and moves a shard to the output, unless that is done; returns its size.
+  std::uint64_t publish(const std::string& name, const ShardAttributes& attributes);
+  void end();  ///< removes the directory
+
+ private:
+  [[nodiscard]] std::string shard(const std::string& name) const;
+  [[nodiscard]] std::string record(const std::string& name) const;
+
+  std::string output_;
+  std::string directory_;
+  std::string removed_;     ///< its name while it is removed
+  std::string settings_;    ///< file with the settings
+  std::string publishing_;  ///< exists if shards in the output are of this packing
+};
+
+}  // namespace lockstep
