@@ -38,6 +38,7 @@ struct EvalArguments {
   bool json = false;
 };
 
+// NOLINTNEXTLINE(readability-function-size): a table
 OptionTable<EvalArguments> eval_options() {
   const OptionTable<Config>& train = train_options();
   OptionTable<EvalArguments> table;

@@ -59,6 +59,23 @@ LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm)
   return loaded;
 }
 
+/// Runs the evaluation, and writes the results of samples that were requested.
+EvaluationResult run_evaluation(const EvaluationRequest& request, Engine& engine,
+                                const Dataset& data, Communicator& comm, EvaluatorOptions options) {
+  if (!records_samples(request)) return *Evaluator(engine, data, comm, std::move(options)).run();
+
+  std::optional<EvaluationRecord> record;  // rank 0's
+  collectively(comm, [&] {
+    if (comm.rank() == 0) record.emplace(request, engine.graph(), data.info());
+  });
+  options.on_samples = [&](const EvaluatedSamples& samples) { record->add(samples); };
+  EvaluationResult result = *Evaluator(engine, data, comm, std::move(options)).run();
+  collectively(comm, [&] {
+    if (record) result.classes = record->finish();
+  });
+  return result;
+}
+
 }  // namespace
 
 EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob& job) {
@@ -111,18 +128,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   loading.cores = job.binding.allowed;
   loading.threads = loader_threads(config.loader_threads, loading);
   EvaluatorOptions options{.loader = loading, .batch_size = request.batch_size};
-  if (!records_samples(request)) return *Evaluator(engine, *data, comm, std::move(options)).run();
-
-  std::optional<EvaluationRecord> record;  // rank 0's
-  collectively(comm, [&] {
-    if (comm.rank() == 0) record.emplace(request, graph, info);
-  });
-  options.on_samples = [&](const EvaluatedSamples& samples) { record->add(samples); };
-  EvaluationResult result = *Evaluator(engine, *data, comm, std::move(options)).run();
-  collectively(comm, [&] {
-    if (record) result.classes = record->finish();
-  });
-  return result;
+  return run_evaluation(request, engine, *data, comm, std::move(options));
 }
 
 }  // namespace lockstep

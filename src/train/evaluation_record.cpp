@@ -34,6 +34,7 @@ fs::path normal(const std::string& path) {
 /// Names of all classes of the network; its label for a class without a name.
 std::vector<std::string> titles(const std::vector<ClassResult>& classes) {
   std::vector<std::string> result;
+  result.reserve(classes.size());
   for (const ClassResult& of : classes) {
     result.push_back(of.name.empty() ? std::to_string(result.size()) : of.name);
   }

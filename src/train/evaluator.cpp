@@ -22,6 +22,29 @@ void keep(std::optional<Error>& error, Work work) {
   }
 }
 
+/// Whether any rank wants to stop. Throws, on all ranks, if any has an error. Collective.
+bool agree_to_stop(const std::optional<Error>& error, bool wants, Communicator& comm) {
+  std::array<std::int64_t, 2> flags{error.has_value() ? 1 : 0, wants ? 1 : 0};
+  comm.all_reduce(std::span<std::int64_t>(flags), ReduceOp::max);
+  if (flags[0] != 0) {
+    collectively(comm, [&] {
+      if (error) throw Error(*error);
+    });
+  }
+  return flags[1] != 0;
+}
+
+/// The sums over all ranks, as means. Collective.
+EvaluationResult mean_over_ranks(const BatchMetrics& total, Communicator& comm) {
+  std::array<double, 4> sums{total.loss, static_cast<double>(total.top1),
+                             static_cast<double>(total.top5), static_cast<double>(total.samples)};
+  comm.all_reduce(std::span<double>(sums));
+  return {.samples = static_cast<std::int64_t>(sums[3]),
+          .loss = sums[0] / sums[3],
+          .top1 = sums[1] / sums[3],
+          .top5 = sums[2] / sums[3]};
+}
+
 }  // namespace
 
 Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
@@ -100,26 +123,14 @@ std::optional<EvaluationResult> Evaluator::run(const std::function<bool()>& stop
       });
     }
     if ((round + 1) % batches_between_agreements == 0 || round + 1 == rounds) {
-      std::array<std::int64_t, 2> flags{error.has_value() ? 1 : 0,
-                                        stop_wanted && stop_wanted() ? 1 : 0};
-      comm_.all_reduce(std::span<std::int64_t>(flags), ReduceOp::max);
-      if (flags[0] != 0) {
-        collectively(comm_, [&] {
-          if (error) throw Error(*error);
-        });
-      }
-      if (flags[1] != 0 && round + 1 < rounds) return std::nullopt;
+      const bool stops = agree_to_stop(error, stop_wanted && stop_wanted(), comm_);
+      if (stops && round + 1 < rounds) return std::nullopt;
     }
   }
-  std::array<double, 4> sums{total.loss, static_cast<double>(total.top1),
-                             static_cast<double>(total.top5), static_cast<double>(total.samples)};
-  comm_.all_reduce(std::span<double>(sums));
+  EvaluationResult result = mean_over_ranks(total, comm_);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  return EvaluationResult{.samples = static_cast<std::int64_t>(sums[3]),
-                          .loss = sums[0] / sums[3],
-                          .top1 = sums[1] / sums[3],
-                          .top5 = sums[2] / sums[3],
-                          .seconds = seconds.count()};
+  result.seconds = seconds.count();
+  return result;
 }
 
 }  // namespace lockstep

@@ -16,16 +16,16 @@ using test::TemporaryDirectory;
 
 namespace {
 
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 /// Five samples of three classes: a hit, a miss, two ties, and a NaN.
 struct Samples {
   std::vector<std::int32_t> labels{2, 2, 0, 2, 0};
-  std::vector<float> logits{-1.0F, 0.0F, 1.0F,  //
-                            3.0F,  1.0F, 2.0F,  //
-                            5.0F,  5.0F, 0.0F,  //
-                            0.0F,  7.0F, 7.0F,  //
-                            9.0F,  nan,  -2.0F};
+  std::vector<float> logits{-1.0F, 0.0F,         1.0F,  //
+                            3.0F,  1.0F,         2.0F,  //
+                            5.0F,  5.0F,         0.0F,  //
+                            0.0F,  7.0F,         7.0F,  //
+                            9.0F,  not_a_number, -2.0F};
   [[nodiscard]] EvaluatedSamples all() const {
     return {.first = 0, .labels = labels, .logits = logits};
   }
@@ -48,7 +48,7 @@ BOOST_AUTO_TEST_CASE(a_tie_is_a_hit_and_nan_is_not) {
 BOOST_AUTO_TEST_CASE(the_first_of_equal_logits_is_predicted_and_nan_is_largest) {
   BOOST_TEST(predicted_class(std::vector{1.0F, 4.0F, 4.0F}) == 1);
   BOOST_TEST(predicted_class(std::vector{-0.0F, 0.0F}) == 0);
-  BOOST_TEST(predicted_class(std::vector{8.0F, nan, 9.0F, nan}) == 1);
+  BOOST_TEST(predicted_class(std::vector{8.0F, not_a_number, 9.0F, not_a_number}) == 1);
 }
 
 BOOST_AUTO_TEST_CASE(a_confusion_matrix_has_titles_and_a_row_for_each_class) {

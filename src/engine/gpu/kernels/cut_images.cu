@@ -48,7 +48,7 @@ struct CutImages {
                                                              const Place& at) const {
     Floats<item_size> values = filled<item_size>(0);
     // A loop, because two copies of normalised() need too many registers.
-#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
 #pragma unroll 1
 #endif
     for (int source = 0; source < 2; ++source) {
