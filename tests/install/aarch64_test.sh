@@ -18,7 +18,7 @@ rm -rf "$work"
 mkdir "$work"
 
 # The commands of BUILD with the cross compiler in place of all words before the first option.
-git grep -lE 'vector_loop|vector_types|norm_lanes|__x86_64__|__aarch64__' -- 'src/*.cpp' | while read -r source; do
+git grep -lE 'core/vectors|vector_loop|vector_types|norm_lanes|__x86_64__|__aarch64__' -- 'src/*.cpp' | while read -r source; do
   sed -nE "s|^ *\"command\": \"(.*) -o [^ ]* -c $PWD/$source\",?\$|\1 $source|p" "$build/compile_commands.json" | head -n 1
 done | sed -E "s|^([^- ][^ ]* )+|$compiler -fsyntax-only -idirafter /usr/include -idirafter /usr/include/$(uname -m)-linux-gnu |"';  s|\\(.)|\1|g' >"$work/commands"
 count=$(wc -l <"$work/commands")
@@ -36,4 +36,5 @@ runs() {  # TEST SOURCE...
   "$emulator" "$work/test" --report_level=short
 }
 runs tests/core/core_test.cpp src/core/{crc32c,huge_pages,philox,shape}.cpp
-runs tests/engine/matrix_product_test.cpp src/engine/cpu/matrix_product.cpp src/engine/vector_loop.cpp
+runs tests/engine/matrix_product_test.cpp src/engine/cpu/matrix_product.cpp src/core/vectors.cpp
+runs tests/data/resample_test.cpp -ffp-contract=off src/data/resample.cpp src/core/{philox,vectors}.cpp
