@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """compare_loaders.py LOCKSTEP OUTPUT.json: compares the loading of JPEG images with NVIDIA DALI on CPUs and with torchvision.
 
-All read the same 512 generated images of 500 x 375 pixels and about 56 kB from the page cache, decode them, take a random crop (torchvision's
+All read the same 2,048 generated images of 500 x 375 pixels and about 56 kB from the page cache, decode them, take a random crop (torchvision's
 RandomResizedCrop), resize it to 224 x 224, mirror it at random and normalise it to fp32 planes. --threads gives each program's number of threads:
 DALI's num_threads, worker processes of PyTorch's DataLoader (with one, it loads in its own process). Packages: torch, torchvision, Pillow, numpy, and
 nvidia-dali-cuda120 or newer, in the Python given by --python; DALI is left out if it is not installed.
@@ -13,7 +13,7 @@ import tempfile
 
 from harness import arguments, comparison, in_turn, measured, note_of_others, others_in, ratio, shown, spread_of, write
 
-IMAGES = 512
+IMAGES = 2048
 
 MAKE = r"""
 import pathlib, sys
@@ -35,7 +35,7 @@ def images_per_second(epoch):
     import json, time
     epoch()
     count, begin = 0, time.perf_counter()
-    for _ in range(4):
+    for _ in range(2):
         count += epoch()
     print(json.dumps({"images_per_second": count / (time.perf_counter() - begin)}))
 """

@@ -109,7 +109,7 @@ double time_together(Communicator& comm, Work&& work) {
 
 /// Loads one epoch.
 void load_epoch(const Dataset& data, const ImageShape& image, const BatchGeometry& geometry,
-                const Config& config, std::int64_t epoch) {
+                const Config& config, const std::vector<int>& cores, std::int64_t epoch) {
   const DatasetInfo& info = data.info();
   const auto loader = make_loader(
       data,
@@ -119,7 +119,8 @@ void load_epoch(const Dataset& data, const ImageShape& image, const BatchGeometr
        .std = info.std,
        .augment = info.encoded ? Augment::resized_crop : Augment::crop_flip,
        .batch_capacity = config.batch_size,
-       .threads = static_cast<int>(config.loader_threads)},
+       .threads = static_cast<int>(config.loader_threads),
+       .cores = cores},
       plan_training_batches(geometry, {.epoch = epoch, .position = 0}, geometry.steps_per_epoch()));
   while (loader->next()) {
   }
@@ -219,8 +220,10 @@ BenchResult bench_loader(const BenchOptions& options, const BenchContext& contex
                  {"rows", Json::array()}};
   for (const bool cached : {true, false}) {
     const ReadSeconds seconds = measure_readers(
-        [&](std::int64_t epoch) { load_epoch(*data, image, geometry, config, epoch); }, files,
-        pieces, image.channels * image.height * image.width,
+        [&](std::int64_t epoch) {
+          load_epoch(*data, image, geometry, config, context.binding.allowed, epoch);
+        },
+        files, pieces, image.channels * image.height * image.width,
         [&](auto&& work) {
           if (!cached) files.forget();
           return time_together(comm, work);

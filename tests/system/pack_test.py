@@ -76,7 +76,8 @@ def pack_args(source, output, *more):
 
 
 def pack(source, output, *more, ranks=1):
-    return json.loads(run([*pack_args(source, output, *more), "--json"], ranks).splitlines()[0])
+    lines = run([*pack_args(source, output, *more), "--json"], ranks).splitlines()
+    return json.loads(next(line for line in lines if line.startswith("{")))
 
 
 def content(directory):
