@@ -31,17 +31,11 @@ ArchiveFile::ArchiveFile(std::string path)
 }
 
 void ArchiveFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
-  while (!bytes.empty()) {
-    const ssize_t count =
-        ::pread(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) cannot_read(path_, errno);
-    if (count == 0) {
-      fail(ExitStatus::no_input,
-           "{} ends at byte {} (it was longer when it was listed); pack again", path_, offset);
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-    offset += static_cast<std::uint64_t>(count);
+  const auto count = read_at(file_, offset, bytes);
+  if (!count) cannot_read(path_, errno);
+  if (*count < bytes.size()) {
+    fail(ExitStatus::no_input, "{} ends at byte {} (it was longer when it was listed); pack again",
+         path_, offset + *count);
   }
 }
 

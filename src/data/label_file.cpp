@@ -1,7 +1,7 @@
 #include "label_file.hpp"
 
+#include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
-#include "pack_file.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -211,8 +211,7 @@ std::vector<std::int32_t> labels_by_order(const NamedText& file, std::span<const
 }  // namespace
 
 NamedText read_text(const std::string& path) {
-  const std::vector<std::byte> bytes = read_whole_file(path);
-  return {.path = path, .text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
+  return {.path = path, .text = read_text_file(path)};
 }
 
 ClassIds parse_class_ids(const NamedText& file) {

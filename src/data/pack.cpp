@@ -115,16 +115,16 @@ PackSettings settings_of(const PackSource& source, const PackOptions& options,
           {"shards", fmt::format("{} to {}", tasks.front().name, tasks.back().name)}};
 }
 
-/// How shards are shared out. The same on all ranks.
-struct Shares {
+/// The shards in the order in which the ranks take turns, the same on all ranks.
+struct ShardOrder {
   std::vector<std::size_t> tasks;  ///< those to pack, then those that an earlier run packed
   std::size_t to_pack = 0;
   std::int64_t samples_before = 0;  ///< of the latter
 };
 
 /// Adds the records of finished shards to rank 0's.
-Shares share_out(const std::vector<ShardTask>& tasks, const UnfinishedPacking& unfinished,
-                 const PackOptions& options, ShardRecord& record, Communicator& comm) {
+ShardOrder order_shards(const std::vector<ShardTask>& tasks, const UnfinishedPacking& unfinished,
+                        const PackOptions& options, ShardRecord& record, Communicator& comm) {
   std::vector<std::int32_t> is_finished(tasks.size(), 0);
   collectively(comm, [&] {
     if (comm.rank() != 0) return;
@@ -137,34 +137,34 @@ Shares share_out(const std::vector<ShardTask>& tasks, const UnfinishedPacking& u
     }
   });
   comm.broadcast(std::span<std::int32_t>(is_finished));
-  Shares shares;
+  ShardOrder order;
   for (const std::int32_t finished : {0, 1}) {
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       if (is_finished[i] != finished) continue;
-      shares.tasks.push_back(i);
-      if (finished == 0) ++shares.to_pack;
-      if (finished == 1) shares.samples_before += tasks[i].positions.count;
+      order.tasks.push_back(i);
+      if (finished == 0) ++order.to_pack;
+      if (finished == 1) order.samples_before += tasks[i].positions.count;
     }
   }
-  return shares;
+  return order;
 }
 
 /// Packs this rank's shards; all ranks stop soon after one fails.
-void pack_share(const std::vector<ShardTask>& tasks, const Shares& shares, PackSource& source,
-                const PackOptions& options, UnfinishedPacking& unfinished, ShardRecord& record,
-                Communicator& comm) {
+void pack_shards(const std::vector<ShardTask>& tasks, const ShardOrder& order, PackSource& source,
+                 const PackOptions& options, UnfinishedPacking& unfinished, ShardRecord& record,
+                 Communicator& comm) {
   const auto rank = static_cast<std::size_t>(comm.rank());
   const auto ranks = static_cast<std::size_t>(comm.size());
-  PackedSoFar progress{.before = shares.samples_before};
+  PackedSoFar progress{.before = order.samples_before};
   for (const ShardTask& task : tasks) progress.all += task.positions.count;
-  for (std::size_t i = rank; i < shares.to_pack; i += ranks) {
-    progress.share += tasks[shares.tasks[i]].positions.count;
+  for (std::size_t i = rank; i < order.to_pack; i += ranks) {
+    progress.share += tasks[order.tasks[i]].positions.count;
   }
   ShardPacker packer(source, options, progress);
-  for (std::size_t first = 0; first < shares.to_pack; first += ranks) {
+  for (std::size_t first = 0; first < order.to_pack; first += ranks) {
     collectively(comm, [&] {
-      if (first + rank >= shares.to_pack) return;
-      const ShardTask& task = tasks[shares.tasks[first + rank]];
+      if (first + rank >= order.to_pack) return;
+      const ShardTask& task = tasks[order.tasks[first + rank]];
       unfinished.store(task.name, [&](const std::string& path) {
         ShardRecord packed = packer.pack(task, path);
         add(record, packed);
@@ -175,7 +175,7 @@ void pack_share(const std::vector<ShardTask>& tasks, const Shares& shares, PackS
 }
 
 /// Moves all shards to the output; returns their size.
-std::uint64_t publish(const std::vector<ShardTask>& tasks, const Shares& shares,
+std::uint64_t publish(const std::vector<ShardTask>& tasks, const ShardOrder& order,
                       const ShardAttributes& attributes, UnfinishedPacking& unfinished,
                       Communicator& comm) {
   std::uint64_t bytes = 0;
@@ -184,7 +184,7 @@ std::uint64_t publish(const std::vector<ShardTask>& tasks, const Shares& shares,
     collectively(comm, [&] {
       const auto ranks = static_cast<std::size_t>(comm.size());
       for (auto i = static_cast<std::size_t>(comm.rank()); i < tasks.size(); i += ranks) {
-        const ShardTask& task = tasks[shares.tasks[i]];
+        const ShardTask& task = tasks[order.tasks[i]];
         if (task.part == part) bytes += unfinished.publish(task.name, attributes);
       }
     });
@@ -208,8 +208,8 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
     }
   });
   ShardRecord mine;
-  const Shares shares = share_out(tasks, unfinished, options, mine, comm);
-  pack_share(tasks, shares, source, options, unfinished, mine, comm);
+  const ShardOrder order = order_shards(tasks, unfinished, options, mine, comm);
+  pack_shards(tasks, order, source, options, unfinished, mine, comm);
 
   const ShardRecord record = gather(mine, comm);
   PixelStatistics statistics(channels_of(source.info()));
@@ -230,7 +230,7 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
                          record.skipped);
     }
   });
-  const std::uint64_t bytes = publish(tasks, shares, attributes, unfinished, comm);
+  const std::uint64_t bytes = publish(tasks, order, attributes, unfinished, comm);
 
   const auto packed = [&](SourcePart part) {
     return source.samples(part) -
@@ -248,7 +248,7 @@ PackResult pack(PackSource& source, const PackOptions& options, Communicator& co
           .resized = record.resized,
           .train_shards = shards_of(SourcePart::train),
           .val_shards = shards_of(SourcePart::val),
-          .earlier_shards = static_cast<std::int64_t>(tasks.size() - shares.to_pack),
+          .earlier_shards = static_cast<std::int64_t>(tasks.size() - order.to_pack),
           .classes = attributes.classes,
           .bytes = bytes,
           .mean = attributes.mean,

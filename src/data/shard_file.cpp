@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -47,21 +46,15 @@ std::uint64_t size_of(const Descriptor& descriptor, const std::string& path) {
 
 void read_exactly(const Descriptor& descriptor, std::uint64_t offset, std::span<std::byte> bytes,
                   const std::string& path) {
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t count = ::pread(descriptor.get(), bytes.data() + done, bytes.size() - done,
-                                  static_cast<off_t>(offset + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      fail(ExitStatus::no_input, "cannot read {} at byte {} ({}); check its file system", path,
-           offset + done, reason());
-    }
-    if (count == 0) {
-      fail(ExitStatus::bad_input,
-           "{} ends before byte {} (it was truncated since it was opened); copy it again", path,
-           offset + bytes.size());
-    }
-    done += static_cast<std::size_t>(count);
+  const auto count = read_at(descriptor, offset, bytes);
+  if (!count) {
+    fail(ExitStatus::no_input, "cannot read {} at byte {} ({}); check its file system", path,
+         offset, reason());
+  }
+  if (*count < bytes.size()) {
+    fail(ExitStatus::bad_input,
+         "{} ends before byte {} (it was truncated since it was opened); copy it again", path,
+         offset + bytes.size());
   }
 }
 
@@ -76,13 +69,6 @@ std::int64_t decode_integer(const std::byte* bytes, const ShardColumn& column) {
   const int unused = 64 - 8 * size;
   if (column.is_signed) return static_cast<std::int64_t>(value << unused) >> unused;
   return static_cast<std::int64_t>(value);
-}
-
-std::uint32_t checksum_of(std::span<const std::byte> image, std::int64_t label) {
-  std::array<std::byte, 8> bytes{};
-  const auto value = static_cast<std::uint64_t>(label);
-  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<std::byte>((value >> (8 * i)) & 0xFFu);
-  return crc32c(bytes, crc32c(image));
 }
 
 }  // namespace
@@ -269,7 +255,7 @@ void ShardFile::read(std::int64_t index, RawSample& sample) const {
   if (header.checksums) {
     const std::int64_t expected =
         self.integer(*self.checksum_blocks, *header.checksums, self.checksums, index);
-    const std::uint32_t found = checksum_of(sample.bytes, sample.label);
+    const std::uint32_t found = checksum_of(sample);
     if (found != static_cast<std::uint32_t>(expected)) {
       fail(
           ExitStatus::bad_input,

@@ -1,6 +1,8 @@
 #include "shard_header.hpp"
 
+#include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/little_endian.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -203,6 +205,10 @@ ShardColumn column_from(const nlohmann::json& json) {
 }
 
 }  // namespace
+
+std::uint32_t checksum_of(const RawSample& sample) {
+  return crc32c(little_endian(sample.label), crc32c(sample.bytes));
+}
 
 ShardHeader read_shard_header(const h5::File& file, const std::string& path,
                               std::uint64_t file_bytes) {

@@ -10,6 +10,9 @@ namespace lockstep {
 /// Larger samples are rejected before memory is allocated.
 inline constexpr std::int64_t max_sample_bytes = std::int64_t{1} << 28;
 
+/// A sample's value in `/crc32c`: over its bytes, then its label.
+[[nodiscard]] std::uint32_t checksum_of(const RawSample& sample);
+
 /// Reads and validates a shard's whole header. Error(bad_input).
 [[nodiscard]] ShardHeader read_shard_header(const h5::File& file, const std::string& path,
                                             std::uint64_t file_bytes);

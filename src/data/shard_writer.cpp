@@ -1,7 +1,7 @@
 #include "shard_writer.hpp"
 
-#include "lockstep/core/crc32c.hpp"
 #include "lockstep/io/hdf5.hpp"
+#include "shard_header.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,16 +11,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t flush_bytes = std::size_t{4} << 20;
-
-std::array<std::byte, 8> little_endian(std::int64_t value) {
-  std::array<std::byte, 8> bytes{};
-  auto rest = static_cast<std::uint64_t>(value);
-  for (std::byte& byte : bytes) {
-    byte = static_cast<std::byte>(rest & 0xFFu);
-    rest >>= 8;
-  }
-  return bytes;
-}
 
 /// Copies the rows of `dataset`, each of `row_bytes`, from the spool file.
 void copy_rows(const SpoolFile& spool, const h5::Dataset& dataset, std::uint64_t rows,
@@ -44,7 +34,7 @@ void ShardWriter::append(const RawSample& sample) {
   buffer_.insert(buffer_.end(), sample.bytes.begin(), sample.bytes.end());
   offsets_.push_back(offsets_.back() + sample.bytes.size());
   labels_.push_back(sample.label);
-  checksums_.push_back(crc32c(little_endian(sample.label), crc32c(sample.bytes)));
+  checksums_.push_back(checksum_of(sample));
   if (buffer_.size() >= flush_bytes) flush();
 }
 

@@ -35,17 +35,10 @@ void SpoolFile::append(std::span<const std::byte> bytes) {
 }
 
 void SpoolFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
-  while (!bytes.empty()) {
-    const ssize_t count =
-        ::pread(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) {
-      fail(ExitStatus::internal, "cannot read {} back ({}); check the disk", path_,
-           count < 0 ? std::strerror(errno) : "it is shorter than what was written");
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-    offset += static_cast<std::uint64_t>(count);
-  }
+  const auto count = read_at(file_, offset, bytes);
+  if (count && *count == bytes.size()) return;
+  fail(ExitStatus::internal, "cannot read {} back ({}); check the disk", path_,
+       count ? "it is shorter than what was written" : std::strerror(errno));
 }
 
 }  // namespace lockstep

@@ -1,10 +1,10 @@
 #include "unfinished_packing.hpp"
 
+#include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/pack.hpp"
 #include "lockstep/data/shard_file.hpp"
 #include "lockstep/io/atomic_file.hpp"
-#include "pack_file.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -61,11 +61,6 @@ std::string to_text(const PackSettings& settings) {
   return text;
 }
 
-std::string text_of(const std::string& path) {
-  const std::vector<std::byte> bytes = read_whole_file(path);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 /// "NAME: VALUE" of the first line of `old` that differs.
 std::string first_difference(const std::string& old, const std::string& now) {
   const auto [left, right] = std::mismatch(old.begin(), old.end(), now.begin(), now.end());
@@ -97,7 +92,7 @@ void UnfinishedPacking::begin(const PackSettings& settings, bool overwrite) {
   remove_stale_temporaries(output_);
   remove_stale_temporaries(directory_);
   const std::string text = to_text(settings);
-  const std::string old = exists(settings_) ? text_of(settings_) : "";
+  const std::string old = exists(settings_) ? read_text_file(settings_) : "";
   const bool continues = old == text;
   if (old.empty() && exists(directory_) && !fs::is_empty(directory_, ignored)) {
     fail(
@@ -130,7 +125,7 @@ void UnfinishedPacking::begin(const PackSettings& settings, bool overwrite) {
 
 std::optional<ShardRecord> UnfinishedPacking::find(const std::string& name) const {
   if (!exists(record(name))) return std::nullopt;
-  const ShardRecord found = parse_shard_record(text_of(record(name)));
+  const ShardRecord found = parse_shard_record(read_text_file(record(name)));
   std::error_code absent;
   const bool is_stored = fs::file_size(shard(name), absent) == found.bytes && !absent;
   const bool is_published = exists(publishing_) && exists((fs::path(output_) / name).string());

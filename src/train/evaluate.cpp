@@ -1,3 +1,4 @@
+#include "build_graph.hpp"
 #include "evaluation_record.hpp"
 #include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/checkpointing/run_state.hpp"
@@ -104,7 +105,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   const std::string warning = normalize_as_trained(loaded.normalization, info, config);
   if (job.warn && !warning.empty()) job.warn(warning);
   const RunPlan plan = resolve_run(config, info, 1);
-  const Graph graph = job.model ? job.model(plan.model) : make_model(config.model, plan.model);
+  const Graph graph = build_graph(plan, job.model);
   const auto compute = make_compute(graph,
                                     {.device = request.device,
                                      .comm = CommChoice::automatic,

@@ -1,3 +1,4 @@
+#include "build_graph.hpp"
 #include "describe_start.hpp"
 #include "lockstep/checkpointing/run_state.hpp"
 #include "lockstep/compute/compute.hpp"
@@ -18,11 +19,6 @@
 #include "stage_data.hpp"
 #include "training_loop.hpp"
 
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <filesystem>
-
 namespace lockstep {
 namespace {
 
@@ -39,36 +35,6 @@ std::optional<LossScale> loss_scale_of(const Config& config, TrainingState& stat
     scale.good_steps = state.loss_scale_good_steps;
   }
   return scale;
-}
-
-Graph build_graph(const RunPlan& plan, const TrainingJob& job) {
-  if (!job.model) return make_model(plan.config.model, plan.model);
-  Graph graph = job.model(plan.model);
-  if (plan.config.loss == LossKind::bce &&
-      !std::holds_alternative<BinaryCrossEntropy>(graph.nodes().back().op)) {
-    fail(ExitStatus::usage,
-         "--loss bce does not go with {} (the model ends in another loss); end it with add_loss(), "
-         "or drop --loss",
-         graph.name());
-  }
-  return graph;
-}
-
-/// Empty if images of evaluations have the size of training's. Error(usage) if the parameters
-/// depend on the size.
-std::optional<Graph> build_evaluation_graph(const Graph& training, RunPlan plan,
-                                            const TrainingJob& job) {
-  if (plan.evaluation_image == plan.model.image) return std::nullopt;
-  plan.model.image = plan.evaluation_image;
-  Graph graph = build_graph(plan, job);
-  const std::string difference = layer_difference(training, graph);
-  if (difference.empty()) return graph;
-  fail(
-      ExitStatus::usage,
-      "--eval-size {} does not go with {} trained on images of {}x{} ({}: its parameters depend on "
-      "the size); drop it, or use a network that averages over the whole image",
-      plan.config.eval_size, graph.name(), training.image().height, training.image().width,
-      difference);
 }
 
 /// Used until a save is measured: the time to write three copies of the parameters to a slow disk.
@@ -167,8 +133,8 @@ void Run::find_start() {
 void Run::plan() {
   plan_ = normalized_plan(config_, start_, data_->info(), comm_);
   RunPlan& plan = plan_.plan;
-  graph_ = build_graph(plan, job_);
-  evaluation_graph_ = build_evaluation_graph(*graph_, plan, job_);
+  graph_ = build_graph(plan, job_.model);
+  evaluation_graph_ = build_evaluation_graph(*graph_, plan, job_.model);
   if (start_.state) {
     const Config before = parse_config_text(start_.state->config);
     check_resumable(plan, before, *start_.state, data_->info().identity, graph_->fingerprint());

@@ -399,6 +399,23 @@ BOOST_AUTO_TEST_CASE(larger_images_are_cropped_and_smaller_images_are_refused) {
                               }).status) == 64);
 }
 
+BOOST_AUTO_TEST_CASE(a_device_gets_a_thread_for_each_core_but_one) {
+  const auto threads = [](std::int64_t asked, ImageContent content, std::size_t cores) {
+    LoaderOptions options;
+    options.format.content = content;
+    options.cores.resize(cores);
+    return loader_threads(asked, options);
+  };
+
+  BOOST_TEST(threads(-1, ImageContent::pixels, 8) == 7);
+  BOOST_TEST(threads(-1, ImageContent::pixels, 1) == 1);
+  BOOST_TEST(threads(-1, ImageContent::pixels, 0) == 1);
+  BOOST_TEST(threads(-1, ImageContent::pixels, 64) == 16);
+  BOOST_TEST(threads(-1, ImageContent::values, 8) == 1);
+  BOOST_TEST(threads(0, ImageContent::pixels, 8) == 0);
+  BOOST_TEST(threads(20, ImageContent::values, 8) == 20);
+}
+
 BOOST_AUTO_TEST_CASE(encoded_images_of_any_size_are_resized_to_the_networks) {
   const TemporaryDirectory directory;
   std::vector<std::vector<std::uint8_t>> files;

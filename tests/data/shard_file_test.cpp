@@ -340,6 +340,20 @@ BOOST_AUTO_TEST_CASE(truncation_is_detected_at_any_length) {
   expect(failure_of([&] { ShardFile(path, header); }), "it is truncated");
 }
 
+BOOST_AUTO_TEST_CASE(a_file_that_is_cut_while_it_is_open_is_bad_input) {
+  const TemporaryDirectory directory;
+  write_shard(directory / shard_name, {});
+  const ShardFile shard(directory / shard_name);
+  std::filesystem::resize_file(directory / shard_name,
+                               std::filesystem::file_size(directory / shard_name) / 2);
+  RawSample sample;
+
+  const Failure failure = failure_of([&] { shard.read(9, sample); });
+
+  BOOST_TEST(static_cast<int>(failure.status) == 65);
+  BOOST_TEST(failure.says("was truncated since it was opened"), failure.text);
+}
+
 BOOST_AUTO_TEST_CASE(an_absent_file_is_no_input) {
   expect(failure_of([] { verify_shard("/nonexistent/train-00000-of-00001.h5"); }), "cannot open",
          ExitStatus::no_input);

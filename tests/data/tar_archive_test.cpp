@@ -1,12 +1,15 @@
 #define BOOST_TEST_MODULE tar_archive
 #include "data/tar_archive.hpp"
 
+#include "data/archive_file.hpp"
 #include "data/shard_fixture.hpp"
 #include "data/tar_fixture.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <vector>
 
 using namespace lockstep;
@@ -138,6 +141,20 @@ BOOST_AUTO_TEST_CASE(a_damaged_archive_is_refused) {
   check_refused(
       tar_entry({.name = "x", .bytes = std::string((1 << 20) + 1, 'n'), .type = 'L'}) + good,
       "more than 1 MiB");
+}
+
+BOOST_AUTO_TEST_CASE(an_archive_that_became_shorter_is_no_input) {
+  const TemporaryDirectory directory;
+  std::ofstream(directory / "some.tar") << "0123456789";
+  ArchiveFiles archives;
+  std::vector<std::byte> bytes(8);
+  archives.read(directory / "some.tar", 2, bytes);
+  std::filesystem::resize_file(directory / "some.tar", 5);
+
+  const Failure failure = failure_of([&] { archives.read(directory / "some.tar", 2, bytes); });
+
+  BOOST_TEST(static_cast<int>(failure.status) == 66);
+  BOOST_TEST(failure.says("ends at byte 5"), failure.text);
 }
 
 BOOST_AUTO_TEST_CASE(a_compressed_archive_is_named_as_such) {

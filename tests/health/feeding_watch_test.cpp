@@ -32,6 +32,19 @@ BOOST_AUTO_TEST_CASE(a_loader_slower_than_the_engine_is_found_once_with_both_rat
   BOOST_TEST(found[0].share == 0.6, boost::test_tools::tolerance(1e-9));
 }
 
+BOOST_AUTO_TEST_CASE(the_first_steps_do_not_count) {
+  FeedingWatch watch;
+  std::vector<FeedingWatch::Rates> found;
+  for (int i = 0; i < 100; ++i) {
+    const bool starting = i < 8;
+    const PhaseTimes times{.data = starting ? 0 : 0.6, .forward = starting ? 100 : 0.4};
+    if (const auto rates = watch.add(times, 64)) found.push_back(*rates);
+  }
+
+  BOOST_REQUIRE_EQUAL(found.size(), 1U);
+  BOOST_TEST(found[0].loaded == 64, boost::test_tools::tolerance(1e-9));
+}
+
 BOOST_AUTO_TEST_CASE(a_loader_that_keeps_up_is_not_reported) {
   BOOST_TEST(rates_in(1000, 0.03, 0.97).empty());
 }

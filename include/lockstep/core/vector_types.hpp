@@ -9,36 +9,12 @@ namespace lockstep {
 
 /// The compiler's vector types, which it maps to as many processor vectors as needed.
 template <int lanes>
-struct VectorTypes;
-template <>
-struct VectorTypes<16> {
-  using Float = float __attribute__((vector_size(64)));
-  using Bits = std::uint32_t __attribute__((vector_size(64)));
-  using Ints = std::int32_t __attribute__((vector_size(64)));
-  using Halves = std::uint16_t __attribute__((vector_size(32)));
-  using Bytes = std::uint8_t __attribute__((vector_size(16)));
-};
-template <>
-struct VectorTypes<8> {
-  using Float = float __attribute__((vector_size(32)));
-  using Bits = std::uint32_t __attribute__((vector_size(32)));
-  using Ints = std::int32_t __attribute__((vector_size(32)));
-  using Halves = std::uint16_t __attribute__((vector_size(16)));
-  using Bytes = std::uint8_t __attribute__((vector_size(8)));
-};
-template <>
-struct VectorTypes<4> {
-  using Float = float __attribute__((vector_size(16)));
-  using Bits = std::uint32_t __attribute__((vector_size(16)));
-  using Ints = std::int32_t __attribute__((vector_size(16)));
-  using Halves = std::uint16_t __attribute__((vector_size(8)));
-  using Bytes = std::uint8_t __attribute__((vector_size(4)));
-};
-template <>
-struct VectorTypes<1> {
-  using Float = float __attribute__((vector_size(4)));
-  using Bits = std::uint32_t __attribute__((vector_size(4)));
-  using Bytes = std::uint8_t __attribute__((vector_size(1)));
+struct VectorTypes {
+  using Float __attribute__((vector_size(lanes * sizeof(float)))) = float;
+  using Bits __attribute__((vector_size(lanes * sizeof(std::uint32_t)))) = std::uint32_t;
+  using Ints __attribute__((vector_size(lanes * sizeof(std::int32_t)))) = std::int32_t;
+  using Halves __attribute__((vector_size(lanes * sizeof(std::uint16_t)))) = std::uint16_t;
+  using Bytes __attribute__((vector_size(lanes))) = std::uint8_t;
 };
 
 template <typename Vector, typename T>

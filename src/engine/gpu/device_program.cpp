@@ -74,8 +74,8 @@ void DeviceProgram::lower_all() {
   const ValueId logits_id = graph_loss_.logits;
   const Tensor logits = builder.value(logits_id);
   const bool binary = graph_loss_.kind == LossKind::bce;
-  builder.emit("loss", {logits}, [this, logits, type, binary](const LaunchContext& context) {
-    const auto forward = binary ? binary_cross_entropy_forward : softmax_cross_entropy_forward;
+  const auto forward = binary ? binary_cross_entropy_forward : softmax_cross_entropy_forward;
+  builder.emit("loss", {logits}, [this, logits, type, forward](const LaunchContext& context) {
     forward(context.stream(), type, loss_.extent(), context.at(logits), context.labels,
             context.samples, loss_.outputs());
     loss_.fetch(context.device);
@@ -84,10 +84,9 @@ void DeviceProgram::lower_all() {
   if (options_.training) {
     builder.begin_backward();
     const Tensor gradient = builder.make_like(logits_id);
+    const auto backward = binary ? binary_cross_entropy_backward : softmax_cross_entropy_backward;
     builder.emit("gradient of the loss", {gradient},
-                 [this, gradient, type, binary](const LaunchContext& context) {
-                   const auto backward =
-                       binary ? binary_cross_entropy_backward : softmax_cross_entropy_backward;
+                 [this, gradient, type, backward](const LaunchContext& context) {
                    backward(context.stream(), type, loss_.extent(), loss_.outputs(), context.labels,
                             context.loss_scale, context.at(gradient));
                  });

@@ -1,16 +1,11 @@
 #include "../../binary_cross_entropy.hpp"
 #include "kernels.hpp"
 #include "launch.hpp"
+#include "loss_rows.hpp"
 #include "vector_io.hpp"
-
-#include <bit>
 
 namespace lockstep::gpu {
 namespace {
-
-LOCKSTEP_HOST_DEVICE float infinity() {
-  return std::bit_cast<float>(0x7F800000U);
-}
 
 LOCKSTEP_HOST_DEVICE BinaryCrossEntropyTerms terms_of(const LossExtent& extent) {
   return {.classes = extent.classes,
@@ -23,12 +18,10 @@ template <typename T>
 struct SumLosses {
   struct Partial {
     double loss;
-    std::int32_t larger;
-    std::int32_t nans;
+    LargerLogits hits;
     LOCKSTEP_HOST_DEVICE void merge(const Partial& other) {
       loss += other.loss;
-      larger += other.larger;
-      nans += other.nans;
+      hits.merge(other.hits);
     }
   };
   LossExtent extent;
@@ -45,21 +38,19 @@ struct SumLosses {
         counts ? labels.target(sample) : SampleTarget{.label = 0, .partner = 0, .weight = 1};
     const float label_logit = to_float(row[target.heavier()]);
     const BinaryCrossEntropyTerms terms = terms_of(extent);
-    Partial result{0, 0, 0};
+    Partial result{0, {0, 0}};
     for (std::int64_t k = lane; k < extent.classes; k += threads_per_block) {
       const float logit = to_float(row[k]);
       copy[k] = logit;
       result.loss +=
           BinaryCrossEntropyTerms::loss(static_cast<double>(logit), terms.target(target, k));
-      result.larger += logit > label_logit ? 1 : 0;
-      result.nans += logit != logit ? 1 : 0;
+      result.hits.add(logit, label_logit);
     }
     return result;
   }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t sample, int, const Partial& row) const {
-    const auto none = static_cast<std::int32_t>(extent.classes < 5 ? 5 : extent.classes);
     const bool counts = sample < samples;
-    out.larger[sample] = row.nans > 0 || !counts ? none : row.larger;
+    out.larger[sample] = row.hits.result(extent.classes, counts);
     out.losses[sample] =
         counts ? static_cast<float>(row.loss / static_cast<double>(extent.classes)) : 0.0F;
     out.log_sums[sample] = counts ? 0.0F : infinity();

@@ -1,28 +1,22 @@
 #include "kernels.hpp"
 #include "launch.hpp"
+#include "loss_rows.hpp"
 #include "vector_io.hpp"
 
-#include <bit>
 #include <cmath>
 
 namespace lockstep::gpu {
 namespace {
-
-LOCKSTEP_HOST_DEVICE float infinity() {
-  return std::bit_cast<float>(0x7F800000U);
-}
 
 /// One thread block per sample. Copies the logits and stores the largest in `log_sums`.
 template <typename T>
 struct FindLargest {
   struct Partial {
     float largest;
-    std::int32_t larger;
-    std::int32_t nans;
+    LargerLogits hits;
     LOCKSTEP_HOST_DEVICE void merge(const Partial& other) {
       if (other.largest > largest) largest = other.largest;
-      larger += other.larger;
-      nans += other.nans;
+      hits.merge(other.hits);
     }
   };
   LossExtent extent;
@@ -36,20 +30,18 @@ struct FindLargest {
     float* const copy = out.logits + sample * extent.classes;
     const float label_logit =
         sample < samples ? to_float(row[labels.target(sample).heavier()]) : 0.0F;
-    Partial result{-infinity(), 0, 0};
+    Partial result{-infinity(), {0, 0}};
     for (std::int64_t k = lane; k < extent.classes; k += threads_per_block) {
       const float logit = to_float(row[k]);
       copy[k] = logit;
       if (logit > result.largest) result.largest = logit;
-      result.larger += logit > label_logit ? 1 : 0;
-      result.nans += logit != logit ? 1 : 0;
+      result.hits.add(logit, label_logit);
     }
     return result;
   }
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t sample, int, const Partial& row) const {
-    const auto none = static_cast<std::int32_t>(extent.classes < 5 ? 5 : extent.classes);
     out.log_sums[sample] = row.largest;
-    out.larger[sample] = row.nans > 0 || sample >= samples ? none : row.larger;
+    out.larger[sample] = row.hits.result(extent.classes, sample < samples);
   }
 };
 

@@ -1,4 +1,4 @@
-#include "kernel_values.hpp"
+#include "loss_values.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -51,27 +51,11 @@ double target_of(const Case& each, const BatchLabels& labels, std::int64_t n, st
   return target > each.target_threshold ? 1 : 0;
 }
 
-struct Outputs {
-  explicit Outputs(const LossExtent& extent)
-      : logits(static_cast<std::size_t>(extent.batch * extent.classes), NAN),
-        log_sums(static_cast<std::size_t>(extent.batch), NAN),
-        losses(log_sums),
-        larger(log_sums.size(), -1) {}
-  [[nodiscard]] LossOutputs view() {
-    return {logits.data(), log_sums.data(), losses.data(), larger.data()};
-  }
-  std::vector<float> logits;
-  std::vector<float> log_sums;
-  std::vector<float> losses;
-  std::vector<std::int32_t> larger;
-};
-
 void check(const Case& each, DataType type, double spread) {
   const LossExtent extent = extent_of(each, type);
-  Values logits = random_matrix(type, {batch, extent.classes, extent.padded}, 1);
-  for (std::int64_t i = 0; i < logits.size(); ++i) logits.set(i, logits[i] * spread);
+  const Values logits = random_logits(extent, type, spread);
   const Labels labels(each);
-  Outputs out(extent);
+  LossValues out(extent);
   Values gradient(type, batch * extent.padded);
   const float scale = 0.125F;
 
@@ -141,7 +125,7 @@ BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
   Values logits = random_matrix(DataType::f32, {batch, extent.classes, extent.padded}, 1);
   logits.set(2 * extent.padded + 299, std::numeric_limits<double>::quiet_NaN());
   const Labels labels(each);
-  Outputs out(extent);
+  LossValues out(extent);
 
   binary_cross_entropy_forward(no_stream, DataType::f32, extent, logits.data(), labels.view(),
                                batch, out.view());

@@ -1,4 +1,4 @@
-#include "kernel_values.hpp"
+#include "loss_values.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -9,21 +9,6 @@ using namespace lockstep::gpu;
 namespace {
 
 constexpr std::int64_t batch = 6;
-
-struct Loss {
-  explicit Loss(const LossExtent& extent)
-      : logits(static_cast<std::size_t>(extent.batch * extent.classes), NAN),
-        log_sums(static_cast<std::size_t>(extent.batch), NAN),
-        losses(log_sums),
-        larger(log_sums.size(), -1) {}
-  [[nodiscard]] LossOutputs view() {
-    return {logits.data(), log_sums.data(), losses.data(), larger.data()};
-  }
-  std::vector<float> logits;
-  std::vector<float> log_sums;
-  std::vector<float> losses;
-  std::vector<std::int32_t> larger;
-};
 
 /// Expected values of a sample, in double.
 struct Expected {
@@ -84,21 +69,15 @@ LossExtent extent_of(const Case& each, DataType type) {
           .padded = padded_channels(each.classes, type),
           .label_smoothing = each.label_smoothing};
 }
-Values logits_of(const LossExtent& extent, DataType type, double spread) {
-  Values logits = random_matrix(type, {batch, extent.classes, extent.padded}, 1);
-  for (std::int64_t i = 0; i < logits.size(); ++i) logits.set(i, logits[i] * spread);
-  return logits;
-}
-
 void check(const Case& each, DataType type, double spread) {
   const LossExtent extent = extent_of(each, type);
-  const Values logits = logits_of(extent, type, spread);
+  const Values logits = random_logits(extent, type, spread);
   std::vector<std::int32_t> labels = labels_below(each.classes);
   for (std::int64_t n = each.samples; n < batch; ++n) labels[static_cast<std::size_t>(n)] = -77;
   const std::vector<ImageMix> mixes = cyclic_mixes(each.samples);
   const BatchLabels batch_labels{.labels = labels.data(),
                                  .mixes = each.mixed ? mixes.data() : nullptr};
-  Loss loss(extent);
+  LossValues loss(extent);
   Values gradient(type, batch * extent.padded);
   const float scale = 0.125F;
 
@@ -165,11 +144,11 @@ BOOST_AUTO_TEST_CASE(losses_and_gradients_follow_the_formula) {
 BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
   for (const std::int64_t classes : {std::int64_t{3}, std::int64_t{300}}) {
     const LossExtent extent = extent_of({classes, 0, batch}, DataType::f32);
-    Values logits = logits_of(extent, DataType::f32, 1);
+    Values logits = random_logits(extent, DataType::f32, 1);
     const std::vector<std::int32_t> labels = labels_below(classes);
     logits.set(2 * extent.padded + classes - 1, std::numeric_limits<double>::quiet_NaN());
     logits.set(4 * extent.padded, std::numeric_limits<double>::quiet_NaN());
-    Loss loss(extent);
+    LossValues loss(extent);
 
     softmax_cross_entropy_forward(no_stream, DataType::f32, extent, logits.data(),
                                   {.labels = labels.data()}, batch, loss.view());
@@ -184,12 +163,12 @@ BOOST_AUTO_TEST_CASE(nan_makes_the_loss_nan_and_is_no_hit) {
 
 BOOST_AUTO_TEST_CASE(a_class_of_probability_zero_adds_no_loss_without_smoothing) {
   const LossExtent extent = extent_of({10, 0, batch}, DataType::f32);
-  Values logits = logits_of(extent, DataType::f32, 1);
+  Values logits = random_logits(extent, DataType::f32, 1);
   std::vector<std::int32_t> labels(batch, 3);
   for (std::int64_t n = 0; n < batch; ++n) {
     logits.set(n * extent.padded, -std::numeric_limits<double>::infinity());
   }
-  Loss loss(extent);
+  LossValues loss(extent);
 
   softmax_cross_entropy_forward(no_stream, DataType::f32, extent, logits.data(),
                                 {.labels = labels.data()}, batch, loss.view());

@@ -1,0 +1,250 @@
+#include "option_groups.hpp"
+
+namespace lockstep {
+
+// NOLINTNEXTLINE(readability-function-size): a table
+void add_learning_options(OptionTable<Config>& t) {
+  t.group("Model")
+      .add(&Config::model, {.name = "model",
+                            .help = "network: mini-resnet, resnet18, resnet34, resnet50, "
+                                    "resnet101, resnet152, resnext50_32x4d, simple-cnn or mlp",
+                            .unit = ""})
+      .add(&Config::width,
+           {.name = "width",
+            .help = "channels of the first convolution, hidden width of mlp; 0: the model's own",
+            .unit = "",
+            .min = 0,
+            .max = 65536})
+      .add(&Config::zero_init_residual, {.name = "zero-init-residual",
+                                         .help = "start each residual block as the identity",
+                                         .unit = ""});
+  t.group("Data")
+      .add(&Config::data,
+           {.name = "data", .help = "directory of shards; training uses split train", .unit = ""})
+      .add(&Config::val_data, {.name = "val-data",
+                               .help = "directory of shards with split val; empty: that of --data",
+                               .unit = ""})
+      .add(&Config::image_size,
+           {.name = "image-size",
+            .help = "height and width of the network's input; 0: the data set's, 224 for JPEG",
+            .unit = "pixels",
+            .min = 0,
+            .max = 16384})
+      .add(&Config::eval_size,
+           {.name = "eval-size",
+            .help = "height and width of the network's input in evaluations; 0: --image-size",
+            .unit = "pixels",
+            .min = 0,
+            .max = 16384})
+      .add(&Config::eval_crop_ratio,
+           {.name = "eval-crop-ratio",
+            .help = "for evaluations on JPEG images: the short side is resized to the input's size "
+                    "divided by this, then the center is cropped",
+            .unit = "",
+            .min = 0,
+            .max = 1,
+            .above_min = true})
+      .add(&Config::channels, {.name = "channels",
+                               .help = "image channels; 0: the data set's",
+                               .unit = "",
+                               .min = 0,
+                               .max = 1024})
+      .add(&Config::classes, {.name = "classes",
+                              .help = "outputs of the network; 0: the data set's",
+                              .unit = "",
+                              .min = 0,
+                              .max = 1 << 24})
+      .add(&Config::mean,
+           {.name = "mean",
+            .help = "channel means of pixels in [0, 1], comma-separated; empty: the data set's",
+            .unit = ""})
+      .add(&Config::std,
+           {.name = "std",
+            .help = "channel standard deviations, comma-separated; empty: the data set's",
+            .unit = "",
+            .min = 0,
+            .above_min = true})
+      .add(&Config::augment, {.name = "augment",
+                              .help = "for training images; crop-flip: pad, crop and flip; "
+                                      "resized-crop: crop at a random size, resize and flip",
+                              .unit = "",
+                              .choices = {"none", "crop-flip", "resized-crop"}})
+      .add(&Config::crop_padding, {.name = "crop-padding",
+                                   .help = "padding of --augment crop-flip",
+                                   .unit = "pixels",
+                                   .min = 0,
+                                   .max = 4096})
+      .add(&Config::random_erasing,
+           {.name = "random-erasing",
+            .help = "probability with which a random box of a training image is set to 0 after "
+                    "normalization, before --mixup and --cutmix",
+            .unit = "",
+            .min = 0,
+            .max = 1})
+      .add(&Config::mixup,
+           {.name = "mixup",
+            .help = "mix pairs of training images and their targets, with weights from "
+                    "Beta(alpha, alpha); 0: no mixup",
+            .unit = "",
+            .min = 0,
+            .max = 1000})
+      .add(&Config::cutmix,
+           {.name = "cutmix",
+            .help = "paste a box of a random part of the area from the other image of a pair; the "
+                    "part is from Beta(alpha, alpha); with --mixup, each pair gets one of them; 0: "
+                    "no CutMix",
+            .unit = "",
+            .min = 0,
+            .max = 1000})
+      .add(&Config::shuffle_block, {.name = "shuffle-block",
+                                    .help = "consecutive samples that stay together in the "
+                                            "shuffle; keep it well below the batch size",
+                                    .unit = "samples",
+                                    .min = 1})
+      .add(&Config::stage_dir,
+           {.name = "stage-dir",
+            .help = "directory on the node's own storage: the first epoch copies shards there, "
+                    "later reads use the copies; shards that do not fit are read from --data",
+            .unit = ""})
+      .add(&Config::synthetic,
+           {.name = "synthetic", .help = "train on generated images; needs no files", .unit = ""})
+      .add(&Config::synthetic_samples, {.name = "synthetic-samples",
+                                        .help = "size of the generated data set",
+                                        .unit = "samples",
+                                        .min = 1});
+  t.group("Training")
+      .add(&Config::epochs,
+           {.name = "epochs", .help = "passes over the data", .unit = "", .min = 1, .max = 1e6})
+      .add(&Config::max_steps, {.name = "max-steps",
+                                .help = "stop at this global step, with a checkpoint; 0: no limit",
+                                .unit = "steps",
+                                .min = 0})
+      .add(&Config::batch_size,
+           {.name = "batch-size",
+            .help =
+                "samples per rank and micro-step; 0: 32, or what follows from --global-batch-size",
+            .unit = "",
+            .min = 0,
+            .max = 1 << 24})
+      .add(&Config::global_batch_size,
+           {.name = "global-batch-size",
+            .help = "samples per update over all ranks; 0: batch size x ranks x accumulate",
+            .unit = "",
+            .min = 0,
+            .max = 1 << 24})
+      .add(&Config::accumulate, {.name = "accumulate",
+                                 .help = "micro-steps per update",
+                                 .unit = "",
+                                 .min = 1,
+                                 .max = 65536})
+      .add(&Config::allow_batch_change, {.name = "allow-batch-change",
+                                         .help = "let a resumed run use another global batch",
+                                         .unit = ""})
+      .add(&Config::loss,
+           {.name = "loss",
+            .help = "loss of training; bce: the mean of the classes' binary cross entropies; "
+                    "evaluation then reports cross-entropy without smoothing",
+            .unit = "",
+            .choices = {"cross-entropy", "bce"}})
+      .add(&Config::bce_target_threshold,
+           {.name = "bce-target-threshold",
+            .help = "with --loss bce: targets above it become 1, others 0; 0: targets stay",
+            .unit = "",
+            .min = 0,
+            .max = 0.999999999})
+      .add(&Config::label_smoothing,
+           {.name = "label-smoothing",
+            .help = "share of the target probability that is spread over all classes",
+            .unit = "",
+            .min = 0,
+            .max = 1})
+      .add(&Config::precision,
+           {.name = "precision",
+            .help =
+                "data type of activations, their gradients and working weights; parameters, "
+                "statistics and sums stay fp32; CPUs: fp32 or bf16; fp16 uses dynamic loss scaling",
+            .unit = "",
+            .choices = {"fp32", "tf32", "bf16", "fp16"}});
+  t.exclusive({.one = "batch-size", .other = "global-batch-size", .both = {}});
+  t.group("Optimizer")
+      .add(&Config::optimizer, {.name = "optimizer",
+                                .help = "update rule",
+                                .unit = "",
+                                .choices = {"sgd", "adam", "adamw", "lars", "lamb"}})
+      .add(&Config::lr, {.name = "lr", .help = "learning rate after warm-up", .unit = "", .min = 0})
+      .add(&Config::lr_base_batch, {.name = "lr-base-batch",
+                                    .help = "global batch that --lr is for: the rate scales "
+                                            "linearly with the real one; 0: no scaling",
+                                    .unit = "samples",
+                                    .min = 0})
+      .add(&Config::lr_schedule, {.name = "lr-schedule",
+                                  .help = "learning rate over time, set at each step",
+                                  .unit = "",
+                                  .choices = {"constant", "step", "cosine", "polynomial"}})
+      .add(&Config::milestones,
+           {.name = "milestones",
+            .help = "where the step schedule multiplies the rate by --lr-gamma, comma-separated",
+            .unit = "epochs",
+            .min = 0})
+      .add(&Config::lr_gamma, {.name = "lr-gamma",
+                               .help = "factor at each milestone",
+                               .unit = "",
+                               .min = 0,
+                               .max = 1,
+                               .above_min = true})
+      .add(
+          &Config::lr_min,
+          {.name = "lr-min",
+           .help = "learning rate at which the cosine schedule ends; not scaled by --lr-base-batch",
+           .unit = "",
+           .min = 0})
+      .add(&Config::lr_power, {.name = "lr-power",
+                               .help = "exponent of the polynomial schedule",
+                               .unit = "",
+                               .min = 0,
+                               .above_min = true})
+      .add(&Config::warmup_epochs, {.name = "warmup-epochs",
+                                    .help = "length of the linear warm-up from 0",
+                                    .unit = "epochs",
+                                    .min = 0})
+      .add(&Config::momentum,
+           {.name = "momentum", .help = "momentum of sgd and lars", .unit = "", .min = 0, .max = 1})
+      .add(&Config::nesterov,
+           {.name = "nesterov", .help = "Nesterov momentum, for sgd only", .unit = ""})
+      .add(&Config::beta1, {.name = "beta1",
+                            .help = "decay of the first moment of adam, adamw and lamb",
+                            .unit = "",
+                            .min = 0,
+                            .max = 0.999999999})
+      .add(&Config::beta2, {.name = "beta2",
+                            .help = "decay of the second moment of adam, adamw and lamb",
+                            .unit = "",
+                            .min = 0,
+                            .max = 0.999999999})
+      .add(&Config::eps, {.name = "eps",
+                          .help = "added to the divisor of adam, adamw and lamb",
+                          .unit = "",
+                          .min = 0,
+                          .above_min = true})
+      .add(&Config::weight_decay, {.name = "weight-decay",
+                                   .help = "decay of weights: an L2 penalty for sgd, adam and "
+                                           "lars, decoupled for adamw and lamb",
+                                   .unit = "",
+                                   .min = 0})
+      .add(&Config::decay_norm_and_bias,
+           {.name = "decay-norm-and-bias",
+            .help = "apply --weight-decay to norm and bias parameters too",
+            .unit = ""})
+      .add(&Config::trust_coefficient, {.name = "trust-coefficient",
+                                        .help = "trust coefficient of lars",
+                                        .unit = "",
+                                        .min = 0,
+                                        .above_min = true})
+      .add(&Config::clip_grad_norm,
+           {.name = "clip-grad-norm",
+            .help = "largest norm of all gradients, which are scaled down to it; 0: no clipping",
+            .unit = "",
+            .min = 0});
+}
+
+}  // namespace lockstep

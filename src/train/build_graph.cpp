@@ -1,0 +1,38 @@
+#include "build_graph.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/models/models.hpp"
+
+#include <variant>
+
+namespace lockstep {
+
+Graph build_graph(const RunPlan& plan, const ModelFunction& own_model) {
+  if (!own_model) return make_model(plan.config.model, plan.model);
+  Graph graph = own_model(plan.model);
+  if (plan.config.loss == LossKind::bce &&
+      !std::holds_alternative<BinaryCrossEntropy>(graph.nodes().back().op)) {
+    fail(ExitStatus::usage,
+         "--loss bce does not go with {} (the model ends in another loss); end it with add_loss(), "
+         "or drop --loss",
+         graph.name());
+  }
+  return graph;
+}
+
+std::optional<Graph> build_evaluation_graph(const Graph& training, RunPlan plan,
+                                            const ModelFunction& own_model) {
+  if (plan.evaluation_image == plan.model.image) return std::nullopt;
+  plan.model.image = plan.evaluation_image;
+  Graph graph = build_graph(plan, own_model);
+  const std::string difference = layer_difference(training, graph);
+  if (difference.empty()) return graph;
+  fail(
+      ExitStatus::usage,
+      "--eval-size {} does not go with {} trained on images of {}x{} ({}: its parameters depend on "
+      "the size); drop it, or use a network that averages over the whole image",
+      plan.config.eval_size, graph.name(), training.image().height, training.image().width,
+      difference);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "lockstep/graph/graph.hpp"
+#include "lockstep/train/run_plan.hpp"
+#include "lockstep/train/trainer.hpp"
+
+#include <optional>
+
+namespace lockstep {
+
+/// The run's network: --model's, or that of `own_model` if it is not empty. Error(usage) if the
+/// latter does not end in the loss of --loss.
+[[nodiscard]] Graph build_graph(const RunPlan& plan, const ModelFunction& own_model);
+
+/// The network for images of --eval-size, with the parameters of `training`; nullopt if that is the
+/// size of training. Error(usage) if the parameters depend on the size.
+[[nodiscard]] std::optional<Graph> build_evaluation_graph(const Graph& training, RunPlan plan,
+                                                          const ModelFunction& own_model);
+
+}  // namespace lockstep
