@@ -48,25 +48,40 @@ class SyntheticDataset final : public Dataset {
     sample.label =
         static_cast<std::int64_t>(random.next_below(static_cast<std::uint32_t>(options_.classes)));
     const std::uint64_t cells = class_cells(sample.label);
-    sample.bytes.resize(static_cast<std::size_t>(image.height * image.width * image.channels));
-    std::uint32_t noise = 0;
-    std::size_t i = 0;
+    const auto row_bytes = static_cast<std::size_t>(image.width * image.channels);
+    sample.bytes.resize(static_cast<std::size_t>(image.height) * row_bytes);
+    random.fill(sample.bytes);
+    std::vector<std::uint8_t> pattern;
     for (std::int64_t y = 0; y < image.height; ++y) {
-      const std::int64_t cell_row = y * pattern_cells / image.height * pattern_cells;
-      for (std::int64_t x = 0; x < image.width; ++x) {
-        const std::int64_t cell = cell_row + x * pattern_cells / image.width;
-        for (std::int64_t c = 0; c < image.channels; ++c, ++i) {
-          noise = i % 4 == 0 ? random.next_u32() : noise >> 8;
-          const std::uint32_t value = (noise & 0xFFu) * (256 - pattern_strength) / 256;
-          // 16 cells for each of four channels; further channels reuse their patterns.
-          const bool bright = ((cells >> (cell + 16 * (c % 4))) & 1u) != 0;
-          sample.bytes[i] = static_cast<std::byte>(value + (bright ? pattern_strength : 0));
-        }
+      const std::int64_t cell_row = y * pattern_cells / image.height;
+      if (y == 0 || cell_row != (y - 1) * pattern_cells / image.height) {
+        pattern = pattern_of_row(cells, cell_row);
+      }
+      std::byte* const row = sample.bytes.data() + static_cast<std::size_t>(y) * row_bytes;
+      for (std::size_t i = 0; i < row_bytes; ++i) {
+        const auto noise = static_cast<std::uint16_t>(row[i]);
+        row[i] = static_cast<std::byte>(
+            static_cast<std::uint16_t>(noise * (256 - pattern_strength) / 256 + pattern[i]));
       }
     }
   }
 
  private:
+  /// What a class adds to each byte of the rows that a row of cells covers.
+  [[nodiscard]] std::vector<std::uint8_t> pattern_of_row(std::uint64_t cells,
+                                                         std::int64_t cell_row) const {
+    std::vector<std::uint8_t> pattern;
+    for (std::int64_t x = 0; x < options_.image.width; ++x) {
+      const std::int64_t cell =
+          cell_row * pattern_cells + x * pattern_cells / options_.image.width;
+      for (std::int64_t c = 0; c < options_.image.channels; ++c) {
+        // 16 cells for each of four channels; further channels reuse their patterns.
+        const bool bright = ((cells >> (cell + 16 * (c % 4))) & 1u) != 0;
+        pattern.push_back(bright ? pattern_strength : 0);
+      }
+    }
+    return pattern;
+  }
   [[nodiscard]] std::uint64_t class_cells(std::int64_t label) const noexcept {
     return PhiloxStream(options_.seed, RandomPurpose::synthetic_data,
                         static_cast<std::uint64_t>(label), 1)

@@ -34,6 +34,26 @@ BOOST_AUTO_TEST_CASE(crc32c_of_parts_is_crc32c_of_the_whole) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(filled_bytes_are_those_of_the_next_numbers) {
+  for (const std::size_t size : {0, 1, 4, 7, 255, 256, 257, 4097}) {
+    for (const int taken : {0, 1, 3, 4, 5}) {
+      PhiloxStream filling(7, RandomPurpose::mixing, 3, 4);
+      PhiloxStream single(7, RandomPurpose::mixing, 3, 4);
+      for (int i = 0; i < taken; ++i) BOOST_REQUIRE(filling.next_u32() == single.next_u32());
+      std::vector<std::byte> bytes(size);
+
+      filling.fill(bytes);
+
+      std::uint32_t number = 0;
+      for (std::size_t i = 0; i < size; ++i) {
+        number = i % 4 == 0 ? single.next_u32() : number >> 8;
+        BOOST_REQUIRE(std::to_integer<std::uint32_t>(bytes[i]) == (number & 0xFFU));
+      }
+      BOOST_TEST(filling.next_u32() == single.next_u32());
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(philox_gives_the_published_known_answers) {
   // Random123's kat_vectors for philox4x32-10.
   const auto zero = philox4x32({0, 0, 0, 0}, {0, 0});

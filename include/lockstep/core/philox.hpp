@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace lockstep {
 
@@ -66,6 +68,8 @@ class PhiloxStream final {
   [[nodiscard]] std::uint32_t next_below(std::uint32_t bound) noexcept {
     return static_cast<std::uint32_t>((std::uint64_t{next_u32()} * bound) >> 32);
   }
+  /// The bytes of the next numbers, least significant first; the rest of the last one is dropped.
+  void fill(std::span<std::byte> bytes) noexcept;
   /// Moves to just after the first 4 * `blocks` numbers of next_u32().
   void seek(std::uint32_t blocks) noexcept {
     counter_[0] = blocks;
