@@ -288,7 +288,7 @@ BOOST_AUTO_TEST_CASE(bf16_convolutions_computed_by_winograds_algorithm) {
 
 BOOST_AUTO_TEST_CASE(first_convolutions_of_images) {
   for (const std::int64_t channels : {1, 3, 4}) {
-    for (const std::int64_t kernel : {3, 7}) {
+    for (const std::int64_t kernel : {3, 5, 7}) {
       Graph graph("stem of " + std::to_string(channels) + " channels",
                   {.channels = channels, .height = 13, .width = 11}, 10);
       ValueId x = unit(graph, graph.input(),

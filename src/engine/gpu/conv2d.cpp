@@ -1,5 +1,6 @@
 #include "lowering.hpp"
 
+#include <optional>
 #include <string>
 
 namespace lockstep::gpu {
@@ -23,28 +24,31 @@ class ConvolutionLowering final : public Lowering {
   void forward(ProgramBuilder& builder) override {
     const Extent in = builder.extent(options_.input);
     const Extent out = builder.extent(id_);
-    const ConvolutionShape shape = with_padded_channels({.batch = in.batch,
-                                                         .height = in.height,
-                                                         .width = in.width,
-                                                         .in_channels = in.channels,
-                                                         .out_channels = out.channels,
-                                                         .kernel = options_.kernel,
-                                                         .stride = options_.stride,
-                                                         .padding = options_.padding,
-                                                         .groups = options_.groups,
-                                                         .type = builder.type(),
-                                                         .tf32 = builder.state().tf32},
-                                                        options_.name);
+    const ConvolutionShape unpadded{.batch = in.batch,
+                                    .height = in.height,
+                                    .width = in.width,
+                                    .in_channels = in.channels,
+                                    .out_channels = out.channels,
+                                    .kernel = options_.kernel,
+                                    .stride = options_.stride,
+                                    .padding = options_.padding,
+                                    .groups = options_.groups,
+                                    .type = builder.type(),
+                                    .tf32 = builder.state().tf32};
+    const bool reads_images = options_.input == builder.images();
+    if (reads_images) gather_ = column_gather(unpadded);
+    const ConvolutionShape shape = stored_shape(unpadded, reads_images, options_.name);
     ConvolutionPasses passes = ConvolutionPasses::forward;
     if (builder.training()) {
       passes = builder.needs_gradient(options_.input) ? ConvolutionPasses::all
                                                       : ConvolutionPasses::forward_and_weights;
     }
     convolution_ = builder.state().device->make_convolution(shape, passes);
-    const Tensor x = builder.value(options_.input);
+    input_ = gather_ ? emit_gather(builder) : builder.value(options_.input);
+    const Tensor x = input_;
+    const Address weight = gather_ ? emit_filters(builder) : builder.working(parameters_[0]);
     const Tensor y = builder.make_like(id_);
     const Tensor workspace = builder.make(convolution_->workspace_bytes());
-    const Address weight = builder.working(parameters_[0]);
     builder.emit(
         "convolution " + options_.name, {x, y, workspace, weight.tensor},
         [x, y, workspace, weight, convolution = convolution_](const LaunchContext& context) {
@@ -80,29 +84,56 @@ class ConvolutionLowering final : public Lowering {
   }
 
  private:
+  [[nodiscard]] Tensor emit_gather(ProgramBuilder& builder) const {
+    const Tensor images = builder.value(options_.input);
+    const Tensor gathered = builder.make(static_cast<std::size_t>(gather_->gathered_values()) *
+                                         size_of(builder.type()));
+    builder.emit(
+        "columns for " + options_.name, {images, gathered},
+        [images, gathered, gather = *gather_, type = builder.type()](const LaunchContext& context) {
+          gather_columns(context.stream(), type, gather, context.at(images), context.at(gathered));
+        });
+    return gathered;
+  }
+
+  [[nodiscard]] Address emit_filters(ProgramBuilder& builder) const {
+    const Address weight = builder.working(parameters_[0]);
+    const Tensor gathered = builder.make(
+        static_cast<std::size_t>(gather_->gathered_filter_values()) * size_of(builder.type()));
+    builder.emit(
+        "filters of " + options_.name, {weight.tensor, gathered},
+        [weight, gathered, gather = *gather_, type = builder.type()](const LaunchContext& context) {
+          gather_filters(context.stream(), type, gather, context.at(weight), context.at(gathered));
+        });
+    return {.tensor = gathered};
+  }
+
   void emit_weight_gradient(ProgramBuilder& builder, Tensor dy) {
     const ParameterArena& arena = builder.state().arena;
     const DataType type = convolution_->weight_gradient_type();
-    const std::size_t size = arena.size_of(parameters_[0]);
-    const Tensor x = builder.value(options_.input);
+    const std::size_t size = gather_ ? static_cast<std::size_t>(gather_->gathered_filter_values())
+                                     : arena.size_of(parameters_[0]);
+    const Tensor x = input_;
     const Tensor workspace = builder.make(convolution_->workspace_bytes());
     const Tensor scratch = builder.make(size * size_of(type));
     const Address place = builder.gradient_of(parameters_[0]);
-    builder.emit("weight gradient of " + options_.name, {x, dy, workspace, scratch, place.tensor},
-                 [x, dy, workspace, scratch, type, size, place,
-                  convolution = convolution_](const LaunchContext& context) {
-                   float* const target = context.as<float>(place);
-                   const bool direct = type == DataType::f32 && !context.accumulate;
-                   void* const dw = direct ? target : context.at(scratch);
-                   convolution->backward_weights(context.at(x), context.at(dy), dw,
-                                                 context.at(workspace));
-                   if (context.accumulate) {
-                     add_converted(context.stream(), dw, type, target, size);
-                   } else if (!direct) {
-                     convert(context.stream(), dw, type, target, DataType::f32, size);
-                   }
-                 },
-                 {parameters_[0]});
+    builder.emit(
+        "weight gradient of " + options_.name, {x, dy, workspace, scratch, place.tensor},
+        [x, dy, workspace, scratch, type, size, place, gather = gather_,
+         convolution = convolution_](const LaunchContext& context) {
+          float* const target = context.as<float>(place);
+          const bool direct = type == DataType::f32 && !context.accumulate && !gather;
+          void* const dw = direct ? target : context.at(scratch);
+          convolution->backward_weights(context.at(x), context.at(dy), dw, context.at(workspace));
+          if (gather) {
+            scatter_filters(context.stream(), type, *gather, dw, target, context.accumulate);
+          } else if (context.accumulate) {
+            add_converted(context.stream(), dw, type, target, size);
+          } else if (!direct) {
+            convert(context.stream(), dw, type, target, DataType::f32, size);
+          }
+        },
+        {parameters_[0]});
   }
 
   void emit_bias_gradient(ProgramBuilder& builder, Tensor dy) {
@@ -129,6 +160,8 @@ class ConvolutionLowering final : public Lowering {
   ValueId id_;
   std::vector<ParameterId> parameters_;
   std::shared_ptr<Convolution> convolution_;
+  std::optional<ColumnGather> gather_;
+  Tensor input_;  ///< of the convolution: the op's, or its gathered columns
 };
 
 }  // namespace

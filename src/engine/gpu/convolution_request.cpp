@@ -70,6 +70,11 @@ std::optional<ConvolutionNode> convolution_of(const Graph& graph, const Node& no
   return std::nullopt;
 }
 
+std::string kernel_text(const ConvolutionShape& shape) {
+  return shape.kernel_width == 0 ? std::to_string(shape.kernel)
+                                 : fmt::format("{}x{}", shape.kernel, shape.kernel_width);
+}
+
 }  // namespace
 
 std::string ConvolutionRequest::text() const {
@@ -77,11 +82,44 @@ std::string ConvolutionRequest::text() const {
                      shape.tf32 ? "tf32" : name_of(shape.type), name_of(pass),
                      output == shape.type ? "" : fmt::format(" in {}", name_of(output)),
                      shape.batch, shape.height, shape.width, shape.in_channels, shape.out_channels,
-                     shape.kernel, shape.stride, shape.padding,
+                     kernel_text(shape), shape.stride, shape.padding,
                      shape.groups == 1 ? "" : fmt::format(", {} groups", shape.groups));
 }
 
-ConvolutionShape with_padded_channels(ConvolutionShape shape, const std::string& layer) {
+std::optional<ColumnGather> column_gather(const ConvolutionShape& shape) {
+  constexpr std::int64_t most_pairs = 4;  // of rows, and of columns
+  const std::int64_t border = shape.padding + shape.padding % 2;
+  const std::int64_t pairs = (shape.kernel + border - shape.padding + 1) / 2;
+  const bool uses_tensor_cores = shape.type != DataType::f32 || shape.tf32;
+  if (!uses_tensor_cores || shape.stride != 2 || shape.groups != 1 || shape.kernel < 3 ||
+      pairs > most_pairs || shape.in_channels > ColumnGather::channels) {
+    return std::nullopt;
+  }
+  return ColumnGather{.batch = shape.batch,
+                      .height = shape.height,
+                      .width = shape.width,
+                      .padded = padded_channels(shape.in_channels, shape.type),
+                      .border = border,
+                      .pairs = pairs,
+                      .gathered_height = shape.out_height() + pairs - 1,
+                      .gathered_width = shape.out_width(),
+                      .kernel = shape.kernel,
+                      .kernel_begin = border - shape.padding,
+                      .filters = padded_channels(shape.out_channels, shape.type)};
+}
+
+ConvolutionShape stored_shape(ConvolutionShape shape, bool reads_images, const std::string& layer) {
+  if (const auto gather = reads_images ? column_gather(shape) : std::nullopt) {
+    return {.batch = shape.batch,
+            .height = gather->gathered_height,
+            .width = gather->gathered_width,
+            .in_channels = gather->gathered_channels(),
+            .out_channels = gather->filters,
+            .kernel = gather->pairs,
+            .type = shape.type,
+            .tf32 = shape.tf32,
+            .kernel_width = 1};
+  }
   for (std::int64_t* channels : {&shape.in_channels, &shape.out_channels}) {
     const std::int64_t padded = padded_channels(*channels, shape.type);
     if (shape.groups > 1 && padded != *channels) {
@@ -107,11 +145,12 @@ std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precis
     shape.batch = batch_size;
     shape.type = type;
     shape.tf32 = precision == Precision::tf32;
-    shape = with_padded_channels(shape, convolution->layer);
+    const bool reads_images = convolution->input == graph.input();
+    shape = stored_shape(shape, reads_images, convolution->layer);
     for (const ConvolutionPass pass : {ConvolutionPass::forward, ConvolutionPass::backward_data,
                                        ConvolutionPass::backward_weights}) {
       // Images have no gradient.
-      if (pass == ConvolutionPass::backward_data && convolution->input == graph.input()) continue;
+      if (pass == ConvolutionPass::backward_data && reads_images) continue;
       const ConvolutionRequest request{.shape = shape, .pass = pass, .output = type};
       if (std::ranges::find(requests, request) == requests.end()) requests.push_back(request);
     }
@@ -123,7 +162,7 @@ double ConvolutionRequest::operations() const noexcept {
   const double positions =
       static_cast<double>(shape.batch * shape.out_height() * shape.out_width());
   return 2 * positions * static_cast<double>(shape.channels_per_group() * shape.out_channels) *
-         static_cast<double>(shape.kernel * shape.kernel);
+         static_cast<double>(shape.kernel * shape.kernel_columns());
 }
 
 std::string to_text(const AlgorithmChoices& choices, const std::string& library) {

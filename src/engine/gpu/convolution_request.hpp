@@ -1,18 +1,20 @@
 #pragma once
 
 #include "data_type.hpp"
+#include "kernels/column_gather.hpp"
 #include "lockstep/core/precision.hpp"
 #include "lockstep/graph/graph.hpp"
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep::gpu {
 
-/// A convolution over (N, H, W, C) values with square kernels; channels as stored. Weights are
-/// (out_channels, kernel, kernel, channels_per_group()), without gaps.
+/// A convolution over (N, H, W, C) values; channels as stored. Weights are (out_channels, kernel,
+/// kernel_columns(), channels_per_group()), without gaps.
 struct ConvolutionShape {
   std::int64_t batch = 0;
   std::int64_t height = 0;
@@ -24,23 +26,33 @@ struct ConvolutionShape {
   std::int64_t padding = 0;
   std::int64_t groups = 1;
   DataType type = DataType::f32;
-  bool tf32 = false;  ///< fp32 operands may be rounded to tf32
+  bool tf32 = false;              ///< fp32 operands may be rounded to tf32
+  std::int64_t kernel_width = 0;  ///< 0: a square kernel
 
+  [[nodiscard]] std::int64_t kernel_columns() const noexcept {
+    return kernel_width == 0 ? kernel : kernel_width;
+  }
   [[nodiscard]] std::int64_t out_height() const noexcept {
     return (height + 2 * padding - kernel) / stride + 1;
   }
   [[nodiscard]] std::int64_t out_width() const noexcept {
-    return (width + 2 * padding - kernel) / stride + 1;
+    return (width + 2 * padding - kernel_columns()) / stride + 1;
   }
   /// Input channels of one output channel.
   [[nodiscard]] std::int64_t channels_per_group() const noexcept { return in_channels / groups; }
   friend bool operator==(const ConvolutionShape&, const ConvolutionShape&) = default;
 };
 
-/// Pads a shape's channels as values are stored. Error(usage) with the layer's name if there are
-/// several groups and their channels would need padding.
-[[nodiscard]] ConvolutionShape with_padded_channels(ConvolutionShape shape,
-                                                    const std::string& layer);
+/// How the columns of images are gathered for a first convolution of stride 2 with at most four
+/// channels, if it uses tensor cores: they would multiply mostly padding. Nullopt for others.
+[[nodiscard]] std::optional<ColumnGather> column_gather(const ConvolutionShape& shape);
+
+/// The convolution that computes `shape`, whose channels are the network's: over gathered columns
+/// if it `reads_images` and column_gather() has a value, else over values with padded channels.
+/// Error(usage) with the layer's name if there are several groups and their channels would need
+/// padding.
+[[nodiscard]] ConvolutionShape stored_shape(ConvolutionShape shape, bool reads_images,
+                                            const std::string& layer);
 
 enum class ConvolutionPass { forward, backward_data, backward_weights };
 

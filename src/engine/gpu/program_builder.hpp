@@ -90,6 +90,7 @@ class ProgramBuilder final : public GraphBuilder<Tensor, Step> {
   [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
   [[nodiscard]] DataType type() const noexcept { return state_.type; }
   [[nodiscard]] Extent extent(ValueId id) const;
+  [[nodiscard]] ValueId images() const noexcept { return graph_.input(); }
 
   // Tensors.
   [[nodiscard]] Tensor make(std::size_t bytes) { return {.buffer = lists().make_buffer(bytes)}; }

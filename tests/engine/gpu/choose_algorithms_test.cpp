@@ -21,10 +21,11 @@ namespace {
 
 /// A first convolution of images, two convolutions of one shape, one of another shape, and one with
 /// groups.
-Graph network() {
+Graph network(std::int64_t stem_stride = 1) {
   Graph graph("few shapes", {.channels = 3, .height = 8, .width = 8}, 5);
-  ValueId x =
-      graph.conv2d(graph.input(), {.name = "stem", .out_channels = 12, .kernel = 3, .padding = 1});
+  ValueId x = graph.conv2d(
+      graph.input(),
+      {.name = "stem", .out_channels = 12, .kernel = 3, .stride = stem_stride, .padding = 1});
   for (const char* name : {"one", "two"}) {
     x = graph.conv2d(x, {.name = name, .out_channels = 12, .kernel = 3, .padding = 1});
   }
@@ -49,10 +50,16 @@ struct MapCache final : AlgorithmCache {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(requests_are_those_of_a_training_program) {
-  for (const Precision precision :
-       {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {
+  // Strided: over gathered columns, except in fp32.
+  for (const auto& [precision, stem_stride] : {std::pair{Precision::fp32, 1},
+                                              {Precision::fp32, 2},
+                                              {Precision::tf32, 1},
+                                              {Precision::tf32, 2},
+                                              {Precision::bf16, 1},
+                                              {Precision::bf16, 2},
+                                              {Precision::fp16, 2}}) {
     const std::shared_ptr<Device> device = make_host_device();
-    const auto engine = make_device_engine(device, network(), {.precision = precision});
+    const auto engine = make_device_engine(device, network(stem_stride), {.precision = precision});
     const auto program = engine->compile_training(6);
     std::vector<ConvolutionRequest> asked;
     for (const auto& [shape, passes] : convolutions(*device).made) {
@@ -64,9 +71,12 @@ BOOST_AUTO_TEST_CASE(requests_are_those_of_a_training_program) {
       }
     }
 
-    const std::vector<ConvolutionRequest> requests = requests_of(network(), precision, 6);
+    const std::vector<ConvolutionRequest> requests =
+        requests_of(network(stem_stride), precision, 6);
 
     BOOST_TEST(requests.size() == 14U);
+    BOOST_TEST((requests[0].shape.kernel_width == 1) ==
+               (stem_stride == 2 && precision != Precision::fp32));
     BOOST_TEST((requests == asked));
     std::set<std::string> texts;
     for (const ConvolutionRequest& request : requests) texts.insert(request.text());

@@ -108,7 +108,7 @@ class ConvolutionLoops final {
                                     shape_.out_channels);
   }
   [[nodiscard]] std::size_t weight_values() const {
-    return static_cast<std::size_t>(shape_.out_channels * shape_.kernel * shape_.kernel *
+    return static_cast<std::size_t>(shape_.out_channels * shape_.kernel * shape_.kernel_columns() *
                                     shape_.channels_per_group());
   }
   /// The first input channel of an output channel's group.
@@ -118,7 +118,7 @@ class ConvolutionLoops final {
   }
   [[nodiscard]] std::size_t weight_at(std::int64_t o, std::int64_t tap, std::int64_t i) const {
     return static_cast<std::size_t>(
-        (o * shape_.kernel * shape_.kernel + tap) * shape_.channels_per_group() + i);
+        (o * shape_.kernel * shape_.kernel_columns() + tap) * shape_.channels_per_group() + i);
   }
   /// Calls visit(input pixel's first value, tap) for each tap of an output position that is not
   /// padding.
@@ -128,13 +128,13 @@ class ConvolutionLoops final {
     const std::int64_t oh = position / shape_.out_width() % shape_.out_height();
     const std::int64_t n = position / shape_.out_width() / shape_.out_height();
     for (std::int64_t kh = 0; kh < shape_.kernel; ++kh) {
-      for (std::int64_t kw = 0; kw < shape_.kernel; ++kw) {
+      for (std::int64_t kw = 0; kw < shape_.kernel_columns(); ++kw) {
         const std::int64_t h = oh * shape_.stride - shape_.padding + kh;
         const std::int64_t w = ow * shape_.stride - shape_.padding + kw;
         if (h < 0 || w < 0 || h >= shape_.height || w >= shape_.width) continue;
         visit(static_cast<std::size_t>(((n * shape_.height + h) * shape_.width + w) *
                                        shape_.in_channels),
-              kh * shape_.kernel + kw);
+              kh * shape_.kernel_columns() + kw);
       }
     }
   }

@@ -62,7 +62,8 @@ struct TensorSet {
 };
 TensorSet extents_of(const ConvolutionShape& shape) {
   return {.x = {shape.batch, shape.in_channels, shape.height, shape.width},
-          .weights = {shape.out_channels, shape.channels_per_group(), shape.kernel, shape.kernel},
+          .weights = {shape.out_channels, shape.channels_per_group(), shape.kernel,
+                      shape.kernel_columns()},
           .y = {shape.batch, shape.out_channels, shape.out_height(), shape.out_width()}};
 }
 

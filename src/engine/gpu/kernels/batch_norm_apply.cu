@@ -10,11 +10,22 @@ namespace {
 template <typename T>
 inline constexpr int depth = packed_size<T> / 2;
 
+/// On devices within two units in the last place.
 LOCKSTEP_HOST_DEVICE float inverse_deviation(float variance, float eps) {
+#ifdef __CUDA_ARCH__
+  return rsqrtf(variance + eps);
+#else
   return 1.0F / std::sqrt(variance + eps);
+#endif
 }
 
+/// Whether the means are folded into the additive terms. They may be large compared with the
+/// deviations, but 16-bit values lose those digits anyway.
+template <typename T>
+inline constexpr bool folds_means = sizeof(T) == 2;
+
 /// A norm's values for the channels of a vec8.
+template <typename T>
 struct ChannelNorm {
   Vec8 mean;
   Vec8 scale;
@@ -25,11 +36,17 @@ struct ChannelNorm {
     ChannelNorm result{load_channels(extent, norm.mean, at), load_channels(extent, norm.weight, at),
                        load_channels(extent, norm.bias, at)};
     const Vec8 variance = load_channels(extent, norm.variance, at);
-    for (int i = 0; i < vec8_size; ++i) result.scale[i] *= inverse_deviation(variance[i], norm.eps);
+    for (int i = 0; i < vec8_size; ++i) {
+      result.scale[i] *= inverse_deviation(variance[i], norm.eps);
+      if constexpr (folds_means<T>) result.bias[i] -= result.mean[i] * result.scale[i];
+    }
     return result;
   }
   LOCKSTEP_HOST_DEVICE void normalize(Vec8& values) const {
-    for (int i = 0; i < vec8_size; ++i) values[i] = (values[i] - mean[i]) * scale[i] + bias[i];
+    for (int i = 0; i < vec8_size; ++i) {
+      if constexpr (!folds_means<T>) values[i] -= mean[i];
+      values[i] = values[i] * scale[i] + bias[i];
+    }
   }
 };
 
@@ -52,13 +69,13 @@ struct Apply {
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
     const std::int64_t chunk = items.chunk(item);
     const Vec8Column column = vec8_column(extent, item - chunk * items.columns);
-    const ChannelNorm channels = ChannelNorm::load(extent, norm, column.at);
-    ChannelNorm residual_channels{};
+    const auto channels = ChannelNorm<T>::load(extent, norm, column.at);
+    ChannelNorm<T> residual_channels{};
     if constexpr (adds_norm) {
-      residual_channels = ChannelNorm::load(extent, residual_norm, column.at);
+      residual_channels = ChannelNorm<T>::load(extent, residual_norm, column.at);
     }
-    for_rows<adds ? depth<T> / 2 : depth<T>>(
-        chunk, items.chunks, column.rows,
+    items.for_rows_of<adds ? depth<T> / 2 : depth<T>>(
+        chunk, column.rows,
         [&](std::int64_t row) {
           const std::int64_t at = row * extent.width + column.at;
           const bool whole = row < column.whole_rows;
@@ -97,12 +114,13 @@ struct Apply {
 };
 
 /// Per-channel terms of the gradient of a norm's input, for the channels of a vec8:
-/// dx = scale * (g - mean_gradient - (x - mean) * slope)
+/// dx = scale * g + slope * (x - mean) + offset
+template <typename T>
 struct ChannelGradient {
   Vec8 mean;
   Vec8 scale;
   Vec8 slope;
-  Vec8 mean_gradient;
+  Vec8 offset;
   /// `share`: a value's weight in the means, 1 / elements.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE static ChannelGradient load(const Vec8Rows& extent,
                                                                  const NormGradient& of,
@@ -114,15 +132,17 @@ struct ChannelGradient {
     for (int i = 0; i < vec8_size; ++i) {
       const float inverse = inverse_deviation(variance[i], of.norm.eps);
       result.scale[i] *= inverse;
-      result.slope[i] *= inverse * share;
-      result.mean_gradient[i] *= share;
+      result.slope[i] *= -(inverse * share) * result.scale[i];
+      result.offset[i] *= -share * result.scale[i];
+      if constexpr (folds_means<T>) result.offset[i] -= result.mean[i] * result.slope[i];
     }
     return result;
   }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Vec8 of(const Vec8& g, const Vec8& values) const {
     Vec8 result;
     for (int i = 0; i < vec8_size; ++i) {
-      result[i] = scale[i] * (g[i] - mean_gradient[i] - (values[i] - mean[i]) * slope[i]);
+      const float distance = folds_means<T> ? values[i] : values[i] - mean[i];
+      result[i] = scale[i] * g[i] + (slope[i] * distance + offset[i]);
     }
     return result;
   }
@@ -148,13 +168,13 @@ struct BackwardApply {
   LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
     const std::int64_t chunk = items.chunk(item);
     const Vec8Column column = vec8_column(extent, item - chunk * items.columns);
-    const ChannelGradient channels = ChannelGradient::load(extent, norm, share, column.at);
-    ChannelGradient added_channels{};
+    const auto channels = ChannelGradient<T>::load(extent, norm, share, column.at);
+    ChannelGradient<T> added_channels{};
     if constexpr (adds_norm) {
-      added_channels = ChannelGradient::load(extent, added, share, column.at);
+      added_channels = ChannelGradient<T>::load(extent, added, share, column.at);
     }
-    for_rows<depth<T> / 2>(
-        chunk, items.chunks, column.rows,
+    items.for_rows_of<depth<T> / 2>(
+        chunk, column.rows,
         [&](std::int64_t row) {
           const std::int64_t at = row * extent.width + column.at;
           const bool whole = row < column.whole_rows;
@@ -195,8 +215,8 @@ struct AddBias {
     const std::int64_t chunk = items.chunk(item);
     const Vec8Column column = vec8_column(extent, item - chunk * items.columns);
     const Vec8 addend = load_channels(extent, bias, column.at);
-    for_rows<depth<T>>(
-        chunk, items.chunks, column.rows,
+    items.for_rows_of<depth<T>>(
+        chunk, column.rows,
         [&](std::int64_t row) {
           return read_vec8(y + row * extent.width + column.at, row < column.whole_rows);
         },

@@ -28,9 +28,8 @@ struct ChunkStatistics {
     const Vec8 shift = first_value(column, block);
     Partial result;
     result.clear();
-    for_rows<packed_size<T> / 2>(
-        reduction.chunk_of(block) * reduction.lanes() + lane, reduction.stride(), column.rows,
-        [&](std::int64_t row) { return read(column, row); },
+    reduction.for_rows_of<packed_size<T> / 2>(
+        block, lane, column.rows, [&](std::int64_t row) { return read(column, row); },
         [&](std::int64_t row, const RawVec8<T>& raw) {
           const Vec8 values = raw.floats();
           for (int i = 0; i < vec8_size; ++i) {
@@ -91,7 +90,7 @@ struct CombineStatistics {
           static_cast<double>(rows_here / reduction.stride() * reduction.lanes());
       const std::int64_t rest = rows_here % reduction.stride();
       for_rows<8>(
-          lane, combining_lanes, reduction.chunks,
+          lane, combining_lanes, rows_below(reduction.chunks, lane, combining_lanes),
           [&](std::int64_t chunk) {
             const float* const from = partials + chunk * reduction.extent.width + at;
             return Floats<2>{{from[0], from[reduction.partials()]}};

@@ -2,6 +2,7 @@
 
 #include "../../batch_labels.hpp"
 #include "../data_type.hpp"
+#include "column_gather.hpp"
 #include "lockstep/core/pixel_cut.hpp"
 
 #include <cstddef>
@@ -66,6 +67,17 @@ struct StoredImages {
 /// the CPU's result.
 void cut_images(Stream stream, DataType type, const ImageExtent& extent, const StoredImages& stored,
                 void* out);
+
+/// Gathers the columns of T (N, H, W, padded) images for a convolution.
+void gather_columns(Stream stream, DataType type, const ColumnGather& gather, const void* images,
+                    void* gathered);
+/// The convolution's filters, in the order of gathered columns.
+void gather_filters(Stream stream, DataType type, const ColumnGather& gather, const void* filters,
+                    void* gathered);
+/// Converts the gradients of gathered filters to fp32 in the order of the filters; `adds`: adds to
+/// the values there.
+void scatter_filters(Stream stream, DataType type, const ColumnGather& gather, const void* gathered,
+                     float* gradient, bool adds);
 
 // --- Batch norm ---------------------------------------------------------------------------------
 

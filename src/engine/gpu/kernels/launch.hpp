@@ -41,6 +41,8 @@ struct ThreadBlocks {
   int columns = 1;
 };
 inline constexpr int threads_per_block = 256;
+/// How many blocks a large device runs together: three on each of an H100's 132 multiprocessors.
+inline constexpr std::int64_t large_device_blocks = 396;
 
 /// Throws Error(internal). In a separate source file, because nvcc cannot read fmt's headers.
 [[noreturn]] void fail_launch(const char* name, const char* explanation);
@@ -63,8 +65,12 @@ __global__ void __launch_bounds__(256) run_items(std::int64_t items, Functor fun
   }
 }
 
+/// Blocks that a multiprocessor holds at once: as many as the registers for their sums allow.
 template <typename Functor>
-__global__ void __launch_bounds__(threads_per_block)
+inline constexpr int resident_blocks = sizeof(typename Functor::Partial) <= 64 ? 3 : 2;
+
+template <typename Functor>
+__global__ void __launch_bounds__(threads_per_block, resident_blocks<Functor>)
     run_blocks(std::int64_t blocks, int columns, Functor functor) {
   using Partial = typename Functor::Partial;
   // An odd number of words, so that equal members of adjacent slots are in different banks.

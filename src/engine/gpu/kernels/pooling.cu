@@ -62,6 +62,13 @@ LOCKSTEP_HOST_DEVICE int last_window(const PoolExtent& extent, int at, std::int6
   return last < windows ? last : static_cast<int>(windows);
 }
 
+LOCKSTEP_HOST_DEVICE bool is_within(int at, std::int64_t extent) {
+  return at >= 0 && at < static_cast<int>(extent);
+}
+LOCKSTEP_HOST_DEVICE int clamped(int at, std::int64_t extent) {
+  return at < 0 ? 0 : at < static_cast<int>(extent) ? at : static_cast<int>(extent) - 1;
+}
+
 /// One item per 16 bytes of an output pixel. `fixed_kernel` is the kernel size, or 0 if not
 /// constant.
 template <typename T, int fixed_kernel>
@@ -80,35 +87,28 @@ struct Forward {
     const int left =
         place.column * static_cast<int>(extent.stride) - static_cast<int>(extent.padding);
     const T* const image = x + place.image * extent.height * extent.width * extent.padded;
-    constexpr int depth = fixed_kernel != 0 ? fixed_kernel : 1;  // concurrent loads
+    constexpr int concurrent = fixed_kernel != 0 ? fixed_kernel * fixed_kernel : 1;  // loads
     Floats<item_size> largest = filled<item_size>(0);
     Indices<item_size> taken{};
     bool is_first = true;
-    for (int r = 0; r < kernel; ++r) {
-      for (int s = 0; s < kernel; s += depth) {
-        Packed128 loaded[depth];
-        for (int i = 0; i < depth; ++i) {
-          const std::int64_t h = clamped(top + r, extent.height);
-          const std::int64_t w = clamped(left + s + i, extent.width);
-          loaded[i] = load128(image + (h * extent.width + w) * extent.padded + place.channel);
+    for (int begin = 0; begin < kernel * kernel; begin += concurrent) {
+      Packed128 loaded[concurrent];
+      for (int i = 0; i < concurrent; ++i) {
+        const std::int64_t h = clamped(top + (begin + i) / kernel, extent.height);
+        const std::int64_t w = clamped(left + (begin + i) % kernel, extent.width);
+        loaded[i] = load128(image + (h * extent.width + w) * extent.padded + place.channel);
+      }
+      for (int i = 0; i < concurrent; ++i) {
+        if (!is_within(top + (begin + i) / kernel, extent.height) ||
+            !is_within(left + (begin + i) % kernel, extent.width)) {
+          continue;
         }
-        for (int i = 0; i < depth; ++i) {
-          if (!is_within(top + r, extent.height) || !is_within(left + s + i, extent.width)) {
-            continue;
-          }
-          take(unpack<T>(loaded[i]), r * kernel + s + i, is_first, largest, taken);
-          is_first = false;
-        }
+        take(unpack<T>(loaded[i]), begin + i, is_first, largest, taken);
+        is_first = false;
       }
     }
     store<item_size>(y + item * item_size, largest);
     if (index != nullptr) write_indices(index + item * item_size, taken);
-  }
-  LOCKSTEP_HOST_DEVICE static bool is_within(int at, std::int64_t extent) {
-    return at >= 0 && at < static_cast<int>(extent);
-  }
-  LOCKSTEP_HOST_DEVICE static int clamped(int at, std::int64_t extent) {
-    return at < 0 ? 0 : at < static_cast<int>(extent) ? at : static_cast<int>(extent) - 1;
   }
   LOCKSTEP_HOST_DEVICE static void take(const Floats<item_size>& values, int place, bool is_first,
                                         Floats<item_size>& largest, Indices<item_size>& taken) {
@@ -154,6 +154,66 @@ struct Backward {
       }
     }
     store<item_size>(dx + item * item_size, sums);
+  }
+};
+
+/// The same for windows of 3x3 pixels, a stride of 2 and a padding of 1: one item per 16 bytes of
+/// two by two input pixels, which four windows cover. Window (i, j) has input pixel (2 i, 2 j) at
+/// its center.
+template <typename T>
+struct BackwardByFours {
+  static constexpr int item_size = packed_size<T>;
+  PoolExtent extent;
+  const T* dy;
+  const std::uint8_t* index;
+  T* dx;
+
+  [[nodiscard]] static bool fits(const PoolExtent& extent) {
+    return extent.kernel == 3 && extent.stride == 2 && extent.padding == 1;
+  }
+  [[nodiscard]] std::int64_t items() const {
+    return extent.batch * extent.out_height * extent.out_width * extent.padded / item_size;
+  }
+  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
+    const ItemPlace place =
+        place_of(item, extent.out_height, extent.out_width, extent.padded, item_size);
+    Packed128 gradients[4];
+    Indices<item_size> taken[4];
+    for (int window = 0; window < 4; ++window) {
+      const std::int64_t h = clamped(place.row + window / 2, extent.out_height);
+      const std::int64_t w = clamped(place.column + window % 2, extent.out_width);
+      const std::int64_t at =
+          ((place.image * extent.out_height + h) * extent.out_width + w) * extent.padded +
+          place.channel;
+      gradients[window] = load128(dy + at);
+      taken[window] = read_indices<item_size>(index + at);
+    }
+    Floats<item_size> sums[4];
+    for (Floats<item_size>& sum : sums) sum = filled<item_size>(0);
+    for (int window = 0; window < 4; ++window) {
+      const int down = window / 2;
+      const int right = window % 2;
+      if (place.row + down >= extent.out_height || place.column + right >= extent.out_width) {
+        continue;
+      }
+      const Floats<item_size> of_window = unpack<T>(gradients[window]);
+      for (int pixel = 0; pixel < 4; ++pixel) {
+        const int r = pixel / 2 + 1 - 2 * down;
+        const int s = pixel % 2 + 1 - 2 * right;
+        if (r < 0 || s < 0) continue;
+        for (int i = 0; i < item_size; ++i) {
+          sums[pixel][i] += taken[window].values[i] == r * 3 + s ? of_window[i] : 0.0F;
+        }
+      }
+    }
+    for (int pixel = 0; pixel < 4; ++pixel) {
+      const std::int64_t h = 2 * place.row + pixel / 2;
+      const std::int64_t w = 2 * place.column + pixel % 2;
+      if (h >= extent.height || w >= extent.width) continue;
+      store<item_size>(dx + ((place.image * extent.height + h) * extent.width + w) * extent.padded +
+                           place.channel,
+                       sums[pixel]);
+    }
   }
 };
 
@@ -236,8 +296,12 @@ void max_pool_backward(Stream stream, DataType type, const PoolExtent& extent, c
                        const std::uint8_t* index, void* dx) {
   const std::int64_t values = extent.batch * extent.height * extent.width * extent.padded;
   with_type(type, [&]<typename T>(T*) {
-    launch(stream, values / packed_size<T>,
-           Backward<T>{extent, static_cast<const T*>(dy), index, static_cast<T*>(dx)});
+    const auto* const from = static_cast<const T*>(dy);
+    auto* const to = static_cast<T*>(dx);
+    if (const BackwardByFours<T> fours{extent, from, index, to}; fours.fits(extent)) {
+      return launch(stream, fours.items(), fours);
+    }
+    launch(stream, values / packed_size<T>, Backward<T>{extent, from, index, to});
   });
 }
 

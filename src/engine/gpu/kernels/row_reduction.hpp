@@ -24,6 +24,15 @@ struct RowReduction {
   [[nodiscard]] LOCKSTEP_HOST_DEVICE Vec8Column column_of(std::int64_t block, int column) const {
     return vec8_column(extent, block % groups * columns + column);
   }
+  /// Calls use(row, load(row)) for a lane's rows among the first `rows`, the last first: the kernel
+  /// that wrote them ended there, so the cache has them.
+  template <int depth, typename Load, typename Use>
+  LOCKSTEP_HOST_DEVICE void for_rows_of(std::int64_t block, int lane, std::int64_t rows,
+                                        const Load& load, const Use& use) const {
+    const std::int64_t first = chunk_of(block) * lanes() + lane;
+    const std::int64_t count = rows_below(rows, first, stride());
+    for_rows<depth>(first + (count - 1) * stride(), -stride(), count, load, use);
+  }
   /// How many of a chunk's rows contain position `at`.
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t rows_of(std::int64_t chunk,
                                                           std::int64_t at) const {
@@ -38,16 +47,15 @@ struct RowReduction {
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t partials() const { return chunks * extent.width; }
 };
 [[nodiscard]] inline RowReduction row_reduction(const Matrix& extent) {
-  constexpr int max_columns = 16;               // 256 bytes of a row in 16 bits
-  constexpr std::int64_t enough_blocks = 1024;  // two rounds of a large device
-  constexpr std::int64_t rows_per_lane = 4;     // at least
+  constexpr int max_columns = 16;            // 256 bytes of a row in 16 bits
+  constexpr std::int64_t rows_per_lane = 4;  // at least
   RowReduction result{.extent = vec8_rows(extent), .chunks = 1, .groups = 1, .columns = 1};
   while (result.columns < max_columns && result.columns < result.extent.columns()) {
     result.columns *= 2;
   }
   result.groups = ceil_div(result.extent.columns(), std::int64_t{result.columns});
   result.chunks = std::min(ceil_div(result.extent.rows, result.lanes() * rows_per_lane),
-                           std::max(enough_blocks / result.groups, std::int64_t{1}));
+                           std::max(large_device_blocks / result.groups, std::int64_t{1}));
   return result;
 }
 
@@ -100,7 +108,7 @@ struct PartialSums {
     Partial result{};
     if (channel >= padded) return result;
     for_rows<8>(
-        lane, combining_lanes, rows,
+        lane, combining_lanes, rows_below(rows, lane, combining_lanes),
         [&](std::int64_t row) {
           Floats<kinds> loaded;
           for (int k = 0; k < kinds; ++k) {

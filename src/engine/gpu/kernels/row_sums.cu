@@ -18,8 +18,8 @@ struct ChunkSums {
     const Vec8Column column = reduction.column_of(block, block_column);
     Partial result;
     result.clear();
-    for_rows<packed_size<T> / 2>(
-        reduction.chunk_of(block) * reduction.lanes() + lane, reduction.stride(), column.rows,
+    reduction.for_rows_of<packed_size<T> / 2>(
+        block, lane, column.rows,
         [&](std::int64_t row) {
           return read_vec8(x + row * reduction.extent.width + column.at, row < column.whole_rows);
         },
@@ -83,8 +83,8 @@ struct ChunkGradients {
     const Vec8 center = load_channels(reduction.extent, mean, column.at);
     Vec8 added_center{};
     if constexpr (added) added_center = load_channels(reduction.extent, added_mean, column.at);
-    for_rows<packed_size<T> / 4>(
-        reduction.chunk_of(block) * reduction.lanes() + lane, reduction.stride(), column.rows,
+    reduction.for_rows_of<packed_size<T> / 4>(
+        block, lane, column.rows,
         [&](std::int64_t row) {
           const std::int64_t at = row * reduction.extent.width + column.at;
           const bool whole = row < column.whole_rows;

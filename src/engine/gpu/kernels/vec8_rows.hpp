@@ -3,6 +3,7 @@
 #include "launch.hpp"
 #include "vector_io.hpp"
 
+#include <algorithm>
 #include <cstdint>
 
 /// Matrices of (rows, padded) values, processed in groups of eight values (one mask byte).
@@ -96,36 +97,66 @@ LOCKSTEP_HOST_DEVICE inline Vec8 load_channels(const Vec8Rows& extent, const flo
   return {{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]}};
 }
 
-/// Calls use(row, load(row)) for the rows first, first + stride ... below `end`. Loads `depth` rows
-/// before it uses the first, so that their loads overlap.
+/// Calls use(row, load(row)) for `count` rows, first, first + stride and so on; a negative stride
+/// goes backwards. Loads `depth` rows before it uses the first, so that their loads overlap.
 template <int depth, typename Load, typename Use>
-LOCKSTEP_HOST_DEVICE void for_rows(std::int64_t first, std::int64_t stride, std::int64_t end,
+LOCKSTEP_HOST_DEVICE void for_rows(std::int64_t first, std::int64_t stride, std::int64_t count,
                                    const Load& load, const Use& use) {
+  decltype(load(first)) loaded[depth];
   std::int64_t row = first;
-  for (; row + (depth - 1) * stride < end; row += depth * stride) {
-    decltype(load(row)) loaded[depth];
+  for (; count >= depth; count -= depth, row += depth * stride) {
     for (int i = 0; i < depth; ++i) loaded[i] = load(row + i * stride);
     for (int i = 0; i < depth; ++i) use(row + i * stride, loaded[i]);
   }
-  for (; row < end; row += stride) use(row, load(row));
+  if (count <= 0) return;
+  for (int i = 0; i < depth - 1; ++i) loaded[i] = load(row + (i < count ? i : 0) * stride);
+  for (int i = 0; i < depth - 1; ++i) {
+    if (i < count) use(row + i * stride, loaded[i]);
+  }
+}
+/// How many of the rows first, first + stride ... are below `end`.
+LOCKSTEP_HOST_DEVICE inline std::int64_t rows_below(std::int64_t end, std::int64_t first,
+                                                    std::int64_t stride) {
+  return first < end
+             ? static_cast<std::uint32_t>(end - first - 1) / static_cast<std::uint32_t>(stride) + 1
+             : 0;
 }
 
-/// Work items that keep a thread on one vec8 column, so that it loads the per-channel values
-/// once: an item is a column and every `chunks`-th row.
+/// Work items that keep a thread on one vec8 column, so that it loads the per-channel values once.
+/// An item is a column and `rows_each` rows. The items that a large device works on together have
+/// interleaved rows, so that it goes through memory from begin to end.
 struct ColumnItems {
-  std::int64_t chunks = 0;
+  std::int64_t chunks = 0;  ///< items of a column
   std::int64_t columns = 0;
+  std::int64_t interleaved = 1;  ///< chunks
+  std::int64_t rows_each = 1;
   [[nodiscard]] std::int64_t count() const { return chunks * columns; }
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t chunk(std::int64_t item) const {
     return static_cast<std::uint32_t>(item) / static_cast<std::uint32_t>(columns);
+  }
+  /// Calls use(row, load(row)) for the item's rows among the first `rows`.
+  template <int depth, typename Load, typename Use>
+  LOCKSTEP_HOST_DEVICE void for_rows_of(std::int64_t chunk, std::int64_t rows, const Load& load,
+                                        const Use& use) const {
+    const Division group = divide(chunk, interleaved);
+    const std::int64_t first = group.quotient * interleaved * rows_each + group.rest;
+    const std::int64_t there = rows_below(rows, first, interleaved);
+    for_rows<depth>(first, interleaved, there < rows_each ? there : rows_each, load, use);
   }
 };
 [[nodiscard]] inline ColumnItems column_items(const Vec8Rows& extent) {
   // Enough items to keep a large device busy, then up to 16 rows per item.
   constexpr std::int64_t enough = std::int64_t{1} << 18;
-  const std::int64_t rows_each =
-      std::clamp(extent.rows * extent.columns() / enough, std::int64_t{1}, std::int64_t{16});
-  return {.chunks = ceil_div(extent.rows, rows_each), .columns = extent.columns()};
+  constexpr std::int64_t loaded_together = 4;
+  ColumnItems items{.columns = extent.columns()};
+  items.rows_each =
+      loaded_together * std::clamp(ceil_div(extent.rows * items.columns, enough * loaded_together),
+                                   std::int64_t{1}, std::int64_t{4});
+  items.interleaved =
+      std::clamp(large_device_blocks * threads_per_block / items.columns, std::int64_t{1},
+                 std::max(ceil_div(extent.rows, items.rows_each), std::int64_t{1}));
+  items.chunks = ceil_div(extent.rows, items.interleaved * items.rows_each) * items.interleaved;
+  return items;
 }
 
 }  // namespace lockstep::gpu

@@ -104,13 +104,13 @@ void for_each_product(const ConvolutionShape& s, F f) {
       for (std::int64_t q = 0; q < s.out_width(); ++q) {
         for (std::int64_t k = 0; k < s.out_channels; ++k) {
           for (std::int64_t r = 0; r < s.kernel; ++r) {
-            for (std::int64_t t = 0; t < s.kernel; ++t) {
+            for (std::int64_t t = 0; t < s.kernel_columns(); ++t) {
               const std::int64_t h = p * s.stride - s.padding + r;
               const std::int64_t w = q * s.stride - s.padding + t;
               if (h < 0 || h >= s.height || w < 0 || w >= s.width) continue;
               for (std::int64_t c = 0; c < s.in_channels; ++c) {
                 f(((n * s.height + h) * s.width + w) * s.in_channels + c,
-                  ((k * s.kernel + r) * s.kernel + t) * s.in_channels + c,
+                  ((k * s.kernel + r) * s.kernel_columns() + t) * s.in_channels + c,
                   ((n * s.out_height() + p) * s.out_width() + q) * s.out_channels + k);
               }
             }
@@ -134,7 +134,7 @@ void expect_near(const std::vector<float>& actual, const std::vector<float>& exp
 
 void check_convolution(Device& device, const ConvolutionShape& s) {
   const auto x = values(s.batch * s.height * s.width * s.in_channels, 1);
-  const auto weights = values(s.out_channels * s.kernel * s.kernel * s.in_channels, 2);
+  const auto weights = values(s.out_channels * s.kernel * s.kernel_columns() * s.in_channels, 2);
   const auto dy = values(s.batch * s.out_height() * s.out_width() * s.out_channels, 3);
   std::vector<float> y(dy.size());
   std::vector<float> dx(x.size());
