@@ -33,8 +33,10 @@ BatchGeometry geometry_of(const Config& config, const Communicator& comm) {
 
 std::unique_ptr<Loader> make_generated_loader(const Dataset& data, const BenchOptions& options,
                                               const BatchGeometry& geometry,
-                                              const InputFormat& format) {
+                                              const InputFormat& format,
+                                              const std::vector<int>& cores) {
   LoaderOptions loading = synthetic_loader_options(options.config, format);
+  loading.cores = cores;  // else its threads would share the core of this one
   if (options.input == "batch") loading.batches_ahead = 0;
   return make_loader(data, loading,
                      plan_training_batches(geometry, {}, options.warmup + options.steps));
@@ -128,7 +130,8 @@ BenchResult bench_step(const BenchOptions& options, const BenchContext& context)
   Engine& engine = session.engine();
   const auto data = make_synthetic_dataset(
       {.samples = geometry.samples, .image = image, .classes = config.classes, .seed = 0});
-  const auto generated = make_generated_loader(*data, options, geometry, engine.input_format());
+  const auto generated = make_generated_loader(*data, options, geometry, engine.input_format(),
+                                               context.binding.allowed);
   std::optional<RepeatingLoader> repeated;
   if (options.input == "batch") repeated.emplace(*generated);
   Loader& loader = repeated ? static_cast<Loader&>(*repeated) : *generated;

@@ -72,8 +72,7 @@ class SyntheticDataset final : public Dataset {
                                                          std::int64_t cell_row) const {
     std::vector<std::uint8_t> pattern;
     for (std::int64_t x = 0; x < options_.image.width; ++x) {
-      const std::int64_t cell =
-          cell_row * pattern_cells + x * pattern_cells / options_.image.width;
+      const std::int64_t cell = cell_row * pattern_cells + x * pattern_cells / options_.image.width;
       for (std::int64_t c = 0; c < options_.image.channels; ++c) {
         // 16 cells for each of four channels; further channels reuse their patterns.
         const bool bright = ((cells >> (cell + 16 * (c % 4))) & 1u) != 0;

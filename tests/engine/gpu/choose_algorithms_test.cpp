@@ -52,12 +52,12 @@ struct MapCache final : AlgorithmCache {
 BOOST_AUTO_TEST_CASE(requests_are_those_of_a_training_program) {
   // Strided: over gathered columns, except in fp32.
   for (const auto& [precision, stem_stride] : {std::pair{Precision::fp32, 1},
-                                              {Precision::fp32, 2},
-                                              {Precision::tf32, 1},
-                                              {Precision::tf32, 2},
-                                              {Precision::bf16, 1},
-                                              {Precision::bf16, 2},
-                                              {Precision::fp16, 2}}) {
+                                               {Precision::fp32, 2},
+                                               {Precision::tf32, 1},
+                                               {Precision::tf32, 2},
+                                               {Precision::bf16, 1},
+                                               {Precision::bf16, 2},
+                                               {Precision::fp16, 2}}) {
     const std::shared_ptr<Device> device = make_host_device();
     const auto engine = make_device_engine(device, network(stem_stride), {.precision = precision});
     const auto program = engine->compile_training(6);
