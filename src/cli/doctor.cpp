@@ -77,7 +77,7 @@ std::uint64_t checkpoint_bytes(const Config& config) {
                                                           .width = config.image_size},
                                                 .classes = config.classes,
                                                 .width = config.width});
-  const std::uint64_t copies = 1 + slot_count(config.optimizer);
+  const std::uint64_t copies = 1 + slot_count(config);
   // Allowance for running statistics, names and attributes, which are small.
   constexpr std::uint64_t rest = std::uint64_t{1} << 20;
   return static_cast<std::uint64_t>(graph.parameter_count()) * sizeof(float) * copies + rest;

@@ -153,11 +153,10 @@ Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
     }
     if (mode == ShardMode::none) replicated = planned.bytes;
     if (!asked) continue;
-    Row row{
-        .mode = mode,
-        .cost = shard_cost(config, planned.layout, question.ranks, slot_count(config.optimizer)),
-        .units = planned.layout.units.size(),
-        .activations = std::nullopt};
+    Row row{.mode = mode,
+            .cost = shard_cost(config, planned.layout, question.ranks, slot_count(config)),
+            .units = planned.layout.units.size(),
+            .activations = std::nullopt};
     if (question.on_processors) {
       row.activations = std::min(replicated, planned.bytes);
       row.gathered = planned.bytes - *row.activations;

@@ -244,7 +244,18 @@ void add_learning_options(OptionTable<Config>& t) {
            {.name = "clip-grad-norm",
             .help = "largest norm of all gradients, which are scaled down to it; 0: no clipping",
             .unit = "",
-            .min = 0});
+            .min = 0})
+      .add(&Config::ema_decay,
+           {.name = "ema-decay",
+            .help = "also keep a moving average of the weights and running statistics with this "
+                    "decay, evaluate it too, and choose the best checkpoint by it; 0: none",
+            .unit = "",
+            .min = 0,
+            .max = 0.999999999})
+      .add(&Config::ema_every, {.name = "ema-every",
+                                .help = "updates of the weights per update of that average",
+                                .unit = "steps",
+                                .min = 1});
 }
 
 }  // namespace lockstep

@@ -296,6 +296,12 @@ void validate(const Config& config) {
          "drop the threshold",
          config.bce_target_threshold);
   }
+  if (config.ema_every > 1 && config.ema_decay == 0) {
+    fail(ExitStatus::usage,
+         "--ema-every {} belongs to --ema-decay (no average of the weights is kept); add it, or "
+         "drop --ema-every",
+         config.ema_every);
+  }
   validate_schedule(config);
   validate_sharding(config);
   if (config.straggler_factor > 0 && config.straggler_factor <= 1) {

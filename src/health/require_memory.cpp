@@ -26,7 +26,7 @@ StateBytes predicted(Config config, ShardMode mode, const Graph& graph, int rank
   };
   const ArenaLayout layout =
       lay_out(graph, ready, size_of, unit_options(config, graph, ranks).rule);
-  const ShardCost cost = shard_cost(config, layout, ranks, slot_count(config.optimizer));
+  const ShardCost cost = shard_cost(config, layout, ranks, slot_count(config));
   StateBytes mean = cost.state;
   const auto others = static_cast<std::size_t>(std::min(processes, ranks) - 1);
   mean.copy += others * cost.others_copy;

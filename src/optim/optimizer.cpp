@@ -4,22 +4,34 @@
 #include "lockstep/core/error.hpp"
 #include "optimizers.hpp"
 
+#include <utility>
+
 namespace lockstep {
 
 double Optimizer::squared_norm(std::span<const float> gradients) {
   return lockstep::squared_norm(gradients);
 }
 
-std::size_t slot_count(OptimizerKind kind) noexcept {
-  return has_moments(kind) ? 2 : 1;
+std::size_t slot_count(const Config& config) noexcept {
+  return (has_moments(config.optimizer) ? 2U : 1U) + (config.ema_decay > 0 ? 1U : 0U);
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const Config& config, const ArenaLayout& layout,
-                                          const SumOverRanks& sum_norms) {
+namespace {
+
+std::unique_ptr<Optimizer> make_update_rule(const Config& config, const ArenaLayout& layout,
+                                            const SumOverRanks& sum_norms) {
   if (has_moments(config.optimizer)) return make_adam(config, layout, sum_norms);
   if (config.optimizer == OptimizerKind::lars) return make_lars(config, layout, sum_norms);
   if (config.optimizer == OptimizerKind::sgd) return make_sgd(config, layout);
   fail(ExitStatus::internal, "optimizer {} is unknown", static_cast<int>(config.optimizer));
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const Config& config, const ArenaLayout& layout,
+                                          const SumOverRanks& sum_norms) {
+  auto optimizer = make_update_rule(config, layout, sum_norms);
+  return config.ema_decay > 0 ? make_averaging(std::move(optimizer), layout) : std::move(optimizer);
 }
 
 }  // namespace lockstep

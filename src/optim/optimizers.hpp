@@ -21,4 +21,9 @@ namespace lockstep {
 [[nodiscard]] std::unique_ptr<Optimizer> make_lars(const Config& config, const ArenaLayout& layout,
                                                    const SumOverRanks& sum_norms);
 
+/// Adds the slot ema_slot: after each update of `inner`, the average of its parameters follows, as
+/// UpdateOptions::ema_decay says.
+[[nodiscard]] std::unique_ptr<Optimizer> make_averaging(std::unique_ptr<Optimizer> inner,
+                                                        const ArenaLayout& layout);
+
 }  // namespace lockstep

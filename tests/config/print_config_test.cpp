@@ -85,6 +85,8 @@ Config random_config(Random& random) {
   c.decay_norm_and_bias = coin(random);
   c.trust_coefficient = real(random, 1e-6, 1);
   c.clip_grad_norm = real(random, 0, 100);
+  c.ema_decay = real(random, 0, 0.99);
+  c.ema_every = whole(random, 1, 1 << 20);
   c.loss = static_cast<LossKind>(whole(random, 0, 1));
   c.bce_target_threshold = real(random, 0, 0.99);
   c.label_smoothing = real(random, 0, 1);

@@ -173,6 +173,18 @@ BOOST_AUTO_TEST_CASE(exclusive_options_are_refused_in_a_struct_from_code_too) {
   }));
 }
 
+BOOST_AUTO_TEST_CASE(an_average_needs_a_decay_below_one) {
+  BOOST_TEST(is_valid([](Config& c) {
+    c.ema_decay = 0.999;
+    c.ema_every = 32;
+  }));
+  for (const double decay : {-0.1, 1.0}) {
+    check_refused([&](Config& c) { c.ema_decay = decay; }, {"--ema-decay"});
+  }
+  check_refused([](Config& c) { c.ema_every = 0; }, {"--ema-every"});
+  check_refused([](Config& c) { c.ema_every = 2; }, {"--ema-every 2", "belongs to --ema-decay"});
+}
+
 BOOST_AUTO_TEST_CASE(nesterov_needs_sgd_with_momentum) {
   check_refused(
       [](Config& c) {

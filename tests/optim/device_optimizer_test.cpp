@@ -65,6 +65,7 @@ Config config_of(const Case& each) {
   config.weight_decay = 0.01;
   config.decay_norm_and_bias = each.decay_norm_and_bias;
   config.trust_coefficient = 0.02;
+  config.ema_decay = 0.75;
   return config;
 }
 
@@ -159,8 +160,12 @@ BOOST_AUTO_TEST_CASE(twenty_steps_on_a_device_match_those_on_a_cpu) {
       device_parameters.set(parameters);
       for (int step = 1; step <= 20; ++step) {
         const std::vector<float> gradients = random_arena(layout, static_cast<std::uint32_t>(step));
-        const UpdateOptions options{
-            .lr = 0.02 / step, .step = step, .gradient_scale = each.gradient_scale};
+        const UpdateOptions options{.lr = 0.02 / step,
+                                    .step = step,
+                                    .gradient_scale = each.gradient_scale,
+                                    .ema_decay = step == 1       ? 0
+                                                 : step % 2 == 0 ? 1
+                                                                 : 0.75};
         device_gradients.set(gradients);
         // LARS and LAMB need whole arenas; the others update two ranges, cut between tensors like
         // buckets.
@@ -308,7 +313,7 @@ BOOST_AUTO_TEST_CASE(a_device_decides_like_the_host) {
 
         BOOST_TEST(actual->decide(inputs));
         actual->update(0, layout.size(), by_device.span(), device_gradients.span(),
-                       {.lr = 0.1, .as_decided = true});
+                       {.lr = 0.1, .as_decided = true, .ema_decay = 0.75});
         BOOST_TEST(gpu::work_left(*device) > 0);  // nothing has waited for the device
         device->synchronize();
 
@@ -324,7 +329,9 @@ BOOST_AUTO_TEST_CASE(a_device_decides_like_the_host) {
         }
         if (each.made) {
           expected->update(0, layout.size(), by_host.span(), device_gradients.span(),
-                           {.lr = 0.1, .gradient_scale = static_cast<float>(each.gradient_scale)});
+                           {.lr = 0.1,
+                            .gradient_scale = static_cast<float>(each.gradient_scale),
+                            .ema_decay = 0.75});
         }
         if (std::isnan(each.gradient_scale)) {
           BOOST_TEST(std::isnan(host_copy(*device, by_device.span())[0]));

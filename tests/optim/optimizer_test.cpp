@@ -345,7 +345,7 @@ BOOST_AUTO_TEST_CASE(slots_have_pytorchs_names_and_start_at_zero) {
     BOOST_TEST(optimizer->needs_all_gradients() == each.needs_all_gradients);
     BOOST_TEST(std::vector(optimizer->slot_names().begin(), optimizer->slot_names().end()) ==
                each.slots);
-    BOOST_TEST(slot_count(each.kind) == each.slots.size());
+    BOOST_TEST(slot_count(config) == each.slots.size());
     for (std::size_t i = 0; i < each.slots.size(); ++i) {
       const std::span<float> slot = optimizer->slot(i);
       BOOST_TEST(slot.size() == layout.size());

@@ -63,6 +63,8 @@ struct Config {
   bool decay_norm_and_bias = false;
   double trust_coefficient = 0.001;  ///< LARS
   double clip_grad_norm = 0;         ///< 0: off
+  double ema_decay = 0;              ///< of the average of the weights; 0: none
+  std::int64_t ema_every = 1;        ///< updates
   LossKind loss = LossKind::cross_entropy;
   double bce_target_threshold = 0;  ///< 0: none
   double label_smoothing = 0;

@@ -21,6 +21,7 @@ struct UpdateOptions {
   std::int64_t step = 1;        ///< 1 for the first update; Adam's bias correction
   float gradient_scale = 1.0F;  ///< multiplies every gradient first: clipping
   bool as_decided = false;      ///< the last decide() sets the scale and whether to update
+  double ema_decay = 1;         ///< of the slot ema_slot in this update; 1: it stays, 0: a copy
 };
 
 /// Inputs that decide, once all gradients are reduced, whether to update and how to scale the
@@ -53,7 +54,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  /// PyTorch's names: "momentum_buffer", or "exp_avg" and "exp_avg_sq" (has_moments()).
+  /// PyTorch's names: "momentum_buffer", or "exp_avg" and "exp_avg_sq" (has_moments()); then
+  /// ema_slot if the parameters are averaged.
   [[nodiscard]] virtual std::span<const std::string> slot_names() const noexcept = 0;
   [[nodiscard]] virtual std::span<float> slot(std::size_t index) noexcept = 0;
   /// True if update() needs norms of whole tensors: no range may be updated before all
@@ -74,8 +76,8 @@ class Optimizer {
   [[nodiscard]] virtual double squared_norm(std::span<const float> gradients);
 };
 
-/// Number of slots (arenas of state) of this optimizer.
-[[nodiscard]] std::size_t slot_count(OptimizerKind kind) noexcept;
+/// Number of slots (arenas of state) of the optimizer.
+[[nodiscard]] std::size_t slot_count(const Config& config) noexcept;
 
 /// Weight decay skips norm and bias parameters unless config.decay_norm_and_bias. If the
 /// layout is sharded, `sum_norms` sums over the shards; every rank then updates the same tensors.

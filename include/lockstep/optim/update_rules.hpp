@@ -35,6 +35,18 @@ struct LarsRule {
   }
 };
 
+/// Exponential moving average; a decay of 0 copies the value.
+struct AverageRule {
+  float decay;
+  float rest;  ///< 1 - decay
+  LOCKSTEP_HOST_DEVICE void operator()(float w, float& average) const {
+    average = decay == 0 ? w : decay * average + rest * w;
+  }
+};
+[[nodiscard]] inline AverageRule average_rule(double decay) {
+  return {.decay = static_cast<float>(decay), .rest = static_cast<float>(1.0 - decay)};
+}
+
 /// LARS trust ratio of a tensor, from the norms of its weights and of its scaled gradient; 1 if
 /// either is zero. LAMB's is that of a coefficient of 1, the norm of a whole step and no decay.
 [[nodiscard]] LOCKSTEP_HOST_DEVICE inline double trust_ratio(double trust_coefficient,

@@ -3,6 +3,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/optim/update_rules.hpp"
+#include "lockstep/optim/weight_average.hpp"
 #include "tensor_table.hpp"
 
 #include <algorithm>
@@ -21,7 +22,9 @@ class DeviceOptimizer : public Optimizer {
       : device_(std::move(device)),
         table_(*device_, make_segments(layout, config.weight_decay, config.decay_norm_and_bias),
                layout.size(), rows),
-        slot_names_(std::move(slot_names)) {
+        slot_names_(std::move(slot_names)),
+        averages_(config.ema_decay > 0) {
+    if (averages_) slot_names_.emplace_back(ema_slot);
     for (std::size_t i = 0; i < slot_names_.size(); ++i) {
       slots_.emplace_back(*device_, layout.size());
       device_->clear(slots_.back().data(), slots_.back().bytes());
@@ -35,6 +38,14 @@ class DeviceOptimizer : public Optimizer {
     return {slots_[index].data(), slots_[index].size()};
   }
   [[nodiscard]] bool needs_all_gradients() const noexcept override { return false; }
+  void update(std::size_t begin, std::size_t end, std::span<float> parameters,
+              std::span<const float> gradients, const UpdateOptions& options) final {
+    const UpdateRange range = table_.range(begin, end, parameters, gradients, options);
+    prepare_update(parameters, gradients, options);
+    queue_update(range, options);
+    if (!averages_ || options.ema_decay == EmaSchedule::unchanged) return;
+    average_update(device_->stream(), range, options.ema_decay, slots_.back().data());
+  }
   [[nodiscard]] double squared_norm(std::span<const float> gradients) override {
     table_.queue_squares(*device_, {0, table_.arena_size(), gradients.data()}, 0);
     const auto squared = table_.read_norms(*device_, 1);
@@ -52,12 +63,17 @@ class DeviceOptimizer : public Optimizer {
  protected:
   [[nodiscard]] Device& device() noexcept { return *device_; }
   [[nodiscard]] TensorTable& table() noexcept { return table_; }
+  /// Queues what the update of any range needs first.
+  virtual void prepare_update(std::span<float> /*parameters*/, std::span<const float> /*gradients*/,
+                              const UpdateOptions& /*options*/) {}
+  virtual void queue_update(const UpdateRange& range, const UpdateOptions& options) = 0;
 
  private:
   std::shared_ptr<Device> device_;
   TensorTable table_;
   std::vector<std::string> slot_names_;
   std::vector<DeviceArray<float>> slots_;
+  bool averages_;
 };
 
 class DeviceSgd final : public DeviceOptimizer {
@@ -67,13 +83,12 @@ class DeviceSgd final : public DeviceOptimizer {
         options_{.momentum = static_cast<float>(config.momentum), .nesterov = config.nesterov} {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "sgd"; }
-  void update(std::size_t begin, std::size_t end, std::span<float> parameters,
-              std::span<const float> gradients, const UpdateOptions& options) override {
-    sgd_update(device().stream(), table().range(begin, end, parameters, gradients, options),
-               options_, slot(0).data());
-  }
 
  private:
+  void queue_update(const UpdateRange& range, const UpdateOptions& /*options*/) override {
+    sgd_update(device().stream(), range, options_, slot(0).data());
+  }
+
   SgdUpdate options_;
 };
 
@@ -101,13 +116,13 @@ class DeviceAdam final : public DeviceOptimizer {
   [[nodiscard]] std::string_view name() const noexcept override {
     return options_.decoupled_decay ? "adamw" : "adam";
   }
-  void update(std::size_t begin, std::size_t end, std::span<float> parameters,
-              std::span<const float> gradients, const UpdateOptions& options) override {
-    adam_update(device().stream(), table().range(begin, end, parameters, gradients, options),
-                at_step(options_, options.step), slot(0).data(), slot(1).data());
-  }
 
  private:
+  void queue_update(const UpdateRange& range, const UpdateOptions& options) override {
+    adam_update(device().stream(), range, at_step(options_, options.step), slot(0).data(),
+                slot(1).data());
+  }
+
   AdamUpdate options_;
 };
 
@@ -126,17 +141,6 @@ class DeviceLayerwise : public DeviceOptimizer {
   }
 
   [[nodiscard]] bool needs_all_gradients() const noexcept final { return true; }
-  void update(std::size_t begin, std::size_t end, std::span<float> parameters,
-              std::span<const float> gradients, const UpdateOptions& options) final {
-    if (!is_sharded_) {
-      queue_norms({0, table().arena_size(), parameters}, gradients, options, {0, 1});
-      queue_ratios_on_device(options);
-    } else if (std::exchange(measured_, false)) {
-      queue_ratios(options);
-    }
-    queue_update(table().range(begin, end, parameters, gradients, options), options);
-  }
-
   void measure(std::span<const ParameterRange> ranges, std::span<const float> gradients,
                const UpdateOptions& options) final {
     merge(ranges);
@@ -165,9 +169,17 @@ class DeviceLayerwise : public DeviceOptimizer {
   /// A tensor's ratio, from its two norms.
   [[nodiscard]] virtual double ratio(const Segment& segment, double weights, double moves,
                                      const UpdateOptions& options) const = 0;
-  virtual void queue_update(const UpdateRange& range, const UpdateOptions& options) = 0;
 
  private:
+  void prepare_update(std::span<float> parameters, std::span<const float> gradients,
+                      const UpdateOptions& options) final {
+    if (!is_sharded_) {
+      queue_norms({0, table().arena_size(), parameters}, gradients, options, {0, 1});
+      queue_ratios_on_device(options);
+    } else if (std::exchange(measured_, false)) {
+      queue_ratios(options);
+    }
+  }
   [[nodiscard]] static std::size_t most_ranges(const ArenaLayout& layout) {
     return std::max<std::size_t>(1, layout.units.size());
   }

@@ -309,6 +309,9 @@ struct AdamUpdate {
 void adam_update(Stream stream, const UpdateRange& range, const AdamUpdate& options, float* exp_avg,
                  float* exp_avg_sq);
 
+/// The moving average of the range's parameters, after their update; as update_average().
+void average_update(Stream stream, const UpdateRange& range, double decay, float* average);
+
 /// As squared_norms(), of the steps that adam_update() would make at a learning rate of 1; for
 /// LAMB.
 void adam_step_norms(Stream stream, const UpdateRange& range, const AdamUpdate& options,

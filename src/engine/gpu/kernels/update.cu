@@ -104,6 +104,21 @@ struct AdamSteps {
   }
 };
 
+struct AverageUpdate {
+  UpdateRange range;
+  AverageRule rule;
+  float* average;
+  LOCKSTEP_HOST_DEVICE void operator()(std::int64_t item) const {
+    const std::size_t at = place_of(range, item);
+    float ignored = 0;
+    if (!take_decision(range.decision, ignored)) return;
+    const Floats<item_size> w = load<item_size>(range.parameters + at);
+    Floats<item_size> a = load<item_size>(average + at);
+    for (int i = 0; i < item_size; ++i) rule(w[i], a[i]);
+    store<item_size>(average + at, a);
+  }
+};
+
 /// One thread block, whose lanes divide the tensors.
 struct Decide {
   struct Partial {
@@ -185,6 +200,10 @@ void adam_update(Stream stream, const UpdateRange& range, const AdamUpdate& opti
   launch(stream, items_of(range),
          MomentsUpdate{range, rule_of(range, options), options.correction1, options.decoupled_decay,
                        exp_avg, exp_avg_sq});
+}
+
+void average_update(Stream stream, const UpdateRange& range, double decay, float* average) {
+  launch(stream, items_of(range), AverageUpdate{range, average_rule(decay), average});
 }
 
 void adam_step_norms(Stream stream, const UpdateRange& range, const AdamUpdate& options,

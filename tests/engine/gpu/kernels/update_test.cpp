@@ -2,6 +2,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/optim/update_rules.hpp"
+#include "lockstep/optim/weight_average.hpp"
 
 #include <string_view>
 
@@ -201,6 +202,36 @@ BOOST_AUTO_TEST_CASE(an_update_changes_only_its_range) {
       BOOST_TEST(std::equal(before.begin(), before.begin() + 16, after.begin()));
       BOOST_TEST(std::equal(before.begin() + 64, before.end(), after.begin() + 64));
       BOOST_TEST(before[16] != after[16]);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_average_has_the_same_bits_as_on_the_cpu_and_obeys_the_decision) {
+  std::vector<float> parameters = random_arena(0);
+  const std::vector<float> before = random_arena(1);
+  for (const double decay : {0.0, 0.9}) {
+    for (const std::uint32_t made : {0U, 1U}) {
+      BOOST_TEST_CONTEXT("decay " << decay << ", made " << made) {
+        std::vector<float> average = before;
+        std::vector<float> expected = before;
+        if (made != 0) {
+          update_average(std::span(expected).subspan(64), std::span(parameters).subspan(64), decay);
+        }
+        const UpdateDecision decision{.gradient_norm = 0, .gradient_scale = 1, .made = made};
+
+        average_update(no_stream,
+                       {.begin = 64,
+                        .end = layout.size(),
+                        .parameters = parameters.data(),
+                        .gradients = nullptr,
+                        .tensor_of_block = nullptr,
+                        .tensors = nullptr,
+                        .gradient_scale = 1,
+                        .decision = &decision},
+                       decay, average.data());
+
+        BOOST_TEST((average == expected));
+      }
     }
   }
 }
