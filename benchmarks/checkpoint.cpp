@@ -41,7 +41,8 @@ BenchResult bench_checkpoint(const BenchOptions& options, const BenchContext& co
     {
       CheckpointDirectory directory(path, 1);
       BackgroundSaver saver(directory);
-      StateSnapshot snapshot(*engine, *state, *optimizer, true);
+      StateSnapshot snapshot({.engine = *engine, .transfer = *state, .optimizer = *optimizer},
+                             true);
       for (std::int64_t i = 1; i <= options.warmup + options.steps; ++i) {
         const double begin = now();
         snapshot.take();

@@ -57,7 +57,8 @@ Measurement measure(TrainStep& step, Communicator& comm, const BenchOptions& opt
   for (std::int64_t i = 1; i <= options.warmup + options.steps; ++i) {
     const double begin = now();
     const bool last = i == options.warmup + options.steps;
-    const StepResult result = step.run(i, 0.01, {}, last ? NextAction::other : NextAction::step);
+    const StepResult result =
+        step.run({.number = i, .lr = 0.01}, {}, last ? NextAction::other : NextAction::step);
     const double elapsed = comm.all_reduce_value(now() - begin, ReduceOp::max);
     if (i <= options.warmup) continue;
     seconds.push_back(elapsed);

@@ -193,6 +193,7 @@ struct CheckpointReader::Contents {
   h5::File file;
   CheckpointInfo info = {};
   std::vector<Tensor> model = {};
+  std::vector<Tensor> ema = {};
   std::map<std::string, std::vector<Tensor>> optimizer = {};
 
   [[nodiscard]] Source source() const { return {.file = file, .path = path, .use = use}; }
@@ -204,6 +205,7 @@ struct CheckpointReader::Contents {
       fail(ExitStatus::bad_input, "{}:{} is empty (it holds no weights); use another file", path,
            model_group);
     }
+    if (h5::exists(file, ema_group)) ema = list_tensors(source(), ema_group);
     optimizer = list_slots(source());
   }
 };
@@ -222,6 +224,9 @@ const CheckpointInfo& CheckpointReader::info() const noexcept {
 const std::vector<CheckpointReader::Tensor>& CheckpointReader::model() const noexcept {
   return contents_->model;
 }
+const std::vector<CheckpointReader::Tensor>& CheckpointReader::ema() const noexcept {
+  return contents_->ema;
+}
 const std::map<std::string, std::vector<CheckpointReader::Tensor>>& CheckpointReader::optimizer()
     const noexcept {
   return contents_->optimizer;
@@ -234,6 +239,7 @@ std::vector<float> CheckpointReader::read(const std::string& group, const Tensor
 
 void CheckpointReader::verify() const {
   for (const Tensor& tensor : model()) static_cast<void>(read(model_group, tensor));
+  for (const Tensor& tensor : ema()) static_cast<void>(read(ema_group, tensor));
   for (const auto& [slot, tensors] : optimizer()) {
     for (const Tensor& tensor : tensors) static_cast<void>(read(slot_group(slot), tensor));
   }
@@ -254,6 +260,7 @@ Checkpoint read_checkpoint(const std::string& path, CheckpointUse use) {
   Checkpoint checkpoint;
   static_cast<CheckpointInfo&>(checkpoint) = reader.info();
   checkpoint.model = read_all(model_group, reader.model());
+  checkpoint.ema = read_all(ema_group, reader.ema());
   for (const auto& [slot, tensors] : reader.optimizer()) {
     checkpoint.optimizer.emplace(slot, read_all(slot_group(slot), tensors));
   }

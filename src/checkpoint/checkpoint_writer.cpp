@@ -89,14 +89,14 @@ void write_tensors(const h5::File& file, const NextTensor& next, const Pace& pac
   const h5::Group model = h5::create_group(file, model_group);
   const h5::Group slots = h5::create_group(file, format::optimizer_group);
   std::string name = model_group;
-  h5::Group slot;
+  h5::Group other;  // the current one, if not /model
   while (const std::optional<StoredTensor> stored = next()) {
     check(*stored);
     if (stored->group != name && stored->group != model_group) {
-      slot = h5::create_group(file, stored->group);
+      other = h5::create_group(file, stored->group);
     }
     name = stored->group;
-    write_tensor(name == model_group ? model : slot, stored->tensor, pace);
+    write_tensor(name == model_group ? model : other, stored->tensor, pace);
   }
 }
 
@@ -168,6 +168,9 @@ NextTensor tensors_of(Checkpoint checkpoint) {
   std::vector<StoredTensor> tensors;
   for (NamedTensor& tensor : checkpoint.model) {
     tensors.push_back({.group = model_group, .tensor = std::move(tensor)});
+  }
+  for (NamedTensor& tensor : checkpoint.ema) {
+    tensors.push_back({.group = ema_group, .tensor = std::move(tensor)});
   }
   for (auto& [slot, of_slot] : checkpoint.optimizer) {
     for (NamedTensor& tensor : of_slot) {

@@ -20,7 +20,7 @@ TensorIndex index_of(const Tensors& tensors) {
 
 /// The file's tensor with this name and shape.
 const CheckpointReader::Tensor& find(const TensorIndex& index, const std::string& name,
-                                     const Shape& shape, const char* where) {
+                                     const Shape& shape, std::string_view where) {
   const auto found = index.find(name);
   if (found == index.end()) {
     fail(ExitStatus::bad_input,
@@ -48,15 +48,15 @@ std::string head_prefix(const Graph& graph) {
 }
 
 /// Error(bad_input) if the file has a tensor that the network does not have.
-void require_known_tensors(const Tensors& tensors, const Graph& graph) {
+void require_known_tensors(const Tensors& tensors, std::string_view group, const Graph& graph) {
   for (const auto& tensor : tensors) {
     const auto same_name = [&](const auto& known) { return known.name == tensor.name; };
     if (std::none_of(graph.parameters().begin(), graph.parameters().end(), same_name) &&
         std::none_of(graph.statistics().begin(), graph.statistics().end(), same_name)) {
       fail(ExitStatus::bad_input,
-           "the checkpoint's /model/{} ({}) is not in {} (it is another model's); give the --model "
+           "the checkpoint's {}/{} ({}) is not in {} (it is another model's); give the --model "
            "it was written with",
-           tensor.name, to_string(tensor.shape), graph.name());
+           group, tensor.name, to_string(tensor.shape), graph.name());
     }
   }
 }
@@ -73,6 +73,21 @@ TensorValues values_of(const CheckpointReader& reader, std::string group, Places
   };
 }
 
+const char* group_of(StoredModel from) {
+  return from == StoredModel::ema ? ema_group : model_group;
+}
+
+const Tensors& tensors_of(const CheckpointReader& reader, StoredModel from) {
+  if (from == StoredModel::current) return reader.model();
+  if (reader.ema().empty()) {
+    fail(ExitStatus::bad_input,
+         "the checkpoint has no {} (its run kept no average of the weights); drop --ema, or train "
+         "with --ema-decay",
+         ema_group);
+  }
+  return reader.ema();
+}
+
 }  // namespace
 
 TensorValues initial_values(const Graph& graph, std::uint64_t seed) {
@@ -81,17 +96,19 @@ TensorValues initial_values(const Graph& graph, std::uint64_t seed) {
   };
 }
 
-TensorValues stored_parameters(const CheckpointReader& reader, const Graph& graph, InitHead head,
-                               TensorValues otherwise) {
-  const TensorIndex index = index_of(reader.model());
-  const std::string kept = head == InitHead::fresh ? head_prefix(graph) : std::string();
+TensorValues stored_parameters(const CheckpointReader& reader, const Graph& graph,
+                               StoredParameters options) {
+  const char* const group = group_of(options.from);
+  const Tensors& tensors = tensors_of(reader, options.from);
+  const TensorIndex index = index_of(tensors);
+  const std::string kept = options.head == InitHead::fresh ? head_prefix(graph) : std::string();
   Places places;
   for (const Parameter& parameter : graph.parameters()) {
     const bool is_kept = !kept.empty() && parameter.name.starts_with(kept);
-    places.push_back(is_kept ? nullptr : &find(index, parameter.name, parameter.shape, "/model"));
+    places.push_back(is_kept ? nullptr : &find(index, parameter.name, parameter.shape, group));
   }
-  if (head == InitHead::keep) require_known_tensors(reader.model(), graph);
-  return values_of(reader, model_group, std::move(places), std::move(otherwise));
+  if (options.head == InitHead::keep) require_known_tensors(tensors, group, graph);
+  return values_of(reader, group, std::move(places), std::move(options.otherwise));
 }
 
 TensorValues stored_slot(const CheckpointReader& reader, const Graph& graph,
@@ -135,20 +152,22 @@ void initialize_statistics(Engine& engine) {
 }
 
 std::vector<std::vector<float>> stored_statistics(const CheckpointReader& reader,
-                                                  const Graph& graph) {
-  const TensorIndex index = index_of(reader.model());
+                                                  const Graph& graph, StoredModel from) {
+  const char* const group = group_of(from);
+  const TensorIndex index = index_of(tensors_of(reader, from));
   std::vector<std::vector<float>> all;
   for (const RunningStatistic& statistic : graph.statistics()) {
     const Shape shape{statistic.channels};
-    all.push_back(reader.read(model_group, find(index, statistic.name, shape, model_group)));
+    all.push_back(reader.read(group, find(index, statistic.name, shape, group)));
   }
   return all;
 }
 
-void load_statistics(const CheckpointReader& reader, Engine& engine) {
-  auto running = engine.running_statistics().begin();
-  for (const auto& values : stored_statistics(reader, engine.graph())) {
-    running = std::ranges::copy(values, running).out;
+void load_statistics(const CheckpointReader& reader, const Graph& graph, StoredModel from,
+                     std::span<float> running) {
+  auto next = running.begin();
+  for (const auto& values : stored_statistics(reader, graph, from)) {
+    next = std::ranges::copy(values, next).out;
   }
 }
 
@@ -157,11 +176,12 @@ void initialize_model(Engine& engine, std::uint64_t seed) {
   initialize_statistics(engine);
 }
 
-void load_model(const CheckpointReader& reader, Engine& engine) {
+void load_model(const CheckpointReader& reader, Engine& engine, StoredModel from) {
   std::vector<float> arena(engine.layout().size());
-  fill(engine, {.begin = 0, .end = arena.size()}, stored_parameters(reader, engine.graph()), arena);
+  fill(engine, {.begin = 0, .end = arena.size()},
+       stored_parameters(reader, engine.graph(), {.from = from}), arena);
   engine.memory().write(arena, engine.parameters());
-  load_statistics(reader, engine);
+  load_statistics(reader, engine.graph(), from, engine.running_statistics());
 }
 
 }  // namespace lockstep

@@ -21,7 +21,11 @@ TraceRow* phases(const RunSaverParts& parts) noexcept {
 RunSaver::RunSaver(RunSaverParts parts, Saved saved, std::chrono::milliseconds stall_limit)
     : parts_(std::move(parts)),
       sharded_(parts_.engine.layout().is_sharded()),
-      snapshot_(parts_.engine, parts_.transfer, parts_.optimizer, parts_.checkpoints != nullptr),
+      snapshot_({.engine = parts_.engine,
+                 .transfer = parts_.transfer,
+                 .optimizer = parts_.optimizer,
+                 .average = parts_.average},
+                parts_.checkpoints != nullptr),
       stall_(stall_limit),
       started_step_(saved.step),
       newest_(std::move(saved.path)) {

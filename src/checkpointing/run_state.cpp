@@ -6,9 +6,11 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/optim/weight_average.hpp"
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -78,7 +80,8 @@ void broadcast_model(Engine& engine, Communicator& comm) {
 }
 
 void start_model(const RunStart& start, const Config& config, Engine& engine,
-                 StateTransfer& transfer, Optimizer& optimizer, Communicator& comm) {
+                 StateTransfer& transfer, Optimizer& optimizer, Communicator& comm,
+                 ModelAverage* average) {
   const Graph& graph = engine.graph();
   std::vector<float> unsharded;  // one unit at a time, on rank 0 only
   const auto distribute = [&](const TensorValues& values, const auto& scatter) {
@@ -91,24 +94,39 @@ void start_model(const RunStart& start, const Config& config, Engine& engine,
       scatter(unit);
     }
   };
-  TensorValues values;  // on rank 0 only
+  TensorValues values;           // on rank 0 only
+  TensorValues averaged_values;  // on rank 0 only
+  const std::span<float> averaged = average != nullptr ? average->statistics() : std::span<float>();
   initialize_statistics(engine);
   collectively(comm, [&] {
     if (comm.rank() != 0) return;
     values = initial_values(graph, static_cast<std::uint64_t>(config.seed));
-    if (!start.reader) return;
-    const InitHead head = start.state ? InitHead::keep : config.init_head;
-    values = stored_parameters(*start.reader, graph, head, values);
-    load_statistics(*start.reader, engine);
+    if (start.reader) {
+      const InitHead head = start.state ? InitHead::keep : config.init_head;
+      values = stored_parameters(*start.reader, graph, {.head = head, .otherwise = values});
+      load_statistics(*start.reader, graph, StoredModel::current, engine.running_statistics());
+    }
+    averaged_values = values;
+    if (average != nullptr) std::ranges::copy(engine.running_statistics(), averaged.begin());
+    if (average == nullptr || !start.state || start.reader->ema().empty()) return;
+    averaged_values = stored_parameters(*start.reader, graph, {.from = StoredModel::ema});
+    load_statistics(*start.reader, graph, StoredModel::ema, averaged);
   });
   distribute(values, [&](std::size_t unit) { transfer.scatter_parameters(unit, unsharded); });
   comm.broadcast(engine.running_statistics());
-  if (!start.state) return;
+  if (average != nullptr) comm.broadcast(averaged);
   for (std::size_t slot = 0; slot < optimizer.slot_names().size(); ++slot) {
-    collectively(comm, [&] {
-      if (comm.rank() != 0) return;
-      values = stored_slot(*start.reader, graph, optimizer.name(), optimizer.slot_names()[slot]);
-    });
+    const std::string& name = optimizer.slot_names()[slot];
+    if (name == ema_slot) {
+      values = averaged_values;
+    } else if (start.state) {
+      collectively(comm, [&] {
+        if (comm.rank() != 0) return;
+        values = stored_slot(*start.reader, graph, optimizer.name(), name);
+      });
+    } else {
+      continue;  // zeros
+    }
     distribute(values,
                [&](std::size_t unit) { transfer.scatter(unit, unsharded, optimizer.slot(slot)); });
   }

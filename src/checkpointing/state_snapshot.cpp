@@ -1,6 +1,7 @@
 #include "lockstep/checkpointing/state_snapshot.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/optim/weight_average.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -18,14 +19,17 @@ void touch(std::span<float> values) {
 
 }  // namespace
 
-StateSnapshot::StateSnapshot(Engine& engine, StateTransfer& transfer, Optimizer& optimizer,
-                             bool is_rank_0, std::size_t gathered_values)
-    : engine_(engine),
-      transfer_(transfer),
-      optimizer_(optimizer),
+StateSnapshot::StateSnapshot(const Source& source, bool is_rank_0, std::size_t gathered_values)
+    : engine_(source.engine),
+      transfer_(source.transfer),
+      optimizer_(source.optimizer),
+      average_(source.average),
       is_rank_0_(is_rank_0),
-      sharded_(engine.layout().is_sharded()),
-      statistics_(is_rank_0 ? engine.running_statistics().size() : 0) {
+      sharded_(engine_.layout().is_sharded()) {
+  if (is_rank_0) {
+    const std::size_t models = average_ != nullptr ? 2 : 1;
+    statistics_.resize(models * engine_.running_statistics().size());
+  }
   plan_entries();
   std::size_t size = 0;
   for (const Item& item : items_) {
@@ -38,34 +42,49 @@ StateSnapshot::StateSnapshot(Engine& engine, StateTransfer& transfer, Optimizer&
   if (!is_rank_0 || !sharded_) return;
   places_.resize(items_.size());
   buffer_size_ =
-      gather_buffer_size(transfer.units(), 1 + optimizer.slot_names().size(), gathered_values);
+      gather_buffer_size(transfer_.units(), 1 + optimizer_.slot_names().size(), gathered_values);
 }
 
 void StateSnapshot::plan_entries() {
-  const auto slots = optimizer_.slot_names();
-  std::vector<std::size_t> by_name(slots.size());
-  std::iota(by_name.begin(), by_name.end(), std::size_t{1});
-  std::ranges::sort(by_name, {}, [&](std::size_t arena) { return slots[arena - 1]; });
-  by_name.insert(by_name.begin(), 0);
+  std::vector<std::string> groups{model_group};
+  for (const std::string& slot : optimizer_.slot_names()) {
+    groups.push_back(slot == ema_slot ? std::string(ema_group) : slot_group(slot));
+  }
+  std::vector<std::size_t> by_name(groups.size());
+  std::iota(by_name.begin(), by_name.end(), std::size_t{0});
+  std::ranges::sort(by_name.begin() + 1, by_name.end(), {},
+                    [&](std::size_t arena) { return groups[arena]; });
+  const auto& parameters = engine_.graph().parameters();
   const auto& views = engine_.layout().views;
   const auto units = transfer_.units();
   for (const std::size_t arena : by_name) {
-    const std::string group =
-        arena == 0 ? std::string(model_group) : slot_group(std::string(slots[arena - 1]));
+    const std::string& group = groups[arena];
     // The arena is in backward's order, so the network's first layers are at its end.
     auto view = views.rbegin();
     for (std::size_t unit = units.size(); unit-- > 0;) {
       for (; view != views.rend() && view->offset >= units[unit].begin; ++view) {
-        entries_.push_back({.group = group, .item = items_.size(), .parameter = view->parameter});
+        const auto index = static_cast<std::size_t>(view->parameter);
+        entries_.push_back({.group = group,
+                            .item = items_.size(),
+                            .index = index,
+                            .name = &parameters[index].name,
+                            .shape = parameters[index].shape});
       }
       items_.push_back({.arena = arena, .unit = unit});
     }
-    if (arena == 0) entries_before_statistics_ = entries_.size();
+    if (group == model_group) add_statistics(group, 0);
+    if (group == ema_group) add_statistics(group, engine_.running_statistics().size());
   }
-  std::size_t offset = 0;
+}
+
+void StateSnapshot::add_statistics(const std::string& group, std::size_t begin) {
   for (const RunningStatistic& statistic : engine_.graph().statistics()) {
-    statistic_offsets_.push_back(offset);
-    offset += static_cast<std::size_t>(statistic.channels);
+    entries_.push_back({.group = group,
+                        .item = std::nullopt,
+                        .index = begin,
+                        .name = &statistic.name,
+                        .shape = Shape{statistic.channels}});
+    begin += static_cast<std::size_t>(statistic.channels);
   }
 }
 
@@ -83,7 +102,10 @@ void StateSnapshot::take() {
     buffer_ = AlignedBuffer<float>(buffer_size_);
     touch(buffer_.span());
   }
-  if (is_rank_0_) std::ranges::copy(engine_.running_statistics(), statistics_.begin());
+  if (is_rank_0_) {
+    const auto end = std::ranges::copy(engine_.running_statistics(), statistics_.begin()).out;
+    if (average_ != nullptr) std::ranges::copy(average_->statistics(), end);
+  }
   next_entry_ = 0;
   sent_ = 0;
   const std::lock_guard lock(mutex_);
@@ -150,35 +172,23 @@ std::span<const float> StateSnapshot::unit_values_of(std::size_t item) {
   return buffer_.span().subspan(places_[item], size_of(item));
 }
 
-NamedTensor StateSnapshot::statistic(std::size_t index) const {
-  const RunningStatistic& statistic = engine_.graph().statistics()[index];
-  const auto begin = statistics_.begin() + static_cast<std::ptrdiff_t>(statistic_offsets_[index]);
-  return {.name = statistic.name,
-          .shape = Shape{statistic.channels},
-          .values = {begin, begin + statistic.channels}};
-}
-
 std::optional<StoredTensor> StateSnapshot::next() {
-  std::size_t index = next_entry_++;
-  if (index >= entries_before_statistics_) {
-    const std::size_t statistic_index = index - entries_before_statistics_;
-    if (statistic_index < statistic_offsets_.size()) {
-      return StoredTensor{.group = model_group, .tensor = statistic(statistic_index)};
-    }
-    index -= statistic_offsets_.size();
-  }
-  if (index >= entries_.size()) return std::nullopt;
-  const Entry& entry = entries_[index];
-  const Parameter& parameter =
-      engine_.graph().parameters()[static_cast<std::size_t>(entry.parameter)];
-  const ArenaView& view = engine_.layout().view_of(entry.parameter);
-  const std::size_t begin = transfer_.units()[items_[entry.item].unit].begin;
+  if (next_entry_ == entries_.size()) return std::nullopt;
+  const Entry& entry = entries_[next_entry_++];
   NamedTensor tensor{
-      .name = parameter.name,
-      .shape = parameter.shape,
-      .values = std::vector<float>(static_cast<std::size_t>(parameter.shape.elements()))};
-  engine_.to_plain(unit_values_of(entry.item).subspan(view.offset - begin, view.size),
-                   entry.parameter, tensor.values);
+      .name = *entry.name,
+      .shape = entry.shape,
+      .values = std::vector<float>(static_cast<std::size_t>(entry.shape.elements()))};
+  if (entry.item) {
+    const auto parameter = static_cast<ParameterId>(entry.index);
+    const ArenaView& view = engine_.layout().view_of(parameter);
+    const std::size_t begin = transfer_.units()[items_[*entry.item].unit].begin;
+    engine_.to_plain(unit_values_of(*entry.item).subspan(view.offset - begin, view.size), parameter,
+                     tensor.values);
+  } else {
+    std::copy_n(statistics_.begin() + static_cast<std::ptrdiff_t>(entry.index),
+                tensor.values.size(), tensor.values.begin());
+  }
   return StoredTensor{.group = entry.group, .tensor = std::move(tensor)};
 }
 

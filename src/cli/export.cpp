@@ -32,6 +32,7 @@ Config exported_config() {
 
 struct ExportArguments {
   std::string checkpoint;
+  bool ema = false;
   ExportFormat format = ExportFormat::torchvision;
   std::string output;
   bool overwrite = false;
@@ -50,6 +51,8 @@ OptionTable<ExportArguments> export_options() {
                     "onnx: the network up to its logits, opset 17",
             .unit = "",
             .choices = {"torchvision", "safetensors", "onnx"}})
+      .add(&ExportArguments::ema,
+           {.name = "ema", .help = "export the average of the weights, /ema", .unit = ""})
       .add(&ExportArguments::output, {.name = "output", .help = "file to write", .unit = ""})
       .add(&ExportArguments::overwrite,
            {.name = "overwrite", .help = "replace --output if it exists", .unit = ""});
@@ -149,7 +152,8 @@ struct Exported {
 
 Exported export_model(const ExportArguments& arguments) {
   check_output(arguments);
-  TrainedModel model = read_trained_model(arguments.checkpoint, arguments.config);
+  TrainedModel model = read_trained_model(arguments.checkpoint, arguments.config,
+                                          arguments.ema ? StoredModel::ema : StoredModel::current);
   Exported exported{.model = model.graph.name(),
                     .classes = model.graph.classes(),
                     .parameters = model.graph.parameter_count()};

@@ -1,6 +1,5 @@
 #include "export_checkpoint.hpp"
 
-#include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
@@ -75,7 +74,7 @@ std::vector<float> either(const std::vector<double>& first, const std::vector<fl
 
 }  // namespace
 
-TrainedModel read_trained_model(const std::string& path, const Config& given) {
+TrainedModel read_trained_model(const std::string& path, const Config& given, StoredModel from) {
   const CheckpointReader reader(path, CheckpointUse::weights);
   const CheckpointInfo& info = reader.info();
   const Config run = named_model(path, info, given);
@@ -91,11 +90,11 @@ TrainedModel read_trained_model(const std::string& path, const Config& given) {
     model.step = info.state->step;
     model.epoch = info.state->epoch;
   }
-  const TensorValues parameters = stored_parameters(reader, model.graph);
+  const TensorValues parameters = stored_parameters(reader, model.graph, {.from = from});
   for (std::size_t id = 0; id < model.graph.parameters().size(); ++id) {
     model.parameters.push_back(parameters(static_cast<ParameterId>(id)));
   }
-  model.statistics = stored_statistics(reader, model.graph);
+  model.statistics = stored_statistics(reader, model.graph, from);
   return model;
 }
 

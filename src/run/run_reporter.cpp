@@ -186,26 +186,42 @@ void RunReporter::straggler(const StragglerReport& report) {
 }
 
 void RunReporter::evaluation(std::int64_t step, std::int64_t epoch,
-                             const EvaluationResult& result) {
-  impl_->log.info(fmt::format("evaluation at step {}: loss {:.6f}, top-1 {:.4f}, top-5 {:.4f}",
-                              step, result.loss, result.top1, result.top5));
+                             const Evaluations& evaluations) {
+  const auto log = [&](const char* what, const EvaluationResult& result) {
+    impl_->log.info(fmt::format("{} at step {}: loss {:.6f}, top-1 {:.4f}, top-5 {:.4f}", what,
+                                step, result.loss, result.top1, result.top5));
+  };
+  const EvaluationResult& weights = evaluations.weights;
+  log("evaluation", weights);
+  if (evaluations.ema) log("evaluation of the average", *evaluations.ema);
   if (!impl_->keeps_record()) return;
-  impl_->print(fmt::format(
-      "validation: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} samples, {:.1f} s", result.loss,
-      100 * result.top1, 100 * result.top5, result.samples, result.seconds));
-  impl_->metrics->write(
-      {{"event", "eval"},
-       {"step", step},
-       {"epoch", epoch},
-       {"samples", result.samples},
-       {"loss", result.loss},
-       {"top1", result.top1},
-       {"top5", result.top5},
-       {"images_per_second", static_cast<double>(result.samples) / result.seconds},
-       {"seconds", {{"eval", result.seconds}}}});
-  impl_->tensorboard->scalar("val/loss", step, result.loss);
-  impl_->tensorboard->scalar("val/top1", step, result.top1);
-  impl_->tensorboard->scalar("val/top5", step, result.top5);
+  Json event{{"event", "eval"},
+             {"step", step},
+             {"epoch", epoch},
+             {"samples", weights.samples},
+             {"loss", weights.loss},
+             {"top1", weights.top1},
+             {"top5", weights.top5},
+             {"images_per_second", static_cast<double>(weights.samples) / weights.seconds},
+             {"seconds", {{"eval", weights.seconds}}}};
+  const auto report = [&](const std::string& what, const std::string& tag,
+                          const EvaluationResult& result) {
+    impl_->print(fmt::format(
+        "{}: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} samples, {:.1f} s", what, result.loss,
+        100 * result.top1, 100 * result.top5, result.samples, result.seconds));
+    impl_->tensorboard->scalar(tag + "/loss", step, result.loss);
+    impl_->tensorboard->scalar(tag + "/top1", step, result.top1);
+    impl_->tensorboard->scalar(tag + "/top5", step, result.top5);
+  };
+  report("validation", "val", weights);
+  if (const auto& ema = evaluations.ema) {
+    report("validation of the average", "val_ema", *ema);
+    event["ema_loss"] = ema->loss;
+    event["ema_top1"] = ema->top1;
+    event["ema_top5"] = ema->top5;
+    event["seconds"]["ema_eval"] = ema->seconds;
+  }
+  impl_->metrics->write(event);
 }
 
 void RunReporter::saved(const BackgroundSaver::Outcome& outcome) {

@@ -72,6 +72,21 @@ void describe_start(RunReporter& reporter, const StartParts& parts) {
   if (binding.warning) reporter.warn(*binding.warning);
 }
 
+void describe_average(RunReporter& reporter, const Config& config, const RunStart& from) {
+  const bool is_stored = !from.reader->ema().empty();
+  if (config.ema_decay > 0 && !is_stored) {
+    reporter.say(
+        fmt::format("the average of the weights starts from those of step {} ({} has none)",
+                    from.state->step, from.path));
+  }
+  if (config.ema_decay == 0 && is_stored) {
+    reporter.warn(
+        fmt::format("the average of the weights in {} is not continued (--ema-decay is "
+                    "0); set it to continue the average",
+                    from.path));
+  }
+}
+
 Numerics Numerics::of(const TrainingState& state) {
   return {.backend = state.backend.value_or(""), .all_reduce = state.all_reduce.value_or("")};
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/checkpoint/checkpoint.hpp"
+#include "lockstep/checkpointing/run_state.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/run/run_reporter.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
@@ -25,6 +26,9 @@ struct StartParts {
 
 /// Reports the model, the data, the hardware and the memory that a rank needs.
 void describe_start(RunReporter& reporter, const StartParts& parts);
+
+/// Reports that the average of the weights starts at, or ends with, the checkpoint `from.reader`.
+void describe_average(RunReporter& reporter, const Config& config, const RunStart& from);
 
 /// What computes and what reduces, as in TrainingState; the bits of a step depend on both. Empty:
 /// unknown.

@@ -116,8 +116,9 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
                                      .convolutions = loaded.convolutions},
                                     make_process_grid(), comm);
   Engine& engine = compute->engine();
+  const StoredModel from = request.ema ? StoredModel::ema : StoredModel::current;
   collectively(comm, [&] {
-    if (comm.rank() == 0) load_model(*loaded.reader, engine);
+    if (comm.rank() == 0) load_model(*loaded.reader, engine, from);
   });
   loaded.reader.reset();
   require_agreement(comm, layout_text(engine), "the parameters' layout",

@@ -29,4 +29,14 @@ bool is_evaluation_due(const Config& config, std::int64_t interval, const Traini
   return state.step % interval == 0 || all_epochs_done;
 }
 
+std::optional<LossScale> loss_scale_of(const Config& config, const TrainingState& state) {
+  if (config.precision != Precision::fp16) return std::nullopt;
+  LossScale scale{.skipped_steps = state.skipped_steps};
+  if (state.loss_scale > 0) {
+    scale.scale = state.loss_scale;
+    scale.good_steps = state.loss_scale_good_steps;
+  }
+  return scale;
+}
+
 }  // namespace lockstep

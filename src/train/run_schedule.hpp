@@ -2,13 +2,16 @@
 
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/optim/loss_scaler.hpp"
 #include "lockstep/train/batch_geometry.hpp"
 
 #include <cstdint>
+#include <optional>
 
 namespace lockstep {
 
-// When a run evaluates and ends. `config` is the resolved one, as in RunPlan. All are pure.
+// When a run evaluates and ends, and its loss scale. `config` is the resolved one, as in RunPlan.
+// All are pure.
 
 /// The number of the last step: at the end of the epochs or of --max-steps.
 [[nodiscard]] std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
@@ -20,5 +23,9 @@ namespace lockstep {
 /// Whether the state is evaluated before the next step.
 [[nodiscard]] bool is_evaluation_due(const Config& config, std::int64_t interval,
                                      const TrainingState& state);
+
+/// The state of loss scaling that a run starts with; nullopt unless it computes in fp16.
+[[nodiscard]] std::optional<LossScale> loss_scale_of(const Config& config,
+                                                     const TrainingState& state);
 
 }  // namespace lockstep

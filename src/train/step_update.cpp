@@ -22,7 +22,7 @@ StepUpdate::StepUpdate(GradientSync& state, Optimizer& optimizer, const LossScal
 }
 
 UpdateOptions StepUpdate::update_options(const Step& step) const noexcept {
-  return {.lr = step.lr, .step = scaler_.updates(step.number)};
+  return {.lr = step.lr, .step = scaler_.updates(step.number), .ema_decay = step.ema_decay};
 }
 
 void StepUpdate::range_reduced(const ParameterRange& range, const Step& step) {

@@ -22,21 +22,6 @@
 namespace lockstep {
 namespace {
 
-/// State of the run's loss scaling; only fp16 uses it.
-std::optional<LossScale> loss_scale_of(const Config& config, TrainingState& state) noexcept {
-  if (config.precision != Precision::fp16) {
-    state.loss_scale = 0;
-    state.loss_scale_good_steps = 0;
-    return std::nullopt;
-  }
-  LossScale scale{.skipped_steps = state.skipped_steps};
-  if (state.loss_scale > 0) {
-    scale.scale = state.loss_scale;
-    scale.good_steps = state.loss_scale_good_steps;
-  }
-  return scale;
-}
-
 /// Used until a save is measured: the time to write three copies of the parameters to a slow disk.
 double assumed_save_seconds(const Engine& engine) noexcept {
   constexpr double bytes_per_second = 50e6;
@@ -162,6 +147,10 @@ void Run::begin_state() {
   state_.world_size = comm_.size();
   state_.global_batch = geometry_.global_batch;
   state_.seed = config_.seed;
+  if (config_.precision != Precision::fp16) {
+    state_.loss_scale = 0;
+    state_.loss_scale_good_steps = 0;
+  }
   state_.data_identity = data_->info().identity;
   state_.model_identity = graph_->fingerprint();
   state_.model = graph_->name();
@@ -200,6 +189,7 @@ void Run::report_start_point() {
       "resuming from {} (step {}, epoch {}, position {}; written by {} ranks)", start_.path,
       state_.step, state_.epoch, state_.position, start_.state->world_size));
   for (const std::string& change : changes_) reporter_->say(change);
+  if (start_.reader) describe_average(*reporter_, plan_.plan.config, start_);
 }
 
 /// Whether a stop cut short the evaluation after the last step. Collective.
@@ -276,6 +266,7 @@ void Run::build_step() {
                                  .clip_grad_norm = config_.clip_grad_norm,
                                  .loss_scale = loss_scale_of(config_, state_),
                                  .has_collectives = session_->training_has_collectives(),
+                                 .average = session_->average(),
                                  .board = &watch_.board(),
                                  .trace = recorder_.get()});
   collectively(comm_, [&] {
@@ -350,6 +341,7 @@ TrainingResult Run::loop() {
                   .engine = session_->engine(),
                   .transfer = session_->parallel(),
                   .optimizer = session_->optimizer(),
+                  .average = session_->average(),
                   .checkpoints = checkpoints_ ? &*checkpoints_ : nullptr,
                   .directory = directory_ ? &*directory_ : nullptr,
                   .reporter = *reporter_,
@@ -367,6 +359,7 @@ TrainingResult Run::loop() {
                      .shard_group = session_->shard_group(),
                      .step = *step_,
                      .evaluator = evaluator_ ? &*evaluator_ : nullptr,
+                     .average = session_->average(),
                      .saver = saver,
                      .directory = directory_ ? &*directory_ : nullptr,
                      .reporter = *reporter_,

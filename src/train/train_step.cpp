@@ -107,11 +107,11 @@ Program& TrainStep::program_for(std::int64_t batch_size) noexcept {
   return batch_size == program_->batch_size() ? *program_ : *smaller_program_;
 }
 
-StepResult TrainStep::run(std::int64_t step, double lr, StepRequests requests, NextAction next) {
-  Current current{.step = {.number = step, .lr = lr}, .stopwatch = Stopwatch(phases_, step)};
+StepResult TrainStep::run(const StepUpdate::Step& step, StepRequests requests, NextAction next) {
+  Current current{.step = step, .stopwatch = Stopwatch(phases_, step.number)};
   tail_.clear(tail_values_.span());
   state_.begin_step();
-  board_.begin_step(step);
+  board_.begin_step(step.number);
   for (int micro = 0; micro < options_.geometry.accumulate; ++micro) {
     if (!batch_ && !options_.has_collectives) break;
     run_micro_step(micro, current);
@@ -228,6 +228,7 @@ void TrainStep::finish(Current& current) {
     scaler_.update(outcome.made);
     if (outcome.made) {
       tail_.update_running(tail, options_.geometry.accumulate, engine_.running_statistics());
+      if (options_.average != nullptr) options_.average->update_statistics(current.step.ema_decay);
     }
   }
   result.times.optimizer += lap_at_end(current, "update");

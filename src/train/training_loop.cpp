@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -25,6 +26,7 @@ TrainingLoop::TrainingLoop(const TrainingLoopParts& parts, TrainingState state,
       eval_interval_(
           parts.evaluator == nullptr ? 0 : evaluation_interval(parts.plan.config, parts.geometry)),
       schedule_(parts.plan.config, parts.geometry.epoch_samples(), parts.geometry.global_batch),
+      ema_schedule_(parts.plan.config, parts.geometry.epoch_samples(), parts.geometry.global_batch),
       stragglers_(parts.comm,
                   {.factor = parts.plan.config.straggler_factor, .hosts = parts.hosts}) {
   if (parts_.plan.config.check_replicas_every > 0) {
@@ -52,11 +54,15 @@ TrainingResult TrainingLoop::run() {
       step_end_ = std::chrono::steady_clock::now();
     }
     const double lr = schedule_.lr(state_.samples);
-    const StepResult step = parts_.step.run(state_.step + 1, lr,
-                                            {.stop = stop_due(),
-                                             .save = parts_.saver.is_due(state_.step),
-                                             .units = parts_.saver.units_wanted()},
-                                            next_action(state_.step + 1));
+    const std::int64_t update = parts_.step.loss_scaler().updates(state_.step + 1);
+    const StepResult step =
+        parts_.step.run({.number = state_.step + 1,
+                         .lr = lr,
+                         .ema_decay = ema_schedule_.decay(update, state_.samples)},
+                        {.stop = stop_due(),
+                         .save = parts_.saver.is_due(state_.step),
+                         .units = parts_.saver.units_wanted()},
+                        next_action(state_.step + 1));
     parts_.saver.deliver(step.sums.units);
     check_finite(step);
     keep_loss_scale();
@@ -246,24 +252,37 @@ void TrainingLoop::check_finite(const StepResult& result) {
   });
 }
 
+std::optional<Evaluations> TrainingLoop::evaluate() {
+  const auto stop_wanted = [this] { return stop_due(); };
+  Evaluations evaluations;
+  auto of_weights = parts_.evaluator->run(stop_wanted);
+  if (!of_weights) return std::nullopt;
+  evaluations.weights = std::move(*of_weights);
+  if (parts_.average == nullptr) return evaluations;
+  parts_.average->exchange();
+  evaluations.ema = parts_.evaluator->run(stop_wanted);
+  parts_.average->exchange();
+  return evaluations.ema ? std::optional(std::move(evaluations)) : std::nullopt;
+}
+
 bool TrainingLoop::evaluate_if_due() {
   if (!is_evaluation_due(parts_.plan.config, eval_interval_, state_)) return true;
   parts_.parallel.await_gathers();
   const TraceSpan span(phases(), "evaluation");
-  const std::optional<EvaluationResult> evaluation =
-      parts_.evaluator->run([this] { return stop_due(); });
-  evaluation_was_stopped_ = !evaluation;
-  if (!evaluation) return false;
+  const std::optional<Evaluations> evaluations = evaluate();
+  evaluation_was_stopped_ = !evaluations;
+  if (!evaluations) return false;
   state_.last_eval_step = state_.step;
-  if (evaluation->top1 > state_.best_top1) {
-    state_.best_top1 = evaluation->top1;
+  if (const double top1 = evaluations->best().top1; top1 > state_.best_top1) {
+    state_.best_top1 = top1;
     state_.best_step = state_.step;
     parts_.saver.want();
   }
   // At position 0 the previous epoch has just ended.
   const std::int64_t epoch = state_.position == 0 ? state_.epoch - 1 : state_.epoch;
-  parts_.reporter.evaluation(state_.step, epoch, *evaluation);
-  result_.evaluation = evaluation;
+  parts_.reporter.evaluation(state_.step, epoch, *evaluations);
+  result_.evaluation = evaluations->weights;
+  result_.ema_evaluation = evaluations->ema;
   step_end_ = std::chrono::steady_clock::now();
   return true;
 }

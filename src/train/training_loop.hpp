@@ -7,6 +7,7 @@
 #include "lockstep/health/stop_timer.hpp"
 #include "lockstep/health/straggler_watch.hpp"
 #include "lockstep/optim/schedule.hpp"
+#include "lockstep/optim/weight_average.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/run_reporter.hpp"
@@ -35,7 +36,8 @@ struct TrainingLoopParts {
   ParallelState& parallel;
   int shard_group;  ///< its size in ranks
   TrainStep& step;
-  Evaluator* evaluator;  ///< null: no validation split
+  Evaluator* evaluator;   ///< null: no validation split
+  ModelAverage* average;  ///< evaluated too; null: none
   RunSaver& saver;
   const RunDirectory* directory;  ///< rank 0's; null elsewhere
   RunReporter& reporter;
@@ -66,6 +68,9 @@ class TrainingLoop final {
   void keep_loss_scale();
   /// False if a stop request ended it.
   bool evaluate_if_due();
+  /// Of the weights and, if they are averaged, of their average; nullopt if a stop request ended
+  /// it.
+  [[nodiscard]] std::optional<Evaluations> evaluate();
   /// Call at a boundary that all ranks agree on. `must`: ignore the interval, before a save.
   void check_replicas(bool must);
   [[nodiscard]] bool stop_due() noexcept;
@@ -77,6 +82,7 @@ class TrainingLoop final {
   std::int64_t last_step_;
   std::int64_t eval_interval_ = 0;  ///< steps; 0: never
   Schedule schedule_;
+  EmaSchedule ema_schedule_;
   std::chrono::steady_clock::time_point step_end_ = std::chrono::steady_clock::now();
   PhaseTimes epoch_times_;
   double epoch_seconds_ = 0;

@@ -53,12 +53,13 @@ TrainingSession::TrainingSession(const Graph& graph, const Config& config, const
   const HybridComms groups = hybrid_groups(*compute_, options.watch);
   parallel_ = make_parallel_state(config, engine(), comm, *arenas, tail_size, groups);
   optimizer_ = compute_->make_optimizer(config, parallel_->layout(), parallel_->sum_over_shards());
+  if (config.ema_decay > 0) average_.emplace(engine(), *parallel_, *optimizer_);
   require_agreement(comm, layout_text(engine()), "the parameters' layout",
                     "the processors differ, so the engine chose other layouts");
 }
 
 void TrainingSession::start(const RunStart& from) {
-  start_model(from, config_, engine(), *parallel_, *optimizer_, comm_);
+  start_model(from, config_, engine(), *parallel_, *optimizer_, comm_, average());
 }
 
 bool TrainingSession::training_has_collectives() const noexcept {

@@ -25,6 +25,8 @@ namespace lockstep::test {
   checkpoint.model = {
       tensor_of("stem.weight", {16, 3, 3, 3}, first), tensor_of("bn1.weight", {16}, 2 * first),
       tensor_of("bn1.running_mean", {16}, -first), tensor_of("fc.weight", {10, 16}, 0.5F * first)};
+  checkpoint.ema = checkpoint.model;
+  for (NamedTensor& tensor : checkpoint.ema) tensor.values.front() += 1;
   checkpoint.mean = {0.5F, 0.25F, 0.125F};
   checkpoint.std = {0.25F, 0.5F, 1.0F};
   checkpoint.classes = 10;

@@ -140,6 +140,7 @@ class Run final {
                        .engine = rig_.engine(),
                        .transfer = rig_.state(),
                        .optimizer = rig_.optimizer(),
+                       .average = nullptr,
                        .checkpoints = nullptr,
                        .directory = nullptr,
                        .reporter = reporter_,

@@ -72,6 +72,13 @@ class Writer final {
   std::thread thread_;
 };
 
+StateSnapshot::Source source_of(Rig& rig) {
+  return {.engine = rig.engine(),
+          .transfer = rig.state(),
+          .optimizer = rig.optimizer(),
+          .average = rig.average()};
+}
+
 /// The values of the tensors with these names, concatenated.
 std::vector<float> values_of(const std::vector<NamedTensor>& tensors, const auto& names) {
   std::vector<float> all;
@@ -88,8 +95,11 @@ struct Expected {
   explicit Expected(Rig& rig) : parameters(rig.all_parameters()), statistics(rig.statistics()) {
     const auto names = rig.optimizer().slot_names();
     for (std::size_t slot = 0; slot < names.size(); ++slot) {
-      slots[slot_group(std::string(names[slot]))] = rig.all_of_slot(slot);
+      const bool is_average = names[slot] == ema_slot;
+      slots[is_average ? ema_group : slot_group(names[slot])] = rig.all_of_slot(slot);
     }
+    const auto averaged = rig.average()->statistics();
+    averaged_statistics.assign(averaged.begin(), averaged.end());
   }
   void check(const Tensors& found, const Graph& graph) const {
     BOOST_TEST(found.size() == 1 + slots.size());
@@ -97,14 +107,18 @@ struct Expected {
     BOOST_TEST(model.size() == graph.parameters().size() + graph.statistics().size());
     BOOST_TEST((values_of(model, graph.parameters()) == parameters));
     BOOST_TEST((values_of(model, graph.statistics()) == statistics));
+    BOOST_TEST((averaged_statistics != statistics));
+    BOOST_TEST((values_of(found.at(ema_group), graph.statistics()) == averaged_statistics));
     for (const auto& [group, values] : slots) {
-      BOOST_TEST(found.at(group).size() == graph.parameters().size());
+      BOOST_TEST(found.at(group).size() ==
+                 graph.parameters().size() + (group == ema_group ? graph.statistics().size() : 0));
       BOOST_TEST((values_of(found.at(group), graph.parameters()) == values), group);
     }
   }
 
   std::vector<float> parameters;
   std::vector<float> statistics;
+  std::vector<float> averaged_statistics;
   std::map<std::string, std::vector<float>> slots;
 };
 
@@ -136,9 +150,10 @@ void check_snapshot(Rig::Options options, std::size_t limit) {
     options.global_batch = 24;
     options.optimizer = OptimizerKind::adamw;
     options.lr = 1e-3;
+    options.ema_decay = 0.5;
     Rig rig(*world, options);
-    StateSnapshot snapshot(rig.engine(), rig.state(), rig.optimizer(), world->rank() == 0, limit);
-    const std::size_t units = 3 * rig.state().units().size();
+    StateSnapshot snapshot(source_of(rig), world->rank() == 0, limit);
+    const std::size_t units = 4 * rig.state().units().size();
     for (int save = 0; save < 2; ++save) {
       for (int step = 0; step < 2; ++step) rig.run();
       rig.state().await_gathers();
@@ -189,7 +204,7 @@ BOOST_AUTO_TEST_CASE(delivering_units_allocates_nothing) {
   Rig rig(*world, {.global_batch = 24, .shard = ShardMode::full});
   rig.run();
   rig.state().await_gathers();
-  StateSnapshot snapshot(rig.engine(), rig.state(), rig.optimizer(), world->rank() == 0);
+  StateSnapshot snapshot(source_of(rig), world->rank() == 0);
   const long before = test::allocation_count();
   snapshot.take();
   const int units = agreed(world->rank() == 0 ? snapshot.wanted() : 0);
@@ -199,9 +214,11 @@ BOOST_AUTO_TEST_CASE(delivering_units_allocates_nothing) {
 }
 
 BOOST_AUTO_TEST_CASE(a_writer_without_units_ends_and_the_next_snapshot_is_complete) {
-  Rig rig(*world,
-          {.global_batch = 24, .optimizer = OptimizerKind::adamw, .shard = ShardMode::full});
-  StateSnapshot snapshot(rig.engine(), rig.state(), rig.optimizer(), world->rank() == 0, 1);
+  Rig rig(*world, {.global_batch = 24,
+                   .optimizer = OptimizerKind::adamw,
+                   .ema_decay = 0.5,
+                   .shard = ShardMode::full});
+  StateSnapshot snapshot(source_of(rig), world->rank() == 0, 1);
   rig.run();
   rig.state().await_gathers();
   snapshot.take();

@@ -67,7 +67,7 @@ std::string train_without(int skipped, std::size_t& buckets) {
   TrainStep step(*engine, *state, *optimizer, comm, *loader,
                  {.geometry = geometry, .board = &board});
   try {
-    for (int i = 1; i <= 6; ++i) step.run(i, 0.1, {});
+    for (int i = 1; i <= 6; ++i) step.run({.number = i, .lr = 0.1}, {});
   } catch (const Error& error) {
     return error.what();
   }

@@ -12,6 +12,8 @@
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/engine/cpu_engine.hpp"
 #include "lockstep/models/models.hpp"
+#include "lockstep/optim/weight_average.hpp"
+#include "lockstep/parallel/model_average.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/train/train_step.hpp"
 
@@ -54,6 +56,7 @@ class TrainRig final {
     gpu::HostWork work = gpu::HostWork::at_once;
     std::shared_ptr<gpu::HostQueues> queues = nullptr;  ///< queues of the device; overrides `work`
     std::optional<LossScale> loss_scale = std::nullopt;
+    double ema_decay = 0;
     ShardMode shard = ShardMode::none;
     ShardUnit shard_unit = {.by = ShardUnit::By::block, .smallest = 0};
     CommunicationDtype param_dtype = CommunicationDtype::automatic;
@@ -108,6 +111,7 @@ class TrainRig final {
                      ? gpu::make_device_optimizer(device_, config_, state_->layout(),
                                                   state_->sum_over_shards())
                      : make_optimizer(config_, state_->layout(), state_->sum_over_shards());
+    if (options.ema_decay > 0) average_.emplace(*engine_, *state_, *optimizer_);
     start(initial_parameters(*engine_, 3));
     loader_ = make_loader(*data_,
                           {.image = graph_.image(),
@@ -128,11 +132,15 @@ class TrainRig final {
             .clip_grad_norm = options.clip_grad_norm,
             .loss_scale = options.loss_scale,
             .has_collectives = options.synchronised || options.shard != ShardMode::none,
+            .average = average(),
             .trace = options.trace});
   }
 
   StepResult run(NextAction next = NextAction::other) {
-    return step_->run(++steps_, lr_, {}, next);
+    const std::int64_t update = scaler().updates(++steps_);
+    const double decay = EmaSchedule(config_, geometry_.samples, geometry_.global_batch)
+                             .decay(update, (steps_ - 1) * geometry_.global_batch);
+    return step_->run({.number = steps_, .lr = lr_, .ema_decay = decay}, {}, next);
   }
 
   [[nodiscard]] std::vector<float> gradients() const { return plain(engine_->gradients()); }
@@ -154,6 +162,7 @@ class TrainRig final {
   [[nodiscard]] Engine& engine() { return *engine_; }
   [[nodiscard]] ParallelState& state() { return *state_; }
   [[nodiscard]] Optimizer& optimizer() { return *optimizer_; }
+  [[nodiscard]] ModelAverage* average() { return average_ ? &*average_ : nullptr; }
   [[nodiscard]] TrainStep& step() { return *step_; }
   [[nodiscard]] const gpu::Device& device() const { return *device_; }
   [[nodiscard]] const LossScaler& scaler() const { return step_->loss_scaler(); }
@@ -168,6 +177,7 @@ class TrainRig final {
   static Config config_of(const Options& options) {
     Config config;
     config.optimizer = options.optimizer;
+    config.ema_decay = options.ema_decay;
     config.accumulate = options.accumulate;
     config.bucket_mb = options.bucket_bytes / 0x1p20;
     config.grad_compression = options.reduce_dtype == ElementType::bf16  ? GradCompression::bf16
@@ -249,6 +259,7 @@ class TrainRig final {
   std::unique_ptr<Communicator> replicas_;
   std::unique_ptr<ParallelState> state_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<ModelAverage> average_;
   std::unique_ptr<Loader> loader_;
   std::unique_ptr<TrainStep> step_;
   std::int64_t steps_ = 0;

@@ -69,14 +69,16 @@ struct CheckpointInfo {
 struct Checkpoint : CheckpointInfo {
   std::vector<NamedTensor> model;  ///< parameters and running statistics, torchvision's names
   std::map<std::string, std::vector<NamedTensor>> optimizer;  ///< by slot
+  std::vector<NamedTensor> ema = {};  ///< average of `model`, same names; empty: none
   friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };
 
 inline constexpr const char* model_group = "/model";
-/// The group of an optimizer slot's tensors.
+inline constexpr const char* ema_group = "/ema";
+/// The group of an optimizer slot's tensors, in `/optimizer`.
 [[nodiscard]] std::string slot_group(const std::string& slot);
 
-/// A tensor and its group: model_group or slot_group().
+/// A tensor and its group: model_group, ema_group or slot_group().
 struct StoredTensor {
   std::string group;
   NamedTensor tensor;
@@ -121,6 +123,8 @@ class CheckpointReader final {
   };
   /// In file order.
   [[nodiscard]] const std::vector<Tensor>& model() const noexcept;
+  /// As model(); empty: the run averages no weights.
+  [[nodiscard]] const std::vector<Tensor>& ema() const noexcept;
   [[nodiscard]] const std::map<std::string, std::vector<Tensor>>& optimizer() const noexcept;
   [[nodiscard]] std::vector<float> read(const std::string& group, const Tensor& tensor) const;
   /// Reads every tensor and discards it.

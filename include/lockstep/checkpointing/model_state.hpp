@@ -18,15 +18,20 @@ using TensorValues = std::function<std::vector<float>(ParameterId)>;
 
 /// A pure function of the seed.
 [[nodiscard]] TensorValues initial_values(const Graph& graph, std::uint64_t seed);
-/// Parameters in a file's `/model`; `reader` outlives the result. With InitHead::fresh, `otherwise`
-/// gives the last linear layer's values. Error(bad_input) with the first differing names and
-/// shapes, before reading any values.
+/// Which model of a file: `/model`, or its moving average, `/ema`.
+enum class StoredModel { current, ema };
+struct StoredParameters {
+  StoredModel from = StoredModel::current;
+  InitHead head = InitHead::keep;
+  TensorValues otherwise = {};  ///< with InitHead::fresh, gives the last linear layer's values
+};
+/// Parameters of a model in a file; `reader` outlives the result. Error(bad_input) with the first
+/// differing names and shapes, before reading any values, or if the file has no average.
 [[nodiscard]] TensorValues stored_parameters(const CheckpointReader& reader, const Graph& graph,
-                                             InitHead head = InitHead::keep,
-                                             TensorValues otherwise = {});
-/// Running statistics in a file's `/model`, by StatisticId. Error(bad_input) as above.
-[[nodiscard]] std::vector<std::vector<float>> stored_statistics(const CheckpointReader& reader,
-                                                                const Graph& graph);
+                                             StoredParameters options = {});
+/// Running statistics of a model in a file, by StatisticId. Error(bad_input) as above.
+[[nodiscard]] std::vector<std::vector<float>> stored_statistics(
+    const CheckpointReader& reader, const Graph& graph, StoredModel from = StoredModel::current);
 /// A slot in a file's `/optimizer`. Error(bad_input) if the slot or a tensor is missing.
 [[nodiscard]] TensorValues stored_slot(const CheckpointReader& reader, const Graph& graph,
                                        std::string_view optimizer, const std::string& slot);
@@ -38,11 +43,14 @@ void fill(const Engine& engine, const ArenaUnit& run, const TensorValues& values
 [[nodiscard]] std::vector<float> initial_parameters(const Engine& engine, std::uint64_t seed);
 
 void initialize_statistics(Engine& engine);
-/// Throws Error(bad_input) as stored_parameters() does.
-void load_statistics(const CheckpointReader& reader, Engine& engine);
+/// `running`: Engine::running_statistics(), or values in the same order. Throws Error(bad_input) as
+/// stored_parameters() does.
+void load_statistics(const CheckpointReader& reader, const Graph& graph, StoredModel from,
+                     std::span<float> running);
 
 // Parameters and statistics together, for an engine that holds its parameters.
 void initialize_model(Engine& engine, std::uint64_t seed);
-void load_model(const CheckpointReader& reader, Engine& engine);
+void load_model(const CheckpointReader& reader, Engine& engine,
+                StoredModel from = StoredModel::current);
 
 }  // namespace lockstep

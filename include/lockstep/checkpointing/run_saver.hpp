@@ -31,6 +31,7 @@ struct RunSaverParts {
   Engine& engine;
   StateTransfer& transfer;
   Optimizer& optimizer;
+  const ModelAverage* average;       ///< as StateSnapshot::Source
   CheckpointDirectory* checkpoints;  ///< rank 0's; null elsewhere
   const RunDirectory* directory;     ///< rank 0's; null elsewhere
   RunReporter& reporter;

@@ -5,6 +5,7 @@
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/optimizer.hpp"
+#include "lockstep/parallel/model_average.hpp"
 #include "lockstep/parallel/state_transfer.hpp"
 
 #include <optional>
@@ -33,9 +34,11 @@ struct RunStart {
 void broadcast_model(Engine& engine, Communicator& comm);
 
 /// Sets each rank's parameters and optimizer slots to initial values or to those in rank 0's
-/// checkpoint. Collective. Error(bad_input) on all ranks if the file is of another network.
+/// checkpoint. The average (null: none) starts as the parameters if the checkpoint has none.
+/// Collective. Error(bad_input) on all ranks if the file is of another network.
 void start_model(const RunStart& start, const Config& config, Engine& engine,
-                 StateTransfer& transfer, Optimizer& optimizer, Communicator& comm);
+                 StateTransfer& transfer, Optimizer& optimizer, Communicator& comm,
+                 ModelAverage* average);
 
 /// The location of every parameter, as text: equal for equal layouts.
 [[nodiscard]] std::string layout_text(const Engine& engine);

@@ -4,6 +4,7 @@
 #include "lockstep/core/aligned_buffer.hpp"
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/optim/optimizer.hpp"
+#include "lockstep/parallel/model_average.hpp"
 #include "lockstep/parallel/shard_cost.hpp"
 #include "lockstep/parallel/state_transfer.hpp"
 
@@ -17,17 +18,23 @@
 
 namespace lockstep {
 
-/// Parameters, optimizer slots and running statistics at a step boundary. Each rank copies its
-/// contribution to preallocated memory; training continues while rank 0's writer writes tensor by
-/// tensor. If the state is sharded, ranks send units to rank 0 at later boundaries, as many as its
-/// writer waits for and its buffer can take; no rank ever holds more than its shard and some
-/// units. All constructor references outlive it.
+/// Parameters, optimizer slots, running statistics and their average at a step boundary. Each rank
+/// copies its contribution to preallocated memory; training continues while rank 0's writer writes
+/// tensor by tensor. If the state is sharded, ranks send units to rank 0 at later boundaries, as
+/// many as its writer waits for and its buffer can take; no rank ever holds more than its shard and
+/// some units. All constructor references outlive it.
 class StateSnapshot final {
  public:
+  struct Source {
+    Engine& engine;
+    StateTransfer& transfer;
+    Optimizer& optimizer;
+    const ModelAverage* average = nullptr;  ///< null: the optimizer has no ema_slot
+  };
   /// `gathered_values`: most values of units that have arrived and are not written yet; a single
   /// unit may be larger. Allocates and touches the memory of the copy here, and that for units at
   /// the first save.
-  StateSnapshot(Engine& engine, StateTransfer& transfer, Optimizer& optimizer, bool is_rank_0,
+  StateSnapshot(const Source& source, bool is_rank_0,
                 std::size_t gathered_values = most_gathered_values);
 
   /// Copies this rank's contribution. The state must be settled, and no thread may call next().
@@ -53,34 +60,35 @@ class StateSnapshot final {
     std::size_t arena;
     std::size_t unit;
   };
+  /// A tensor of the file.
   struct Entry {
     std::string group;
-    std::size_t item;  ///< index in items_ of the unit that holds it
-    ParameterId parameter;
+    std::optional<std::size_t> item;  ///< index in items_ of its unit; nullopt: a statistic
+    std::size_t index;                ///< of the parameter in the graph, or in statistics_
+    const std::string* name;
+    Shape shape;
   };
   void plan_entries();
+  void add_statistics(const std::string& group, std::size_t begin);
   [[nodiscard]] std::span<const float> contribution(const Item& item);
   [[nodiscard]] std::span<const float> unit_values_of(std::size_t item);
   [[nodiscard]] std::size_t size_of(std::size_t item) const;
   /// Offset in buffer_ for an item of `size` after the items [first, end); nullopt: no space.
   [[nodiscard]] std::optional<std::size_t> place_behind(std::size_t first, std::size_t end,
                                                         std::size_t size) const;
-  [[nodiscard]] NamedTensor statistic(std::size_t index) const;
-
   Engine& engine_;
   StateTransfer& transfer_;
   Optimizer& optimizer_;
+  const ModelAverage* average_;
   bool is_rank_0_;
   bool sharded_;
   std::vector<Item> items_;
   std::vector<std::size_t> offsets_;  ///< of each item's contribution in copy_
   AlignedBuffer<float> copy_;         ///< this rank's contribution
-  std::vector<float> statistics_;     ///< rank 0's
-  std::vector<std::size_t> statistic_offsets_;
-  std::vector<Entry> entries_;  ///< in the file's order
-  std::size_t entries_before_statistics_ = 0;
-  std::size_t next_entry_ = 0;  ///< the writer's, over entries_ and statistics together
-  std::size_t sent_ = 0;        ///< items that this rank has sent
+  std::vector<float> statistics_;     ///< rank 0's, then their average
+  std::vector<Entry> entries_;        ///< in the file's order
+  std::size_t next_entry_ = 0;        ///< the writer's
+  std::size_t sent_ = 0;              ///< items that this rank has sent
   std::size_t buffer_size_ = 0;
   AlignedBuffer<float> buffer_;  ///< rank 0's ring buffer of arriving units, kept between saves
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,14 @@ struct EvaluationResult {
   double top5 = 0;
   double seconds = 0;
   std::vector<ClassResult> classes = {};  ///< by label, on rank 0, if requested
+};
+
+/// An evaluation during training.
+struct Evaluations {
+  EvaluationResult weights = {};
+  std::optional<EvaluationResult> ema = {};  ///< of their moving average, if one is kept
+  /// The result that chooses the best checkpoint.
+  [[nodiscard]] const EvaluationResult& best() const noexcept { return ema ? *ema : weights; }
 };
 
 }  // namespace lockstep

@@ -82,7 +82,7 @@ class RunReporter final {
   void step(const StepReport& report);
   void epoch(const EpochReport& report);
   void straggler(const StragglerReport& report);
-  void evaluation(std::int64_t step, std::int64_t epoch, const EvaluationResult& result);
+  void evaluation(std::int64_t step, std::int64_t epoch, const Evaluations& evaluations);
   void saved(const BackgroundSaver::Outcome& outcome);
   void stopped(std::int64_t step, std::int64_t epoch, const std::string& reason);
 

@@ -30,8 +30,9 @@ class StepUpdate final {
 
   // Call once a step, in this order; the arguments are the step's.
   struct Step {
-    std::int64_t number = 1;
+    std::int64_t number = 1;  ///< from 1
     double lr = 0;
+    double ema_decay = 1;  ///< UpdateOptions::ema_decay
   };
   /// For each range when its reduction ends.
   void range_reduced(const ParameterRange& range, const Step& step);

@@ -8,6 +8,7 @@
 #include "lockstep/optim/loss_scaler.hpp"
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/gradient_sync.hpp"
+#include "lockstep/parallel/model_average.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/runtime/trace.hpp"
@@ -51,8 +52,9 @@ struct TrainStepOptions {
   /// The engine's programs contain collectives (synchronised batch norms, sharded units), so a rank
   /// whose data failed still runs each micro-step, on blank images that are not counted.
   bool has_collectives = false;
-  PhaseBoard* board = nullptr;     ///< gets the step's phases; null: none
-  TraceRecorder* trace = nullptr;  ///< gets the step's phases as rows; null: no trace
+  ModelAverage* average = nullptr;  ///< follows the updates; null: none
+  PhaseBoard* board = nullptr;      ///< gets the step's phases; null: none
+  TraceRecorder* trace = nullptr;   ///< gets the step's phases as rows; null: no trace
 };
 
 /// The training step: load, forward, backward (each bucket's reduction starts as soon as its last
@@ -69,9 +71,9 @@ class TrainStep final {
   TrainStep(const TrainStep&) = delete;
   TrainStep& operator=(const TrainStep&) = delete;
 
-  /// Collective. `step` counts from 1. If another step follows and the engine queues its work, the
-  /// next step's forward is queued before this step's result is awaited.
-  StepResult run(std::int64_t step, double lr, StepRequests requests,
+  /// Collective. If another step follows and the engine queues its work, the next step's forward is
+  /// queued before this step's result is awaited.
+  StepResult run(const StepUpdate::Step& step, StepRequests requests,
                  NextAction next = NextAction::other);
 
   /// The error that StepResult::sums.failed counts, on the rank that has it.

@@ -34,6 +34,7 @@ struct TrainingResult {
   std::string run_dir;
   std::string checkpoint;                      ///< the last one written or found; empty: none
   std::optional<EvaluationResult> evaluation;  ///< the last one of this call
+  std::optional<EvaluationResult> ema_evaluation = {};  ///< of the average, with --ema-decay
 };
 
 /// Trains until the configured end or a stop signal (SIGUSR1, SIGTERM, SIGINT), resuming from the
@@ -54,6 +55,7 @@ struct EvaluationRequest {
   std::string checkpoint;
   std::string data;
   std::string split = "val";
+  bool ema = false;                    ///< evaluate the average of the weights
   std::string model;                   ///< empty: the checkpoint's
   std::int64_t width = 0;              ///< with `model`
   std::int64_t image_size = 0;         ///< 0: the run's in evaluations, else the data set's

@@ -7,12 +7,14 @@
 #include "lockstep/engine/engine.hpp"
 #include "lockstep/graph/graph.hpp"
 #include "lockstep/optim/optimizer.hpp"
+#include "lockstep/parallel/model_average.hpp"
 #include "lockstep/parallel/parallel_state.hpp"
 #include "lockstep/runtime/process_grid.hpp"
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace lockstep {
@@ -38,13 +40,15 @@ class TrainingSession final {
   TrainingSession(const Graph& graph, const Config& config, const ProcessGrid& grid,
                   Communicator& comm, const SessionOptions& options);
 
-  /// Sets parameters and optimizer slots; see start_model(). Collective.
+  /// Sets parameters, optimizer slots and the average; see start_model(). Collective.
   void start(const RunStart& from);
 
   [[nodiscard]] Compute& compute() noexcept { return *compute_; }
   [[nodiscard]] Engine& engine() noexcept { return compute_->engine(); }
   [[nodiscard]] ParallelState& parallel() noexcept { return *parallel_; }
   [[nodiscard]] Optimizer& optimizer() noexcept { return *optimizer_; }
+  /// Null without --ema-decay.
+  [[nodiscard]] ModelAverage* average() noexcept { return average_ ? &*average_ : nullptr; }
   /// Its size in ranks; 1 if each rank keeps everything.
   [[nodiscard]] int shard_group() const noexcept { return shard_group_; }
   /// Whether training programs contain collectives, so that all ranks must run each micro-step.
@@ -62,6 +66,7 @@ class TrainingSession final {
   std::unique_ptr<Compute> compute_;
   std::unique_ptr<ParallelState> parallel_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<ModelAverage> average_;
 };
 
 }  // namespace lockstep

@@ -1,0 +1,56 @@
+#include "lockstep/parallel/model_average.hpp"
+
+#include "lockstep/optim/weight_average.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace lockstep {
+
+namespace {
+
+std::span<float> averaged_slot(Optimizer& optimizer) {
+  const auto names = optimizer.slot_names();
+  const auto found = std::ranges::find(names, ema_slot);
+  return optimizer.slot(static_cast<std::size_t>(found - names.begin()));
+}
+
+}  // namespace
+
+ModelAverage::ModelAverage(Engine& engine, ParallelState& state, Optimizer& optimizer)
+    : engine_(engine),
+      state_(state),
+      slot_(averaged_slot(optimizer)),
+      statistics_(engine.running_statistics().size()) {}
+
+void ModelAverage::update_statistics(double decay) {
+  if (decay == EmaSchedule::unchanged) return;
+  update_average(statistics_, engine_.running_statistics(), decay);
+}
+
+void ModelAverage::exchange() {
+  state_.await_gathers();
+  for (const ParameterRange& range : state_.update_ranges()) exchange_parameters(range);
+  std::ranges::swap_ranges(engine_.running_statistics(), statistics_);
+  state_.updated();
+  state_.await_gathers();
+}
+
+/// Through host memory, a piece at a time: an evaluation takes much longer than these copies.
+void ModelAverage::exchange_parameters(const ParameterRange& range) {
+  constexpr std::size_t piece = std::size_t{1} << 20;
+  std::vector<float> parameters(std::min(piece, range.end - range.begin));
+  std::vector<float> average(parameters.size());
+  EngineMemory& memory = engine_.memory();
+  for (std::size_t begin = range.begin; begin < range.end; begin += piece) {
+    const std::size_t size = std::min(piece, range.end - begin);
+    const std::span<float> host_parameters = std::span(parameters).first(size);
+    const std::span<float> host_average = std::span(average).first(size);
+    memory.read(range.parameters.subspan(begin, size), host_parameters);
+    memory.read(slot_.subspan(begin, size), host_average);
+    memory.write(host_average, range.parameters.subspan(begin, size));
+    memory.write(host_parameters, slot_.subspan(begin, size));
+  }
+}
+
+}  // namespace lockstep
