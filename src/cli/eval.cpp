@@ -27,6 +27,7 @@ Config evaluated_config() {
 struct EvalArguments {
   std::string checkpoint;
   std::string split = "val";
+  bool ema = false;
   Config config = evaluated_config();
   double eval_crop_ratio = 0;                               ///< 0: the training run's
   std::optional<Precision> precision;                       ///< nullopt: the training run's
@@ -50,6 +51,8 @@ OptionTable<EvalArguments> eval_options() {
            {{.name = "data", .help = "directory of shards to evaluate on"}})
       .add(&EvalArguments::split,
            {.name = "split", .help = "split of --data to evaluate", .unit = ""})
+      .add(&EvalArguments::ema,
+           {.name = "ema", .help = "evaluate the average of the weights, /ema", .unit = ""})
       .add(&EvalArguments::config, train,
            {{.name = "model", .help = "network; empty: the checkpoint's"},
             {.name = "width", .help = "width of --model, as for train"},
@@ -176,6 +179,7 @@ ExitStatus run_eval(Invocation& invocation) {
         evaluate({.checkpoint = arguments.checkpoint,
                   .data = config.data,
                   .split = arguments.split,
+                  .ema = arguments.ema,
                   .model = config.model,
                   .width = config.width,
                   .image_size = config.image_size,

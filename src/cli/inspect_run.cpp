@@ -85,8 +85,8 @@ std::vector<Json> last_events(const std::string& path) {
 /// "step 40: loss 0.61, top1 0.78"
 std::string event_text(const Json& event) {
   std::string text;
-  for (const char* name :
-       {"step", "epoch", "samples", "loss", "top1", "top5", "lr", "images_per_second"}) {
+  for (const char* name : {"step", "epoch", "samples", "loss", "top1", "top5", "ema_loss",
+                           "ema_top1", "ema_top5", "lr", "images_per_second"}) {
     const auto found = event.find(name);
     if (found == event.end() || !found->is_number()) continue;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name,
@@ -146,6 +146,7 @@ Report inspect_checkpoint(const std::string& path, Verify verify) {
                  {"std", checkpoint.std},
                  {"image", checkpoint.image ? Json(extents(*checkpoint.image)) : Json(nullptr)},
                  {"optimizer_slots", slots},
+                 {"ema", !reader.ema().empty()},
                  {"state", checkpoint.state ? state_json(*checkpoint.state) : Json(nullptr)}};
   if (verify == Verify::yes) report.json["verified"] = report.faults.empty();
   report.text = fmt::format("{}: checkpoint, {} parameters in {} tensors\n", path, parameters,
@@ -153,6 +154,10 @@ Report inspect_checkpoint(const std::string& path, Verify verify) {
   report.text += checkpoint.state ? state_text(*checkpoint.state)
                                   : line("state", "none (weights alone: for eval and --init-from)");
   report.text += line("slots", join(slots));
+  if (!reader.ema().empty()) {
+    report.text +=
+        line("ema", fmt::format("average of the weights, {} tensors", reader.ema().size()));
+  }
   if (checkpoint.classes > 0) report.text += line("classes", std::to_string(checkpoint.classes));
   report.text += line("names", join(checkpoint.class_names));
   report.text += line("mean", join(checkpoint.mean));

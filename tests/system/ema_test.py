@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Tests the moving average of the weights (--ema-decay): its values, resuming, evaluations, eval --ema and export --ema."""
+
+import random
+import struct
+
+from harness import *  # noqa: F403
+
+MODULE = os.environ.get("LOCKSTEP_TEST_HOST_MODULE", "/nonexistent")
+GPU = {"LOCKSTEP_MODULE_PATH": MODULE}
+
+
+def group(path, name):
+    """The fp32 tensors of a group of a checkpoint; empty if it has no such group."""
+    with h5py.File(path) as file:
+        return {key: file[name][key][...] for key in file[name]} if name in file else {}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(one[key].tobytes() == other[key].tobytes() for key in one)
+
+
+def checkpoint(run_dir, step):
+    return run_dir / "checkpoints" / f"step-{step:08}.h5"
+
+
+def with_validation(folder, samples=32):
+    data = write_shards(folder / "data", samples=samples)
+    write_shards(folder / "data", samples=20, shards=1, split="val", seed=1)
+    return data
+
+
+def twenty_updates_are_those_of_pytorch(folder):
+    """Sets a module to the weights after each step, and averages it as torchvision's references/classification/train.py does.
+    The same bits are expected: both round each product and the sum to fp32."""
+    try:
+        import torch
+        from torch.optim.swa_utils import AveragedModel
+    except ImportError as missing:
+        raise Skipped(missing) from missing
+    data = write_shards(folder / "data", samples=32)  # 8 steps per epoch
+    directory, decay, every, warmup = folder / "run", 0.9, 2, 1
+    module, average = torch.nn.Module(), None
+    for i in range(0, 20, every):
+        run(train_args(data, directory, "--epochs", 3, "--max-steps", i + 1, "--ema-decay", decay, "--ema-every", every,
+                       "--warmup-epochs", warmup))
+        for name, values in group(latest(directory), "model").items():
+            name, values = name.replace(".", "_"), torch.from_numpy(values)
+            if average is not None:
+                getattr(module, name).data.copy_(values)
+            elif "running" in name:
+                module.register_buffer(name, values)
+            else:
+                module.register_parameter(name, torch.nn.Parameter(values))
+        if average is None:
+            average = AveragedModel(module, avg_fn=lambda mean, value, _: decay * mean + (1 - decay) * value, use_buffers=True)
+        average.update_parameters(module)
+        if i // 8 < warmup:
+            average.n_averaged.fill_(0)
+        expected, found = average.module.state_dict(), group(latest(directory), "ema")
+        assert {name.replace(".", "_") for name in found} == expected.keys(), expected.keys()
+        for name, values in found.items():
+            assert values.tobytes() == expected[name.replace(".", "_")].numpy().tobytes(), f"{name} differs after step {i + 1}"
+    run(train_args(data, directory, "--epochs", 3, "--max-steps", 20, "--ema-decay", decay, "--ema-every", every, "--warmup-epochs", warmup))
+    assert same(group(latest(directory), "ema"), found) and not same(group(latest(directory), "model"), found)
+
+
+def a_run_resumed_at_any_step_has_the_same_average(folder):
+    data = with_validation(folder, samples=96)
+    chosen = random.Random()
+    for ranks, device in ((1, "cpu"), (3, "cpu"), (2, "cuda"), (4, "cuda")):
+        if device == "cuda" and not pathlib.Path(MODULE).exists():
+            continue
+        args = ["--epochs", 2, "--eval-every", 0.25, "--ema-decay", 0.8, "--ema-every", 2, "--device", device,
+                "--shard", "none" if ranks == 1 else "full"]
+        whole, pieces, stop = folder / f"whole-{ranks}-{device}", folder / f"pieces-{ranks}-{device}", chosen.randint(1, 10)
+        for run_dir, last in ((whole, 11), (pieces, stop), (pieces, 11)):
+            run(train_args(data, run_dir, *args, "--max-steps", last), ranks, env=GPU)
+        try:
+            assert_same_run(whole, pieces)
+        except AssertionError as different:
+            raise AssertionError(f"stopped at step {stop}, {ranks} ranks, {device}: {different}") from different
+        assert group(latest(whole), "ema")
+
+
+def evaluations_report_both_and_leave_training_unchanged(folder):
+    data = with_validation(folder, samples=64)
+    for ranks, shard in ((1, "none"), (2, "full")):
+        args = ["--epochs", 2, "--eval-every", 0.5, "--keep", 100, "--shard", shard]
+        plain, averaged = folder / f"plain-{ranks}", folder / f"averaged-{ranks}"
+        run(train_args(data, plain, *args), ranks)
+        printed = run(train_args(data, averaged, *args, "--ema-decay", 0.7), ranks)
+        assert "validation of the average: loss" in printed, printed
+        for name in ("model", "optimizer/momentum_buffer"):
+            assert same(group(latest(plain), name), group(latest(averaged), name)), f"{name} depends on the average"
+        both, evaluated = events(averaged, "eval"), 0
+        for alone, event in zip(events(plain, "eval"), both, strict=True):
+            assert "ema_loss" not in alone and event["ema_loss"] != event["loss"], event
+            assert all(alone[name] == event[name] for name in ("step", "loss", "top1", "top5")), (alone, event)
+            path = checkpoint(averaged, event["step"])
+            if not path.exists():  # in the middle of an epoch, and not a new best one
+                continue
+            evaluated += 1
+            for options, prefix in (([], ""), (["--ema"], "ema_")):
+                found = json.loads(run(["eval", "--checkpoint", path, "--data", data, "--threads", 1, "--batch-size", 4, "--json",
+                                        *options], ranks))
+                assert abs(found["loss"] - event[prefix + "loss"]) < 1e-6, (found, event)
+                assert found["top1"] == event[prefix + "top1"] and found["top5"] == event[prefix + "top5"], (found, event)
+        assert evaluated >= 2, both
+        best = max(both, key=lambda event: event["ema_top1"])
+        assert state(latest(averaged))["best_step"] == best["step"], both
+        assert os.readlink(averaged / "checkpoints" / "best") == checkpoint(averaged, best["step"]).name, both
+
+
+def the_average_is_exported_inspected_and_asked_for_in_vain(folder):
+    data = with_validation(folder)
+    with_average, without = folder / "with", folder / "without"
+    run(train_args(data, with_average, "--max-steps", 3, "--ema-decay", 0.6))
+    run(train_args(data, without, "--max-steps", 3))
+    output = folder / "model.safetensors"
+    for options, name in (([], "model"), (["--ema"], "ema")):
+        run(["export", latest(with_average), "--format", "safetensors", "--output", output, "--overwrite", *options])
+        content = output.read_bytes()
+        length, = struct.unpack("<Q", content[:8])
+        header, values = json.loads(content[8:8 + length]), content[8 + length:]
+        for tensor, expected in group(latest(with_average), name).items():
+            assert values[slice(*header[tensor]["data_offsets"])] == expected.tobytes(), f"{tensor} is not that of /{name}"
+    for command_line in (["eval", "--checkpoint", latest(without), "--data", data, "--ema"],
+                         ["export", latest(without), "--format", "safetensors", "--output", folder / "none", "--ema"]):
+        for ranks in (1, 2):
+            printed = run(command_line, ranks, expect=BAD_INPUT)
+            assert "the checkpoint has no /ema" in printed and "drop --ema" in printed, printed
+    assert not (folder / "none").exists()
+    for run_dir, has in ((with_average, True), (without, False)):
+        assert json.loads(run(["inspect", latest(run_dir), "--json"]))["ema"] is has
+        assert ("average of the weights" in run(["inspect", latest(run_dir)])) is has
+    # A damaged average: the file does not verify, and a run does not resume from it.
+    with h5py.File(latest(with_average), "r+") as file:
+        file["ema/fc.weight"][0, 0] += 1
+    assert "ema/fc.weight does not verify" in run(["inspect", latest(with_average)], expect=BAD_INPUT)
+    assert "ema/fc.weight does not verify" in run(train_args(data, with_average, "--ema-decay", 0.6), ranks=2, expect=BAD_INPUT)
+    assert "belongs to --ema-decay" in run(train_args(data, folder / "new", "--ema-every", 2), expect=USAGE)
+
+
+def a_resumed_run_may_begin_change_or_end_the_average(folder):
+    data = with_validation(folder)
+    directory = folder / "run"
+    args = ["--keep", 100, "--epochs", 3]
+    # A resumed run keeps its global batch of 4.
+    for ranks, last, decay, says in ((1, 3, 0, None), (2, 4, 0.5, "the average of the weights starts from those of step 3"),
+                                     (1, 5, 0.75, "--ema-decay was 0.5, is 0.75 now"),
+                                     (2, 6, 0, "is not continued (--ema-decay is 0)")):
+        printed = run(train_args(data, directory, *args, "--max-steps", last, "--ema-decay", decay), ranks)
+        assert says is None or says in printed, printed
+    average = group(checkpoint(directory, 3), "model")
+    for step, decay in ((4, 0.5), (5, 0.75)):
+        weights = group(checkpoint(directory, step), "model")
+        average = {name: np.float32(decay) * average[name] + np.float32(1 - decay) * weights[name] for name in weights}
+        assert same(group(checkpoint(directory, step), "ema"), average), step
+    assert not group(checkpoint(directory, 3), "ema") and not group(checkpoint(directory, 6), "ema")
+
+
+if __name__ == "__main__":
+    main([twenty_updates_are_those_of_pytorch, a_run_resumed_at_any_step_has_the_same_average,
+          evaluations_report_both_and_leave_training_unchanged, the_average_is_exported_inspected_and_asked_for_in_vain,
+          a_resumed_run_may_begin_change_or_end_the_average])
