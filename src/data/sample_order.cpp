@@ -125,4 +125,14 @@ std::int64_t SampleOrder::position_of(std::int64_t epoch, std::int64_t sample) c
   return slot * block_ - missing + sample % block_;
 }
 
+std::int64_t spread_copies(std::int64_t i, std::int64_t size, std::int64_t repeats) noexcept {
+  // Positions of copy c are c, c + repeats and so on; the first `longer` copies have one more.
+  const std::int64_t samples = size / repeats;
+  const std::int64_t longer = size % repeats;
+  const std::int64_t of_longer = longer * (samples + 1);
+  if (i < of_longer) return i % (samples + 1) * repeats + i / (samples + 1);
+  const std::int64_t rest = i - of_longer;
+  return rest % samples * repeats + longer + rest / samples;
+}
+
 }  // namespace lockstep

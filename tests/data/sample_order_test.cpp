@@ -2,14 +2,18 @@
 #include "lockstep/data/sample_order.hpp"
 
 #include "lockstep/core/philox.hpp"
+#include "lockstep/core/slice.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
+#include <set>
 #include <unordered_set>
 #include <vector>
 
+using lockstep::SampleCopy;
 using lockstep::SampleOrder;
+using lockstep::spread_copies;
 
 namespace {
 
@@ -76,6 +80,70 @@ BOOST_AUTO_TEST_CASE(ten_thousand_million_samples_need_no_table) {
     }
     for (std::int64_t p = 0; p < 50'000; ++p) {
       BOOST_REQUIRE(seen.insert(order.at(2, p)).second);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_epoch_of_copies_has_its_length_and_all_copies_of_fewer_samples) {
+  for (const std::int64_t n : {12, 100, 1023}) {
+    for (const std::int64_t repeats : {1, 2, 3, 4, 7}) {
+      const SampleOrder order(n, 3);
+      std::set<std::pair<std::int64_t, std::int64_t>> copies;
+      std::set<std::int64_t> seen;
+      for (std::int64_t p = 0; p < n; ++p) {
+        const SampleCopy at = order.copy_at(1, p, repeats);
+        BOOST_REQUIRE(at.copy >= 0 && at.copy < repeats);
+        copies.insert({at.sample, at.copy});
+        seen.insert(at.sample);
+      }
+
+      BOOST_TEST(std::ssize(copies) == n);
+      BOOST_TEST(std::ssize(seen) == (n + repeats - 1) / repeats);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(spread_copies_permute_the_positions_of_a_step) {
+  for (const std::int64_t size : {1, 2, 5, 12, 64, 97}) {
+    for (const std::int64_t repeats : {1, 2, 3, 4, 7, 200}) {
+      std::vector<int> hits(static_cast<std::size_t>(size));
+
+      for (std::int64_t i = 0; i < size; ++i) {
+        const std::int64_t place = spread_copies(i, size, repeats);
+        BOOST_REQUIRE(place >= 0 && place < size);
+        ++hits[static_cast<std::size_t>(place)];
+        if (repeats == 1) BOOST_REQUIRE_EQUAL(place, i);
+      }
+
+      for (const int count : hits) BOOST_REQUIRE_EQUAL(count, 1);
+    }
+  }
+}
+
+// As torchvision's RASampler, whose rank r takes position i * ranks + r of the order of copies.
+BOOST_AUTO_TEST_CASE(each_rank_gets_other_copies_of_the_samples_of_a_step) {
+  constexpr std::int64_t n = 1000;
+  constexpr std::int64_t batch = 48;
+  const SampleOrder order(n, 3);
+  for (const std::int64_t repeats : {2, 3, 4, 6}) {
+    for (const std::int64_t ranks : {1, 2, 3, 4, 8, 16}) {
+      for (std::int64_t step = 0; step < n / batch; ++step) {
+        std::multiset<std::int64_t> of_step;
+        for (std::int64_t rank = 0; rank < ranks; ++rank) {
+          const lockstep::Slice slice = lockstep::slice_of(batch, ranks, rank);
+          std::set<std::int64_t> of_rank;
+          for (std::int64_t i = slice.begin; i < slice.end(); ++i) {
+            const std::int64_t p = step * batch + spread_copies(i, batch, repeats);
+            of_rank.insert(order.copy_at(0, p, repeats).sample);
+            of_step.insert(order.copy_at(0, p, repeats).sample);
+          }
+          // With fewer ranks than copies, a rank has about repeats / ranks copies of a sample.
+          if (ranks >= repeats) BOOST_REQUIRE_EQUAL(std::ssize(of_rank), slice.count);
+        }
+        for (const std::int64_t sample : of_step) {
+          BOOST_REQUIRE_EQUAL(of_step.count(sample), static_cast<std::size_t>(repeats));
+        }
+      }
     }
   }
 }

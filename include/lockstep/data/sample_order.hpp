@@ -4,6 +4,18 @@
 
 namespace lockstep {
 
+/// A sample of an epoch, and which of its copies (--repeated-augmentation).
+struct SampleCopy {
+  std::int64_t sample = 0;  ///< below 2^48
+  std::int64_t copy = 0;    ///< below 2^15
+  friend bool operator==(const SampleCopy&, const SampleCopy&) = default;
+
+  /// Number for random streams, the sample's own for copy 0.
+  [[nodiscard]] std::uint64_t key() const noexcept {
+    return static_cast<std::uint64_t>(sample) | (static_cast<std::uint64_t>(copy) << 48U);
+  }
+};
+
 /// Sample order of an epoch: a keyed bijection over [0, samples) without a table. A pure function
 /// of (seed, epoch, position), independent of world size, threads and loader. With block > 1,
 /// permutes blocks of that many consecutive samples and keeps each block together.
@@ -13,6 +25,12 @@ class SampleOrder final {
 
   /// Sample at `position` in [0, samples) of `epoch`.
   [[nodiscard]] std::int64_t at(std::int64_t epoch, std::int64_t position) const noexcept;
+  /// The same if an epoch holds `repeats` copies of a sample one after another, so 1 / `repeats` of
+  /// the samples. As torchvision's RASampler.
+  [[nodiscard]] SampleCopy copy_at(std::int64_t epoch, std::int64_t position,
+                                   std::int64_t repeats) const noexcept {
+    return {.sample = at(epoch, position / repeats), .copy = position % repeats};
+  }
   /// Inverse of at(): the position of `sample` in `epoch`.
   [[nodiscard]] std::int64_t position_of(std::int64_t epoch, std::int64_t sample) const noexcept;
   [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }
@@ -22,5 +40,12 @@ class SampleOrder final {
   std::uint64_t seed_;
   std::int64_t block_;
 };
+
+/// Where the i-th sample of a step of `size` positions stands among these positions, which are
+/// `repeats` copies of one sample, then of the next. The first copies of all samples come first,
+/// then the second copies and so on; so a rank's part of the step, if there are as many parts as
+/// copies or more, holds no sample twice. A permutation of [0, size).
+[[nodiscard]] std::int64_t spread_copies(std::int64_t i, std::int64_t size,
+                                         std::int64_t repeats) noexcept;
 
 }  // namespace lockstep
