@@ -33,6 +33,7 @@ enum class RandomPurpose : std::uint32_t {
   synthetic_data = 5,
   mixing = 6,
   erasing = 7,
+  auto_augment = 8,
 };
 
 /// A sequential random stream with key (seed, purpose) and counter (a, b), for example sample and
