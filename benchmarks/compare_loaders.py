@@ -3,10 +3,12 @@
 
 All read the same 2,048 generated images of 500 x 375 pixels and about 56 kB from the page cache, decode them, take a random crop (torchvision's
 RandomResizedCrop), resize it to 224 x 224, mirror it at random and normalise it to fp32 planes. --threads gives each program's number of threads:
-DALI's num_threads, worker processes of PyTorch's DataLoader (with one, it loads in its own process). Packages: torch, torchvision, Pillow, numpy, and
+DALI's num_threads, worker processes of PyTorch's DataLoader (with one, it loads in its own process). --auto-augment gives policies of automatic
+augmentation, which are compared with torchvision's only. Packages: torch, torchvision, Pillow, numpy, and
 nvidia-dali-cuda120 or newer, in the Python given by --python; DALI is left out if it is not installed.
 """
 
+import itertools
 import pathlib
 import subprocess
 import tempfile
@@ -45,9 +47,10 @@ import sys
 import torch, torchvision
 from torchvision import transforms
 threads = int(sys.argv[2])
+policy = {"none": [], "trivialaugment": [transforms.TrivialAugmentWide()], "randaugment": [transforms.RandAugment()]}[sys.argv[4]]
 torch.set_num_threads(1)
 data = torchvision.datasets.ImageFolder(sys.argv[1], transforms.Compose([
-    transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
+    transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), *policy, transforms.ToTensor(),
     transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]))
 loader = torch.utils.data.DataLoader(data, batch_size=64, shuffle=True, num_workers=0 if threads == 1 else threads, persistent_workers=threads > 1)
 images_per_second(lambda: sum(len(labels) for _, labels in loader))
@@ -75,8 +78,8 @@ images_per_second(epoch)
 """
 
 
-def lockstep(program, shards, threads):
-    run = measured([program, "bench", "loader", "--data", shards, "--batch-size", 64, "--loader-threads", threads, "--json"])
+def lockstep(program, shards, threads, policy):
+    run = measured([program, "bench", "loader", "--data", shards, "--batch-size", 64, "--loader-threads", threads, "--auto-augment", policy, "--json"])
     loader = next(row for row in run["rows"] if row["reader"] == "loader" and row["files_in"] == "cache")
     return {**run, "images_per_second": loader["images_per_second"]}
 
@@ -85,26 +88,28 @@ def main():
     parser = arguments(__doc__, 5)
     parser.add_argument("--python", default="/usr/bin/python3", help="a Python with the packages of the peers")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--auto-augment", nargs="+", default=["none"], choices=["none", "trivialaugment", "randaugment"])
     options = parser.parse_args()
     has_dali = subprocess.run([options.python, "-c", "import nvidia.dali"], capture_output=True).returncode == 0
-    scripts = {"torchvision": TORCHVISION, **({"DALI": DALI} if has_dali else {})}
     result = comparison("loading of JPEG images", options, images=IMAGES, rows=[])
     with tempfile.TemporaryDirectory() as folder:
         images, shards = pathlib.Path(folder, "images"), pathlib.Path(folder, "shards")
         measured([options.python, "-c", MAKE, images, IMAGES])
         measured([options.lockstep, "pack", "--from", "folder", "--keep-encoded", "--input", images, "--output", shards])
         result["bytes_per_image"] = sum(path.stat().st_size for path in images.rglob("*.jpg")) / IMAGES
-        for threads in options.threads:
+        for threads, policy in itertools.product(options.threads, options.auto_augment):
+            scripts = {"torchvision": TORCHVISION, **({"DALI": DALI} if has_dali and policy == "none" else {})}
             runs = in_turn(options.rounds, {
-                "Lockstep": lambda threads=threads: lockstep(options.lockstep, shards, threads),
-                **{name: lambda script=script, threads=threads: measured([options.python, "-c", script, images, threads, IMAGES]) for name, script in scripts.items()}})
+                "Lockstep": lambda threads=threads, policy=policy: lockstep(options.lockstep, shards, threads, policy),
+                **{name: lambda script=script, threads=threads, policy=policy: measured([options.python, "-c", script, images, threads, IMAGES, policy])
+                   for name, script in scripts.items()}})
             result["machine"] = runs["Lockstep"][0]["machine"]
             others = others_in(runs.values())
-            row = {"threads": threads, "others_share_of_machine": others,
+            row = {"threads": threads, "auto_augment": policy, "others_share_of_machine": others,
                    "images_per_second": {name: spread_of(of, "images_per_second") for name, of in runs.items()},
                    "ratios": {name: ratio(runs["Lockstep"], runs[name]) for name in scripts}}
             result["rows"].append(row)
-            print(f"{threads} threads: " + ", ".join(f"{name} {rate['median']:.0f} images/s" for name, rate in row["images_per_second"].items())
+            print(f"{threads} threads, {policy}: " + ", ".join(f"{name} {rate['median']:.0f} images/s" for name, rate in row["images_per_second"].items())
                   + "".join(f"; {shown(value)} of {name}" for name, value in row["ratios"].items()) + note_of_others(others), flush=True)
     write(result, options.output)
 

@@ -9,6 +9,7 @@
 #include "lockstep/core/philox.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/train/batch_geometry.hpp"
+#include "lockstep/train/run_plan.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -118,6 +119,7 @@ void load_epoch(const Dataset& data, const ImageShape& image, const BatchGeometr
        .mean = info.mean,
        .std = info.std,
        .augment = info.encoded ? Augment::resized_crop : Augment::crop_flip,
+       .auto_augment = auto_augment_options(config),
        .batch_capacity = config.batch_size,
        .threads = static_cast<int>(config.loader_threads),
        .cores = cores},

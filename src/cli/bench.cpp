@@ -70,8 +70,9 @@ OptionTable<BenchOptions> bench_options() {
            .help = "batch: the same generated batch every step; loader: each batch from the loader",
            .unit = "",
            .choices = {"batch", "loader"}});
-  table.group("loader").add(&BenchOptions::config, train,
-                            {{.name = "data", .help = "directory of shards to read"}});
+  table.group("loader").add(
+      &BenchOptions::config, train,
+      {{.name = "data", .help = "directory of shards to read"}, {.name = "auto-augment"}});
   table.group("checkpoint")
       .add(&BenchOptions::directory,
            {.name = "directory", .help = "directory to write to", .unit = ""});

@@ -74,6 +74,42 @@ void add_learning_options(OptionTable<Config>& t) {
                                    .unit = "pixels",
                                    .min = 0,
                                    .max = 4096})
+      .add(&Config::auto_augment,
+           {.name = "auto-augment",
+            .help = "random operations on the pixels of training images after --augment; "
+                    "trivialaugment: one operation of any magnitude; randaugment: several of one "
+                    "magnitude",
+            .unit = "",
+            .choices = {"none", "trivialaugment", "randaugment"}})
+      .add(&Config::randaugment_ops, {.name = "randaugment-ops",
+                                      .help = "operations of randaugment on each image",
+                                      .unit = "",
+                                      .min = 1,
+                                      .max = 64})
+      .add(&Config::randaugment_magnitude,
+           {.name = "randaugment-magnitude",
+            .help = "magnitude of randaugment's operations, below the number of magnitudes",
+            .unit = "",
+            .min = 0,
+            .max = 1023})
+      .add(&Config::randaugment_bins, {.name = "randaugment-bins",
+                                       .help = "number of magnitudes of randaugment",
+                                       .unit = "",
+                                       .min = 2,
+                                       .max = 1024})
+      .add(&Config::auto_augment_interpolation,
+           {.name = "auto-augment-interpolation",
+            .help = "pixels of images that --auto-augment shears or rotates",
+            .unit = "",
+            .choices = {"nearest", "bilinear"}})
+      .add(
+          &Config::repeated_augmentation,
+          {.name = "repeated-augmentation",
+           .help = "copies of a sample in an epoch, each augmented differently; an epoch keeps its "
+                   "length, so it has fewer samples",
+           .unit = "",
+           .min = 1,
+           .max = 1024})
       .add(&Config::random_erasing,
            {.name = "random-erasing",
             .help = "probability with which a random box of a training image is set to 0 after "

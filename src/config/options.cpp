@@ -226,6 +226,32 @@ void validate_data(const Config& config) {
   }
 }
 
+/// Error(usage) if an option of automatic augmentation is changed that the policy does not use.
+void validate_auto_augment(const Config& config) {
+  const auto changed = [&](const char* name) {
+    return train_options().get(config, name) != train_options().get(Config{}, name);
+  };
+  const auto require_policy = [&](const char* name, bool used, const char* policies) {
+    if (used || !changed(name)) return;
+    fail(ExitStatus::usage,
+         "--{} {} belongs to --auto-augment {} (--auto-augment is {}); add it, or drop --{}", name,
+         train_options().get(config, name), policies, train_options().get(config, "auto-augment"),
+         name);
+  };
+  const bool is_randaugment = config.auto_augment == AutoAugment::randaugment;
+  for (const char* name : {"randaugment-ops", "randaugment-magnitude", "randaugment-bins"}) {
+    require_policy(name, is_randaugment, "randaugment");
+  }
+  require_policy("auto-augment-interpolation", config.auto_augment != AutoAugment::none,
+                 "trivialaugment or randaugment");
+  if (is_randaugment && config.randaugment_magnitude >= config.randaugment_bins) {
+    fail(ExitStatus::usage,
+         "--randaugment-magnitude {} is not below --randaugment-bins {} (magnitudes are numbered "
+         "from 0); lower it, or raise --randaugment-bins",
+         config.randaugment_magnitude, config.randaugment_bins);
+  }
+}
+
 void validate_schedule(const Config& config) {
   if (config.lr_schedule == LrSchedule::step && config.milestones.empty()) {
     fail(ExitStatus::usage,
@@ -302,6 +328,7 @@ void validate(const Config& config) {
          "drop --ema-every",
          config.ema_every);
   }
+  validate_auto_augment(config);
   validate_schedule(config);
   validate_sharding(config);
   if (config.straggler_factor > 0 && config.straggler_factor <= 1) {

@@ -6,9 +6,24 @@
 #include <array>
 #include <cassert>
 #include <cmath>
+#include <utility>
 
 namespace lockstep {
 namespace {
+
+/// The columns of a window of `width` that lie inside an image of `image_width`.
+struct InnerColumns {
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t first;  ///< the image's column of `begin`; a mirrored row is read backward from it
+
+  InnerColumns(const Window& window, std::int64_t image_width, std::int64_t width) noexcept
+      : begin(std::clamp<std::int64_t>(
+            window.flip ? window.left + width - image_width : -window.left, 0, width)),
+        end(std::clamp<std::int64_t>(window.flip ? window.left + width : image_width - window.left,
+                                     begin, width)),
+        first(window.flip ? window.left + width - 1 - begin : window.left + begin) {}
+};
 
 /// Looks up a row of one-channel pixels, which are adjacent; step -1 mirrors the row.
 template <int step>
@@ -98,6 +113,29 @@ void erase_box(const PixelBox& box, const ImageShape& image, ImageLayout layout,
   });
 }
 
+void copy_window(std::span<const std::byte> pixels, const ImageShape& shape, const Window& window,
+                 Image& result) {
+  const std::int64_t channels = shape.channels;
+  const auto [height, width] = std::pair(result.shape.height, result.shape.width);
+  assert(result.shape.channels == channels);
+  result.pixels.assign(static_cast<std::size_t>(height * width * channels), std::byte{0});
+  const InnerColumns columns(window, shape.width, width);
+  if (columns.begin == columns.end) return;
+  for (std::int64_t y = std::max<std::int64_t>(0, -window.top);
+       y < std::min(height, shape.height - window.top); ++y) {
+    const std::byte* from =
+        pixels.data() + ((window.top + y) * shape.width + columns.first) * channels;
+    std::byte* to = result.pixels.data() + (y * width + columns.begin) * channels;
+    if (!window.flip) {
+      std::copy_n(from, (columns.end - columns.begin) * channels, to);
+      continue;
+    }
+    for (std::int64_t x = columns.begin; x < columns.end; ++x, from -= channels) {
+      to = std::copy_n(from, channels, to);
+    }
+  }
+}
+
 Normalizer::Normalizer(std::span<const float> mean, std::span<const float> std)
     : channels_(static_cast<std::int64_t>(mean.size())), table_(mean.size() * 256) {
   assert(mean.size() == std.size());
@@ -114,12 +152,7 @@ void Normalizer::write(std::span<const std::byte> pixels, const ImageShape& shap
   const std::int64_t height = target.shape.height;
   const std::int64_t width = target.shape.width;
   const auto* source = reinterpret_cast<const std::uint8_t*>(pixels.data());
-  // Columns [begin, end) of the target lie inside the image; a mirrored row is read backward.
-  const std::int64_t begin = std::clamp<std::int64_t>(
-      window.flip ? window.left + width - shape.width : -window.left, 0, width);
-  const std::int64_t end = std::clamp<std::int64_t>(
-      window.flip ? window.left + width : shape.width - window.left, begin, width);
-  const std::int64_t first = window.flip ? window.left + width - 1 - begin : window.left + begin;
+  const auto [begin, end, first] = InnerColumns(window, shape.width, width);
   const std::int64_t stride = window.flip ? -channels_ : channels_;
   // Strides of the target: nchw writes planes, nhwc writes pixels.
   const bool planes = target.layout == ImageLayout::nchw;

@@ -51,7 +51,7 @@ class RingLoader final : public Loader {
         normalizer_(options_.mean, options_.std),
         order_(dataset.info().samples, options_.seed, options_.shuffle_block),
         takes_pixels_(options_.format.content == ImageContent::pixels),
-        stored_(pixel_shape(dataset.info(), options_.image)),
+        stored_(pixel_shape(dataset.info(), options_)),
         image_size_(values_of(takes_pixels_ ? stored_ : options_.image)),
         slots_(options_.threads == 0 ? 1 : static_cast<std::size_t>(options_.batches_ahead) + 1),
         own_reader_(dataset_, options_, normalizer_) {
@@ -168,6 +168,14 @@ class RingLoader final : public Loader {
            "position); report this",
            request.first, request.first + request.count);
     }
+    const Slice& step = request.step;
+    if (options_.repeats > 1 &&
+        (request.first < step.begin || request.first + request.count > step.end() ||
+         step.end() > samples)) {
+      fail(ExitStatus::internal,
+           "batch of positions [{}, {}) (it is not within its step's, [{}, {})); report this",
+           request.first, request.first + request.count, step.begin, step.end());
+    }
     if (request.count >= 0 && request.count <= options_.batch_capacity && request.first >= 0 &&
         request.first <= samples - request.count) {
       return;
@@ -178,20 +186,28 @@ class RingLoader final : public Loader {
          request.first, request.first + request.count, options_.batch_capacity, samples);
   }
 
+  /// The sample that is read at a position of the request's step.
+  [[nodiscard]] SampleCopy sample_at(const BatchRequest& request,
+                                     std::int64_t position) const noexcept {
+    if (!options_.shuffle) return {.sample = position};
+    if (options_.repeats == 1) return {.sample = order_.at(request.epoch, position)};
+    const Slice& step = request.step;
+    const std::int64_t place = spread_copies(position - step.begin, step.count, options_.repeats);
+    return order_.copy_at(request.epoch, step.begin + place, options_.repeats);
+  }
+
   /// Reads sample i of the slot's batch; returns the error instead of throwing.
   std::optional<Error> try_read(SampleReader& reader, Slot& slot, std::int64_t i) noexcept {
     try {
-      const std::int64_t position = slot.request->first + i;
-      const std::int64_t index =
-          options_.shuffle ? order_.at(slot.request->epoch, position) : position;
+      const SampleCopy sample = sample_at(*slot.request, slot.request->first + i);
       const std::int64_t epoch = slot.request->epoch;
       const std::int64_t at = i * image_size_;
       slot.labels[static_cast<std::size_t>(i)] =
-          takes_pixels_ ? reader.read(epoch, index,
+          takes_pixels_ ? reader.read(epoch, sample,
                                       SampleReader::PixelTarget{.pixels = slot.pixels.data() + at,
                                                                 .cut = slot.cuts.data() + i})
-                        : reader.read(epoch, index, slot.images.data() + at);
-      if (options_.random_erasing > 0) erase(slot, i, index);
+                        : reader.read(epoch, sample, slot.images.data() + at);
+      if (options_.random_erasing > 0) erase(slot, i, sample);
       if (options_.mix.any()) mix(slot, i);
       return std::nullopt;
     } catch (const Error& error) {
@@ -202,8 +218,8 @@ class RingLoader final : public Loader {
     }
   }
 
-  void erase(Slot& slot, std::int64_t i, std::int64_t index) noexcept {
-    PhiloxStream random = erasing_stream(options_.seed, slot.request->epoch, index);
+  void erase(Slot& slot, std::int64_t i, SampleCopy sample) noexcept {
+    PhiloxStream random = erasing_stream(options_.seed, slot.request->epoch, sample);
     const PixelBox box = draw_erased_box(random, options_.random_erasing, options_.image);
     if (takes_pixels_) {
       slot.erased[static_cast<std::size_t>(i)] = box;

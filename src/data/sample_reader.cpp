@@ -18,6 +18,20 @@ PixelCut to_cut(const Region& region, bool flip) noexcept {
           .flip = flip ? 1 : 0};
 }
 
+/// The place of a cut of the network's size.
+Window window_of(const PixelCut& cut) noexcept {
+  return {.top = cut.top, .left = cut.left, .flip = cut.flip != 0};
+}
+
+void check_auto_augment(const DatasetInfo& info, const LoaderOptions& options) {
+  const std::int64_t channels = options.image.channels;
+  if (!options.auto_augment.any() || channels == 1 || channels == 3) return;
+  fail(ExitStatus::usage,
+       "--auto-augment does not apply to {} (its images have {} channels, the operations take 1 or "
+       "3); drop it",
+       info.directory, channels);
+}
+
 }  // namespace
 
 void check_loader_options(const DatasetInfo& info, const LoaderOptions& options) {
@@ -46,6 +60,7 @@ void check_loader_options(const DatasetInfo& info, const LoaderOptions& options)
          "--shuffle-block {} and --crop-padding {} (1 and 0 at least); raise them",
          options.shuffle_block, options.crop_padding);
   }
+  check_auto_augment(info, options);
   if (info.encoded) {
     if ((info.image.channels != 0 && info.image.channels != wanted.channels) ||
         (wanted.channels != 1 && wanted.channels != 3)) {
@@ -79,8 +94,8 @@ void check_loader_options(const DatasetInfo& info, const LoaderOptions& options)
   }
 }
 
-ImageShape pixel_shape(const DatasetInfo& info, const ImageShape& network) noexcept {
-  return info.encoded ? network : info.image;
+ImageShape pixel_shape(const DatasetInfo& info, const LoaderOptions& options) noexcept {
+  return info.encoded || options.auto_augment.any() ? options.image : info.image;
 }
 
 template <typename Work>
@@ -103,14 +118,15 @@ void SampleReader::resize(std::int64_t index, Region region) {
   shape_ = resized_.shape;
 }
 
-PixelCut SampleReader::prepare(std::int64_t epoch, std::int64_t index, Resampling resampling) {
+PixelCut SampleReader::prepare(std::int64_t epoch, SampleCopy sample, Resampling resampling) {
+  const std::int64_t index = sample.sample;
   const bool encoded = dataset_.info().encoded;
   const ImageShape& wanted = options_.image;
   dataset_.read(index, raw_);
   pixels_ = raw_.bytes;
   shape_ = encoded ? of_sample(index, [&] { return decoder_.open(raw_.bytes, wanted.channels); })
                    : dataset_.info().image;
-  PhiloxStream random = augmentation_stream(options_.seed, epoch, index);
+  PhiloxStream random = augmentation_stream(options_.seed, epoch, sample);
   if (options_.augment == Augment::resized_crop) {
     Region region = draw_resized_crop(random, shape_);
     if (resampling == Resampling::here) {
@@ -142,16 +158,28 @@ PixelCut SampleReader::prepare(std::int64_t epoch, std::int64_t index, Resamplin
   return to_cut(centre_region(shape_, wanted.height, wanted.width), false);
 }
 
-std::int32_t SampleReader::read(std::int64_t epoch, std::int64_t index, float* image) {
-  const PixelCut cut = prepare(epoch, index, Resampling::here);
-  normalizer_.write(pixels_, shape_, {.top = cut.top, .left = cut.left, .flip = cut.flip != 0},
+PixelCut SampleReader::finish(std::int64_t epoch, SampleCopy sample, Resampling resampling) {
+  if (!options_.auto_augment.any()) return prepare(epoch, sample, resampling);
+  const PixelCut cut = prepare(epoch, sample, Resampling::here);
+  augmented_.shape = options_.image;
+  copy_window(pixels_, shape_, window_of(cut), augmented_);
+  PhiloxStream random = auto_augment_stream(options_.seed, epoch, sample);
+  augmenter_.augment(random, options_.auto_augment, augmented_);
+  pixels_ = augmented_.pixels;
+  shape_ = augmented_.shape;
+  return to_cut({.height = shape_.height, .width = shape_.width}, false);
+}
+
+std::int32_t SampleReader::read(std::int64_t epoch, SampleCopy sample, float* image) {
+  const PixelCut cut = finish(epoch, sample, Resampling::here);
+  normalizer_.write(pixels_, shape_, window_of(cut),
                     {.shape = options_.image, .layout = options_.format.layout}, image);
   return static_cast<std::int32_t>(raw_.label);
 }
 
-std::int32_t SampleReader::read(std::int64_t epoch, std::int64_t index, PixelTarget target) {
+std::int32_t SampleReader::read(std::int64_t epoch, SampleCopy sample, PixelTarget target) {
   *target.cut =
-      prepare(epoch, index, dataset_.info().encoded ? Resampling::here : Resampling::later);
+      finish(epoch, sample, dataset_.info().encoded ? Resampling::here : Resampling::later);
   std::memcpy(target.pixels, pixels_.data(), pixels_.size());
   return static_cast<std::int32_t>(raw_.label);
 }

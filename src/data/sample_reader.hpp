@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/data/augment.hpp"
+#include "lockstep/data/auto_augment.hpp"
 #include "lockstep/data/loader.hpp"
 
 #include <cstdint>
@@ -16,8 +17,8 @@ class SampleReader final {
       : dataset_(dataset), options_(options), normalizer_(normalizer) {}
 
   /// Writes the image to `image` in the engine's layout and returns the label. A pure function of
-  /// (options, epoch, index). Error(bad_input or no_input) names file and sample.
-  [[nodiscard]] std::int32_t read(std::int64_t epoch, std::int64_t index, float* image);
+  /// (options, epoch, sample). Error(bad_input or no_input) names file and sample.
+  [[nodiscard]] std::int32_t read(std::int64_t epoch, SampleCopy sample, float* image);
 
   /// Like read(), for engines that augment and normalise themselves: writes pixels of pixel_shape()
   /// and the cut that becomes the network's image.
@@ -25,12 +26,14 @@ class SampleReader final {
     std::uint8_t* pixels;
     PixelCut* cut;
   };
-  [[nodiscard]] std::int32_t read(std::int64_t epoch, std::int64_t index, PixelTarget target);
+  [[nodiscard]] std::int32_t read(std::int64_t epoch, SampleCopy sample, PixelTarget target);
 
  private:
   enum class Resampling { here, later };
   /// Reads a sample and draws its cut. `later`: a resized crop of raw pixels is left to the engine.
-  [[nodiscard]] PixelCut prepare(std::int64_t epoch, std::int64_t index, Resampling resampling);
+  [[nodiscard]] PixelCut prepare(std::int64_t epoch, SampleCopy sample, Resampling resampling);
+  /// As prepare(), then cuts and automatic augmentation if the options have any.
+  [[nodiscard]] PixelCut finish(std::int64_t epoch, SampleCopy sample, Resampling resampling);
   /// Calls work(), and names the sample in its error.
   template <typename Work>
   auto of_sample(std::int64_t index, const Work& work);
@@ -45,11 +48,15 @@ class SampleReader final {
   Image decoded_;
   Image resized_;
   Resampler resampler_;
-  std::span<const std::byte> pixels_;  ///< of raw_, decoded_ or resized_
+  Image augmented_;
+  AutoAugmenter augmenter_;
+  std::span<const std::byte> pixels_;  ///< of raw_, decoded_, resized_ or augmented_
   ImageShape shape_;                   ///< of pixels_, or of the image that raw_ encodes
 };
 
-/// Shape of the images in a batch of pixels: the stored shape, or the network's if sizes vary.
-[[nodiscard]] ImageShape pixel_shape(const DatasetInfo& info, const ImageShape& network) noexcept;
+/// Shape of the images in a batch of pixels: the stored shape, or the network's if sizes vary or
+/// images are augmented automatically.
+[[nodiscard]] ImageShape pixel_shape(const DatasetInfo& info,
+                                     const LoaderOptions& options) noexcept;
 
 }  // namespace lockstep

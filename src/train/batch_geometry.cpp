@@ -49,8 +49,10 @@ BatchPlan plan_training_batches(const BatchGeometry& geometry, EpochPosition sta
       at.position = later % geometry.steps_per_epoch() * geometry.global_batch;
     }
     const Slice slice = geometry.micro_batch(static_cast<int>(n % geometry.accumulate));
-    return BatchRequest{
-        .epoch = at.epoch, .first = at.position + slice.begin, .count = slice.count};
+    return BatchRequest{.epoch = at.epoch,
+                        .first = at.position + slice.begin,
+                        .count = slice.count,
+                        .step = {.begin = at.position, .count = geometry.global_batch}};
   };
 }
 

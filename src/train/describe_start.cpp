@@ -39,8 +39,14 @@ void describe_start(RunReporter& reporter, const StartParts& parts) {
   reporter.say(fmt::format("{}: {} parameters, input {}x{}x{}, {} classes", engine.graph().name(),
                            engine.graph().parameter_count(), plan.model.image.channels,
                            plan.model.image.height, plan.model.image.width, plan.model.classes));
-  reporter.say(fmt::format("data: {} ({} training samples; {} at each epoch's end stay unseen)",
-                           data.directory, data.samples, data.samples - geometry.epoch_samples()));
+  const std::int64_t copies = plan.config.repeated_augmentation;
+  const std::int64_t seen = (geometry.epoch_samples() + copies - 1) / copies;
+  reporter.say(
+      copies == 1
+          ? fmt::format("data: {} ({} training samples; {} at each epoch's end stay unseen)",
+                        data.directory, data.samples, data.samples - seen)
+          : fmt::format("data: {} ({} training samples; {} copies each of {} of them an epoch)",
+                        data.directory, data.samples, copies, seen));
   for (const std::string& note : data.notes) reporter.say("data: " + note);
   if (data.encoded && plan.config.augment == Augment::none) {
     reporter.warn(

@@ -57,10 +57,12 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
       std::min(options_.batch_size,
                std::max<std::int64_t>(1, slice_of(dataset.info().samples, comm.size(), 0).count));
   options_.loader.augment = Augment::none;
+  options_.loader.auto_augment = {};
   options_.loader.random_erasing = 0;
   options_.loader.mix = {};
   options_.loader.trace_row = "evaluation loader";
   options_.loader.shuffle = false;
+  options_.loader.repeats = 1;
   options_.loader.batch_capacity = options_.batch_size;
   check_loader_options(dataset.info(), options_.loader);
   // Each run() makes a loader during training; create its trace rows here.

@@ -159,6 +159,14 @@ void check_resumable(const RunPlan& plan, const Config& before, const TrainingSt
   check_same("the network's identity (layers and shapes)", model_identity, state.model_identity);
 }
 
+AutoAugmentOptions auto_augment_options(const Config& config) noexcept {
+  return {.policy = config.auto_augment,
+          .ops = config.randaugment_ops,
+          .magnitude = config.randaugment_magnitude,
+          .bins = config.randaugment_bins,
+          .interpolation = config.auto_augment_interpolation};
+}
+
 LoaderOptions loader_options(const RunPlan& plan, InputFormat format) {
   const Config& c = plan.config;
   return {.image = plan.model.image,
@@ -167,13 +175,15 @@ LoaderOptions loader_options(const RunPlan& plan, InputFormat format) {
           .std = {c.std.begin(), c.std.end()},
           .augment = c.augment,
           .crop_padding = c.crop_padding,
+          .auto_augment = auto_augment_options(c),
           .random_erasing = c.random_erasing,
           .mix = {.mixup = c.mixup, .cutmix = c.cutmix},
           .seed = static_cast<std::uint64_t>(c.seed),
           .batch_capacity = 0,
           .batches_ahead = 3,
           .shuffle = true,
-          .shuffle_block = c.shuffle_block};
+          .shuffle_block = c.shuffle_block,
+          .repeats = c.repeated_augmentation};
 }
 
 LoaderOptions evaluation_loader_options(const RunPlan& plan, LoaderOptions training) {

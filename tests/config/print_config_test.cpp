@@ -55,6 +55,12 @@ Config random_config(Random& random) {
   c.std = list(random, 1e-9, 1);
   c.augment = static_cast<Augment>(whole(random, 0, 2));
   c.crop_padding = whole(random, 0, 4096);
+  c.auto_augment = static_cast<AutoAugment>(whole(random, 0, 2));
+  c.randaugment_ops = whole(random, 1, 64);
+  c.randaugment_magnitude = whole(random, 0, 1023);
+  c.randaugment_bins = whole(random, 2, 1024);
+  c.auto_augment_interpolation = static_cast<Interpolation>(whole(random, 0, 1));
+  c.repeated_augmentation = whole(random, 1, 1024);
   c.random_erasing = real(random, 0, 1);
   c.mixup = real(random, 0, 1000);
   c.cutmix = real(random, 0, 1000);

@@ -54,6 +54,46 @@ BOOST_AUTO_TEST_CASE(options_that_contradict_shard_are_refused) {
                 {"--accumulate-full-gradients", "--accumulate is 1"});
 }
 
+BOOST_AUTO_TEST_CASE(options_of_another_policy_of_augmentation_are_refused) {
+  for (const AutoAugment policy : {AutoAugment::none, AutoAugment::trivialaugment}) {
+    const char* const given =
+        policy == AutoAugment::none ? "--auto-augment is none" : "--auto-augment is trivialaugment";
+    const auto with = [policy](std::int64_t Config::*option, std::int64_t value) {
+      return [=](Config& c) {
+        c.auto_augment = policy;
+        c.*option = value;
+      };
+    };
+    check_refused(with(&Config::randaugment_ops, 3), {"--randaugment-ops 3", given});
+    check_refused(with(&Config::randaugment_magnitude, 8), {"--randaugment-magnitude 8", given});
+    check_refused(with(&Config::randaugment_bins, 11), {"--randaugment-bins 11", given});
+  }
+  check_refused([](Config& c) { c.auto_augment_interpolation = Interpolation::bilinear; },
+                {"--auto-augment-interpolation bilinear", "--auto-augment is none"});
+  for (const AutoAugment policy : {AutoAugment::trivialaugment, AutoAugment::randaugment}) {
+    BOOST_TEST(is_valid([=](Config& c) {
+      c.auto_augment = policy;
+      c.auto_augment_interpolation = Interpolation::bilinear;
+    }));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(magnitudes_and_copies_are_in_range) {
+  const auto with = [](std::int64_t magnitude, std::int64_t bins) {
+    return [=](Config& c) {
+      c.auto_augment = AutoAugment::randaugment;
+      c.randaugment_magnitude = magnitude;
+      c.randaugment_bins = bins;
+    };
+  };
+  BOOST_TEST(is_valid(with(30, 31)));
+  BOOST_TEST(is_valid(with(0, 2)));
+  check_refused(with(31, 31), {"--randaugment-magnitude 31", "--randaugment-bins 31"});
+  check_refused(with(-1, 31), {"--randaugment-magnitude"});
+  check_refused(with(0, 1), {"--randaugment-bins"});
+  check_refused([](Config& c) { c.repeated_augmentation = 0; }, {"--repeated-augmentation"});
+}
+
 BOOST_AUTO_TEST_CASE(the_data_type_of_reductions_is_given_once) {
   for (const ShardMode mode : {ShardMode::none, ShardMode::full}) {
     for (const CommunicationDtype type : {CommunicationDtype::fp32, CommunicationDtype::fp16}) {

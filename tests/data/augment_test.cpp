@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(crop_flip_draws_every_window_equally_often) {
   constexpr int draws = 50'000;
 
   for (int i = 0; i < draws; ++i) {
-    PhiloxStream random = augmentation_stream(1, 0, i);
+    PhiloxStream random = augmentation_stream(1, 0, {.sample = i});
     const Window window = draw_crop_flip(random, image, image, 2);
     BOOST_REQUIRE(window.top >= -2 && window.top <= 2 && window.left >= -2 && window.left <= 2);
     ++places[{window.top, window.left}];
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(crop_flip_draws_every_window_equally_often) {
 
 BOOST_AUTO_TEST_CASE(draws_depend_only_on_sample_epoch_and_seed) {
   const auto draw = [](std::uint64_t seed, std::int64_t epoch, std::int64_t sample) {
-    PhiloxStream random = augmentation_stream(seed, epoch, sample);
+    PhiloxStream random = augmentation_stream(seed, epoch, {.sample = sample});
     return random.next_u64();
   };
 
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(resized_crops_are_within_the_limits_of_area_and_ratio) {
   double largest = 0;
 
   for (int i = 0; i < 20'000; ++i) {
-    PhiloxStream random = augmentation_stream(1, 0, i);
+    PhiloxStream random = augmentation_stream(1, 0, {.sample = i});
     const Region region = draw_resized_crop(random, image);
     BOOST_REQUIRE(region.top >= 0 && region.top + region.height <= 300);
     BOOST_REQUIRE(region.left >= 0 && region.left + region.width <= 400);
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(erased_boxes_are_within_the_limits_of_area_and_ratio) {
   double largest = 0;
 
   for (int i = 0; i < 20'000; ++i) {
-    PhiloxStream random = erasing_stream(1, 0, i);
+    PhiloxStream random = erasing_stream(1, 0, {.sample = i});
     const PixelBox box = draw_erased_box(random, 1, image);
     BOOST_REQUIRE(!box.is_empty());
     BOOST_REQUIRE(box.top >= 0 && box.top + box.height <= 300);
@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(erased_boxes_are_within_the_limits_of_area_and_ratio) {
 }
 
 BOOST_AUTO_TEST_CASE(nothing_is_erased_if_no_box_fits_or_by_chance) {
-  PhiloxStream random = erasing_stream(1, 0, 0);
+  PhiloxStream random = erasing_stream(1, 0, {});
   BOOST_TEST(draw_erased_box(random, 1, {.channels = 3, .height = 1, .width = 900}).is_empty());
   BOOST_TEST(draw_erased_box(random, 0, {.channels = 3, .height = 90, .width = 90}).is_empty());
 }
@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(a_box_is_erased_in_both_layouts) {
 }
 
 BOOST_AUTO_TEST_CASE(an_image_too_long_for_any_ratio_gives_its_centre) {
-  PhiloxStream random = augmentation_stream(1, 0, 0);
+  PhiloxStream random = augmentation_stream(1, 0, {});
 
   const Region tall = draw_resized_crop(random, {.channels = 3, .height = 1000, .width = 30});
   const Region wide = draw_resized_crop(random, {.channels = 3, .height = 30, .width = 1000});

@@ -22,7 +22,7 @@ int main(int, char** arguments) {
       PhiloxStream random = mixing_stream(1, 0, i);
       mix = draw_mix(random, {.cutmix = value}, image);
     } else {
-      PhiloxStream random = erasing_stream(1, 0, i);
+      PhiloxStream random = erasing_stream(1, 0, {.sample = i});
       mix.box = draw_erased_box(random, value, image);
     }
     const PixelBox& box = mix.box;

@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(a_batch_contains_the_augmented_samples_of_its_positions) {
     const std::int64_t epoch = i / samples;
     const std::int64_t index = order.at(epoch, i % samples);
     fixture.dataset->read(index, raw);
-    PhiloxStream random = augmentation_stream(options.seed, epoch, index);
+    PhiloxStream random = augmentation_stream(options.seed, epoch, {.sample = index});
     const Window window = draw_crop_flip(random, options.image, options.image, 2);
     normalizer.write(raw.bytes, options.image, window,
                      {.shape = options.image, .layout = ImageLayout::nchw}, image.data());
@@ -138,7 +138,8 @@ BOOST_AUTO_TEST_CASE(boxes_of_samples_are_erased) {
   int boxes = 0;
   for (std::int64_t i = 0; i < 2 * samples; ++i) {
     const std::int64_t epoch = i / samples;
-    PhiloxStream random = erasing_stream(options.seed, epoch, order.at(epoch, i % samples));
+    PhiloxStream random =
+        erasing_stream(options.seed, epoch, {.sample = order.at(epoch, i % samples)});
     const PixelBox box = draw_erased_box(random, 0.5, options.image);
     boxes += box.is_empty() ? 0 : 1;
     for (std::int64_t k = 0; k < 90; ++k) {

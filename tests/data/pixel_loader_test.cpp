@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <tuple>
 #include <vector>
 
 using namespace lockstep;
@@ -91,11 +92,15 @@ AllBatches load_all(const Dataset& dataset, const LoaderOptions& options) {
 
 void check_pixels_become_the_values(const Dataset& dataset) {
   for (const Augment augment : {Augment::none, Augment::crop_flip, Augment::resized_crop}) {
-    for (const auto& [threads, mix] : {std::pair{0, MixOptions{}}, std::pair{3, MixOptions{}},
-                                       std::pair{3, MixOptions{.mixup = 0.4, .cutmix = 1}}}) {
+    for (const auto& [threads, mix, policy] :
+         {std::tuple{0, MixOptions{}, AutoAugment::none},
+          std::tuple{3, MixOptions{}, AutoAugment::trivialaugment},
+          std::tuple{3, MixOptions{.mixup = 0.4, .cutmix = 1}, AutoAugment::none},
+          std::tuple{3, MixOptions{.mixup = 0.4, .cutmix = 1}, AutoAugment::randaugment}}) {
       LoaderOptions options = options_for(dataset, augment);
       options.mix = mix;
       options.random_erasing = mix.any() ? 0.5 : 0;
+      options.auto_augment.policy = policy;
       options.threads = threads;
       const AllBatches values = load_all(dataset, options);
       options.format.content = ImageContent::pixels;

@@ -29,12 +29,18 @@ struct Config {
   std::vector<double> mean;   ///< empty: the data set's
   std::vector<double> std;    ///< empty: the data set's
   Augment augment = Augment::none;
-  std::int64_t crop_padding = 4;   ///< pixels
-  double random_erasing = 0;       ///< probability
-  double mixup = 0;                ///< alpha; 0: none
-  double cutmix = 0;               ///< alpha; 0: none
-  std::int64_t shuffle_block = 1;  ///< samples
-  std::string stage_dir;           ///< node-local; empty: shards are not copied
+  std::int64_t crop_padding = 4;  ///< pixels
+  AutoAugment auto_augment = AutoAugment::none;
+  std::int64_t randaugment_ops = 2;
+  std::int64_t randaugment_magnitude = 9;  ///< number of a bin
+  std::int64_t randaugment_bins = 31;
+  Interpolation auto_augment_interpolation = Interpolation::nearest;
+  double random_erasing = 0;               ///< probability
+  double mixup = 0;                        ///< alpha; 0: none
+  double cutmix = 0;                       ///< alpha; 0: none
+  std::int64_t shuffle_block = 1;          ///< samples
+  std::int64_t repeated_augmentation = 1;  ///< copies of a sample in an epoch
+  std::string stage_dir;                   ///< node-local; empty: shards are not copied
   bool synthetic = false;
   std::int64_t synthetic_samples = 1024;
   // training

@@ -5,6 +5,7 @@
 #include "lockstep/core/philox.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/resample.hpp"
+#include "lockstep/data/sample_order.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -41,17 +42,20 @@ void erase_box(const PixelBox& box, const ImageShape& image, ImageLayout layout,
 
 /// Random numbers for augmentation. A pure function of its arguments, so a run can resume anywhere.
 [[nodiscard]] inline PhiloxStream augmentation_stream(std::uint64_t seed, std::int64_t epoch,
-                                                      std::int64_t sample) noexcept {
-  return {seed, RandomPurpose::augmentation, static_cast<std::uint64_t>(sample),
-          static_cast<std::uint32_t>(epoch)};
+                                                      SampleCopy sample) noexcept {
+  return {seed, RandomPurpose::augmentation, sample.key(), static_cast<std::uint32_t>(epoch)};
 }
 
 /// The same for random erasing.
 [[nodiscard]] inline PhiloxStream erasing_stream(std::uint64_t seed, std::int64_t epoch,
-                                                 std::int64_t sample) noexcept {
-  return {seed, RandomPurpose::erasing, static_cast<std::uint64_t>(sample),
-          static_cast<std::uint32_t>(epoch)};
+                                                 SampleCopy sample) noexcept {
+  return {seed, RandomPurpose::erasing, sample.key(), static_cast<std::uint32_t>(epoch)};
 }
+
+/// Copies `window` of the uint8 (H, W, C) `pixels` of `shape` to the pixels of `result`, whose
+/// shape is the window's.
+void copy_window(std::span<const std::byte> pixels, const ImageShape& shape, const Window& window,
+                 Image& result);
 
 /// Computes (pixel / 255 - mean) / std with a table of 256 values per channel.
 class Normalizer final {

@@ -2,6 +2,8 @@
 
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/core/batch.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/data/auto_augment.hpp"
 #include "lockstep/data/dataset.hpp"
 #include "lockstep/data/mix.hpp"
 #include "lockstep/data/sample_order.hpp"
@@ -21,6 +23,7 @@ struct BatchRequest {
   std::int64_t epoch = 0;
   std::int64_t first = 0;
   std::int64_t count = 0;
+  Slice step{.begin = 0, .count = 0};  ///< positions of the global batch; for `repeats` above 1
   friend bool operator==(const BatchRequest&, const BatchRequest&) = default;
 };
 
@@ -36,14 +39,16 @@ struct LoaderOptions {
   Augment augment = Augment::none;              ///< evaluation: none (centre crop if sizes differ)
   double crop_ratio = default_eval_crop_ratio;  ///< for encoded images without augmentation
   std::int64_t crop_padding = 4;
-  double random_erasing = 0;  ///< probability; evaluation: 0
-  MixOptions mix = {};        ///< if any, batches begin at even positions; evaluation: none
+  AutoAugmentOptions auto_augment = {};  ///< evaluation: none
+  double random_erasing = 0;             ///< probability; evaluation: 0
+  MixOptions mix = {};  ///< if any, batches begin at even positions; evaluation: none
   std::uint64_t seed = 0;
   std::int64_t batch_capacity = 0;  ///< largest count of any request
   int threads = 1;                  ///< 0: next() reads in the calling thread
   int batches_ahead = 3;
   bool shuffle = true;  ///< false: sample index = position (evaluation)
   std::int64_t shuffle_block = 1;
+  std::int64_t repeats = 1;          ///< copies of a sample in an epoch, with `shuffle` only
   std::vector<int> cores = {};       ///< cores for the loader's threads; empty: the caller's
   TraceRecorder* trace = nullptr;    ///< one row per thread; null: no tracing
   std::string trace_row = "loader";  ///< row name, followed by the thread's number
@@ -57,9 +62,10 @@ struct LoadedBatch {
 
 /// Reads, decodes, augments and normalises ahead of training, into buffers in the engine's input
 /// format. For an engine that takes pixels, it reads, decodes and draws cuts, erased boxes and
-/// mixes. Holds `batches_ahead` + 1 batches (one without threads). Batches come in order, and their
-/// content does not depend on the number of threads. If a sample fails, the next() that would
-/// return its batch throws the error, and so does every later next().
+/// mixes; it also cuts images that it augments automatically. Holds `batches_ahead` + 1 batches
+/// (one without threads). Batches come in order, and their content does not depend on the number of
+/// threads. If a sample fails, the next() that would return its batch throws the error, and so does
+/// every later next().
 class Loader {
  public:
   virtual ~Loader() = default;

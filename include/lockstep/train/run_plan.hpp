@@ -45,7 +45,8 @@ void check_pairs(const Config& config, const BatchGeometry& geometry, std::int64
 void check_resumable(const RunPlan& plan, const Config& before, const TrainingState& state,
                      std::uint32_t data_identity, std::uint32_t model_identity);
 
-/// Loader options for training, except cores and threads; the Evaluator changes augment and
+[[nodiscard]] AutoAugmentOptions auto_augment_options(const Config& config) noexcept;
+/// Loader options for training, except cores and threads; the Evaluator changes augmentation and
 /// shuffle.
 [[nodiscard]] LoaderOptions loader_options(const RunPlan& plan, InputFormat format);
 /// As `training`, for images as they are evaluated.
