@@ -7,7 +7,9 @@ void add_learning_options(OptionTable<Config>& t) {
   t.group("Model")
       .add(&Config::model, {.name = "model",
                             .help = "network: mini-resnet, resnet18, resnet34, resnet50, "
-                                    "resnet101, resnet152, resnext50_32x4d, simple-cnn or mlp",
+                                    "resnet101, resnet152, resnext50_32x4d, resnext101_32x8d, "
+                                    "resnext101_64x4d, wide_resnet50_2, wide_resnet101_2, "
+                                    "simple-cnn or mlp",
                             .unit = ""})
       .add(&Config::width,
            {.name = "width",

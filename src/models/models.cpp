@@ -13,9 +13,19 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 9> names{"mini-resnet",     "resnet18",   "resnet34",
-                                                "resnet50",        "resnet101",  "resnet152",
-                                                "resnext50_32x4d", "simple-cnn", "mlp"};
+constexpr std::array<std::string_view, 13> names{"mini-resnet",
+                                                 "resnet18",
+                                                 "resnet34",
+                                                 "resnet50",
+                                                 "resnet101",
+                                                 "resnet152",
+                                                 "resnext50_32x4d",
+                                                 "resnext101_32x8d",
+                                                 "resnext101_64x4d",
+                                                 "wide_resnet50_2",
+                                                 "wide_resnet101_2",
+                                                 "simple-cnn",
+                                                 "mlp"};
 
 /// Levenshtein distance.
 std::size_t edit_distance(std::string_view a, std::string_view b) {

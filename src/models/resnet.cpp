@@ -18,10 +18,16 @@ struct Variant {
   std::int64_t groups = 1;        ///< of a bottleneck's 3x3
   std::int64_t group_width = 64;  ///< channels of a group where the stem has 64
 };
-constexpr Variant variants[] = {
-    {"resnet18", false, {2, 2, 2, 2}},  {"resnet34", false, {3, 4, 6, 3}},
-    {"resnet50", true, {3, 4, 6, 3}},   {"resnet101", true, {3, 4, 23, 3}},
-    {"resnet152", true, {3, 8, 36, 3}}, {"resnext50_32x4d", true, {3, 4, 6, 3}, 32, 4}};
+constexpr Variant variants[] = {{"resnet18", false, {2, 2, 2, 2}},
+                                {"resnet34", false, {3, 4, 6, 3}},
+                                {"resnet50", true, {3, 4, 6, 3}},
+                                {"resnet101", true, {3, 4, 23, 3}},
+                                {"resnet152", true, {3, 8, 36, 3}},
+                                {"resnext50_32x4d", true, {3, 4, 6, 3}, 32, 4},
+                                {"resnext101_32x8d", true, {3, 4, 23, 3}, 32, 8},
+                                {"resnext101_64x4d", true, {3, 4, 23, 3}, 64, 4},
+                                {"wide_resnet50_2", true, {3, 4, 6, 3}, 1, 128},
+                                {"wide_resnet101_2", true, {3, 4, 23, 3}, 1, 128}};
 
 ValueId shortcut(Graph& graph, ValueId input, const BlockOptions& options,
                  std::int64_t out_channels) {

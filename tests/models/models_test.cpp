@@ -60,8 +60,11 @@ std::string usage_error(const std::function<void()>& call) {
 
 BOOST_AUTO_TEST_CASE(resnets_have_torchvisions_parameter_counts) {
   const std::map<std::string, std::int64_t> expected{
-      {"resnet18", 11'689'512},  {"resnet34", 21'797'672},  {"resnet50", 25'557'032},
-      {"resnet101", 44'549'160}, {"resnet152", 60'192'808}, {"resnext50_32x4d", 25'028'904}};
+      {"resnet18", 11'689'512},         {"resnet34", 21'797'672},
+      {"resnet50", 25'557'032},         {"resnet101", 44'549'160},
+      {"resnet152", 60'192'808},        {"resnext50_32x4d", 25'028'904},
+      {"resnext101_32x8d", 88'791'336}, {"resnext101_64x4d", 83'455'272},
+      {"wide_resnet50_2", 68'883'240},  {"wide_resnet101_2", 126'886'696}};
   for (const auto& [name, count] : expected) {
     BOOST_TEST(make_model(name, {}).parameter_count() == count, name);
   }

@@ -12,7 +12,18 @@ except ImportError as error:
     print(f"skipped: torchvision cannot be imported ({error})")
     sys.exit(77)
 
-MODELS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d")
+MODELS = (
+    "resnet18",
+    "resnet34",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+    "resnext50_32x4d",
+    "resnext101_32x8d",
+    "resnext101_64x4d",
+    "wide_resnet50_2",
+    "wide_resnet101_2",
+)
 
 
 def ours(dump, name):
