@@ -56,6 +56,8 @@ OptionTable<EvalArguments> eval_options() {
       .add(&EvalArguments::config, train,
            {{.name = "model", .help = "network; empty: the checkpoint's"},
             {.name = "width", .help = "width of --model, as for train"},
+            {.name = "stem", .help = "stem of --model, as for train"},
+            {.name = "shortcut", .help = "shortcuts of --model, as for train"},
             {.name = "image-size",
              .help = "height and width of the network's input; 0: --eval-size of the training run, "
                      "else its --image-size, else the data set's"},
@@ -182,6 +184,8 @@ ExitStatus run_eval(Invocation& invocation) {
                   .ema = arguments.ema,
                   .model = config.model,
                   .width = config.width,
+                  .stem = config.stem,
+                  .shortcut = config.shortcut,
                   .image_size = config.image_size,
                   .eval_crop_ratio = arguments.eval_crop_ratio,
                   .mean = config.mean,

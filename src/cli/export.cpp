@@ -70,6 +70,8 @@ OptionTable<ExportArguments> export_options() {
       &ExportArguments::config, train_options(),
       {{.name = "model", .help = "network; empty: the checkpoint's"},
        {.name = "width", .help = "width of --model, as for train"},
+       {.name = "stem", .help = "stem of --model, as for train"},
+       {.name = "shortcut", .help = "shortcuts of --model, as for train"},
        {.name = "image-size",
         .help = "height and width of the network's input; 0: the checkpoint's"},
        {.name = "channels", .help = "image channels; 0: the checkpoint's, else 3"},
@@ -108,9 +110,10 @@ ExportArguments parse(const std::vector<std::string>& words) {
            export_options().get(arguments, "format"), why);
     }
   }
-  if (parsed.given.contains("width") && arguments.config.model.empty()) {
-    fail(ExitStatus::usage, "--width {} without --model (it is the width of that model); give both",
-         arguments.config.width);
+  for (const char* name : {"width", "stem", "shortcut"}) {
+    if (!parsed.given.contains(name) || !arguments.config.model.empty()) continue;
+    fail(ExitStatus::usage, "--{0} {1} without --model (it is the {0} of that model); give both",
+         name, export_options().get(arguments, name));
   }
   return std::move(parsed.value);
 }

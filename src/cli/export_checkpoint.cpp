@@ -25,6 +25,8 @@ Config named_model(const std::string& path, const CheckpointInfo& info, const Co
   if (!given.model.empty()) {
     config.model = given.model;
     config.width = given.width;
+    config.stem = given.stem;
+    config.shortcut = given.shortcut;
   }
   if (config.model.empty()) {
     fail(ExitStatus::usage,
@@ -78,7 +80,10 @@ TrainedModel read_trained_model(const std::string& path, const Config& given, St
   const CheckpointReader reader(path, CheckpointUse::weights);
   const CheckpointInfo& info = reader.info();
   const Config run = named_model(path, info, given);
-  ModelOptions options{.image = image_of(path, info, run, given), .width = run.width};
+  ModelOptions options{.image = image_of(path, info, run, given),
+                       .width = run.width,
+                       .stem = run.stem,
+                       .shortcut = run.shortcut};
   options.classes = classes_of(reader, run, options);
   TrainedModel model{.graph = make_model(run.model, options),
                      .parameters = {},

@@ -50,6 +50,8 @@ OptionTable<InspectArguments> inspect_options() {
       .add(&InspectArguments::config, train,
            {{.name = "model"},
             {.name = "width"},
+            {.name = "stem"},
+            {.name = "shortcut"},
             {.name = "image-size", .help = "height and width of the network's input", .min = 1},
             {.name = "channels", .help = "image channels", .min = 1},
             {.name = "classes", .help = "outputs of the network", .min = 1}})
@@ -235,7 +237,9 @@ Report inspect_network(const InspectArguments& arguments) {
                                                           .height = config.image_size,
                                                           .width = config.image_size},
                                                 .classes = config.classes,
-                                                .width = config.width});
+                                                .width = config.width,
+                                                .stem = config.stem,
+                                                .shortcut = config.shortcut});
   const auto threads = static_cast<int>(config.threads);
   Report report = inspect_model(graph);
   // Compiles with a run's convolution plan, so memory and algorithms equal a run's.

@@ -19,7 +19,18 @@ void add_learning_options(OptionTable<Config>& t) {
             .max = 65536})
       .add(&Config::zero_init_residual, {.name = "zero-init-residual",
                                          .help = "start each residual block as the identity",
-                                         .unit = ""});
+                                         .unit = ""})
+      .add(&Config::stem, {.name = "stem",
+                           .help = "first layers of a resnet; deep: three 3x3 convolutions in "
+                                   "place of the 7x7 one, as in ResNet-D",
+                           .unit = "",
+                           .choices = {"standard", "deep"}})
+      .add(&Config::shortcut,
+           {.name = "shortcut",
+            .help = "how a resnet's shortcuts reduce the image; avgpool: 2x2 average pooling "
+                    "before the 1x1 convolution, as in ResNet-D",
+            .unit = "",
+            .choices = {"conv", "avgpool"}});
   t.group("Data")
       .add(&Config::data,
            {.name = "data", .help = "directory of shards; training uses split train", .unit = ""})

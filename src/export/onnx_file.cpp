@@ -66,7 +66,9 @@ OnnxOp onnx_op(const MaxPool& op) {
 }
 OnnxOp onnx_op(const AvgPool& op) {
   std::vector<std::string> attributes = window(op.options);
-  attributes.push_back(attribute("count_include_pad", std::int64_t{1}));
+  const bool partial = op.options.partial_windows;
+  attributes.push_back(attribute("count_include_pad", std::int64_t{partial ? 0 : 1}));
+  if (partial) attributes.push_back(attribute("ceil_mode", std::int64_t{1}));
   return {.type = "AveragePool", .attributes = std::move(attributes)};
 }
 OnnxOp onnx_op(const GlobalAvgPool& /*op*/) {

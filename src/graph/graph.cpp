@@ -14,14 +14,17 @@
 namespace lockstep {
 namespace {
 
+void require_window(const std::string& layer, std::int64_t kernel, std::int64_t stride,
+                    std::int64_t padding) {
+  if (kernel >= 1 && stride >= 1 && padding >= 0) return;
+  fail(ExitStatus::usage, "{}: kernel {}, stride {}, padding {} (they must be at least 1, 1 and 0)",
+       layer, kernel, stride, padding);
+}
+
 /// floor((extent + 2 padding - kernel) / stride) + 1, checked.
 std::int64_t window_output(const std::string& layer, std::int64_t extent, std::int64_t kernel,
                            std::int64_t stride, std::int64_t padding) {
-  if (kernel < 1 || stride < 1 || padding < 0) {
-    fail(ExitStatus::usage,
-         "{}: kernel {}, stride {}, padding {} (they must be at least 1, 1 and 0)", layer, kernel,
-         stride, padding);
-  }
+  require_window(layer, kernel, stride, padding);
   if (kernel > extent + 2 * padding) {
     fail(ExitStatus::usage,
          "{}: a kernel of {} is larger than its input of {} with padding {} (nothing is left); use "
@@ -37,14 +40,33 @@ void require_image(const std::string& layer, const Shape& shape) {
   }
 }
 
-Shape pooled_shape(const std::string& layer, const Shape& in, const PoolOptions& options) {
+template <typename Options>
+void require_pooling(const std::string& layer, const Shape& in, const Options& options) {
   require_image(layer, in);
-  if (2 * options.padding > options.kernel) {
-    fail(ExitStatus::usage, "{}: padding {} is more than half of the kernel {}", layer,
-         options.padding, options.kernel);
-  }
+  if (2 * options.padding <= options.kernel) return;
+  fail(ExitStatus::usage, "{}: padding {} is more than half of the kernel {}", layer,
+       options.padding, options.kernel);
+}
+
+template <typename Options>
+Shape pooled_shape(const std::string& layer, const Shape& in, const Options& options) {
+  require_pooling(layer, in, options);
   return {in[0], window_output(layer, in[1], options.kernel, options.stride, options.padding),
           window_output(layer, in[2], options.kernel, options.stride, options.padding)};
+}
+
+/// Of windows that may extend past the image; each begins within it or its padding.
+Shape partially_pooled_shape(const std::string& layer, const Shape& in,
+                             const AvgPoolOptions& options) {
+  require_pooling(layer, in, options);
+  require_window(layer, options.kernel, options.stride, options.padding);
+  const auto output = [&](std::int64_t extent) {
+    const std::int64_t rest =
+        std::max<std::int64_t>(extent + 2 * options.padding - options.kernel, 0);
+    const std::int64_t last = (rest + options.stride - 1) / options.stride;
+    return last * options.stride < extent + options.padding ? last + 1 : last;
+  };
+  return {in[0], output(in[1]), output(in[2])};
 }
 
 /// Inputs and options that the op's function depends on. Training-only settings (momentum,
@@ -64,6 +86,9 @@ std::string details_of(const Op& any) {
         if constexpr (requires { op.options.kernel; }) {
           text += " k" + std::to_string(op.options.kernel) + " s" +
                   std::to_string(op.options.stride) + " p" + std::to_string(op.options.padding);
+        }
+        if constexpr (std::is_same_v<T, AvgPool>) {
+          if (op.options.partial_windows) text += " partial";
         }
       },
       any);
@@ -195,8 +220,11 @@ ValueId Graph::max_pool(ValueId input, const PoolOptions& options) {
   return append({.op = MaxPool{input, options}, .output = out, .parameters = {}, .statistics = {}});
 }
 
-ValueId Graph::avg_pool(ValueId input, const PoolOptions& options) {
-  const Shape out = pooled_shape("avg_pool of " + describe(input), input_shape(input), options);
+ValueId Graph::avg_pool(ValueId input, const AvgPoolOptions& options) {
+  const std::string layer = "avg_pool of " + describe(input);
+  const Shape in = input_shape(input);
+  const Shape out = options.partial_windows ? partially_pooled_shape(layer, in, options)
+                                            : pooled_shape(layer, in, options);
   return append({.op = AvgPool{input, options}, .output = out, .parameters = {}, .statistics = {}});
 }
 

@@ -9,9 +9,7 @@ Graph mini_resnet(const ModelOptions& options) {
   constexpr int blocks = 2;
   const std::int64_t base = options.width == 0 ? 64 : options.width;
   Graph graph("mini-resnet", options.image, options.classes);
-  ValueId x = graph.conv2d(graph.input(),
-                           {.name = "conv1", .out_channels = base, .kernel = 3, .padding = 1});
-  x = graph.relu(graph.batch_norm(x, {.name = "bn1"}));
+  ValueId x = stem(graph, options, false);
   std::int64_t channels = base;
   for (int stage = 0; stage < stages; ++stage) {
     const std::int64_t width = base << stage;
@@ -21,7 +19,8 @@ Graph mini_resnet(const ModelOptions& options) {
                        .in_channels = channels,
                        .width = width,
                        .stride = stage > 0 && block == 0 ? 2 : 1,
-                       .zero_init_residual = options.zero_init_residual});
+                       .zero_init_residual = options.zero_init_residual,
+                       .shortcut = options.shortcut});
       channels = width;
     }
   }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -69,11 +70,15 @@ Graph make_model(std::string_view name, const ModelOptions& options) {
          options.width);
   }
   const bool residual = name != "simple-cnn" && name != "mlp";
-  if (options.zero_init_residual && !residual) {
+  for (const auto& [option, given] :
+       {std::pair{"--zero-init-residual", options.zero_init_residual},
+        {"--stem deep", options.stem == Stem::deep},
+        {"--shortcut avgpool", options.shortcut == Shortcut::avgpool}}) {
+    if (!given || residual) continue;
     fail(ExitStatus::usage,
-         "--zero-init-residual does not go with --model {} (it has no residual blocks); leave it "
-         "out, or take a resnet",
-         name);
+         "{} does not go with --model {} (it has no residual blocks); leave it out, or take a "
+         "resnet",
+         option, name);
   }
   if (name == "mini-resnet") return models_detail::mini_resnet(options);
   if (name == "simple-cnn") return models_detail::simple_cnn(options);

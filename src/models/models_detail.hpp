@@ -19,7 +19,11 @@ struct BlockOptions {
   std::int64_t width;  ///< channels of the output; of a bottleneck's, a quarter
   std::int64_t stride;
   bool zero_init_residual;
+  Shortcut shortcut;
 };
+/// Convolutions, norm and relu, with channels from options.width, or 64; then, if the stem is
+/// `full`, pooling. The first convolution of a full stem has a stride.
+[[nodiscard]] ValueId stem(Graph& graph, const ModelOptions& options, bool full);
 /// Two 3x3 convolutions and a shortcut; ends with relu.
 [[nodiscard]] ValueId basic_block(Graph& graph, ValueId input, const BlockOptions& options);
 /// Appends pooling, flatten, `fc` and the loss.

@@ -32,26 +32,36 @@ constexpr Variant variants[] = {{"resnet18", false, {2, 2, 2, 2}},
 ValueId shortcut(Graph& graph, ValueId input, const BlockOptions& options,
                  std::int64_t out_channels) {
   if (options.stride == 1 && options.in_channels == out_channels) return input;
-  const ValueId x = graph.conv2d(input, {.name = options.name + ".downsample.0",
-                                         .out_channels = out_channels,
-                                         .kernel = 1,
-                                         .stride = options.stride});
-  return graph.batch_norm(x, {.name = options.name + ".downsample.1"});
+  const bool pools = options.shortcut == Shortcut::avgpool;
+  if (pools && options.stride != 1) {
+    input = graph.avg_pool(
+        input, {.kernel = options.stride, .stride = options.stride, .partial_windows = true});
+  }
+  // As timm, which counts the pooling as a layer even where there is none.
+  const int first = pools ? 1 : 0;
+  const ValueId x =
+      graph.conv2d(input, {.name = fmt::format("{}.downsample.{}", options.name, first),
+                           .out_channels = out_channels,
+                           .kernel = 1,
+                           .stride = pools ? 1 : options.stride});
+  return graph.batch_norm(x, {.name = fmt::format("{}.downsample.{}", options.name, first + 1)});
 }
 
-ValueId stem(Graph& graph, std::int64_t width) {
-  const bool full = std::min(graph.image().height, graph.image().width) >= smallest_full_stem;
+/// Of ResNet-D: three 3x3 convolutions, the first two with half of the channels.
+ValueId deep_convolutions(Graph& graph, std::int64_t width, std::int64_t stride) {
+  if (width % 2 != 0) {
+    fail(ExitStatus::usage,
+         "--width {} does not go with --stem deep (its first convolutions have half of the width); "
+         "use an even width",
+         width);
+  }
   ValueId x = graph.conv2d(
       graph.input(),
-      full ? Conv2dOptions{.name = "conv1",
-                           .out_channels = width,
-                           .kernel = 7,
-                           .stride = 2,
-                           .padding = 3}
-           : Conv2dOptions{
-                 .name = "conv1", .out_channels = width, .kernel = 3, .stride = 1, .padding = 1});
-  x = graph.relu(graph.batch_norm(x, {.name = "bn1"}));
-  return full ? graph.max_pool(x, {.kernel = 3, .stride = 2, .padding = 1}) : x;
+      {.name = "conv1.0", .out_channels = width / 2, .kernel = 3, .stride = stride, .padding = 1});
+  x = graph.relu(graph.batch_norm(x, {.name = "conv1.1"}));
+  x = graph.conv2d(x, {.name = "conv1.3", .out_channels = width / 2, .kernel = 3, .padding = 1});
+  x = graph.relu(graph.batch_norm(x, {.name = "conv1.4"}));
+  return graph.conv2d(x, {.name = "conv1.6", .out_channels = width, .kernel = 3, .padding = 1});
 }
 
 /// 1x1, 3x3 (with the stride, as in ResNet v1.5), 1x1 and a shortcut; ends with relu.
@@ -76,6 +86,20 @@ ValueId bottleneck(Graph& graph, ValueId input, const BlockOptions& options,
 }
 
 }  // namespace
+
+ValueId stem(Graph& graph, const ModelOptions& options, bool full) {
+  const std::int64_t width = options.width == 0 ? 64 : options.width;
+  const std::int64_t stride = full ? 2 : 1;
+  const std::int64_t kernel = full ? 7 : 3;
+  ValueId x = options.stem == Stem::deep ? deep_convolutions(graph, width, stride)
+                                         : graph.conv2d(graph.input(), {.name = "conv1",
+                                                                        .out_channels = width,
+                                                                        .kernel = kernel,
+                                                                        .stride = stride,
+                                                                        .padding = kernel / 2});
+  x = graph.relu(graph.batch_norm(x, {.name = "bn1"}));
+  return full ? graph.max_pool(x, {.kernel = 3, .stride = 2, .padding = 1}) : x;
+}
 
 ValueId basic_block(Graph& graph, ValueId input, const BlockOptions& options) {
   const std::string& name = options.name;
@@ -109,7 +133,8 @@ Graph resnet(std::string_view name, const ModelOptions& options) {
          base, name, variant.group_width, 64 / variant.group_width);
   }
   Graph graph(std::string(name), options.image, options.classes);
-  ValueId x = stem(graph, base);
+  const bool full = std::min(graph.image().height, graph.image().width) >= smallest_full_stem;
+  ValueId x = stem(graph, options, full);
   std::int64_t channels = base;
   for (int stage = 0; stage < 4; ++stage) {
     const std::int64_t width = base << stage;
@@ -118,7 +143,8 @@ Graph resnet(std::string_view name, const ModelOptions& options) {
                                        .in_channels = channels,
                                        .width = width,
                                        .stride = stage > 0 && block == 0 ? 2 : 1,
-                                       .zero_init_residual = options.zero_init_residual};
+                                       .zero_init_residual = options.zero_init_residual,
+                                       .shortcut = options.shortcut};
       x = variant.is_bottleneck ? bottleneck(graph, x, block_options, variant)
                                 : basic_block(graph, x, block_options);
       channels = variant.is_bottleneck ? 4 * width : width;

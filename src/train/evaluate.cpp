@@ -45,6 +45,8 @@ LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm)
   if (!request.model.empty()) {
     loaded.config.model = request.model;
     loaded.config.width = request.width;
+    loaded.config.stem = request.stem;
+    loaded.config.shortcut = request.shortcut;
   }
   if (request.precision) loaded.config.precision = *request.precision;
   if (loaded.config.eval_size != 0) loaded.config.image_size = loaded.config.eval_size;

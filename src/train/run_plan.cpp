@@ -88,6 +88,8 @@ RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_siz
   plan.model.classes = c.classes;
   plan.model.width = config.width;
   plan.model.zero_init_residual = config.zero_init_residual;
+  plan.model.stem = config.stem;
+  plan.model.shortcut = config.shortcut;
   plan.model.label_smoothing = config.label_smoothing;
   plan.model.loss = config.loss;
   plan.model.bce_target_threshold = config.bce_target_threshold;

@@ -369,6 +369,24 @@ BOOST_AUTO_TEST_CASE(averages_of_windows_count_padding_as_zeros) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(averages_of_partial_windows_are_of_the_pixels_within_the_image) {
+  struct Case {
+    std::int64_t kernel, stride, padding, height, width;
+  };
+  for (const Case& c : {Case{2, 2, 0, 7, 8}, Case{2, 2, 0, 1, 3}, Case{3, 2, 1, 8, 9},
+                        Case{3, 3, 0, 7, 8}, Case{2, 3, 1, 7, 6}, Case{3, 3, 1, 8, 7}}) {
+    Graph graph("partial average pool " + std::to_string(c.kernel) + " stride " +
+                    std::to_string(c.stride) + " padding " + std::to_string(c.padding),
+                {.channels = 2, .height = c.height, .width = c.width}, 3);
+    ValueId x = graph.conv2d(graph.input(), {.name = "conv", .out_channels = 19, .kernel = 1});
+    x = graph.avg_pool(
+        x, {.kernel = c.kernel, .stride = c.stride, .padding = c.padding, .partial_windows = true});
+    x = graph.linear(graph.flatten(x), {.name = "fc", .out_features = 3});
+    graph.softmax_cross_entropy(x, {});
+    check_all(graph, 2);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(flatten_keeps_the_order_of_torch) {
   Graph graph("flattened convolution", {.channels = 1, .height = 6, .width = 5}, 7);
   ValueId x =

@@ -279,16 +279,22 @@ class Runner {
       }
     }
   }
-  static double area(const AvgPool& op) {
-    return static_cast<double>(op.options.kernel * op.options.kernel);
+  /// By output, how many values it is the mean of.
+  std::vector<double> areas(const AvgPool& op) {
+    const auto whole = static_cast<double>(op.options.kernel * op.options.kernel);
+    if (!op.options.partial_windows) return std::vector<double>(out().size(), whole);
+    std::vector<double> result(out().size(), 0.0);
+    for_each_pair(op, [&](std::size_t o, std::size_t) { result[o] += 1; });
+    return result;
   }
   void forward(const AvgPool& op) {
-    for_each_pair(op,
-                  [&](std::size_t o, std::size_t i) { out()[o] += in(op.input)[i] / area(op); });
+    const std::vector<double> area = areas(op);
+    for_each_pair(op, [&](std::size_t o, std::size_t i) { out()[o] += in(op.input)[i] / area[o]; });
   }
   void backward(const AvgPool& op) {
+    const std::vector<double> area = areas(op);
     for_each_pair(op, [&](std::size_t o, std::size_t i) {
-      in_gradient(op.input)[i] += out_gradient()[o] / area(op);
+      in_gradient(op.input)[i] += out_gradient()[o] / area[o];
     });
   }
 

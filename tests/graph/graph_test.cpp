@@ -81,7 +81,32 @@ BOOST_AUTO_TEST_CASE(the_output_extent_of_a_window_is_rounded_down) {
 
     BOOST_TEST(output_of(graph, conv) == each.conv);
     BOOST_TEST(output_of(graph, graph.max_pool(0, window)) == each.pool);
-    BOOST_TEST(output_of(graph, graph.avg_pool(0, window)) == each.pool);
+    const ValueId average =
+        graph.avg_pool(0, {.kernel = each.kernel, .stride = each.stride, .padding = each.padding});
+    BOOST_TEST(output_of(graph, average) == each.pool);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_output_extent_of_partial_windows_is_rounded_up) {
+  struct Case {
+    std::int64_t kernel, stride, padding;
+    Shape output;
+  };
+  // Of 9 x 7, as torch with ceil_mode.
+  for (const Case& each : {Case{2, 2, 0, {3, 5, 4}},
+                           {3, 2, 1, {3, 5, 4}},
+                           {3, 3, 0, {3, 3, 3}},
+                           {2, 3, 1, {3, 4, 3}},
+                           {3, 4, 0, {3, 3, 2}},
+                           {7, 9, 0, {3, 1, 1}},
+                           {8, 2, 0, {3, 2, 1}}}) {
+    Graph graph = small_graph();
+    const ValueId value = graph.avg_pool(0, {.kernel = each.kernel,
+                                             .stride = each.stride,
+                                             .padding = each.padding,
+                                             .partial_windows = true});
+
+    BOOST_TEST(output_of(graph, value) == each.output);
   }
 }
 
@@ -335,6 +360,13 @@ BOOST_AUTO_TEST_CASE(fingerprints_distinguish_strides_and_connections) {
     return graph.fingerprint();
   };
 
+  const auto average = [](bool partial) {
+    Graph graph("g", {.height = 4, .width = 4}, 1);
+    graph.avg_pool(0, {.partial_windows = partial});
+    return graph.fingerprint();
+  };
+
+  BOOST_TEST(average(true) != average(false));
   BOOST_TEST(print(1, 0) != print(2, 0));
   BOOST_TEST(pool(true) != pool(false));
   BOOST_TEST(add(true) != add(false));

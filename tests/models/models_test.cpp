@@ -140,6 +140,55 @@ BOOST_AUTO_TEST_CASE(the_stem_does_not_shrink_small_images) {
   BOOST_TEST((layer(at(224, 224), "layer1.0.conv1").output == Shape{64, 56, 56}));
 }
 
+BOOST_AUTO_TEST_CASE(a_deep_stem_is_three_3x3_convolutions_with_timms_names) {
+  const Graph graph = make_model("resnet50", {.stem = Stem::deep});
+  const auto shape = shapes(graph);
+
+  BOOST_TEST((shape.at("conv1.0.weight") == Shape{32, 3, 3, 3}));
+  BOOST_TEST((shape.at("conv1.1.weight") == Shape{32}));
+  BOOST_TEST((shape.at("conv1.3.weight") == Shape{32, 32, 3, 3}));
+  BOOST_TEST((shape.at("conv1.4.bias") == Shape{32}));
+  BOOST_TEST((shape.at("conv1.6.weight") == Shape{64, 32, 3, 3}));
+  BOOST_TEST((shape.at("bn1.weight") == Shape{64}));
+  BOOST_TEST((layer(graph, "conv1.6").output == Shape{64, 112, 112}));
+  BOOST_TEST((layer(graph, "layer1.0.conv1").output == Shape{64, 56, 56}));
+  const Graph small = make_model("mini-resnet", {.image = cifar, .width = 8, .stem = Stem::deep});
+  BOOST_TEST((shapes(small).at("conv1.3.weight") == Shape{4, 4, 3, 3}));
+  BOOST_TEST((layer(small, "layer1.0.conv1").output == Shape{8, 32, 32}));
+}
+
+BOOST_AUTO_TEST_CASE(an_avgpool_shortcut_halves_the_image_before_its_convolution) {
+  const Graph graph = make_model("resnet50", {.shortcut = Shortcut::avgpool});
+  const auto shape = shapes(graph);
+
+  // timm's names, also where the image stays as it is.
+  BOOST_TEST((shape.at("layer1.0.downsample.1.weight") == Shape{256, 64, 1, 1}));
+  BOOST_TEST((shape.at("layer1.0.downsample.2.weight") == Shape{256}));
+  BOOST_TEST((shape.at("layer2.0.downsample.1.weight") == Shape{512, 256, 1, 1}));
+  BOOST_TEST(!shape.contains("layer2.0.downsample.0.weight"));
+  BOOST_TEST(count_of<AvgPool>(graph) == 3);
+  const auto& convolution = std::get<Conv2d>(layer(graph, "layer2.0.downsample.1").op);
+  BOOST_TEST(convolution.options.stride == 1);
+  // timm's resnet50d.
+  BOOST_TEST(make_model("resnet50", {.stem = Stem::deep, .shortcut = Shortcut::avgpool})
+                 .parameter_count() == 25'576'264);
+  // An odd extent is rounded up, as by the 3x3 convolution beside it.
+  const Graph odd =
+      make_model("resnet18", {.image = {.height = 33, .width = 35}, .shortcut = Shortcut::avgpool});
+  BOOST_TEST((layer(odd, "layer2.0.downsample.1").output == Shape{128, 17, 18}));
+}
+
+BOOST_AUTO_TEST_CASE(stem_and_shortcut_belong_to_a_models_identity) {
+  const auto print = [](Stem stem, Shortcut shortcut) {
+    return make_model("mini-resnet", {.image = cifar, .stem = stem, .shortcut = shortcut})
+        .fingerprint();
+  };
+
+  const std::uint32_t usual = print(Stem::standard, Shortcut::convolution);
+  BOOST_TEST(print(Stem::deep, Shortcut::convolution) != usual);
+  BOOST_TEST(print(Stem::standard, Shortcut::avgpool) != usual);
+}
+
 BOOST_AUTO_TEST_CASE(mini_resnet_has_three_stages_of_two_basic_blocks) {
   const Graph graph = make_model("mini-resnet", {.image = cifar, .classes = 10, .width = 16});
   const auto shape = shapes(graph);
@@ -238,17 +287,25 @@ BOOST_AUTO_TEST_CASE(unsupported_widths_and_images_are_refused) {
   BOOST_TEST(message("mini-resnet", {.image = cifar, .width = -1}).find("-1") != std::string::npos);
   BOOST_TEST(message("resnext50_32x4d", {.image = cifar, .width = 24}).find("a multiple of 16") !=
              std::string::npos);
+  BOOST_TEST(
+      message("resnet18", {.image = cifar, .width = 7, .stem = Stem::deep}).find("an even width") !=
+      std::string::npos);
   BOOST_TEST(message("simple-cnn", {.image = {.channels = 1, .height = 3, .width = 3}})
                  .find("larger images") != std::string::npos);
   BOOST_TEST(message("resnet18", {.image = {.channels = 1, .height = 1, .width = 1}}) == "");
 }
 
-BOOST_AUTO_TEST_CASE(zero_init_residual_is_refused_without_residual_blocks) {
-  for (const char* name : {"simple-cnn", "mlp"}) {
-    const std::string message =
-        usage_error([&] { (void)make_model(name, {.image = cifar, .zero_init_residual = true}); });
+BOOST_AUTO_TEST_CASE(options_of_resnets_are_refused_without_residual_blocks) {
+  for (const std::string name : {"simple-cnn", "mlp"}) {
+    for (const auto& [option, options] :
+         {std::pair{"--zero-init-residual",
+                    ModelOptions{.image = cifar, .zero_init_residual = true}},
+          {"--stem deep", ModelOptions{.image = cifar, .stem = Stem::deep}},
+          {"--shortcut avgpool", ModelOptions{.image = cifar, .shortcut = Shortcut::avgpool}}}) {
+      const std::string message = usage_error([&] { (void)make_model(name, options); });
 
-    BOOST_TEST(message.find(std::string("--zero-init-residual does not go with --model ") + name) !=
-               std::string::npos);
+      BOOST_TEST(message.find(option + std::string(" does not go with --model ") + name) !=
+                 std::string::npos);
+    }
   }
 }

@@ -14,7 +14,7 @@ import tempfile
 import warnings
 import zipfile
 
-from pytorch_parity import MINIMUM_ERROR, MiniResNet, SimpleCnn, h5py, np, relative_error, torch, torchvision
+from pytorch_parity import MINIMUM_ERROR, MiniResNet, MiniResNetD, SimpleCnn, h5py, np, relative_error, torch, torchvision
 
 try:
     import onnx
@@ -45,6 +45,8 @@ class Mlp(torch.nn.Module):
 CASES = {
     # name: (module, height, width, channels, options of train)
     "mini-resnet": (lambda: MiniResNet(3, CLASSES, 16), 16, 24, 3, ["--width", "16"]),
+    "mini-resnet-d": (lambda: MiniResNetD(3, CLASSES, 16), 14, 18, 3,
+                      ["--width", "16", "--stem", "deep", "--shortcut", "avgpool"]),
     "simple-cnn": (lambda: SimpleCnn(1, CLASSES, 28), 28, 28, 1, []),
     "mlp": (lambda: Mlp(3 * 10 * 14, 48), 10, 14, 3, ["--width", "48"]),
     "resnet18": (lambda: torchvision.models.resnet18(num_classes=CLASSES), 64, 64, 3, []),
@@ -159,12 +161,13 @@ def main():
     with tempfile.TemporaryDirectory() as name, torch.no_grad():
         folder = pathlib.Path(name)
         pixels, labels = write_data(folder, height, width, channels)
-        lockstep("train", "--data", folder, "--model", case, *options, "--batch-size", BATCH, "--max-steps", 4, "--lr", 0.002,
+        model = case.removesuffix("-d")
+        lockstep("train", "--data", folder, "--model", model, *options, "--batch-size", BATCH, "--max-steps", 4, "--lr", 0.002,
                  "--conv-algorithm", "direct", "--run-dir", folder / "run", "--progress", "plain")
         evaluated = json.loads(lockstep("eval", "--checkpoint", folder / "run/checkpoints/latest", "--data", folder, "--json"))
 
         module = module_of_the_torchvision_file(folder, make)
-        check_safetensors(folder, case, module)
+        check_safetensors(folder, model, module)
         fp32 = module(torch.from_numpy(normalized(pixels, np.float32))).numpy().astype("f8")
         exact = module.double()(torch.from_numpy(normalized(pixels, np.float64))).numpy()
         check_evaluation(exact, labels, evaluated)
@@ -173,7 +176,7 @@ def main():
         for folds in (False, True):
             for includes in (False, True):
                 path = export(folder, f"{folds}-{includes}.onnx", "onnx", *["--fold-batch-norm"] * folds, *["--include-normalization"] * includes)
-                check_onnx(path, case, (channels, height, width), folds)
+                check_onnx(path, model, (channels, height, width), folds)
                 logits = run_onnx(path, pixels if includes else normalized(pixels, np.float32))
                 error = relative_error(logits, exact)
                 print(f"{case}, folded {folds}, normalization inside {includes}: error {error:.2e}, fp32 PyTorch {peer:.2e}")

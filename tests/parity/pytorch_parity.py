@@ -56,6 +56,26 @@ class MiniResNet(torch.nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
+class MiniResNetD(MiniResNet):
+    """With --stem deep and --shortcut avgpool, with timm's names."""
+
+    def __init__(self, channels, classes, width):
+        super().__init__(channels, classes, width)
+
+        def convolution(inputs, outputs):
+            return torch.nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+
+        self.conv1 = torch.nn.Sequential(
+            convolution(channels, width // 2), torch.nn.BatchNorm2d(width // 2), torch.nn.ReLU(),
+            convolution(width // 2, width // 2), torch.nn.BatchNorm2d(width // 2), torch.nn.ReLU(),
+            convolution(width // 2, width))
+        for stage in (self.layer2, self.layer3):
+            convolved, norm = stage[0].downsample
+            stage[0].downsample = torch.nn.Sequential(
+                torch.nn.AvgPool2d(2, 2, ceil_mode=True, count_include_pad=False),
+                conv1x1(convolved.in_channels, convolved.out_channels), norm)
+
+
 class SimpleCnn(torch.nn.Module):
     def __init__(self, channels, classes, size):
         super().__init__()
@@ -74,6 +94,9 @@ class SimpleCnn(torch.nn.Module):
 CASES = {
     # name: (module, lockstep model options, channels, size, classes, batch, steps)
     "mini-resnet": (lambda: MiniResNet(3, 10, 16), ["--model", "mini-resnet", "--width", "16"], 3, 16, 10, 4, 3),
+    # Of 14: the last stage halves an odd extent, 7.
+    "mini-resnet-d": (lambda: MiniResNetD(3, 10, 16), ["--model", "mini-resnet", "--width", "16", "--stem", "deep",
+                                                       "--shortcut", "avgpool"], 3, 14, 10, 4, 3),
     "simple-cnn": (lambda: SimpleCnn(1, 10, 28), ["--model", "simple-cnn"], 1, 28, 10, 8, 3),
     "resnet18": (lambda: torchvision.models.resnet18(num_classes=100), ["--model", "resnet18"], 3, 224, 100, 2, 3),
     "resnext50_32x4d": (lambda: torchvision.models.resnext50_32x4d(num_classes=10),

@@ -91,7 +91,8 @@ int main(int argc, char** argv) {
       make_model(config.model, {.image = input.shape,
                                 .classes = config.classes,
                                 .width = config.width,
-                                .zero_init_residual = false,
+                                .stem = config.stem,
+                                .shortcut = config.shortcut,
                                 .label_smoothing = config.label_smoothing,
                                 .loss = config.loss,
                                 .bce_target_threshold = config.bce_target_threshold});

@@ -3,6 +3,7 @@
 #include "lockstep/config/option_types.hpp"
 #include "lockstep/core/loss_kind.hpp"
 #include "lockstep/core/precision.hpp"
+#include "lockstep/core/resnet_kinds.hpp"
 
 #include <cstdint>
 #include <string>
@@ -18,6 +19,8 @@ struct Config {
   std::string model = "resnet50";
   std::int64_t width = 0;  ///< 0: the model's own
   bool zero_init_residual = false;
+  Stem stem = Stem::standard;
+  Shortcut shortcut = Shortcut::convolution;
   // data
   std::string data;
   std::string val_data;         ///< empty: same as data

@@ -61,9 +61,8 @@ class Graph final {
   ValueId relu(ValueId input);
   ValueId add(ValueId left, ValueId right);
   ValueId max_pool(ValueId input, const PoolOptions& options);
-  /// Means of windows, in which padding counts as zeros: torch's AvgPool2d with its default,
-  /// count_include_pad.
-  ValueId avg_pool(ValueId input, const PoolOptions& options);
+  /// Means of windows, as torch's AvgPool2d.
+  ValueId avg_pool(ValueId input, const AvgPoolOptions& options);
   ValueId global_avg_pool(ValueId input);
   ValueId flatten(ValueId input);
   ValueId linear(ValueId input, const LinearOptions& options);

@@ -33,6 +33,15 @@ struct PoolOptions {
   std::int64_t stride = 2;
   std::int64_t padding = 0;
 };
+struct AvgPoolOptions {
+  std::int64_t kernel = 2;
+  std::int64_t stride = 2;
+  std::int64_t padding = 0;
+  /// Whether windows may extend past the image, so that the output's extent is rounded up. Means
+  /// are then of a window's pixels within the image: torch's ceil_mode=True and
+  /// count_include_pad=False. Else padding counts as zeros, torch's default.
+  bool partial_windows = false;
+};
 struct LinearOptions {
   std::string name;
   std::int64_t out_features = 0;
@@ -94,7 +103,7 @@ struct SoftmaxCrossEntropy {
 struct AvgPool {
   static constexpr std::string_view op_name = "avg_pool";
   ValueId input;
-  PoolOptions options;
+  AvgPoolOptions options;
 };
 
 struct BinaryCrossEntropy {

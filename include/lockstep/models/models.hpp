@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/core/loss_kind.hpp"
+#include "lockstep/core/resnet_kinds.hpp"
 #include "lockstep/graph/graph.hpp"
 
 #include <span>
@@ -17,6 +18,8 @@ struct ModelOptions {
   /// convolution, or mlp's hidden width; 0: the model's default.
   std::int64_t width = 0;
   bool zero_init_residual = false;
+  Stem stem = Stem::standard;
+  Shortcut shortcut = Shortcut::convolution;
   double label_smoothing = 0.0;
   LossKind loss = LossKind::cross_entropy;
   double bce_target_threshold = 0.0;  ///< 0: none
@@ -25,8 +28,9 @@ struct ModelOptions {
 /// Ends a graph with the loss of the options.
 void add_loss(Graph& graph, ValueId logits, const ModelOptions& options);
 
-/// The graph of the model `name`, with torchvision's parameter names. Images under 64 pixels get a
-/// 3x3 stem without pooling. Error(usage) if the name is unknown (with the nearest and all known
+/// The graph of the model `name`, with torchvision's parameter names, and timm's for a deep stem
+/// and avgpool shortcuts. Images under 64 pixels get a 3x3 stem without pooling, or a deep one
+/// without pooling and stride. Error(usage) if the name is unknown (with the nearest and all known
 /// names) or the image is too small for the model.
 [[nodiscard]] Graph make_model(std::string_view name, const ModelOptions& options);
 

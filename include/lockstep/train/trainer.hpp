@@ -55,9 +55,11 @@ struct EvaluationRequest {
   std::string checkpoint;
   std::string data;
   std::string split = "val";
-  bool ema = false;                    ///< evaluate the average of the weights
-  std::string model;                   ///< empty: the checkpoint's
-  std::int64_t width = 0;              ///< with `model`
+  bool ema = false;        ///< evaluate the average of the weights
+  std::string model;       ///< empty: the checkpoint's
+  std::int64_t width = 0;  ///< with `model`, as the two below
+  Stem stem = Stem::standard;
+  Shortcut shortcut = Shortcut::convolution;
   std::int64_t image_size = 0;         ///< 0: the run's in evaluations, else the data set's
   double eval_crop_ratio = 0;          ///< Config::eval_crop_ratio; 0: the run's
   std::vector<double> mean = {};       ///< empty: the checkpoint's, else the data set's

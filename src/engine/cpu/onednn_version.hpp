@@ -26,6 +26,7 @@ struct PoolingWindow {
   dnnl::memory::dims stride;
   dnnl::memory::dims kernel;
   dnnl::memory::dims padding;
+  dnnl::memory::dims end_padding;
 };
 
 #if DNNL_VERSION_MAJOR >= 3
@@ -83,7 +84,7 @@ template <typename Primitive, typename Accepts, typename Forward, typename... Ar
 template <typename Make>
 [[nodiscard]] auto with_pooling_window(const PoolingWindow& window, Make&& make) {
   const dnnl::memory::dims dilation(window.kernel.size(), 0);
-  return make(window.stride, window.kernel, dilation, window.padding, window.padding);
+  return make(window.stride, window.kernel, dilation, window.padding, window.end_padding);
 }
 
 #else
@@ -143,7 +144,7 @@ template <typename Primitive, typename Accepts, typename Forward, typename... Ar
 
 template <typename Make>
 [[nodiscard]] auto with_pooling_window(const PoolingWindow& window, Make&& make) {
-  return make(window.stride, window.kernel, window.padding, window.padding);
+  return make(window.stride, window.kernel, window.padding, window.end_padding);
 }
 
 #endif

@@ -1,5 +1,7 @@
 #include "lowering.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -11,9 +13,7 @@ struct PoolingOptions {
   dnnl::algorithm algorithm;
   std::string name;
   ValueId input;
-  Dims kernel;
-  Dims stride;
-  Dims padding;
+  PoolingWindow window;
 };
 
 using Forward = dnnl::pooling_forward;
@@ -26,7 +26,7 @@ class PoolingLowering final : public Lowering {
   void forward(ProgramBuilder& builder) override {
     const Tensor source = builder.value(options_.input);
     forward_ = checked(options_.name, [&] {
-      return with_pooling_window(window(), [&](const auto&... window) {
+      return with_pooling_window(options_.window, [&](const auto&... window) {
         return primitive_desc<Forward>(builder.engine(), ProgramBuilder::attributes(),
                                        builder.forward_kind(), options_.algorithm, source.desc(),
                                        any_layout(builder.batch_shape(id_), builder.activations()),
@@ -48,7 +48,7 @@ class PoolingLowering final : public Lowering {
     const std::string name = "gradient of " + options_.name;
     const Desc source = builder.format(options_.input);
     const auto pd = checked(name, [&] {
-      return with_pooling_window(window(), [&](const auto&... window) {
+      return with_pooling_window(options_.window, [&](const auto&... window) {
         return backward_primitive_desc<Backward>(builder.engine(), ProgramBuilder::attributes(),
                                                  forward_, options_.algorithm, source,
                                                  forward_.dst_desc(), window...);
@@ -63,10 +63,6 @@ class PoolingLowering final : public Lowering {
   }
 
  private:
-  [[nodiscard]] PoolingWindow window() const {
-    return {.stride = options_.stride, .kernel = options_.kernel, .padding = options_.padding};
-  }
-
   PoolingOptions options_;
   ValueId id_;
   Forward::primitive_desc forward_;
@@ -74,28 +70,39 @@ class PoolingLowering final : public Lowering {
 };
 
 /// Lowers an op with square windows.
+template <typename Op>
 std::unique_ptr<Lowering> lower_windows(dnnl::algorithm algorithm, const std::string& name,
-                                        ValueId input, const PoolOptions& options,
-                                        const LoweringContext& context) {
+                                        const Op& op, const LoweringContext& context) {
+  const std::int64_t kernel = op.options.kernel;
+  const std::int64_t stride = op.options.stride;
+  const std::int64_t padding = op.options.padding;
+  const Shape& input = context.node(op.input).output;
+  const Shape& output = context.node().output;
+  // What the last window needs; at least the padding, from which oneDNN infers the extent.
+  const auto end_padding = [&](std::size_t axis) {
+    return std::max(padding, (output[axis] - 1) * stride + kernel - padding - input[axis]);
+  };
   return std::make_unique<PoolingLowering>(
       PoolingOptions{.algorithm = algorithm,
                      .name = name + " (node " + std::to_string(context.id) + ")",
-                     .input = input,
-                     .kernel = {options.kernel, options.kernel},
-                     .stride = {options.stride, options.stride},
-                     .padding = {options.padding, options.padding}},
+                     .input = op.input,
+                     .window = {.stride = {stride, stride},
+                                .kernel = {kernel, kernel},
+                                .padding = {padding, padding},
+                                .end_padding = {end_padding(1), end_padding(2)}}},
       context.id);
 }
 
 }  // namespace
 
 std::unique_ptr<Lowering> lower(const MaxPool& op, const LoweringContext& context) {
-  return lower_windows(dnnl::algorithm::pooling_max, "max pooling", op.input, op.options, context);
+  return lower_windows(dnnl::algorithm::pooling_max, "max pooling", op, context);
 }
 
 std::unique_ptr<Lowering> lower(const AvgPool& op, const LoweringContext& context) {
-  return lower_windows(dnnl::algorithm::pooling_avg_include_padding, "average pooling", op.input,
-                       op.options, context);
+  const auto algorithm = op.options.partial_windows ? dnnl::algorithm::pooling_avg_exclude_padding
+                                                    : dnnl::algorithm::pooling_avg_include_padding;
+  return lower_windows(algorithm, "average pooling", op, context);
 }
 
 std::unique_ptr<Lowering> lower(const GlobalAvgPool& op, const LoweringContext& context) {
@@ -104,9 +111,10 @@ std::unique_ptr<Lowering> lower(const GlobalAvgPool& op, const LoweringContext& 
       PoolingOptions{.algorithm = dnnl::algorithm::pooling_avg_exclude_padding,
                      .name = "global average pooling (node " + std::to_string(context.id) + ")",
                      .input = op.input,
-                     .kernel = {input[1], input[2]},
-                     .stride = {1, 1},
-                     .padding = {0, 0}},
+                     .window = {.stride = {1, 1},
+                                .kernel = {input[1], input[2]},
+                                .padding = {0, 0},
+                                .end_padding = {0, 0}}},
       context.id);
 }
 

@@ -5,8 +5,9 @@
 namespace lockstep::gpu {
 namespace {
 
+template <typename Options>
 PoolExtent extent_of(const ProgramBuilder& builder, ValueId input, ValueId output,
-                     const PoolOptions& options) {
+                     const Options& options) {
   const Extent in = builder.extent(input);
   const Extent out = builder.extent(output);
   return {.batch = in.batch,
@@ -69,11 +70,11 @@ class AvgPoolLowering final : public Lowering {
   void forward(ProgramBuilder& builder) override {
     const Tensor x = builder.value(op_.input);
     const Tensor y = builder.make_like(id_);
-    builder.emit("average pool", {x, y},
-                 [x, y, extent = extent_of(builder, op_.input, id_, op_.options),
-                  type = builder.type()](const LaunchContext& context) {
-                   avg_pool_forward(context.stream(), type, extent, context.at(x), context.at(y));
-                 });
+    builder.emit(
+        "average pool", {x, y},
+        [x, y, extent = extent(builder), type = builder.type()](const LaunchContext& context) {
+          avg_pool_forward(context.stream(), type, extent, context.at(x), context.at(y));
+        });
     builder.set_value(id_, y);
   }
 
@@ -81,16 +82,21 @@ class AvgPoolLowering final : public Lowering {
     if (!builder.needs_gradient(op_.input)) return;
     const Tensor dy = builder.gradient(id_);
     const Tensor dx = builder.make_like(op_.input);
-    builder.emit("gradient of average pool", {dy, dx},
-                 [dy, dx, extent = extent_of(builder, op_.input, id_, op_.options),
-                  type = builder.type()](const LaunchContext& context) {
-                   avg_pool_backward(context.stream(), type, extent, context.at(dy),
-                                     context.at(dx));
-                 });
+    builder.emit(
+        "gradient of average pool", {dy, dx},
+        [dy, dx, extent = extent(builder), type = builder.type()](const LaunchContext& context) {
+          avg_pool_backward(context.stream(), type, extent, context.at(dy), context.at(dx));
+        });
     builder.contribute(op_.input, dx, ProgramBuilder::Ownership::exclusive);
   }
 
  private:
+  [[nodiscard]] PoolExtent extent(const ProgramBuilder& builder) const {
+    PoolExtent result = extent_of(builder, op_.input, id_, op_.options);
+    result.partial_windows = op_.options.partial_windows;
+    return result;
+  }
+
   AvgPool op_;
   ValueId id_;
 };

@@ -167,6 +167,7 @@ struct PoolExtent {
   std::int64_t kernel;
   std::int64_t stride;
   std::int64_t padding;
+  bool partial_windows = false;  ///< for means: of the pixels within the image alone
 };
 /// `index`, if not null, receives one byte per output value: which of the window's kernel^2
 /// positions holds the maximum (the first if several do; NaN counts as largest).
@@ -175,7 +176,7 @@ void max_pool_forward(Stream stream, DataType type, const PoolExtent& extent, co
 void max_pool_backward(Stream stream, DataType type, const PoolExtent& extent, const void* dy,
                        const std::uint8_t* index, void* dx);
 
-/// Means of windows, in which padding counts as zeros.
+/// Means of windows, in which padding counts as zeros unless windows are partial.
 void avg_pool_forward(Stream stream, DataType type, const PoolExtent& extent, const void* x,
                       void* y);
 void avg_pool_backward(Stream stream, DataType type, const PoolExtent& extent, const void* dy,

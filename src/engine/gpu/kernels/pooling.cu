@@ -217,6 +217,18 @@ struct BackwardByFours {
   }
 };
 
+/// Number of pixels over which a window at an output pixel averages.
+LOCKSTEP_HOST_DEVICE float window_area(const PoolExtent& extent, std::int64_t row,
+                                       std::int64_t column) {
+  if (!extent.partial_windows) return static_cast<float>(extent.kernel * extent.kernel);
+  const auto covered = [&](std::int64_t at, std::int64_t size) {
+    const std::int64_t begin = at * extent.stride - extent.padding;
+    const std::int64_t end = begin + extent.kernel < size ? begin + extent.kernel : size;
+    return end - (begin < 0 ? 0 : begin);
+  };
+  return static_cast<float>(covered(row, extent.height) * covered(column, extent.width));
+}
+
 /// One item per 16 bytes of an output pixel.
 template <typename T>
 struct AverageForward {
@@ -239,7 +251,7 @@ struct AverageForward {
         for (int i = 0; i < item_size; ++i) sums[i] += values[i];
       }
     }
-    const auto area = static_cast<float>(extent.kernel * extent.kernel);
+    const float area = window_area(extent, place.row, place.column);
     for (int i = 0; i < item_size; ++i) sums[i] /= area;
     store<item_size>(y + item * item_size, sums);
   }
@@ -263,11 +275,10 @@ struct AverageBackward {
         const std::int64_t pixel = (place.image * extent.out_height + h) * extent.out_width + w;
         const Floats<item_size> gradients =
             load<item_size>(dy + pixel * extent.padded + place.channel);
-        for (int i = 0; i < item_size; ++i) sums[i] += gradients[i];
+        const float area = window_area(extent, h, w);
+        for (int i = 0; i < item_size; ++i) sums[i] += gradients[i] / area;
       }
     }
-    const auto area = static_cast<float>(extent.kernel * extent.kernel);
-    for (int i = 0; i < item_size; ++i) sums[i] /= area;
     store<item_size>(dx + item * item_size, sums);
   }
 };
