@@ -30,7 +30,14 @@ void add_learning_options(OptionTable<Config>& t) {
             .help = "how a resnet's shortcuts reduce the image; avgpool: 2x2 average pooling "
                     "before the 1x1 convolution, as in ResNet-D",
             .unit = "",
-            .choices = {"conv", "avgpool"}});
+            .choices = {"conv", "avgpool"}})
+      .add(&Config::stochastic_depth,
+           {.name = "stochastic-depth",
+            .help = "probability with which training skips the last residual block of a sample; "
+                    "grows linearly from 0 for the first block",
+            .unit = "",
+            .min = 0,
+            .max = 0.999999});
   t.group("Data")
       .add(&Config::data,
            {.name = "data", .help = "directory of shards; training uses split train", .unit = ""})

@@ -2,6 +2,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_memory.hpp"
+#include "lockstep/data/dropped_blocks.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 #include "sample_reader.hpp"
 
@@ -24,6 +25,7 @@ struct Slot {
   HostBuffer<std::int32_t> labels;
   HostBuffer<PixelBox> erased;          ///< for engines that take pixels; empty: no erasing
   HostBuffer<ImageMix> mixes;           ///< empty: no mixing
+  HostBuffer<std::uint64_t> dropped;    ///< empty: no stochastic depth
   std::optional<BatchRequest> request;  ///< nullopt: end of the plan
   std::int64_t assigned = 0;            ///< samples assigned to a thread
   std::int64_t finished = 0;
@@ -103,6 +105,9 @@ class RingLoader final : public Loader {
     for (Slot& slot : slots_) {
       slot.labels = HostBuffer<std::int32_t>(memory, capacity);
       if (options_.mix.any()) slot.mixes = HostBuffer<ImageMix>(memory, capacity);
+      if (!options_.drop_probabilities.empty()) {
+        slot.dropped = HostBuffer<std::uint64_t>(memory, capacity);
+      }
       if (takes_pixels_) {
         slot.pixels = HostBuffer<std::uint8_t>(memory, images);
         slot.cuts = HostBuffer<PixelCut>(memory, capacity);
@@ -131,6 +136,7 @@ class RingLoader final : public Loader {
     } else {
       batch.images = slot.images.data();
     }
+    batch.dropped = slot.dropped.data();
     return batch;
   }
 
@@ -209,6 +215,10 @@ class RingLoader final : public Loader {
                         : reader.read(epoch, sample, slot.images.data() + at);
       if (options_.random_erasing > 0) erase(slot, i, sample);
       if (options_.mix.any()) mix(slot, i);
+      if (!options_.drop_probabilities.empty()) {
+        slot.dropped[static_cast<std::size_t>(i)] = draw_dropped_blocks(
+            options_.drop_probabilities, options_.seed, slot.request->epoch, index);
+      }
       return std::nullopt;
     } catch (const Error& error) {
       return error;

@@ -29,10 +29,12 @@ struct SampleTarget {
   }
 };
 
-/// Labels of a batch and how its samples are mixed, (N,) each; `mixes` is null if they are not.
+/// Labels of a batch, how its samples are mixed and which blocks they drop, (N,) each; null if they
+/// are not mixed, or drop none.
 struct BatchLabels {
   const std::int32_t* labels = nullptr;
   const ImageMix* mixes = nullptr;
+  const std::uint64_t* dropped = nullptr;  ///< as in Batch
 
   [[nodiscard]] LOCKSTEP_HOST_DEVICE SampleTarget target(std::int64_t sample) const {
     if (mixes == nullptr) return {.label = labels[sample], .partner = labels[sample], .weight = 1};

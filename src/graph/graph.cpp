@@ -183,6 +183,13 @@ ValueId Graph::conv2d(ValueId input, const Conv2dOptions& options) {
 ValueId Graph::batch_norm(ValueId input, const BatchNormOptions& options) {
   const Shape in = input_shape(input);
   require_image(options.name, in);
+  const auto [probability, block] = options.drop;
+  if (!(probability >= 0 && probability < 1) || block < 0 || block >= max_dropped_blocks) {
+    fail(ExitStatus::usage,
+         "{}: block {} dropped with probability {} (it must be a block of 0 to {}, and a "
+         "probability of at least 0 and below 1)",
+         options.name, block, probability, max_dropped_blocks - 1);
+  }
   Node node{.op = BatchNorm{input, options}, .output = in, .parameters = {}, .statistics = {}};
   node.parameters.push_back(add_parameter(
       {.name = options.name + ".weight",
@@ -318,6 +325,18 @@ std::uint32_t Graph::fingerprint() const {
     text += parameter.name + ' ' + to_string(parameter.shape) + '\n';
   }
   return crc32c(text);
+}
+
+std::vector<float> drop_probabilities(const Graph& graph) {
+  std::vector<float> result;
+  for (const Node& node : graph.nodes()) {
+    const auto* norm = std::get_if<BatchNorm>(&node.op);
+    if (norm == nullptr || norm->options.drop.probability == 0) continue;
+    const auto block = static_cast<std::size_t>(norm->options.drop.block);
+    result.resize(std::max(result.size(), block + 1));
+    result[block] = static_cast<float>(norm->options.drop.probability);
+  }
+  return result;
 }
 
 std::string layer_difference(const Graph& one, const Graph& other) {

@@ -20,7 +20,8 @@ Graph mini_resnet(const ModelOptions& options) {
                        .width = width,
                        .stride = stage > 0 && block == 0 ? 2 : 1,
                        .zero_init_residual = options.zero_init_residual,
-                       .shortcut = options.shortcut});
+                       .shortcut = options.shortcut,
+                       .drop = drop_of(options, stage * blocks + block, stages * blocks)});
       channels = width;
     }
   }

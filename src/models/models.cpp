@@ -70,10 +70,10 @@ Graph make_model(std::string_view name, const ModelOptions& options) {
          options.width);
   }
   const bool residual = name != "simple-cnn" && name != "mlp";
-  for (const auto& [option, given] :
-       {std::pair{"--zero-init-residual", options.zero_init_residual},
-        {"--stem deep", options.stem == Stem::deep},
-        {"--shortcut avgpool", options.shortcut == Shortcut::avgpool}}) {
+  for (const auto& [option, given] : {std::pair{"--zero-init-residual", options.zero_init_residual},
+                                      {"--stem deep", options.stem == Stem::deep},
+                                      {"--shortcut avgpool", options.shortcut == Shortcut::avgpool},
+                                      {"--stochastic-depth", options.stochastic_depth > 0}}) {
     if (!given || residual) continue;
     fail(ExitStatus::usage,
          "{} does not go with --model {} (it has no residual blocks); leave it out, or take a "

@@ -20,7 +20,10 @@ struct BlockOptions {
   std::int64_t stride;
   bool zero_init_residual;
   Shortcut shortcut;
+  StochasticDepth drop;
 };
+/// Of one of `blocks` blocks in order.
+[[nodiscard]] StochasticDepth drop_of(const ModelOptions& options, int block, int blocks);
 /// Convolutions, norm and relu, with channels from options.width, or 64; then, if the stem is
 /// `full`, pooling. The first convolution of a full stem has a stride.
 [[nodiscard]] ValueId stem(Graph& graph, const ModelOptions& options, bool full);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 namespace lockstep::models_detail {
 namespace {
@@ -81,11 +82,17 @@ ValueId bottleneck(Graph& graph, ValueId input, const BlockOptions& options,
                        .groups = variant.groups});
   x = graph.relu(graph.batch_norm(x, {.name = name + ".bn2"}));
   x = graph.conv2d(x, {.name = name + ".conv3", .out_channels = out_channels, .kernel = 1});
-  x = graph.batch_norm(x, {.name = name + ".bn3", .zero_init_weight = options.zero_init_residual});
+  x = graph.batch_norm(x, {.name = name + ".bn3",
+                           .zero_init_weight = options.zero_init_residual,
+                           .drop = options.drop});
   return graph.relu(graph.add(x, shortcut(graph, input, options, out_channels)));
 }
 
 }  // namespace
+
+StochasticDepth drop_of(const ModelOptions& options, int block, int blocks) {
+  return {.probability = options.stochastic_depth * block / (blocks - 1), .block = block};
+}
 
 ValueId stem(Graph& graph, const ModelOptions& options, bool full) {
   const std::int64_t width = options.width == 0 ? 64 : options.width;
@@ -111,7 +118,9 @@ ValueId basic_block(Graph& graph, ValueId input, const BlockOptions& options) {
   x = graph.relu(graph.batch_norm(x, {.name = name + ".bn1"}));
   x = graph.conv2d(
       x, {.name = name + ".conv2", .out_channels = options.width, .kernel = 3, .padding = 1});
-  x = graph.batch_norm(x, {.name = name + ".bn2", .zero_init_weight = options.zero_init_residual});
+  x = graph.batch_norm(x, {.name = name + ".bn2",
+                           .zero_init_weight = options.zero_init_residual,
+                           .drop = options.drop});
   return graph.relu(graph.add(x, shortcut(graph, input, options, options.width)));
 }
 
@@ -136,6 +145,8 @@ Graph resnet(std::string_view name, const ModelOptions& options) {
   const bool full = std::min(graph.image().height, graph.image().width) >= smallest_full_stem;
   ValueId x = stem(graph, options, full);
   std::int64_t channels = base;
+  const int blocks = std::accumulate(variant.blocks.begin(), variant.blocks.end(), 0);
+  int number = 0;
   for (int stage = 0; stage < 4; ++stage) {
     const std::int64_t width = base << stage;
     for (int block = 0; block < variant.blocks[static_cast<std::size_t>(stage)]; ++block) {
@@ -144,7 +155,8 @@ Graph resnet(std::string_view name, const ModelOptions& options) {
                                        .width = width,
                                        .stride = stage > 0 && block == 0 ? 2 : 1,
                                        .zero_init_residual = options.zero_init_residual,
-                                       .shortcut = options.shortcut};
+                                       .shortcut = options.shortcut,
+                                       .drop = drop_of(options, number++, blocks)};
       x = variant.is_bottleneck ? bottleneck(graph, x, block_options, variant)
                                 : basic_block(graph, x, block_options);
       channels = variant.is_bottleneck ? 4 * width : width;

@@ -17,6 +17,12 @@ Graph build_graph(const RunPlan& plan, const ModelFunction& own_model) {
          "or drop --loss",
          graph.name());
   }
+  if (plan.config.stochastic_depth > 0 && drop_probabilities(graph).empty()) {
+    fail(ExitStatus::usage,
+         "--stochastic-depth {} does not go with {} (no norm of the model drops a block); set "
+         "BatchNormOptions::drop, or drop the option",
+         plan.config.stochastic_depth, graph.name());
+  }
   return graph;
 }
 

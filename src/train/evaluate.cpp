@@ -94,6 +94,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   config.global_batch_size = 0;
   config.batch_size = 1;
   config.accumulate = 1;
+  config.stochastic_depth = 0;  // of training alone
   config.loader_threads = request.loader_threads;
   config.data = request.data;
   config.mean = request.mean;

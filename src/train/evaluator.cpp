@@ -60,6 +60,7 @@ Evaluator::Evaluator(Engine& engine, const Dataset& dataset, Communicator& comm,
   options_.loader.auto_augment = {};
   options_.loader.random_erasing = 0;
   options_.loader.mix = {};
+  options_.loader.drop_probabilities.clear();
   options_.loader.trace_row = "evaluation loader";
   options_.loader.shuffle = false;
   options_.loader.repeats = 1;

@@ -90,6 +90,7 @@ RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_siz
   plan.model.zero_init_residual = config.zero_init_residual;
   plan.model.stem = config.stem;
   plan.model.shortcut = config.shortcut;
+  plan.model.stochastic_depth = config.stochastic_depth;
   plan.model.label_smoothing = config.label_smoothing;
   plan.model.loss = config.loss;
   plan.model.bce_target_threshold = config.bce_target_threshold;

@@ -242,6 +242,7 @@ void Run::open_loaders() {
                         {.comm = comm_, .grid = job_.grid, .binding = job_.binding, .model = {}},
                         {data_.get(), validation_.get()});
   loading_ = loader_options(plan, session_->engine().input_format());
+  loading_.drop_probabilities = drop_probabilities(*graph_);
   loading_.batch_capacity = geometry_.largest_micro_batch();
   loading_.cores = job_.binding.allowed;
   if (const std::string gpu = session_->compute().bus_id(); !gpu.empty()) {

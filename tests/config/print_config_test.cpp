@@ -46,6 +46,7 @@ Config random_config(Random& random) {
   c.zero_init_residual = coin(random);
   c.stem = static_cast<Stem>(whole(random, 0, 1));
   c.shortcut = static_cast<Shortcut>(whole(random, 0, 1));
+  c.stochastic_depth = real(random, 0, 0.99);
   c.data = coin(random) ? text(random) : std::string();
   c.val_data = coin(random) ? text(random) : std::string();
   c.image_size = whole(random, 0, 16384);

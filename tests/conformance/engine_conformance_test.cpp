@@ -334,6 +334,44 @@ BOOST_AUTO_TEST_CASE(a_batch_norm_of_images_that_is_added_to_another) {
   check_all(graph, 3);
 }
 
+// An odd number of pixels, so that 16-bit mask bytes and folded rows of 12 fp32 channels hold
+// pixels of two samples.
+BOOST_AUTO_TEST_CASE(samples_drop_residual_branches) {
+  for (const std::int64_t channels : {1, 12, 16, 33}) {
+    for (const bool shortcut_norm : {false, true}) {
+      Graph graph("stochastic depth of " + std::to_string(channels) +
+                      (shortcut_norm ? " with a norm in the shortcut" : ""),
+                  {.channels = 3, .height = 5, .width = 3}, 4);
+      ValueId x = unit(graph, graph.input(),
+                       {.name = "stem", .out_channels = channels, .kernel = 3, .padding = 1});
+      for (const int block : {1, 63}) {
+        const std::string name = "block" + std::to_string(block);
+        const ValueId branch = graph.batch_norm(
+            graph.conv2d(x, {.name = name, .out_channels = channels, .kernel = 1}),
+            {.name = name + ".bn", .drop = {.probability = 0.375, .block = block}});
+        if (shortcut_norm) {
+          const ValueId other =
+              graph.conv2d(x, {.name = name + ".shortcut", .out_channels = channels, .kernel = 1});
+          x = graph.add(branch, graph.batch_norm(other, {.name = name + ".shortcut.bn"}));
+        } else {
+          x = graph.add(branch, x);
+        }
+        x = graph.relu(x);
+      }
+      classify(graph, x);
+      check_all(graph, 5);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(samples_drop_a_norm_that_is_not_added) {
+  Graph graph("stochastic depth without addition", {.channels = 3, .height = 4, .width = 5}, 4);
+  ValueId x = graph.conv2d(graph.input(), {.name = "conv", .out_channels = 9, .kernel = 1});
+  x = graph.batch_norm(x, {.name = "bn", .drop = {.probability = 0.25, .block = 2}});
+  classify(graph, graph.conv2d(x, {.name = "conv2", .out_channels = 6, .kernel = 3}));
+  check_all(graph, 5);
+}
+
 BOOST_AUTO_TEST_CASE(pooling_with_overlapping_windows_and_remainders) {
   for (const std::int64_t kernel : {2, 3}) {
     for (const std::int64_t stride : {1, 2, 3}) {

@@ -50,6 +50,7 @@ namespace lockstep::oracle {
     problem.labels.push_back(
         static_cast<std::int32_t>(random.next_below(static_cast<std::uint32_t>(graph.classes()))));
   }
+  for (std::int64_t n = 0; n < batch_size; ++n) problem.dropped.push_back(random.next_u64());
   return problem;
 }
 

@@ -321,6 +321,7 @@ EngineBatch::EngineBatch(Engine& engine, const oracle::Problem& problem)
     : images_(problem.images.size()),
       labels_(problem.labels.size()),
       mixes_(problem.mixes),
+      dropped_(problem.dropped),
       size_(problem.batch_size) {
   const ImageShape image = engine.graph().image();
   const auto channels = static_cast<std::size_t>(image.channels);
@@ -343,7 +344,8 @@ Batch EngineBatch::first(std::int64_t samples) const noexcept {
   return {.images = images_.data(),
           .labels = labels_.data(),
           .size = samples,
-          .mixes = mixes_.empty() ? nullptr : mixes_.data()};
+          .mixes = mixes_.empty() ? nullptr : mixes_.data(),
+          .dropped = dropped_.empty() ? nullptr : dropped_.data()};
 }
 
 void CopyingObserver::gradients_ready(std::size_t filled) {

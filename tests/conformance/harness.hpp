@@ -39,6 +39,7 @@ class EngineBatch final {
   AlignedBuffer<float> images_;
   AlignedBuffer<std::int32_t> labels_;
   std::vector<ImageMix> mixes_;
+  std::vector<std::uint64_t> dropped_;
   std::int64_t size_;
 };
 

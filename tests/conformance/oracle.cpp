@@ -152,6 +152,15 @@ class Runner {
     return i / at(extents.h * extents.w) % at(extents.c);
   }
 
+  /// Of stochastic depth, for value i of a norm's output.
+  [[nodiscard]] double drop_factor(const BatchNorm& op, std::size_t i) const {
+    const auto [probability, block] = op.options.drop;
+    if (mode_ == Mode::inference || probability == 0) return 1;
+    const std::size_t sample = i * at(problem_.batch_size) / values_[at(id_)].size();
+    const bool drops = !problem_.dropped.empty() && (problem_.dropped[sample] >> block & 1) != 0;
+    return drops ? 0 : 1 / (1 - probability);
+  }
+
   void forward(const BatchNorm& op) {
     const Extents to = extents(op.input);
     Values& mean = batch_[at(node().statistics[0])];
@@ -171,6 +180,7 @@ class Runner {
       const std::size_t c = channel(to, i);
       out()[i] = (input[i] - mean[c]) / std::sqrt(variance[c] + op.options.eps) * parameter(0)[c] +
                  parameter(1)[c];
+      out()[i] *= drop_factor(op, i);
     }
   }
   void backward(const BatchNorm& op) {
@@ -180,6 +190,7 @@ class Runner {
     const auto count = static_cast<double>(to.n * to.h * to.w);
     const Values& input = in(op.input);
     Values& scale_gradient = parameter_gradient(0);
+    for (std::size_t i = 0; i < input.size(); ++i) out_gradient()[i] *= drop_factor(op, i);
     const auto normalized = [&](std::size_t i) {
       const std::size_t c = channel(to, i);
       return (input[i] - mean[c]) / std::sqrt(variance[c] + op.options.eps);

@@ -35,7 +35,8 @@ struct Problem {
   Values images;                     ///< (N, C, H, W)
   std::vector<std::int32_t> labels;  ///< (N,)
   double loss_scale = 1;
-  std::vector<ImageMix> mixes = {};  ///< (N,), of the targets alone; empty: not mixed
+  std::vector<ImageMix> mixes = {};         ///< (N,), of the targets alone; empty: not mixed
+  std::vector<std::uint64_t> dropped = {};  ///< (N,), as in Batch; empty: no block
 };
 
 /// If given, rounds every value except the logits, every value's gradient, and the weights (not

@@ -5,12 +5,15 @@
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/data/augment.hpp"
+#include "lockstep/data/dropped_blocks.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <thread>
 
@@ -59,6 +62,7 @@ struct AllBatches {
   std::vector<float> images;
   std::vector<std::int32_t> labels;
   std::vector<ImageMix> mixes;  ///< partners are positions of the epoch
+  std::vector<std::uint64_t> dropped;
   std::vector<BatchRequest> requests;
   friend bool operator==(const AllBatches&, const AllBatches&) = default;
 };
@@ -74,6 +78,9 @@ AllBatches load_all(Loader& loader, std::int64_t image_floats) {
     for (std::int64_t i = 0; batch.mixes != nullptr && i < batch.size; ++i) {
       all.mixes.push_back(batch.mixes[i]);
       all.mixes.back().partner += static_cast<std::int32_t>(loaded->request.first);
+    }
+    if (batch.dropped != nullptr) {
+      all.dropped.insert(all.dropped.end(), batch.dropped, batch.dropped + batch.size);
     }
     all.requests.push_back(loaded->request);
   }
@@ -150,6 +157,40 @@ BOOST_AUTO_TEST_CASE(boxes_of_samples_are_erased) {
   }
   BOOST_TEST(boxes > samples / 2);
   BOOST_TEST(boxes < 2 * samples);
+}
+
+BOOST_AUTO_TEST_CASE(samples_drop_blocks_with_their_probabilities) {
+  const Fixture fixture;
+  LoaderOptions options = options_for(*fixture.dataset);
+  BOOST_TEST(load_all(*fixture.dataset, options, plan_of(1)).dropped.empty());
+  options.drop_probabilities = {0, 0.25, 0, 0.75};
+  options.threads = 0;
+  constexpr std::int64_t epochs = 20;
+  const AllBatches all = load_all(*fixture.dataset, options, plan_of(epochs));
+
+  for (const int threads : {1, 3}) {
+    options.threads = threads;
+    BOOST_TEST((load_all(*fixture.dataset, options, plan_of(epochs)) == all));
+  }
+  const SampleOrder order(samples, options.seed);
+  std::array<double, 64> share{};
+  for (std::int64_t i = 0; i < epochs * samples; ++i) {
+    const std::int64_t epoch = i / samples;
+    const std::uint64_t dropped = all.dropped[static_cast<std::size_t>(i)];
+    BOOST_REQUIRE_EQUAL(dropped, draw_dropped_blocks(options.drop_probabilities, options.seed,
+                                                     epoch, order.at(epoch, i % samples)));
+    for (std::size_t block = 0; block < share.size(); ++block) {
+      share[block] += static_cast<double>(dropped >> block & 1) / (epochs * samples);
+    }
+  }
+  // Four standard deviations of a share of all draws.
+  const double allowed = 4 * 0.5 / std::sqrt(static_cast<double>(epochs * samples));
+  BOOST_TEST(std::abs(share[1] - 0.25) < allowed);
+  BOOST_TEST(std::abs(share[3] - 0.75) < allowed);
+  BOOST_TEST(share[0] + share[2] + share[4] + share[63] == 0);
+  std::vector<std::uint64_t> next(all.dropped.begin() + samples, all.dropped.end());
+  next.resize(static_cast<std::size_t>(samples));
+  BOOST_TEST(!std::ranges::equal(next, std::span(all.dropped).first(next.size())));
 }
 
 BOOST_AUTO_TEST_CASE(mixed_batches_do_not_depend_on_threads_ranks_or_the_first_step) {

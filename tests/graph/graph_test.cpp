@@ -302,6 +302,29 @@ BOOST_AUTO_TEST_CASE(ops_after_the_loss_are_refused) {
   BOOST_TEST(graph.parameters().size() == parameters);
 }
 
+BOOST_AUTO_TEST_CASE(stochastic_depth_is_checked_and_listed_by_block) {
+  const auto norms = [](const std::vector<StochasticDepth>& drops) {
+    Graph graph = small_graph();
+    ValueId x = 0;
+    for (std::size_t i = 0; i < drops.size(); ++i) {
+      x = graph.batch_norm(x, {.name = "bn" + std::to_string(i), .drop = drops[i]});
+    }
+    return graph;
+  };
+
+  BOOST_TEST(drop_probabilities(norms({{}, {}})).empty());
+  BOOST_TEST(
+      (drop_probabilities(norms({{}, {.probability = 0.5, .block = 2}, {.probability = 0.25}})) ==
+       std::vector<float>{0.25F, 0, 0.5F}));
+  BOOST_TEST(norms({{.probability = 0.5}}).fingerprint() == norms({{}}).fingerprint());
+  for (const StochasticDepth wrong : {StochasticDepth{.probability = 1},
+                                      {.probability = -0.1},
+                                      {.probability = 0.5, .block = 64},
+                                      {.probability = 0.5, .block = -1}}) {
+    check_mentions(usage_error([&] { norms({wrong}); }), {"bn0", "probability"});
+  }
+}
+
 BOOST_AUTO_TEST_CASE(fingerprints_distinguish_networks) {
   const std::uint32_t print = one_block(1e-5, "conv").fingerprint();
 

@@ -189,6 +189,23 @@ BOOST_AUTO_TEST_CASE(stem_and_shortcut_belong_to_a_models_identity) {
   BOOST_TEST(print(Stem::standard, Shortcut::avgpool) != usual);
 }
 
+BOOST_AUTO_TEST_CASE(stochastic_depth_grows_from_the_first_block_to_the_last) {
+  const auto probabilities = [](const char* name) {
+    return drop_probabilities(make_model(name, {.image = cifar, .stochastic_depth = 0.3}));
+  };
+
+  const std::vector<float> mini = probabilities("mini-resnet");
+  BOOST_REQUIRE(mini.size() == 6U);
+  for (std::size_t block = 0; block < 6; ++block) {
+    BOOST_TEST(mini[block] == static_cast<float>(0.3 * static_cast<double>(block) / 5),
+               boost::test_tools::tolerance(1e-6F));
+  }
+  BOOST_TEST(probabilities("resnet18").size() == 8U);
+  BOOST_TEST(probabilities("resnet152").size() == 50U);
+  BOOST_TEST(probabilities("resnet152").back() == 0.3F);
+  BOOST_TEST(drop_probabilities(make_model("resnet50", {})).empty());
+}
+
 BOOST_AUTO_TEST_CASE(mini_resnet_has_three_stages_of_two_basic_blocks) {
   const Graph graph = make_model("mini-resnet", {.image = cifar, .classes = 10, .width = 16});
   const auto shape = shapes(graph);
@@ -301,7 +318,8 @@ BOOST_AUTO_TEST_CASE(options_of_resnets_are_refused_without_residual_blocks) {
          {std::pair{"--zero-init-residual",
                     ModelOptions{.image = cifar, .zero_init_residual = true}},
           {"--stem deep", ModelOptions{.image = cifar, .stem = Stem::deep}},
-          {"--shortcut avgpool", ModelOptions{.image = cifar, .shortcut = Shortcut::avgpool}}}) {
+          {"--shortcut avgpool", ModelOptions{.image = cifar, .shortcut = Shortcut::avgpool}},
+          {"--stochastic-depth", ModelOptions{.image = cifar, .stochastic_depth = 0.1}}}) {
       const std::string message = usage_error([&] { (void)make_model(name, options); });
 
       BOOST_TEST(message.find(option + std::string(" does not go with --model ") + name) !=

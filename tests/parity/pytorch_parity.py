@@ -76,6 +76,45 @@ class MiniResNetD(MiniResNet):
                 conv1x1(convolved.in_channels, convolved.out_channels), norm)
 
 
+class StochasticBlock(torch.nn.Module):
+    """A basic block whose residual branch some samples drop; `kept` has a factor for each sample."""
+
+    def __init__(self, block, kept):
+        super().__init__()
+        self.block, self.kept = block, kept
+
+    def forward(self, x):
+        block = self.block
+        branch = block.bn2(block.conv2(block.relu(block.bn1(block.conv1(x)))))
+        shortcut = x if block.downsample is None else block.downsample(x)
+        return block.relu(branch * self.kept.to(x.dtype)[:, None, None, None] + shortcut)
+
+
+class MiniResNetDropping(MiniResNet):
+    """With stochastic depth, whose probability grows from 0 to that of the last block."""
+
+    PROBABILITY = 0.4
+    DROPPED = (0b000110, 0b110000, 0b101010, 0b000000)  # by sample, a bit for each block
+
+    def __init__(self, channels, classes, width):
+        super().__init__(channels, classes, width)
+        number = 0
+        for stage in (self.layer1, self.layer2, self.layer3):
+            for i, block in enumerate(stage):
+                probability = self.PROBABILITY * number / 5
+                kept = torch.tensor([0 if bits >> number & 1 else 1 / (1 - probability) for bits in self.DROPPED])
+                stage[i] = StochasticBlock(block, kept)
+                number += 1
+
+    def named_parameters(self, *args, **kwargs):
+        for name, value in super().named_parameters(*args, **kwargs):
+            yield name.replace(".block.", "."), value
+
+    def named_buffers(self, *args, **kwargs):
+        for name, value in super().named_buffers(*args, **kwargs):
+            yield name.replace(".block.", "."), value
+
+
 class SimpleCnn(torch.nn.Module):
     def __init__(self, channels, classes, size):
         super().__init__()
@@ -97,6 +136,8 @@ CASES = {
     # Of 14: the last stage halves an odd extent, 7.
     "mini-resnet-d": (lambda: MiniResNetD(3, 10, 16), ["--model", "mini-resnet", "--width", "16", "--stem", "deep",
                                                        "--shortcut", "avgpool"], 3, 14, 10, 4, 3),
+    "mini-resnet-dropping": (lambda: MiniResNetDropping(3, 10, 16),
+                             ["--model", "mini-resnet", "--width", "16", "--stochastic-depth", "0.4"], 3, 16, 10, 4, 3),
     "simple-cnn": (lambda: SimpleCnn(1, 10, 28), ["--model", "simple-cnn"], 1, 28, 10, 8, 3),
     "resnet18": (lambda: torchvision.models.resnet18(num_classes=100), ["--model", "resnet18"], 3, 224, 100, 2, 3),
     "resnext50_32x4d": (lambda: torchvision.models.resnext50_32x4d(num_classes=10),
@@ -234,13 +275,15 @@ def main():
         with h5py.File(folder / "start.h5", "w") as file:
             for name, value in state.items():
                 if not name.endswith("num_batches_tracked"):
-                    file["model/" + name] = value.numpy()
+                    file["model/" + name.replace(".block.", ".")] = value.numpy()
         with h5py.File(folder / "input.h5", "w") as file:
             file["images"] = images.float().numpy()
             file["labels"] = labels.int().numpy()
             if is_mixed:
                 file["partners"] = partners.int().numpy()
                 file["weights"] = weights.numpy()
+            if case == "mini-resnet-dropping":
+                file["dropped"] = np.array(MiniResNetDropping.DROPPED, "u8")
         subprocess.run([step_dump, folder / "start.h5", folder / "input.h5", folder / "output.h5", str(steps),
                         *options, "--synthetic", "--classes", str(classes), "--label-smoothing", str(smoothing),
                         "--decay-norm-and-bias", *optimizer_options, *loss_options], check=True)

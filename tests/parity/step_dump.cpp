@@ -1,8 +1,8 @@
 // step_dump CHECKPOINT INPUT.h5 OUTPUT.h5 STEPS [train options]
 // Takes STEPS training steps from CHECKPOINT on the batch in INPUT.h5 (/images float32 NCHW,
-// /labels int32; if targets are mixed, /partners int32 and /weights float32). Writes the results of
-// the first step (/logits, /loss, /gradients/NAME) and the parameters and statistics after the last
-// (/model/NAME).
+// /labels int32; if targets are mixed, /partners int32 and /weights float32; if blocks are dropped,
+// /dropped uint64). Writes the results of the first step (/logits, /loss, /gradients/NAME) and the
+// parameters and statistics after the last (/model/NAME).
 #include "lockstep/checkpoint/checkpoint.hpp"
 #include "lockstep/checkpointing/model_state.hpp"
 #include "lockstep/comm/self_communicator.hpp"
@@ -27,7 +27,8 @@ namespace {
 struct InputFile {
   std::vector<float> images;  ///< in the engine's layout
   std::vector<std::int32_t> labels;
-  std::vector<ImageMix> mixes;  ///< empty: not mixed
+  std::vector<ImageMix> mixes;         ///< empty: not mixed
+  std::vector<std::uint64_t> dropped;  ///< empty: no block
   ImageShape shape;
 };
 
@@ -42,6 +43,9 @@ InputFile read_input(const std::string& path) {
     for (std::size_t n = 0; n < partners.size(); ++n) {
       input.mixes.push_back({.partner = partners[n], .weight = weights.at(n)});
     }
+  }
+  if (h5::exists(file, "dropped")) {
+    input.dropped = h5::read_values<std::uint64_t>(file, "dropped", 1 << 20);
   }
   const auto dims = h5::describe(file, "images").dims;
   input.shape = {.channels = static_cast<std::int64_t>(dims.at(1)),
@@ -93,6 +97,7 @@ int main(int argc, char** argv) {
                                 .width = config.width,
                                 .stem = config.stem,
                                 .shortcut = config.shortcut,
+                                .stochastic_depth = config.stochastic_depth,
                                 .label_smoothing = config.label_smoothing,
                                 .loss = config.loss,
                                 .bce_target_threshold = config.bce_target_threshold});
@@ -113,7 +118,8 @@ int main(int argc, char** argv) {
     program->forward({.images = images.data(),
                       .labels = input.labels.data(),
                       .size = static_cast<std::int64_t>(batch_size),
-                      .mixes = input.mixes.empty() ? nullptr : input.mixes.data()});
+                      .mixes = input.mixes.empty() ? nullptr : input.mixes.data(),
+                      .dropped = input.dropped.empty() ? nullptr : input.dropped.data()});
     const BatchMetrics metrics = program->metrics();
     const auto tail_values = engine->gradients().subspan(engine->layout().size());
     tail.clear(tail_values);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests options of resnets in whole runs: ResNet-D's stem and shortcuts."""
+"""Tests options of resnets in whole runs: ResNet-D's stem and shortcuts, and stochastic depth."""
 
 import math
 
@@ -7,6 +7,7 @@ from harness import *  # noqa: F403
 
 HOST_MODULE = os.environ.get("LOCKSTEP_TEST_HOST_MODULE", "")
 RESNET_D = ["--stem", "deep", "--shortcut", "avgpool"]
+DROPPING = ["--stochastic-depth", 0.5]
 
 
 def losses(run_dir):
@@ -17,6 +18,11 @@ def assert_close(left, right):
     """Rounding errors grow from step to step; the first loss has hardly any."""
     assert math.isclose(left[0], right[0], rel_tol=1e-5), (left, right)
     assert len(left) == len(right) and all(math.isclose(a, b, rel_tol=2e-2) for a, b in zip(left, right)), (left, right)
+
+
+def with_global_batch(args, size):
+    at = args.index("--batch-size")
+    return [*args[:at], "--global-batch-size", size, *args[at + 2:]]
 
 
 def a_checkpoint_knows_its_stem_and_shortcuts(folder):
@@ -44,16 +50,56 @@ def a_device_trains_the_same_networks(folder):
     if not os.path.isdir(HOST_MODULE):
         raise Skipped("there is no host module")
     data = write_shards(folder / "data")
-    args = ["--max-steps", 4, *RESNET_D]
-    run(train_args(data, folder / "cpu", *args))
-    run(train_args(data, folder / "device", *args, "--device", "cuda"), env={"LOCKSTEP_MODULE_PATH": HOST_MODULE})
-    assert_close(losses(folder / "cpu"), losses(folder / "device"))
+    for name, options in (("d", RESNET_D), ("dropping", DROPPING)):
+        args = ["--max-steps", 4, *options]
+        run(train_args(data, folder / f"{name}-cpu", *args))
+        run(train_args(data, folder / f"{name}-device", *args, "--device", "cuda"), env={"LOCKSTEP_MODULE_PATH": HOST_MODULE})
+        assert_close(losses(folder / f"{name}-cpu"), losses(folder / f"{name}-device"))
+
+
+def a_dropping_run_resumed_in_the_middle_of_an_epoch_equals_an_uninterrupted_run(folder):
+    data = write_shards(folder / "data")
+    for ranks, more in ((1, []), (2, ["--accumulate", 2]), (2, ["--shard", "full"])):
+        whole, pieces = folder / f"whole{ranks}{len(more)}{more[:1]}", folder / f"pieces{ranks}{more[:1]}"
+        run(train_args(data, whole, "--epochs", 2, *DROPPING, *more), ranks)
+        run(train_args(data, pieces, "--epochs", 2, "--max-steps", 5, *DROPPING, *more, "--loader-threads", 3), ranks)
+        run(train_args(data, pieces, "--epochs", 2, *DROPPING, *more), ranks)
+        assert_same_run(whole, pieces)
+
+
+def the_same_samples_drop_the_same_blocks_on_any_number_of_ranks(folder):
+    data = write_shards(folder / "data", samples=120)
+    common = ["--max-steps", 4, "--batch-norm", "sync"]
+    for ranks in (1, 2, 3):
+        run(with_global_batch(train_args(data, folder / str(ranks), *common, *DROPPING), 12), ranks)
+        assert_close(losses(folder / "1"), losses(folder / str(ranks)))
+    run(with_global_batch(train_args(data, folder / "all", *common), 12))
+    assert abs(losses(folder / "all")[0] - losses(folder / "1")[0]) > 1e-3, "no block is dropped"
+
+
+def evaluation_keeps_all_blocks(folder):
+    data = write_shards(folder / "data", samples=48)
+    write_shards(folder / "data", samples=20, shards=1, split="val", seed=1)
+    run(train_args(data, folder / "run", "--epochs", 1, *DROPPING))
+    trained = [event["loss"] for event in events(folder / "run", "eval")][-1]
+    with h5py.File(latest(folder / "run")) as source, h5py.File(folder / "weights.h5", "w") as target:
+        for name in source["model"]:
+            target["model/" + name] = source["model"][name][...]
+    # The network of these weights alone has no stochastic depth.
+    plain = json.loads(run(["eval", "--checkpoint", folder / "weights.h5", "--data", data, "--model", "mini-resnet", "--width", 8,
+                            "--json"]).splitlines()[-1])
+    assert math.isclose(plain["loss"], trained, rel_tol=1e-6), (plain, trained)
 
 
 def options_of_other_networks_are_refused(folder):
-    output = run(["train", "--synthetic", "--model", "mlp", "--run-dir", folder / "run", *RESNET_D], expect=USAGE)
-    assert "does not go with --model mlp" in output, output
+    for options in (RESNET_D, DROPPING):
+        output = run(["train", "--synthetic", "--model", "mlp", "--run-dir", folder / "run", *options], expect=USAGE)
+        assert "does not go with --model mlp" in output, output
+    output = run(["train", "--synthetic", "--stochastic-depth", 1, "--run-dir", folder / "run"], expect=USAGE)
+    assert "--stochastic-depth" in output, output
 
 
 if __name__ == "__main__":
-    main([a_checkpoint_knows_its_stem_and_shortcuts, a_device_trains_the_same_networks, options_of_other_networks_are_refused])
+    main([a_checkpoint_knows_its_stem_and_shortcuts, a_device_trains_the_same_networks,
+          a_dropping_run_resumed_in_the_middle_of_an_epoch_equals_an_uninterrupted_run,
+          the_same_samples_drop_the_same_blocks_on_any_number_of_ranks, evaluation_keeps_all_blocks, options_of_other_networks_are_refused])

@@ -21,6 +21,7 @@ struct Config {
   bool zero_init_residual = false;
   Stem stem = Stem::standard;
   Shortcut shortcut = Shortcut::convolution;
+  double stochastic_depth = 0;  ///< probability, of the last block
   // data
   std::string data;
   std::string val_data;         ///< empty: same as data

@@ -39,6 +39,8 @@ struct Batch {
   /// (N,), null: no sample is mixed. Values are mixed already; the engine mixes pixels and targets.
   const ImageMix* mixes = nullptr;
   PixelImages pixels = {};
+  /// (N,), bit b: training drops block b of the sample (stochastic depth); null: none.
+  const std::uint64_t* dropped = nullptr;
 };
 
 }  // namespace lockstep

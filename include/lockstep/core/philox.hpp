@@ -34,6 +34,7 @@ enum class RandomPurpose : std::uint32_t {
   mixing = 6,
   erasing = 7,
   auto_augment = 8,
+  stochastic_depth = 9,
 };
 
 /// A sequential random stream with key (seed, purpose) and counter (a, b), for example sample and

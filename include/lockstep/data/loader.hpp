@@ -42,6 +42,8 @@ struct LoaderOptions {
   AutoAugmentOptions auto_augment = {};  ///< evaluation: none
   double random_erasing = 0;             ///< probability; evaluation: 0
   MixOptions mix = {};  ///< if any, batches begin at even positions; evaluation: none
+  /// By block, the probability of stochastic depth; empty, as in evaluations: none.
+  std::vector<float> drop_probabilities = {};
   std::uint64_t seed = 0;
   std::int64_t batch_capacity = 0;  ///< largest count of any request
   int threads = 1;                  ///< 0: next() reads in the calling thread

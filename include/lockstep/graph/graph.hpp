@@ -108,6 +108,9 @@ class Graph final {
 /// images: "fc1.weight is 512x768 or 512x1728", or that layers differ; empty if they can.
 [[nodiscard]] std::string layer_difference(const Graph& one, const Graph& other);
 
+/// By block, the probability with which stochastic depth drops it; empty if it drops none.
+[[nodiscard]] std::vector<float> drop_probabilities(const Graph& graph);
+
 /// Initial values of a parameter in plain layout: a pure function of (seed, parameter name, shape),
 /// the same on every machine.
 [[nodiscard]] std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed);

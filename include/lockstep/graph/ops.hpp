@@ -21,11 +21,22 @@ struct Conv2dOptions {
   std::int64_t groups = 1;  ///< divides the channels; each group sees only its own input channels
   bool bias = false;
 };
+/// Stochastic depth of a residual branch, torchvision's mode "row": in training, the branch is 0
+/// for the samples of a batch that drop `block`, and divided by 1 - probability for the others.
+/// Which samples drop it, the batch says. Source: G. Huang et al., "Deep networks with stochastic
+/// depth", 2016.
+struct StochasticDepth {
+  double probability = 0;  ///< 0: none
+  int block = 0;           ///< bit of Batch::dropped; below max_dropped_blocks
+};
+inline constexpr int max_dropped_blocks = 64;
+
 struct BatchNormOptions {
   std::string name;
   double eps = 1e-5;
   double momentum = 0.1;          ///< weight of the new batch in the running statistics
   bool zero_init_weight = false;  ///< --zero-init-residual
+  StochasticDepth drop = {};      ///< of the branch that ends in the norm
 };
 /// Square windows.
 struct PoolOptions {

@@ -20,6 +20,9 @@ struct ModelOptions {
   bool zero_init_residual = false;
   Stem stem = Stem::standard;
   Shortcut shortcut = Shortcut::convolution;
+  /// Probability with which stochastic depth drops the last residual block of a sample; it grows
+  /// linearly from 0 for the first block, as in timm.
+  double stochastic_depth = 0.0;
   double label_smoothing = 0.0;
   LossKind loss = LossKind::cross_entropy;
   double bce_target_threshold = 0.0;  ///< 0: none

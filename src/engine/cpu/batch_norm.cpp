@@ -41,7 +41,10 @@ class BatchNormLowering final : public Lowering {
             .mean = context_.node().statistics[0],
             .variance = context_.node().statistics[1],
             .threads = builder.state().threads,
-            .sum = builder.training() ? builder.state().sum_over_ranks : SumOverRanks()},
+            .sum = builder.training() ? builder.state().sum_over_ranks : SumOverRanks(),
+            .drop = builder.training() ? op_.options.drop : StochasticDepth(),
+            .samples = builder.batch_size(),
+            .labels = &builder.labels()},
         builder.statistics());
     recomputes_mask_ = builder.recomputes(output_) &&
                        context_.analysis.read_in_backward[static_cast<std::size_t>(output_)];

@@ -34,6 +34,20 @@ BatchNormState::BatchNormState(const Desc& desc, const Options& options,
        {&reference_, &mean_, &inverse_, &slope_, &offset_, &factor_}) {
     *values = AlignedBuffer<float>(padded);
   }
+  if (options_.drop.probability > 0) {
+    row_factors_ = AlignedBuffer<float>(static_cast<std::size_t>(passes_.rows().all_rows()));
+  }
+}
+
+void BatchNormState::set_row_factors() {
+  const auto samples = static_cast<std::size_t>(options_.samples);
+  const std::size_t pixels = row_factors_.size() / samples;
+  const auto kept = static_cast<float>(1 / (1 - options_.drop.probability));
+  const std::uint64_t* const dropped = options_.labels->dropped;
+  for (std::size_t n = 0; n < samples && pixels > 0; ++n) {
+    const bool drops = dropped != nullptr && (dropped[n] >> options_.drop.block & 1) != 0;
+    std::fill_n(row_factors_.data() + n * pixels, pixels, drops ? 0.0F : kept);
+  }
 }
 
 void BatchNormState::take_in_statistics(std::span<const double> sums) {
@@ -71,6 +85,7 @@ void BatchNormState::forward(const Forward& operands) {
   passes_.first_values(source, reference_.data());
   take_in_statistics(passes_.sum_values(source, reference_.data()));
   set_normalization(operands);
+  if (options_.drop.probability > 0) set_row_factors();
   recompute_forward(operands);
 }
 
@@ -92,7 +107,8 @@ void BatchNormState::recompute_forward(const Forward& operands) {
                      .offset = offset_.data(),
                      .relu = options_.relu,
                      .mask = bits_of(operands.mask),
-                     .target = data_of(operands.target)});
+                     .target = data_of(operands.target),
+                     .row_factors = row_factors()});
 }
 
 void BatchNormState::backward(const Backward& operands) {
@@ -103,7 +119,8 @@ void BatchNormState::backward(const Backward& operands) {
                                                         .addend = data_of(operands.gradient_addend),
                                                         .mean = mean_.data(),
                                                         .mask = mask,
-                                                        .masked = masked});
+                                                        .masked = masked,
+                                                        .row_factors = row_factors()});
   for (std::size_t c = 0; c < channels_; ++c) {
     sums[channels_ + c] *= double{inverse_[c]};  // now of g * normalised value
     shift_gradient_[c] = static_cast<float>(sums[c]);
@@ -127,7 +144,8 @@ void BatchNormState::backward(const Backward& operands) {
                      .slope = slope_.data(),
                      .offset = offset_.data(),
                      .factor = factor_.data(),
-                     .target = data_of(operands.target)});
+                     .target = data_of(operands.target),
+                     .row_factors = row_factors()});
 }
 
 }  // namespace lockstep::cpu

@@ -1,6 +1,8 @@
 #pragma once
 
+#include "../batch_labels.hpp"
 #include "lockstep/engine/sum_over_ranks.hpp"
+#include "lockstep/graph/ops.hpp"
 #include "norm_passes.hpp"
 #include "statistics.hpp"
 #include "step.hpp"
@@ -24,7 +26,10 @@ class BatchNormState final {
     StatisticId mean;
     StatisticId variance;
     int threads;
-    SumOverRanks sum;  ///< empty: over this rank's samples
+    SumOverRanks sum;                     ///< empty: over this rank's samples
+    StochasticDepth drop = {};            ///< in training
+    std::int64_t samples = 0;             ///< of a batch
+    const BatchLabels* labels = nullptr;  ///< of the batch that forward computes
   };
   BatchNormState(const Desc& desc, const Options& options, StatisticsBlock& statistics);
 
@@ -63,6 +68,11 @@ class BatchNormState final {
  private:
   void take_in_statistics(std::span<const double> sums);
   void set_normalization(const Forward& operands);
+  void set_row_factors();
+  /// Null: none.
+  [[nodiscard]] const float* row_factors() const noexcept {
+    return row_factors_.size() == 0 ? nullptr : row_factors_.data();
+  }
 
   NormPasses passes_;
   Options options_;
@@ -80,6 +90,7 @@ class BatchNormState final {
   AlignedBuffer<float> factor_;
   AlignedBuffer<float> scale_gradient_;
   AlignedBuffer<float> shift_gradient_;
+  AlignedBuffer<float> row_factors_;  ///< (N * H * W), of stochastic depth; empty: none
 };
 
 /// A step that makes one of BatchNormState's calls, with its operands.

@@ -25,6 +25,7 @@ class ChannelRows final {
     std::ptrdiff_t offset;  ///< of its first value in the tensor
     std::ptrdiff_t mask;    ///< of its first byte in a mask
     std::ptrdiff_t first_channel;
+    std::int64_t first_row;  ///< of all pixels of the batch
     std::int64_t rows;
     int width;     ///< values per row
     int channels;  ///< values per row without padding
@@ -32,11 +33,12 @@ class ChannelRows final {
   [[nodiscard]] std::ptrdiff_t units() const noexcept { return units_; }
   [[nodiscard]] Unit unit(std::ptrdiff_t index) const noexcept {
     const std::ptrdiff_t first_channel = index % blocks_ * width_;
-    const std::int64_t first_row = blocks_ == 1 ? index * rows_ : 0;
+    const std::int64_t first_row = index / blocks_ * rows_;
     return {
         .offset = index * rows_ * width_,
         .mask = index * mask_rows() * width_,
         .first_channel = first_channel,
+        .first_row = first_row,
         .rows = std::min(rows_, all_rows_ - first_row),
         .width = width_,
         .channels = static_cast<int>(std::min<std::int64_t>(width_, channels_ - first_channel))};
@@ -51,6 +53,8 @@ class ChannelRows final {
   }
   /// Includes padding.
   [[nodiscard]] std::ptrdiff_t values() const noexcept { return all_rows_ * padded_channels(); }
+  /// Rows per channel: the pixels of the batch.
+  [[nodiscard]] std::int64_t all_rows() const noexcept { return all_rows_; }
   /// Number of values per channel.
   [[nodiscard]] double count() const noexcept { return count_; }
   [[nodiscard]] int width() const noexcept { return width_; }

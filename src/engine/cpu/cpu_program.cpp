@@ -32,7 +32,7 @@ CpuProgram::~CpuProgram() {
 }
 
 void CpuProgram::lower_all() {
-  ProgramBuilder builder(*state_, statistics_, options_);
+  ProgramBuilder builder(*state_, statistics_, call_.labels, options_);
   const Graph& graph = graph_of(options_, state_->graph);
 
   // Always a copy: a batch is only valid during forward, and backward may need the images.
@@ -83,7 +83,7 @@ void CpuProgram::take(const Batch& batch) {
     fail(ExitStatus::internal, "oneDNN failed to take the input images (status {})",
          static_cast<int>(status));
   }
-  call_.labels = {.labels = batch.labels, .mixes = batch.mixes};
+  call_.labels = {.labels = batch.labels, .mixes = batch.mixes, .dropped = batch.dropped};
   call_.samples = batch.size;
 }
 

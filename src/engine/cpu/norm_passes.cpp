@@ -17,6 +17,7 @@ struct Rows {
   std::ptrdiff_t offset;  ///< of the first value
   std::ptrdiff_t mask;    ///< of the byte
   std::ptrdiff_t channel;
+  std::int64_t pixel;  ///< of the first row, in the batch
   int lane;
   int count;
   int width;
@@ -37,6 +38,7 @@ LOCKSTEP_INLINED inline void for_unit(const Unit& unit, const Loop& loop) {
         loop(Rows{.offset = offset + lane,
                   .mask = mask + lane,
                   .channel = unit.first_channel + lane,
+                  .pixel = unit.first_row + row,
                   .lane = lane,
                   .count = count,
                   .width = unit.width},
@@ -55,6 +57,11 @@ struct LaneSums {
   float* first;
   float* second;
 };
+
+template <typename Floats>
+LOCKSTEP_INLINED inline void scale(Floats& values, float factor) {
+  for (auto& value : values) value *= factor;
+}
 
 template <typename T>
 struct SumValues {
@@ -82,7 +89,7 @@ struct SumValues {
   }
 };
 
-template <typename T, bool adds, bool masks, bool stores>
+template <typename T, bool adds, bool masks, bool stores, bool scales>
 struct SumGradients {
   using Value = T;
   const NormPasses::GradientSums& of;
@@ -105,6 +112,7 @@ struct SumGradients {
       if constexpr (masks) mask.keep(values, row);
       // Sums use the stored (rounded) values, which the next pass reads.
       if constexpr (stores) V::store(values, static_cast<T*>(of.masked) + at);
+      if constexpr (scales) scale(values, of.row_factors[rows.pixel + row]);
       const Floats source = V::load(static_cast<const T*>(of.source) + at);
       for (int v = 0; v < V::vectors; ++v) {
         first[v] += values[v];
@@ -116,7 +124,7 @@ struct SumGradients {
   }
 };
 
-template <typename T, bool adds, bool relu, bool masks>
+template <typename T, bool adds, bool relu, bool masks, bool scales>
 struct Normalize {
   using Value = T;
   const NormPasses::Normalization& of;
@@ -132,6 +140,7 @@ struct Normalize {
     for (int row = 0; row < rows.count; ++row, at += rows.width) {
       Floats values = V::load(static_cast<const T*>(of.source) + at);
       for (int v = 0; v < V::vectors; ++v) values[v] = (values[v] - zero[v]) * slope[v] + offset[v];
+      if constexpr (scales) scale(values, of.row_factors[rows.pixel + row]);
       if constexpr (adds) {
         const Floats addend = V::load(static_cast<const T*>(of.addend) + at);
         for (int v = 0; v < V::vectors; ++v) values[v] += addend[v];
@@ -148,7 +157,7 @@ struct Normalize {
   }
 };
 
-template <typename T, bool masks>
+template <typename T, bool masks, bool scales>
 struct Propagate {
   using Value = T;
   const NormPasses::Propagation& of;
@@ -166,6 +175,7 @@ struct Propagate {
     for (int row = 0; row < rows.count; ++row, at += rows.width) {
       Floats values = V::load(static_cast<const T*>(of.gradient) + at);
       if constexpr (masks) mask.keep(values, row);
+      if constexpr (scales) scale(values, of.row_factors[rows.pixel + row]);
       const Floats source = V::load(static_cast<const T*>(of.source) + at);
       for (int v = 0; v < V::vectors; ++v) {
         values[v] = factor[v] * values[v] + slope[v] * (source[v] - zero[v]) + offset[v];
@@ -239,6 +249,7 @@ void NormPasses::sums_over_units(const Loop& loop) {
                            seconds[lane] += double{sums.second[lane]};
                          }
                          some.offset += rows_per_sum * some.width;
+                         some.first_row += rows_per_sum;
                          some.mask += rows_per_sum / ChannelRows::rows_per_byte * some.width;
                        }
                      }
@@ -269,27 +280,30 @@ std::span<double> NormPasses::sum_values(const void* source, const float* refere
 void NormPasses::normalize(const Normalization& of) const {
   with_type_and_flags(
       bf16_,
-      [&]<typename T, bool adds, bool relu, bool masks>() {
-        if constexpr (relu || !masks) over_units(Normalize<T, adds, relu, masks>{of});
+      [&]<typename T, bool adds, bool relu, bool masks, bool scales>() {
+        if constexpr (relu || !masks) over_units(Normalize<T, adds, relu, masks, scales>{of});
       },
-      of.addend != nullptr, of.relu, of.relu && of.mask != nullptr);
+      of.addend != nullptr, of.relu, of.relu && of.mask != nullptr, of.row_factors != nullptr);
 }
 
 std::span<double> NormPasses::sum_gradients(const GradientSums& of) {
   assert(of.addend == nullptr || of.masked != nullptr);
   with_type_and_flags(
       bf16_,
-      [&]<typename T, bool adds, bool masks, bool stores>() {
-        if constexpr (stores || !adds) sums_over_units(SumGradients<T, adds, masks, stores>{of});
+      [&]<typename T, bool adds, bool masks, bool stores, bool scales>() {
+        if constexpr (stores || !adds) {
+          sums_over_units(SumGradients<T, adds, masks, stores, scales>{of});
+        }
       },
-      of.addend != nullptr, of.mask != nullptr, of.masked != nullptr);
+      of.addend != nullptr, of.mask != nullptr, of.masked != nullptr, of.row_factors != nullptr);
   return sums_.span();
 }
 
 void NormPasses::propagate(const Propagation& of) const {
   with_type_and_flags(
-      bf16_, [&]<typename T, bool masks>() { over_units(Propagate<T, masks>{of}); },
-      of.mask != nullptr);
+      bf16_,
+      [&]<typename T, bool masks, bool scales>() { over_units(Propagate<T, masks, scales>{of}); },
+      of.mask != nullptr, of.row_factors != nullptr);
 }
 
 }  // namespace lockstep::cpu

@@ -25,7 +25,10 @@ class NormPasses final {
   /// (2, C) sums of source - reference and of its square.
   [[nodiscard]] std::span<double> sum_values(const void* source, const float* reference);
 
-  /// target = (source - mean) * slope + offset (+ addend), then max(target, 0) if `relu`.
+  // `row_factors`, if not null, has a factor for each pixel of the batch, (N * H * W).
+
+  /// target = ((source - mean) * slope + offset) (* row factor) (+ addend), then max(target, 0) if
+  /// `relu`.
   struct Normalization {
     const void* source;
     const void* addend;  ///< null: none
@@ -35,11 +38,12 @@ class NormPasses final {
     bool relu;
     std::uint8_t* mask;  ///< the ReLU's; null: not needed
     void* target;
+    const float* row_factors = nullptr;
   };
   void normalize(const Normalization& of) const;
 
-  /// (2, C) sums of g and of g * (source - mean), where g is the gradient (+ addend) where the mask
-  /// has a bit, else 0.
+  /// (2, C) sums of f * g and of f * g * (source - mean), where g is the gradient (+ addend) where
+  /// the mask has a bit, else 0, and f the row factor or 1.
   struct GradientSums {
     const void* source;
     const void* gradient;
@@ -47,10 +51,11 @@ class NormPasses final {
     const float* mean;
     const std::uint8_t* mask;  ///< null: all bits
     void* masked;              ///< receives g; required with an addend
+    const float* row_factors = nullptr;
   };
   [[nodiscard]] std::span<double> sum_gradients(const GradientSums& of);
 
-  /// target = factor * g + slope * (source - mean) + offset
+  /// target = factor * f * g + slope * (source - mean) + offset
   struct Propagation {
     const void* source;
     const void* gradient;
@@ -60,6 +65,7 @@ class NormPasses final {
     const float* offset;
     const float* factor;
     void* target;
+    const float* row_factors = nullptr;
   };
   void propagate(const Propagation& of) const;
 

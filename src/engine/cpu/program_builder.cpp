@@ -5,11 +5,12 @@
 namespace lockstep::cpu {
 
 ProgramBuilder::ProgramBuilder(EngineState& state, StatisticsBlock& statistics,
-                               const ProgramOptions& options)
+                               const BatchLabels& labels, const ProgramOptions& options)
     : GraphBuilder({.analysis = state.analysis, .arena = state.arena}, options),
       state_(state),
       graph_(graph_of(options, state.graph)),
       statistics_(statistics),
+      labels_(labels),
       values_(state.graph.nodes().size()),
       recomputes_(state.graph.nodes().size()) {}
 

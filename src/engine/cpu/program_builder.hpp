@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../batch_labels.hpp"
 #include "../lowering/graph_builder.hpp"
 #include "activation_pool.hpp"
 #include "engine_state.hpp"
@@ -41,10 +42,13 @@ struct ListedStep {
 /// tensor, and inserts reorders between formats.
 class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
  public:
-  ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const ProgramOptions& options);
+  /// `labels`: of the batch that forward computes.
+  ProgramBuilder(EngineState& state, StatisticsBlock& statistics, const BatchLabels& labels,
+                 const ProgramOptions& options);
 
   [[nodiscard]] EngineState& state() noexcept { return state_; }
   [[nodiscard]] StatisticsBlock& statistics() noexcept { return statistics_; }
+  [[nodiscard]] const BatchLabels& labels() const noexcept { return labels_; }
   [[nodiscard]] const dnnl::engine& engine() const noexcept { return state_.engine; }
   [[nodiscard]] dnnl::prop_kind forward_kind() const noexcept;
   [[nodiscard]] Shape batch_shape(ValueId value) const;
@@ -153,6 +157,7 @@ class ProgramBuilder final : public GraphBuilder<Tensor, ListedStep> {
   EngineState& state_;
   const Graph& graph_;  ///< its layers are those of the engine's graph, so the analysis holds
   StatisticsBlock& statistics_;
+  const BatchLabels& labels_;
   PlacedBuffers placed_;
   std::vector<std::optional<Tensor>> values_;
   std::vector<Recompute> recomputes_;  ///< by value, until backward asks for it

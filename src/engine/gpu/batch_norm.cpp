@@ -149,20 +149,37 @@ class NormLowering final : public Lowering {
     Address weight;
     Address bias;
     float eps;
+    SampleDrop drop;  ///< without the batch's masks
     [[nodiscard]] Normalization at(const LaunchContext& context) const {
       return {.mean = mean,
               .variance = variance,
               .weight = context.as<const float>(weight),
               .bias = context.as<const float>(bias),
-              .eps = eps};
+              .eps = eps,
+              .drop = {.dropped = context.labels.dropped,
+                       .samples = drop.samples,
+                       .rows = drop.rows,
+                       .block = drop.block,
+                       .kept = drop.kept}};
     }
   };
+  /// Stochastic depth of a node's norm.
+  [[nodiscard]] static SampleDrop drop_of(const ProgramBuilder& builder, const Node& node) {
+    const StochasticDepth& drop = std::get<BatchNorm>(node.op).options.drop;
+    if (!builder.training() || drop.probability == 0) return {};
+    return {.samples = builder.batch_size(),
+            .rows = node.output[1] * node.output[2],
+            .block = drop.block,
+            .kept = static_cast<float>(1 / (1 - drop.probability))};
+  }
+
   [[nodiscard]] static NormOperands norm_operands(ProgramBuilder& builder, const Node& node) {
     return {.mean = builder.statistics().of(node.statistics[0]),
             .variance = builder.statistics().of(node.statistics[1]),
             .weight = builder.parameter(node.parameters[0]),
             .bias = builder.parameter(node.parameters[1]),
-            .eps = static_cast<float>(std::get<BatchNorm>(node.op).options.eps)};
+            .eps = static_cast<float>(std::get<BatchNorm>(node.op).options.eps),
+            .drop = drop_of(builder, node)};
   }
   [[nodiscard]] std::optional<NormOperands> added_operands(ProgramBuilder& builder) const {
     if (added_ == nullptr) return std::nullopt;
@@ -241,7 +258,10 @@ class NormLowering final : public Lowering {
   }
   void emit_parameter_gradients(ProgramBuilder& builder, const Incoming& incoming, const Sums& sums,
                                 const std::optional<Sums>& sums_of_added) {
-    const Tensor workspace = builder.make(reduction_workspace(extent_, sums_of_added ? 2 : 1));
+    const bool drops =
+        sums.norm.drop.rows != 0 || (sums_of_added && sums_of_added->norm.drop.rows != 0);
+    const Tensor workspace =
+        builder.make(reduction_workspace(extent_, sums_of_added ? 2 : 1, drops));
     std::vector<Tensor> touched{incoming.first, incoming.sum, workspace};
     if (incoming.second) touched.push_back(*incoming.second);
     if (mask_) touched.push_back(*mask_);

@@ -24,6 +24,7 @@ void InputQueue::grow(Slot& slot, std::size_t pixels, std::size_t images) {
   slot.erased = DeviceArray<PixelBox>(device_, images);
   slot.labels = DeviceArray<std::int32_t>(device_, images);
   slot.mixes = DeviceArray<ImageMix>(device_, images);
+  slot.dropped = DeviceArray<std::uint64_t>(device_, images);
 }
 
 InputQueue::Slot* InputQueue::find(const std::uint8_t* from) noexcept {
@@ -54,6 +55,9 @@ void InputQueue::begin(const Batch& batch) {
   if (batch.mixes != nullptr) {
     device_.transfer_to_device(slot->mixes.data(), batch.mixes, count * sizeof(ImageMix));
   }
+  if (batch.dropped != nullptr) {
+    device_.transfer_to_device(slot->dropped.data(), batch.dropped, count * sizeof(std::uint64_t));
+  }
   device_.mark(*slot->arrived, Device::Queue::transfers);
   slot->from = images.data;
 }
@@ -73,7 +77,9 @@ DeviceBatch InputQueue::take(const Batch& batch) {
                      .count = batch.size,
                      .erased = batch.pixels.erased != nullptr ? slot.erased.data() : nullptr,
                      .mixes = mixes},
-          .labels = {.labels = slot.labels.data(), .mixes = mixes}};
+          .labels = {.labels = slot.labels.data(),
+                     .mixes = mixes,
+                     .dropped = batch.dropped != nullptr ? slot.dropped.data() : nullptr}};
 }
 
 void InputQueue::release() {

@@ -39,6 +39,7 @@ class InputQueue final {
     DeviceArray<PixelBox> erased;
     DeviceArray<std::int32_t> labels;
     DeviceArray<ImageMix> mixes;
+    DeviceArray<std::uint64_t> dropped;
     std::unique_ptr<Event> arrived;
     std::unique_ptr<Event> read;
     const std::uint8_t* from = nullptr;  ///< the host's pixels being copied; null: none

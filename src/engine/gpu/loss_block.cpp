@@ -24,8 +24,11 @@ LossBlock::LossBlock(Device& device, const LossExtent& extent) : extent_(extent)
   larger_ = DeviceArray<std::int32_t>(device, batch);
   labels_ = DeviceArray<std::int32_t>(device, batch);
   mixes_ = DeviceArray<ImageMix>(device, batch);
+  dropped_ = DeviceArray<std::uint64_t>(device, batch);
   host_labels_ = DeviceArray<std::int32_t>(device, batch, DeviceArray<std::int32_t>::Place::host);
   host_mixes_ = DeviceArray<ImageMix>(device, batch, DeviceArray<ImageMix>::Place::host);
+  host_dropped_ =
+      DeviceArray<std::uint64_t>(device, batch, DeviceArray<std::uint64_t>::Place::host);
   host_losses_ = DeviceArray<float>(device, batch, Place::host);
   host_larger_ = DeviceArray<std::int32_t>(device, batch, DeviceArray<std::int32_t>::Place::host);
   host_logits_ = DeviceArray<float>(device, logits, Place::host);
@@ -43,16 +46,25 @@ void LossBlock::load_labels(Device& device, const BatchLabels& labels, std::int6
   std::copy_n(labels.labels, samples, host_labels_.data());
   device.copy_to_device(labels_.data(), host_labels_.data(), bytes_of<std::int32_t>(samples));
   mixed_ = labels.mixes != nullptr;
-  if (!mixed_) return;
-  std::copy_n(labels.mixes, samples, host_mixes_.data());
-  device.copy_to_device(mixes_.data(), host_mixes_.data(), bytes_of<ImageMix>(samples));
+  if (mixed_) {
+    std::copy_n(labels.mixes, samples, host_mixes_.data());
+    device.copy_to_device(mixes_.data(), host_mixes_.data(), bytes_of<ImageMix>(samples));
+  }
+  drops_ = labels.dropped != nullptr;
+  if (drops_) {
+    std::copy_n(labels.dropped, samples, host_dropped_.data());
+    device.copy_to_device(dropped_.data(), host_dropped_.data(), bytes_of<std::uint64_t>(samples));
+  }
 }
 
 void LossBlock::take_labels(Device& device, const BatchLabels& labels, std::int64_t samples) {
   device.copy_on_device(labels_.data(), labels.labels, bytes_of<std::int32_t>(samples));
   mixed_ = labels.mixes != nullptr;
-  if (!mixed_) return;
-  device.copy_on_device(mixes_.data(), labels.mixes, bytes_of<ImageMix>(samples));
+  if (mixed_) device.copy_on_device(mixes_.data(), labels.mixes, bytes_of<ImageMix>(samples));
+  drops_ = labels.dropped != nullptr;
+  if (drops_) {
+    device.copy_on_device(dropped_.data(), labels.dropped, bytes_of<std::uint64_t>(samples));
+  }
 }
 
 void LossBlock::fetch(Device& device) {

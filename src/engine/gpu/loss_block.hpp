@@ -17,7 +17,9 @@ class LossBlock final {
   [[nodiscard]] LossOutputs outputs() const noexcept;
   /// Those loaded or taken last.
   [[nodiscard]] BatchLabels labels() const noexcept {
-    return {.labels = labels_.data(), .mixes = mixed_ ? mixes_.data() : nullptr};
+    return {.labels = labels_.data(),
+            .mixes = mixed_ ? mixes_.data() : nullptr,
+            .dropped = drops_ ? dropped_.data() : nullptr};
   }
   /// Queues the copy of a batch's labels (samples,), from host memory or from the device's.
   void load_labels(Device& device, const BatchLabels& labels, std::int64_t samples);
@@ -37,12 +39,15 @@ class LossBlock final {
   DeviceArray<std::int32_t> larger_;
   DeviceArray<std::int32_t> labels_;
   DeviceArray<ImageMix> mixes_;
+  DeviceArray<std::uint64_t> dropped_;
   DeviceArray<std::int32_t> host_labels_;
   DeviceArray<ImageMix> host_mixes_;
+  DeviceArray<std::uint64_t> host_dropped_;
   DeviceArray<float> host_losses_;
   DeviceArray<std::int32_t> host_larger_;
   DeviceArray<float> host_logits_;
   bool mixed_ = false;
+  bool drops_ = false;
 };
 
 }  // namespace lockstep::gpu

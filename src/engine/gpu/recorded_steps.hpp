@@ -37,6 +37,7 @@ class RecordedSteps final {
   struct Recording {
     const std::byte* base;
     const ImageMix* mixes;
+    const std::uint64_t* dropped;
     std::int64_t samples;
     float loss_scale;
     bool accumulate;

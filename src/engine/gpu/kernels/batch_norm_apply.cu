@@ -50,7 +50,7 @@ struct ChannelNorm {
   }
 };
 
-template <typename T, bool adds, bool adds_norm>
+template <typename T, bool adds, bool adds_norm, bool drops>
 struct Apply {
   Vec8Rows extent;
   ColumnItems items;
@@ -86,10 +86,12 @@ struct Apply {
         [&](std::int64_t row, const Loaded& loaded) {
           Vec8 values = loaded.x.floats();
           channels.normalize(values);
+          if constexpr (drops) drop_samples(extent, norm.drop, row, column.at, values);
           if constexpr (adds) {
             Vec8 others = loaded.residual.floats();
             if constexpr (adds_norm) {
               residual_channels.normalize(others);
+              if constexpr (drops) drop_samples(extent, residual_norm.drop, row, column.at, others);
               others = packed<T>(others).floats();
             }
             for (int i = 0; i < vec8_size; ++i) values[i] += others[i];
@@ -148,7 +150,7 @@ struct ChannelGradient {
   }
 };
 
-template <typename T, bool masked, bool adds_norm>
+template <typename T, bool masked, bool adds_norm, bool drops>
 struct BackwardApply {
   Vec8Rows extent;
   ColumnItems items;
@@ -195,9 +197,12 @@ struct BackwardApply {
           const std::int64_t at = row * extent.width + column.at;
           const bool whole = row < column.whole_rows;
           if (dz != nullptr) write_vec8(dz + at, packed<T>(g), whole);
-          write_vec8(static_cast<T*>(norm.dx) + at, packed<T>(channels.of(g, loaded.x.floats())),
-                     whole);
+          Vec8 own_g = g;
+          if constexpr (drops) drop_samples(extent, norm.norm.drop, row, column.at, own_g);
+          write_vec8(static_cast<T*>(norm.dx) + at,
+                     packed<T>(channels.of(own_g, loaded.x.floats())), whole);
           if constexpr (adds_norm) {
+            if constexpr (drops) drop_samples(extent, added.norm.drop, row, column.at, g);
             write_vec8(static_cast<T*>(added.dx) + at,
                        packed<T>(added_channels.of(g, loaded.added_x.floats())), whole);
           }
@@ -236,14 +241,15 @@ void batch_norm_apply(Stream stream, DataType type, const Matrix& extent, const 
   const Vec8Rows rows = vec8_rows(extent);
   const ColumnItems items = column_items(rows);
   with_type(type, [&]<typename T>(T*) {
-    const auto start = [&]<bool adds, bool adds_norm>() {
+    const auto start = [&]<bool adds, bool adds_norm, bool drops>() {
       launch(stream, items.count(),
-             Apply<T, adds, adds_norm>{rows, items, static_cast<const T*>(x),
-                                       static_cast<const T*>(options.residual), norm,
-                                       adds_norm ? *options.residual_norm : Normalization{},
-                                       options.relu, options.mask, static_cast<T*>(y)});
+             Apply<T, adds, adds_norm, drops>{rows, items, static_cast<const T*>(x),
+                                              static_cast<const T*>(options.residual), norm,
+                                              adds_norm ? *options.residual_norm : Normalization{},
+                                              options.relu, options.mask, static_cast<T*>(y)});
     };
-    with_flags<>(start, options.residual != nullptr, options.residual_norm != nullptr);
+    with_flags<>(start, options.residual != nullptr, options.residual_norm != nullptr,
+                 drops_samples(norm, options.residual_norm));
   });
 }
 
@@ -254,13 +260,14 @@ void batch_norm_backward_apply(Stream stream, DataType type, const Matrix& exten
   const ColumnItems items = column_items(rows);
   const auto share = static_cast<float>(1.0 / elements);
   with_type(type, [&]<typename T>(T*) {
-    const auto start = [&]<bool masked, bool adds_norm>() {
+    const auto start = [&]<bool masked, bool adds_norm, bool drops>() {
       launch(stream, items.count(),
-             BackwardApply<T, masked, adds_norm>{rows, items, static_cast<const T*>(dy), mask, of,
-                                                 adds_norm ? *added : NormGradient{}, share,
-                                                 static_cast<T*>(dz)});
+             BackwardApply<T, masked, adds_norm, drops>{
+                 rows, items, static_cast<const T*>(dy), mask, of,
+                 adds_norm ? *added : NormGradient{}, share, static_cast<T*>(dz)});
     };
-    with_flags<>(start, mask != nullptr, added != nullptr);
+    with_flags<>(start, mask != nullptr, added != nullptr,
+                 drops_samples(of.norm, added != nullptr ? &added->norm : nullptr));
   });
 }
 

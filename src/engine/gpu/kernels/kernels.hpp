@@ -86,13 +86,25 @@ struct Matrix {
   std::int64_t channels;
   std::int64_t padded;
 };
-/// Bytes of the `workspace` of reductions over rows. `norms`: of batch_norm_backward_sums().
-[[nodiscard]] std::size_t reduction_workspace(const Matrix& extent, int norms = 1);
+/// Bytes of the `workspace` of reductions over rows. `norms`: of batch_norm_backward_sums(), and
+/// whether one of them drops samples.
+[[nodiscard]] std::size_t reduction_workspace(const Matrix& extent, int norms = 1,
+                                              bool drops = false);
 
 /// Mean and biased variance of each channel, (padded) each; 0 in the padding. Uses Welford's or
 /// shifted sums, so that a mean much larger than the deviation loses no digits.
 void batch_norm_statistics(Stream stream, DataType type, const Matrix& extent, const void* x,
                            float* mean, float* variance, void* workspace);
+
+/// Stochastic depth of a norm's output: it is 0 in the rows of samples whose mask has bit `block`,
+/// and multiplied by `kept` in the others.
+struct SampleDrop {
+  const std::uint64_t* dropped = nullptr;  ///< (samples,), on the device; null: no sample drops
+  std::int64_t samples = 0;
+  std::int64_t rows = 0;  ///< of each sample; 0: no stochastic depth
+  int block = 0;
+  float kept = 1.0F;  ///< 1 / (1 - probability)
+};
 
 /// Inputs of a normalisation; all (padded), fp32. Weight and bias are 0 in the padding.
 struct Normalization {
@@ -101,6 +113,7 @@ struct Normalization {
   const float* weight;
   const float* bias;
   float eps;
+  SampleDrop drop = {};  ///< applied to the output; a gradient is multiplied by the same factors
 };
 /// y = relu?((x - mean) / sqrt(variance + eps) * weight + bias [+ residual]). `mask`, if not null,
 /// receives one bit per value, set where y > 0 (bit i % 8 of byte i / 8).

@@ -51,11 +51,18 @@ struct CombineSums {
   }
 };
 
-/// Sums of g, of g * (x - mean) and, if `added`, of g * (x - mean) of the added norm. `joins`: g is
-/// the sum of two gradients, computed and stored here.
-template <typename T, bool masked, bool joins, bool added>
+/// Number of sums over g: of g, of g * (x - mean) and, with an added norm, of g * (x - mean) of
+/// that norm. If samples are dropped, g may differ between the norms, so the fourth is its sum for
+/// the added one.
+constexpr int gradient_sums(bool added, bool drops) {
+  return added ? (drops ? 4 : 3) : 2;
+}
+
+/// `joins`: g is the sum of two gradients, computed and stored here.
+template <typename T, bool masked, bool joins, bool added, bool drops>
 struct ChunkGradients {
-  using Partial = Vec8Sums<added ? 3 : 2>;
+  static constexpr int kinds = gradient_sums(added, drops);
+  using Partial = Vec8Sums<kinds>;
   RowReduction reduction;
   const T* dy;
   const T* other;
@@ -65,6 +72,8 @@ struct ChunkGradients {
   const float* mean;
   const T* added_x;
   const float* added_mean;
+  SampleDrop drop;
+  SampleDrop added_drop;
   float* partials;
 
   struct Loaded {
@@ -101,15 +110,21 @@ struct ChunkGradients {
           Vec8 g = gradient(loaded);
           for (int i = 0; i < vec8_size; ++i) {
             if (masked && (loaded.bits >> i & 1U) == 0) g[i] = 0;
-            result.sums[0][i] += g[i];
-          }
-          add_products(g, loaded.x.floats(), center, result.sums[1]);
-          if constexpr (added) {
-            add_products(g, loaded.added_x.floats(), added_center, result.sums[2]);
           }
           if constexpr (joins) {
             write_vec8(kept + row * reduction.extent.width + column.at, packed<T>(g),
                        row < column.whole_rows);
+          }
+          Vec8 added_g = g;
+          if constexpr (drops) drop_samples(reduction.extent, drop, row, column.at, g);
+          for (int i = 0; i < vec8_size; ++i) result.sums[0][i] += g[i];
+          add_products(g, loaded.x.floats(), center, result.sums[1]);
+          if constexpr (added) {
+            if constexpr (drops) {
+              drop_samples(reduction.extent, added_drop, row, column.at, added_g);
+              for (int i = 0; i < vec8_size; ++i) result.sums[3][i] += added_g[i];
+            }
+            add_products(added_g, loaded.added_x.floats(), added_center, result.sums[2]);
           }
         });
     return result;
@@ -131,7 +146,7 @@ struct ChunkGradients {
   LOCKSTEP_HOST_DEVICE void finish(std::int64_t block, int block_column,
                                    const Partial& sums) const {
     const std::int64_t at = reduction.column_of(block, block_column).at;
-    for (int kind = 0; kind < (added ? 3 : 2); ++kind) {
+    for (int kind = 0; kind < kinds; ++kind) {
       store_partial(reduction, block, at, kind, sums.sums[kind], partials);
     }
   }
@@ -160,9 +175,10 @@ struct GradientsOut {
   return {of.norm.variance, of.norm.eps, of.weight, of.bias, of.kept};
 }
 
-template <bool added>
+template <bool added, bool drops>
 struct CombineGradients {
-  using Sums = PartialSums<added ? 3 : 2>;
+  static constexpr int kinds = gradient_sums(added, drops);
+  using Sums = PartialSums<kinds>;
   using Partial = typename Sums::Partial;
   Sums sums;
   GradientsOut own;
@@ -175,7 +191,7 @@ struct CombineGradients {
     const std::int64_t channel = block * channels_per_block + column;
     if (channel >= sums.padded) return;
     own.write(channel, total.sums[0], total.sums[1]);
-    if constexpr (added) other.write(channel, total.sums[0], total.sums[2]);
+    if constexpr (added) other.write(channel, total.sums[kinds == 4 ? 3 : 0], total.sums[2]);
   }
 };
 
@@ -188,8 +204,8 @@ PartialSums<kinds> partial_sums(const RowReduction& reduction, const void* works
 
 }  // namespace
 
-std::size_t reduction_workspace(const Matrix& extent, int norms) {
-  const auto kinds = static_cast<std::size_t>(1 + norms);
+std::size_t reduction_workspace(const Matrix& extent, int norms, bool drops) {
+  const auto kinds = static_cast<std::size_t>(gradient_sums(norms > 1, drops));
   return kinds * sizeof(float) * static_cast<std::size_t>(row_reduction(extent).partials());
 }
 
@@ -209,27 +225,28 @@ void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent
                               const IncomingGradient& incoming, const std::uint8_t* mask,
                               const NormSums& of, const NormSums* added, void* workspace) {
   const RowReduction reduction = row_reduction(extent);
+  const bool any_drops = drops_samples(of.norm, added != nullptr ? &added->norm : nullptr);
   with_type(type, [&]<typename T>(T*) {
-    const auto start = [&]<bool masked, bool joins, bool adds>() {
+    const auto start = [&]<bool masked, bool joins, bool adds, bool drops>() {
       launch_blocks(
           stream, reduction.blocks(),
-          ChunkGradients<T, masked, joins, adds>{
+          ChunkGradients<T, masked, joins, adds, drops>{
               reduction, static_cast<const T*>(incoming.dy), static_cast<const T*>(incoming.other),
               static_cast<T*>(incoming.masked), mask, static_cast<const T*>(of.x), of.norm.mean,
               adds ? static_cast<const T*>(added->x) : nullptr, adds ? added->norm.mean : nullptr,
+              of.norm.drop, adds ? added->norm.drop : SampleDrop{},
               static_cast<float*>(workspace)});
     };
-    with_flags<>(start, mask != nullptr, incoming.other != nullptr, added != nullptr);
+    with_flags<>(start, mask != nullptr, incoming.other != nullptr, added != nullptr, any_drops);
   });
-  const GradientsOut own = gradients_out(of);
-  if (added != nullptr) {
+  const auto combine = [&]<bool adds, bool drops>() {
+    constexpr int kinds = gradient_sums(adds, drops);
     launch_blocks(
         stream, combining_blocks(reduction),
-        CombineGradients<true>{partial_sums<3>(reduction, workspace), own, gradients_out(*added)});
-  } else {
-    launch_blocks(stream, combining_blocks(reduction),
-                  CombineGradients<false>{partial_sums<2>(reduction, workspace), own, {}});
-  }
+        CombineGradients<adds, drops>{partial_sums<kinds>(reduction, workspace), gradients_out(of),
+                                      adds ? gradients_out(*added) : GradientsOut{}});
+  };
+  with_flags<>(combine, added != nullptr, any_drops);
 }
 
 }  // namespace lockstep::gpu

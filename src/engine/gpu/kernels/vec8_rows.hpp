@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels.hpp"
 #include "launch.hpp"
 #include "vector_io.hpp"
 
@@ -95,6 +96,29 @@ LOCKSTEP_HOST_DEVICE inline Vec8 load_channels(const Vec8Rows& extent, const flo
   const Floats<4> low = load<4>(values + extent.channel(at));
   const Floats<4> high = load<4>(values + extent.channel(at + 4));
   return {{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]}};
+}
+
+/// Whether a norm or the norm added to it drops samples.
+[[nodiscard]] inline bool drops_samples(const Normalization& norm, const Normalization* added) {
+  return norm.drop.rows != 0 || (added != nullptr && added->drop.rows != 0);
+}
+/// Applies stochastic depth to a vec8 at position `at` of a row.
+LOCKSTEP_HOST_DEVICE inline void drop_samples(const Vec8Rows& extent, const SampleDrop& drop,
+                                              std::int64_t row, std::int64_t at, Vec8& values) {
+  if (drop.rows == 0) return;
+  const auto factor = [&](std::int64_t position) {
+    // Two rows of a folded matrix may be of different samples; the last may be missing.
+    const std::int64_t pixel =
+        extent.width == extent.padded ? row : 2 * row + (position >= extent.padded ? 1 : 0);
+    const std::int64_t sample{static_cast<std::uint32_t>(pixel) /
+                              static_cast<std::uint32_t>(drop.rows)};
+    const bool drops = drop.dropped != nullptr && sample < drop.samples &&
+                       (drop.dropped[sample] >> drop.block & 1U) != 0;
+    return drops ? 0.0F : drop.kept;
+  };
+  const float low = factor(at);
+  const float high = factor(at + vec8_size / 2);
+  for (int i = 0; i < vec8_size; ++i) values[i] *= i < vec8_size / 2 ? low : high;
 }
 
 /// Calls use(row, load(row)) for `count` rows, first, first + stride and so on; a negative stride
