@@ -291,6 +291,17 @@ void add_learning_options(OptionTable<Config>& t) {
            {.name = "decay-norm-and-bias",
             .help = "apply --weight-decay to norm and bias parameters too",
             .unit = ""})
+      .add(&Config::freeze,
+           {.name = "freeze",
+            .help = "parameters that are not trained: patterns of names, with * and ?, "
+                    "comma-separated, as conv1.*,layer1.*; their batch norms still use, and "
+                    "update, the statistics of batches",
+            .unit = ""})
+      .add(&Config::lr_scale,
+           {.name = "lr-scale",
+            .help = "factors on the learning rate of some parameters: PATTERN=FACTOR, "
+                    "comma-separated, as fc.*=10; of several that match a name, the last counts",
+            .unit = ""})
       .add(&Config::trust_coefficient, {.name = "trust-coefficient",
                                         .help = "trust coefficient of lars",
                                         .unit = "",

@@ -111,6 +111,39 @@ void parse_option(const OptionSpec& spec, const std::string& text, std::vector<d
   value = std::move(parsed);
 }
 
+void parse_option(const OptionSpec& spec, const std::string& text,
+                  std::vector<std::string>& value) {
+  std::string whole;
+  parse_option(spec, text, whole);
+  std::vector<std::string> parsed;
+  for (std::size_t begin = 0; begin < whole.size();) {
+    const std::size_t comma = std::min(whole.find(',', begin), whole.size());
+    if (comma == begin || comma + 1 == whole.size()) {
+      refuse(spec, text, "patterns with commas between them");
+    }
+    parsed.push_back(whole.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  value = std::move(parsed);
+}
+
+void parse_option(const OptionSpec& spec, const std::string& text, std::vector<LrScale>& value) {
+  std::vector<std::string> items;
+  parse_option(spec, text, items);
+  std::vector<LrScale> parsed;
+  for (const std::string& item : items) {
+    const std::size_t equals = item.rfind('=');
+    double factor = 0;
+    if (equals == 0 || equals == std::string::npos ||
+        !parse_number(std::string_view(item).substr(equals + 1), factor) || !(factor > 0) ||
+        !std::isfinite(factor)) {
+      refuse(spec, text, "PATTERN=FACTOR, the factor above 0, with commas between several");
+    }
+    parsed.push_back({.pattern = item.substr(0, equals), .factor = factor});
+  }
+  value = std::move(parsed);
+}
+
 void parse_option(const OptionSpec& spec, const std::string& text, SaveInterval& value) {
   SaveInterval parsed;
   if (const auto seconds = parse_time(text)) {
@@ -180,6 +213,16 @@ std::string print_option(const OptionSpec&, bool value) {
 }
 std::string print_option(const OptionSpec&, const std::vector<double>& value) {
   return fmt::format("{}", fmt::join(value, ","));
+}
+std::string print_option(const OptionSpec&, const std::vector<std::string>& value) {
+  return fmt::format("{}", fmt::join(value, ","));
+}
+std::string print_option(const OptionSpec&, const std::vector<LrScale>& value) {
+  std::string text;
+  for (const LrScale& each : value) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", each.pattern, each.factor);
+  }
+  return text;
 }
 std::string print_option(const OptionSpec&, const SaveInterval& value) {
   return value.seconds > 0 ? fmt::format("{}s", value.seconds) : std::to_string(value.steps);

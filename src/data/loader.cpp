@@ -217,7 +217,7 @@ class RingLoader final : public Loader {
       if (options_.mix.any()) mix(slot, i);
       if (!options_.drop_probabilities.empty()) {
         slot.dropped[static_cast<std::size_t>(i)] = draw_dropped_blocks(
-            options_.drop_probabilities, options_.seed, slot.request->epoch, index);
+            options_.drop_probabilities, options_.seed, slot.request->epoch, sample);
       }
       return std::nullopt;
     } catch (const Error& error) {

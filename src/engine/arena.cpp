@@ -53,7 +53,8 @@ ArenaLayout lay_out(const Graph& graph, const std::vector<ParameterId>& ready,
     layout.views.push_back({.parameter = id,
                             .kind = graph.parameters()[index].kind,
                             .offset = end,
-                            .size = size_of(id)});
+                            .size = size_of(id),
+                            .lr_scale = graph.parameters()[index].lr_scale});
     end = round_up(layout.views.back().end(), arena_alignment);
   }
   if (!layout.units.empty()) layout.units.back().end = round_up(end, multiple);

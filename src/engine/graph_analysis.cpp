@@ -180,7 +180,9 @@ GraphAnalysis analyse(const Graph& graph) {
                          .ready = {}};
   for (std::size_t id = 0; id < count; ++id) {
     const Node& node = graph.nodes()[id];
-    bool needed = !node.parameters.empty();
+    bool needed = std::ranges::any_of(node.parameters, [&](ParameterId parameter) {
+      return !graph.parameters()[static_cast<std::size_t>(parameter)].is_frozen();
+    });
     for (const ValueId input : inputs_of(node.op)) {
       ++analysis.consumers[at(input)];
       needed = needed || analysis.needs_gradient[at(input)];

@@ -35,12 +35,13 @@ class Adam : public Optimizer {
               std::span<const float> gradients, const UpdateOptions& options) override {
     AdamRule rule = rule_of(options);
     for (const Segment& segment : segments_in(segments_, begin, end)) {
+      if (segment.is_frozen()) continue;
       float* const w = parameters.data();
       const float* const g = gradients.data();
       float* const m = slots_[0].data();
       float* const v = slots_[1].data();
-      set_tensor(rule, options.lr * ratio(segment), segment.weight_decay, correction1(options),
-                 decoupled_);
+      set_tensor(rule, options.lr * (ratio(segment) * segment.lr_scale), segment.weight_decay,
+                 correction1(options), decoupled_);
 #pragma omp parallel for simd schedule(static) firstprivate(rule) if (parallel : segment.is_large())
       for (std::size_t i = segment.begin; i < segment.end; ++i) rule(g[i], w[i], m[i], v[i]);
     }

@@ -32,6 +32,7 @@ class Lars final : public Optimizer {
               std::span<const float> gradients, const UpdateOptions& options) override {
     if (!norms_.is_sharded()) norms_.take({begin, end, parameters}, GradientSquares{gradients});
     for (const Segment& segment : segments_in(segments_, begin, end)) {
+      if (segment.is_frozen()) continue;
       float* const w = parameters.data();
       const float* const g = gradients.data();
       float* const v = velocity_.data();
@@ -41,7 +42,7 @@ class Lars final : public Optimizer {
                             static_cast<double>(options.gradient_scale) * norms_.of_moves(segment),
                             static_cast<double>(segment.weight_decay))
               : 1.0;
-      const LarsRule rule{.lr = static_cast<float>(options.lr * local),
+      const LarsRule rule{.lr = static_cast<float>(options.lr * (local * segment.lr_scale)),
                           .weight_decay = segment.weight_decay,
                           .momentum = momentum_,
                           .gradient_scale = options.gradient_scale};

@@ -18,7 +18,9 @@ struct Segment {
   std::size_t begin;
   std::size_t end;
   float weight_decay;
-  bool adapts;  ///< LARS scales its step by the tensor's norms
+  double lr_scale;  ///< 0: frozen
+  bool adapts;      ///< LARS scales its step by the tensor's norms
+  [[nodiscard]] bool is_frozen() const noexcept { return lr_scale == 0; }
   [[nodiscard]] bool is_large() const noexcept { return end - begin >= smallest_parallel_size; }
 };
 
@@ -32,7 +34,8 @@ struct Segment {
         {.begin = view.offset,
          .end = view.end(),
          .weight_decay = is_weight || decay_norm_and_bias ? static_cast<float>(weight_decay) : 0.0F,
-         .adapts = is_weight});
+         .lr_scale = view.lr_scale,
+         .adapts = is_weight && view.lr_scale != 0});
   }
   return segments;
 }

@@ -24,10 +24,11 @@ class Sgd final : public Optimizer {
   void update(std::size_t begin, std::size_t end, std::span<float> parameters,
               std::span<const float> gradients, const UpdateOptions& options) override {
     for (const Segment& segment : segments_in(segments_, begin, end)) {
+      if (segment.is_frozen()) continue;
       float* const w = parameters.data();
       const float* const g = gradients.data();
       float* const v = velocity_.data();
-      const SgdRule rule{.lr = static_cast<float>(options.lr),
+      const SgdRule rule{.lr = static_cast<float>(options.lr * segment.lr_scale),
                          .weight_decay = segment.weight_decay,
                          .momentum = momentum_,
                          .gradient_scale = options.gradient_scale,

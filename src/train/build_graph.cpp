@@ -2,14 +2,14 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
+#include "lockstep/train/parameter_options.hpp"
 
 #include <variant>
 
 namespace lockstep {
 
 Graph build_graph(const RunPlan& plan, const ModelFunction& own_model) {
-  if (!own_model) return make_model(plan.config.model, plan.model);
-  Graph graph = own_model(plan.model);
+  Graph graph = own_model ? own_model(plan.model) : make_model(plan.config.model, plan.model);
   if (plan.config.loss == LossKind::bce &&
       !std::holds_alternative<BinaryCrossEntropy>(graph.nodes().back().op)) {
     fail(ExitStatus::usage,
@@ -23,6 +23,7 @@ Graph build_graph(const RunPlan& plan, const ModelFunction& own_model) {
          "BatchNormOptions::drop, or drop the option",
          plan.config.stochastic_depth, graph.name());
   }
+  apply_parameter_options(graph, plan.config);
   return graph;
 }
 

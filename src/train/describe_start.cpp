@@ -31,14 +31,24 @@ std::string communication_note(const Config& config, int world_size) {
                      gradients);
 }
 
+/// " (1234 frozen)", or nothing.
+std::string frozen_text(const Graph& graph) {
+  std::int64_t frozen = 0;
+  for (const Parameter& parameter : graph.parameters()) {
+    if (parameter.is_frozen()) frozen += parameter.shape.elements();
+  }
+  return frozen == 0 ? "" : fmt::format(" ({} frozen)", frozen);
+}
+
 }  // namespace
 
 void describe_start(RunReporter& reporter, const StartParts& parts) {
   const auto& [plan, geometry, engine, parallel, optimizer, data, step, binding, shard_group] =
       parts;
-  reporter.say(fmt::format("{}: {} parameters, input {}x{}x{}, {} classes", engine.graph().name(),
-                           engine.graph().parameter_count(), plan.model.image.channels,
-                           plan.model.image.height, plan.model.image.width, plan.model.classes));
+  reporter.say(fmt::format("{}: {} parameters{}, input {}x{}x{}, {} classes", engine.graph().name(),
+                           engine.graph().parameter_count(), frozen_text(engine.graph()),
+                           plan.model.image.channels, plan.model.image.height,
+                           plan.model.image.width, plan.model.classes));
   const std::int64_t copies = plan.config.repeated_augmentation;
   const std::int64_t seen = (geometry.epoch_samples() + copies - 1) / copies;
   reporter.say(

@@ -43,6 +43,22 @@ BOOST_AUTO_TEST_CASE(whole_numbers_have_no_trailing_characters) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(patterns_and_factors_are_separated_by_commas) {
+  using Patterns = std::vector<std::string>;
+  using Factors = std::vector<LrScale>;
+  BOOST_TEST(parsed<Patterns>(free_spec, "").empty());
+  BOOST_TEST((parsed<Patterns>(free_spec, "fc.*,a?b") == Patterns{"fc.*", "a?b"}));
+  for (const char* text : {",", "a,", ",a", "a,,b", "a#b", " a"}) {
+    BOOST_TEST_CONTEXT("'" << text << "'") BOOST_TEST(refused<Patterns>(free_spec, text) != "");
+  }
+  BOOST_TEST((parsed<Factors>(free_spec, "fc.*=2,x=1e-3") ==
+              Factors{{.pattern = "fc.*", .factor = 2}, {.pattern = "x", .factor = 1e-3}}));
+  for (const char* text :
+       {"fc", "=2", "fc=", "fc=0", "fc=-1", "fc=inf", "fc=nan", "fc=2x", "a=1,"}) {
+    BOOST_TEST_CONTEXT("'" << text << "'") BOOST_TEST(refused<Factors>(free_spec, text) != "");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_value_out_of_range_is_refused_with_option_value_and_range) {
   BOOST_TEST(parsed<std::int64_t>(from_one, "1") == 1);
   BOOST_TEST(parsed<std::int64_t>(from_one, "90") == 90);

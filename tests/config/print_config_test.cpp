@@ -92,6 +92,10 @@ Config random_config(Random& random) {
   c.eps = std::pow(10.0, real(random, -200, 0));
   c.weight_decay = real(random, 0, 1);
   c.decay_norm_and_bias = coin(random);
+  for (auto left = whole(random, 0, 2); left > 0; --left) {
+    c.freeze.push_back("layer" + std::to_string(left) + ".*");
+    c.lr_scale.push_back({.pattern = "fc=*?[ab]", .factor = real(random, 1e-9, 100)});
+  }
   c.trust_coefficient = real(random, 1e-6, 1);
   c.clip_grad_norm = real(random, 0, 100);
   c.ema_decay = real(random, 0, 0.99);

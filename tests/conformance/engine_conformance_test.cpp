@@ -509,6 +509,24 @@ BOOST_AUTO_TEST_CASE(a_basic_block_and_a_projected_one) {
   for (const std::int64_t batch_size : {1, 2, 5}) check_all(graph, batch_size);
 }
 
+// Every other pattern freezes the first parameters, so that backward ends early.
+BOOST_AUTO_TEST_CASE(frozen_parameters_have_no_gradient) {
+  for (unsigned seed = 1; seed <= 6; ++seed) {
+    Graph graph = random_graph(seed);
+    std::mt19937 random(seed);
+    const auto count = static_cast<unsigned>(graph.parameters().size());
+    for (unsigned id = 0; id + 2 < count; ++id) {
+      const bool frozen = seed % 2 == 0 ? id < count * seed / 8 : random() % 2 == 0;
+      if (frozen) graph.set_lr_scale(static_cast<ParameterId>(id), 0);
+    }
+    for (const Candidate& candidate : candidates()) {
+      if (candidate.precision == Precision::fp32 || seed == 1) {
+        check_against_oracle(candidate, graph, 4);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_bottleneck_block) {
   Graph graph("bottleneck", {.channels = 3, .height = 7, .width = 7}, 5);
   ValueId x =

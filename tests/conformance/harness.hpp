@@ -67,7 +67,7 @@ void load(Engine& engine, const oracle::State& state);
 
 /// For each index of an arena, whether it is an element and not padding.
 [[nodiscard]] std::vector<bool> element_mask(const Engine& engine);
-/// NaN in every element, zero in the padding.
+/// NaN in every element that is not frozen, zero in the rest.
 void poison_gradients(Engine& engine);
 
 /// Compares all results of an engine for a graph with the oracle: training forward and backward,

@@ -177,8 +177,9 @@ BOOST_AUTO_TEST_CASE(samples_drop_blocks_with_their_probabilities) {
   for (std::int64_t i = 0; i < epochs * samples; ++i) {
     const std::int64_t epoch = i / samples;
     const std::uint64_t dropped = all.dropped[static_cast<std::size_t>(i)];
-    BOOST_REQUIRE_EQUAL(dropped, draw_dropped_blocks(options.drop_probabilities, options.seed,
-                                                     epoch, order.at(epoch, i % samples)));
+    BOOST_REQUIRE_EQUAL(dropped,
+                        draw_dropped_blocks(options.drop_probabilities, options.seed, epoch,
+                                            {.sample = order.at(epoch, i % samples)}));
     for (std::size_t block = 0; block < share.size(); ++block) {
       share[block] += static_cast<double>(dropped >> block & 1) / (epochs * samples);
     }

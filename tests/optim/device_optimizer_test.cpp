@@ -19,11 +19,11 @@ using namespace lockstep;
 
 namespace {
 
-/// Odd sizes with gaps between them.
+/// Odd sizes with gaps between them, and other learning rates for two tensors.
 ArenaLayout odd_layout() {
   return {{{.parameter = 0, .kind = ParameterKind::bias, .offset = 0, .size = 12},
-           {.parameter = 1, .kind = ParameterKind::weight, .offset = 16, .size = 36},
-           {.parameter = 2, .kind = ParameterKind::norm, .offset = 64, .size = 4},
+           {.parameter = 1, .kind = ParameterKind::weight, .offset = 16, .size = 36, .lr_scale = 3},
+           {.parameter = 2, .kind = ParameterKind::norm, .offset = 64, .size = 4, .lr_scale = 0},
            {.parameter = 3, .kind = ParameterKind::weight, .offset = 80, .size = 20004}}};
 }
 

@@ -310,6 +310,39 @@ BOOST_AUTO_TEST_CASE(only_weights_decay_unless_norms_and_biases_are_included) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(tensors_have_their_own_learning_rates_and_frozen_ones_stay) {
+  constexpr double factor = 0.25;  // exact
+  for (const Case& each : cases) {
+    BOOST_TEST_CONTEXT(each.name) {
+      ArenaLayout layout = odd_layout();
+      const auto trained = [&](double lr) {
+        const std::unique_ptr<Optimizer> optimizer = make_optimizer(config_of(each), layout);
+        std::vector<float> values = random_arena(layout, 0);
+        for (int step = 1; step <= steps; ++step) {
+          optimizer->update(0, layout.size(), values,
+                            random_arena(layout, static_cast<std::uint32_t>(step)),
+                            {.lr = lr, .step = step, .gradient_scale = each.gradient_scale});
+        }
+        return values;
+      };
+      const std::vector<float> usual = trained(0.125);
+      const std::vector<float> slower = trained(0.125 * factor);
+      layout.views[1].lr_scale = factor;
+      layout.views[2].lr_scale = 0;
+
+      const std::vector<float> scaled = trained(0.125);
+
+      const std::vector<float> start = random_arena(layout, 0);
+      const std::vector<float>* const expected[] = {&usual, &slower, &start, &usual};
+      for (std::size_t i = 0; i < layout.views.size(); ++i) {
+        BOOST_TEST((std::ranges::equal(layout.views[i].in(std::span(scaled)),
+                                       layout.views[i].in(std::span(*expected[i])))));
+      }
+      BOOST_TEST(usual[16] != slower[16]);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_update_changes_only_its_range) {
   const ArenaLayout layout = odd_layout();
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(Config{}, layout);

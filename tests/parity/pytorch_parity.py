@@ -156,6 +156,28 @@ OPTIMIZERS = {
     "adamw": (["--optimizer", "adamw", "--lr", "0.001", "--eps", "1e-4", "--weight-decay", "0.01"],
               lambda p: torch.optim.AdamW(p, lr=0.001, eps=1e-4, weight_decay=0.01)),
 }
+
+
+def groups(module, optimizer, lr):
+    """--freeze and --lr-scale of the cases below as PyTorch's parameter groups."""
+    rates = {}
+    for name, parameter in module.named_parameters():
+        if name.startswith(("conv1.", "layer1.0.")) or name.endswith("bn2.bias"):
+            parameter.requires_grad_(False)
+        else:
+            factor = 3 if name.startswith("layer3.") else 0.5 if name == "fc.bias" else 1
+            rates.setdefault(factor, []).append(parameter)
+    return optimizer([{"params": parameters, "lr": factor * lr} for factor, parameters in rates.items()])
+
+
+GROUPS = ["--freeze", "conv1.*,layer1.0.*,*bn2.bias", "--lr-scale", "*=7,*=1,layer3.*=3,fc.bias=0.5"]
+GROUP_OPTIMIZERS = {
+    # name: (lockstep options, update of a module)
+    "sgd-groups": (OPTIMIZERS["sgd"][0] + GROUPS,
+                   lambda m: groups(m, lambda p: torch.optim.SGD(p, lr=0, momentum=0.9, weight_decay=0.001), 0.01)),
+    "adamw-groups": (OPTIMIZERS["adamw"][0] + GROUPS,
+                     lambda m: groups(m, lambda p: torch.optim.AdamW(p, eps=1e-4, weight_decay=0.01), 0.001)),
+}
 THRESHOLD = 0.2
 
 
@@ -191,7 +213,7 @@ def run_torch(module, optimizer, images, labels, steps, criterion):
     if labels.dim() == 2:
         labels = labels.to(dtype)
     module = module.to(dtype).train()
-    update = optimizer(module.parameters())
+    update = optimizer(module)
     result = {}
     for step in range(steps):
         update.zero_grad()
@@ -202,7 +224,8 @@ def run_torch(module, optimizer, images, labels, steps, criterion):
             result["logits"] = logits.detach().double().numpy().ravel()
             result["loss"] = np.array([loss.item()])
             for name, p in module.named_parameters():
-                result["gradients/" + name] = p.grad.double().numpy().ravel().copy()
+                gradient = p.grad if p.requires_grad else torch.zeros_like(p)
+                result["gradients/" + name] = gradient.double().numpy().ravel().copy()
         update.step()
     for name, p in module.named_parameters():
         result["model/" + name] = p.detach().double().numpy().ravel()
@@ -263,7 +286,13 @@ def main():
         loss_options += ["--bce-target-threshold", str(THRESHOLD)]
     torch.set_num_threads(len(os.sched_getaffinity(0)))  # some builds start with one thread
     make, options, channels, size, classes, batch, steps = CASES[case]
-    optimizer_options, optimizer = OPTIMIZERS[optimizer_name]
+    if optimizer_name in GROUP_OPTIMIZERS:
+        optimizer_options, optimizer = GROUP_OPTIMIZERS[optimizer_name]
+    else:
+        optimizer_options, of_parameters = OPTIMIZERS[optimizer_name]
+
+        def optimizer(module):
+            return of_parameters(module.parameters())
     smoothing = 0.1 if optimizer_name == "adam" else 0.0
     criterion = criterion_of(loss_name, smoothing)
     state, images, (labels, partners, weights), target, exact = pick_start(

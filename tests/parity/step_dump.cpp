@@ -13,6 +13,7 @@
 #include "lockstep/optim/optimizer.hpp"
 #include "lockstep/parallel/gradient_reducer.hpp"
 #include "lockstep/parallel/tail_bucket.hpp"
+#include "lockstep/train/parameter_options.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -91,16 +92,16 @@ int main(int argc, char** argv) {
   const std::vector<std::string> options(argv + 5, argv + argc);
   const Config config = parse_train_options(options).config;
   const InputFile input = read_input(argv[2]);
-  const Graph graph =
-      make_model(config.model, {.image = input.shape,
-                                .classes = config.classes,
-                                .width = config.width,
-                                .stem = config.stem,
-                                .shortcut = config.shortcut,
-                                .stochastic_depth = config.stochastic_depth,
-                                .label_smoothing = config.label_smoothing,
-                                .loss = config.loss,
-                                .bce_target_threshold = config.bce_target_threshold});
+  Graph graph = make_model(config.model, {.image = input.shape,
+                                          .classes = config.classes,
+                                          .width = config.width,
+                                          .stem = config.stem,
+                                          .shortcut = config.shortcut,
+                                          .stochastic_depth = config.stochastic_depth,
+                                          .label_smoothing = config.label_smoothing,
+                                          .loss = config.loss,
+                                          .bce_target_threshold = config.bce_target_threshold});
+  apply_parameter_options(graph, config);
   const TailBucket tail(graph);
   const auto engine = make_cpu_engine(graph, {.threads = 0, .tail_size = tail.size()});
   load_model(CheckpointReader(argv[1], CheckpointUse::weights), *engine);

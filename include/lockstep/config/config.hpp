@@ -71,6 +71,8 @@ struct Config {
   double eps = 1e-8;
   double weight_decay = 1e-4;
   bool decay_norm_and_bias = false;
+  std::vector<std::string> freeze;  ///< patterns of parameters that are not trained
+  std::vector<LrScale> lr_scale;
   double trust_coefficient = 0.001;  ///< LARS
   double clip_grad_norm = 0;         ///< 0: off
   double ema_decay = 0;              ///< of the average of the weights; 0: none

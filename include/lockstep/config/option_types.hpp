@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace lockstep {
@@ -61,6 +62,13 @@ struct StepRange {
   std::int64_t first = 0;
   std::int64_t last = 0;
   friend bool operator==(const StepRange&, const StepRange&) = default;
+};
+
+/// One factor of `--lr-scale fc.*=10,layer4.*=2`.
+struct LrScale {
+  std::string pattern;
+  double factor = 1;
+  friend bool operator==(const LrScale&, const LrScale&) = default;
 };
 
 /// `--time-limit 10min`; zero: none.

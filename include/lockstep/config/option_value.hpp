@@ -29,6 +29,8 @@ void parse_option(const OptionSpec& spec, const std::string& text, std::int64_t&
 void parse_option(const OptionSpec& spec, const std::string& text, double& value);
 void parse_option(const OptionSpec& spec, const std::string& text, bool& value);
 void parse_option(const OptionSpec& spec, const std::string& text, std::vector<double>& value);
+void parse_option(const OptionSpec& spec, const std::string& text, std::vector<std::string>& value);
+void parse_option(const OptionSpec& spec, const std::string& text, std::vector<LrScale>& value);
 void parse_option(const OptionSpec& spec, const std::string& text, SaveInterval& value);
 void parse_option(const OptionSpec& spec, const std::string& text, TimeSpan& value);
 void parse_option(const OptionSpec& spec, const std::string& text, ShardUnit& value);
@@ -38,6 +40,9 @@ void parse_option(const OptionSpec& spec, const std::string& text, StepRange& va
 [[nodiscard]] std::string print_option(const OptionSpec& spec, double value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, bool value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const std::vector<double>& value);
+[[nodiscard]] std::string print_option(const OptionSpec& spec,
+                                       const std::vector<std::string>& value);
+[[nodiscard]] std::string print_option(const OptionSpec& spec, const std::vector<LrScale>& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const SaveInterval& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const TimeSpan& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const ShardUnit& value);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/core/philox.hpp"
+#include "lockstep/data/sample_order.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +13,8 @@ namespace lockstep {
 /// probability. A pure function of its arguments, so a run can resume anywhere.
 [[nodiscard]] inline std::uint64_t draw_dropped_blocks(std::span<const float> probabilities,
                                                        std::uint64_t seed, std::int64_t epoch,
-                                                       std::int64_t sample) noexcept {
-  PhiloxStream random(seed, RandomPurpose::stochastic_depth, static_cast<std::uint64_t>(sample),
+                                                       SampleCopy sample) noexcept {
+  PhiloxStream random(seed, RandomPurpose::stochastic_depth, sample.key(),
                       static_cast<std::uint32_t>(epoch));
   std::uint64_t dropped = 0;
   for (std::size_t block = 0; block < probabilities.size(); ++block) {

@@ -15,6 +15,7 @@ struct ArenaView {
   ParameterKind kind;
   std::size_t offset;
   std::size_t size;
+  double lr_scale = 1;  ///< Parameter::lr_scale
   [[nodiscard]] std::size_t end() const noexcept { return offset + size; }
   /// Its values in an arena.
   template <typename T>

@@ -3,6 +3,7 @@
 #include "lockstep/core/shape.hpp"
 #include "lockstep/graph/ops.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -29,6 +30,9 @@ struct Parameter {
   ParameterKind kind;
   Initialization initialization;
   std::int64_t fan_in = 0;
+  double lr_scale = 1;  ///< multiplies the learning rate; 0: frozen, it has no gradient
+
+  [[nodiscard]] bool is_frozen() const noexcept { return lr_scale == 0; }
   friend bool operator==(const Parameter&, const Parameter&) = default;
 };
 
@@ -74,6 +78,10 @@ class Graph final {
   /// -t * log p - (1 - t) * log(1 - p), with p the sigmoid of the logit and t the smoothed target,
   /// as timm's BinaryCrossEntropy. Evaluation computes softmax cross entropy without smoothing.
   ValueId binary_cross_entropy(ValueId logits, const BinaryCrossEntropyOptions& options);
+
+  void set_lr_scale(ParameterId id, double lr_scale) {
+    parameters_[static_cast<std::size_t>(id)].lr_scale = lr_scale;
+  }
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] ImageShape image() const noexcept { return image_; }

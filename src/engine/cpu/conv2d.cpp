@@ -108,6 +108,7 @@ class Conv2dLowering final : public Lowering {
   }
 
   void emit_weight_gradient(ProgramBuilder& builder) {
+    if (builder.skip_if_frozen(parameters_)) return;
     if (const auto plan = winograd(builder, ConvolutionStep::weight_gradient)) {
       emit_weight_gradient(builder, *plan);
       return;

@@ -115,17 +115,7 @@ class LinearLowering final : public Lowering {
     const std::string& name = op_.options.name;
     const Tensor gradient = builder.in_format(builder.gradient(context_.id),
                                               product.target_gradient(), "gradient of " + name);
-    const auto weights_pd = product.backward_weights(forward_, builder.engine());
-    const Tensor source = builder.input_for_backward(op_.input, source_, product.source(), name);
-    builder.emit_parameter_gradients("weight gradient of inner product " + name,
-                                     BackwardWeights(weights_pd), weights_pd.scratchpad_desc(),
-                                     {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_DST, gradient}},
-                                     {{.argument = DNNL_ARG_DIFF_WEIGHTS,
-                                       .parameter = parameters_[0],
-                                       .desc = weights_pd.diff_weights_desc()},
-                                      {.argument = DNNL_ARG_DIFF_BIAS,
-                                       .parameter = parameters_[1],
-                                       .desc = weights_pd.diff_bias_desc()}});
+    if (!builder.skip_if_frozen(parameters_)) emit_weight_gradient(builder, product, gradient);
     if (!builder.needs_gradient(op_.input)) return;
 
     const auto data_pd = product.backward_data(forward_, builder.engine());
@@ -138,6 +128,22 @@ class LinearLowering final : public Lowering {
   }
 
  private:
+  void emit_weight_gradient(ProgramBuilder& builder, const InnerProduct& product,
+                            const Tensor& gradient) {
+    const std::string& name = op_.options.name;
+    const auto weights_pd = product.backward_weights(forward_, builder.engine());
+    const Tensor source = builder.input_for_backward(op_.input, source_, product.source(), name);
+    builder.emit_parameter_gradients("weight gradient of inner product " + name,
+                                     BackwardWeights(weights_pd), weights_pd.scratchpad_desc(),
+                                     {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_DST, gradient}},
+                                     {{.argument = DNNL_ARG_DIFF_WEIGHTS,
+                                       .parameter = parameters_[0],
+                                       .desc = weights_pd.diff_weights_desc()},
+                                      {.argument = DNNL_ARG_DIFF_BIAS,
+                                       .parameter = parameters_[1],
+                                       .desc = weights_pd.diff_bias_desc()}});
+  }
+
   Linear op_;
   LoweringContext context_;
   std::vector<ParameterId> parameters_;

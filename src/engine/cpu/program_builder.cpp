@@ -1,6 +1,7 @@
 #include "program_builder.hpp"
 
 #include <cassert>
+#include <optional>
 
 namespace lockstep::cpu {
 
@@ -202,25 +203,27 @@ void ProgramBuilder::emit_parameter_gradients(const std::string& name,
   // The overwriting form writes to the arena if formats agree, else to a buffer that is reordered
   // into it; the accumulating form writes to a buffer that is added to the arena. Gradients that
   // the engine does not hold accumulate where they are reduced, so they need only the first form.
+  // An output of a frozen parameter is dropped.
   const bool held = state_.arena.holds_gradients();
   const When when = held ? When::overwriting : When::always;
-  std::vector<Tensor> targets;
+  std::vector<std::optional<Tensor>> targets;  // empty: frozen
   std::vector<Tensor> direct;
   std::vector<Tensor> addends;
   for (const ParameterOutput& output : outputs) {
-    targets.push_back(arena_gradient(output.parameter));
-    const bool fits = targets.back().desc() == output.desc;
-    direct.push_back(fits ? targets.back() : make(output.desc));
+    targets.emplace_back();
+    if (!is_frozen(output.parameter)) targets.back() = arena_gradient(output.parameter);
+    const bool fits = targets.back() && targets.back()->desc() == output.desc;
+    direct.push_back(fits ? *targets.back() : make(output.desc));
     if (held) addends.push_back(make(output.desc));
   }
   list(make_step(direct), when);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (direct[i].desc() == targets[i].desc()) continue;
-    emit_reorder("reorder of the weight gradient of " + name, direct[i], targets[i], when);
+    if (!targets[i] || direct[i].desc() == targets[i]->desc()) continue;
+    emit_reorder("reorder of the weight gradient of " + name, direct[i], *targets[i], when);
   }
   if (held) list(make_step(addends), When::accumulating);
   for (std::size_t i = 0; i < addends.size(); ++i) {
-    add_to_arena(name, addends[i], outputs[i].parameter);
+    if (targets[i]) add_to_arena(name, addends[i], outputs[i].parameter);
   }
   for (const ParameterOutput& output : outputs) complete(output.parameter);
 }
@@ -230,6 +233,10 @@ void ProgramBuilder::emit_parameter_gradients(std::unique_ptr<Step> step,
                                               const std::vector<BufferedGradient>& outputs) {
   emit(std::move(step), touched);
   for (const BufferedGradient& output : outputs) {
+    if (is_frozen(output.parameter)) {
+      skip(output.parameter);
+      continue;
+    }
     const Tensor arena = arena_gradient(output.parameter);
     const Tensor gradient = fixed(arena.desc(), const_cast<float*>(output.values));  // only read
     const bool held = state_.arena.holds_gradients();

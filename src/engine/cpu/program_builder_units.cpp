@@ -13,7 +13,7 @@ Desc vector_of(std::size_t size, DataType type) {
   return {Dims{static_cast<Dims::value_type>(size)}, type, Tag::x};
 }
 
-/// Begin and end of each gap between the tensors of a unit, in values.
+/// Begin and end of each gap between the tensors of a unit that are not frozen, in values.
 std::vector<std::pair<std::size_t, std::size_t>> gaps_of(const ArenaLayout& layout,
                                                          const ArenaUnit& unit) {
   std::vector<std::pair<std::size_t, std::size_t>> gaps;
@@ -22,7 +22,7 @@ std::vector<std::pair<std::size_t, std::size_t>> gaps_of(const ArenaLayout& layo
     if (begin > end) gaps.emplace_back(end - unit.begin, begin - unit.begin);
   };
   for (const ArenaView& view : layout.views) {
-    if (view.offset < unit.begin || view.offset >= unit.end) continue;
+    if (view.offset < unit.begin || view.offset >= unit.end || view.lr_scale == 0) continue;
     add_gap(view.offset);
     end = view.end();
   }

@@ -235,26 +235,30 @@ class NormLowering final : public Lowering {
   /// The sums, and the parameters' gradients that also receive them.
   struct Target {
     Sums sums;
-    Address weight;
-    Address bias;
+    std::optional<Address> weight;  ///< empty: frozen
+    std::optional<Address> bias;
     [[nodiscard]] NormSums at(const LaunchContext& context) const {
       return {.x = context.at(sums.x),
               .norm = sums.norm.at(context),
               .weight = context.as<float>(sums.weight),
               .bias = context.as<float>(sums.bias),
-              .kept = {.weight = context.as<float>(weight),
-                       .bias = context.as<float>(bias),
+              .kept = {.weight = weight ? context.as<float>(*weight) : nullptr,
+                       .bias = bias ? context.as<float>(*bias) : nullptr,
                        .adds = context.accumulate}};
     }
   };
   [[nodiscard]] static Target make_target(ProgramBuilder& builder, const Node& node,
                                           const Sums& sums, std::vector<Tensor>& touched) {
-    const Target target{.sums = sums,
-                        .weight = builder.gradient_of(node.parameters[0]),
-                        .bias = builder.gradient_of(node.parameters[1])};
+    const auto gradient_of = [&](ParameterId id) -> std::optional<Address> {
+      if (builder.is_frozen(id)) return std::nullopt;
+      const Address address = builder.gradient_of(id);
+      touched.push_back(address.tensor);
+      return address;
+    };
     sums.list(touched);
-    touched.insert(touched.end(), {target.weight.tensor, target.bias.tensor});
-    return target;
+    return {.sums = sums,
+            .weight = gradient_of(node.parameters[0]),
+            .bias = gradient_of(node.parameters[1])};
   }
   void emit_parameter_gradients(ProgramBuilder& builder, const Incoming& incoming, const Sums& sums,
                                 const std::optional<Sums>& sums_of_added) {

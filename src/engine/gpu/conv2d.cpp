@@ -109,6 +109,7 @@ class ConvolutionLowering final : public Lowering {
   }
 
   void emit_weight_gradient(ProgramBuilder& builder, Tensor dy) {
+    if (builder.is_frozen(parameters_[0])) return builder.skip(parameters_[0]);
     const ParameterArena& arena = builder.state().arena;
     const DataType type = convolution_->weight_gradient_type();
     const std::size_t size = gather_ ? static_cast<std::size_t>(gather_->gathered_filter_values())
@@ -137,6 +138,7 @@ class ConvolutionLowering final : public Lowering {
   }
 
   void emit_bias_gradient(ProgramBuilder& builder, Tensor dy) {
+    if (builder.is_frozen(parameters_[1])) return builder.skip(parameters_[1]);
     const Matrix extent = builder.extent(id_).matrix();
     const Tensor workspace = builder.make(reduction_workspace(extent));
     const Tensor scratch = builder.make(static_cast<std::size_t>(extent.padded) * sizeof(float));

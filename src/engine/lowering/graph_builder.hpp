@@ -7,6 +7,7 @@
 #include "step_lists.hpp"
 #include "unit_schedule.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -103,6 +104,21 @@ class GraphBuilder {
   void end_backward() {
     if (context_.arena.holds_gradients()) return;
     schedule_.end_backward([this](std::size_t unit) { await_reduction(unit); });
+  }
+
+  /// Whether the parameter has no gradient. Lowerings then leave its gradient, zeros, as it is.
+  [[nodiscard]] bool is_frozen(ParameterId id) const {
+    return context_.arena.layout().view_of(id).lr_scale == 0;
+  }
+  /// Of a frozen parameter, which no step has to complete.
+  void skip(ParameterId id) { complete(id); }
+  /// Skips the parameters if all are frozen, and returns whether they are.
+  [[nodiscard]] bool skip_if_frozen(const std::vector<ParameterId>& ids) {
+    const bool all = std::ranges::all_of(ids, [this](ParameterId id) { return is_frozen(id); });
+    for (const ParameterId id : ids) {
+      if (all) skip(id);
+    }
+    return all;
   }
 
   /// The step that is listed next uses the tensor.
@@ -203,7 +219,7 @@ class GraphBuilder {
         [exchange = options_.exchange, unit](std::byte*) { exchange->await_reduction(unit); }));
   }
   void start_reduction(std::size_t unit) {
-    touch(*unit_gradients_[unit]);
+    touch(unit_gradients(unit));  // zeros if all of its parameters are frozen
     const std::size_t size = context_.arena.layout().units[unit].size();
     lists_.add(exchange_step(
         "start of a reduction", *unit_gradients_[unit],

@@ -3,6 +3,7 @@
 #include "../graph_analysis.hpp"
 #include "lockstep/graph/graph.hpp"
 
+#include <cstddef>
 #include <memory>
 #include <type_traits>
 #include <variant>
@@ -49,9 +50,15 @@ class GraphLowering final {
       if (lowered_.back()) lowered_.back()->forward(builder);
     }
   }
+  /// Skips nodes before which no parameter has a gradient.
   void backward(Builder& builder) {
-    for (auto node = lowered_.rbegin(); node != lowered_.rend(); ++node) {
-      if (*node) (*node)->backward(builder);
+    for (std::size_t id = lowered_.size(); id-- > 0;) {
+      if (!lowered_[id]) continue;
+      if (builder.needs_gradient(analysis_.output_of(static_cast<ValueId>(id)))) {
+        lowered_[id]->backward(builder);
+      } else {
+        for (const ParameterId parameter : graph_.nodes()[id].parameters) builder.skip(parameter);
+      }
     }
   }
 

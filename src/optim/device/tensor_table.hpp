@@ -103,7 +103,9 @@ class TensorTable final {
   /// call's copy must be done.
   void set_ratios(Device& device, std::span<const double> ratios) {
     for (std::size_t i = 0; i < segments_.size(); ++i) {
-      host_updates_.data()[i] = {.lr = ratios[i], .weight_decay = segments_[i].weight_decay};
+      host_updates_.data()[i] = {.lr = ratios[i] * segments_[i].lr_scale,
+                                 .weight_decay = segments_[i].weight_decay,
+                                 .lr_scale = segments_[i].lr_scale};
     }
     device.copy_to_device(updates_.data(), host_updates_.data(), updates_.bytes());
   }

@@ -256,8 +256,9 @@ inline constexpr std::size_t arena_block = 16;
 
 /// Per-tensor values of an update.
 struct TensorUpdate {
-  double lr;  ///< factor on UpdateRange::lr: 1, or a trust ratio
+  double lr;  ///< factor on UpdateRange::lr: lr_scale, times a trust ratio if it adapts
   float weight_decay;
+  double lr_scale = 1;  ///< 0: frozen, not updated
 };
 /// Whether an update is made, and the factor on its gradients; in device memory.
 struct UpdateDecision {

@@ -46,7 +46,7 @@ struct MomentumUpdate {
     const std::size_t at = place_of(range, item);
     const TensorUpdate tensor = tensor_at(range, at);
     Rule rule_here = rule;
-    if (!take_decision(range.decision, rule_here.gradient_scale)) return;
+    if (tensor.lr_scale == 0 || !take_decision(range.decision, rule_here.gradient_scale)) return;
     rule_here.lr = static_cast<float>(range.lr * tensor.lr);
     rule_here.weight_decay = tensor.weight_decay;
     const Floats<item_size> g = load<item_size>(range.gradients + at);
@@ -69,7 +69,7 @@ struct MomentsUpdate {
     const std::size_t at = place_of(range, item);
     const TensorUpdate tensor = tensor_at(range, at);
     AdamRule rule_here = rule;
-    if (!take_decision(range.decision, rule_here.gradient_scale)) return;
+    if (tensor.lr_scale == 0 || !take_decision(range.decision, rule_here.gradient_scale)) return;
     set_tensor(rule_here, range.lr * tensor.lr, tensor.weight_decay, correction1, decoupled_decay);
     const Floats<item_size> g = load<item_size>(range.gradients + at);
     Floats<item_size> w = load<item_size>(range.parameters + at);
@@ -162,10 +162,11 @@ struct SetTrustRatio {
     TensorUpdate& update = updates[tensor];
     const double weights = std::sqrt(ratios.weight_squares[tensor]);
     const double moves = std::sqrt(ratios.move_squares[tensor]);
-    update.lr = ratios.of_steps ? trust_ratio(ratios.trust_coefficient, weights, moves, 0)
-                                : trust_ratio(ratios.trust_coefficient, weights,
-                                              static_cast<double>(scale) * moves,
-                                              static_cast<double>(update.weight_decay));
+    const double ratio = ratios.of_steps ? trust_ratio(ratios.trust_coefficient, weights, moves, 0)
+                                         : trust_ratio(ratios.trust_coefficient, weights,
+                                                       static_cast<double>(scale) * moves,
+                                                       static_cast<double>(update.weight_decay));
+    update.lr = ratio * update.lr_scale;
   }
 };
 

@@ -1,0 +1,43 @@
+#include "lockstep/train/parameter_options.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <string>
+
+namespace lockstep {
+namespace {
+
+void set_matching(Graph& graph, const char* option, const std::string& pattern, double lr_scale) {
+  bool any = false;
+  for (std::size_t id = 0; id < graph.parameters().size(); ++id) {
+    if (fnmatch(pattern.c_str(), graph.parameters()[id].name.c_str(), 0) != 0) continue;
+    graph.set_lr_scale(static_cast<ParameterId>(id), lr_scale);
+    any = true;
+  }
+  if (any) return;
+  fail(ExitStatus::usage,
+       "--{} has the pattern {}, which matches no parameter of {} (the first is {}, the last {}); "
+       "use * for any text, as layer1.*",
+       option, pattern, graph.name(), graph.parameters().front().name,
+       graph.parameters().back().name);
+}
+
+}  // namespace
+
+void apply_parameter_options(Graph& graph, const Config& config) {
+  for (const LrScale& scale : config.lr_scale) {
+    set_matching(graph, "lr-scale", scale.pattern, scale.factor);
+  }
+  for (const std::string& pattern : config.freeze) set_matching(graph, "freeze", pattern, 0);
+  if (!config.freeze.empty() && std::ranges::all_of(graph.parameters(), &Parameter::is_frozen)) {
+    fail(ExitStatus::usage,
+         "--freeze {} freezes all {} parameters of {} (nothing is left to train); leave some out",
+         fmt::join(config.freeze, ","), graph.parameters().size(), graph.name());
+  }
+}
+
+}  // namespace lockstep
