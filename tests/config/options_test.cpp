@@ -320,151 +320,147 @@ BOOST_AUTO_TEST_CASE(every_option_reaches_its_member) {
       .cuda_graph = false,
       .threads = 6,
       .loader_threads = 0};
-  const Config expected {
-    .model = "mlp", BOOST_TEST((config == expected));
-  }
+  BOOST_TEST((config == expected));
+}
 
-  BOOST_AUTO_TEST_CASE(options_of_missing_features_are_unknown) {
-    for (const char* name : {"--buffer-dtype", "--profile"}) {
-      BOOST_TEST(contains(refusal([&] {
-                            parse({name, "auto"});
-                          }),
-                          std::string("unknown option ") + name));
+BOOST_AUTO_TEST_CASE(options_of_missing_features_are_unknown) {
+  for (const char* name : {"--buffer-dtype", "--profile"}) {
+    BOOST_TEST(contains(refusal([&] {
+                          parse({name, "auto"});
+                        }),
+                        std::string("unknown option ") + name));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_command_line_overrides_the_file_and_the_file_the_default) {
+  const ParsedCommand command =
+      with_file("# a job\nlr = 0.5   # tuned\nepochs=3\n\nnesterov = true\r\n", {"--lr", "0.7"});
+
+  Config expected;
+  expected.lr = 0.7;
+  expected.epochs = 3;
+  expected.nesterov = true;
+  BOOST_TEST((command.config == expected));
+  BOOST_TEST((command.given == std::set<std::string>{"epochs", "lr", "nesterov"}));
+}
+
+BOOST_AUTO_TEST_CASE(the_command_line_can_negate_a_switch_of_the_file) {
+  BOOST_TEST(!with_file("nesterov=true\n", {"--no-nesterov"}).config.nesterov);
+}
+
+BOOST_AUTO_TEST_CASE(a_faulty_file_is_refused_and_named) {
+  struct Case {
+    const char* text;
+    const char* part;
+  };
+  for (const Case& bad :
+       {Case{.text = "lrr=1\n", .part = "did you mean --lr"},
+        Case{.text = "lr=much\n", .part = "--lr is 'much'"},
+        Case{.text = "lr=1\nlr=2\n", .part = "twice"}, Case{.text = "lr\n", .part = "name=value"},
+        Case{.text = "[section]\nlr=1\n", .part = "section.lr"},
+        Case{.text = "config=other.ini\n", .part = "config"},
+        Case{.text = "nesterov=\n", .part = "true or false"},
+        Case{.text = "batch-size=4\nglobal-batch-size=8\n", .part = "--global-batch-size 8"}}) {
+    const std::string message = refusal([&] { with_file(bad.text, {}); });
+    BOOST_TEST_CONTEXT(bad.text << " gave " << message) {
+      BOOST_TEST(contains(message, bad.part));
+      BOOST_TEST((contains(message, "job.ini") || contains(message, "twice")));
     }
   }
+}
 
-  BOOST_AUTO_TEST_CASE(the_command_line_overrides_the_file_and_the_file_the_default) {
-    const ParsedCommand command =
-        with_file("# a job\nlr = 0.5   # tuned\nepochs=3\n\nnesterov = true\r\n", {"--lr", "0.7"});
+BOOST_AUTO_TEST_CASE(one_of_an_exclusive_pair_replaces_the_other_of_the_file) {
+  const ParsedCommand global = with_file("batch-size=4\n", {"--global-batch-size", "64"});
+  const ParsedCommand local = with_file("global-batch-size=64\n", {"--batch-size", "4"});
+  const ParsedCommand weights = with_file("resume=old.h5\n", {"--init-from", "w.h5"});
+  const ParsedCommand resumed = with_file("init-from=w.h5\n", {"--resume", "old.h5"});
 
-    Config expected;
-    expected.lr = 0.7;
-    expected.epochs = 3;
-    expected.nesterov = true;
-    BOOST_TEST((command.config == expected));
-    BOOST_TEST((command.given == std::set<std::string>{"epochs", "lr", "nesterov"}));
+  BOOST_TEST(global.config.batch_size == 0);
+  BOOST_TEST(global.config.global_batch_size == 64);
+  BOOST_TEST((global.given == std::set<std::string>{"global-batch-size"}));
+  BOOST_TEST(local.config.batch_size == 4);
+  BOOST_TEST(local.config.global_batch_size == 0);
+  BOOST_TEST(weights.config.resume == "auto");
+  BOOST_TEST(weights.config.init_from == "w.h5");
+  BOOST_TEST(resumed.config.resume == "old.h5");
+  BOOST_TEST(resumed.config.init_from == "");
+}
+
+BOOST_AUTO_TEST_CASE(init_from_is_allowed_with_resume_auto_and_none) {
+  BOOST_TEST(parse({"--init-from", "w.h5", "--resume", "none"}).resume == "none");
+  BOOST_TEST(parse({"--init-from", "w.h5", "--resume", "none"}).init_from == "w.h5");
+  BOOST_TEST(with_file("init-from=w.h5\n", {"--resume", "auto"}).config.init_from == "w.h5");
+  BOOST_TEST(with_file("resume=none\n", {"--init-from", "w.h5"}).config.resume == "none");
+}
+
+BOOST_AUTO_TEST_CASE(both_of_an_exclusive_pair_are_refused_with_their_values) {
+  const std::string batches = refusal([] {
+    parse({"--batch-size", "4", "--global-batch-size", "8"});
+  });
+  const std::string starts = refusal([] { parse({"--init-from", "w.h5", "--resume", "old.h5"}); });
+
+  BOOST_TEST(contains(batches, "--batch-size 4 and --global-batch-size 8"));
+  BOOST_TEST(contains(starts, "--resume old.h5 and --init-from w.h5"));
+}
+
+BOOST_AUTO_TEST_CASE(print_config_is_a_switch) {
+  const ParsedCommand command = with_file("epochs=3\n", {"--print-config"});
+
+  BOOST_TEST(command.print_config);
+  BOOST_TEST(command.config.epochs == 3);
+  BOOST_TEST((command.given == std::set<std::string>{"epochs"}));
+}
+
+BOOST_AUTO_TEST_CASE(an_unreadable_file_is_no_input) {
+  const auto directory = std::filesystem::temp_directory_path();
+  for (const std::string& path : {std::string("/nowhere/no.ini"), directory.string()}) {
+    BOOST_CHECK_EXCEPTION(
+        static_cast<void>(parse_train_options({"--config", path})), Error, [&](const Error& error) {
+          return error.status() == ExitStatus::no_input && contains(error.what(), path);
+        });
   }
+}
 
-  BOOST_AUTO_TEST_CASE(the_command_line_can_negate_a_switch_of_the_file) {
-    BOOST_TEST(!with_file("nesterov=true\n", {"--no-nesterov"}).config.nesterov);
-  }
+BOOST_AUTO_TEST_CASE(a_file_is_read_to_its_end) {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("lockstep-options-test-" + std::to_string(std::random_device{}()) + ".ini");
+  std::ofstream(path) << "";
+  BOOST_TEST(read_text_file(path.string()) == "");
+  std::ofstream(path) << "epochs=3\nlr=0.2";
 
-  BOOST_AUTO_TEST_CASE(a_faulty_file_is_refused_and_named) {
-    struct Case {
-      const char* text;
-      const char* part;
-    };
-    for (const Case& bad :
-         {Case{.text = "lrr=1\n", .part = "did you mean --lr"},
-          Case{.text = "lr=much\n", .part = "--lr is 'much'"},
-          Case{.text = "lr=1\nlr=2\n", .part = "twice"}, Case{.text = "lr\n", .part = "name=value"},
-          Case{.text = "[section]\nlr=1\n", .part = "section.lr"},
-          Case{.text = "config=other.ini\n", .part = "config"},
-          Case{.text = "nesterov=\n", .part = "true or false"},
-          Case{.text = "batch-size=4\nglobal-batch-size=8\n", .part = "--global-batch-size 8"}}) {
-      const std::string message = refusal([&] { with_file(bad.text, {}); });
-      BOOST_TEST_CONTEXT(bad.text << " gave " << message) {
-        BOOST_TEST(contains(message, bad.part));
-        BOOST_TEST((contains(message, "job.ini") || contains(message, "twice")));
-      }
+  const Config config = parse({"--config", path.string()});
+  std::filesystem::remove(path);
+
+  BOOST_TEST(config.epochs == 3);
+  BOOST_TEST(config.lr == 0.2);
+}
+
+BOOST_AUTO_TEST_CASE(help_shows_every_option_with_its_default) {
+  const std::string help = train_help();
+  const Config defaults;
+  for (const OptionName& option : train_options().names()) {
+    BOOST_TEST_CONTEXT(option.name) {
+      const std::string left = (option.is_switch ? "--[no-]" : "--") + option.name + " ";
+      const std::size_t begin = help.find("  " + left);
+      BOOST_TEST_REQUIRE(begin != std::string::npos);
+      // An entry ends at the next option or at a blank line.
+      const std::size_t end =
+          std::min({help.find("\n  --", begin), help.find("\n\n", begin), help.size()});
+      const std::string entry = help.substr(begin, end - begin);
+      const std::string value = train_options().get(defaults, option.name);
+      BOOST_TEST(contains(entry, "[" + (value.empty() ? "none" : value) + "]"));
     }
   }
-
-  BOOST_AUTO_TEST_CASE(one_of_an_exclusive_pair_replaces_the_other_of_the_file) {
-    const ParsedCommand global = with_file("batch-size=4\n", {"--global-batch-size", "64"});
-    const ParsedCommand local = with_file("global-batch-size=64\n", {"--batch-size", "4"});
-    const ParsedCommand weights = with_file("resume=old.h5\n", {"--init-from", "w.h5"});
-    const ParsedCommand resumed = with_file("init-from=w.h5\n", {"--resume", "old.h5"});
-
-    BOOST_TEST(global.config.batch_size == 0);
-    BOOST_TEST(global.config.global_batch_size == 64);
-    BOOST_TEST((global.given == std::set<std::string>{"global-batch-size"}));
-    BOOST_TEST(local.config.batch_size == 4);
-    BOOST_TEST(local.config.global_batch_size == 0);
-    BOOST_TEST(weights.config.resume == "auto");
-    BOOST_TEST(weights.config.init_from == "w.h5");
-    BOOST_TEST(resumed.config.resume == "old.h5");
-    BOOST_TEST(resumed.config.init_from == "");
-  }
-
-  BOOST_AUTO_TEST_CASE(init_from_is_allowed_with_resume_auto_and_none) {
-    BOOST_TEST(parse({"--init-from", "w.h5", "--resume", "none"}).resume == "none");
-    BOOST_TEST(parse({"--init-from", "w.h5", "--resume", "none"}).init_from == "w.h5");
-    BOOST_TEST(with_file("init-from=w.h5\n", {"--resume", "auto"}).config.init_from == "w.h5");
-    BOOST_TEST(with_file("resume=none\n", {"--init-from", "w.h5"}).config.resume == "none");
-  }
-
-  BOOST_AUTO_TEST_CASE(both_of_an_exclusive_pair_are_refused_with_their_values) {
-    const std::string batches = refusal([] {
-      parse({"--batch-size", "4", "--global-batch-size", "8"});
-    });
-    const std::string starts = refusal([] {
-      parse({"--init-from", "w.h5", "--resume", "old.h5"});
-    });
-
-    BOOST_TEST(contains(batches, "--batch-size 4 and --global-batch-size 8"));
-    BOOST_TEST(contains(starts, "--resume old.h5 and --init-from w.h5"));
-  }
-
-  BOOST_AUTO_TEST_CASE(print_config_is_a_switch) {
-    const ParsedCommand command = with_file("epochs=3\n", {"--print-config"});
-
-    BOOST_TEST(command.print_config);
-    BOOST_TEST(command.config.epochs == 3);
-    BOOST_TEST((command.given == std::set<std::string>{"epochs"}));
-  }
-
-  BOOST_AUTO_TEST_CASE(an_unreadable_file_is_no_input) {
-    const auto directory = std::filesystem::temp_directory_path();
-    for (const std::string& path : {std::string("/nowhere/no.ini"), directory.string()}) {
-      BOOST_CHECK_EXCEPTION(static_cast<void>(parse_train_options({"--config", path})), Error,
-                            [&](const Error& error) {
-                              return error.status() == ExitStatus::no_input &&
-                                     contains(error.what(), path);
-                            });
+  const std::string unwrapped = std::regex_replace(help, std::regex("\\s+"), " ");
+  for (const char* part : {"--config", "--print-config", "one of none, crop-flip, resized-crop",
+                           "one of keep, new", "one of auto, bar, plain", "from 0 to 1"}) {
+    BOOST_TEST_CONTEXT(part) {
+      BOOST_TEST(contains(unwrapped, part));
     }
   }
+}
 
-  BOOST_AUTO_TEST_CASE(a_file_is_read_to_its_end) {
-    const auto path = std::filesystem::temp_directory_path() /
-                      ("lockstep-options-test-" + std::to_string(std::random_device{}()) + ".ini");
-    std::ofstream(path) << "";
-    BOOST_TEST(read_text_file(path.string()) == "");
-    std::ofstream(path) << "epochs=3\nlr=0.2";
-
-    const Config config = parse({"--config", path.string()});
-    std::filesystem::remove(path);
-
-    BOOST_TEST(config.epochs == 3);
-    BOOST_TEST(config.lr == 0.2);
-  }
-
-  BOOST_AUTO_TEST_CASE(help_shows_every_option_with_its_default) {
-    const std::string help = train_help();
-    const Config defaults;
-    for (const OptionName& option : train_options().names()) {
-      BOOST_TEST_CONTEXT(option.name) {
-        const std::string left = (option.is_switch ? "--[no-]" : "--") + option.name + " ";
-        const std::size_t begin = help.find("  " + left);
-        BOOST_TEST_REQUIRE(begin != std::string::npos);
-        // An entry ends at the next option or at a blank line.
-        const std::size_t end =
-            std::min({help.find("\n  --", begin), help.find("\n\n", begin), help.size()});
-        const std::string entry = help.substr(begin, end - begin);
-        const std::string value = train_options().get(defaults, option.name);
-        BOOST_TEST(contains(entry, "[" + (value.empty() ? "none" : value) + "]"));
-      }
-    }
-    const std::string unwrapped = std::regex_replace(help, std::regex("\\s+"), " ");
-    for (const char* part : {"--config", "--print-config", "one of none, crop-flip, resized-crop",
-                             "one of keep, new", "one of auto, bar, plain", "from 0 to 1"}) {
-      BOOST_TEST_CONTEXT(part) {
-        BOOST_TEST(contains(unwrapped, part));
-      }
-    }
-  }
-
-  BOOST_AUTO_TEST_CASE(help_lines_fit_a_hundred_columns) {
-    std::istringstream help(train_help());
-    for (std::string line; std::getline(help, line);) BOOST_TEST(line.size() <= 100U);
-  }
+BOOST_AUTO_TEST_CASE(help_lines_fit_a_hundred_columns) {
+  std::istringstream help(train_help());
+  for (std::string line; std::getline(help, line);) BOOST_TEST(line.size() <= 100U);
+}
