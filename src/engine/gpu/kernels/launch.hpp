@@ -51,48 +51,13 @@ inline constexpr std::int64_t large_device_blocks = 396;
 
 inline constexpr std::int64_t max_blocks = std::int64_t{1} << 22;
 
-/// Whether the device can start a kernel's blocks before the previous kernel has ended.
-inline bool overlaps_kernels() {
-  static const bool overlaps = [] {
-    int device = 0;
-    int major = 0;
-    return cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
-               cudaSuccess &&
-           major >= 9;
-  }();
-  return overlaps;
-}
-
-/// Every kernel calls this first: it waits for the end of the previous kernel, and lets the next
-/// one start as far as this call.
-__device__ inline void follow_previous_kernel() {
-#if __CUDA_ARCH__ >= 900
-  cudaTriggerProgrammaticLaunchCompletion();
-  cudaGridDependencySynchronize();
-#endif
-}
-
-template <typename... Parameters>
-void launch_kernel(Stream stream, std::int64_t blocks, void (*kernel)(Parameters...),
-                   Parameters... parameters) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = static_cast<unsigned>(std::min(blocks, max_blocks));
-  config.blockDim = threads_per_block;
-  config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &attribute;
-  config.numAttrs = overlaps_kernels() ? 1 : 0;
-  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, parameters...);
+inline void check_launch() {
+  const cudaError_t status = cudaGetLastError();
   if (status != cudaSuccess) fail_launch(cudaGetErrorName(status), cudaGetErrorString(status));
 }
 
 template <typename Functor>
-__global__ void __launch_bounds__(threads_per_block)
-    run_items(std::int64_t items, Functor functor) {
-  follow_previous_kernel();
+__global__ void __launch_bounds__(256) run_items(std::int64_t items, Functor functor) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t item = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < items;
        item += stride) {
@@ -115,7 +80,6 @@ __global__ void __launch_bounds__(threads_per_block, resident_blocks<Functor>)
     Word gap[sizeof(Partial) / sizeof(Word) % 2 == 0 ? 1 : 2];
   };
   __shared__ Slot slots[threads_per_block];
-  follow_previous_kernel();
   const int thread = static_cast<int>(threadIdx.x);
   const int column = thread & (columns - 1);
   const int lane = thread / columns;
@@ -139,8 +103,10 @@ __global__ void __launch_bounds__(threads_per_block, resident_blocks<Functor>)
 template <typename Functor>
 void launch(Stream stream, std::int64_t items, const Functor& functor) {
   if (items == 0) return;
-  launch_kernel(stream, ceil_div(items, std::int64_t{threads_per_block}), run_items<Functor>, items,
-                functor);
+  const auto blocks =
+      static_cast<unsigned>(std::min(ceil_div(items, std::int64_t{256}), max_blocks));
+  run_items<<<blocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(items, functor);
+  check_launch();
 }
 
 /// For each block and column: merges functor.partial(block, column, lane) of all lanes in a fixed
@@ -148,7 +114,10 @@ void launch(Stream stream, std::int64_t items, const Functor& functor) {
 template <typename Functor>
 void launch_blocks(Stream stream, const ThreadBlocks& blocks, const Functor& functor) {
   if (blocks.count == 0) return;
-  launch_kernel(stream, blocks.count, run_blocks<Functor>, blocks.count, blocks.columns, functor);
+  const auto grid = static_cast<unsigned>(std::min(blocks.count, max_blocks));
+  run_blocks<<<grid, threads_per_block, 0, static_cast<cudaStream_t>(stream)>>>(
+      blocks.count, blocks.columns, functor);
+  check_launch();
 }
 
 #else
