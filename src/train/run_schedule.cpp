@@ -5,6 +5,14 @@
 
 namespace lockstep {
 
+TrainingState before_next_batch(const BatchGeometry& geometry, TrainingState state) {
+  if (state.position + geometry.global_batch <= geometry.samples) return state;
+  ++state.epoch;
+  state.position = 0;
+  state.epoch_loss = state.epoch_top1 = state.epoch_top5 = state.epoch_samples = 0;
+  return state;
+}
+
 std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
                           const TrainingState& state) {
   const std::int64_t left_in_epoch =

@@ -13,6 +13,10 @@ namespace lockstep {
 // When a run evaluates and ends, and its loss scale. `config` is the resolved one, as in RunPlan.
 // All are pure.
 
+/// The state before its next batch: at the begin of the next epoch if less than a batch is left of
+/// this one, as after a change to a larger batch.
+[[nodiscard]] TrainingState before_next_batch(const BatchGeometry& geometry, TrainingState state);
+
 /// The number of the last step: at the end of the epochs or of --max-steps.
 [[nodiscard]] std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
                                         const TrainingState& state);

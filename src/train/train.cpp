@@ -143,7 +143,7 @@ void Run::plan() {
 }
 
 void Run::begin_state() {
-  if (start_.state) state_ = *start_.state;
+  if (start_.state) state_ = before_next_batch(geometry_, *start_.state);
   state_.world_size = comm_.size();
   state_.global_batch = geometry_.global_batch;
   state_.seed = config_.seed;

@@ -152,6 +152,16 @@ def another_batch_needs_to_be_allowed(folder):
     run([*train_args(data, directory), "--max-steps", 4, "--accumulate", 2, "--allow-batch-change"])
 
 
+def an_epoch_with_less_than_a_larger_batch_left_is_over(folder):
+    data = write_shards(folder / "data", samples=24)
+    args = [*train_args(data, folder / "run"), "--epochs", 3, "--allow-batch-change"]
+    run([*args, "--max-steps", 5])
+    run([*args, "--accumulate", 2])  # 4 samples are left of the first epoch, then 3 steps in each
+    assert (state(latest(folder / "run"))["step"], state(latest(folder / "run"))["epoch"]) == (11, 3)
+    assert [event["epoch"] for event in events(folder / "run", "step")] == [0] * 5 + [1] * 3 + [2] * 3
+    assert "nothing to do" in run([*args, "--accumulate", 2])
+
+
 def a_run_resumes_where_the_batch_of_a_new_run_would_not_fit(folder):
     """4 ranks of 256 samples exceed the data set, but the checkpoint's global batch is 256."""
     data = write_shards(folder / "data", samples=1000)
@@ -250,7 +260,7 @@ if __name__ == "__main__":
           same_seed_gives_the_same_bits_and_another_seed_does_not,
           a_signal_saves_and_the_same_command_resumes, a_signal_before_the_first_step_stops_after_it, world_size_may_change_in_the_middle_of_an_epoch,
           an_audit_shows_each_sample_once_over_changing_world_sizes, an_audit_shows_each_sample_once_when_the_batch_changes,
-          another_batch_needs_to_be_allowed, a_run_resumes_where_the_batch_of_a_new_run_would_not_fit,
+          another_batch_needs_to_be_allowed, an_epoch_with_less_than_a_larger_batch_left_is_over, a_run_resumes_where_the_batch_of_a_new_run_would_not_fit,
           other_model_seed_or_optimizer_is_refused_with_both_values,
           an_older_file_is_not_resumed_beside_newer_ones, a_stop_during_the_last_evaluation_is_not_the_end,
           inspect_counts_the_parameters_of_a_checkpoint, a_finished_run_has_nothing_to_do, broken_newest_checkpoints_are_skipped])
