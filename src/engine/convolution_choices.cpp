@@ -53,6 +53,10 @@ void ConvolutionChoices::set(const WinogradShape& shape, ConvolutionStep step, b
   choices_[shape][index(step)] = winograd;
 }
 
+void ConvolutionChoices::add(const ConvolutionChoices& other) {
+  for (const auto& [shape, steps] : other.choices_) choices_[shape] = steps;
+}
+
 bool ConvolutionChoices::contains(const WinogradShape& shape) const {
   return choices_.contains(shape);
 }

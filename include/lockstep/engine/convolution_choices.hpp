@@ -49,6 +49,8 @@ class ConvolutionChoices final {
  public:
   /// Also adds the shape if it is missing.
   void set(const WinogradShape& shape, ConvolutionStep step, bool winograd);
+  /// Adds the choices of `other`, which replace those of equal shapes.
+  void add(const ConvolutionChoices& other);
   [[nodiscard]] bool contains(const WinogradShape& shape) const;
   [[nodiscard]] bool winograd(const WinogradShape& shape, ConvolutionStep step) const;
   [[nodiscard]] auto begin() const { return choices_.begin(); }

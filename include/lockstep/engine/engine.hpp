@@ -57,8 +57,8 @@ struct ProgramOptions {
   bool training = false;
   /// Gathers and reduces the units of a sharded layout; outlives the program. Null: not sharded.
   UnitExchange* exchange = nullptr;
-  /// Inference only: the network for images of another size, with the same layers and parameters.
-  /// Outlives the program. Null: Engine::graph().
+  /// The network for images of another size, with the same layers and parameters. Outlives the
+  /// program. Null: Engine::graph().
   const Graph* graph = nullptr;
 };
 

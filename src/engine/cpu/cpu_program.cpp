@@ -13,10 +13,9 @@ namespace lockstep::cpu {
 CpuProgram::CpuProgram(std::shared_ptr<EngineState> state, const ProgramOptions& options)
     : state_(std::move(state)),
       options_(checked_options(options, state_->arena, state_->graph)),
-      graph_loss_(options.training ? training_loss(state_->graph)
-                                   : inference_loss(graph_of(options, state_->graph))),
+      graph_loss_(loss_of(options, state_->graph)),
       loss_(graph_loss_, options.batch_size),
-      statistics_(state_->graph, options.batch_size) {
+      statistics_(graph_of(options, state_->graph), options.batch_size) {
   omp_set_num_threads(state_->threads);
   checked("compiling " + state_->graph.name(), [this] { lower_all(); });
   pool_key_ = state_->pool.attach(buffers_.plan.total_bytes, [this](std::byte* base) {

@@ -21,9 +21,8 @@ LossExtent loss_extent(const GraphLoss& loss, std::int64_t batch_size, DataType 
 DeviceProgram::DeviceProgram(std::shared_ptr<EngineState> state, const ProgramOptions& options)
     : state_(std::move(state)),
       options_(checked_options(options, state_->arena, state_->graph)),
-      graph_loss_(options.training ? training_loss(state_->graph)
-                                   : inference_loss(graph_of(options, state_->graph))),
-      statistics_(*state_->device, state_->graph, options.batch_size),
+      graph_loss_(loss_of(options, state_->graph)),
+      statistics_(*state_->device, graph_of(options, state_->graph), options.batch_size),
       loss_(*state_->device, loss_extent(graph_loss_, options.batch_size, state_->type)),
       fetched_(state_->device->make_event()) {
   lower_all();

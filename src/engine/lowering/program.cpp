@@ -20,9 +20,9 @@ GraphLoss training_loss(const Graph& graph) {
   return result;
 }
 
-GraphLoss inference_loss(const Graph& graph) {
-  const GraphLoss loss = training_loss(graph);
-  if (loss.kind == LossKind::cross_entropy) return loss;
+GraphLoss loss_of(const ProgramOptions& options, const Graph& own) {
+  const GraphLoss loss = training_loss(graph_of(options, own));
+  if (options.training || loss.kind == LossKind::cross_entropy) return loss;
   return {.logits = loss.logits, .classes = loss.classes};
 }
 
@@ -40,11 +40,9 @@ const ProgramOptions& checked_options(const ProgramOptions& options, const Param
   }
   if (options.graph == nullptr) return options;
   const std::string difference = layer_difference(own, *options.graph);
-  if (options.training || !difference.empty()) {
-    fail(ExitStatus::internal, "{} cannot be compiled with the parameters of {} ({})",
-         options.graph->name(), own.name(), options.training ? "it would be trained" : difference);
-  }
-  return options;
+  if (difference.empty()) return options;
+  fail(ExitStatus::internal, "{} cannot be compiled with the parameters of {} ({})",
+       options.graph->name(), own.name(), difference);
 }
 
 void require_batch(const ProgramOptions& options, std::int64_t size) {

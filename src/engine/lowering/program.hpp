@@ -19,13 +19,14 @@ struct GraphLoss {
   double target_threshold = 0;  ///< of bce; 0: none
 };
 [[nodiscard]] GraphLoss training_loss(const Graph& graph);
-/// That of training, but cross entropy without smoothing instead of binary cross entropy, as timm.
-[[nodiscard]] GraphLoss inference_loss(const Graph& graph);
 
 /// The graph to compile; `own` is the engine's.
 [[nodiscard]] inline const Graph& graph_of(const ProgramOptions& options, const Graph& own) {
   return options.graph != nullptr ? *options.graph : own;
 }
+/// The graph's; for inference, cross entropy without smoothing instead of binary cross entropy, as
+/// timm.
+[[nodiscard]] GraphLoss loss_of(const ProgramOptions& options, const Graph& own);
 /// Returns the options; errors as Engine::compile(). `own` is the engine's graph.
 [[nodiscard]] const ProgramOptions& checked_options(const ProgramOptions& options,
                                                     const ParameterArena& arena, const Graph& own);
