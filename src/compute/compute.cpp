@@ -121,17 +121,25 @@ class HostGroups final {
   std::optional<HostLink> replicas_link_;
 };
 
+std::vector<const Graph*> all_sizes(const Graph& graph, const ComputeOptions& options) {
+  std::vector<const Graph*> graphs{&graph};
+  graphs.insert(graphs.end(), options.resized.begin(), options.resized.end());
+  return graphs;
+}
+
 ConvolutionChoices choose_convolutions(const Graph& graph, const ComputeOptions& options) {
   TrialCache cache(trial_cache_path());
-  return plan_convolutions(
-             graph,
-             {.algorithm = options.conv_algorithm,
-              .precision = options.precision,
-              .threads = options.threads,
-              .batch_size = options.conv_batch,
-              .known = choices_of(cpu_choices(options.precision), options.convolutions)},
-             cache)
-      .choices;
+  const ConvolutionPlanOptions plan{
+      .algorithm = options.conv_algorithm,
+      .precision = options.precision,
+      .threads = options.threads,
+      .batch_size = options.conv_batch,
+      .known = choices_of(cpu_choices(options.precision), options.convolutions)};
+  ConvolutionChoices choices;
+  for (const Graph* each : all_sizes(graph, options)) {
+    choices.add(plan_convolutions(*each, plan, cache).choices);
+  }
+  return choices;
 }
 
 class CpuCompute final : public Compute {
@@ -274,8 +282,10 @@ class CudaCompute final : public Compute {
       if (options.conv_batch == 0) return;
       AlgorithmFile cache;
       const auto begin = std::chrono::steady_clock::now();
-      chosen = module_.choose_algorithms(*device_, graph, options.precision, options.conv_batch,
-                                         chosen, cache);
+      for (const Graph* each : all_sizes(graph, options)) {
+        chosen = module_.choose_algorithms(*device_, *each, options.precision, options.conv_batch,
+                                           chosen, cache);
+      }
       cache.save();
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
       if (cache.added() > 0) {

@@ -24,6 +24,7 @@ ComputeOptions compute_options(const Config& config, const SessionOptions& optio
                         .conv_algorithm = config.conv_algorithm,
                         .conv_batch = options.conv_batch,
                         .convolutions = options.convolutions,
+                        .resized = options.resized,
                         .recompute = config.recompute,
                         .deterministic = config.deterministic,
                         .cuda_graph = config.cuda_graph};

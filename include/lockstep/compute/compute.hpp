@@ -31,6 +31,9 @@ struct ComputeOptions {
   ConvAlgorithm conv_algorithm = ConvAlgorithm::automatic;
   std::int64_t conv_batch = 0;    ///< batch size of timed convolutions; 0: none are timed
   std::string convolutions = {};  ///< rank 0's Compute::convolutions() of the resumed run
+  /// Networks for images of other sizes, which programs will train: their convolutions are timed
+  /// too.
+  std::vector<const Graph*> resized = {};
   Recompute recompute = Recompute::automatic;
   bool deterministic = true;  ///< only GPU algorithms that give the same bits in every run
   bool cuda_graph = true;     ///< records a GPU's work of a step once and replays it

@@ -16,16 +16,18 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
 class RunWatch;
 
 struct SessionOptions {
-  int threads = 0;                ///< of the CPU engine; 0: omp_get_max_threads()
-  std::int64_t conv_batch = 0;    ///< as in ComputeOptions
-  std::string convolutions = {};  ///< as in ComputeOptions
-  RunWatch* watch = nullptr;      ///< watches the communicators; null: they are not watched
+  int threads = 0;                         ///< of the CPU engine; 0: omp_get_max_threads()
+  std::int64_t conv_batch = 0;             ///< as in ComputeOptions
+  std::string convolutions = {};           ///< as in ComputeOptions
+  std::vector<const Graph*> resized = {};  ///< as in ComputeOptions
+  RunWatch* watch = nullptr;  ///< watches the communicators; null: they are not watched
   /// Called before a CPU engine allocates its memory, with the size of the shard group. Collective;
   /// may throw.
   std::function<void(int shard_group)> before_host_memory = {};
