@@ -50,9 +50,19 @@ void add_learning_options(OptionTable<Config>& t) {
             .unit = "pixels",
             .min = 0,
             .max = 16384})
+      .add(
+          &Config::image_size_schedule,
+          {.name = "image-size-schedule",
+           .help = "later sizes of training images (progressive resizing), as SIZE@EPOCHS, "
+                   "comma-separated: 192@60 trains on 192x192 pixels after 60 epochs; --image-size "
+                   "is the first size",
+           .unit = "pixels",
+           .min = 1,
+           .max = 16384})
       .add(&Config::eval_size,
            {.name = "eval-size",
-            .help = "height and width of the network's input in evaluations; 0: --image-size",
+            .help = "height and width of the network's input in evaluations; 0: the last of "
+                    "--image-size-schedule, else --image-size",
             .unit = "pixels",
             .min = 0,
             .max = 16384})

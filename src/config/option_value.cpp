@@ -193,6 +193,27 @@ void parse_option(const OptionSpec& spec, const std::string& text, StepRange& va
   value = parsed;
 }
 
+void parse_option(const OptionSpec& spec, const std::string& text,
+                  std::vector<ImageSizeChange>& value) {
+  std::vector<ImageSizeChange> parsed;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    const std::string_view part = std::string_view(text).substr(begin, comma - begin);
+    const std::size_t at = std::min(part.find('@'), part.size());
+    ImageSizeChange& change = parsed.emplace_back();
+    begin = comma + 1;
+    if (at == part.size() || begin == text.size() ||
+        !parse_number(part.substr(0, at), change.size) ||
+        !parse_number(part.substr(at + 1), change.epoch) || change.epoch < 1 ||
+        !in_range(spec, static_cast<double>(change.size))) {
+      refuse(spec, text,
+             fmt::format("sizes and epochs from 1 as 192@60,224@80; a size is {}",
+                         allowed_values(spec, true)));
+    }
+  }
+  value = std::move(parsed);
+}
+
 std::size_t parse_choice(const OptionSpec& spec, const std::string& text) {
   const auto found = std::find(spec.choices.begin(), spec.choices.end(), text);
   if (found == spec.choices.end()) refuse(spec, text, allowed_values(spec, false));
@@ -248,6 +269,12 @@ std::string print_option(const OptionSpec&, const ShardUnit& value) {
 
 std::string print_option(const OptionSpec&, const StepRange& value) {
   return value == StepRange{} ? "" : fmt::format("{}:{}", value.first, value.last);
+}
+
+std::string print_option(const OptionSpec&, const std::vector<ImageSizeChange>& value) {
+  std::vector<std::string> changes;
+  for (const auto& [size, epoch] : value) changes.push_back(fmt::format("{}@{}", size, epoch));
+  return fmt::format("{}", fmt::join(changes, ","));
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -252,6 +253,26 @@ void validate_auto_augment(const Config& config) {
   }
 }
 
+void validate_image_sizes(const Config& config) {
+  const auto& schedule = config.image_size_schedule;
+  if (schedule.empty()) return;
+  const std::string given = train_options().get(config, "image-size-schedule");
+  const auto late =
+      std::ranges::adjacent_find(schedule, std::ranges::greater_equal(), &ImageSizeChange::epoch);
+  if (late != schedule.end()) {
+    fail(ExitStatus::usage,
+         "--image-size-schedule {} is not ascending (each epoch is later than the one before); "
+         "sort it",
+         given);
+  }
+  if (schedule.back().epoch >= config.epochs) {
+    fail(ExitStatus::usage,
+         "--image-size-schedule {} changes the size after {} of {} epochs (no epoch would have "
+         "it); use an earlier epoch, or raise --epochs",
+         given, schedule.back().epoch, config.epochs);
+  }
+}
+
 void validate_schedule(const Config& config) {
   if (config.lr_schedule == LrSchedule::step && config.milestones.empty()) {
     fail(ExitStatus::usage,
@@ -329,6 +350,7 @@ void validate(const Config& config) {
          config.ema_every);
   }
   validate_auto_augment(config);
+  validate_image_sizes(config);
   validate_schedule(config);
   validate_sharding(config);
   if (config.straggler_factor > 0 && config.straggler_factor <= 1) {

@@ -69,6 +69,25 @@ BOOST_AUTO_TEST_CASE(a_value_out_of_range_is_refused_with_option_value_and_range
   }
 }
 
+BOOST_AUTO_TEST_CASE(image_sizes_are_given_with_epochs) {
+  using Sizes = std::vector<ImageSizeChange>;
+  const OptionSpec spec{.name = "sizes", .help = "", .unit = "", .min = 1, .max = 500};
+  const Sizes two{{.size = 192, .epoch = 60}, {.size = 224, .epoch = 80}};
+  BOOST_TEST((parsed<Sizes>(spec, "") == Sizes()));
+  BOOST_TEST((parsed<Sizes>(spec, "192@60,224@80") == two));
+  BOOST_TEST(print_option(spec, two) == "192@60,224@80");
+  BOOST_TEST(print_option(spec, Sizes()) == "");
+  for (const char* text : {"192", "@", "192@", "@60", "192@60,", ",192@60", "192@0", "192@-1",
+                           "0@60", "501@60", "192@60@2", "192@1.5", "192 @60", "192@60;224@80"}) {
+    BOOST_TEST_CONTEXT("'" << text << "'") {
+      const std::string message = refused<Sizes>(spec, text);
+      BOOST_TEST(contains(message, "--sizes is '" + std::string(text) + "'"));
+      BOOST_TEST(contains(message, "192@60,224@80"));
+      BOOST_TEST(contains(message, "from 1 to 500"));
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_exclusive_bound_is_out_of_range) {
   BOOST_TEST(parsed<double>(above_zero, "1e-300") == 1e-300);
   BOOST_TEST(contains(refused<double>(above_zero, "0"), "above 0"));

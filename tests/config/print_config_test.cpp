@@ -50,6 +50,10 @@ Config random_config(Random& random) {
   c.data = coin(random) ? text(random) : std::string();
   c.val_data = coin(random) ? text(random) : std::string();
   c.image_size = whole(random, 0, 16384);
+  for (std::int64_t left = whole(random, 0, 3); left > 0; --left) {
+    c.image_size_schedule.push_back(
+        {.size = whole(random, 1, 16384), .epoch = whole(random, 1, 1000000)});
+  }
   c.eval_size = whole(random, 0, 16384);
   c.eval_crop_ratio = real(random, 1e-6, 1);
   c.channels = whole(random, 0, 1024);

@@ -137,6 +137,21 @@ BOOST_AUTO_TEST_CASE(weights_are_gathered_in_the_compute_precision_or_in_fp32) {
   BOOST_TEST(is_valid(with(ShardMode::full, Precision::fp32, CommunicationDtype::fp32)));
 }
 
+BOOST_AUTO_TEST_CASE(image_sizes_change_at_ascending_epochs_before_the_last) {
+  const auto with = [](std::vector<ImageSizeChange> schedule) {
+    return [schedule = std::move(schedule)](Config& c) {
+      c.epochs = 9;
+      c.image_size_schedule = schedule;
+    };
+  };
+  BOOST_TEST(is_valid(with({{.size = 64, .epoch = 1}, {.size = 32, .epoch = 8}})));
+  check_refused(with({{.size = 64, .epoch = 4}, {.size = 96, .epoch = 4}}),
+                {"--image-size-schedule 64@4,96@4", "not ascending"});
+  check_refused(with({{.size = 64, .epoch = 4}, {.size = 96, .epoch = 2}}), {"not ascending"});
+  check_refused(with({{.size = 64, .epoch = 9}}), {"64@9", "after 9 of 9 epochs", "--epochs"});
+  check_refused(with({{.size = 0, .epoch = 4}}), {"--image-size-schedule is '0@4'"});
+}
+
 BOOST_AUTO_TEST_CASE(gpus_do_not_recompute_norms) {
   check_refused(
       [](Config& c) {

@@ -24,9 +24,10 @@ struct Config {
   double stochastic_depth = 0;  ///< probability, of the last block
   // data
   std::string data;
-  std::string val_data;         ///< empty: same as data
-  std::int64_t image_size = 0;  ///< 0: the data set's (224 for encoded shards)
-  std::int64_t eval_size = 0;   ///< of images in evaluations; 0: image_size
+  std::string val_data;                              ///< empty: same as data
+  std::int64_t image_size = 0;                       ///< 0: the data set's (224 for encoded shards)
+  std::vector<ImageSizeChange> image_size_schedule;  ///< of training images, after image_size
+  std::int64_t eval_size = 0;  ///< of images in evaluations; 0: the last size of training
   double eval_crop_ratio = default_eval_crop_ratio;
   std::int64_t channels = 0;  ///< 0: the data set's; for --synthetic
   std::int64_t classes = 0;   ///< 0: the data set's
@@ -125,5 +126,12 @@ struct Config {
   std::int64_t loader_threads = -1;  ///< -1: automatic; 0: read in the training thread
   friend bool operator==(const Config&, const Config&) = default;
 };
+
+/// Height and width in pixels of images in evaluations; 0: the data set's (224 for encoded shards).
+[[nodiscard]] inline std::int64_t evaluation_size(const Config& config) noexcept {
+  if (config.eval_size != 0) return config.eval_size;
+  const auto& schedule = config.image_size_schedule;
+  return schedule.empty() ? config.image_size : schedule.back().size;
+}
 
 }  // namespace lockstep

@@ -71,6 +71,13 @@ struct LrScale {
   friend bool operator==(const LrScale&, const LrScale&) = default;
 };
 
+/// One change of `--image-size-schedule 192@60,224@80`.
+struct ImageSizeChange {
+  std::int64_t size = 0;   ///< of training images, in pixels
+  std::int64_t epoch = 0;  ///< the first epoch that has it, from 0
+  friend bool operator==(const ImageSizeChange&, const ImageSizeChange&) = default;
+};
+
 /// `--time-limit 10min`; zero: none.
 struct TimeSpan {
   double seconds = 0;

@@ -35,6 +35,8 @@ void parse_option(const OptionSpec& spec, const std::string& text, SaveInterval&
 void parse_option(const OptionSpec& spec, const std::string& text, TimeSpan& value);
 void parse_option(const OptionSpec& spec, const std::string& text, ShardUnit& value);
 void parse_option(const OptionSpec& spec, const std::string& text, StepRange& value);
+void parse_option(const OptionSpec& spec, const std::string& text,
+                  std::vector<ImageSizeChange>& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const std::string& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, std::int64_t value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, double value);
@@ -47,6 +49,8 @@ void parse_option(const OptionSpec& spec, const std::string& text, StepRange& va
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const TimeSpan& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const ShardUnit& value);
 [[nodiscard]] std::string print_option(const OptionSpec& spec, const StepRange& value);
+[[nodiscard]] std::string print_option(const OptionSpec& spec,
+                                       const std::vector<ImageSizeChange>& value);
 /// Index of `text` in spec.choices.
 [[nodiscard]] std::size_t parse_choice(const OptionSpec& spec, const std::string& text);
 
