@@ -112,7 +112,7 @@ void RunSaver::start(const TrainingState& state) {
                  .std = {config.std.begin(), config.std.end()},
                  .classes = config.classes,
                  .class_names = parts_.class_names,
-                 .image = parts_.engine.graph().image(),
+                 .image = parts_.image,
                  .state = state},
                 [this] { return snapshot_.next(); });
 }

@@ -4,6 +4,9 @@
 #include "lockstep/models/models.hpp"
 #include "lockstep/train/parameter_options.hpp"
 
+#include <fmt/format.h>
+
+#include <string>
 #include <variant>
 
 namespace lockstep {
@@ -27,19 +30,41 @@ Graph build_graph(const RunPlan& plan, const ModelFunction& own_model) {
   return graph;
 }
 
+namespace {
+
+/// `option`: the one that sets the size, and its value.
+Graph build_resized(const Graph& training, const RunPlan& plan, const ModelFunction& own_model,
+                    const std::string& option) {
+  Graph graph = build_graph(plan, own_model);
+  const std::string difference = layer_difference(training, graph);
+  if (difference.empty()) return graph;
+  fail(ExitStatus::usage,
+       "{} does not go with {} trained on images of {}x{} ({}: its parameters depend on the size); "
+       "drop it, or use a network that averages over the whole image",
+       option, graph.name(), training.image().height, training.image().width, difference);
+}
+
+}  // namespace
+
+std::vector<SizedGraph> build_training_graphs(RunPlan plan, const ModelFunction& own_model) {
+  std::vector<SizedGraph> graphs;
+  graphs.push_back({.graph = build_graph(plan, own_model)});
+  for (const auto& [size, epoch] : plan.config.image_size_schedule) {
+    plan.model.image.height = plan.model.image.width = size;
+    graphs.push_back(
+        {.epoch = epoch,
+         .graph = build_resized(graphs.front().graph, plan, own_model,
+                                fmt::format("--image-size-schedule {}@{}", size, epoch))});
+  }
+  return graphs;
+}
+
 std::optional<Graph> build_evaluation_graph(const Graph& training, RunPlan plan,
                                             const ModelFunction& own_model) {
   if (plan.evaluation_image == plan.model.image) return std::nullopt;
   plan.model.image = plan.evaluation_image;
-  Graph graph = build_graph(plan, own_model);
-  const std::string difference = layer_difference(training, graph);
-  if (difference.empty()) return graph;
-  fail(
-      ExitStatus::usage,
-      "--eval-size {} does not go with {} trained on images of {}x{} ({}: its parameters depend on "
-      "the size); drop it, or use a network that averages over the whole image",
-      plan.config.eval_size, graph.name(), training.image().height, training.image().width,
-      difference);
+  return build_resized(training, plan, own_model,
+                       fmt::format("--eval-size {}", plan.config.eval_size));
 }
 
 }  // namespace lockstep

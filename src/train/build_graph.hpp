@@ -4,13 +4,25 @@
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/trainer.hpp"
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace lockstep {
 
 /// The run's network: --model's, or that of `own_model` if it is not empty. Error(usage) if the
 /// latter does not end in the loss of --loss.
 [[nodiscard]] Graph build_graph(const RunPlan& plan, const ModelFunction& own_model);
+
+/// The network for one size of training images.
+struct SizedGraph {
+  std::int64_t epoch = 0;  ///< the first epoch that has this size, from 0
+  Graph graph;
+};
+/// One for --image-size, then one for each change of --image-size-schedule; all have the same
+/// parameters. Error(usage) if the parameters depend on the size.
+[[nodiscard]] std::vector<SizedGraph> build_training_graphs(RunPlan plan,
+                                                            const ModelFunction& own_model);
 
 /// The network for images of --eval-size, with the parameters of `training`; nullopt if that is the
 /// size of training. Error(usage) if the parameters depend on the size.

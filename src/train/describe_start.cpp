@@ -43,8 +43,8 @@ std::string frozen_text(const Graph& graph) {
 }  // namespace
 
 void describe_start(RunReporter& reporter, const StartParts& parts) {
-  const auto& [plan, geometry, engine, parallel, optimizer, data, step, binding, shard_group] =
-      parts;
+  const auto& [plan, geometry, engine, parallel, optimizer, data, activation_bytes, binding,
+               shard_group] = parts;
   reporter.say(fmt::format("{}: {} parameters{}, input {}x{}x{}, {} classes", engine.graph().name(),
                            engine.graph().parameter_count(), frozen_text(engine.graph()),
                            plan.model.image.channels, plan.model.image.height,
@@ -78,8 +78,7 @@ void describe_start(RunReporter& reporter, const StartParts& parts) {
   reporter.say(fmt::format(
       "memory a rank: {:.1f} MiB activations, {:.1f} MiB parameters, {:.1f} MiB gradients, {:.1f} "
       "MiB optimizer state{}; {} {}{}{}",
-      mib(step.activation_bytes()), mib(bytes.parameters), mib(bytes.gradients),
-      mib(bytes.optimizer),
+      mib(activation_bytes), mib(bytes.parameters), mib(bytes.gradients), mib(bytes.optimizer),
       bytes.copy == 0 ? "" : fmt::format(", {:.1f} MiB copy to save", mib(bytes.copy)),
       parallel.reductions(), sharded ? "unit" : "bucket", parallel.reductions() == 1 ? "" : "s",
       sharded ? fmt::format(" sharded over {} rank{}{}", shard_group, shard_group == 1 ? "" : "s",

@@ -6,8 +6,8 @@
 #include "lockstep/run/run_reporter.hpp"
 #include "lockstep/runtime/thread_binding.hpp"
 #include "lockstep/train/run_plan.hpp"
-#include "lockstep/train/train_step.hpp"
 
+#include <cstddef>
 #include <string>
 
 namespace lockstep {
@@ -19,7 +19,7 @@ struct StartParts {
   ParallelState& parallel;
   const Optimizer& optimizer;
   const DatasetInfo& data;
-  const TrainStep& step;
+  std::size_t activation_bytes;
   const ThreadBinding& binding;
   int shard_group = 1;  ///< its size in ranks
 };

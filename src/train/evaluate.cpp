@@ -49,7 +49,8 @@ LoadedWeights load_weights(const EvaluationRequest& request, Communicator& comm)
     loaded.config.shortcut = request.shortcut;
   }
   if (request.precision) loaded.config.precision = *request.precision;
-  if (loaded.config.eval_size != 0) loaded.config.image_size = loaded.config.eval_size;
+  loaded.config.image_size = evaluation_size(loaded.config);
+  loaded.config.image_size_schedule.clear();
   loaded.config.eval_size = 0;
   if (request.image_size != 0) loaded.config.image_size = request.image_size;
   std::int64_t classes = info.classes;
@@ -100,6 +101,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   config.lr_scale.clear();
   config.loader_threads = request.loader_threads;
   config.data = request.data;
+  config.synthetic = false;
   config.mean = request.mean;
   config.std = request.std;
   const DatasetInfo& info = data->info();

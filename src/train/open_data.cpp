@@ -2,14 +2,19 @@
 
 #include "lockstep/config/config.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/train/run_plan.hpp"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace lockstep {
 
 std::unique_ptr<Dataset> open_training_data(const Config& config, Communicator& comm) {
   if (!config.synthetic) return open_dataset(config.data, "train", comm);
-  const std::int64_t size = config.image_size != 0 ? config.image_size : 224;
+  std::int64_t size = config.image_size != 0 ? config.image_size : default_image_size;
+  for (const ImageSizeChange& change : config.image_size_schedule) {
+    size = std::max(size, change.size);
+  }
   return make_synthetic_dataset({.samples = config.synthetic_samples,
                                  .image = {.channels = config.channels != 0 ? config.channels : 3,
                                            .height = size,

@@ -10,7 +10,16 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t default_batch_size = 32;
-constexpr std::int64_t default_encoded_image_size = 224;
+
+/// `size` is that of --`option`.
+void require_stored(const char* option, std::int64_t size, const DatasetInfo& data) {
+  const std::int64_t most = std::min(data.image.height, data.image.width);
+  if (data.encoded || size <= most) return;
+  fail(ExitStatus::usage,
+       "--{} {} is larger than the images of {}, {}x{} (stored pixels are cropped, not enlarged); "
+       "pack them larger, or use at most {}",
+       option, size, data.directory, data.image.height, data.image.width, most);
+}
 
 ImageShape resolve_image(const Config& config, const DatasetInfo& data) {
   if (!data.encoded && config.channels != 0 && config.channels != data.image.channels) {
@@ -19,17 +28,13 @@ ImageShape resolve_image(const Config& config, const DatasetInfo& data) {
          config.channels, data.directory, data.image.channels);
   }
   ImageShape image = data.image;
-  if (data.encoded) {
-    image.channels = config.channels != 0 ? config.channels : 3;
-    image.height = image.width = default_encoded_image_size;
-  }
+  if (data.encoded) image.channels = config.channels != 0 ? config.channels : 3;
+  // Synthetic images have the run's largest size.
+  if (data.encoded || config.synthetic) image.height = image.width = default_image_size;
   if (config.image_size != 0) image.height = image.width = config.image_size;
-  if (!data.encoded && (image.height > data.image.height || image.width > data.image.width)) {
-    fail(ExitStatus::usage,
-         "--image-size {} is larger than the images of {}, {}x{} (stored pixels are cropped, not "
-         "enlarged); pack them larger, or use at most {}",
-         config.image_size, data.directory, data.image.height, data.image.width,
-         std::min(data.image.height, data.image.width));
+  require_stored("image-size", config.image_size, data);
+  for (const ImageSizeChange& change : config.image_size_schedule) {
+    require_stored("image-size-schedule", change.size, data);
   }
   return image;
 }
@@ -74,8 +79,8 @@ RunPlan resolve_run(const Config& config, const DatasetInfo& data, int world_siz
   }
   plan.model.image = resolve_image(config, data);
   plan.evaluation_image = plan.model.image;
-  if (config.eval_size != 0) {
-    plan.evaluation_image.height = plan.evaluation_image.width = config.eval_size;
+  if (const std::int64_t size = evaluation_size(config); size != 0) {
+    plan.evaluation_image.height = plan.evaluation_image.width = size;
   }
   c.channels = plan.model.image.channels;
   if (config.classes != 0 && config.classes < data.classes) {

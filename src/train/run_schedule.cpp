@@ -13,14 +13,16 @@ TrainingState before_next_batch(const BatchGeometry& geometry, TrainingState sta
   return state;
 }
 
+std::int64_t step_after_epochs(std::int64_t epochs, const BatchGeometry& geometry,
+                               const TrainingState& state) {
+  if (state.epoch >= epochs) return state.step;
+  const std::int64_t left_in_epoch = (geometry.samples - state.position) / geometry.global_batch;
+  return state.step + left_in_epoch + (epochs - state.epoch - 1) * geometry.steps_per_epoch();
+}
+
 std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
                           const TrainingState& state) {
-  const std::int64_t left_in_epoch =
-      state.epoch >= config.epochs
-          ? 0
-          : (geometry.samples - state.position) / geometry.global_batch +
-                (config.epochs - state.epoch - 1) * geometry.steps_per_epoch();
-  const std::int64_t by_epochs = state.step + left_in_epoch;
+  const std::int64_t by_epochs = step_after_epochs(config.epochs, geometry, state);
   return config.max_steps == 0 ? by_epochs : std::min(by_epochs, config.max_steps);
 }
 

@@ -17,6 +17,10 @@ namespace lockstep {
 /// this one, as after a change to a larger batch.
 [[nodiscard]] TrainingState before_next_batch(const BatchGeometry& geometry, TrainingState state);
 
+/// The number of the step that completes that many epochs.
+[[nodiscard]] std::int64_t step_after_epochs(std::int64_t epochs, const BatchGeometry& geometry,
+                                             const TrainingState& state);
+
 /// The number of the last step: at the end of the epochs or of --max-steps.
 [[nodiscard]] std::int64_t last_step_of(const Config& config, const BatchGeometry& geometry,
                                         const TrainingState& state);

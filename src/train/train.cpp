@@ -18,6 +18,11 @@
 #include "run_schedule.hpp"
 #include "stage_data.hpp"
 #include "training_loop.hpp"
+#include "training_steps.hpp"
+
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -49,7 +54,7 @@ class Run final {
     if (state_.step >= last_step_ && !must_evaluate()) return nothing_to_do();
     build_session();
     open_loaders();
-    build_step();
+    build_steps();
     describe();
     return loop();
   }
@@ -64,9 +69,11 @@ class Run final {
   TrainingResult nothing_to_do();
   void build_session();
   void open_loaders();
-  void build_step();
+  void build_steps();
   void describe();
   TrainingResult loop();
+  /// The engine's.
+  [[nodiscard]] const Graph& graph() const noexcept { return graphs_.front().graph; }
 
   const Config& config_;
   const TrainingJob& job_;
@@ -81,7 +88,7 @@ class Run final {
   std::optional<CheckpointDirectory> checkpoints_;  ///< rank 0's
   RunStart start_;
   NormalizedPlan plan_;
-  std::optional<Graph> graph_;
+  std::vector<SizedGraph> graphs_;
   std::optional<Graph> evaluation_graph_;  ///< for images of another size
   std::vector<std::string> changes_;       ///< of options since the checkpoint
   BatchGeometry geometry_;
@@ -95,8 +102,7 @@ class Run final {
   std::unique_ptr<Dataset> validation_;
   std::shared_ptr<Staging> staging_;
   LoaderOptions loading_;
-  std::unique_ptr<Loader> loader_;
-  std::optional<TrainStep> step_;
+  std::optional<TrainingSteps> steps_;
   TimeAllowed time_;
   std::optional<Evaluator> evaluator_;
 };
@@ -118,11 +124,11 @@ void Run::find_start() {
 void Run::plan() {
   plan_ = normalized_plan(config_, start_, data_->info(), comm_);
   RunPlan& plan = plan_.plan;
-  graph_ = build_graph(plan, job_.model);
-  evaluation_graph_ = build_evaluation_graph(*graph_, plan, job_.model);
+  graphs_ = build_training_graphs(plan, job_.model);
+  evaluation_graph_ = build_evaluation_graph(graph(), plan, job_.model);
   if (start_.state) {
     const Config before = parse_config_text(start_.state->config);
-    check_resumable(plan, before, *start_.state, data_->info().identity, graph_->fingerprint());
+    check_resumable(plan, before, *start_.state, data_->info().identity, graph().fingerprint());
     // With a changed --conv-algorithm, choose algorithms again.
     if (before.conv_algorithm != plan.config.conv_algorithm) start_.state->convolutions.reset();
     plan.global_batch = resumed_global_batch(plan, before, *start_.state, comm_.size());
@@ -152,8 +158,8 @@ void Run::begin_state() {
     state_.loss_scale_good_steps = 0;
   }
   state_.data_identity = data_->info().identity;
-  state_.model_identity = graph_->fingerprint();
-  state_.model = graph_->name();
+  state_.model_identity = graph().fingerprint();
+  state_.model = graph().name();
   state_.config = print_config(plan_.plan.config);
   state_.version = version();
 }
@@ -215,13 +221,16 @@ TrainingResult Run::nothing_to_do() {
 /// Makes the engine on this rank's cores or device, and sets the parameters.
 void Run::build_session() {
   const Config& config = plan_.plan.config;
-  session_.emplace(*graph_, config, job_.grid, comm_,
+  std::vector<const Graph*> resized;
+  for (const SizedGraph& sized : std::span(graphs_).subspan(1)) resized.push_back(&sized.graph);
+  session_.emplace(graph(), config, job_.grid, comm_,
                    SessionOptions{.threads = job_.binding.threads,
                                   .conv_batch = geometry_.largest_micro_batch(),
                                   .convolutions = state_.convolutions.value_or(""),
+                                  .resized = std::move(resized),
                                   .watch = &watch_,
                                   .before_host_memory = [this](int shard_group) {
-                                    limits_ = require_memory(plan_.plan.config, *graph_,
+                                    limits_ = require_memory(plan_.plan.config, graph(),
                                                              shard_group, job_.grid, comm_);
                                   }});
   state_.convolutions = session_->compute().convolutions();
@@ -234,7 +243,7 @@ void Run::build_session() {
   start_.reader.reset();
 }
 
-/// Opens the validation data, starts staging, and starts to load the training data.
+/// Opens the validation data, starts staging, and chooses cores and threads that load data.
 void Run::open_loaders() {
   const RunPlan& plan = plan_.plan;
   if (!validation_) validation_ = open_validation_data(plan.config, comm_);
@@ -242,7 +251,7 @@ void Run::open_loaders() {
                         {.comm = comm_, .grid = job_.grid, .binding = job_.binding, .model = {}},
                         {data_.get(), validation_.get()});
   loading_ = loader_options(plan, session_->engine().input_format());
-  loading_.drop_probabilities = drop_probabilities(*graph_);
+  loading_.drop_probabilities = drop_probabilities(graph());
   loading_.batch_capacity = geometry_.largest_micro_batch();
   loading_.cores = job_.binding.allowed;
   if (const std::string gpu = session_->compute().bus_id(); !gpu.empty()) {
@@ -253,27 +262,26 @@ void Run::open_loaders() {
   }
   loading_.threads = loader_threads(plan.config.loader_threads, loading_);
   loading_.trace = recorder_.get();
-  loader_ = make_loader(
-      *data_, loading_,
-      plan_training_batches(geometry_, {.epoch = state_.epoch, .position = state_.position},
-                            last_step_ - state_.step));
 }
 
-/// Compiles the training step and the evaluation.
-void Run::build_step() {
+/// Starts to load the training data, and compiles the training step and the evaluation.
+void Run::build_steps() {
   watch_.board().set_marks(session_->compute().phase_marks());
-  step_.emplace(session_->engine(), session_->parallel(), session_->optimizer(), comm_, *loader_,
-                TrainStepOptions{.geometry = geometry_,
-                                 .clip_grad_norm = config_.clip_grad_norm,
-                                 .loss_scale = loss_scale_of(config_, state_),
-                                 .has_collectives = session_->training_has_collectives(),
-                                 .average = session_->average(),
-                                 .board = &watch_.board(),
-                                 .trace = recorder_.get()});
+  steps_.emplace(TrainingSteps::Parts{.config = plan_.plan.config,
+                                      .geometry = geometry_,
+                                      .graphs = graphs_,
+                                      .session = *session_,
+                                      .comm = comm_,
+                                      .data = *data_,
+                                      .loading = loading_,
+                                      .board = watch_.board(),
+                                      .trace = recorder_.get(),
+                                      .last_step = last_step_},
+                 state_);
   collectively(comm_, [&] {
     require_activations(
-        plan_.plan.config, *graph_, session_->shard_group(), limits_,
-        {.bytes = step_->activation_bytes(), .samples = geometry_.largest_micro_batch()});
+        plan_.plan.config, graph(), session_->shard_group(), limits_,
+        {.bytes = steps_->activation_bytes(), .samples = geometry_.largest_micro_batch()});
   });
   // Only rank 0 needs the time limit: its stop request reaches all ranks.
   if (comm_.rank() == 0) time_ = time_allowed(begin_, config_.time_limit.seconds);
@@ -296,9 +304,10 @@ void Run::describe() {
                               .parallel = session_->parallel(),
                               .optimizer = session_->optimizer(),
                               .data = data_->info(),
-                              .step = *step_,
+                              .activation_bytes = steps_->activation_bytes(),
                               .binding = job_.binding,
                               .shard_group = session_->shard_group()});
+  if (graphs_.size() > 1) reporter_->say(steps_->description());
   if (!validation_) {
     reporter_->say(plan.config.synthetic
                        ? std::string("no evaluation: synthetic data has no split val")
@@ -349,6 +358,7 @@ TrainingResult Run::loop() {
                   .board = watch_.board(),
                   .stop_timer = stop_timer,
                   .trace = trace ? &*trace : nullptr,
+                  .image = steps_->image(),
                   .class_names = data_->info().class_names,
                   .cores = loading_.cores},
                  {.step = state_.step, .path = start_.path});
@@ -358,7 +368,7 @@ TrainingResult Run::loop() {
                      .engine = session_->engine(),
                      .parallel = session_->parallel(),
                      .shard_group = session_->shard_group(),
-                     .step = *step_,
+                     .steps = *steps_,
                      .evaluator = evaluator_ ? &*evaluator_ : nullptr,
                      .average = session_->average(),
                      .saver = saver,

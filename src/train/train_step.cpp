@@ -71,22 +71,29 @@ TrainStep::TrainStep(Engine& engine, GradientSync& state, Optimizer& optimizer, 
               {.clip_norm = options.clip_grad_norm,
                .global_batch = options.geometry.global_batch,
                .accumulates = options.geometry.accumulate > 1}),
-      program_(engine.compile_training(options.geometry.largest_micro_batch(), state.exchange())) {
+      program_(compile(options.geometry.largest_micro_batch())) {
   if (options_.geometry.smallest_micro_batch() != options_.geometry.largest_micro_batch()) {
-    smaller_program_ =
-        engine.compile_training(options_.geometry.smallest_micro_batch(), state.exchange());
+    smaller_program_ = compile(options_.geometry.smallest_micro_batch());
   }
   if (options_.trace != nullptr) {
     phases_ = &options_.trace->row(TraceRows::phases);
     steps_ = &options_.trace->row(TraceRows::steps);
   }
   if (options_.has_collectives) {
-    blank_ = BlankBatch(engine.graph().image(), options_.geometry.largest_micro_batch());
+    const Graph& graph = options_.graph != nullptr ? *options_.graph : engine.graph();
+    blank_ = BlankBatch(graph.image(), options_.geometry.largest_micro_batch());
   }
   collectively(comm, [this] {
     load_next();
     if (data_error_) throw Error(*data_error_);
   });
+}
+
+std::unique_ptr<Program> TrainStep::compile(std::int64_t batch_size) {
+  return engine_.compile({.batch_size = batch_size,
+                          .training = true,
+                          .exchange = state_.exchange(),
+                          .graph = options_.graph});
 }
 
 std::size_t TrainStep::activation_bytes() const noexcept {

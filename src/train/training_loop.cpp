@@ -54,15 +54,15 @@ TrainingResult TrainingLoop::run() {
       step_end_ = std::chrono::steady_clock::now();
     }
     const double lr = schedule_.lr(state_.samples);
-    const std::int64_t update = parts_.step.loss_scaler().updates(state_.step + 1);
+    const std::int64_t update = parts_.steps.step().loss_scaler().updates(state_.step + 1);
     const StepResult step =
-        parts_.step.run({.number = state_.step + 1,
-                         .lr = lr,
-                         .ema_decay = ema_schedule_.decay(update, state_.samples)},
-                        {.stop = stop_due(),
-                         .save = parts_.saver.is_due(state_.step),
-                         .units = parts_.saver.units_wanted()},
-                        next_action(state_.step + 1));
+        parts_.steps.step().run({.number = state_.step + 1,
+                                 .lr = lr,
+                                 .ema_decay = ema_schedule_.decay(update, state_.samples)},
+                                {.stop = stop_due(),
+                                 .save = parts_.saver.is_due(state_.step),
+                                 .units = parts_.saver.units_wanted()},
+                                next_action(state_.step + 1));
     parts_.saver.deliver(step.sums.units);
     check_finite(step);
     keep_loss_scale();
@@ -72,7 +72,7 @@ TrainingResult TrainingLoop::run() {
       check_replicas(true);
       parts_.saver.save_and_wait(state_);
       collectively(parts_.comm, [this] {
-        if (parts_.step.data_error()) throw Error(*parts_.step.data_error());
+        if (parts_.steps.step().data_error()) throw Error(*parts_.steps.step().data_error());
       });
     }
     // A save follows a request, the end of an epoch (position 0) and the end of the run.
@@ -89,6 +89,8 @@ TrainingResult TrainingLoop::run() {
       if (is_best) parts_.saver.await_writer();
       parts_.saver.start_pending(state_);
     }
+    const EpochPosition at{.epoch = state_.epoch, .position = state_.position};
+    if (!stop && !finished() && parts_.steps.change_at(at)) change_size();
     parts_.saver.report();
     if (parts_.between_steps) parts_.between_steps();
     if (parts_.trace != nullptr && !stop && !finished() && parts_.trace->step_ended(state_.step)) {
@@ -121,7 +123,10 @@ void TrainingLoop::end_run() {
 NextAction TrainingLoop::next_action(std::int64_t step) const noexcept {
   const bool evaluates = eval_interval_ != 0 && step % eval_interval_ == 0;
   const bool writes_trace = parts_.trace != nullptr && parts_.trace->is_edge(step);
-  return evaluates || writes_trace || step >= last_step_ ? NextAction::other : NextAction::step;
+  const bool resizes = parts_.steps.change_at(
+      next_position(parts_.geometry, {.epoch = state_.epoch, .position = state_.position}));
+  return evaluates || writes_trace || resizes || step >= last_step_ ? NextAction::other
+                                                                    : NextAction::step;
 }
 
 void TrainingLoop::advance(const StepResult& result, double lr) {
@@ -194,6 +199,16 @@ void TrainingLoop::close_epoch(double lr) {
   epoch_seconds_ = own_loss_ = own_samples_ = 0;
 }
 
+void TrainingLoop::change_size() {
+  // The epoch's checkpoint is complete if the new size fails.
+  parts_.saver.await_writer();
+  parts_.parallel.await_gathers();
+  parts_.board.enter(Phase::start_up);
+  parts_.steps.change(state_);
+  parts_.reporter.say(parts_.steps.description());
+  step_end_ = std::chrono::steady_clock::now();
+}
+
 void TrainingLoop::check_replicas(bool must) {
   if (!replica_check_ || checked_step_ == state_.step) return;
   if (!must && state_.step % parts_.plan.config.check_replicas_every != 0) return;
@@ -217,7 +232,7 @@ bool TrainingLoop::stop_due() noexcept {
 }
 
 void TrainingLoop::keep_loss_scale() {
-  const auto& scale = parts_.step.loss_scaler().state();
+  const auto& scale = parts_.steps.step().loss_scaler().state();
   if (!scale) return;
   state_.loss_scale = scale->scale;
   state_.loss_scale_good_steps = scale->good_steps;
@@ -225,7 +240,7 @@ void TrainingLoop::keep_loss_scale() {
 }
 
 void TrainingLoop::check_scale(const StepResult& result) {
-  const double scale = parts_.step.loss_scaler().scale();
+  const double scale = parts_.steps.step().loss_scaler().scale();
   if (!result.overflowed || scale >= 1) return;
   const std::string checkpoint = parts_.saver.last_good();
   parts_.reporter.stopped(state_.step + 1, state_.epoch, "diverged");
@@ -237,7 +252,7 @@ void TrainingLoop::check_scale(const StepResult& result) {
 
 void TrainingLoop::check_finite(const StepResult& result) {
   // With loss scaling, such a step is skipped and the scale halved.
-  if (parts_.step.loss_scaler().is_dynamic()) return check_scale(result);
+  if (parts_.steps.step().loss_scaler().is_dynamic()) return check_scale(result);
   if (result.sums.not_finite == 0) return;
   const std::string checkpoint = parts_.saver.last_good();
   const std::int64_t step = state_.step + 1;

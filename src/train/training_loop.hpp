@@ -17,6 +17,7 @@
 #include "lockstep/train/run_plan.hpp"
 #include "lockstep/train/train_step.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "training_steps.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -35,7 +36,7 @@ struct TrainingLoopParts {
   Engine& engine;
   ParallelState& parallel;
   int shard_group;  ///< its size in ranks
-  TrainStep& step;
+  TrainingSteps& steps;
   Evaluator* evaluator;   ///< null: no validation split
   ModelAverage* average;  ///< evaluated too; null: none
   RunSaver& saver;
@@ -63,6 +64,8 @@ class TrainingLoop final {
   [[nodiscard]] NextAction next_action(std::int64_t step) const noexcept;
   void advance(const StepResult& result, double lr);
   void close_epoch(double lr);
+  /// Where the images of the state's epoch have another size than those before.
+  void change_size();
   void check_finite(const StepResult& result);
   void check_scale(const StepResult& result);
   void keep_loss_scale();

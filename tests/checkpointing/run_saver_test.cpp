@@ -135,6 +135,7 @@ class Run final {
   RunReporter reporter_;
   StopTimer timer_{std::nullopt, 1000};
   std::optional<CheckpointDirectory> checkpoints_;
+  ImageShape image_ = rig_.engine().graph().image();
   RunSaverParts parts_{.config = config_,
                        .comm = *world,
                        .engine = rig_.engine(),
@@ -147,6 +148,7 @@ class Run final {
                        .board = board_,
                        .stop_timer = timer_,
                        .trace = nullptr,
+                       .image = image_,
                        .class_names = {},
                        .cores = {}};
   std::optional<RunSaver> saver_;

@@ -38,6 +38,7 @@ struct RunSaverParts {
   PhaseBoard& board;
   StopTimer& stop_timer;
   RunTrace* trace;                       ///< null: no trace
+  const ImageShape& image;               ///< of training images, which may change between saves
   std::vector<std::string> class_names;  ///< for the checkpoints
   std::vector<int> cores;                ///< cores for the saving thread
 };

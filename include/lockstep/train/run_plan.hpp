@@ -13,6 +13,9 @@
 
 namespace lockstep {
 
+/// Height and width of encoded and synthetic images in training without --image-size.
+inline constexpr std::int64_t default_image_size = 224;
+
 /// A configuration whose unset options are resolved from the data set and the number of ranks.
 struct RunPlan {
   Config config;  ///< resolved: run_dir, classes, channels, mean, std, val_data

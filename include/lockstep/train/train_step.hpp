@@ -32,7 +32,7 @@ struct StepRequests {
 /// Whether the next step may be queued early. A rank's request may still precede the next step.
 enum class NextAction {
   step,  ///< before the next step, the engine only reads and writes memory
-  other  ///< an evaluation, the start or end of a trace, or the end of the run
+  other  ///< an evaluation, another image size, the start or end of a trace, or the end of the run
 };
 
 struct StepResult {
@@ -47,6 +47,7 @@ struct StepResult {
 
 struct TrainStepOptions {
   BatchGeometry geometry;
+  const Graph* graph = nullptr;              ///< as in ProgramOptions
   double clip_grad_norm = 0;                 ///< 0: off
   std::optional<LossScale> loss_scale = {};  ///< initial state; empty: no scaling
   /// The engine's programs contain collectives (synchronised batch norms, sharded units), so a rank
@@ -84,6 +85,7 @@ class TrainStep final {
 
  private:
   struct Current;
+  [[nodiscard]] std::unique_ptr<Program> compile(std::int64_t batch_size);
   void load_next();
   [[nodiscard]] Program& program_for(std::int64_t batch_size) noexcept;
   void run_micro_step(int micro, Current& current);

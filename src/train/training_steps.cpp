@@ -1,0 +1,93 @@
+#include "training_steps.hpp"
+
+#include "run_schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+std::string size_text(const ImageShape& image) {
+  return fmt::format("{}x{}", image.height, image.width);
+}
+
+}  // namespace
+
+TrainingSteps::TrainingSteps(Parts parts, const TrainingState& state)
+    : parts_(std::move(parts)), activation_bytes_(largest_bytes_after(index_of(state.epoch))) {
+  change(state);
+  activation_bytes_ = std::max(activation_bytes_, step_->activation_bytes());
+}
+
+/// Index of the epoch's size.
+std::size_t TrainingSteps::index_of(std::int64_t epoch) const noexcept {
+  const auto later = std::ranges::upper_bound(parts_.graphs, epoch, {}, &SizedGraph::epoch);
+  return static_cast<std::size_t>(later - parts_.graphs.begin()) - 1;
+}
+
+/// Bytes of the largest later size, if it is larger than all before; else 0. Programs share the
+/// engine's memory, which does not shrink.
+std::size_t TrainingSteps::largest_bytes_after(std::size_t index) {
+  const auto area = [](const SizedGraph& sized) {
+    return sized.graph.image().height * sized.graph.image().width;
+  };
+  const auto sizes = std::span(parts_.graphs).subspan(index);
+  const auto largest = std::ranges::max_element(sizes, {}, area);
+  if (largest == sizes.begin()) return 0;
+  std::size_t bytes = 0;
+  collectively(parts_.comm, [&] {
+    bytes = parts_.session.engine()
+                .compile({.batch_size = parts_.geometry.largest_micro_batch(),
+                          .training = true,
+                          .exchange = parts_.session.parallel().exchange(),
+                          .graph = &largest->graph})
+                ->activation_bytes();
+  });
+  return bytes;
+}
+
+bool TrainingSteps::change_at(EpochPosition at) const noexcept {
+  return at.position == 0 && at.epoch > 0 && parts_.graphs[index_of(at.epoch)].epoch == at.epoch;
+}
+
+void TrainingSteps::change(const TrainingState& state) {
+  const std::size_t index = index_of(state.epoch);
+  const Graph& graph = parts_.graphs[index].graph;
+  const std::int64_t end =
+      index + 1 == parts_.graphs.size()
+          ? parts_.last_step
+          : step_after_epochs(parts_.graphs[index + 1].epoch, parts_.geometry, state);
+  step_.reset();
+  loader_.reset();  // freed first, so that the two never exist together
+  image_ = parts_.loading.image = graph.image();
+  loader_ = make_loader(
+      parts_.data, parts_.loading,
+      plan_training_batches(parts_.geometry, {.epoch = state.epoch, .position = state.position},
+                            std::min(end, parts_.last_step) - state.step));
+  TrainingSession& session = parts_.session;
+  step_.emplace(session.engine(), session.parallel(), session.optimizer(), parts_.comm, *loader_,
+                TrainStepOptions{.geometry = parts_.geometry,
+                                 .graph = index == 0 ? nullptr : &graph,
+                                 .clip_grad_norm = parts_.config.clip_grad_norm,
+                                 .loss_scale = loss_scale_of(parts_.config, state),
+                                 .has_collectives = session.training_has_collectives(),
+                                 .average = session.average(),
+                                 .board = &parts_.board,
+                                 .trace = parts_.trace});
+}
+
+std::string TrainingSteps::description() const {
+  if (parts_.graphs.size() == 1) return "";
+  std::string text = "images: " + size_text(parts_.graphs.front().graph.image());
+  for (const auto& [epoch, graph] : std::span(parts_.graphs).subspan(1)) {
+    text += fmt::format(", {} after {} epoch{}", size_text(graph.image()), epoch,
+                        epoch == 1 ? "" : "s");
+  }
+  return text + "; now " + size_text(image_);
+}
+
+}  // namespace lockstep
