@@ -74,7 +74,7 @@ struct Apply {
     if constexpr (adds_norm) {
       residual_channels = ChannelNorm<T>::load(extent, residual_norm, column.at);
     }
-    items.for_rows_of<adds ? depth<T> / 2 : depth<T>>(
+    items.for_rows_of<adds || drops ? depth<T> / 2 : depth<T>>(
         chunk, column.rows,
         [&](std::int64_t row) {
           const std::int64_t at = row * extent.width + column.at;

@@ -62,6 +62,7 @@ constexpr int gradient_sums(bool added, bool drops) {
 template <typename T, bool masked, bool joins, bool added, bool drops>
 struct ChunkGradients {
   static constexpr int kinds = gradient_sums(added, drops);
+  static constexpr bool few_blocks = drops;
   using Partial = Vec8Sums<kinds>;
   RowReduction reduction;
   const T* dy;
