@@ -69,7 +69,7 @@ def busy_seconds():
 
 def measured(command, env=None):
     """The last output line as JSON, with the seconds of the whole command and the share of the machine's time that others used meanwhile."""
-    begin, busy, before = time.monotonic(), busy_seconds(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    began, begin, busy, before = time.time(), time.monotonic(), busy_seconds(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=env)
     seconds = time.monotonic() - begin
     if done.returncode != 0:
@@ -78,7 +78,7 @@ def measured(command, env=None):
     own = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     others = (busy_seconds() - busy - own) / seconds / os.cpu_count()
     last = (done.stdout.splitlines() or ["{}"])[-1]
-    return {**(json.loads(last) if last.startswith("{") else {}), "command_seconds": seconds, "others": max(0.0, others)}
+    return {**(json.loads(last) if last.startswith("{") else {}), "began": began, "command_seconds": seconds, "others": max(0.0, others)}
 
 
 def bench_step(program, launch=(), **options):

@@ -9,6 +9,7 @@ import tempfile
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
+import compare_recipes  # noqa: E402
 import harness  # noqa: E402
 
 LOCKSTEP = sys.argv[1]
@@ -81,8 +82,28 @@ def a_whole_training_is_compared():
         assert 0.02 < peer["top1"]["median"] < 0.9 and "whole command" in printed, (peer, printed)
 
 
+def accuracies_are_compared_in_pooled_deviations():
+    sides = {"Lockstep": [0.90, 0.92], "PyTorch": [0.91, 0.97]}
+    runs = {name: [{"began": 5, "command_seconds": 9, "others": 0, "evaluations": [{"top1": 0.5, "at": 7}, {"top1": value, "at": 8}]} for value in values]
+            for name, values in sides.items()}
+    row = compare_recipes.report(runs, 0.9, True)
+    found = row["differences"]["top1"]
+    # Deviations of 0.01 and 0.03 times the root of two.
+    assert abs(found["difference"] + 0.03) < 1e-12 and abs(found["deviations"] + 0.03 / 0.001 ** 0.5) < 1e-9, found
+    assert row["sides"]["Lockstep"]["seconds_to_target"] == [3, 3] and row["time_ratio"]["median"] == 1, row
+
+
+def a_log_gives_the_evaluations_of_weights_and_average():
+    line = "2026-01-02 03:04:0{}.500 I evaluation{} at step 9: loss 0.5, top-1 0.{}, top-5 0.99\n"
+    log = "".join(line.format(*row) for row in ((1, "", 81), (2, " of the average", 82), (3, "", 83), (4, " of the average", 84)))
+    (first, second) = compare_recipes.logged_evaluations(log)
+    assert (first["top1"], first["ema_top1"], second["top1"], second["ema_top1"]) == (0.81, 0.82, 0.83, 0.84)
+    assert second["at"] - first["at"] == 2
+
+
 if __name__ == "__main__":
     for test in (ratios_are_within_a_round, programs_run_in_turn, the_best_peer_has_the_highest_median, a_failed_program_ends_the_comparison,
+                 accuracies_are_compared_in_pooled_deviations, a_log_gives_the_evaluations_of_weights_and_average,
                  a_step_is_compared_with_the_fastest_form, a_whole_training_is_compared):
         test()
         print(f"ok      {test.__name__}")
