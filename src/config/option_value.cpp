@@ -273,6 +273,7 @@ std::string print_option(const OptionSpec&, const StepRange& value) {
 
 std::string print_option(const OptionSpec&, const std::vector<ImageSizeChange>& value) {
   std::vector<std::string> changes;
+  changes.reserve(value.size());
   for (const auto& [size, epoch] : value) changes.push_back(fmt::format("{}@{}", size, epoch));
   return fmt::format("{}", fmt::join(changes, ","));
 }

@@ -68,12 +68,14 @@ __global__ void __launch_bounds__(256) run_items(std::int64_t items, Functor fun
 /// Blocks that a multiprocessor holds at once: as many as the registers for their sums allow. A
 /// functor that needs more of them declares `few_blocks`.
 template <typename Functor>
-inline constexpr int resident_blocks = sizeof(typename Functor::Partial) <= 64 ? 3 : 2;
-template <typename Functor>
-requires Functor::few_blocks inline constexpr int resident_blocks<Functor> = 2;
+constexpr int resident_blocks() {
+  bool few = sizeof(typename Functor::Partial) > 64;
+  if constexpr (requires { Functor::few_blocks; }) few = few || Functor::few_blocks;
+  return few ? 2 : 3;
+}
 
 template <typename Functor>
-__global__ void __launch_bounds__(threads_per_block, resident_blocks<Functor>)
+__global__ void __launch_bounds__(threads_per_block, resident_blocks<Functor>())
     run_blocks(std::int64_t blocks, int columns, Functor functor) {
   using Partial = typename Functor::Partial;
   // An odd number of words, so that equal members of adjacent slots are in different banks.
