@@ -29,7 +29,7 @@ for i in range(int(sys.argv[2])):
     pixels = 0.75 * numpy.asarray(coarse, float) + 0.25 * numpy.asarray(fine, float) + noise
     folder = pathlib.Path(sys.argv[1], f"class{i % 4}")
     folder.mkdir(parents=True, exist_ok=True)
-    PIL.Image.fromarray(pixels.clip(0, 255).astype(numpy.uint8)).save(folder / f"{i:05}.jpg", quality=90)
+    PIL.Image.fromarray(pixels.clip(0, 255).astype(numpy.uint8)).save(folder / f"{i:05}.jpg", quality=int(sys.argv[3]))
 """
 
 TIME = r"""
@@ -94,7 +94,7 @@ def main():
     result = comparison("loading of JPEG images", options, images=IMAGES, rows=[])
     with tempfile.TemporaryDirectory() as folder:
         images, shards = pathlib.Path(folder, "images"), pathlib.Path(folder, "shards")
-        measured([options.python, "-c", MAKE, images, IMAGES])
+        measured([options.python, "-c", MAKE, images, IMAGES, 90])
         measured([options.lockstep, "pack", "--from", "folder", "--keep-encoded", "--input", images, "--output", shards])
         result["bytes_per_image"] = sum(path.stat().st_size for path in images.rglob("*.jpg")) / IMAGES
         for threads, policy in itertools.product(options.threads, options.auto_augment):
