@@ -239,8 +239,10 @@ def the_peak_memory_of_a_rank_is_as_predicted(folder):
 
 
 def a_model_that_fits_only_sharded_is_refused_without_sharding(folder):
-    """Under a limit of address space, below what `none` needs in addition to a process without a model."""
+    """Under a limit of address space, below what `none` needs in addition to a process without a model. All of a process's threads share one malloc
+    arena: each other would reserve 64 MiB of address space, and how many there are depends on timing."""
     wide, idle = ["--model", "mlp", "--width", 4096], folder / "idle"
+    arenas = {"MALLOC_ARENA_MAX": "1"}
     idle.write_text(f"""#!{sys.executable}
 import subprocess, sys, time
 child = subprocess.Popen([{LOCKSTEP!r}, *sys.argv[1:]], stdout=subprocess.DEVNULL)
@@ -257,18 +259,18 @@ print("peak", peak, file=sys.stderr)
     idle.chmod(0o755)
     small = ["train", "--synthetic", "--model", "mlp", "--batch-size", "4", "--width", "16", "--image-size", "8", "--classes", "10", "--channels", "3",
              "--synthetic-samples", "64", "--max-steps", "1", "--threads", "1", "--loader-threads", "0", "--run-dir", folder / "small"]
-    output = subprocess.run([*MPIRUN, "-n", "4", idle, *small], env=environment({}), capture_output=True, text=True, timeout=SECONDS).stderr
+    output = subprocess.run([*MPIRUN, "-n", "4", idle, *small], env=environment(arenas), capture_output=True, text=True, timeout=SECONDS).stderr
     base = max(int(line.split()[1]) for line in output.splitlines() if line.startswith("peak"))
     rows = predicted(wide)
     limit = str(base + 7 * rows["none"]["total_bytes"] // 10)
-    output, _ = run_measured(folder, "refused", wide, "none", expect=USAGE, ADDRESS_SPACE=limit)
+    output, _ = run_measured(folder, "refused", wide, "none", expect=USAGE, ADDRESS_SPACE=limit, **arenas)
     assert "MiB with --shard none" in output and "ulimit -v" in output and "use --shard" in output, output
     told = float(output.split("a rank needs ")[1].split()[0]) * 2**20
     state = rows["none"]["total_bytes"] - rows["none"]["activation_bytes"]
     assert abs(told - state) < 0.01 * state, (told, rows["none"])
     fits = output.split("use --shard ")[1].split(",")[0]
     for mode in {fits, "full"}:
-        output, _ = run_measured(folder, f"fits-{mode}", wide, mode, ADDRESS_SPACE=limit)
+        output, _ = run_measured(folder, f"fits-{mode}", wide, mode, ADDRESS_SPACE=limit, **arenas)
         assert "finished" in output, output
     assert latest(folder / "run-fits-full").exists()
 
