@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """compare_recipes.py LOCKSTEP OUTPUT.json: compares with PyTorch the accuracy that a recipe reaches on Fashion-MNIST, by epoch, and its time to an accuracy.
 
-A recipe is a file of options of `lockstep train`; PyTorch's side (PEER of compare_training.py) follows the same options. Each round has one seed, and both
+A recipe is a file of options of `lockstep train`; PyTorch's side (PEER of compare_training.py) follows the same options, or refuses them. With
+auto-augment its images go through one worker process and Pillow, as torchvision's do. Each round has one seed, and both
 sides start from the weights that Lockstep initializes with it; orders, augmentation and mixup are each side's own. PyTorch mixes a batch with one weight
 from its distribution, as torchvision's references/classification do, and Lockstep each pair with its own.
 The difference of the last epoch's mean top-1 is divided by the pooled standard deviation of the seeds. Time: from the command to the end of the first
@@ -28,9 +29,22 @@ LOGGED = re.compile(r"^(\S+ \S+) I evaluation( of the average)? at step .* top-1
 KEYS = {"top1": "weights", "ema_top1": "average of the weights"}
 
 
+# What PEER reads, and what it fixes.
+READ = {"width", "epochs", "weight-decay", "lr", "nesterov", "label-smoothing", "warmup-epochs", "ema-decay", "ema-every", "augment", "crop-padding",
+        "auto-augment", "mixup"}
+FIXED = {"model": "mini-resnet", "global-batch-size": str(BATCH), "optimizer": "sgd", "momentum": "0.9", "lr-schedule": "cosine",
+         "augment": "crop-flip", "auto-augment": "trivialaugment", "auto-augment-interpolation": "nearest"}
+
+
 def read_recipe(path):
     lines = pathlib.Path(path).read_text().splitlines()
-    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    recipe = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    for name, value in recipe.items():
+        if name not in READ and name not in FIXED:
+            raise SystemExit(f"{path}: PyTorch's side does not read {name}={value}; drop it, or teach it to PEER of compare_training.py")
+        if FIXED.get(name, value) != value:
+            raise SystemExit(f"{path}: PyTorch's side has {name}={FIXED[name]}, not {value}; use that, or teach it to PEER of compare_training.py")
+    return recipe
 
 
 def logged_evaluations(log):

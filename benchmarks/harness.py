@@ -68,7 +68,8 @@ def busy_seconds():
 
 
 def measured(command, env=None):
-    """The last output line as JSON, with the seconds of the whole command and the share of the machine's time that others used meanwhile."""
+    """The last output line as JSON, with the time of day at which the command began, its seconds and the share of the machine's time that others
+    used meanwhile."""
     began, begin, busy, before = time.time(), time.monotonic(), busy_seconds(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=env)
     seconds = time.monotonic() - begin

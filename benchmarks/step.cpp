@@ -36,7 +36,7 @@ std::unique_ptr<Loader> make_generated_loader(const Dataset& data, const BenchOp
                                               const InputFormat& format,
                                               const std::vector<int>& cores) {
   LoaderOptions loading = synthetic_loader_options(options.config, format);
-  loading.cores = cores;  // else its threads would share the core of this one
+  loading.cores = cores;  // otherwise its threads share this thread's core
   if (options.input == "batch") loading.batches_ahead = 0;
   return make_loader(data, loading,
                      plan_training_batches(geometry, {}, options.warmup + options.steps));

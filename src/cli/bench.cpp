@@ -72,7 +72,8 @@ OptionTable<BenchOptions> bench_options() {
            .choices = {"batch", "loader"}});
   table.group("loader").add(
       &BenchOptions::config, train,
-      {{.name = "data", .help = "directory of shards to read"}, {.name = "auto-augment"}});
+      {{.name = "data", .help = "directory of shards to read"},
+       {.name = "auto-augment", .help = "automatic augmentation, after a random crop and flip"}});
   table.group("checkpoint")
       .add(&BenchOptions::directory,
            {.name = "directory", .help = "directory to write to", .unit = ""});

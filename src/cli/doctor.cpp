@@ -57,7 +57,8 @@ OptionTable<DoctorArguments> doctor_options() {
             {.name = "image-size", .help = "height and width of the network's input", .min = 1},
             {.name = "channels", .help = "image channels", .min = 1},
             {.name = "classes", .help = "outputs of the network", .min = 1},
-            {.name = "optimizer"}});
+            {.name = "optimizer"},
+            {.name = "ema-decay"}});
   table.group("How")
       .add(&DoctorArguments::timeout,
            {.name = "timeout",

@@ -3,6 +3,7 @@
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/config/options.hpp"
 #include "lockstep/train/trainer.hpp"
+#include "model_options.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -59,8 +60,8 @@ OptionTable<EvalArguments> eval_options() {
             {.name = "stem", .help = "stem of --model, as for train"},
             {.name = "shortcut", .help = "shortcuts of --model, as for train"},
             {.name = "image-size",
-             .help = "height and width of the network's input; 0: --eval-size of the training run, "
-                     "else its --image-size, else the data set's"},
+             .help = "height and width of the network's input; 0: that of the training run's "
+                     "evaluations, else the data set's"},
             {.name = "mean",
              .help = "channel means of pixels in [0, 1], comma-separated; empty: the checkpoint's, "
                      "else the data "
@@ -108,7 +109,9 @@ OptionTable<EvalArguments> eval_options() {
 }
 
 EvalArguments parse(const std::vector<std::string>& words) {
-  EvalArguments arguments = eval_options().parse(words).value;
+  auto parsed = eval_options().parse(words);
+  require_model_of_options(eval_options(), parsed);
+  EvalArguments arguments = std::move(parsed.value);
   if (arguments.checkpoint.empty() || arguments.config.data.empty()) {
     fail(ExitStatus::usage,
          "eval needs --checkpoint and --data ({} missing); see lockstep eval --help",

@@ -8,6 +8,7 @@
 #include "lockstep/export/formats.hpp"
 #include "lockstep/io/atomic_file.hpp"
 #include "lockstep/run/progress.hpp"
+#include "model_options.hpp"
 
 #include <fmt/format.h>
 
@@ -110,11 +111,7 @@ ExportArguments parse(const std::vector<std::string>& words) {
            export_options().get(arguments, "format"), why);
     }
   }
-  for (const char* name : {"width", "stem", "shortcut"}) {
-    if (!parsed.given.contains(name) || !arguments.config.model.empty()) continue;
-    fail(ExitStatus::usage, "--{0} {1} without --model (it is the {0} of that model); give both",
-         name, export_options().get(arguments, name));
-  }
+  require_model_of_options(export_options(), parsed);
   return std::move(parsed.value);
 }
 

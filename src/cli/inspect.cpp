@@ -64,7 +64,8 @@ OptionTable<InspectArguments> inspect_options() {
       .add(&InspectArguments::config, train,
            {{.name = "batch-size", .help = "samples per rank and micro-step", .min = 1},
             {.name = "precision"},
-            {.name = "optimizer"}})
+            {.name = "optimizer"},
+            {.name = "ema-decay"}})
       .add(&InspectArguments::shard, "all",
            {.name = "shard",
             .help = "with --ranks: show only this mode",

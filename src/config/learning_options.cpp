@@ -33,8 +33,8 @@ void add_learning_options(OptionTable<Config>& t) {
             .choices = {"conv", "avgpool"}})
       .add(&Config::stochastic_depth,
            {.name = "stochastic-depth",
-            .help = "probability with which training skips the last residual block of a sample; "
-                    "grows linearly from 0 for the first block",
+            .help = "probability that training skips the last residual block for a sample; earlier "
+                    "blocks have less, linearly from 0 for the first",
             .unit = "",
             .min = 0,
             .max = 0.999999});
@@ -118,7 +118,7 @@ void add_learning_options(OptionTable<Config>& t) {
                                       .max = 64})
       .add(&Config::randaugment_magnitude,
            {.name = "randaugment-magnitude",
-            .help = "magnitude of randaugment's operations, below the number of magnitudes",
+            .help = "magnitude of randaugment's operations; must be below --randaugment-bins",
             .unit = "",
             .min = 0,
             .max = 1023})
@@ -129,14 +129,14 @@ void add_learning_options(OptionTable<Config>& t) {
                                        .max = 1024})
       .add(&Config::auto_augment_interpolation,
            {.name = "auto-augment-interpolation",
-            .help = "pixels of images that --auto-augment shears or rotates",
+            .help = "interpolation when --auto-augment shears or rotates",
             .unit = "",
             .choices = {"nearest", "bilinear"}})
       .add(
           &Config::repeated_augmentation,
           {.name = "repeated-augmentation",
-           .help = "copies of a sample in an epoch, each augmented differently; an epoch keeps its "
-                   "length, so it has fewer samples",
+           .help = "copies of each sample in an epoch, each augmented differently; the epoch keeps "
+                   "its length, with fewer distinct samples",
            .unit = "",
            .min = 1,
            .max = 1024})
@@ -304,13 +304,13 @@ void add_learning_options(OptionTable<Config>& t) {
       .add(&Config::freeze,
            {.name = "freeze",
             .help = "parameters that are not trained: patterns of names, with * and ?, "
-                    "comma-separated, as conv1.*,layer1.*; their batch norms still use, and "
-                    "update, the statistics of batches",
+                    "comma-separated, for example conv1.*,layer1.*; batch norms with frozen "
+                    "parameters still use and update batch statistics",
             .unit = ""})
       .add(&Config::lr_scale,
            {.name = "lr-scale",
             .help = "factors on the learning rate of some parameters: PATTERN=FACTOR, "
-                    "comma-separated, as fc.*=10; of several that match a name, the last counts",
+                    "comma-separated, for example fc.*=10; the last matching pattern applies",
             .unit = ""})
       .add(&Config::trust_coefficient, {.name = "trust-coefficient",
                                         .help = "trust coefficient of lars",
@@ -329,10 +329,11 @@ void add_learning_options(OptionTable<Config>& t) {
             .unit = "",
             .min = 0,
             .max = 0.999999999})
-      .add(&Config::ema_every, {.name = "ema-every",
-                                .help = "updates of the weights per update of that average",
-                                .unit = "steps",
-                                .min = 1});
+      .add(&Config::ema_every,
+           {.name = "ema-every",
+            .help = "updates of the weights per update of the average of --ema-decay",
+            .unit = "steps",
+            .min = 1});
 }
 
 }  // namespace lockstep

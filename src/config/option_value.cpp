@@ -100,13 +100,27 @@ void parse_option(const OptionSpec& spec, const std::string& text, bool& value) 
   value = text == "true";
 }
 
-void parse_option(const OptionSpec& spec, const std::string& text, std::vector<double>& value) {
-  std::vector<double> parsed;
+namespace {
+
+/// The parts between commas; none of an empty text. An empty part is refused.
+std::vector<std::string> split(const OptionSpec& spec, const std::string& text,
+                               const std::string& expected) {
+  std::vector<std::string> parts;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t comma = std::min(text.find(',', begin), text.size());
-    parsed.push_back(parse_double(spec, text.substr(begin, comma - begin)));
+    if (comma == begin || comma + 1 == text.size()) refuse(spec, text, expected);
+    parts.push_back(text.substr(begin, comma - begin));
     begin = comma + 1;
-    if (begin == text.size()) refuse(spec, text, "numbers with commas between them");
+  }
+  return parts;
+}
+
+}  // namespace
+
+void parse_option(const OptionSpec& spec, const std::string& text, std::vector<double>& value) {
+  std::vector<double> parsed;
+  for (const std::string& part : split(spec, text, "numbers with commas between them")) {
+    parsed.push_back(parse_double(spec, part));
   }
   value = std::move(parsed);
 }
@@ -115,29 +129,19 @@ void parse_option(const OptionSpec& spec, const std::string& text,
                   std::vector<std::string>& value) {
   std::string whole;
   parse_option(spec, text, whole);
-  std::vector<std::string> parsed;
-  for (std::size_t begin = 0; begin < whole.size();) {
-    const std::size_t comma = std::min(whole.find(',', begin), whole.size());
-    if (comma == begin || comma + 1 == whole.size()) {
-      refuse(spec, text, "patterns with commas between them");
-    }
-    parsed.push_back(whole.substr(begin, comma - begin));
-    begin = comma + 1;
-  }
-  value = std::move(parsed);
+  value = split(spec, whole, "patterns with commas between them");
 }
 
 void parse_option(const OptionSpec& spec, const std::string& text, std::vector<LrScale>& value) {
-  std::vector<std::string> items;
-  parse_option(spec, text, items);
+  const std::string expected = "PATTERN=FACTOR, the factor above 0, with commas between several";
   std::vector<LrScale> parsed;
-  for (const std::string& item : items) {
+  for (const std::string& item : split(spec, text, expected)) {
     const std::size_t equals = item.rfind('=');
     double factor = 0;
     if (equals == 0 || equals == std::string::npos ||
         !parse_number(std::string_view(item).substr(equals + 1), factor) || !(factor > 0) ||
         !std::isfinite(factor)) {
-      refuse(spec, text, "PATTERN=FACTOR, the factor above 0, with commas between several");
+      refuse(spec, text, expected);
     }
     parsed.push_back({.pattern = item.substr(0, equals), .factor = factor});
   }
@@ -195,20 +199,18 @@ void parse_option(const OptionSpec& spec, const std::string& text, StepRange& va
 
 void parse_option(const OptionSpec& spec, const std::string& text,
                   std::vector<ImageSizeChange>& value) {
+  const std::string expected =
+      fmt::format("SIZE@EPOCHS, comma-separated, as 192@60,224@80; SIZE is {}, EPOCHS at least 1",
+                  allowed_values(spec, true));
   std::vector<ImageSizeChange> parsed;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t comma = std::min(text.find(',', begin), text.size());
-    const std::string_view part = std::string_view(text).substr(begin, comma - begin);
-    const std::size_t at = std::min(part.find('@'), part.size());
+  for (const std::string& part : split(spec, text, expected)) {
+    const std::size_t at = part.find('@');
     ImageSizeChange& change = parsed.emplace_back();
-    begin = comma + 1;
-    if (at == part.size() || begin == text.size() ||
-        !parse_number(part.substr(0, at), change.size) ||
-        !parse_number(part.substr(at + 1), change.epoch) || change.epoch < 1 ||
+    if (at == std::string::npos ||
+        !parse_number(std::string_view(part).substr(0, at), change.size) ||
+        !parse_number(std::string_view(part).substr(at + 1), change.epoch) || change.epoch < 1 ||
         !in_range(spec, static_cast<double>(change.size))) {
-      refuse(spec, text,
-             fmt::format("sizes and epochs from 1 as 192@60,224@80; a size is {}",
-                         allowed_values(spec, true)));
+      refuse(spec, text, expected);
     }
   }
   value = std::move(parsed);
@@ -239,11 +241,11 @@ std::string print_option(const OptionSpec&, const std::vector<std::string>& valu
   return fmt::format("{}", fmt::join(value, ","));
 }
 std::string print_option(const OptionSpec&, const std::vector<LrScale>& value) {
-  std::string text;
-  for (const LrScale& each : value) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : ",", each.pattern, each.factor);
-  }
-  return text;
+  std::vector<std::string> factors;
+  factors.reserve(value.size());
+  for (const LrScale& each : value)
+    factors.push_back(fmt::format("{}={}", each.pattern, each.factor));
+  return fmt::format("{}", fmt::join(factors, ","));
 }
 std::string print_option(const OptionSpec&, const SaveInterval& value) {
   return value.seconds > 0 ? fmt::format("{}s", value.seconds) : std::to_string(value.steps);

@@ -1,15 +1,12 @@
 #include "lockstep/core/philox.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
 namespace lockstep {
 namespace {
-
-static_assert(std::endian::native == std::endian::little);
 
 /// Blocks computed together, in vectors.
 constexpr std::uint32_t lanes = 16;
@@ -21,17 +18,11 @@ void philox_blocks(const std::array<std::uint32_t, 4>& counter, std::array<std::
   std::array<Lanes, 4> c;
   for (std::size_t word = 0; word < 4; ++word) c[word].fill(counter[word]);
   for (std::uint32_t lane = 0; lane < lanes; ++lane) c[0][lane] += lane;
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < philox_rounds; ++round) {
     for (std::size_t lane = 0; lane < lanes; ++lane) {
-      const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * c[0][lane];
-      const std::uint64_t product1 = std::uint64_t{0xCD9E8D57u} * c[2][lane];
-      c[0][lane] = static_cast<std::uint32_t>(product1 >> 32) ^ c[1][lane] ^ key[0];
-      c[1][lane] = static_cast<std::uint32_t>(product1);
-      c[2][lane] = static_cast<std::uint32_t>(product0 >> 32) ^ c[3][lane] ^ key[1];
-      c[3][lane] = static_cast<std::uint32_t>(product0);
+      philox_round(c[0][lane], c[1][lane], c[2][lane], c[3][lane], key);
     }
-    key[0] += 0x9E3779B9u;
-    key[1] += 0xBB67AE85u;
+    advance_philox_key(key);
   }
   for (std::size_t lane = 0; lane < lanes; ++lane) {
     for (std::size_t word = 0; word < 4; ++word) to[4 * lane + word] = c[word][lane];

@@ -7,6 +7,7 @@
 #include <array>
 #include <cassert>
 #include <cmath>
+#include <numeric>
 
 namespace lockstep {
 namespace {
@@ -105,7 +106,7 @@ std::array<Histogram, 3> histograms_of(const Image& image) noexcept {
 
 Table identity() noexcept {
   Table table;
-  for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<std::uint8_t>(i);
+  std::iota(table.begin(), table.end(), std::uint8_t{0});
   return table;
 }
 

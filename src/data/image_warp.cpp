@@ -67,10 +67,10 @@ void warp_to_nearest(const Image& image, const AffineMap& map, Image& result) no
   std::uint8_t* out = values_of(result);
   std::memset(out, 0, result.pixels.size());
   for (std::int64_t row = 0; row < height; ++row, out += width * channels) {
-    const Range columns = range_within(x_begin, x_step, width << 16, width);
-    const Range rows = range_within(y_begin, y_step, height << 16, width);
-    const std::int64_t end = std::min(columns.end, rows.end);
-    for (std::int64_t i = std::max(columns.begin, rows.begin); i < end; ++i) {
+    const Range x_inside = range_within(x_begin, x_step, width << 16, width);
+    const Range y_inside = range_within(y_begin, y_step, height << 16, width);
+    const std::int64_t end = std::min(x_inside.end, y_inside.end);
+    for (std::int64_t i = std::max(x_inside.begin, y_inside.begin); i < end; ++i) {
       const std::int64_t x = (x_begin + x_step * i) >> 16;
       const std::int64_t y = (y_begin + y_step * i) >> 16;
       copy_pixel<channels>(values_of(image) + (y * width + x) * channels, out + i * channels);
@@ -203,8 +203,8 @@ void rotate(const Image& image, double degrees, Interpolation interpolation, Ima
                 .e = round_decimals(std::cos(angle))};
   const double centre_x = static_cast<double>(image.shape.width) / 2.0;
   const double centre_y = static_cast<double>(image.shape.height) / 2.0;
-  map.c = map.a * -centre_x + map.b * -centre_y + 0.0 + centre_x;
-  map.f = map.d * -centre_x + map.e * -centre_y + 0.0 + centre_y;
+  map.c = map.a * -centre_x + map.b * -centre_y + centre_x;
+  map.f = map.d * -centre_x + map.e * -centre_y + centre_y;
   warp(image, map, interpolation, result);
 }
 

@@ -3,7 +3,10 @@
 #include "lockstep/core/philox.hpp"
 #include "lockstep/data/dataset.hpp"
 
-#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -51,35 +54,34 @@ class SyntheticDataset final : public Dataset {
     const auto row_bytes = static_cast<std::size_t>(image.width * image.channels);
     sample.bytes.resize(static_cast<std::size_t>(image.height) * row_bytes);
     random.fill(sample.bytes);
-    std::vector<std::uint8_t> pattern;
-    for (std::int64_t y = 0; y < image.height; ++y) {
-      const std::int64_t cell_row = y * pattern_cells / image.height;
-      if (y == 0 || cell_row != (y - 1) * pattern_cells / image.height) {
-        pattern = pattern_of_row(cells, cell_row);
-      }
-      std::byte* const row = sample.bytes.data() + static_cast<std::size_t>(y) * row_bytes;
-      for (std::size_t i = 0; i < row_bytes; ++i) {
-        const auto noise = static_cast<std::uint16_t>(row[i]);
-        row[i] = static_cast<std::byte>(
-            static_cast<std::uint16_t>(noise * (256 - pattern_strength) / 256 + pattern[i]));
+    std::vector<std::uint8_t> pattern(row_bytes);
+    std::byte* row = sample.bytes.data();
+    std::int64_t y = 0;
+    for (std::int64_t cell_row = 0; cell_row < pattern_cells; ++cell_row) {
+      fill_pattern(cells, cell_row, pattern);
+      for (; y * pattern_cells / image.height == cell_row; ++y, row += row_bytes) {
+        for (std::size_t i = 0; i < row_bytes; ++i) {
+          const auto noise = static_cast<std::uint16_t>(row[i]);
+          row[i] = static_cast<std::byte>(
+              static_cast<std::uint16_t>(noise * (256 - pattern_strength) / 256 + pattern[i]));
+        }
       }
     }
   }
 
  private:
-  /// What a class adds to each byte of the rows that a row of cells covers.
-  [[nodiscard]] std::vector<std::uint8_t> pattern_of_row(std::uint64_t cells,
-                                                         std::int64_t cell_row) const {
-    std::vector<std::uint8_t> pattern;
+  /// What a class adds to each byte of an image row in that row of cells.
+  void fill_pattern(std::uint64_t cells, std::int64_t cell_row,
+                    std::span<std::uint8_t> pattern) const {
+    std::size_t i = 0;
     for (std::int64_t x = 0; x < options_.image.width; ++x) {
       const std::int64_t cell = cell_row * pattern_cells + x * pattern_cells / options_.image.width;
       for (std::int64_t c = 0; c < options_.image.channels; ++c) {
         // 16 cells for each of four channels; further channels reuse their patterns.
         const bool bright = ((cells >> (cell + 16 * (c % 4))) & 1u) != 0;
-        pattern.push_back(bright ? pattern_strength : 0);
+        pattern[i++] = bright ? pattern_strength : 0;
       }
     }
-    return pattern;
   }
   [[nodiscard]] std::uint64_t class_cells(std::int64_t label) const noexcept {
     return PhiloxStream(options_.seed, RandomPurpose::synthetic_data,

@@ -29,12 +29,19 @@ struct SampleTarget {
   }
 };
 
-/// Labels of a batch, how its samples are mixed and which blocks they drop, (N,) each; null if they
-/// are not mixed, or drop none.
+/// Which blocks each sample of a batch drops.
+struct DroppedBlocks {
+  const std::uint64_t* masks = nullptr;  ///< (N,), as Batch::dropped; null: no sample drops any
+  [[nodiscard]] LOCKSTEP_HOST_DEVICE bool drops(std::int64_t sample, int block) const {
+    return masks != nullptr && (masks[sample] >> block & 1U) != 0;
+  }
+};
+
+/// Labels of a batch, (N,), how its samples are mixed, and which blocks they drop.
 struct BatchLabels {
   const std::int32_t* labels = nullptr;
-  const ImageMix* mixes = nullptr;
-  const std::uint64_t* dropped = nullptr;  ///< as in Batch
+  const ImageMix* mixes = nullptr;  ///< (N,); null: not mixed
+  DroppedBlocks dropped = {};
 
   [[nodiscard]] LOCKSTEP_HOST_DEVICE SampleTarget target(std::int64_t sample) const {
     if (mixes == nullptr) return {.label = labels[sample], .partner = labels[sample], .weight = 1};

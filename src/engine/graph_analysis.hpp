@@ -9,9 +9,8 @@ namespace lockstep {
 
 /// Properties of the whole graph that lowering needs. Pure.
 struct GraphAnalysis {
-  std::vector<int> consumers;  ///< by value
-  std::vector<bool>
-      needs_gradient;  ///< by value: whether a parameter that is not frozen precedes it
+  std::vector<int> consumers;        ///< by value
+  std::vector<bool> needs_gradient;  ///< by value: whether a trained parameter precedes it
   std::vector<std::optional<ValueId>> sum_of;   ///< by node: the add fused into this norm
   std::vector<std::optional<ValueId>> relu_of;  ///< by node: the ReLU fused into this norm or add
   /// By node: if an addition fused into another norm is the only consumer of this norm's value,

@@ -22,7 +22,7 @@ struct BlockOptions {
   Shortcut shortcut;
   StochasticDepth drop;
 };
-/// Of one of `blocks` blocks in order.
+/// Stochastic depth of block `block` of `blocks`.
 [[nodiscard]] StochasticDepth drop_of(const ModelOptions& options, int block, int blocks);
 /// Convolutions, norm and relu, with channels from options.width, or 64; then, if the stem is
 /// `full`, pooling. The first convolution of a full stem has a stride.

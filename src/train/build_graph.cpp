@@ -26,7 +26,6 @@ Graph build_graph(const RunPlan& plan, const ModelFunction& own_model) {
          "BatchNormOptions::drop, or drop the option",
          plan.config.stochastic_depth, graph.name());
   }
-  apply_parameter_options(graph, plan.config);
   return graph;
 }
 
@@ -49,6 +48,7 @@ Graph build_resized(const Graph& training, const RunPlan& plan, const ModelFunct
 std::vector<SizedGraph> build_training_graphs(RunPlan plan, const ModelFunction& own_model) {
   std::vector<SizedGraph> graphs;
   graphs.push_back({.graph = build_graph(plan, own_model)});
+  apply_parameter_options(graphs.front().graph, plan.config);  // the engine's graph
   for (const auto& [size, epoch] : plan.config.image_size_schedule) {
     plan.model.image.height = plan.model.image.width = size;
     graphs.push_back(

@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// The run's network: --model's, or that of `own_model` if it is not empty. Error(usage) if the
-/// latter does not end in the loss of --loss.
+/// latter does not end in the loss of --loss, or drops no block for --stochastic-depth.
 [[nodiscard]] Graph build_graph(const RunPlan& plan, const ModelFunction& own_model);
 
 /// The network for one size of training images.
@@ -19,8 +19,9 @@ struct SizedGraph {
   std::int64_t epoch = 0;  ///< the first epoch that has this size, from 0
   Graph graph;
 };
-/// One for --image-size, then one for each change of --image-size-schedule; all have the same
-/// parameters. Error(usage) if the parameters depend on the size.
+/// One for --image-size, with the rates of --freeze and --lr-scale, then one for each change of
+/// --image-size-schedule; all have the same parameters. Error(usage) if the parameters depend on
+/// the size, or from apply_parameter_options().
 [[nodiscard]] std::vector<SizedGraph> build_training_graphs(RunPlan plan,
                                                             const ModelFunction& own_model);
 

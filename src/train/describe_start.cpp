@@ -90,9 +90,8 @@ void describe_start(RunReporter& reporter, const StartParts& parts) {
 void describe_average(RunReporter& reporter, const Config& config, const RunStart& from) {
   const bool is_stored = !from.reader->ema().empty();
   if (config.ema_decay > 0 && !is_stored) {
-    reporter.say(
-        fmt::format("the average of the weights starts from those of step {} ({} has none)",
-                    from.state->step, from.path));
+    reporter.say(fmt::format("the average starts from the weights of step {} ({} holds no average)",
+                             from.state->step, from.path));
   }
   if (config.ema_decay == 0 && is_stored) {
     reporter.warn(

@@ -95,10 +95,7 @@ EvaluationResult evaluate(const EvaluationRequest& request, const EvaluationJob&
   config.global_batch_size = 0;
   config.batch_size = 1;
   config.accumulate = 1;
-  // Of training alone.
-  config.stochastic_depth = 0;
-  config.freeze.clear();
-  config.lr_scale.clear();
+  config.stochastic_depth = 0;  // of training alone
   config.loader_threads = request.loader_threads;
   config.data = request.data;
   config.synthetic = false;

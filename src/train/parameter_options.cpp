@@ -35,7 +35,7 @@ void apply_parameter_options(Graph& graph, const Config& config) {
   for (const std::string& pattern : config.freeze) set_matching(graph, "freeze", pattern, 0);
   if (!config.freeze.empty() && std::ranges::all_of(graph.parameters(), &Parameter::is_frozen)) {
     fail(ExitStatus::usage,
-         "--freeze {} freezes all {} parameters of {} (nothing is left to train); leave some out",
+         "--freeze {} freezes all {} parameters of {} (nothing is left to train); freeze fewer",
          fmt::join(config.freeze, ","), graph.parameters().size(), graph.name());
   }
 }

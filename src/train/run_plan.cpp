@@ -163,6 +163,11 @@ void check_resumable(const RunPlan& plan, const Config& before, const TrainingSt
   check_same("--seed", plan.config.seed, before.seed);
   check_same("--optimizer", static_cast<int>(plan.config.optimizer),
              static_cast<int>(before.optimizer));
+  if (state.position > 0) {  // else the rest of the epoch would miss samples and repeat some
+    check_same("--shuffle-block", plan.config.shuffle_block, before.shuffle_block);
+    check_same("--repeated-augmentation", plan.config.repeated_augmentation,
+               before.repeated_augmentation);
+  }
   check_same("the data set's identity", data_identity, state.data_identity);
   check_same("the network's identity (layers and shapes)", model_identity, state.model_identity);
 }

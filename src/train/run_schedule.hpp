@@ -13,11 +13,11 @@ namespace lockstep {
 // When a run evaluates and ends, and its loss scale. `config` is the resolved one, as in RunPlan.
 // All are pure.
 
-/// The state before its next batch: at the begin of the next epoch if less than a batch is left of
+/// The state before its next batch: at the start of the next epoch if less than a batch is left of
 /// this one, as after a change to a larger batch.
 [[nodiscard]] TrainingState before_next_batch(const BatchGeometry& geometry, TrainingState state);
 
-/// The number of the step that completes that many epochs.
+/// The number of the step that completes `epochs` epochs.
 [[nodiscard]] std::int64_t step_after_epochs(std::int64_t epochs, const BatchGeometry& geometry,
                                              const TrainingState& state);
 

@@ -70,11 +70,7 @@ TrainStep::TrainStep(Engine& engine, GradientSync& state, Optimizer& optimizer, 
       update_(state, optimizer, scaler_, tail_,
               {.clip_norm = options.clip_grad_norm,
                .global_batch = options.geometry.global_batch,
-               .accumulates = options.geometry.accumulate > 1}),
-      program_(compile(options.geometry.largest_micro_batch())) {
-  if (options_.geometry.smallest_micro_batch() != options_.geometry.largest_micro_batch()) {
-    smaller_program_ = compile(options_.geometry.smallest_micro_batch());
-  }
+               .accumulates = options.geometry.accumulate > 1}) {
   if (options_.trace != nullptr) {
     phases_ = &options_.trace->row(TraceRows::phases);
     steps_ = &options_.trace->row(TraceRows::steps);
@@ -84,6 +80,11 @@ TrainStep::TrainStep(Engine& engine, GradientSync& state, Optimizer& optimizer, 
     blank_ = BlankBatch(graph.image(), options_.geometry.largest_micro_batch());
   }
   collectively(comm, [this] {
+    const BatchGeometry& geometry = options_.geometry;
+    program_ = compile(geometry.largest_micro_batch());
+    if (geometry.smallest_micro_batch() != geometry.largest_micro_batch()) {
+      smaller_program_ = compile(geometry.smallest_micro_batch());
+    }
     load_next();
     if (data_error_) throw Error(*data_error_);
   });

@@ -84,13 +84,15 @@ TrainingResult TrainingLoop::run() {
     const bool is_due = step.sums.save_requests > 0 || state_.position == 0;
     if (is_due) parts_.saver.want();
     const bool is_best = state_.best_step == state_.step;
+    const bool resizes =
+        !stop && !finished() &&
+        parts_.steps.change_at({.epoch = state_.epoch, .position = state_.position});
     if ((is_due || is_best) && !stop && !finished()) {
-      // The next step changes the weights of a new best model.
-      if (is_best) parts_.saver.await_writer();
+      // The next step changes the weights of a new best model, and a new size may fail.
+      if (is_best || resizes) parts_.saver.await_writer();
       parts_.saver.start_pending(state_);
     }
-    const EpochPosition at{.epoch = state_.epoch, .position = state_.position};
-    if (!stop && !finished() && parts_.steps.change_at(at)) change_size();
+    if (resizes) change_size();
     parts_.saver.report();
     if (parts_.between_steps) parts_.between_steps();
     if (parts_.trace != nullptr && !stop && !finished() && parts_.trace->step_ended(state_.step)) {
@@ -123,10 +125,7 @@ void TrainingLoop::end_run() {
 NextAction TrainingLoop::next_action(std::int64_t step) const noexcept {
   const bool evaluates = eval_interval_ != 0 && step % eval_interval_ == 0;
   const bool writes_trace = parts_.trace != nullptr && parts_.trace->is_edge(step);
-  const bool resizes = parts_.steps.change_at(
-      next_position(parts_.geometry, {.epoch = state_.epoch, .position = state_.position}));
-  return evaluates || writes_trace || resizes || step >= last_step_ ? NextAction::other
-                                                                    : NextAction::step;
+  return evaluates || writes_trace || step >= last_step_ ? NextAction::other : NextAction::step;
 }
 
 void TrainingLoop::advance(const StepResult& result, double lr) {
@@ -200,8 +199,7 @@ void TrainingLoop::close_epoch(double lr) {
 }
 
 void TrainingLoop::change_size() {
-  // The epoch's checkpoint is complete if the new size fails.
-  parts_.saver.await_writer();
+  parts_.saver.await_writer();  // the epoch's checkpoint is complete if the new size fails
   parts_.parallel.await_gathers();
   parts_.board.enter(Phase::start_up);
   parts_.steps.change(state_);

@@ -64,15 +64,15 @@ class TrainingLoop final {
   [[nodiscard]] NextAction next_action(std::int64_t step) const noexcept;
   void advance(const StepResult& result, double lr);
   void close_epoch(double lr);
-  /// Where the images of the state's epoch have another size than those before.
+  /// Makes loader and step anew for the image size of the state's epoch. Collective.
   void change_size();
   void check_finite(const StepResult& result);
   void check_scale(const StepResult& result);
   void keep_loss_scale();
   /// False if a stop request ended it.
   bool evaluate_if_due();
-  /// Of the weights and, if they are averaged, of their average; nullopt if a stop request ended
-  /// it.
+  /// Evaluates the weights and, if they are averaged, their average; nullopt if a stop request
+  /// ended it. Collective.
   [[nodiscard]] std::optional<Evaluations> evaluate();
   /// Call at a boundary that all ranks agree on. `must`: ignore the interval, before a save.
   void check_replicas(bool must);

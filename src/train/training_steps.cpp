@@ -29,7 +29,7 @@ std::size_t TrainingSteps::index_of(std::int64_t epoch) const noexcept {
   return static_cast<std::size_t>(later - parts_.graphs.begin()) - 1;
 }
 
-/// Bytes of the largest later size, if it is larger than all before; else 0. Programs share the
+/// Bytes of the largest later size, if it exceeds the current one; else 0. Programs share the
 /// engine's memory, which does not shrink.
 std::size_t TrainingSteps::largest_bytes_after(std::size_t index) {
   const auto area = [](const SizedGraph& sized) {
@@ -63,11 +63,13 @@ void TrainingSteps::change(const TrainingState& state) {
           : step_after_epochs(parts_.graphs[index + 1].epoch, parts_.geometry, state);
   step_.reset();
   loader_.reset();  // freed first, so that the two never exist together
-  image_ = parts_.loading.image = graph.image();
-  loader_ = make_loader(
-      parts_.data, parts_.loading,
-      plan_training_batches(parts_.geometry, {.epoch = state.epoch, .position = state.position},
-                            std::min(end, parts_.last_step) - state.step));
+  parts_.loading.image = graph.image();
+  collectively(parts_.comm, [&] {
+    loader_ = make_loader(
+        parts_.data, parts_.loading,
+        plan_training_batches(parts_.geometry, {.epoch = state.epoch, .position = state.position},
+                              std::min(end, parts_.last_step) - state.step));
+  });
   TrainingSession& session = parts_.session;
   step_.emplace(session.engine(), session.parallel(), session.optimizer(), parts_.comm, *loader_,
                 TrainStepOptions{.geometry = parts_.geometry,
@@ -81,13 +83,12 @@ void TrainingSteps::change(const TrainingState& state) {
 }
 
 std::string TrainingSteps::description() const {
-  if (parts_.graphs.size() == 1) return "";
   std::string text = "images: " + size_text(parts_.graphs.front().graph.image());
   for (const auto& [epoch, graph] : std::span(parts_.graphs).subspan(1)) {
     text += fmt::format(", {} after {} epoch{}", size_text(graph.image()), epoch,
                         epoch == 1 ? "" : "s");
   }
-  return text + "; now " + size_text(image_);
+  return text + "; now " + size_text(image());
 }
 
 }  // namespace lockstep

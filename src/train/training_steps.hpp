@@ -33,7 +33,7 @@ class TrainingSteps final {
     TrainingSession& session;
     Communicator& comm;
     const Dataset& data;
-    LoaderOptions loading;  ///< its image is not used
+    LoaderOptions loading;  ///< with any image
     PhaseBoard& board;
     TraceRecorder* trace;    ///< null: no trace
     std::int64_t last_step;  ///< of the run
@@ -45,15 +45,15 @@ class TrainingSteps final {
 
   [[nodiscard]] TrainStep& step() noexcept { return *step_; }
   /// Of the current size.
-  [[nodiscard]] const ImageShape& image() const noexcept { return image_; }
+  [[nodiscard]] const ImageShape& image() const noexcept { return parts_.loading.image; }
   /// The most that the current size or a later one needs.
   [[nodiscard]] std::size_t activation_bytes() const noexcept { return activation_bytes_; }
 
   /// Whether images have another size from `at` on.
   [[nodiscard]] bool change_at(EpochPosition at) const noexcept;
-  /// Makes loader and step for the state's epoch, at its begin. Collective; errors as TrainStep.
+  /// Makes loader and step for the state's epoch, at its start. Collective; errors as TrainStep.
   void change(const TrainingState& state);
-  /// "images: 128x128, 192x192 after 60 epochs; now 128x128"; empty if there is one size.
+  /// "images: 128x128, 192x192 after 60 epochs; now 128x128".
   [[nodiscard]] std::string description() const;
 
  private:
@@ -61,7 +61,6 @@ class TrainingSteps final {
   [[nodiscard]] std::size_t largest_bytes_after(std::size_t index);
 
   Parts parts_;
-  ImageShape image_;
   std::size_t activation_bytes_;
   std::unique_ptr<Loader> loader_;
   std::optional<TrainStep> step_;

@@ -5,6 +5,7 @@
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/data/augment.hpp"
+#include "lockstep/data/dropped_blocks.hpp"
 #include "lockstep/data/loader.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -114,6 +115,9 @@ BOOST_AUTO_TEST_CASE(copies_have_their_own_crops_and_boxes) {
   BOOST_TEST(augmentation_stream(1, 2, first).next_u64() !=
              augmentation_stream(1, 2, second).next_u64());
   BOOST_TEST(erasing_stream(1, 2, first).next_u64() != erasing_stream(1, 2, second).next_u64());
+  const std::vector<float> probabilities(64, 0.5F);
+  BOOST_TEST(draw_dropped_blocks(probabilities, 1, 2, first) !=
+             draw_dropped_blocks(probabilities, 1, 2, second));
 }
 
 BOOST_AUTO_TEST_CASE(images_get_the_drawn_operations_in_turn) {

@@ -234,6 +234,22 @@ BOOST_AUTO_TEST_CASE(mixed_batches_do_not_depend_on_threads_ranks_or_the_first_s
   }
 }
 
+BOOST_AUTO_TEST_CASE(copies_need_a_batch_within_its_step) {
+  const Fixture fixture;
+  LoaderOptions options = options_for(*fixture.dataset);
+  options.repeats = 3;
+  for (const Slice step : {Slice{.begin = 0, .count = 0}, Slice{.begin = 1, .count = 8},
+                           Slice{.begin = 0, .count = 7}}) {
+    const auto loader =
+        make_loader(*fixture.dataset, options, [step](std::int64_t) -> std::optional<BatchRequest> {
+          return BatchRequest{.epoch = 0, .first = 0, .count = 8, .step = step};
+        });
+    BOOST_CHECK_EXCEPTION((void)loader->next(), Error, [](const Error& error) {
+      return std::string(error.what()).find("not within its step's") != std::string::npos;
+    });
+  }
+}
+
 BOOST_AUTO_TEST_CASE(pairs_of_neighbours_in_the_order_are_mixed) {
   const Fixture fixture;
   LoaderOptions options = options_for(*fixture.dataset);

@@ -35,6 +35,21 @@ def the_best_peer_has_the_highest_median():
     assert harness.best(peers)["form"] == "tuned"
 
 
+def a_recipe_that_pytorchs_side_does_not_follow_is_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "recipe.conf")
+        for line in ("cutmix=1", "auto-augment=randaugment", "momentum=0.8"):
+            path.write_text(f"lr=0.1\n{line}\n")
+            try:
+                compare_recipes.read_recipe(path)
+            except SystemExit as error:
+                assert line.split("=")[0] in str(error), error
+            else:
+                raise AssertionError(f"{line} was taken")
+    for recipe in (BENCHMARKS / "modern-recipe.conf", BENCHMARKS.parent / "recipes/fashion-mnist.conf"):
+        assert compare_recipes.read_recipe(recipe)
+
+
 def a_failed_program_ends_the_comparison():
     try:
         harness.measured([sys.executable, "-c", "import sys; print('said'); sys.exit(3)"])

@@ -67,7 +67,7 @@ def twenty_updates_are_those_of_pytorch(folder):
 
 def a_run_resumed_at_any_step_has_the_same_average(folder):
     data = with_validation(folder, samples=96)
-    chosen = random.Random()
+    chosen = random.Random(1)
     for ranks, device in ((1, "cpu"), (3, "cpu"), (2, "cuda"), (4, "cuda")):
         if device == "cuda" and not pathlib.Path(MODULE).exists():
             continue
@@ -85,11 +85,13 @@ def a_run_resumed_at_any_step_has_the_same_average(folder):
 
 def evaluations_report_both_and_leave_training_unchanged(folder):
     data = with_validation(folder, samples=64)
-    for ranks, shard in ((1, "none"), (2, "full")):
-        args = ["--epochs", 2, "--eval-every", 0.5, "--keep", 100, "--shard", shard]
-        plain, averaged = folder / f"plain-{ranks}", folder / f"averaged-{ranks}"
-        run(train_args(data, plain, *args), ranks)
-        printed = run(train_args(data, averaged, *args, "--ema-decay", 0.7), ranks)
+    for ranks, shard, device, precision in ((1, "none", "cpu", "bf16"), (2, "full", "cpu", "fp32"), (2, "none", "cuda", "bf16")):
+        if device == "cuda" and not pathlib.Path(MODULE).exists():
+            continue
+        args = ["--epochs", 2, "--eval-every", 0.5, "--keep", 100, "--shard", shard, "--device", device, "--precision", precision]
+        plain, averaged = folder / f"plain-{ranks}-{device}", folder / f"averaged-{ranks}-{device}"
+        run(train_args(data, plain, *args), ranks, env=GPU)
+        printed = run(train_args(data, averaged, *args, "--ema-decay", 0.7), ranks, env=GPU)
         assert "validation of the average: loss" in printed, printed
         for name in ("model", "optimizer/momentum_buffer"):
             assert same(group(latest(plain), name), group(latest(averaged), name)), f"{name} depends on the average"
@@ -103,7 +105,7 @@ def evaluations_report_both_and_leave_training_unchanged(folder):
             evaluated += 1
             for options, prefix in (([], ""), (["--ema"], "ema_")):
                 found = json.loads(run(["eval", "--checkpoint", path, "--data", data, "--threads", 1, "--batch-size", 4, "--json",
-                                        *options], ranks))
+                                        "--device", device, *options], ranks, env=GPU))
                 assert abs(found["loss"] - event[prefix + "loss"]) < 1e-6, (found, event)
                 assert found["top1"] == event[prefix + "top1"] and found["top5"] == event[prefix + "top5"], (found, event)
         assert evaluated >= 2, both
@@ -112,7 +114,7 @@ def evaluations_report_both_and_leave_training_unchanged(folder):
         assert os.readlink(averaged / "checkpoints" / "best") == checkpoint(averaged, best["step"]).name, both
 
 
-def the_average_is_exported_inspected_and_asked_for_in_vain(folder):
+def the_average_is_exported_and_inspected_and_its_absence_is_an_error(folder):
     data = with_validation(folder)
     with_average, without = folder / "with", folder / "without"
     run(train_args(data, with_average, "--max-steps", 3, "--ema-decay", 0.6))
@@ -147,11 +149,14 @@ def a_resumed_run_may_begin_change_or_end_the_average(folder):
     directory = folder / "run"
     args = ["--keep", 100, "--epochs", 3]
     # A resumed run keeps its global batch of 4.
-    for ranks, last, decay, says in ((1, 3, 0, None), (2, 4, 0.5, "the average of the weights starts from those of step 3"),
+    for ranks, last, decay, says in ((1, 3, 0, None), (2, 4, 0.5, "the average starts from the weights of step 3"),
                                      (1, 5, 0.75, "--ema-decay was 0.5, is 0.75 now"),
                                      (2, 6, 0, "is not continued (--ema-decay is 0)")):
         printed = run(train_args(data, directory, *args, "--max-steps", last, "--ema-decay", decay), ranks)
         assert says is None or says in printed, printed
+        assert ("the best checkpoint is chosen anew" in printed) == (last in (4, 6)), printed
+        best = state(latest(directory))
+        assert last != 4 or best["best_top1"] == -1 or best["best_step"] > 3, best
     average = group(checkpoint(directory, 3), "model")
     for step, decay in ((4, 0.5), (5, 0.75)):
         weights = group(checkpoint(directory, step), "model")
@@ -162,5 +167,5 @@ def a_resumed_run_may_begin_change_or_end_the_average(folder):
 
 if __name__ == "__main__":
     main([twenty_updates_are_those_of_pytorch, a_run_resumed_at_any_step_has_the_same_average,
-          evaluations_report_both_and_leave_training_unchanged, the_average_is_exported_inspected_and_asked_for_in_vain,
+          evaluations_report_both_and_leave_training_unchanged, the_average_is_exported_and_inspected_and_its_absence_is_an_error,
           a_resumed_run_may_begin_change_or_end_the_average])

@@ -78,7 +78,7 @@ def sharded_runs_train_the_same(folder):
     assert_same_run(folder / "full", folder / "pieces")
 
 
-def patterns_that_cannot_be_meant_are_refused(folder):
+def patterns_that_match_nothing_or_everything_are_refused(folder):
     data = write_shards(folder / "data")
     for options, text in ((["--freeze", "layer9.*"], "layer9.*, which matches no parameter of mini-resnet"), (["--freeze", "*"], "nothing is left to train"),
                           (["--lr-scale", "fc"], "PATTERN=FACTOR"), (["--lr-scale", "fc.*=0"], "the factor above 0"),
@@ -89,4 +89,4 @@ def patterns_that_cannot_be_meant_are_refused(folder):
 
 if __name__ == "__main__":
     main([only_parameters_that_are_not_frozen_change, a_norm_for_clipping_leaves_out_frozen_parameters, sharded_runs_train_the_same,
-          patterns_that_cannot_be_meant_are_refused])
+          patterns_that_match_nothing_or_everything_are_refused])

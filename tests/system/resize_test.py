@@ -132,7 +132,7 @@ def sizes_that_do_not_fit_are_refused_at_the_start(folder):
         assert "--image-size-schedule 13 is larger than the images" in output and "12x12" in output and "at most 12" in output, output
         output = refused("--image-size-schedule", "8@1,12@2", ranks=ranks, model="mlp")
         assert "--image-size-schedule 12@2 does not go with mlp trained on images of 8x8 (fc1.weight is" in output, output
-    assert "it takes sizes and epochs" in refused("--image-size-schedule", "12")
+    assert "it takes SIZE@EPOCHS" in refused("--image-size-schedule", "12")
     assert "not ascending" in refused("--image-size-schedule", "12@2,10@2")
     assert "after 3 of 3 epochs" in refused("--image-size-schedule", "12@3", "--epochs", 3)
 

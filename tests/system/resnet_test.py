@@ -92,6 +92,9 @@ def evaluation_keeps_all_blocks(folder):
 
 
 def options_of_other_networks_are_refused(folder):
+    for options in (RESNET_D[:2], RESNET_D[2:]):
+        output = run(["eval", "--checkpoint", folder / "x", "--data", folder, *options], expect=USAGE)
+        assert f"{options[0]} {options[1]} without --model" in output, output
     for options in (RESNET_D, DROPPING):
         output = run(["train", "--synthetic", "--model", "mlp", "--run-dir", folder / "run", *options], expect=USAGE)
         assert "does not go with --model mlp" in output, output

@@ -16,7 +16,7 @@ inline constexpr double default_eval_crop_ratio = 0.875;
 enum class Augment { none, crop_flip, resized_crop };
 /// Random operations on the pixels of training images, after Augment.
 enum class AutoAugment { none, trivialaugment, randaugment };
-/// Of pixels between pixels.
+/// Interpolation of pixel values.
 enum class Interpolation { nearest, bilinear };
 enum class OptimizerKind { sgd, adam, adamw, lars, lamb };
 /// Whether it is one of Adam's family, which keeps two moments of each value.

@@ -7,19 +7,30 @@
 
 namespace lockstep {
 
+/// One of Philox's ten rounds on the words of a counter.
+constexpr void philox_round(std::uint32_t& c0, std::uint32_t& c1, std::uint32_t& c2,
+                            std::uint32_t& c3, const std::array<std::uint32_t, 2>& key) noexcept {
+  const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * c0;
+  const std::uint64_t product1 = std::uint64_t{0xCD9E8D57u} * c2;
+  c0 = static_cast<std::uint32_t>(product1 >> 32) ^ c1 ^ key[0];
+  c1 = static_cast<std::uint32_t>(product1);
+  c2 = static_cast<std::uint32_t>(product0 >> 32) ^ c3 ^ key[1];
+  c3 = static_cast<std::uint32_t>(product0);
+}
+/// The key of the next round.
+constexpr void advance_philox_key(std::array<std::uint32_t, 2>& key) noexcept {
+  key[0] += 0x9E3779B9u;
+  key[1] += 0xBB67AE85u;
+}
+inline constexpr int philox_rounds = 10;
+
 /// Philox4x32-10, a counter-based generator: a pure function of (counter, key).
 /// Source: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 [[nodiscard]] constexpr std::array<std::uint32_t, 4> philox4x32(
     std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) noexcept {
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * counter[0];
-    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
-               static_cast<std::uint32_t>(product1),
-               static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
-               static_cast<std::uint32_t>(product0)};
-    key[0] += 0x9E3779B9u;
-    key[1] += 0xBB67AE85u;
+  for (int round = 0; round < philox_rounds; ++round) {
+    philox_round(counter[0], counter[1], counter[2], counter[3], key);
+    advance_philox_key(key);
   }
   return counter;
 }

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// The blocks that stochastic depth drops of a sample, as in Batch::dropped, given each block's
+/// The blocks that stochastic depth drops for a sample, as in Batch::dropped, given each block's
 /// probability. A pure function of its arguments, so a run can resume anywhere.
 [[nodiscard]] inline std::uint64_t draw_dropped_blocks(std::span<const float> probabilities,
                                                        std::uint64_t seed, std::int64_t epoch,

@@ -15,7 +15,7 @@ void adjust_contrast(Image& image, double factor);
 /// Mixes each pixel with its grey. Images of one channel stay as they are.
 void adjust_color(Image& image, double factor);
 /// Mixes `image` with its mean over 3x3 pixels, whose centre counts five times. The outermost
-/// pixels stay as they are, and whole images of fewer than 3 rows or columns.
+/// pixels stay as they are; so does an image of fewer than 3 rows or columns.
 void adjust_sharpness(const Image& image, double factor, Image& result);
 
 /// Keeps the highest `bits` bits, 1 to 8, of each value.

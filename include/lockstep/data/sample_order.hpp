@@ -25,8 +25,8 @@ class SampleOrder final {
 
   /// Sample at `position` in [0, samples) of `epoch`.
   [[nodiscard]] std::int64_t at(std::int64_t epoch, std::int64_t position) const noexcept;
-  /// The same if an epoch holds `repeats` copies of a sample one after another, so 1 / `repeats` of
-  /// the samples. As torchvision's RASampler.
+  /// Sample and copy at `position` of an epoch that holds `repeats` consecutive copies of each of
+  /// its samples, 1 / `repeats` of all. As torchvision's RASampler.
   [[nodiscard]] SampleCopy copy_at(std::int64_t epoch, std::int64_t position,
                                    std::int64_t repeats) const noexcept {
     return {.sample = at(epoch, position / repeats), .copy = position % repeats};
@@ -41,10 +41,10 @@ class SampleOrder final {
   std::int64_t block_;
 };
 
-/// Where the i-th sample of a step of `size` positions stands among these positions, which are
-/// `repeats` copies of one sample, then of the next. The first copies of all samples come first,
-/// then the second copies and so on; so a rank's part of the step, if there are as many parts as
-/// copies or more, holds no sample twice. A permutation of [0, size).
+/// Position within its step of the i-th sample that the step reads. Consecutive positions hold the
+/// `repeats` copies of a sample; the step reads the first copies of all its samples, then the
+/// second copies, and so on, so that a micro-batch holds no sample twice if the step has at least
+/// `repeats` of them. A permutation of [0, size).
 [[nodiscard]] std::int64_t spread_copies(std::int64_t i, std::int64_t size,
                                          std::int64_t repeats) noexcept;
 

@@ -32,7 +32,7 @@ struct StepRequests {
 /// Whether the next step may be queued early. A rank's request may still precede the next step.
 enum class NextAction {
   step,  ///< before the next step, the engine only reads and writes memory
-  other  ///< an evaluation, another image size, the start or end of a trace, or the end of the run
+  other  ///< an evaluation, the start or end of a trace, or the end of the run
 };
 
 struct StepResult {

@@ -82,7 +82,8 @@ void CpuProgram::take(const Batch& batch) {
     fail(ExitStatus::internal, "oneDNN failed to take the input images (status {})",
          static_cast<int>(status));
   }
-  call_.labels = {.labels = batch.labels, .mixes = batch.mixes, .dropped = batch.dropped};
+  call_.labels = {
+      .labels = batch.labels, .mixes = batch.mixes, .dropped = {.masks = batch.dropped}};
   call_.samples = batch.size;
 }
 

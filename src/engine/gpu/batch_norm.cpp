@@ -151,16 +151,14 @@ class NormLowering final : public Lowering {
     float eps;
     SampleDrop drop;  ///< without the batch's masks
     [[nodiscard]] Normalization at(const LaunchContext& context) const {
+      SampleDrop of_batch = drop;
+      of_batch.dropped = context.labels.dropped;
       return {.mean = mean,
               .variance = variance,
               .weight = context.as<const float>(weight),
               .bias = context.as<const float>(bias),
               .eps = eps,
-              .drop = {.dropped = context.labels.dropped,
-                       .samples = drop.samples,
-                       .rows = drop.rows,
-                       .block = drop.block,
-                       .kept = drop.kept}};
+              .drop = of_batch};
     }
   };
   /// Stochastic depth of a node's norm.
@@ -170,7 +168,7 @@ class NormLowering final : public Lowering {
     return {.samples = builder.batch_size(),
             .rows = node.output[1] * node.output[2],
             .block = drop.block,
-            .kept = static_cast<float>(1 / (1 - drop.probability))};
+            .scale = drop.scale()};
   }
 
   [[nodiscard]] static NormOperands norm_operands(ProgramBuilder& builder, const Node& node) {

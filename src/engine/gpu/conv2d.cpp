@@ -35,9 +35,8 @@ class ConvolutionLowering final : public Lowering {
                                     .groups = options_.groups,
                                     .type = builder.type(),
                                     .tf32 = builder.state().tf32};
-    const bool reads_images = options_.input == builder.images();
-    if (reads_images) gather_ = column_gather(unpadded);
-    const ConvolutionShape shape = stored_shape(unpadded, reads_images, options_.name);
+    if (options_.input == builder.images()) gather_ = column_gather(unpadded);
+    const ConvolutionShape shape = stored_shape(unpadded, gather_, options_.name);
     ConvolutionPasses passes = ConvolutionPasses::forward;
     if (builder.training()) {
       passes = builder.needs_gradient(options_.input) ? ConvolutionPasses::all

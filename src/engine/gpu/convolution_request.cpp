@@ -108,8 +108,9 @@ std::optional<ColumnGather> column_gather(const ConvolutionShape& shape) {
                       .filters = padded_channels(shape.out_channels, shape.type)};
 }
 
-ConvolutionShape stored_shape(ConvolutionShape shape, bool reads_images, const std::string& layer) {
-  if (const auto gather = reads_images ? column_gather(shape) : std::nullopt) {
+ConvolutionShape stored_shape(ConvolutionShape shape, const std::optional<ColumnGather>& gather,
+                              const std::string& layer) {
+  if (gather) {
     return {.batch = shape.batch,
             .height = gather->gathered_height,
             .width = gather->gathered_width,
@@ -146,7 +147,8 @@ std::vector<ConvolutionRequest> requests_of(const Graph& graph, Precision precis
     shape.type = type;
     shape.tf32 = precision == Precision::tf32;
     const bool reads_images = convolution->input == graph.input();
-    shape = stored_shape(shape, reads_images, convolution->layer);
+    shape =
+        stored_shape(shape, reads_images ? column_gather(shape) : std::nullopt, convolution->layer);
     for (const ConvolutionPass pass : {ConvolutionPass::forward, ConvolutionPass::backward_data,
                                        ConvolutionPass::backward_weights}) {
       // Images have no gradient.

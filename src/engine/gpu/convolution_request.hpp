@@ -47,11 +47,11 @@ struct ConvolutionShape {
 /// channels, if it uses tensor cores: they would multiply mostly padding. Nullopt for others.
 [[nodiscard]] std::optional<ColumnGather> column_gather(const ConvolutionShape& shape);
 
-/// The convolution that computes `shape`, whose channels are the network's: over gathered columns
-/// if it `reads_images` and column_gather() has a value, else over values with padded channels.
-/// Error(usage) with the layer's name if there are several groups and their channels would need
-/// padding.
-[[nodiscard]] ConvolutionShape stored_shape(ConvolutionShape shape, bool reads_images,
+/// The convolution that computes `shape`, whose channels are the network's: over gathered columns,
+/// or over values with padded channels. Error(usage) with the layer's name if there are several
+/// groups and their channels would need padding.
+[[nodiscard]] ConvolutionShape stored_shape(ConvolutionShape shape,
+                                            const std::optional<ColumnGather>& gather,
                                             const std::string& layer);
 
 enum class ConvolutionPass { forward, backward_data, backward_weights };

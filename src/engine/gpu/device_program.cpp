@@ -123,9 +123,9 @@ LaunchContext DeviceProgram::take(const Batch& batch) {
     loss_.take_labels(device, input_.labels, batch.size);
   } else {
     device.copy_to_device(context.at(images_), batch.images, image_bytes_);
-    loss_.load_labels(device,
-                      {.labels = batch.labels, .mixes = batch.mixes, .dropped = batch.dropped},
-                      batch.size);
+    loss_.load_labels(
+        device, {.labels = batch.labels, .mixes = batch.mixes, .dropped = {.masks = batch.dropped}},
+        batch.size);
   }
   context.labels = loss_.labels();
   return context;

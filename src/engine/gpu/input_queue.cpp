@@ -69,17 +69,18 @@ DeviceBatch InputQueue::take(const Batch& batch) {
   slot.from = nullptr;
   taken_ = &slot;
   const ImageMix* const mixes = batch.mixes != nullptr ? slot.mixes.data() : nullptr;
-  return {.images = {.data = slot.pixels.data(),
-                     .height = batch.pixels.height,
-                     .width = batch.pixels.width,
-                     .cuts = slot.cuts.data(),
-                     .values = slot.values.data(),
-                     .count = batch.size,
-                     .erased = batch.pixels.erased != nullptr ? slot.erased.data() : nullptr,
-                     .mixes = mixes},
-          .labels = {.labels = slot.labels.data(),
-                     .mixes = mixes,
-                     .dropped = batch.dropped != nullptr ? slot.dropped.data() : nullptr}};
+  return {
+      .images = {.data = slot.pixels.data(),
+                 .height = batch.pixels.height,
+                 .width = batch.pixels.width,
+                 .cuts = slot.cuts.data(),
+                 .values = slot.values.data(),
+                 .count = batch.size,
+                 .erased = batch.pixels.erased != nullptr ? slot.erased.data() : nullptr,
+                 .mixes = mixes},
+      .labels = {.labels = slot.labels.data(),
+                 .mixes = mixes,
+                 .dropped = {.masks = batch.dropped != nullptr ? slot.dropped.data() : nullptr}}};
 }
 
 void InputQueue::release() {

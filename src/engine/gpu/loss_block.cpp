@@ -50,9 +50,9 @@ void LossBlock::load_labels(Device& device, const BatchLabels& labels, std::int6
     std::copy_n(labels.mixes, samples, host_mixes_.data());
     device.copy_to_device(mixes_.data(), host_mixes_.data(), bytes_of<ImageMix>(samples));
   }
-  drops_ = labels.dropped != nullptr;
+  drops_ = labels.dropped.masks != nullptr;
   if (drops_) {
-    std::copy_n(labels.dropped, samples, host_dropped_.data());
+    std::copy_n(labels.dropped.masks, samples, host_dropped_.data());
     device.copy_to_device(dropped_.data(), host_dropped_.data(), bytes_of<std::uint64_t>(samples));
   }
 }
@@ -61,9 +61,9 @@ void LossBlock::take_labels(Device& device, const BatchLabels& labels, std::int6
   device.copy_on_device(labels_.data(), labels.labels, bytes_of<std::int32_t>(samples));
   mixed_ = labels.mixes != nullptr;
   if (mixed_) device.copy_on_device(mixes_.data(), labels.mixes, bytes_of<ImageMix>(samples));
-  drops_ = labels.dropped != nullptr;
+  drops_ = labels.dropped.masks != nullptr;
   if (drops_) {
-    device.copy_on_device(dropped_.data(), labels.dropped, bytes_of<std::uint64_t>(samples));
+    device.copy_on_device(dropped_.data(), labels.dropped.masks, bytes_of<std::uint64_t>(samples));
   }
 }
 

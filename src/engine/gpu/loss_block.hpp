@@ -19,7 +19,7 @@ class LossBlock final {
   [[nodiscard]] BatchLabels labels() const noexcept {
     return {.labels = labels_.data(),
             .mixes = mixed_ ? mixes_.data() : nullptr,
-            .dropped = drops_ ? dropped_.data() : nullptr};
+            .dropped = {.masks = drops_ ? dropped_.data() : nullptr}};
   }
   /// Queues the copy of a batch's labels (samples,), from host memory or from the device's.
   void load_labels(Device& device, const BatchLabels& labels, std::int64_t samples);

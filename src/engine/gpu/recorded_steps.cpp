@@ -14,7 +14,7 @@ constexpr std::size_t max_recordings = 6;
 bool RecordedSteps::Recording::fits(const LaunchContext& context,
                                     std::span<const std::size_t> asked) const noexcept {
   return base == context.base && mixes == context.labels.mixes &&
-         dropped == context.labels.dropped && samples == context.samples &&
+         dropped == context.labels.dropped.masks && samples == context.samples &&
          loss_scale == context.loss_scale && accumulate == context.accumulate &&
          std::ranges::equal(boundaries, asked);
 }
@@ -71,7 +71,7 @@ void RecordedSteps::run(const LaunchContext& context, BackwardObserver* observer
     if (recordings_.size() == max_recordings) recordings_.erase(recordings_.begin());
     recordings_.push_back({.base = context.base,
                            .mixes = context.labels.mixes,
-                           .dropped = context.labels.dropped,
+                           .dropped = context.labels.dropped.masks,
                            .samples = context.samples,
                            .loss_scale = context.loss_scale,
                            .accumulate = context.accumulate,

@@ -110,15 +110,14 @@ class GraphBuilder {
   [[nodiscard]] bool is_frozen(ParameterId id) const {
     return context_.arena.layout().view_of(id).lr_scale == 0;
   }
-  /// Of a frozen parameter, which no step has to complete.
+  /// Marks a frozen parameter's gradient as final: no step computes it.
   void skip(ParameterId id) { complete(id); }
   /// Skips the parameters if all are frozen, and returns whether they are.
   [[nodiscard]] bool skip_if_frozen(const std::vector<ParameterId>& ids) {
     const bool all = std::ranges::all_of(ids, [this](ParameterId id) { return is_frozen(id); });
-    for (const ParameterId id : ids) {
-      if (all) skip(id);
-    }
-    return all;
+    if (!all) return false;
+    for (const ParameterId id : ids) skip(id);
+    return true;
   }
 
   /// The step that is listed next uses the tensor.

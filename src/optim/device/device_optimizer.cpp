@@ -22,9 +22,8 @@ class DeviceOptimizer : public Optimizer {
       : device_(std::move(device)),
         table_(*device_, make_segments(layout, config.weight_decay, config.decay_norm_and_bias),
                layout.size(), rows),
-        slot_names_(std::move(slot_names)),
-        averages_(config.ema_decay > 0) {
-    if (averages_) slot_names_.emplace_back(ema_slot);
+        slot_names_(std::move(slot_names)) {
+    if (config.ema_decay > 0) slot_names_.emplace_back(ema_slot);
     for (std::size_t i = 0; i < slot_names_.size(); ++i) {
       slots_.emplace_back(*device_, layout.size());
       device_->clear(slots_.back().data(), slots_.back().bytes());
@@ -43,7 +42,7 @@ class DeviceOptimizer : public Optimizer {
     const UpdateRange range = table_.range(begin, end, parameters, gradients, options);
     prepare_update(parameters, gradients, options);
     queue_update(range, options);
-    if (!averages_ || options.ema_decay == EmaSchedule::unchanged) return;
+    if (options.ema_decay == EmaSchedule::unchanged) return;
     average_update(device_->stream(), range, options.ema_decay, slots_.back().data());
   }
   [[nodiscard]] double squared_norm(std::span<const float> gradients) override {
@@ -73,7 +72,6 @@ class DeviceOptimizer : public Optimizer {
   TensorTable table_;
   std::vector<std::string> slot_names_;
   std::vector<DeviceArray<float>> slots_;
-  bool averages_;
 };
 
 class DeviceSgd final : public DeviceOptimizer {

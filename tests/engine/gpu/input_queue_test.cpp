@@ -110,6 +110,7 @@ struct OnePixel {
   std::uint8_t pixel;
   std::int32_t label;
   ImageMix mix;
+  std::uint64_t dropped;
   PixelCut cut{.height = 1, .width = 1};
   std::array<float, 256> values{};
 
@@ -118,7 +119,8 @@ struct OnePixel {
         .labels = &label,
         .size = 1,
         .mixes = label % 2 == 0 ? &mix : nullptr,
-        .pixels = {.data = &pixel, .height = 1, .width = 1, .cuts = &cut, .values = values.data()}};
+        .pixels = {.data = &pixel, .height = 1, .width = 1, .cuts = &cut, .values = values.data()},
+        .dropped = label % 3 == 0 ? &dropped : nullptr};
   }
 };
 
@@ -128,7 +130,7 @@ std::vector<int> train(Device::Queue first, std::size_t ahead) {
   InputQueue input(device, 1);
   std::deque<OnePixel> batches;
   for (std::uint8_t i = 0; i < 9; ++i) {
-    batches.push_back({.pixel = i, .label = i, .mix = {.partner = i}});
+    batches.push_back({.pixel = i, .label = i, .mix = {.partner = i}, .dropped = i});
   }
   std::vector<int> seen(batches.size(), -1);
   std::size_t begun = 0;
@@ -141,7 +143,10 @@ std::vector<int> train(Device::Queue first, std::size_t ahead) {
       const BatchLabels& labels = taken.labels;
       const bool mixed = labels.mixes != nullptr;
       const bool right = mixed ? labels.mixes->partner == pixel : pixel % 2 == 1;
-      seen[i] = pixel == *labels.labels && right ? pixel : -2;
+      const std::uint64_t* const masks = labels.dropped.masks;
+      const bool right_masks =
+          masks != nullptr ? *masks == static_cast<std::uint64_t>(pixel) : pixel % 3 != 0;
+      seen[i] = pixel == *labels.labels && right && right_masks ? pixel : -2;
     });
     input.release();
     begun = std::max(begun, i + 1);

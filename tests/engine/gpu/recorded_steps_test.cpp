@@ -104,6 +104,30 @@ BOOST_AUTO_TEST_CASE(every_step_runs_once_per_call_with_the_calls_arguments) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(recordings_are_of_the_same_mixes_and_masks) {
+  Fixture fixture;
+  std::vector<BatchLabels> seen;
+  fixture.steps = {{.name = "step",
+                    .run = [&](const LaunchContext& context) { seen.push_back(context.labels); }}};
+  RecordedSteps recorded(*fixture.device, fixture.steps, true);
+  const ImageMix mix{};
+  const std::uint64_t mask = 0;
+
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    for (const ImageMix* const mixes : {&mix, static_cast<const ImageMix*>(nullptr)}) {
+      for (const std::uint64_t* const masks : {&mask, static_cast<const std::uint64_t*>(nullptr)}) {
+        LaunchContext context = fixture.launch_context(1, false);
+        context.labels = {.mixes = mixes, .dropped = {.masks = masks}};
+        seen.clear();
+        recorded.run(context, nullptr);
+        BOOST_TEST_REQUIRE(seen.size() == 1U);
+        BOOST_TEST(seen[0].mixes == mixes);
+        BOOST_TEST(seen[0].dropped.masks == masks);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_observer_is_notified_at_its_boundaries) {
   Fixture fixture;
   RecordedSteps recorded(*fixture.device, fixture.steps, true);

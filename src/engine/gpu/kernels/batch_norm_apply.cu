@@ -1,4 +1,5 @@
 #include "kernels.hpp"
+#include "sample_drop.hpp"
 #include "vec8_rows.hpp"
 
 #include <cmath>
@@ -86,12 +87,13 @@ struct Apply {
         [&](std::int64_t row, const Loaded& loaded) {
           Vec8 values = loaded.x.floats();
           channels.normalize(values);
-          if constexpr (drops) drop_samples(extent, norm.drop, row, column.at, values);
+          if constexpr (drops) drop_samples<T>(extent, norm.drop, row, column.at, values);
           if constexpr (adds) {
             Vec8 others = loaded.residual.floats();
             if constexpr (adds_norm) {
               residual_channels.normalize(others);
-              if constexpr (drops) drop_samples(extent, residual_norm.drop, row, column.at, others);
+              if constexpr (drops)
+                drop_samples<T>(extent, residual_norm.drop, row, column.at, others);
               others = packed<T>(others).floats();
             }
             for (int i = 0; i < vec8_size; ++i) values[i] += others[i];
@@ -198,11 +200,11 @@ struct BackwardApply {
           const bool whole = row < column.whole_rows;
           if (dz != nullptr) write_vec8(dz + at, packed<T>(g), whole);
           Vec8 own_g = g;
-          if constexpr (drops) drop_samples(extent, norm.norm.drop, row, column.at, own_g);
+          if constexpr (drops) drop_samples<T>(extent, norm.norm.drop, row, column.at, own_g);
           write_vec8(static_cast<T*>(norm.dx) + at,
                      packed<T>(channels.of(own_g, loaded.x.floats())), whole);
           if constexpr (adds_norm) {
-            if constexpr (drops) drop_samples(extent, added.norm.drop, row, column.at, g);
+            if constexpr (drops) drop_samples<T>(extent, added.norm.drop, row, column.at, g);
             write_vec8(static_cast<T*>(added.dx) + at,
                        packed<T>(added_channels.of(g, loaded.added_x.floats())), whole);
           }

@@ -6,10 +6,10 @@
 
 namespace lockstep::gpu {
 
-/// Images of few channels, gathered for a convolution of stride 2. A border of zeros surrounds each
-/// image; then gathered pixel (h, q) has rows 2 h and 2 h + 1, of each the columns from 2 q on that
-/// the kernel covers at output column q, and of those four channels. A kernel of `pairs` rows and
-/// one column over gathered pixels computes the convolution.
+/// Images of few channels, gathered for a convolution of stride 2. Each image has a border of
+/// zeros. Gathered pixel (h, q) holds rows 2h and 2h + 1: of each row the 2 * pairs columns from 2q
+/// on, with four channels each. A kernel of `pairs` rows and one column over gathered pixels
+/// computes the convolution.
 struct ColumnGather {
   static constexpr std::int64_t channels = 4;
 
@@ -22,7 +22,7 @@ struct ColumnGather {
   std::int64_t gathered_height = 0;  ///< output rows + pairs - 1
   std::int64_t gathered_width = 0;   ///< output columns
   std::int64_t kernel = 0;
-  std::int64_t kernel_begin = 0;  ///< rows and columns before the kernel's in the pairs: 0 or 1
+  std::int64_t kernel_begin = 0;  ///< zero rows and columns before the kernel in the pairs: 0 or 1
   std::int64_t filters = 0;       ///< as stored
 
   [[nodiscard]] LOCKSTEP_HOST_DEVICE std::int64_t columns() const { return 2 * pairs; }

@@ -96,14 +96,14 @@ struct Matrix {
 void batch_norm_statistics(Stream stream, DataType type, const Matrix& extent, const void* x,
                            float* mean, float* variance, void* workspace);
 
-/// Stochastic depth of a norm's output: it is 0 in the rows of samples whose mask has bit `block`,
-/// and multiplied by `kept` in the others.
+/// Stochastic depth of a norm's output: it is 0 in the rows of samples that drop `block`, and
+/// multiplied by `scale` in the others.
 struct SampleDrop {
-  const std::uint64_t* dropped = nullptr;  ///< (samples,), on the device; null: no sample drops
+  DroppedBlocks dropped = {};  ///< on the device
   std::int64_t samples = 0;
   std::int64_t rows = 0;  ///< of each sample; 0: no stochastic depth
   int block = 0;
-  float kept = 1.0F;  ///< 1 / (1 - probability)
+  float scale = 1.0F;
 };
 
 /// Inputs of a normalisation; all (padded), fp32. Weight and bias are 0 in the padding.
@@ -115,8 +115,8 @@ struct Normalization {
   float eps;
   SampleDrop drop = {};  ///< applied to the output; a gradient is multiplied by the same factors
 };
-/// y = relu?((x - mean) / sqrt(variance + eps) * weight + bias [+ residual]). `mask`, if not null,
-/// receives one bit per value, set where y > 0 (bit i % 8 of byte i / 8).
+/// y = relu?(((x - mean) / sqrt(variance + eps) * weight + bias) * drop [+ residual]). `mask`, if
+/// not null, receives one bit per value, set where y > 0 (bit i % 8 of byte i / 8).
 struct NormalizeOptions {
   const void* residual = nullptr;
   const Normalization* residual_norm = nullptr;  ///< of the residual, which is then rounded to T
@@ -149,6 +149,7 @@ struct NormSums {
 /// With g = the incoming gradient, 0 where `mask` is not null and its bit is not set: sums over
 /// rows of g * (x - mean) / sqrt(variance + eps) and of g: the gradients of weight and bias.
 /// `added`, if not null, is the norm that was added to this one's output; g is also its gradient.
+/// Each norm's sums are over g times its factors of stochastic depth.
 void batch_norm_backward_sums(Stream stream, DataType type, const Matrix& extent,
                               const IncomingGradient& incoming, const std::uint8_t* mask,
                               const NormSums& of, const NormSums* added, void* workspace);

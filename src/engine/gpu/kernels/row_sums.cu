@@ -1,5 +1,6 @@
 #include "kernels.hpp"
 #include "row_reduction.hpp"
+#include "sample_drop.hpp"
 
 #include <cmath>
 
@@ -117,12 +118,12 @@ struct ChunkGradients {
                        row < column.whole_rows);
           }
           Vec8 added_g = g;
-          if constexpr (drops) drop_samples(reduction.extent, drop, row, column.at, g);
+          if constexpr (drops) drop_samples<T>(reduction.extent, drop, row, column.at, g);
           for (int i = 0; i < vec8_size; ++i) result.sums[0][i] += g[i];
           add_products(g, loaded.x.floats(), center, result.sums[1]);
           if constexpr (added) {
             if constexpr (drops) {
-              drop_samples(reduction.extent, added_drop, row, column.at, added_g);
+              drop_samples<T>(reduction.extent, added_drop, row, column.at, added_g);
               for (int i = 0; i < vec8_size; ++i) result.sums[3][i] += added_g[i];
             }
             add_products(added_g, loaded.added_x.floats(), added_center, result.sums[2]);

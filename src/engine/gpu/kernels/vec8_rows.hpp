@@ -1,6 +1,5 @@
 #pragma once
 
-#include "kernels.hpp"
 #include "launch.hpp"
 #include "vector_io.hpp"
 
@@ -98,29 +97,6 @@ LOCKSTEP_HOST_DEVICE inline Vec8 load_channels(const Vec8Rows& extent, const flo
   return {{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]}};
 }
 
-/// Whether a norm or the norm added to it drops samples.
-[[nodiscard]] inline bool drops_samples(const Normalization& norm, const Normalization* added) {
-  return norm.drop.rows != 0 || (added != nullptr && added->drop.rows != 0);
-}
-/// Applies stochastic depth to a vec8 at position `at` of a row.
-LOCKSTEP_HOST_DEVICE inline void drop_samples(const Vec8Rows& extent, const SampleDrop& drop,
-                                              std::int64_t row, std::int64_t at, Vec8& values) {
-  if (drop.rows == 0) return;
-  const auto factor = [&](std::int64_t position) {
-    // Two rows of a folded matrix may be of different samples; the last may be missing.
-    const std::int64_t pixel =
-        extent.width == extent.padded ? row : 2 * row + (position >= extent.padded ? 1 : 0);
-    const std::int64_t sample{static_cast<std::uint32_t>(pixel) /
-                              static_cast<std::uint32_t>(drop.rows)};
-    const bool drops = drop.dropped != nullptr && sample < drop.samples &&
-                       (drop.dropped[sample] >> drop.block & 1U) != 0;
-    return drops ? 0.0F : drop.kept;
-  };
-  const float low = factor(at);
-  const float high = factor(at + vec8_size / 2);
-  for (int i = 0; i < vec8_size; ++i) values[i] *= i < vec8_size / 2 ? low : high;
-}
-
 /// Calls use(row, load(row)) for `count` rows, first, first + stride and so on; a negative stride
 /// goes backwards. Loads `depth` rows before it uses the first, so that their loads overlap.
 template <int depth, typename Load, typename Use>
@@ -147,8 +123,8 @@ LOCKSTEP_HOST_DEVICE inline std::int64_t rows_below(std::int64_t end, std::int64
 }
 
 /// Work items that keep a thread on one vec8 column, so that it loads the per-channel values once.
-/// An item is a column and `rows_each` rows. The items that a large device works on together have
-/// interleaved rows, so that it goes through memory from begin to end.
+/// An item is a column and `rows_each` rows. Items that run at the same time read adjacent rows, so
+/// that a kernel reads memory front to back.
 struct ColumnItems {
   std::int64_t chunks = 0;  ///< items of a column
   std::int64_t columns = 0;
@@ -169,7 +145,7 @@ struct ColumnItems {
   }
 };
 [[nodiscard]] inline ColumnItems column_items(const Vec8Rows& extent) {
-  // Enough items to keep a large device busy, then up to 16 rows per item.
+  // 4 to 16 rows per item: about `enough` items keep a large device busy.
   constexpr std::int64_t enough = std::int64_t{1} << 18;
   constexpr std::int64_t loaded_together = 4;
   ColumnItems items{.columns = extent.columns()};

@@ -10,18 +10,20 @@ namespace {
 /// First convolutions of images with odd and even extents.
 std::vector<ConvolutionShape> first_convolutions(DataType type) {
   std::vector<ConvolutionShape> shapes;
-  for (const std::int64_t kernel : {3, 4, 5, 7}) {
+  for (const std::int64_t kernel : {3, 4, 5, 7, 8}) {
     for (const std::int64_t channels : {1, 3, 4}) {
-      shapes.push_back({.batch = 2,
-                        .height = 11,
-                        .width = 8 + kernel,
-                        .in_channels = channels,
-                        .out_channels = 8,
-                        .kernel = kernel,
-                        .stride = 2,
-                        .padding = kernel / 2,
-                        .type = type,
-                        .tf32 = true});
+      for (const std::int64_t padding : {std::int64_t{0}, kernel == 8 ? 2 : kernel / 2}) {
+        shapes.push_back({.batch = 2,
+                          .height = 10 + channels,
+                          .width = 8 + kernel,
+                          .in_channels = channels,
+                          .out_channels = 8,
+                          .kernel = kernel,
+                          .stride = 2,
+                          .padding = padding,
+                          .type = type,
+                          .tf32 = true});
+      }
     }
   }
   return shapes;
@@ -36,7 +38,7 @@ BOOST_AUTO_TEST_CASE(a_convolution_over_gathered_columns_is_that_over_images) {
     for (const ConvolutionShape& shape : first_convolutions(type)) {
       const auto gather = column_gather(shape);
       BOOST_REQUIRE(gather.has_value());
-      const ConvolutionShape gathered = stored_shape(shape, true, "conv1");
+      const ConvolutionShape gathered = stored_shape(shape, gather, "conv1");
       BOOST_TEST(gathered.out_height() == shape.out_height());
       BOOST_TEST(gathered.out_width() == shape.out_width());
       const Matrix pixels{shape.batch * shape.height * shape.width, shape.in_channels,
@@ -114,13 +116,17 @@ BOOST_AUTO_TEST_CASE(other_convolutions_are_not_gathered) {
   BOOST_TEST(gathers([](auto&) {}));
   BOOST_TEST(!gathers([](auto& shape) { shape.stride = 1; }));
   BOOST_TEST(!gathers([](auto& shape) { shape.in_channels = 5; }));
+  BOOST_TEST(!gathers([](auto& shape) {
+    shape.in_channels = 2;
+    shape.groups = 2;
+  }));
   BOOST_TEST(!gathers([](auto& shape) { shape.kernel = 1; }));
   BOOST_TEST(!gathers([](auto& shape) { shape.kernel = 9; }));
   BOOST_TEST(!gathers([](auto& shape) {
     shape.type = DataType::f32;
     shape.tf32 = false;
   }));
-  BOOST_TEST((stored_shape(stem, false, "conv1").kernel_width == 0));
+  BOOST_TEST((stored_shape(stem, std::nullopt, "conv1").kernel_width == 0));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
