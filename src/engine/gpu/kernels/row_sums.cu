@@ -94,7 +94,13 @@ struct ChunkGradients {
     const Vec8 center = load_channels(reduction.extent, mean, column.at);
     Vec8 added_center{};
     if constexpr (added) added_center = load_channels(reduction.extent, added_mean, column.at);
-    reduction.for_rows_of<packed_size<T> / 4>(
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+    // A row takes more registers there, so two would not fit.
+    constexpr int depth = joins || drops ? 1 : packed_size<T> / 4;
+#else
+    constexpr int depth = packed_size<T> / 4;
+#endif
+    reduction.for_rows_of<depth>(
         block, lane, column.rows,
         [&](std::int64_t row) {
           const std::int64_t at = row * reduction.extent.width + column.at;
