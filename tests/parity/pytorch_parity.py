@@ -253,10 +253,15 @@ def pick_start(make, optimizer, shape, classes, steps, criterion, is_mixed):
         weights = torch.rand((batch + 1) // 2).repeat_interleave(2)[:batch] if is_mixed else torch.ones(batch)
         target = shares_of(labels, partners, weights, classes) if is_mixed else labels
         nearest = [np.inf]
+
+        def look(_, inputs):
+            sizes = inputs[0].abs()
+            # Where a branch is dropped, the input is an earlier ReLU's output: its zeros are exact in every program.
+            nearest.append(sizes[sizes > 0].min().item() / inputs[0].std().item())
+
         for part in module.modules():
             if isinstance(part, torch.nn.ReLU):
-                part.register_forward_pre_hook(
-                    lambda _, inputs: nearest.append(inputs[0].abs().min().item() / inputs[0].std().item()))
+                part.register_forward_pre_hook(look)
         exact = run_torch(module, optimizer, images, target, steps, criterion)
         if min(nearest) > MARGIN:
             break
