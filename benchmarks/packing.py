@@ -39,6 +39,10 @@ def predicted(rate_per_rank, read, written, cores):
     return rows
 
 
+def counted(number, what):
+    return f"{number} {what}{'s' if number > 1 else ''}"
+
+
 def main():
     parser = arguments(__doc__, 3)
     parser.add_argument("--python", default="/usr/bin/python3")
@@ -62,9 +66,9 @@ def main():
             prediction = predicted(rates[CORES]["median"] / CORES, read, written, options.cores_per_node)
             result["rows"].append({"form": form, "options": arguments_of_form, "images_per_second": rates, "bytes_per_packed_image": written,
                                    "others_share_of_machine": others, "predicted_imagenet": prediction})
-            print(f"{form}: " + ", ".join(f"{ranks} ranks {rate['median']:.0f} images/s" for ranks, rate in rates.items())
+            print(f"{form}: " + ", ".join(f"{counted(ranks, 'rank')} {rate['median']:.0f} images/s" for ranks, rate in rates.items())
                   + "; ImageNet, predicted: " + ", ".join(
-                      f"{row['nodes']} nodes {row['minutes']:.1f} min reading {row['read_megabytes_per_second']:.0f} and writing "
+                      f"{counted(row['nodes'], 'node')} {row['minutes']:.1f} min reading {row['read_megabytes_per_second']:.0f} and writing "
                       f"{row['written_megabytes_per_second']:.0f} MB/s" for row in prediction) + note_of_others(others), flush=True)
     write(result, options.output)
 

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# nvidia_versions_test.sh BUILD: compiles the sources that call CUDA, cuDNN, its frontend and NCCL with the headers of the oldest versions that
+# cmake/LockstepCuda.cmake accepts, and of the newest ones, from a Python package index. Downloads 2 to 4 GB, one package at a time, and keeps only
+# headers. Exit status 77 if BUILD has no GPU module.
+set -euo pipefail
+build=$1
+cd "$(dirname "$0")/../.."
+python=build/python/bin/python3
+work=$build/nvidia-versions
+mkdir -p "$work"
+
+headers() {  # FOLDER PACKAGE [VERSION SPECIFIER OF PIP]
+  local folder=$work/$1/$2 wheel
+  wheel=$(mktemp -d)
+  "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --dest "$wheel" "$2${3:-}"
+  echo "$1: $(cd "$wheel" && echo *.whl)"
+  "$python" - "$wheel"/*.whl "$folder" <<'END'
+import pathlib, sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    for name in wheel.namelist():
+        _, found, below = name.partition("include/")
+        if found and not name.endswith("/"):
+            path = pathlib.Path(sys.argv[2], "include", below)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(wheel.read(name))
+END
+  rm -r "$wheel"
+}
+
+compile() {  # FOLDER: the sources, with its headers before those of the build
+  local source command count=0 folder folders=
+  for folder in "$work/$1"/*/include; do folders+=" -isystem $folder"; done
+  for source in src/comm/nccl/nccl_api.cpp src/compute/module/nvtx_marks.cpp src/engine/gpu/cuda/*.cpp; do
+    command=$(sed -nE "s|^ *\"command\": \"(.*) -o [^ ]* -c $PWD/$source\",?\$|\1|p" "$build/compile_commands.json" | head -n 1 | sed 's|\\\(.\)|\1|g')
+    [ -n "$command" ] || { echo "skipped: $build has no GPU module (it does not compile $source)"; exit 77; }
+    eval "${command/ -/ -fsyntax-only$folders -}" "$source"
+    count=$((count + 1))
+  done
+  echo "$count sources compile with the $1 headers"
+}
+
+rm -rf "$work/oldest" "$work/newest"
+headers oldest nvidia-cuda-runtime-cu12 '==12.8.*'
+headers oldest nvidia-nccl-cu12 '==2.22.3'
+headers oldest nvidia-cudnn-cu12 '==9.0.*'
+headers oldest nvidia-cudnn-frontend '==1.15.0'
+compile oldest
+headers newest nvidia-cuda-runtime '>=13'
+headers newest nvidia-nccl-cu13
+headers newest nvidia-cudnn-cu13
+headers newest nvidia-cudnn-frontend '<2'
+compile newest
