@@ -3,7 +3,8 @@
 
 All pack the same generated images of 500 x 375 pixels, about as large as ImageNet's (1,281,167 training and 50,000 validation images, 110 kB each), from
 the page cache: as pixels, as the files are, and resized and encoded again. The prediction is of nodes with --cores-per-node cores, one rank on each,
-that pack as fast as each of as many ranks here as there are cores; and the bytes/s that the file system must then read and write.
+that pack as fast as each of as many ranks here as there are cores, if the file system reads and writes as many bytes/s as that takes; and of a file
+system that reads and writes 1 GB/s in all.
 --python needs Pillow and numpy.
 """
 
@@ -31,10 +32,12 @@ def pack(program, images, output, ranks, options):
 
 def predicted(rate_per_rank, read, written, cores):
     """For each number of nodes, the minutes of ImageNet and MB/s of the whole job; `read` and `written` are bytes an image."""
+    minutes_of_bytes = IMAGENET * (read + written) / 1e9 / 60
     rows = []
     for nodes in NODES:
         rate = rate_per_rank * cores * nodes
         rows.append({"nodes": nodes, "minutes": IMAGENET / rate / 60, "images_per_second": rate,
+                     "minutes_at_1_gigabyte_per_second": max(IMAGENET / rate / 60, minutes_of_bytes),
                      "read_megabytes_per_second": rate * read / 1e6, "written_megabytes_per_second": rate * written / 1e6})
     return rows
 
@@ -69,7 +72,7 @@ def main():
             print(f"{form}: " + ", ".join(f"{counted(ranks, 'rank')} {rate['median']:.0f} images/s" for ranks, rate in rates.items())
                   + "; ImageNet, predicted: " + ", ".join(
                       f"{counted(row['nodes'], 'node')} {row['minutes']:.1f} min reading {row['read_megabytes_per_second']:.0f} and writing "
-                      f"{row['written_megabytes_per_second']:.0f} MB/s" for row in prediction) + note_of_others(others), flush=True)
+                      f"{row['written_megabytes_per_second']:.0f} MB/s, or {row['minutes_at_1_gigabyte_per_second']:.1f} min" for row in prediction) + note_of_others(others), flush=True)
     write(result, options.output)
 
 
