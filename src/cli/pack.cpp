@@ -29,6 +29,7 @@ struct PackArguments {
   double shard_mb = 256;
   std::int64_t seed = 0;
   std::int64_t image_size = 224;
+  std::int64_t image_width = 0;  ///< 0: image_size
   bool keep_encoded = false;
   std::int64_t short_side = 0;  ///< 0: images keep their size
   std::int64_t quality = default_jpeg_quality;
@@ -44,6 +45,13 @@ void add_image_options(OptionTable<PackArguments>& table) {
             .help = "resize the short side to this, then crop the center",
             .unit = "pixels",
             .min = 1,
+            .max = 4096})
+      .add(&PackArguments::image_width,
+           {.name = "image-width",
+            .help = "resize to cover --image-size rows and this many columns, then crop the "
+                    "center, so that less of wide images is lost; 0: --image-size",
+            .unit = "pixels",
+            .min = 0,
             .max = 4096})
       .add(&PackArguments::keep_encoded,
            {.name = "keep-encoded",
@@ -153,8 +161,8 @@ PackArguments parse(const std::vector<std::string>& arguments) {
   }
   const PackArguments& value = parsed.value;
   if (value.from == SourceKind::mnist || value.from == SourceKind::cifar) {
-    for (const char* name : {"image-size", "keep-encoded", "short-side", "quality", "on-bad",
-                             "val-labels", "class-ids", "class-names"}) {
+    for (const char* name : {"image-size", "image-width", "keep-encoded", "short-side", "quality",
+                             "on-bad", "val-labels", "class-ids", "class-names"}) {
       if (parsed.given.contains(name)) {
         fail(ExitStatus::usage,
              "--{} is for --from folder, tar and webdataset ({} images are packed as they are); "
@@ -163,11 +171,13 @@ PackArguments parse(const std::vector<std::string>& arguments) {
       }
     }
   }
-  if (value.keep_encoded && parsed.given.contains("image-size")) {
-    fail(ExitStatus::usage,
-         "--image-size {} with --keep-encoded (JPEG files are packed as they are, "
-         "training resizes them); drop one, or use --short-side",
-         value.image_size);
+  for (const char* name : {"image-size", "image-width"}) {
+    if (value.keep_encoded && parsed.given.contains(name)) {
+      fail(ExitStatus::usage,
+           "--{} {} with --keep-encoded (JPEG files are packed as they are, training resizes "
+           "them); drop one, or use --short-side",
+           name, pack_options().get(value, name));
+    }
   }
   for (const char* name : {"short-side", "quality"}) {
     if (!value.keep_encoded && parsed.given.contains(name)) {
@@ -204,6 +214,7 @@ ImageOptions image_options(const PackArguments& arguments) {
                        .val_labels = arguments.val_labels,
                        .class_ids = arguments.class_ids,
                        .class_names = arguments.class_names};
+  if (arguments.image_width > 0) options.image_width = arguments.image_width;
   if (arguments.short_side > 0) options.short_side = arguments.short_side;
   return options;
 }

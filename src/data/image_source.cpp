@@ -38,7 +38,10 @@ bool is_png(std::span<const std::byte> file) {
 }
 
 std::string settings_of(const ImageOptions& options) {
-  if (!options.keep_encoded) return fmt::format("pixels, image size {}", options.image_size);
+  if (!options.keep_encoded) {
+    const std::string width = options.image_width ? fmt::format("x{}", *options.image_width) : "";
+    return fmt::format("pixels, image size {}{}", options.image_size, width);
+  }
   if (!options.short_side) return fmt::format("JPEG files, quality {}", options.quality);
   return fmt::format("JPEG files, short side {}, quality {}", *options.short_side, options.quality);
 }
@@ -47,12 +50,13 @@ class ImageSource final : public PackSource {
  public:
   ImageSource(ImageListing listing, const ImageOptions& options)
       : listing_(std::move(listing)),
-        size_(options.image_size),
+        height_(options.image_size),
+        width_(options.image_width.value_or(options.image_size)),
         short_side_(options.short_side),
         quality_(options.quality) {
     info_.image = {.channels = rgb,
-                   .height = options.keep_encoded ? 0 : size_,
-                   .width = options.keep_encoded ? 0 : size_};
+                   .height = options.keep_encoded ? 0 : height_,
+                   .width = options.keep_encoded ? 0 : width_};
     info_.encoded = options.keep_encoded;
     info_.settings = settings_of(options);
     info_.classes = listing_.classes;
@@ -74,7 +78,8 @@ class ImageSource final : public PackSource {
     return of(part).size();
   }
   [[nodiscard]] std::uint64_t bytes_of(SourcePart part, std::int64_t index) const override {
-    return info_.encoded ? of(part)[index].bytes : static_cast<std::uint64_t>(size_ * size_ * rgb);
+    return info_.encoded ? of(part)[index].bytes
+                         : static_cast<std::uint64_t>(height_ * width_ * rgb);
   }
 
   [[nodiscard]] std::int64_t label(SourcePart part, std::int64_t index) const override {
@@ -97,7 +102,7 @@ class ImageSource final : public PackSource {
       return {.pixels = sample.bytes};
     }
     if (short_side_ && std::min(decoded_.shape.height, decoded_.shape.width) > *short_side_) {
-      resize(short_side_shape(decoded_.shape, *short_side_));
+      resize(covering_shape(decoded_.shape, *short_side_, *short_side_));
       encode_jpeg(resized_, quality_, sample.bytes);
       return {.pixels = resized_.pixels, .conversion = Conversion::resized};
     }
@@ -150,32 +155,31 @@ class ImageSource final : public PackSource {
     resampler_.resize(decoded_.pixels, decoded_.shape, whole, target, resized_);
   }
 
-  /// Resizes the short side to size_, then crops the centre.
+  /// Resizes decoded_ to cover height_ x width_, then crops the centre.
   void fit(RawSample& sample) {
-    const ImageShape target = short_side_shape(decoded_.shape, size_);
+    const ImageShape target = covering_shape(decoded_.shape, height_, width_);
     if (target.height * target.width > max_image_pixels) {
-      fail(
-          ExitStatus::bad_input,
-          "an image of {}x{} pixels (its long side would have {} with a short side of {}); crop or "
-          "remove it",
-          decoded_.shape.height, decoded_.shape.width, std::max(target.height, target.width),
-          size_);
+      fail(ExitStatus::bad_input,
+           "an image of {}x{} pixels (it would have {}x{} to cover {}x{}); crop or remove it",
+           decoded_.shape.height, decoded_.shape.width, target.height, target.width, height_,
+           width_);
     }
     const bool fits = target == decoded_.shape;
     if (!fits) resize(target);
     const Image& image = fits ? decoded_ : resized_;
-    const Region crop = centre_region(target, size_, size_);
-    const auto row_bytes = static_cast<std::size_t>(size_ * rgb);
-    sample.bytes.resize(row_bytes * static_cast<std::size_t>(size_));
-    for (std::int64_t row = 0; row < size_; ++row) {
+    const Region crop = centre_region(target, height_, width_);
+    const auto row_bytes = static_cast<std::size_t>(width_ * rgb);
+    sample.bytes.resize(row_bytes * static_cast<std::size_t>(height_));
+    for (std::int64_t row = 0; row < height_; ++row) {
       const std::int64_t first = ((crop.top + row) * target.width + crop.left) * rgb;
       std::copy_n(image.pixels.begin() + first, row_bytes,
-                  sample.bytes.begin() + row * size_ * rgb);
+                  sample.bytes.begin() + row * width_ * rgb);
     }
   }
 
   ImageListing listing_;
-  std::int64_t size_;
+  std::int64_t height_;
+  std::int64_t width_;
   std::optional<std::int64_t> short_side_;
   std::int64_t quality_;
   SourceInfo info_;

@@ -179,11 +179,12 @@ Region centre_region(const ImageShape& image, std::int64_t height, std::int64_t 
           .width = width};
 }
 
-ImageShape short_side_shape(const ImageShape& image, std::int64_t short_side) noexcept {
-  const std::int64_t shortest = std::min(image.height, image.width);
+ImageShape covering_shape(const ImageShape& image, std::int64_t height,
+                          std::int64_t width) noexcept {
+  const bool wider = image.width * height >= image.height * width;
   return {.channels = image.channels,
-          .height = image.height * short_side / shortest,
-          .width = image.width * short_side / shortest};
+          .height = wider ? height : image.height * width / image.width,
+          .width = wider ? image.width * height / image.height : width};
 }
 
 void Resampler::resize(std::span<const std::byte> pixels, const ImageShape& shape,

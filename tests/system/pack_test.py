@@ -112,6 +112,31 @@ def bad_files_are_skipped_on_any_number_of_ranks(folder):
     run(["inspect", "--verify", folder / "jpeg-1", folder / "pixels-3"])
 
 
+def wide_pixels_keep_more_than_the_middle_square(folder):
+    sizes = {"four_to_three": (48, 64), "portrait": (60, 40), "wide": (30, 80)}  # height, width
+    for name, (height, width) in sizes.items():
+        (folder / "in" / name).mkdir(parents=True)
+        (folder / "in" / name / "image.png").write_bytes(encoded(picture(height, height, width), "PNG"))
+    for ranks in (1, 3):
+        pack(folder / "in", folder / f"out-{ranks}", "--image-size", 18, "--image-width", 24, ranks=ranks)
+    assert content(folder / "out-1") == content(folder / "out-3")
+    packed = {}
+    for shard in (folder / "out-1").glob("train-*.h5"):
+        with h5py.File(shard) as file:
+            packed.update(zip((int(label) for label in file["labels"]), file["images"][...]))
+    for label, (name, (height, width)) in enumerate(sizes.items()):
+        scale = max(18 / height, 24 / width)
+        covering = Image.open(folder / "in" / name / "image.png").resize((int(width * scale), int(height * scale)), Image.BILINEAR)
+        left, top = (covering.width - 24) // 2, (covering.height - 18) // 2
+        expected = np.asarray(covering.crop((left, top, left + 24, top + 18))).astype(int)
+        assert packed[label].shape == (18, 24, 3) and np.abs(packed[label] - expected).max() <= 1, name
+    output = run(["train", "--data", folder / "out-3", "--run-dir", folder / "run", "--model", "mini-resnet", "--width", 8, "--batch-size", 3,
+                  "--epochs", 1, "--threads", 1, "--augment", "resized-crop", "--image-size", 16])
+    assert "input 3x16x16" in output and "finished" in output, output
+    output = run([*pack_args(folder / "in", folder / "refused"), "--keep-encoded", "--image-width", 24], expect=USAGE)
+    assert "--image-width 24 with --keep-encoded" in output, output
+
+
 def a_bad_file_stops_packing_by_default(folder):
     source = write_imagenet(folder / "in")
     for ranks in (1, 3):
@@ -399,7 +424,7 @@ def exif_orientation_is_ignored(folder):
 
 
 if __name__ == "__main__":
-    main([bad_files_are_skipped_on_any_number_of_ranks, a_bad_file_stops_packing_by_default, unusual_files_become_rgb_jpeg,
+    main([bad_files_are_skipped_on_any_number_of_ranks, wide_pixels_keep_more_than_the_middle_square, a_bad_file_stops_packing_by_default, unusual_files_become_rgb_jpeg,
           large_images_are_resized_and_encoded_again, options_that_do_not_fit_are_refused,
           validation_images_without_folders_get_their_labels_from_a_file, class_names_come_from_a_file,
           the_archives_of_imagenet_give_the_same_shards_as_its_folders, a_webdataset_is_packed_from_its_archives,

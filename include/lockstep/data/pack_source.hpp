@@ -68,8 +68,10 @@ class PackSource {
 /// What is packed of a set of image files, and how.
 struct ImageOptions {
   std::string directory;
-  std::int64_t image_size = 224;  ///< pixels: resizes the short side, then crops the centre
-  bool keep_encoded = false;      ///< packs JPEG files unchanged, others as JPEG files
+  /// Pixels: images are resized to cover image_size x image_width, then the centre is cropped.
+  std::int64_t image_size = 224;
+  std::optional<std::int64_t> image_width = std::nullopt;  ///< none: image_size
+  bool keep_encoded = false;  ///< packs JPEG files unchanged, others as JPEG files
   /// Pixels, with keep_encoded: larger images are resized to this short side, and encoded again.
   std::optional<std::int64_t> short_side = std::nullopt;
   std::int64_t quality = default_jpeg_quality;  ///< of JPEG files that are made, 1 to 100

@@ -14,10 +14,10 @@ namespace lockstep {
 [[nodiscard]] Region centre_region(const ImageShape& image, std::int64_t height,
                                    std::int64_t width) noexcept;
 
-/// Shape of `image` with its short side resized to `short_side`; the long side is rounded down, as
-/// in torchvision's Resize.
-[[nodiscard]] ImageShape short_side_shape(const ImageShape& image,
-                                          std::int64_t short_side) noexcept;
+/// The smallest shape with the aspect ratio of `image` that covers height x width; one side is
+/// equal, and the other is rounded down, as in torchvision's Resize of the short side.
+[[nodiscard]] ImageShape covering_shape(const ImageShape& image, std::int64_t height,
+                                        std::int64_t width) noexcept;
 
 /// Source pixels and weights of all result pixels along one axis, as ResampleTaps. All have `count`
 /// source pixels, some of them with weight 0, so that loops have one length.
