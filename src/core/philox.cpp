@@ -1,12 +1,16 @@
 #include "lockstep/core/philox.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
 namespace lockstep {
 namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "fill() writes words as memory holds them");
 
 /// Blocks computed together, in vectors.
 constexpr std::uint32_t lanes = 16;

@@ -87,6 +87,19 @@ void describe_start(RunReporter& reporter, const StartParts& parts) {
   if (binding.warning) reporter.warn(*binding.warning);
 }
 
+void describe_resume(RunReporter& reporter, const RunStart& from, const TrainingState& now,
+                     const BatchGeometry& geometry) {
+  const TrainingState& stored = *from.state;
+  reporter.say(fmt::format("resuming from {} (step {}, epoch {}, position {}; written by {} ranks)",
+                           from.path, stored.step, stored.epoch, stored.position,
+                           stored.world_size));
+  if (now.epoch != stored.epoch) {
+    reporter.say(fmt::format("{} samples of epoch {} are skipped (fewer than a batch of {})",
+                             geometry.samples - stored.position, stored.epoch + 1,
+                             geometry.global_batch));
+  }
+}
+
 void describe_average(RunReporter& reporter, const Config& config, const RunStart& from) {
   const bool is_stored = !from.reader->ema().empty();
   if (config.ema_decay > 0 && !is_stored) {

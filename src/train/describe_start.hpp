@@ -27,6 +27,11 @@ struct StartParts {
 /// Reports the model, the data, the hardware and the memory that a rank needs.
 void describe_start(RunReporter& reporter, const StartParts& parts);
 
+/// Reports the checkpoint that a run continues, and what is left out between it and the state
+/// `now`.
+void describe_resume(RunReporter& reporter, const RunStart& from, const TrainingState& now,
+                     const BatchGeometry& geometry);
+
 /// Reports that the average of the weights starts at, or ends with, the checkpoint `from.reader`.
 void describe_average(RunReporter& reporter, const Config& config, const RunStart& from);
 

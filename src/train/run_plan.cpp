@@ -1,5 +1,6 @@
 #include "lockstep/train/run_plan.hpp"
 
+#include "lockstep/config/options.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <fmt/ranges.h>
@@ -170,6 +171,21 @@ void check_resumable(const RunPlan& plan, const Config& before, const TrainingSt
   }
   check_same("the data set's identity", data_identity, state.data_identity);
   check_same("the network's identity (layers and shapes)", model_identity, state.model_identity);
+}
+
+std::vector<std::string> apply_changes(const Config& before, const Config& now,
+                                       TrainingState& state) {
+  std::vector<std::string> lines;
+  // The best checkpoint is chosen by the average if there is one.
+  if ((before.ema_decay > 0) != (now.ema_decay > 0)) {
+    state.best_top1 = state.best_step = -1;
+    lines.emplace_back("the best checkpoint is chosen anew (--ema-decay was begun or ended)");
+  }
+  if (before.conv_algorithm != now.conv_algorithm) state.convolutions.reset();
+  for (const ConfigDifference& change : differences(before, now)) {
+    lines.push_back(fmt::format("--{} was {}, is {} now", change.name, change.left, change.right));
+  }
+  return lines;
 }
 
 AutoAugmentOptions auto_augment_options(const Config& config) noexcept {

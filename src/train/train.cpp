@@ -129,18 +129,8 @@ void Run::plan() {
   if (start_.state) {
     const Config before = parse_config_text(start_.state->config);
     check_resumable(plan, before, *start_.state, data_->info().identity, graph().fingerprint());
-    // The best checkpoint is chosen by the average if there is one.
-    if ((before.ema_decay > 0) != (plan.config.ema_decay > 0)) {
-      start_.state->best_top1 = start_.state->best_step = -1;
-      changes_.emplace_back("the best checkpoint is chosen anew (--ema-decay was begun or ended)");
-    }
-    // With a changed --conv-algorithm, choose algorithms again.
-    if (before.conv_algorithm != plan.config.conv_algorithm) start_.state->convolutions.reset();
     plan.global_batch = resumed_global_batch(plan, before, *start_.state, comm_.size());
-    for (const ConfigDifference& change : differences(before, plan.config)) {
-      changes_.push_back(
-          fmt::format("--{} was {}, is {} now", change.name, change.left, change.right));
-    }
+    changes_ = apply_changes(before, plan.config, *start_.state);
   }
   check_global_batch(plan, data_->info(), comm_.size());
   geometry_ = {.samples = data_->info().samples,
@@ -196,15 +186,7 @@ void Run::report_start_point() {
   for (const std::string& rejected : start_.rejected) reporter_->warn(rejected);
   if (!plan_.warning.empty()) reporter_->warn(plan_.warning);
   if (!start_.state) return;
-  const TrainingState& stored = *start_.state;
-  reporter_->say(
-      fmt::format("resuming from {} (step {}, epoch {}, position {}; written by {} ranks)",
-                  start_.path, stored.step, stored.epoch, stored.position, stored.world_size));
-  if (state_.epoch != stored.epoch) {
-    reporter_->say(fmt::format("{} samples of epoch {} are skipped (fewer than a batch of {})",
-                               data_->info().samples - stored.position, stored.epoch + 1,
-                               geometry_.global_batch));
-  }
+  describe_resume(*reporter_, start_, state_, geometry_);
   for (const std::string& change : changes_) reporter_->say(change);
   if (start_.reader) describe_average(*reporter_, plan_.plan.config, start_);
 }

@@ -116,6 +116,10 @@ def evaluations_report_both_and_leave_training_unchanged(folder):
 
 def the_average_is_exported_and_inspected_and_its_absence_is_an_error(folder):
     data = with_validation(folder)
+    network = ["inspect", "--model", "mini-resnet", "--image-size", 32, "--classes", 10, "--optimizer", "sgd", "--ranks", 2, "--json"]
+    plain, averaged = ({row["shard"]: row for row in json.loads(run([*network, *more]))["memory"]} for more in ([], ["--ema-decay", 0.9]))
+    for shard in ("none", "full"):
+        assert averaged[shard]["optimizer_bytes"] == 2 * plain[shard]["optimizer_bytes"], (shard, averaged, plain)
     with_average, without = folder / "with", folder / "without"
     run(train_args(data, with_average, "--max-steps", 3, "--ema-decay", 0.6))
     run(train_args(data, without, "--max-steps", 3))

@@ -156,7 +156,8 @@ def an_epoch_with_less_than_a_larger_batch_left_is_over(folder):
     data = write_shards(folder / "data", samples=24)
     args = [*train_args(data, folder / "run"), "--epochs", 3, "--allow-batch-change"]
     run([*args, "--max-steps", 5])
-    run([*args, "--accumulate", 2])  # 4 samples are left of the first epoch, then 3 steps in each
+    output = run([*args, "--accumulate", 2])  # 4 samples are left of the first epoch, then 3 steps in each
+    assert "4 samples of epoch 1 are skipped (fewer than a batch of 8)" in output, output
     assert (state(latest(folder / "run"))["step"], state(latest(folder / "run"))["epoch"]) == (11, 3)
     assert [event["epoch"] for event in events(folder / "run", "step")] == [0] * 5 + [1] * 3 + [2] * 3
     assert "nothing to do" in run([*args, "--accumulate", 2])
@@ -193,6 +194,22 @@ def other_model_seed_or_optimizer_is_refused_with_both_values(folder):
         assert "mlp" in output and "mini-resnet" in output, output
     output = run(train_args(data, directory, "--resume", "none"), expect=USAGE)
     assert "--resume none" in output, output
+
+
+def another_order_of_samples_waits_for_the_next_epoch(folder):
+    data = write_shards(folder / "data", samples=24)
+    directory = folder / "run"
+    plain = train_args(data, directory, "--shuffle-block", 1)
+    repeated = train_args(data, directory, "--shuffle-block", 2, "--repeated-augmentation", 2)
+    run([*plain, "--max-steps", 4])
+    for ranks in (1, 3):
+        output = run([*repeated, "--max-steps", 7], ranks, expect=USAGE)
+        assert "--shuffle-block" in output and "2" in output and "1" in output, output
+        output = run([*plain, "--repeated-augmentation", 2, "--max-steps", 7], ranks, expect=USAGE)
+        assert "--repeated-augmentation" in output, output
+    run([*plain, "--max-steps", 6])  # the end of the epoch
+    output = run([*repeated, "--max-steps", 7])
+    assert "--repeated-augmentation was 1, is 2 now" in output and state(latest(directory))["step"] == 7, output
 
 
 def an_older_file_is_not_resumed_beside_newer_ones(folder):
@@ -266,5 +283,6 @@ if __name__ == "__main__":
           an_audit_shows_each_sample_once_over_changing_world_sizes, an_audit_shows_each_sample_once_when_the_batch_changes,
           another_batch_needs_to_be_allowed, an_epoch_with_less_than_a_larger_batch_left_is_over, a_run_resumes_where_the_batch_of_a_new_run_would_not_fit,
           other_model_seed_or_optimizer_is_refused_with_both_values,
+          another_order_of_samples_waits_for_the_next_epoch,
           an_older_file_is_not_resumed_beside_newer_ones, a_stop_during_the_last_evaluation_is_not_the_end,
           inspect_counts_the_parameters_of_a_checkpoint, a_finished_run_has_nothing_to_do, broken_newest_checkpoints_are_skipped])

@@ -52,7 +52,7 @@ def a_stopped_rank_is_named_within_the_limit(folder):
         assert status == INTERNAL, f"{status}\n{output}"
         line = next(line for line in output.splitlines() if "no rank has made progress" in line)
         assert re.search(re.escape(name(rank)) + r" was last heard of \d+\.\d s ago, in .* of step \d+", line), line
-        # Mostly in a bucket's all-reduce; a rank may also stop between the all-reduces and the checks of a step.
+        # A rank that stops after a step's last all-reduce leaves the others in the all-gather of the step's checks.
         assert re.search(r"in the (all-reduce of bucket|all-gather of) \d+", line.split("out of reach")[1]), line
         assert output.count("no rank has made progress") == 1, output
         assert "no rank has made progress" in log(directory, 1), log(directory, 1)

@@ -44,9 +44,14 @@ void check_pairs(const Config& config, const BatchGeometry& geometry, std::int64
                                                 const TrainingState& state, int world_size);
 
 /// Error(usage), with both values, if model, classes, seed, data or optimizer differ from the
-/// checkpoint's.
+/// checkpoint's, or, in the middle of an epoch, the order of its samples.
 void check_resumable(const RunPlan& plan, const Config& before, const TrainingState& state,
                      std::uint32_t data_identity, std::uint32_t model_identity);
+
+/// Clears from a checkpoint's state what options that changed since make invalid: the best
+/// checkpoint and the chosen convolutions. Returns a line to print for each change.
+[[nodiscard]] std::vector<std::string> apply_changes(const Config& before, const Config& now,
+                                                     TrainingState& state);
 
 [[nodiscard]] AutoAugmentOptions auto_augment_options(const Config& config) noexcept;
 /// Loader options for training, except cores and threads; the Evaluator changes augmentation and
