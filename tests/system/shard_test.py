@@ -241,10 +241,10 @@ def the_peak_memory_of_a_rank_is_as_predicted(folder):
 def a_model_that_fits_only_sharded_is_refused_without_sharding(folder):
     """Under a limit of address space, below what `none` needs in addition to a process without a model. All of a process's threads share one malloc
     arena: each other would reserve 64 MiB of address space, and how many there are depends on timing."""
-    wide, idle = ["--model", "mlp", "--width", 4096], folder / "idle"
+    wide, idle, peaks = ["--model", "mlp", "--width", 4096], folder / "idle", folder / "peaks"
     arenas = {"MALLOC_ARENA_MAX": "1"}
     idle.write_text(f"""#!{sys.executable}
-import subprocess, sys, time
+import os, subprocess, sys, time
 child = subprocess.Popen([{LOCKSTEP!r}, *sys.argv[1:]], stdout=subprocess.DEVNULL)
 peak = 0
 while child.poll() is None:
@@ -254,13 +254,15 @@ while child.poll() is None:
     except OSError:
         pass
     time.sleep(0.005)
-print("peak", peak, file=sys.stderr)
+with open(os.environ["PEAKS"] + "/" + os.environ["OMPI_COMM_WORLD_RANK"], "w") as file:
+    file.write(str(peak))
 """)
     idle.chmod(0o755)
+    peaks.mkdir()
     small = ["train", "--synthetic", "--model", "mlp", "--batch-size", "4", "--width", "16", "--image-size", "8", "--classes", "10", "--channels", "3",
              "--synthetic-samples", "64", "--max-steps", "1", "--threads", "1", "--loader-threads", "0", "--run-dir", folder / "small"]
-    output = subprocess.run([*MPIRUN, "-n", "4", idle, *small], env=environment(arenas), capture_output=True, text=True, timeout=SECONDS).stderr
-    base = max(int(line.split()[1]) for line in output.splitlines() if line.startswith("peak"))
+    subprocess.run([*MPIRUN, "-n", "4", idle, *small], env=environment({"PEAKS": str(peaks), **arenas}), check=True, timeout=SECONDS)
+    base = max(int(peak.read_text()) for peak in peaks.iterdir())
     rows = predicted(wide)
     limit = str(base + 7 * rows["none"]["total_bytes"] // 10)
     output, _ = run_measured(folder, "refused", wide, "none", expect=USAGE, ADDRESS_SPACE=limit, **arenas)
