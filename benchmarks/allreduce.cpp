@@ -1,9 +1,11 @@
-// In-place all-reduce by message size: the job's MPI communicator, blocking and nonblocking; the
-// shared-memory communicator if all ranks are on one host; and, for comparison, a plain copy of the
-// same number of bytes on all ranks at once. Bus bandwidth as in nccl-tests: 2 (n - 1) / n * bytes
-// / time.
+// Collectives by message size, of all ranks: the all-reduce in place by the job's MPI communicator,
+// blocking and nonblocking, by messages on the schedule of --allreduce, and through shared memory
+// if all ranks are on one host; the nonblocking reduce-scatter and all-gather of --shard by MPI and
+// by messages; and, for comparison, a plain copy of the same number of bytes on all ranks at once.
+// Bus bandwidth as in nccl-tests: 2 (n - 1) / n * bytes / time.
 #include "benchmark.hpp"
 
+#include "lockstep/comm/message_communicator.hpp"
 #include "lockstep/comm/shared_memory_communicator.hpp"
 #include "lockstep/core/aligned_buffer.hpp"
 
@@ -12,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <functional>
 
 namespace lockstep::benchmark {
 namespace {
@@ -21,12 +24,82 @@ constexpr std::array<std::size_t, 9> message_bytes = {
     4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864, 25557032 * sizeof(float)};
 
 /// Seconds of `work` on the slowest rank; all ranks start together.
-template <typename Work>
-double timed(Communicator& comm, Work&& work) {
+double timed(Communicator& comm, const std::function<void()>& work) {
   comm.barrier();
   const double begin = now();
   work();
   return comm.all_reduce_value(now() - begin, ReduceOp::max);
+}
+
+/// One way to move values: a column of the table, and fields of the JSON row.
+struct Way {
+  std::string column;
+  std::string field;
+  std::function<void()> work;  ///< empty: not possible here
+  bool has_bandwidth = false;
+  std::vector<double> seconds = {};
+};
+
+/// Values of one message on this rank.
+struct Values {
+  AlignedBuffer<float> all;
+  AlignedBuffer<float> others;
+  std::size_t block;
+  Values(std::size_t bytes, int ranks)
+      : all(bytes / sizeof(float)),
+        others(bytes / sizeof(float)),
+        block(bytes / sizeof(float) / static_cast<std::size_t>(ranks)) {}
+  [[nodiscard]] std::span<float> mine() { return others.span().first(block); }
+  [[nodiscard]] std::span<float> blocks(Communicator& comm) {
+    return all.span().first(block * static_cast<std::size_t>(comm.size()));
+  }
+};
+
+void all_reduce(Communicator& comm, Values& values) {
+  Request request = comm.start_all_reduce(values.all.span());
+  comm.wait(request);
+}
+void reduce_scatter(Communicator& comm, Values& values) {
+  Request request =
+      comm.start_reduce_scatter(std::span<const float>(values.blocks(comm)), values.mine());
+  comm.wait(request);
+}
+void all_gather(Communicator& comm, Values& values) {
+  Request request =
+      comm.start_all_gather(std::span<const float>(values.mine()), values.blocks(comm));
+  comm.wait(request);
+}
+
+/// Communicators may be null.
+std::vector<Way> ways_of(Communicator& mpi, Communicator* messages, Communicator* shared,
+                         Values& values) {
+  const auto by = [&values](Communicator* comm, void (*work)(Communicator&, Values&)) {
+    return comm == nullptr ? std::function<void()>()
+                           : [comm, work, &values] { work(*comm, values); };
+  };
+  return {
+      {.column = "MPI",
+       .field = "",
+       .work = [&] { mpi.all_reduce(values.all.span()); },
+       .has_bandwidth = true},
+      {.column = "started", .field = "started_", .work = by(&mpi, all_reduce)},
+      {.column = "messages",
+       .field = "messages_",
+       .work = by(messages, all_reduce),
+       .has_bandwidth = true},
+      {.column = "shared",
+       .field = "shared_",
+       .work = by(shared, all_reduce),
+       .has_bandwidth = true},
+      {.column = "copy",
+       .field = "copy_",
+       .work = [&] { std::ranges::copy(values.all.span(), values.others.data()); }},
+      {.column = "scatter", .field = "reduce_scatter_", .work = by(&mpi, reduce_scatter)},
+      {.column = "by messages",
+       .field = "messages_reduce_scatter_",
+       .work = by(messages, reduce_scatter)},
+      {.column = "gather", .field = "all_gather_", .work = by(&mpi, all_gather)},
+      {.column = "by messages", .field = "messages_all_gather_", .work = by(messages, all_gather)}};
 }
 
 }  // namespace
@@ -34,56 +107,44 @@ double timed(Communicator& comm, Work&& work) {
 BenchResult bench_allreduce(const BenchOptions& options, const BenchContext& context) {
   Communicator& comm = context.comm;
   const std::unique_ptr<Communicator> shared = make_shared_memory_communicator(comm).communicator;
+  MessageCommunicatorOptions schedule;
+  if (options.config.all_reduce == AllReduce::ring) schedule.schedule = BlockSchedule::ring;
+  MessageCommunicatorResult messages;
+  if (comm.size() > 1) messages = make_message_communicator(comm, schedule);
   BenchResult result;
-  result.columns = {"bytes",     "ranks",   "MPI ms",       "p90 ms",         "started ms",
-                    "shared ms", "copy ms", "MPI bus GB/s", "shared bus GB/s"};
-  result.json = {{"benchmark", "allreduce"}, {"rows", Json::array()}};
+  result.json = {
+      {"benchmark", "allreduce"}, {"algorithm", messages.algorithm}, {"rows", Json::array()}};
   for (const std::size_t bytes : message_bytes) {
-    AlignedBuffer<float> values(bytes / sizeof(float));
-    AlignedBuffer<float> others(bytes / sizeof(float));
-    std::vector<double> blocking;
-    std::vector<double> started;
-    std::vector<double> through_memory;
-    std::vector<double> copied;
+    Values values(bytes, comm.size());
+    std::vector<Way> ways = ways_of(comm, messages.communicator.get(), shared.get(), values);
     for (std::int64_t i = 0; i < options.warmup + options.steps; ++i) {
-      const double first = timed(comm, [&] { comm.all_reduce(values.span()); });
-      const double second = timed(comm, [&] {
-        Request request = comm.start_all_reduce(values.span());
-        comm.wait(request);
-      });
-      const double third = shared ? timed(comm, [&] { shared->all_reduce(values.span()); }) : 0;
-      const double fourth = timed(comm, [&] { std::ranges::copy(values.span(), others.data()); });
-      if (i < options.warmup) continue;
-      blocking.push_back(first);
-      started.push_back(second);
-      through_memory.push_back(third);
-      copied.push_back(fourth);
+      for (Way& way : ways) {
+        const double seconds = way.work ? timed(comm, way.work) : 0;
+        if (i >= options.warmup) way.seconds.push_back(seconds);
+      }
     }
-    const Sample sample = summarize(blocking);
-    const Sample other = summarize(started);
-    const Sample memory = summarize(through_memory);
-    const Sample copy = summarize(copied);
     const double ranks = comm.size();
     const double moved = 2 * (ranks - 1) / ranks * static_cast<double>(bytes);
-    const auto milliseconds = [](double seconds) { return fmt::format("{:.3f}", 1e3 * seconds); };
-    const auto bandwidth = [&](double seconds) {
-      return fmt::format("{:.2f}", moved / seconds / 1e9);
-    };
-    result.rows.push_back({std::to_string(bytes), std::to_string(comm.size()),
-                           milliseconds(sample.median), milliseconds(sample.p90),
-                           milliseconds(other.median), shared ? milliseconds(memory.median) : "-",
-                           milliseconds(copy.median), bandwidth(sample.median),
-                           shared ? bandwidth(memory.median) : "-"});
-    result.json["rows"].push_back({{"bytes", bytes},
-                                   {"seconds_median", sample.median},
-                                   {"seconds_p90", sample.p90},
-                                   {"started_seconds_median", other.median},
-                                   {"copy_seconds_median", copy.median},
-                                   {"bus_bytes_per_second", moved / sample.median}});
-    if (!shared) continue;
-    result.json["rows"].back().update({{"shared_seconds_median", memory.median},
-                                       {"shared_seconds_p90", memory.p90},
-                                       {"shared_bus_bytes_per_second", moved / memory.median}});
+    result.columns = {"bytes", "ranks"};
+    std::vector<std::string> row{std::to_string(bytes), std::to_string(comm.size())};
+    Json json{{"bytes", bytes}};
+    for (const Way& way : ways) {
+      const Sample sample = summarize(way.seconds);
+      result.columns.push_back(way.column + " ms");
+      row.push_back(way.work ? fmt::format("{:.3f}", 1e3 * sample.median) : "-");
+      if (!way.work) continue;
+      json[way.field + "seconds_median"] = sample.median;
+      json[way.field + "seconds_p90"] = sample.p90;
+      if (way.has_bandwidth) json[way.field + "bus_bytes_per_second"] = moved / sample.median;
+    }
+    for (const Way& way : ways) {
+      if (!way.has_bandwidth) continue;
+      result.columns.push_back(way.column + " GB/s");
+      row.push_back(way.work ? fmt::format("{:.2f}", moved / summarize(way.seconds).median / 1e9)
+                             : "-");
+    }
+    result.rows.push_back(std::move(row));
+    result.json["rows"].push_back(std::move(json));
   }
   return result;
 }

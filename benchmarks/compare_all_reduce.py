@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""compare_all_reduce.py LOCKSTEP OUTPUT.json: compares Open MPI's nonblocking all-reduce algorithms between rate-limited virtual nodes.
+"""compare_all_reduce.py LOCKSTEP OUTPUT.json: compares how ranks of rate-limited virtual nodes sum: by messages or by Open MPI's algorithms.
 
-For each algorithm, runs `bench allreduce`, and `bench step` with ResNet-50's gradients of 102 MB. Bytes are counted on each node's link, as the
+For each way, runs `bench allreduce`, and `bench step` with ResNet-50's gradients of 102 MB. Bytes are counted on each node's link, as the
 difference between a long and a short run. All nodes share this machine's cores, so the times reflect the network more than the computation.
 Needs root and iproute2.
 """
@@ -19,10 +19,11 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "
 from virtual_nodes import VirtualNodes, why_not  # noqa: E402
 
 VARIABLE = "OMPI_MCA_coll_libnbc_iallreduce_algorithm"
-ALGORITHMS = {"Open MPI's own choice": "0", "ring": "1", "Rabenseifner": "3"}
+# --allreduce, and the value of Open MPI's variable.
+ALGORITHMS = {"halving": ("halving", "0"), "ring": ("ring", "0"), "Open MPI's own choice": ("mpi", "0"), "Open MPI's ring": ("mpi", "1"),
+              "Open MPI's Rabenseifner": ("mpi", "3")}
 STEPS = 4
-STEP = ["bench", "step", "--model", "resnet50", "--image-size", 32, "--batch-size", 1, "--threads", 1, "--comm", "mpi", "--device", "cpu", "--input",
-        "batch", "--no-deterministic", "--warmup", 1, "--json", "--steps"]
+STEP = ["bench", "step", "--model", "resnet50", "--threads", 1, "--device", "cpu", "--input", "batch", "--no-deterministic", "--warmup", 1, "--json"]
 ALL_REDUCE = ["bench", "allreduce", "--warmup", 1, "--steps", 3, "--json"]
 
 
@@ -36,44 +37,71 @@ def share_of_others(seconds=2):
 def measured(nodes, ranks_per_node, command, algorithm):
     """Returns the last output line as JSON, the bytes that each node sent, and the share of the machine that others used just before."""
     others = share_of_others()
-    status, output, sent = nodes.run(command, ranks_per_node, {VARIABLE: algorithm}, seconds=600)
+    choice, variable = algorithm
+    status, output, sent = nodes.run([*command, "--allreduce", choice], ranks_per_node, {VARIABLE: variable}, seconds=600)
     if status != 0:
         sys.exit(f"{command}: status {status}\n{output}")
     result = json.loads(next(line for line in reversed(output.splitlines()) if line.startswith("{")))
     return result, sent, others
 
 
-def row(program, nodes, ranks_per_node, name):
+def row(program, nodes, ranks_per_node, name, step_options):
     algorithm = ALGORITHMS[name]
-    _, sent_to_start, _ = measured(nodes, ranks_per_node, [program, *STEP, 1], algorithm)
-    step, sent_in_all, others = measured(nodes, ranks_per_node, [program, *STEP, STEPS], algorithm)
+    step_command = [program, *STEP, *step_options, "--steps"]
+    _, sent_to_start, _ = measured(nodes, ranks_per_node, [*step_command, 1], algorithm)
+    step, sent_in_all, others = measured(nodes, ranks_per_node, [*step_command, STEPS], algorithm)
     sent = [(whole - start) / (STEPS - 1) for whole, start in zip(sent_in_all, sent_to_start)]
     reduced, _, others_too = measured(nodes, ranks_per_node, [program, *ALL_REDUCE], algorithm)
     largest = reduced["rows"][-1]
+    by_messages = algorithm[0] != "mpi"
+    prefix = "messages_" if by_messages else ""
+    seconds = largest["messages_seconds_median" if by_messages else "started_seconds_median"]
+    ranks = nodes.count * ranks_per_node
+    # Between nodes at least 2 (N - 1) / N of the values leave each node.
+    optimum = 2 * (nodes.count - 1) / nodes.count * largest["bytes"] / link_bytes_per_second(nodes.rate)
     return step["machine"], {
-        "nodes": nodes.count, "ranks_per_node": ranks_per_node, "algorithm": name, "others_share_of_machine_before": max(others, others_too),
-        "all_reduce_bytes": largest["bytes"], "all_reduce_started_seconds_median": largest["started_seconds_median"],
+        "nodes": nodes.count, "ranks_per_node": ranks_per_node, "ranks": ranks, "algorithm": name, "schedule": reduced["algorithm"] if by_messages else "",
+        "others_share_of_machine_before": max(others, others_too),
+        "all_reduce_bytes": largest["bytes"], "all_reduce_started_seconds_median": seconds, "all_reduce_seconds_to_optimum": round(seconds / optimum, 3),
+        "reduce_scatter_seconds_median": largest[f"{prefix}reduce_scatter_seconds_median"],
+        "reduce_scatter_seconds_to_optimum": round(2 * largest[f"{prefix}reduce_scatter_seconds_median"] / optimum, 3),
+        "all_gather_seconds_median": largest[f"{prefix}all_gather_seconds_median"],
+        "all_gather_seconds_to_optimum": round(2 * largest[f"{prefix}all_gather_seconds_median"] / optimum, 3),
         "step_seconds_median": step["step_seconds_median"], "step_seconds_p10": step["step_seconds_p10"], "step_seconds_p90": step["step_seconds_p90"],
         "step_exposed_communication_seconds": step["exposed_communication_seconds"],
+        "share_of_all_reduce_hidden": round(1 - step["exposed_communication_seconds"] / seconds, 3),
         "megabytes_sent_in_a_step_by_node": [round(bytes / 1e6, 1) for bytes in sent], "sent_max_to_mean": round(max(sent) / statistics.mean(sent), 3)}
+
+
+def link_bytes_per_second(rate):
+    """What TCP gets of a link: 1,448 bytes of values in a frame of 1,514."""
+    factor = {"mbit": 1e6, "gbit": 1e9}[rate[-4:]]
+    return float(rate[:-4]) * factor / 8 * 1448 / 1514
 
 
 def main():
     parser = arguments(__doc__, rounds=1)
     parser.add_argument("--rate", default="1gbit")
+    parser.add_argument("--image-size", default="32", help="of the step's images: the larger, the longer is backward")
+    parser.add_argument("--batch-size", default="1")
+    parser.add_argument("--ways", nargs="+", choices=list(ALGORITHMS), default=list(ALGORITHMS))
     parser.add_argument("--nodes", nargs="+", default=["8x1", "4x2", "6x1"], metavar="NODESxRANKS")
     options = parser.parse_args()
     if why_not():
         sys.exit(f"compare_all_reduce: {why_not()}")
-    result = comparison("all-reduce between nodes", options, rate=options.rate, rows=[])
+    step_options = ["--image-size", options.image_size, "--batch-size", options.batch_size]
+    result = comparison("all-reduce between nodes", options, rate=options.rate, step=" ".join(step_options), rows=[])
     for shape in options.nodes:
         count, ranks_per_node = map(int, shape.split("x"))
         for _ in range(options.rounds):
-            for name in ALGORITHMS:
+            for name in options.ways:
                 with tempfile.TemporaryDirectory() as folder, VirtualNodes(pathlib.Path(folder) / "nodes", count, options.rate) as nodes:
-                    result["machine"], measurement = row(options.lockstep, nodes, ranks_per_node, name)
+                    result["machine"], measurement = row(options.lockstep, nodes, ranks_per_node, name, step_options)
                 result["rows"].append(measurement)
-                print(f"{shape}, {name}: 102 MB in {measurement['all_reduce_started_seconds_median']:.2f} s, step {measurement['step_seconds_median']:.2f} s, "
+                print(f"{shape}, {name}: 102 MB in {measurement['all_reduce_started_seconds_median']:.2f} s "
+                      f"({measurement['all_reduce_seconds_to_optimum']:.2f}; scatter {measurement['reduce_scatter_seconds_to_optimum']:.2f}, "
+                      f"gather {measurement['all_gather_seconds_to_optimum']:.2f}), step {measurement['step_seconds_median']:.2f} s, "
+                      f"exposed {measurement['step_exposed_communication_seconds']:.2f}, hidden {measurement['share_of_all_reduce_hidden']:.2f}, "
                       f"sent max / mean {measurement['sent_max_to_mean']:.2f}; others took {measurement['others_share_of_machine_before']:.0%}", flush=True)
                 write(result, options.output)
 

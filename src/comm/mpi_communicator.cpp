@@ -1,12 +1,10 @@
 #include "lockstep/comm/mpi_communicator.hpp"
 
+#include "exchange/exchange_progress.hpp"
 #include "keep_until_exit.hpp"
-#include "lockstep/core/error.hpp"
+#include "mpi_communicator_of_group.hpp"
 #include "mpi_types.hpp"
-#include "processor_name.hpp"
-#include "shared/exchange_progress.hpp"
 
-#include <fmt/format.h>
 #include <mpi.h>
 
 #include <algorithm>
@@ -18,17 +16,8 @@ namespace {
 
 class MpiCommunicator final : public Communicator {
  public:
-  explicit MpiCommunicator(MpiCommunicatorOptions options)
-      : largest_piece_(options.largest_piece), host_(processor_name()) {
-    check(MPI_Comm_rank(MPI_COMM_WORLD, &world_rank_), "MPI_Comm_rank");
-    if (options.color) {
-      check(MPI_Comm_split(MPI_COMM_WORLD, *options.color, world_rank_, &comm_), "MPI_Comm_split");
-    } else {
-      check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
-    }
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(comm_, &rank_);
-    MPI_Comm_size(comm_, &size_);
+  MpiCommunicator(std::unique_ptr<MpiGroup> group, std::size_t largest_piece)
+      : largest_piece_(largest_piece), group_(std::move(group)) {
     // More requests may be in flight in a later step than in the first, and steps must not
     // allocate.
     for (Slot& slot : slots_) slot.pieces.reserve(1);
@@ -37,29 +26,30 @@ class MpiCommunicator final : public Communicator {
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
   ~MpiCommunicator() override {
     // After a failure, requests may remain in flight forever and still use the communicator.
-    if (std::ranges::none_of(slots_, &Slot::active)) MPI_Comm_free(&comm_);
+    if (std::ranges::any_of(slots_, &Slot::active)) group_->abandon();
     for (Slot& slot : slots_) {
       if (!slot.active) continue;
       for (MemoryOwner& owner : slot.owners) keep_until_exit(std::move(owner));
     }
   }
 
-  [[nodiscard]] int rank() const noexcept override { return rank_; }
-  [[nodiscard]] int size() const noexcept override { return size_; }
+  [[nodiscard]] int rank() const noexcept override { return group_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return group_->size(); }
 
-  void barrier() override { check(MPI_Barrier(comm_), "MPI_Barrier"); }
+  void barrier() override { check(MPI_Barrier(group_->get()), "MPI_Barrier"); }
 
   void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
     in_pieces(buffer.count, [&](std::size_t offset, int count) {
       check(MPI_Allreduce(MPI_IN_PLACE, at(buffer, offset), count, datatype(buffer.type),
-                          operation(buffer.type, op), comm_),
+                          operation(buffer.type, op), group_->get()),
             "MPI_Allreduce");
     });
   }
 
   void broadcast_buffer(MutableBuffer buffer, int root) override {
     in_pieces(buffer.count, [&](std::size_t offset, int count) {
-      check(MPI_Bcast(at(buffer, offset), count, datatype(buffer.type), root, comm_), "MPI_Bcast");
+      check(MPI_Bcast(at(buffer, offset), count, datatype(buffer.type), root, group_->get()),
+            "MPI_Bcast");
     });
   }
 
@@ -67,7 +57,7 @@ class MpiCommunicator final : public Communicator {
     if (mine.count == 0) return;
     const MpiBlock block(mine.count, mine.type, largest_piece_);
     check(MPI_Allgather(sent(mine, all), block.count(), block.type(), all.data, block.count(),
-                        block.type(), comm_),
+                        block.type(), group_->get()),
           "MPI_Allgather");
   }
 
@@ -75,7 +65,7 @@ class MpiCommunicator final : public Communicator {
     if (mine.count == 0) return;
     const MpiBlock block(mine.count, mine.type, largest_piece_);
     check(MPI_Gather(mine.data, block.count(), block.type(), all.data, block.count(), block.type(),
-                     root, comm_),
+                     root, group_->get()),
           "MPI_Gather");
   }
 
@@ -83,7 +73,7 @@ class MpiCommunicator final : public Communicator {
     if (mine.count == 0) return;
     const MpiBlock block(mine.count, mine.type, largest_piece_);
     check(MPI_Scatter(all.data, block.count(), block.type(), mine.data, block.count(), block.type(),
-                      root, comm_),
+                      root, group_->get()),
           "MPI_Scatter");
   }
 
@@ -91,14 +81,14 @@ class MpiCommunicator final : public Communicator {
     if (mine.count == 0) return;
     if (mine.count > largest_piece_) {
       in_pieces_by_root(all, mine, [&](int root, const void* from, void* to, int count) {
-        check(
-            MPI_Reduce(from, to, count, datatype(mine.type), operation(mine.type, op), root, comm_),
-            "MPI_Reduce");
+        check(MPI_Reduce(from, to, count, datatype(mine.type), operation(mine.type, op), root,
+                         group_->get()),
+              "MPI_Reduce");
       });
       return;
     }
     check(MPI_Reduce_scatter_block(all.data, mine.data, static_cast<int>(mine.count),
-                                   datatype(mine.type), operation(mine.type, op), comm_),
+                                   datatype(mine.type), operation(mine.type, op), group_->get()),
           "MPI_Reduce_scatter_block");
   }
 
@@ -107,7 +97,7 @@ class MpiCommunicator final : public Communicator {
     Slot& slot = take_slot({buffer.owner});
     in_pieces(buffer.count, [&](std::size_t offset, int count) {
       check(MPI_Iallreduce(MPI_IN_PLACE, at(buffer, offset), count, datatype(buffer.type),
-                           operation(buffer.type, op), comm_, slot.next()),
+                           operation(buffer.type, op), group_->get(), slot.next()),
             "MPI_Iallreduce");
     });
     return request_of(slot);
@@ -120,12 +110,12 @@ class MpiCommunicator final : public Communicator {
     if (mine.count > largest_piece_) {
       in_pieces_by_root(all, mine, [&](int root, const void* from, void* to, int count) {
         check(MPI_Ireduce(from, to, count, datatype(mine.type), operation(mine.type, op), root,
-                          comm_, slot.next()),
+                          group_->get(), slot.next()),
               "MPI_Ireduce");
       });
     } else {
       check(MPI_Ireduce_scatter_block(all.data, mine.data, static_cast<int>(mine.count),
-                                      datatype(mine.type), operation(mine.type, op), comm_,
+                                      datatype(mine.type), operation(mine.type, op), group_->get(),
                                       slot.next()),
             "MPI_Ireduce_scatter_block");
     }
@@ -137,7 +127,7 @@ class MpiCommunicator final : public Communicator {
     Slot& slot = take_slot({mine.owner, all.owner});
     const MpiBlock block(mine.count, mine.type, largest_piece_);
     check(MPI_Iallgather(sent(mine, all), block.count(), block.type(), all.data, block.count(),
-                         block.type(), comm_, slot.next()),
+                         block.type(), group_->get(), slot.next()),
           "MPI_Iallgather");
     return request_of(slot);
   }
@@ -211,7 +201,7 @@ class MpiCommunicator final : public Communicator {
   template <typename Visitor>
   void in_pieces_by_root(ConstBuffer all, MutableBuffer mine, Visitor&& visit) const {
     const auto* const values = static_cast<const std::byte*>(all.data);
-    for (int root = 0; root < size_; ++root) {
+    for (int root = 0; root < size(); ++root) {
       const std::size_t block = static_cast<std::size_t>(root) * mine.count;
       in_pieces(mine.count, [&](std::size_t offset, int count) {
         visit(root, values + (block + offset) * size_of(all.type), at(mine, offset), count);
@@ -221,7 +211,7 @@ class MpiCommunicator final : public Communicator {
 
   /// Send buffer of an all-gather: MPI requires MPI_IN_PLACE if `mine` is already in `all`.
   [[nodiscard]] const void* sent(ConstBuffer mine, MutableBuffer all) const noexcept {
-    const std::size_t own = static_cast<std::size_t>(rank_) * mine.count;
+    const std::size_t own = static_cast<std::size_t>(rank()) * mine.count;
     return mine.data == at(all, own) ? MPI_IN_PLACE : mine.data;
   }
 
@@ -229,21 +219,10 @@ class MpiCommunicator final : public Communicator {
     return static_cast<std::byte*>(buffer.data) + offset * size_of(buffer.type);
   }
 
-  void check(int code, const char* call) const {
-    if (code == MPI_SUCCESS) return;
-    std::array<char, MPI_MAX_ERROR_STRING> text{};
-    int length = 0;
-    MPI_Error_string(code, text.data(), &length);
-    fail(ExitStatus::internal, "{} failed on rank {} ({}): {}", call, world_rank_, host_,
-         text.data());
-  }
+  void check(int code, const char* call) const { group_->check(code, call); }
 
   std::size_t largest_piece_;
-  std::string host_;
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  int world_rank_ = 0;  ///< for error messages
-  int rank_ = 0;
-  int size_ = 1;
+  std::unique_ptr<MpiGroup> group_;
   Operators16<Bfloat16> bf16_;
   Operators16<Float16> f16_;
   std::vector<Slot> slots_ = std::vector<Slot>(64);
@@ -252,7 +231,12 @@ class MpiCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_mpi_communicator(MpiCommunicatorOptions options) {
-  return std::make_unique<MpiCommunicator>(options);
+  return make_mpi_communicator(std::make_unique<MpiGroup>(options.color), options.largest_piece);
+}
+
+std::unique_ptr<Communicator> make_mpi_communicator(std::unique_ptr<MpiGroup> group,
+                                                    std::size_t largest_piece) {
+  return std::make_unique<MpiCommunicator>(std::move(group), largest_piece);
 }
 
 }  // namespace lockstep

@@ -1,11 +1,9 @@
 #include "lockstep/compute/compute.hpp"
 
 #include "algorithm_file.hpp"
-#include "lockstep/comm/mpi_all_reduce.hpp"
-#include "lockstep/comm/mpi_communicator.hpp"
+#include "host_link.hpp"
 #include "lockstep/comm/rank_groups.hpp"
 #include "lockstep/comm/self_communicator.hpp"
-#include "lockstep/comm/shared_memory_communicator.hpp"
 #include "lockstep/compute/convolution_plan.hpp"
 #include "lockstep/compute/cuda_module.hpp"
 #include "lockstep/compute/device_plan.hpp"
@@ -49,78 +47,6 @@ struct RankSets {
   }
 };
 
-/// Communicates arenas in host memory between the ranks of a communicator: through shared memory if
-/// available, else MPI.
-class HostLink final {
- public:
-  /// Collective over `mpi`, which must outlive it. Error(usage) on all ranks if shared memory is
-  /// asked for and not available.
-  HostLink(Communicator& mpi, CommChoice comm) : mpi_(mpi) {
-    if (comm == CommChoice::mpi || mpi.size() == 1) return;
-    auto [shared, reason] = make_shared_memory_communicator(mpi);
-    if (!shared && comm == CommChoice::shared) {
-      fail(ExitStatus::usage,
-           "--comm shared needs memory that all ranks share ({}); run them on one host with enough "
-           "room in /dev/shm, or drop it",
-           reason);
-    }
-    if (!shared) by_mpi_ = fmt::format("by MPI ({})", reason);
-    shared_ = std::move(shared);
-  }
-  [[nodiscard]] Communicator& get() noexcept { return is_shared() ? *shared_ : mpi_; }
-  [[nodiscard]] bool is_shared() const noexcept { return shared_ != nullptr; }
-  /// How sums work if `comm` left it open: in memory of `whose`, or by MPI and why. Else empty.
-  [[nodiscard]] std::string way(std::string_view whose) const {
-    return is_shared() ? fmt::format("in memory that {} share", whose) : by_mpi_;
-  }
-  /// As Compute::all_reduce().
-  [[nodiscard]] std::string all_reduce() const {
-    return is_shared() ? "shared memory" : mpi_.size() == 1 ? "" : mpi_all_reduce();
-  }
-
- private:
-  Communicator& mpi_;
-  std::string by_mpi_;  ///< MPI and the reason, if memory cannot be shared
-  std::unique_ptr<Communicator> shared_;
-};
-
-/// Group communicators over host memory, for --shard hybrid.
-class HostGroups final {
- public:
-  HostGroups(Communicator& host, int group_size, CommChoice comm) {
-    if (group_size == 0) return;
-    const RankGroups groups = rank_groups(host.rank(), host.size(), group_size);
-    group_ = make_mpi_communicator({.color = groups.group.front()});
-    if (group_size < host.size()) {
-      replicas_ = make_mpi_communicator({.color = groups.replicas.front()});
-    }
-    // The requested memory may be available in some groups only.
-    collectively(host, [&] { group_link_.emplace(*group_, comm); });
-    collectively(host, [&] {
-      if (replicas_) replicas_link_.emplace(*replicas_, comm);
-    });
-  }
-  [[nodiscard]] Compute::Groups get() noexcept {
-    return {.group = group_link_ ? &group_link_->get() : nullptr,
-            .replicas = replicas_link_ ? &replicas_link_->get() : nullptr};
-  }
-  /// How sums are computed within this rank's group and between groups; empty if there is only one
-  /// group or nothing was left open.
-  [[nodiscard]] std::string way() const {
-    if (!replicas_link_) return "";
-    const std::string within = group_link_->way("its ranks");
-    const std::string between = replicas_link_->way("their ranks");
-    return within.empty() ? between
-                          : fmt::format("within a group {}, between groups {}", within, between);
-  }
-
- private:
-  std::unique_ptr<Communicator> group_;
-  std::unique_ptr<Communicator> replicas_;
-  std::optional<HostLink> group_link_;
-  std::optional<HostLink> replicas_link_;
-};
-
 std::vector<const Graph*> all_sizes(const Graph& graph, const ComputeOptions& options) {
   std::vector<const Graph*> graphs{&graph};
   graphs.insert(graphs.end(), options.resized.begin(), options.resized.end());
@@ -145,10 +71,12 @@ ConvolutionChoices choose_convolutions(const Graph& graph, const ComputeOptions&
 class CpuCompute final : public Compute {
  public:
   CpuCompute(const Graph& graph, const ComputeOptions& options, Communicator& host)
-      : link_(host, options.reduces ? options.comm : CommChoice::mpi),
-        groups_(host, options.group_size, options.comm),
+      : link_(host, {.comm = options.reduces ? options.comm : CommChoice::mpi,
+                     .all_reduce = options.reduces ? options.all_reduce : AllReduce::mpi}),
+        groups_(host, options.group_size, {.comm = options.comm, .all_reduce = options.all_reduce}),
         kind_(cpu_choices(options.precision)),
         chosen_before_(options.convolutions) {
+    if (link_.wants_messages()) link_.use_messages();
     collectively(host, [&] {
       if (host.rank() == 0) choices_ = choose_convolutions(graph, options);
     });
@@ -209,7 +137,8 @@ class CudaCompute final : public Compute {
       : module_(load_on_all_ranks(host)),
         host_(host),
         ranks_(host, options.group_size),
-        groups_(host, options.group_size, CommChoice::mpi) {
+        groups_(host, options.group_size,
+                {.comm = CommChoice::mpi, .all_reduce = options.all_reduce}) {
     collectively(host, [&] {
       // Excludes algorithms that the library would have to compile, for fp32 weight gradients of
       // 16-bit values.
@@ -299,16 +228,17 @@ class CudaCompute final : public Compute {
   }
   void choose_communicator(const ComputeOptions& options, const ProcessGrid& grid) {
     if (!options.reduces) return;
-    if (host_.size() > 1) all_reduce_ = uses_nccl(options) ? "NCCL" : mpi_all_reduce();
+    if (host_.size() > 1 && uses_nccl(options)) all_reduce_ = "NCCL";
     // A single rank reduces nothing, but with sharding it copies its shards into place.
     const bool is_sharded = !options.units.rule.unit_of.empty();
     const bool moves = host_.size() > 1 || is_sharded;
     if (!uses_nccl(options)) {
       if (!moves) return;
       for (const std::vector<int>& ranks : ranks_.sets) {
-        communicators_.push_back(
-            module_.make_staged(*device_, make_mpi_communicator({.color = ranks.front()}),
-                                {.wait_limit = options.wait_limit, .rank = host_.rank()}));
+        auto [host, algorithm] = make_host_communicator(ranks.front(), options.all_reduce);
+        if (communicators_.empty()) all_reduce_ = std::move(algorithm);
+        communicators_.push_back(module_.make_staged(
+            *device_, std::move(host), {.wait_limit = options.wait_limit, .rank = host_.rank()}));
       }
       return;
     }
@@ -383,6 +313,11 @@ std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& 
       fail(ExitStatus::usage,
            "--comm shared does not go with --device cuda (GPUs' memory is reduced by NCCL, or by "
            "MPI through the host); drop it");
+    }
+    if (options.comm != CommChoice::mpi && options.all_reduce != AllReduce::automatic) {
+      fail(ExitStatus::usage,
+           "--allreduce does not go with NCCL (it chooses its own algorithms); drop it, or use "
+           "--comm mpi");
     }
     return std::make_unique<CudaCompute>(graph, options, grid, host);
   }

@@ -12,6 +12,12 @@ void add_running_options(OptionTable<Config>& t) {
                     "ranks may share a GPU; auto: nccl on GPUs, shared on one host, else mpi",
             .unit = "",
             .choices = {"auto", "mpi", "shared", "nccl"}})
+      .add(&Config::all_reduce,
+           {.name = "allreduce",
+            .help = "how CPU ranks of several hosts sum gradients: halving: recursive halving and "
+                    "doubling; ring; mpi: as MPI's library does; auto: halving",
+            .unit = "",
+            .choices = {"auto", "halving", "ring", "mpi"}})
       .add(&Config::batch_norm, {.name = "batch-norm",
                                  .help = "batch statistics of each rank's samples, averaged for "
                                          "evaluation (local), or of all ranks' samples (sync)",

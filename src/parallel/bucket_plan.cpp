@@ -2,6 +2,13 @@
 
 namespace lockstep {
 
+namespace {
+
+/// A last bucket of this size is not cut further.
+constexpr std::size_t smallest_bytes = std::size_t{1} << 20;
+
+}  // namespace
+
 std::vector<Bucket> plan_buckets(const ArenaLayout& layout, std::size_t tail_size,
                                  std::size_t target_bytes, TailPlace place) {
   std::vector<Bucket> buckets;
@@ -9,7 +16,9 @@ std::vector<Bucket> plan_buckets(const ArenaLayout& layout, std::size_t tail_siz
   for (std::size_t i = 0; i + 1 < layout.views.size(); ++i) {
     // A bucket includes the gap after its last tensor, so that buckets are contiguous.
     const std::size_t end = layout.views[i + 1].offset;
-    if ((end - begin) * sizeof(float) >= target_bytes) {
+    const std::size_t bytes = (end - begin) * sizeof(float);
+    const std::size_t rest = (layout.size() - end) * sizeof(float);
+    if (bytes >= target_bytes || (rest >= smallest_bytes && bytes >= rest)) {
       buckets.push_back({.begin = begin, .end = end});
       begin = end;
     }

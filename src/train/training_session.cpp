@@ -15,6 +15,7 @@ ComputeOptions compute_options(const Config& config, const SessionOptions& optio
                                std::size_t tail_size, const UnitOptions& units, int shard_group) {
   ComputeOptions result{.device = config.device,
                         .comm = config.comm,
+                        .all_reduce = config.all_reduce,
                         .precision = config.precision,
                         .threads = options.threads,
                         .tail_size = config.shard == ShardMode::none ? tail_size : 0,

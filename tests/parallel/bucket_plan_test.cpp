@@ -52,6 +52,19 @@ BOOST_AUTO_TEST_CASE(a_bucket_ends_with_the_tensor_that_fills_it) {
   BOOST_TEST(buckets == expected, boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(the_last_buckets_become_smaller) {
+  constexpr std::size_t mib = (std::size_t{1} << 20) / sizeof(float);
+  const ArenaLayout layout = layout_of(std::vector<std::size_t>(64, mib));  // 64 tensors of 1 MiB
+
+  std::vector<std::size_t> sizes;
+  for (const Bucket& bucket : plan_buckets(layout, 24, 25 * mib * sizeof(float))) {
+    sizes.push_back(bucket.size() / mib);
+  }
+
+  const std::vector<std::size_t> expected{25, 20, 10, 5, 2, 1, 1};
+  BOOST_TEST(sizes == expected, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(buckets_cover_arena_and_tail_without_gaps) {
   for (std::uint32_t which = 0; which < 200; ++which) {
     const ArenaLayout layout = random_layout(which);

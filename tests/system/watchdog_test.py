@@ -16,6 +16,7 @@ SLOW = "LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND"
 
 # MPI must reduce, because the faults are planted in its calls.
 BY_MPI = ["--comm", "mpi"]
+BY_IALLREDUCE = [*BY_MPI, "--allreduce", "mpi"]  # what `spoil` corrupts
 
 
 def faulty(text):
@@ -198,7 +199,7 @@ def a_flipped_bit_of_a_replica_among_groups_is_found_and_its_rank_named(folder):
     """Of three replicas, the one that differs is named; of two, both are. Ranks with another shard are not named."""
     data = write_shards(folder / "data", samples=4000)
     module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
-    devices = {"cpu": BY_MPI}
+    devices = {"cpu": BY_IALLREDUCE}
     if module and pathlib.Path(module).exists():
         devices["cuda"] = ["--comm", "nccl"]
     for device, more in devices.items():
@@ -274,7 +275,7 @@ def a_save_in_progress_is_finished_when_replicas_drift(folder):
     for group in (1, 2):
         directory = folder / f"group-{group}"
         args = train_args(data, directory, "--max-steps", 60, "--save-every", 20, "--check-replicas-every", 5, "--shard", "hybrid",
-                          "--shard-group", group, *BY_MPI)
+                          "--shard-group", group, *BY_IALLREDUCE)
         # Corrupts the first sum over the replicas in step 23.
         output = run(args, 4, {**slow, **faulty(f"3:spoil:{22 * 9 + 1}:0")}, expect=INTERNAL)
         assert "drifted apart at step 25: " in output, output

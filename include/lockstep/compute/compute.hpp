@@ -21,6 +21,7 @@ namespace lockstep {
 struct ComputeOptions {
   DeviceChoice device = DeviceChoice::automatic;
   CommChoice comm = CommChoice::automatic;
+  AllReduce all_reduce = AllReduce::automatic;
   Precision precision = Precision::fp32;
   int threads = 0;            ///< of the CPU engine; 0: omp_get_max_threads()
   std::size_t tail_size = 0;  ///< values after the gradients
@@ -70,8 +71,8 @@ class Compute {
   /// The chosen convolution algorithms, for a checkpoint: those of this kind of device, and those
   /// that the run has chosen for others.
   [[nodiscard]] virtual std::string convolutions() const { return ""; }
-  /// What sums arenas over all ranks, for a checkpoint: the MPI and its algorithm, "NCCL" or
-  /// "shared memory"; empty for one rank. A sum's bits depend on it.
+  /// What sums arenas over all ranks, for a checkpoint: "shared memory", the schedule of messages,
+  /// the MPI and its algorithm, or "NCCL"; empty for one rank. A sum's bits depend on it.
   [[nodiscard]] virtual std::string all_reduce() const { return ""; }
   /// What computes, for a checkpoint: "oneDNN 2.6.3, avx512_core_bf16", or the GPU and cuDNN. A
   /// step's bits depend on it.

@@ -84,6 +84,7 @@ struct Config {
   Precision precision = Precision::fp32;
   // communication
   CommChoice comm = CommChoice::automatic;
+  AllReduce all_reduce = AllReduce::automatic;
   BatchNormScope batch_norm = BatchNormScope::local;
   double bucket_mb = 25;  ///< MiB
   GradCompression grad_compression = GradCompression::none;

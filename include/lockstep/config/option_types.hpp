@@ -41,6 +41,9 @@ enum class ConvAlgorithm { automatic, direct, winograd };
 /// What backward recomputes instead of keeping it from forward.
 enum class Recompute { automatic, none, norms };
 enum class CommChoice { automatic, mpi, shared, nccl };
+/// How CPU ranks of several hosts sum: by messages on one of our schedules, or by MPI's
+/// collectives.
+enum class AllReduce { automatic, halving, ring, mpi };
 
 /// `--save-every 500` or `--save-every 10min`; both zero: only at epoch ends.
 struct SaveInterval {

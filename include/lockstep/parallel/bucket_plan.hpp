@@ -19,8 +19,9 @@ struct Bucket {
 enum class TailPlace { last_bucket, separate_bucket };
 
 /// Cuts [0, layout.size() + tail_size) at tensor boundaries into buckets, in the order in which
-/// backward fills them. Each has at least `target_bytes`, except for the last gradients and the
-/// tail. The last bucket holds the tail.
+/// backward fills them. Each has at least `target_bytes`, except for the last ones: each of them is
+/// as large as all that follow, down to 1 MiB, since nothing hides the reduction of the last one.
+/// The last bucket holds the tail.
 [[nodiscard]] std::vector<Bucket> plan_buckets(const ArenaLayout& layout, std::size_t tail_size,
                                                std::size_t target_bytes,
                                                TailPlace place = TailPlace::last_bucket);

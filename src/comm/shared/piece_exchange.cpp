@@ -1,5 +1,6 @@
 #include "piece_exchange.hpp"
 
+#include "../element_sums.hpp"
 #include "lockstep/comm/element_size.hpp"
 
 #include <algorithm>
@@ -16,15 +17,6 @@ namespace {
 constexpr std::size_t ring = 8;      ///< pieces per window
 constexpr std::size_t tile = 2048;   ///< values summed at once; they fit in a core's private cache
 constexpr std::size_t aligned = 16;  ///< slice sizes, except the last, are multiples of this
-
-/// Calls `visit(T{})`, where T is the C++ type of `type`.
-template <typename Visitor>
-void with_type(ElementType type, Visitor&& visit) {
-  if (type == ElementType::f32) return visit(float{});
-  if (type == ElementType::bf16) return visit(Bfloat16{});
-  assert(type == ElementType::f16);
-  visit(Float16{});
-}
 
 template <typename T>
 void accumulate(std::array<float, tile>& sum, const std::byte* from, std::size_t size,
@@ -156,7 +148,7 @@ void PieceExchange::reduce(const Flight& flight, std::uint64_t piece) {
   const std::byte* const mine = operation.from + own.begin * size_of(operation.type);
   std::byte* const output =
       operation.to + (operation.gathers ? own.begin : own.within) * size_of(operation.type);
-  with_type(operation.type, [&]<typename T>(T) {
+  with_summed_type(operation.type, [&]<typename T>(T) {
     alignas(line) std::array<float, tile> sum;
     for (std::size_t at = 0; at < own.size; at += tile) {
       const std::size_t size = std::min(tile, own.size - at);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/comm/communicator.hpp"
+#include "../exchange/exchange.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -16,18 +16,9 @@ namespace lockstep {
 ///   3. copies the other ranks' slices out of their windows, once those ranks have summed them.
 /// All ranks process the same pieces in the same order, so three counters per rank describe its
 /// progress. Nothing here blocks: advance() does the work that is possible now.
-class PieceExchange final {
+class PieceExchange final : public Exchange {
  public:
-  /// A collective of all ranks on one block of `count` values per rank.
-  struct Operation {
-    const std::byte* from = nullptr;  ///< all blocks, contiguous; if !reduces, only its own block
-    std::byte* to = nullptr;          ///< all blocks, contiguous; if !gathers, only its own block
-    std::size_t count = 0;            ///< values in a block
-    std::size_t total = 0;            ///< values in all blocks; the last blocks may be shorter
-    ElementType type = ElementType::f32;
-    bool reduces = false;  ///< false: each rank contributes only its own block
-    bool gathers = false;  ///< false: each rank receives only its own block
-  };
+  using Operation = ExchangeOperation;
 
   /// Size of all counters in bytes.
   [[nodiscard]] static std::size_t counter_bytes(int ranks);
@@ -39,16 +30,10 @@ class PieceExchange final {
   /// All ranks must pass the same shared memory.
   PieceExchange(const Memory& memory, int rank, int ranks);
 
-  /// All ranks must add the same operations in the same order. Do not use `from` and `to` until the
-  /// operation has ended.
-  void add(const Operation& operation);
-  /// Progresses all operations as far as the other ranks' progress permits; false if there was
-  /// nothing to do.
-  bool advance();
-  /// Number of operations that have ended; they end in the order in which they were added.
-  [[nodiscard]] std::uint64_t ended() const noexcept { return ended_; }
-  [[nodiscard]] std::uint64_t added() const noexcept { return added_; }
-  [[nodiscard]] bool is_idle() const noexcept { return ended_ == added_; }
+  void add(const Operation& operation) override;
+  bool advance() override;
+  [[nodiscard]] std::uint64_t ended() const noexcept override { return ended_; }
+  [[nodiscard]] std::uint64_t added() const noexcept override { return added_; }
 
  private:
   static constexpr std::size_t line = 64;  ///< size of a cache line in bytes

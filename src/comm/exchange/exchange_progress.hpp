@@ -1,6 +1,6 @@
 #pragma once
 
-#include "piece_exchange.hpp"
+#include "exchange.hpp"
 
 #include <mpi.h>
 
@@ -16,14 +16,14 @@ namespace lockstep {
 /// rank may be waiting for a different one first.
 class ExchangeProgress final {
  public:
-  static void join(PieceExchange& exchange) { exchanges().push_back(&exchange); }
-  static void leave(PieceExchange& exchange) noexcept { std::erase(exchanges(), &exchange); }
+  static void join(Exchange& exchange) { exchanges().push_back(&exchange); }
+  static void leave(Exchange& exchange) noexcept { std::erase(exchanges(), &exchange); }
 
   [[nodiscard]] static bool is_idle() noexcept {
-    return std::ranges::all_of(exchanges(), &PieceExchange::is_idle);
+    return std::ranges::all_of(exchanges(), &Exchange::is_idle);
   }
   static void advance() {
-    for (PieceExchange* exchange : exchanges()) {
+    for (Exchange* exchange : exchanges()) {
       if (exchange->advance()) ++moves();
     }
   }
@@ -57,7 +57,7 @@ class ExchangeProgress final {
   }
 
  private:
-  /// Calls of PieceExchange::advance() in this thread that had something to do.
+  /// Calls of Exchange::advance() in this thread that had something to do.
   [[nodiscard]] static std::uint64_t& moves() noexcept {
     thread_local std::uint64_t of_thread = 0;
     return of_thread;
@@ -70,8 +70,8 @@ class ExchangeProgress final {
     __asm__ __volatile__("yield");
 #endif
   }
-  [[nodiscard]] static std::vector<PieceExchange*>& exchanges() noexcept {
-    thread_local std::vector<PieceExchange*> of_thread;
+  [[nodiscard]] static std::vector<Exchange*>& exchanges() noexcept {
+    thread_local std::vector<Exchange*> of_thread;
     return of_thread;
   }
 };

@@ -1,0 +1,49 @@
+#pragma once
+
+#include "lockstep/comm/block_schedule.hpp"
+#include "lockstep/comm/communicator.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+struct MessageCommunicatorOptions {
+  BlockSchedule schedule = BlockSchedule::halving;
+  /// Ranks of a node sum in memory that they share, before and after messages between nodes.
+  bool two_levels = true;
+  /// The inner communicator's color.
+  std::optional<int> color = {};
+  /// Identifies this rank's node; nullopt: by MPI. Tests divide one host into several nodes.
+  std::optional<int> node = {};
+  std::size_t piece_bytes = std::size_t{1} << 20;  ///< largest message
+  std::size_t landing_bytes = std::size_t{64}
+                              << 20;               ///< memory for messages that were not added yet
+  std::size_t part_bytes = std::size_t{16} << 20;  ///< largest part of a two-level all-reduce
+  std::size_t window_bytes = 0;  ///< of each rank, in shared memory; 0: a size that fits the caches
+};
+
+struct MessageCommunicatorResult {
+  std::unique_ptr<Communicator> communicator;
+  /// "halving between 8 nodes" or "shared memory, halving between 8 nodes". Bits of sums depend on
+  /// it.
+  std::string algorithm;
+  /// Why there are no two levels though they were asked for; else empty.
+  std::string one_level_reason;
+};
+
+/// Makes a communicator that runs all-gathers, and summing all-reduces and reduce-scatters of fp32,
+/// bf16 and fp16, by messages on the schedule. Everything else goes to `inner`, which must outlive
+/// it, as do blocking collectives of a few kB. A sum has the same bits in every run with the same
+/// placement of ranks, and on all ranks. Requests progress only in test() and wait(), on the thread
+/// that made the communicator and must destroy it. Collective over all ranks of the job: `inner`
+/// is this rank's communicator of those that the colors make.
+[[nodiscard]] MessageCommunicatorResult make_message_communicator(
+    Communicator& inner, const MessageCommunicatorOptions& options = {});
+/// The same; keeps `inner`.
+[[nodiscard]] MessageCommunicatorResult make_message_communicator(
+    std::shared_ptr<Communicator> inner, const MessageCommunicatorOptions& options = {});
+
+}  // namespace lockstep

@@ -1,0 +1,190 @@
+#include "exchange_communicator.hpp"
+
+#include "../element_sums.hpp"
+#include "../keep_until_exit.hpp"
+#include "exchange_progress.hpp"
+#include "lockstep/comm/element_size.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+bool adds_up(ElementType type, ReduceOp op) {
+  return op == ReduceOp::sum && is_summed_type(type);
+}
+
+const std::byte* bytes_of(ConstBuffer buffer) {
+  return static_cast<const std::byte*>(buffer.data);
+}
+std::byte* bytes_of(MutableBuffer buffer) {
+  return static_cast<std::byte*>(buffer.data);
+}
+
+class ExchangeCommunicator final : public Communicator {
+ public:
+  ExchangeCommunicator(Communicator& inner, std::unique_ptr<Exchange> exchange, MemoryOwner memory,
+                       ExchangeCommunicatorOptions options)
+      : inner_(inner),
+        memory_(std::move(memory)),
+        exchange_(std::move(exchange)),
+        options_(options) {
+    ExchangeProgress::join(*exchange_);
+  }
+  ExchangeCommunicator(const ExchangeCommunicator&) = delete;
+  ExchangeCommunicator& operator=(const ExchangeCommunicator&) = delete;
+  ~ExchangeCommunicator() override {
+    ExchangeProgress::leave(*exchange_);
+    for (Slot& slot : slots_) {
+      for (MemoryOwner& owner : slot.owners) keep_until_exit(std::move(owner));
+    }
+  }
+
+  [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
+  [[nodiscard]] int size() const noexcept override { return inner_.size(); }
+
+  void barrier() override { inner_.barrier(); }
+  void broadcast_buffer(MutableBuffer buffer, int root) override {
+    inner_.broadcast_buffer(buffer, root);
+  }
+  void gather_buffer(ConstBuffer mine, MutableBuffer all, int root) override {
+    inner_.gather_buffer(mine, all, root);
+  }
+  void scatter_buffer(ConstBuffer all, MutableBuffer mine, int root) override {
+    inner_.scatter_buffer(all, mine, root);
+  }
+  void all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    if (!adds_up(buffer.type, op) || is_small(buffer.count, buffer.type)) {
+      return inner_.all_reduce_buffer(buffer, op);
+    }
+    at_once(start_all_reduce_buffer(buffer, op));
+  }
+  void all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    if (is_small(all.count, all.type)) return inner_.all_gather_buffer(mine, all);
+    at_once(start_all_gather_buffer(mine, all));
+  }
+  void reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine, ReduceOp op) override {
+    if (!adds_up(all.type, op) || is_small(all.count, all.type)) {
+      return inner_.reduce_scatter_buffer(all, mine, op);
+    }
+    at_once(start_reduce_scatter_buffer(all, mine, op));
+  }
+
+  [[nodiscard]] Request start_all_reduce_buffer(MutableBuffer buffer, ReduceOp op) override {
+    if (!adds_up(buffer.type, op)) return to_inner(inner_.start_all_reduce_buffer(buffer, op));
+    const auto ranks = static_cast<std::size_t>(size());
+    return start({.from = bytes_of(buffer),
+                  .to = bytes_of(buffer),
+                  .count = (buffer.count + ranks - 1) / ranks,
+                  .total = buffer.count,
+                  .type = buffer.type,
+                  .reduces = true,
+                  .gathers = true},
+                 {buffer.owner});
+  }
+  [[nodiscard]] Request start_reduce_scatter_buffer(ConstBuffer all, MutableBuffer mine,
+                                                    ReduceOp op) override {
+    if (!adds_up(all.type, op)) {
+      return to_inner(inner_.start_reduce_scatter_buffer(all, mine, op));
+    }
+    return start({.from = bytes_of(all),
+                  .to = bytes_of(mine),
+                  .count = mine.count,
+                  .total = mine.count * static_cast<std::size_t>(size()),
+                  .type = all.type,
+                  .reduces = true},
+                 {all.owner, mine.owner});
+  }
+  [[nodiscard]] Request start_all_gather_buffer(ConstBuffer mine, MutableBuffer all) override {
+    return start({.from = bytes_of(mine),
+                  .to = bytes_of(all),
+                  .count = mine.count,
+                  .total = mine.count * static_cast<std::size_t>(size()),
+                  .type = mine.type,
+                  .gathers = true},
+                 {mine.owner, all.owner});
+  }
+
+  bool test(Request& request) override {
+    ExchangeProgress::advance();
+    if (request.done()) return true;
+    if (!is_own(request)) {
+      return of_inner(request, [this](Request& its) { inner_.test(its); });
+    }
+    Slot& slot = slots_[static_cast<std::size_t>(request.slot / 2)];
+    if (slot.operation >= exchange_->ended()) return false;
+    slot = {};
+    request.slot = -1;
+    return true;
+  }
+
+  void wait(Request& request) override {
+    if (request.done()) return;
+    if (!is_own(request)) {
+      of_inner(request, [this](Request& its) { inner_.wait(its); });
+    } else {
+      ExchangeProgress::wait_until([&] { return test(request); });
+    }
+  }
+
+  void synchronize() override { inner_.synchronize(); }
+  void synchronize_until(FunctionRef<bool()> reached) override {
+    inner_.synchronize_until(reached);
+  }
+
+ private:
+  [[nodiscard]] bool is_small(std::size_t count, ElementType type) const noexcept {
+    return count * size_of(type) < options_.smallest_blocking;
+  }
+  /// Requests of the exchange have odd slot numbers, those of `inner_` even ones.
+  [[nodiscard]] static bool is_own(const Request& request) noexcept {
+    return request.slot % 2 == 1;
+  }
+  [[nodiscard]] static Request to_inner(Request its) noexcept {
+    return its.done() ? its : Request{.slot = 2 * its.slot};
+  }
+  template <typename Work>
+  static bool of_inner(Request& request, Work&& work) {
+    Request its{.slot = request.slot / 2};
+    work(its);
+    request = to_inner(its);
+    return request.done();
+  }
+
+  [[nodiscard]] Request start(const ExchangeOperation& operation,
+                              std::array<MemoryOwner, 2> owners) {
+    if (operation.total == 0) return {};
+    auto slot = std::ranges::find(slots_, false, &Slot::is_taken);
+    if (slot == slots_.end()) slot = slots_.emplace(slot);
+    *slot = {.operation = exchange_->added(), .is_taken = true, .owners = std::move(owners)};
+    exchange_->add(operation);
+    return {.slot = 2 * static_cast<int>(slot - slots_.begin()) + 1};
+  }
+  void at_once(Request request) { wait(request); }
+
+  /// State of a request until test() or wait() finds it done.
+  struct Slot {
+    std::uint64_t operation = 0;
+    bool is_taken = false;
+    std::array<MemoryOwner, 2> owners = {};
+  };
+  std::vector<Slot> slots_ = std::vector<Slot>(64);
+  Communicator& inner_;
+  MemoryOwner memory_;
+  std::unique_ptr<Exchange> exchange_;
+  ExchangeCommunicatorOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_exchange_communicator(Communicator& inner,
+                                                         std::unique_ptr<Exchange> exchange,
+                                                         MemoryOwner memory,
+                                                         ExchangeCommunicatorOptions options) {
+  return std::make_unique<ExchangeCommunicator>(inner, std::move(exchange), std::move(memory),
+                                                options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "exchange.hpp"
+#include "lockstep/comm/communicator.hpp"
+
+#include <cstddef>
+#include <memory>
+
+namespace lockstep {
+
+struct ExchangeCommunicatorOptions {
+  /// Blocking collectives of fewer bytes go to the inner communicator.
+  std::size_t smallest_blocking = 0;
+};
+
+/// Makes a communicator that runs all-gathers, and summing all-reduces and reduce-scatters of fp32,
+/// bf16 and fp16, by `exchange`, and everything else by `inner`, which must outlive it. `memory`
+/// outlives `exchange`.
+[[nodiscard]] std::unique_ptr<Communicator> make_exchange_communicator(
+    Communicator& inner, std::unique_ptr<Exchange> exchange, MemoryOwner memory = {},
+    ExchangeCommunicatorOptions options = {});
+
+}  // namespace lockstep

@@ -1,0 +1,122 @@
+#include "lockstep/comm/message_communicator.hpp"
+
+#include "../exchange/exchange_communicator.hpp"
+#include "../messages/message_exchange.hpp"
+#include "../mpi_communicator_of_group.hpp"
+#include "../shared/piece_exchange.hpp"
+#include "../shared/shared_segment.hpp"
+#include "../shared/window_bytes.hpp"
+#include "node_layout.hpp"
+#include "two_level_exchange.hpp"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+/// Smaller blocking collectives go to MPI's own algorithms, which have fewer rounds.
+constexpr std::size_t smallest_blocking = 16384;
+
+std::string_view name_of(BlockSchedule schedule) {
+  return schedule == BlockSchedule::ring ? "ring" : "halving";
+}
+
+/// Two exchanges through shared memory between the ranks of a node, and the memory.
+struct NodeLevel {
+  std::unique_ptr<Communicator> ranks;
+  std::unique_ptr<SharedSegment> scatter_memory;
+  std::unique_ptr<SharedSegment> gather_memory;
+  std::string reason;  ///< why there is no memory
+
+  NodeLevel(const MpiGroup& group, int node, std::size_t window)
+      : ranks(make_mpi_communicator(std::make_unique<MpiGroup>(group, node))) {
+    const SharedSegment::Sizes sizes{.common = PieceExchange::counter_bytes(ranks->size()),
+                                     .a_rank = window};
+    for (auto* memory : {&scatter_memory, &gather_memory}) {
+      SharedSegment::Result made = SharedSegment::make(*ranks, sizes);
+      *memory = std::move(made.segment);
+      if (reason.empty()) reason = std::move(made.reason);
+    }
+  }
+  [[nodiscard]] std::unique_ptr<Exchange> exchange(const SharedSegment& memory,
+                                                   std::size_t window) const {
+    return std::make_unique<PieceExchange>(
+        PieceExchange::Memory{
+            .counters = memory.common(), .windows = memory.parts(), .window = window},
+        ranks->rank(), ranks->size());
+  }
+};
+
+/// Keeps both.
+MemoryOwner kept(std::shared_ptr<Communicator> inner, std::shared_ptr<NodeLevel> node) {
+  return std::make_shared<std::pair<std::shared_ptr<Communicator>, std::shared_ptr<NodeLevel>>>(
+      std::move(inner), std::move(node));
+}
+
+/// Empty if the layout allows two levels.
+std::string why_one_level(const NodeLayout& layout, int ranks) {
+  if (layout.ranks_per_node == 0) return "nodes have different numbers of ranks";
+  if (!layout.is_consecutive) return "ranks of a node are not consecutive";
+  return ranks == layout.nodes ? "one rank per node" : "";
+}
+
+}  // namespace
+
+MessageCommunicatorResult make_message_communicator(Communicator& inner,
+                                                    const MessageCommunicatorOptions& options) {
+  return make_message_communicator(std::shared_ptr<Communicator>(MemoryOwner(), &inner), options);
+}
+
+MessageCommunicatorResult make_message_communicator(std::shared_ptr<Communicator> owned,
+                                                    const MessageCommunicatorOptions& options) {
+  Communicator& inner = *owned;
+  auto group = std::make_unique<MpiGroup>(options.color);
+  const MessageExchange::Options messages{.schedule = options.schedule,
+                                          .piece_bytes = options.piece_bytes,
+                                          .landing_bytes = options.landing_bytes};
+  const ExchangeCommunicatorOptions limits{.smallest_blocking = smallest_blocking};
+  MessageCommunicatorResult result;
+  result.algorithm = name_of(options.schedule);
+  std::vector<int> node_of(static_cast<std::size_t>(inner.size()));
+  const int node = options.node.value_or(first_rank_on_node(*group));
+  inner.all_gather(std::span<const int>(&node, 1), std::span(node_of));
+  const NodeLayout layout = node_layout(node_of, inner.rank());
+  if (options.two_levels && layout.nodes > 1) {
+    result.one_level_reason = why_one_level(layout, inner.size());
+    if (result.one_level_reason.empty()) {
+      const std::size_t window = options.window_bytes != 0
+                                     ? options.window_bytes
+                                     : window_bytes(2 * layout.ranks_per_node);
+      auto local = std::make_shared<NodeLevel>(*group, layout.first_on_node, window);
+      for (std::string& reason : all_gather_text(inner, local->reason)) {
+        if (result.one_level_reason.empty()) result.one_level_reason = std::move(reason);
+      }
+      if (result.one_level_reason.empty()) {
+        auto peers = std::make_unique<MpiGroup>(*group, layout.first_of_peers);
+        auto exchange = std::make_unique<TwoLevelExchange>(TwoLevelExchange::Levels{
+            .scatter = local->exchange(*local->scatter_memory, window),
+            .gather = local->exchange(*local->gather_memory, window),
+            .between = std::make_unique<MessageExchange>(std::move(peers), messages),
+            .local_rank = layout.local_rank,
+            .ranks_per_node = layout.ranks_per_node,
+            .nodes = layout.nodes,
+            .part_bytes = options.part_bytes});
+        result.algorithm = fmt::format("shared memory, {} between {} nodes",
+                                       name_of(options.schedule), layout.nodes);
+        result.communicator = make_exchange_communicator(inner, std::move(exchange),
+                                                         kept(owned, std::move(local)), limits);
+        return result;
+      }
+    }
+  }
+  result.communicator = make_exchange_communicator(
+      inner, std::make_unique<MessageExchange>(std::move(group), messages), owned, limits);
+  return result;
+}
+
+}  // namespace lockstep

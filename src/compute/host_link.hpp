@@ -1,0 +1,77 @@
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/compute/compute.hpp"
+#include "lockstep/config/option_types.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// How ranks reduce arenas in host memory.
+struct HostLinkOptions {
+  CommChoice comm = CommChoice::automatic;
+  AllReduce all_reduce = AllReduce::automatic;
+};
+
+/// Communicates arenas in host memory between the ranks of a communicator: through shared memory if
+/// available, else by messages on a schedule of our own or by MPI's collectives.
+class HostLink final {
+ public:
+  /// Collective over `mpi`, which must outlive it. Error(usage) on all its ranks if shared memory
+  /// is asked for and not available.
+  HostLink(Communicator& mpi, const HostLinkOptions& options);
+  /// Collective over all ranks of the job, after the construction; `color`: that of `mpi`.
+  void use_messages(std::optional<int> color = {});
+
+  [[nodiscard]] Communicator& get() noexcept;
+  [[nodiscard]] bool is_shared() const noexcept { return shared_ != nullptr; }
+  /// Whether use_messages() is needed.
+  [[nodiscard]] bool wants_messages() const noexcept;
+  /// How sums work if `--comm` left it open: in memory of `whose`, or between hosts and why. Else
+  /// empty.
+  [[nodiscard]] std::string way(std::string_view whose) const;
+  /// As Compute::all_reduce().
+  [[nodiscard]] std::string all_reduce() const;
+
+ private:
+  Communicator& mpi_;
+  HostLinkOptions options_;
+  std::string not_shared_;  ///< why ranks cannot share memory
+  std::unique_ptr<Communicator> shared_;
+  std::unique_ptr<Communicator> messages_;
+  std::string algorithm_;  ///< of messages_
+};
+
+struct HostCommunicator {
+  std::unique_ptr<Communicator> communicator;
+  std::string algorithm;  ///< as Compute::all_reduce()
+};
+/// A communicator over host memory that sums by messages or MPI. Collective over all ranks of the
+/// job; `color`: the lowest of the ranks that it connects.
+[[nodiscard]] HostCommunicator make_host_communicator(int color, AllReduce all_reduce);
+
+/// Group communicators over host memory, for --shard hybrid.
+class HostGroups final {
+ public:
+  /// Collective over `host`, all ranks of the job. `group_size` 0: no groups.
+  HostGroups(Communicator& host, int group_size, const HostLinkOptions& options);
+  [[nodiscard]] Compute::Groups get() noexcept {
+    return {.group = group_link_ ? &group_link_->get() : nullptr,
+            .replicas = replicas_link_ ? &replicas_link_->get() : nullptr};
+  }
+  /// How sums are computed within this rank's group and between groups; empty if there is only one
+  /// group or nothing was left open.
+  [[nodiscard]] std::string way() const;
+
+ private:
+  std::unique_ptr<Communicator> group_;
+  std::unique_ptr<Communicator> replicas_;
+  std::optional<HostLink> group_link_;
+  std::optional<HostLink> replicas_link_;
+};
+
+}  // namespace lockstep
