@@ -48,8 +48,17 @@ int ranks_of_job() {
   return size;
 }
 
-/// Calls `visit` with a communicator for each schedule, on one level, and on two as if each two
-/// ranks were a node, where their number is even.
+int ranks_on_host() {
+  MPI_Comm host = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  int size = 0;
+  MPI_Comm_size(host, &size);
+  MPI_Comm_free(&host);
+  return size;
+}
+
+/// Calls `visit` with a communicator for each schedule, on one level and on two: between the hosts
+/// if there are several, else as if each two ranks were a node, if their number is even.
 template <typename Visit>
 void for_each_kind(Visit&& visit) {
   int rank = 0;
@@ -57,8 +66,12 @@ void for_each_kind(Visit&& visit) {
   for (const BlockSchedule schedule : {BlockSchedule::halving, BlockSchedule::ring}) {
     MessageCommunicatorOptions options = small(schedule);
     visit(Messages(options));
-    if (ranks_of_job() % 2 != 0 || ranks_of_job() < 4) continue;
-    options.node = rank / 2;
+    if (const int on_host = ranks_on_host(); on_host < ranks_of_job()) {
+      if (on_host == 1) continue;
+    } else {
+      if (ranks_of_job() % 2 != 0 || ranks_of_job() < 4) continue;
+      options.node = rank / 2;
+    }
     const Messages two_levels(options);
     BOOST_TEST_REQUIRE(two_levels.made.algorithm.starts_with("shared memory, "));
     visit(two_levels);
