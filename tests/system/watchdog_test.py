@@ -16,7 +16,7 @@ SLOW = "LOCKSTEP_TEST_WRITE_BYTES_PER_SECOND"
 
 # MPI must reduce, because the faults are planted in its calls.
 BY_MPI = ["--comm", "mpi"]
-BY_IALLREDUCE = [*BY_MPI, "--allreduce", "mpi"]  # what `spoil` corrupts
+BY_IALLREDUCE = [*BY_MPI, "--allreduce", "mpi"]  # what `flip` and `spoil` corrupt
 
 
 def faulty(text):
@@ -186,7 +186,7 @@ def long_saves_and_slow_starts_raise_no_alarm(folder):
 
 def a_flipped_bit_is_found_within_the_interval_and_its_rank_named(folder):
     data = write_shards(folder / "data", samples=4000)
-    args = train_args(data, folder / "run", "--max-steps", 60, "--check-replicas-every", 10, *BY_MPI)
+    args = train_args(data, folder / "run", "--max-steps", 60, "--check-replicas-every", 10, *BY_IALLREDUCE)
     # With the node's name as Slurm sets it.
     output = run(args, 3, {"SLURMD_NODENAME": "n7", **faulty("2:flip:23:0")}, expect=INTERNAL)
     assert "drifted apart at step 30: rank 2 (n7) holds other parameters than the other 2" in output, output
@@ -223,7 +223,7 @@ def a_flipped_bit_is_found_before_any_save(folder):
     run_dir = folder / "run"
 
     def arguments(directory, *more):
-        return train_args(data, directory, "--check-replicas-every", 10**6, *BY_MPI, *more)
+        return train_args(data, directory, "--check-replicas-every", 10**6, *BY_IALLREDUCE, *more)
 
     def drifts(step, args, when, env=None):
         output = run(args, 3, {**(env or {}), **faulty(f"2:flip:{when}:0")}, expect=INTERNAL)
@@ -240,7 +240,7 @@ def a_flipped_bit_is_found_before_any_save(folder):
     # The save after data became unreadable.
     directory = folder / "unread"
     bad = write_shards(folder / "bad", samples=40000)
-    process = start(train_args(bad, directory, "--check-replicas-every", 10**6, *BY_MPI), 3, faulty("2:flip:2:0"))
+    process = start(train_args(bad, directory, "--check-replicas-every", 10**6, *BY_IALLREDUCE), 3, faulty("2:flip:2:0"))
     wait_for_step(directory, 3, process)
     victim = bad / "train-00001-of-00002.h5"
     os.truncate(victim, victim.stat().st_size // 2)
