@@ -37,8 +37,9 @@ class Row final {
 
   /// `addresses`: of each parent; it listens on 127.0.0.1.
   explicit Row(const Bytes32& secret_of_last = {7},
-               std::vector<std::string> addresses = {"127.0.0.1"})
-      : secrets_{{{7}, {7}, secret_of_last}}, addresses_(std::move(addresses)) {
+               std::vector<std::string> addresses = {"127.0.0.1"},
+               const watch::SilenceLimits& silence = {})
+      : secrets_{{{7}, {7}, secret_of_last}}, addresses_(std::move(addresses)), silence_(silence) {
     std::array<std::optional<watch::Listener>, 3> listeners;
     for (std::size_t i = 0; i < 3; ++i) {
       listeners[i].emplace(loopback());
@@ -57,7 +58,8 @@ class Row final {
                                                             .fan_out = 1,
                                                             .secret = secrets_[rank],
                                                             .parent = std::move(parent),
-                                                            .child_ports = std::move(child_ports)},
+                                                            .child_ports = std::move(child_ports),
+                                                            .silence = silence_},
                                          std::move(listener));
   }
   /// Every rank exchanges messages once. Keeps the events of each rank.
@@ -110,6 +112,7 @@ class Row final {
  private:
   std::array<Bytes32, 3> secrets_;
   std::vector<std::string> addresses_;
+  watch::SilenceLimits silence_;
   mutable watch::WatchClock clock_{60};
 };
 

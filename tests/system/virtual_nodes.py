@@ -5,6 +5,7 @@ link, eth0, leads to a bridge on another such node, `head`, where mpirun runs. T
 ends with the processes that hold the namespaces.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -83,24 +84,51 @@ class VirtualNodes:
             holder.kill()
             holder.wait()
 
-    def run(self, command, ranks_per_node=1, env=None, seconds=120):
-        """Runs the command under mpirun; returns its status, its output, and the bytes that each node sent meanwhile."""
+    def start(self, command, ranks_per_node=1, env=None):
+        """Starts the command under mpirun, in a separate process group."""
         hosts = ",".join(f"{address(node)}:{ranks_per_node}" for node in range(self.count))
         launch = ["mpirun", "--host", hosts, "--map-by", f"ppr:{ranks_per_node}:node", *map(str, command)]
         agent = str(self.folder / "agent")
         settings = {**os.environ, **SETTINGS, "PATH": PATH, "OMPI_MCA_plm_rsh_agent": agent, "PRTE_MCA_plm_ssh_agent": agent,
                     **(env or {})}
+        return subprocess.Popen([*self._enter(self.holders[-1].pid), *launch], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=settings, process_group=0)
+
+    def run(self, command, ranks_per_node=1, env=None, seconds=120):
+        """Runs the command under mpirun; returns its status, its output, and the bytes that each node sent meanwhile."""
         before = self._sent()
-        process = subprocess.Popen([*self._enter(self.holders[-1].pid), *launch], stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=settings,
-                                   process_group=0)
+        process = self.start(command, ranks_per_node, env)
         try:
             output, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGTERM)  # mpirun ends its ranks
             output, _ = process.communicate(timeout=SECONDS)
-            raise AssertionError(f"hang: {launch}\n{output}")
+            raise AssertionError(f"hang: {process.args}\n{output}")
         return process.returncode, output, [after - first for after, first in zip(self._sent(), before)]
+
+    def cut(self, node):
+        """From now on, nothing that the node sends arrives anywhere, and it receives nothing; its interface stays up."""
+        self._inside(self.holders[-1], f"ip link set port{node} nomaster")
+
+    def restore(self, node):
+        self._inside(self.holders[-1], f"ip link set port{node} master eth0")
+
+    def processes(self, node, name="lockstep"):
+        """Ids of the node's processes with this name; empty name: of all."""
+        own = os.readlink(f"/proc/{self.holders[node].pid}/ns/net")
+        found = []
+        for entry in pathlib.Path("/proc").glob("[0-9]*/ns/net"):
+            with contextlib.suppress(OSError):
+                pid = int(entry.parts[2])
+                if os.readlink(entry) == own and name in pathlib.Path(f"/proc/{pid}/comm").read_text():
+                    found.append(pid)
+        return found
+
+    def kill(self, node):
+        """Ends all processes on the node."""
+        for pid in self.processes(node, name=""):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     @staticmethod
     def _enter(pid):

@@ -71,7 +71,7 @@ void Admission::accept() {
       if (errno != EAGAIN) paused_until_ = SteadyClock::now() + pause;
       return;
     }
-    Pending pending{.link = Link(std::move(connection), sizeof(Hello)),
+    Pending pending{.link = Link(std::move(connection), sizeof(Hello), options_.silence.connection),
                     .nonce = random_bytes(),
                     .since = SteadyClock::now()};
     const Challenge challenge{.nonce = pending.nonce};

@@ -31,6 +31,7 @@ struct AdmissionOptions {
   int end_child = 0;  ///< one past the last
   Bytes32 secret{};
   std::size_t largest = 0;  ///< bytes of a message once a connection is admitted
+  SilenceLimits silence = {};
 };
 
 /// Accepts connections only from a rank's children. Until a connection has proved that it knows the

@@ -14,19 +14,6 @@ namespace {
 constexpr std::size_t header_size = sizeof(std::uint32_t) + 1;
 constexpr std::size_t largest_text = std::size_t{64} << 10;
 
-void set(int descriptor, int level, int option, int value) noexcept {
-  ::setsockopt(descriptor, level, option, &value, sizeof value);
-}
-
-/// A node that loses power closes no connection. Without acknowledgements for 30 s, the connection
-/// breaks, even when idle.
-void limit_silence(int descriptor) noexcept {
-  set(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, 30000);
-  set(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, 10);
-  set(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 5);
-}
-
 }  // namespace
 
 std::string_view bytes_of(std::span<const RankReport> reports) noexcept {
@@ -62,10 +49,11 @@ Bytes32 Link::Direction::next(std::string_view frame) {
   return hmac(key, text.append(frame));
 }
 
-Link::Link(Descriptor descriptor, std::size_t largest)
+Link::Link(Descriptor descriptor, std::size_t largest, std::chrono::milliseconds silence)
     : descriptor_(std::move(descriptor)), largest_(largest) {
-  set(descriptor_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
-  limit_silence(descriptor_.get());
+  const int on = 1;
+  ::setsockopt(descriptor_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  limit_silence(descriptor_.get(), silence);
 }
 
 void Link::authenticate(const Keys& keys, std::size_t largest) {

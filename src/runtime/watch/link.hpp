@@ -3,9 +3,11 @@
 #include "authentication.hpp"
 #include "lockstep/core/descriptor.hpp"
 #include "rank_report.hpp"
+#include "silence.hpp"
 
 #include <poll.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -78,8 +80,9 @@ template <typename T>
 class Link final {
  public:
   /// A received message with more than `largest` bytes ends the connection. Buffers at most one
-  /// received message.
-  Link(Descriptor descriptor, std::size_t largest);
+  /// received message. Breaks after `silence` without acknowledgements.
+  Link(Descriptor descriptor, std::size_t largest,
+       std::chrono::milliseconds silence = SilenceLimits{}.connection);
 
   /// From now on messages in both directions carry an HMAC of their sequence number, kind and
   /// contents. A wrong HMAC ends the connection.

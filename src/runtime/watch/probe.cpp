@@ -17,8 +17,9 @@ bool has_ended(int descriptor) noexcept {
 
 }  // namespace
 
-Probe::Probe(const SocketAddress& port, const std::optional<SocketAddress>& from, double now)
-    : port_(port), dialer_(from), heard_(now) {
+Probe::Probe(const SocketAddress& port, const std::optional<SocketAddress>& from, double now,
+             const SilenceLimits& silence)
+    : port_(port), silence_(silence), dialer_(from), heard_(now) {
   dialer_.dial(port_);
 }
 
@@ -34,6 +35,7 @@ Probe::Finding Probe::step(double now) {
       break;
     case Dialer::Outcome::connected:
       connection_ = dialer_.take();
+      limit_silence(connection_.get(), silence_.connection);
       heard_ = now;
       return Finding::alive;
     case Dialer::Outcome::refused:
@@ -42,7 +44,7 @@ Probe::Finding Probe::step(double now) {
       dialer_.dial(port_);
       break;
   }
-  return now - heard_ > unreachable_limit ? Finding::gone : Finding::unknown;
+  return now - heard_ > silence_.host_seconds() ? Finding::gone : Finding::unknown;
 }
 
 void Probe::add_to(std::vector<pollfd>& descriptors) const {

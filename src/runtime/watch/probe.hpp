@@ -1,23 +1,22 @@
 #pragma once
 
 #include "dialer.hpp"
+#include "silence.hpp"
 
 namespace lockstep::watch {
-
-/// Seconds that a host may be unreachable before its rank counts as lost.
-constexpr double unreachable_limit = 20;
 
 /// Checks whether a rank whose connection broke is alive: it listens on a port for as long as its
 /// process lives. Keeps the connection once the system has accepted it, since it closes as soon as
 /// the process ends.
 class Probe final {
  public:
-  Probe(const SocketAddress& port, const std::optional<SocketAddress>& from, double now);
+  Probe(const SocketAddress& port, const std::optional<SocketAddress>& from, double now,
+        const SilenceLimits& silence = {});
 
   enum class Finding {
     unknown,
     alive,  ///< its system accepts connections; the process may be stopped
-    gone    ///< its port is closed, or its host was unreachable for unreachable_limit
+    gone    ///< its port is closed, or its host was unreachable for the limit
   };
   [[nodiscard]] Finding step(double now);
 
@@ -26,6 +25,7 @@ class Probe final {
 
  private:
   SocketAddress port_;
+  SilenceLimits silence_;
   Dialer dialer_;
   Descriptor connection_;
   double heard_;  ///< when its system last accepted a connection

@@ -24,7 +24,8 @@ UplinkOptions uplink_options(const TreeOptions& options) {
           .endpoint = options.parent,
           .from = options.address,
           .connect_limit = options.connect_limit,
-          .largest = largest_message(options.size)};
+          .largest = largest_message(options.size),
+          .silence = options.silence};
 }
 
 AdmissionOptions admission_options(const TreeOptions& options) {
@@ -33,7 +34,8 @@ AdmissionOptions admission_options(const TreeOptions& options) {
           .first_child = first,
           .end_child = first + static_cast<int>(options.child_ports.size()),
           .secret = options.secret,
-          .largest = largest_message(options.size)};
+          .largest = largest_message(options.size),
+          .silence = options.silence};
 }
 
 }  // namespace
@@ -138,7 +140,7 @@ void Tree::take_from_below(Child& child, double now, std::vector<Event>& events)
   if (!child.port) return lose(child.rank, events);
   broken_.push_back({.rank = child.rank,
                      .reason = child.link.reason(),
-                     .probe = Probe(*child.port, options_.address, now),
+                     .probe = Probe(*child.port, options_.address, now, options_.silence),
                      .outage = {.since = now}});
 }
 

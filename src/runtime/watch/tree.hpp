@@ -37,6 +37,7 @@ struct TreeOptions {
   std::vector<int> child_ports = {};          ///< listening port of each child
   std::optional<SocketAddress> address = {};  ///< this rank's; nullopt: any of the host's
   std::chrono::milliseconds connect_limit = std::chrono::seconds(60);  ///< for all attempts
+  SilenceLimits silence = {};
 };
 
 /// This rank's node in the tree of watchdogs: the connections to its parent and children, and the

@@ -1,7 +1,5 @@
 #include "uplink.hpp"
 
-#include "probe.hpp"
-
 #include <algorithm>
 #include <utility>
 
@@ -51,7 +49,7 @@ void Uplink::step(double now) {
       break;
     case Dialer::Outcome::connected:
       heard_ = now;
-      link_.emplace(dialer_.take(), sizeof(Challenge));
+      link_.emplace(dialer_.take(), sizeof(Challenge), options_.silence.connection);
       attempt_end_ = SteadyClock::now() + answer_limit;
       break;
     case Dialer::Outcome::refused:
@@ -59,7 +57,8 @@ void Uplink::step(double now) {
       dial();
       break;
     case Dialer::Outcome::failed:
-      if (state_ == State::unreachable && now - heard_ > unreachable_limit) state_ = State::lost;
+      if (state_ == State::unreachable && now - heard_ > options_.silence.host_seconds())
+        state_ = State::lost;
       dial();
       break;
   }

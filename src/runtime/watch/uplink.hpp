@@ -25,6 +25,7 @@ struct UplinkOptions {
   std::optional<SocketAddress> from = {};  ///< this rank's address; nullopt: any
   std::chrono::milliseconds connect_limit = std::chrono::seconds(60);  ///< for the first connection
   std::size_t largest = 0;                                             ///< bytes of a message
+  SilenceLimits silence = {};
 };
 
 /// The connection to the parent in the tree of watchdogs; reconnects when it breaks.
