@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(a_parent_that_never_answers_is_given_up_and_causes_no_wake_
   const Descriptor wake(::eventfd(0, EFD_CLOEXEC));
   Tree tree({.rank = 1,
              .size = 2,
-             .fan_out = 1,
+             .parents = {-1, 0},
              .secret = {7},
              .parent = {.addresses = {"127.0.0.1"}, .port = silent->port()},
              .connect_limit = 100ms},

@@ -91,7 +91,7 @@ class Target final {
   void begin_child() {
     child_.emplace(TreeOptions{.rank = 1,
                                .size = 2,
-                               .fan_out = 1,
+                               .parents = {-1, 0},
                                .secret = secret,
                                .parent = {.addresses = {"127.0.0.1"}, .port = port}},
                    std::move(*childs_listener_));
@@ -111,9 +111,9 @@ class Target final {
         childs_listener_(std::move(childs)),
         parent_({.rank = 0,
                  .size = 2,
-                 .fan_out = 1,
+                 .parents = {-1, 0},
                  .secret = secret,
-                 .child_ports = {childs_listener_->port()}},
+                 .child_ports = {{1, childs_listener_->port()}}},
                 std::move(parents)) {}
   [[nodiscard]] double now() const {
     clock_.look();

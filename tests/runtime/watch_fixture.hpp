@@ -6,6 +6,7 @@
 
 #include <array>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -49,13 +50,13 @@ class Row final {
   }
   /// Creates a rank's tree. If it replaces one that has ended, the rank seems to reconnect.
   void begin(std::size_t rank, watch::Listener listener) {
-    std::vector<int> child_ports;
-    if (rank < 2) child_ports.push_back(ports[rank + 1]);
+    std::map<int, int> child_ports;
+    if (rank < 2) child_ports.emplace(static_cast<int>(rank) + 1, ports[rank + 1]);
     watch::Endpoint parent;
     if (rank > 0) parent = {.addresses = addresses_, .port = ports[rank - 1]};
     trees[rank] = std::make_unique<Tree>(watch::TreeOptions{.rank = static_cast<int>(rank),
                                                             .size = 3,
-                                                            .fan_out = 1,
+                                                            .parents = {-1, 0, 1},
                                                             .secret = secrets_[rank],
                                                             .parent = std::move(parent),
                                                             .child_ports = std::move(child_ports),

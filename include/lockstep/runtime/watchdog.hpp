@@ -16,7 +16,7 @@ struct WatchdogOptions {
   std::chrono::duration<double> limit{600};  ///< maximum time without progress; 0: disabled
   std::vector<std::string> names;            ///< by rank, until name_ranks(): "rank 3 (node7)"
   std::vector<int> cores = {};               ///< cores for its threads; empty: any
-  /// Maximum number of children of a rank in the tree: 4,000 ranks need two levels.
+  /// Maximum number of children of a rank on its node, and of a node's first rank on other nodes.
   int fan_out = 64;
   /// After a rank is gone, ends the job once the others make no progress for this long.
   std::chrono::duration<double> loss_limit{10};

@@ -37,9 +37,9 @@ Listener::Listener(const std::optional<SocketAddress>& address)
     : socket_("start with --watchdog-seconds 0 to do without its watchdog", address) {}
 
 Admission::Admission(AdmissionOptions options, Listener listener)
-    : options_(options),
+    : options_(std::move(options)),
       listener_(std::move(listener)),
-      most_(static_cast<std::size_t>(options.end_child - options.first_child) + others) {}
+      most_(options_.children.size() + others) {}
 
 std::vector<Admission::Child> Admission::step() {
   std::vector<Child> children;
@@ -87,7 +87,7 @@ std::optional<int> Admission::greet(Pending& pending) {
   if (!message) return std::nullopt;
   const auto hello = value_in<Hello>(message->payload);
   if (message->kind == MessageKind::hello && hello && hello->parent == options_.rank &&
-      hello->child >= options_.first_child && hello->child < options_.end_child) {
+      std::ranges::count(options_.children, hello->child) > 0) {
     const Session session{.child = hello->child,
                           .parent = hello->parent,
                           .child_nonce = hello->nonce,

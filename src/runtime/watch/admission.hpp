@@ -27,8 +27,7 @@ class Listener final {
 
 struct AdmissionOptions {
   int rank = 0;
-  int first_child = 0;
-  int end_child = 0;  ///< one past the last
+  std::vector<int> children = {};
   Bytes32 secret{};
   std::size_t largest = 0;  ///< bytes of a message once a connection is admitted
   SilenceLimits silence = {};

@@ -66,11 +66,14 @@ class Diagnosis final {
   }
   /// Whether its silence is its own: below a silent rank (except rank 0), no report gets through.
   [[nodiscard]] bool silence_is_its_own(const RankReport& report) const {
-    for (int above = parent_of(report.rank, options_.fan_out); above > 0;
-         above = parent_of(above, options_.fan_out)) {
+    for (int above = parent_of(report.rank); above > 0; above = parent_of(above)) {
       if (is_silent(reports_[static_cast<std::size_t>(above)])) return false;
     }
     return true;
+  }
+
+  [[nodiscard]] int parent_of(int rank) const {
+    return options_.parents[static_cast<std::size_t>(rank)];
   }
 
   /// A sentence about the late ranks: NAME `verb` SECONDS s `where` PHASE `why`.

@@ -8,14 +8,9 @@
 
 namespace lockstep::watch {
 
-/// The watchdogs form a tree in which no rank has more than `fan_out` children.
-[[nodiscard]] constexpr int parent_of(int rank, int fan_out) noexcept {
-  return rank == 0 ? -1 : (rank - 1) / fan_out;
-}
-
 struct JudgeOptions {
-  double limit = 0;  ///< seconds without progress of any rank
-  int fan_out = 64;
+  double limit = 0;                   ///< seconds without progress of any rank
+  std::span<const int> parents = {};  ///< by rank: its parent in the tree of watchdogs
 };
 
 /// Factor by which start-up and a run's first step may take longer.

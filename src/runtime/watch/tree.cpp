@@ -19,7 +19,7 @@ void wait_for(std::vector<pollfd>& descriptors, std::chrono::milliseconds longes
 
 UplinkOptions uplink_options(const TreeOptions& options) {
   return {.rank = options.rank,
-          .parent = parent_of(options.rank, options.fan_out),
+          .parent = options.parents[static_cast<std::size_t>(options.rank)],
           .secret = options.secret,
           .endpoint = options.parent,
           .from = options.address,
@@ -29,10 +29,10 @@ UplinkOptions uplink_options(const TreeOptions& options) {
 }
 
 AdmissionOptions admission_options(const TreeOptions& options) {
-  const int first = options.rank * options.fan_out + 1;
+  std::vector<int> children;
+  for (const auto& [rank, port] : options.child_ports) children.push_back(rank);
   return {.rank = options.rank,
-          .first_child = first,
-          .end_child = first + static_cast<int>(options.child_ports.size()),
+          .children = std::move(children),
           .secret = options.secret,
           .largest = largest_message(options.size),
           .silence = options.silence};
@@ -94,7 +94,7 @@ void Tree::wait(int wake, std::chrono::milliseconds longest) const {
 
 void Tree::take_from_above(double now, std::vector<Event>& events) {
   using Above = Uplink::State;
-  const int parent = parent_of(options_.rank, options_.fan_out);
+  const int parent = parent_of(options_.rank);
   const Above before = uplink_->state();
   if (before == Above::closed) return;
   uplink_->step(now);
@@ -182,8 +182,7 @@ void Tree::admit(Admission::Child child, double now, std::vector<Event>& events)
   const auto broken = std::ranges::find(broken_, child.rank, &Broken::rank);
   note_connection(child.rank, broken == broken_.end() ? nullptr : &broken->outage, now, events);
   if (broken != broken_.end()) broken_.erase(broken);
-  const auto index = static_cast<std::size_t>(child.rank - options_.rank * options_.fan_out - 1);
-  const auto port = peer_with_port(child.link.descriptor(), options_.child_ports[index]);
+  const auto port = peer_with_port(child.link.descriptor(), options_.child_ports.at(child.rank));
   children_.push_back({.rank = child.rank, .link = std::move(child.link), .port = port});
 }
 
@@ -230,8 +229,7 @@ void Tree::note(const std::string& payload, double now) {
 /// Also marks all ranks below it as left: their reports no longer arrive, and they leave too.
 void Tree::mark_left(int rank) {
   for (Known& each : known_) {
-    for (int at = each.report.rank; at > options_.rank || at == rank;
-         at = parent_of(at, options_.fan_out)) {
+    for (int at = each.report.rank; at > options_.rank || at == rank; at = parent_of(at)) {
       if (at == rank) {
         each.report.state = State::left;
         break;

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <list>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,10 +32,10 @@ class WatchClock final {
 struct TreeOptions {
   int rank = 0;
   int size = 1;
-  int fan_out = 64;
-  Bytes32 secret{};  ///< shared by all ranks of the job
+  std::vector<int> parents = {-1};  ///< by rank: tree_parents()
+  Bytes32 secret{};                 ///< shared by all ranks of the job
   Endpoint parent = {};
-  std::vector<int> child_ports = {};          ///< listening port of each child
+  std::map<int, int> child_ports = {};        ///< listening port of each child, by rank
   std::optional<SocketAddress> address = {};  ///< this rank's; nullopt: any of the host's
   std::chrono::milliseconds connect_limit = std::chrono::seconds(60);  ///< for all attempts
   SilenceLimits silence = {};
@@ -101,6 +102,9 @@ class Tree final {
     Outage outage;
   };
 
+  [[nodiscard]] int parent_of(int rank) const {
+    return options_.parents[static_cast<std::size_t>(rank)];
+  }
   [[nodiscard]] Known& known(int rank) { return known_[static_cast<std::size_t>(rank)]; }
   void wait(int wake, std::chrono::milliseconds longest) const;
   void report_above(double now);

@@ -1,8 +1,7 @@
 #include "lockstep/runtime/watchdog.hpp"
 
-#include "addresses.hpp"
 #include "async_logger.hpp"
-#include "introduction.hpp"
+#include "join_tree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/runtime/mpi_environment.hpp"
 #include "tree.hpp"
@@ -57,7 +56,10 @@ class Watchdog::Impl final {
         names_(options_.names),
         logger_(options_.cores) {
     if (!options_.end_job) options_.end_job = abort_from_any_thread;
-    make_tree(comm, grid);
+    watch::JoinedTree joined = watch::join_tree(
+        comm, grid, {.fan_out = options_.fan_out, .interface = options_.interface});
+    parents_ = joined.options.parents;
+    tree_.emplace(std::move(joined.options), std::move(joined.listener));
     thread_ = std::thread([this] { run(); });
   }
   Impl(const Impl&) = delete;
@@ -75,58 +77,6 @@ class Watchdog::Impl final {
   void log_to(Log log) { logger_.log_to(std::move(log)); }
 
  private:
-  void make_tree(Communicator& comm, const ProcessGrid& grid) {
-    const int first_child = rank_ * options_.fan_out + 1;
-    const int children = std::clamp(comm.size() - first_child, 0, options_.fan_out);
-    watch::TreeOptions tree{.rank = rank_, .size = comm.size(), .fan_out = options_.fan_out};
-    std::optional<watch::Listener> listener;
-    watch::Introduction mine{.node = grid.node, .endpoint = {}};
-    collectively(comm, [&] {
-      if (rank_ == 0) tree.secret = watch::random_bytes();
-      if (const auto only = only_address(grid)) {
-        mine.endpoint.addresses = {*only};
-        tree.address = parse_address(*only, 0);
-      } else if (children > 0) {
-        mine.endpoint.addresses = watch::own_addresses();
-      }
-      if (comm.size() == 1) return;
-      listener.emplace(tree.address);
-      mine.endpoint.port = listener->port();
-    });
-    comm.broadcast(std::span<unsigned char>(tree.secret));
-    std::vector<watch::Introduction> all;
-    for (const std::string& text : all_gather_text(comm, mine.text())) {
-      all.push_back(watch::Introduction::parse(text));
-    }
-    for (int rank = first_child; rank < first_child + children; ++rank) {
-      tree.child_ports.push_back(all[static_cast<std::size_t>(rank)].endpoint.port);
-    }
-    if (const int parent = watch::parent_of(rank_, options_.fan_out); parent >= 0) {
-      const watch::Introduction& introduction = all[static_cast<std::size_t>(parent)];
-      tree.parent = introduction.endpoint;
-      if (introduction.node == grid.node && !tree.address) {
-        tree.parent.addresses.insert(tree.parent.addresses.begin(), "127.0.0.1");
-      }
-    }
-    tree_.emplace(std::move(tree), std::move(listener));
-  }
-
-  /// The address that all of this rank's connections use; nullopt: any.
-  [[nodiscard]] std::optional<std::string> only_address(const ProcessGrid& grid) const {
-    if (!options_.interface.empty()) return chosen_address(grid);
-    return grid.nodes == 1 ? std::optional<std::string>("127.0.0.1") : std::nullopt;
-  }
-
-  [[nodiscard]] std::string chosen_address(const ProcessGrid& grid) const {
-    const auto chosen = watch::choose_address(options_.interface, watch::all_addresses());
-    if (chosen.number == "127.0.0.1" && grid.nodes > 1) {
-      fail(ExitStatus::usage,
-           "--watchdog-interface {} leads to no other host (the job is on {}); name one that does",
-           options_.interface, grid.nodes);
-    }
-    return chosen.number;
-  }
-
   /// A failure of the watchdog must not end the job.
   void run() noexcept {
     try {
@@ -260,7 +210,7 @@ class Watchdog::Impl final {
 
   [[nodiscard]] bool parent_has_left(const std::vector<RankReport>& reports) const {
     if (rank_ == 0) return false;
-    const int parent = watch::parent_of(rank_, options_.fan_out);
+    const int parent = parents_[static_cast<std::size_t>(rank_)];
     return reports[static_cast<std::size_t>(parent)].state == State::left;
   }
   /// Only rank 0 receives reports of all ranks; other ranks ignore those they have none of.
@@ -296,7 +246,7 @@ class Watchdog::Impl final {
       return describe_loss(lost->rank);
     }
     const std::lock_guard lock(mutex_);
-    return watch::judge(reports, names_, {.limit = limit, .fan_out = options_.fan_out});
+    return watch::judge(reports, names_, {.limit = limit, .parents = parents_});
   }
 
   /// Reports why and ends the job, here or on the rank that found the fault.
@@ -325,6 +275,7 @@ class Watchdog::Impl final {
   double tick_;  ///< seconds between two checks
   watch::WatchClock clock_;
   Descriptor wake_;
+  std::vector<int> parents_;  ///< by rank, in the tree
   std::optional<watch::Tree> tree_;
 
   std::mutex mutex_;
