@@ -1,6 +1,7 @@
 #include "lockstep/cli/job.hpp"
 
 #include "lockstep/comm/mpi_communicator.hpp"
+#include "lockstep/runtime/watchdog.hpp"
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -85,6 +86,20 @@ Outcome run_body(Job& job, const std::function<ExitStatus(Job&)>& body) {
   }
 }
 
+/// Ends the job while other ranks hang or are lost. Many ranks may call this at the same time.
+[[noreturn]] void end_without_agreement(Job& job, ExitStatus status, const std::string& why) {
+  // The rank that decides aborts the job.
+  constexpr auto abort_timeout = std::chrono::seconds(15);
+  if (job.watchdog() != nullptr && job.watchdog()->end_job(status, why)) {
+    std::this_thread::sleep_for(abort_timeout);
+  } else {
+    // One after another, since the first one's abort ends the others.
+    std::this_thread::sleep_for(std::chrono::milliseconds(500) * std::min(job.grid().rank, 20));
+    print_error(fmt::format("rank {} on {}: {}", job.grid().rank, job.grid().host, why));
+  }
+  abort_job(static_cast<int>(status));
+}
+
 }  // namespace
 
 Job::Job(int& argc, char**& argv)
@@ -109,9 +124,8 @@ ExitStatus run_job(int& argc, char**& argv, const std::function<ExitStatus(Job&)
   const auto deadline = failed ? Clock::now() + failure_timeout : Clock::time_point::max();
   const auto verdict = shutdown.agree(job.grid().rank, outcome.status, deadline);
   if (!verdict) {
-    print_error(fmt::format("rank {} on {}: {}", job.grid().rank, job.grid().host,
-                            failed ? outcome.message : "the other ranks were lost"));
-    abort_job(static_cast<int>(failed ? outcome.status : ExitStatus::internal));
+    end_without_agreement(job, failed ? outcome.status : ExitStatus::internal,
+                          failed ? outcome.message : "the other ranks were lost");
   }
   if (verdict->rank == job.grid().rank && failed) print_error(outcome.message);
   return verdict->status;

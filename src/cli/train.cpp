@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 namespace lockstep::cli {
 namespace {
@@ -50,7 +51,12 @@ ExitStatus run_train(Invocation& invocation) {
                             return read_on_first_rank(comm, path);
                           }).config;
     const ThreadBinding& binding = job.bind(static_cast<int>(config.threads));
-    return train(config, {.comm = comm, .grid = job.grid(), .binding = binding, .model = {}})
+    return train(config,
+                 {.comm = comm,
+                  .grid = job.grid(),
+                  .binding = binding,
+                  .model = {},
+                  .keep_watchdog = [&job](auto watchdog) { job.keep(std::move(watchdog)); }})
         .status;
   });
 }

@@ -42,18 +42,18 @@ RunWatch::RunWatch(const Config& config, const WatchedJob& job, TraceRecorder* t
     : trace_(trace), hosts_(all_gather_text(job.comm, node_name(job.grid))) {
   if (config.debug_collectives && job.comm.size() > 1) {
     comparison_ = std::make_unique<CollectiveComparison>(
-        make_mpi_communicator(), [this] { return board_.read().step; }, hosts_);
+        make_mpi_communicator(), [this] { return board().read().step; }, hosts_);
   }
   comm_ = &watched(job.comm, "the host's");
   wait_for_debugger(config, job);
   const bool debugging = config.wait_for_debugger >= 0;
   const std::chrono::duration<double> limit(debugging ? 0 : config.watchdog_seconds);
   wait_limit_ = wait_limit_beside(limit);
-  watchdog_.emplace(job.comm, job.grid, board_,
-                    WatchdogOptions{.limit = limit,
-                                    .names = names({}),
-                                    .cores = job.cores,
-                                    .interface = config.watchdog_interface});
+  pair_->watchdog.emplace(job.comm, job.grid, board(),
+                          WatchdogOptions{.limit = limit,
+                                          .names = names({}),
+                                          .cores = job.cores,
+                                          .interface = config.watchdog_interface});
 }
 
 RunWatch::~RunWatch() = default;
@@ -67,7 +67,7 @@ Communicator& RunWatch::watched(Communicator& inner, const char* name, Callers c
             .emplace_back(std::make_unique<CheckedCommunicator>(*top, *comparison_, name, callers))
             .get();
   }
-  top = layers_.emplace_back(std::make_unique<WatchedCommunicator>(*top, board_)).get();
+  top = layers_.emplace_back(std::make_unique<WatchedCommunicator>(*top, board())).get();
   if (trace_ == nullptr) return *top;
   return *layers_.emplace_back(std::make_unique<TracedCommunicator>(*top, *trace_));
 }
@@ -80,7 +80,7 @@ void RunWatch::compare_in_groups(int group_size) {
 }
 
 void RunWatch::name_devices(const std::string& mine) {
-  watchdog_->name_ranks(names(all_gather_text(*comm_, mine)));
+  watchdog().name_ranks(names(all_gather_text(*comm_, mine)));
 }
 
 std::vector<std::string> RunWatch::names(const std::vector<std::string>& devices) const {

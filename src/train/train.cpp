@@ -58,6 +58,7 @@ class Run final {
     describe();
     return loop();
   }
+  [[nodiscard]] std::shared_ptr<Watchdog> share_watchdog() const { return watch_.share_watchdog(); }
 
  private:
   void find_start();
@@ -387,7 +388,13 @@ TrainingResult train(const Config& config, const TrainingJob& job) {
   const auto begin = StopTimer::Clock::now();
   require_agreement(job.comm, print_config(config), "the configuration",
                     "ranks were started with different options");
-  return Run(config, job, begin).run();
+  Run run(config, job, begin);
+  try {
+    return run.run();
+  } catch (...) {
+    if (job.keep_watchdog) job.keep_watchdog(run.share_watchdog());
+    throw;
+  }
 }
 
 }  // namespace lockstep

@@ -174,6 +174,6 @@ BOOST_AUTO_TEST_CASE(a_lost_ranks_unfinished_save_is_reported) {
   auto reports = waiting(2);
   reports[0].reading.saving = 6;
 
-  BOOST_TEST(contains(watch::describe_loss(reports[0], "rank 0 (n)"), "rank 0 (n) is gone"));
-  BOOST_TEST(contains(watch::describe_loss(reports[0], "rank 0 (n)"), "saving step 6"));
+  BOOST_TEST(contains(watch::describe_loss(reports[0], "rank 0 (n)", false), "rank 0 (n) is gone"));
+  BOOST_TEST(contains(watch::describe_loss(reports[0], "rank 0 (n)", false), "saving step 6"));
 }

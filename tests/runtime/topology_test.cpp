@@ -114,6 +114,7 @@ BOOST_AUTO_TEST_CASE(a_small_tree_is_as_drawn) {
   BOOST_TEST((tree_parents(round, 64) == std::vector{-1, 0, 0, 0, 1, 2}));
   BOOST_TEST((tree_parents(round, 1) == std::vector{-1, 0, 1, 0, 1, 2}));
   BOOST_TEST((tree_parents(std::vector{4, 4, 4, 4}, 1) == std::vector{-1, 0, 1, 2}));
+  BOOST_TEST((deciders(two_nodes, tree_parents(two_nodes, 64)) == std::vector{0, 2, 1}));
   BOOST_TEST((children_of(0, tree_parents(two_nodes, 64)) == std::vector{1, 2}));
   BOOST_TEST(children_of(4, tree_parents(two_nodes, 64)).empty());
 }

@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(a_host_that_does_not_answer_is_given_up_at_the_limit) {
 
   BOOST_TEST((probe.step(0) == Probe::Finding::unknown));
   BOOST_TEST((probe.step(SilenceLimits{}.host_seconds() - 1) == Probe::Finding::unknown));
-  BOOST_TEST((probe.step(SilenceLimits{}.host_seconds() + 1) == Probe::Finding::gone));
+  BOOST_TEST((probe.step(SilenceLimits{}.host_seconds() + 1) == Probe::Finding::silent));
 }
 
 BOOST_AUTO_TEST_CASE(a_parent_that_never_answers_is_given_up_and_causes_no_wake_ups) {

@@ -57,7 +57,7 @@ void check_late_rank(int group_size) {
   std::vector<std::string> names(static_cast<std::size_t>(rendezvous.size()));
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = rendezvous.name(static_cast<int>(i));
   Watchdog watchdog(*host, make_process_grid(), board,
-                    {.limit = 2s, .names = names, .end_job = [] {}});
+                    {.limit = 2s, .names = names, .end_job = [](ExitStatus) {}});
   watchdog.log_to([&](const std::string& line) {
     const std::lock_guard lock(mutex);
     said += line;

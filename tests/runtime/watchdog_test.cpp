@@ -46,18 +46,19 @@ class Rig final {
  public:
   explicit Rig(std::chrono::duration<double> limit, int fan_out = 64, std::string interface = {})
       : grid_(make_process_grid()),
-        watchdog_(std::make_unique<Watchdog>(*world, grid_, board,
-                                             WatchdogOptions{.limit = limit,
-                                                             .names = names(),
-                                                             .cores = {},
-                                                             .fan_out = fan_out,
-                                                             .loss_limit = 600ms,
-                                                             .end_job = [this] { ended = true; },
-                                                             .interface = std::move(interface),
-                                                             .on_tick =
-                                                                 [this] {
-                                                                   if (fails) throw Planted();
-                                                                 }})) {
+        watchdog_(std::make_unique<Watchdog>(
+            *world, grid_, board,
+            WatchdogOptions{.limit = limit,
+                            .names = names(),
+                            .cores = {},
+                            .fan_out = fan_out,
+                            .loss_limit = 600ms,
+                            .end_job = [this](ExitStatus) { ended = true; },
+                            .interface = std::move(interface),
+                            .on_tick =
+                                [this] {
+                                  if (fails) throw Planted();
+                                }})) {
     watchdog_->log_to([this](const std::string& line) {
       {
         const std::lock_guard lock(mutex_);

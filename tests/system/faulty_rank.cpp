@@ -5,7 +5,8 @@
 //   skip   the WHENth MPI_Barrier is skipped
 //   flip   after the WHENth MPI_Waitall, a bit of the last reduced buffer is flipped
 //   spoil  a bit of the result of the WHENth MPI_Iallreduce is flipped
-//   slow   oneDNN's primitives take HOW times as long, from the WHENth on
+//   lose   the rank is killed in its WHENth MPI_Iallreduce, and the others' waits fail from theirs
+//   on slow   oneDNN's primitives take HOW times as long, from the WHENth on
 
 #include <dlfcn.h>
 #include <mpi.h>
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Fault {
   std::array<char, 16> kind{};
+  bool is_own = false;  ///< this rank was selected
   long when = 0;
   double how = 0;
 };
@@ -41,12 +44,11 @@ Fault read_fault() {
   Fault fault;
   int rank = -1;
   const char* text = std::getenv("LOCKSTEP_TEST_FAULT");
-  if (text == nullptr ||
-      std::sscanf(text, "%d:%15[a-z]:%ld:%lf", &rank, fault.kind.data(), &fault.when, &fault.how) <
-          3 ||
-      rank != std::atoi(own_rank())) {
-    fault.kind = {};
+  if (text == nullptr || std::sscanf(text, "%d:%15[a-z]:%ld:%lf", &rank, fault.kind.data(),
+                                     &fault.when, &fault.how) < 3) {
+    return {};
   }
+  fault.is_own = rank == std::atoi(own_rank());
   return fault;
 }
 
@@ -54,8 +56,11 @@ const Fault& fault() {
   static const Fault read = read_fault();
   return read;
 }
-bool is(const char* kind) {
+bool job_has(const char* kind) {
   return std::strcmp(fault().kind.data(), kind) == 0;
+}
+bool is(const char* kind) {
+  return fault().is_own && job_has(kind);
 }
 template <typename Function>
 Function next(const char* name) {
@@ -84,6 +89,7 @@ struct Reduction {
   void* spoiled = nullptr;                 ///< buffer to corrupt; null: none in flight
   MPI_Request request = MPI_REQUEST_NULL;  ///< of its reduction
   long waited = 0;
+  bool peer_is_lost = false;
 };
 Reduction& reduction() {
   static Reduction state;
@@ -115,7 +121,10 @@ int MPI_Iallreduce(const void* from, void* to, int count, MPI_Datatype type, MPI
   Reduction& state = reduction();
   state.buffer = to;
   const int result = PMPI_Iallreduce(from, to, count, type, op, comm, request);
-  if (is("spoil") && ++state.started == fault().when) {
+  if (++state.started != fault().when) return result;
+  if (is("lose")) kill(getpid(), SIGKILL);
+  state.peer_is_lost = job_has("lose");
+  if (is("spoil")) {
     state.spoiled = to;
     state.request = *request;
   }
@@ -136,6 +145,7 @@ int MPI_Barrier(MPI_Comm comm) {
 }
 
 int MPI_Testall(int count, MPI_Request requests[], int* done, MPI_Status statuses[]) {
+  if (reduction().peer_is_lost) return MPI_ERR_OTHER;
   const bool spoils = completes_spoiled_reduction(count, requests);
   const int result = PMPI_Testall(count, requests, done, statuses);
   if (spoils && *done != 0) spoil();
@@ -143,6 +153,7 @@ int MPI_Testall(int count, MPI_Request requests[], int* done, MPI_Status statuse
 }
 
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+  if (reduction().peer_is_lost) return MPI_ERR_OTHER;
   const bool spoils = completes_spoiled_reduction(count, requests);
   const int result = PMPI_Waitall(count, requests, statuses);
   if (spoils) spoil();

@@ -56,11 +56,13 @@ def a_node_without_power_is_named_and_a_stall_is_harmless(folder):
             output = lines_until(process, "lockstep: error", 60)
             took = time.monotonic() - begin
             print(f"   named after {took:.1f} s", flush=True)
-            assert "is gone" in output and "(node1)" in output, output
+            assert "(node1) is gone (its node does not answer;" in output, output
             assert LOSS_SECONDS[0] < took < LOSS_SECONDS[1], f"after {took:.1f} s"
             while lab.processes(0) or lab.processes(2):
                 assert time.monotonic() - begin < 60, "ranks on the other nodes still run"
                 time.sleep(0.2)
+            output += lines_until(process, "errorcode 70", 10)
+            assert output.count("lockstep: error") == 1, output
             print(f"   the other nodes' ranks ended after {time.monotonic() - begin:.1f} s", flush=True)
         finally:
             lab.kill(1)

@@ -123,6 +123,21 @@ def a_killed_rank_is_named(folder):
         assert f"{name(rank)} is gone" in log(directory, 2), log(directory, 2)
 
 
+def a_death_that_makes_all_ranks_fail_prints_one_line(folder):
+    """The launcher does not see the death: the ranks end the job."""
+    data = write_shards(folder / "data", samples=4000)
+    launch = [*MPIRUN, "-n", "4", "sh", "-c", '"$0" "$@" || sleep 60']
+    args = watched(data, folder / "run", "--epochs", 500, *BY_MPI, limit=60)
+    process = subprocess.Popen([*launch, LOCKSTEP, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               env=environment(faulty("2:lose:20:0")), process_group=0)
+    status, output = finish(process, seconds=50)
+    assert status == INTERNAL, f"{status}\n{output}"
+    errors = [line for line in output.splitlines() if line.startswith("lockstep: error")]
+    assert len(errors) == 1 and f"{name(2)} is gone (its process ended;" in errors[0], output
+    for survivor in (0, 1, 3):
+        assert "this rank failed: MPI_" in log(folder / "run", survivor), log(folder / "run", survivor)
+
+
 def a_killed_rank_of_one_group_is_named_in_all(folder):
     module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
     devices = [["--device", "cpu"]]
@@ -427,7 +442,7 @@ while os.WIFSTOPPED(os.waitpid(process, 0)[1]):
 
 if __name__ == "__main__":
     main([a_stopped_rank_is_named_within_the_limit, a_paused_rank_and_a_paused_job_raise_no_alarm,
-          a_rank_that_sleeps_in_the_loader_is_named, a_late_rank_is_named_with_its_gpu, a_rank_that_skips_a_collective_is_named, a_killed_rank_is_named,
+          a_rank_that_sleeps_in_the_loader_is_named, a_late_rank_is_named_with_its_gpu, a_rank_that_skips_a_collective_is_named, a_killed_rank_is_named, a_death_that_makes_all_ranks_fail_prints_one_line,
           a_killed_rank_of_one_group_is_named_in_all, the_requested_interface_is_used_or_refused,
           a_rank_that_dies_in_a_save_is_named, long_saves_and_slow_starts_raise_no_alarm,
           a_flipped_bit_is_found_within_the_interval_and_its_rank_named,

@@ -9,8 +9,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace lockstep {
+
+class Watchdog;
 
 /// Everything one process of a job owns, in construction order: MPI, the communicator, the process
 /// grid, the thread binding.
@@ -23,17 +26,21 @@ class Job final {
   [[nodiscard]] bool is_first() const noexcept { return grid_.rank == 0; }
   /// Pins this rank's threads, once; `requested` 0: the affinity mask's share. Collective.
   const ThreadBinding& bind(int requested);
+  /// Keeps the watchdog of a run that failed until the job's end.
+  void keep(std::shared_ptr<Watchdog> watchdog) noexcept { watchdog_ = std::move(watchdog); }
+  [[nodiscard]] Watchdog* watchdog() noexcept { return watchdog_.get(); }  ///< null: none was kept
 
  private:
   MpiEnvironment environment_;
   std::unique_ptr<Communicator> comm_;
   ProcessGrid grid_;
   std::optional<ThreadBinding> binding_;
+  std::shared_ptr<Watchdog> watchdog_;
 };
 
 /// Runs a subcommand that uses MPI on every rank and handles its end. If `body` throws on some
 /// ranks and all ranks finish within a few seconds, the lowest failed rank prints, and all finalize
-/// and return its status. Otherwise a rank that failed prints and aborts the job.
+/// and return its status. Otherwise the job is aborted, and one rank prints why if possible.
 [[nodiscard]] ExitStatus run_job(int& argc, char**& argv,
                                  const std::function<ExitStatus(Job&)>& body);
 

@@ -41,12 +41,16 @@ class RunWatch final {
                                       Callers callers = Callers::all);
   /// Collective: from now on, ranks compare their collectives within groups of `group_size` first.
   void compare_in_groups(int group_size);
-  [[nodiscard]] PhaseBoard& board() noexcept { return board_; }
+  [[nodiscard]] PhaseBoard& board() noexcept { return pair_->board; }
   /// By rank.
   [[nodiscard]] const std::vector<std::string>& hosts() const noexcept { return hosts_; }
   /// Collective: `mine` is this rank's device, empty for the CPU.
   void name_devices(const std::string& mine);
-  [[nodiscard]] Watchdog& watchdog() noexcept { return *watchdog_; }
+  [[nodiscard]] Watchdog& watchdog() noexcept { return *pair_->watchdog; }
+  /// The watchdog may outlive this object.
+  [[nodiscard]] std::shared_ptr<Watchdog> share_watchdog() const {
+    return {pair_, &*pair_->watchdog};
+  }
   /// Time limit for waits that end by themselves.
   [[nodiscard]] std::chrono::milliseconds wait_limit() const noexcept { return wait_limit_; }
 
@@ -55,14 +59,18 @@ class RunWatch final {
   /// By rank; `devices` may be empty.
   [[nodiscard]] std::vector<std::string> names(const std::vector<std::string>& devices) const;
 
+  struct BoardAndWatchdog {
+    PhaseBoard board;
+    std::optional<Watchdog> watchdog;
+  };
+
   TraceRecorder* trace_;
-  PhaseBoard board_;
+  std::shared_ptr<BoardAndWatchdog> pair_ = std::make_shared<BoardAndWatchdog>();
   std::unique_ptr<CollectiveComparison> comparison_;  ///< null: off
   std::deque<std::unique_ptr<Communicator>> layers_;
   Communicator* comm_ = nullptr;
   std::vector<std::string> hosts_;
   std::chrono::milliseconds wait_limit_{};
-  std::optional<Watchdog> watchdog_;
 };
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/runtime/phase_board.hpp"
 #include "lockstep/runtime/process_grid.hpp"
 
@@ -20,8 +21,8 @@ struct WatchdogOptions {
   int fan_out = 64;
   /// After a rank is gone, ends the job once the others make no progress for this long.
   std::chrono::duration<double> loss_limit{10};
-  /// Ends the job after the reason is logged; empty: abort_job(70). Called on a watchdog thread.
-  std::function<void()> end_job = {};
+  /// Ends the job after the reason is logged; empty: abort_job(). Called on a watchdog thread.
+  std::function<void(ExitStatus)> end_job = {};
   /// Interface for its connections: a comma-separated list of names or networks such as
   /// "10.1.0.0/16"; empty: any. Error(usage) if a host has none of them.
   std::string interface = {};
@@ -58,6 +59,12 @@ class Watchdog final {
   /// Sets the log for this rank's lines; empty: none. The rank that finds a fault also prints it to
   /// standard error. `log` is called on a watchdog thread and may block.
   void log_to(Log log);
+
+  /// Ends the job because this rank cannot go on. Of all ranks that fail, one prints the reason:
+  /// the loss of a rank, or the first failure; so a loss that makes many ranks fail gives one
+  /// message. Blocks until the reason is known. False if no watchdog decides: the caller must print
+  /// and end.
+  [[nodiscard]] bool end_job(ExitStatus status, const std::string& why);
 
  private:
   class Impl;

@@ -11,11 +11,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep {
+
+class Watchdog;
 
 /// A network for an image shape and a number of classes.
 using ModelFunction = std::function<Graph(const ModelOptions&)>;
@@ -26,6 +29,9 @@ struct TrainingJob {
   const ProcessGrid& grid;
   const ThreadBinding& binding;
   ModelFunction model;  ///< empty: make_model(config.model)
+  /// If train() throws on this rank, receives the run's watchdog, whose end_job() can still name
+  /// the rank that made this one fail; may be empty.
+  std::function<void(std::shared_ptr<Watchdog>)> keep_watchdog = {};
 };
 
 struct TrainingResult {

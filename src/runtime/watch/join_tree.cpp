@@ -35,7 +35,8 @@ std::optional<std::string> only_address(const std::string& interface, const Proc
 }  // namespace
 
 JoinedTree join_tree(Communicator& comm, const ProcessGrid& grid, const JoinOptions& options) {
-  JoinedTree joined{.options = {.rank = comm.rank(), .size = comm.size()}, .listener = {}};
+  JoinedTree joined{
+      .options = {.rank = comm.rank(), .size = comm.size()}, .deciders = {}, .listener = {}};
   TreeOptions& tree = joined.options;
   Introduction mine{.node = grid.node, .endpoint = {}};
   collectively(comm, [&] {
@@ -58,6 +59,7 @@ JoinedTree join_tree(Communicator& comm, const ProcessGrid& grid, const JoinOpti
     nodes.push_back(all.back().node);
   }
   tree.parents = tree_parents(nodes, options.fan_out);
+  joined.deciders = deciders(nodes, tree.parents);
   for (const int child : children_of(tree.rank, tree.parents)) {
     tree.child_ports.emplace(child, all[static_cast<std::size_t>(child)].endpoint.port);
   }

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep::watch {
 
@@ -17,6 +18,7 @@ struct JoinOptions {
 /// A rank's place in the tree, and the socket on which it listens.
 struct JoinedTree {
   TreeOptions options;
+  std::vector<int> deciders;         ///< deciders()
   std::optional<Listener> listener;  ///< nullopt: there is only one rank
 };
 /// Collective. The ranks agree on a secret and tell each other where they listen.

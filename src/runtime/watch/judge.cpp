@@ -204,11 +204,10 @@ std::string describe(const PhaseBoard::Reading& reading) {
   }
 }
 
-std::string describe_loss(const RankReport& lost, const std::string& name) {
-  return fmt::format(
-      "{} is gone (its process or node ended; last heard of in {}); look into its log and the "
-      "node's",
-      name, describe(lost.reading));
+std::string describe_loss(const RankReport& lost, const std::string& name, bool silent) {
+  return fmt::format("{} is gone ({}; last heard of in {}); look into its log and the node's", name,
+                     silent ? "its node does not answer" : "its process ended",
+                     describe(lost.reading));
 }
 
 double idle_seconds(std::span<const RankReport> reports) noexcept {

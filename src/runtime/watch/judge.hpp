@@ -18,8 +18,10 @@ constexpr double unhurried_factor = 3;
 
 /// "forward of step 12", "the all-reduce of bucket 2, in communication of step 12"
 [[nodiscard]] std::string describe(const PhaseBoard::Reading& reading);
-/// "rank 2 (node7) is gone (its process or node ended; last heard of in forward of step 12) ..."
-[[nodiscard]] std::string describe_loss(const RankReport& lost, const std::string& name);
+/// "rank 2 (node7) is gone (its process ended; last heard of in forward of step 12) ...". `silent`:
+/// its node does not answer.
+[[nodiscard]] std::string describe_loss(const RankReport& lost, const std::string& name,
+                                        bool silent);
 
 /// Seconds since any rank last made progress.
 [[nodiscard]] double idle_seconds(std::span<const RankReport> reports) noexcept;

@@ -28,14 +28,16 @@ std::vector<RankReport> reports_in(const std::string& payload) {
 }
 
 std::string to_payload(const RankText& value) {
-  return std::string(raw_bytes(value.rank)).append(value.text);
+  return std::string(raw_bytes(value.rank)).append(raw_bytes(value.status)).append(value.text);
 }
 
 RankText rank_text_in(const std::string& payload) {
-  RankText value{.rank = -1, .text = {}};
-  if (payload.size() < sizeof value.rank) return value;
+  constexpr std::size_t head = 2 * sizeof(std::int32_t);
+  RankText value{.rank = -1, .status = 0, .text = {}};
+  if (payload.size() < head) return value;
   std::memcpy(&value.rank, payload.data(), sizeof value.rank);
-  value.text = payload.substr(sizeof value.rank);
+  std::memcpy(&value.status, payload.data() + sizeof value.rank, sizeof value.status);
+  value.text = payload.substr(head);
   return value;
 }
 

@@ -28,6 +28,7 @@ enum class MessageKind : std::uint8_t {
   goodbye,    ///< the sender leaves in order
   loss,       ///< RankText, up to rank 0 and down to all: this rank is gone
   found,      ///< RankText, up and down: this rank, which was lost, is back
+  failure,    ///< RankText, up to rank 0: this rank cannot go on
   disabled,   ///< text, up and down: a watchdog failed, so all stop
   verdict     ///< text, down: why the job ends
 };
@@ -50,6 +51,7 @@ struct Welcome {
 };
 struct RankText {
   std::int32_t rank = 0;
+  std::int32_t status = 0;  ///< of a failure: its exit status
   std::string text;
 };
 

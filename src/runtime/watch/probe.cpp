@@ -44,7 +44,7 @@ Probe::Finding Probe::step(double now) {
       dialer_.dial(port_);
       break;
   }
-  return now - heard_ > silence_.host_seconds() ? Finding::gone : Finding::unknown;
+  return now - heard_ > silence_.host_seconds() ? Finding::silent : Finding::unknown;
 }
 
 void Probe::add_to(std::vector<pollfd>& descriptors) const {

@@ -16,7 +16,8 @@ class Probe final {
   enum class Finding {
     unknown,
     alive,  ///< its system accepts connections; the process may be stopped
-    gone    ///< its port is closed, or its host was unreachable for the limit
+    gone,   ///< its port is closed
+    silent  ///< its host was unreachable for the limit
   };
   [[nodiscard]] Finding step(double now);
 

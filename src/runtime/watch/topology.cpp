@@ -1,6 +1,8 @@
 #include "topology.hpp"
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <map>
 
 namespace lockstep::watch {
@@ -28,6 +30,16 @@ std::vector<int> tree_parents(std::span<const int> nodes, int fan_out) {
   link_as_tree(first_ranks, fan_out, parents);
   for (const auto& [node, ranks] : ranks_of) link_as_tree(ranks, fan_out, parents);
   return parents;
+}
+
+std::vector<int> deciders(std::span<const int> nodes, std::span<const int> parents) {
+  std::vector<int> order{0};
+  const std::vector<int> children = children_of(0, parents);
+  std::ranges::copy(children, std::back_inserter(order));
+  std::stable_partition(order.begin() + 1, order.end(), [&](int rank) {
+    return nodes[static_cast<std::size_t>(rank)] != nodes[0];
+  });
+  return order;
 }
 
 std::vector<int> children_of(int rank, std::span<const int> parents) {

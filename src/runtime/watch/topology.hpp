@@ -15,6 +15,10 @@ namespace lockstep::watch {
 /// `nodes`: the node of each rank, in any order.
 [[nodiscard]] std::vector<int> tree_parents(std::span<const int> nodes, int fan_out);
 
+/// Pure. The ranks that decide for the job, in turn: rank 0, and if that is lost, its children,
+/// those of other nodes first.
+[[nodiscard]] std::vector<int> deciders(std::span<const int> nodes, std::span<const int> parents);
+
 /// Pure. In ascending order.
 [[nodiscard]] std::vector<int> children_of(int rank, std::span<const int> parents);
 

@@ -117,7 +117,7 @@ void Tree::take_from_above(double now, std::vector<Event>& events) {
                   events);
       break;
     case Above::lost:
-      lose(parent, events);
+      lose(parent, uplink_->silent() ? Kind::lost_silently : Kind::lost, events);
       break;
     case Above::closed:
       if (state != State::left) events.push_back({.kind = Kind::never_connected, .rank = parent});
@@ -137,7 +137,7 @@ void Tree::take_from_below(Child& child, double now, std::vector<Event>& events)
   RankReport& report = known(child.rank).report;
   if (report.state != State::running) return;
   report.state = State::unreachable;
-  if (!child.port) return lose(child.rank, events);
+  if (!child.port) return lose(child.rank, Kind::lost, events);
   broken_.push_back({.rank = child.rank,
                      .reason = child.link.reason(),
                      .probe = Probe(*child.port, options_.address, now, options_.silence),
@@ -164,6 +164,16 @@ void Tree::take_message(const Message& message, int from, double now, std::vecto
           {.kind = kind, .rank = about.rank, .from = from, .text = std::move(about.text)});
       break;
     }
+    case MessageKind::failure: {
+      RankText about = rank_text_in(message.payload);
+      if (from_above || about.rank < 0 || about.rank >= options_.size) break;
+      events.push_back({.kind = Kind::told_of_error,
+                        .rank = about.rank,
+                        .from = from,
+                        .text = std::move(about.text),
+                        .status = about.status});
+      break;
+    }
     case MessageKind::disabled:
       events.push_back({.kind = Kind::told_of_failure, .from = from, .text = message.payload});
       break;
@@ -188,8 +198,9 @@ void Tree::admit(Admission::Child child, double now, std::vector<Event>& events)
 
 void Tree::look_after_broken(double now, std::vector<Event>& events) {
   std::erase_if(broken_, [&](Broken& broken) {
-    if (broken.probe.step(now) == Probe::Finding::gone) {
-      lose(broken.rank, events);
+    const Probe::Finding found = broken.probe.step(now);
+    if (found == Probe::Finding::gone || found == Probe::Finding::silent) {
+      lose(broken.rank, found == Probe::Finding::silent ? Kind::lost_silently : Kind::lost, events);
       return true;
     }
     tell_outage(broken.outage,
@@ -238,11 +249,11 @@ void Tree::mark_left(int rank) {
   }
 }
 
-void Tree::lose(int rank, std::vector<Event>& events) {
+void Tree::lose(int rank, Kind how, std::vector<Event>& events) {
   RankReport& report = known(rank).report;
   if (report.state != State::running && report.state != State::unreachable) return;
   report.state = State::lost;
-  events.push_back({.kind = Kind::lost, .rank = rank});
+  events.push_back({.kind = how, .rank = rank});
 }
 
 void Tree::report_above(double now) {

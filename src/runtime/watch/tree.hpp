@@ -52,9 +52,11 @@ class Tree final {
     enum class Kind {
       unreachable,      ///< the connection to a child or the parent broke; text: why
       reachable,        ///< an unreachable or lost child or parent is connected again
-      lost,             ///< a child or the parent is gone
+      lost,             ///< a child or the parent is gone: its process ended
+      lost_silently,    ///< as lost, but its node does not answer
       told_of_loss,     ///< `from` reports that `rank` is gone; text: how
       told_of_return,   ///< `from` reports that `rank` is back
+      told_of_error,    ///< `rank` below cannot go on; text: why
       told_of_failure,  ///< the watchdogs stop; text: why
       verdict,          ///< the parent says that the job ends; text: why
       never_connected   ///< no connection to the parent within the limit
@@ -63,6 +65,7 @@ class Tree final {
     int rank = 0;
     int from = 0;
     std::string text = {};
+    int status = 0;  ///< told_of_error: the exit status
   };
   /// Waits until a message arrives, `wake` is readable or the time is over. Then updates the clock
   /// and processes the messages.
@@ -117,7 +120,7 @@ class Tree final {
   void note_connection(int rank, const Outage* outage, double now, std::vector<Event>& events);
   void tell_outage(Outage& outage, Event event, double now, std::vector<Event>& events) const;
   void mark_left(int rank);
-  void lose(int rank, std::vector<Event>& events);
+  void lose(int rank, Event::Kind how, std::vector<Event>& events);
 
   TreeOptions options_;
   std::optional<Admission> admission_;

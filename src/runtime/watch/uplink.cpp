@@ -53,12 +53,17 @@ void Uplink::step(double now) {
       attempt_end_ = SteadyClock::now() + answer_limit;
       break;
     case Dialer::Outcome::refused:
-      if (state_ == State::unreachable) state_ = State::lost;
+      if (state_ == State::unreachable) {
+        state_ = State::lost;
+        silent_ = false;
+      }
       dial();
       break;
     case Dialer::Outcome::failed:
-      if (state_ == State::unreachable && now - heard_ > options_.silence.host_seconds())
+      if (state_ == State::unreachable && now - heard_ > options_.silence.host_seconds()) {
         state_ = State::lost;
+        silent_ = true;
+      }
       dial();
       break;
   }

@@ -41,6 +41,8 @@ class Uplink final {
     closed        ///< by close(), or not connected within the limit
   };
   [[nodiscard]] State state() const noexcept { return state_; }
+  /// When lost: whether its host does not answer; otherwise the port is closed.
+  [[nodiscard]] bool silent() const noexcept { return silent_; }
   /// Why the connection broke.
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
 
@@ -71,6 +73,7 @@ class Uplink final {
   Session session_;
   bool greeted_ = false;  ///< Hello has been sent
   State state_ = State::connecting;
+  bool silent_ = false;
   std::string reason_;
   double now_ = 0;    ///< time of the last step()
   double heard_ = 0;  ///< when the parent's system last accepted a connection

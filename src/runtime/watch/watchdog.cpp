@@ -1,20 +1,22 @@
 #include "lockstep/runtime/watchdog.hpp"
 
+#include "abort_from_any_thread.hpp"
 #include "async_logger.hpp"
+#include "failures.hpp"
 #include "join_tree.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/runtime/mpi_environment.hpp"
 #include "tree.hpp"
+#include "turn.hpp"
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
+#include <condition_variable>
 #include <exception>
+#include <map>
 #include <mutex>
-#include <set>
 #include <span>
 #include <thread>
 
@@ -31,16 +33,11 @@ constexpr auto abort_timeout = 10s;
 constexpr std::size_t most_losses = 8;
 /// How long to wait for the reason to be logged before the job ends anyway.
 constexpr auto logging_timeout = 3s;
-
-/// MPI_Abort should be called by the thread that initialized MPI, but that thread hangs. If
-/// MPI_Abort hangs too, the process exits after a while.
-void abort_from_any_thread() {
-  std::thread([] {
-    std::this_thread::sleep_for(5s);
-    std::_Exit(static_cast<int>(ExitStatus::internal));
-  }).detach();
-  abort_job(static_cast<int>(ExitStatus::internal));
-}
+/// How long a rank that failed waits until the reason is known; longer than a decision takes.
+constexpr auto decision_timeout = 90s;
+/// Seconds between two reports of this rank's failure, since a broken connection may lose one.
+constexpr double repeat_seconds = 5;
+constexpr std::size_t longest_failure = 4000;  ///< characters
 
 }  // namespace
 
@@ -55,10 +52,11 @@ class Watchdog::Impl final {
         wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         names_(options_.names),
         logger_(options_.cores) {
-    if (!options_.end_job) options_.end_job = abort_from_any_thread;
+    if (!options_.end_job) options_.end_job = watch::abort_from_any_thread;
     watch::JoinedTree joined = watch::join_tree(
         comm, grid, {.fan_out = options_.fan_out, .interface = options_.interface});
     parents_ = joined.options.parents;
+    turn_ = watch::Turn(rank_, joined.deciders);
     tree_.emplace(std::move(joined.options), std::move(joined.listener));
     thread_ = std::thread([this] { run(); });
   }
@@ -76,6 +74,14 @@ class Watchdog::Impl final {
   }
   void log_to(Log log) { logger_.log_to(std::move(log)); }
 
+  bool end_job(ExitStatus status, const std::string& why) {
+    logger_.log("this rank failed: " + why);
+    std::unique_lock lock(mutex_);
+    own_failure_ = {.rank = rank_, .status = status, .text = why.substr(0, longest_failure)};
+    changed_.wait_for(lock, decision_timeout, [this] { return decided_ || stopped_; });
+    return decided_;
+  }
+
  private:
   /// A failure of the watchdog must not end the job.
   void run() noexcept {
@@ -86,6 +92,9 @@ class Watchdog::Impl final {
     } catch (...) {
       disable("an unknown error");
     }
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    changed_.notify_all();
   }
 
   /// Stops the watchdogs of all ranks, since a rank without one could appear to hang.
@@ -118,10 +127,13 @@ class Watchdog::Impl final {
       if (options_.on_tick) options_.on_tick();
       tree_->publish(own_report(), clock_.now());
       if (ended_) {
-        if (abort_at_ && std::chrono::steady_clock::now() > *abort_at_) options_.end_job();
-      } else if (const auto why = reason_to_end()) {
-        end(*why, true);
+        if (abort_at_ && std::chrono::steady_clock::now() > *abort_at_) {
+          options_.end_job(ExitStatus::internal);
+        }
+        continue;
       }
+      report_own_failure();
+      if (const auto ending = reason_to_end()) end(*ending, true);
     }
     if (!disabled_) tree_->say_goodbye();
     tree_->drain(200ms);
@@ -151,8 +163,12 @@ class Watchdog::Impl final {
         forget_loss(event.rank, rank_);
         break;
       case Kind::lost:
-        note_loss({.rank = event.rank, .text = describe_loss(event.rank)}, rank_);
+      case Kind::lost_silently: {
+        const bool silent = event.kind == Kind::lost_silently;
+        if (event.rank == 0) rank_0_is_silent_ = silent;
+        note_loss({.rank = event.rank, .text = describe_loss(event.rank, silent)}, rank_);
         break;
+      }
       case Kind::told_of_loss:
         note_loss({.rank = event.rank, .text = event.text}, event.from);
         break;
@@ -160,6 +176,11 @@ class Watchdog::Impl final {
         if (forget_loss(event.rank, event.from)) {
           logger_.log(name(event.rank) + " is reachable again");
         }
+        break;
+      case Kind::told_of_error:
+        note_failure({.rank = event.rank,
+                      .status = static_cast<ExitStatus>(event.status),
+                      .text = event.text});
         break;
       case Kind::told_of_failure:
         if (ended_) break;
@@ -169,7 +190,7 @@ class Watchdog::Impl final {
         disabled_ = true;
         break;
       case Kind::verdict:
-        if (!ended_) end(event.text, false);
+        if (!ended_) end({.text = event.text}, false);
         break;
       case Kind::never_connected:
         logger_.log(
@@ -180,9 +201,28 @@ class Watchdog::Impl final {
     }
   }
 
-  [[nodiscard]] std::string describe_loss(int rank) {
+  [[nodiscard]] std::string describe_loss(int rank, bool silent) {
     const auto reports = tree_->reports(clock_.now());
-    return watch::describe_loss(reports[static_cast<std::size_t>(rank)], name(rank));
+    return watch::describe_loss(reports[static_cast<std::size_t>(rank)], name(rank), silent);
+  }
+
+  void note_failure(const watch::Failure& failure) {
+    failures_.add(failure, clock_.now());
+    tree_->tell_above(watch::MessageKind::failure,
+                      watch::to_payload({.rank = failure.rank,
+                                         .status = static_cast<std::int32_t>(failure.status),
+                                         .text = failure.text}));
+  }
+
+  void report_own_failure() {
+    std::optional<watch::Failure> mine;
+    {
+      const std::lock_guard lock(mutex_);
+      mine = own_failure_;
+    }
+    if (!mine || clock_.now() < next_report_) return;
+    next_report_ = clock_.now() + repeat_seconds;
+    note_failure(*mine);
   }
 
   /// `from`: the rank that reported the loss; this rank if it detected the loss itself.
@@ -192,16 +232,21 @@ class Watchdog::Impl final {
     const std::string payload = watch::to_payload(loss);
     if (loss.rank > rank_ && from >= rank_) tree_->tell_above(watch::MessageKind::loss, payload);
     if (losses_.size() >= most_losses) return;
-    const bool first = losses_.empty();
-    losses_.insert(loss.rank);
+    losses_.emplace(loss.rank, loss.text);
     tree_->tell_below(watch::MessageKind::loss, payload);
-    // Rank 0 prints for all ranks; rank 1 prints the loss of rank 0.
-    if (first && (rank_ == 0 || (rank_ == 1 && loss.rank == 0))) logger_.print(loss.text);
+    // Rank 0 prints for all ranks, and the next rank in turn prints the loss of rank 0. If rank 0
+    // is only silent, this rank's own node may be cut off.
+    const bool replaces_it = loss.rank == 0 && turn_.is_next() && !rank_0_is_silent_;
+    if (!printed_ && (rank_ == 0 || replaces_it)) {
+      printed_ = loss.rank;
+      logger_.print(loss.text);
+    }
   }
 
   /// Returns whether the loss was known.
   bool forget_loss(int rank, int from) {
     if (losses_.erase(rank) == 0) return false;
+    if (printed_ == rank) printed_.reset();
     const std::string payload = watch::to_payload({.rank = rank, .text = {}});
     if (rank > rank_ && from >= rank_) tree_->tell_above(watch::MessageKind::found, payload);
     tree_->tell_below(watch::MessageKind::found, payload);
@@ -221,44 +266,69 @@ class Watchdog::Impl final {
   }
 
   /// The reason why the job must end; nullopt: it continues.
-  [[nodiscard]] std::optional<std::string> reason_to_end() {
+  [[nodiscard]] std::optional<watch::Ending> reason_to_end() {
     auto reports = tree_->reports(clock_.now());
     double limit = options_.limit.count();
-    const double loss_limit = std::min(limit, options_.loss_limit.count());
+    const double own_idle = reports[static_cast<std::size_t>(rank_)].idle;
     if (parent_has_left(reports)) {
       // The ranks above have left in order, so only this rank can judge those below it.
       ignore_unheard(reports);
     } else if (rank_ != 0) {
-      // Rank 0 judges unless it is stopped or gone itself.
+      // Rank 0 decides unless it is stopped or gone itself.
       const RankReport& first = reports.front();
-      const bool gone = first.state == State::lost;
-      const bool silent = first.present() && first.silent >= limit;
-      const double factor = rank_ == 1 ? 1 : 1.5;  // rank 1 judges first: one verdict is enough
-      const double idle = reports[static_cast<std::size_t>(rank_)].idle;
-      if (!gone && !silent) return std::nullopt;
-      if (idle < factor * (gone ? loss_limit : limit)) return std::nullopt;
-      if (gone) return describe_loss(0);
-      limit *= factor;
+      if (first.state == State::lost) return loss_of_rank_0(own_idle);
+      limit *= turn_.patience();
+      if (!first.present() || std::min(first.silent, own_idle) < limit) return std::nullopt;
       ignore_unheard(reports);
     }
     const auto lost = std::ranges::find(reports, State::lost, &RankReport::state);
-    if (lost != reports.end() && watch::idle_seconds(reports) >= loss_limit) {
-      return describe_loss(lost->rank);
+    if (lost != reports.end() &&
+        (failures_.any() || watch::idle_seconds(reports) >= loss_limit())) {
+      return loss_of(printed_.value_or(lost->rank));
     }
     const std::lock_guard lock(mutex_);
-    return watch::judge(reports, names_, {.limit = limit, .parents = parents_});
+    if (auto failure = failures_.ending(reports, names_, clock_.now())) return failure;
+    auto text = watch::judge(reports, names_, {.limit = limit, .parents = parents_});
+    return text ? std::optional(watch::Ending{.text = *std::move(text)}) : std::nullopt;
+  }
+
+  [[nodiscard]] double loss_limit() const {
+    return std::min(options_.limit, options_.loss_limit).count();
+  }
+  [[nodiscard]] watch::Ending loss_of(int rank) {
+    const auto known = losses_.find(rank);
+    return {.text = known != losses_.end() ? known->second : describe_loss(rank, false),
+            .lost = rank};
+  }
+  /// nullopt: it is not the turn of this rank to decide.
+  [[nodiscard]] std::optional<watch::Ending> loss_of_rank_0(double own_idle) {
+    if (!failures_.any() && own_idle < loss_limit()) {
+      decides_since_.reset();
+      return std::nullopt;
+    }
+    if (!decides_since_) decides_since_ = clock_.now();
+    if (clock_.now() - *decides_since_ < turn_.seconds_to_wait(rank_0_is_silent_)) {
+      return std::nullopt;
+    }
+    return loss_of(0);
   }
 
   /// Reports why and ends the job, here or on the rank that found the fault.
-  void end(const std::string& why, bool found_here) {
+  void end(const watch::Ending& ending, bool found_here) {
     ended_ = true;
-    tree_->tell_below(watch::MessageKind::verdict, why);
-    if (found_here) logger_.print(why);
-    logger_.log(why);
+    tree_->tell_below(watch::MessageKind::verdict, ending.text);
+    const bool printed = ending.lost >= 0 && printed_ == ending.lost;
+    if (found_here && !printed) logger_.print(ending.text);
+    logger_.log(ending.text);
     tree_->drain(500ms);
+    {
+      const std::lock_guard lock(mutex_);
+      decided_ = true;
+      changed_.notify_all();
+    }
     if (found_here) {
       logger_.wait(logging_timeout);
-      options_.end_job();
+      options_.end_job(ending.status);
       return;
     }
     abort_at_ = std::chrono::steady_clock::now() + abort_timeout;
@@ -276,16 +346,28 @@ class Watchdog::Impl final {
   watch::WatchClock clock_;
   Descriptor wake_;
   std::vector<int> parents_;  ///< by rank, in the tree
+  watch::Turn turn_;
   std::optional<watch::Tree> tree_;
 
   std::mutex mutex_;
-  std::vector<std::string> names_;  ///< by rank; guarded by mutex_
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::vector<std::string> names_;  ///< by rank
+  std::optional<watch::Failure> own_failure_;
+  bool decided_ = false;  ///< the reason for the job's end is known
+  bool stopped_ = false;  ///< the watchdog's thread has ended
+
   watch::AsyncLogger logger_;
 
   // Used only by the watchdog's thread.
   std::uint64_t last_moves_ = 0;
   double last_move_ = 0;
-  std::set<int> losses_;  ///< ranks whose loss was forwarded
+  std::map<int, std::string> losses_;  ///< forwarded, by rank: how it was lost
+  std::optional<int> printed_;         ///< the loss that this rank has printed
+  bool rank_0_is_silent_ = false;
+  std::optional<double> decides_since_;  ///< since when the loss of rank 0 ends the job
+  watch::Failures failures_;             ///< of this rank and those below
+  double next_report_ = 0;               ///< of this rank's failure
   bool ended_ = false;
   bool disabled_ = false;
   std::optional<std::chrono::steady_clock::time_point> abort_at_;
@@ -293,18 +375,6 @@ class Watchdog::Impl final {
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };
-
-std::chrono::milliseconds wait_limit_beside(std::chrono::duration<double> limit) noexcept {
-  // Short enough to add to a clock's time without overflow.
-  constexpr std::chrono::hours for_ever(24 * 3650);
-  constexpr std::chrono::minutes least(30);
-  // If rank 0 cannot judge, other ranks do so later; both happen well before this limit.
-  constexpr double factor = 2 * watch::unhurried_factor;
-  const auto longest = factor * limit;
-  if (limit.count() <= 0 || longest >= for_ever) return for_ever;
-  return std::max<std::chrono::milliseconds>(
-      least, std::chrono::duration_cast<std::chrono::milliseconds>(longest));
-}
 
 Watchdog::Watchdog(Communicator& comm, const ProcessGrid& grid, PhaseBoard& board,
                    WatchdogOptions options) {
@@ -316,6 +386,10 @@ Watchdog::~Watchdog() = default;
 
 void Watchdog::name_ranks(std::vector<std::string> names) {
   if (impl_) impl_->name_ranks(std::move(names));
+}
+
+bool Watchdog::end_job(ExitStatus status, const std::string& why) {
+  return impl_ && impl_->end_job(status, why);
 }
 
 void Watchdog::log_to(Log log) {
