@@ -1,6 +1,7 @@
 #include "shared_segment.hpp"
 
 #include "lockstep/core/descriptor.hpp"
+#include "stale_segments.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,7 +19,7 @@ namespace {
 /// A name that is unique among the jobs on this host and the hosts of this job.
 std::string random_name() {
   std::random_device device;
-  return fmt::format("/lockstep-{}-{:08x}{:08x}", ::getpid(), device(), device());
+  return fmt::format("/{}{}-{:08x}{:08x}", segment_prefix, ::getpid(), device(), device());
 }
 
 std::string cannot(const char* what, std::size_t bytes, int error) {
@@ -63,10 +64,14 @@ SharedSegment::Result SharedSegment::make(Communicator& comm, const Sizes& sizes
   std::unique_ptr<SharedSegment> segment;
   std::string reason;
   std::string name;
+  Descriptor file;  // rank 0's lock on the name
   if (comm.rank() == 0) {
-    name = random_name();
-    const Descriptor file(::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
-    if (file.get() < 0) {
+    remove_stale_segments();
+    do {
+      name = random_name();
+      file = Descriptor(::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+    } while (file && !lock_segment(file.get()));
+    if (!file) {
       reason = cannot("making", layout.bytes, errno);
       name.clear();
     } else if (::ftruncate(file.get(), static_cast<off_t>(layout.bytes)) != 0) {
@@ -77,8 +82,8 @@ SharedSegment::Result SharedSegment::make(Communicator& comm, const Sizes& sizes
   }
   const std::string told = broadcast_text(comm, segment ? name : "");
   if (comm.rank() != 0 && !told.empty()) {
-    const Descriptor file(::shm_open(told.c_str(), O_RDWR | O_CLOEXEC, 0));
-    if (file.get() < 0) {
+    file = Descriptor(::shm_open(told.c_str(), O_RDWR | O_CLOEXEC, 0));
+    if (!file) {
       reason = errno == ENOENT ? "not all ranks are on one host"
                                : cannot("opening", layout.bytes, errno);
     } else {

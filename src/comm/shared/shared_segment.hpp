@@ -10,7 +10,8 @@
 namespace lockstep {
 
 /// Memory mapped by all ranks of a communicator. Its name is unlinked once all have mapped it, so
-/// it is freed with the last of these processes, even after a crash.
+/// it is freed with the last of these processes, even after a crash. Segments of jobs that were
+/// killed before that are removed by the user's next job on the host.
 class SharedSegment final {
  public:
   SharedSegment(const SharedSegment&) = delete;
