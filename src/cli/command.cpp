@@ -28,6 +28,8 @@ std::span<const Command> commands() {
       Command{.name = "bench",
               .summary = "measure one of step, ops, allreduce, loader and checkpoint",
               .run = run_bench},
+      Command{
+          .name = "scale", .summary = "predict the time of a step on a cluster", .run = run_scale},
       Command{.name = "doctor",
               .summary = "check that this allocation is fit to train; say what to fix",
               .run = run_doctor},

@@ -35,6 +35,7 @@ ExitStatus run_export(Invocation& invocation);
 ExitStatus run_pack(Invocation& invocation);
 ExitStatus run_train(Invocation& invocation);
 ExitStatus run_inspect(Invocation& invocation);
+ExitStatus run_scale(Invocation& invocation);
 
 /// Whether `--help` or `-h` is among the arguments.
 [[nodiscard]] bool wants_help(const std::vector<std::string>& arguments);

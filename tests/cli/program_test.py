@@ -34,14 +34,14 @@ def write_idx(folder, part, count, side):
 
 def help_and_usage():
     check(LOCKSTEP, ["--version"], 0, prints=["lockstep "])
-    check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "export", "bench", "doctor", "usage:"])
-    for command in ("train", "eval", "pack", "inspect", "export", "bench", "doctor"):
+    check(LOCKSTEP, ["--help"], 0, prints=["train", "eval", "pack", "inspect", "export", "bench", "scale", "doctor", "usage:"])
+    for command in ("train", "eval", "pack", "inspect", "export", "bench", "scale", "doctor"):
         check(LOCKSTEP, [command, "--help"], 0, prints=["lockstep " + command, "--"])
     top = pathlib.Path(__file__).parents[2]
     page = subprocess.run([top / "scripts/options-page", LOCKSTEP], capture_output=True, text=True, timeout=60).stdout
     expect(page.count("\n  --") > 90 and page == (top / "docs/options.md").read_text(), "docs/options.md matches the output of scripts/options-page")
     for ranks in (None, 3):
-        check(LOCKSTEP, [], 64, ranks, says=["lockstep --help", *(f"\n  {name} " for name in ("train", "eval", "pack", "inspect", "export", "bench", "doctor"))])
+        check(LOCKSTEP, [], 64, ranks, says=["lockstep --help", *(f"\n  {name} " for name in ("train", "eval", "pack", "inspect", "export", "bench", "scale", "doctor"))])
     said = subprocess.run([LOCKSTEP], capture_output=True, text=True, timeout=60).stderr
     tries = re.findall(r"^try: lockstep (.*)$", said, re.M)
     expect(len(tries) == 1, f"one suggested command: {said}")
@@ -125,6 +125,14 @@ def inspecting(folder):
     shard = data / "train-00002-of-00005.h5"
     check(LOCKSTEP, ["inspect", shard, data], 0, prints=["100 samples", "9x9x1", "data set"])
     check(LOCKSTEP, ["inspect"], 64, says=["nothing to inspect"])
+    scale = ["scale", "--model", "resnet50", "--nodes", 64, "--gpus-per-node", 8, "--images-per-second", 3000]
+    check(LOCKSTEP, [*scale, "--link", "400gbit"], 0, prints=["predicted, not measured", "64 nodes with 8 ranks each", "hybrid", "recommended: --bucket-mb"])
+    rows = {rate: json.loads(check(LOCKSTEP, [*scale, "--link", rate, "--json"], 0))["rows"][0] for rate in ("400gbit", "1gbit")}
+    expect(rows["400gbit"]["efficiency"] > 0.95 > 0.5 > rows["1gbit"]["efficiency"], f"efficiency falls with the link: {rows}")
+    check(LOCKSTEP, [*scale, "--link", "1gbit"], 0, prints=["with a larger global batch: --accumulate"])
+    check(LOCKSTEP, [*scale, "--link", "fast"], 64, says=["--link fast is no rate", "400gbit"])
+    check(LOCKSTEP, scale, 64, says=["--link is missing"])
+    check(LOCKSTEP, [*scale, "--link", "1gbit", "--shard-group", 3], 64, says=["--shard-group 3 does not divide 512 ranks"])
     check(LOCKSTEP, ["inspect", data, "--model", "mlp"], 64)
     check(LOCKSTEP, ["inspect", "--model", "resnet51"], 64, says=["resnet50"])
     check(LOCKSTEP, ["inspect", "--model", "resnet50"], 0, prints=["25557032"])

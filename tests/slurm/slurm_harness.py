@@ -282,7 +282,11 @@ def check_same(folder, run_dirs, resources=LAYOUT, **options):
 
 
 def main(tests):
-    """Runs the tests on a separate cluster."""
+    """Runs the tests on a separate cluster; with LOCKSTEP_TEST_PART=I/N, the I-th of N parts of them, such as 1/3."""
+    part, parts = map(int, os.environ.get("LOCKSTEP_TEST_PART", "1/1").split("/"))
+    assert 1 <= part <= parts, f"part {part} of {parts}"
+    tests = tests[part - 1::parts]
+
     def alone(test):
         @functools.wraps(test)
         def run(folder):

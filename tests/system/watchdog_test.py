@@ -127,7 +127,7 @@ def a_death_that_makes_all_ranks_fail_prints_one_line(folder):
     """The launcher does not see the death: the ranks end the job."""
     data = write_shards(folder / "data", samples=4000)
     launch = [*MPIRUN, "-n", "4", "sh", "-c", '"$0" "$@" || sleep 60']
-    args = watched(data, folder / "run", "--epochs", 500, *BY_MPI, limit=60)
+    args = watched(data, folder / "run", "--epochs", 500, *BY_IALLREDUCE, limit=60)
     process = subprocess.Popen([*launch, LOCKSTEP, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                env=environment(faulty("2:lose:20:0")), process_group=0)
     status, output = finish(process, seconds=50)

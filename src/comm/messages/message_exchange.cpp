@@ -14,7 +14,9 @@ namespace lockstep {
 MessageExchange::MessageExchange(std::unique_ptr<MpiGroup> group, const Options& options)
     : group_(std::move(group)),
       options_(options),
-      memory_(std::make_shared<MessageMemory>(options.piece_bytes, options.landing_bytes)) {}
+      memory_(std::make_shared<MessageMemory>(options.piece_bytes, options.landing_bytes)) {
+  reserve();
+}
 
 MessageExchange::~MessageExchange() {
   if (is_idle()) return;
@@ -30,6 +32,7 @@ void MessageExchange::add(const ExchangeOperation& operation) {
       more[at % more.size()] = std::move(flight(at));
     }
     flights_ = std::move(more);
+    reserve();
   }
   const std::size_t bytes = size_of(operation.type);
   const std::size_t own = static_cast<std::size_t>(group_->rank()) * operation.count;
@@ -55,6 +58,13 @@ void MessageExchange::add(const ExchangeOperation& operation) {
   advance();
 }
 
+void MessageExchange::reserve() {
+  const std::size_t most = flights_.size() * (2 * most_tested);
+  tested_.reserve(most);
+  requests_.reserve(most);
+  completed_.reserve(most);
+}
+
 const MessagePlan& MessageExchange::plan_for(const ExchangeOperation& operation) {
   const MessageShape shape{.schedule = options_.schedule,
                            .rank = group_->rank(),
@@ -75,7 +85,15 @@ bool MessageExchange::advance() {
   for (bool moved = true; moved;) {
     moved = false;
     // The oldest first: it gets memory that becomes free.
-    for (std::uint64_t at = ended_; at < added_; ++at) moved |= advance(flight(at));
+    for (std::uint64_t at = ended_; at < added_; ++at) {
+      moved |= start_receives(flight(at));
+      moved |= start_sends(flight(at));
+    }
+    test_messages();
+    for (std::uint64_t at = ended_; at < added_; ++at) {
+      moved |= end_receives(flight(at));
+      moved |= end_sends(flight(at));
+    }
     any |= moved;
   }
   while (ended_ < added_ && has_ended(flight(ended_))) {
@@ -90,22 +108,42 @@ bool MessageExchange::has_ended(const Flight& flight) noexcept {
          flight.sends_ended == flight.plan->sends.size();
 }
 
-bool MessageExchange::advance(Flight& flight) {
-  if (has_ended(flight)) return false;
-  bool moved = start_receives(flight);
-  moved |= start_sends(flight);
-  moved |= end_receives(flight);
-  moved |= end_sends(flight);
-  return moved;
+void MessageExchange::test_messages() {
+  tested_.clear();
+  requests_.clear();
+  const auto add = [this](MPI_Request& request) {
+    if (request == MPI_REQUEST_NULL) return;
+    tested_.push_back(&request);
+    requests_.push_back(request);
+  };
+  for (std::uint64_t at = ended_; at < added_; ++at) {
+    Flight& each = flight(at);
+    const std::size_t arriving = std::min(each.receives_started, each.receives_ended + most_tested);
+    for (std::size_t i = each.receives_ended; i < arriving; ++i) {
+      add(each.receives[i % most_messages].request);
+    }
+    const std::size_t leaving = std::min(each.sends_started, each.sends_ended + most_tested);
+    for (std::size_t i = each.sends_ended; i < leaving; ++i) {
+      add(each.sends[i % most_messages]);
+    }
+  }
+  completed_.resize(requests_.size());
+  int count = 0;
+  group_->check(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
+                             completed_.data(), MPI_STATUSES_IGNORE),
+                "MPI_Testsome");
+  for (int i = 0; i < count; ++i) {
+    *tested_[static_cast<std::size_t>(completed_[static_cast<std::size_t>(i)])] = MPI_REQUEST_NULL;
+  }
 }
 
 bool MessageExchange::start_receives(Flight& flight) {
   bool moved = false;
   while (flight.receives_started < flight.plan->receives.size() &&
-         flight.receives_started - flight.receives_ended < in_flight) {
+         flight.receives_started - flight.receives_ended < most_messages) {
     const Message& message = flight.plan->receives[flight.receives_started];
     if (flight.sends_ended < message.after_sends) break;
-    Posted& posted = flight.receives[flight.receives_started % in_flight];
+    Posted& posted = flight.receives[flight.receives_started % most_messages];
     posted.landing = message.reduces ? memory_->take_landing() : target(flight, message);
     if (posted.landing == nullptr) break;
     group_->check(
@@ -119,17 +157,24 @@ bool MessageExchange::start_receives(Flight& flight) {
 }
 
 bool MessageExchange::start_sends(Flight& flight) {
+  constexpr std::size_t long_bytes = std::size_t{32} << 10;
   bool moved = false;
   while (flight.sends_started < flight.plan->sends.size() &&
-         flight.sends_started - flight.sends_ended < in_flight) {
+         flight.sends_started - flight.sends_ended <
+             (network_buffers_ ? most_buffered_sends : most_messages)) {
     const Message& message = flight.plan->sends[flight.sends_started];
     if (flight.receives_ended < message.after_receives) break;
+    MPI_Request& request = flight.sends[flight.sends_started % most_messages];
     group_->check(MPI_Isend(source(flight, message), static_cast<int>(message.count),
                             datatype(flight.operation.type), message.peer, flight.tag,
-                            group_->get(), &flight.sends[flight.sends_started % in_flight].request),
+                            group_->get(), &request),
                   "MPI_Isend");
     ++flight.sends_started;
     moved = true;
+    if (network_buffers_ || message.count * size_of(flight.operation.type) < long_bytes) continue;
+    int done = 0;
+    group_->check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    network_buffers_ = done != 0;
   }
   return moved;
 }
@@ -137,8 +182,8 @@ bool MessageExchange::start_sends(Flight& flight) {
 bool MessageExchange::end_receives(Flight& flight) {
   bool moved = false;
   while (flight.receives_ended < flight.receives_started) {
-    Posted& posted = flight.receives[flight.receives_ended % in_flight];
-    if (!is_done(posted.request)) break;
+    Posted& posted = flight.receives[flight.receives_ended % most_messages];
+    if (posted.request != MPI_REQUEST_NULL) break;
     const Message& message = flight.plan->receives[flight.receives_ended];
     if (message.reduces) {
       add_values(flight.operation.type, target(flight, message), source(flight, message),
@@ -154,17 +199,11 @@ bool MessageExchange::end_receives(Flight& flight) {
 bool MessageExchange::end_sends(Flight& flight) {
   bool moved = false;
   while (flight.sends_ended < flight.sends_started) {
-    if (!is_done(flight.sends[flight.sends_ended % in_flight].request)) break;
+    if (flight.sends[flight.sends_ended % most_messages] != MPI_REQUEST_NULL) break;
     ++flight.sends_ended;
     moved = true;
   }
   return moved;
-}
-
-bool MessageExchange::is_done(MPI_Request& request) {
-  int done = 0;
-  group_->check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-  return done != 0;
 }
 
 const std::byte* MessageExchange::source(const Flight& flight, const Message& message) const {

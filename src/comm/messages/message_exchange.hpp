@@ -35,12 +35,18 @@ class MessageExchange final : public Exchange {
   [[nodiscard]] std::uint64_t added() const noexcept override { return added_; }
 
  private:
-  static constexpr std::size_t in_flight = 1024;  ///< messages per operation and direction
+  /// Messages of an operation that MPI sends or receives at once.
+  static constexpr std::size_t most_messages = 1024;
+  /// The same for sends on a network that buffers them: few, as more would wait behind each other
+  /// while other peers could receive.
+  static constexpr std::size_t most_buffered_sends = 2;
+  /// Messages of an operation, in each direction, that one call of MPI tests.
+  static constexpr std::size_t most_tested = 16;
 
-  /// A message that MPI is sending or receiving.
+  /// A message that MPI is receiving.
   struct Posted {
-    MPI_Request request = MPI_REQUEST_NULL;
-    std::byte* landing = nullptr;  ///< where received values are before they are added
+    MPI_Request request = MPI_REQUEST_NULL;  ///< null: received
+    std::byte* landing = nullptr;            ///< where received values are before they are added
   };
   /// An operation in flight. Messages are started and ended in order.
   struct Flight {
@@ -48,8 +54,8 @@ class MessageExchange final : public Exchange {
     const MessagePlan* plan = nullptr;
     std::byte* partial =
         nullptr;  ///< partial sums, as `operation.from`, if that is not reduced in place
-    std::vector<Posted> sends = std::vector<Posted>(in_flight);
-    std::vector<Posted> receives = std::vector<Posted>(in_flight);
+    std::vector<MPI_Request> sends = std::vector<MPI_Request>(most_messages, MPI_REQUEST_NULL);
+    std::vector<Posted> receives = std::vector<Posted>(most_messages);
     std::size_t sends_started = 0;
     std::size_t sends_ended = 0;
     std::size_t receives_started = 0;
@@ -66,12 +72,14 @@ class MessageExchange final : public Exchange {
     return flights_[operation % flights_.size()];
   }
   [[nodiscard]] static bool has_ended(const Flight& flight) noexcept;
-  bool advance(Flight& flight);
+  /// Later steps allocate nothing.
+  void reserve();
   bool start_receives(Flight& flight);
   bool start_sends(Flight& flight);
+  /// Progresses MPI once and nulls the requests of messages that have arrived or left.
+  void test_messages();
   bool end_receives(Flight& flight);
   bool end_sends(Flight& flight);
-  [[nodiscard]] bool is_done(MPI_Request& request);
   /// Where this rank has the message's values: those to send, or those to add received ones to.
   [[nodiscard]] const std::byte* source(const Flight& flight, const Message& message) const;
   /// Where values of the message are stored.
@@ -82,6 +90,11 @@ class MessageExchange final : public Exchange {
   std::shared_ptr<MessageMemory>
       memory_;  ///< kept until the process ends if requests are abandoned
   std::list<CachedPlan> plans_;
+  /// A long message has left in the call that sent it, as with TCP.
+  bool network_buffers_ = false;
+  std::vector<MPI_Request*> tested_;  ///< of test_messages()
+  std::vector<MPI_Request> requests_;
+  std::vector<int> completed_;
   std::vector<Flight> flights_ = std::vector<Flight>(16);  ///< a ring
   std::uint64_t added_ = 0;
   std::uint64_t ended_ = 0;

@@ -1,0 +1,283 @@
+// What a step would take on a cluster, by the closed form of parallel/step_prediction.
+#include "command.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/config/option_table.hpp"
+#include "lockstep/config/options.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/models/models.hpp"
+#include "lockstep/parallel/step_prediction.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep::cli {
+namespace {
+
+Config scaled_config() {
+  Config config;
+  config.model.clear();
+  config.image_size = 224;
+  config.channels = 3;
+  config.classes = 1000;
+  config.batch_size = 256;
+  return config;
+}
+
+struct ScaleArguments {
+  Config config = scaled_config();
+  std::int64_t nodes = 0;
+  std::int64_t ranks_per_node = 1;
+  std::string link;
+  std::string local_link = "3600gbit";
+  double round_us = 5;
+  double images_per_second = 0;
+  bool json = false;
+};
+
+OptionTable<ScaleArguments> scale_options() {
+  const OptionTable<Config>& train = train_options();
+  OptionTable<ScaleArguments> table;
+  table.group("Cluster")
+      .add(&ScaleArguments::nodes,
+           {.name = "nodes", .help = "number of nodes", .unit = "", .min = 1, .max = 100'000})
+      .add(&ScaleArguments::ranks_per_node, {.name = "gpus-per-node",
+                                             .help = "ranks of a node: its GPUs, or CPU ranks",
+                                             .unit = "",
+                                             .min = 1,
+                                             .max = 1000})
+      .add(&ScaleArguments::link,
+           {.name = "link",
+            .help = "rate of all network links of a node together, in each direction: 400gbit",
+            .unit = ""})
+      .add(&ScaleArguments::local_link,
+           {.name = "local-link",
+            .help = "rate of a rank to the others of its node; the default is NVLink of an H100",
+            .unit = ""})
+      .add(&ScaleArguments::round_us, {.name = "round-us",
+                                       .help = "latency of one round of messages between nodes",
+                                       .unit = "us",
+                                       .min = 0,
+                                       .max = 1e6});
+  table.group("Run")
+      .add(&ScaleArguments::images_per_second,
+           {.name = "images-per-second",
+            .help = "rate of one rank alone with this batch size: measure it with lockstep bench "
+                    "step on one GPU",
+            .unit = "images/s",
+            .min = 0,
+            .max = 1e9})
+      .add(&ScaleArguments::config, train,
+           {{.name = "model"},
+            {.name = "width"},
+            {.name = "stem"},
+            {.name = "shortcut"},
+            {.name = "image-size", .help = "height and width of the network's input", .min = 1},
+            {.name = "channels", .help = "image channels", .min = 1},
+            {.name = "classes", .help = "outputs of the network", .min = 1},
+            {.name = "batch-size", .help = "samples per rank and micro-step", .min = 1},
+            {.name = "accumulate"},
+            {.name = "precision"},
+            {.name = "bucket-mb"},
+            {.name = "shard-unit"},
+            {.name = "shard-group"},
+            {.name = "param-dtype"},
+            {.name = "reduce-dtype",
+             .help = "data type of the gradient reduction, like FSDP's reduce_dtype; auto: fp32"}});
+  table.group("Result").add(&ScaleArguments::json,
+                            {.name = "json", .help = "print one JSON object", .unit = ""});
+  return table;
+}
+
+void print_help() {
+  fmt::print(
+      "usage: lockstep scale --model NAME --nodes N --link RATE --images-per-second R [options]\n\n"
+      "Predicts the time of a step on a cluster, from the buckets and units that a run would use\n"
+      "and the time that its messages take. Nothing is measured: see docs/scaling.md.\n\n"
+      "models: {}\n{}",
+      fmt::join(model_names(), " "), scale_options().help());
+}
+
+/// Bytes per second of "400gbit" or "100mbit".
+double parse_rate(const char* option, const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  const std::string_view unit(rest, static_cast<std::size_t>(end - rest));
+  const double factor = unit == "gbit" ? 1e9 : unit == "mbit" ? 1e6 : 0;
+  if (error != std::errc() || factor == 0 || !(number > 0)) {
+    fail(ExitStatus::usage,
+         "--{} {} is no rate (a number and gbit or mbit); give, for example, "
+         "400gbit",
+         option, text.empty() ? "''" : text);
+  }
+  return number * factor / 8;
+}
+
+/// Completes the shard group and checks what a prediction needs.
+ScaleArguments check(ScaleArguments arguments) {
+  Config& config = arguments.config;
+  const auto need = [](bool given, const char* option, const char* why) {
+    if (!given)
+      fail(ExitStatus::usage, "--{} is missing ({}); see lockstep scale --help", option, why);
+  };
+  need(!config.model.empty(), "model", "layers and parameters decide what is sent and when");
+  need(arguments.nodes > 0, "nodes", "the time of a reduction depends on their number");
+  need(!arguments.link.empty() || arguments.nodes == 1, "link", "it carries the reductions");
+  need(arguments.images_per_second > 0, "images-per-second",
+       "only a measurement knows how fast one rank computes");
+  const std::int64_t ranks = arguments.nodes * arguments.ranks_per_node;
+  if (config.shard_group == 0) config.shard_group = arguments.ranks_per_node;
+  const bool divides =
+      ranks % config.shard_group == 0 && (arguments.ranks_per_node % config.shard_group == 0 ||
+                                          config.shard_group % arguments.ranks_per_node == 0);
+  if (!divides) {
+    fail(ExitStatus::usage,
+         "--shard-group {} does not divide {} ranks into equal groups of whole nodes or parts of "
+         "one; give another number",
+         config.shard_group, ranks);
+  }
+  return arguments;
+}
+
+struct Row {
+  std::string mode;
+  double bucket_mb = 0;  ///< 0: none
+  PredictedStep time;
+};
+
+/// All modes that make a difference on this cluster, then other bucket sizes.
+std::vector<Row> predict(const ScaleArguments& arguments, const Graph& graph,
+                         const Cluster& cluster) {
+  std::vector<Row> rows;
+  Config config = arguments.config;
+  const auto add = [&](ShardMode mode, double bucket_mb) {
+    config.shard = mode;
+    config.bucket_mb = bucket_mb;
+    rows.push_back({.mode = std::string(to_string(mode)),
+                    .bucket_mb = mode == ShardMode::none ? bucket_mb : 0,
+                    .time = predict_step(config, graph, cluster, arguments.images_per_second)});
+  };
+  for (const ShardMode mode : {ShardMode::none, ShardMode::optimizer, ShardMode::grad,
+                               ShardMode::full, ShardMode::hybrid}) {
+    const bool is_full = config.shard_group == 1 || config.shard_group == cluster.ranks();
+    if (mode == ShardMode::hybrid && is_full) continue;
+    add(mode, arguments.config.bucket_mb);
+  }
+  for (const double bucket_mb : {1.0, 5.0, 10.0, 25.0, 50.0, 100.0}) {
+    if (bucket_mb != arguments.config.bucket_mb) add(ShardMode::none, bucket_mb);
+  }
+  return rows;
+}
+
+std::string text_of(const ScaleArguments& arguments, const Cluster& cluster,
+                    const std::vector<Row>& rows) {
+  const Config& config = arguments.config;
+  const auto images = static_cast<double>(config.batch_size * config.accumulate * cluster.ranks());
+  std::string text = fmt::format(
+      "predicted, not measured: {} on {} nodes with {} rank{} each, {} images a rank{}, {} "
+      "images/s a "
+      "rank\n"
+      "  {:<10}{:>11}{:>10}{:>13}{:>13}{:>14}\n",
+      config.model, cluster.nodes, cluster.ranks_per_node, cluster.ranks_per_node == 1 ? "" : "s",
+      config.batch_size,
+      config.accumulate > 1 ? fmt::format(" x {} micro-steps", config.accumulate) : "",
+      arguments.images_per_second, "--shard", "--bucket-mb", "step ms", "exposed ms", "efficiency",
+      "images/s");
+  for (const Row& row : rows) {
+    text += fmt::format("  {:<10}{:>11}{:>10.2f}{:>13.2f}{:>12.1f}%{:>14.1f}\n", row.mode,
+                        row.bucket_mb > 0 ? fmt::format("{}", row.bucket_mb) : "-",
+                        1e3 * row.time.total, 1e3 * row.time.exposed(), 100 * row.time.efficiency(),
+                        images / row.time.total);
+  }
+  return text;
+}
+
+/// The best row without sharding, and what else would help.
+std::string advice(const ScaleArguments& arguments, const Graph& graph, const Cluster& cluster,
+                   const std::vector<Row>& rows) {
+  const auto better = [](const Row* best, const Row& row) {
+    // Differences below a thousandth are no reason.
+    return best == nullptr || row.time.total < 0.999 * best->time.total;
+  };
+  const Row* plain = nullptr;
+  const Row* sharded = nullptr;
+  for (const Row& row : rows) {
+    const Row*& best = row.bucket_mb > 0 ? plain : sharded;
+    if (better(best, row)) best = &row;
+  }
+  std::string text = fmt::format(
+      "recommended: --bucket-mb {} ({:.1f} %); if memory is short, "
+      "--shard {} ({:.1f} %)\n",
+      plain->bucket_mb, 100 * plain->time.efficiency(), sharded->mode,
+      100 * sharded->time.efficiency());
+  if (plain->time.efficiency() >= 0.95) return text;
+  Config config = arguments.config;
+  config.shard = ShardMode::none;
+  config.bucket_mb = plain->bucket_mb;
+  for (config.accumulate = 2 * arguments.config.accumulate; config.accumulate <= 64;
+       config.accumulate *= 2) {
+    const PredictedStep time = predict_step(config, graph, cluster, arguments.images_per_second);
+    if (time.efficiency() < 0.95 && config.accumulate < 64) continue;
+    return text + fmt::format("with a larger global batch: --accumulate {} ({:.1f} %)\n",
+                              config.accumulate, 100 * time.efficiency());
+  }
+  return text;
+}
+
+nlohmann::ordered_json json_of(const Cluster& cluster, const std::vector<Row>& rows) {
+  nlohmann::ordered_json json{{"predicted", true},
+                              {"nodes", cluster.nodes},
+                              {"ranks_per_node", cluster.ranks_per_node},
+                              {"rows", nlohmann::ordered_json::array()}};
+  for (const Row& row : rows) {
+    json["rows"].push_back({{"shard", row.mode},
+                            {"bucket_mb", row.bucket_mb > 0 ? nlohmann::ordered_json(row.bucket_mb)
+                                                            : nlohmann::ordered_json()},
+                            {"step_seconds", row.time.total},
+                            {"compute_seconds", row.time.compute},
+                            {"exposed_communication_seconds", row.time.exposed()},
+                            {"efficiency", row.time.efficiency()}});
+  }
+  return json;
+}
+
+}  // namespace
+
+ExitStatus run_scale(Invocation& invocation) {
+  if (wants_help(invocation.arguments)) {
+    print_help();
+    return ExitStatus::ok;
+  }
+  const ScaleArguments arguments =
+      check(scale_options().parse(invocation.arguments, /*allow_positional=*/false).value);
+  const Config& config = arguments.config;
+  const Graph graph = make_model(config.model, {.image = {.channels = config.channels,
+                                                          .height = config.image_size,
+                                                          .width = config.image_size},
+                                                .classes = config.classes,
+                                                .width = config.width,
+                                                .stem = config.stem,
+                                                .shortcut = config.shortcut});
+  const Cluster cluster{.nodes = static_cast<int>(arguments.nodes),
+                        .ranks_per_node = static_cast<int>(arguments.ranks_per_node),
+                        .node_rate = arguments.nodes == 1 ? 0 : parse_rate("link", arguments.link),
+                        .local_rate = parse_rate("local-link", arguments.local_link),
+                        .round_seconds = 1e-6 * arguments.round_us};
+  const std::vector<Row> rows = predict(arguments, graph, cluster);
+  if (arguments.json) {
+    print_json(json_of(cluster, rows));
+  } else {
+    fmt::print("{}{}", text_of(arguments, cluster, rows), advice(arguments, graph, cluster, rows));
+  }
+  return ExitStatus::ok;
+}
+
+}  // namespace lockstep::cli

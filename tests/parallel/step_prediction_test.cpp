@@ -1,0 +1,160 @@
+#define BOOST_TEST_MODULE step_prediction
+#include "lockstep/parallel/step_prediction.hpp"
+
+#include "lockstep/config/config.hpp"
+#include "lockstep/models/models.hpp"
+
+#include <array>
+#include <boost/test/unit_test.hpp>
+#include <vector>
+
+using namespace lockstep;
+
+namespace {
+
+constexpr double gbit = 1e9 / 8;
+
+Graph resnet50() {
+  return make_model("resnet50",
+                    {.image = {.channels = 3, .height = 224, .width = 224}, .classes = 1000});
+}
+
+Config config_of(ShardMode shard, std::int64_t group = 8) {
+  Config config;
+  config.batch_size = 256;
+  config.shard = shard;
+  config.shard_group = group;
+  return config;
+}
+
+constexpr std::array modes{ShardMode::none, ShardMode::optimizer, ShardMode::grad, ShardMode::full,
+                           ShardMode::hybrid};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(collectives_take_the_time_of_their_bytes) {
+  const Cluster flat{.nodes = 8, .ranks_per_node = 1, .node_rate = 100, .local_rate = 1};
+  BOOST_TEST(scatter_seconds(flat, all_ranks(flat), 800) == 7.0);  // 700 bytes leave each node
+  const Cluster both{.nodes = 4, .ranks_per_node = 2, .node_rate = 100, .local_rate = 1000};
+  BOOST_TEST(scatter_seconds(both, all_ranks(both), 800) == 6.0);
+  const Cluster slow_memory{.nodes = 4, .ranks_per_node = 2, .node_rate = 1000, .local_rate = 10};
+  BOOST_TEST(scatter_seconds(slow_memory, all_ranks(slow_memory), 800) == 40.0);
+  const Cluster late{
+      .nodes = 6, .ranks_per_node = 2, .node_rate = 1e9, .local_rate = 1e9, .round_seconds = 1};
+  BOOST_TEST(scatter_seconds(late, all_ranks(late), 1) == 4.0, boost::test_tools::tolerance(1e-6));
+}
+
+BOOST_AUTO_TEST_CASE(sets_of_ranks_share_a_nodes_links) {
+  const Cluster cluster{.nodes = 4, .ranks_per_node = 8, .node_rate = 100, .local_rate = 1e9};
+  // Groups of one node use no link. All eight ranks of a node then reduce an eighth of the values
+  // with the other nodes at once: the same bytes as in one reduction of all ranks.
+  BOOST_TEST(scatter_seconds(cluster, group_ranks(cluster, 8), 800) < 1e-3);
+  BOOST_TEST(scatter_seconds(cluster, replica_ranks(cluster, 8), 100) == 6.0);
+  BOOST_TEST(scatter_seconds(cluster, all_ranks(cluster), 800) == 6.0);
+  // Groups of two nodes, and of half a node.
+  BOOST_TEST(scatter_seconds(cluster, group_ranks(cluster, 16), 800) == 4.0);
+  BOOST_TEST(scatter_seconds(cluster, replica_ranks(cluster, 16), 50) == 2.0);
+  BOOST_TEST(scatter_seconds(cluster, replica_ranks(cluster, 4), 200) == 6.0);
+}
+
+BOOST_AUTO_TEST_CASE(buckets_agree_with_a_simulation_of_the_network) {
+  // ResNet-50's buckets before the last ones became smaller, at 400 images/s and batch 256,
+  // replayed by SimGrid with recursive halving and doubling on links of 92 % of their rate.
+  const std::array bytes{30.3e6, 26.3e6, 28.4e6, 17.6e6};
+  const std::array ready{0.242, 0.275, 0.384, 0.640};
+  struct Case {
+    double gbits;
+    int nodes;
+    double simulated;
+  };
+  for (const Case& each : {Case{10, 64, 0.674},
+                           {10, 512, 0.675},
+                           {25, 64, 0.656},
+                           {25, 512, 0.657},
+                           {100, 64, 0.647},
+                           {100, 512, 0.648},
+                           {100, 4096, 0.652},
+                           {400, 64, 0.645},
+                           {400, 4096, 0.649}}) {
+    const Cluster cluster{.nodes = each.nodes,
+                          .ranks_per_node = 1,
+                          .node_rate = 0.92 * each.gbits * gbit,
+                          .local_rate = 1e12,
+                          .round_seconds = 50e-6};
+    std::vector<Reduction> reductions;
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      reductions.push_back({.ready = ready[i],
+                            .seconds = 2 * scatter_seconds(cluster, all_ranks(cluster), bytes[i])});
+    }
+    BOOST_TEST_CONTEXT(each.gbits << " Gbit/s, " << each.nodes << " nodes") {
+      BOOST_TEST(end_of(reductions) == each.simulated, boost::test_tools::tolerance(0.015));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_step_without_other_ranks_takes_the_time_of_its_computation) {
+  const Graph graph = resnet50();
+  const Cluster alone{.nodes = 1, .ranks_per_node = 1, .local_rate = 1};
+  for (const ShardMode mode : {ShardMode::none, ShardMode::grad, ShardMode::full}) {
+    const PredictedStep time = predict_step(config_of(mode, 1), graph, alone, 512);
+    BOOST_TEST(time.compute == 0.5, boost::test_tools::tolerance(1e-9));
+    BOOST_TEST(time.total == 0.5, boost::test_tools::tolerance(1e-9));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_step_on_a_slow_network_takes_the_time_of_its_bytes) {
+  const Graph graph = resnet50();
+  Cluster cluster{.nodes = 16, .ranks_per_node = 8, .node_rate = 1e6, .local_rate = 1e15};
+  const double bytes = 4.0 * 25'557'032;
+  const double once = 15.0 / 16 * bytes / cluster.node_rate;
+  const auto total = [&](ShardMode mode) {
+    return predict_step(config_of(mode), graph, cluster, 1e9).total;
+  };
+  BOOST_TEST(total(ShardMode::none) == 2 * once, boost::test_tools::tolerance(1e-3));
+  BOOST_TEST(total(ShardMode::optimizer) == 2 * once, boost::test_tools::tolerance(1e-3));
+  BOOST_TEST(total(ShardMode::grad) == 2 * once, boost::test_tools::tolerance(1e-3));
+  BOOST_TEST(total(ShardMode::hybrid) == 2 * once, boost::test_tools::tolerance(1e-3));
+  // Backward does not gather its first unit again.
+  BOOST_TEST(total(ShardMode::full) < 3 * once);
+  BOOST_TEST(total(ShardMode::full) > 2.7 * once);
+}
+
+BOOST_AUTO_TEST_CASE(steps_become_no_faster_with_slower_links_or_more_nodes) {
+  const Graph graph = resnet50();
+  for (const ShardMode mode : modes) {
+    double before = 0;
+    for (const double rate : {800.0, 400.0, 100.0, 25.0, 10.0, 1.0}) {
+      const Cluster cluster{.nodes = 64,
+                            .ranks_per_node = 8,
+                            .node_rate = rate * gbit,
+                            .local_rate = 3600 * gbit,
+                            .round_seconds = 5e-6};
+      const PredictedStep time = predict_step(config_of(mode), graph, cluster, 3000);
+      BOOST_TEST(time.total >= before);
+      BOOST_TEST(time.exposed() >= 0);
+      before = time.total;
+    }
+    before = 0;
+    for (const int nodes : {2, 4, 16, 64, 512, 4096}) {
+      const Cluster cluster{.nodes = nodes,
+                            .ranks_per_node = 8,
+                            .node_rate = 100 * gbit,
+                            .local_rate = 3600 * gbit,
+                            .round_seconds = 5e-6};
+      const double total = predict_step(config_of(mode), graph, cluster, 3000).total;
+      BOOST_TEST(total >= before);
+      before = total;
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(accumulation_communicates_once) {
+  const Graph graph = resnet50();
+  const Cluster cluster{.nodes = 16, .ranks_per_node = 1, .node_rate = gbit, .local_rate = gbit};
+  Config config = config_of(ShardMode::none);
+  const PredictedStep once = predict_step(config, graph, cluster, 3000);
+  config.accumulate = 4;
+  const PredictedStep four = predict_step(config, graph, cluster, 3000);
+  BOOST_TEST(four.compute == 4 * once.compute, boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(four.exposed() == once.exposed(), boost::test_tools::tolerance(1e-9));
+}
