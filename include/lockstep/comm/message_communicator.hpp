@@ -44,6 +44,6 @@ struct MessageCommunicatorResult {
     Communicator& inner, const MessageCommunicatorOptions& options = {});
 /// The same; keeps `inner`.
 [[nodiscard]] MessageCommunicatorResult make_message_communicator(
-    std::shared_ptr<Communicator> inner, const MessageCommunicatorOptions& options = {});
+    const std::shared_ptr<Communicator>& inner, const MessageCommunicatorOptions& options = {});
 
 }  // namespace lockstep

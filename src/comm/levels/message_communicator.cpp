@@ -72,7 +72,7 @@ MessageCommunicatorResult make_message_communicator(Communicator& inner,
   return make_message_communicator(std::shared_ptr<Communicator>(MemoryOwner(), &inner), options);
 }
 
-MessageCommunicatorResult make_message_communicator(std::shared_ptr<Communicator> owned,
+MessageCommunicatorResult make_message_communicator(const std::shared_ptr<Communicator>& owned,
                                                     const MessageCommunicatorOptions& options) {
   Communicator& inner = *owned;
   auto group = std::make_unique<MpiGroup>(options.color);
