@@ -117,8 +117,9 @@ BenchResult bench_allreduce(const BenchOptions& options, const BenchContext& con
   for (const std::size_t bytes : message_bytes) {
     Values values(bytes, comm.size());
     std::vector<Way> ways = ways_of(comm, messages.communicator.get(), shared.get(), values);
-    for (std::int64_t i = 0; i < options.warmup + options.steps; ++i) {
-      for (Way& way : ways) {
+    // One way after the other: a network's flow control adapts to what was sent before.
+    for (Way& way : ways) {
+      for (std::int64_t i = 0; i < options.warmup + options.steps; ++i) {
         const double seconds = way.work ? timed(comm, way.work) : 0;
         if (i >= options.warmup) way.seconds.push_back(seconds);
       }
