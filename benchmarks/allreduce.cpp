@@ -77,29 +77,30 @@ std::vector<Way> ways_of(Communicator& mpi, Communicator* messages, Communicator
     return comm == nullptr ? std::function<void()>()
                            : [comm, work, &values] { work(*comm, values); };
   };
-  return {
-      {.column = "MPI",
-       .field = "",
-       .work = [&] { mpi.all_reduce(values.all.span()); },
-       .has_bandwidth = true},
-      {.column = "started", .field = "started_", .work = by(&mpi, all_reduce)},
-      {.column = "messages",
-       .field = "messages_",
-       .work = by(messages, all_reduce),
-       .has_bandwidth = true},
-      {.column = "shared",
-       .field = "shared_",
-       .work = by(shared, all_reduce),
-       .has_bandwidth = true},
-      {.column = "copy",
-       .field = "copy_",
-       .work = [&] { std::ranges::copy(values.all.span(), values.others.data()); }},
-      {.column = "scatter", .field = "reduce_scatter_", .work = by(&mpi, reduce_scatter)},
-      {.column = "by messages",
-       .field = "messages_reduce_scatter_",
-       .work = by(messages, reduce_scatter)},
-      {.column = "gather", .field = "all_gather_", .work = by(&mpi, all_gather)},
-      {.column = "by messages", .field = "messages_all_gather_", .work = by(messages, all_gather)}};
+  return {{.column = "MPI",
+           .field = "",
+           .work = [&] { mpi.all_reduce(values.all.span()); },
+           .has_bandwidth = true},
+          {.column = "started", .field = "started_", .work = by(&mpi, all_reduce)},
+          {.column = "messages",
+           .field = "messages_",
+           .work = by(messages, all_reduce),
+           .has_bandwidth = true},
+          {.column = "shared",
+           .field = "shared_",
+           .work = by(shared, all_reduce),
+           .has_bandwidth = true},
+          {.column = "copy",
+           .field = "copy_",
+           .work = [&] { std::ranges::copy(values.all.span(), values.others.data()); }},
+          {.column = "scatter", .field = "reduce_scatter_", .work = by(&mpi, reduce_scatter)},
+          {.column = "messages scatter",
+           .field = "messages_reduce_scatter_",
+           .work = by(messages, reduce_scatter)},
+          {.column = "gather", .field = "all_gather_", .work = by(&mpi, all_gather)},
+          {.column = "messages gather",
+           .field = "messages_all_gather_",
+           .work = by(messages, all_gather)}};
 }
 
 }  // namespace

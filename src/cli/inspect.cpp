@@ -5,6 +5,7 @@
 #include "lockstep/config/options.hpp"
 #include "lockstep/graph/summary.hpp"
 #include "lockstep/io/hdf5.hpp"
+#include "model_options.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,22 +21,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The options of train that describe the inspected network's run.
-Config inspected_config() {
-  Config config;
-  config.model.clear();
-  config.image_size = 224;
-  config.channels = 3;
-  config.classes = 1000;
-  config.batch_size = 32;
-  return config;
-}
-
 struct InspectArguments {
-  Config config = inspected_config();  ///< shard is unused; shard_group 0: no row for hybrid
-  std::int64_t ranks = 0;              ///< 0: no memory table
-  std::optional<ShardMode> shard;      ///< nullopt: all modes
-  std::string engine;                  ///< empty: no table of algorithms
+  Config config = described_config(32);  ///< shard is unused; shard_group 0: no row for hybrid
+  std::int64_t ranks = 0;                ///< 0: no memory table
+  std::optional<ShardMode> shard;        ///< nullopt: all modes
+  std::string engine;                    ///< empty: no table of algorithms
   bool verify = false;
   bool json = false;
 };
@@ -234,13 +224,7 @@ namespace {
 
 Report inspect_network(const InspectArguments& arguments) {
   Config config = arguments.config;
-  const Graph graph = make_model(config.model, {.image = {.channels = config.channels,
-                                                          .height = config.image_size,
-                                                          .width = config.image_size},
-                                                .classes = config.classes,
-                                                .width = config.width,
-                                                .stem = config.stem,
-                                                .shortcut = config.shortcut});
+  const Graph graph = described_model(config);
   const auto threads = static_cast<int>(config.threads);
   Report report = inspect_model(graph);
   // Compiles with a run's convolution plan, so memory and algorithms equal a run's.

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,16 +55,6 @@ Planned plan_on_processors(const Graph& graph, const MemoryQuestion& question, c
   UnitExchange* const exchange = config.shard != ShardMode::none ? &none : nullptr;
   return {.layout = engine->layout(),
           .bytes = engine->compile_training(config.batch_size, exchange)->activation_bytes()};
-}
-
-ArenaLayout plain_layout(const Graph& graph, const Config& config, int shard_group) {
-  std::vector<ParameterId> ready(graph.parameters().size());
-  std::iota(ready.rbegin(), ready.rend(), ParameterId{0});
-  const auto size_of = [&graph](ParameterId id) {
-    return static_cast<std::size_t>(
-        graph.parameters()[static_cast<std::size_t>(id)].shape.elements());
-  };
-  return lay_out(graph, ready, size_of, unit_options(config, graph, shard_group).rule);
 }
 
 /// One row of the table.
@@ -149,7 +138,8 @@ Report inspect_memory(const Graph& graph, const MemoryQuestion& question) {
     if (question.on_processors) {
       planned = plan_on_processors(graph, question, config, shard_group);
     } else {
-      planned.layout = plain_layout(graph, config, shard_group);
+      planned.layout =
+          lay_out_without_padding(graph, unit_options(config, graph, shard_group).rule);
     }
     if (mode == ShardMode::none) replicated = planned.bytes;
     if (!asked) continue;

@@ -1,9 +1,35 @@
 #pragma once
 
+#include "lockstep/config/config.hpp"
 #include "lockstep/config/option_table.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/models/models.hpp"
+
+#include <cstdint>
 
 namespace lockstep::cli {
+
+/// Defaults of a command that describes a network by --model, without data.
+[[nodiscard]] inline Config described_config(std::int64_t batch_size) {
+  Config config;
+  config.model.clear();
+  config.image_size = 224;
+  config.channels = 3;
+  config.classes = 1000;
+  config.batch_size = batch_size;
+  return config;
+}
+
+/// The network that the options describe.
+[[nodiscard]] inline Graph described_model(const Config& config) {
+  return make_model(config.model, {.image = {.channels = config.channels,
+                                             .height = config.image_size,
+                                             .width = config.image_size},
+                                   .classes = config.classes,
+                                   .width = config.width,
+                                   .stem = config.stem,
+                                   .shortcut = config.shortcut});
+}
 
 /// Error(usage) if an option that describes --model is given without it. For a command whose
 /// --model replaces the checkpoint's.

@@ -1,4 +1,4 @@
-// What a step would take on a cluster, by the closed form of parallel/step_prediction.
+// What a step would take on a cluster: prints what parallel/step_prediction predicts.
 #include "command.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/config/option_table.hpp"
@@ -6,6 +6,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/models/models.hpp"
 #include "lockstep/parallel/step_prediction.hpp"
+#include "model_options.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,18 +22,8 @@
 namespace lockstep::cli {
 namespace {
 
-Config scaled_config() {
-  Config config;
-  config.model.clear();
-  config.image_size = 224;
-  config.channels = 3;
-  config.classes = 1000;
-  config.batch_size = 256;
-  return config;
-}
-
 struct ScaleArguments {
-  Config config = scaled_config();
+  Config config = described_config(256);
   std::int64_t nodes = 0;
   std::int64_t ranks_per_node = 1;
   std::string link;
@@ -259,13 +250,7 @@ ExitStatus run_scale(Invocation& invocation) {
   const ScaleArguments arguments =
       check(scale_options().parse(invocation.arguments, /*allow_positional=*/false).value);
   const Config& config = arguments.config;
-  const Graph graph = make_model(config.model, {.image = {.channels = config.channels,
-                                                          .height = config.image_size,
-                                                          .width = config.image_size},
-                                                .classes = config.classes,
-                                                .width = config.width,
-                                                .stem = config.stem,
-                                                .shortcut = config.shortcut});
+  const Graph graph = described_model(config);
   const Cluster cluster{.nodes = static_cast<int>(arguments.nodes),
                         .ranks_per_node = static_cast<int>(arguments.ranks_per_node),
                         .node_rate = arguments.nodes == 1 ? 0 : parse_rate("link", arguments.link),

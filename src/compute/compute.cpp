@@ -321,6 +321,11 @@ std::unique_ptr<Compute> make_compute(const Graph& graph, const ComputeOptions& 
     }
     return std::make_unique<CudaCompute>(graph, options, grid, host);
   }
+  if (options.comm == CommChoice::shared && options.all_reduce != AllReduce::automatic) {
+    fail(ExitStatus::usage,
+         "--allreduce does not go with --comm shared (it says how ranks of several hosts sum); "
+         "drop one of them");
+  }
   if (options.comm == CommChoice::nccl) {
     fail(ExitStatus::usage,
          "--comm nccl does not go with --device cpu (NCCL reduces the memory of GPUs); leave it "

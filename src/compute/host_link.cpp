@@ -50,6 +50,7 @@ void HostLink::use_messages(std::optional<int> color) {
   if (!wants_messages()) return;  // the others do
   messages_ = std::move(made.communicator);
   algorithm_ = std::move(made.algorithm);
+  if (!made.one_level_reason.empty()) not_shared_ += "; " + made.one_level_reason;
 }
 
 Communicator& HostLink::get() noexcept {

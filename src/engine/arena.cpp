@@ -61,6 +61,16 @@ ArenaLayout lay_out(const Graph& graph, const std::vector<ParameterId>& ready,
   return layout;
 }
 
+ArenaLayout lay_out_without_padding(const Graph& graph, const UnitRule& rule) {
+  std::vector<ParameterId> ready(graph.parameters().size());
+  std::iota(ready.rbegin(), ready.rend(), ParameterId{0});
+  const auto size_of = [&graph](ParameterId id) {
+    return static_cast<std::size_t>(
+        graph.parameters()[static_cast<std::size_t>(id)].shape.elements());
+  };
+  return lay_out(graph, ready, size_of, rule);
+}
+
 std::vector<std::size_t> filled_after_each(const ArenaLayout& layout,
                                            const std::vector<ParameterId>& ready) {
   std::vector<bool> is_ready(ready.size(), false);

@@ -16,16 +16,8 @@ namespace {
 StateBytes predicted(Config config, ShardMode mode, const Graph& graph, int ranks, int processes) {
   config.shard = mode;
   if (mode == ShardMode::hybrid) config.shard_group = ranks;
-  std::vector<ParameterId> ready;
-  for (std::size_t id = graph.parameters().size(); id-- > 0;) {
-    ready.push_back(static_cast<ParameterId>(id));
-  }
-  const auto size_of = [&graph](ParameterId id) {
-    return static_cast<std::size_t>(
-        graph.parameters()[static_cast<std::size_t>(id)].shape.elements());
-  };
   const ArenaLayout layout =
-      lay_out(graph, ready, size_of, unit_options(config, graph, ranks).rule);
+      lay_out_without_padding(graph, unit_options(config, graph, ranks).rule);
   const ShardCost cost = shard_cost(config, layout, ranks, slot_count(config));
   StateBytes mean = cost.state;
   const auto others = static_cast<std::size_t>(std::min(processes, ranks) - 1);

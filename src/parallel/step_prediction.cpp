@@ -8,21 +8,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace lockstep {
 namespace {
 
-/// The network's layout in the order in which backward finishes gradients, without an engine's
-/// padding.
 ArenaLayout layout_of(const Config& config, const Graph& graph, int shard_group) {
-  std::vector<ParameterId> ready(graph.parameters().size());
-  std::iota(ready.rbegin(), ready.rend(), ParameterId{0});
-  const auto size_of = [&graph](ParameterId id) {
-    return static_cast<std::size_t>(
-        graph.parameters()[static_cast<std::size_t>(id)].shape.elements());
-  };
-  return lay_out(graph, ready, size_of, unit_options(config, graph, shard_group).rule);
+  return lay_out_without_padding(graph, unit_options(config, graph, shard_group).rule);
 }
 
 /// By parameter: share of backward after which its gradient is final.

@@ -196,4 +196,49 @@ void check_communicator(Communicator& comm, const std::vector<std::size_t>& coun
   check_ownership(comm, counts.back());
 }
 
+void check_many_requests(Communicator& comm) {
+  const auto ranks = static_cast<float>(comm.size());
+  constexpr std::size_t many = 150;
+  std::vector<std::vector<float>> buffers;
+  std::vector<std::int64_t> counts(many);
+  std::vector<Request> requests;
+  for (std::size_t i = 0; i < many; ++i) buffers.emplace_back(1 + i * 37, static_cast<float>(i));
+  for (std::size_t i = 0; i < many; ++i) {
+    requests.push_back(comm.start_all_reduce(std::span(buffers[i])));
+    // MPI reduces integers; its requests alternate with those of this communicator.
+    counts[i] = static_cast<std::int64_t>(i);
+    requests.push_back(comm.start_all_reduce(std::span(&counts[i], 1)));
+  }
+  for (std::size_t i = requests.size(); i-- > 0;) {
+    if (i % 3 == 0) comm.wait(requests[i]);
+  }
+  for (Request& request : requests) {
+    while (!comm.test(request)) {
+    }
+  }
+  for (std::size_t i = 0; i < many; ++i) {
+    BOOST_TEST((buffers[i] == std::vector(1 + i * 37, static_cast<float>(i) * ranks)));
+    BOOST_TEST(counts[i] == static_cast<std::int64_t>(i) * comm.size());
+  }
+}
+
+void check_requests_of_several(Communicator& one, Communicator& other, Communicator& third) {
+  const auto ranks = static_cast<float>(one.size());
+  std::vector<float> a(100000, 1.0F);
+  std::vector<float> b(100000, 2.0F);
+  std::vector<double> c(100000, 3.0);
+  std::vector<Request> requests{one.start_all_reduce(std::span(a)),
+                                other.start_all_reduce(std::span(b)),
+                                third.start_all_reduce(std::span(c))};
+  const std::vector<Communicator*> comms{&one, &other, &third};
+  // Each rank waits in a different order.
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::size_t at = (i + static_cast<std::size_t>(one.rank())) % 3;
+    comms[at]->wait(requests[at]);
+  }
+  BOOST_TEST((a == std::vector(100000, ranks)));
+  BOOST_TEST((b == std::vector(100000, 2 * ranks)));
+  BOOST_TEST((c == std::vector(100000, 3.0 * static_cast<double>(ranks))));
+}
+
 }  // namespace lockstep::test

@@ -11,4 +11,9 @@ namespace lockstep::test {
 /// communicators must pass it. Collective; failures are reported by Boost.Test.
 void check_communicator(Communicator& comm, const std::vector<std::size_t>& counts);
 
+/// Starts many all-reduces, of fp32 and of integers in turn, and ends them in another order.
+void check_many_requests(Communicator& comm);
+/// Starts one all-reduce on each, and waits for them in an order that differs between ranks.
+void check_requests_of_several(Communicator& one, Communicator& other, Communicator& third);
+
 }  // namespace lockstep::test

@@ -1,8 +1,8 @@
 #define BOOST_TEST_MODULE stale_segments
 #include <boost/test/unit_test.hpp>
 
-#include "../../src/comm/shared/shared_segment.hpp"
-#include "../../src/comm/shared/stale_segments.hpp"
+#include "../../src/comm/shared_memory/shared_segment.hpp"
+#include "../../src/comm/shared_memory/stale_segments.hpp"
 #include "lockstep/comm/forwarding_communicator.hpp"
 #include "lockstep/comm/self_communicator.hpp"
 #include "lockstep/core/descriptor.hpp"

@@ -1,8 +1,8 @@
 #define BOOST_TEST_MODULE window_bytes
 #include <boost/test/unit_test.hpp>
 
-#include "../../src/comm/shared/piece_exchange.hpp"
-#include "../../src/comm/shared/window_bytes.hpp"
+#include "../../src/comm/shared_memory/piece_exchange.hpp"
+#include "../../src/comm/shared_memory/window_bytes.hpp"
 
 using namespace lockstep;
 

@@ -88,13 +88,21 @@ def a_group_on_one_host_shares_memory(folder):
     assert one == two
 
 
-def comm_shared_is_refused_on_a_gpu(folder):
+def choices_of_cpu_ranks_are_refused_on_a_gpu(folder):
     module = os.environ.get("LOCKSTEP_TEST_HOST_MODULE")
     if not module or not pathlib.Path(module).exists():
         raise Skipped("no module that stands for a GPU's was built")
     data = write_shards(folder / "data", samples=240)
     args = train_args(data, folder / "run", *LONG, "--device", "cuda", "--comm", "shared")
     assert "--comm shared does not go with --device cuda" in run(args, 2, {"LOCKSTEP_MODULE_PATH": module}, expect=USAGE)
+    args = train_args(data, folder / "run", *LONG, "--device", "cuda", "--allreduce", "ring")
+    assert "--allreduce does not go with NCCL" in run(args, 2, {"LOCKSTEP_MODULE_PATH": module}, expect=USAGE)
+
+
+def a_schedule_between_hosts_is_refused_with_shared_memory(folder):
+    data = write_shards(folder / "data", samples=240)
+    args = train_args(data, folder / "run", *LONG, "--comm", "shared", "--allreduce", "ring")
+    assert "--allreduce does not go with --comm shared" in run(args, 2, expect=USAGE)
 
 
 def nothing_is_left_in_shared_memory(folder):
@@ -116,4 +124,4 @@ def nothing_is_left_in_shared_memory(folder):
 
 if __name__ == "__main__":
     main([ranks_of_one_host_share_memory_by_default, sums_do_not_depend_on_buckets_or_sharding,
-          messages_sum_if_memory_cannot_be_shared, a_group_on_one_host_shares_memory, comm_shared_is_refused_on_a_gpu, nothing_is_left_in_shared_memory])
+          messages_sum_if_memory_cannot_be_shared, a_group_on_one_host_shares_memory, choices_of_cpu_ranks_are_refused_on_a_gpu, a_schedule_between_hosts_is_refused_with_shared_memory, nothing_is_left_in_shared_memory])

@@ -5,8 +5,8 @@
 //   skip   the WHENth MPI_Barrier is skipped
 //   flip   after the WHENth MPI_Waitall, a bit of the last reduced buffer is flipped
 //   spoil  a bit of the result of the WHENth MPI_Iallreduce is flipped
-//   lose   the rank is killed in its WHENth MPI_Iallreduce, and the others' waits fail from theirs
-//   on slow   oneDNN's primitives take HOW times as long, from the WHENth on
+//   lose   the rank is killed in its WHENth MPI_Iallreduce; on the others, waits fail from then on
+//   slow   oneDNN's primitives take HOW times as long, from the WHENth on
 
 #include <dlfcn.h>
 #include <mpi.h>

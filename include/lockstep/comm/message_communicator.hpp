@@ -19,8 +19,8 @@ struct MessageCommunicatorOptions {
   /// Identifies this rank's node; nullopt: by MPI. Tests divide one host into several nodes.
   std::optional<int> node = {};
   std::size_t piece_bytes = std::size_t{1} << 20;  ///< largest message
-  std::size_t landing_bytes = std::size_t{64}
-                              << 20;               ///< memory for messages that were not added yet
+  std::size_t receive_buffer_bytes = std::size_t{64}
+                                     << 20;        ///< memory for messages that were not added yet
   std::size_t part_bytes = std::size_t{16} << 20;  ///< largest part of a two-level all-reduce
   std::size_t window_bytes = 0;  ///< of each rank, in shared memory; 0: a size that fits the caches
 };
@@ -30,7 +30,7 @@ struct MessageCommunicatorResult {
   /// "halving between 8 nodes" or "shared memory, halving between 8 nodes". Bits of sums depend on
   /// it.
   std::string algorithm;
-  /// Why there are no two levels though they were asked for; else empty.
+  /// Why ranks of a node send messages to each other though two levels were asked for; else empty.
   std::string one_level_reason;
 };
 

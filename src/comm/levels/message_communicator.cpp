@@ -3,9 +3,9 @@
 #include "../exchange/exchange_communicator.hpp"
 #include "../messages/message_exchange.hpp"
 #include "../mpi_communicator_of_group.hpp"
-#include "../shared/piece_exchange.hpp"
-#include "../shared/shared_segment.hpp"
-#include "../shared/window_bytes.hpp"
+#include "../shared_memory/piece_exchange.hpp"
+#include "../shared_memory/shared_segment.hpp"
+#include "../shared_memory/window_bytes.hpp"
 #include "node_layout.hpp"
 #include "two_level_exchange.hpp"
 
@@ -59,10 +59,9 @@ MemoryOwner kept(std::shared_ptr<Communicator> inner, std::shared_ptr<NodeLevel>
 }
 
 /// Empty if the layout allows two levels.
-std::string why_one_level(const NodeLayout& layout, int ranks) {
+std::string why_one_level(const NodeLayout& layout) {
   if (layout.ranks_per_node == 0) return "nodes have different numbers of ranks";
-  if (!layout.is_consecutive) return "ranks of a node are not consecutive";
-  return ranks == layout.nodes ? "one rank per node" : "";
+  return layout.is_consecutive ? "" : "ranks of a node are not consecutive";
 }
 
 }  // namespace
@@ -78,7 +77,7 @@ MessageCommunicatorResult make_message_communicator(const std::shared_ptr<Commun
   auto group = std::make_unique<MpiGroup>(options.color);
   const MessageExchange::Options messages{.schedule = options.schedule,
                                           .piece_bytes = options.piece_bytes,
-                                          .landing_bytes = options.landing_bytes};
+                                          .receive_buffer_bytes = options.receive_buffer_bytes};
   const ExchangeCommunicatorOptions limits{.smallest_blocking = smallest_blocking};
   MessageCommunicatorResult result;
   result.algorithm = name_of(options.schedule);
@@ -86,8 +85,8 @@ MessageCommunicatorResult make_message_communicator(const std::shared_ptr<Commun
   const int node = options.node.value_or(first_rank_on_node(*group));
   inner.all_gather(std::span<const int>(&node, 1), std::span(node_of));
   const NodeLayout layout = node_layout(node_of, inner.rank());
-  if (options.two_levels && layout.nodes > 1) {
-    result.one_level_reason = why_one_level(layout, inner.size());
+  if (options.two_levels && layout.nodes > 1 && layout.nodes < inner.size()) {
+    result.one_level_reason = why_one_level(layout);
     if (result.one_level_reason.empty()) {
       const std::size_t window = options.window_bytes != 0
                                      ? options.window_bytes

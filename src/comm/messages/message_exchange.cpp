@@ -14,7 +14,7 @@ namespace lockstep {
 MessageExchange::MessageExchange(std::unique_ptr<MpiGroup> group, const Options& options)
     : group_(std::move(group)),
       options_(options),
-      memory_(std::make_shared<MessageMemory>(options.piece_bytes, options.landing_bytes)) {
+      memory_(std::make_shared<MessageMemory>(options.piece_bytes, options.receive_buffer_bytes)) {
   reserve();
 }
 
@@ -144,10 +144,10 @@ bool MessageExchange::start_receives(Flight& flight) {
     const Message& message = flight.plan->receives[flight.receives_started];
     if (flight.sends_ended < message.after_sends) break;
     Posted& posted = flight.receives[flight.receives_started % most_messages];
-    posted.landing = message.reduces ? memory_->take_landing() : target(flight, message);
-    if (posted.landing == nullptr) break;
+    posted.buffer = message.reduces ? memory_->take_receive_buffer() : target(flight, message);
+    if (posted.buffer == nullptr) break;
     group_->check(
-        MPI_Irecv(posted.landing, static_cast<int>(message.count), datatype(flight.operation.type),
+        MPI_Irecv(posted.buffer, static_cast<int>(message.count), datatype(flight.operation.type),
                   message.peer, flight.tag, group_->get(), &posted.request),
         "MPI_Irecv");
     ++flight.receives_started;
@@ -187,8 +187,8 @@ bool MessageExchange::end_receives(Flight& flight) {
     const Message& message = flight.plan->receives[flight.receives_ended];
     if (message.reduces) {
       add_values(flight.operation.type, target(flight, message), source(flight, message),
-                 posted.landing, message.count);
-      memory_->give_back_landing(posted.landing);
+                 posted.buffer, message.count);
+      memory_->give_back_receive_buffer(posted.buffer);
     }
     ++flight.receives_ended;
     moved = true;

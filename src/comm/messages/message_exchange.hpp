@@ -22,7 +22,7 @@ class MessageExchange final : public Exchange {
     BlockSchedule schedule = BlockSchedule::halving;
     std::size_t piece_bytes = 0;  ///< largest message
     /// Limit on memory for messages that have not been added yet.
-    std::size_t landing_bytes = 0;
+    std::size_t receive_buffer_bytes = 0;
   };
   MessageExchange(std::unique_ptr<MpiGroup> group, const Options& options);
   MessageExchange(const MessageExchange&) = delete;
@@ -46,7 +46,7 @@ class MessageExchange final : public Exchange {
   /// A message that MPI is receiving.
   struct Posted {
     MPI_Request request = MPI_REQUEST_NULL;  ///< null: received
-    std::byte* landing = nullptr;            ///< where received values are before they are added
+    std::byte* buffer = nullptr;             ///< where received values are before they are added
   };
   /// An operation in flight. Messages are started and ended in order.
   struct Flight {

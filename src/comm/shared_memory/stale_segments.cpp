@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -29,8 +30,11 @@ void remove_if_stale(const std::string& name) noexcept {
 }  // namespace
 
 bool lock_segment(int file) noexcept {
+  // Where files cannot be locked, no job removes another's segment either.
+  while (::flock(file, LOCK_EX) != 0 && errno == EINTR) {
+  }
   struct stat facts {};
-  return ::flock(file, LOCK_EX) == 0 && ::fstat(file, &facts) == 0 && facts.st_nlink > 0;
+  return ::fstat(file, &facts) != 0 || facts.st_nlink > 0;
 }
 
 void remove_stale_segments() noexcept {
