@@ -30,9 +30,12 @@ bool may_have_peers() {
 }
 
 /// A single process needs neither Open MPI's daemon nor a network. Starting the one and looking for
-/// the other takes several times as long as the rest of MPI_Init. Other MPIs ignore the variables.
+/// the other takes several times as long as the rest of MPI_Init. Nor does it need the folder of
+/// its job, which has the same name for all such processes: one that ends removes it while another
+/// starts, which fails. Other MPIs ignore the variables.
 void start_alone() {
   ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
+  ::setenv("OMPI_MCA_orte_create_session_dirs", "0", 0);
   ::setenv("OMPI_MCA_pml", "ob1", 0);
   ::setenv("OMPI_MCA_btl", "self", 0);
 }

@@ -6,8 +6,8 @@
 //   DOCTOR_FAULT_LOCKS=1             the file system has no locks
 //   DOCTOR_FAULT_CLOCK=R:SECONDS     rank R's clock is ahead
 //   DOCTOR_FAULT_SILENT=R:PATH       rank R hangs when it opens the directory PATH
-//   DOCTOR_FAULT_FADE=A:B:COUNT      COUNT large messages between A and B are slow, the rest lost
-//   DOCTOR_FAULT_APART=R             rank R does not see the doctor's files of other ranks
+//   DOCTOR_FAULT_FADE=A:B:RUNS       A and B exchange RUNS series of large messages, slowly; no
+//   more DOCTOR_FAULT_APART=R             rank R does not see the doctor's files of other ranks
 //   DOCTOR_FAULT_THREADS=R           rank R cannot create threads after MPI has started
 #include <dirent.h>
 #include <dlfcn.h>
@@ -80,11 +80,16 @@ bool is_between(const char* name, int other) {
 bool has_faded(int other, int bytes) {
   constexpr int large = 1 << 20;
   constexpr auto delay = std::chrono::milliseconds(20);
-  static int sent = 0;
-  if (bytes < large || !is_between("FADE", other)) return false;
+  static int runs = 0;
+  static bool was_large = false;
+  if (!is_between("FADE", other)) return false;
+  const bool is_large = bytes >= large;
+  if (is_large && !was_large) ++runs;
+  was_large = is_large;
+  if (!is_large) return false;
   std::this_thread::sleep_for(delay);
-  int count = 0;
-  return std::sscanf(fault("FADE"), "%*d:%*d:%d", &count) == 1 && ++sent > count;
+  int slow = 0;
+  return std::sscanf(fault("FADE"), "%*d:%*d:%d", &slow) == 1 && runs > slow;
 }
 
 bool is_loopback(const struct sockaddr* address) {

@@ -77,6 +77,10 @@ BOOST_AUTO_TEST_CASE(a_process_without_a_launcher_uses_no_daemon_and_no_network)
   BOOST_TEST(holds_in_child({}, uses_no_network));
 }
 
+BOOST_AUTO_TEST_CASE(a_process_without_a_launcher_makes_no_folder) {
+  BOOST_TEST(holds_in_child({{"TMPDIR", "/proc/none"}}, [] { return true; }));
+}
+
 BOOST_AUTO_TEST_CASE(settings_of_an_mpi_are_not_taken_for_a_launcher) {
   const Variables settings[] = {{{"OMPI_ALLOW_RUN_AS_ROOT", "1"}},
                                 {{"OMPI_MCA_btl_vader_single_copy_mechanism", "none"}},

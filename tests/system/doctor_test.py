@@ -106,7 +106,7 @@ def unreachable_peers_are_found(folder):
 
 def a_pair_that_fails_in_the_second_test_is_found(folder):
     # The pair is slow between neighbours and between nodes, so that it is tested again, and has failed by then.
-    found = diagnose("--timeout", 6, ranks=2, faults={"NODES": 1, "FADE": "0:1:40"}, expect=UNFIT)
+    found = diagnose("--timeout", 6, ranks=2, faults={"NODES": 1, "FADE": "0:1:2"}, expect=UNFIT)
     expect_finding(found, "neighbours", "ok")
     expect_finding(found, "nodes", "fail", "node0 and node1 do not reach each other by MPI")
 

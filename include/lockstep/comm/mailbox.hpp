@@ -46,8 +46,9 @@ class Mailbox final {
   };
   struct EchoOptions {
     int tag = 0;
-    std::size_t bytes = 1;
-    int repetitions = 1;
+    std::size_t bytes = 1;                      ///< at least 1
+    int repetitions = 1;                        ///< at most
+    std::chrono::duration<double> enough{1e9};  ///< no repetition begins after so many seconds
     Deadline deadline;
   };
   /// Measures round trips. Both ranks must call it with equal options; both get a result.
